@@ -1,0 +1,32 @@
+# Each target is one command; what needs logic is Go, in internal/ci and in the tests.
+.PHONY: help test check lint cover fuzz bench soak conformance matrix
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
+
+test: ## prepare this machine, then everything that has to pass
+	go run ./internal/ci all
+
+check: ## formatting, vet on three systems, linters, go.mod, generated code
+	go run ./internal/ci check
+
+lint: ## the linters of .golangci.yml only
+	go run ./internal/ci lint
+
+cover: ## test coverage, in cover.html
+	go test -coverpkg=./... -coverprofile=cover.out ./... && go tool cover -html=cover.out -o cover.html
+
+fuzz: ## five minutes of each fuzz target
+	go run ./internal/ci fuzz -fuzztime 5m
+
+bench: ## every benchmark
+	go test -run '^$$' -bench . -benchmem -timeout 2h ./...
+
+soak: ## the tests that take hours
+	go test -tags soak -run '^TestSoak' -count 1 -timeout 24h -v ./...
+
+conformance: ## run the conformance suite against every backend and renew docs/reports
+	go run ./internal/ci conformance
+
+matrix: ## renew docs/matrix.md from docs/reports
+	go run ./internal/ci matrix
