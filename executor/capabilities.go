@@ -1,0 +1,246 @@
+package executor
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Isolation is the strongest boundary between the code and the host. The levels are ordered in part only: a container and WebAssembly
+// keep out different things.
+type Isolation string
+
+// The isolation levels.
+const (
+	IsolationProcess   Isolation = "process"
+	IsolationWasm      Isolation = "wasm"    // WebAssembly in an ordinary process
+	IsolationWasmOS    Isolation = "wasm-os" // WebAssembly, or an engine that was given no right, in a process that the operating system confines
+	IsolationContainer Isolation = "container"
+	IsolationGVisor    Isolation = "gvisor" // container over a kernel in user space
+	IsolationMicroVM   Isolation = "microvm"
+)
+
+// isolations has every level. It says what each level is at least as strong as, besides itself. The order is partial.
+var isolations = map[Isolation][]Isolation{
+	IsolationProcess:   nil,
+	IsolationWasm:      {IsolationProcess},
+	IsolationContainer: {IsolationProcess},
+	IsolationWasmOS:    {IsolationProcess, IsolationWasm, IsolationContainer},
+	IsolationGVisor:    {IsolationProcess, IsolationContainer},
+	IsolationMicroVM:   {IsolationProcess, IsolationWasm, IsolationContainer, IsolationWasmOS, IsolationGVisor},
+}
+
+// AtLeast reports whether i is at least as strong as min. The empty min is satisfied by all.
+func (i Isolation) AtLeast(min Isolation) bool {
+	return min == "" || i == min || slices.Contains(isolations[i], min)
+}
+
+// Capabilities says what a backend or a session can do. It is plain data: it can be logged, compared, put in a report and routed on.
+// Those of a session have only its own languages, so that their Has is exact.
+type Capabilities struct {
+	Features  []Feature     `json:"features"`            // those that are not PerLanguage; every session has them
+	Varies    []Feature     `json:"varies,omitempty"`    // some sessions have them: see Session.Info. Routers only
+	Languages []Runtime     `json:"languages"`           // the first is the default
+	Templates []string      `json:"templates,omitempty"` // besides the default
+	Isolation Isolation     `json:"isolation"`
+	MaxLimits Limits        `json:"max_limits,omitzero"`   // zero fields: no known bound
+	MaxRun    RunLimits     `json:"max_run,omitzero"`      // likewise; a MaxRun.WallTime excludes NoLimit
+	MaxLife   time.Duration `json:"max_life_ns,omitempty"` // likewise; of a sandbox, whatever keeps it alive
+}
+
+// Runtime is a language as a backend has it.
+type Runtime struct {
+	Language Language  `json:"language"`
+	Version  string    `json:"version,omitempty"`
+	Features []Feature `json:"features"`         // those that are PerLanguage
+	Varies   []Feature `json:"varies,omitempty"` // some sessions have them. Routers only: all are here if some backends lack the language
+	// Isolation is that of sessions with the language, where it is weaker than Capabilities.Isolation. Empty: it is not.
+	Isolation Isolation `json:"isolation,omitempty"`
+}
+
+// Runtime returns the entry of a language; the empty language is the first.
+func (c Capabilities) Runtime(l Language) (Runtime, bool) {
+	for _, r := range c.Languages {
+		if l == "" || r.Language == l {
+			return r, true
+		}
+	}
+	return Runtime{Language: l}, false
+}
+
+// Has reports whether c has f; a PerLanguage feature, in every language.
+func (c Capabilities) Has(f Feature) bool {
+	if i, _ := f.Info(); !i.PerLanguage {
+		return slices.Contains(c.Features, f)
+	}
+	return len(c.Languages) > 0 && !slices.ContainsFunc(c.Languages, func(r Runtime) bool { return !slices.Contains(r.Features, f) })
+}
+
+// HasFor reports whether c has f for code in language l.
+func (c Capabilities) HasFor(l Language, f Feature) bool {
+	if i, _ := f.Info(); !i.PerLanguage {
+		return c.Has(f)
+	}
+	r, ok := c.Runtime(l)
+	return ok && slices.Contains(r.Features, f)
+}
+
+// For returns c with Languages narrowed to those of a session, in their order; none means the first. Isolation is the weakest of theirs.
+func (c Capabilities) For(languages ...Language) Capabilities {
+	if len(languages) == 0 {
+		languages = []Language{""}
+	}
+	all := c
+	c.Languages = nil
+	for _, l := range languages {
+		if r, ok := all.Runtime(l); ok {
+			c.Languages = append(c.Languages, r)
+			if r.Isolation != "" && c.Isolation.AtLeast(r.Isolation) {
+				c.Isolation = r.Isolation
+			}
+		}
+	}
+	return c
+}
+
+// MissingFor returns what a backend would have to have besides c to honour s. It is the one mapping of fields to needs: backends
+// refuse by it, routers choose by it, the suite makes its negative cases from it. The words are a feature ("command"), a feature of a
+// language ("stdin:javascript"), or a need with its value: "language:r", "template:x", "memory<=2147483648", "isolation>=microvm".
+func (c Capabilities) MissingFor(s Spec) (missing []string) {
+	need := needs{c: c}
+	langs := s.Languages
+	if len(langs) == 0 && len(c.Languages) > 0 {
+		langs = []Language{c.Languages[0].Language}
+	}
+	for _, l := range langs {
+		need.language(l)
+		if len(s.Env) > 0 {
+			need.featureOf(l, FeatureEnv)
+		}
+		for _, f := range s.Require {
+			if i, _ := f.Info(); i.PerLanguage {
+				need.featureOf(l, f)
+			}
+		}
+	}
+	for _, p := range s.Packages {
+		l := p.Language
+		if l == "" && len(langs) > 0 {
+			l = langs[0]
+		}
+		need.language(l)
+		need.featureOf(l, FeaturePackages)
+	}
+	for _, f := range s.Require {
+		if i, _ := f.Info(); !i.PerLanguage {
+			need.feature(f)
+		}
+	}
+	if len(s.Languages) > 1 {
+		need.feature(FeatureMixedLanguages)
+	}
+	if s.Template != "" && !slices.Contains(c.Templates, s.Template) {
+		need.add("template:" + s.Template)
+	}
+	l, m := s.Limits, c.MaxLimits
+	limit(&need, FeatureLimitCPU, "cpus", l.CPUs, m.CPUs)
+	limit(&need, FeatureLimitMemory, "memory", l.MemoryBytes, m.MemoryBytes)
+	limit(&need, FeatureLimitDisk, "disk", l.DiskBytes, m.DiskBytes)
+	limit(&need, FeatureLimitProcesses, "processes", l.Processes, m.Processes)
+	run, maxRun := s.Bounds()
+	need.add(run.Exceeds(c.MaxRun)...)
+	need.add(maxRun.Exceeds(c.MaxRun)...)
+	switch s.Network.Mode {
+	case NetworkAllowlist:
+		need.feature(FeatureNetworkAllowlist)
+	case NetworkFull:
+		need.feature(FeatureNetworkFull)
+	default:
+		need.feature(FeatureNetworkNone)
+	}
+	if c.MaxLife > 0 && s.MaxLife > c.MaxLife {
+		need.add(fmt.Sprintf("max-life<=%v", c.MaxLife))
+	}
+	if c.MaxLife > 0 && s.IdleTTL > c.MaxLife {
+		need.add(fmt.Sprintf("idle-ttl<=%v", c.MaxLife))
+	}
+	if !c.For(langs...).Isolation.AtLeast(s.MinIsolation) {
+		need.add("isolation>=" + string(s.MinIsolation))
+	}
+	return need.missing
+}
+
+// MissingForRequest is MissingFor for a request to a session whose capabilities are c.
+func (c Capabilities) MissingForRequest(r Request) (missing []string) {
+	need := needs{c: c}
+	if len(r.Command) > 0 {
+		need.feature(FeatureCommand)
+		return need.missing
+	}
+	need.feature(FeatureCode)
+	l := r.Language
+	if l == "" && len(c.Languages) > 0 {
+		l = c.Languages[0].Language
+	}
+	if !need.language(l) {
+		return need.missing
+	}
+	for _, n := range []struct {
+		asked bool
+		f     Feature
+	}{
+		{r.Context != "", FeatureContexts},
+		{r.Stdin != nil, FeatureStdin},
+		{len(r.Env) > 0, FeatureEnv},
+		{r.Dir != "", FeatureDir},
+		{r.Artifacts != nil, FeatureArtifacts},
+	} {
+		if n.asked {
+			need.featureOf(l, n.f)
+		}
+	}
+	return need.missing
+}
+
+// needs collects what c lacks.
+type needs struct {
+	c       Capabilities
+	missing []string
+}
+
+func (n *needs) add(words ...string) {
+	for _, w := range words {
+		if !slices.Contains(n.missing, w) {
+			n.missing = append(n.missing, w)
+		}
+	}
+}
+
+func (n *needs) feature(f Feature) {
+	if !n.c.Has(f) {
+		n.add(string(f))
+	}
+}
+
+func (n *needs) featureOf(l Language, f Feature) {
+	if _, ok := n.c.Runtime(l); ok && !n.c.HasFor(l, f) {
+		n.add(string(f) + ":" + string(l))
+	}
+}
+
+func (n *needs) language(l Language) bool {
+	_, ok := n.c.Runtime(l)
+	if !ok {
+		n.add("language:" + string(l))
+	}
+	return ok
+}
+
+func limit[T int | int64 | float64](n *needs, f Feature, name string, want, most T) {
+	if want > 0 {
+		n.feature(f)
+	}
+	if most > 0 && want > most {
+		n.add(fmt.Sprintf("%s<=%v", name, most))
+	}
+}

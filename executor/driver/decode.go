@@ -1,0 +1,243 @@
+package driver
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// maxMistakes is how many mistakes DecodeStrict reports.
+const maxMistakes = 100
+
+// DecodeStrict decodes JSON into what v points to and reports every mistake at once, up to a hundred, each as a *FieldError, joined:
+// unknown fields with the nearest known one, fields given twice, values of the wrong type, and what the UnmarshalJSON and
+// UnmarshalText methods of the types say. Names of fields are compared exactly. A null, and a raw that is empty, leave v as it is. No
+// value stands in an error, since it may be a secret in the wrong place, unless a method of a type puts it there.
+func DecodeStrict(raw []byte, v any) error {
+	p := reflect.ValueOf(v)
+	if p.Kind() != reflect.Pointer || p.IsNil() {
+		return fmt.Errorf("driver: DecodeStrict into %T, which is not a pointer", v)
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil
+	}
+	var any json.RawMessage
+	if err := json.Unmarshal(raw, &any); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			before := raw[:min(int(syntax.Offset), len(raw))]
+			err = fmt.Errorf("line %d: not JSON: %w", 1+bytes.Count(before, []byte("\n")), err)
+		}
+		return &FieldError{Err: err}
+	}
+	d := decoder{}
+	d.value("", raw, p.Elem())
+	if d.more > 0 {
+		d.mistakes = append(d.mistakes, &FieldError{Err: fmt.Errorf("and %d more mistakes", d.more)})
+	}
+	return errors.Join(d.mistakes...)
+}
+
+// decoder walks through JSON that is valid, and collects mistakes.
+type decoder struct {
+	mistakes []error
+	more     int // beyond maxMistakes
+}
+
+func (d *decoder) add(e *FieldError) {
+	if len(d.mistakes) < maxMistakes {
+		d.mistakes = append(d.mistakes, e)
+	} else {
+		d.more++
+	}
+}
+
+func (d *decoder) wrong(path, want string, raw json.RawMessage) {
+	d.add(&FieldError{Path: path, Err: fmt.Errorf("want %s, got %s", want, kindOf(raw))})
+}
+
+// value decodes raw into v, which can be addressed.
+func (d *decoder) value(path string, raw json.RawMessage, v reflect.Value) {
+	raw = bytes.TrimSpace(raw)
+	if string(raw) == "null" {
+		return
+	}
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		d.value(path, raw, v.Elem())
+		return
+	}
+	var err error
+	switch u := v.Addr().Interface().(type) {
+	case json.Unmarshaler:
+		err = u.UnmarshalJSON(raw)
+	case encoding.TextUnmarshaler:
+		var s string
+		if json.Unmarshal(raw, &s) != nil {
+			d.wrong(path, "a string", raw)
+			return
+		}
+		err = u.UnmarshalText([]byte(s))
+	default:
+		d.plain(path, raw, v)
+	}
+	for _, e := range mistakesAt(path, err) {
+		d.add(e)
+	}
+}
+
+// plain decodes into a value whose type has no say in it.
+func (d *decoder) plain(path string, raw json.RawMessage, v reflect.Value) {
+	switch t := v.Type(); {
+	case t.Kind() == reflect.Struct:
+		d.object(path, raw, v)
+	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
+		d.mapping(path, raw, v)
+	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8: // []byte is base64
+		d.list(path, raw, v)
+	default:
+		if json.Unmarshal(raw, v.Addr().Interface()) != nil {
+			d.wrong(path, wanted(t), raw)
+		}
+	}
+}
+
+func (d *decoder) object(path string, raw json.RawMessage, v reflect.Value) {
+	fields := jsonFields(v.Type())
+	for m, value := range d.members(path, raw) {
+		if f, ok := fields[m]; ok {
+			d.value(member(path, m), value, embedded(v, f.Index))
+			continue
+		}
+		d.add(&FieldError{Path: path, Err: Unknown("field", m, slices.Collect(maps.Keys(fields))), surplus: true})
+	}
+}
+
+func (d *decoder) mapping(path string, raw json.RawMessage, v reflect.Value) {
+	t := v.Type()
+	if v.IsNil() {
+		v.Set(reflect.MakeMap(t))
+	}
+	for m, value := range d.members(path, raw) {
+		e := reflect.New(t.Elem()).Elem()
+		d.value(member(path, m), value, e)
+		v.SetMapIndex(reflect.ValueOf(m).Convert(t.Key()), e)
+	}
+}
+
+func (d *decoder) list(path string, raw json.RawMessage, v reflect.Value) {
+	var elems []json.RawMessage
+	if json.Unmarshal(raw, &elems) != nil {
+		d.wrong(path, "a list", raw)
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(elems), len(elems)))
+	for i, e := range elems {
+		d.value(fmt.Sprintf("%s[%d]", path, i), e, v.Index(i))
+	}
+}
+
+// members yields what is in an object, in order, each name once.
+func (d *decoder) members(path string, raw json.RawMessage) func(yield func(string, json.RawMessage) bool) {
+	return func(yield func(string, json.RawMessage) bool) {
+		if raw[0] != '{' {
+			d.wrong(path, "an object", raw)
+			return
+		}
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		_, _ = dec.Token() // the brace; raw is valid, so nothing here fails
+		seen := map[string]bool{}
+		for dec.More() {
+			t, _ := dec.Token()
+			name, _ := t.(string)
+			var value json.RawMessage
+			if dec.Decode(&value) != nil {
+				return
+			}
+			if seen[name] {
+				d.add(&FieldError{Path: member(path, name), Err: errors.New("given twice"), surplus: true})
+				continue
+			}
+			seen[name] = true
+			if !yield(name, value) {
+				return
+			}
+		}
+	}
+}
+
+// jsonFields returns the fields of a struct by their names in JSON; those of embedded structs are its own.
+func jsonFields(t reflect.Type) map[string]reflect.StructField {
+	fields := map[string]reflect.StructField{}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || f.Tag.Get("json") == "-" || f.Anonymous && name == "" {
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		if other, ok := fields[name]; !ok || len(f.Index) < len(other.Index) { // the outer one hides that of an embedded struct
+			fields[name] = f
+		}
+	}
+	return fields
+}
+
+// embedded is v.FieldByIndex that makes embedded pointers on the way.
+func embedded(v reflect.Value, index []int) reflect.Value {
+	for _, i := range index {
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				v.Set(reflect.New(v.Type().Elem()))
+			}
+			v = v.Elem()
+		}
+		v = v.Field(i)
+	}
+	return v
+}
+
+// kindOf names the kind of a JSON value, never the value.
+func kindOf(raw json.RawMessage) string {
+	switch raw[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "true or false"
+	}
+	return "a number"
+}
+
+// wanted names what a Go type takes.
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Float32, reflect.Float64:
+		return "a number in range"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "a whole number in range"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number from 0, in range"
+	case reflect.Slice:
+		return "base64 in a string"
+	case reflect.Array:
+		return "a list"
+	}
+	return "an object"
+}

@@ -1,0 +1,79 @@
+package driver
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// Env is what a program gives to every adapter.
+type Env struct {
+	Name     string       // of the backend in the configuration; empty: the type
+	Owner    string       // whose sandboxes these are: a deployment. Sandboxes of another owner do not exist for this one
+	Instance string       // this process; empty: one is made
+	CacheDir string       // for what can be made again; empty: a directory in the user's cache directory. See Cache
+	Log      *slog.Logger // nil: none. See Logger
+	Hooks    executor.Hooks
+	Wrap     func(Driver) Driver // if not nil, New uses what it returns; for fault injection in tests
+}
+
+// Cache returns CacheDir or its default. It makes nothing.
+func (e Env) Cache() (string, error) {
+	if e.CacheDir != "" {
+		return e.CacheDir, nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("cache directory: %w; set it in the environment or the configuration", err)
+	}
+	return filepath.Join(dir, "execbroker"), nil
+}
+
+// Logger returns Log, or one that drops everything.
+func (e Env) Logger() *slog.Logger {
+	if e.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return e.Log
+}
+
+// Options are the adapter's, by what is known of its backend. Zero fields mean the defaults.
+type Options struct {
+	Type           string        // of the adapter: "docker". Required
+	CreateTimeout  time.Duration // an attempt to create or attach; then ErrUnavailable. Default 60 s
+	StartTimeout   time.Duration // from the call of Run to EventStarted; then ErrUnavailable. Default 30 s
+	Grace          time.Duration // after WallTime, for the sandbox to stop the code; then New cancels the run. Default 5 s
+	StopTimeout    time.Duration // after the end of ctx, to stop the code and drain; see StopContext. Default 10 s
+	InstallTimeout time.Duration // the wall time of Install. Default 10 min
+	CleanupTimeout time.Duration // of Close and of Destroy within it. Default 30 s
+}
+
+const defaultStopTimeout = 10 * time.Second
+
+// withDefaults fills in the defaults. It refuses negative timeouts.
+func (o Options) withDefaults() (Options, error) {
+	for _, f := range []struct {
+		name  string
+		value *time.Duration
+		def   time.Duration
+	}{
+		{"CreateTimeout", &o.CreateTimeout, time.Minute},
+		{"StartTimeout", &o.StartTimeout, 30 * time.Second},
+		{"Grace", &o.Grace, 5 * time.Second},
+		{"StopTimeout", &o.StopTimeout, defaultStopTimeout},
+		{"InstallTimeout", &o.InstallTimeout, 10 * time.Minute},
+		{"CleanupTimeout", &o.CleanupTimeout, 30 * time.Second},
+	} {
+		if *f.value < 0 {
+			return o, fmt.Errorf("options: %s is negative", f.name)
+		}
+		if *f.value == 0 {
+			*f.value = f.def
+		}
+	}
+	return o, nil
+}

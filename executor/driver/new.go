@@ -1,0 +1,116 @@
+package driver
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// New makes an Executor of a driver. It fails if the declared features and the implemented interfaces disagree, if a declaration
+// breaks a rule of executor.Features, or if Owner is empty; the driver is then the caller's to close. Of sessions it finds that out
+// at their creation: ErrInternal.
+func New(d Driver, env Env, opts Options) (executor.Executor, error) {
+	if env.Wrap != nil {
+		d = env.Wrap(d)
+	}
+	if d == nil {
+		return nil, errors.New("no driver")
+	}
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if env.Name == "" {
+		env.Name = opts.Type
+	}
+	if env.Instance == "" {
+		env.Instance = newID()
+	}
+	x := &exec{d: d, env: env, log: env.Logger().With("backend", env.Name), o: opts, live: map[*session]bool{}}
+	x.left = leftovers{timeout: opts.CleanupTimeout, stop: make(chan struct{})}
+	x.info = executor.Info{Name: env.Name, Type: opts.Type, Capabilities: d.Capabilities()}
+	if err := x.check(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// newID returns 26 characters of [a-z2-7], of which no two are ever alike.
+func newID() string { return strings.ToLower(rand.Text()) }
+
+// exec implements executor.Executor.
+type exec struct {
+	executor.BaseExecutor
+	d    Driver
+	env  Env
+	log  *slog.Logger // never nil
+	o    Options
+	info executor.Info
+
+	calls   gate // of the driver and of all its sessions
+	closing untilDone
+	left    leftovers
+
+	mu   sync.Mutex
+	live map[*session]bool // neither closed nor detached
+}
+
+var _ executor.Executor = (*exec)(nil)
+
+func (x *exec) Info() executor.Info { return x.info }
+
+// languageName is what fits into a label with others, and into the words of MissingFor.
+var languageName = regexp.MustCompile(`^[a-z0-9][a-z0-9.+#_-]{0,31}$`)
+
+// check compares declarations with interfaces and rules.
+func (x *exec) check() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	c := x.info.Capabilities
+	if x.o.Type == "" {
+		bad("options: Type is empty")
+	}
+	if x.env.Owner == "" {
+		bad("env: Owner is empty; it says whose sandboxes these are")
+	}
+	for name, v := range map[string]string{"Owner": x.env.Owner, "Instance": x.env.Instance} {
+		if err := (executor.Spec{Labels: map[string]string{"a": v}}).Validate(); err != nil {
+			bad("env: %s: want at most 255 bytes of printable ASCII, since it becomes a label", name)
+		}
+	}
+	if len(c.Languages) == 0 || !c.Has(executor.FeatureCode) {
+		bad("capabilities: no language, or no %s", executor.FeatureCode)
+	}
+	declared := func(fs []executor.Feature, perLanguage bool) {
+		for _, f := range fs {
+			i, ok := f.Info()
+			if !ok && !strings.HasPrefix(string(f), "x-") || ok && i.PerLanguage != perLanguage {
+				bad("capabilities: %s is unknown or in the wrong place", f)
+			}
+		}
+	}
+	declared(c.Features, false)
+	for i, r := range c.Languages {
+		declared(r.Features, true)
+		if !languageName.MatchString(string(r.Language)) || slices.ContainsFunc(c.Languages[:i], func(o executor.Runtime) bool { return o.Language == r.Language }) {
+			bad("capabilities: language %q is no name or repeated", r.Language)
+		}
+	}
+	if _, ok := x.d.(Attacher); ok != c.Has(executor.FeatureAttach) {
+		bad("capabilities: %s and Attacher disagree", executor.FeatureAttach)
+	}
+	if _, ok := x.d.(Lister); ok != c.Has(executor.FeatureList) {
+		bad("capabilities: %s and Lister disagree", executor.FeatureList)
+	}
+	if c.Has(executor.FeatureFencing) && !c.Has(executor.FeatureAttach) {
+		bad("capabilities: %s needs %s", executor.FeatureFencing, executor.FeatureAttach)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,231 @@
+package driver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// session implements executor.Session.
+type session struct {
+	executor.BaseSession
+	x        *exec
+	d        Session
+	id       string                // Handle.Session
+	caps     executor.Capabilities // of this session
+	reserved map[string]string     // its reserved labels
+
+	calls    gate      // in progress, of this holder
+	closing  untilDone // Close or Detach
+	detached atomic.Bool
+	left     atomic.Bool // its removal is tried in the background
+	expiry   expiry
+
+	mu   sync.Mutex
+	info executor.SessionInfo // fills in where the driver says nothing
+	use
+}
+
+var _ executor.Session = (*session)(nil)
+
+// setInfo takes over what the driver says, completed by what is known already, and returns it.
+func (s *session) setInfo(i executor.SessionInfo) executor.SessionInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := &s.info
+	if b.Created.IsZero() {
+		b.Created = time.Now()
+	}
+	if i.Created.IsZero() {
+		i.Created = b.Created
+	}
+	h := b.Handle // limits, TTLs, Meta and Fence are not the driver's
+	h.Backend, h.Type = s.x.env.Name, s.x.o.Type
+	h.Session = cmp.Or(i.Handle.Session, h.Session)
+	if i.Handle.State != nil {
+		h.State = i.Handle.State
+	}
+	if h.Created.IsZero() {
+		h.Created = i.Created
+	}
+	i.Handle, i.Run, i.MaxRun = h, h.Run, h.MaxRun
+	i.State = cmp.Or(i.State, executor.SessionRunning)
+	i.Template = cmp.Or(i.Template, b.Template)
+	i.Limits = cmp.Or(i.Limits, b.Limits)
+	i.Instance = s.reserved[LabelInstance]
+	if i.Expires.IsZero() {
+		i.Expires = s.expiry.at()
+	}
+	if len(i.Capabilities.Languages) == 0 {
+		i.Capabilities = b.Capabilities
+	}
+	if i.Labels == nil {
+		i.Labels = b.Labels
+	}
+	i.Labels = openLabels(i.Labels)
+	s.info = i
+	return i
+}
+
+// Info implements executor.Session.
+func (s *session) Info() executor.SessionInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.info
+}
+
+// As supports executor.As.
+func (s *session) As(target any) bool {
+	a, ok := s.d.(Aser)
+	return ok && a.As(target)
+}
+
+// firstLanguage returns the default of requests. It is empty if the configuration has lost all that the session was made for.
+func (s *session) firstLanguage() executor.Language {
+	r, _ := s.caps.Runtime("")
+	return r.Language
+}
+
+// lacks refuses what needs f unless the session has it; a PerLanguage feature, in each of its languages. An empty f needs nothing.
+func (s *session) lacks(f executor.Feature) error {
+	if f == "" || s.caps.Has(f) {
+		return nil
+	}
+	if i, _ := f.Info(); !i.PerLanguage {
+		return unsupported(string(f))
+	}
+	var missing []string
+	for _, r := range s.caps.Languages {
+		if !s.caps.HasFor(r.Language, f) {
+			missing = append(missing, string(f)+":"+string(r.Language))
+		}
+	}
+	return unsupported(missing...)
+}
+
+// lacksFor refuses what needs the PerLanguage feature f in l unless the session has it.
+func (s *session) lacksFor(l executor.Language, f executor.Feature) error {
+	if _, ok := s.caps.Runtime(l); !ok {
+		return unsupported("language:" + string(l))
+	}
+	if !s.caps.HasFor(l, f) {
+		return unsupported(string(f) + ":" + string(l))
+	}
+	return nil
+}
+
+// someHave reports whether the session has f in one of its languages.
+func (s *session) someHave(f executor.Feature) bool {
+	for _, r := range s.caps.Languages {
+		if s.caps.HasFor(r.Language, f) {
+			return true
+		}
+	}
+	return false
+}
+
+// Refresh implements executor.Session.
+func (s *session) Refresh(ctx context.Context) (info executor.SessionInfo, err error) {
+	err = s.do(ctx, "refresh", "", func(ctx context.Context) (err error) {
+		r, ok := s.d.(Refresher)
+		if !ok {
+			info = s.setInfo(s.d.Info())
+			return nil
+		}
+		if info, err = r.Refresh(ctx); err != nil {
+			return err
+		}
+		if got := info.Handle.Session; got != "" && got != s.id {
+			return Fail(executor.ErrInternal, executor.RanNo, fmt.Errorf("the driver has answered for session %q", got))
+		}
+		s.expiry.learn(info.Expires)
+		info = s.setInfo(info)
+		return nil
+	})
+	if err != nil {
+		return executor.SessionInfo{}, err
+	}
+	return info, nil
+}
+
+// Reset implements executor.Session. It takes no turn: that a run is in progress is what it is for.
+func (s *session) Reset(ctx context.Context, which executor.Interpreter) error {
+	return s.do(ctx, "reset", "", func(ctx context.Context) error {
+		if err := s.canReset(which); err != nil {
+			return err
+		}
+		return s.d.(Resetter).Reset(ctx, which) // check has seen that it is one
+	})
+}
+
+func (s *session) canReset(which executor.Interpreter) error {
+	if which.Context != "" {
+		// The form of a context is that of a request's.
+		if err := (executor.Request{Language: cmp.Or(which.Language, "any"), Context: which.Context}).Validate(); err != nil {
+			return err
+		}
+	}
+	if which.Language == "" {
+		if !s.someHave(executor.FeatureState) {
+			return s.lacks(executor.FeatureState)
+		}
+		if which.Context != "" && !s.someHave(executor.FeatureContexts) {
+			return s.lacks(executor.FeatureContexts)
+		}
+		return nil
+	}
+	if err := s.lacksFor(which.Language, executor.FeatureState); err != nil || which.Context == "" {
+		return err
+	}
+	return s.lacksFor(which.Language, executor.FeatureContexts)
+}
+
+// KeepAlive implements executor.Session.
+func (s *session) KeepAlive(ctx context.Context, idle time.Duration) (expires time.Time, err error) {
+	err = s.do(ctx, "keep-alive", executor.FeatureKeepAlive, func(ctx context.Context) (err error) {
+		if idle <= 0 {
+			return Fail(executor.ErrInvalid, executor.RanNo, errors.New("idle ttl: want more than nothing"))
+		}
+		if m := s.caps.MaxLife; m > 0 && idle > m {
+			return unsupported(fmt.Sprintf("idle-ttl<=%v", m))
+		}
+		idle = min(idle, longest)
+		expires, err = s.keepAlive(ctx, idle)
+		if err == nil {
+			s.mu.Lock()
+			s.info.Handle.IdleTTL = idle
+			s.mu.Unlock()
+		}
+		return err
+	})
+	return expires, err
+}
+
+// Relabel implements executor.Session.
+func (s *session) Relabel(ctx context.Context, labels map[string]string) error {
+	return s.do(ctx, "relabel", executor.FeatureRelabel, func(ctx context.Context) error {
+		if err := (executor.Spec{Labels: labels}).Validate(); err != nil {
+			return err
+		}
+		labels = openLabels(labels) // a copy
+		all := maps.Clone(s.reserved)
+		if all == nil {
+			all = map[string]string{}
+		}
+		maps.Copy(all, labels)
+		if err := s.d.(Relabeler).Relabel(ctx, all); err != nil { // check has seen that it is one
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.info.Labels = labels
+		return nil
+	})
+}

@@ -1,0 +1,383 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/pool"
+	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
+
+// world is a pool over a fake, in a bubble of its own time.
+type world struct {
+	*testing.T
+	b *fake.Backend
+	x executor.Executor
+	p *pool.Pool
+}
+
+func bubble(t *testing.T, fo fake.Options, po pool.Options, f func(w world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := fake.New(fo)
+		x, err := b.Open(driver.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := pool.New(x, po)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(world{t, b, x, p})
+		for _, c := range []func() error{p.Close, p.Close, x.Close} {
+			if err := c(); err != nil {
+				t.Error(err)
+			}
+		}
+		if left := b.Sandboxes(); len(left) > 0 {
+			t.Errorf("%d sandboxes left", len(left))
+		}
+	})
+}
+
+func (w world) create(spec executor.Spec) executor.Session {
+	w.Helper()
+	s, err := w.p.Create(w.Context(), spec)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return s
+}
+
+// after lets time pass until everything that it starts has settled.
+func after(d time.Duration) {
+	time.Sleep(d) // of the bubble
+	synctest.Wait()
+}
+
+func TestHitIsUsedOnce(t *testing.T) {
+	bubble(t, fake.Options{CreateTime: time.Second}, pool.Options{Size: 3, Refill: 2}, func(w world) {
+		after(5 * time.Second)
+		if st := w.p.Stats(); st.Warm != 3 || st.Starting != 0 {
+			w.Fatalf("got %+v, want 3 warm", st)
+		}
+		begin := time.Now()
+		seen := map[string]bool{}
+		for range 3 {
+			s := w.create(executor.Spec{Subject: "u", Attributes: map[string]string{"plan": "pro"}})
+			id := s.Info().Handle.Session
+			if seen[id] {
+				w.Errorf("%s was handed out twice", id)
+			}
+			seen[id] = true
+			if err := s.Close(); err != nil { // it does not come back
+				w.Error(err)
+			}
+		}
+		if d := time.Since(begin); d != 0 {
+			w.Errorf("got %v for three hits, want nothing to be created meanwhile", d)
+		}
+		after(5 * time.Second)
+		if st := w.p.Stats(); st.Warm != 3 || st.Hits != 3 || st.Misses != 0 {
+			w.Errorf("got %+v, want 3 warm again and 3 hits", st)
+		}
+	})
+}
+
+func TestMissIsCold(t *testing.T) {
+	bubble(t, fake.Options{CreateTime: time.Second}, pool.Options{Size: 1}, func(w world) {
+		after(5 * time.Second)
+		begin := time.Now()
+		defer w.create(executor.Spec{Env: map[string]string{"A": "b"}}).Close()
+		if d, st := time.Since(begin), w.p.Stats(); d != time.Second || st.Misses != 1 || st.Warm != 1 {
+			w.Errorf("got %v %+v, want a cold one", d, st)
+		}
+		defer w.create(executor.Spec{}).Close()
+		defer w.create(executor.Spec{}).Close() // nothing is warm yet
+		if st := w.p.Stats(); st.Hits != 1 || st.Misses != 2 {
+			w.Errorf("got %+v, want a hit and two misses", st)
+		}
+	})
+}
+
+func TestDeadIsNotHandedOut(t *testing.T) {
+	bubble(t, fake.Options{}, pool.Options{Size: 2}, func(w world) {
+		after(time.Second)
+		w.b.Break(w.b.Sandboxes()[0])
+		s := w.create(executor.Spec{})
+		defer s.Close()
+		if i, err := s.Refresh(w.Context()); err != nil || i.State != executor.SessionRunning {
+			w.Errorf("got %+v %v, want a living one", i, err)
+		}
+		for _, id := range w.b.Sandboxes() {
+			w.b.Break(id)
+		}
+		w.b.Fail(fake.OpCreate, -1, driver.Fail(executor.ErrUnavailable, executor.RanNo, nil))
+		if _, err := w.p.Create(w.Context(), executor.Spec{}); !errors.Is(err, executor.ErrUnavailable) {
+			w.Errorf("all dead and none to be had: got %v, want %v", err, executor.ErrUnavailable)
+		}
+		if st := w.p.Stats(); st.Dead == 0 {
+			w.Errorf("got %+v, want dead ones counted", st)
+		}
+	})
+}
+
+func TestOldIsReplaced(t *testing.T) {
+	bubble(t, fake.Options{}, pool.Options{Size: 2, MaxAge: 10 * time.Minute}, func(w world) {
+		after(time.Second)
+		before := w.b.Sandboxes()
+		after(11 * time.Minute)
+		now := w.b.Sandboxes()
+		if st := w.p.Stats(); st.Expired != 2 || len(now) != 2 {
+			w.Errorf("got %+v and %d sandboxes, want 2 expired and 2 new", st, len(now))
+		}
+		for _, id := range before {
+			if slices.Contains(now, id) {
+				w.Errorf("%s is still there", id)
+			}
+		}
+	})
+}
+
+// TestMaxAgeIsHalfOfTheTTL: whoever gets a session has at least half of the idle TTL before him.
+func TestMaxAgeIsHalfOfTheTTL(t *testing.T) {
+	bubble(t, fake.Options{}, pool.Options{Size: 1, Spec: executor.Spec{IdleTTL: time.Minute}}, func(w world) {
+		after(29 * time.Second)
+		first := w.b.Sandboxes()
+		after(2 * time.Second)
+		if now := w.b.Sandboxes(); len(now) != 1 || now[0] == first[0] {
+			w.Errorf("got %q after %q, want another", now, first)
+		}
+	})
+}
+
+func TestBackOff(t *testing.T) {
+	bubble(t, fake.Options{}, pool.Options{Size: 1}, func(w world) {
+		w.b.Fail(fake.OpCreate, -1, driver.Fail(executor.ErrExhausted, executor.RanNo, nil))
+		after(10 * time.Minute)
+		calls := w.b.Calls(fake.OpCreate)
+		// 250 ms, doubling to a minute: about eight in the first minute, then one a minute.
+		if calls < 12 || calls > 22 {
+			w.Errorf("got %d attempts in ten minutes, want about 17", calls)
+		}
+		w.b.Fail(fake.OpCreate, 0, nil)
+		after(2 * time.Minute)
+		if st := w.p.Stats(); st.Warm != 1 || st.Failed != int64(calls) && st.Failed != int64(calls)+1 {
+			w.Errorf("got %+v, want one warm", st)
+		}
+	})
+}
+
+func TestAdapted(t *testing.T) {
+	spec := executor.Spec{Run: executor.RunLimits{WallTime: time.Minute}}
+	bubble(t, fake.Options{}, pool.Options{Size: 1, Spec: spec}, func(w world) {
+		after(time.Second)
+		s := w.create(executor.Spec{
+			Labels:  map[string]string{"conversation": "1"},
+			IdleTTL: 2 * time.Hour,
+			Run:     executor.RunLimits{WallTime: 2 * time.Second, OutputBytes: 100},
+			MaxRun:  executor.RunLimits{WallTime: 5 * time.Second, OutputBytes: 200},
+		})
+		defer s.Close()
+		if st := w.p.Stats(); st.Hits != 1 {
+			w.Fatalf("got %+v, want a hit", st)
+		}
+		i, err := s.Refresh(w.Context())
+		if err != nil || i.Labels["conversation"] != "1" || i.Run.WallTime != 2*time.Second || i.MaxRun.WallTime != 5*time.Second ||
+			i.Handle.MaxRun.OutputBytes != 200 || i.Handle.IdleTTL != 2*time.Hour {
+			w.Errorf("got %+v %v", i, err)
+		}
+		spin := executor.Request{Language: executor.Python, Code: "forever()"}
+		begin := time.Now()
+		res, err := s.Run(w.Context(), spin, nil)
+		if err != nil || res.Status != executor.StatusTimedOut || time.Since(begin) > 10*time.Second {
+			w.Errorf("got %+v %v after %v, want the tighter limit", res, err, time.Since(begin))
+		}
+		spin.Limits.WallTime = 6 * time.Second
+		if _, err := s.Run(w.Context(), spin, nil); !errors.Is(err, executor.ErrInvalid) {
+			w.Errorf("beyond the tighter ceiling: got %v, want %v", err, executor.ErrInvalid)
+		}
+	})
+}
+
+func TestPrelude(t *testing.T) {
+	run := func(code string) executor.Request { return executor.Request{Language: executor.Python, Code: code} }
+	bubble(t, fake.Options{}, pool.Options{Size: 1, Prelude: []executor.Request{run(`print("x")`)}}, func(w world) {
+		after(time.Second)
+		s := w.create(executor.Spec{})
+		defer s.Close()
+		if res, err := s.Run(w.Context(), run(`print("x")`), nil); err != nil || res.Cell != 2 {
+			w.Errorf("got %+v %v, want the second cell", res, err)
+		}
+	})
+	bubble(t, fake.Options{}, pool.Options{Size: 1, Prelude: []executor.Request{run(`raise("ValueError", "x")`)}}, func(w world) {
+		after(time.Second)
+		if st := w.p.Stats(); st.Warm != 0 || st.Failed == 0 {
+			w.Errorf("got %+v, want none warm: the prelude fails", st)
+		}
+	})
+}
+
+func TestCloseWaits(t *testing.T) {
+	bubble(t, fake.Options{}, pool.Options{Size: 2}, func(w world) {
+		after(time.Second)
+		s := w.create(executor.Spec{})
+		release := w.b.Hold(fake.OpCreate)
+		defer release()
+		synctest.Wait() // a creation is on its way
+		if err := w.p.Close(); err != nil {
+			w.Error(err)
+		}
+		if left := w.b.Sandboxes(); len(left) != 1 || left[0] != s.Info().Handle.Session {
+			w.Errorf("got %q, want the one that was handed out", left)
+		}
+		if err := s.Close(); err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+func TestManyAtOnce(t *testing.T) {
+	bubble(t, fake.Options{CreateTime: 100 * time.Millisecond}, pool.Options{Size: 10, Refill: 4}, func(w world) {
+		after(time.Second)
+		var mu sync.Mutex
+		seen := map[string]int{}
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				s, err := w.p.Create(w.Context(), executor.Spec{})
+				if err != nil {
+					w.Error(err)
+					return
+				}
+				mu.Lock()
+				seen[s.Info().Handle.Session]++
+				mu.Unlock()
+				s.Close()
+			})
+		}
+		wg.Wait()
+		if st := w.p.Stats(); len(seen) != 100 || st.Hits+st.Misses != 100 || st.Hits < 10 {
+			w.Errorf("got %d sessions, %+v, want 100 different ones", len(seen), st)
+		}
+	})
+}
+
+// TestFits: every field of Spec is looked at. A field that is new fails here until it is.
+func TestFits(t *testing.T) {
+	bare := fake.Without(fake.All(executor.Python), executor.FeatureRelabel, executor.FeatureKeepAlive)
+	bare.Templates = []string{"x"}
+	x, err := fake.New(fake.Options{Capabilities: bare}).Open(driver.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	p, err := pool.New(x, pool.Options{Size: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	misfits := map[string]executor.Spec{
+		"Template":     {Template: "x"},
+		"Languages":    {Languages: []executor.Language{executor.JavaScript}},
+		"Packages":     {Packages: []executor.Packages{{Names: []string{"six"}}}},
+		"Env":          {Env: map[string]string{"A": "b"}},
+		"Labels":       {Labels: map[string]string{"a": "b"}},
+		"Limits":       {Limits: executor.Limits{Processes: 4}},
+		"Run":          {Run: executor.RunLimits{WallTime: time.Hour}},
+		"MaxRun":       {MaxRun: executor.RunLimits{WallTime: time.Hour}},
+		"Network":      {Network: executor.NetworkPolicy{Mode: executor.NetworkFull}},
+		"IdleTTL":      {IdleTTL: time.Minute},
+		"MaxLife":      {MaxLife: time.Hour},
+		"MinIsolation": {MinIsolation: executor.IsolationMicroVM},
+		"Require":      {Require: []executor.Feature{executor.FeatureRelabel}},
+	}
+	never := []string{"Subject", "Attributes"} // never in the way
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[executor.Spec]()) {
+		spec, ok := misfits[f.Name]
+		if !ok && !slices.Contains(never, f.Name) {
+			t.Errorf("%s: is it looked at?", f.Name)
+		}
+		if ok {
+			if fits, fields := p.Fits(spec); fits || !slices.Contains(fields, f.Name) {
+				t.Errorf("%s: got %v %q, want it in the way", f.Name, fits, fields)
+			}
+		}
+	}
+	for name, spec := range map[string]executor.Spec{
+		"zero":     {},
+		"named":    {Languages: []executor.Language{executor.Python}, Network: executor.NetworkPolicy{Mode: executor.NetworkNone}, IdleTTL: executor.DefaultIdleTTL},
+		"user's":   {Subject: "u", Attributes: map[string]string{"a": "b"}},
+		"tighter":  {Run: executor.RunLimits{WallTime: time.Second}},
+		"required": {Require: []executor.Feature{executor.FeatureState}, MinIsolation: executor.IsolationProcess},
+	} {
+		if fits, fields := p.Fits(spec); !fits {
+			t.Errorf("%s: got %q in the way, want it to fit", name, fields)
+		}
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	x, err := fake.New(fake.Options{Capabilities: fake.Without(fake.All(), executor.FeatureRelabel)}).Open(driver.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	for name, o := range map[string]pool.Options{
+		"size":     {},
+		"negative": {Size: 1, MaxAge: -1},
+		"subject":  {Size: 1, Spec: executor.Spec{Subject: "u"}},
+		"labels":   {Size: 1, Spec: executor.Spec{Labels: map[string]string{"a": "b"}}},
+		"spec":     {Size: 1, Spec: executor.Spec{IdleTTL: -1}},
+		"prelude":  {Size: 1, Prelude: []executor.Request{{}}},
+	} {
+		if p, err := pool.New(x, o); !errors.Is(err, executor.ErrInvalid) {
+			t.Errorf("%s: got %v, want %v", name, err, executor.ErrInvalid)
+			if err == nil {
+				p.Close()
+			}
+		}
+	}
+}
+
+func BenchmarkHit(b *testing.B) {
+	backend := fake.New(fake.Options{})
+	x, err := backend.Open(driver.Env{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer x.Close()
+	p, err := pool.New(x, pool.Options{Size: 64, Refill: 8})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		for p.Stats().Warm == 0 {
+			time.Sleep(100 * time.Microsecond)
+		}
+		b.StartTimer()
+		s, err := p.Create(ctx, executor.Spec{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		s.Close()
+		b.StartTimer()
+	}
+}

@@ -1,0 +1,48 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// session tightens the limits of the runs of a warm session to what its Spec asked for.
+type session struct {
+	executor.Session
+	run, most executor.RunLimits
+	idle      time.Duration
+}
+
+// As lets backend-specific values through.
+func (s *session) As(target any) bool { return executor.As(s.Session, target) }
+
+// Info has the tighter limits, in the handle too, so that they hold for who attaches.
+func (s *session) Info() executor.SessionInfo { return s.mark(s.Session.Info()) }
+
+// Refresh likewise.
+func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
+	i, err := s.Session.Refresh(ctx)
+	return s.mark(i), err
+}
+
+func (s *session) mark(i executor.SessionInfo) executor.SessionInfo {
+	i.Run, i.MaxRun = s.run, s.most
+	i.Handle.Run, i.Handle.MaxRun, i.Handle.IdleTTL = s.run, s.most, s.idle
+	return i
+}
+
+// Run applies the tighter limits.
+func (s *session) Run(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
+	req.Limits = req.Limits.Or(s.run)
+	if over := req.Limits.Exceeds(s.most); len(over) > 0 {
+		h := s.Session.Info().Handle
+		return nil, &executor.Error{
+			Op: "run", Backend: h.Backend, Session: h.Session, Kind: executor.ErrInvalid, Ran: executor.RanNo,
+			Err: fmt.Errorf("limits: the session allows %s", strings.Join(over, ", ")),
+		}
+	}
+	return s.Session.Run(ctx, req, emit)
+}

@@ -1,0 +1,51 @@
+package executor
+
+import "io"
+
+// Language names an interpreter. Adapters may define more.
+type Language string
+
+// The languages that the conformance suite has programs for.
+const (
+	Python     Language = "python"
+	JavaScript Language = "javascript"
+)
+
+// Request is one execution. Exactly one of Code and Command is set; empty code is Code with Language set and Command nil.
+type Request struct {
+	// ID names the run within its session, in events, logs and streams that are resumed: 1 to 64 of [A-Za-z0-9._-], beginning with a
+	// letter or digit. Empty: one is made. An ID is used once.
+	ID string
+
+	// Code is source text for the interpreter of Language (empty: the session's first) and Context (see Interpreter). It is UTF-8;
+	// all else is the interpreter's to judge. Context has the form of ID.
+	Language Language
+	Context  string
+	Code     string
+
+	// Command is an argument vector, run without a shell beside the interpreters. It requires FeatureCommand, which includes Stdin,
+	// Env, Dir, Artifacts and exit codes.
+	Command []string
+
+	Stdin io.Reader         // requires FeatureStdin; nil means empty. Run never waits for a Read after the code has ended
+	Env   map[string]string // added to the session's; requires FeatureEnv
+	Dir   string            // absolute, or below Workdir; requires FeatureDir. In a living interpreter for this run only
+
+	// Limits of this run. Zero fields are those of SessionInfo.Run; asking for more than SessionInfo.MaxRun is ErrInvalid.
+	Limits RunLimits
+
+	// Artifacts asks for the files that the run makes. It requires FeatureArtifacts.
+	Artifacts *ArtifactRequest
+
+	// Keep is how many bytes of each of stdout and stderr the Result keeps: half from the beginning, half from the end. Zero means
+	// DefaultKeep, negative nothing. Events are not cut.
+	Keep int
+}
+
+// ArtifactRequest selects files under Workdir that a run creates or changes.
+type ArtifactRequest struct {
+	Globs    []string `json:"globs,omitempty"`     // as in path.Match, relative to Workdir, "**" for any depth; empty: all
+	MaxFiles int      `json:"max_files,omitempty"` // default 100
+	MaxBytes int64    `json:"max_bytes,omitempty"` // of contents, all together; default 32 MiB
+	Contents bool     `json:"contents,omitempty"`  // fill Artifact.Data
+}

@@ -1,0 +1,83 @@
+package router
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// match reports whether the Spec is one that m selects.
+func (m Match) match(s *executor.Spec) bool {
+	return holds(m.Attributes, s.Attributes) && holds(m.Labels, s.Labels) &&
+		(len(m.Languages) == 0 || slices.ContainsFunc(m.Languages, func(l executor.Language) bool { return slices.Contains(s.Languages, l) })) &&
+		(len(m.Templates) == 0 || slices.Contains(m.Templates, s.Template)) &&
+		!slices.ContainsFunc(m.Require, func(f executor.Feature) bool { return !slices.Contains(s.Require, f) })
+}
+
+// holds reports whether have has every entry of want.
+func holds(want, have map[string]string) bool {
+	for k, w := range want {
+		if h, ok := have[k]; !ok || w != "*" && w != h {
+			return false
+		}
+	}
+	return true
+}
+
+// assign returns the backend of a subject. Every unit of weight is a ticket with a number that depends on salt, subject, backend and
+// the position of the ticket alone, and the highest number wins. So a backend wins with its part of the tickets, and a ticket that is
+// added or taken away changes nothing between the others.
+func (r *Route) assign(subject string) string {
+	salt := r.Salt
+	if salt == "" {
+		salt = r.Name
+	}
+	var best uint64
+	winner := ""
+	buf := make([]byte, 0, 128)
+	for _, s := range r.Split {
+		if s.Weight == 0 {
+			continue
+		}
+		// Lengths in front keep ("ab", "c") and ("a", "bc") apart.
+		buf = buf[:0]
+		for _, part := range [...]string{salt, subject, s.Backend} {
+			buf = binary.BigEndian.AppendUint32(buf, uint32(len(part)))
+			buf = append(buf, part...)
+		}
+		h := sha256.Sum256(buf)
+		state := binary.BigEndian.Uint64(h[:])
+		for range s.Weight {
+			state += 0x9e3779b97f4a7c15
+			// The backend's name breaks the tie that one pair in 2^64 would be.
+			if n := mix(state); n > best || n == best && s.Backend < winner || winner == "" {
+				best, winner = n, s.Backend
+			}
+		}
+	}
+	return winner
+}
+
+// mix is the output function of the generator SplitMix64, which turns a counter into numbers that look independent.
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// only returns the backend that has all the weight, or "" if subjects decide.
+func (r *Route) only() string {
+	name := ""
+	for _, s := range r.Split {
+		switch {
+		case s.Weight == 0:
+		case name != "":
+			return ""
+		default:
+			name = s.Backend
+		}
+	}
+	return name
+}

@@ -1,0 +1,138 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// Config is the routing table. It is plain data, so that it can come from a file.
+type Config struct {
+	// Routes are tried in order; the first that matches decides. If none does, Create fails with ErrInvalid.
+	Routes []Route `json:"routes"`
+}
+
+// Route sends matching sessions to backends.
+type Route struct {
+	Name  string  `json:"name"` // unique; reported as Origin.Route
+	Match Match   `json:"match,omitzero"`
+	Split []Share `json:"split"`
+	// Salt makes the assignment of subjects independent of other routes. Changing it reshuffles every subject. Empty: the name.
+	Salt string `json:"salt,omitempty"`
+	// Fallback lists backends, in order, for a Create that the assigned one cannot do.
+	Fallback []string `json:"fallback,omitempty"`
+}
+
+// Match selects Specs: all that it names must be there. The zero Match selects all.
+type Match struct {
+	Attributes map[string]string   `json:"attributes,omitempty"` // "*" as a value: any
+	Labels     map[string]string   `json:"labels,omitempty"`     // likewise
+	Languages  []executor.Language `json:"languages,omitempty"`  // the Spec names one of them
+	Templates  []string            `json:"templates,omitempty"`  // the Spec names one of them
+	Require    []executor.Feature  `json:"require,omitempty"`    // the Spec requires all of them
+}
+
+// Share gives a backend a part of the subjects: Weight divided by the sum of the weights.
+type Share struct {
+	Backend string `json:"backend"`
+	Weight  int    `json:"weight"` // 0 to MaxWeight; 0: none for now
+}
+
+// MaxWeight is the largest weight of a share. A part in a thousand is fine enough for people, and keeps Decide fast.
+const MaxWeight = 1000
+
+// A ConfigError is one mistake in a Config.
+type ConfigError struct {
+	Path    string // "routes[0].split[1].weight"
+	Problem string
+	Backend string // the name, where the mistake is that no backend has it
+}
+
+// Error returns "path: problem".
+func (e *ConfigError) Error() string { return e.Path + ": " + e.Problem }
+
+// Check reports every mistake in c, each as a *ConfigError, joined. backends are the names that routes may use.
+func (c Config) Check(backends []string) error {
+	var errs []error
+	bad := func(path, format string, args ...any) {
+		errs = append(errs, &ConfigError{Path: path, Problem: fmt.Sprintf(format, args...)})
+	}
+	known := func(path, name string) {
+		if !slices.Contains(backends, name) {
+			errs = append(errs, &ConfigError{Path: path, Problem: fmt.Sprintf("no backend %q; there are %q", name, backends), Backend: name})
+		}
+	}
+	if len(c.Routes) == 0 {
+		bad("routes", "none")
+	}
+	names := map[string]int{}
+	for i, r := range c.Routes {
+		at := fmt.Sprintf("routes[%d]", i)
+		if first, dup := names[r.Name]; dup {
+			bad(at+".name", "%q is the name of routes[%d]", r.Name, first)
+		} else {
+			names[r.Name] = i
+		}
+		if r.Name == "" {
+			bad(at+".name", "empty")
+		}
+		sum, seen := 0, map[string]bool{}
+		for j, s := range r.Split {
+			path := fmt.Sprintf("%s.split[%d]", at, j)
+			known(path+".backend", s.Backend)
+			if seen[s.Backend] {
+				bad(path+".backend", "%q has a share already", s.Backend)
+			}
+			seen[s.Backend] = true
+			if s.Weight < 0 || s.Weight > MaxWeight {
+				bad(path+".weight", "%d is not between 0 and %d", s.Weight, MaxWeight)
+			}
+			sum += s.Weight
+		}
+		if sum <= 0 {
+			bad(at+".split", "no share has a weight")
+		}
+		for j, b := range r.Fallback {
+			path := fmt.Sprintf("%s.fallback[%d]", at, j)
+			known(path, b)
+			if slices.Contains(r.Fallback[:j], b) {
+				bad(path, "%q is there already", b)
+			}
+		}
+		for j, f := range r.Match.Require {
+			if _, ok := f.Info(); !ok {
+				bad(fmt.Sprintf("%s.match.require[%d]", at, j), "unknown feature %q", f)
+			}
+		}
+		if j := c.shadowedBy(i); j >= 0 {
+			bad(at, "never reached, routes[%d] matches everything before it", j)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// shadowedBy returns an earlier route that matches everything, or -1.
+func (c Config) shadowedBy(i int) int {
+	return slices.IndexFunc(c.Routes[:i], func(r Route) bool { return r.Match.all() })
+}
+
+// all reports whether m selects everything.
+func (m Match) all() bool {
+	return len(m.Attributes)+len(m.Labels)+len(m.Languages)+len(m.Templates)+len(m.Require) == 0
+}
+
+// clone returns a copy that shares nothing with c, because a Router never changes.
+func (c Config) clone() Config {
+	out := Config{Routes: slices.Clone(c.Routes)}
+	for i := range out.Routes {
+		r := &out.Routes[i]
+		r.Split, r.Fallback = slices.Clone(r.Split), slices.Clone(r.Fallback)
+		r.Match.Attributes, r.Match.Labels = maps.Clone(r.Match.Attributes), maps.Clone(r.Match.Labels)
+		r.Match.Languages, r.Match.Templates = slices.Clone(r.Match.Languages), slices.Clone(r.Match.Templates)
+		r.Match.Require = slices.Clone(r.Match.Require)
+	}
+	return out
+}

@@ -1,0 +1,231 @@
+package router
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// Router is an executor.Executor over named backends. It does not change and does not own them.
+type Router struct {
+	executor.BaseExecutor
+	name     string
+	backends map[string]executor.Executor
+	cfg      Config
+	hooks    executor.Hooks
+	caps     executor.Capabilities
+	closed   atomic.Bool
+}
+
+var _ executor.Executor = (*Router)(nil)
+
+// New makes a Router. It reports every mistake in cfg. name is the router's Info.Name. The keys of backends are the names that cfg
+// and handles use: each must be the Info.Name of its Executor, because handles are sent back by it.
+func New(name string, backends map[string]executor.Executor, cfg Config, hooks executor.Hooks) (*Router, error) {
+	names := slices.Sorted(maps.Keys(backends))
+	errs := []error{cfg.Check(names)}
+	var used []executor.Capabilities
+	for _, n := range names {
+		i := backends[n].Info()
+		if i.Name != n {
+			errs = append(errs, fmt.Errorf("backends.%s: its name is %q", n, i.Name))
+		}
+		if cfg.uses(n) {
+			used = append(used, i.Capabilities)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, &executor.Error{Op: "router", Backend: name, Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: err}
+	}
+	return &Router{name: name, backends: maps.Clone(backends), cfg: cfg.clone(), hooks: hooks, caps: common(used)}, nil
+}
+
+// uses reports whether a route can send something to a backend.
+func (c Config) uses(name string) bool {
+	return slices.ContainsFunc(c.Routes, func(r Route) bool {
+		return slices.Contains(r.Fallback, name) ||
+			slices.ContainsFunc(r.Split, func(s Share) bool { return s.Backend == name && s.Weight > 0 })
+	})
+}
+
+// fail makes an error of the router itself.
+func (r *Router) fail(op string, kind, cause error) *executor.Error {
+	return &executor.Error{Op: op, Backend: r.name, Kind: kind, Ran: executor.RanNo, Err: cause}
+}
+
+// Create tries the eligible backends in order. It draws a subject if the route splits and the spec has none. The error of the last
+// one tried decides the Kind; the others are joined to its cause.
+func (r *Router) Create(ctx context.Context, spec executor.Spec) (_ executor.Session, err error) {
+	ctx, end := r.begin(ctx, executor.Op{Name: "create"})
+	var out executor.Outcome
+	defer func() { out.Err = err; end(out) }()
+	if r.closed.Load() {
+		return nil, r.fail("create", executor.ErrClosed, nil)
+	}
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	decided := spec
+	if decided.Subject == "" {
+		decided.Subject = rand.Text() // sticks for this session only
+	}
+	d, err := r.Decide(decided)
+	if err != nil {
+		return nil, err
+	}
+	out.Origin = executor.Origin{Route: d.Route, Assigned: d.Assigned}
+	if len(d.Eligible) == 0 {
+		return nil, r.refuse(d)
+	}
+	var failed []error
+	for _, name := range d.Eligible {
+		s, err := r.backends[name].Create(ctx, spec)
+		if err == nil {
+			w := &session{Session: s, r: r, route: d.Route, assigned: d.Assigned}
+			out.Origin.Backend, out.Session = name, s.Info().Handle.Session
+			out.Origin.Session = out.Session
+			return w, nil
+		}
+		failed = append(failed, err)
+		if !fallsBack(ctx, err) {
+			break
+		}
+	}
+	return nil, r.combine(failed)
+}
+
+// refuse says what every backend of the route lacks, in the words of the assigned one.
+func (r *Router) refuse(d Decision) error {
+	e := r.fail("create", executor.ErrUnsupported, nil)
+	e.Missing = d.Missing[d.Assigned]
+	var others []error
+	for _, n := range slices.Sorted(maps.Keys(d.Missing)) {
+		if n != d.Assigned {
+			others = append(others, fmt.Errorf("%s needs %q", n, d.Missing[n]))
+		}
+	}
+	e.Err = errors.Join(others...)
+	return e
+}
+
+// fallsBack reports whether another backend may be tried after err: it could not do its part, and nothing has run.
+func fallsBack(ctx context.Context, err error) bool {
+	var e *executor.Error
+	if ctx.Err() != nil || !errors.As(err, &e) || e.Ran != executor.RanNo {
+		return false
+	}
+	switch e.Kind {
+	case executor.ErrUnavailable, executor.ErrExhausted, executor.ErrAuth, executor.ErrUnsupported:
+		return true
+	}
+	return false
+}
+
+// combine makes one error of those of all backends that were tried. The last decides.
+func (r *Router) combine(failed []error) error {
+	last := failed[len(failed)-1]
+	var e *executor.Error
+	if len(failed) == 1 || !errors.As(last, &e) {
+		return last
+	}
+	c := *e
+	c.Err = errors.Join(append([]error{e.Err}, failed[:len(failed)-1]...)...)
+	return &c
+}
+
+// Attach dispatches on h.Backend. A backend that is not configured is ErrNotFound. Origin.Route and Assigned come back from h.Meta.
+func (r *Router) Attach(ctx context.Context, h executor.Handle) (_ executor.Session, err error) {
+	ctx, end := r.begin(ctx, executor.Op{Name: "attach", Session: h.Session})
+	defer func() { end(executor.Outcome{Err: err}) }()
+	x, err := r.backend("attach", h)
+	if err != nil {
+		return nil, err
+	}
+	s, err := x.Attach(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	route, assigned := Assignment(h)
+	return &session{Session: s, r: r, route: route, assigned: assigned}, nil
+}
+
+// Destroy dispatches on h.Backend. A backend that is not configured is ErrNotFound: whether the sandbox is gone is not known.
+func (r *Router) Destroy(ctx context.Context, h executor.Handle) (err error) {
+	ctx, end := r.begin(ctx, executor.Op{Name: "destroy", Session: h.Session})
+	defer func() { end(executor.Outcome{Err: err}) }()
+	x, err := r.backend("destroy", h)
+	if err != nil {
+		return err
+	}
+	return x.Destroy(ctx, h)
+}
+
+func (r *Router) backend(op string, h executor.Handle) (executor.Executor, error) {
+	if r.closed.Load() {
+		return nil, r.fail(op, executor.ErrClosed, nil)
+	}
+	x, ok := r.backends[h.Backend]
+	if !ok {
+		e := r.fail(op, executor.ErrNotFound, fmt.Errorf("no backend %q is configured", h.Backend))
+		e.Session = h.Session
+		return nil, e
+	}
+	return x, nil
+}
+
+// Sessions asks all backends that have FeatureList, at the same time. A backend without it is one ErrUnsupported element.
+func (r *Router) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {
+	return func(yield func(executor.SessionInfo, error) bool) {
+		if r.closed.Load() {
+			yield(executor.SessionInfo{}, r.fail("sessions", executor.ErrClosed, nil))
+			return
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		type element struct {
+			info executor.SessionInfo
+			err  error
+		}
+		found := make(chan element)
+		var wg sync.WaitGroup
+		for _, name := range slices.Sorted(maps.Keys(r.backends)) {
+			wg.Go(func() {
+				for i, err := range r.backends[name].Sessions(ctx, labels) {
+					select {
+					case found <- element{i, err}:
+					case <-ctx.Done():
+						return
+					}
+				}
+			})
+		}
+		var closing sync.WaitGroup
+		closing.Go(func() { wg.Wait(); close(found) })
+		defer closing.Wait()
+		defer cancel()
+		for e := range found {
+			if !yield(e.info, e.err) {
+				return
+			}
+		}
+	}
+}
+
+// Close makes later calls fail with ErrClosed. It leaves the backends and their sessions alone.
+func (r *Router) Close() error {
+	r.closed.Store(true)
+	return nil
+}
+
+// begin calls the hook.
+func (r *Router) begin(ctx context.Context, op executor.Op) (context.Context, func(executor.Outcome)) {
+	op.Layer, op.Backend, op.Type = "router", r.name, "router"
+	return r.hooks.Start(ctx, op)
+}

@@ -1,0 +1,22 @@
+package sessions
+
+import "errors"
+
+// Crash ends everything that m does in the background, as the death of its process would, and tells nobody.
+func (m *Manager) Crash() {
+	m.mu.Lock()
+	m.closed = true
+	var leases []*Lease
+	for _, l := range m.keys {
+		if l.lease != nil {
+			leases = append(leases, l.lease)
+		}
+	}
+	m.mu.Unlock()
+	m.cancel()
+	m.work.Wait()
+	for _, le := range leases {
+		le.cancel(errors.New("crashed"))
+		le.renewal.Wait()
+	}
+}

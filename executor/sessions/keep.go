@@ -1,0 +1,275 @@
+package sessions
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// Where kept files are in the Store: a list of them for each key, and their contents in pieces.
+const (
+	filesPrefix = "files/"
+	blobPrefix  = "blob/"
+)
+
+// What is kept of a session is bounded in more ways than by its bytes: a list has to fit into an entry, and a walk has to end.
+const (
+	maxListed = MaxValue - 4<<10
+	maxWalked = 10_000
+	maxNested = 32
+)
+
+// kept is the list of the files of a key.
+type kept struct {
+	Subject string     `json:"subject,omitempty"` // whose they are
+	Files   []keptFile `json:"files"`
+	Omitted int        `json:"omitted,omitempty"` // files beyond the bounds
+}
+
+type keptFile struct {
+	Name    string      `json:"name"` // relative to Workdir
+	Size    int64       `json:"size"`
+	Mode    fs.FileMode `json:"mode"`
+	ModTime time.Time   `json:"mod_time"`
+	Sum     string      `json:"sum"`   // SHA-256 of the content, which is where its pieces are
+	Until   time.Time   `json:"until"` // of the pieces in the Store
+}
+
+// same reports whether a file is as it was kept, as far as can be told without reading it.
+func (f keptFile) same(g keptFile) bool {
+	return f.Name == g.Name && f.Size == g.Size && f.Mode == g.Mode && f.ModTime.Equal(g.ModTime)
+}
+
+func blobDir(key string) string {
+	h := sha256.Sum256([]byte(key))
+	return blobPrefix + hex.EncodeToString(h[:16]) + "/"
+}
+
+func blob(key, sum string, piece int) string { return fmt.Sprintf("%s%s/%d", blobDir(key), sum, piece) }
+
+// pieces is the number of entries that hold size bytes.
+func pieces(size int64) int { return int((size + MaxValue - 1) / MaxValue) }
+
+// loadKept reads the list of a key.
+func (m *Manager) loadKept(ctx context.Context, key string) (l kept, rev string, err error) {
+	e, err := m.store.Get(ctx, filesPrefix+key)
+	if err != nil || e.Rev == "" {
+		return l, "", err
+	}
+	if err := json.Unmarshal(e.Value, &l); err != nil {
+		return kept{}, e.Rev, fmt.Errorf("the list of kept files cannot be read: %w", err)
+	}
+	return l, e.Rev, nil
+}
+
+// keep saves the files of a session under its key. Contents come before the list and are removed after it, so that a crash in between
+// leaves a list that is right.
+func (m *Manager) keep(ctx context.Context, key, subject string, s executor.Session) error {
+	if m.opts.KeepFiles == 0 || !s.Info().Capabilities.Has(executor.FeatureFiles) {
+		return nil
+	}
+	old, rev, err := m.loadKept(ctx, key)
+	if err != nil && rev == "" {
+		return err
+	}
+	found, omitted, err := walk(ctx, s.Files())
+	if err != nil {
+		return err
+	}
+	idle := s.Info().Handle.IdleTTL
+	if idle == 0 {
+		idle = executor.DefaultIdleTTL
+	}
+	now := time.Now()
+	until := now.Add(idle + 2*forget)
+	next := kept{Subject: subject, Omitted: omitted}
+	left, listed := m.opts.KeepFiles, 0
+	changed := old.Subject != subject
+	for _, f := range found {
+		was := slices.IndexFunc(old.Files, f.same)
+		if listed += len(f.Name) + 250; f.Size > left || listed > maxListed {
+			next.Omitted++
+			continue
+		}
+		left -= f.Size
+		if was >= 0 && old.Files[was].Until.After(now.Add(idle+forget)) {
+			next.Files = append(next.Files, old.Files[was])
+			continue
+		}
+		changed = true
+		f.Until = until
+		if f.Sum, err = m.put(ctx, key, f, s.Files()); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		next.Files = append(next.Files, f)
+	}
+	if !changed && len(next.Files) == len(old.Files) && next.Omitted == old.Omitted {
+		return nil
+	}
+	raw, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	if _, err := m.store.Put(ctx, filesPrefix+key, Entry{Value: raw, Rev: rev, Expires: until}); err != nil {
+		return err
+	}
+	return m.dropBlobs(ctx, key, old, next)
+}
+
+// put saves the content of one file.
+func (m *Manager) put(ctx context.Context, key string, f keptFile, files executor.Files) (sum string, err error) {
+	r, err := files.Read(ctx, f.Name)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	content, err := io.ReadAll(io.LimitReader(r, f.Size+1))
+	if err != nil {
+		return "", err
+	}
+	if int64(len(content)) != f.Size {
+		return "", errors.New("it changes while it is kept")
+	}
+	h := sha256.Sum256(content)
+	sum = hex.EncodeToString(h[:])
+	for i := range pieces(f.Size) {
+		piece := content[i*MaxValue : min((i+1)*MaxValue, len(content))]
+		name := blob(key, sum, i)
+		have, err := m.store.Get(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		if _, err := m.store.Put(ctx, name, Entry{Value: piece, Rev: have.Rev, Expires: f.Until}); err != nil && !errors.Is(err, ErrConflict) {
+			return "", err
+		}
+	}
+	return sum, nil
+}
+
+// restore writes the kept files of a key into a new sandbox. What the Store no longer has is left out and counted, and what is another
+// subject's, whose record has been forgotten, is not this one's.
+func (m *Manager) restore(ctx context.Context, key, subject string, s executor.Session) (names []string, omitted int, err error) {
+	if m.opts.KeepFiles == 0 || !s.Info().Capabilities.Has(executor.FeatureFiles) {
+		return nil, 0, nil
+	}
+	l, rev, err := m.loadKept(ctx, key)
+	if err != nil && rev == "" {
+		return nil, 0, m.storeError(ctx, "acquire", err)
+	}
+	if l.Subject != subject {
+		return nil, 0, nil
+	}
+	omitted = l.Omitted
+	for _, f := range l.Files {
+		content, err := m.get(ctx, key, f)
+		if err != nil {
+			return nil, 0, m.storeError(ctx, "acquire", err)
+		}
+		if content == nil {
+			omitted++
+			continue
+		}
+		if err := s.Files().Write(ctx, f.Name, bytes.NewReader(content), f.Mode.Perm()); err != nil {
+			return nil, 0, err
+		}
+		names = append(names, f.Name)
+	}
+	return names, omitted, nil
+}
+
+// get reads the content of one file; nil: it is gone, or not what it was.
+func (m *Manager) get(ctx context.Context, key string, f keptFile) ([]byte, error) {
+	if f.Size < 0 || f.Size > m.opts.KeepFiles || !fs.ValidPath(f.Name) {
+		return nil, nil // not written by keep
+	}
+	content := make([]byte, 0, f.Size)
+	for i := range pieces(f.Size) {
+		e, err := m.store.Get(ctx, blob(key, f.Sum, i))
+		if err != nil {
+			return nil, err
+		}
+		content = append(content, e.Value...)
+	}
+	if h := sha256.Sum256(content); hex.EncodeToString(h[:]) != f.Sum {
+		return nil, nil
+	}
+	return content, nil
+}
+
+// forgetFiles removes what is kept of a key.
+func (m *Manager) forgetFiles(ctx context.Context, key string) error {
+	l, rev, err := m.loadKept(ctx, key)
+	if rev == "" {
+		return err
+	}
+	if err := m.store.Delete(ctx, filesPrefix+key, rev); err != nil && !errors.Is(err, ErrConflict) {
+		return err
+	}
+	return m.dropBlobs(ctx, key, l, kept{})
+}
+
+// dropBlobs removes the contents that old has and next has not.
+func (m *Manager) dropBlobs(ctx context.Context, key string, old, next kept) error {
+	for _, f := range old.Files {
+		if slices.ContainsFunc(next.Files, func(g keptFile) bool { return g.Sum == f.Sum }) {
+			continue
+		}
+		for i := range pieces(f.Size) {
+			name := blob(key, f.Sum, i)
+			e, err := m.store.Get(ctx, name)
+			if err != nil {
+				return err
+			}
+			if e.Rev == "" {
+				continue
+			}
+			if err := m.store.Delete(ctx, name, e.Rev); err != nil && !errors.Is(err, ErrConflict) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// walk returns the regular files below Workdir in order of their names, without their sums.
+func walk(ctx context.Context, files executor.Files) (found []keptFile, omitted int, err error) {
+	seen := 0
+	var in func(dir string, depth int) error
+	in = func(dir string, depth int) error {
+		for i, err := range files.List(ctx, dir) {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // removed meanwhile
+			}
+			if err != nil {
+				return err
+			}
+			name := path.Join(dir, i.Name)
+			switch seen++; {
+			case seen > maxWalked:
+				omitted++
+			case i.Mode.IsDir() && depth < maxNested:
+				if err := in(name, depth+1); err != nil {
+					return err
+				}
+			case i.Mode.IsRegular() && fs.ValidPath(name):
+				found = append(found, keptFile{Name: name, Size: i.Size, Mode: i.Mode.Perm(), ModTime: i.ModTime})
+			default:
+				omitted++
+			}
+		}
+		return nil
+	}
+	err = in(".", 0)
+	return found, omitted, err
+}

@@ -1,0 +1,308 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// Lease is the right to use the session of a key until Release or Discard. It is renewed in the background. If it is lost, the run in
+// progress is cancelled and every call fails with ErrClosed and RanNo.
+//
+// It is a Session, but Close, Detach and Relabel are refused with ErrUnsupported: the session is not the lease holder's to end.
+type Lease struct {
+	executor.BaseSession
+	Key   string
+	Fresh bool  // the sandbox was made by this Acquire: earlier files and variables, if there were any, are gone
+	Token int64 // grows with each lease of the key, across processes; given to backends with FeatureFencing
+
+	Restored []string // the files that a Fresh session got back: see Options.KeepFiles
+	Omitted  int      // and how many that were there before it did not, because of the bounds
+
+	m       *Manager
+	l       *local
+	session executor.Session
+	subject string
+	ctx     context.Context // ends with the lease
+	cancel  context.CancelCauseFunc
+	renewal sync.WaitGroup
+	record  chan *entry // holds the record while nobody writes it
+	once    sync.Once
+	ended   error // of Release or Discard
+}
+
+var _ executor.Session = (*Lease)(nil)
+
+var (
+	errLost     = errors.New("the lease was lost: another process may have the session")
+	errReleased = errors.New("the lease was released")
+)
+
+// newLease begins to renew a lease that was just taken.
+func (m *Manager) newLease(e *entry, l *local) *Lease {
+	le := &Lease{Key: e.Key, Token: e.Token, m: m, l: l, record: make(chan *entry, 1)}
+	own := *e // the caller goes on with its own
+	le.record <- &own
+	le.ctx, le.cancel = context.WithCancelCause(m.ctx)
+	until := e.Until
+	le.renewal.Go(func() { le.renew(until) })
+	return le
+}
+
+// renew keeps the lease until it is ended. It is lost if the record is somebody else's, and in good time before it ends in the Store
+// if the Store cannot be reached.
+func (le *Lease) renew(until time.Time) {
+	ttl := le.m.opts.LeaseTTL
+	for {
+		if !wait(le.ctx, ttl/3) {
+			return
+		}
+		ctx, cancel := context.WithDeadline(le.ctx, until.Add(-ttl/6))
+		began := time.Now()
+		err := le.update(ctx, func(r *Record) { r.Used = began })
+		cancel()
+		switch {
+		case err == nil:
+			until = began.Add(ttl)
+		case le.ctx.Err() != nil:
+			return
+		case errors.Is(err, executor.ErrClosed) || !time.Now().Before(until.Add(-ttl/3)):
+			le.cancel(errLost)
+			return
+		}
+	}
+}
+
+// wait lets time pass and reports whether ctx still lives.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// update changes the record and renews the lease. It fails with ErrClosed if the record is no longer ours.
+func (le *Lease) update(ctx context.Context, change func(*Record)) error {
+	var e *entry
+	select {
+	case e = <-le.record:
+	case <-ctx.Done():
+		return le.m.fail("lease", ctx.Err(), nil)
+	}
+	defer func() { le.record <- e }()
+	next := *e
+	next.Until = time.Now().Add(le.m.opts.LeaseTTL)
+	change(&next.Record)
+	switch err := le.m.save(ctx, &next); {
+	case errors.Is(err, ErrConflict):
+		// A write of ours whose reply was lost looks like this too.
+		now, err := le.m.load(ctx, le.Key)
+		if err != nil || now.Life != le.m.life || now.Token != le.Token {
+			return le.m.fail("lease", executor.ErrClosed, errLost)
+		}
+		next.rev = now.rev
+		if err := le.m.save(ctx, &next); err != nil {
+			return le.m.fail("lease", executor.ErrClosed, errLost)
+		}
+	case err != nil:
+		return le.m.storeError(ctx, "lease", err)
+	}
+	*e = next
+	if err := le.m.note(ctx, &e.Record); err != nil {
+		return le.m.storeError(ctx, "lease", err)
+	}
+	return nil
+}
+
+// finish is how long the end of a lease may wait for the Store. The lease ends by itself if it is not reached.
+const finish = 5 * time.Second
+
+// Release ends the lease. The session lives on for its IdleTTL and stays attached here. It may be called again. An error says that the
+// files were not kept, or that the Store was not told and the key is blocked for others until the lease has run out.
+func (le *Lease) Release() error {
+	le.once.Do(func() {
+		lost := le.stop()
+		if lost {
+			if attachable(le.session) {
+				le.m.setSession(le.l, nil)
+				le.session.Detach()
+			}
+		} else {
+			le.ended = le.keepFiles()
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish)
+			defer cancel()
+			now := time.Now()
+			err := le.update(ctx, func(r *Record) { r.Until, r.Used = time.Time{}, now })
+			if err != nil && !errors.Is(err, executor.ErrClosed) {
+				le.ended = errors.Join(le.ended, err)
+			}
+		}
+		le.done()
+	})
+	return le.ended
+}
+
+// keepFiles keeps the files, for who still has the lease in the Store. A sandbox that is gone has none.
+func (le *Lease) keepFiles() error {
+	// The lease is not renewed any more, and holds until it is given back.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), le.m.opts.LeaseTTL/2)
+	defer cancel()
+	if err := le.m.keep(ctx, le.Key, le.subject, le.session); err != nil && !gone(err) {
+		return le.m.fail("keep", executor.ErrUnavailable, fmt.Errorf("the files of this session are not kept: %w", err))
+	}
+	return nil
+}
+
+// Discard ends the lease, destroys the sandbox and forgets the key.
+func (le *Lease) Discard() error {
+	le.once.Do(func() {
+		lost := le.stop()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish)
+		defer cancel()
+		le.m.setSession(le.l, nil)
+		if lost && attachable(le.session) {
+			le.session.Detach() // it is another's now
+			le.done()
+			return
+		}
+		var errs []error
+		errs = append(errs, le.session.Close())
+		if e := <-le.record; !lost {
+			if err := le.m.remove(ctx, e); err != nil && !errors.Is(err, ErrConflict) {
+				errs = append(errs, le.m.storeError(ctx, "discard", err))
+			}
+			if err := le.m.forgetFiles(ctx, le.Key); err != nil {
+				errs = append(errs, le.m.storeError(ctx, "discard", err))
+			}
+		}
+		le.ended = errors.Join(errs...)
+		le.done()
+	})
+	return le.ended
+}
+
+// stop ends the renewal and reports whether the lease had been lost.
+func (le *Lease) stop() (lost bool) {
+	le.cancel(errReleased)
+	le.renewal.Wait()
+	return errors.Is(context.Cause(le.ctx), errLost)
+}
+
+// done gives the key to the next.
+func (le *Lease) done() {
+	le.m.mu.Lock()
+	le.l.lease = nil
+	le.m.mu.Unlock()
+	le.m.give(le.Key, le.l)
+}
+
+// abandon ends a lease that came to nothing. The turn stays with the caller. A record without a sandbox is removed.
+func (le *Lease) abandon(ctx context.Context) {
+	le.once.Do(func() {
+		lost := le.stop()
+		le.m.mu.Lock()
+		le.l.lease = nil
+		le.m.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finish)
+		defer cancel()
+		e := <-le.record
+		if lost {
+			return
+		}
+		if e.Handle.Session == "" {
+			le.m.remove(ctx, e) // the reservation ends by itself if this fails
+			return
+		}
+		e.Until = time.Time{}
+		le.m.save(ctx, e) // likewise
+	})
+}
+
+// Close refuses: Release or Discard is meant.
+func (le *Lease) Close() error {
+	return le.m.fail("close", executor.ErrUnsupported, errors.New("a lease is ended by Release or Discard"))
+}
+
+// use returns a context for one call that ends with the lease as well, and a function that says of an error whether that was why.
+func (le *Lease) use(ctx context.Context, op string) (context.Context, func(error) error, error) {
+	if le.ctx.Err() != nil {
+		e := le.m.fail(op, executor.ErrClosed, context.Cause(le.ctx))
+		return nil, nil, e
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(le.ctx, func() { cancel(context.Cause(le.ctx)) })
+	return ctx, func(err error) error {
+		stop()
+		cancel(nil)
+		var e *executor.Error
+		if le.ctx.Err() == nil || !errors.As(err, &e) || e.Kind != context.Canceled {
+			return err
+		}
+		c := *e
+		c.Kind, c.Err = executor.ErrClosed, context.Cause(le.ctx)
+		return &c
+	}, nil
+}
+
+// Info implements executor.Session.
+func (le *Lease) Info() executor.SessionInfo { return le.session.Info() }
+
+// As lets backend-specific values through.
+func (le *Lease) As(target any) bool { return executor.As(le.session, target) }
+
+// Refresh implements executor.Session.
+func (le *Lease) Refresh(ctx context.Context) (executor.SessionInfo, error) {
+	ctx, end, err := le.use(ctx, "refresh")
+	if err != nil {
+		return executor.SessionInfo{}, err
+	}
+	i, err := le.session.Refresh(ctx)
+	return i, end(err)
+}
+
+// Run implements executor.Session.
+func (le *Lease) Run(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
+	ctx, end, err := le.use(ctx, "run")
+	if err != nil {
+		return nil, err
+	}
+	res, err := le.session.Run(ctx, req, emit)
+	return res, end(err)
+}
+
+// Install implements executor.Session.
+func (le *Lease) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (*executor.Result, error) {
+	ctx, end, err := le.use(ctx, "install")
+	if err != nil {
+		return nil, err
+	}
+	res, err := le.session.Install(ctx, p, emit)
+	return res, end(err)
+}
+
+// Reset implements executor.Session.
+func (le *Lease) Reset(ctx context.Context, which executor.Interpreter) error {
+	ctx, end, err := le.use(ctx, "reset")
+	if err != nil {
+		return err
+	}
+	return end(le.session.Reset(ctx, which))
+}
+
+// KeepAlive implements executor.Session.
+func (le *Lease) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
+	ctx, end, err := le.use(ctx, "keep-alive")
+	if err != nil {
+		return time.Time{}, err
+	}
+	t, err := le.session.KeepAlive(ctx, idle)
+	return t, end(err)
+}

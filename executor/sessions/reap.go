@@ -1,0 +1,132 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// Discard destroys the session of key, whoever holds it, and forgets the key. No entry is not an error. A session that lives in another
+// process, and cannot be reached from here, is an ElsewhereError.
+func (m *Manager) Discard(ctx context.Context, key string) error {
+	if err := checkKey(key); err != nil {
+		return m.fail("discard", executor.ErrInvalid, err)
+	}
+	for {
+		e, err := m.load(ctx, key)
+		if err != nil {
+			return err
+		}
+		if e.rev == "" {
+			return m.discardFiles(ctx, key)
+		}
+		if err := m.destroy(ctx, &e); err != nil {
+			return err
+		}
+		err = m.remove(ctx, &e)
+		if err == nil {
+			return m.discardFiles(ctx, key)
+		}
+		if !errors.Is(err, ErrConflict) {
+			return m.storeError(ctx, "discard", err)
+		}
+	}
+}
+
+func (m *Manager) discardFiles(ctx context.Context, key string) error {
+	if err := m.forgetFiles(ctx, key); err != nil {
+		return m.storeError(ctx, "discard", err)
+	}
+	return nil
+}
+
+// destroy ends the sandbox of a record and the lease of it here, if there is one.
+func (m *Manager) destroy(ctx context.Context, e *entry) error {
+	m.mu.Lock()
+	var s executor.Session
+	if l := m.keys[e.Key]; l != nil {
+		if l.lease != nil {
+			l.lease.cancel(errLost)
+		}
+		if l.session != nil && l.session.Info().Handle.Session == e.Handle.Session {
+			s = l.session
+		}
+	}
+	m.mu.Unlock()
+	switch {
+	case e.Handle.Session == "":
+		return nil // not made yet; who makes it finds that its record is gone
+	case e.Attach:
+		return m.x.Destroy(ctx, e.Handle) // also of one that is held here, perhaps by a lower token
+	case s != nil:
+		return s.Close()
+	}
+	until, err := m.aliveUntil(ctx, e.Instance)
+	if err != nil {
+		return err
+	}
+	if e.Instance != m.opts.Instance && time.Now().Before(until) {
+		return m.fail("discard", executor.ErrUnsupported, &ElsewhereError{Instance: e.Instance, Until: until})
+	}
+	return nil // it died with its process
+}
+
+// Reap destroys the sandboxes of this owner that no record names, that are older than grace and whose creator is not alive by its
+// entry in the Store, and yields them. With dryRun it only yields. An error concerns one sandbox or backend.
+func (m *Manager) Reap(ctx context.Context, grace time.Duration, dryRun bool) iter.Seq2[executor.SessionInfo, error] {
+	return func(yield func(executor.SessionInfo, error) bool) {
+		// The sandboxes first and the records after: what is recorded in between is spared.
+		var found []executor.SessionInfo
+		for i, err := range m.x.Sessions(ctx, nil) {
+			if err != nil {
+				if !yield(i, err) {
+					return
+				}
+				continue
+			}
+			if time.Since(i.Created) >= grace {
+				found = append(found, i)
+			}
+		}
+		named := map[[2]string]bool{}
+		for r, err := range m.Records(ctx, "") {
+			if err != nil {
+				yield(executor.SessionInfo{}, err) // without all records nothing is certain
+				return
+			}
+			named[[2]string{r.Handle.Backend, r.Handle.Session}] = true
+		}
+		alive := map[string]bool{}
+		for _, i := range found {
+			if named[[2]string{i.Handle.Backend, i.Handle.Session}] {
+				continue
+			}
+			lives, known := alive[i.Instance]
+			if !known {
+				until, err := m.aliveUntil(ctx, i.Instance)
+				if err != nil {
+					yield(i, err)
+					return
+				}
+				lives = time.Now().Before(until)
+				alive[i.Instance] = lives
+			}
+			if lives {
+				continue
+			}
+			var err error
+			if !dryRun {
+				if err = m.x.Destroy(ctx, i.Handle); err != nil {
+					err = fmt.Errorf("reap %s: %w", i.Handle.Session, err)
+				}
+			}
+			if !yield(i, err) {
+				return
+			}
+		}
+	}
+}

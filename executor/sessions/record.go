@@ -1,0 +1,167 @@
+package sessions
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// Record is what the Manager keeps about a key.
+type Record struct {
+	Key      string          `json:"key"`
+	Handle   executor.Handle `json:"handle,omitzero"` // zero while the sandbox is being created
+	Subject  string          `json:"subject,omitempty"`
+	Instance string          `json:"instance,omitempty"` // that holds the lease, or the sandbox if it cannot be attached to elsewhere
+	Until    time.Time       `json:"until,omitzero"`     // end of the lease; zero: none
+	Token    int64           `json:"token"`              // of the last lease; grows
+	Created  time.Time       `json:"created"`
+	Used     time.Time       `json:"used"`
+
+	// What an Acquire compares its Spec with.
+	Template  string                 `json:"template,omitempty"`
+	Languages []executor.Language    `json:"languages,omitempty"`
+	Network   executor.NetworkPolicy `json:"network,omitzero"`
+
+	Attach  bool   `json:"attach,omitempty"`  // the sandbox can be attached to from another process
+	Fencing bool   `json:"fencing,omitempty"` // and shuts out holders with a lower token
+	Life    string `json:"life,omitempty"`    // of the Manager that holds the lease: an Instance may have had several
+}
+
+// Where things are in the Store.
+const (
+	sessionPrefix  = "session/"
+	subjectPrefix  = "subject/"
+	instancePrefix = "instance/"
+)
+
+// maxKey bounds the keys of applications.
+const maxKey = 512
+
+func checkKey(key string) error {
+	if key == "" || len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' }) {
+		return fmt.Errorf("key: want 1 to %d bytes without control characters", maxKey)
+	}
+	return nil
+}
+
+// subjectKey is where it is noted that a subject has the session of a key. The subject may be anything; its hash is of one size.
+func subjectKey(subject, key string) string { return subjectDir(subject) + key }
+
+func subjectDir(subject string) string {
+	h := sha256.Sum256([]byte(subject))
+	return subjectPrefix + hex.EncodeToString(h[:16]) + "/"
+}
+
+// entry is a record with the revision that it was read at.
+type entry struct {
+	Record
+	rev   string
+	other bool // the last lease before ours was another process's
+}
+
+// forget is how long a record outlives the sandbox that it names. That it is there says that the sandbox is gone and not never was.
+const forget = 24 * time.Hour
+
+// expires is when the Store may forget r.
+func (r *Record) expires() time.Time {
+	idle := r.Handle.IdleTTL
+	if idle == 0 {
+		idle = executor.DefaultIdleTTL
+	}
+	last := r.Used
+	if r.Until.After(last) {
+		last = r.Until
+	}
+	return last.Add(idle + forget)
+}
+
+// load reads the record of a key. Without one the revision is "".
+func (m *Manager) load(ctx context.Context, key string) (entry, error) {
+	e, err := m.store.Get(ctx, sessionPrefix+key)
+	if err != nil {
+		return entry{}, m.storeError(ctx, "acquire", err)
+	}
+	if e.Rev == "" {
+		return entry{}, nil
+	}
+	out := entry{rev: e.Rev}
+	d := json.NewDecoder(bytes.NewReader(e.Value))
+	if err := d.Decode(&out.Record); err != nil || out.Key != key {
+		return entry{}, m.fail("acquire", executor.ErrInternal, fmt.Errorf("the record of key %q cannot be read: %w", key, err))
+	}
+	return out, nil
+}
+
+// save writes a record over the revision that it was read at.
+func (m *Manager) save(ctx context.Context, e *entry) error {
+	raw, err := json.Marshal(e.Record)
+	if err != nil {
+		return err
+	}
+	rev, err := m.store.Put(ctx, sessionPrefix+e.Key, Entry{Value: raw, Rev: e.rev, Expires: e.expires()})
+	if err != nil {
+		return err
+	}
+	e.rev = rev
+	return nil
+}
+
+// remove deletes a record and the note about its subject.
+func (m *Manager) remove(ctx context.Context, e *entry) error {
+	if err := m.store.Delete(ctx, sessionPrefix+e.Key, e.rev); err != nil {
+		return err
+	}
+	return m.unnote(ctx, e.Subject, e.Key)
+}
+
+// note says that a subject has the session of a key.
+func (m *Manager) note(ctx context.Context, r *Record) error {
+	if r.Subject == "" {
+		return nil
+	}
+	k := subjectKey(r.Subject, r.Key)
+	old, err := m.store.Get(ctx, k)
+	if err != nil {
+		return err
+	}
+	_, err = m.store.Put(ctx, k, Entry{Rev: old.Rev, Expires: r.expires()})
+	if errors.Is(err, ErrConflict) {
+		return nil // somebody else has just said the same
+	}
+	return err
+}
+
+func (m *Manager) unnote(ctx context.Context, subject, key string) error {
+	if subject == "" {
+		return nil
+	}
+	k := subjectKey(subject, key)
+	old, err := m.store.Get(ctx, k)
+	if err != nil || old.Rev == "" {
+		return err
+	}
+	if err := m.store.Delete(ctx, k, old.Rev); err != nil && !errors.Is(err, ErrConflict) {
+		return err
+	}
+	return nil
+}
+
+// storeError says that the Store failed. The end of the caller's context stays what it is.
+func (m *Manager) storeError(ctx context.Context, op string, err error) error {
+	if ctx.Err() != nil {
+		return m.fail(op, ctx.Err(), nil)
+	}
+	return m.fail(op, executor.ErrUnavailable, fmt.Errorf("session store: %w", err))
+}
+
+func (m *Manager) fail(op string, kind, cause error) *executor.Error {
+	return &executor.Error{Op: op, Backend: m.x.Info().Name, Kind: kind, Ran: executor.RanNo, Err: cause}
+}

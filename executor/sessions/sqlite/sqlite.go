@@ -1,0 +1,203 @@
+// Package sqlite is a sessions.Store in a file that all processes of one machine may use at once. The database is SQLite, in Go.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"net/url"
+	"strconv"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/sessions"
+)
+
+// Store is a sessions.Store. Open makes one.
+type Store struct{ db *sql.DB }
+
+var _ sessions.Store = (*Store)(nil)
+
+// Revisions come from one counter for all keys, which no delete turns back.
+const schema = `
+CREATE TABLE IF NOT EXISTS revision (last INTEGER NOT NULL);
+INSERT INTO revision SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM revision);
+CREATE TABLE IF NOT EXISTS entry (key TEXT PRIMARY KEY, value BLOB, rev INTEGER NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS entry_expires ON entry (expires) WHERE expires > 0;
+`
+
+// Open opens or makes the database in a file. The directory must be on a local disk: SQLite's locks do not work over a network.
+func Open(path string) (*Store, error) {
+	q := url.Values{}
+	q.Add("_pragma", "busy_timeout(10000)") // another process writes: wait for it
+	q.Add("_pragma", "journal_mode(WAL)")   // readers and a writer do not wait for each other
+	q.Add("_pragma", "synchronous(FULL)")   // a revision that was given away is not given away again after a power cut
+	q.Add("_txlock", "immediate")           // a transaction that reads to write must not lose the race for the lock in the middle
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("sessions: %s: %w", path, err)
+	}
+	if _, err := db.Exec(schema); err != nil { //nolint:noctx // a local file, bounded by busy_timeout
+		db.Close()
+		return nil, fmt.Errorf("sessions: %s: %w", path, err)
+	}
+	return &Store{db: db}, nil
+}
+
+// Close closes the database.
+func (s *Store) Close() error { return s.db.Close() }
+
+// Get implements sessions.Store.
+func (s *Store) Get(ctx context.Context, key string) (sessions.Entry, error) {
+	var (
+		e            sessions.Entry
+		rev, expires int64
+	)
+	err := s.db.QueryRowContext(ctx, "SELECT value, rev, expires FROM entry WHERE key = ? AND (expires = 0 OR expires > ?)", key, now()).
+		Scan(&e.Value, &rev, &expires)
+	if errors.Is(err, sql.ErrNoRows) {
+		return sessions.Entry{}, nil
+	}
+	if err != nil {
+		return sessions.Entry{}, wrap(ctx, "get", err)
+	}
+	e.Rev = strconv.FormatInt(rev, 10)
+	if expires != 0 {
+		e.Expires = time.UnixMicro(expires)
+	}
+	return e, nil
+}
+
+// Put implements sessions.Store.
+func (s *Store) Put(ctx context.Context, key string, e sessions.Entry) (rev string, err error) {
+	if len(e.Value) > sessions.MaxValue {
+		return "", fmt.Errorf("sessions: value of %d bytes: %w", len(e.Value), executor.ErrTooLarge)
+	}
+	var expires int64
+	if !e.Expires.IsZero() {
+		expires = e.Expires.UnixMicro()
+	}
+	err = s.write(ctx, "put", func(tx *sql.Tx) error {
+		// What has expired is gone for everybody; here it is removed as well, a little at a time.
+		if _, err := tx.ExecContext(ctx, "DELETE FROM entry WHERE key = ? AND expires > 0 AND expires <= ?", key, now()); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx,
+			"DELETE FROM entry WHERE key IN (SELECT key FROM entry WHERE expires > 0 AND expires <= ? LIMIT 16)", now()); err != nil {
+			return err
+		}
+		if err := same(ctx, tx, key, e.Rev, true); err != nil {
+			return err
+		}
+		var n int64
+		if err := tx.QueryRowContext(ctx, "UPDATE revision SET last = last + 1 RETURNING last").Scan(&n); err != nil {
+			return err
+		}
+		rev = strconv.FormatInt(n, 10)
+		_, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO entry (key, value, rev, expires) VALUES (?, ?, ?, ?)", key, e.Value, n, expires)
+		return err
+	})
+	return rev, err
+}
+
+// Delete implements sessions.Store.
+func (s *Store) Delete(ctx context.Context, key, rev string) error {
+	return s.write(ctx, "delete", func(tx *sql.Tx) error {
+		if err := same(ctx, tx, key, rev, false); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "DELETE FROM entry WHERE key = ?", key)
+		return err
+	})
+}
+
+// same fails with ErrConflict unless the entry of key has the revision. No entry has the revision "", and where must is not set any.
+func same(ctx context.Context, tx *sql.Tx, key, rev string, must bool) error {
+	var n int64
+	err := tx.QueryRowContext(ctx, "SELECT rev FROM entry WHERE key = ? AND (expires = 0 OR expires > ?)", key, now()).Scan(&n)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		if must && rev != "" {
+			return sessions.ErrConflict
+		}
+		return nil
+	case err != nil:
+		return err
+	case strconv.FormatInt(n, 10) != rev:
+		return sessions.ErrConflict
+	}
+	return nil
+}
+
+func (s *Store) write(ctx context.Context, op string, f func(*sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return wrap(ctx, op, err)
+	}
+	defer tx.Rollback() // after Commit it does nothing
+	if err := f(tx); err != nil {
+		return wrap(ctx, op, err)
+	}
+	return wrap(ctx, op, tx.Commit())
+}
+
+// Keys implements sessions.Store. It reads in pages, so that a loop that takes its time holds nothing up.
+func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		const page = 500
+		from, inclusive := prefix, true
+		for {
+			keys, err := s.page(ctx, from, inclusive, prefix, page)
+			if err != nil {
+				yield("", wrap(ctx, "keys", err))
+				return
+			}
+			for _, k := range keys {
+				if !yield(k, nil) {
+					return
+				}
+			}
+			if len(keys) < page {
+				return
+			}
+			from, inclusive = keys[len(keys)-1], false
+		}
+	}
+}
+
+func (s *Store) page(ctx context.Context, from string, inclusive bool, prefix string, n int) ([]string, error) {
+	// substr compares text exactly, which LIKE and GLOB would not.
+	rows, err := s.db.QueryContext(ctx, `SELECT key FROM entry
+		WHERE (key > ? OR ? AND key = ?) AND substr(key, 1, length(?)) = ? AND (expires = 0 OR expires > ?) ORDER BY key LIMIT ?`,
+		from, inclusive, from, prefix, prefix, now(), n)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var keys []string
+	for rows.Next() {
+		var k string
+		if err := rows.Scan(&k); err != nil {
+			return nil, err
+		}
+		keys = append(keys, k)
+	}
+	return keys, rows.Err()
+}
+
+func now() int64 { return time.Now().UnixMicro() }
+
+// wrap says what failed. The end of the caller's context and a conflict stay what they are.
+func wrap(ctx context.Context, op string, err error) error {
+	switch {
+	case err == nil, errors.Is(err, sessions.ErrConflict):
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return fmt.Errorf("sessions: %s: %w", op, err)
+}
