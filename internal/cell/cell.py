@@ -1,0 +1,800 @@
+"""What it means to run a cell of Python: the one source for Pyodide and for the runner.
+
+The module does no I/O of its own; a host gives it a place to write and to read:
+
+    host.write(stream, data)       "stdout" or "stderr", bytes; may block
+    host.output(main, bundle)      a value: {media type: bytes}, after all text that was written before it
+    host.read(n)                   up to n bytes of the run's standard input, b"" at its end
+    host.open(stream)              optional: a raw binary stream to use instead of write
+    host.fileno(stream)            optional: the descriptor that a child process may inherit
+    host.stray()                   optional: whether its caller was left running by an earlier run; see Interpreter.sift
+
+    it = Interpreter(host, workdir="/workspace")
+    r = it.run(source, cell=1)     an Outcome, or a coroutine that gives one if the cell awaits at its top level
+
+Loading the module changes nothing, so that it may be part of a memory snapshot. An Interpreter takes over the process.
+
+The code in the cell shares the process with this module and may break all that it can reach. So whatever is needed after it has
+run is bound here, before, and what is imported later never comes from the user's directories.
+"""
+
+import builtins
+import io
+import os
+import sys
+import time
+
+# The functions below look built-in names up in this copy, and not where a cell can replace them.
+__builtins__ = dict(vars(builtins))
+
+# Bounds of what goes to the host. Text is cut, other representations are left out.
+MAX_TEXT = 1 << 20  # characters of text/plain
+MAX_DATA = 16 << 20  # bytes of a representation
+MAX_TYPES = 32  # representations of a value
+MAX_JSON = 1 << 20  # characters of application/json made from plain values
+MAX_MESSAGE = 16 << 10  # characters of the message of an exception
+MAX_TRACEBACK = 64 << 10
+MAX_FRAMES = 2000  # of a traceback, before repeated ones are folded
+MAX_SOURCES = 4 << 20  # characters of cells whose source lines tracebacks can show
+MAX_FILES = 10000  # of changes
+MAX_ENTRIES = 200000  # looked at in a scan
+PART = ".execbroker-"  # begins the names of files that a host has not completed
+
+_ONLY_AST, _TOP_LEVEL_AWAIT, _CO_COROUTINE = 0x400, 0x2000, 0x80
+_CO_FUTURES = 0x1FE0000  # "from __future__ import ..." holds for later cells too
+_TICK = 10_000_000  # ns
+
+_HERE = (lambda: 0).__code__.co_filename
+_LIBRARY = os.path.dirname(os.__file__) + "/"
+_PATH = list(sys.path)
+_import, _environ, _now = __import__, os.environ, time.time_ns
+_chdir, _getcwd, _join, _scandir = os.chdir, os.getcwd, os.path.join, os.scandir
+_StringIO, _BytesIO, _TextIOWrapper = io.StringIO, io.BytesIO, io.TextIOWrapper
+_BufferedReader, _BufferedWriter = io.BufferedReader, io.BufferedWriter
+
+
+class Outcome:
+    """How a cell ended. exception is None or a dict with type, message, traceback and line (in the cell, 0: not known)."""
+
+    __slots__ = ("exit_code", "exception", "interrupted")
+
+    def __init__(self, exit_code=0, exception=None, interrupted=False):
+        self.exit_code = exit_code
+        self.exception = exception
+        self.interrupted = interrupted
+
+
+class Interpreter:
+    """The interpreter of this process. There can be one."""
+
+    def __init__(self, host, workdir="/workspace"):
+        self.host = host
+        self._text, self._sieve = _Text, None
+        self.workdir = workdir
+        self.main = type(sys)("__main__")
+        self.main.__builtins__ = builtins
+        self._out = self._err = self._in = None
+        self._raw = {}
+        self._flags = _TOP_LEVEL_AWAIT
+        self._sources = {}
+        self._shown = []
+        _environ.setdefault("MPLBACKEND", "Agg")
+        sys.argv = [""]
+        if workdir not in sys.path:
+            sys.path.insert(0, workdir)
+        # Compiled files beside the user's modules would turn up among the files that a run has made.
+        sys.dont_write_bytecode = True
+        self._hooks = {"matplotlib.pyplot": self._adopt, "linecache": lambda module: self._publish()}
+        sys.meta_path.insert(0, _Finder(self._hooks))
+        builtins.display = self.display
+        try:
+            _chdir(workdir)
+        except OSError:
+            pass
+        self._install()
+
+    def after_import(self, name, hook):
+        """Calls hook with a module of the standard library as soon as something has imported it."""
+        if name in sys.modules:
+            hook(sys.modules[name])
+        else:
+            self._hooks[name] = hook
+
+    def sift(self, on):
+        """Says whether what stray callers write is to be dropped. It costs half as much again as writing."""
+        if on and self._sieve is None:
+            self._sieve = _sieve(self.host.stray)
+        self._text = self._sieve if on else _Text
+        for f in (self._out, self._err):
+            f.__class__ = self._text
+
+    def run(self, source, cell=1, dir=None, env=None):
+        """Runs one cell in directory dir, with env added to the environment. What the code does never raises here."""
+        name = "<cell %d>" % cell
+        out = Outcome()
+        parts = ()
+        try:
+            self._install()
+            parts = self._compile(source, name)
+        except BaseException as e:
+            self._judge(out, e, name)
+        job = self._job(out, parts, name, dir, env or {})
+        if any(code.co_flags & _CO_COROUTINE for code, _ in parts):
+            return job
+        # A job without await at its top level never yields: it needs no event loop, and may start one itself.
+        try:
+            job.send(None)
+        except StopIteration as done:
+            return done.value
+        raise RuntimeError("a cell without await has yielded")
+
+    # The parts of a run.
+
+    async def _job(self, out, parts, name, dir, env):
+        saved = None
+        try:
+            try:
+                saved = self._surroundings(dir, env)
+                for code, shows in parts:
+                    value = eval(code, self.main.__dict__)
+                    if code.co_flags & _CO_COROUTINE:
+                        value = await value
+                    if shows and value is not None:
+                        builtins._ = value
+                        self._emit(True, value)
+                    value = None
+            except BaseException as e:
+                self._judge(out, e, name)
+            self._figures(show=not out.interrupted)
+            self._flush()
+        except KeyboardInterrupt:
+            out.exit_code, out.interrupted = 130, True
+        except BaseException as e:
+            self._judge(out, e, name)
+        _surely(_mend)
+        _surely(self._restore, saved)
+        _surely(self._flush)
+        return out
+
+    def _install(self):
+        """Puts in place what the code of an earlier cell may have removed or replaced."""
+        # A stream is kept as long as it works: a logging handler may hold it.
+        if not self._works(self._out, "stdout"):
+            self._out = self._writer("stdout", "surrogateescape")
+        if not self._works(self._err, "stderr"):
+            self._err = self._writer("stderr", "backslashreplace")
+        # What an earlier run left unread is not input of this one.
+        self._in = _TextIOWrapper(_BufferedReader(_Source(self.host)), "utf-8", "surrogateescape")
+        sys.stdout = sys.__stdout__ = self._out
+        sys.stderr = sys.__stderr__ = self._err
+        sys.stdin = sys.__stdin__ = self._in
+        sys.displayhook = self._displayhook
+        sys.modules["__main__"] = self.main
+        sys.modules["builtins"] = builtins
+        sys.modules["sys"] = sys
+        for k, v in _MAIN.items():
+            self.main.__dict__.setdefault(k, v)
+        self.main.__dict__["__builtins__"] = builtins
+        _mend()
+        self._shown = []
+
+    def _writer(self, stream, errors):
+        # An interrupt may come between a write in Python and the note that it was done, and then the text is written twice. A raw
+        # stream in C cannot be torn so.
+        raw = self._raw[stream] = self.host.open(stream) if hasattr(self.host, "open") else _Sink(self.host, stream)
+        # As on a terminal, text goes out at the end of each line.
+        return self._text(_BufferedWriter(raw, 1 << 16), "utf-8", errors, "\n", line_buffering=True)
+
+    def _works(self, f, stream):
+        try:
+            f.flush()
+            return f.buffer.raw is self._raw[stream] and f.encoding == "utf-8"
+        except Exception:
+            return False
+
+    def _surroundings(self, dir, env):
+        saved = {k: _environ.get(k) for k in env}, None
+        _environ.update(env)
+        if dir:
+            try:
+                cwd = _getcwd()
+            except OSError:
+                cwd = self.workdir
+            saved = saved[0], cwd
+            try:
+                _chdir(_join(self.workdir, dir))
+            except BaseException:
+                self._restore(saved)
+                raise
+        return saved
+
+    def _restore(self, saved):
+        if saved is None:
+            return
+        for k, v in saved[0].items():
+            if v is None:
+                _environ.pop(k, None)
+            else:
+                _environ[k] = v
+        if saved[1] is not None:
+            for d in (saved[1], self.workdir, "/"):
+                try:
+                    return _chdir(d)
+                except OSError:
+                    pass
+
+    def _compile(self, source, name):
+        """Returns code objects, and for each whether its value is the value of the cell."""
+        if source[:1] == "\ufeff":
+            source = source[1:]
+        self._remember(source, name)
+        tree = compile(source, name, "exec", self._flags | _ONLY_AST, True)
+        parts = []
+        last = tree.body[-1] if tree.body else None
+        if type(last).__name__ == "Expr" and not self._silenced(name, last):
+            tree.body.pop()
+            parts.append((compile(type(_EXPRESSION)(last.value), name, "eval", self._flags, True), True))
+        if tree.body:
+            parts.insert(0, (compile(tree, name, "exec", self._flags, True), False))
+            self._flags |= parts[0][0].co_flags & _CO_FUTURES
+        return parts
+
+    def _silenced(self, name, last):
+        """Reports whether a semicolon follows the last expression, which means that its value is not to be shown."""
+        lines = self._sources[name]
+        rest = [lines[last.end_lineno - 1].encode("utf-8", "surrogatepass")[last.end_col_offset:].decode("utf-8", "replace")]
+        return "".join(rest + lines[last.end_lineno:]).lstrip()[:1] == ";"
+
+    def _remember(self, source, name):
+        self._sources.pop(name, None)
+        self._sources[name] = _StringIO(source + "\n", None).readlines()
+        size = 0
+        for k in reversed(list(self._sources)):
+            size += sum(map(len, self._sources[k]))
+            if size > MAX_SOURCES and k != name:
+                del self._sources[k]
+                self._publish(k)
+        self._publish()
+
+    def _publish(self, gone=None):
+        """Shows the source lines to all that look for them in linecache: tracebacks, warnings, inspect, debuggers."""
+        # It takes time to import; the hook sees to it when somebody does.
+        cache = getattr(sys.modules.get("linecache"), "cache", None)
+        if type(cache) is dict:
+            cache.pop(gone, None)
+            for k, lines in self._sources.items():
+                cache[k] = (sum(map(len, lines)), None, lines, k)
+
+    def _flush(self):
+        for f in (sys.stdout, self._out, sys.stderr, self._err):
+            try:
+                f.flush()
+            except Exception:  # closed or replaced by the code
+                pass
+
+    # Values.
+
+    def display(self, *values, raw=False):
+        """Shows values in their richest forms. With raw they are dicts of media types and data."""
+        for v in values:
+            self._emit(False, v, raw)
+
+    def _displayhook(self, value):
+        if value is not None:
+            builtins._ = value
+            self._emit(False, value)
+
+    def _emit(self, main, value, raw=False):
+        b = {}
+        if raw:
+            self._add_all(b, value)
+        else:
+            self._represent(b, value)
+        self._flush()
+        self.host.output(main, b)
+
+    def _represent(self, b, value):
+        kind = type(value)
+        text = repr(value)
+        b["text/plain"] = _cut(text, MAX_TEXT).encode("utf-8", "replace")
+        if kind in _PLAIN:
+            try:
+                b["application/json"] = _plain_json(value).encode("utf-8")
+            except ValueError:
+                pass
+            return
+        if isinstance(value, type):
+            return
+        if kind.__module__ == "matplotlib.figure" and hasattr(kind, "savefig"):
+            b["image/png"] = _png(value, None)
+            self._shown.append(value)
+        for mime, method in _METHODS:
+            if getattr(kind, method, None) is None:
+                continue
+            try:
+                data = getattr(value, method)()
+                if isinstance(data, tuple):  # with metadata
+                    data = data[0]
+                if data is None:
+                    continue
+                if mime is None:
+                    self._add_all(b, data)
+                else:
+                    self._add(b, mime, data)
+            except Exception as e:
+                self._complain("%s of %s" % (method, _name(kind)), e)
+
+    def _add_all(self, b, data):
+        for mime, d in dict(data).items():
+            if d is not None:
+                self._add(b, mime, d)
+
+    def _add(self, b, mime, data):
+        mime = str(mime).lower()
+        if not 3 <= len(mime) <= 100 or "/" not in mime or not mime.isascii() or set(mime) & set(" ;,\"\\\t\r\n"):
+            raise ValueError("not a media type: " + ascii(mime[:100]))
+        if mime not in b and len(b) >= MAX_TYPES:
+            raise ValueError("more than %d representations" % MAX_TYPES)
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            data = bytes(data)
+        elif mime.endswith("json"):
+            data = _json_text(data).encode("utf-8", "replace")
+        elif not isinstance(data, str):
+            raise TypeError("%s is %s, not text or bytes" % (mime, _name(type(data))))
+        elif mime.startswith("image/") and mime != "image/svg+xml" or mime == "application/pdf":
+            data = _load("binascii").a2b_base64(data)
+            if not data:
+                raise ValueError(mime + " is not base64")
+        else:
+            if mime == "text/plain":
+                data = _cut(data, MAX_TEXT)
+            data = data.encode("utf-8", "replace")
+        if len(data) > MAX_DATA:
+            raise ValueError("%s has %d bytes, %d are allowed" % (mime, len(data), MAX_DATA))
+        b[mime] = data
+
+    def _complain(self, what, e):
+        try:
+            sys.stderr.write("%s: %s: %s\n" % (what, _name(type(e)), _message(e)))
+        except Exception:
+            pass
+
+    # Figures.
+
+    def _adopt(self, pyplot):
+        """Makes pyplot.show emit: the Agg backend would only warn that it cannot."""
+
+        def show(*args, **kwargs):
+            self._figures()
+
+        pyplot.show = show
+
+    def _figures(self, show=True):
+        plt = sys.modules.get("matplotlib.pyplot")
+        if plt is None:
+            return
+        try:
+            for n in list(plt.get_fignums()):
+                try:
+                    if show:
+                        figure = plt.figure(n)
+                        if not any(figure is f for f in self._shown):
+                            data = _png(figure, plt)
+                            text = _cut(repr(figure), MAX_TEXT).encode("utf-8", "replace")
+                            self._flush()
+                            self.host.output(False, {"text/plain": text, "image/png": data})
+                except Exception as e:
+                    self._complain("figure %s" % ascii(n)[:100], e)
+                finally:
+                    plt.close(n)
+        except Exception as e:  # not the module that its name promises
+            self._complain("matplotlib.pyplot", e)
+
+    # Exceptions.
+
+    def _judge(self, out, e, name):
+        """Puts into out what the exception e says about the cell."""
+        if isinstance(e, SystemExit):
+            out.exit_code = self._exit_code(e)
+            return
+        out.exit_code = 1
+        if isinstance(e, KeyboardInterrupt) or _is_cancel(e):
+            out.exit_code, out.interrupted = 130, True
+        kind = _name(type(e))
+        out.exception = {"type": kind, "message": "", "traceback": kind + "\n", "line": 0}
+        try:
+            out.exception["line"] = _line(e, name)
+            out.exception["message"] = message = _message(e)
+            out.exception["traceback"] = "%s: %s\n" % (kind, message)
+            self._publish()
+            out.exception["traceback"] = _plain(_cut(_trusted(_traceback, e), MAX_TRACEBACK))
+        except KeyboardInterrupt:
+            out.interrupted = True
+        except BaseException:  # out of memory, out of stack, or a hostile exception: what there is will do
+            pass
+
+    def _exit_code(self, e):
+        code = e.code
+        if code is None:
+            return 0
+        if isinstance(code, int):
+            return int(code) & 0xFF if -(1 << 63) <= int(code) < 1 << 63 else 255
+        try:
+            self._flush()
+            sys.stderr.write(_cut(str(code), MAX_TEXT) + "\n")
+        except Exception:
+            pass
+        return 1
+
+
+_Text = type("TextIOWrapper", (_TextIOWrapper,), {})
+
+
+def _sieve(stray):
+    """Returns a class of text files that drop what comes from a caller that is stray.
+
+    That is done here and not further down: there, its text would already be mixed with that of others.
+    """
+    write, flush, buffer = _TextIOWrapper.write, _TextIOWrapper.flush, _TextIOWrapper.buffer
+
+    class Bytes:
+        def __init__(self, file):
+            self._file = file
+
+        def __getattr__(self, name):
+            return getattr(self._file, name)
+
+        def write(self, data):
+            return memoryview(data).nbytes if stray() else self._file.write(data)
+
+        def writelines(self, lines):
+            for line in lines:
+                self.write(line)
+
+        def flush(self):
+            if not stray():
+                self._file.flush()
+
+    class TextIOWrapper(_TextIOWrapper):
+        def write(self, text):
+            return len(text) if stray() else write(self, text)
+
+        def flush(self):
+            if not stray():
+                flush(self)
+
+        @property
+        def buffer(self):
+            return Bytes(buffer.__get__(self))
+
+    return TextIOWrapper
+
+
+class _Sink(io.RawIOBase):
+    def __init__(self, host, stream):
+        self._host, self._stream = host, stream
+        self.name, self.mode = "<%s>" % stream, "wb"
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        data = bytes(data)
+        self._host.write(self._stream, data)
+        return len(data)
+
+    def fileno(self):
+        return _fileno(self._host, self._stream)
+
+
+class _Source(io.RawIOBase):
+    def __init__(self, host):
+        self._host = host
+        self.name, self.mode = "<stdin>", "rb"
+
+    def readable(self):
+        return True
+
+    def readinto(self, b):
+        data = self._host.read(len(b))
+        b[: len(data)] = data
+        return len(data)
+
+    def fileno(self):
+        return _fileno(self._host, "stdin")
+
+
+def _fileno(host, stream):
+    try:
+        f = host.fileno
+    except AttributeError:
+        raise io.UnsupportedOperation("fileno") from None
+    return f(stream)
+
+
+class _Finder:
+    """Calls hooks when modules have been imported, before the code that imports them goes on."""
+
+    def __init__(self, hooks):
+        self._hooks = hooks
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self._hooks:
+            return None
+        for finder in sys.meta_path:
+            if finder is self:
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                spec.loader = _Loader(spec.loader, self._hooks[name])
+                return spec
+        return None
+
+
+class _Loader:
+    def __init__(self, loader, hook):
+        self._loader, self._hook = loader, hook
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        self._loader.exec_module(module)
+        self._hook(module)
+
+
+def _png(figure, plt):
+    buf = _BytesIO()
+    (figure if hasattr(figure, "savefig") else plt).savefig(buf, format="png", bbox_inches="tight")
+    data = buf.getvalue()
+    if len(data) > MAX_DATA:
+        raise ValueError("image/png has %d bytes, %d are allowed" % (len(data), MAX_DATA))
+    return data
+
+
+def _mend():
+    """Puts back built-in names that are gone or of no use. One that was replaced by another callable is the user's state."""
+    now = builtins.__dict__
+    for k, v in __builtins__.items():
+        if k not in now or (callable(v) and not callable(now[k])):
+            now[k] = v
+
+
+def _surely(f, *args):
+    """Calls f until no interrupt has cut it short."""
+    while True:
+        try:
+            return f(*args)
+        except KeyboardInterrupt:
+            pass
+
+
+def _load(name):
+    """Imports a module of the standard library."""
+    if name not in sys.modules:
+        _trusted(_import, name)
+    return sys.modules[name]
+
+
+def _trusted(f, *args):
+    """Calls f. What it imports comes from the standard library, whatever files the user has made."""
+    path, sys.path = sys.path, _PATH
+    try:
+        return f(*args)
+    finally:
+        sys.path = path
+
+
+def _cut(text, limit):
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return "%s\n... %d characters left out ...\n%s" % (text[:half], len(text) - 2 * half, text[-half:])
+
+
+def _plain(text):
+    return _load("re").sub(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.?)", "", text) if "\x1b" in text else text
+
+
+def _name(kind):
+    try:
+        return str(type.__dict__["__name__"].__get__(kind))[:200]
+    except Exception:
+        return "Exception"
+
+
+def _message(e):
+    try:
+        return _plain(_cut(str(e), MAX_MESSAGE))
+    except Exception:
+        return "<message of %s cannot be shown>" % _name(type(e))
+
+
+def _is_cancel(e):
+    """Reports whether e ends the task of the cell from outside, and not one that the code awaited and cancelled itself."""
+    if _name(type(e)) != "CancelledError" or "asyncio" not in sys.modules:
+        return False
+    try:
+        asyncio = sys.modules["asyncio"]
+        cancelling = getattr(asyncio.current_task(), "cancelling", None)  # from Python 3.11 on
+        return isinstance(e, asyncio.CancelledError) and (cancelling is None or cancelling() > 0)
+    except Exception:
+        return False
+
+
+def _line(e, name):
+    line = 0
+    tb = e.__traceback__
+    while tb is not None:
+        if tb.tb_frame.f_code.co_filename == name:
+            line = tb.tb_lineno
+        tb = tb.tb_next
+    if not line and isinstance(e, SyntaxError) and e.filename == name:
+        line = e.lineno
+    return line if type(line) is int and line > 0 else 0
+
+
+def _is_users(filename):
+    return not (
+        filename == _HERE
+        or filename.startswith((_LIBRARY, "<frozen ", "<execbroker "))  # the last is how hosts name their own files
+        or "/site-packages/" in filename
+        or "/dist-packages/" in filename
+    )
+
+
+def _traceback(e):
+    traceback = _load("traceback")
+    depth, tb = 0, e.__traceback__
+    while tb is not None:
+        depth, tb = depth + 1, tb.tb_next
+    limit = -MAX_FRAMES if depth > MAX_FRAMES else None
+    te = traceback.TracebackException(type(e), e, e.__traceback__, limit=limit)
+    todo, seen = [te], 0
+    while todo and seen < 1000:
+        t = todo.pop()
+        seen += 1
+        if t.stack:
+            t.stack[:] = [f for f in t.stack if _is_users(f.filename)]
+        if not t.stack:
+            # Nothing is left below the line "Traceback", which each of these suppresses in its versions of Python.
+            if sys.version_info >= (3, 11):
+                t.stack = None
+            else:
+                t.exc_traceback = None
+        todo += [x for x in (t.__cause__, t.__context__) if x is not None]
+        todo += getattr(t, "exceptions", None) or ()
+    return "".join(te.format())
+
+
+_PLAIN = (dict, list, tuple, str, int, float, bool, type(None))
+_MAIN = {"__name__": "__main__", "__doc__": None, "__package__": None, "__loader__": None, "__spec__": None}
+_EXPRESSION = compile("0", "", "eval", _ONLY_AST)
+_METHODS = (
+    ("text/html", "_repr_html_"),
+    ("text/markdown", "_repr_markdown_"),
+    ("text/latex", "_repr_latex_"),
+    ("image/svg+xml", "_repr_svg_"),
+    ("image/png", "_repr_png_"),
+    ("image/jpeg", "_repr_jpeg_"),
+    ("application/pdf", "_repr_pdf_"),
+    ("application/json", "_repr_json_"),
+    ("application/javascript", "_repr_javascript_"),
+    (None, "_repr_mimebundle_"),  # the last word, as in Jupyter
+)
+_ESCAPES = {i: "\\u%04x" % i for i in range(32)}
+_ESCAPES.update({34: '\\"', 92: "\\\\", 10: "\\n", 13: "\\r", 9: "\\t"})
+
+
+def _plain_json(value):
+    """Returns the JSON text of a value that is made of plain types only. Anything else is a ValueError."""
+    parts = []
+    left = MAX_JSON
+
+    def put(s):
+        nonlocal left
+        left -= len(s)
+        if left < 0:
+            raise ValueError("too large")
+        parts.append(s)
+
+    def text(s):
+        if len(s) > left:
+            raise ValueError("too large")
+        s.encode("utf-8")  # a lone surrogate is a ValueError as well
+        put('"%s"' % s.translate(_ESCAPES))
+
+    def walk(v, depth):
+        kind = type(v)
+        if depth > 50:
+            raise ValueError("too deep")
+        if kind is str:
+            text(v)
+        elif v is None or kind is bool:
+            put("null" if v is None else "true" if v else "false")
+        elif kind is int or kind is float and v - v == 0:
+            put(repr(v))
+        elif kind is list or kind is tuple:
+            put("[")
+            for i, x in enumerate(v):
+                if i:
+                    put(", ")
+                walk(x, depth + 1)
+            put("]")
+        elif kind is dict:
+            put("{")
+            for i, (k, x) in enumerate(v.items()):
+                if type(k) is not str:
+                    raise ValueError("a key is not text")
+                if i:
+                    put(", ")
+                text(k)
+                put(": ")
+                walk(x, depth + 1)
+            put("}")
+        else:
+            raise ValueError("not plain")
+
+    walk(value, 0)
+    return "".join(parts)
+
+
+def _json_text(value):
+    """Returns the JSON text of what a display method gave: an object, or text that already is JSON."""
+    json = _load("json")
+    if type(value) is str:
+        try:
+            json.loads(value)
+            return value
+        except ValueError:
+            pass
+    return json.dumps(value)
+
+
+def scan(root):
+    """Returns the state of the files below root, for a later call of changes."""
+    found = _walk(root)
+    # File systems tell times in ticks. A write in the tick of the last one would not show, so that is waited out.
+    newest = max((v[2] for v in found.values()), default=0)
+    while 0 <= _now() - newest < _TICK:
+        pass  # not worth a sleep, which is not everywhere what it seems
+    return found
+
+
+def changes(root, state):
+    """Lists the regular files below root that are not as they were: (name relative to root, size, mtime_ns), by name.
+
+    Symbolic links are not followed, and what Python compiles for itself does not count.
+    """
+    now = _walk(root)
+    return [(k, v[0], v[1]) for k, v in sorted(now.items()) if state.get(k) != v][:MAX_FILES]
+
+
+def _walk(root):
+    found = {}
+    todo, left = [""], MAX_ENTRIES
+    while todo and left > 0:
+        below = todo.pop()
+        try:
+            with _scandir(_join(root, below)) as entries:
+                for entry in entries:
+                    left -= 1
+                    if left <= 0:
+                        break
+                    name = below + "/" + entry.name if below else entry.name
+                    try:
+                        if entry.is_dir(follow_symlinks=False):
+                            if entry.name != "__pycache__":
+                                todo.append(name)
+                        elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(PART):
+                            s = entry.stat(follow_symlinks=False)
+                            # ctime tells of a write that put the old time of modification back.
+                            found[name] = (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
+                    except OSError:
+                        pass
+        except OSError:
+            pass
+    return found

@@ -1,0 +1,314 @@
+package fake
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// arguments are those of a call of a built-in function.
+type arguments struct {
+	e    *execution
+	name string
+	v    []any
+}
+
+func (a arguments) any(i int) any {
+	if i >= len(a.v) {
+		a.e.throw("TypeError", "%s wants an argument %d", a.name, i+1)
+	}
+	return a.v[i]
+}
+
+func (a arguments) text(i int) string { return text(a.any(i)) }
+
+func (a arguments) int(i int) int64 {
+	n, ok := a.any(i).(int64)
+	if !ok {
+		a.e.throw("TypeError", "%s wants a whole number as argument %d", a.name, i+1)
+	}
+	return n
+}
+
+// millis returns a duration that is given in milliseconds.
+func (a arguments) millis(i int) time.Duration { return time.Duration(a.int(i)) * time.Millisecond }
+
+// file returns the absolute name of a file.
+func (a arguments) file(i int) string {
+	name := a.text(i)
+	if !path.IsAbs(name) {
+		name = path.Join(a.e.dir, name)
+	}
+	return path.Clean(name)
+}
+
+// line joins the arguments as print does.
+func (a arguments) line() string {
+	var words []string
+	for _, v := range a.v {
+		words = append(words, text(v))
+	}
+	return strings.Join(words, " ") + "\n"
+}
+
+// builtins are the functions of the script language.
+var builtins map[string]func(*execution, arguments) any
+
+func init() { // the functions refer to the table, by way of what they call
+	builtins = map[string]func(*execution, arguments) any{
+		// Output: print and eprint write a line, out and err what they get.
+		"print":  func(e *execution, a arguments) any { e.write(executor.EventStdout, a.line()); return nil },
+		"eprint": func(e *execution, a arguments) any { e.write(executor.EventStderr, a.line()); return nil },
+		"out":    func(e *execution, a arguments) any { e.write(executor.EventStdout, a.text(0)); return nil },
+		"err":    func(e *execution, a arguments) any { e.write(executor.EventStderr, a.text(0)); return nil },
+		"split": func(e *execution, a arguments) any {
+			words := []any{}
+			for w := range strings.FieldsSeq(a.text(0)) {
+				words = append(words, w)
+			}
+			return words
+		},
+		"pad": func(e *execution, a arguments) any { return fmt.Sprintf("%0*d", int(min(a.int(1), 20)), a.int(0)) },
+		"number": func(e *execution, a arguments) any {
+			n, err := strconv.ParseInt(a.text(0), 10, 64)
+			if err != nil {
+				e.throw("ValueError", "%v", err)
+			}
+			return n
+		},
+		"allbytes": func(e *execution, a arguments) any {
+			var b [256]byte
+			for i := range b {
+				b[i] = byte(i)
+			}
+			return string(b[:])
+		},
+		"unhex": func(e *execution, a arguments) any {
+			b, err := hex.DecodeString(a.text(0))
+			if err != nil {
+				e.throw("ValueError", "%v", err)
+			}
+			return string(b)
+		},
+
+		// Values. show makes one of pairs of media type and content; display displays one.
+		"show":    showing,
+		"display": func(e *execution, a arguments) any { e.display(false, bundle(a.any(0))); return nil },
+		"figure":  func(e *execution, a arguments) any { e.figures = append(e.figures, a.int(0)); return nil },
+		"plot":    func(e *execution, a arguments) any { e.showFigures(); return nil },
+
+		// Ends. What follows the message in raise are the names of the functions on the way.
+		"raise": func(e *execution, a arguments) any {
+			t := &thrown{typ: a.text(0), msg: a.text(1), line: e.line}
+			for i := 2; i < len(a.v); i++ {
+				t.frames = append(t.frames, a.text(i))
+			}
+			panic(t)
+		},
+		"exit": func(e *execution, a arguments) any {
+			if !e.command() && !e.has(executor.FeatureExitCode) {
+				e.throw("SystemExit", "%d", a.int(0))
+			}
+			panic(exited{int(a.int(0))})
+		},
+		"die": func(e *execution, a arguments) any {
+			e.signal = a.text(0)
+			e.stop(errDied, true)
+			e.check()
+			return nil
+		},
+
+		// Time. deafen makes the code ignore interrupts from now on, for good.
+		"sleep":   func(e *execution, a arguments) any { e.sleep(a.millis(0)); return nil },
+		"forever": func(e *execution, a arguments) any { e.wait(nil); return nil },
+		"deafen":  func(e *execution, a arguments) any { e.deaf = true; return nil },
+		"burn": func(e *execution, a arguments) any {
+			share := 1.0
+			if cpus := e.box.spec.Limits.CPUs; cpus > 0 {
+				share = min(share, cpus)
+			}
+			e.sleep(a.millis(0))
+			return fmt.Sprintf("%.3f", share)
+		},
+
+		// State and input. recall returns a variable, or its second argument if there is none.
+		"recall": func(e *execution, a arguments) any {
+			if v, ok := e.in.vars[a.text(0)]; ok {
+				return v
+			}
+			return a.any(1)
+		},
+		"sabotage": func(e *execution, a arguments) any { clear(e.in.vars); return nil },
+		"readline": func(e *execution, a arguments) any { return e.readLine() },
+		"readsome": func(e *execution, a arguments) any { return e.readSome() },
+		"arg": func(e *execution, a arguments) any {
+			if i := a.int(0); i >= 0 && i < int64(len(e.args)) {
+				return e.args[i]
+			}
+			return nil
+		},
+
+		// Surroundings.
+		"cwd": func(e *execution, a arguments) any { return e.dir },
+		"env": func(e *execution, a arguments) any {
+			if v, ok := e.env[a.text(0)]; ok {
+				return v
+			}
+			return nil
+		},
+		"environ": func(e *execution, a arguments) any { return jsonText(e.env) },
+		"json":    func(e *execution, a arguments) any { return jsonText(a.any(0)) },
+		"surroundings": func(e *execution, a arguments) any {
+			return jsonText(map[string]any{
+				"offset": 0, "tz": e.env["TZ"], "lang": e.env["LANG"], "encoding": "UTF-8",
+				"home": e.canWrite(home), "temp": e.canWrite("/tmp"),
+			})
+		},
+
+		// Files.
+		"read": func(e *execution, a arguments) any {
+			data, err := e.box.disk.read(a.file(0))
+			e.must(err)
+			return string(data)
+		},
+		"write": func(e *execution, a arguments) any {
+			e.must(e.box.disk.write(a.file(0), []byte(a.text(1)), 0, false))
+			return nil
+		},
+		"append": func(e *execution, a arguments) any {
+			e.must(e.box.disk.extend(a.file(0), a.text(1)))
+			return nil
+		},
+		"exists": func(e *execution, a arguments) any { _, err := e.box.disk.stat(a.file(0)); return err == nil },
+		"remove": func(e *execution, a arguments) any {
+			_, err := e.box.disk.stat(a.file(0))
+			e.must(err)
+			e.must(e.box.disk.remove(a.file(0)))
+			return nil
+		},
+		"mkdir": func(e *execution, a arguments) any {
+			e.must(e.box.disk.mkdirAll(a.file(0)))
+			return nil
+		},
+		"symlink": func(e *execution, a arguments) any {
+			e.must(e.box.disk.symlink(a.text(0), a.file(1)))
+			return nil
+		},
+		"mode": func(e *execution, a arguments) any {
+			i, err := e.box.disk.stat(a.file(0))
+			e.must(err)
+			return fmt.Sprintf("%o", i.Mode&fs.ModePerm)
+		},
+
+		// What a sandbox bounds and offers. take takes MiB of memory, fork says how many processes could be started.
+		"take": func(e *execution, a arguments) any { e.take(a.int(0) << 20); return nil },
+		"fork": func(e *execution, a arguments) any {
+			n := a.int(0)
+			if most := e.box.spec.Limits.Processes; most > 0 {
+				n = min(n, int64(most))
+			}
+			return n
+		},
+		"subprocess": func(e *execution, a arguments) any { return e.has(executor.FeatureSubprocess) },
+		"thread":     func(e *execution, a arguments) any { return e.has(executor.FeatureThreads) },
+		"imported":   func(e *execution, a arguments) any { return e.box.installed(e.req.Language, a.text(0)) },
+		"connect":    func(e *execution, a arguments) any { return e.connect(a.text(0), a.text(1)) },
+		"query":      func(e *execution, a arguments) any { return e.query(a.text(0), a.text(1)) },
+
+		// What stays when the code has ended: a line that is printed later, a file that grows.
+		"later": func(e *execution, a arguments) any {
+			d, line := a.millis(0), a.text(1)+"\n"
+			e.in.leave(func(end <-chan struct{}) {
+				if pause(d, end) {
+					e.post(executor.Event{Kind: executor.EventStdout, Data: executor.Bytes(line)})
+				}
+			})
+			return nil
+		},
+		"ticker": func(e *execution, a arguments) any {
+			name := a.file(0)
+			e.in.leave(func(end <-chan struct{}) {
+				for e.box.disk.extend(name, "x") == nil && pause(10*time.Millisecond, end) {
+				}
+			})
+			return nil
+		},
+	}
+}
+
+// pause waits, and reports false if the end came first.
+func pause(d time.Duration, end <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-end:
+		return false
+	}
+}
+
+func jsonText(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "null"
+	}
+	return string(b)
+}
+
+func (e *execution) canWrite(dir string) bool {
+	name := path.Join(dir, "probe")
+	if e.box.disk.write(name, nil, 0, false) != nil {
+		return false
+	}
+	return e.box.disk.remove(name) == nil
+}
+
+// mediaType is what show accepts: lower case, without parameters, of a length that fits into any protocol.
+var mediaType = regexp.MustCompile(`^[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60}$`)
+
+func showing(e *execution, a arguments) any {
+	b := executor.MIMEBundle{}
+	for i := 0; i+1 < len(a.v); i += 2 {
+		if t := a.text(i); mediaType.MatchString(t) {
+			b[t] = executor.Bytes(a.text(i + 1))
+		}
+	}
+	return b
+}
+
+// showFigures displays the figures that were made since the last time.
+func (e *execution) showFigures() {
+	open := e.figures
+	e.figures = nil
+	for _, n := range open {
+		e.display(false, executor.MIMEBundle{"image/png": executor.Bytes(fmt.Sprintf("\x89PNG\r\n\x1a\nfigure %d", n))})
+	}
+}
+
+// environment is what code finds, besides what Spec and Request add.
+func environment(more ...map[string]string) map[string]string {
+	env := map[string]string{"HOME": home, "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "TMPDIR": "/tmp", "TZ": "UTC"}
+	for _, m := range more {
+		maps.Copy(env, m)
+	}
+	return env
+}
+
+// requirement is the name at the beginning of what an installer is asked for.
+var requirement = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*`)
+
+// known reports whether the packages that the fake can install have a name.
+func known(name string, packages []string) bool {
+	return slices.Contains(packages, requirement.FindString(name))
+}

@@ -1,0 +1,388 @@
+package fake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// killAfter is how long code that was asked to stop has for that. It heeds an interrupt at once if the machine lets it.
+const killAfter = 300 * time.Millisecond
+
+// What stops code besides the end of a context and the errors of emit.
+var (
+	errWall      = errors.New("wall time")
+	errReset     = errors.New("reset")
+	errDestroyed = errors.New("the sandbox ended")
+	errBroken    = errors.New("the sandbox broke")
+	errMemory    = errors.New("out of memory")
+	errDied      = errors.New("the interpreter died")
+	errFinished  = errors.New("the run has ended")
+)
+
+// execution is one run in a sandbox. The code runs on the goroutine that called it, since that is where emit must be called.
+type execution struct {
+	box  *sandbox
+	in   *interpreter
+	req  *executor.Request
+	emit func(executor.Event) error
+
+	// Of the goroutine of the code.
+	line    int
+	env     map[string]string
+	dir     string
+	args    []any // of a command
+	memory  int64
+	peak    int64
+	deaf    bool // it does not heed interrupts
+	signal  string
+	figures []int64
+	pending []executor.Event // events to pass on; without streaming, when there are many or at the end
+	held    int              // bytes in pending
+	input   *input
+
+	mu    sync.Mutex
+	cause error            // the first reason to stop
+	mail  []executor.Event // what threads have written
+	over  bool
+	soft  chan struct{} // closed: it is asked to stop
+	hard  chan struct{} // closed: it is stopped
+	timer *time.Timer
+}
+
+type (
+	// stopped unwinds code that has been stopped.
+	stopped struct{}
+	// exited unwinds code that ends itself.
+	exited struct{ code int }
+	// thrown is an error of the language on its way up.
+	thrown struct {
+		typ, msg string
+		line     int
+		frames   []string
+	}
+)
+
+// stop ends the code, at once or after it had the chance to heed an interrupt. The first cause is the one that counts.
+func (e *execution) stop(cause error, atOnce bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cause == nil {
+		e.cause = cause
+		close(e.soft)
+		e.timer = time.AfterFunc(killAfter, func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.kill()
+		})
+	}
+	if atOnce {
+		e.kill()
+	}
+}
+
+// kill is called with mu held.
+func (e *execution) kill() {
+	select {
+	case <-e.hard:
+	default:
+		close(e.hard)
+	}
+}
+
+// heeded returns the channel that interrupts the code, or nil if it does not heed that.
+func (e *execution) heeded() <-chan struct{} {
+	if e.deaf {
+		return nil
+	}
+	return e.soft
+}
+
+// check ends the code if it has been stopped, and passes on what its threads have written.
+func (e *execution) check() {
+	select {
+	case <-e.hard:
+		panic(stopped{})
+	case <-e.heeded():
+		panic(stopped{})
+	default:
+	}
+	e.mu.Lock()
+	mail := e.mail
+	e.mail = nil
+	e.mu.Unlock()
+	for _, ev := range mail {
+		e.event(ev)
+	}
+}
+
+// wait blocks the code until c is ready; for ever if c is nil.
+func (e *execution) wait(c <-chan time.Time) {
+	select {
+	case <-c:
+	case <-e.hard:
+		panic(stopped{})
+	case <-e.heeded():
+		panic(stopped{})
+	}
+}
+
+func (e *execution) sleep(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	e.wait(t.C)
+}
+
+// post takes an event from a thread. After the end of the run there is nobody to take it.
+func (e *execution) post(ev executor.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.over {
+		e.mail = append(e.mail, ev)
+	}
+}
+
+// event passes an event on, and ends the code if nobody wants it.
+func (e *execution) event(ev executor.Event) {
+	e.pending = append(e.pending, ev)
+	e.held += len(ev.Data)
+	if e.command() || e.has(executor.FeatureStreaming) || e.held > maxHeld {
+		e.flush()
+	}
+	e.check()
+}
+
+// maxHeld is how much output is held back where nothing streams.
+const maxHeld = 1 << 20
+
+// flush passes on what was held back.
+func (e *execution) flush() {
+	for _, ev := range e.pending {
+		if err := e.emit(ev); err != nil {
+			e.stop(err, false)
+			break
+		}
+	}
+	e.pending, e.held = e.pending[:0], 0
+}
+
+func (e *execution) write(stream executor.EventKind, text string) {
+	if text != "" {
+		e.event(executor.Event{Kind: stream, Data: executor.Bytes(text)})
+	}
+}
+
+func (e *execution) display(main bool, data executor.MIMEBundle) {
+	if len(data) > 0 && e.has(executor.FeatureRichOutput) {
+		e.event(executor.Event{Kind: executor.EventOutput, Output: &executor.Output{Main: main, Data: data}})
+	}
+}
+
+func (e *execution) command() bool { return len(e.req.Command) > 0 }
+
+// has reports whether the language of the code has f.
+func (e *execution) has(f executor.Feature) bool { return e.box.caps.HasFor(e.req.Language, f) }
+
+// run executes a program, or throws bad, and says how that ended.
+func (e *execution) run(ctx context.Context, prog []stmt, bad *syntaxError) (driver.Exit, error) {
+	defer context.AfterFunc(ctx, func() { e.stop(context.Cause(ctx), false) })()
+	if w := e.req.Limits.WallTime; w != executor.NoLimit {
+		defer time.AfterFunc(w, func() { e.stop(errWall, false) }).Stop()
+	}
+	defer func() {
+		e.stop(errFinished, true) // for what waits for the end of the run
+		e.mu.Lock()
+		e.over = true
+		e.timer.Stop()
+		e.mu.Unlock()
+	}()
+	mark := e.box.disk.mark()
+	exit := e.code(prog, bad)
+	exit.Usage.PeakMemory = e.peak
+	e.flush()
+	e.mu.Lock()
+	cause := e.cause
+	e.mu.Unlock()
+	var err error
+	switch {
+	case cause == nil && e.req.Artifacts != nil:
+		exit.Artifacts, exit.ArtifactsOmitted, err = driver.Collect(ctx, e.req.Artifacts, e.box.disk.changedSince(mark), e.box.disk.open)
+	case cause == nil:
+	case errors.Is(cause, errWall):
+		exit.Reason = executor.ReasonWallTime
+	case errors.Is(cause, errReset):
+		exit.Reason, exit.StateLost = executor.ReasonReset, true
+	case errors.Is(cause, errDestroyed):
+		exit.Reason, exit.StateLost, exit.FilesLost = executor.ReasonLifetime, true, true
+	case errors.Is(cause, errBroken):
+		exit.Reason, exit.StateLost, exit.FilesLost = executor.ReasonSandbox, true, true
+	case errors.Is(cause, errMemory):
+		exit.Reason, exit.StateLost = executor.ReasonMemory, true
+	case errors.Is(cause, errDied):
+		exit.Reason, exit.Signal, exit.StateLost = executor.ReasonSignal, e.signal, true
+	default:
+		err = cause
+	}
+	if e.command() {
+		exit.StateLost = false
+	}
+	return exit, err
+}
+
+// code executes the program and shows what it left to be shown.
+func (e *execution) code(prog []stmt, bad *syntaxError) (exit driver.Exit) {
+	end := e.protect(func() {
+		if bad != nil {
+			panic(&thrown{typ: bad.typ, msg: bad.what, line: bad.line})
+		}
+		e.display(true, bundle(e.program(prog)))
+	})
+	if _, stop := end.(stopped); !stop { // also after an error: figures are shown when the cell ends
+		if failed := e.protect(e.showFigures); failed != nil {
+			end = failed
+		}
+	}
+	switch end := end.(type) {
+	case exited:
+		exit.Code = end.code
+	case *thrown:
+		exit.Code, exit.Exception = 1, e.exception(end)
+		if !e.command() && !e.has(executor.FeatureExitCode) {
+			exit.Code = -1
+		}
+	case stopped:
+		exit.Code = -1
+		select {
+		case <-e.hard: // it had no chance to heed the interrupt, or did not
+			exit.StateLost = true
+		default:
+			exit.StateLost = !e.has(executor.FeatureInterrupt)
+		}
+	}
+	return exit
+}
+
+// protect calls f and returns with what it ended before its end: stopped, exited, a thrown error, or nil.
+func (e *execution) protect(f func()) (end any) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case stopped, exited, *thrown:
+			end = v
+		default: // emit has panicked
+			panic(v)
+		}
+	}()
+	f()
+	return nil
+}
+
+func (e *execution) exception(t *thrown) *executor.Exception {
+	file := "<input>"
+	if e.has(executor.FeatureCellNames) {
+		file = fmt.Sprintf("<cell %d>", e.in.cell)
+	}
+	var b strings.Builder
+	b.WriteString("Traceback (most recent call last):\n")
+	fmt.Fprintf(&b, "  File \"%s\", line %d\n", file, t.line)
+	for _, f := range t.frames {
+		fmt.Fprintf(&b, "  File \"%s\", line %d, in %s\n", file, t.line, f)
+	}
+	fmt.Fprintf(&b, "%s: %s\n", t.typ, t.msg)
+	return &executor.Exception{Type: t.typ, Message: t.msg, Traceback: escapes.ReplaceAllString(b.String(), ""), Line: t.line}
+}
+
+// escapes are the sequences that tracebacks must not have.
+var escapes = regexp.MustCompile("\x1b\\[[0-9;]*[a-zA-Z]")
+
+// throw raises an error of the language.
+func (e *execution) throw(typ, format string, args ...any) {
+	panic(&thrown{typ: typ, msg: fmt.Sprintf(format, args...), line: e.line})
+}
+
+// must throws an error of the file system as the language does.
+func (e *execution) must(err error) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		e.throw("FileNotFoundError", "%v", err)
+	case err != nil:
+		e.throw("OSError", "%v", err)
+	}
+}
+
+// take takes memory, and ends the code if there is no more.
+func (e *execution) take(n int64) {
+	e.memory += n
+	e.peak = max(e.peak, e.memory)
+	if most := e.box.spec.Limits.MemoryBytes; most > 0 && e.memory > most {
+		e.stop(errMemory, true)
+		e.check()
+	}
+}
+
+// interpreter keeps the variables of one language and context, until it ends: another one then takes its place.
+type interpreter struct {
+	turn chan struct{} // holds a token while a run is in progress
+
+	// Of the run in progress.
+	vars map[string]any
+	cell int
+	dir  string // where it was started
+
+	mu      sync.Mutex
+	current *execution
+	ended   chan struct{} // closed at the end
+	left    sync.WaitGroup
+}
+
+func newInterpreter() *interpreter {
+	return &interpreter{turn: make(chan struct{}, 1), vars: map[string]any{}, ended: make(chan struct{})}
+}
+
+// leave lets f run beside the code and after it, until the interpreter ends.
+func (in *interpreter) leave(f func(end <-chan struct{})) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	select {
+	case <-in.ended:
+	default:
+		in.left.Go(func() { f(in.ended) })
+	}
+}
+
+// begin notes the run in progress, which is nil after it.
+func (in *interpreter) begin(e *execution) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.current = e
+	select {
+	case <-in.ended: // between the turn and now
+		if e != nil {
+			e.stop(errReset, true)
+		}
+	default:
+	}
+}
+
+// end stops the run in progress and ends what was left running. It does not wait: the run may be waiting for the consumer of its output.
+func (in *interpreter) end(cause error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	select {
+	case <-in.ended:
+		return
+	default:
+		close(in.ended)
+	}
+	if in.current != nil {
+		in.current.stop(cause, true)
+	}
+}

@@ -1,0 +1,93 @@
+package fake
+
+import (
+	"bytes"
+	"io"
+)
+
+// input is the standard input of a run.
+type input struct {
+	chunks chan []byte // closed at the end
+	buf    []byte
+}
+
+// newInput starts to read r. Its goroutine ends with the input or with the run, whose end closes over. A Read that is in progress then
+// cannot be ended, and nothing waits for it.
+func newInput(r io.Reader, over <-chan struct{}) *input {
+	in := &input{chunks: make(chan []byte)}
+	go func() {
+		defer close(in.chunks)
+		for {
+			b := make([]byte, 64<<10)
+			n, err := r.Read(b)
+			if n > 0 {
+				select {
+				case in.chunks <- b[:n]:
+				case <-over:
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return in
+}
+
+// more waits for input, and reports false at its end.
+func (e *execution) more() bool {
+	if e.input == nil {
+		if e.req.Stdin == nil {
+			return false
+		}
+		e.input = newInput(e.req.Stdin, e.hard)
+	}
+	select {
+	case b, ok := <-e.input.chunks:
+		e.input.buf = append(e.input.buf, b...)
+		return ok
+	case <-e.hard:
+		panic(stopped{})
+	case <-e.heeded():
+		panic(stopped{})
+	}
+}
+
+// readLine returns a line of the input without its end, or nil at the end of the input.
+func (e *execution) readLine() any {
+	for {
+		if e.input != nil {
+			if line, rest, ok := bytes.Cut(e.input.buf, []byte("\n")); ok {
+				e.input.buf = rest
+				return string(line)
+			}
+		}
+		if !e.more() {
+			if s := e.readRest(); s != "" {
+				return s
+			}
+			return nil
+		}
+	}
+}
+
+// readSome returns what input there is, and "" at the end.
+func (e *execution) readSome() string {
+	for e.input == nil || len(e.input.buf) == 0 {
+		if !e.more() {
+			break
+		}
+	}
+	return e.readRest()
+}
+
+// readRest returns what has been read and not been used.
+func (e *execution) readRest() string {
+	if e.input == nil {
+		return ""
+	}
+	s := string(e.input.buf)
+	e.input.buf = nil
+	return s
+}

@@ -1,0 +1,31 @@
+package fake
+
+import (
+	_ "embed" // for the programs
+	"strings"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+//go:embed programs.txt
+var programsText string
+
+// Programs returns the programs that the conformance suite asks for, by their names, in the script language. What they raise has the
+// name that it has in the language that the fake plays.
+func Programs(l executor.Language) map[string]string {
+	text := programsText
+	if l == executor.JavaScript {
+		text = strings.NewReplacer("ValueError", "RangeError", "RecursionError", "RangeError", "JSONDecodeError", "SyntaxError").Replace(text)
+	}
+	all := map[string]string{}
+	for _, part := range strings.Split("\n"+text, "\n-- ")[1:] {
+		name, source, _ := strings.Cut(part, " --\n")
+		all[name] = source
+	}
+	if l == executor.JavaScript {
+		for _, name := range []string{"exit-text", "figure", "main", "raise-chained"} { // the suite has them for Python only
+			delete(all, name)
+		}
+	}
+	return all
+}

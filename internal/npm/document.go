@@ -1,0 +1,127 @@
+package npm
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Document is what a registry says of all versions of a package, in its abbreviated form or in the full one.
+type Document struct {
+	Tags     map[string]string          `json:"dist-tags"`
+	Versions map[string]json.RawMessage `json:"versions"` // read when one is chosen: the others may be nonsense
+}
+
+// ParseDocument reads a document.
+func ParseDocument(b []byte) (*Document, error) {
+	d := &Document{}
+	if err := json.Unmarshal(b, d); err != nil {
+		return nil, fmt.Errorf("not a document of a registry: %w", err)
+	}
+	return d, nil
+}
+
+// manifest is what decides about the use of a version.
+type manifest struct {
+	Dependencies map[string]string                  `json:"dependencies"`
+	Optional     map[string]string                  `json:"optionalDependencies"`
+	Peers        map[string]string                  `json:"peerDependencies"`
+	PeersMeta    map[string]struct{ Optional bool } `json:"peerDependenciesMeta"`
+	Bundled      bundled                            `json:"bundleDependencies"`
+	BundledToo   bundled                            `json:"bundledDependencies"`
+	OS           list                               `json:"os"`
+	CPU          list                               `json:"cpu"`
+	LibC         list                               `json:"libc"`
+	Scripts      bool                               `json:"hasInstallScript"`
+	Dist         struct{ Tarball, Integrity, Shasum string }
+}
+
+// list is a string or several.
+type list []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *list) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		*l = make(list, 1)
+		return json.Unmarshal(b, &(*l)[0])
+	}
+	return json.Unmarshal(b, (*[]string)(l))
+}
+
+// bundled names the dependencies that an archive has in it, or says that it has all.
+type bundled struct {
+	all   bool
+	names []string
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *bundled) UnmarshalJSON(b []byte) error {
+	if string(b) == "true" || string(b) == "false" {
+		l.all = string(b) == "true"
+		return nil
+	}
+	return json.Unmarshal(b, &l.names)
+}
+
+func (m *manifest) bundles(name string) bool {
+	return m.Bundled.all || m.BundledToo.all || slices.Contains(m.Bundled.names, name) || slices.Contains(m.BundledToo.names, name)
+}
+
+// Platform is what packages are chosen for, in Node's words: "linux", "x64", "glibc".
+type Platform struct{ OS, CPU, LibC string }
+
+// fits reports whether a version is for the platform. A list names what will do, or with "!" what will not.
+func (m *manifest) fits(p Platform) bool {
+	fits := func(l list, is string) bool {
+		if is == "" || len(l) == 0 || len(l) == 1 && l[0] == "any" {
+			return true
+		}
+		no := slices.ContainsFunc(l, func(s string) bool { return strings.HasPrefix(s, "!") })
+		return !slices.Contains(l, "!"+is) && (no || slices.Contains(l, is))
+	}
+	return fits(m.OS, p.OS) && fits(m.CPU, p.CPU) && fits(m.LibC, p.LibC)
+}
+
+// archive checks where the archive of a version is and by what it is known.
+func (m *manifest) archive(insecure bool) (address, hash, sum string, err error) {
+	u, err := url.Parse(m.Dist.Tarball)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http":
+		return "", "", "", fmt.Errorf("the registry says that its archive is at %.100q, which is no address", m.Dist.Tarball)
+	case u.Scheme == "http" && !insecure:
+		return "", "", "", errors.New("the registry says that its archive is at an address of http, by which anybody on the way can exchange it")
+	}
+	hash, sum, err = m.integrity()
+	return u.String(), hash, sum, err
+}
+
+// hashes are the algorithms of checksums, the best first, with their sizes.
+var hashes = []struct {
+	name string
+	size int
+}{{"sha512", 64}, {"sha384", 48}, {"sha256", 32}, {"sha1", 20}}
+
+func (m *manifest) integrity() (hash, sum string, err error) {
+	for _, h := range hashes {
+		for token := range strings.FieldsSeq(m.Dist.Integrity) {
+			text, ok := strings.CutPrefix(token, h.name+"-")
+			if !ok {
+				continue
+			}
+			text, _, _ = strings.Cut(text, "?")
+			if b, err := base64.StdEncoding.DecodeString(text); err == nil && len(b) == h.size {
+				return h.name, hex.EncodeToString(b), nil
+			}
+			return "", "", errors.New("the checksum that the registry has of it cannot be read")
+		}
+	}
+	if b, err := hex.DecodeString(m.Dist.Shasum); err == nil && len(b) == 20 {
+		return "sha1", hex.EncodeToString(b), nil
+	}
+	return "", "", errors.New("the registry has no checksum of it")
+}

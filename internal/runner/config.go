@@ -1,0 +1,116 @@
+package runner
+
+import (
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/wire"
+)
+
+// Config is what a runner is created with. Later holders cannot change it.
+type Config struct {
+	// UID and GID are those of user code, in numbers: nothing is looked up. They must not be root's, and no other process of the
+	// sandbox should have the UID. Zero means 1000.
+	UID, GID int
+	// OwnWorkdir makes the supervisor find or make the working directory while it still has every right of root. One that belongs to
+	// somebody else than root says who user code is, instead of UID and GID; any other is given to them.
+	OwnWorkdir bool
+	// SameUser runs user code as the user of the supervisor, which it can then signal and speak for. Without it, a runner that is
+	// not root refuses to start.
+	SameUser bool
+
+	// Workdir, Home and Temp are made if they are not there, and must be writable for the user. Empty means executor.Workdir,
+	// /tmp/home and /tmp.
+	Workdir, Home, Temp string
+	// Env is added to the environment of every run, which otherwise has PATH of the image, HOME, TMPDIR, TZ, LANG and USER only.
+	Env map[string]string
+	// Paths are directories in which an interpreter finds packages before its own. They need not exist yet.
+	Paths map[executor.Language][]string
+	// Languages lists what will be run. The interpreter of the first is started ahead.
+	Languages []executor.Language
+	// Node is the program for JavaScript. Empty means the first "node" or "nodejs" in PATH.
+	Node string
+
+	MaxRun  executor.RunLimits // ceiling of all runs; zero fields: none
+	IdleTTL time.Duration      // the runner ends when nothing has used it for so long; zero: never
+	MaxLife time.Duration      // the runner ends when it is so old; zero: never
+	Grace   time.Duration      // from interrupt to kill; zero means 2 s
+
+	// Rlimits are set for user code, soft and hard, by the names of setrlimit in lower case: "nofile", "core", "fsize".
+	Rlimits map[string]int64
+	// OOMScore is the oom_score_adj of user code, so that the kernel does not choose the supervisor. Zero means 500.
+	OOMScore int
+	// Socket is where BridgeCommand finds the supervisor: a path in a directory that only the supervisor's user can reach, or, behind
+	// "@", an abstract name, which user code can connect to but not use. Empty: no further holders.
+	Socket string
+}
+
+// encode returns the configuration as the runner reads it.
+func (c Config) encode() wire.Map {
+	m := wire.Map{"same_user": c.SameUser, "own": c.OwnWorkdir, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
+	text := func(key, v string) {
+		if v != "" {
+			m[key] = v
+		}
+	}
+	number := func(key string, v int64) {
+		if v != 0 {
+			m[key] = v
+		}
+	}
+	number("uid", int64(c.UID))
+	number("gid", int64(c.GID))
+	text("workdir", c.Workdir)
+	text("home", c.Home)
+	text("temp", c.Temp)
+	text("node", c.Node)
+	text("socket", c.Socket)
+	number("max_wall", int64(c.MaxRun.WallTime)) // executor.NoLimit is -1, which means the same there
+	number("max_output", c.MaxRun.OutputBytes)
+	number("grace", int64(c.Grace))
+	number("oom_score", int64(c.OOMScore))
+	m["env"] = texts(c.Env)
+	rlimits, paths, languages := wire.Map{}, wire.Map{}, []any{}
+	for k, v := range c.Rlimits {
+		rlimits[k] = v
+	}
+	for k, v := range c.Paths {
+		paths[string(k)] = list(v)
+	}
+	for _, l := range c.Languages {
+		languages = append(languages, string(l))
+	}
+	m["rlimits"], m["paths"], m["languages"] = rlimits, paths, languages
+	return m
+}
+
+func texts(m map[string]string) wire.Map {
+	out := wire.Map{}
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}
+
+func list(s []string) []any {
+	out := make([]any, len(s))
+	for i, v := range s {
+		out[i] = v
+	}
+	return out
+}
+
+// Info is what a runner says of itself.
+type Info struct {
+	Python    string              // version
+	Workdir   string              // where artifacts are looked for
+	Languages []executor.Language // that can be run
+	Degraded  []string            // protections that are missing here, in words
+	Expires   time.Time           // when it will end unless it is used; zero: never
+}
+
+// Status is what a runner does now.
+type Status struct {
+	Expires time.Time // as in Info
+	Runs    int       // in progress, whoever's
+}

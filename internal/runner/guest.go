@@ -1,0 +1,61 @@
+package runner
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"sync"
+
+	"github.com/execbroker/execbroker/internal/wire"
+)
+
+// guestBootstrap is bootstrap for a program that is a file of the sandbox.
+const guestBootstrap = `import builtins, sys
+if sys.version_info < (3, 9):
+    sys.exit("execbroker: python3 is version %d.%d here, the runner needs 3.9 or later" % sys.version_info[:2])
+import zlib
+with open(sys.argv[1], "rb") as f:
+    p = zlib.decompress(f.read()).decode().split("\0")
+p = dict(zip(p[::2], p[1::2]))
+exec(compile(p["runner.py"], "<execbroker runner.py>", "exec"), {"PARTS": p, "__name__": "runner", "__builtins__": dict(vars(builtins))})
+`
+
+// GuestProgram returns the program of a runner that serves HTTP, compressed, as the file that GuestCommand names.
+var GuestProgram = sync.OnceValue(func() []byte {
+	files := []string{}
+	for _, name := range supervisor {
+		if name == "supervisor.py" { // the last: it calls main
+			files = append(files, guest...)
+		}
+		files = append(files, name)
+	}
+	return pack(files, "http")
+})
+
+// guest lists what the supervisor of a machine has in addition.
+var guest = []string{"http.py", "guest.py"}
+
+// GuestCommand returns the command line of the runner in a machine that is a sandbox as a whole. It has to run as root with all its
+// rights. program and token are files: of GuestProgram, and of a secret that only this sandbox has. Both are removed when they were read.
+// It listens on a port of all addresses until it was set up by StartGuest and has then ended by its TTL, or was not set up within five
+// minutes.
+func GuestCommand(python, program, token string, port int) []string {
+	return []string{python, "-I", "-S", "-X", "utf8", "-c", guestBootstrap, program, token, strconv.Itoa(port)}
+}
+
+// Guest is what a machine does beside Config.
+type Guest struct {
+	// Network is "none", a namespace without a way out for all but the runner's own sockets, or "full". What cannot be enforced is
+	// refused with ErrUnsupported.
+	Network string
+	// Hide lists directories that user code must not see. They need not exist.
+	Hide []string
+}
+
+// StartGuest sets up a runner that was started as GuestCommand, over a connection of Endpoint.Dial. Directories of cfg that are not there
+// are made. cfg.Socket is empty. The Client owns conn from then on, also if StartGuest fails.
+func StartGuest(ctx context.Context, conn io.ReadWriteCloser, cfg Config, g Guest) (*Client, error) {
+	m := cfg.encode()
+	m["network"], m["hide"] = g.Network, list(g.Hide)
+	return open(ctx, conn, nil, wire.Map{"version": wire.Version, "config": m})
+}

@@ -1,0 +1,183 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// Place is what an adapter knows of the sandbox that a runner is in.
+type Place interface {
+	// Bridge opens a further connection, with the fence of this holder, when the last one was cut.
+	Bridge(ctx context.Context) (*Client, error)
+	// Fate asks the provider what has become of the sandbox. A sandbox that may come back is not gone.
+	Fate(ctx context.Context) (Fate, error)
+	// Remove destroys the sandbox. One that is gone is not an error.
+	Remove(ctx context.Context) error
+}
+
+// Fate is what has become of a sandbox.
+type Fate struct {
+	Gone   bool
+	Reason executor.Reason // why; empty: the provider does not know
+}
+
+// Holder is a sandbox as one process holds it: a connection to its runner, and another one when the first was cut. It is most of a
+// driver.Session. All methods are safe for concurrent use.
+type Holder struct {
+	at        Place
+	destroyed atomic.Bool
+	joining   chan struct{} // holds a value while a new connection is being opened
+
+	mu sync.Mutex
+	c  *Client
+}
+
+// NewHolder makes a Holder of a connection. The Holder owns it from then on.
+func NewHolder(c *Client, at Place) *Holder {
+	return &Holder{at: at, c: c, joining: make(chan struct{}, 1)}
+}
+
+// Connected returns the connection as it is.
+func (h *Holder) Connected() *Client {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.c
+}
+
+// wasCut reports whether a connection has ended without a word of the runner: then the runner may live and be reached by another one.
+func wasCut(c *Client) bool {
+	var lost *LostError
+	return errors.As(c.Err(), &lost)
+}
+
+// Client returns a connection to the runner: another one if the last was cut, by an engine that was restarted for example.
+func (h *Holder) Client(ctx context.Context) (*Client, error) {
+	if c := h.Connected(); !wasCut(c) {
+		return c, nil
+	}
+	select {
+	case h.joining <- struct{}{}:
+		defer func() { <-h.joining }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	old := h.Connected()
+	if !wasCut(old) {
+		return old, nil
+	}
+	c, err := h.at.Bridge(ctx)
+	if err != nil {
+		return nil, err
+	}
+	old.Detach() // has ended; this waits for its goroutines
+	h.mu.Lock()
+	h.c = c
+	h.mu.Unlock()
+	return c, nil
+}
+
+// errGone is what is said of a sandbox that the provider no longer has.
+var errGone = errors.New("the sandbox is gone")
+
+// Run implements driver.Session.
+func (h *Holder) Run(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
+	c, err := h.Client(ctx)
+	if err != nil {
+		return driver.Exit{Code: -1}, err
+	}
+	exit, err := c.Run(ctx, req, emit)
+	return h.outcome(ctx, exit, err)
+}
+
+// outcome finds out what a run was that ended without a word of the runner: with its sandbox, or with the connection only.
+func (h *Holder) outcome(ctx context.Context, exit driver.Exit, err error) (driver.Exit, error) {
+	var e *executor.Error
+	var lost *LostError
+	if !errors.As(err, &e) || !errors.As(err, &lost) && !(h.destroyed.Load() && errors.Is(err, executor.ErrClosed)) {
+		return exit, err
+	}
+	died := func(reason executor.Reason) (driver.Exit, error) {
+		if e.Ran == executor.RanYes {
+			return driver.Exit{Code: -1, Reason: reason, StateLost: true, FilesLost: true}, nil
+		}
+		return exit, driver.Fail(executor.ErrNotFound, e.Ran, errGone)
+	}
+	if h.destroyed.Load() {
+		return died(executor.ReasonLifetime)
+	}
+	ctx, cancel := driver.StopContext(ctx)
+	defer cancel()
+	fate, ferr := h.at.Fate(ctx)
+	if ferr != nil || !fate.Gone || fate.Reason == "" {
+		return exit, err // that the provider does not answer either says nothing about the code
+	}
+	return died(fate.Reason)
+}
+
+// Explain says of an operation that was cut short whether its sandbox is gone.
+func (h *Holder) Explain(ctx context.Context, err error) error {
+	var e *executor.Error
+	var lost *LostError
+	if !errors.As(err, &e) || !errors.As(err, &lost) {
+		return err
+	}
+	if fate, ferr := h.at.Fate(ctx); ferr == nil && fate.Gone {
+		return driver.Fail(executor.ErrNotFound, e.Ran, errGone)
+	}
+	return err
+}
+
+// Reset implements driver.Resetter.
+func (h *Holder) Reset(ctx context.Context, which executor.Interpreter) error {
+	c, err := h.Client(ctx)
+	if err != nil {
+		return err
+	}
+	return h.Explain(ctx, c.Reset(ctx, which))
+}
+
+// KeepAlive implements driver.KeepAliver.
+func (h *Holder) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
+	c, err := h.Client(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	expires, err := c.KeepAlive(ctx, idle)
+	return expires, h.Explain(ctx, err)
+}
+
+// Status asks the runner. It does not count as use.
+func (h *Holder) Status(ctx context.Context) (Status, error) {
+	c, err := h.Client(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	st, err := c.Status(ctx)
+	return st, h.Explain(ctx, err)
+}
+
+// fenceTimeout is how long Destroy waits for word of a later holder. A sandbox that does not answer is destroyed.
+const fenceTimeout = 2 * time.Second
+
+// Destroy implements driver.Session.
+func (h *Holder) Destroy(ctx context.Context) error {
+	fctx, cancel := context.WithTimeout(ctx, fenceTimeout)
+	defer cancel()
+	if c, err := h.Client(fctx); err == nil && errors.Is(c.Ping(fctx), executor.ErrClosed) && !h.destroyed.Load() {
+		c.Detach()
+		return driver.Fail(executor.ErrClosed, executor.RanNo, errors.New("a later holder has taken over"))
+	}
+	h.destroyed.Store(true)
+	err := h.at.Remove(ctx)
+	h.Connected().Detach()
+	return err
+}
+
+// Detach implements driver.Detacher.
+func (h *Holder) Detach() error { return h.Connected().Detach() }

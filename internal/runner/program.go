@@ -1,0 +1,122 @@
+package runner
+
+import (
+	"bytes"
+	"compress/zlib"
+	"embed"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/execbroker/execbroker/internal/cell"
+)
+
+//go:embed program
+var sources embed.FS
+
+// supervisor lists the files that make the program of the supervisor. They are joined, so that it is one program to compile.
+var supervisor = []string{"protocol.py", "system.py", "peers.py", "runs.py", "processes.py", "interpreters.py", "helper.py", "supervisor.py"}
+
+// programs lists what the supervisor compiles later, in other processes, by name.
+var programs = []string{"interpreter.py", "files.py", "runner.cjs"}
+
+// bootstrap reads the rest of the program from standard input, which is also the first connection. Its version check comes before
+// anything that an old Python could not compile. The program has built-in names of its own, because interpreters go on with it and
+// their code may remove the common ones.
+const bootstrap = `import builtins, os, sys
+if sys.version_info < (3, 9):
+    sys.exit("execbroker: python3 is version %d.%d here, the runner needs 3.9 or later" % sys.version_info[:2])
+n, b = int(sys.argv[1]), []
+while n:
+    d = os.read(0, min(n, 65536))
+    if not d:
+        sys.exit("execbroker: the connection ended before the runner had arrived")
+    b.append(d)
+    n -= len(d)
+import zlib
+p = zlib.decompress(b"".join(b)).decode().split("\0")
+p = dict(zip(p[::2], p[1::2]))
+exec(compile(p["runner.py"], "<execbroker runner.py>", "exec"), {"PARTS": p, "__name__": "runner", "__builtins__": dict(vars(builtins))})
+`
+
+// bridge hands its standard input and output to the supervisor and waits until the supervisor lets go of them.
+const bridge = `import os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+a = sys.argv[1]
+try:
+    s.connect("\0" + a[1:] if a[:1] == "@" else a)
+    socket.send_fds(s, [b"x"], [0, 1])
+except OSError as e:
+    sys.exit("execbroker: %s: %s" % (a, e.strerror))
+os.closerange(0, 2)
+s.recv(1)
+`
+
+// program returns what Start sends ahead: the sources, compressed.
+var program = sync.OnceValue(func() []byte { return pack(supervisor) })
+
+// pack compresses the program. extra are names that it finds among its parts.
+func pack(supervisor []string, extra ...string) []byte {
+	var b bytes.Buffer
+	z, _ := zlib.NewWriterLevel(&b, zlib.BestCompression) // the level is valid, and a Buffer takes everything
+	part := func(name, source string) { fmt.Fprintf(z, "%s\x00%s\x00", name, source) }
+	var all strings.Builder
+	for _, name := range supervisor {
+		all.WriteString(source(name))
+	}
+	part("runner.py", all.String())
+	part("cell.py", shipped(cell.Source))
+	for _, name := range programs {
+		part(name, source(name))
+	}
+	for _, name := range extra {
+		part(name, "")
+	}
+	z.Close()
+	return b.Bytes()
+}
+
+// source returns a file of the program, as it is sent.
+func source(name string) string {
+	text, err := sources.ReadFile(path.Join("program", name))
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	if strings.HasSuffix(name, ".py") {
+		return shipped(string(text))
+	}
+	return string(text)
+}
+
+// shipped leaves out comments that have a line of their own, and the words of those that tell of a function or class in one line. Lines
+// keep their numbers.
+func shipped(python string) string {
+	lines := strings.Split(python, "\n")
+	head := false // the line before begins a block
+	for i, line := range lines {
+		switch text := strings.TrimSpace(line); {
+		case strings.HasPrefix(text, "#"):
+			lines[i] = ""
+		case head && len(text) > 6 && strings.HasPrefix(text, `"""`) && strings.HasSuffix(text, `"""`):
+			lines[i] = line[:strings.IndexByte(line, '"')] + `""`
+		default:
+			head = strings.HasSuffix(text, ":")
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Command returns the command line of the runner. Its standard input and output become the connection of the creator, for Start. What
+// it writes to standard error says why it did not start.
+func Command(python string) []string {
+	// -I and -S: neither variables nor files of the image are to run code with the rights of the supervisor. UTF-8 whatever the locale.
+	return []string{python, "-I", "-S", "-X", "utf8", "-c", bootstrap, strconv.Itoa(len(program()))}
+}
+
+// BridgeCommand returns the command line of a process in the same sandbox whose standard input and output become the connection of a
+// further holder, for Attach. It has to run as the user of the supervisor. socket is that of Config.
+func BridgeCommand(python, socket string) []string {
+	return []string{python, "-I", "-S", "-c", bridge, socket}
+}

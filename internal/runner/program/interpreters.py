@@ -1,0 +1,286 @@
+"""Processes that keep state from run to run."""
+
+import os
+from collections import deque
+
+FIRST_SECONDS = 25  # for a new interpreter to accept code
+ANSWER_SECONDS = 5  # for one that has run code before
+MAX_TURNS = 8  # taken from an interpreter that does not wait
+ASKS = 1  # channel of an Output frame after which the interpreter waits until it is passed on
+
+
+class Control(Peer):
+    """The connection to an interpreter. What comes over it may be forged by the code that runs there."""
+
+    def __init__(self, sup, fd, interpreter):
+        self.interpreter = interpreter
+        super().__init__(sup, fd, fd)
+
+    def receive(self, kind, flags, channel, stream, payload):
+        self.interpreter.receive(kind, flags, channel, payload)
+
+    def broken(self, e):
+        self.shut()
+        self.interpreter.kill()
+
+    def lost(self):
+        self.shut()
+        # Mostly the process is dead, as its status will tell in a moment. If it lives, it can be used no longer.
+        self.sup.after(1, self.interpreter.kill)
+
+
+class Interpreter(Process):
+    """A process that keeps state from run to run."""
+
+    def __init__(self, sup, language, context, cwd):
+        super().__init__(sup)
+        self.language, self.context, self.cwd = language, context, cwd
+        self.cells, self.request, self.timer, self.feed = 0, None, None, None
+        self.asked = 0  # answers that it waits for
+        mine, theirs = socketpair()
+        try:
+            self.launch(theirs)
+        except Refused:
+            close(mine)
+            raise
+        self.control = Control(sup, mine, self)
+        sup.interpreters[language, context] = self
+        self.pump()
+
+    def launch(self, control):
+        raise NotImplementedError
+
+    def give_input(self, run):
+        """Connects the standard input of a run."""
+        raise NotImplementedError
+
+    def assign(self, run, code):
+        """Gives the interpreter something to run."""
+        run.process, self.run, self.request = self, run, code
+        for fd in self.outs.values():
+            left = pending(fd)
+            while left > 0:  # written before this run
+                left -= len(os.read(fd, min(left, CHUNK)))
+        self.cells += 1
+        self.pump()  # nothing is read until the run has started
+        if not self.give_input(run):
+            self.kill()
+            return
+        self.control.send_map(OPEN, 1, {
+            "code": code, "cell": self.cells, "dir": run.cwd, "env": run.env, "stdin": run.has_input,
+            "paths": self.sup.config["paths"].get(self.language, []),
+        })  # fmt: skip
+        self.timer = self.sup.after(FIRST_SECONDS if self.cells == 1 else ANSWER_SECONDS, self.kill)
+
+    def answer(self):
+        """Tells the interpreter that its value is passed on, so that what it writes from now on comes after it."""
+        raise NotImplementedError
+
+    def receive(self, kind, flags, channel, payload):
+        run = self.run
+        if kind == STARTED and run is not None and not run.started:
+            self.sup.cancel(self.timer)
+            self.request = None
+            run.start(self.cells, self.cells == 1)
+            if run.has_input:
+                run.connect(self.feed)
+            self.pump()
+        elif kind == OUTPUT and (run is None or not run.started):
+            if channel == ASKS and not flags & MORE:  # of something that was left running: nobody hears of it
+                self.answer()
+        elif kind == OUTPUT:
+            asks = channel == ASKS and not flags & MORE
+            self.asked += asks
+            self.turn(self.passed if asks else self.shorter, payload, flags)
+            if run.reason:
+                self.hurry()
+            self.control.pause(len(self.turns) >= MAX_TURNS)
+        elif kind == DONE and run is not None and run.started:
+            try:
+                fields = self.verdict(unpack(payload))
+            except Refused as e:
+                raise Malformed(str(e)) from None
+            # What is left to do is the holder's. However long that takes, the code has ended.
+            run.rest()
+            self.control.pause(True)
+            self.turn(lambda: self.done(fields))
+        else:
+            raise Malformed("unexpected frame")
+
+    def passed(self):
+        if self.asked > 0:
+            self.asked -= 1
+            self.answer()
+        self.shorter()
+
+    def shorter(self):
+        self.control.pause(len(self.turns) >= MAX_TURNS)
+
+    def verdict(self, m):
+        """Returns what may be believed of what an interpreter says about a run."""
+        fields = {
+            "exit": get(m, "exit", int, 0) & 0xFF, "cpu": max(get(m, "cpu", int, 0), 0),
+            "interrupted": get(m, "interrupted", bool, False), "fresh": self.cells == 1,
+        }  # fmt: skip
+        e = get(m, "exception", dict)
+        if e is not None:
+            fields["exception"] = {k: get(e, k, bytes, b"")[: 256 << 10] for k in ("type", "message", "traceback")}
+            fields["exception"]["line"] = max(get(e, "line", int, 0), 0)
+        return fields
+
+    def done(self, fields):
+        run, self.run = self.run, None
+        self.pump()
+        self.control.pause(False)
+        run.finish(fields)
+
+    def interrupt(self):
+        try:
+            os.killpg(self.pid, _signal.SIGINT)
+        except OSError:
+            pass
+        self.hurry()
+
+    def hurry(self):
+        """Makes sure that an interpreter that waits for an answer hears of an interrupt."""
+
+    def kill(self):
+        self.retire()
+        super().kill()
+
+    def retire(self):
+        """Makes the next use start anew."""
+        key = self.language, self.context
+        if self.sup.interpreters.get(key) is self:
+            del self.sup.interpreters[key]
+
+    def exited(self, code, usage):
+        self.retire()
+        super().exited(code, usage)
+
+    def gone(self, code, usage):
+        self.control.shut()
+        self.sup.cancel(self.timer)
+        if self.feed is not None:
+            Input.over(self.feed)
+        run = self.run
+        if run is None:
+            self.close_outputs()
+        elif not run.started and not run.reason and self.cells > 1:
+            # It was given code and did not take it: that code has not run, so that it can run elsewhere.
+            self.close_outputs()
+            self.run = run.process = None
+            self.sup.begin(run, self.language, self.context, self.request)
+        elif not run.started:
+            said = os.read(self.outs[STDERR], 4096) if pending(self.outs[STDERR]) else b""
+            self.close_outputs()
+            if run.reason:
+                run.fail("canceled", "stopped before it was started")
+            else:
+                how = self.outcome(code)
+                how = how.get("signal") or how.get("reason") or "exit code %d" % how["exit"]
+                run.fail("unavailable", "the interpreter did not start: %s\n%s" % (how, said.decode("utf-8", "replace")))
+        else:
+            fields = dict(self.outcome(code), lost=True, fresh=self.cells == 1)
+            self.turns = deque(t for t in self.turns if t.data)  # it may have said how the code ended, and died
+            self.asked = 0
+            run.rest()
+            self.turn(lambda: self.end(fields))
+
+    def end(self, fields):
+        self.close_outputs()
+        self.run.finish(fields)
+
+
+def enter(cwd):
+    try:
+        os.chdir(cwd)
+    except OSError:
+        pass  # the run that wants to begin there will fail by itself
+
+
+class Python(Interpreter):
+    def launch(self, control):
+        sup = self.sup
+        config, system, mark, env, parts = sup.config, sup.system, self.mark, sup.env, sup.parts
+        cwd = self.cwd or config["workdir"]
+        source, cell = parts["interpreter.py"], parts["cell.py"]
+
+        def job(out, err):
+            null = os.open("/dev/null", os.O_RDONLY)
+            fds = {0: null, 1: out, 2: err, 3: control, 4: reopen(out), 5: reopen(err)}
+            become_user(config, system, mark, fds, (), env, config["workdir"])
+            enter(cwd)
+            names = dict(globals(), CELL=cell, CONFIG=config, __name__="interpreter")
+            exec(compile(source, "<execbroker interpreter.py>", "exec"), names)
+
+        self.fork(job, (control,))
+
+    def answer(self):
+        self.control.send(CREDIT, 1)
+        if self.control.full():  # it does not take what it has asked for
+            self.kill()
+
+    def hurry(self):
+        # Its values are not passed on, but are still in their order.
+        while self.asked > 0:
+            self.asked -= 1
+            self.answer()
+
+    def give_input(self, run):
+        if not run.has_input:
+            return True
+        theirs, feed = os.pipe()
+        self.feed = Input(self.sup, feed, run)
+        sent = send_fd(self.control.wfd, frame(DATA, 1), theirs)
+        close(theirs)
+        return sent
+
+
+class JavaScript(Interpreter):
+    # For the parser; and because an interrupt may end a callback where these checks would then end the process.
+    FLAGS = ("--expose-internals", "--no-warnings", "--no-force-async-hooks-checks")
+
+    def launch(self, control):
+        sup = self.sup
+        config, system, mark, env, source, node = sup.config, sup.system, self.mark, sup.env, sup.parts["runner.cjs"], sup.node
+        cwd = self.cwd or config["workdir"]
+        feed, mine = os.pipe()
+        self.feed = Feed(sup, mine)
+        self.side, side = socketpair()
+        os.set_blocking(self.side, False)
+
+        def job(out, err):
+            null = os.open("/dev/null", os.O_RDONLY)
+            fds = {0: null, 1: out, 2: err, 3: control, 4: reopen(out, os.O_NONBLOCK), 5: reopen(err, os.O_NONBLOCK), 6: feed, 7: side}
+            become_user(config, system, mark, fds, (), env, config["workdir"], range(8))
+            enter(cwd)
+            _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
+            os.execve(node, [node, *self.FLAGS, "-e", "(() => {" + source + "})()"], env)
+
+        self.fork(job, (control, feed, side))
+
+    def give_input(self, run):
+        if run.has_input:
+            self.feed.begin(run, self.cells)
+        return True
+
+    def tell(self, what):
+        try:
+            os.write(self.side, what)
+        except OSError:
+            pass  # it is dead, or does not take what it has asked for
+
+    def answer(self):
+        self.tell(b"a")
+
+    def interrupt(self):
+        self.tell(b"i" + self.cells.to_bytes(4, "big"))  # it may be at the next one when it hears of this
+        super().interrupt()  # for what it has started
+
+    def gone(self, code, usage):
+        close(self.side)
+        super().gone(code, usage)
+
+
+LANGUAGES = {"python": Python, "javascript": JavaScript}

@@ -1,0 +1,252 @@
+"""Processes of user code, and commands."""
+
+import errno
+import fcntl
+import gc
+import os
+import select
+import time
+from collections import deque
+
+PAUSE_SECONDS = 0.001  # between looks at a program that prints little at a time, but all the time
+SMALL = 32 << 10
+
+
+class Child(BaseException):
+    """Unwinds the stack of the supervisor in a forked process, which then calls job."""
+
+    def __init__(self, job):
+        self.job = job
+
+
+class Turn:
+    """A piece of a value, or the end of a run, and how many bytes of each channel come before it."""
+
+    def __init__(self, before, data, flags, then):
+        self.before, self.data, self.flags, self.then = before, data, flags, then
+
+
+class Process:
+    """A process of user code, and the pipes of its output. Subclasses say what its end means."""
+
+    def __init__(self, sup):
+        self.sup, self.run, self.pid = sup, None, 0
+        self.killed = self.over = False
+        self.mark = sup.new_mark()
+        self.outs = {}  # descriptors by channel
+        self.turns = deque()  # what is to be passed on or done between pieces of text
+        self.passed_at, self.rest = 0, None  # when text was passed on last, and the timer of a pause
+
+    def fork(self, job, theirs):
+        """Starts job(out, err) in a process. theirs are descriptors of its own."""
+        (ro, wo), (re, we) = os.pipe(), os.pipe()
+        try:
+            self.pid = fork(self.sup, lambda: job(wo, we))
+        except Refused:
+            close(ro, wo, re, we, *theirs)
+            raise
+        close(wo, we, *theirs)
+        for channel, fd in ((STDOUT, ro), (STDERR, re)):
+            os.set_blocking(fd, False)
+            try:
+                fcntl.fcntl(fd, F_SETPIPE_SZ, CHUNK)  # fewer turns for a lot of output
+            except OSError:
+                pass
+            self.outs[channel] = fd
+        self.sup.processes[self.pid] = self
+
+    def take(self, channel):
+        """Returns how much of a channel may be read now."""
+        if self.run is None:
+            return CHUNK  # written between runs, by what one of them has left: it belongs to none, and is dropped
+        n = self.run.room() if self.run.started else 0
+        return min(n, self.turns[0].before.get(channel, 0)) if self.turns else n
+
+    def pump(self):
+        """Passes on what there is and may be."""
+        n = self.pass_text()
+        while self.turns and self.pass_value():
+            n += self.pass_text()
+        # To be woken for each line would cost more than the line.
+        now = time.monotonic()
+        pause = 0 < n < SMALL and now - self.passed_at < 2 * PAUSE_SECONDS and not self.turns
+        if n:
+            self.passed_at = now
+        if pause and self.rest is None:
+            self.rest = self.sup.after(PAUSE_SECONDS, self.rested)
+        for channel, fd in self.outs.items():
+            self.sup.watch(fd, select.EPOLLIN if self.take(channel) > 0 and self.rest is None else 0, self.pump)
+
+    def rested(self):
+        self.rest = None
+        self.pump()
+
+    def pass_text(self):
+        total = 0
+        for channel, fd in list(self.outs.items()):
+            for _ in range(4):
+                n = min(self.take(channel), CHUNK)
+                if n <= 0:
+                    break
+                try:
+                    data = os.read(fd, n)
+                except BlockingIOError:
+                    break
+                if not data:
+                    self.sup.unwatch(fd)
+                    close(fd)
+                    del self.outs[channel]
+                    break
+                total += len(data)
+                if self.turns:
+                    self.turns[0].before[channel] -= len(data)
+                if self.run is not None:
+                    self.run.put(DATA, data, 0, channel)
+        return total
+
+    def pass_value(self):
+        """Takes the first turn if all text before it is passed on, and reports whether it was taken."""
+        turn = self.turns[0]
+        if any(turn.before.get(channel) for channel in self.outs):
+            return False
+        while turn.data:
+            n = min(self.run.room(), len(turn.data))
+            if n <= 0:
+                return False
+            piece, turn.data = turn.data[:n], turn.data[n:]
+            self.run.put(OUTPUT, piece, turn.flags | MORE if turn.data else turn.flags)
+        self.turns.popleft()
+        turn.then()
+        return True
+
+    def turn(self, then, data=b"", flags=0):
+        """Passes a piece of a value on and calls then, as soon as everything that has been written so far is passed on."""
+        before = {c: max(pending(fd) - sum(t.before.get(c, 0) for t in self.turns), 0) for c, fd in self.outs.items()}
+        self.turns.append(Turn(before, data, flags, then))
+        self.pump()
+
+    def close_outputs(self):
+        for fd in self.outs.values():
+            self.sup.unwatch(fd)
+            close(fd)
+        self.outs.clear()
+
+    def kill(self):
+        """Kills the process and all that it has started."""
+        if not self.killed and self.pid in self.sup.processes:
+            self.killed = True
+            kill_all(self.family)
+
+    def family(self, table):
+        """Returns what lives of the process and of what it has started."""
+        config = self.sup.config
+        if config["same_user"]:
+            return below(table, [self.pid])
+        return marked(table, config["uid"], self.mark) | ({self.pid} & set(table))
+
+    def left(self, table):
+        """Returns what lives of what the process, which has ended, has started."""
+        config = self.sup.config
+        if config["same_user"]:
+            # These are below this process and below none that still runs.
+            return below(table, [os.getpid()]) - below(table, self.sup.processes) - {os.getpid()}
+        return marked(table, config["uid"], self.mark)
+
+    def exited(self, code, usage):
+        # What it has left is killed before its end is told, and cannot write any more.
+        def then():
+            self.over = True
+            self.gone(code, usage)
+
+        self.sup.sweep(self.left, then)
+
+    def outcome(self, code):
+        """Says how a process ended that did not say so itself."""
+        if not os.WIFSIGNALED(code):
+            return {"exit": os.WEXITSTATUS(code)}
+        number = os.WTERMSIG(code)
+        if number == _signal.SIGKILL and self.killed:
+            return {"exit": -1, "reason": "sandbox"}  # by us, because of what it did
+        if number == _signal.SIGKILL and self.run.out_of_memory():
+            return {"exit": -1, "reason": "memory"}
+        return {"exit": -1, "reason": "signal", "signal": signal_name(number)}
+
+    def interrupt(self):
+        raise NotImplementedError
+
+    def gone(self, code, usage):
+        """The process and all that it has started are dead."""
+        raise NotImplementedError
+
+
+class Command(Process):
+    """A program that is executed without an interpreter of ours."""
+
+    def __init__(self, sup, run, argv):
+        super().__init__(sup)
+        self.argv = argv
+        self.run, run.process = run, self
+        if run.has_input:
+            stdin, feed = os.pipe()
+            self.feed = Input(sup, feed, run)
+        else:
+            stdin, self.feed = os.open("/dev/null", os.O_RDONLY), None
+        self.error, error = os.pipe()
+        config, system, mark = sup.config, sup.system, self.mark
+        env, cwd = dict(sup.env, **run.env), run.cwd or config["workdir"]
+
+        def job(out, err):
+            error_fd = fcntl.fcntl(error, fcntl.F_DUPFD_CLOEXEC, 100)  # closes when the program is executed
+            try:
+                become_user(config, system, mark, {0: stdin, 1: out, 2: err}, {error_fd}, env, cwd)
+                _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
+                os.execvpe(argv[0], argv, env)
+            except OSError as e:
+                os.write(error_fd, b"%d %s" % (e.errno, os.fsencode(e.filename or b"")))
+            os._exit(127)
+
+        try:
+            self.fork(job, (stdin, error))
+        except Refused:
+            close(self.error)
+            if self.feed is not None:
+                self.feed.over()
+            raise
+        self.failure = None
+        sup.watch(self.error, select.EPOLLIN, self.executed)
+
+    def executed(self):
+        """The program runs, or could not be executed."""
+        if self.failure is None:
+            self.failure = os.read(self.error, 4096)
+            self.sup.unwatch(self.error)
+            close(self.error)
+            self.run.start(0, True)
+            if self.feed is not None:
+                self.run.connect(self.feed)
+            self.pump()
+
+    def interrupt(self):
+        try:
+            os.killpg(self.pid, _signal.SIGTERM)
+        except OSError:
+            pass
+
+    def gone(self, code, usage):
+        self.executed()
+        run, fields = self.run, self.outcome(code)
+        if self.failure:
+            number, _, name = self.failure.partition(b" ")
+            name = name or os.fsencode(self.argv[0])
+            run.put(DATA, b"%s: %s\n" % (name, os.strerror(int(number)).encode()), 0, STDERR)
+            fields = {"exit": 126 if int(number) in (errno.EACCES, errno.ENOEXEC) else 127}
+        elif fields["exit"] == 128 + _signal.SIGKILL and run.out_of_memory():
+            fields = {"exit": -1, "reason": "memory"}  # what a shell says of the program that it has started
+        fields["cpu"] = int((usage.ru_utime + usage.ru_stime) * 1e9)
+        fields["memory"] = usage.ru_maxrss << 10
+        run.rest()
+        self.turn(lambda: self.end(fields))
+
+    def end(self, fields):
+        self.close_outputs()
+        self.run.finish(fields)

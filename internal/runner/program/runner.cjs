@@ -1,0 +1,731 @@
+// A process that runs cells of JavaScript with the user's rights. The code in it may do whatever it likes with this as well.
+//
+// Cells are evaluated through V8's inspector in its mode for consoles: the value of the last statement, and declarations that stay and
+// may be made again. Node has inside what makes await work as in its own console, and a parser with which import is rewritten. (The
+// mode for consoles can await as well, but a promise that is never settled ends the process when it is collected.)
+
+'use strict';
+
+// Code may replace what is global.
+const { Array, ArrayBuffer, Atomics, BigInt, Int32Array, JSON, Math, Number, Object, Promise, Reflect, RegExp, SharedArrayBuffer } = globalThis;
+const { RangeError, String, Symbol, SyntaxError, TypeError, process, setImmediate } = globalThis;
+const { Buffer } = require('node:buffer');
+const fs = require('node:fs');
+const inspector = require('node:inspector');
+const { Module, createRequire, syncBuiltinESMExports } = require('node:module');
+const net = require('node:net');
+const path = require('node:path');
+const { Readable, Writable } = require('node:stream');
+const { pathToFileURL } = require('node:url');
+const timers = require('node:timers');
+const util = require('node:util');
+const { promiseHooks } = require('node:v8');
+const { Worker } = require('node:worker_threads');
+
+const [OPEN, STARTED, OUTPUT, DONE, MORE] = [5, 9, 10, 11, 1]; // see package wire
+const ASKS = 1; // channel of a frame that the supervisor answers
+const [CONTROL, OUT, ERR, FEED, SIDE] = [3, 4, 5, 6, 7]; // descriptors
+const MAX_PAYLOAD = 1 << 20;
+const MAX_TEXT = 1 << 20; // of text/plain
+const MAX_DATA = 16 << 20; // of another representation
+const MAX_JSON = 1 << 20;
+const MAX_TRACEBACK = 64 << 10;
+
+const { read, readFileSync, readSync, writeSync } = fs;
+const workdir = process.cwd();
+const userRequire = createRequire(path.join(workdir, 'cell.js'));
+const display_symbol = Symbol.for('Jupyter.display'); // the convention of other JavaScript notebooks
+const cut = (s, n) => (s.length <= n ? s : `${s.slice(0, n / 2)}\n... ${s.length - n} characters left out ...\n${s.slice(-n / 2)}`);
+
+// What this thread shares with a worker that hears of interrupts while this one is busy. The worker terminates what runs here, but only
+// code of the user: whatever of ours must not be torn runs in between enter and leave.
+
+const shared = new Int32Array(new SharedArrayBuffer(20));
+const [MODE, ANSWERS, HEARD, NEVER, CELL] = [0, 1, 2, 3, 4];
+const [OURS, USERS, DOOMED] = [0, 1, 2]; // modes
+
+function enter() {
+  if (Atomics.compareExchange(shared, MODE, USERS, OURS) === DOOMED) for (;;) Atomics.wait(shared, NEVER, 0); // it ends here
+}
+
+function leave() {
+  Atomics.store(shared, MODE, USERS);
+}
+
+// inside returns a module of Node's own. Without those that are asked for, there is no import in cells, and every statement may have a
+// value.
+function inside(name) {
+  try {
+    return require(name);
+  } catch {
+    return null;
+  }
+}
+
+// Frames.
+
+function writeAll(fd, data) {
+  for (let i = 0; i < data.length; ) {
+    try {
+      i += writeSync(fd, data, i);
+    } catch (e) {
+      if (e.code !== 'EAGAIN') throw e;
+      Atomics.wait(shared, NEVER, 0, 0.2); // which an interrupt ends, unlike a write
+    }
+  }
+}
+
+let asked = 0; // answers
+
+// send sends a frame. If that asks for an answer, it returns when what the frame holds is passed on.
+function send(type, fields, asks = false) {
+  let payload = pack(fields);
+  const users = Atomics.load(shared, MODE) !== OURS;
+  if (users) enter();
+  do {
+    const piece = payload.subarray(0, MAX_PAYLOAD);
+    payload = payload.subarray(MAX_PAYLOAD);
+    const head = Buffer.alloc(12);
+    head.writeUInt8(type, 0);
+    head.writeUInt8(payload.length ? MORE : 0, 1);
+    head.writeUInt16BE(asks ? ASKS : 0, 2);
+    head.writeUInt32BE(1, 4);
+    head.writeUInt32BE(piece.length, 8);
+    writeAll(CONTROL, Buffer.concat([head, piece]));
+  } while (payload.length);
+  if (asks) asked++;
+  if (users) leave();
+  // An interrupt ends this, too. The answer then comes when nobody waits for it, and counts as what it is.
+  for (let n; asks && (n = Atomics.load(shared, ANSWERS)) < asked; ) Atomics.wait(shared, ANSWERS, n);
+}
+
+function pack(value) {
+  const parts = [];
+  const tagged = (tag, n) => {
+    const b = Buffer.alloc(5);
+    b.write(tag, 'latin1');
+    b.writeUInt32BE(n, 1);
+    parts.push(b);
+  };
+  (function put(v) {
+    if (v === null || v === undefined) parts.push(Buffer.from('n'));
+    else if (typeof v === 'boolean') parts.push(Buffer.from(v ? 't' : 'f'));
+    else if (typeof v === 'number') {
+      const b = Buffer.from('i--------');
+      b.writeBigInt64BE(BigInt(Math.trunc(v)), 1);
+      parts.push(b);
+    } else if (typeof v === 'string' || Buffer.isBuffer(v)) {
+      const b = Buffer.from(v);
+      tagged('s', b.length);
+      parts.push(b);
+    } else {
+      const entries = Object.entries(v);
+      tagged('m', entries.length);
+      for (const [k, x] of entries) {
+        put(k);
+        put(x);
+      }
+    }
+  })(value);
+  return Buffer.concat(parts);
+}
+
+function unpack(b) {
+  let i = 0;
+  return (function get() {
+    const tag = String.fromCharCode(b[i++]);
+    if (tag === 'i') return Number(b.readBigInt64BE((i += 8) - 8));
+    if (!'slm'.includes(tag)) return tag === 'n' ? null : tag === 't';
+    let n = b.readUInt32BE((i += 4) - 4);
+    if (tag === 's') return b.toString('utf8', i, (i += n));
+    const v = tag === 'l' ? [] : Object.create(null);
+    for (; n > 0; n--) {
+      if (tag === 'l') v.push(get());
+      else {
+        const k = get();
+        v[k] = get();
+      }
+    }
+    return v;
+  })();
+}
+
+// Standard streams. Output goes to open files of our own, and is written at once.
+
+// Which run what is running now was started in; undefined: not known, and taken for that in progress. (AsyncLocalStorage would know of
+// every callback. But what an interrupt ends leaves its context behind there, and then Node ends the process.)
+let from;
+let thrower; // where the last exception came from that a callback threw
+const origins = new WeakMap(); // of promises
+
+function within(r, self, f, args) {
+  const before = from;
+  let ended = false;
+  from = r;
+  try {
+    const v = Reflect.apply(f, self, args);
+    ended = true;
+    return v;
+  } finally {
+    if (!ended) thrower = r;
+    from = before;
+  }
+}
+
+// stray reports whether what belongs to a run was left running by it.
+const stray = (r) => r !== undefined && r !== run;
+
+promiseHooks.createHook({
+  init: (promise) => from && origins.set(promise, from),
+  before: (promise) => (from = origins.get(promise)),
+  after: () => (from = undefined),
+});
+
+function following(start) {
+  const wrapped = function (f, ...args) {
+    const r = from;
+    if (r === undefined || typeof f !== 'function') return Reflect.apply(start, this, [f, ...args]);
+    const callback = function (...a) {
+      return within(r, this, f, a);
+    };
+    return Reflect.apply(start, this, [callback, ...args]);
+  };
+  return Object.defineProperties(wrapped, Object.getOwnPropertyDescriptors(start));
+}
+for (const name of ['setTimeout', 'setInterval', 'setImmediate']) timers[name] = globalThis[name] = following(timers[name]);
+globalThis.queueMicrotask = following(globalThis.queueMicrotask);
+process.nextTick = following(process.nextTick);
+
+function output(fd, number) {
+  const stream = new Writable();
+  // An interrupt would leave the machinery of a Writable in the middle of a write for good. Here nothing has a middle.
+  stream.write = (data, encoding, done) => {
+    if (typeof encoding === 'function') [encoding, done] = ['utf8', encoding];
+    if (typeof data === 'string') data = Buffer.from(data, encoding ?? 'utf8');
+    else if (!ArrayBuffer.isView(data)) throw new TypeError('The "chunk" argument must be of type string or an instance of Buffer or Uint8Array.');
+    if (!stray(from)) writeAll(fd, Buffer.from(data.buffer, data.byteOffset, data.byteLength));
+    if (typeof done === 'function') process.nextTick(done);
+    return true;
+  };
+  stream.end = (data, encoding, done) => {
+    if (typeof data === 'function') [data, done] = [undefined, data];
+    if (typeof encoding === 'function') [encoding, done] = ['utf8', encoding];
+    if (data !== undefined && data !== null) stream.write(data, encoding);
+    process.nextTick(() => {
+      stream.emit('finish');
+      if (typeof done === 'function') done();
+    });
+    return stream; // it is not for one part of a program to close
+  };
+  stream.fd = number;
+  stream._type = 'pipe';
+  return stream;
+}
+
+// Standard input comes in frames of run, length and data, because a descriptor cannot be replaced here. A length of zero is the end.
+const input = {
+  run: 0,
+  ended: true,
+  rest: Buffer.alloc(0),
+  begin(run, some) {
+    this.run = run;
+    this.ended = !some;
+    this.rest = Buffer.alloc(0);
+    const stream = new Readable({ read: () => this.push(stream) });
+    stream.fd = 0;
+    Object.defineProperty(process, 'stdin', { value: stream, configurable: true, enumerable: true, writable: true });
+  },
+  take(head, data) {
+    if (head.readUInt32BE(0) !== this.run) return; // of an earlier run
+    if (head.readUInt32BE(4) === 0) this.ended = true;
+    else this.rest = Buffer.concat([this.rest, data]);
+  },
+  // read fills b and returns how much there was, 0 at the end.
+  read(b) {
+    while (this.rest.length === 0 && !this.ended) {
+      const head = readFull(8);
+      this.take(head, readFull(head.readUInt32BE(4)));
+    }
+    const n = this.rest.copy(b);
+    this.rest = this.rest.subarray(n);
+    return n;
+  },
+  async push(stream) {
+    const run = this.run;
+    while (this.rest.length === 0 && !this.ended && run === this.run) {
+      const head = await readFullAsync(8);
+      this.take(head, await readFullAsync(head.readUInt32BE(4)));
+    }
+    const data = this.rest;
+    this.rest = Buffer.alloc(0);
+    stream.push(data.length && run === this.run ? data : null);
+  },
+};
+
+
+function readFull(n) {
+  const b = Buffer.alloc(n);
+  for (let i = 0; i < n; ) {
+    const m = readSync(FEED, b, i, n - i, null);
+    if (m === 0) process.reallyExit(0);
+    i += m;
+  }
+  return b;
+}
+
+function readFullAsync(n) {
+  const b = Buffer.alloc(n);
+  return new Promise((resolve) => {
+    (function more(i) {
+      if (i === n) resolve(b);
+      else read(FEED, b, i, n - i, null, (e, m) => (e || m === 0 ? process.reallyExit(0) : more(i + m)));
+    })(0);
+  });
+}
+
+fs.readSync = function (fd, buffer, offset, length, position) {
+  if (fd !== 0) return Reflect.apply(readSync, fs, arguments);
+  const o = typeof offset === 'object' && offset !== null ? offset : { offset, length };
+  const from = o.offset ?? 0;
+  return input.read(Buffer.from(buffer.buffer, buffer.byteOffset + from, o.length ?? buffer.byteLength - from));
+};
+fs.readFileSync = function (name, options) {
+  if (name !== 0 && name !== '/dev/stdin') return Reflect.apply(readFileSync, fs, arguments);
+  const parts = [];
+  for (;;) {
+    const b = Buffer.alloc(1 << 16);
+    const n = input.read(b);
+    if (n === 0) break;
+    parts.push(b.subarray(0, n));
+  }
+  const all = Buffer.concat(parts);
+  const encoding = typeof options === 'string' ? options : options?.encoding;
+  return encoding && encoding !== 'buffer' ? all.toString(encoding) : all;
+};
+syncBuiltinESMExports();
+
+// Values.
+
+function plainJSON(value) {
+  let left = MAX_JSON;
+  const parts = [];
+  const put = (s) => {
+    if ((left -= s.length) < 0) throw new RangeError('too large');
+    parts.push(s);
+  };
+  (function walk(v, depth) {
+    if (depth > 50) throw new RangeError('too deep');
+    if (v === null || typeof v === 'boolean' || typeof v === 'string' || (typeof v === 'number' && Number.isFinite(v))) {
+      if (typeof v === 'string' && v.length > left) throw new RangeError('too large');
+      put(JSON.stringify(v));
+    } else if (Array.isArray(v)) {
+      put('[');
+      for (let i = 0; i < v.length; i++) {
+        if (i) put(', ');
+        walk(v[i], depth + 1);
+      }
+      put(']');
+    } else if (typeof v === 'object' && [Object.prototype, null].includes(Object.getPrototypeOf(v)) && !util.types.isProxy(v)) {
+      put('{');
+      let first = true;
+      for (const k of Reflect.ownKeys(v)) {
+        const d = Object.getOwnPropertyDescriptor(v, k);
+        if (typeof k !== 'string' || !('value' in d)) throw new TypeError('not plain');
+        put((first ? '' : ', ') + JSON.stringify(k) + ': ');
+        walk(d.value, depth + 1);
+        first = false;
+      }
+      put('}');
+    } else throw new TypeError('not plain');
+  })(value, 0);
+  return parts.join('');
+}
+
+const plainText = (value) => Buffer.from(cut(util.inspect(value, { maxStringLength: MAX_TEXT }), MAX_TEXT));
+
+// bundle returns the representations of a value, or a promise of them.
+function bundle(value) {
+  const b = { 'text/plain': plainText(value) };
+  if (value !== null && typeof value === 'object' && !util.types.isProxy(value) && typeof value[display_symbol] === 'function') {
+    const more = value[display_symbol]();
+    return typeof more?.then === 'function' ? (async () => addAll(b, await more))() : addAll(b, more);
+  }
+  try {
+    b['application/json'] = Buffer.from(plainJSON(value));
+  } catch {
+    // it has no JSON
+  }
+  return b;
+}
+
+function addAll(b, data) {
+  for (const [name, d] of Object.entries(data)) {
+    const mime = name.toLowerCase();
+    if (!/^[\x21-\x7e]{3,100}$/.test(mime) || !mime.includes('/') || /[;,"\\]/.test(mime)) throw new TypeError(`not a media type: ${mime}`);
+    let bytes;
+    if (ArrayBuffer.isView(d)) bytes = Buffer.from(d.buffer, d.byteOffset, d.byteLength);
+    else if (typeof d !== 'string') bytes = Buffer.from(JSON.stringify(d) ?? 'null');
+    else if ((mime.startsWith('image/') && mime !== 'image/svg+xml') || mime === 'application/pdf') bytes = Buffer.from(d, 'base64');
+    else bytes = Buffer.from(mime === 'text/plain' ? cut(d, MAX_TEXT) : d);
+    if (bytes.length > MAX_DATA) throw new RangeError(`${mime} has ${bytes.length} bytes, ${MAX_DATA} are allowed`);
+    b[mime] = bytes;
+  }
+  return b;
+}
+
+// show sends a value. What follows the last one of a cell travels on the same way; what is written after another takes one of its own.
+function show(main, data) {
+  if (!stray(from)) send(OUTPUT, { main, data }, !main);
+}
+
+// display shows a value, or with {raw: true} an object of media types and data.
+function display(value, options) {
+  const b = options?.raw ? addAll({}, value) : bundle(value);
+  return util.types.isPromise(b) ? (async () => show(false, await b))() : show(false, b);
+}
+
+// Code.
+
+const acorn = inside('internal/deps/acorn/acorn/dist/acorn');
+const { processTopLevelAwait } = inside('internal/repl/await') ?? {};
+
+// prepare returns what to evaluate, whether its value is that of an expression, and whether that is wrapped in a promise.
+function prepare(code) {
+  let tree;
+  try {
+    const options = { ecmaVersion: 'latest', allowAwaitOutsideFunction: true, allowReturnOutsideFunction: false, allowHashBang: true };
+    try {
+      tree = acorn.parse(code, { ...options, sourceType: 'script' });
+    } catch {
+      tree = acorn.parse(code, { ...options, sourceType: 'module' });
+    }
+  } catch {
+    return { code, shows: true }; // V8 knows better, or says what is wrong
+  }
+  const edits = [];
+  const literal = (node) => code.slice(node.start, node.end);
+  (function walk(node) {
+    if (node === null || typeof node !== 'object') return;
+    if (Array.isArray(node)) return node.forEach(walk);
+    if (node.type === 'ImportExpression') edits.push([node.start, node.start + 'import'.length, '__import__']);
+    if (node.type === 'ImportDeclaration') {
+      const names = [];
+      let space = '';
+      for (const s of node.specifiers) {
+        if (s.type === 'ImportNamespaceSpecifier') space = s.local.name;
+        else names.push(`${s.type === 'ImportDefaultSpecifier' ? 'default' : literal(s.imported)}: ${s.local.name}`);
+      }
+      const load = `await __import__(${literal(node.source)})`;
+      const to = [];
+      if (space) to.push(`${space} = ${load}`);
+      if (names.length) to.push(`{${names.join(', ')}} = ${space || load}`);
+      const lines = '\n'.repeat(code.slice(node.start, node.end).split('\n').length - 1);
+      edits.push([node.start, node.end, `${to.length ? `const ${to.join(', ')}` : load};${lines}`]);
+      return;
+    }
+    for (const k in node) if (k !== 'type') walk(node[k]);
+  })(tree.body);
+  edits.sort((a, b) => b[0] - a[0]);
+  for (const [start, end, text] of edits) code = code.slice(0, start) + text + code.slice(end);
+  const shows = tree.body.at(-1)?.type === 'ExpressionStatement';
+  const wrapped = code.includes('await') && processTopLevelAwait?.(code);
+  return wrapped ? { code: wrapped, shows, wraps: true } : { code, shows };
+}
+
+async function importModule(name, options) {
+  if (/^\.{0,2}\//.test(name)) return import(pathToFileURL(path.resolve(name)).href, options);
+  try {
+    return await import(name, options);
+  } catch (e) {
+    if (e.code !== 'ERR_MODULE_NOT_FOUND') throw e;
+    let found;
+    try {
+      found = userRequire.resolve(name);
+    } catch {
+      throw e;
+    }
+    return import(pathToFileURL(found).href, options);
+  }
+}
+
+// ours matches the lines of a stack that are not the user's.
+const ours = /^\s+at (.*[(\s])?(node:|\[eval\d*\])|^\s+at (async )?(new Promise|Session\.post) /;
+
+function trimmed(stack) {
+  return stack
+    .split('\n')
+    .filter((line) => !ours.test(line))
+    .join('\n')
+    .replace(/\bcell:(\d+)\b/g, '<cell $1>');
+}
+
+function describe(error, cell, details) {
+  const e = { type: typeof error, message: '', traceback: '', line: 0 };
+  try {
+    if (error !== null && typeof error === 'object') {
+      e.type = String(error.name ?? error.constructor?.name ?? 'Object');
+      e.message = 'message' in error ? String(error.message) : util.inspect(error);
+    } else e.message = util.inspect(error);
+    let text = typeof error?.stack === 'string' ? error.stack : `${e.type}: ${e.message}`;
+    const line = new RegExp(`\\bcell:${cell}:(\\d+)`).exec(text);
+    if (line) e.line = Number(line[1]);
+    else if (details?.url === `cell:${cell}` || (error instanceof SyntaxError && details?.scriptId)) {
+      e.line = details.lineNumber + 1;
+      text = `cell:${cell}:${e.line}\n${text}`;
+    }
+    text = trimmed(text);
+    for (let c = error?.cause, n = 0; c !== undefined && n < 10; c = c?.cause, n++) {
+      text += `\nCaused by: ${trimmed(typeof c?.stack === 'string' ? c.stack : util.inspect(c))}`;
+    }
+    for (const x of Array.isArray(error?.errors) ? error.errors.slice(0, 10) : []) {
+      text += `\nOne of: ${trimmed(typeof x?.stack === 'string' ? x.stack : util.inspect(x))}`;
+    }
+    e.traceback = text + '\n';
+  } catch {
+    // a hostile error: what there is will do
+  }
+  // No escape sequences: an error of a child process may quote its output.
+  const clean = (s, n) => util.stripVTControlCharacters(cut(s, n));
+  return { type: clean(e.type, 200), message: clean(e.message, 16 << 10), traceback: clean(e.traceback || e.type, MAX_TRACEBACK), line: e.line };
+}
+
+const session = new inspector.Session();
+session.connect();
+let sink; // what the inspector holds, handed over in the same process
+const hidden = Symbol('execbroker');
+Object.defineProperty(globalThis, Symbol.for('execbroker'), { value: (v) => ((sink = v), undefined) });
+
+// held returns the value behind what the inspector says about it.
+function held(remote) {
+  if (remote.objectId === undefined) {
+    if (remote.type === 'bigint') return BigInt(remote.unserializableValue.slice(0, -1));
+    if (remote.unserializableValue !== undefined) return Number(remote.unserializableValue);
+    return remote.subtype === 'null' ? null : remote.value;
+  }
+  sink = hidden;
+  session.post('Runtime.callFunctionOn', {
+    functionDeclaration: 'function(v) { globalThis[Symbol.for("execbroker")](v) }',
+    objectId: remote.objectId,
+    arguments: [{ objectId: remote.objectId }],
+    silent: true,
+  });
+  const v = sink;
+  sink = undefined;
+  return v;
+}
+
+// Up to version 21 Node remembers of every package.json that is not there that it is not. Packages come while it runs, and it keeps what
+// it remembers to itself.
+const remembered = (() => {
+  const read = inside('internal/modules/package_json_reader')?.read;
+  if (!read || Number.parseInt(process.versions.node, 10) > 21) return null;
+  const ask = (method, params) => {
+    let said;
+    session.post(method, params, (_, answer) => (said = answer));
+    return said;
+  };
+  const properties = (remote) => ask('Runtime.getProperties', { objectId: remote.objectId, ownProperties: true });
+  globalThis.execbroker = read;
+  const { result } = ask('Runtime.evaluate', { expression: 'execbroker' });
+  delete globalThis.execbroker;
+  const scopes = properties(result).internalProperties.find((p) => p.name === '[[Scopes]]');
+  for (const scope of properties(scopes.value).result) {
+    const cache = scope.value?.objectId && properties(scope.value).result.find((p) => p.name === 'cache');
+    if (cache?.value?.subtype === 'map') return held(cache.value);
+  }
+  return null;
+})();
+
+function forget() {
+  for (const [name, found] of remembered ?? []) if (!found.exists) remembered.delete(name);
+}
+
+// Runs.
+
+let run; // in progress
+
+function finish(r, fields) {
+  if (r === undefined || r.fields) return;
+  r.fields = fields;
+  settle(r);
+}
+
+// settle ends a run, unless the worker is about to terminate something: that must not be what comes after the run.
+function settle(r) {
+  if (Atomics.compareExchange(shared, MODE, USERS, OURS) !== DOOMED) r.resolve(r.fields);
+}
+
+function evaluate(code) {
+  return new Promise((resolve) => {
+    session.post('Runtime.evaluate', { expression: code, replMode: true, objectGroup: 'cell' }, (error, answer) => resolve({ error, answer }));
+  });
+}
+
+async function execute(m, r) {
+  try {
+    const { code, shows, wraps } = prepare(m.code);
+    const { error, answer } = await evaluate(`${code}\n//# sourceURL=cell:${m.cell}`);
+    if (error) return; // terminated, by an interrupt or by exit: they say what it was
+    if (answer.exceptionDetails) {
+      const d = answer.exceptionDetails;
+      finish(r, { exit: 1, exception: describe(held(d.exception ?? {}), m.cell, d) });
+      return;
+    }
+    let value = held(answer.result);
+    if (wraps) value = (await value)?.value;
+    // "main();" at the end is how most programs begin.
+    if (util.types.isPromise(value)) value = await value;
+    if (shows && value !== undefined && !r.fields) show(true, await bundle(value));
+    // Rejections that nobody handles are known one turn later.
+    await new Promise((resolve) => setImmediate(resolve));
+    finish(r, { exit: 0 });
+  } catch (e) {
+    finish(r, { exit: 1, exception: describe(e, m.cell) });
+  }
+}
+
+async function serve(m) {
+  const before = process.cpuUsage();
+  const cwd = process.cwd();
+  const env = {};
+  let fields = await new Promise((resolve) => {
+    run = { cell: m.cell, fields: null, resolve };
+    Atomics.store(shared, CELL, m.cell);
+    input.begin(m.cell, m.stdin);
+    for (const k in m.env) {
+      env[k] = process.env[k];
+      process.env[k] = m.env[k];
+    }
+    addPaths(m.paths);
+    forget();
+    process.exitCode = undefined;
+    send(STARTED, {});
+    leave();
+    try {
+      if (m.dir) process.chdir(m.dir);
+      within(run, undefined, execute, [m, run]);
+    } catch (e) {
+      finish(run, { exit: 1, exception: describe(e, m.cell) });
+    }
+  });
+  run = from = thrower = undefined; // an interrupt may have left the last two
+  for (const k in env) {
+    if (env[k] === undefined) delete process.env[k];
+    else process.env[k] = env[k];
+  }
+  if (m.dir) {
+    try {
+      process.chdir(cwd);
+    } catch {
+      process.chdir(workdir);
+    }
+  }
+  if (fields.exit === 0 && Number(process.exitCode)) fields = { exit: Number(process.exitCode) & 255 };
+  session.post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
+  const { user, system } = process.cpuUsage(before);
+  send(DONE, { ...fields, cpu: (user + system) * 1000 });
+}
+
+const packages = []; // directories of them
+
+function addPaths(paths) {
+  const more = paths.filter((p) => !packages.includes(p));
+  if (more.length === 0) return;
+  packages.push(...more);
+  // The variable is also how programs that the code starts find them. It is read only when it is told so.
+  process.env.NODE_PATH = packages.join(path.delimiter);
+  Module._initPaths();
+}
+
+// exit ends the run, not the interpreter. No handler and no finally of the code stops it.
+process.exit = (code = process.exitCode ?? 0) => {
+  if (run === undefined) process.reallyExit(code);
+  finish(run, { exit: Number(code) & 255 });
+  session.post('Runtime.terminateExecution');
+  for (;;);
+};
+const failed = (r, e) => stray(r) || finish(run, { exit: 1, exception: describe(e, run?.cell) });
+process.on('unhandledRejection', (e, promise) => failed(origins.get(promise), e));
+process.on('uncaughtException', (e) => {
+  const r = thrower;
+  thrower = undefined;
+  failed(r, e);
+});
+process.on('SIGINT', () => {}); // it is for the children; a worker sees to the code
+
+// The worker hears of an interrupt, and of answers, while this thread is busy. If this thread is not, it ends the run itself. An interrupt
+// names its cell: it may come when that has just ended and the next one has begun.
+const worker = new Worker(
+  `const { parentPort, workerData: shared } = require('node:worker_threads');
+   const { Session } = require('node:inspector');
+   const session = new Session();
+   session.connectToMainThread();
+   let waiting = 0; // the cell that is to end
+   function terminate(cell) {
+     if (waiting !== cell) return;
+     if (Atomics.load(shared, ${HEARD}) !== 0 || Atomics.load(shared, ${CELL}) !== cell) {
+       waiting = 0;
+     } else if (Atomics.compareExchange(shared, ${MODE}, ${USERS}, ${DOOMED}) === ${USERS}) {
+       waiting = 0;
+       session.post('Runtime.terminateExecution', () => parentPort.postMessage({ cell, terminated: true }));
+     } else setTimeout(terminate, 1, cell);
+   }
+   let left = 0; // bytes of a number
+   let cell = 0;
+   new (require('node:net').Socket)({ fd: ${SIDE} }).on('data', (data) => {
+     for (const b of data) {
+       if (left > 0) {
+         cell = cell * 256 + b;
+         if (--left > 0 || waiting === cell || cell !== Atomics.load(shared, ${CELL})) continue;
+         waiting = cell;
+         Atomics.store(shared, ${HEARD}, 0);
+         parentPort.postMessage({ cell });
+         setTimeout(terminate, 100, cell);
+       } else if (b === 97) {
+         Atomics.add(shared, ${ANSWERS}, 1);
+         Atomics.notify(shared, ${ANSWERS});
+       } else {
+         left = 4;
+         cell = 0;
+       }
+     }
+   });`,
+  { eval: true, execArgv: [], workerData: shared, stdout: false, stderr: false },
+);
+worker.on('message', ({ cell, terminated }) => {
+  Atomics.store(shared, HEARD, 1);
+  const r = run;
+  if (r === undefined || r.cell !== cell) return;
+  r.fields ??= { exit: 130, interrupted: true };
+  if (terminated) Atomics.compareExchange(shared, MODE, DOOMED, USERS);
+  settle(r);
+});
+worker.unref();
+
+Object.defineProperty(process, 'stdout', { value: output(OUT, 1), configurable: true, enumerable: true, writable: true });
+Object.defineProperty(process, 'stderr', { value: output(ERR, 2), configurable: true, enumerable: true, writable: true });
+input.begin(0, false);
+process.execArgv = [];
+process.argv = [process.execPath, ''];
+for (const [name, value] of Object.entries({ require: userRequire, display, __import__: importModule })) {
+  Object.defineProperty(globalThis, name, { value, configurable: true, writable: true, enumerable: false });
+}
+
+let received = Buffer.alloc(0);
+let part = Buffer.alloc(0);
+new net.Socket({ fd: CONTROL })
+  .on('data', async (data) => {
+    received = Buffer.concat([received, data]);
+    while (received.length >= 12) {
+      const n = received.readUInt32BE(8);
+      if (received.length < 12 + n) break;
+      part = Buffer.concat([part, received.subarray(12, 12 + n)]);
+      const [type, flags] = received;
+      received = received.subarray(12 + n);
+      if (flags & MORE) continue;
+      const m = part;
+      part = Buffer.alloc(0);
+      if (type === OPEN) await serve(unpack(m));
+    }
+  })
+  .on('close', () => process.reallyExit(0));

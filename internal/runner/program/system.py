@@ -1,0 +1,313 @@
+"""Processes and rights."""
+
+import errno
+import fcntl
+import os
+import resource
+import struct
+import sys
+import time
+
+# "signal" and "socket" import enum, which takes longer than everything else here. What they wrap is all that is needed.
+import _signal
+import _socket
+
+FIONREAD = 0x541B
+F_SETPIPE_SZ = 1031
+
+
+class System:
+    """What the standard library reaches only through ctypes. Without it, each call does nothing and returns False."""
+
+    NO_NEW_PRIVS, DUMPABLE, SUBREAPER, DEATHSIG, SECCOMP = 38, 4, 36, 1, 22  # of prctl
+    KEEP = 1 << 5 | 1 << 6 | 1 << 7  # CAP_KILL, CAP_SETGID, CAP_SETUID
+
+    def __init__(self):
+        self.pid = os.getpid()
+        try:
+            import ctypes
+
+            self.libc = ctypes.CDLL(None, use_errno=True)
+            self.libc.prctl, self.libc.capset
+            self.word = ctypes.c_uint32
+            self.address = lambda b: ctypes.cast(b, ctypes.c_void_p).value
+        except (ImportError, OSError, AttributeError):
+            self.libc = None
+
+    def prctl(self, option, value):
+        return self.libc is not None and self.libc.prctl(option, value, 0, 0, 0) == 0
+
+    def refuse(self):
+        """Makes the system calls of io_uring unknown to this process and all that it starts.
+
+        What goes through a ring is filtered by nobody, so a ring makes every other filter less than it says. Engines up to version 24
+        allow them. It needs no-new-privileges.
+        """
+        if self.libc is None:
+            return False
+        # Their numbers are 425 to 427 on every processor, with a bit set in the x32 mode of one.
+        filters = struct.pack(
+            "HBBI" * 6,
+            0x20, 0, 0, 0,  # load the number
+            0x54, 0, 0, 0x3FFFFFFF,  # without that bit
+            0x35, 0, 2, 425,  # below: allow
+            0x25, 1, 0, 427,  # above: allow
+            0x06, 0, 0, 0x50000 | errno.ENOSYS,
+            0x06, 0, 0, 0x7FFF0000,
+        )  # fmt: skip
+        program = struct.pack("HP", 6, self.address(filters))
+        return self.libc.prctl(self.SECCOMP, 2, program, 0, 0) == 0
+
+    def reduce(self):
+        """Gives up the capabilities that a supervisor does not need, and with them all that its process could do to the machine."""
+        if self.libc is None:
+            return False
+        head = (self.word * 2)(0x20080522, 0)
+        data = (self.word * 6)()  # effective, permitted, inheritable; twice
+        if self.libc.capget(head, data) != 0:
+            return False
+        data[0], data[1], data[2] = data[0] & self.KEEP, data[1] & self.KEEP, 0
+        data[3] = data[4] = data[5] = 0
+        return self.libc.capset(head, data) == 0
+
+
+def status(pid):
+    """Returns the fields of /proc/PID/status that are asked for here; an empty dict if the process is gone."""
+    try:
+        fd = os.open("/proc/%s/status" % pid, os.O_RDONLY)
+    except OSError:
+        return {}
+    try:
+        lines = os.read(fd, 4096).split(b"\n")
+    except OSError:
+        return {}
+    finally:
+        os.close(fd)
+    found = {}
+    for line in lines:
+        k, _, v = line.partition(b":")
+        if k in (b"State", b"PPid", b"Uid", b"Groups", b"NoNewPrivs", b"CapPrm"):
+            found[k] = v.split()
+    return found
+
+
+def processes():
+    """Returns the parent, the user and the groups of each living process."""
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            s = status(name)
+            if s.get(b"State", [b"Z"])[0] not in (b"Z", b"X"):
+                table[int(name)] = int(s[b"PPid"][0]), int(s[b"Uid"][0]), s[b"Groups"]
+    return table
+
+
+def below(table, roots):
+    """Returns those of roots that live, and all their descendants."""
+    children = {}
+    for pid, (parent, _, _) in table.items():
+        children.setdefault(parent, []).append(pid)
+    found, todo = set(), list(roots)
+    while todo:
+        pid = todo.pop()
+        if pid not in found:
+            found.add(pid)
+            todo += children.get(pid, ())
+    return found & set(table)
+
+
+def marked(table, user, mark):
+    """Returns the processes of a user that are in a group."""
+    name = b"%d" % mark
+    return {pid for pid, (_, uid, groups) in table.items() if uid == user and name in groups}
+
+
+def kill(pid, number):
+    try:
+        os.kill(pid, number)
+    except OSError:
+        pass
+
+
+def kill_all(find):
+    """Kills the processes that find finds in a table.
+
+    They are stopped first, until no new one appears: what is killed makes room for another child of a fork bomb, what is stopped
+    does not.
+    """
+    stopped = set()
+    for _ in range(20):
+        new = find(processes()) - stopped
+        if not new:
+            break
+        for pid in new:
+            kill(pid, _signal.SIGSTOP)
+        stopped |= new
+    for pid in stopped:
+        kill(pid, _signal.SIGKILL)
+
+
+def signal_name(number):
+    for name, value in vars(_signal).items():
+        if name.startswith("SIG") and name[3] != "_" and value == number:
+            return name
+    return "SIG%d" % number
+
+
+def close(*fds):
+    for fd in fds:
+        if fd >= 0:
+            try:
+                os.close(fd)
+            except OSError:
+                pass
+
+
+def pending(fd):
+    """Returns how many bytes wait in a pipe."""
+    return struct.unpack("i", fcntl.ioctl(fd, FIONREAD, b"\0\0\0\0"))[0]
+
+
+def reopen(fd, flags=0):
+    """Opens the pipe of a descriptor once more, with flags of its own."""
+    try:
+        return os.open("/proc/self/fd/%d" % fd, os.O_WRONLY | os.O_CLOEXEC | flags)
+    except OSError:
+        return os.dup(fd)
+
+
+def socketpair():
+    a, b = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    return a.detach(), b.detach()
+
+
+def send_fd(sock, data, fd):
+    s = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, sock)
+    try:
+        return s.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", fd))]) == len(data)
+    except OSError:
+        return False
+    finally:
+        s.detach()
+
+
+def receive_fds(sock, size, count):
+    """Returns what recv returns, and the descriptors that came with it."""
+    s = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, sock)
+    try:
+        data, extra, _, _ = s.recvmsg(size, _socket.CMSG_SPACE(4 * count), _socket.MSG_CMSG_CLOEXEC)
+    finally:
+        s.detach()
+    fds = []
+    for level, kind, content in extra:
+        if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
+            fds += struct.unpack("%di" % (len(content) // 4), content[: len(content) // 4 * 4])
+    return data, fds
+
+
+def more_descriptors():
+    """Lets this process open as many files as it may, and returns how many it could before."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    want = 1 << 16 if hard == resource.RLIM_INFINITY else min(hard, 1 << 16)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, want), hard))
+    return soft
+
+
+class Memory:
+    """Counts the processes that the kernel has killed because the memory of the sandbox ran out."""
+
+    FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+
+    def __init__(self):
+        self.file = next((f for f in self.FILES if self.read(f) is not None), "")
+
+    @staticmethod
+    def read(name):
+        try:
+            with open(name) as f:
+                for line in f:
+                    k, _, v = line.partition(" ")
+                    if k == "oom_kill":
+                        return int(v)
+        except (OSError, ValueError):
+            pass
+        return None
+
+    def kills(self):
+        return self.read(self.file) or 0 if self.file else 0
+
+
+def only_fds(fds, keep=(), inherit=()):
+    """Gives a forked process the descriptors of fds under their numbers, and closes all others but those in keep."""
+    high = {n: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64) for n, fd in fds.items()}
+    for n, fd in high.items():
+        os.dup2(fd, n, n < 3 or n in inherit)
+    try:
+        names = os.listdir("/proc/self/fd")
+    except OSError:
+        names = range(3, 4096)
+    for fd in map(int, names):
+        if fd not in fds and fd not in keep:
+            close(fd)
+
+
+def become_helper(config, system, control):
+    """Turns a forked process into one that has the user's rights to files, and that the user cannot signal.
+
+    What a process may open goes by its effective user, who may signal it by its real one. It executes nothing.
+    """
+    null = os.open("/dev/null", os.O_RDWR)
+    only_fds({0: null, 1: null, 2: 2, 3: control})
+    _signal.set_wakeup_fd(-1)
+    if not config["same_user"]:
+        os.setgroups([])
+        os.setresgid(config["gid"], config["gid"], 0)
+        os.setresuid(0, config["uid"], 0)
+    system.prctl(system.DEATHSIG, _signal.SIGKILL)
+    system.prctl(system.DUMPABLE, 0)
+    os.umask(0o022)
+    os.chdir("/")
+
+
+def become_user(config, system, mark, fds, keep, env, cwd, inherit=()):
+    """Turns a forked process into one of user code. It keeps no right and no descriptor but those given.
+
+    mark is a group that only its descendants are in, and that none of them can leave. fds maps numbers to descriptors; those in
+    inherit, and 0 to 2, stay open in programs that it executes.
+    """
+    os.setsid()
+    only_fds(fds, keep, inherit)
+    _signal.set_wakeup_fd(-1)
+    for number in (_signal.SIGCHLD, _signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+        _signal.signal(number, _signal.SIG_DFL)
+    try:
+        with open("/proc/self/oom_score_adj", "w") as f:
+            f.write(str(config["oom_score"]))
+    except OSError:
+        pass
+    resource.setrlimit(resource.RLIMIT_NOFILE, (config["nofile"], resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    for name, value in config["rlimits"].items():
+        number = getattr(resource, "RLIMIT_" + name.upper())
+        hard = resource.getrlimit(number)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(number, (value, value))
+    os.nice(10)  # where there are hundreds of user code, the supervisor still gets its turn
+    uid, gid = config["uid"], config["gid"]
+    if config["same_user"]:
+        system.prctl(system.SUBREAPER, 1)  # what it starts cannot be marked, but then it stays below it
+    else:
+        os.setgroups([mark])
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+        if os.getresuid() != (uid, uid, uid) or status("self")[b"CapPrm"][0].strip(b"0"):
+            os._exit(126)
+    # After the change of user, which would undo both.
+    system.prctl(system.DEATHSIG, _signal.SIGKILL)
+    if os.getppid() != system.pid:
+        os._exit(137)  # the supervisor died before that
+    system.prctl(system.DUMPABLE, 1)
+    os.umask(0o022)
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    os.chdir(cwd)
