@@ -1,0 +1,216 @@
+package conformancetest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/execbroker/execbroker/conformance"
+	"github.com/execbroker/execbroker/conformance/conformancetest"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/fake"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(conformancetest.Main(m, func() conformance.Target { return target(fake.All(), nil) }))
+}
+
+// address is the parameter with the socket of the backend.
+const address = "address"
+
+// target returns a target of the in-memory backend. It lives in the process that runs the suite; children reach it by its socket.
+func target(caps executor.Capabilities, wrap func(driver.Driver) driver.Driver) conformance.Target {
+	var b *fake.Backend
+	t := conformance.Target{
+		Implementation: conformance.Implementation{Name: "fake", Version: conformance.Version},
+		Mode:           conformance.Fake,
+		Setup: func(context.Context) (map[string]string, func() error, error) {
+			b = fake.New(fake.Options{Capabilities: caps})
+			at, stop, err := fake.Serve(b)
+			return map[string]string{address: at}, stop, err
+		},
+		Open: func(ctx context.Context, params map[string]string) (executor.Executor, error) {
+			env := driver.Env{Owner: params[conformance.ParamOwner], Wrap: wrap}
+			if b != nil {
+				return b.Open(env)
+			}
+			d, err := fake.Dial(ctx, params[address])
+			if err != nil {
+				return nil, err
+			}
+			return fake.Open(d, env)
+		},
+		Leaks:    func(context.Context, map[string]string) ([]string, error) { return b.Sandboxes(), nil },
+		Grace:    15 * time.Second, // the machine may be busy
+		Parallel: 8,
+	}
+	t.Must.Features, t.Must.Languages = caps.Features, map[executor.Language][]executor.Feature{}
+	for _, r := range caps.Languages {
+		t.Must.Languages[r.Language] = r.Features
+		t.Programs = append(t.Programs, conformance.Programs{Language: r.Language, Source: fake.Programs(r.Language)})
+	}
+	return t
+}
+
+func TestConformance(t *testing.T) {
+	totals := both(t, fake.All())
+	if totals[conformance.Passed] < 300 {
+		t.Errorf("got %v, want that a backend that has everything passes", totals)
+	}
+}
+
+// TestDeclaringLittle runs the negative forms: what is not declared is not there.
+func TestDeclaringLittle(t *testing.T) {
+	var optional []executor.Feature
+	for _, i := range executor.Features() {
+		if !i.Core && i.Feature != executor.FeatureNetworkNone {
+			optional = append(optional, i.Feature)
+		}
+	}
+	caps := fake.Without(fake.All(), optional...)
+	caps.Templates = nil
+	totals := both(t, caps)
+	if totals[conformance.Refused] < 150 {
+		t.Errorf("got %v, want that what is not declared is refused", totals)
+	}
+}
+
+// both runs every case of the suite, in virtual time where that is possible, and fails if one is not as it should be.
+func both(t *testing.T, caps executor.Capabilities) map[conformance.Outcome]int {
+	t.Helper()
+	var languages []executor.Language
+	for _, r := range caps.Languages {
+		languages = append(languages, r.Language)
+	}
+	inBubble, outside := virtual(caps, nil), target(caps, nil)
+	for _, c := range conformance.Cases(languages...) {
+		leaks := strings.HasPrefix(c.ID, "leaks/")
+		if leaks || !isReal(c.ID) {
+			inBubble.Only = append(inBubble.Only, c.ID)
+		}
+		if leaks || isReal(c.ID) {
+			outside.Only = append(outside.Only, c.ID)
+		}
+	}
+	var reports [2]*conformance.Report
+	var errs [2]error
+	synctest.Test(t, func(t *testing.T) { reports[0], errs[0] = conformance.Run(t.Context(), inBubble) })
+	reports[1], errs[1] = conformance.Run(t.Context(), outside)
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatal(err)
+	}
+	totals := map[conformance.Outcome]int{}
+	for i, l := range reports[0].Cases {
+		if !inBubble.Selects(l.ID) {
+			l = reports[1].Cases[i]
+		}
+		totals[l.Outcome]++
+		if l.Outcome != conformance.Passed && l.Outcome != conformance.Refused && !l.NotApplicable {
+			t.Errorf("%s: %s: %s %q", l.ID, l.Outcome, l.Reason, l.Log)
+		}
+	}
+	return totals
+}
+
+// TestOverAProcessBoundary runs the suite, in real time, over a backend that is reached by its socket only. Left out is what moves much,
+// and what stops code within moments: that says more about the machine. Labels are not looked at either, since the cases that change
+// them would see each other's.
+func TestOverAProcessBoundary(t *testing.T) {
+	target := target(fake.All(executor.Python), nil)
+	target.Parallel = 4
+	for _, c := range conformance.Cases(executor.Python) {
+		rule := strings.TrimPrefix(c.ID, "python/")
+		area, _, _ := strings.Cut(rule, "/")
+		if !slices.Contains(heavy, c.ID) && !slices.Contains([]string{"interrupt", "limits", "timeouts", "output", "commands", "relabel"}, area) {
+			target.Only = append(target.Only, c.ID)
+		}
+	}
+	target.Open = func(ctx context.Context, params map[string]string) (executor.Executor, error) {
+		d, err := fake.Dial(ctx, params[address])
+		if err != nil {
+			return nil, err
+		}
+		return fake.Open(d, driver.Env{Owner: params[conformance.ParamOwner]})
+	}
+	if r := conformancetest.Test(t, target); r.Totals[conformance.Passed] < 180 {
+		t.Errorf("got %v, want that nearly everything passes", r.Totals)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	caps := fake.All(executor.Python)
+	light := func(fault string) (ids []string) {
+		for _, c := range conformance.Cases(executor.Python) {
+			if !isReal(c.ID) && (!slices.Contains(heavy, c.ID) || strings.HasPrefix(fault, "file-")) {
+				ids = append(ids, c.ID)
+			}
+		}
+		return ids
+	}
+	conformancetest.TestFaults(t,
+		func(wrap func(driver.Driver) driver.Driver) conformance.Target {
+			t := target(caps, wrap)
+			t.Grace = 6 * time.Second
+			return t
+		},
+		conformancetest.FaultOptions{
+			Golden: "testdata/faults.json", Parallel: 5,
+			Virtual: func(wrap func(driver.Driver) driver.Driver) conformance.Target { return virtual(caps, wrap) },
+			Real:    isReal,
+			Cases: func(fault string) []string {
+				if slices.Contains(everywhere, fault) {
+					return nil
+				}
+				return light(fault)
+			},
+		})
+}
+
+// virtual returns a target whose backend has neither a socket nor another process, so that it works in a bubble.
+func virtual(caps executor.Capabilities, wrap func(driver.Driver) driver.Driver) conformance.Target {
+	t := target(caps, wrap)
+	b := fake.New(fake.Options{Capabilities: caps})
+	t.Setup, t.Child, t.Parallel, t.Grace = nil, []string{}, 1, 2*time.Second
+	t.Open = func(_ context.Context, params map[string]string) (executor.Executor, error) {
+		return b.Open(driver.Env{Owner: params[conformance.ParamOwner], Wrap: wrap})
+	}
+	t.Leaks = func(context.Context, map[string]string) ([]string, error) { return b.Sandboxes(), nil }
+	return t
+}
+
+// everywhere are the faults that are looked for in all cases. For the others those have to do that take little time: a case that needs
+// another process or the network costs seconds, and one that moves tens of megabytes as much as fifty others.
+var everywhere = []string{
+	"none", "allow-list-ignored", "cancel-ignored", "clock-in-the-queue", "declares-less", "destroy-refuses-the-dead", "fence-ignored",
+	"disk-limit-ignored", "idle-ttl-ignored", "label-filter-ignored", "labels-lost", "network-open", "other-owner-accepted", "process-leaked", "reset-ignored",
+	"session-leaked", "state-kept-undeclared", "stdin-ignored", "stdout-stderr-swapped",
+}
+
+// heavy are the cases that move much. Of the others only faults of files need them.
+var heavy = []string{
+	"python/exceptions/huge", "python/files/large", "python/files/reader", "python/limits/disk", "python/output/bulk", "python/output/many-lines",
+	"python/output/slow-reader",
+}
+
+func isReal(id string) bool {
+	for _, l := range []string{"python/", "javascript/"} {
+		id = strings.TrimPrefix(id, l)
+	}
+	return slices.Contains(real, id) || strings.HasPrefix(id, "network/")
+}
+
+// real are the cases that cannot run in virtual time, besides those of the network.
+var real = []string{
+	// They need another process.
+	"attach/created-elsewhere", "attach/dead", "attach/destroy", "attach/holder-killed", "attach/other-process",
+	"list/created-elsewhere", "lifecycle/killed-host",
+	"attach/forged-handle", // it listens
+	"runs/result",          // it wants to see time pass
+	"stdin/answer",         // it leaves a Read behind if the code says nothing
+}

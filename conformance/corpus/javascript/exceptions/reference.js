@@ -1,0 +1,2 @@
+// A name that nobody gave.
+console.log(totl);

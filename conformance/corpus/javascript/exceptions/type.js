@@ -1,0 +1,3 @@
+// A method of nothing.
+const user = undefined;
+user.name

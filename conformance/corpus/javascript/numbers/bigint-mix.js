@@ -1,0 +1,2 @@
+// Big integers and numbers do not mix.
+1n + 1

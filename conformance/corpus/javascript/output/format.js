@@ -1,0 +1,2 @@
+// Placeholders.
+console.log("%s is %d years", "Ann", 5);

@@ -1,0 +1,2 @@
+// No value.
+undefined

@@ -1,0 +1,2 @@
+// Text beyond ASCII.
+console.log("żółć 日本語 🎉");

@@ -1,0 +1,2 @@
+// A mistake in a pattern.
+new RegExp("a(b")

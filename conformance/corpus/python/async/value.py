@@ -1,0 +1,4 @@
+# The value of an awaited expression.
+import asyncio
+
+await asyncio.sleep(0, "done")

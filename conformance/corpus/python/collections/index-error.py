@@ -1,0 +1,3 @@
+# A list ends somewhere.
+rows = [1, 2, 3]
+rows[10]

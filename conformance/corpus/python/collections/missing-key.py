@@ -1,0 +1,2 @@
+# A missing key names itself.
+{"a": 1}["b"]

@@ -1,0 +1,2 @@
+# An attribute that is not there.
+"text".no_such_method()

@@ -1,0 +1,3 @@
+# A name that nobody gave.
+total = 10
+print(totl)

@@ -1,0 +1,4 @@
+# A mistake of syntax names its line.
+x = 1
+if x
+    print(x)

@@ -1,0 +1,2 @@
+# Types that do not add.
+"1" + 1

@@ -1,0 +1,4 @@
+# An exit code.
+import sys
+
+sys.exit(3)

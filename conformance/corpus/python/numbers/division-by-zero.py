@@ -1,0 +1,6 @@
+# The commonest exception.
+def ratio(a, b):
+    return a / b
+
+
+ratio(1, 0)

@@ -1,0 +1,2 @@
+# Long representations are values like others.
+list(range(100))

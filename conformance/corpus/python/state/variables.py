@@ -1,0 +1,6 @@
+# A second cell knows the first.
+x = 40
+# %%
+x += 2
+# %%
+x

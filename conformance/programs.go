@@ -1,0 +1,168 @@
+package conformance
+
+import (
+	"embed"
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+//go:embed programs
+var programFiles embed.FS
+
+// Python and JavaScript are the programs of the suite. Those for Python need CPython 3.9 or later, or Pyodide. Those for JavaScript
+// need Node.js 18 or later with require in scope, or, as far as they need neither files nor processes, any engine with a console.
+var (
+	Python     = Programs{Language: executor.Python, Source: load("python")}
+	JavaScript = Programs{Language: executor.JavaScript, Source: load("javascript")}
+)
+
+// load reads the programs of a language, and the commands, which are the same for each.
+func load(language string) map[string]string {
+	source := map[string]string{}
+	for _, dir := range []string{"command", language} {
+		files, err := programFiles.ReadDir(path.Join("programs", dir))
+		if err != nil {
+			panic(err) // the embedded files are there, or the package does not compile
+		}
+		for _, f := range files {
+			text, err := programFiles.ReadFile(path.Join("programs", dir, f.Name()))
+			if err != nil {
+				panic(err)
+			}
+			source[strings.TrimSuffix(f.Name(), path.Ext(f.Name()))] = string(text)
+		}
+	}
+	return source
+}
+
+// command returns a request for a program that is a command.
+func (t *T) command(name string, args ...any) executor.Request {
+	var argv []string
+	if err := json.Unmarshal([]byte(t.Source(t.Language(), name, args...)), &argv); err != nil {
+		t.Abort("program %q is not a JSON array of strings: %v", name, err)
+	}
+	return executor.Request{Command: argv}
+}
+
+// ProgramNames lists the programs that cases use.
+//
+// Where a program has {{name}} it gets a literal, see T.Program: a number if the description calls it one, else a string. "Prints" means
+// a line on stdout, flushed. Names of files are absolute or relative to the directory that the code starts in.
+func ProgramNames() []ProgramInfo { return slices.Clone(programInfos) }
+
+var programInfos = []ProgramInfo{
+	// Output.
+	{"print", "prints {{text}}"},
+	{"print-err", "writes the line {{text}} to stderr"},
+	{"alternate", `writes the lines "out 1" to "out 5" to stdout and "err 1" to "err 5" to stderr, alternating, each flushed`},
+	{"write", "writes {{text}} to stdout without the end of a line; where output goes by lines only, as a line"},
+	{"write-bytes", `writes the bytes that {{chunks}} has in hexadecimal to stdout, each of its blank-separated chunks on its own and followed by the line "x" on stderr; where output is text only, prints "text only" instead`},
+	{"repeat", "prints {{text}} as often as the number {{count}} says, in one line"},
+	{"lines", `prints "line 1", "line 2", ... up to the number {{count}}`},
+	{"flood", `prints lines of 999 times "x" for ever`},
+	{"late", `leaves something running that prints "late" after the number {{ms}} of milliseconds, if need be while a later run awaits; prints "left" and ends at once`},
+	{"pause", `prints "begin", awaits the number {{ms}} of milliseconds at its top level so that what runs beside it goes on, prints "end"`},
+	{"nap", `prints "begin", blocks for the number {{ms}} of milliseconds, prints "end"`},
+	{"verbatim", "prints two lines of quotes, braces, dollars, percents, backslashes and non-ASCII characters; the case has the text"},
+
+	// Code that does not end.
+	{"spin", "prints {{text}} and loops for ever in code of the language"},
+	{"sleep", "prints {{text}} and blocks for an hour in the language's sleep"},
+	{"await-forever", "prints {{text}} and awaits for an hour at its top level"},
+	{"regex", "prints {{text}} and matches a regular expression that backtracks for ever"},
+	{"native-loop", "prints {{text}} and loops for ever in code of the language's library that does not look for interrupts"},
+	{"swallow", "prints {{text}} and loops for ever, catching every exception that can be caught, interrupts included"},
+	{"tick-file", `prints "ready", then appends "x" to the file {{name}} every 10 ms for ever`},
+
+	// State.
+	{"remember", "keeps {{value}} in a variable, and a function that returns it; it may run several times"},
+	{"recall", `prints what the function of "remember" returns, or "absent" if there is none`},
+	{"count", "adds 1 to a variable that is 0 at first, and prints it"},
+
+	// Values and displays.
+	{"value", "ends with an expression whose value is the number 42"},
+	{"value-none", "ends with an assignment, which has no value"},
+	{"value-json", `ends with the value {"name": "渐", "list": [1, 2.5, true, null]} in the language's own containers`},
+	{"value-rich", `ends with a value that shows itself as text/plain "rich", text/html "<b>rich</b>" and image/png of the 8 bytes that begin a PNG file and "rich". In JavaScript by a method Symbol.for("Jupyter.display") that returns a MIME bundle, with images in base64`},
+	{"displays", `prints "a", displays text/html "<i>1</i>", prints "b", displays text/html "<i>2</i>", and ends with the value 3. Displaying is a call of the global function display(value)`},
+	{"display-then-raise", `displays the text "kept" and raises`},
+	{"display-big", `displays a text of as many "x" as the number {{count}} says, and prints "end"`},
+	{"display-flood", "displays the number 1 for ever"},
+	{"display-odd-types", `displays "odd" under each of the media types "Text/HTML", "text/html; charset=utf-8", "", "no-slash", "a/" and 10,000 times "b", "text/plain\ntext/html" and "text/x-fine", ignores that some are refused, and prints "end"`},
+	{"figure", `Python only: writes a package matplotlib into the directory that it starts in, whose figures save themselves as the 8 bytes that begin a PNG file and "figure N"; makes figure 1, calls pyplot.show(), prints "shown", makes figures 2 and 3, prints "drawn"`},
+
+	// Exceptions and exit codes. "Raises" means ValueError in Python and RangeError in JavaScript.
+	{"raise", `prints "before" on line 2 and raises with the message {{message}} on line 3`},
+	{"raise-deep", `raises with the message "deep" on line 2, in a function inner that a function outer calls`},
+	{"raise-in-library", "on line 2, calls a function of the standard library that raises: the parsing of bad JSON"},
+	{"raise-chained", `Python only: raises RuntimeError("outer") on line 4 from KeyError("inner")`},
+	{"raise-custom", "raises an error of a class OddError that the program defines, with the message {{message}}"},
+	{"raise-big", `raises with a message of as many "x" as the number {{count}} says`},
+	{"syntax-error", `has a statement that prints "never" on line 1 and a syntax error on line 2`},
+	{"recurse", "calls itself without end: RecursionError in Python, RangeError in JavaScript"},
+	{"exit", `prints "before", ends with the exit code that is the number {{code}}, and would print "after"`},
+	{"exit-text", `Python only: calls sys.exit with the text "farewell"`},
+	{"die", `prints "before" and ends its interpreter as hard as it can, by abort(3); where it cannot, raises an Error "cannot die"`},
+
+	// Standard input.
+	{"ask", `prints "name?", reads a line of standard input and prints "hello " and it without its end, or "hello nobody" if there is none`},
+	{"echo", "copies standard input to standard output, byte by byte the same"},
+
+	// The language.
+	{"main", `Python only: prints "main 42" if __name__ is "__main__" and the module __main__ has the program's variable`},
+	{"await", `awaits 10 ms at its top level and prints "awaited"`},
+
+	// Files.
+	{"write-file", "writes {{text}} into the file {{name}}, in place of what it held"},
+	{"read-file", `prints the text in the file {{name}}, or "absent" if it cannot be read`},
+	{"remove-file", "removes the file {{name}}"},
+	{"symlink", "makes a symbolic link {{link}} to {{target}}"},
+	{"make-files", "makes a directory {{dir}} and in it as many empty files f0000, f0001, ... as the number {{count}} says"},
+	{"file-mode", "prints the permission bits of the file {{name}} in octal"},
+	{"wait-for-file", `prints "waiting", waits until the file {{name}} has content, for at most 30 s, and prints it`},
+	{"make-artifacts", `makes report.txt with the line "report", data/table.csv with the lines "a,b" and "1,2", data/deep/plot.png with the 8 bytes that begin a PNG file and "plot", blob.bin with each of the 256 bytes once; prints "made"`},
+	{"make-file-then-raise", `makes partial.txt with the text "partial" and raises`},
+
+	// Surroundings.
+	{"getenv", "prints the value of the environment variable {{name}} as JSON, null if it is not set"},
+	{"environ", "prints all environment variables as a JSON object"},
+	{"cwd", "prints the working directory"},
+	{"surroundings", `prints a JSON object: "offset" (of local time from UTC in seconds), "tz" and "lang" (the variables TZ and LANG), "encoding" (of text files), "home" and "temp" (whether a file can be made in the home and the temporary directory). What the language does not know is left out`},
+
+	// Limits.
+	{"allocate", `takes memory and writes to it, 8 MiB at a time, up to the number {{mib}} of MiB; prints "allocated N" with the MiB so far after each, and "done" at the end. It ends as the language does when there is no more`},
+	{"fill-disk", `writes files into the working, the home and the temporary directory in turn, 1 MiB at a time, until each is full or the total has reached the number {{mib}} of MiB; prints "wrote N" with the bytes so far after each, removes the files, prints "done"`},
+	{"processes", `starts as many processes as the number {{count}} says, which wait, until one cannot be started; prints "started N", ends them`},
+	{"burn", "uses a processor for the number {{ms}} of milliseconds and prints processor time divided by wall time"},
+
+	// What a sandbox may offer.
+	{"subprocess", `prints "subprocess ok" if it can start a program and read its output, else "subprocess none"`},
+	{"threads", `prints "threads ok" if it can start a thread that does something, else "threads none"`},
+	{"leave-ticker", `leaves a thread, timer or task running that appends "x" to the file {{name}} every 10 ms, if need be while a later run awaits, and prints "left"`},
+	{"connect", `sends the text {{token}} to each of the blank-separated addresses of {{tcp}} by every means that it has, and in the name that a DNS query asks for to each of {{udp}}; prints "reached ADDRESS" for each that answers, and "done"`},
+	{"package-name", "is not code, but the requirement of a small package that the backend can install"},
+	{"package-import", `prints "present" if that package can be imported, else "absent"`},
+
+	// Hostile code.
+	{"forge", "prints nine lines that look like frames of the protocols that sandboxes speak; the case has the text"},
+	{"scribble", `writes what looks like frames to the file descriptors 1 to 32, ignores errors, and prints "end"`},
+	{"close-descriptors", "closes the file descriptors 0 to 255"},
+	{"sabotage", "replaces or removes what the code around it may rely on: built-in functions, modules, streams"},
+
+	// Commands: not code, but a JSON array with the argument vector of Request.Command.
+	{"command-echo", `writes the line "out" to stdout and "err" to stderr, and exits with {{code}}`},
+	{"command-args", "prints its three arguments {{a}}, {{b}} and {{c}}, each in a line"},
+	{"command-cat", "copies standard input to standard output"},
+	{"command-env", "writes the value of the environment variable CONFORMANCE to stdout"},
+	{"command-pwd", "prints its working directory"},
+	{"command-sleep", `prints "ready" and sleeps for an hour in a child process`},
+	{"command-background", `leaves a child in its process group that appends "x" to the file {{name}} every 20 ms, prints "left", then executes the words {{then}}: "true" or "sleep 3600"`},
+	{"command-signal", "kills itself with SIGSEGV"},
+	{"command-missing", "names a program that does not exist"},
+	{"command-write", "writes {{text}} into the file {{name}}"},
+	{"command-wait", `prints "waiting", waits until the file {{name}} has content, for at most 30 s, and prints it`},
+}

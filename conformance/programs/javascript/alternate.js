@@ -1,0 +1,4 @@
+for (let i = 1; i <= 5; i++) {
+  console.log("out " + i);
+  console.error("err " + i);
+}

@@ -1,0 +1,2 @@
+await new Promise((done) => setTimeout(done, 10));
+console.log("awaited");

@@ -1,0 +1,2 @@
+display("x".repeat({{count}}));
+console.log("end");

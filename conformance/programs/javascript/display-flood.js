@@ -1,0 +1,1 @@
+for (;;) display(1);

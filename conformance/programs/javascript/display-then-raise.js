@@ -1,0 +1,2 @@
+display("kept");
+throw new RangeError("after the display");

@@ -1,0 +1,1 @@
+for await (const chunk of process.stdin) void process.stdout.write(chunk);

@@ -1,0 +1,4 @@
+{
+  const line = "x".repeat(999);
+  for (;;) console.log(line);
+}

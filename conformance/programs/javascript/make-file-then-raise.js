@@ -1,0 +1,2 @@
+require("fs").writeFileSync("partial.txt", "partial");
+throw new RangeError("after the file");

@@ -1,0 +1,6 @@
+try {
+  void require("ms");
+  console.log("present");
+} catch {
+  console.log("absent");
+}

@@ -1,0 +1,3 @@
+console.log("begin");
+await new Promise((done) => setTimeout(done, {{ms}}));
+console.log("end");

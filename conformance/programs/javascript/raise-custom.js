@@ -1,0 +1,5 @@
+class OddError extends Error {
+  name = "OddError";
+}
+
+throw new OddError({{message}});

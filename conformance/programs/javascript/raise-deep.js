@@ -1,0 +1,9 @@
+function inner() {
+  throw new RangeError("deep");
+}
+
+function outer() {
+  inner();
+}
+
+outer();

@@ -1,0 +1,2 @@
+var text = "{";
+var broken = JSON.parse(text);

@@ -1,0 +1,3 @@
+var x = 1;
+console.log("before");
+throw new RangeError({{message}});

@@ -1,0 +1,5 @@
+try {
+  console.log(require("fs").readFileSync({{name}}, "utf8"));
+} catch {
+  console.log("absent");
+}

@@ -1,0 +1,1 @@
+console.log(typeof recallKept === "function" ? recallKept() : "absent");

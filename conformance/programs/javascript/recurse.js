@@ -1,0 +1,5 @@
+function recurse() {
+  return recurse() + 1;
+}
+
+recurse();

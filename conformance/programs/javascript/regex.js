@@ -1,0 +1,2 @@
+console.log({{text}});
+var found = /^(a+)+$/.test("a".repeat(64) + "b");

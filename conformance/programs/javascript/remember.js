@@ -1,0 +1,5 @@
+const kept = {{value}};
+
+function recallKept() {
+  return kept;
+}

@@ -1,0 +1,6 @@
+console.log({{text}});
+for (;;) {
+  try {
+    for (;;);
+  } catch {}
+}

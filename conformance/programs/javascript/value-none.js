@@ -1,0 +1,1 @@
+var answer = 6 * 7;

@@ -1,0 +1,6 @@
+print("name?", flush=True)
+try:
+    name = input()
+except EOFError:
+    name = "nobody"
+print("hello " + name)

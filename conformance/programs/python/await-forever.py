@@ -1,0 +1,4 @@
+import asyncio
+
+print({{text}}, flush=True)
+await asyncio.sleep(3600)

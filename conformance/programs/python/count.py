@@ -1,0 +1,2 @@
+counter = globals().get("counter", 0) + 1
+print(counter)

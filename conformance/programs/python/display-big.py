@@ -1,0 +1,2 @@
+display("x" * {{count}})
+print("end")

@@ -1,0 +1,2 @@
+display("kept")
+raise ValueError("after the display")

@@ -1,0 +1,5 @@
+import sys
+
+print("before", flush=True)
+sys.exit({{code}})
+print("after")

@@ -1,0 +1,3 @@
+line = "x" * 999
+while True:
+    print(line)

@@ -1,0 +1,3 @@
+with open("partial.txt", "w") as f:
+    f.write("partial")
+raise ValueError("after the file")

@@ -1,0 +1,2 @@
+print({{text}}, flush=True)
+total = sum(iter(int, 1))

@@ -1,0 +1,6 @@
+try:
+    import six
+
+    print("present")
+except ImportError:
+    print("absent")

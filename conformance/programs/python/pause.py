@@ -1,0 +1,5 @@
+import asyncio
+
+print("begin", flush=True)
+await asyncio.sleep({{ms}} / 1000)
+print("end")

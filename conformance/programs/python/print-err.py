@@ -1,0 +1,3 @@
+import sys
+
+print({{text}}, file=sys.stderr)

@@ -1,0 +1,5 @@
+class OddError(Exception):
+    pass
+
+
+raise OddError({{message}})

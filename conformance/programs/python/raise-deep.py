@@ -1,0 +1,9 @@
+def inner():
+    raise ValueError("deep")
+
+
+def outer():
+    inner()
+
+
+outer()

@@ -1,0 +1,2 @@
+import json
+broken = json.loads("{")

@@ -1,0 +1,4 @@
+try:
+    print(recall_kept())
+except NameError:
+    print("absent")

@@ -1,0 +1,5 @@
+def recurse():
+    return recurse() + 1
+
+
+recurse()

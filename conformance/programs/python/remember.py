@@ -1,0 +1,5 @@
+kept = {{value}}
+
+
+def recall_kept():
+    return kept

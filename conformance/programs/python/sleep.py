@@ -1,0 +1,4 @@
+import time
+
+print({{text}}, flush=True)
+time.sleep(3600)

@@ -1,0 +1,3 @@
+print({{text}}, flush=True)
+while True:
+    pass

@@ -1,0 +1,1 @@
+{"name": "渐", "list": [1, 2.5, True, None]}

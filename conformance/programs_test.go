@@ -1,0 +1,63 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// pythonOnly are the programs about what other languages do not have.
+var pythonOnly = []string{"exit-text", "figure", "main", "raise-chained"}
+
+func TestProgramsAreComplete(t *testing.T) {
+	var names []string
+	for _, p := range ProgramNames() {
+		if p.Name == "" || p.Doc == "" || slices.Contains(names, p.Name) {
+			t.Errorf("%q: empty, without Doc or repeated", p.Name)
+		}
+		names = append(names, p.Name)
+	}
+	for _, set := range []Programs{Python, JavaScript} {
+		for name, text := range set.Source {
+			if !slices.Contains(names, name) {
+				t.Errorf("%s: %q is not in ProgramNames", set.Language, name)
+			}
+			if strings.TrimSpace(text) == "" {
+				t.Errorf("%s: %q is empty", set.Language, name)
+			}
+		}
+		for _, name := range names {
+			_, ok := set.Source[name]
+			if want := set.Language == executor.Python || !slices.Contains(pythonOnly, name); ok != want {
+				t.Errorf("%s: %q: there is a program: %v, want %v", set.Language, name, ok, want)
+			}
+		}
+	}
+}
+
+// TestProgramsAndDocsAgree checks that what a description says is put into a program is what it has room for.
+func TestProgramsAndDocsAgree(t *testing.T) {
+	for _, p := range ProgramNames() {
+		want := holes(p.Doc)
+		for _, set := range []Programs{Python, JavaScript} {
+			if got := holes(set.Source[p.Name]); set.Source[p.Name] != "" && !slices.Equal(got, want) {
+				t.Errorf("%s: %s has room for %v, and its description names %v", set.Language, p.Name, got, want)
+			}
+		}
+	}
+}
+
+// holes returns the names that text has in double braces, sorted.
+func holes(text string) (names []string) {
+	for {
+		_, rest, ok := strings.Cut(text, "{{")
+		if !ok {
+			slices.Sort(names)
+			return slices.Compact(names)
+		}
+		name, after, _ := strings.Cut(rest, "}}")
+		names, text = append(names, name), after
+	}
+}
