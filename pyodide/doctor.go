@@ -1,0 +1,141 @@
+package pyodide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/store"
+	"github.com/execbroker/execbroker/pyodide/internal/confine"
+)
+
+// setup is what people run to prepare ahead.
+const setup = "run `execbroker setup`; it is done on first use as well"
+
+// Doctor examines what the backend needs. It changes nothing, and says what to do about what is missing. After the first thing that is
+// missing it stops, because what follows needs it. That the settings are right is for whoever has read them to say.
+func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
+	if err := cfg.Validate(); err != nil {
+		return []driver.Check{{Name: "configuration", Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: "correct the settings of the backend"}}
+	}
+	cache, cacheErr := cacheDir(env)
+	s := storeIn(cache)
+	var in installation
+	var checks []driver.Check
+	for _, step := range []struct {
+		name string
+		do   func() (detail, fix string, err error)
+	}{
+		{"platform", func() (string, string, error) {
+			platform := runtime.GOOS + "/" + runtime.GOARCH
+			if _, ok := denoPackages[platform]; !ok {
+				return "", "use another backend on this machine", fmt.Errorf("there is no Deno for %s", platform)
+			}
+			return platform, "", nil
+		}},
+		{"confinement", func() (string, string, error) { return doctorLayer(ctx, cfg) }},
+		{"cache directory", func() (string, string, error) {
+			if cacheErr != nil {
+				return "", "set the directory for caches", cacheErr
+			}
+			return cache, "make it writable, or choose another one", writable(cache)
+		}},
+		{"runtime", func() (detail, fix string, err error) {
+			if in, fix, err = doctorRuntime(ctx, s, cfg); err == nil {
+				err = in.try(ctx)
+			}
+			return fmt.Sprintf("Deno %s and Pyodide %s in %s", DenoVersion, PyodideVersion, filepath.Dir(filepath.Dir(in.pyodide))), fix, err
+		}},
+		{"prepared", func() (string, string, error) { return doctorPrepared(s, cfg) }},
+	} {
+		detail, fix, err := step.do()
+		if err != nil {
+			return append(checks, driver.Check{Name: step.name, Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: fix})
+		}
+		checks = append(checks, driver.Check{Name: step.name, OK: true, Detail: detail})
+	}
+	return checks
+}
+
+// doctorLayer says what the operating system puts around a sandbox. That nothing works is no failure, unless the configuration asks for
+// it: the sandbox is weaker then, and the declared isolation says so.
+func doctorLayer(ctx context.Context, cfg Config) (detail, fix string, err error) {
+	m, skipped, err := chooseLayer(ctx, cfg.withDefaults().OSLayer)
+	if err != nil {
+		return "", "install bubblewrap, or set os_layer to another value", err
+	}
+	detail = fmt.Sprintf("%s: isolation %s", m, isolation(m))
+	if js := scriptIsolation(m); js != "" && javascriptHere {
+		detail += fmt.Sprintf(", of JavaScript %s", js)
+	}
+	if err := errors.Join(skipped...); err != nil {
+		detail += "; not used: " + strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	if err := confine.Adjustable(m); err != nil {
+		detail += "; no limit on processor time besides the clocks: " + err.Error()
+	}
+	return detail, "", nil
+}
+
+// doctorRuntime looks for an installation, and if there is none, whether it could be installed.
+func doctorRuntime(ctx context.Context, s store.Store, cfg Config) (in installation, fix string, err error) {
+	if cfg.RuntimeDir != "" {
+		in, err = find(cfg.RuntimeDir)
+		return in, fmt.Sprintf("run `npm install %s` in %s", npmPackages, cfg.RuntimeDir), err
+	}
+	name, _, err := runtimeName()
+	if err != nil {
+		return in, "", err
+	}
+	dir := filepath.Join(s.Dir, name)
+	if store.CheckSizes(dir) == nil {
+		in, err = find(dir)
+		return in, setup, err
+	}
+	if _, err := findNPM(ctx); err != nil {
+		return in, "install Node.js (" + installNode() + "), then " + setup, err
+	}
+	return in, setup, fmt.Errorf("Deno %s and Pyodide %s are not installed yet", DenoVersion, PyodideVersion)
+}
+
+// doctorPrepared looks whether sandboxes start fast.
+func doctorPrepared(s store.Store, cfg Config) (detail, fix string, err error) {
+	_, id, err := installedIfThere(s, cfg)
+	if err != nil {
+		return "", setup, err
+	}
+	dir := filepath.Join(s.Dir, "host-"+key(id))
+	err = store.CheckHashes(dir)
+	if os.IsNotExist(err) {
+		err = errors.New("the standard library and the memory snapshot are not made yet")
+	}
+	return dir, setup, err
+}
+
+// writable reports whether files can be made in dir, or where it would be made.
+func writable(dir string) error {
+	for {
+		st, err := os.Stat(dir)
+		if os.IsNotExist(err) && filepath.Dir(dir) != dir {
+			dir = filepath.Dir(dir)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !st.IsDir() {
+			return fmt.Errorf("%s is not a directory", dir)
+		}
+		f, err := os.CreateTemp(dir, ".execbroker-")
+		if err != nil {
+			return err
+		}
+		f.Close()
+		return os.Remove(f.Name())
+	}
+}

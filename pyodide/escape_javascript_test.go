@@ -1,0 +1,394 @@
+package pyodide
+
+import (
+	"slices"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// The attempts of JavaScript. In its sessions code is evaluated, so that the engine's flag is not among the layers. Those that are there are
+// the realm, with the transformation of what is evaluated; Deno's permissions; and the operating system.
+
+// unscrubbed are the hosts in which what gets out needs no permission and no operating system: the realm alone stops it.
+var unscrubbed = []string{plainHost, permissionHost, systemHost}
+
+func javascriptAttempts() []attempt {
+	return slices.Concat(modules, scriptSurroundings, scriptNetwork, realms, scriptProtocol, scriptPollution, scriptHarm)
+}
+
+// modules is about import, which is the one way to code that did not come through the transformation, and to the modules of Node.
+var modules = []attempt{
+	{name: "import-node", works: unscrubbed, code: `const m = await import("node:fs"); escaped(m.readFileSync)`},
+	{name: "import-node-and-read", works: reaching, code: `const m = await import("node:fs"); escaped(m.readFileSync(SECRET_FILE, "utf8"))`},
+	{name: "import-node-and-run", works: reaching, code: `
+const m = await import("node:child_process")
+if (m.spawnSync("/bin/sh", ["-c", "echo x > " + MARKER]).status === 0) escaped()`},
+	{name: "import-bare", code: `const m = await import("fs"); escaped(m.readFileSync)`},
+	{name: "import-sqlite", works: unscrubbed, code: `const m = await import("node:sqlite"); escaped(m.DatabaseSync)`},
+	{name: "import-internal", code: `const m = await import("ext:core/mod.js"); escaped(Object.keys(m))`},
+	{name: "import-file", works: reaching, code: "await loaded(import(`file://${SECRET_MODULE}`))"},
+	{name: "import-host-program", code: `for (const n of ["scrub", "realm", "main", "ring"]) { const m = await import("./" + n + ".mjs"); escaped(Object.keys(m)) }`},
+	{name: "import-http", works: reaching, code: "await loaded(import(`http://127.0.0.1:${PORT}/module.js`))"},
+	{name: "import-https", code: "await loaded(import(`https://127.0.0.1:${PORT}/module.js`))"},
+	{name: "import-npm", code: `const m = await import("npm:left-pad"); escaped(m)`},
+	{name: "import-jsr", code: `const m = await import("jsr:@std/assert"); escaped(m)`},
+	{name: "import-data", works: unscrubbed, code: `await loaded(import(MODULE))`},
+	{name: "import-blob", works: unscrubbed, code: `await loaded(import(URL.createObjectURL(new Blob(["export default 42"], {type: "text/javascript"}))))`},
+	{name: "import-by-eval", works: unscrubbed, code: "await loaded(eval(`import('${MODULE}')`))"},
+	{name: "import-by-indirect-eval", works: unscrubbed, code: "await loaded((0, eval)(`import('${MODULE}')`))"},
+	{name: "import-by-eval-in-eval", works: unscrubbed, code: "await loaded(eval('eval(\"import(`' + MODULE + '`)\")'))"},
+	{name: "import-by-function", works: unscrubbed, code: `await loaded(new Function("m", "return import(m)")(MODULE))`},
+	{name: "import-by-default-parameter", works: unscrubbed, code: "await loaded(new Function(`a = import('${MODULE}')`, 'return a')())"},
+	{name: "import-by-subclass-of-function", works: unscrubbed, code: `await loaded(new (class extends Function { constructor() { super("m", "return import(m)") } })()(MODULE))`},
+	{name: "import-by-constructor-of-a-function", works: unscrubbed, code: `await loaded([].map.constructor("m", "return import(m)")(MODULE))`},
+	{name: "import-by-constructor-of-a-class", works: unscrubbed, code: `await loaded((class {}).constructor("m", "return import(m)")(MODULE))`},
+	{name: "import-by-async-function", works: unscrubbed, code: `await loaded((async () => {}).constructor("m", "return await import(m)")(MODULE))`},
+	{name: "import-by-generator", works: unscrubbed, code: `await loaded((function* () {}).constructor("m", "yield import(m)")(MODULE).next().value)`},
+	{name: "import-by-async-generator", works: unscrubbed, code: `
+const f = Object.getPrototypeOf(async function* () {}).constructor
+await loaded(f("m", "yield await import(m)")(MODULE).next().then((r) => r.value))`},
+	{name: "import-by-reflection", works: unscrubbed, code: `await loaded(Reflect.construct(Reflect.get(console.log, "constructor"), ["m", "return import(m)"])(MODULE))`},
+	{name: "import-by-bound-function", works: unscrubbed, code: `await loaded(Function.bind(null, "m")("return import(m)")(MODULE))`},
+	{name: "import-by-webassembly-export", works: unscrubbed, code: wasmModule + `
+await loaded(instance.exports.f.constructor("m", "return import(m)")(MODULE))`},
+	{name: "import-by-error-of-the-platform", works: unscrubbed, code: `
+const errors = []
+for (const f of [() => structuredClone(() => {}), () => atob("*"), () => new URL("x"), () => new TextDecoder("no-such"), () => crypto.getRandomValues(new Uint8Array(1e6)), () => null.x])
+  try { f() } catch (e) { errors.push(e) }
+for (const e of errors) await loaded(e.constructor.constructor("m", "return import(m)")(MODULE))`},
+	{name: "import-in-a-template", works: unscrubbed, code: "await loaded(eval('let p; `${p = import(\"' + MODULE + '\")}`; p'))"},
+	{name: "import-in-a-class-field", works: unscrubbed, code: "await loaded(eval(`new (class { [\"x\"] = import('${MODULE}') })().x`))"},
+	{name: "import-in-a-static-block", works: unscrubbed, code: "await loaded(eval(`(class A { static p; static { A.p = import('${MODULE}') } }).p`))"},
+	{name: "import-behind-a-comment", works: unscrubbed, code: "await loaded(eval(`import/* ( */\\n// )\\n('${MODULE}')`))"},
+	// Comments as in HTML, which one parser may know and another not.
+	{name: "import-behind-a-html-comment", works: unscrubbed, code: "await loaded(eval(`let p\\n<!-- p = 1\\np = import('${MODULE}')\\n--> p = 1\\np`))"},
+	{name: "import-behind-a-regular-expression", works: unscrubbed, code: "await loaded(eval(`let g = 1, p; 4 /g/ (p = import('${MODULE}')); p`))"},
+	{name: "import-with-options", works: unscrubbed, code: "await loaded(eval(`import('${MODULE}', {with: {}})`))"},
+	{name: "import-escaped", code: "await loaded(eval(`imp\\\\u006frt('${MODULE}')`))"},
+	{name: "import-phases", code: "for (const how of ['import.defer', 'import.source']) await loaded(eval(`${how}('${MODULE}')`))"},
+	{name: "import-of-a-torn-comment", code: "await loaded(new Function('/*', `*/){ return import('${MODULE}') }, function (`)())"},
+	{name: "import-of-a-torn-body", code: "await loaded(new Function(`}, import('${MODULE}'), function () {`)())"},
+	{name: "import-of-changing-text", code: `
+let n = 0
+await loaded(new Function({ toString: () => n++ ? "return import(MODULE)" : "return 1" })())`},
+	{name: "timer-of-text", code: `
+for (const set of [setTimeout, setInterval]) try { set("globalThis.evaluated = 1", 0) } catch {}
+await pause(20)
+if (globalThis.evaluated) escaped()`},
+	{name: "import-statement", code: `eval("import fs from 'node:fs'"); escaped()`},
+	{name: "import-meta", code: `escaped(eval("import.meta.url"))`},
+	// What the parser adds to its lists is taken away, so that it changes nothing.
+	{name: "import-by-inherited-elements", lost: true, code: `
+for (let i = 0; i < 4; i++) Object.defineProperty(Array.prototype, i, {
+  configurable: true,
+  get() { return this.length === i + 1 ? [0, 0, ""] : undefined },
+  set(v) {
+    if (Array.isArray(v) && String(v[2]).includes("import")) return
+    Object.defineProperty(this, i, {value: v, writable: true, configurable: true, enumerable: true})
+  },
+})
+await loaded(eval("import('data:text/javascript,export default 42')"))`},
+	{name: "import-by-fixed-elements", lost: true, code: `
+Object.defineProperty(Array.prototype, 0, {get() { return [0, 0, ""] }, set() {}})
+await loaded(eval("import('data:text/javascript,export default 42')"))`},
+	{name: "import-by-code-within-the-parser", lost: true, code: `
+const elements = () => Object.defineProperty(Array.prototype, 0, {
+  configurable: true,
+  get() { return this.length === 1 ? [0, 0, ""] : undefined },
+  set(v) { if (!Array.isArray(v) || !String(v[2]).includes("import")) Object.defineProperty(this, 0, {value: v, writable: true, configurable: true, enumerable: true}) },
+})
+for (const name of ["parseFloat", "parseInt", "BigInt", "String", "Number", "Array", "Object", "RegExp"]) {
+  const real = globalThis[name]
+  try { globalThis[name] = new Proxy(real, {apply: (f, self, args) => { elements(); return Reflect.apply(f, self, args) }}) } catch {}
+}
+await loaded(eval("1.5, 0x10, 10n, import('data:text/javascript,export default 42')"))`},
+	{name: "import-after-pollution", lost: true, code: `
+for (const c of [Array, String, RegExp, Map, Set, Object, Function]) for (const name of Reflect.ownKeys(c.prototype)) {
+  if (["constructor", "push", "defineProperty"].includes(name)) continue
+  try { c.prototype[name] = () => undefined } catch {}
+}
+await loaded(eval("import('data:text/javascript,export default 42')"))`},
+}
+
+// wasmModule makes an instance of a module that exports a function.
+const wasmModule = `
+const bytes = [0, 97, 115, 109, 1, 0, 0, 0, 1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 7, 5, 1, 1, 102, 0, 0, 10, 4, 1, 2, 0, 11]
+const instance = new WebAssembly.Instance(new WebAssembly.Module(new Uint8Array(bytes)))`
+
+// scriptSurroundings is about the host's environment, files and programs.
+var scriptSurroundings = []attempt{
+	{name: "process-env", works: reaching, code: `escaped(process.env.EXECBROKER_ESCAPE_SECRET.toUpperCase())`},
+	{name: "deno-env", works: reaching, code: `escaped(Deno.env.get("EXECBROKER_ESCAPE_SECRET").toUpperCase())`},
+	{name: "deno-read", works: reaching, code: `escaped(await Deno.readTextFile(SECRET_FILE))`},
+	{name: "deno-write", works: reaching, code: `await Deno.writeTextFile(MARKER, "x"); escaped()`},
+	{name: "deno-run", works: reaching, code: `escaped(new TextDecoder().decode(new Deno.Command("/bin/echo", {args: ["ran"]}).outputSync().stdout))`},
+	{name: "deno-library", works: []string{plainHost, systemHost}, code: `escaped(Deno.dlopen("libc.so.6", {getpid: {parameters: [], result: "i32"}}).symbols.getpid())`},
+	{name: "deno-system", works: []string{plainHost, systemHost}, code: `escaped(Deno.osRelease())`},
+	{name: "deno-process", works: unscrubbed, code: `escaped(Deno.pid + Deno.mainModule)`},
+	{name: "deno-internal", works: unscrubbed, code: `if (Deno[Deno.internal]) escaped()`},
+	{name: "deno-kill", code: `Deno.kill(Deno.ppid, "SIGKILL"); escaped()`},
+	{name: "deno-exit", code: `Deno.exit(0)`},
+	{name: "process-exit", code: `process.exit(0)`},
+	{name: "process-abort", code: `process.abort()`},
+	{name: "process-binding", code: `escaped(process.binding("fs"))`},
+	{name: "builtin-fs", works: reaching, code: `escaped(process.getBuiltinModule("node:fs").readFileSync(SECRET_FILE, "utf8"))`},
+	{name: "builtin-child-process", works: reaching, code: `
+if (process.getBuiltinModule("node:child_process").spawnSync("/bin/sh", ["-c", "echo x > " + MARKER]).status === 0) escaped()`},
+	{name: "builtin-require", works: reaching, code: `escaped(process.getBuiltinModule("node:module").createRequire("file:///")("node:fs").readFileSync(SECRET_FILE, "utf8"))`},
+	{name: "builtin-vm", works: unscrubbed, code: `escaped(process.getBuiltinModule("node:vm").runInNewContext("6*7"))`},
+	{name: "builtin-v8", works: unscrubbed, code: `process.getBuiltinModule("node:v8").setFlagsFromString("--expose-gc"); escaped()`},
+	{name: "fetch-file", works: reaching, code: "escaped(await (await patient(fetch(`file://${SECRET_FILE}`))).text())"},
+	{name: "storage", works: unscrubbed, code: `for (const name of ["caches", "localStorage", "indexedDB", "sessionStorage"]) if (globalThis[name]) escaped(name)`},
+	{name: "globals", works: unscrubbed, code: `
+for (const name of ("Deno process Buffer fetch XMLHttpRequest WebSocket WebSocketStream EventSource Worker SharedWorker importScripts postMessage onmessage close "
+  + "MessageChannel MessagePort BroadcastChannel navigator WorkerGlobalScope WorkerNavigator caches Cache CacheStorage GPU Blob File FileReader Request Response "
+  + "require module global MessageEvent Event EventTarget __bootstrap prompt alert reportError ShadowRealm").split(" ")) if (globalThis[name] != null) escaped(name)`},
+	{name: "globals-in-evaluated-code", works: unscrubbed, code: `for (const f of [eval, (s) => new Function("return " + s)()]) if (f("typeof Deno") !== "undefined") escaped()`},
+	{name: "globals-of-sloppy-functions", works: unscrubbed, code: `const self = new Function("return this")(); if (self.Deno || self.process) escaped()`},
+	{name: "location", works: unscrubbed, code: `if (location.href.length > "file:///".length) escaped(location.href)`},
+	{name: "other-sessions", code: `walk(globalThis, (o, path) => { if (Object.hasOwn(o, "bystander_state")) escaped(path) })`},
+}
+
+// scriptNetwork is about connections: none leads anywhere, not even to where a test would see it come in.
+var scriptNetwork = []attempt{
+	{name: "fetch", works: reaching, code: "escaped(await (await patient(fetch(`http://127.0.0.1:${PORT}/`))).text())"},
+	{name: "xml-http-request", code: "const r = new XMLHttpRequest(); r.open('GET', `http://127.0.0.1:${PORT}/`, false); r.send(); escaped(r.responseText)"},
+	{name: "web-socket", works: reaching, code: `
+const w = new WebSocket("ws://127.0.0.1:" + PORT + "/socket")
+await patient(new Promise((resolve) => { w.onclose = w.onerror = resolve }))
+if ((await (await fetch("http://127.0.0.1:" + PORT + "/seen")).text()).includes("socket")) escaped()`},
+	{name: "event-source", works: reaching, code: `
+const e = new EventSource("http://127.0.0.1:" + PORT + "/events")
+if (await patient(new Promise((resolve) => { e.onmessage = (m) => resolve(m.data); e.onerror = () => resolve() }))) escaped()
+e.close()`},
+	{name: "deno-connect", works: reaching, code: `const c = await Deno.connect({hostname: "127.0.0.1", port: PORT}); escaped(); c.close()`},
+	{name: "deno-listen", works: reaching, code: `const l = Deno.listen({hostname: "127.0.0.1", port: 0}); escaped(l.addr.port); l.close()`},
+	{name: "node-net", works: reaching, code: `
+const c = process.getBuiltinModule("node:net").connect(PORT, "127.0.0.1")
+if (await patient(new Promise((resolve) => { c.on("connect", () => resolve(true)); c.on("error", () => resolve(false)) }))) escaped()
+c.destroy()`},
+	{name: "node-http", works: reaching, code: `
+const r = process.getBuiltinModule("node:http").get("http://127.0.0.1:" + PORT + "/")
+if (await patient(new Promise((resolve) => { r.on("response", () => resolve(true)); r.on("error", () => resolve(false)) }))) escaped()`},
+	{name: "worker", works: unscrubbed, code: `
+const w = new Worker("data:text/javascript,postMessage(42)", {type: "module"})
+escaped(await patient(new Promise((resolve) => { w.onmessage = (m) => resolve(m.data) })))
+w.terminate()`},
+	{name: "worker-of-a-blob", works: unscrubbed, code: `
+const w = new Worker(URL.createObjectURL(new Blob(["postMessage(42)"], {type: "text/javascript"})), {type: "module"})
+escaped(await patient(new Promise((resolve) => { w.onmessage = (m) => resolve(m.data) })))
+w.terminate()`},
+	{name: "import-scripts", code: "importScripts(`http://127.0.0.1:${PORT}/module.js`); escaped()"},
+	{name: "wasm-streaming", code: "await patient(WebAssembly.instantiateStreaming(fetch(`http://127.0.0.1:${PORT}/x.wasm`))); escaped()"},
+	{name: "broadcast-channel", works: unscrubbed, code: `const c = new BroadcastChannel("x"); c.postMessage(1); c.close(); escaped()`},
+	{name: "message-channel", works: unscrubbed, code: `const c = new MessageChannel(); c.port1.close(); escaped()`},
+}
+
+// realms is about objects of the host that code gets to see in passing, and about what they lead to.
+var realms = []attempt{
+	{name: "powers-of-the-global-object", works: unscrubbed, code: `powers(globalThis)`},
+	{name: "powers-of-inspection", code: `
+for (const hook of ["Deno.customInspect", "Deno.privateCustomInspect", "nodejs.util.inspect.custom"]) {
+  const o = {[Symbol.for(hook)](...args) { for (const a of args) powers(a); return "shown" }}
+  console.log(o); console.log("%o", [o]); console.dir(o); display(o)
+}`},
+	{name: "powers-of-errors", code: `
+const errors = []
+for (const f of [() => structuredClone(() => {}), () => atob("*"), () => new URL("x"), () => eval("("), () => new WebAssembly.Module(new Uint8Array()), () => JSON.parse("{")])
+  try { f() } catch (e) { errors.push(e) }
+for (const e of errors) powers(e)`},
+	{name: "powers-of-events", code: `
+const a = new AbortController()
+a.signal.onabort = function (e) { powers(e); powers(this) }
+a.abort()
+addEventListener("unhandledrejection", (e) => powers(e))
+Promise.reject(1)
+await pause(20)`},
+	{name: "powers-of-this", code: `
+const got = []
+const f = function (...args) { got.push(this, ...args) }
+setTimeout(f, 0); queueMicrotask(f); Promise.resolve(1).then(f); [1].forEach(f)
+display({[Symbol.for("Jupyter.display")]: function () { got.push(this, f.caller); return {} }})
+await pause(20)
+for (const o of got) powers(o)`},
+	{name: "powers-of-the-caller", code: `
+const f = new Function("got", "let c = arguments.callee.caller; for (let i = 0; c && i < 20; i++) { got.push(c, c.arguments); c = c.caller }")
+const got = []
+try { display({[Symbol.for("Jupyter.display")]() { f(got); return {} }}) } finally { for (const o of got) powers(o) }`},
+	{name: "call-sites", works: unscrubbed, code: `
+let got = []
+Error.prepareStackTrace = (e, sites) => { got = sites; return "" }
+try { void new Error("x").stack } finally { Error.prepareStackTrace = undefined }
+for (const s of got) if (s.getFileName()) escaped(s.getFileName())`},
+	{name: "stacks", works: unscrubbed, code: `
+const stacks = [new Error().stack]
+const note = (f) => { try { f() } catch (e) { stacks.push(e.stack) } }
+const thrower = { [Symbol.for("Deno.customInspect")]() { stacks.push(new Error().stack); return "" }, get x() { stacks.push(new Error().stack) }, toJSON() { stacks.push(new Error().stack) } }
+console.log(thrower)
+if (globalThis.display) display({[Symbol.for("Jupyter.display")]() { stacks.push(new Error().stack); return {} }})
+for (const f of [() => null.x, () => eval("("), () => structuredClone(() => {}), () => atob("*"), () => new WebAssembly.Module(new Uint8Array()), () => console.log.apply(1, null)]) note(f)
+const deep = () => { deep() }
+note(deep)
+const target = {}
+Error.captureStackTrace(target)
+stacks.push(target.stack)
+await new Promise((resolve) => setTimeout(() => { stacks.push(new Error().stack); resolve() }, 0))
+await Promise.resolve().then(() => stacks.push(new Error().stack))
+for (const s of stacks) if (/file:|\.mjs|ext:/.test(s)) escaped(s)`},
+	{name: "file-names-of-error-events", code: `
+addEventListener("error", (e) => { e.preventDefault(); if (/file:|\.mjs/.test(e.filename)) escaped(e.filename) })
+const a = new AbortController()
+a.signal.addEventListener("abort", () => { throw new Error("x") })
+a.abort()
+setTimeout(() => { throw new Error("y") }, 0)
+await pause(20)`, lost: true},
+	{name: "console-internals", code: `
+for (const s of Object.getOwnPropertySymbols(console)) escaped(String(s))`},
+	{name: "source-of-the-host", code: `
+for (const f of [display, exit, eval, Function, console.log, setTimeout, __execbroker_run]) if (/\.mjs|file:/.test(Function.prototype.toString.call(f))) escaped()`},
+	{name: "real-constructors", works: unscrubbed, code: `
+const kinds = [function () {}, async function () {}, function* () {}, async function* () {}]
+for (const f of kinds) {
+  const c = Object.getPrototypeOf(f).constructor
+  if (/\[native code\]/.test(Function.prototype.toString.call(c))) escaped(c.name)
+}`},
+	{name: "finalizers", code: `
+const r = new FinalizationRegistry(function (held) { powers(this); powers(held) })
+for (let i = 0; i < 1000; i++) r.register({}, {i})
+for (let i = 0; i < 5; i++) { new Array(1e5).fill({}); await pause(1) }`},
+}
+
+// scriptProtocol is about speaking to the host in its own language.
+var scriptProtocol = []attempt{
+	{name: "post-message", works: unscrubbed, code: `postMessage({op: "run", id: 1}); escaped()`},
+	{name: "frames-on-the-console", code: `
+for (const nonce of ["", "\0".repeat(16), "\xff".repeat(16)]) for (let kind = 1; kind < 20; kind++)
+  for (const number of [0, 1, 2, 99]) console.log("\x07\0\0\0" + nonce + String.fromCharCode(kind, number, 0, 0, 0) + "{}")`},
+	{name: "messages-by-event", code: `
+const a = new AbortController()
+let E
+a.signal.onabort = (e) => { E = e.constructor }
+a.abort()
+for (const data of [{op: "run", id: 1}, {op: "call", id: 0}, {shared: {}, assets: {}, options: {}}]) {
+  const e = new E("message")
+  e.data = data
+  e.ports = []
+  dispatchEvent(e)
+}`},
+	{name: "listener-for-messages", code: `
+addEventListener("message", () => escaped("a message of the host"))
+addEventListener("messageerror", () => escaped("a message of the host"))
+await pause(50)`},
+	{name: "shared-memory", lost: true, code: `
+const got = []
+const capture = (o, name) => {
+  const d = Object.getOwnPropertyDescriptor(o, name)
+  const real = d.value ?? d.get
+  const f = function (...args) { got.push(this, ...args); return Reflect.apply(real, this, args) }
+  try { Object.defineProperty(o, name, d.get ? {get: f} : {value: f}) } catch {}
+}
+const typed = Object.getPrototypeOf(Uint8Array.prototype)
+for (const o of [typed, Uint8Array.prototype, Int32Array.prototype, DataView.prototype, Atomics, SharedArrayBuffer.prototype, TextEncoder.prototype])
+  for (const name of Reflect.ownKeys(o)) if (name !== "constructor" && !Array.isArray(o[name])) try { capture(o, name) } catch {}
+for (let i = 0; i < 8; i++) Object.defineProperty(Array.prototype, i, {configurable: true, get() {}, set(v) { got.push(v) }})
+console.log("now")
+display(1)
+for (let i = 0; i < 8; i++) delete Array.prototype[i]
+for (const o of got) if (o instanceof SharedArrayBuffer || o?.buffer instanceof SharedArrayBuffer) escaped("the ring")`},
+	{name: "run-of-another-number", lost: true, code: `__execbroker_run().id = 999; console.log("to somebody else")`},
+	{name: "run-without-a-number", lost: true, code: `__execbroker_run().id = "x"; console.log("to nobody")`},
+	{name: "end-of-nonsense", lost: true, code: `__execbroker_run().settle({exit_code: "x".repeat(1e6), exception: [1]}); await pause(100)`},
+	{name: "end-with-changed-files", lost: true, code: `__execbroker_run().settle({exit_code: 0, exception: null, changes: [["/etc/passwd", 1, 1]]}); await pause(100)`},
+	{name: "run-of-one's-own-making", code: `__execbroker_back({id: 77, timers: new Set(), settle() {}}, 1); display("nobody's")`},
+	{name: "host-functions-replaced", code: `
+for (const name of ["__execbroker_run", "__execbroker_back", "__execbroker_import", "eval"]) {
+  try { globalThis[name] = () => 7 } catch {}
+  try { delete globalThis[name] } catch {}
+  if (Object.getOwnPropertyDescriptor(globalThis, name)?.writable !== false) escaped(name)
+}`},
+	{name: "display-of-lies", lost: true, code: `
+const lying = (length) => Object.assign(Object.create(Uint8Array.prototype), {slice: () => ({length})})
+class Sliced extends Uint8Array { slice() { return {length: 1e6, 0: 1} } }
+for (const data of [lying(-1), lying(2**40), lying("x"), new Sliced(4)]) try { display({[Symbol.for("Jupyter.display")]: () => ({"image/png": data})}) } catch {}`},
+	{name: "display-of-types", code: `
+const forms = {}
+for (let i = 0; i < 5000; i++) forms["text/x" + i] = "x"
+forms["../../etc/passwd"] = forms["text/plain\r\nx: y"] = forms["x".repeat(70000) + "/y"] = "x"
+display({[Symbol.for("Jupyter.display")]: () => forms})`},
+	{name: "thrown-proxies", code: `
+const traps = new Proxy({}, {get: () => () => { throw traps }})
+for (const base of [{}, new Error("x"), function () {}]) {
+  const thrown = new Proxy(base, traps)
+  setTimeout(() => { throw thrown }, 0)
+  Promise.reject(thrown)
+  await pause(5)
+}`},
+}
+
+// scriptPollution is about objects of the language that the host's own code uses. What cannot be changed is of no use; what can, harms its
+// own session.
+var scriptPollution = []attempt{
+	{name: "frozen", works: unscrubbed, code: `
+for (const o of [Atomics, SharedArrayBuffer.prototype, TextEncoder.prototype, TextDecoder.prototype, Object.getPrototypeOf(Object.getPrototypeOf(new AbortController().signal))])
+  if (!Object.isFrozen(o)) escaped(o)`},
+	{name: "object-prototype", works: unscrubbed, code: `
+for (const name of ["op", "id", "payload", "errno", "error", "size", "type", "toJSON", "settle"]) {
+  try { Object.prototype[name] = "polluted" } catch {}
+  if (name in {}) escaped(name)
+  delete Object.prototype[name]
+}`},
+	{name: "methods", works: unscrubbed, code: `
+for (const [o, name] of [[Array.prototype, "push"], [Array.prototype, Symbol.iterator], [String.prototype, "slice"], [RegExp.prototype, "exec"], [RegExp.prototype, Symbol.split],
+  [Promise.prototype, "then"], [Promise, "resolve"], [Map.prototype, "get"], [Set.prototype, "has"], [WeakMap.prototype, "get"], [JSON, "stringify"], [Reflect, "apply"],
+  [Object, "keys"], [Object, "defineProperty"], [Function.prototype, "call"], [Object.getPrototypeOf(Uint8Array.prototype), "subarray"], [DataView.prototype, "setUint32"],
+  [Error, "captureStackTrace"], [Object.getPrototypeOf([][Symbol.iterator]()), "next"]]) {
+  const real = o[name]
+  try { o[name] = () => 7 } catch {}
+  const changed = o[name] !== real
+  try { o[name] = real } catch {}
+  if (changed) escaped(String(name))
+}`},
+	{name: "species", code: `
+for (const c of [Array, Promise, Map, Set, RegExp, Object.getPrototypeOf(Uint8Array)]) {
+  try { Object.defineProperty(c, Symbol.species, {get: () => function () { escaped(c.name); return {} }}) } catch {}
+}
+console.log([1].map(String)); display([1, 2])
+await Promise.resolve(1)`},
+	{name: "globals-of-the-language", works: unscrubbed, code: `
+for (const name of ["JSON", "Promise", "Uint8Array", "TextEncoder", "Object", "Error", "Map", "Atomics", "parseInt", "parseFloat", "BigInt", "performance", "crypto"]) {
+  const d = Object.getOwnPropertyDescriptor(globalThis, name)
+  if (d && (d.writable || d.configurable)) escaped(name)
+}`},
+}
+
+// scriptHarm is about one's own session: what is broken is broken there, and nowhere else.
+var scriptHarm = []attempt{
+	{name: "loop", lost: true, wall: 200 * time.Millisecond, code: `for (;;);`, want: timedOut},
+	{name: "loop-of-promises", lost: true, wall: 200 * time.Millisecond, code: `for (;;) await Promise.resolve()`, want: timedOut},
+	{name: "chain-of-promises", lost: true, code: `const f = () => Promise.resolve().then(f); await f()`, want: outOfMemory}, // each keeps the one before
+	{name: "loop-in-a-finally", lost: true, wall: 200 * time.Millisecond, code: `try { await new Promise(() => {}) } finally { for (;;); }`, want: timedOut},
+	{name: "regexp", lost: true, wall: 200 * time.Millisecond, code: `/(a+)+$/.test("a".repeat(60) + "b")`, want: timedOut},
+	{name: "atomics-wait", lost: true, wall: 200 * time.Millisecond, code: `Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)`, want: timedOut},
+	{name: "atomics-wait-async", code: `
+const a = new Int32Array(new SharedArrayBuffer(4))
+for (let i = 0; i < 10_000; i++) Atomics.waitAsync(a, 0, 0, 1)
+await pause(20)`},
+	{name: "timers", lost: true, wall: 2 * time.Second, code: `for (let i = 0; i < 50_000; i++) setInterval(() => {}, 0)`},
+	{name: "endless-output", lost: true, code: `for (;;) console.log("x".repeat(10_000))`, want: func(r *executor.Result) bool { return r.Reason == executor.ReasonOutput }},
+	{name: "endless-displays", lost: true, code: `for (;;) display("x".repeat(100_000))`, want: func(r *executor.Result) bool { return r.Reason == executor.ReasonOutput }},
+	{name: "rejections", lost: true, wall: 5 * time.Second, code: `for (let i = 0; i < 50_000; i++) Promise.reject(new Error("x"))`},
+	{name: "deep-recursion", code: `
+let n = 0
+const f = () => { n++; f() }
+try { f() } catch (e) { if (!(e instanceof RangeError)) throw e }`},
+	{name: "deep-recursion-into-the-host", lost: true, wall: 5 * time.Second, code: `
+const f = () => { try { f() } catch { console.log("x"); throw 1 } }
+for (let i = 0; i < 20; i++) try { f() } catch {}`},
+	{name: "deep-source", code: "try { eval('('.repeat(100_000)) } catch {}\ntry { eval('[' .repeat(5000) + ']'.repeat(5000)) } catch {}"},
+	{name: "memory-of-the-engine", lost: true, code: `const a = []; for (let i = 0; ; i++) a.push({i, s: "x" + i})`, want: outOfMemory},
+	{name: "memory-of-buffers", lost: true, code: `const a = []; for (;;) a.push(new Uint8Array(4 << 20).fill(1))`},
+	{name: "memory-of-webassembly", lost: true, code: `const a = []; for (;;) a.push(new Uint8Array(new WebAssembly.Memory({initial: 64}).buffer).fill(1))`},
+}
+
+func outOfMemory(r *executor.Result) bool { return r.Reason == executor.ReasonMemory }

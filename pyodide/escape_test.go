@@ -1,0 +1,448 @@
+package pyodide
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/pyodide/internal/confine"
+)
+
+const secretVariable = "EXECBROKER_ESCAPE_SECRET"
+
+func containsNoSpace(b []byte) bool { return bytes.Contains(b, []byte("No space left on device")) }
+
+// outside is what attempts try to reach.
+type outside struct {
+	secret string // in a variable of the environment
+	dir    string
+	marker string // a file that is not there
+	server *httptest.Server
+
+	host string // where the host program is, which nobody needs to know
+
+	mu   sync.Mutex
+	seen []string // what came in at the server
+	hits int      // connections to it
+}
+
+func newOutside(t *testing.T) *outside {
+	t.Helper()
+	var b [16]byte
+	rand.Read(b[:])
+	o := &outside{secret: hex.EncodeToString(b[:])}
+	t.Setenv(secretVariable, o.secret)
+	var err error
+	if o.dir, err = os.MkdirTemp("", "outside"); err != nil { // not t.TempDir: others than root have to get there
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(o.dir) })
+	os.Chmod(o.dir, 0o777)
+	o.marker = filepath.Join(o.dir, "marker")
+	for name, text := range map[string]string{"secret": "content-of-the-secret-file", "module.mjs": "export default 42"} {
+		if err := os.WriteFile(filepath.Join(o.dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.server = httptest.NewUnstartedServer(http.HandlerFunc(o.serve))
+	o.server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			o.mu.Lock()
+			o.hits++
+			o.mu.Unlock()
+		}
+	}
+	o.server.Start()
+	t.Cleanup(o.server.Close)
+	return o
+}
+
+func (o *outside) serve(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	o.seen = append(o.seen, r.URL.Path)
+	seen := strings.Join(o.seen, " ")
+	o.mu.Unlock()
+	switch r.URL.Path {
+	case "/module.js":
+		w.Header().Set("Content-Type", "text/javascript")
+		io.WriteString(w, "export default 42")
+	case "/events":
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: reached\n\n")
+	case "/seen":
+		io.WriteString(w, seen)
+	default:
+		io.WriteString(w, "reached")
+	}
+}
+
+// prelude is what attempts of a guest start with: it says where the outside is.
+func (o *outside) prelude(t *testing.T, g guest) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata/escape", g.prelude))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := o.server.Listener.Addr().(*net.TCPAddr).Port
+	return fmt.Sprintf("%s\n%s\n", b, fmt.Sprintf(g.where, filepath.Join(o.dir, "secret"), filepath.Join(o.dir, "module.mjs"), o.marker, port))
+}
+
+// reached says what got out.
+func (o *outside) reached(t *testing.T) (out []string) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.hits > 0 {
+		out = append(out, fmt.Sprintf("%d connections, %q", o.hits, o.seen))
+	}
+	if _, err := os.Lstat(o.marker); err == nil {
+		out = append(out, "the marker is there")
+		os.Remove(o.marker)
+	}
+	o.hits, o.seen = 0, nil
+	return out
+}
+
+// guest is a language that attempts are made in.
+type guest struct {
+	language executor.Language
+	attempts []attempt
+	prelude  string // file in testdata/escape
+	weak     string // likewise: runs attempts in a weakened host
+	where    string // sets the variables of attempts to file, module, marker and port
+	call     string // makes the attempt whose code is put in
+	quoted   bool   // as a literal
+	// Of the session of a bystander: what gives it a state, and what prints whether that is there.
+	state, unchanged string
+}
+
+func guests() []guest {
+	all := []guest{{
+		language: executor.Python, attempts: pythonAttempts(),
+		prelude: "prelude.py", weak: "weak-python.mjs",
+		where: "SECRET_FILE, SECRET_MODULE, MARKER, PORT = %q, %q, %q, %d",
+		call:  "await attempt(%s)", quoted: true,
+		state:     "bystander_state = 4711\nopen('bystander-file', 'w').close()",
+		unchanged: "import os; print(42 if (bystander_state, os.listdir()) == (4711, ['bystander-file']) else os.listdir())",
+	}}
+	if javascriptHere {
+		all = append(all, guest{
+			language: executor.JavaScript, attempts: javascriptAttempts(),
+			prelude: "prelude.js", weak: "weak-javascript.mjs",
+			where: "var SECRET_FILE = %q, SECRET_MODULE = %q, MARKER = %q, PORT = %d",
+			call:  "await attempt(async () => {\n%s\n})",
+			state: "var bystander_state = 4711", unchanged: "console.log(bystander_state === 4711 ? 42 : bystander_state)",
+		})
+	}
+	return all
+}
+
+func pythonAttempts() []attempt {
+	return slices.Concat(evaluation, surroundings, network, protocol, pollution, harm)
+}
+
+// code is the program that makes an attempt.
+func (g guest) code(prelude string, a attempt) string {
+	text := a.code
+	if g.quoted {
+		text = quote(text)
+	}
+	return prelude + fmt.Sprintf(g.call, text)
+}
+
+// create makes a session of the guest.
+func (g guest) create(t *testing.T, x executor.Executor) executor.Session {
+	t.Helper()
+	return create(t, x, executor.Spec{Languages: []executor.Language{g.language}, Limits: executor.Limits{MemoryBytes: 128 * mib, DiskBytes: 32 * mib}})
+}
+
+// answers reports whether a session prints 42 when code says so, and what it says otherwise.
+func (g guest) answers(t *testing.T, s executor.Session, code string) error {
+	r, err := s.Run(t.Context(), executor.Request{Code: code, Limits: executor.RunLimits{WallTime: 5 * time.Second}}, nil)
+	if err == nil && string(r.Stdout) != "42\n" {
+		err = errors.New(describeResult(r))
+	}
+	return err
+}
+
+// alive is code that prints 42.
+func (g guest) alive() string {
+	if g.language == executor.JavaScript {
+		return "console.log(6 * 7)"
+	}
+	return "print(6 * 7)"
+}
+
+// quote returns a literal of Python.
+func quote(s string) string {
+	b, _ := json.Marshal(s)
+	return string(b)
+}
+
+// TestAttemptsAreCounted keeps the figures of the documentation true.
+func TestAttemptsAreCounted(t *testing.T) {
+	text, err := os.ReadFile("../docs/security/pyodide.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	working := func(all []attempt) (n int) {
+		for _, a := range all {
+			if len(a.works) > 0 {
+				n++
+			}
+		}
+		return n
+	}
+	py, js := pythonAttempts(), javascriptAttempts()
+	for _, want := range []string{
+		fmt.Sprintf("%d attempts from Python and %d from JavaScript", len(py), len(js)),
+		fmt.Sprintf("%d of Python and %d of JavaScript", working(py), working(js)),
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), want) {
+			t.Errorf("docs/security/pyodide.md does not say %q", want)
+		}
+	}
+}
+
+// TestEscape makes every attempt behind every layer of the operating system: the layers inside of the process have to hold without it.
+func TestEscape(t *testing.T) {
+	for _, g := range guests() {
+		for _, m := range layersHere() {
+			t.Run(string(g.language)+"/"+string(m), func(t *testing.T) {
+				o := newOutside(t)
+				x := open(t, Config{OSLayer: string(m)})
+				bystander := g.create(t, x)
+				runCode(t, bystander, g.state, func(r *executor.Request) { r.Language = g.language })
+				shared := g.create(t, x)
+				o.host = driverSession(shared).p.assets
+				prelude := o.prelude(t, g)
+				for _, a := range g.attempts {
+					// The layers differ in what they do to the process, which is for a part of the attempts to show.
+					if m == confine.Bubblewrap && len(a.works) == 0 {
+						continue
+					}
+					t.Run(a.name, func(t *testing.T) {
+						s := shared
+						if a.lost {
+							s = g.create(t, x)
+						}
+						a.check(t, g, o, s, prelude)
+					})
+				}
+				if err := g.answers(t, bystander, g.unchanged); err != nil {
+					t.Errorf("another session: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// check makes the attempt in a session.
+func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session, prelude string) {
+	t.Helper()
+	wall := a.wall
+	if wall == 0 {
+		wall = 20 * time.Second
+	}
+	r, err := s.Run(t.Context(), executor.Request{Code: g.code(prelude, a), Limits: executor.RunLimits{WallTime: wall}}, nil)
+	if err != nil {
+		var e *executor.Error
+		if !a.lost || !errors.As(err, &e) {
+			t.Fatalf("got error %v", err)
+		}
+		t.Logf("%v", err)
+	} else {
+		said := strings.TrimSpace(string(r.Stdout[max(0, len(r.Stdout)-400):]))
+		t.Logf("%s %s lost %v: %s", r.Status, r.Reason, r.StateLost, said)
+		text := printed(r)
+		if strings.Contains(text, "ESCAPED") || strings.Contains(strings.ToLower(text), o.secret) {
+			t.Errorf("it got out: %s", describeResult(r))
+		}
+		if strings.Contains(text, o.host) {
+			t.Errorf("it says where the host program is: %s", describeResult(r))
+		}
+		if !a.lost && (r.StateLost || r.Status != executor.StatusOK || !strings.HasSuffix(string(r.Stdout), "TRIED\n")) {
+			t.Errorf("got %s, lost %v; want it refused and nothing else", describeResult(r), r.StateLost)
+		}
+		if a.want != nil && !a.want(r) {
+			t.Errorf("got %s", describeResult(r))
+		}
+	}
+	if got := o.reached(t); got != nil {
+		t.Errorf("it got out: %q", got)
+	}
+	// What is left works, as it is or started anew.
+	if !a.lost {
+		if err := g.answers(t, s, g.alive()); err != nil {
+			t.Errorf("the session afterwards: %v", err)
+		}
+		return
+	}
+	t.Cleanup(func() {
+		if got := o.reached(t); got != nil {
+			t.Errorf("it got out afterwards: %q", got)
+		}
+	})
+	// Code that has broken its own interpreter may have made it lie, or hang. It is told so, and has another one after a reset.
+	next, err := s.Run(t.Context(), executor.Request{Code: g.alive(), Limits: executor.RunLimits{WallTime: time.Second}}, nil)
+	if err == nil && next.Status == executor.StatusOK && string(next.Stdout) == "42\n" {
+		return
+	}
+	t.Logf("the next run: %v", err)
+	if err := s.Reset(t.Context(), executor.Interpreter{Language: g.language}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.answers(t, s, g.alive()); err != nil {
+		t.Errorf("the session after a reset: %v", err)
+	}
+}
+
+// printed is all that a run has put out.
+func printed(r *executor.Result) string {
+	text := string(r.Stdout) + string(r.Stderr)
+	for _, out := range r.Outputs {
+		for _, data := range out.Data {
+			text += string(data)
+		}
+	}
+	if e := r.Exception; e != nil {
+		text += e.Type + e.Message + e.Traceback
+	}
+	return text
+}
+
+// TestAttemptsWork makes the attempts in hosts that lack layers, and compares which of them get out. One that never does, or does where
+// a layer should hold, proves nothing in TestEscape.
+func TestAttemptsWork(t *testing.T) {
+	root := realRuntime(t)
+	in, err := find(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := open(t, Config{})
+	all := []string{"--allow-all"}
+	noEval := "--v8-flags=--disallow-code-generation-from-strings"
+	for _, g := range guests() {
+		s := g.create(t, x)
+		read, err := filepath.Abs("testdata/escape")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.language == executor.Python {
+			read = in.pyodide
+		}
+		type host struct {
+			name  string
+			flags []string
+			layer confine.Method
+			realm string // the directory of the host program, whose realm is there; empty: it is not
+		}
+		hosts := []host{
+			{name: plainHost, flags: all, layer: confine.None},
+			{name: permissionHost, layer: confine.None, flags: []string{
+				"--allow-read=" + read, "--deny-net", "--deny-env", "--deny-run", "--deny-ffi", "--deny-sys", "--deny-write", "--deny-import",
+			}},
+			{name: systemHost, flags: all, layer: confine.Namespaces},
+		}
+		if g.language == executor.Python {
+			hosts = append(hosts, host{name: noEvalHost, flags: append([]string{noEval}, all...), layer: confine.None})
+		} else {
+			hosts = append(hosts, host{name: realmHost, flags: all, layer: confine.None, realm: driverSession(s).p.assets})
+		}
+		for _, h := range hosts {
+			if !slices.Contains(layersHere(), h.layer) {
+				continue
+			}
+			t.Run(string(g.language)+"/"+h.name, func(t *testing.T) {
+				o := newOutside(t)
+				out := weak(t, g, o, in, h.layer, h.flags, h.realm)
+				for _, a := range g.attempts {
+					if len(a.works) == 0 {
+						continue
+					}
+					said, ok := out[a.name]
+					got := strings.Contains(said, "ESCAPED")
+					if want := slices.Contains(a.works, h.name); got != want || !ok {
+						t.Errorf("%s: it got out: %v, want %v; it said %q", a.name, got, want, said)
+					}
+				}
+			})
+		}
+	}
+}
+
+// weak makes the attempts in one process of Deno with flags, and returns what each printed.
+func weak(t *testing.T, g guest, o *outside, in installation, layer confine.Method, flags []string, realm string) map[string]string {
+	t.Helper()
+	dir, err := filepath.Abs("testdata/escape")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type program struct {
+		Name string `json:"name"`
+		Code string `json:"code"`
+	}
+	var programs []program
+	for _, a := range g.attempts {
+		if len(a.works) > 0 {
+			programs = append(programs, program{a.name, a.code})
+		}
+	}
+	b, err := json.Marshal(map[string]any{"prelude": o.prelude(t, g), "attempts": programs, "host": realm})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := slices.Concat([]string{"run", "--no-prompt", "--no-config", "--no-lock"}, flags,
+		[]string{filepath.Join(dir, g.weak), "file://" + filepath.Join(in.pyodide, "pyodide.mjs")})
+	env := []string{"DENO_NO_UPDATE_CHECK=1", "NO_COLOR=1", "DENO_DIR=" + filepath.Join(o.dir, "deno")}
+	if layer == confine.None {
+		env = append(env, secretVariable+"="+o.secret)
+	}
+	c, err := confine.Command(layer, confine.Program{Path: in.deno, Args: args, Env: env, Read: []string{in.pyodide, dir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr tail
+	c.Stdin, c.Stderr = bytes.NewReader(b), &stderr
+	c.WaitDelay = time.Second
+	detach(c)
+	stdout, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := time.AfterFunc(90*time.Second, func() { c.Process.Kill() })
+	defer stop.Stop()
+	out := map[string]string{}
+	name := ""
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if after, ok := strings.CutPrefix(lines.Text(), "BEGIN "); ok {
+			name = after
+		} else if lines.Text() != "END "+name {
+			out[name] += lines.Text() + "\n"
+		}
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("%v: %s", err, stderr.String())
+	}
+	return out
+}

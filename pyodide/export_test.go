@@ -1,0 +1,77 @@
+package pyodide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/store"
+)
+
+// The variables that make a process of the test a program that prepares a cache directory and may stop on the way.
+const (
+	envPrepare = "EXECBROKER_TEST_PREPARE" // the directory
+	envStop    = "EXECBROKER_TEST_STOP"    // the checkpoint at which it says so and waits to be killed
+	envHold    = "EXECBROKER_TEST_HOLD"    // instead: the code that it runs in a session, in which it waits to be killed
+)
+
+// PrepareChild does what such a process is for, and reports whether this is one.
+func PrepareChild() bool {
+	if code := os.Getenv(envHold); code != "" {
+		hold(code)
+	}
+	dir := os.Getenv(envPrepare)
+	if dir == "" {
+		return false
+	}
+	checkpoint = func(name string) {
+		if stop := os.Getenv(envStop); stop != "" && strings.HasPrefix(name, stop) {
+			fmt.Println("at", name)
+			select {}
+		}
+	}
+	ctx := executor.WithProgress(context.Background(), func(p executor.Progress) { fmt.Println("progress", p.What) })
+	if err := Prepare(ctx, driver.Env{CacheDir: dir}, Config{}); err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	fmt.Println("done")
+	return true
+}
+
+// hold runs code in a session, says which process and directory it has, and waits to be killed.
+func hold(code string) {
+	ctx := context.Background()
+	x, err := Open(ctx, driver.Env{Owner: "test", Wrap: record}, Config{})
+	if err != nil {
+		panic(err)
+	}
+	s, err := x.Create(ctx, executor.Spec{})
+	if err != nil {
+		panic(err)
+	}
+	d := driverSession(s)
+	_, err = s.Run(ctx, executor.Request{Code: "print('on', flush=True)\n" + code}, func(ev executor.Event) error {
+		if ev.Kind == executor.EventStdout && string(ev.Data[:2]) == "on" {
+			fmt.Println(d.h.cmd.Process.Pid, d.dir)
+		}
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	select {}
+}
+
+// ProgramLives reports whether the program that a directory of running sandboxes belongs to lives.
+func ProgramLives(runDir string) bool {
+	unlock, err := store.TryLock(runDir + ".lock")
+	if err == nil {
+		unlock()
+	}
+	return errors.Is(err, store.ErrLocked)
+}

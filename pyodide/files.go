@@ -1,0 +1,269 @@
+package pyodide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"math"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// files are the files of the sandbox, as the worker sees them.
+type files struct{ s *session }
+
+var _ driver.Files = files{}
+
+// Files implements driver.Filer.
+func (s *session) Files() driver.Files { return files{s} }
+
+// host returns the process, started if need be.
+func (f files) host(ctx context.Context) (*host, error) {
+	release, err := f.s.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return f.s.up(ctx)
+}
+
+// ask makes a call that changes nothing.
+func (f files) ask(ctx context.Context, req callRequest) (callReply, *host, error) {
+	defer f.s.use()()
+	h, err := f.host(ctx)
+	if err != nil {
+		return callReply{}, nil, err
+	}
+	r, err := h.call(ctx, req, nil, nil)
+	return r, h, fileError(ctx, err)
+}
+
+// change makes a call that changes files. Once it has been sent it is not given up: what came of it has to be known.
+func (f files) change(ctx context.Context, req callRequest) error {
+	defer f.s.use()()
+	release, err := f.s.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	h, err := f.s.up(ctx)
+	if err != nil {
+		return err
+	}
+	return f.changeIn(ctx, h, req)
+}
+
+// changeIn is change in a process that must still be the same. Its caller has the turn.
+func (f files) changeIn(ctx context.Context, h *host, req callRequest) error {
+	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.s.d.patience.change)
+	defer cancel()
+	_, err := f.s.change(cctx, h, req)
+	return fileError(ctx, err)
+}
+
+// fileError makes an error of the contract of one of a call.
+func fileError(ctx context.Context, err error) error {
+	switch {
+	case err == nil, ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		return err
+	case errors.Is(err, errLost):
+		return driver.Fail(executor.ErrUnavailable, executor.RanNo, err)
+	}
+	for _, kind := range []error{fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, fs.ErrInvalid, executor.ErrTooLarge} {
+		if errors.Is(err, kind) {
+			return driver.Fail(kind, executor.RanNo, err)
+		}
+	}
+	return driver.Fail(executor.ErrInternal, executor.RanNo, err)
+}
+
+// Stat implements driver.Files.
+func (f files) Stat(ctx context.Context, name string) (executor.FileInfo, error) {
+	r, _, err := f.ask(ctx, callRequest{Op: "stat", Path: name})
+	return r.callEntry.info(), err
+}
+
+// info makes a FileInfo of what the host says.
+func (e callEntry) info() executor.FileInfo {
+	mode := fs.FileMode(e.Mode) & fs.ModePerm
+	for _, m := range []struct {
+		typ  uint32
+		mode fs.FileMode
+	}{{0o040000, fs.ModeDir}, {0o120000, fs.ModeSymlink}, {0o020000, fs.ModeDevice | fs.ModeCharDevice}} {
+		if e.Mode&0o170000 == m.typ {
+			mode |= m.mode
+		}
+	}
+	ms := e.MTime
+	if !(math.Abs(ms) < 1e15) {
+		ms = 0
+	}
+	return executor.FileInfo{Name: e.Name, Size: max(e.Bytes, 0), Mode: mode, ModTime: time.UnixMilli(int64(ms)).UTC(), Target: e.Target}
+}
+
+// List implements driver.Files.
+func (f files) List(ctx context.Context, dir string) iter.Seq2[executor.FileInfo, error] {
+	return func(yield func(executor.FileInfo, error) bool) {
+		defer f.s.use()()
+		r, h, err := f.ask(ctx, callRequest{Op: "list", Path: dir})
+		last := ""
+		for err == nil {
+			for _, e := range r.Entries {
+				if e.Name <= last || path.Base(e.Name) != e.Name {
+					yield(executor.FileInfo{}, driver.Fail(executor.ErrInternal, executor.RanNo, fmt.Errorf("%w: listing", errFrame)))
+					return
+				}
+				last = e.Name
+				if !yield(e.info(), nil) {
+					return
+				}
+			}
+			if r.Token == 0 {
+				return
+			}
+			r, err = h.call(ctx, callRequest{Op: "next", Token: r.Token}, nil, nil)
+			err = fileError(ctx, err)
+		}
+		yield(executor.FileInfo{}, err)
+	}
+}
+
+// Mkdir implements driver.Files.
+func (f files) Mkdir(ctx context.Context, name string) error {
+	return f.change(ctx, callRequest{Op: "mkdir", Path: name})
+}
+
+// Rename implements driver.Files.
+func (f files) Rename(ctx context.Context, from, to string) error {
+	return f.change(ctx, callRequest{Op: "rename", From: from, To: to})
+}
+
+// Remove implements driver.Files.
+func (f files) Remove(ctx context.Context, name string) error {
+	return f.change(ctx, callRequest{Op: "remove", Path: name})
+}
+
+// Read implements driver.Files.
+func (f files) Read(ctx context.Context, name string) (io.ReadCloser, error) {
+	r, h, err := f.ask(ctx, callRequest{Op: "open", Path: name})
+	if err != nil {
+		return nil, err
+	}
+	return newReader(ctx, h, r.Token, f.s.use()), nil
+}
+
+// reader reads a file in pieces. While it is open the session is in use. Close may be called during a Read, and ends it.
+type reader struct {
+	ctx    context.Context //nolint:containedctx // by the contract of Files.Read it governs the reading too
+	cancel context.CancelFunc
+	h      *host
+	token  uint32
+	done   func()
+
+	mu  sync.Mutex
+	off int64
+	buf []byte
+	err error
+}
+
+func newReader(ctx context.Context, h *host, token uint32, done func()) *reader {
+	r := &reader{h: h, token: token, done: done}
+	r.ctx, r.cancel = context.WithCancel(ctx)
+	return r
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.buf) == 0 && r.err == nil && len(p) > 0 {
+		rep, err := r.h.call(r.ctx, callRequest{Op: "read", Token: r.token, Offset: r.off, Max: chunkLen}, nil, nil)
+		r.buf, r.err = rep.data, fileError(r.ctx, err)
+		r.off += int64(len(r.buf))
+		if err == nil && len(r.buf) == 0 {
+			r.err = io.EOF
+		}
+	}
+	if len(r.buf) == 0 {
+		return 0, r.err
+	}
+	n := copy(p, r.buf)
+	r.buf = r.buf[n:]
+	return n, nil
+}
+
+func (r *reader) Close() error {
+	r.cancel()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == fs.ErrClosed {
+		return fs.ErrClosed
+	}
+	r.buf, r.err = nil, fs.ErrClosed
+	r.h.release(r.token)
+	r.done()
+	return nil
+}
+
+// release gives a token back. The host forgets old ones by itself, so that neither the answer nor a failure matters.
+func (h *host) release(token uint32) {
+	b := h.open()
+	h.abandon(b)
+	h.send(toCall, b.id, envelope(callRequest{Op: "close", Token: token})) //nolint:errcheck // see above
+}
+
+// Write implements driver.Files.
+func (f files) Write(ctx context.Context, name string, src io.Reader, mode fs.FileMode) (err error) {
+	defer f.s.use()()
+	r, h, err := f.ask(ctx, callRequest{Op: "create", Path: name, Mode: uint32(mode.Perm())})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			h.release(r.Token)
+		}
+	}()
+	buf := make([]byte, chunkLen)
+	for {
+		n, rerr := io.ReadFull(src, buf)
+		if n > 0 {
+			if _, err := h.call(ctx, callRequest{Op: "write", Token: r.Token}, buf[:n], nil); err != nil {
+				return fileError(ctx, err)
+			}
+		}
+		if rerr == io.EOF || rerr == io.ErrUnexpectedEOF {
+			break
+		}
+		if rerr != nil {
+			return driver.Fail(executor.ErrInvalid, executor.RanNo, fmt.Errorf("reading what to write: %w", rerr))
+		}
+	}
+	turn, err := f.s.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer turn()
+	return f.changeIn(ctx, h, callRequest{Op: "commit", Token: r.Token})
+}
+
+// artifacts makes the artifacts of a run that has just ended.
+func (s *session) artifacts(ctx context.Context, h *host, req *executor.ArtifactRequest, changes []runChanged) ([]executor.Artifact, int, error) {
+	changed := make([]driver.Changed, len(changes))
+	for i, c := range changes {
+		changed[i] = driver.Changed{Name: c.name, Size: c.size, ModTime: time.Unix(0, c.mtime).UTC()}
+	}
+	return driver.Collect(ctx, req, changed, func(ctx context.Context, name string) (io.ReadCloser, error) {
+		r, err := h.call(ctx, callRequest{Op: "open", Path: path.Join(executor.Workdir, name)}, nil, nil)
+		if err != nil {
+			return nil, fileError(ctx, err)
+		}
+		return newReader(ctx, h, r.Token, func() {}), nil
+	})
+}

@@ -1,0 +1,164 @@
+package pyodide
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// open opens the backend with the user's cache, so that what is prepared there once serves all tests.
+func open(t testing.TB, cfg Config) executor.Executor {
+	t.Helper()
+	x, err := Open(t.Context(), driver.Env{Owner: "test", Wrap: record}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return x
+}
+
+// create makes a session that the test ends.
+func create(t testing.TB, x executor.Executor, spec executor.Spec) executor.Session {
+	t.Helper()
+	s, err := x.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// one makes a session of its own.
+func one(t testing.TB, spec executor.Spec) executor.Session {
+	t.Helper()
+	return create(t, open(t, Config{}), spec)
+}
+
+// runCode runs code and fails the test on an error.
+func runCode(t testing.TB, s executor.Session, code string, edit ...func(*executor.Request)) *executor.Result {
+	t.Helper()
+	req := executor.Request{Language: executor.Python, Code: code}
+	for _, e := range edit {
+		e(&req)
+	}
+	r, err := s.Run(t.Context(), req, nil)
+	if err != nil {
+		t.Fatalf("%s\n%v\n%+v", code, err, r)
+	}
+	return r
+}
+
+func within(d time.Duration) func(*executor.Request) {
+	return func(r *executor.Request) { r.Limits.WallTime = d }
+}
+
+// stubborn is code that no interrupt ends: one that hits it between two rounds of the inner loop is caught by the outer one.
+const stubborn = `
+while True:
+    try:
+        while True:
+            try:
+                while True: pass
+            except BaseException: pass
+    except BaseException: pass
+`
+
+// output runs code that must succeed and returns what it prints.
+func output(t testing.TB, s executor.Session, code string, edit ...func(*executor.Request)) string {
+	t.Helper()
+	r := runCode(t, s, code, edit...)
+	if r.Status != executor.StatusOK {
+		t.Fatalf("%s\ngot %s", code, describeResult(r))
+	}
+	return string(r.Stdout)
+}
+
+func describeResult(r *executor.Result) string {
+	s := fmt.Sprintf("%s %s, exit code %d, stdout %q, stderr %q", r.Status, r.Reason, r.ExitCode, r.Stdout, r.Stderr)
+	if r.Exception != nil {
+		s += "\n" + r.Exception.Traceback
+	}
+	return s
+}
+
+// recorder is a driver that remembers its sessions, so that tests get at them.
+type recorder struct {
+	driver.Driver
+	sessions *sync.Map // Handle.Session -> *session
+}
+
+func (r recorder) Create(ctx context.Context, c *driver.Create) (driver.Session, error) {
+	s, err := r.Driver.Create(ctx, c)
+	if err == nil {
+		r.sessions.Store(c.ID, s)
+	}
+	return s, err
+}
+
+var created sync.Map
+
+func record(d driver.Driver) driver.Driver { return recorder{d, &created} }
+
+// driverSession returns the session below s, whose Executor was opened with record.
+func driverSession(s executor.Session) *session {
+	d, _ := created.Load(s.Info().Handle.Session)
+	return d.(*session)
+}
+
+// process returns the process number of the session's host.
+func process(t testing.TB, s executor.Session) int {
+	t.Helper()
+	d := driverSession(s)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.h == nil {
+		t.Fatal("no process")
+	}
+	return d.h.cmd.Process.Pid
+}
+
+// eventually waits until ok.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// alive reports whether a process is there and is no zombie.
+func alive(pid int) bool {
+	if runtime.GOOS != "linux" {
+		p, err := os.FindProcess(pid)
+		return err == nil && p.Signal(nil) == nil
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, after, _ := strings.Cut(string(b), ") ")
+	return !strings.HasPrefix(after, "Z")
+}

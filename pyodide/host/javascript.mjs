@@ -1,0 +1,267 @@
+// Runs cells of JavaScript in the scrubbed realm. There is no second realm below it: what the host needs is fixed in this one, and what
+// the code can spoil nevertheless is its own session.
+import { console, show } from "./console.mjs";
+import { describe, define, evaluate, evaluation, harden, stacks, syntax, text, url } from "./realm.mjs";
+import { EINTR } from "./ring.mjs";
+import { finish, kept } from "./scrub.mjs";
+import { BACK, cell, IMPORT, RUN } from "./transform.mjs";
+import { CHUNK, FROM_HOST, json, number } from "./wire.mjs";
+
+const INTERRUPTED = 130;
+
+// The first byte of a part of a long message, as in python.mjs.
+const MORE = 0;
+const LAST = 1;
+const BROKEN = 2;
+
+// Stop is thrown through code that has to end: it has been interrupted, or it has called exit.
+class Stop extends Error {
+  name = "Stop";
+}
+
+// Interpreter is a realm with one session in it.
+export class Interpreter {
+  #sender;
+  #cell = 0;
+  #run = null; // in progress
+  #active = null; // the run that the code belongs to which is executed now
+  #encoder = new TextEncoder();
+  // There are no files, and nothing that calls could do.
+  calls = { __proto__: null, sync: () => [{}] };
+  version = "ECMAScript";
+
+  static async start(sender) {
+    const it = new Interpreter();
+    it.#sender = sender;
+    finish();
+    stacks();
+    it.#globals();
+    evaluation();
+    harden();
+    kept.addEventListener("unhandledrejection", (e) => it.#uncaught(e.reason));
+    return it;
+  }
+
+  #globals() {
+    const global = (name, value) => Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
+    for (const [name, value] of Object.entries(kept.harmless)) global(name, value);
+    global("console", console((type, line) => this.#write(type === "stderr" ? FROM_HOST.STDERR : FROM_HOST.STDOUT, line)));
+    global("display", (value) => this.#display(false, value));
+    global("exit", (code = 0) => this.#exit(code));
+    const { clearTimeout } = globalThis;
+    const timer = (set, once) => (f, ms, ...args) => {
+      if (typeof f !== "function") throw new TypeError("the first argument must be a function");
+      const run = this.#active;
+      const id = set(() => {
+        if (once) run?.timers.delete(id);
+        this.#as(run, () => f(...args));
+      }, ms);
+      run?.timers.add(id);
+      return id;
+    };
+    global("setTimeout", timer(setTimeout, true));
+    global("setInterval", timer(setInterval, false));
+    this.#clear = clearTimeout;
+    const { queueMicrotask } = globalThis;
+    global("queueMicrotask", (f) => {
+      const run = this.#active;
+      queueMicrotask(() => this.#as(run, f));
+    });
+    // What waits for a promise by a callback goes on as the run that it belonged to. For await transform.mjs sees to that.
+    const { then } = Promise.prototype;
+    const keep = (f, run) => (typeof f === "function" && run ? (v) => this.#within(run, f, v) : f);
+    const { apply } = Reflect;
+    Promise.prototype.then = {
+      then(done, failed) {
+        return apply(then, this, [keep(done, active()), keep(failed, active())]);
+      },
+    }.then;
+    const active = () => this.#active;
+    define(globalThis, RUN, active);
+    define(globalThis, BACK, (run, value) => this.#back(run, value));
+    define(globalThis, IMPORT, async () => {
+      throw new TypeError("import: there are no modules in this sandbox");
+    });
+  }
+
+  #clear;
+
+  // as calls f as code of a run. What fails in there fails alone.
+  #as(run, f) {
+    this.#active = run;
+    try {
+      f();
+    } catch (e) {
+      this.#uncaught(e);
+    } finally {
+      this.#active = this.#run; // what follows from it, unless it says otherwise
+    }
+  }
+
+  #within(run, f, v) {
+    const before = this.#active;
+    this.#active = run;
+    try {
+      return f(v);
+    } finally {
+      this.#active = before;
+    }
+  }
+
+  // back is called after each await.
+  #back(run, value) {
+    if (run?.stop) throw run.stop;
+    this.#active = run;
+    return value;
+  }
+
+  #uncaught(e) {
+    if (!this.#active || this.#active !== this.#run) return;
+    try {
+      if (e instanceof Stop) return;
+      this.#write(FROM_HOST.STDERR, `Uncaught ${describe(e).traceback}\n`);
+    } catch {} // it is being stopped, or what was thrown fails again
+  }
+
+  // write sends text of the run that the code belongs to. What earlier code left running prints into nothing.
+  #write(type, line) {
+    const run = this.#active;
+    this.#check(run);
+    if (!run || run !== this.#run) return;
+    this.#guard(run, () => {
+      const data = this.#encoder.encode(line);
+      for (let at = 0; at < data.length; ) at += this.#sender.stream(type, run.id, data.subarray(at));
+    });
+  }
+
+  #display(main, value) {
+    const run = this.#active;
+    this.#check(run);
+    if (!run || run !== this.#run) return;
+    const bundle = show(value);
+    this.#guard(run, () => this.#long(FROM_HOST.OUTPUT, run.id, encode(main, bundle)));
+  }
+
+  // check ends code that has to end.
+  #check(run) {
+    if (!run) return;
+    if (!run.stop && run === this.#run && this.#sender.interrupted) this.#stop(run);
+    if (run.stop) throw run.stop;
+  }
+
+  #guard(run, f) {
+    try {
+      f();
+    } catch (e) {
+      if (e !== EINTR) throw e;
+      this.#stop(run);
+      throw run.stop;
+    }
+  }
+
+  // stop ends a run: its timers are gone, and whatever of it goes on fails at the next await, output or timer.
+  #stop(run, end = { exit_code: INTERRUPTED, interrupted: true }) {
+    if (run.stop) return;
+    run.stop = new Stop();
+    for (const id of run.timers) this.#clear(id);
+    run.timers.clear();
+    run.settle({ __proto__: null, exit_code: end.exit_code, exception: null, interrupted: end.interrupted });
+  }
+
+  #exit(code) {
+    const run = this.#active;
+    const n = Number(code);
+    if (!Number.isInteger(n)) throw new TypeError("exit: the code must be an integer");
+    if (!run) return;
+    this.#stop(run, { exit_code: n & 255, interrupted: false });
+    throw run.stop;
+  }
+
+  // run executes one cell and sends all that comes of it.
+  async run(id, request, source) {
+    const sender = this.#sender;
+    let settle;
+    const ended = new Promise((resolve) => (settle = resolve));
+    const run = { __proto__: null, id, stop: null, timers: new Set(), settle };
+    this.#run = this.#active = run;
+    sender.send(FROM_HOST.STARTED, id, number.u32(++this.#cell));
+    this.#execute(run, source, this.#cell);
+    const end = await ended;
+    this.#run = this.#active = null;
+    sender.clearInterrupt();
+    this.#long(FROM_HOST.END, id, json(end));
+    sender.send(FROM_HOST.SYNCED, id);
+  }
+
+  async #execute(run, source, n) {
+    const ok = { __proto__: null, exit_code: 0, exception: null, interrupted: false };
+    const failed = (exception) => run.settle({ __proto__: null, exit_code: 1, exception, interrupted: false });
+    let parts;
+    try {
+      parts = cell(source);
+      for (const name of parts.all) free(name);
+    } catch (e) {
+      return failed(e?.loc ? syntax(e, source, n) : describe(e));
+    }
+    try {
+      if (parts.names.length) evaluate("var " + parts.names.join(","));
+      if (parts.hoisted) evaluate(parts.hoisted + url(n, source));
+      const result = await evaluate(parts.body + url(n, source));
+      this.#active = run;
+      if (result && result.value !== undefined) this.#display(true, result.value);
+      run.settle(ok);
+    } catch (e) {
+      if (!run.stop) failed(describe(e));
+    }
+  }
+
+  // long sends a message in parts. One that is interrupted is taken back.
+  #long(type, id, data) {
+    let at = 0;
+    try {
+      do {
+        const part = data.subarray(at, at + CHUNK - 1);
+        at += part.length;
+        this.#sender.send(type, id, number.flagged(at < data.length ? MORE : LAST, part));
+      } while (at < data.length);
+    } catch (e) {
+      if (e === EINTR) this.#sender.force(type, id, number.flagged(BROKEN, new Uint8Array()));
+      throw e;
+    }
+  }
+
+  // interrupt is called when the loop is free: the run waits for something.
+  interrupt(id) {
+    if (this.#run?.id !== id) return;
+    this.#sender.clearInterrupt();
+    this.#stop(this.#run);
+  }
+
+  changed() {}
+}
+
+// free refuses names that code cannot have: assignments to them would be ignored.
+function free(name) {
+  const d = Object.getOwnPropertyDescriptor(globalThis, name);
+  if (d && !d.configurable && !d.writable) throw new SyntaxError(`${text(name, "")} belongs to the sandbox and cannot be declared`);
+}
+
+// encode makes the message of a value: u8 main, u16 count, and for each form u16 length, type, u32 length, data.
+function encode(main, bundle) {
+  let size = 3;
+  for (const [mime, data] of bundle) size += 6 + mime.length + data.length;
+  const b = new Uint8Array(size);
+  const v = new DataView(b.buffer);
+  b[0] = main ? 1 : 0;
+  v.setUint16(1, bundle.length, true);
+  let at = 3;
+  for (const [mime, data] of bundle) {
+    v.setUint16(at, mime.length, true);
+    for (let i = 0; i < mime.length; i++) b[at + 2 + i] = mime.charCodeAt(i);
+    at += 2 + mime.length;
+    v.setUint32(at, data.length, true);
+    b.set(data, at + 4);
+    at += 4 + data.length;
+  }
+  return b;
+}

@@ -1,0 +1,170 @@
+// The trusted half of a sandbox: it owns standard input and output, the clocks and the nonce, and starts the worker that holds the
+// interpreter. When the worker is up it gives away its last permission.
+import { after, Run } from "./clock.mjs";
+import { allocate, Receiver } from "./ring.mjs";
+import { CHUNK, COST, FROM_HOST, json, NONCE, Reader, TO_HOST, Writer } from "./wire.mjs";
+
+// Exit codes, as in host.go.
+const EXIT = { protocol: 2, stuck: 3, broken: 4, idle: 10, life: 11 };
+
+const LEAVE = 1000; // ms that the Go program has to end this process before it ends by itself
+
+const dir = new URL(".", import.meta.url);
+const reader = new Reader((b) => Deno.stdin.read(b));
+const shared = allocate();
+const receiver = new Receiver(shared);
+
+const first = await reader.frame();
+if (first?.type !== TO_HOST.INIT) Deno.exit(EXIT.protocol);
+const writer = new Writer((b) => Deno.stdout.write(b), first.payload.slice(0, NONCE));
+const options = JSON.parse(new TextDecoder().decode(first.payload.subarray(NONCE)));
+
+let run = null; // in progress
+let idle = null; // the clock that ends a session that nobody uses
+let up = false;
+let draining = false;
+
+const { port1: port, port2 } = new MessageChannel();
+port.onmessage = drain;
+const javascript = options.mode === "javascript";
+const worker = new Worker(new URL(javascript ? "worker-javascript.mjs" : "worker.mjs", dir), { type: "module", deno: { permissions: "none" } });
+worker.onerror = (e) => {
+  e.preventDefault();
+  die("worker: " + e.message);
+};
+worker.onmessageerror = () => die("worker: message");
+await boot();
+if (options.life_ms > 0) after(options.life_ms, () => Deno.exit(EXIT.life));
+
+for (let f; (f = await reader.frame()); ) serve(f);
+Deno.exit(0);
+
+// boot gives the worker its assets. They are read at the same time, and handed over without a copy.
+async function boot() {
+  if (javascript) return worker.postMessage({ shared, assets: {}, options: {} }, [port2]);
+  const read = (name) => Deno.readFile(new URL(name, dir));
+  const text = (name) => Deno.readTextFile(new URL(name, dir));
+  const [wasm, lock, stdlib, snapshot, ...sources] = await Promise.all([
+    read("pyodide.asm.wasm").then((b) => WebAssembly.compile(b)),
+    text("lock.json"),
+    read(options.stdlib),
+    options.snapshot ? read(options.snapshot) : undefined,
+    ...Object.values(options.modules).map(text),
+  ]);
+  const modules = Object.fromEntries(Object.keys(options.modules).map((name, i) => [name, sources[i]]));
+  const { mode, disk, nodes, env } = options;
+  worker.postMessage({ shared, assets: { wasm, lock, stdlib, snapshot, modules }, options: { mode, disk, nodes, env } }, [
+    port2,
+    stdlib.buffer,
+    ...(snapshot ? [snapshot.buffer] : []),
+  ]);
+}
+
+// serve does what the Go program asks for.
+function serve({ type, id, payload }) {
+  switch (type) {
+    case TO_HOST.RUN: {
+      const v = new DataView(payload.buffer);
+      run = new Run(id, v.getFloat64(0, true), receiver, {
+        tell: (again) => port.postMessage({ op: "interrupt", id, again }),
+        late: () => writer.send(FROM_HOST.LATE, id),
+        stuck: () => stuck(id),
+      });
+      receiver.begin(payload[8] === 1);
+      use();
+      return port.postMessage({ op: "run", id, payload: payload.subarray(9) });
+    }
+    case TO_HOST.CALL:
+      use();
+      port.postMessage({ op: "call", id, payload });
+      return run ?? rest();
+    case TO_HOST.STDIN:
+      if (run?.id === id) receiver.feed(payload.length ? payload : null);
+      return;
+    case TO_HOST.INTERRUPT:
+      if (run?.id === id) run.interrupt();
+      return;
+    case TO_HOST.CREDIT:
+      return receiver.confirm(new DataView(payload.buffer).getUint32(0, true));
+    default:
+      throw new Error(`frame of type ${type}`);
+  }
+}
+
+// drain passes on what the worker has put into the ring, as fast as the Go program takes it.
+async function drain() {
+  if (draining) return;
+  draining = true;
+  try {
+    for (let frames; (frames = receiver.take()).length; ) {
+      for (const f of merged(frames)) pass(f);
+      await writer.flushed();
+    }
+  } catch (e) {
+    die(String(e?.message ?? e));
+  }
+  draining = false;
+}
+
+// merged joins neighbouring pieces of a stream. What they count less together is confirmed here, since Go will not know of it.
+function* merged(frames) {
+  for (let i = 0; i < frames.length; ) {
+    const { type, id, payload } = frames[i];
+    let n = i + 1;
+    let size = payload.length;
+    if (type === FROM_HOST.STDOUT || type === FROM_HOST.STDERR) {
+      while (frames[n]?.type === type && frames[n].id === id && size + frames[n].payload.length <= CHUNK) size += frames[n++].payload.length;
+    }
+    if (n === i + 1) {
+      yield frames[i];
+    } else {
+      const all = new Uint8Array(size);
+      for (let at = 0, k = i; k < n; at += frames[k++].payload.length) all.set(frames[k].payload, at);
+      receiver.confirm(COST * (n - i - 1));
+      yield { type, id, payload: all };
+    }
+    i = n;
+  }
+}
+
+function pass({ type, id, payload }) {
+  if (type === FROM_HOST.READY) {
+    if (up) throw new Error("ready twice");
+    up = true;
+    // From here on nothing can be read any more, by nobody in this process.
+    Deno.permissions.revokeSync({ name: "read" });
+    rest();
+  }
+  if (run?.id === id) {
+    if (type === FROM_HOST.STARTED) run.started();
+    if (type === FROM_HOST.END) run.ended();
+    if (type === FROM_HOST.SYNCED) {
+      run = null;
+      rest();
+    }
+  }
+  writer.send(type, id, payload);
+}
+
+async function stuck(id) {
+  writer.send(FROM_HOST.STUCK, id);
+  await writer.flushed();
+  // The Go program ends this process. If it is gone or stopped, then this does.
+  after(LEAVE, () => Deno.exit(EXIT.stuck));
+}
+
+// use and rest stop and start the idle clock.
+function use() {
+  idle?.stop();
+}
+
+function rest() {
+  idle?.stop();
+  if (options.idle_ms > 0) idle = after(options.idle_ms, () => Deno.exit(EXIT.idle));
+}
+
+async function die(message) {
+  writer.send(FROM_HOST.FATAL, 0, json({ message: message.slice(0, 1000) }));
+  await writer.flushed();
+  Deno.exit(EXIT.broken);
+}

@@ -1,0 +1,347 @@
+// The file system of the interpreter: Emscripten's MEMFS with a quota and with a memory of what has changed.
+//
+// File contents live in JavaScript buffers, outside of the WebAssembly memory and its cap, so they need a cap of their own. And what
+// has changed since the last run travels to the Go program, which puts it into the next process if this one has to be killed.
+
+const ENOSPC = 51;
+const ENAMETOOLONG = 37;
+const NAME_MAX = 255; // bytes
+const PATH_MAX = 4096;
+
+// Disk patches the operations of MEMFS. Nodes keep references to the operation tables, so that those in use are patched as well.
+export class Disk {
+  #fs;
+  #maxBytes;
+  #maxNodes;
+  #bytes = 0; // at least what is in use: deleted contents are found out only when it matters
+  #nodes = 0;
+  #changed = false;
+  #known = new Map(); // path -> node, as the Go program has it
+  #next = 1; // number of the next node that the Go program gets to know
+
+  constructor(FS, maxBytes, maxNodes) {
+    this.#fs = FS;
+    // What is there belongs to the system. The Go program hears of it only if it changes.
+    this.#walk((_, node) => {
+      node.xSystem = true;
+      node.xBase = node.usedBytes ?? 0;
+      if (FS.isDir(node.mode)) node.contents = names(node.contents);
+    });
+    this.#maxBytes = maxBytes;
+    this.#maxNodes = maxNodes;
+    this.#patch(FS, FS.filesystems.MEMFS);
+  }
+
+  #patch(FS, MEMFS) {
+    const { dir, file, link } = MEMFS.ops_table;
+    const disk = this;
+    const fail = (errno) => {
+      throw new FS.ErrnoError(errno);
+    };
+    const touch = (node) => {
+      node.xDirty = true;
+      disk.#changed = true;
+    };
+    // Every call of Emscripten goes by the whole path from the root, so one that is too long is of no use and costs a lot.
+    const check = (parent, name) => {
+      if (name.length > NAME_MAX / 3 && new TextEncoder().encode(name).length > NAME_MAX) fail(ENAMETOOLONG);
+      let length = name.length;
+      for (let dir = parent; dir !== dir.parent; dir = dir.parent) {
+        if ((length += dir.name.length + 1) > PATH_MAX) fail(ENAMETOOLONG);
+      }
+    };
+    const created = (parent, node) => {
+      if (FS.isDir(node.mode)) node.contents = names(node.contents);
+      touch(parent);
+      touch(node);
+      return node;
+    };
+
+    const { mknod, symlink, rename, unlink, rmdir, setattr } = dir.node;
+    dir.node.mknod = (parent, name, mode, dev) => {
+      check(parent, name);
+      disk.#chargeNode();
+      return created(parent, mknod(parent, name, mode, dev));
+    };
+    dir.node.symlink = (parent, name, target) => {
+      check(parent, name);
+      disk.#chargeNode();
+      disk.#charge(target.length);
+      return created(parent, symlink(parent, name, target));
+    };
+    dir.node.rename = (node, to, name) => {
+      check(to, name);
+      const from = node.parent;
+      rename(node, to, name);
+      touch(from);
+      touch(to);
+      touch(node);
+    };
+    dir.node.unlink = (parent, name) => {
+      unlink(parent, name);
+      touch(parent);
+    };
+    dir.node.rmdir = (parent, name) => {
+      rmdir(parent, name);
+      touch(parent);
+    };
+    dir.node.setattr = link.node.setattr = (node, attr) => {
+      setattr(node, attr);
+      touch(node);
+    };
+    dir.node.statfs = () => disk.#statfs();
+
+    file.node.setattr = (node, attr) => {
+      const { size, ...rest } = attr;
+      if (size !== undefined) {
+        disk.#resize(node, size);
+        touch(node);
+      }
+      setattr(node, rest);
+      touch(node);
+    };
+    file.stream.write = (stream, buffer, offset, length, position) => {
+      if (!length) return 0;
+      const node = stream.node;
+      disk.#grow(node, position + length);
+      node.contents.set(buffer.subarray(offset, offset + length), position);
+      span(node, position, position + length);
+      node.mtime = node.ctime = Date.now();
+      touch(node);
+      return length;
+    };
+    file.stream.msync = (stream, buffer, offset, length) => {
+      file.stream.write(stream, buffer, 0, Math.min(length, Math.max(0, stream.node.usedBytes - offset)), offset);
+      return 0;
+    };
+  }
+
+  // grow makes room for a file of at least size bytes.
+  #grow(node, size) {
+    const used = node.usedBytes;
+    if (size <= used) return;
+    this.#charge(size - used);
+    const have = node.contents.length;
+    if (size > have) {
+      const spare = Math.max(0, this.#maxBytes - this.#bytes);
+      this.#store(node, Math.max(size, Math.min(have + Math.max(256, have >> 1), size + spare)));
+    } else if (used < size) {
+      node.contents.fill(0, used, size); // what a truncation left behind
+    }
+    span(node, used, size);
+    node.usedBytes = size;
+  }
+
+  #resize(node, size) {
+    if (size > node.usedBytes) return this.#grow(node, size);
+    node.usedBytes = size;
+    if (size < node.contents.length / 2) this.#store(node, size);
+    if (node.xTo > size) node.xTo = size;
+  }
+
+  #store(node, capacity) {
+    let contents;
+    try {
+      contents = new Uint8Array(capacity);
+    } catch {
+      throw new this.#fs.ErrnoError(ENOSPC); // the engine has no memory left
+    }
+    contents.set(node.contents.subarray(0, Math.min(node.usedBytes, capacity)));
+    node.contents = contents;
+  }
+
+  // charge counts n more bytes. Bytes of deleted files are still in the sum; when it reaches the quota it is taken anew.
+  #charge(n) {
+    if (this.#bytes + n > this.#maxBytes) this.#recount();
+    if (this.#bytes + n > this.#maxBytes) throw new this.#fs.ErrnoError(ENOSPC);
+    this.#bytes += n;
+  }
+
+  #chargeNode() {
+    if (this.#nodes + 1 > this.#maxNodes) this.#recount();
+    if (this.#nodes + 1 > this.#maxNodes) throw new this.#fs.ErrnoError(ENOSPC);
+    this.#nodes++;
+  }
+
+  #recount() {
+    const seen = new Set();
+    let bytes = 0;
+    let nodes = 0;
+    const count = (node) => {
+      if (seen.has(node)) return;
+      seen.add(node);
+      if (!node.xSystem) nodes++;
+      if (this.#fs.isFile(node.mode)) bytes += Math.max(0, node.usedBytes - (node.xBase ?? 0));
+      else if (this.#fs.isLink(node.mode)) bytes += node.link.length;
+    };
+    this.#walk((_, node) => count(node));
+    // A file without a name lives on while it is open.
+    for (const stream of this.#fs.streams) if (stream?.node && this.#fs.isFile(stream.node.mode)) count(stream.node);
+    for (const staged of this.#staged) bytes += staged.size;
+    this.#bytes = bytes;
+    this.#nodes = nodes;
+  }
+
+  #statfs() {
+    this.#recount();
+    const block = 4096;
+    const blocks = Math.ceil(this.#maxBytes / block);
+    const free = Math.max(0, Math.floor((this.#maxBytes - this.#bytes) / block));
+    const ffree = Math.max(0, this.#maxNodes - this.#nodes);
+    return { bsize: block, frsize: block, blocks, bfree: free, bavail: free, files: this.#maxNodes, ffree };
+  }
+
+  // walk calls visit for every entry of the root file system, parents first. Mounted ones (/dev, /proc) and devices are left out.
+  #walk(visit) {
+    const fs = this.#fs;
+    const todo = [["", fs.root]];
+    while (todo.length) {
+      const [path, dir] = todo.pop();
+      for (const name of Object.keys(dir.contents)) {
+        const node = dir.contents[name];
+        const at = `${path}/${name}`;
+        if (node.mounted || node.mount !== fs.root.mount || at === "/dev" || at === "/proc") continue;
+        if (fs.isDir(node.mode)) todo.push([at, node]);
+        else if (!fs.isFile(node.mode) && !fs.isLink(node.mode)) continue;
+        visit(at, node);
+      }
+    }
+  }
+
+  // Files that are being written from outside: they count, but have no name yet.
+  #staged = new Set();
+
+  stage() {
+    const staged = { parts: [], size: 0 };
+    this.#staged.add(staged);
+    return staged;
+  }
+
+  append(staged, data) {
+    this.#charge(data.length);
+    staged.parts.push(data);
+    staged.size += data.length;
+  }
+
+  // unstage gives the bytes of a staged file back; they are charged again when they get a name.
+  unstage(staged) {
+    if (this.#staged.delete(staged)) this.#bytes -= staged.size;
+  }
+
+  // place gives a staged file its name, in place of what has it now.
+  place(staged, path, mode) {
+    const fs = this.#fs;
+    let contents = staged.parts[0] ?? new Uint8Array();
+    if (staged.parts.length > 1) {
+      try {
+        contents = new Uint8Array(staged.size);
+      } catch {
+        throw new fs.ErrnoError(ENOSPC);
+      }
+      let at = 0;
+      for (const p of staged.parts) {
+        contents.set(p, at);
+        at += p.length;
+      }
+    }
+    this.unstage(staged);
+    const { node: old } = fs.lookupPath(path, { noent_okay: true });
+    if (old) fs.unlink(path);
+    const node = fs.create(path, mode);
+    fs.chmod(node, mode);
+    this.#charge(contents.length);
+    node.contents = contents;
+    node.usedBytes = contents.length;
+    return node;
+  }
+
+  // changes calls send for everything that is not as it was when changes was last called:
+  //   {path, gone: true}
+  //   {path, node, id, whole}   followed by data(id, offset, bytes) for the changed part, or for all of it if whole
+  changes(send, data) {
+    if (!this.#changed) return;
+    const seen = new Set();
+    const dirty = [];
+    this.#walk((path, node) => {
+      if (path.length > PATH_MAX) return; // no name reaches it
+      if (node.xSystem && !node.xDirty && !this.#known.has(path)) return;
+      seen.add(path);
+      if (this.#known.get(path) === node && !node.xDirty) return;
+      dirty.push([path, node]);
+    });
+    for (const path of this.#known.keys()) {
+      if (seen.has(path)) continue;
+      send({ path, gone: true });
+      this.#known.delete(path);
+    }
+    for (const [path, node] of dirty) {
+      const whole = node.xId === undefined;
+      if (whole) node.xId = this.#next++;
+      send({ path, node, id: node.xId, whole });
+      if (this.#fs.isFile(node.mode)) {
+        const from = whole ? 0 : (node.xFrom ?? 0);
+        const to = whole ? node.usedBytes : Math.min(node.xTo ?? 0, node.usedBytes);
+        if (from < to) data(node.xId, from, node.contents.subarray(from, to));
+      }
+      node.xDirty = false;
+      node.xFrom = node.xTo = undefined;
+      this.#known.set(path, node);
+    }
+    this.#changed = false;
+  }
+
+  // restored says that path, just made, is what the Go program has under the number id.
+  restored(path, node, id) {
+    node.xId = id;
+    this.#next = Math.max(this.#next, id + 1);
+    this.#known.set(path, node);
+  }
+
+  // system does what makes files of the system below a directory: they are not counted, and another process gets them another way. While
+  // it lasts there is room for so many bytes more.
+  async system(below, room, make) {
+    const before = new Set();
+    this.#walk((_, node) => before.add(node));
+    this.#maxBytes += room;
+    const nodes = this.#maxNodes;
+    this.#maxNodes = Infinity;
+    try {
+      return await make();
+    } finally {
+      this.#maxBytes -= room;
+      this.#maxNodes = nodes;
+      this.#walk((path, node) => {
+        if (!path.startsWith(below)) return;
+        if (!before.has(node)) {
+          node.xSystem = true;
+          node.xBase = node.usedBytes ?? 0;
+        }
+        if (node.xSystem) {
+          node.xDirty = false;
+          node.xFrom = node.xTo = undefined;
+        }
+      });
+      this.#recount();
+    }
+  }
+
+  // settle ends a restoration: nothing has changed yet.
+  settle() {
+    this.#walk((_, node) => {
+      node.xDirty = false;
+      node.xFrom = node.xTo = undefined;
+    });
+    this.#changed = false;
+  }
+}
+
+// names returns the entries of a directory as an object in which "__proto__" is a name like any other.
+function names(contents) {
+  return Object.assign(Object.create(null), contents);
+}
+
+// span widens the changed part of a file.
+function span(node, from, to) {
+  node.xFrom = Math.min(node.xFrom ?? from, from);
+  node.xTo = Math.max(node.xTo ?? to, to);
+}

@@ -1,0 +1,261 @@
+// Brings up Pyodide in the scrubbed realm and runs cells in it.
+import createPyodideModule from "pyodide-asm";
+import { loadPyodide } from "pyodide";
+import { fileCalls } from "./files.mjs";
+import { Disk } from "./memfs.mjs";
+import { packageCalls } from "./packages.mjs";
+import { EINTR } from "./ring.mjs";
+import { finish, unplaced } from "./scrub.mjs";
+import { restoreCalls, sendChanges } from "./spool.mjs";
+import { CHUNK, FROM_HOST, json, number } from "./wire.mjs";
+
+const HOME = "/home/user";
+const WORKDIR = "/workspace";
+const SITE = "/lib/python3.14/site-packages";
+const DEVICE = 40; // the major number of our devices
+const ERRNO_EINTR = 27;
+const ERRNO_EIO = 29;
+const INTERRUPTED = '{"exit_code":130,"exception":null,"interrupted":true}';
+
+// The first byte of a part of a long message.
+const MORE = 0;
+const LAST = 1;
+const BROKEN = 2;
+
+// What Python finds in the module js. There is little to find in the realm anyway; this is for Pyodide's own Python.
+function jsglobals() {
+  const denied = () => {
+    throw new EvalError("code generation from strings is off");
+  };
+  const { setTimeout, clearTimeout, setInterval, clearInterval } = globalThis;
+  return Object.freeze({ __proto__: null, eval: denied, setTimeout, clearTimeout, setInterval, clearInterval });
+}
+
+// load brings up Pyodide from assets that are in memory: nothing is fetched.
+async function load(assets, options) {
+  const files = { "pyodide.asm.wasm": assets.wasm, "python_stdlib.zip": assets.stdlib };
+  globalThis.fetch = async (url) => {
+    const data = files[String(url).split("/").pop()];
+    if (!data) throw new TypeError(`${url} is not one of the assets`);
+    return { ok: true, data, arrayBuffer: async () => data.buffer };
+  };
+  const { instantiate, instantiateStreaming } = WebAssembly;
+  WebAssembly.instantiateStreaming = async (response, imports) => {
+    const { data } = await response;
+    let memory;
+    // The zone is UTC. Emscripten would ask the Date of JavaScript, and name it "UTC-0000".
+    imports.env._tzset_js = (offset, daylight, ...names) => {
+      const view = new DataView(memory.buffer);
+      for (const at of [offset, daylight]) view.setInt32(at >>> 0, 0, true);
+      for (const at of names) new TextEncoder().encodeInto("UTC\0", new Uint8Array(memory.buffer, at >>> 0, 4));
+    };
+    const instance = await instantiate(data, imports);
+    // A snapshot may be larger than the memory that the module begins with.
+    ({ memory } = instance.exports);
+    const missing = (assets.snapshot?.byteLength ?? 0) - memory.buffer.byteLength;
+    if (missing > 0) memory.grow(Math.ceil(missing / 65536));
+    return { module: data, instance };
+  };
+  try {
+    return await loadPyodide({
+      indexURL: "file:///pyodide/",
+      packageBaseUrl: "file:///pyodide/",
+      lockFileContents: assets.lock,
+      createPyodideModule,
+      jsglobals: jsglobals(),
+      env: { HOME, TZ: "UTC", LANG: "C.UTF-8", PYTHONDONTWRITEBYTECODE: "1" },
+      stdin: () => null,
+      stdout: () => {},
+      stderr: () => {},
+      ...(assets.snapshot ? { _loadSnapshot: assets.snapshot } : {}),
+      ...options,
+    });
+  } finally {
+    delete globalThis.fetch;
+    WebAssembly.instantiateStreaming = instantiateStreaming;
+  }
+}
+
+// modules makes the modules of the host importable. A snapshot holds them already.
+function modules(py, sources) {
+  for (const [name, text] of Object.entries(sources)) py.FS.writeFile(`${SITE}/${name}.py`, text);
+}
+
+// prepare brings up an interpreter that makes what later ones start from.
+export async function prepare(sender, assets, { mode }) {
+  const snapshot = mode === "snapshot";
+  const py = await load(assets, snapshot ? { _makeSnapshot: true } : {});
+  modules(py, assets.modules);
+  const send = (id, bytes) => {
+    for (let at = 0; at < bytes.length; at += CHUNK) {
+      sender.send(FROM_HOST.DATA, id, number.part(0, at, bytes.subarray(at, at + CHUNK)));
+    }
+    return [{ size: bytes.length }];
+  };
+  const calls = snapshot
+    ? {
+        snapshot(request, data, id) {
+          py.runPython("import execbroker_session, execbroker_warm, gc; gc.collect()");
+          return send(id, py.makeMemorySnapshot());
+        },
+      }
+    : {
+        compile(request, data, id) {
+          const bytes = py.pyimport("execbroker_prepare").compile_library("/lib/python314.zip");
+          return send(id, bytes.toJs());
+        },
+      };
+  return { calls, version: py.version };
+}
+
+// Interpreter is Pyodide with one session in it.
+export class Interpreter {
+  #sender;
+  #py;
+  #disk;
+  #session; // functions of session.py
+  #run = 0; // id of the run in progress
+  #cell = 0;
+  #settle = null; // ends the run in progress
+  calls;
+
+  static async start(sender, assets, options) {
+    const it = new Interpreter();
+    it.#sender = sender;
+    const py = (it.#py = await load(assets, {}));
+    if (!assets.snapshot) modules(py, assets.modules);
+    it.#devices(py.FS);
+    for (const dir of [WORKDIR, HOME]) py.FS.mkdirTree(dir);
+    for (const dir of [WORKDIR, HOME]) py.FS.chmod(dir, 0o755);
+    py.FS.chdir(WORKDIR);
+    const module = py.pyimport("execbroker_session");
+    const session = module.begin(
+      (end) => it.#settle?.(end),
+      (seconds) => it.#sleep(seconds * 1000),
+      JSON.stringify(options.env),
+    );
+    it.#session = { run: session.run, interrupt: session.interrupt };
+    it.#disk = new Disk(py.FS, options.disk, options.nodes);
+    it.calls = { ...fileCalls(py.FS, it.#disk), ...restoreCalls(py.FS, it.#disk), ...packageCalls(py, it.#disk, SITE) };
+    py.setInterruptBuffer(sender.interruptBuffer);
+    py._api.on_fatal = (e) => sender.send(FROM_HOST.FATAL, 0, json({ message: String(e?.message ?? e).slice(0, 1000) }));
+    // The buffers from which it started are not needed again. Collecting them is left to no chance.
+    py._api.config._loadSnapshot = undefined;
+    for (const b of [assets.snapshot, assets.stdlib]) b?.buffer.transfer(0);
+    finish();
+    unplaced();
+    return it;
+  }
+
+  get version() {
+    return this.#py.version;
+  }
+
+  // devices joins the standard descriptors, and one for values, to the host.
+  #devices(FS) {
+    const bytes = (buffer, offset, length) => new Uint8Array(buffer.buffer, buffer.byteOffset + offset, length);
+    const guarded = (f) => (...args) => {
+      try {
+        return f(...args);
+      } catch (e) {
+        throw new FS.ErrnoError(e === EINTR ? ERRNO_EINTR : ERRNO_EIO);
+      }
+    };
+    const stream = (type) => ({
+      write: guarded((_, buffer, offset, length) => {
+        // What earlier code left running prints into nothing.
+        return this.#run ? this.#sender.stream(type, this.#run, bytes(buffer, offset, length)) : length;
+      }),
+    });
+    const input = {
+      read: guarded((_, buffer, offset, length) => {
+        if (!this.#run) return 0;
+        const data = this.#sender.input(length, (room) => this.#sender.send(FROM_HOST.WANT, this.#run, number.u32(room)));
+        bytes(buffer, offset, data.length).set(data);
+        return data.length;
+      }),
+    };
+    const output = {
+      write: guarded((_, buffer, offset, length) => {
+        if (this.#run) this.#long(FROM_HOST.OUTPUT, this.#run, bytes(buffer, offset, length));
+        return length;
+      }),
+    };
+    const make = (name, minor, ops) => {
+      FS.registerDevice(FS.makedev(DEVICE, minor), ops);
+      FS.mkdev(`/dev/${name}`, 0o666, FS.makedev(DEVICE, minor));
+    };
+    make("output", 3, output);
+    for (const [fd, name, ops] of [[0, "stdin", input], [1, "stdout", stream(FROM_HOST.STDOUT)], [2, "stderr", stream(FROM_HOST.STDERR)]]) {
+      FS.unlink(`/dev/${name}`);
+      make(name, fd, ops);
+      FS.closeStream(fd);
+      if (FS.open(`/dev/${name}`, fd ? 1 : 0).fd !== fd) throw new Error(`descriptor ${fd} is taken`);
+    }
+  }
+
+  // long sends a message in parts. An interrupt in the middle is passed on after the other side has been told.
+  #long(type, id, data) {
+    let at = 0;
+    try {
+      do {
+        const part = data.subarray(at, at + CHUNK - 1);
+        at += part.length;
+        this.#sender.send(type, id, number.flagged(at < data.length ? MORE : LAST, part));
+      } while (at < data.length);
+    } catch (e) {
+      if (e === EINTR) this.#sender.force(type, id, number.flagged(BROKEN, new Uint8Array()));
+      throw e;
+    }
+  }
+
+  #sleep(ms) {
+    for (const end = performance.now() + ms; ; ) {
+      try {
+        return this.#sender.sleep(end - performance.now());
+      } catch (e) {
+        if (e !== EINTR) throw e;
+        this.#py.checkInterrupt(); // raises KeyboardInterrupt, unless the code ignores the signal
+      }
+    }
+  }
+
+  // run executes one cell and sends all that comes of it.
+  async run(id, request, code) {
+    const sender = this.#sender;
+    this.#run = id;
+    sender.send(FROM_HOST.STARTED, id, number.u32(++this.#cell));
+    let end;
+    try {
+      end = await new Promise((resolve, reject) => {
+        this.#settle = resolve;
+        this.#session.run.callPromising(code, this.#cell, request).then((r) => r !== undefined && resolve(r), reject);
+      });
+    } catch (e) {
+      if (e?.type === "MemoryError") return sender.send(FROM_HOST.FATAL, 0, json({ message: "out of memory: not even the end could be told" }));
+      end = INTERRUPTED; // the signal came when the cell was over, or before it began
+    }
+    this.#settle = null;
+    sender.clearInterrupt();
+    this.#longEnd(id, end);
+    this.#run = 0;
+    sendChanges(sender, this.#disk, id);
+    sender.send(FROM_HOST.SYNCED, id);
+  }
+
+  #longEnd(id, end) {
+    this.#long(FROM_HOST.END, id, new TextEncoder().encode(end));
+  }
+
+  // interrupt is called when the loop is free: the run waits for something. again says that it was told a while ago.
+  interrupt(id, again) {
+    if (this.#run !== id || !this.#settle) return;
+    this.#sender.clearInterrupt();
+    this.#session.interrupt(again);
+  }
+
+  // changed sends what a call has changed.
+  changed(id) {
+    sendChanges(this.#sender, this.#disk, id);
+  }
+}

@@ -1,0 +1,176 @@
+// Prepares the realm that JavaScript sessions run in: what the host relies on cannot be replaced, code that is evaluated passes through
+// transform.mjs, and stacks have the user's frames only.
+import { kept } from "./scrub.mjs";
+import { inspect } from "./console.mjs";
+import { script } from "./transform.mjs";
+
+const indirect = kept.evaluate;
+const define = (o, key, value) => Object.defineProperty(o, key, { value, writable: false, configurable: false, enumerable: false });
+export { define };
+
+// evaluate runs a script of the host's making in the global scope.
+export const evaluate = (text) => indirect(text);
+
+// What the modules of the host use, by name, when code runs. The parser is one of them: code that it called could lead it astray.
+const FIXED = `
+  Object Function Array Number BigInt Boolean String Symbol Promise RegExp Error RangeError SyntaxError TypeError JSON Math ArrayBuffer
+  SharedArrayBuffer Atomics Uint8Array Int32Array DataView Map Set WeakMap WeakSet Reflect TextEncoder TextDecoder isFinite parseInt
+  parseFloat
+`.split(/\s+/).filter(Boolean);
+
+// Assigning to an object what these prototypes have is common. It must work although they cannot be changed.
+const ASSIGNABLE = [Object.prototype, Function.prototype, Error.prototype, RangeError.prototype, SyntaxError.prototype, TypeError.prototype];
+
+// harden fixes the properties that the language's own objects have. New ones can be added.
+export function harden() {
+  const sample = function* () {};
+  const objects = new Set([globalThis.Iterator?.prototype]);
+  for (const o of [[].keys(), new Map().keys(), new Set().keys(), ""[Symbol.iterator](), "".matchAll(/a/g), sample(), (async function* () {})()]) {
+    for (let p = Object.getPrototypeOf(o); p && p !== Object.prototype; p = Object.getPrototypeOf(p)) objects.add(p);
+  }
+  for (const name of FIXED) {
+    const o = globalThis[name];
+    define(globalThis, name, o);
+    objects.add(o);
+    for (let p = o.prototype; p; p = Object.getPrototypeOf(p)) objects.add(p);
+  }
+  objects.add(Object.getPrototypeOf(Uint8Array));
+  for (const o of objects) if (o) fix(o, ASSIGNABLE.includes(o));
+  // Everything has what this one has: a property "then" would be called for every message that arrives.
+  Object.preventExtensions(Object.prototype);
+}
+
+function fix(o, assignable) {
+  for (const key of Reflect.ownKeys(o)) {
+    const d = Object.getOwnPropertyDescriptor(o, key);
+    if (!d.configurable || key === "stackTraceLimit") continue;
+    if (!("value" in d)) {
+      Object.defineProperty(o, key, { configurable: false });
+    } else if (!assignable || typeof key === "symbol") {
+      Object.defineProperty(o, key, { writable: false, configurable: false });
+    } else {
+      const { value } = d;
+      Object.defineProperty(o, key, {
+        get: () => value,
+        set(v) {
+          if (this !== o && Object(this) === this) Object.defineProperty(this, key, { value: v, writable: true, enumerable: true, configurable: true });
+        },
+        configurable: false,
+      });
+    }
+  }
+}
+
+// evaluation puts eval, and constructors of functions, in place of those that do not look at what they are given.
+export function evaluation() {
+  const compile = (text) => indirect(script(text));
+  define(globalThis, "eval", (x) => (typeof x === "string" ? compile(x) : x));
+  for (const [kind, f] of [
+    ["function", function () {}],
+    ["async function", async function () {}],
+    ["function*", function* () {}],
+    ["async function*", async function* () {}],
+  ]) {
+    const prototype = Object.getPrototypeOf(f);
+    const old = prototype.constructor;
+    const make = function (...args) {
+      const body = args.length ? `${args.pop()}` : "";
+      return compile(`(${kind} anonymous(${args.map((a) => `${a}`).join(",")}\n) {\n${body}\n})`);
+    };
+    Object.defineProperty(make, "name", { value: old.name });
+    Object.defineProperty(make, "prototype", { value: prototype, writable: false });
+    if (kind === "function") Object.defineProperty(globalThis, "Function", { value: make, writable: true, configurable: true, enumerable: false });
+    Object.defineProperty(prototype, "constructor", { value: make, writable: true, configurable: true, enumerable: false });
+  }
+}
+
+const SCRIPT = /^cell-(\d+)$/;
+const frames = new WeakMap(); // of errors
+
+const lines = new Map(); // of cells
+
+// url is the name of a cell for the engine.
+export function url(cell, source) {
+  lines.set(String(cell), source.split(/\r\n|[\n\r\u2028\u2029]/).length);
+  return `\n//# sourceURL=cell-${cell}`;
+}
+
+// stacks makes stacks of frames that are in cells.
+export function stacks() {
+  Error.stackTraceLimit = 50;
+  define(Error, "prepareStackTrace", (error, sites) => {
+    const found = [];
+    for (const s of sites) {
+      const [, cell] = SCRIPT.exec(s.getScriptNameOrSourceURL() ?? s.getFileName() ?? "") ?? [];
+      // The call of the function around a cell comes after its last line.
+      if (cell && s.getLineNumber() <= lines.get(cell)) found.push({ __proto__: null, line: s.getLineNumber() ?? 0, text: frame(s, cell) });
+    }
+    if (Object(error) === error) frames.set(error, found);
+    return heading(error) + found.map((f) => "\n" + f.text).join("");
+  });
+}
+
+function frame(site, cell) {
+  const where = `<cell ${cell}>:${site.getLineNumber() ?? 0}`;
+  const name = site.getFunctionName();
+  const of = name === "eval" ? null : name; // the top level
+  return `    at ${site.isAsync() ? "async " : ""}${of ? `${site.isConstructor() ? "new " : ""}${of} (${where})` : where}`;
+}
+
+// text converts what code may have put anywhere. Converting may run code and fail.
+export function text(value, otherwise) {
+  try {
+    return typeof value === "symbol" ? String(value) : `${value}`;
+  } catch {
+    return otherwise;
+  }
+}
+
+function heading(error) {
+  const name = text(error?.name ?? "Error", "Error");
+  const message = text(error?.message ?? "", "");
+  return message ? `${name}: ${message}` : name;
+}
+
+const MOST = 64 << 10; // characters of a message
+
+// describe says how code failed: type, message, traceback, line. Looking at what was thrown may run code, which may fail as well.
+export function describe(thrown) {
+  try {
+    return thrown instanceof Error ? failure(thrown) : uncaught(thrown);
+  } catch {
+    return { __proto__: null, type: "Error", message: "", traceback: "Error", line: 0 };
+  }
+}
+
+function uncaught(value) {
+  const message = inspect(value).slice(0, MOST);
+  const type = value !== null && typeof value === "object" ? text(value.name ?? value.constructor?.name ?? "Object", "Object").slice(0, 200) : typeof value;
+  return { __proto__: null, type, message, traceback: `${type}: ${message}`, line: 0 };
+}
+
+function failure(error) {
+  let found = [];
+  try {
+    void error.stack; // makes the frames
+    found = frames.get(error) ?? [];
+  } catch {}
+  const [type, message] = [text(error.name, "Error").slice(0, 200), text(error.message, "").slice(0, MOST)];
+  const head = message ? `${type}: ${message}` : type;
+  const traceback = plain(head + found.slice(0, 40).map((f) => "\n" + f.text.slice(0, 300)).join(""));
+  return { __proto__: null, type, message, traceback, line: found[0]?.line ?? 0 };
+}
+
+// plain removes escape sequences and other control characters.
+function plain(s) {
+  return s.replace(/\u001b\[[0-9;?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b]*(\u0007|\u001b\\)?/g, "").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, "");
+}
+
+// syntax says where code cannot be parsed.
+export function syntax(error, source, cell) {
+  const message = text(error.message, "").replace(/ \(\d+:\d+\)$/, "").slice(0, MOST);
+  const { line, column } = error.loc;
+  const shown = source.split(/\r\n|[\n\r\u2028\u2029]/)[line - 1] ?? "";
+  const pointer = shown.length <= 200 ? `\n${shown}\n${" ".repeat(column)}^` : "";
+  return { __proto__: null, type: "SyntaxError", message, traceback: plain(`<cell ${cell}>:${line}${pointer}\nSyntaxError: ${message}`), line };
+}

@@ -1,0 +1,276 @@
+// A byte ring in shared memory takes frames from the worker to the main thread without a message for each, and lets the worker wait, in
+// the middle of a synchronous write, until there is room and Go has confirmed what it got.
+//
+// The main thread believes nothing in here: positions are masked and lengths are checked, because the worker runs untrusted code.
+import { CHUNK, COST, HEAD, MAX_FRAME, WINDOW, WORKER } from "./wire.mjs";
+
+const SIZE = 256 << 10; // a power of two
+const MASK = SIZE - 1;
+
+// The control words.
+const WRITTEN = 0; // bytes ever written, modulo 2^32
+const READ = 1; // bytes ever read, modulo 2^32
+const FLIGHT = 2; // bytes that count and that Go has not confirmed
+const AWAKE = 3; // 1 while the main thread will look into the ring by itself
+const INPUT = 4; // bytes of standard input for the worker; EMPTY, END
+const BELL = 5; // the worker sleeps on it; it rings for an interrupt
+const HEARD = 6; // 1 when the event loop of the worker has got the last message about an interrupt
+const WORDS = 8;
+
+const EMPTY = 0;
+const END = -1;
+const INPUT_SIZE = 64 << 10;
+
+// EINTR is thrown out of a write, read or sleep that an interrupt ended.
+export const EINTR = Symbol("EINTR");
+
+export function allocate() {
+  return {
+    words: new SharedArrayBuffer(4 * WORDS),
+    ring: new SharedArrayBuffer(SIZE),
+    input: new SharedArrayBuffer(INPUT_SIZE),
+    interrupt: new SharedArrayBuffer(1),
+  };
+}
+
+// Sender is the end of the worker.
+export class Sender {
+  #words;
+  #ring;
+  #input;
+  #interrupt;
+  #kick;
+  #scratch = new Uint8Array(4 + HEAD);
+  #view = new DataView(this.#scratch.buffer);
+  #wait = Atomics.wait; // bound early: the code may replace what it can reach
+  #load = Atomics.load;
+
+  // kick wakes the main thread.
+  constructor(shared, kick) {
+    this.#words = new Int32Array(shared.words);
+    this.#ring = new Uint8Array(shared.ring);
+    this.#input = new Uint8Array(shared.input);
+    this.#interrupt = new Uint8Array(shared.interrupt);
+    this.#kick = kick;
+  }
+
+  get interruptBuffer() {
+    return this.#interrupt;
+  }
+
+  get interrupted() {
+    return this.#interrupt[0] === 2;
+  }
+
+  clearInterrupt() {
+    this.#interrupt[0] = 0;
+  }
+
+  // acknowledge says that the event loop is free to hear of an interrupt.
+  acknowledge() {
+    Atomics.store(this.#words, HEARD, 1);
+  }
+
+  // send writes one frame. While a frame that counts waits for room, an interrupt ends it with EINTR; nothing has been written then.
+  send(type, id, payload) {
+    this.#send(type, id, payload, WORKER.get(type));
+  }
+
+  // force is send for what must not be interrupted.
+  force(type, id, payload) {
+    this.#send(type, id, payload, false);
+  }
+
+  #send(type, id, payload, interruptible) {
+    const size = payload ? payload.length : 0;
+    if (WORKER.get(type)) this.#credit(size + COST, interruptible);
+    if (interruptible) this.#room(Math.min(4 + HEAD + size, SIZE), true);
+    this.#view.setUint32(0, HEAD + size, true);
+    this.#scratch[4] = type;
+    this.#view.setUint32(5, id, true);
+    this.#put(this.#scratch);
+    if (size) this.#put(payload);
+    this.#wake();
+  }
+
+  // stream writes data as one or more frames and returns how much it wrote, which is less than all only after an interrupt.
+  stream(type, id, data) {
+    for (let at = 0; at < data.length; ) {
+      const part = data.subarray(at, at + CHUNK);
+      try {
+        this.send(type, id, part);
+      } catch (e) {
+        if (e === EINTR && at > 0) return at;
+        throw e;
+      }
+      at += part.length;
+    }
+    return data.length;
+  }
+
+  // input returns bytes of standard input, none at its end. want asks for more.
+  input(max, want) {
+    for (let asked = false; ; ) {
+      const n = this.#load(this.#words, INPUT);
+      if (n === END) return new Uint8Array();
+      if (n > EMPTY) {
+        const data = this.#input.slice(0, Math.min(n, max));
+        if (data.length < n) this.#input.copyWithin(0, data.length, n);
+        Atomics.store(this.#words, INPUT, n - data.length);
+        return data;
+      }
+      if (!asked) want(INPUT_SIZE);
+      asked = true;
+      this.#pause(INPUT, EMPTY, true);
+    }
+  }
+
+  // sleep waits for that many milliseconds.
+  sleep(ms) {
+    for (const end = performance.now() + ms; ; ) {
+      const left = end - performance.now();
+      if (this.interrupted) throw EINTR;
+      if (!(left > 0)) return;
+      this.#wait(this.#words, BELL, this.#load(this.#words, BELL), Math.min(left, 1000));
+    }
+  }
+
+  #credit(n, interruptible) {
+    for (;;) {
+      const flight = this.#load(this.#words, FLIGHT);
+      if (flight <= 0 || flight + n <= WINDOW) break;
+      this.#pause(FLIGHT, flight, interruptible);
+    }
+    Atomics.add(this.#words, FLIGHT, n);
+  }
+
+  #room(n, interruptible) {
+    for (;;) {
+      const read = this.#load(this.#words, READ);
+      if (SIZE - ((this.#words[WRITTEN] - read) >>> 0) >= n) return;
+      this.#pause(READ, read, interruptible);
+    }
+  }
+
+  // pause waits until a word changes. An interrupt rings on every word; one that comes just before the wait is seen a little later.
+  #pause(word, value, interruptible) {
+    if (interruptible && this.interrupted) throw EINTR;
+    this.#wait(this.#words, word, value, 20);
+  }
+
+  // put writes data, in pieces if need be. It cannot be interrupted: half a frame would break all that follow.
+  #put(data) {
+    for (let done = 0; done < data.length; ) {
+      const written = this.#words[WRITTEN];
+      const free = SIZE - ((written - this.#load(this.#words, READ)) >>> 0);
+      if (free === 0) {
+        this.#wake();
+        this.#room(1, false);
+        continue;
+      }
+      const part = data.subarray(done, done + free);
+      const at = written & MASK;
+      const first = Math.min(part.length, SIZE - at);
+      this.#ring.set(part.subarray(0, first), at);
+      this.#ring.set(part.subarray(first), 0);
+      Atomics.store(this.#words, WRITTEN, (written + part.length) | 0);
+      done += part.length;
+    }
+  }
+
+  #wake() {
+    if (Atomics.compareExchange(this.#words, AWAKE, 0, 1) === 0) this.#kick();
+  }
+}
+
+// Receiver is the end of the main thread.
+export class Receiver {
+  #words;
+  #ring;
+  #input;
+  #interrupt;
+  #rest = new Uint8Array();
+
+  constructor(shared) {
+    this.#words = new Int32Array(shared.words);
+    this.#ring = new Uint8Array(shared.ring);
+    this.#input = new Uint8Array(shared.input);
+    this.#interrupt = new Uint8Array(shared.interrupt);
+  }
+
+  // take returns the frames that are complete. None means that the worker will kick.
+  take() {
+    for (;;) {
+      const frames = this.#frames();
+      if (frames.length) return frames;
+      Atomics.store(this.#words, AWAKE, 0);
+      if (Atomics.load(this.#words, WRITTEN) === Atomics.load(this.#words, READ)) return frames;
+      Atomics.store(this.#words, AWAKE, 1);
+    }
+  }
+
+  #frames() {
+    const read = Atomics.load(this.#words, READ);
+    const n = (Atomics.load(this.#words, WRITTEN) - read) >>> 0;
+    if (n > SIZE) throw new Error("the ring is broken");
+    const data = new Uint8Array(this.#rest.length + n);
+    data.set(this.#rest);
+    const at = read & MASK;
+    const first = Math.min(n, SIZE - at);
+    data.set(this.#ring.subarray(at, at + first), this.#rest.length);
+    data.set(this.#ring.subarray(0, n - first), this.#rest.length + first);
+    Atomics.store(this.#words, READ, (read + n) | 0);
+    Atomics.notify(this.#words, READ);
+
+    const frames = [];
+    const view = new DataView(data.buffer);
+    let from = 0;
+    while (data.length - from >= 4) {
+      const length = view.getUint32(from, true);
+      if (length < HEAD || length > MAX_FRAME) throw new Error(`frame of ${length} bytes`);
+      if (data.length - from - 4 < length) break;
+      const type = data[from + 4];
+      const id = view.getUint32(from + 5, true);
+      const payload = data.subarray(from + 4 + HEAD, from + 4 + length);
+      if (!WORKER.has(type)) throw new Error(`frame of type ${type}`);
+      frames.push({ type, id, payload });
+      from += 4 + length;
+    }
+    this.#rest = data.slice(from);
+    return frames;
+  }
+
+  // confirm gives back credit.
+  confirm(n) {
+    Atomics.sub(this.#words, FLIGHT, n);
+    Atomics.notify(this.#words, FLIGHT);
+  }
+
+  // feed gives standard input to the worker, which must have asked for it; null ends it.
+  feed(data) {
+    if (data) this.#input.set(data.subarray(0, INPUT_SIZE));
+    Atomics.store(this.#words, INPUT, data ? data.length : END);
+    Atomics.notify(this.#words, INPUT);
+  }
+
+  // begin forgets the input and the interrupt of an earlier run.
+  begin(hasInput) {
+    Atomics.store(this.#words, INPUT, hasInput ? EMPTY : END);
+    Atomics.store(this.#interrupt, 0, 0);
+  }
+
+  // tell is called with each message about an interrupt; heard reports whether it has arrived.
+  tell() {
+    Atomics.store(this.#words, HEARD, 0);
+  }
+
+  get heard() {
+    return Atomics.load(this.#words, HEARD) === 1;
+  }
+
+  interrupt() {
+    Atomics.store(this.#interrupt, 0, 2);
+    Atomics.add(this.#words, BELL, 1);
+    for (const w of [BELL, INPUT, FLIGHT, READ]) Atomics.notify(this.#words, w);
+  }
+}

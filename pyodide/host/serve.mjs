@@ -1,0 +1,58 @@
+// The common half of the workers: no permissions, no globals but those that scrub.mjs leaves, and an interpreter with the untrusted code.
+import { kept } from "./scrub.mjs";
+import { Sender } from "./ring.mjs";
+import { envelope, FROM_HOST, json, open } from "./wire.mjs";
+
+// The calls that change files.
+const MUTATING = new Set(["mkdir", "rename", "remove", "commit", "sync"]);
+
+// listen waits for the message of the main thread, starts an interpreter with it, and serves it.
+export function listen(begin) {
+  // What fails in a callback fails there; it must not end the worker.
+  kept.addEventListener("unhandledrejection", (e) => e.preventDefault());
+  kept.addEventListener("message", (e) => start(begin, e.data, e.ports[0]), { once: true });
+}
+
+async function start(begin, { shared, assets, options }, port) {
+  // The port is known to this closure only: the code cannot make a message that arrives here.
+  const kick = port.postMessage.bind(port, null);
+  const sender = new Sender(shared, kick);
+  const began = performance.now();
+  try {
+    const it = await begin(sender, assets, options);
+    port.onmessage = (e) => serve(it, sender, e.data);
+    sender.send(FROM_HOST.READY, 0, json({ version: it.version, ms: Math.round(performance.now() - began) }));
+  } catch (e) {
+    sender.send(FROM_HOST.FATAL, 0, json({ message: String(e?.stack ?? e).slice(0, 4000) }));
+  }
+}
+
+function serve(it, sender, { op, id, payload, again }) {
+  switch (op) {
+    case "run": {
+      const [request, code] = open(payload);
+      return it.run(id, request, new TextDecoder().decode(code));
+    }
+    case "interrupt":
+      sender.acknowledge();
+      return it.interrupt(id, again);
+    case "call":
+      return call(it, sender, id, payload);
+  }
+}
+
+async function call(it, sender, id, payload) {
+  let answer;
+  try {
+    const [head, data] = open(payload);
+    const request = JSON.parse(head);
+    if (!Object.hasOwn(it.calls, request.op)) throw new Error(`no call ${request.op}`);
+    let result = it.calls[request.op](request, data, id);
+    if (result instanceof Promise) result = await result; // the others answer before anything else can happen
+    answer = envelope(...result);
+    if (MUTATING.has(request.op)) it.changed(id);
+  } catch (e) {
+    answer = envelope({ errno: e?.errno ?? 0, error: String(e?.message ?? e).slice(0, 1000) });
+  }
+  sender.send(FROM_HOST.REPLY, id, answer);
+}

@@ -1,0 +1,178 @@
+"""The Python half of the worker: joins the cells of execbroker_cell to the streams, the event loop and the interrupts of the host.
+
+Loading this module changes nothing but the process-wide settings at its end, so that it can be part of a memory snapshot. What cannot
+be, because the host of the snapshot is another, comes with begin().
+"""
+
+import asyncio
+import contextvars
+import json
+import os
+import random
+import signal
+import sys
+import time
+
+import execbroker_cell as cell
+
+WORKDIR = "/workspace"
+OUTPUT = "/dev/output"
+MAX_OUTPUT = 48 << 20  # of a value, in all its forms
+
+_write, _read, _open = os.write, os.read, os.open
+_dumps, _loads = json.dumps, json.loads
+_all_tasks = asyncio.all_tasks
+_cancel = asyncio.Future.cancel  # of a task: ends it without asking it
+_bytes = int.to_bytes
+
+# The run that code belongs to: what it leaves running keeps it.
+_run = contextvars.ContextVar("run", default=0)
+
+
+class _Host:
+    """The host of cell.py: text and input go through the ordinary descriptors, values through a device."""
+
+    def __init__(self):
+        self.run = 0  # in progress
+        self._output = _open(OUTPUT, os.O_WRONLY)
+
+    def write(self, stream, data):
+        if _run.get() != self.run:
+            return  # what earlier code left running prints into nothing
+        fd = 2 if stream == "stderr" else 1
+        while data:
+            data = data[_write(fd, data):]
+
+    def read(self, n):
+        return _read(0, n) if _run.get() == self.run else b""
+
+    def output(self, main, bundle):
+        if _run.get() != self.run:
+            return
+        parts, left = [], MAX_OUTPUT
+        for mime, data in bundle.items():
+            if len(data) > left:
+                continue
+            left -= len(data)
+            mime = mime.encode("ascii")
+            parts += [_bytes(len(mime), 2, "little"), mime, _bytes(len(data), 4, "little"), data]
+        head = (b"\1" if main else b"\0") + _bytes(len(parts) // 4, 2, "little")
+        _write(self._output, head + b"".join(parts))
+
+    def fileno(self, stream):
+        return {"stdin": 0, "stdout": 1, "stderr": 2}[stream]
+
+
+class _Session:
+    def __init__(self, settle):
+        self.host = _Host()
+        self.interpreter = cell.Interpreter(self.host, WORKDIR)
+        self.settle = settle  # called with the end of a cell that awaits
+        self.before = ()
+        self.task = None
+
+    def run(self, source, number, request):
+        """Runs a cell. Returns its end as JSON, or None if it awaits: then settle gets it."""
+        request = _loads(request)
+        state = cell.scan(WORKDIR) if request["changes"] else None
+        loop = asyncio.get_event_loop()
+        self.before = set(_all_tasks(loop))
+        self.task = None
+        _run.set(number)
+        self.host.run = number
+        r = None
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            r = self.interpreter.run(source, number, request["dir"], request["env"])
+            if isinstance(r, cell.Outcome):
+                _ignore_interrupts()
+        except KeyboardInterrupt:  # just before the cell, or just after it
+            _ignore_interrupts()
+            r = r or cell.Outcome(130, None, True)
+        if isinstance(r, cell.Outcome):
+            return self._end(r, state)
+        self.task = loop.create_task(r)
+        self.finish = lambda: self._done(self.task, state)
+        self.task.add_done_callback(lambda t: self.finish())
+        return None
+
+    def _done(self, task, state):
+        if self.host.run == 0:
+            return  # that was said already
+        try:
+            outcome = task.result()
+        except BaseException:  # it was cancelled before it had begun, or the interrupt hit the loop
+            outcome = cell.Outcome(130, None, True)
+        _ignore_interrupts()
+        self.settle(self._end(outcome, state))
+
+    def _end(self, outcome, state):
+        self.host.run = 0
+        end = {"exit_code": outcome.exit_code, "exception": outcome.exception, "interrupted": outcome.interrupted}
+        if state is not None:
+            end["changes"] = cell.changes(WORKDIR, state)
+        return _dumps(end)
+
+    def interrupt(self, again):
+        """Cancels what the run has started. again says that it was told a while ago."""
+        handler = _ignore_interrupts()
+        try:
+            if again and self.task is not None and self.task.done():
+                return self.finish()  # an interrupt has hit what should have done that
+            for t in _all_tasks(asyncio.get_event_loop()) - self.before:
+                waiter = t._fut_waiter
+                if not again or waiter is not None and not waiter.done():
+                    t.cancel()
+                    continue
+                # Nothing will wake this task: an interrupt has hit the event loop itself, and the task's next step is gone.
+                try:
+                    t.get_coro().close()
+                    _cancel(t)
+                except RuntimeError:  # it is alive, and ignores what it is told
+                    pass
+        finally:
+            if self.host.run:
+                signal.signal(signal.SIGINT, handler)
+
+
+def _ignore_interrupts():
+    """Returns how interrupts were handled before. One that is on its way now would hit what is done about it or about the end of a cell."""
+    handler = signal.getsignal(signal.SIGINT)
+    while True:
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            return handler
+        except KeyboardInterrupt:
+            pass
+
+
+def begin(settle, sleep, env):
+    """Makes a session of this process. sleep(seconds) blocks and heeds interrupts."""
+    os.environ.clear()
+    os.environ.update(_loads(env))
+    random.seed()
+    sys.path[:] = dict.fromkeys(sys.path)
+    time.sleep = _sleeper(sleep)
+    return _Session(settle)
+
+
+def _sleeper(block):
+    # Pyodide's own hands over to the event loop, where no interrupt reaches it.
+    def sleep(seconds, /):
+        """sleep(seconds)
+
+        Delay execution for a given number of seconds."""
+        seconds = seconds.__index__() if hasattr(seconds, "__index__") else float(seconds)
+        if seconds < 0:
+            raise ValueError("sleep length must be non-negative")
+        try:
+            block(seconds)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt from None  # without the frames of the host
+
+    return sleep
+
+
+# An interrupt or an exit that escapes from a callback of the event loop must not end the worker.
+asyncio.get_event_loop()._keyboard_interrupt_handler = lambda: None
+asyncio.get_event_loop()._system_exit_handler = lambda code: None

@@ -1,0 +1,8 @@
+// The worker of a session with Python, and of what is prepared for one.
+import { listen } from "./serve.mjs";
+import { Interpreter, prepare } from "./python.mjs";
+
+listen((sender, assets, options) => {
+  const start = options.mode === "session" ? Interpreter.start : prepare;
+  return start(sender, assets, options);
+});

@@ -1,0 +1,409 @@
+package pyodide
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// This test program under the name of Deno, next to a file that says how to behave, is a host that breaks the protocol.
+const (
+	hostileMode = "mode" // the name of that file
+	hostilePIDs = "pids" // the name of the file to which it adds its number
+)
+
+func init() {
+	self, err := os.Executable()
+	if err != nil || !strings.HasPrefix(filepath.Base(self), "deno") || len(os.Args) < 2 || os.Args[1] != "run" {
+		return
+	}
+	mode, err := os.ReadFile(filepath.Join(filepath.Dir(self), hostileMode))
+	if err != nil {
+		return
+	}
+	if strings.HasSuffix(os.Args[len(os.Args)-1], "builtins.mjs") {
+		fmt.Println("{}")
+		os.Exit(0)
+	}
+	pids, err := os.OpenFile(filepath.Join(filepath.Dir(self), hostilePIDs), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		os.Exit(99)
+	}
+	fmt.Fprintln(pids, os.Getpid())
+	pids.Close()
+	hostileHost{mode: string(mode)}.serve()
+	os.Exit(0)
+}
+
+// hostileHost speaks the protocol until it does what its mode says.
+type hostileHost struct {
+	mode  string
+	nonce [nonceLen]byte
+}
+
+// frame reads a frame from the Go program.
+func (hostileHost) frame() (typ uint8, id uint32, payload []byte) {
+	var head [4 + headLen]byte
+	if _, err := io.ReadFull(os.Stdin, head[:]); err != nil {
+		os.Exit(0)
+	}
+	payload = make([]byte, binary.LittleEndian.Uint32(head[:])-headLen)
+	io.ReadFull(os.Stdin, payload)
+	return head[4], binary.LittleEndian.Uint32(head[5:]), payload
+}
+
+func (h hostileHost) send(typ frameType, id uint32, payload string) {
+	if _, err := os.Stdout.Write(hostFrame(h.nonce, typ, id, []byte(payload))); err != nil {
+		os.Exit(0)
+	}
+}
+
+func (h hostileHost) serve() {
+	_, _, first := h.frame()
+	copy(h.nonce[:], first)
+	var opts hostOptions
+	json.Unmarshal(first[nonceLen:], &opts)
+	if opts.Mode != "session" { // nothing is prepared for it
+		h.send(fromFatal, 0, `{"message":"no"}`)
+		return
+	}
+	if when, what, _ := strings.Cut(h.mode, ":"); when == "start" {
+		h.misbehave(what, 0)
+	}
+	h.send(fromReady, 0, `{"version":"0","ms":1}`)
+	if h.mode == "run:deaf" {
+		select {} // it takes nothing
+	}
+	for {
+		typ, id, _ := h.frame()
+		when, what, _ := strings.Cut(h.mode, ":")
+		switch typ {
+		case toRun:
+			if when == "run" {
+				h.misbehave(what, id)
+			}
+			h.send(fromStarted, id, "\x01\x00\x00\x00")
+			if when == "started" {
+				h.misbehave(what, id)
+			}
+			h.send(fromStdout, id, "hello\n")
+			h.send(fromEnd, id, "\x01"+`{"exit_code":0}`)
+			if when == "ended" {
+				h.misbehave(what, id)
+			}
+			h.send(fromSynced, id, "")
+		case toCall:
+			if when == "call" {
+				h.misbehave(what, id)
+			}
+			h.send(fromReply, id, string(envelope(callReply{})))
+		}
+	}
+}
+
+// misbehave does what it is named after, and does not come back.
+func (h hostileHost) misbehave(what string, id uint32) {
+	switch what {
+	case "exit":
+		os.Exit(3)
+	case "say-and-exit":
+		fmt.Fprintln(os.Stderr, "error: the engine is of wood")
+		os.Exit(1)
+	case "signal":
+		self, _ := os.FindProcess(os.Getpid())
+		self.Signal(syscall.SIGTERM)
+		select {}
+	case "hang", "never":
+		select {}
+	case "close":
+		os.Stdout.Close()
+		select {}
+	case "garbage":
+		fmt.Println(strings.Repeat("Segmentation fault\n", 100))
+	case "zeros":
+		for {
+			os.Stdout.Write(make([]byte, 1<<16))
+		}
+	case "huge":
+		b := hostFrame(h.nonce, fromStdout, id, nil)
+		binary.LittleEndian.PutUint32(b, 1<<32-1)
+		os.Stdout.Write(b)
+	case "half":
+		os.Stdout.Write(hostFrame(h.nonce, fromStdout, id, make([]byte, 100))[:50])
+		os.Exit(0)
+	case "nonce":
+		h.nonce[0] ^= 1
+		h.send(fromStdout, id, "forged")
+	case "type":
+		h.send(77, id, "")
+	case "id":
+		h.send(fromStdout, id+1000, "for somebody else")
+	case "ready":
+		h.send(fromReady, id, "not json")
+	case "stdout":
+		h.send(fromStdout, id, "before its time")
+	case "fatal":
+		h.send(fromFatal, 0, `{"message":"the interpreter is made of cheese"}`)
+	case "fatal-nonsense":
+		h.send(fromFatal, 0, "{")
+	case "started":
+		h.send(fromStarted, id, "\x01\x00\x00\x00")
+	case "synced":
+		h.send(fromSynced, id, "")
+	case "file":
+		h.send(fromFile, id, "\xff\xff\xff\xff")
+	case "data":
+		h.send(fromData, id, strings.Repeat("\xff", 12)+"x")
+	case "path":
+		h.send(fromFile, id, string(spoolFrame(spoolEntry{kind: kindFile, id: 1, size: 1}, true, "/workspace/../../../../tmp/evil")))
+		h.send(fromData, id, string(dataFrame(1, 0, "x")))
+	case "end":
+		h.send(fromEnd, id, "\x01[")
+	case "endless-end":
+		for {
+			h.send(fromEnd, id, "\x00"+strings.Repeat("x", 1<<19))
+		}
+	case "value":
+		h.send(fromOutput, id, "\x01\x01\xff\xff")
+	case "want":
+		h.send(fromWant, id, "\xff\xff\xff\xff")
+	case "flood":
+		for {
+			h.send(fromStdout, id, strings.Repeat("x", 1<<16))
+		}
+	case "reply":
+		h.send(fromReply, id, "\xff\xff\xff\xff")
+	}
+	select {} // it must be ended, not end
+}
+
+// hostileRuntime makes a directory as Config.RuntimeDir wants it, with that host as Deno.
+func hostileRuntime(t *testing.T) (dir string, behave func(mode string), pids func() []int) {
+	t.Helper()
+	dir = t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules := filepath.Join(dir, "node_modules")
+	deno := filepath.Join(modules, filepath.FromSlash(denoPackages[runtime.GOOS+"/"+runtime.GOARCH]), "deno"+exe())
+	files := map[string]string{
+		filepath.Join(modules, "deno", "package.json"):    `{"version":"` + DenoVersion + `"}`,
+		filepath.Join(modules, "pyodide", "package.json"): `{"version":"` + PyodideVersion + `"}`,
+		filepath.Join(modules, "acorn", "package.json"):   `{"version":"` + acornVersion + `"}`,
+		filepath.Join(modules, "acorn/dist/acorn.mjs"):    "",
+		filepath.Join(filepath.Dir(deno), hostileMode):    "good",
+	}
+	for _, name := range pyodideFiles {
+		files[filepath.Join(modules, "pyodide", name)] = `{"packages":{}}`
+	}
+	for name, text := range files {
+		err := os.MkdirAll(filepath.Dir(name), 0o755)
+		if err == nil {
+			err = os.WriteFile(name, []byte(text), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Link(self, deno); err != nil {
+		err = copyFile(deno, self)
+		if err == nil {
+			err = os.Chmod(deno, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	behave = func(mode string) {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(deno), hostileMode), []byte(mode), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pids = func() (all []int) {
+		b, _ := os.ReadFile(filepath.Join(filepath.Dir(deno), hostilePIDs))
+		for f := range bytes.FieldsSeq(b) {
+			var pid int
+			fmt.Sscan(string(f), &pid)
+			all = append(all, pid)
+		}
+		return all
+	}
+	return dir, behave, pids
+}
+
+// TestHostileHost: a host that dies, hangs or talks nonsense is an error that says so, in bounded time, and leaves no process.
+func TestHostileHost(t *testing.T) {
+	dir, behave, pids := hostileRuntime(t)
+	x, err := Open(t.Context(), driver.Env{Owner: "test", CacheDir: t.TempDir(), Wrap: record}, Config{
+		RuntimeDir: dir, OSLayer: "none", Packages: Packages{BaseURL: "http://127.0.0.1:9/"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	s := create(t, x, executor.Spec{})
+	if r := runCode(t, s, "x"); r.Status != executor.StatusOK || string(r.Stdout) != "hello\n" {
+		t.Fatalf("a host that behaves: got %s", describeResult(r))
+	}
+	clean := func(t *testing.T) {
+		t.Helper()
+		for _, p := range pids() {
+			eventually(t, fmt.Sprintf("process %d has ended", p), func() bool { return !alive(p) })
+		}
+	}
+	driverSession(s).d.patience = patience{start: 2 * time.Second, change: 3 * time.Second}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, what := range []string{
+		"exit", "say-and-exit", "signal", "hang", "close", "garbage", "zeros", "huge", "half", "nonce", "type", "id", "ready", "stdout", "fatal", "fatal-nonsense",
+	} {
+		t.Run("start-"+what, func(t *testing.T) {
+			behave("start:" + what)
+			ctx := t.Context()
+			if what == "hang" { // otherwise it is given a minute
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, time.Second)
+				defer cancel()
+			}
+			began := time.Now()
+			_, err := x.Create(ctx, executor.Spec{})
+			var e *executor.Error
+			if !errors.As(err, &e) || e.Ran != executor.RanNo {
+				t.Fatalf("got %v", err)
+			}
+			want := executor.ErrUnavailable
+			if what == "hang" {
+				want = context.DeadlineExceeded
+			}
+			if !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+			if text := map[string]string{"say-and-exit": "of wood", "fatal": "made of cheese"}[what]; !strings.Contains(err.Error(), text) {
+				t.Errorf("got %v, want what it said", err)
+			}
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			clean(t)
+		})
+	}
+
+	type expect struct {
+		when, what string
+		kind       error // of the error; nil: a result
+		status     executor.Status
+		reason     executor.Reason
+		says       string // likewise
+	}
+	for _, c := range []expect{
+		{when: "run", what: "exit", kind: executor.ErrUnavailable},
+		{when: "run", what: "nonce", kind: executor.ErrUnavailable},
+		{when: "run", what: "synced", kind: executor.ErrUnavailable},
+		{when: "run", what: "hang", kind: context.DeadlineExceeded},
+		{when: "run", what: "ready", kind: executor.ErrUnavailable},
+		{when: "run", what: "never", kind: executor.ErrUnavailable, says: "did not start the code in time"},
+		{when: "run", what: "deaf", kind: context.DeadlineExceeded}, // with more code than the pipe holds
+		{when: "started", what: "exit", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "signal", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "close", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "hang", status: executor.StatusTimedOut},
+		{when: "started", what: "garbage", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "zeros", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "huge", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "half", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "nonce", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "type", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "id", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "started", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "synced", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "file", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "end", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "endless-end", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "value", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "want", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "fatal", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "flood", status: executor.StatusKilled, reason: executor.ReasonOutput},
+		{when: "ended", what: "exit", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "ended", what: "file", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "ended", what: "data", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "ended", what: "path", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "ended", what: "stdout", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+	} {
+		t.Run(c.when+"-"+c.what, func(t *testing.T) {
+			behave(c.when + ":" + c.what)
+			s := create(t, x, executor.Spec{})
+			req := executor.Request{Code: "x", Limits: executor.RunLimits{WallTime: 10 * time.Second}}
+			if c.what == "deaf" {
+				req.Code = strings.Repeat("#", 8<<20)
+			}
+			if c.status == executor.StatusTimedOut {
+				req.Limits.WallTime = 200 * time.Millisecond
+			}
+			began := time.Now()
+			ctx := t.Context()
+			if c.kind == context.DeadlineExceeded {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, 500*time.Millisecond)
+				defer cancel()
+			}
+			r, err := s.Run(ctx, req, nil)
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			var e *executor.Error
+			switch {
+			case c.kind != nil:
+				if !errors.Is(err, c.kind) || !errors.As(err, &e) || e.Ran == executor.RanYes || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("got %v, want %v", err, c.kind)
+				}
+			case err != nil || r.Status != c.status || c.reason != "" && r.Reason != c.reason || !r.StateLost:
+				t.Errorf("got %v, %+v", err, r)
+			}
+			// The next run has a process that behaves.
+			behave("good")
+			if r := runCode(t, s, "x"); r.Status != executor.StatusOK || !r.StateFresh {
+				t.Errorf("afterwards: got %s, fresh %v", describeResult(r), r.StateFresh)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			clean(t)
+		})
+	}
+
+	for _, what := range []string{"exit", "hang", "nonce", "huge", "reply", "stdout", "fatal", "half"} {
+		t.Run("call-"+what, func(t *testing.T) {
+			behave("call:" + what)
+			s := create(t, x, executor.Spec{})
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			err := s.Files().Mkdir(ctx, "d")
+			var e *executor.Error
+			if err == nil || !errors.As(err, &e) {
+				t.Errorf("got %v", err)
+			}
+			t.Log(err)
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			clean(t)
+		})
+	}
+}

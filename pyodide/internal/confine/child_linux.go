@@ -1,0 +1,283 @@
+//go:build linux && (amd64 || arm64)
+
+package confine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A process that was started under childName never reaches main: it arranges its surroundings and becomes the program. This is an
+// init function because a library cannot ask the program that embeds it to call something first.
+func init() {
+	if len(os.Args) != 1 || os.Args[0] != childName {
+		return
+	}
+	err := becomeProgram()
+	fmt.Fprintln(os.Stderr, childName+":", err)
+	os.Exit(126)
+}
+
+// becomeProgram returns only if it fails. Privileges are changed by plain system calls on this thread: init functions run on the
+// thread that then becomes the program, and all others end with that.
+func becomeProgram() error {
+	var p plan
+	if err := json.Unmarshal([]byte(os.Getenv(planEnv)), &p); err != nil {
+		return err
+	}
+	if err := setLimits(p.Limits); err != nil {
+		return err
+	}
+	if err := keepStandardStreams(); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no-new-privileges: %w", err)
+	}
+	switch p.Method {
+	case None:
+		return unix.Exec(p.Path, append([]string{p.Path}, p.Args...), p.Env)
+	case Bubblewrap:
+		return becomeBubblewrap(p)
+	}
+	if err := privateRoot(p.Read, p.Path); err != nil {
+		return err
+	}
+	if err := giveUp(p.Drop); err != nil {
+		return err
+	}
+	if err := installFilter(); err != nil {
+		return err
+	}
+	return unix.Exec(p.Path, append([]string{p.Path}, p.Args...), p.Env)
+}
+
+func setLimits(l Limits) error {
+	set := func(name string, which int, soft, hard uint64) error {
+		if err := unix.Setrlimit(which, &unix.Rlimit{Cur: soft, Max: hard}); err != nil {
+			return fmt.Errorf("limit %s: %w", name, err)
+		}
+		return nil
+	}
+	errs := []error{set("core", unix.RLIMIT_CORE, 0, 0)}
+	if l.DataBytes > 0 {
+		errs = append(errs, set("data", unix.RLIMIT_DATA, l.DataBytes, l.DataBytes))
+	}
+	if l.CPUTime > 0 {
+		s := seconds(l.CPUTime)
+		errs = append(errs, set("cpu", unix.RLIMIT_CPU, s, s+1))
+	}
+	if l.Files > 0 {
+		errs = append(errs, set("files", unix.RLIMIT_NOFILE, l.Files, l.Files))
+	}
+	return errors.Join(errs...)
+}
+
+// selfLink is where programs look for their own path. There is no process file system, so it is all that there is of one.
+const selfLink = "/proc/self/exe"
+
+// keepStandardStreams marks every other descriptor to be closed by exec: this program may itself have been started with some.
+func keepStandardStreams() error {
+	dir, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range dir {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+// privateRoot replaces the file system by one that holds the given paths, read-only.
+func privateRoot(paths []string, self string) error {
+	const stage = "/tmp" // any directory that is on every machine; nobody else sees what is mounted there
+	sources, err := openAll(paths)
+	if err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("mounts: %w", err)
+	}
+	if err := unix.Mount("tmpfs", stage, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err != nil {
+		return fmt.Errorf("root: %w", err)
+	}
+	for _, s := range sources {
+		if err := s.bind(stage + s.path); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(stage+selfLink), 0o755); err != nil {
+		return err
+	}
+	if err := os.Symlink(self, stage+selfLink); err != nil {
+		return err
+	}
+	if err := unix.Chdir(stage); err != nil {
+		return err
+	}
+	// Both names are the same directory: the old root ends up on top of the new one and is let go of.
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("pivot: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("old root: %w", err)
+	}
+	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV)
+	if err := unix.Mount("", "/", "", flags, ""); err != nil {
+		return fmt.Errorf("root: %w", err)
+	}
+	return unix.Chdir("/")
+}
+
+// source is a file or directory that was opened before the mounts changed under its name.
+type source struct {
+	path string
+	fd   int
+	dir  bool
+}
+
+func openAll(paths []string) ([]source, error) {
+	var out []source
+	for _, p := range paths {
+		fd, err := unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+		out = append(out, source{p, fd, st.Mode&unix.S_IFMT == unix.S_IFDIR})
+	}
+	return out, nil
+}
+
+func (s source) name() string { return "/proc/self/fd/" + strconv.Itoa(s.fd) }
+
+// bind mounts s at a path, which it makes.
+func (s source) bind(at string) error {
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	if s.dir {
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			return err
+		}
+	} else {
+		f, err := os.OpenFile(at, os.O_CREATE|os.O_RDONLY, 0o444)
+		if err != nil {
+			return err
+		}
+		f.Close()
+	}
+	if err := unix.Mount(s.name(), at, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("%s: %w", s.path, err)
+	}
+	// A remount has to repeat what the mount below had, or an unprivileged one is refused.
+	var fs unix.Statfs_t
+	if err := unix.Statfs(at, &fs); err != nil {
+		return fmt.Errorf("%s: %w", s.path, err)
+	}
+	keep := uintptr(fs.Flags) & (unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME | unix.MS_RELATIME)
+	flags := keep | unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID
+	if err := unix.Mount("", at, "", flags, ""); err != nil {
+		return fmt.Errorf("%s: read-only: %w", s.path, err)
+	}
+	return nil
+}
+
+// giveUp drops every privilege for good. Real root also becomes nobody.
+func giveUp(drop bool) error {
+	for c := range uintptr(unix.CAP_LAST_CAP + 1) {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("bounding set: %w", err)
+		}
+	}
+	// Without these a user id of 0, which the unprivileged case has inside its namespace, would get everything back at exec.
+	const noRoot = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<6 | 1<<7 // NOROOT, NO_SETUID_FIXUP, NO_CAP_AMBIENT_RAISE, each locked
+	if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot, 0, 0, 0); err != nil {
+		return fmt.Errorf("secure bits: %w", err)
+	}
+	if drop {
+		if err := become(nobody); err != nil {
+			return err
+		}
+	}
+	return dropCapabilities()
+}
+
+// become changes the identity of this thread.
+func become(id uintptr) error {
+	if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); e != 0 {
+		return fmt.Errorf("groups: %w", e)
+	}
+	if _, _, e := unix.RawSyscall(unix.SYS_SETRESGID, id, id, id); e != 0 {
+		return fmt.Errorf("group: %w", e)
+	}
+	if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, id, id, id); e != 0 {
+		return fmt.Errorf("user: %w", e)
+	}
+	return nil
+}
+
+func dropCapabilities() error {
+	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&h, &none[0]); err != nil {
+		return fmt.Errorf("capabilities: %w", err)
+	}
+	return nil
+}
+
+// becomeBubblewrap leaves the work to bwrap. Real root first becomes nobody, so that what is inside is nobody outside as well; the
+// files, which may lie below a directory that nobody cannot enter, are handed over through mounts of this process alone.
+func becomeBubblewrap(p plan) error {
+	from := make([]string, len(p.Read))
+	copy(from, p.Read)
+	if p.Drop {
+		const stage = "/tmp"
+		sources, err := openAll(p.Read)
+		if err != nil {
+			return err
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return fmt.Errorf("mounts: %w", err)
+		}
+		if err := unix.Mount("tmpfs", stage, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err != nil {
+			return fmt.Errorf("stage: %w", err)
+		}
+		for i, s := range sources {
+			from[i] = filepath.Join(stage, strconv.Itoa(i))
+			if err := s.bind(from[i]); err != nil {
+				return err
+			}
+		}
+		if err := become(nobody); err != nil {
+			return err
+		}
+	}
+	filter, err := filterFile()
+	if err != nil {
+		return err
+	}
+	args := strings.Fields("bwrap --unshare-all --die-with-parent --as-pid-1 --new-session --cap-drop ALL --clearenv")
+	for _, e := range p.Env {
+		k, v, _ := strings.Cut(e, "=")
+		args = append(args, "--setenv", k, v)
+	}
+	for i, path := range p.Read {
+		args = append(args, "--ro-bind", from[i], path)
+	}
+	args = append(args, "--symlink", p.Path, selfLink)
+	args = append(args, "--remount-ro", "/", "--chdir", "/", "--seccomp", strconv.Itoa(filter), "--", p.Path)
+	return unix.Exec(p.Bwrap, append(args, p.Args...), []string{})
+}

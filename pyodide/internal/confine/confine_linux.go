@@ -1,0 +1,260 @@
+//go:build linux && (amd64 || arm64)
+
+package confine
+
+import (
+	"context"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Of returns the layers that m puts around a program.
+func Of(m Method) Layers {
+	if m == None {
+		return Layers{}
+	}
+	return Layers{Namespaces: true, PrivateRoot: true, SystemCalls: true, NoPrivileges: true}
+}
+
+// plan is what the parent tells the child that prepares the surroundings. It travels in the child's environment, because a
+// descriptor would have to be kept from the program that comes after it.
+type plan struct {
+	Method Method
+	Bwrap  string `json:",omitempty"`
+	Path   string
+	Args   []string
+	Env    []string
+	Read   []string
+	Limits Limits
+	Drop   bool // the child has real root's rights and gives them up
+}
+
+const (
+	childName = "execbroker-confine" // argv[0] of a process that is to become a confined program
+	planEnv   = "EXECBROKER_CONFINE"
+	nobody    = 65534
+)
+
+// Command returns the command that starts p. Standard streams, and the life of the process, are the caller's. A failure to confine
+// shows as exit status 126 with a line on standard error, before the program has begun.
+func Command(m Method, p Program) (*exec.Cmd, error) {
+	pl := plan{Method: m, Path: p.Path, Args: p.Args, Env: p.Env, Limits: p.Limits, Drop: os.Geteuid() == 0}
+	c := &exec.Cmd{Path: "/proc/self/exe", Args: []string{childName}}
+	switch m {
+	case None:
+	case Namespaces:
+		c.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+		}
+		if !pl.Drop {
+			// Inside it looks like root, which it needs to be to arrange mounts; outside it stays who it is.
+			c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+			c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+			c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+		}
+	case Bubblewrap:
+		b, err := bwrap()
+		if err != nil {
+			return nil, fmt.Errorf("bubblewrap: %w: %w", ErrUnavailable, err)
+		}
+		pl.Bwrap = b
+		if pl.Drop { // root's copy needs mounts of its own to hand files over to the user that it becomes
+			c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+		}
+	default:
+		return nil, fmt.Errorf("confinement %q: %w", m, ErrUnavailable)
+	}
+	if m != None {
+		libs, err := libraries(p.Path)
+		if err != nil {
+			return nil, err
+		}
+		pl.Read = append(append([]string{p.Path}, libs...), p.Read...)
+	}
+	raw, err := json.Marshal(pl)
+	if err != nil {
+		return nil, err
+	}
+	c.Env = []string{planEnv + "=" + string(raw)}
+	return c, nil
+}
+
+// PID returns the number of the program itself. With [Bubblewrap] the process that was started only watches over it, and there may be
+// a moment before it is there: zero.
+func PID(m Method, started int) int {
+	if m != Bubblewrap {
+		return started
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", started, started))
+	if err != nil {
+		return 0
+	}
+	var pid int
+	fmt.Sscan(string(b), &pid) // none yet: zero
+	return pid
+}
+
+// Signal returns the number of the signal that ended the program, or zero.
+func Signal(m Method, p *os.ProcessState) syscall.Signal {
+	w, ok := p.Sys().(syscall.WaitStatus)
+	switch {
+	case !ok:
+		return 0
+	case w.Signaled():
+		return w.Signal()
+	case m == Bubblewrap && w.ExitStatus() > 128: // as a shell says it
+		return syscall.Signal(w.ExitStatus() - 128)
+	}
+	return 0
+}
+
+// Adjustable reports why this process may not change the limits of programs that it has confined with m, or nil. Those of real root become
+// another user, and for the limits of another user root needs a capability that it lacks in many containers.
+func Adjustable(m Method) error {
+	if m == None || os.Geteuid() != 0 {
+		return nil
+	}
+	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&h, &caps[0]); err != nil {
+		return fmt.Errorf("capabilities: %w", err)
+	}
+	if caps[0].Effective&(1<<unix.CAP_SYS_RESOURCE) == 0 {
+		return errors.New("this process is root without CAP_SYS_RESOURCE")
+	}
+	return nil
+}
+
+// bwrap finds the program once, as [Probe] does: a PATH that changes later does not undo what was found to work.
+var bwrap = sync.OnceValues(func() (string, error) { return exec.LookPath("bwrap") })
+
+var probes sync.Map // Method -> *probe
+
+type probe struct {
+	once sync.Once
+	err  error
+}
+
+// Probe reports why m cannot be used on this machine, or nil. It finds out by doing it, once in the life of this process.
+func Probe(ctx context.Context, m Method) error {
+	v, _ := probes.LoadOrStore(m, &probe{})
+	p := v.(*probe)
+	p.once.Do(func() { p.err = try(context.WithoutCancel(ctx), m) })
+	return p.err
+}
+
+// try confines a program that is on every machine: the dynamic loader, which prints its own version.
+func try(ctx context.Context, m Method) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", m, ErrUnavailable, err)
+	}
+	loader, err := anyLoader(exe)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", m, ErrUnavailable, err)
+	}
+	c, err := Command(m, Program{Path: loader, Args: []string{"--version"}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	out := &capped{max: 4 << 10}
+	c.Stdout, c.Stderr = out, out
+	if err := c.Start(); err != nil {
+		return fmt.Errorf("%s: %w: %w", m, ErrUnavailable, err)
+	}
+	stop := context.AfterFunc(ctx, func() { c.Process.Kill() })
+	defer stop()
+	if err := c.Wait(); err != nil {
+		return fmt.Errorf("%s: %w: %w: %s", m, ErrUnavailable, err, strings.TrimSpace(string(out.b)))
+	}
+	return nil
+}
+
+// capped keeps the first bytes of what is written to it.
+type capped struct {
+	b   []byte
+	max int
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	c.b = append(c.b, p[:min(len(p), c.max-len(c.b))]...)
+	return len(p), nil
+}
+
+// libraries returns the dynamic loader of a program and what it loads.
+func libraries(path string) ([]string, error) {
+	loader, err := interpreter(path)
+	if err != nil || loader == "" {
+		return nil, err
+	}
+	if loader == path {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c := exec.CommandContext(ctx, loader, "--list", path)
+	c.Env = []string{}
+	out, err := c.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: libraries: %w", path, err)
+	}
+	libs := []string{loader}
+	for line := range strings.Lines(string(out)) {
+		// "name => /path (0x…)", or a path alone; the kernel's own has neither.
+		if _, after, ok := strings.Cut(line, "=> "); ok {
+			line = after
+		}
+		lib, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if filepath.IsAbs(lib) && lib != loader {
+			libs = append(libs, lib)
+		}
+	}
+	return libs, nil
+}
+
+// interpreter returns the dynamic loader that a program names, or "" for one that is linked statically.
+func interpreter(path string) (string, error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_INTERP {
+			continue
+		}
+		b := make([]byte, min(p.Filesz, 4096))
+		if _, err := p.ReadAt(b, 0); err != nil {
+			return "", fmt.Errorf("%s: loader: %w", path, err)
+		}
+		return strings.TrimRight(string(b), "\x00"), nil
+	}
+	return "", nil
+}
+
+// anyLoader finds a dynamic loader: that of exe or, if it is linked statically, of the shell.
+func anyLoader(exe string) (string, error) {
+	for _, p := range []string{exe, "/bin/sh"} {
+		if l, err := interpreter(p); err == nil && l != "" {
+			return filepath.EvalSymlinks(l)
+		}
+	}
+	return "", errors.New("no dynamic loader found")
+}
+
+// seconds rounds up, because a limit is at least what was asked for.
+func seconds(d time.Duration) uint64 { return uint64(math.Ceil(d.Seconds())) }

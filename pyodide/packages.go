@@ -1,0 +1,235 @@
+package pyodide
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/pyodide/internal/wheels"
+)
+
+// Packages says where packages come from. The zero value means the distribution that belongs to the installed Pyodide. Whatever the
+// source, everything is resolved, fetched and checked by this program; the sandbox gets bytes and needs no network.
+type Packages struct {
+	// BaseURL is the address of the directory with the wheels of the distribution. Empty: the one that the installed Pyodide itself
+	// would load from. A wheel is fetched once, into the cache directory, and checked against the lock file each time it is used.
+	BaseURL string `json:"base_url,omitempty"`
+	// Dir is a directory with a distribution: pyodide-lock.json and wheels. Nothing is fetched then.
+	Dir string `json:"dir,omitempty"`
+	// Wheels is a directory with wheels in pure Python (ending in -none-any.whl), which come before those of the distribution.
+	Wheels string `json:"wheels,omitempty"`
+	// FromImports loads what the imports in submitted code need, before the code runs. It takes some milliseconds of each run.
+	FromImports bool `json:"from_imports,omitempty"`
+}
+
+// maxWheelBytes is the largest wheel that a sandbox can be given. The largest of the distribution has half of it.
+const maxWheelBytes = 60 * mib
+
+// loadTimeout is how long the interpreter may take to load packages that it has been given.
+const loadTimeout = 2 * time.Minute
+
+// catalog is what can be installed.
+type catalog struct {
+	index *wheels.Index
+	store *wheels.Store
+}
+
+// newCatalog reads the lock file and the directory of wheels.
+func newCatalog(cfg Packages, pyodideDir, cache string) (*catalog, error) {
+	c := &catalog{store: &wheels.Store{Dir: filepath.Join(cache, "wheels"), Base: cfg.BaseURL}}
+	lock := filepath.Join(pyodideDir, wheels.LockName)
+	var err error
+	switch {
+	case cfg.Dir != "":
+		lock, c.store.Base = filepath.Join(cfg.Dir, wheels.LockName), ""
+	case cfg.BaseURL == "":
+		if c.store.Base, err = wheels.DistributionURL(pyodideDir); err != nil {
+			return nil, &driver.FieldError{Path: "packages.base_url", Err: err}
+		}
+	}
+	if c.index, err = wheels.ReadLock(lock, cfg.Dir); err != nil {
+		return nil, &driver.FieldError{Path: "packages.dir", Err: err}
+	}
+	if cfg.Wheels != "" {
+		more, err := wheels.ReadDir(cfg.Wheels)
+		if err != nil {
+			return nil, &driver.FieldError{Path: "packages.wheels", Err: err}
+		}
+		c.index = c.index.With(more...)
+	}
+	return c, nil
+}
+
+// fetch makes sure that wheels are on this machine.
+func (c *catalog) fetch(ctx context.Context, ws []wheels.Wheel) error {
+	err := c.store.Fetch(ctx, ws, func(done, total int, name string) {
+		executor.ReportProgress(ctx, executor.Progress{What: "fetching " + name, Done: int64(done), Total: int64(total)})
+	})
+	var sum *wheels.ChecksumError
+	switch {
+	case err == nil, ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		return err
+	case errors.As(err, &sum), errors.Is(err, wheels.ErrOffline):
+		return driver.Fail(executor.ErrUnavailable, executor.RanNo,
+			fmt.Errorf("%w; packages.dir names the directory with the distribution, packages.base_url an address to fetch from", err))
+	}
+	return driver.Fail(executor.ErrUnavailable, executor.RanNo, err)
+}
+
+// Install implements driver.Installer. A package that is not known is a failure of the request; one that cannot be fetched is one of the
+// infrastructure, and then nothing has been changed.
+func (s *session) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (driver.Exit, error) {
+	defer s.use()()
+	release, err := s.take(ctx)
+	if err != nil {
+		return driver.Exit{}, notRun(ctx, err)
+	}
+	defer release()
+	h, err := s.up(ctx)
+	if err != nil {
+		return driver.Exit{}, notRun(ctx, err)
+	}
+	ws, unknown := s.p.catalog.index.Resolve(p.Names)
+	if unknown == nil {
+		if err := s.p.catalog.fetch(ctx, ws); err != nil {
+			return driver.Exit{}, notRun(ctx, err)
+		}
+	}
+	if err := emit(executor.Event{Kind: executor.EventStarted}); err != nil {
+		return driver.Exit{}, err
+	}
+	if unknown != nil {
+		text := unknown.Error() + "\n" + advice + "\n"
+		if err := emit(executor.Event{Kind: executor.EventStderr, Data: []byte(text)}); err != nil {
+			return driver.Exit{}, err
+		}
+		return driver.Exit{Code: 1, Exception: &executor.Exception{Type: "PackageError", Message: unknown.Error()}}, nil
+	}
+	loaded, err := s.load(ctx, h, ws)
+	if err != nil {
+		return driver.Exit{StateLost: h.isDead()}, err
+	}
+	for _, w := range loaded {
+		if err := emit(executor.Event{Kind: executor.EventStdout, Data: fmt.Appendf(nil, "%s %s\n", w.Name, w.Version)}); err != nil {
+			return driver.Exit{}, err
+		}
+	}
+	return driver.Exit{}, nil
+}
+
+// advice says what to do about a package that is not known.
+const advice = "packages that are not in the distribution of Pyodide can be added as wheels in pure Python: see packages.wheels in the configuration"
+
+// load gives wheels to the interpreter, but for those that it has. Its caller has the turn. Once begun it is not given up: half a
+// package is worse than none.
+func (s *session) load(ctx context.Context, h *host, ws []wheels.Wheel) ([]wheels.Wheel, error) {
+	var missing []wheels.Wheel
+	for _, w := range ws {
+		if !slices.ContainsFunc(s.wheels, func(o wheels.Wheel) bool { return o.Name == w.Name }) {
+			missing = append(missing, w)
+		}
+	}
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.give(ctx, h, missing); err != nil {
+		return nil, err
+	}
+	s.wheels = append(s.wheels, missing...)
+	return missing, nil
+}
+
+// give is load for what is known to be missing.
+func (s *session) give(ctx context.Context, h *host, ws []wheels.Wheel) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
+	defer cancel()
+	room := 0
+	for _, w := range ws {
+		b, err := s.p.catalog.store.Open(ctx, w)
+		if err != nil {
+			return unavailable(ctx, err)
+		}
+		room += 2*len(b) + wheels.Unpacked(b) // the file itself is there for a moment as well
+		if len(b) > maxWheelBytes {
+			return driver.Fail(executor.ErrTooLarge, executor.RanNo, fmt.Errorf("%s: %d bytes, want at most %d", w.File, len(b), maxWheelBytes))
+		}
+		if _, err := h.call(ctx, callRequest{Op: "wheel", Path: w.File}, b, nil); err != nil {
+			return driver.Fail(executor.ErrUnavailable, executor.RanMaybe, fmt.Errorf("%s: %w", w.File, err))
+		}
+	}
+	lock, err := s.p.catalog.index.Lock(ws)
+	if err != nil {
+		return err
+	}
+	if _, err := h.call(ctx, callRequest{Op: "load", Max: room}, lock, nil); err != nil {
+		if ctx.Err() != nil { // it may still be at it
+			err = h.lost(err)
+		}
+		return driver.Fail(executor.ErrUnavailable, executor.RanMaybe, fmt.Errorf("loading packages: %w", err))
+	}
+	return nil
+}
+
+// imports loads what the imports of code need and the index has. Its caller has the turn. What is not there fails when the code imports
+// it, with Python's own words.
+func (s *session) imports(ctx context.Context, h *host, code string) error {
+	if !strings.Contains(code, "import") {
+		return nil
+	}
+	r, err := h.call(ctx, callRequest{Op: "imports"}, []byte(code), nil)
+	if err != nil {
+		return unavailable(ctx, err)
+	}
+	var modules []string
+	if err := json.Unmarshal(r.data, &modules); err != nil {
+		return driver.Fail(executor.ErrInternal, executor.RanNo, err)
+	}
+	names := s.p.catalog.index.ForImports(modules)
+	if len(names) == 0 {
+		return nil
+	}
+	ws, err := s.p.catalog.index.Resolve(names)
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	if err := s.p.catalog.fetch(ctx, ws); err != nil {
+		return err
+	}
+	_, err = s.load(ctx, h, ws)
+	return err
+}
+
+// ahead loads the packages of a template.
+func (s *session) ahead(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	ws, err := s.p.catalog.index.Resolve(names)
+	if err != nil {
+		return driver.Fail(executor.ErrInvalid, executor.RanNo, fmt.Errorf("%w; %s", err, advice))
+	}
+	if err := s.p.catalog.fetch(ctx, ws); err != nil {
+		return err
+	}
+	release, err := s.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	h, err := s.up(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = s.load(ctx, h, ws)
+	return err
+}

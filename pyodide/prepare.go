@@ -1,0 +1,328 @@
+package pyodide
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/cell"
+	"github.com/execbroker/execbroker/internal/store"
+	"github.com/execbroker/execbroker/pyodide/internal/confine"
+)
+
+// hostFiles is the host program.
+//
+//go:embed host
+var hostFiles embed.FS
+
+// The modules of Python that the host loads: those of a session, and those that preparing needs besides.
+var (
+	sessionModules = map[string]string{"execbroker_cell": "cell.py", "execbroker_session": "session.py"}
+	prepareModules = map[string]string{"execbroker_prepare": "prepare.py", "execbroker_warm": "warm.py"}
+)
+
+const (
+	stockLibrary    = "python_stdlib.zip" // sources only, as Pyodide brings it
+	compiledLibrary = "library.zip"
+	snapshotFile    = "snapshot.bin"
+)
+
+// prepared is everything that sandboxes are started from.
+type prepared struct {
+	deno    string
+	assets  string // directory with the host program, Pyodide and what was made from them
+	denoDir string // template of a directory for Deno's caches; empty: none
+	layer   confine.Method
+	catalog *catalog
+	log     *slog.Logger
+
+	mu       sync.Mutex
+	stdlib   string
+	snapshot string // empty: none
+
+	scriptData uint64 // memory of a process with JavaScript that is up; zero: not measured yet
+}
+
+// Prepare installs Deno and Pyodide, unless they are there, and makes what lets sandboxes start fast. It is done on first use anyway;
+// calling it ahead takes the wait away from there. It tells executor.WithProgress what it does. It may run in several processes at
+// once, and be killed at any moment: what is not complete is never used.
+func Prepare(ctx context.Context, env driver.Env, cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	_, err := prepare(ctx, env, cfg.withDefaults())
+	return err
+}
+
+// cacheDir returns the directory for what can be made again.
+func cacheDir(env driver.Env) (string, error) {
+	dir := env.CacheDir
+	if dir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(user, "execbroker")
+	}
+	dir, err := filepath.Abs(dir)
+	return filepath.Join(dir, "pyodide"), err
+}
+
+// checkpoint is called where it is interesting for a test to be killed.
+var checkpoint = func(name string) {}
+
+// storeIn returns the store of what takes long to make.
+func storeIn(dir string) store.Store {
+	return store.Store{Dir: dir, Checkpoint: func(name string) { checkpoint(name) }}
+}
+
+func prepare(ctx context.Context, env driver.Env, cfg Config) (*prepared, error) {
+	dir, err := cacheDir(env)
+	if err != nil {
+		return nil, err
+	}
+	s := storeIn(dir)
+	in, id, err := installed(ctx, s, cfg)
+	if err != nil {
+		return nil, err
+	}
+	b := builder{in: in, log: env.Log}
+	name := "host-" + key(id)
+	assets, err := s.Get(ctx, name, store.CheckHashes, func(ctx context.Context, dir string) error { return b.build(ctx, dir, true) })
+	if errors.Is(err, errFast) {
+		b.warn(ctx, "sandboxes will start slowly", err)
+		assets, err = s.Get(ctx, name+"-plain", store.CheckHashes, func(ctx context.Context, dir string) error { return b.build(ctx, dir, false) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &prepared{deno: in.deno, assets: assets, stdlib: stockLibrary, layer: confine.None, log: env.Log}
+	if p.catalog, err = newCatalog(cfg.Packages, in.pyodide, dir); err != nil {
+		return nil, err
+	}
+	if exists(filepath.Join(assets, compiledLibrary)) {
+		p.stdlib = compiledLibrary
+	}
+	if exists(filepath.Join(assets, snapshotFile)) && !cfg.NoSnapshot {
+		p.snapshot = snapshotFile
+	}
+	// Deno's analysis of the host program is worth 50 ms of each start. It goes by path, so the directory has to have its name first.
+	p.denoDir, err = s.Get(ctx, "deno-"+filepath.Base(assets), store.CheckHashes, func(ctx context.Context, dir string) error { return p.analyse(ctx, dir) })
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		b.warn(ctx, "sandboxes will start a little more slowly", err)
+		p.denoDir = ""
+	}
+	return p, nil
+}
+
+// installed returns the installation to use, installed if need be, and what tells its contents from others.
+func installed(ctx context.Context, s store.Store, cfg Config) (in installation, id string, err error) {
+	if cfg.RuntimeDir == "" {
+		name, _, err := runtimeName()
+		if err != nil {
+			return in, "", err
+		}
+		_, err = s.Get(ctx, name, store.CheckSizes, func(ctx context.Context, dir string) error {
+			if err := install(ctx, dir); err != nil {
+				return err
+			}
+			in, err := find(dir)
+			if err != nil {
+				return err
+			}
+			return in.try(ctx)
+		})
+		if err != nil {
+			return in, "", err
+		}
+	}
+	return installedIfThere(s, cfg)
+}
+
+// installedIfThere is installed for what is installed.
+func installedIfThere(s store.Store, cfg Config) (in installation, id string, err error) {
+	if cfg.RuntimeDir == "" {
+		name, id, err := runtimeName()
+		if err != nil {
+			return in, "", err
+		}
+		in, err := find(filepath.Join(s.Dir, name))
+		return in, id, err
+	}
+	if in, err = find(cfg.RuntimeDir); err != nil {
+		return in, "", fmt.Errorf("runtime_dir %s: %w: run `npm install %s` there", cfg.RuntimeDir, err, npmPackages)
+	}
+	h := sha256.New()
+	paths := []string{in.acorn}
+	for _, name := range pyodideFiles {
+		paths = append(paths, filepath.Join(in.pyodide, name))
+	}
+	for _, path := range paths {
+		f, err := store.Describe(path)
+		if err != nil {
+			return in, "", err
+		}
+		fmt.Fprintln(h, filepath.Base(path), f.SHA256)
+	}
+	return in, hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// runtimeName returns the name of the directory into which Deno and Pyodide are installed, and what tells their contents from others.
+func runtimeName() (name, id string, err error) {
+	lock, err := runtimeFiles.ReadFile("runtime/package-lock.json")
+	if err != nil {
+		return "", "", err
+	}
+	sum := sha256.Sum256(lock)
+	id = hex.EncodeToString(sum[:])
+	return fmt.Sprintf("runtime-%s-%s-%s", runtime.GOOS, runtime.GOARCH, id[:16]), id, nil
+}
+
+// key names what is made from an installation and this version of the host program.
+func key(installation string) string {
+	h := sha256.New()
+	fmt.Fprintln(h, runtime.GOOS, runtime.GOARCH, installation, len(cell.Source), cell.Source)
+	fs.WalkDir(hostFiles, ".", func(path string, d fs.DirEntry, err error) error { //nolint:errcheck // it is in memory
+		if !d.IsDir() {
+			b, _ := hostFiles.ReadFile(path)
+			fmt.Fprintln(h, path, len(b))
+			h.Write(b)
+		}
+		return err
+	})
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// builder makes the directory that sandboxes are started from.
+type builder struct {
+	in  installation
+	log *slog.Logger
+}
+
+// errFast says that what would make starts fast could not be made. Sandboxes work without it.
+var errFast = errors.New("not prepared")
+
+func (b builder) warn(ctx context.Context, what string, err error) {
+	executor.ReportProgress(ctx, executor.Progress{What: fmt.Sprintf("%s: %v", what, err)})
+	if b.log != nil {
+		b.log.Warn("pyodide: "+what, "error", err)
+	}
+}
+
+// build fills dir. With fast it fails if any part cannot be made; otherwise it leaves out what cannot.
+func (b builder) build(ctx context.Context, dir string, fast bool) error {
+	if err := b.copy(ctx, dir); err != nil {
+		return err
+	}
+	p := &prepared{deno: b.in.deno, assets: dir, stdlib: stockLibrary, layer: confine.None}
+	executor.ReportProgress(ctx, executor.Progress{What: "compiling Python's standard library (once)"})
+	err := p.make(ctx, "compile", compiledLibrary)
+	if err == nil {
+		p.stdlib = compiledLibrary
+		checkpoint("compiled")
+		executor.ReportProgress(ctx, executor.Progress{What: "making a memory snapshot of Python (once)"})
+		err = p.make(ctx, "snapshot", snapshotFile)
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil && fast {
+		return fmt.Errorf("%w: %w", errFast, err)
+	}
+	return nil
+}
+
+// copy puts the host program, the files of Pyodide, the lock without packages and the import map into dir.
+func (b builder) copy(ctx context.Context, dir string) error {
+	files, err := fs.Sub(hostFiles, "host")
+	if err != nil {
+		return err
+	}
+	if err := os.CopyFS(dir, files); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cell.py"), []byte(cell.Source), 0o644); err != nil {
+		return err
+	}
+	for _, name := range pyodideFiles {
+		if err := copyFile(filepath.Join(dir, name), filepath.Join(b.in.pyodide, name)); err != nil {
+			return err
+		}
+	}
+	if err := copyFile(filepath.Join(dir, "acorn.mjs"), b.in.acorn); err != nil {
+		return err
+	}
+	if err := emptyLock(filepath.Join(dir, "pyodide-lock.json"), filepath.Join(dir, "lock.json")); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	c := exec.CommandContext(ctx, b.in.deno, "run", "--no-prompt", "--no-config", "--no-lock", "--no-npm", "--no-remote", "--cached-only",
+		"--no-code-cache", filepath.Join(dir, "builtins.mjs"))
+	c.Dir = dir
+	c.Env = []string{"DENO_NO_UPDATE_CHECK=1", "NO_COLOR=1", "DENO_DIR=" + filepath.Join(dir, "tmp")}
+	c.WaitDelay = time.Second
+	out, err := c.Output()
+	if err != nil {
+		return fmt.Errorf("listing the modules of Deno: %w", withStderr(err))
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "tmp")); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "importmap.json"), out, 0o644)
+}
+
+func copyFile(to, from string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	return errors.Join(err, dst.Close())
+}
+
+// emptyLock writes the list of packages without the packages: Pyodide wants one and compares the versions at its head with its own.
+func emptyLock(from, to string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	var lock map[string]any
+	if err := json.Unmarshal(b, &lock); err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	lock["packages"] = map[string]any{}
+	b, err = json.Marshal(lock)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o644)
+}

@@ -1,0 +1,90 @@
+package pyodide
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// detach puts the process into a group of its own, so that it can be ended with all that it might start, and ends it when this process
+// dies. The latter is an extra to the end of its standard input: the kernel sends the signal when the thread that started the process
+// ends, which is why start uses a thread that does not.
+func detach(c *exec.Cmd) {
+	if c.SysProcAttr == nil {
+		c.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	c.SysProcAttr.Setpgid, c.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
+}
+
+// allowCPU sets the processor time at which the kernel ends the process. Zero seconds are no limit but what the process inherited. One
+// that is gone needs none.
+func allowCPU(pid int, seconds uint64) error {
+	var l unix.Rlimit
+	err := unix.Prlimit(pid, unix.RLIMIT_CPU, nil, &l)
+	if err == nil {
+		if l.Cur = l.Max; seconds > 0 {
+			l.Cur = min(seconds, l.Max)
+		}
+		err = unix.Prlimit(pid, unix.RLIMIT_CPU, &l, nil)
+	}
+	if err != nil && err != unix.ESRCH {
+		return fmt.Errorf("limit on processor time: %w", err)
+	}
+	return nil
+}
+
+// dataOf returns how much private writable memory a process has, touched or not.
+func dataOf(pid int) (uint64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(b), "\nVmData:")
+	kib, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	n, err := strconv.ParseUint(kib, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("/proc/%d/status: VmData: %w", pid, err)
+	}
+	return n << 10, nil
+}
+
+// reap waits for the end of the process. ended is called when it has ended and its number is still its own, so that ending its group
+// cannot hit a stranger.
+func reap(c *exec.Cmd, ended func()) error {
+	for unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+	ended()
+	return c.Wait()
+}
+
+// killGroup ends every process of the group that pid leads.
+func killGroup(pid int) {
+	unix.Kill(-pid, unix.SIGKILL) //nolint:errcheck // it has no group yet
+}
+
+// cpuTime returns the processor time that the threads of a process have used, zero if it is not known.
+func cpuTime(pid int) time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// The name of the program is in parentheses and may hold anything.
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(fields) < 13 {
+		return 0
+	}
+	user, err1 := strconv.ParseInt(fields[11], 10, 64)
+	system, err2 := strconv.ParseInt(fields[12], 10, 64)
+	if err1 != nil || err2 != nil {
+		return 0
+	}
+	const tick = 10 * time.Millisecond // USER_HZ is 100 for programs
+	return time.Duration(user+system) * tick
+}

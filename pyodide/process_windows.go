@@ -1,0 +1,14 @@
+package pyodide
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// detach puts the process into a group of its own, so that an interrupt of ours does not reach it.
+func detach(c *exec.Cmd) {
+	c.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}
+
+// signalName returns nothing: there are no signals.
+func signalName(syscall.Signal) string { return "" }

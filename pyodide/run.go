@@ -1,0 +1,427 @@
+package pyodide
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+const (
+	// maxEnd bounds the JSON of runEnd: an exception, and names of changed files.
+	maxEnd = 16 << 20
+	// resetGrace is how long code has to stop after a reset before its process is killed. It is a little more than the host gives it.
+	resetGrace = 1500 * time.Millisecond
+)
+
+// runRequest is the head of toRun.
+type runRequest struct {
+	Dir     string            `json:"dir"`
+	Env     map[string]string `json:"env"`
+	Changes bool              `json:"changes"` // report which files the run changes
+}
+
+// runEnd is how the code ended.
+type runEnd struct {
+	ExitCode  int `json:"exit_code"`
+	Exception *struct {
+		Type      string `json:"type"`
+		Message   string `json:"message"`
+		Traceback string `json:"traceback"`
+		Line      int    `json:"line"`
+	} `json:"exception"`
+	Interrupted bool         `json:"interrupted"`
+	Changes     []runChanged `json:"changes"`
+}
+
+// runChanged is a file that a run changed: its name, size and time of modification in ns.
+type runChanged struct {
+	name  string
+	size  int64
+	mtime int64
+}
+
+// UnmarshalJSON decodes a list of three.
+func (c *runChanged) UnmarshalJSON(b []byte) error {
+	return json.Unmarshal(b, &[]any{&c.name, &c.size, &c.mtime})
+}
+
+// run is one execution. What it knows it learns from frames, in a fixed order: started, output, end, files, synced.
+type run struct {
+	s    *session
+	h    *host
+	box  *mailbox
+	req  *executor.Request
+	emit func(executor.Event) error
+
+	state   runState
+	value   parts // a value that is coming in
+	ending  parts // how the code ended, likewise
+	late    bool  // the wall time is over
+	flooded bool  // a value was larger than all output may be
+	end     runEnd
+	exit    driver.Exit
+	input   *stdin
+
+	unstarted  <-chan time.Time   // says that the code should have started
+	emitFailed bool               // it is not called again
+	stopErr    error              // why the run is being stopped: the error of emit, or the cause of ctx
+	stop       context.Context    // ends when the time to stop is over; that of the run before it is being stopped
+	release    context.CancelFunc // of stop
+
+	resetOnce sync.Once
+	resetting chan struct{} // closed when somebody resets the session
+	done      chan struct{} // closed when the run is over
+}
+
+type runState int
+
+const (
+	runSent    runState = iota // the code is on its way
+	runStarted                 // it runs
+	runEnded                   // it has ended; changed files come
+	runSynced                  // all has come
+)
+
+// Run implements driver.Session.
+func (s *session) Run(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
+	if len(req.Code) > maxCode {
+		return driver.Exit{}, driver.Fail(executor.ErrTooLarge, executor.RanNo, fmt.Errorf("code of %d bytes, %d are allowed", len(req.Code), maxCode))
+	}
+	defer s.use()()
+	release, err := s.take(ctx)
+	if err != nil {
+		return driver.Exit{}, notRun(ctx, err)
+	}
+	defer release()
+	h, err := s.up(ctx)
+	if err != nil {
+		return driver.Exit{}, notRun(ctx, err)
+	}
+	if s.d.cfg.Packages.FromImports {
+		if err := s.imports(ctx, h, req.Code); err != nil {
+			return driver.Exit{}, notRun(ctx, err)
+		}
+	}
+	r := &run{
+		s: s, h: h, req: req, emit: emit, resetting: make(chan struct{}), done: make(chan struct{}),
+		value: parts{max: int(min(req.Limits.OutputBytes, maxBundle)) + 64<<10}, ending: parts{max: maxEnd},
+	}
+	s.mu.Lock()
+	r.exit.StateFresh = s.fresh
+	s.run, s.fresh = r, false
+	s.mu.Unlock()
+	defer close(r.done)
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.run = nil
+	}()
+	return r.do(ctx)
+}
+
+// notRun says of an error from before the code was sent that nothing has run.
+func notRun(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return driver.Fail(ctx.Err(), executor.RanNo, err)
+	}
+	return err
+}
+
+// do sends the code and serves it until it has ended. Whatever way it leaves, nothing of the run is left: if the end has not come, the
+// process goes.
+func (r *run) do(ctx context.Context) (driver.Exit, error) {
+	r.box = r.h.open()
+	r.stop, r.release = ctx, func() {}
+	defer func() { r.release() }()
+	defer func() {
+		if r.state != runSynced {
+			r.h.kill()
+			<-r.h.dead
+			r.s.spool.abort()
+		}
+		r.h.close(r.box)
+		r.input.close()
+	}()
+	wall := -1.0
+	if w := r.req.Limits.WallTime; w != executor.NoLimit {
+		wall = float64(w) / float64(time.Millisecond)
+	}
+	if err := r.h.allow(r.req.Limits.WallTime); err != nil {
+		return r.exit, driver.Fail(executor.ErrUnavailable, executor.RanNo, err)
+	}
+	head := binary.LittleEndian.AppendUint64(nil, math.Float64bits(wall))
+	if r.req.Stdin != nil {
+		head = append(head, 1)
+	} else {
+		head = append(head, 0)
+	}
+	request := envelope(runRequest{Dir: r.req.Dir, Env: r.req.Env, Changes: r.req.Artifacts != nil})
+	clock := time.NewTimer(r.s.d.patience.start)
+	defer clock.Stop()
+	r.unstarted = clock.C
+	sending, cancel := context.WithTimeout(ctx, r.s.d.patience.start)
+	defer cancel()
+	if err := r.h.ask(sending, toRun, r.box.id, head, request, []byte(r.req.Code)); err != nil {
+		r.h.kill()
+	}
+	for r.state != runSynced {
+		f, err := r.next(ctx)
+		if err == nil {
+			err = r.frame(ctx, f)
+		}
+		if err != nil {
+			return r.broken(ctx, err)
+		}
+	}
+	if r.isReset() {
+		r.h.kill()
+		<-r.h.dead
+		r.exit.StateLost, r.exit.Reason = true, executor.ReasonReset
+		return r.exit, r.stopErr
+	}
+	return r.finish(ctx)
+}
+
+var (
+	errNotStarted = errors.New("the sandbox did not start the code in time") // see patience
+	errStopTime   = errors.New("the sandbox did not stop the code in time")  // of driver.StopContext
+)
+
+// next waits for a frame. When ctx ends, or somebody resets the session, it tells the host to stop the code, and goes on to wait.
+func (r *run) next(ctx context.Context) (frame, error) {
+	for {
+		if f, ok := r.box.take(); ok {
+			return f, nil
+		}
+		ended, resetting, unstarted := ctx.Done(), r.resetting, r.unstarted
+		if r.stopErr != nil {
+			ended = nil
+		}
+		if r.state != runSent {
+			unstarted = nil
+		}
+		var stopped <-chan struct{}
+		if r.stop != ctx {
+			stopped, resetting = r.stop.Done(), nil
+		}
+		select {
+		case <-r.box.bell:
+		case <-ended:
+			r.halt(ctx, context.Cause(ctx))
+		case <-resetting:
+			r.stop, r.release = context.WithTimeout(context.WithoutCancel(ctx), resetGrace)
+			r.interrupt()
+		case <-stopped:
+			return frame{}, errStopTime
+		case <-unstarted:
+			return frame{}, errNotStarted
+		case <-r.h.dead:
+			if f, ok := r.box.take(); ok {
+				return f, nil
+			}
+			return frame{}, io.EOF
+		}
+	}
+}
+
+// halt begins to stop the code, because of err.
+func (r *run) halt(ctx context.Context, err error) {
+	if r.stopErr == nil {
+		r.stopErr = err
+	}
+	if r.stop == ctx {
+		r.stop, r.release = driver.StopContext(ctx)
+		r.interrupt()
+	}
+}
+
+func (r *run) interrupt() {
+	if r.state < runEnded {
+		r.h.send(toInterrupt, r.box.id) //nolint:errcheck // then the process has ended, which is seen elsewhere
+	}
+}
+
+func (r *run) isReset() bool {
+	select {
+	case <-r.resetting:
+		return true
+	default:
+		return false
+	}
+}
+
+// reset ends the run and its process.
+func (r *run) reset(ctx context.Context) error {
+	r.resetOnce.Do(func() { close(r.resetting) })
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// frame takes one frame. An error says that the run cannot go on.
+func (r *run) frame(ctx context.Context, f frame) error {
+	wrong := func() error { return fmt.Errorf("%w: type %d in state %d of a run", errFrame, f.typ, r.state) }
+	switch f.typ {
+	case fromStarted:
+		if r.state != runSent || len(f.payload) != 4 {
+			return wrong()
+		}
+		r.state = runStarted
+		r.pass(ctx, executor.Event{Kind: executor.EventStarted, Cell: int(binary.LittleEndian.Uint32(f.payload))})
+		return nil
+	case fromStuck:
+		if r.state > runStarted {
+			return wrong()
+		}
+		r.h.kill()
+		return nil
+	case fromFile, fromData, fromSynced:
+		if r.state != runEnded {
+			return wrong()
+		}
+		if f.typ != fromSynced {
+			return r.s.spool.frame(f)
+		}
+		r.state = runSynced
+		return r.s.spool.commit()
+	}
+	if r.state != runStarted {
+		return wrong()
+	}
+	switch f.typ {
+	case fromStdout:
+		r.pass(ctx, executor.Event{Kind: executor.EventStdout, Data: f.payload})
+	case fromStderr:
+		r.pass(ctx, executor.Event{Kind: executor.EventStderr, Data: f.payload})
+	case fromOutput:
+		return r.output(ctx, f.payload)
+	case fromWant:
+		if r.req.Stdin == nil || len(f.payload) != 4 {
+			return wrong()
+		}
+		if r.input == nil {
+			r.input = newStdin(r.h, r.box.id, r.req.Stdin)
+		}
+		r.input.want(int(binary.LittleEndian.Uint32(f.payload)))
+	case fromLate:
+		r.late = true
+	case fromEnd:
+		msg, err := r.ending.add(f.payload)
+		if err != nil || msg == nil {
+			return err
+		}
+		if err := json.Unmarshal(msg, &r.end); err != nil {
+			return fmt.Errorf("%w: %w", errFrame, err)
+		}
+		r.state = runEnded
+	default:
+		return wrong()
+	}
+	return nil
+}
+
+// output takes a part of a value. One that is larger than all output of the run may be ends the run: it is not collected first.
+func (r *run) output(ctx context.Context, payload []byte) error {
+	if r.flooded {
+		return nil
+	}
+	msg, err := r.value.add(payload)
+	if errors.Is(err, errTooLong) {
+		r.flooded, r.value.buf = true, nil
+		r.halt(ctx, nil)
+		return nil
+	}
+	if err != nil || msg == nil {
+		return err
+	}
+	out, err := decodeBundle(msg)
+	if err != nil {
+		return err
+	}
+	r.pass(ctx, executor.Event{Kind: executor.EventOutput, Output: out})
+	return nil
+}
+
+// pass gives an event to emit, until emit has failed.
+func (r *run) pass(ctx context.Context, ev executor.Event) {
+	if r.emitFailed {
+		return
+	}
+	if err := r.emit(ev); err != nil {
+		r.emitFailed, r.stopErr = true, err
+		r.halt(ctx, err)
+	}
+}
+
+// finish makes the Exit of code that has ended, while its process lives on.
+func (r *run) finish(ctx context.Context) (driver.Exit, error) {
+	r.exit.Code = r.end.ExitCode
+	if e := r.end.Exception; e != nil {
+		r.exit.Exception = &executor.Exception{Type: e.Type, Message: e.Message, Traceback: e.Traceback, Line: max(e.Line, 0)}
+	}
+	switch {
+	case r.stopErr != nil:
+		return r.exit, r.stopErr
+	case r.flooded:
+		r.exit.Reason = executor.ReasonOutput
+	case r.late:
+		r.exit.Reason = executor.ReasonWallTime
+	}
+	var err error
+	r.exit.Artifacts, r.exit.ArtifactsOmitted, err = r.s.artifacts(ctx, r.h, r.req.Artifacts, r.end.Changes)
+	return r.exit, err
+}
+
+// broken makes the Exit of a run whose process has ended, or is ended now because it does not keep the protocol or the time.
+func (r *run) broken(ctx context.Context, cause error) (driver.Exit, error) {
+	r.h.kill()
+	<-r.h.dead
+	why := r.h.reason()
+	if why == nil || !errors.Is(cause, io.EOF) {
+		why = cause
+	}
+	if r.state == runSent && r.stopErr == nil {
+		return r.exit, driver.Fail(executor.ErrUnavailable, executor.RanMaybe, fmt.Errorf("before the code had started: %w", why))
+	}
+	if r.stopErr == nil && ctx.Err() != nil {
+		r.stopErr = context.Cause(ctx) // both have come at once, for example by Close
+	}
+	r.exit.Code, r.exit.StateLost, r.exit.FilesLost = -1, true, r.s.spool.err != nil
+	if r.stopErr != nil {
+		return r.exit, r.stopErr // the process is gone, so the code has stopped
+	}
+	r.s.expire()
+	r.s.mu.Lock()
+	ended := r.s.ended != ""
+	r.s.mu.Unlock()
+	switch {
+	case r.isReset():
+		r.exit.Reason = executor.ReasonReset
+	case ended:
+		r.exit.Reason, r.exit.FilesLost = executor.ReasonLifetime, true
+	case r.flooded:
+		r.exit.Reason = executor.ReasonOutput
+	case r.late || r.h.outOfCPU():
+		r.exit.Reason = executor.ReasonWallTime
+	case r.h.outOfMemory():
+		r.exit.Reason = executor.ReasonMemory
+	default:
+		r.exit.Reason = executor.ReasonSandbox
+	}
+	if r.s.d.env.Log != nil {
+		r.s.d.env.Log.Info("pyodide: the process of a session has ended", "session", r.s.id, "reason", r.exit.Reason, "cause", why)
+	}
+	return r.exit, nil
+}

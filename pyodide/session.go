@@ -1,0 +1,333 @@
+package pyodide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/pyodide/internal/wheels"
+)
+
+// session is a sandbox: at most one process, and the files that outlive it if it has to be killed.
+//
+// Its clocks run here and in the process as well, so that it ends if either of the two is gone.
+type session struct {
+	d    *Driver
+	p    *prepared
+	id   string
+	dir  string // of its own; removed with it
+	lang executor.Language
+	opts sandboxOptions
+	made time.Time
+
+	turn   chan struct{}  // holds an element while somebody starts a process, runs code or changes files
+	spool  *spool         // of whose turn it is
+	wheels []wheels.Wheel // that are loaded, likewise
+
+	mu        sync.Mutex
+	h         *host  // nil before the first start
+	fresh     bool   // no code has run in h
+	run       *run   // in progress
+	ended     string // why there will be no other process; empty: there will
+	destroyed bool   // its files are to be removed
+	users     int    // operations in progress; while there are any the session is not idle
+	idle      *time.Timer
+	lifetime  *time.Timer
+}
+
+var (
+	_ driver.Session   = (*session)(nil)
+	_ driver.Refresher = (*session)(nil)
+	_ driver.Resetter  = (*session)(nil)
+	_ driver.Filer     = (*session)(nil)
+	_ driver.Installer = (*session)(nil)
+)
+
+// sandboxOptions are what a session has asked for, rounded up to what it gets.
+type sandboxOptions struct {
+	memory int64
+	disk   int64
+	idle   time.Duration
+	life   time.Duration // 0: none
+	env    map[string]string
+}
+
+// nodes is how many files and directories fit into a quota. Each takes memory of the engine, however small it is.
+func (o sandboxOptions) nodes() int { return int(min(max(o.disk/4096, 1000), 50_000)) }
+
+// environment is what every interpreter sees. The surroundings are the same on every backend.
+var environment = map[string]string{
+	"HOME": "/home/user",
+	"LANG": "C.UTF-8",
+	"PATH": "/usr/local/bin:/usr/bin:/bin",
+	"TZ":   "UTC",
+}
+
+func newSession(d *Driver, p *prepared, dir string, c *driver.Create) *session {
+	l := c.Spec.Limits
+	o := sandboxOptions{memory: d.cfg.Memory, disk: d.cfg.Disk, idle: c.Spec.IdleTTL, life: c.Spec.MaxLife, env: maps.Clone(environment)}
+	if l.MemoryBytes > 0 {
+		o.memory = (max(l.MemoryBytes, minMemory) + wasmPage - 1) / wasmPage * wasmPage
+	}
+	if l.DiskBytes > 0 {
+		o.disk = max(l.DiskBytes, minDisk)
+	}
+	maps.Copy(o.env, c.Spec.Env)
+	s := &session{d: d, p: p, id: c.ID, dir: dir, lang: c.Spec.Languages[0], opts: o, made: time.Now(), turn: make(chan struct{}, 1)}
+	s.spool = newSpool(dir, o.disk, o.nodes())
+	s.idle = time.AfterFunc(o.idle, func() { s.end("idle for "+o.idle.String(), false) })
+	if o.life > 0 {
+		s.lifetime = time.AfterFunc(o.life, func() { s.end("its life of "+o.life.String()+" is over", true) })
+	}
+	return s
+}
+
+// Info implements driver.Session.
+func (s *session) Info() executor.SessionInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := executor.SessionInfo{
+		Handle:  executor.Handle{Session: s.id},
+		State:   executor.SessionRunning,
+		Created: s.made,
+		Limits:  executor.Limits{MemoryBytes: s.opts.memory, DiskBytes: s.opts.disk},
+	}
+	if s.ended != "" {
+		i.State = executor.SessionDead
+	}
+	return i
+}
+
+// Refresh implements driver.Refresher.
+func (s *session) Refresh(context.Context) (executor.SessionInfo, error) {
+	s.expire()
+	s.mu.Lock()
+	err := s.gone()
+	s.mu.Unlock()
+	return s.Info(), err
+}
+
+// gone says that the session has ended, if it has. Its caller holds mu.
+func (s *session) gone() error {
+	if s.ended == "" {
+		return nil
+	}
+	return driver.Fail(executor.ErrNotFound, executor.RanNo, errors.New(s.ended))
+}
+
+// end makes the session end, at once or, if it is in use and force is not set, not at all.
+func (s *session) end(why string, force bool) {
+	s.mu.Lock()
+	if s.ended != "" || !force && s.users > 0 {
+		s.mu.Unlock()
+		return
+	}
+	s.ended = why
+	h := s.h
+	s.mu.Unlock()
+	if h != nil {
+		h.kill()
+	}
+}
+
+// expire notices that the clocks of the process have ended it before ours did.
+func (s *session) expire() {
+	s.mu.Lock()
+	h := s.h
+	s.mu.Unlock()
+	if h == nil {
+		return
+	}
+	select {
+	case <-h.dead:
+	default:
+		return
+	}
+	switch h.cmd.ProcessState.ExitCode() {
+	case exitIdle:
+		s.end("idle for "+s.opts.idle.String(), true)
+	case exitLife:
+		s.end("its life of "+s.opts.life.String()+" is over", true)
+	}
+}
+
+// use counts an operation. While there is one the session is not idle.
+func (s *session) use() (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users++
+	s.idle.Stop()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.users--; s.users == 0 && s.ended == "" {
+			s.idle.Reset(s.opts.idle)
+		}
+	}
+}
+
+// take waits for the turn to use the process.
+func (s *session) take(ctx context.Context) (release func(), err error) {
+	select {
+	case s.turn <- struct{}{}:
+		return func() {
+			if err := s.remove(); err != nil && s.d.env.Log != nil {
+				s.d.env.Log.Warn("pyodide: removing the files of a session", "session", s.id, "error", err)
+			}
+			<-s.turn
+		}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// remove removes the files of a session that has been destroyed. Its caller has the turn.
+func (s *session) remove() error {
+	s.mu.Lock()
+	destroyed := s.destroyed
+	s.mu.Unlock()
+	if !destroyed {
+		return nil
+	}
+	s.spool.close()
+	return os.RemoveAll(s.dir)
+}
+
+// up returns the process. If it is not there, it starts one and gives it the files of the session. Its caller has the turn.
+func (s *session) up(ctx context.Context) (*host, error) {
+	s.expire()
+	s.mu.Lock()
+	h, err := s.h, s.gone()
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if h != nil {
+		select {
+		case <-h.dead:
+		default:
+			return h, nil
+		}
+	}
+	o := s.opts
+	if o.life > 0 {
+		o.life = max(o.life-time.Since(s.made), time.Millisecond)
+	}
+	deno := filepath.Join(s.dir, "deno")
+	if err := s.p.newDenoDir(deno); err != nil {
+		return nil, unavailable(ctx, err)
+	}
+	if s.lang == executor.JavaScript {
+		h, err = s.p.javascript(ctx, deno, o)
+	} else {
+		h, err = s.p.session(ctx, deno, o)
+	}
+	if err != nil {
+		return nil, unavailable(ctx, err)
+	}
+	if err := s.spool.restore(ctx, h); err != nil {
+		h.kill()
+		<-h.dead
+		return nil, unavailable(ctx, fmt.Errorf("restoring the files of the session: %w", err))
+	}
+	if len(s.wheels) > 0 {
+		if err := s.give(ctx, h, s.wheels); err != nil {
+			h.kill()
+			<-h.dead
+			return nil, fmt.Errorf("packages of the session: %w", err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.gone(); err != nil { // it ended while the process started
+		h.kill()
+		return nil, err
+	}
+	s.h, s.fresh = h, true
+	return h, nil
+}
+
+// Reset implements driver.Resetter. The process ends and another one is started when it is needed.
+func (s *session) Reset(ctx context.Context, which executor.Interpreter) error {
+	if which.Language != "" && which.Language != s.lang || which.Context != "" {
+		return nil
+	}
+	defer s.use()()
+	s.mu.Lock()
+	run := s.run
+	s.mu.Unlock()
+	if run != nil {
+		return run.reset(ctx)
+	}
+	release, err := s.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	s.mu.Lock()
+	h := s.h
+	s.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	select {
+	case <-h.dead:
+		return nil
+	default:
+	}
+	// What code left running may have changed files since its run. It has a moment to let go of the interpreter.
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	s.change(ctx, h, callRequest{Op: "sync"}) //nolint:errcheck // then the files are those of the last run
+	h.kill()
+	<-h.dead
+	return nil
+}
+
+// change makes a call that changes files, and keeps the changes. Its caller has the turn.
+func (s *session) change(ctx context.Context, h *host, req callRequest) (callReply, error) {
+	r, err := h.call(ctx, req, nil, s.spool.frame)
+	if errors.Is(err, errLost) {
+		s.spool.abort()
+		return r, err
+	}
+	if cerr := s.spool.commit(); cerr != nil {
+		return r, h.lost(cerr)
+	}
+	return r, err
+}
+
+// Destroy implements driver.Session. It does not wait for a run in progress, whose emit may have called it: what is left to do then is
+// done when the run returns, which it does now that its process is gone.
+func (s *session) Destroy(ctx context.Context) error {
+	s.end("destroyed", true)
+	s.mu.Lock()
+	h := s.h
+	s.destroyed = true
+	s.idle.Stop()
+	if s.lifetime != nil {
+		s.lifetime.Stop()
+	}
+	s.mu.Unlock()
+	if h != nil {
+		select {
+		case <-h.dead:
+		case <-ctx.Done():
+			return driver.Fail(executor.ErrUnavailable, executor.RanNo, context.Cause(ctx))
+		}
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+		return s.remove()
+	default:
+		return nil
+	}
+}

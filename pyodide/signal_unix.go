@@ -1,0 +1,12 @@
+//go:build unix
+
+package pyodide
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// signalName returns the name of a signal, and nothing for zero.
+func signalName(s syscall.Signal) string { return unix.SignalName(s) }

@@ -1,0 +1,160 @@
+package pyodide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/store"
+	"github.com/execbroker/execbroker/pyodide/internal/confine"
+)
+
+// maxMade bounds what a host makes for us: a snapshot is 30 MB.
+const maxMade = 256 * mib
+
+// make starts a host that makes a file for later hosts, from the same worker that sessions run in. It is trusted as far as ours is the
+// only code in it, and bounded nevertheless.
+func (p *prepared) make(ctx context.Context, mode, name string) (err error) {
+	modules := maps.Clone(sessionModules)
+	maps.Copy(modules, prepareModules)
+	h, err := startHost(ctx, p.program("", 512*mib, 256*mib), hostOptions{Mode: mode, Stdlib: p.stdlib, Modules: modules})
+	if err != nil {
+		return err
+	}
+	defer func() { h.kill(); <-h.dead }()
+	f, err := os.Create(filepath.Join(p.assets, name))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	var size int64
+	r, err := h.call(ctx, callRequest{Op: mode}, nil, func(fr frame) error {
+		_, off, data, err := decodeData(fr.payload)
+		if err == nil && (off != size || off+int64(len(data)) > maxMade) {
+			err = fmt.Errorf("%w: part at %d after %d bytes", errFrame, off, size)
+		}
+		if err != nil {
+			return err
+		}
+		size += int64(len(data))
+		_, err = f.Write(data)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", mode, err)
+	}
+	if r.Size != size {
+		return fmt.Errorf("%s: %d bytes of %d", mode, size, r.Size)
+	}
+	return nil
+}
+
+// analyse starts a session's host of each language once and lets it end by itself, so that Deno leaves what it found out about the program in dir.
+func (p *prepared) analyse(ctx context.Context, dir string) error {
+	for _, start := range []func(context.Context, string, sandboxOptions) (*host, error){
+		p.javascript,
+		p.session, // last, because what both use is kept as the last one left it
+	} {
+		h, err := start(ctx, dir, sandboxOptions{memory: defaultMemory, disk: defaultDisk, life: startTimeout, env: environment})
+		if err == nil {
+			err = h.finish(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// An index that its users share while they run. It belongs to a process, not to the contents.
+	shared, err := filepath.Glob(filepath.Join(dir, "*-shm"))
+	for _, name := range shared {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
+}
+
+// finish lets a host end by itself.
+func (h *host) finish(ctx context.Context) error {
+	h.stdin.Close()
+	select {
+	case <-h.dead:
+	case <-ctx.Done():
+		h.kill()
+		<-h.dead
+		return context.Cause(ctx)
+	}
+	if h.err != nil {
+		return h.reason()
+	}
+	return nil
+}
+
+// newDenoDir makes a directory for the caches of one process. They are not shared, because what one process writes another would run.
+func (p *prepared) newDenoDir(dir string) error {
+	if err := os.RemoveAll(dir); err != nil { // of the process before
+		return err
+	}
+	if p.denoDir == "" {
+		return os.MkdirAll(dir, 0o755)
+	}
+	if err := os.CopyFS(dir, os.DirFS(p.denoDir)); err != nil {
+		return err
+	}
+	return os.Remove(filepath.Join(dir, store.ManifestName))
+}
+
+// program returns the program for a host. denoDir is for Deno's caches.
+func (p *prepared) program(denoDir string, memory, disk int64) program {
+	return program{
+		deno: p.deno, assets: p.assets, denoDir: denoDir, memory: memory, layer: p.layer,
+		limits: confine.Limits{
+			// The engine reserves two ranges of 510 MB for code and some more. Contents of files may be there twice while one grows.
+			DataBytes: uint64(1400*mib + memory + 2*disk),
+			Files:     64,
+			FileBytes: 64 * mib, // caches only
+		},
+	}
+}
+
+// session starts the host of a session. If what makes starts fast does not work, it is left out from then on.
+func (p *prepared) session(ctx context.Context, denoDir string, o sandboxOptions) (*host, error) {
+	for {
+		p.mu.Lock()
+		opts := hostOptions{
+			Mode: "session", Stdlib: p.stdlib, Snapshot: p.snapshot, Modules: sessionModules,
+			Disk: o.disk, Nodes: o.nodes(), Env: o.env, IdleMS: o.idle.Milliseconds(), LifeMS: o.life.Milliseconds(),
+		}
+		p.mu.Unlock()
+		h, err := startHost(ctx, p.program(denoDir, o.memory, o.disk), opts)
+		var broken *startError
+		if err == nil || ctx.Err() != nil || !errors.As(err, &broken) || !p.degrade(ctx, opts, err) {
+			return h, err
+		}
+	}
+}
+
+// degrade gives up what opts used beyond what Pyodide brings, and reports whether there was anything.
+func (p *prepared) degrade(ctx context.Context, opts hostOptions, err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	what := ""
+	switch {
+	case opts.Snapshot != "":
+		what, p.snapshot = "starting without the memory snapshot", ""
+	case opts.Stdlib != stockLibrary:
+		what, p.stdlib = "starting without the compiled standard library", stockLibrary
+	default:
+		return false
+	}
+	executor.ReportProgress(ctx, executor.Progress{What: fmt.Sprintf("%s: %v", what, err)})
+	if p.log != nil {
+		p.log.Warn("pyodide: "+what, "error", err)
+	}
+	return true
+}
