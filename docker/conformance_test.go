@@ -1,0 +1,151 @@
+package docker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/moby/moby/client"
+
+	"github.com/execbroker/execbroker/conformance"
+	"github.com/execbroker/execbroker/conformance/conformancetest"
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/leaktest"
+)
+
+func TestMain(m *testing.M) {
+	if owner := os.Getenv(hostProgram); owner != "" {
+		fmt.Fprintln(os.Stderr, holdSessions(context.Background(), owner))
+		os.Exit(1) // it was to be killed
+	}
+	was, err := conformance.RunChild(context.Background(), target(""))
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	case was:
+		os.Exit(0)
+	}
+	os.Exit(leaktest.Main(m))
+}
+
+// must is what the backend has to declare with images for both languages.
+var must = func() conformance.Must {
+	m, _ := conformance.MustDeclare(Type)
+	m.Features = append(m.Features, executor.FeatureMixedLanguages)
+	m.Languages = map[executor.Language][]executor.Feature{
+		executor.Python:     append([]executor.Feature{executor.FeaturePackages}, m.EachLanguage...),
+		executor.JavaScript: append([]executor.Feature{executor.FeaturePackages}, m.EachLanguage...),
+	}
+	return m
+}()
+
+// noPackage is what the suite looks for in vain.
+const noPackage = "conformance-no-such-package"
+
+// What a run of the suite has of its own: owners, because others may test on the same engine, a directory with wheels and a cache, and a
+// registry.
+const (
+	paramRun      = "run"
+	paramDir      = "dir"
+	paramRegistry = "registry"
+)
+
+// setup makes them.
+func setup(ctx context.Context) (params map[string]string, cleanup func() error, err error) {
+	c, err := testClient()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer c.Close()
+	r, err := startRegistry(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.publish("ms", "1.0.0", nil, named("package/index.js", "module.exports = 1"))
+	dir, err := os.MkdirTemp("", "execbroker-conformance-")
+	if err != nil {
+		r.Close()
+		return nil, nil, err
+	}
+	cleanup = func() error {
+		r.Close()
+		return os.RemoveAll(dir)
+	}
+	name, wheel, err := makeWheel("six", "1.0", nil, module("six", "1.0"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name), wheel, 0o600)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, cleanup())
+	}
+	return map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text()), paramDir: dir, paramRegistry: r.URL}, cleanup, nil
+}
+
+// testClient speaks with the engine of the tests.
+func testClient() (*client.Client, error) {
+	host, err := dockertest.Host()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(client.WithHost(host))
+}
+
+func target(version string) conformance.Target {
+	return conformance.Target{
+		Implementation: conformance.Implementation{Name: Type, Version: version},
+		Mode:           conformance.Live,
+		Setup:          setup,
+		Open: func(ctx context.Context, params map[string]string) (executor.Executor, error) {
+			host, err := dockertest.Host()
+			if err != nil {
+				return nil, err
+			}
+			env := driver.Env{Owner: params[paramRun] + params[conformance.ParamOwner], CacheDir: filepath.Join(params[paramDir], "cache")}
+			return Open(ctx, env, Config{
+				Host: host, Image: dockertest.Python, Pull: PullNever, Languages: []executor.Language{executor.Python, executor.JavaScript},
+				Templates: map[string]Template{"small": {Image: dockertest.Python, Limits: Limits{Memory: 128 << 20, Disk: 8 << 20}}},
+				Packages: Packages{
+					Allow:  map[executor.Language][]string{executor.Python: {"six", noPackage}, executor.JavaScript: {"ms", noPackage}},
+					Wheels: params[paramDir], Registry: params[paramRegistry], Insecure: true, Size: 4 << 20,
+				},
+			})
+		},
+		Leaks: func(ctx context.Context, params map[string]string) (left []string, err error) {
+			c, err := testClient()
+			if err != nil {
+				return nil, err
+			}
+			defer c.Close()
+			list, err := c.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", driver.LabelOwner)})
+			if err != nil {
+				return nil, err
+			}
+			for _, i := range list.Items {
+				if strings.HasPrefix(i.Labels[driver.LabelOwner], params[paramRun]) {
+					left = append(left, fmt.Sprintf("container %s %q", i.ID, i.Names))
+				}
+			}
+			return left, nil
+		},
+		Programs: []conformance.Programs{conformance.Python, conformance.JavaScript},
+		Must:     must,
+		Parallel: 4,
+	}
+}
+
+func TestConformance(t *testing.T) {
+	e := testEngine(t)
+	v, err := e.ServerVersion(t.Context(), client.ServerVersionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conformancetest.Test(t, target(v.Version))
+}

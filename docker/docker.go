@@ -1,0 +1,166 @@
+// Package docker is the adapter of type "docker": sandboxes are containers of a Docker engine on this machine or another.
+//
+// Any image with python3 will do, and with node for JavaScript. Nothing is installed in it, no port is opened, nothing of the host is
+// mounted: a program that the adapter sends along, the runner, supervises the code in the container and talks through the container's
+// standard input and output.
+//
+// # Configuration
+//
+// See [Config]. The zero configuration finds the engine that the docker command uses and runs Python in [DefaultImage]. Engine 20.10
+// (API 1.41) and later.
+//
+// # Isolation
+//
+// A container: the kernel is shared with the host, and a mistake in it is a way out. Code has no network unless asked for, no
+// capability, no way to gain one, the engine's default filter of system calls, a read-only root, and limits on memory, disk, processes
+// and CPU. With Runtime "runsc" or "kata" the declared isolation is stronger, and what it is worth is theirs to say; neither is tested
+// here. docs/security/docker.md tells layer by layer what stops what and what remains.
+//
+// # As
+//
+// executor.As(s, &c) with c of type Container gives the client of the engine and the ID of the container.
+package docker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// Type is the name of this adapter in configurations and handles.
+const Type = "docker"
+
+// Container is what executor.As finds in a session of this adapter.
+type Container struct {
+	Client *client.Client
+	ID     string
+}
+
+// The time limits of the adapter. A question to the engine has one of its own; creating a session may take longer because it may pull
+// an image.
+const (
+	engineTimeout = time.Minute
+	createTimeout = 15 * time.Minute
+	stopTimeout   = 10 * time.Second
+)
+
+// backend is a driver.Driver over one engine.
+type backend struct {
+	cfg     Config
+	env     driver.Env
+	engine  *engine
+	allowed allowed
+
+	life     context.Context // until Close
+	end      context.CancelFunc
+	swept    sync.Once
+	sweeping sync.WaitGroup
+}
+
+var (
+	_ driver.Driver   = (*backend)(nil)
+	_ driver.Attacher = (*backend)(nil)
+	_ driver.Lister   = (*backend)(nil)
+)
+
+// Open opens the backend. It reads files of the docker command and does no remote I/O.
+func Open(_ context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
+	d, err := newDriver(env, cfg)
+	if err != nil {
+		return nil, err
+	}
+	// What stops a run goes through the engine, so an engine that is given up after a moment is not waited for longer.
+	return driver.New(d, env, driver.Options{Type: Type, CreateTimeout: createTimeout, StopTimeout: min(d.engine.timeout, stopTimeout)})
+}
+
+// Factory is for registries.
+func Factory() driver.Factory { return driver.NewFactory(Type, Open, Doctor) }
+
+func newDriver(env driver.Env, cfg Config) (*backend, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	allowed, err := cfg.Packages.allowed()
+	if err != nil {
+		return nil, err
+	}
+	at, err := cfg.endpoint(processEnvironment())
+	if err != nil {
+		return nil, err
+	}
+	c, err := at.client()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", at.from, err)
+	}
+	b := &backend{cfg: cfg, env: env, allowed: allowed, engine: &engine{Client: c, at: at, timeout: cmp.Or(time.Duration(cfg.Timeout), engineTimeout)}}
+	b.life, b.end = context.WithCancel(context.Background())
+	return b, nil
+}
+
+// features are those of every session.
+var features = []executor.Feature{
+	executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns,
+	executor.FeatureFilesDuringRun, executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
+	executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitDisk, executor.FeatureLimitProcesses,
+	executor.FeatureNetworkNone, executor.FeatureNetworkFull,
+}
+
+// languageFeatures are those of every language: the runner makes them alike.
+var languageFeatures = []executor.Feature{
+	executor.FeatureContexts, executor.FeatureState, executor.FeatureInterrupt, executor.FeatureStreaming, executor.FeatureRichOutput,
+	executor.FeatureArtifacts, executor.FeatureFiles, executor.FeatureStdin, executor.FeatureEnv, executor.FeatureDir,
+	executor.FeatureExitCode, executor.FeatureSubprocess, executor.FeatureThreads, executor.FeatureTopLevelAwait,
+	executor.FeatureCellNames, executor.FeatureWorkdir,
+}
+
+// Capabilities implements driver.Driver.
+func (b *backend) Capabilities() executor.Capabilities {
+	c := executor.Capabilities{
+		Features:  slices.Clone(features),
+		Templates: slices.Sorted(maps.Keys(b.cfg.Templates)),
+		Isolation: isolationOf(b.cfg.Runtime),
+		MaxLimits: b.cfg.MaxLimits.executor(),
+	}
+	for _, l := range b.cfg.languages() {
+		r := executor.Runtime{Language: l, Features: slices.Clone(languageFeatures)}
+		if !b.allowed.none(l) {
+			r.Features = append(r.Features, executor.FeaturePackages)
+		}
+		c.Languages = append(c.Languages, r)
+	}
+	if len(c.Languages) > 1 {
+		c.Features = append(c.Features, executor.FeatureMixedLanguages)
+	}
+	return c
+}
+
+// Close implements driver.Driver.
+func (b *backend) Close() error {
+	b.end()
+	b.sweeping.Wait()
+	return b.engine.Close()
+}
+
+func (b *backend) log() *slog.Logger {
+	if b.env.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return b.env.Log
+}
+
+func (c *Config) languages() []executor.Language {
+	if len(c.Languages) == 0 {
+		return []executor.Language{executor.Python}
+	}
+	return c.Languages
+}

@@ -1,0 +1,71 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// fail classifies an error of the client. No user code runs in the calls that it is for, and those that may have had an effect
+// without telling are idempotent by the name of the container.
+func (e *engine) fail(ctx context.Context, err error) error {
+	if de := (*executor.Error)(nil); errors.As(err, &de) {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		if cause == errNoAnswer {
+			e.forget()
+			return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%w within %v: %s (%s)", errNoAnswer, e.timeout, e.at.host, e.at.from))
+		}
+		return cause // the caller's
+	}
+	switch {
+	case errdefs.IsUnauthorized(err), errdefs.IsPermissionDenied(err):
+		return driver.Fail(executor.ErrAuth, executor.RanNo, err)
+	case errdefs.IsInvalidArgument(err), errdefs.IsNotImplemented(err):
+		// What is sent was checked against what the engine says of itself.
+		return driver.Fail(executor.ErrInternal, executor.RanNo, err)
+	case client.IsErrConnectionFailed(err):
+		e.forget()
+		return e.diagnose(ctx, err)
+	}
+	e.forget()
+	return driver.Fail(executor.ErrUnavailable, executor.RanNo, err)
+}
+
+// diagnose finds out why nobody answers. The client tells it in words only.
+func (e *engine) diagnose(ctx context.Context, err error) error {
+	path, ok := strings.CutPrefix(e.at.host, "unix://")
+	if !ok {
+		return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%s (%s): %w", e.at.host, e.at.from, err))
+	}
+	var d net.Dialer
+	c, derr := d.DialContext(ctx, "unix", path)
+	switch {
+	case derr == nil:
+		c.Close()
+	case errors.Is(derr, fs.ErrPermission):
+		return driver.Fail(executor.ErrAuth, executor.RanNo,
+			fmt.Errorf("%s (%s): %w; let this user use the engine (group docker, which is as good as root) or use a rootless one", path, e.at.from, fs.ErrPermission))
+	case errors.Is(derr, fs.ErrNotExist):
+		err = fmt.Errorf("%w; install and start Docker, or say where it is with host, context or DOCKER_HOST", fs.ErrNotExist)
+	case errors.Is(derr, syscall.ECONNREFUSED):
+		err = fmt.Errorf("%w; the engine is not running", syscall.ECONNREFUSED)
+	}
+	return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%s (%s): %w", path, e.at.from, err))
+}
+
+// unsupported refuses what this engine or image lacks, though the configuration declares it.
+func unsupported(cause error, missing ...string) error {
+	return &executor.Error{Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing, Err: cause}
+}

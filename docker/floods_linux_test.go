@@ -1,0 +1,261 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// small are the limits of sessions that are flooded.
+var small = executor.Limits{CPUs: 0.5, MemoryBytes: 64 << 20, DiskBytes: 8 << 20, Processes: 48}
+
+// floodAttempts take a bounded amount of something, more than a session may have.
+var floodAttempts = []attempt{
+	{"processes", `
+for _ in range(150):
+    if os.fork() == 0:
+        os.closerange(0, 3)
+        time.sleep(20)
+        os._exit(0)`, "EAGAIN", "limits", "ok"},
+	{"threads", `for _ in range(150): threading.Thread(target=time.sleep, args=(20,), daemon=True).start()`, "RuntimeError: can't start new thread", "limits", "ok"},
+	{"memory", `b"x" * (400 << 20)`, "memory", "limits", "ok"},
+	{"memory-of-a-file", `f = os.memfd_create("x")
+for _ in range(400): os.write(f, b"x" * (1 << 20))`, "memory", "limits", "ok"},
+	{"memory-shared", `import mmap
+m = mmap.mmap(-1, 400 << 20)
+for i in range(0, 400 << 20, 4096): m[i] = 1`, "memory", "limits", "ok"},
+	{"disk", `
+try:
+    with open("/workspace/big", "wb") as f:
+        for _ in range(20): f.write(b"x" * (1 << 20))
+finally: os.unlink("/workspace/big")`, "ENOSPC", "limits", "ok"},
+	{"temporary-directory", `
+try:
+    with open("/tmp/big", "wb") as f:
+        for _ in range(80): f.write(b"x" * (1 << 20))
+finally: os.unlink("/tmp/big")`, "ENOSPC", "limits", "ok"},
+	{"shared-memory", `
+try:
+    with open("/dev/shm/big", "wb") as f:
+        for _ in range(20): f.write(b"x" * (1 << 20))
+finally: os.unlink("/dev/shm/big")`, "ENOSPC", "limits", "ok"},
+	{"inodes", `
+os.mkdir("/workspace/d")
+try:
+    for i in range(3000): open("/workspace/d/%d" % i, "w").close()
+finally:
+    for name in os.listdir("/workspace/d"): os.unlink("/workspace/d/" + name)
+    os.rmdir("/workspace/d")`, "ENOSPC", "limits", "ok"},
+	{"directories", `
+made = 0
+try:
+    for i in range(3000): os.mkdir("/workspace/%d" % i); made += 1
+finally:
+    for i in range(made): os.rmdir("/workspace/%d" % i)`, "ENOSPC", "limits", "ok"},
+	{"descriptors", `keep = [os.open("/dev/null", os.O_RDONLY) for _ in range(5000)]`, "EMFILE", "limits", "ok"},
+	{"locked-memory", `b = ctypes.create_string_buffer(1 << 20); checked(libc.mlock(b, 1 << 20))`, "ENOMEM|EPERM", "limits", "ok"},
+	{"message-queues", `checked(libc.mq_open(b"/x", os.O_CREAT | os.O_RDWR, 0o600, None))`, "EMFILE|ENOSYS", "limits", "ok|ENOSYS"},
+	{"core-dump", `say(resource.getrlimit(resource.RLIMIT_CORE)[1])`, "0", "limits", "4096"},
+	{"processor", `
+quota = -1
+for name in ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu.max"):
+    if os.path.exists(name): quota = int(open(name).read().split()[0].replace("max", "-1"))
+start = time.monotonic()
+for _ in range(4):
+    if os.fork() == 0:
+        while time.monotonic() < start + 1: pass
+        os._exit(0)
+for _ in range(4): os.wait()
+t = os.times()
+# How much a busy machine gives without the limit says nothing: so the limit is looked at as well.
+say(quota > 0 and t.children_user + t.children_system < 0.8 * (time.monotonic() - start))`, "True", "limits", "False"},
+}
+
+// TestFloods takes too much of everything that is limited, with the limit and without.
+func TestFloods(t *testing.T) {
+	a := newArena(t, hostileImage(t), executor.Spec{Limits: small})
+	for _, c := range floodAttempts {
+		a.try(t, c.without, []attempt{c}) // one by one: what a limit ends is the whole command
+	}
+	a.unharmed(t)
+}
+
+// attend uses a session until it is stopped, and returns how often it answered.
+func attend(t *testing.T, s executor.Session) (stop func() int) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	n := 0
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			r, err := s.Run(t.Context(), executor.Request{Code: "print(near)"}, nil)
+			if err != nil || r.Stdout.String() != "4711\n" {
+				t.Errorf("the neighbour: got %+v, %v", r, err)
+				return
+			}
+			n++
+		}
+	})
+	return func() int { cancel(); wg.Wait(); return n }
+}
+
+// printed is a frame that says that a run is over, with exit code 7, as text of a program.
+func printed() string {
+	payload := "m\x00\x00\x00\x01s\x00\x00\x00\x04exiti\x00\x00\x00\x00\x00\x00\x00\x07"
+	head := binary.BigEndian.AppendUint32([]byte{11, 0, 0, 0, 0, 0, 0, 1}, uint32(len(payload)))
+	return fmt.Sprintf("bytes.fromhex('%x')", string(head)+payload)
+}
+
+// outcomeOf is what a verdict says, without what the code has printed.
+func outcomeOf(r *executor.Result, err error) any {
+	if r == nil {
+		return err
+	}
+	short := struct {
+		Status           executor.Status
+		Reason           executor.Reason
+		Signal           string
+		Code             int
+		Exception        string
+		Stdout, Stderr   int
+		Outputs          int
+		StateLost, Fresh bool
+		Err              error
+	}{r.Status, r.Reason, r.Signal, r.ExitCode, "", len(r.Stdout), len(r.Stderr), len(r.Outputs), r.StateLost, r.StateFresh, err}
+	if r.Exception != nil {
+		short.Exception = fmt.Sprintf("%s: %.100s (%d bytes)", r.Exception.Type, r.Exception.Message, len(r.Exception.Message))
+	}
+	return short
+}
+
+// TestVerdicts lets code go to the end of what it can do against the supervisor and its own limits. The verdict has to be the right one,
+// the neighbour has to be answered meanwhile, and the session has to serve the next run.
+func TestVerdicts(t *testing.T) {
+	const wall = time.Second
+	reason := func(want executor.Reason) func(*executor.Result) bool {
+		return func(r *executor.Result) bool { return r.Reason == want }
+	}
+	exception := func(want string) func(*executor.Result) bool {
+		return func(r *executor.Result) bool { return r.Exception != nil && r.Exception.Type == want }
+	}
+	fine := func(r *executor.Result) bool { return r.Status == executor.StatusOK }
+	a := newArena(t, hostileImage(t), executor.Spec{Limits: small})
+	for _, c := range []struct {
+		name, code string
+		want       func(*executor.Result) bool
+	}{
+		{"fork-bomb", "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass", reason(executor.ReasonWallTime)},
+		{"fork-bomb-of-sessions", "import os\nwhile True:\n  try:\n    if os.fork() == 0: os.setsid()\n  except OSError: pass", reason(executor.ReasonWallTime)},
+		{"memory-bomb", "b = []\nwhile True: b.append(bytearray(1 << 24))", reason(executor.ReasonMemory)},
+		{"memory-bomb-of-children", "import os\nfor _ in range(8): os.fork()\nb = []\nwhile True:\n  try: b.append(bytearray(1 << 20))\n  except OSError: pass", func(r *executor.Result) bool {
+			return r.Reason == executor.ReasonMemory || r.Reason == executor.ReasonWallTime || r.Exception != nil // of fork
+		}},
+		{"disk-bomb", "import itertools\nfor i in itertools.count(): open(str(i), 'wb').write(b'x' * 100000)", exception("OSError")},
+		{"inode-bomb", "import itertools\nfor i in itertools.count(): open(str(i), 'wb')", exception("OSError")},
+		{"thread-bomb", "import threading, time\nwhile True: threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()", exception("RuntimeError")},
+		{"output-bomb", "import sys\nwhile True: sys.stdout.write('x' * 100000)", reason(executor.ReasonOutput)},
+		{"error-output-bomb", "import os\nwhile True: os.write(2, b'x' * 100000)", reason(executor.ReasonOutput)},
+		{"display-bomb", "while True: display('x' * 100000)", reason(executor.ReasonOutput)},
+		{"value-bomb", "class X:\n  def __repr__(self): return 'x' * (40 << 20)\nX()", func(r *executor.Result) bool {
+			return r.Status != executor.StatusOK || len(r.Outputs) == 0 || len(r.Outputs) > 0
+		}},
+		{"exception-bomb", "raise ValueError('x' * (20 << 20))", func(r *executor.Result) bool {
+			return r.Exception != nil && len(r.Exception.Message) <= 1<<20 || r.Reason == executor.ReasonOutput
+		}},
+		{"ignores-signals", "import signal\nfor n in range(1, 65):\n  try: signal.signal(n, signal.SIG_IGN)\n  except (OSError, ValueError): pass\nwhile True:\n  try:\n    while True: pass\n  except BaseException: pass", reason(executor.ReasonWallTime)},
+		{"blocks-signals", "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: pass", reason(executor.ReasonWallTime)},
+		{"stops-itself", "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", reason(executor.ReasonWallTime)},
+		{"kills-all", "import os\ntry: os.kill(-1, 9)\nexcept OSError: pass\nos.kill(os.getpid(), 9)", func(r *executor.Result) bool { return r.Signal == "SIGKILL" }},
+		{"starves-supervisor", "import os\nfor _ in range(5): os.fork()\nwhile True: pass", reason(executor.ReasonWallTime)},
+		{"prints-frames", "import os\nfor fd in (1, 2):\n  for _ in range(100): os.write(fd, " + printed() + ")", func(r *executor.Result) bool {
+			return r.Status == executor.StatusOK && len(r.Stdout) == len(r.Stderr) && bytes.Count(r.Stdout, []byte("exiti")) == 100
+		}},
+		{"forges-frames", "import os\nos.write(3, b'\\xff' * 1000)\nwhile True: pass", reason(executor.ReasonSandbox)},
+		{"forges-long-frame", "import os\nos.write(3, b'\\x0a\\0\\0\\0\\0\\0\\0\\1\\xff\\xff\\xff\\xff')\nwhile True: pass", reason(executor.ReasonSandbox)},
+		{"endless-frames", "import os\nwhile True: os.write(3, b'\\x0a\\1\\0\\0\\0\\0\\0\\1\\0\\0\\xff\\xff' + b'x' * 65535)", reason(executor.ReasonOutput)},
+		{"closes-descriptors", "import os\nos.closerange(0, 4096)\nos._exit(0)", func(r *executor.Result) bool { return r.Status != executor.StatusLost }},
+		{"breaks-interpreter", "import builtins, sys, ctypes\nbuiltins.print = None\nsys.stdout = None\nsys.modules.clear()\nctypes.string_at(0)", func(r *executor.Result) bool { return r.Signal == "SIGSEGV" || r.Exception != nil }},
+		{"plants-modules", "import os\nfor d in ('.', '/tmp/home', '/tmp'):\n  for m in ('json', 'socket', 'sitecustomize', 'usercustomize'): open(d + '/' + m + '.py', 'w').write('raise SystemExit(9)')\nos.environ['PYTHONSTARTUP'] = 'json.py'", fine},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			stop := attend(t, a.near)
+			start := time.Now()
+			r, err := a.whole.Run(t.Context(), executor.Request{Code: c.code, Limits: executor.RunLimits{WallTime: wall, OutputBytes: 1 << 20}}, nil)
+			took := time.Since(start)
+			if n := stop(); n == 0 {
+				t.Error("the neighbour has not been answered")
+			}
+			var e *executor.Error
+			switch {
+			case err != nil && (!errors.As(err, &e) || e.Ran != executor.RanYes):
+				t.Errorf("got %v", err)
+			case r == nil || !c.want(r):
+				t.Errorf("got %+v", outcomeOf(r, err))
+			case took > wall+20*time.Second:
+				t.Errorf("took %v", took)
+			}
+			check(t, a.whole.Reset(t.Context(), executor.Interpreter{}))
+			// What it left in its files is its own: they go with another command.
+			if got := run(t, a.whole, []string{"/bin/sh", "-c", "rm -rf /workspace/* /tmp/*.py; echo ok"}); got != "ok" {
+				t.Errorf("a later command: got %q", got)
+			}
+			a.unharmed(t)
+		})
+	}
+}
+
+// TestOutlive lets processes try to be there after their run.
+func TestOutlive(t *testing.T) {
+	a := newArena(t, hostileImage(t), executor.Spec{})
+	const detach = `
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for n in range(1, 65):
+            try: signal.signal(n, signal.SIG_IGN)
+            except (OSError, ValueError): pass
+        os.closerange(0, 4096)
+        os.execv("/bin/sleep", ["sleep", "22345"])
+    os._exit(0)
+os.wait()
+while not find("/proc", b"sleep\00022345"): time.sleep(0.01)`
+	alive := a.program(`say(find("/proc", bytes((115, 108, 101, 101, 112, 0)) + b"223" + b"45"))`)
+	for _, c := range []struct {
+		name string
+		do   func(t *testing.T, s executor.Session)
+		want string
+	}{
+		{"command", func(t *testing.T, s executor.Session) {
+			if got := run(t, s, a.program(detach)); got != "ok" {
+				t.Fatalf("got %q", got)
+			}
+		}, "False"},
+		{"code-and-reset", func(t *testing.T, s executor.Session) {
+			text := fmt.Sprintf("%s\nexec(%q, globals())", a.start, strings.ReplaceAll(detach, "\x00", `\0`))
+			if r, err := s.Run(t.Context(), executor.Request{Code: text}, nil); err != nil || r.Status != executor.StatusOK {
+				t.Fatalf("got %+v, %v", r, err)
+			}
+			check(t, s.Reset(t.Context(), executor.Interpreter{}))
+		}, "False"},
+		// Beside the supervisor nobody looks for it.
+		{"without-supervisor", func(t *testing.T, s executor.Session) {
+			if got := execAs(t, s, "", a.program(detach)...); got != "ok" {
+				t.Fatalf("got %q", got)
+			}
+		}, "True"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.do(t, a.whole)
+			if got := execAs(t, a.whole, root, alive...); got != c.want {
+				t.Errorf("alive: got %s, want %s", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,174 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/executor"
+)
+
+// commit makes an image of what a program, run by root, makes of an image of the tests.
+func commit(t *testing.T, program string, changes ...string) string {
+	t.Helper()
+	e := testEngine(t)
+	ctx := t.Context()
+	made, err := e.ContainerCreate(ctx, client.ContainerCreateOptions{
+		Config:     &container.Config{Image: dockertest.Trixie, Entrypoint: []string{python, "-c", program}, AttachStdout: true, AttachStderr: true},
+		HostConfig: &container.HostConfig{NetworkMode: "none"},
+	})
+	check(t, err)
+	defer e.ContainerRemove(context.WithoutCancel(ctx), made.ID, client.ContainerRemoveOptions{Force: true})
+	at, err := e.ContainerAttach(ctx, made.ID, client.ContainerAttachOptions{Stream: true, Stdout: true, Stderr: true})
+	check(t, err)
+	defer at.Close()
+	_, err = e.ContainerStart(ctx, made.ID, client.ContainerStartOptions{})
+	check(t, err)
+	conn := newStdio(at.Conn)
+	if out, err := io.ReadAll(conn); err != nil || len(out) > 0 || conn.stderr() != "" {
+		t.Fatalf("making an image: got %q, %q, %v", out, conn.stderr(), err)
+	}
+	name := "execbroker-test/" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())) + ":hostile"
+	_, err = e.ContainerCommit(ctx, made.ID, client.ContainerCommitOptions{Reference: name, Changes: changes})
+	check(t, err)
+	t.Cleanup(func() {
+		if _, err := e.ImageRemove(context.Background(), name, client.ImageRemoveOptions{Force: true}); err != nil {
+			t.Error(err)
+		}
+	})
+	return name
+}
+
+// hostileImage has programs that give rights to whoever runs them, and files that only root may read.
+func hostileImage(t *testing.T) string {
+	t.Helper()
+	return commit(t, `
+import os, shutil, struct
+for name in ("become", "capable"):
+    shutil.copy(os.path.realpath("/usr/bin/python3"), "/opt/" + name)
+os.chmod("/opt/become", 0o4755)
+os.chmod("/opt/capable", 0o755)
+os.setxattr("/opt/capable", "security.capability", struct.pack("<5I", 0x02000001, 1 << 7, 0, 0, 0))  # SETUID, permitted and effective
+`)
+}
+
+// plain runs a command in a container that is made of an image as it is, and returns what it prints.
+func plain(t *testing.T, image string, command ...string) string {
+	t.Helper()
+	e := testEngine(t)
+	made, err := e.ContainerCreate(t.Context(), client.ContainerCreateOptions{
+		Config: &container.Config{Image: image, Cmd: command, AttachStdout: true, AttachStderr: true}, HostConfig: &container.HostConfig{NetworkMode: "none"},
+	})
+	check(t, err)
+	defer e.ContainerRemove(context.WithoutCancel(t.Context()), made.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	at, err := e.ContainerAttach(t.Context(), made.ID, client.ContainerAttachOptions{Stream: true, Stdout: true, Stderr: true})
+	check(t, err)
+	defer at.Close()
+	_, err = e.ContainerStart(t.Context(), made.ID, client.ContainerStartOptions{})
+	check(t, err)
+	conn := newStdio(at.Conn)
+	out, err := io.ReadAll(conn)
+	check(t, err)
+	return string(out) + conn.stderr()
+}
+
+// TestHostileConfiguration uses an image whose configuration is made to take part. A container that is made of it as it is obeys.
+func TestHostileConfiguration(t *testing.T) {
+	image := commit(t, `
+import os
+os.mkdir("/evil")
+open("/evil/sitecustomize.py", "w").write("print('evil sitecustomize', flush=True)")
+open("/evil/start", "w").write('#!/bin/sh\necho evil entrypoint\nexec "$@"\n')
+os.chmod("/evil/start", 0o755)
+`, `ENTRYPOINT ["/evil/start"]`, "ENV LD_PRELOAD=/evil/preload.so LD_AUDIT=/evil/audit.so PYTHONPATH=/evil PYTHONSTARTUP=/evil/sitecustomize.py PYTHONINSPECT=1 BASH_ENV=/evil/start",
+		"USER 65534", "WORKDIR /evil", "VOLUME /evil/volume /workspace /tmp/deep", `HEALTHCHECK --interval=1s CMD ["/evil/start"]`, "LABEL execbroker.owner=evil")
+	if got := plain(t, image, "/bin/true"); !strings.Contains(got, "evil entrypoint") || !strings.Contains(got, "/evil/preload.so") || !strings.Contains(got, "/evil/audit.so") {
+		t.Errorf("the image as it is: got %q, want its entrypoint and what it loads ahead", got)
+	}
+	if got := plain(t, image, "python3", "-c", "0"); !strings.Contains(got, "evil sitecustomize") {
+		t.Errorf("the image as it is: got %q, want its module", got)
+	}
+	if got := plain(t, image, "sh", "-c", "id -u; mkdir /evil/volume/d && echo written"); !strings.Contains(got, "65534") {
+		t.Errorf("the image as it is: got %q, want its user", got)
+	}
+	s := create(t, open(t, func(c *Config) { c.Image = image }), executor.Spec{})
+	says(t, s, `
+import os, sys
+print([k for k in os.environ if k.startswith(("LD_", "PYTHONS", "PYTHONPATH", "PYTHONI", "BASH"))], "evil" in str(sys.modules.get("sitecustomize")), os.getcwd())`, "[] False /workspace")
+	for code, want := range map[string]string{
+		`open("/evil/volume/x", "w")`:        "EROFS|EACCES",
+		`open("/workspace/x", "w")`:          "ok",
+		`open("/evil/y", "w")`:               "EROFS|EACCES",
+		`open("/tmp/deep/x", "w")`:           "EROFS|EACCES|ok",
+		`say(os.getuid() not in (0, 65534))`: "True",
+	} {
+		prelude, err := os.ReadFile("testdata/attack.py")
+		check(t, err)
+		a := &arena{start: string(prelude), out: &outside{}}
+		if got := run(t, s, a.program(code)); !slices.Contains(strings.Split(want, "|"), got) {
+			t.Errorf("%s: got %s, want %s", code, got, want)
+		}
+	}
+	if got := run(t, s, []string{"python3", "-c", "print('mine')"}); got != "mine" {
+		t.Errorf("a program of the code: got %q", got)
+	}
+}
+
+// TestHostilePython uses images whose python3 is something else. The session does not come up, Create says so in time and without
+// memory, and nothing is left, for which open looks.
+func TestHostilePython(t *testing.T) {
+	e := testEngine(t)
+	for name, c := range map[string]struct {
+		program string
+		kinds   []error
+	}{
+		"ends":          {"exit 0", []error{executor.ErrUnavailable, executor.ErrUnsupported}},
+		"fails":         {"echo cannot >&2; exit 3", []error{executor.ErrUnsupported}},
+		"hangs":         {"while :; do :; done", []error{context.DeadlineExceeded}},
+		"ignores":       {"trap '' TERM INT HUP; cat >/dev/null; while :; do sleep 1; done", []error{context.DeadlineExceeded}},
+		"endless-noise": {"exec yes", []error{executor.ErrUnavailable, executor.ErrInternal}},
+		"endless-error": {"exec yes >&2", []error{context.DeadlineExceeded}},
+		"long-frame":    {`printf '\001\000\000\000\000\000\000\000\377\377\377\377'; exec yes`, []error{executor.ErrUnavailable, executor.ErrInternal}},
+		"false-hello":   {`printf '\001\000\000\000\000\000\000\000\000\000\000\005m\000\000\000\000'; exec cat`, []error{executor.ErrUnavailable, executor.ErrInternal, executor.ErrUnsupported}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			image := commit(t, fmt.Sprintf("import os\nos.unlink('/usr/bin/python3')\nopen('/usr/bin/python3', 'w').write(%q)\nos.chmod('/usr/bin/python3', 0o755)", "#!/bin/sh\n"+c.program+"\n"))
+			x := open(t, func(cfg *Config) { cfg.Image = image })
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			patience := 20 * time.Second
+			if slices.Contains(c.kinds, context.DeadlineExceeded) {
+				patience = 2 * time.Second // of the caller: it would not end
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			s, err := x.Create(ctx, executor.Spec{})
+			if err == nil {
+				s.Close()
+			}
+			var de *executor.Error
+			if !slices.ContainsFunc(c.kinds, func(k error) bool { return errors.Is(err, k) }) || !errors.As(err, &de) || de.Ran != executor.RanNo {
+				t.Errorf("got %v, want one of %v with RanNo", err, c.kinds)
+			}
+			runtime.ReadMemStats(&after)
+			if n := int64(after.Sys) - int64(before.Sys); n > 64<<20 {
+				t.Errorf("this process has grown by %d bytes", n)
+			}
+			// The engine serves others.
+			if _, err := e.Ping(t.Context(), client.PingOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

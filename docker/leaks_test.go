@@ -1,0 +1,267 @@
+package docker
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// hostProgram makes the test binary a program that holds sessions, until it is killed. Its value is the owner of the first two.
+const hostProgram = "DOCKER_TEST_HOST"
+
+// holdSessions has code running in three sessions, the last of which ends soon, and says which they are.
+func holdSessions(ctx context.Context, owner string) error {
+	host, err := dockertest.Host()
+	if err != nil {
+		return err
+	}
+	out := json.NewEncoder(os.Stdout)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, c := range []struct {
+		owner      string
+		idle, wall time.Duration
+	}{{owner, time.Hour, time.Hour}, {owner + "-other", time.Hour, time.Hour}, {owner, time.Second, time.Second}} {
+		x, err := Open(ctx, driver.Env{Owner: c.owner}, Config{Host: host, Image: dockertest.Trixie, Pull: PullNever})
+		if err != nil {
+			return err
+		}
+		s, err := x.Create(ctx, executor.Spec{IdleTTL: c.idle, Run: executor.RunLimits{WallTime: c.wall}})
+		if err != nil {
+			return err
+		}
+		ready := make(chan struct{})
+		wg.Go(func() {
+			_, _ = s.Run(ctx, executor.Request{Code: "print('on', flush=True)\nwhile True: pass"}, func(ev executor.Event) error {
+				if ev.Kind == executor.EventStdout {
+					close(ready)
+				}
+				return nil
+			})
+		})
+		<-ready
+		if err := out.Encode(s.Info().Handle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The program is killed in the middle of its runs. Its sandboxes are counted where they live: the one whose time is over ends by itself,
+// the reaper removes the other one at once, and leaves that of another owner alone.
+func TestKilledHost(t *testing.T) {
+	e := testEngine(t)
+	owner := t.Name()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), hostProgram+"="+owner)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	handles := make([]executor.Handle, 3)
+	d := json.NewDecoder(bufio.NewReader(out))
+	for i := range handles {
+		if err := d.Decode(&handles[i]); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	_ = cmd.Process.Kill() // it may have failed and ended
+	_ = cmd.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	late, other, soon := containerName(handles[0].Session), containerName(handles[1].Session), containerName(handles[2].Session)
+	for {
+		left := containers(t, e.at.host, owner)
+		if !slices.Contains(left, soon) {
+			if !slices.Equal(left, []string{late}) {
+				t.Errorf("after the end of one: got %q, want %q", left, late)
+			}
+			break
+		}
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	for _, o := range []string{owner, owner + "-other"} {
+		if got := containers(t, e.at.host, owner+"-other"); !slices.Equal(got, []string{other}) {
+			t.Errorf("of the other owner: got %q, want %q", got, other)
+		}
+		x, err := Open(t.Context(), driver.Env{Owner: o}, Config{Host: e.at.host})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for info, err := range x.Sessions(t.Context(), nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := x.Destroy(t.Context(), info.Handle); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := containers(t, e.at.host, o); len(got) > 0 {
+			t.Errorf("reaped, and left: %q", got)
+		}
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Two owners on one engine: what one reaps is its own, the dead included, counted at the engine.
+func TestReap(t *testing.T) {
+	e := testEngine(t)
+	owner, otherOwner := t.Name(), t.Name()+"-other"
+	x := open(t)
+	s := create(t, x, executor.Spec{Labels: map[string]string{"a": "b"}})
+	// A program that dies between making a container and starting it leaves this.
+	f, err := e.facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := e.inspect(t.Context(), dockertest.Python, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := "dead" + strings.Repeat("0", 22)
+	labels := map[string]string{driver.LabelOwner: owner, driver.LabelID: dead, labelSpec: `{"labels":["execbroker.owner","execbroker.id"]}`}
+	if _, err := e.ContainerCreate(t.Context(), (&box{id: dead, image: img, labels: labels, command: []string{python}, network: "none"}).options(f)); err != nil {
+		t.Fatal(err)
+	}
+	other, err := Open(t.Context(), driver.Env{Owner: otherOwner}, Config{Host: e.at.host, Image: dockertest.Python, Pull: PullNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	o := create(t, other, executor.Spec{Labels: map[string]string{"a": "b"}})
+
+	if err := x.Destroy(t.Context(), o.Info().Handle); !errors.Is(err, executor.ErrNotFound) {
+		t.Errorf("another owner's: got %v, want ErrNotFound", err)
+	}
+	states := map[string]executor.SessionState{}
+	for info, err := range x.Sessions(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		states[info.Handle.Session] = info.State
+		if err := x.Destroy(t.Context(), info.Handle); err != nil {
+			t.Error(err)
+		}
+	}
+	if want := map[string]executor.SessionState{s.Info().Handle.Session: executor.SessionRunning, dead: executor.SessionDead}; !maps.Equal(states, want) {
+		t.Errorf("got %v, want %v", states, want)
+	}
+	if left := containers(t, e.at.host, owner); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	if got := containers(t, e.at.host, otherOwner); len(got) != 1 {
+		t.Errorf("of the other owner: got %q, want one", got)
+	}
+	says(t, o, "print('alive')", "alive")
+}
+
+// What earlier programs have left that cannot run any more goes with the first session of the next one.
+func TestSweep(t *testing.T) {
+	e := testEngine(t)
+	f, err := e.facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := e.inspect(t.Context(), dockertest.Trixie, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	make := func(id, owner string, start bool) string {
+		labels := map[string]string{driver.LabelOwner: owner, driver.LabelID: id, labelSpec: `{}`}
+		opts := (&box{id: id, image: img, labels: labels, command: []string{"/bin/true"}, network: "none"}).options(f)
+		opts.HostConfig.AutoRemove = false // the engine has died before it came to that
+		made, err := e.ContainerCreate(t.Context(), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := e.destroy(context.Background(), id); err != nil {
+				t.Error(err)
+			}
+		})
+		if start {
+			w := e.ContainerWait(t.Context(), made.ID, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
+			if _, err := e.ContainerStart(t.Context(), made.ID, client.ContainerStartOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-w.Result:
+			case err := <-w.Error:
+				t.Fatal(err)
+			}
+		}
+		return containerName(id)
+	}
+	exited, young := make("exited"+strings.Repeat("0", 20), t.Name(), true), make("young"+strings.Repeat("0", 21), t.Name(), false)
+	other := make("other"+strings.Repeat("0", 21), t.Name()+"-other", true)
+	x := open(t, func(c *Config) { c.Image = dockertest.Trixie })
+	s := create(t, x, executor.Spec{})
+	for slices.Contains(containers(t, e.at.host, t.Name()), exited) {
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	check(t, s.Close())
+	if got := containers(t, e.at.host, t.Name()); !slices.Equal(got, []string{young}) {
+		t.Errorf("got %q, want %q, which may be about to start", got, young)
+	}
+	if got := containers(t, e.at.host, t.Name()+"-other"); !slices.Equal(got, []string{other}) {
+		t.Errorf("of the other owner: got %q, want %q", got, other)
+	}
+	check(t, e.destroy(t.Context(), strings.TrimPrefix(young, containerName(""))))
+}
+
+func TestAbandoned(t *testing.T) {
+	const id = "abcdefghijklmnopqrstuvwxyz"
+	now := time.Unix(1e9, 0)
+	for name, c := range map[string]struct {
+		edit func(*container.Summary)
+		want bool
+	}{
+		"exited":       {func(*container.Summary) {}, true},
+		"dead":         {func(c *container.Summary) { c.State = container.StateDead }, true},
+		"running":      {func(c *container.Summary) { c.State = container.StateRunning }, false},
+		"created-old":  {func(c *container.Summary) { c.State, c.Created = container.StateCreated, 1e9-3600 }, true},
+		"created-now":  {func(c *container.Summary) { c.State, c.Created = container.StateCreated, 1e9-60 }, false},
+		"no-session":   {func(c *container.Summary) { delete(c.Labels, labelSpec) }, false},
+		"other-name":   {func(c *container.Summary) { c.Names = []string{"/database"} }, false},
+		"no-name":      {func(c *container.Summary) { c.Names = nil }, false},
+		"strange-name": {func(c *container.Summary) { c.Labels[driver.LabelID] = "../x" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &container.Summary{State: container.StateExited, Names: []string{"/" + containerName(id)}, Labels: map[string]string{driver.LabelID: id, labelSpec: "{}"}}
+			c.edit(s)
+			if got, ok := abandoned(s, now); ok != c.want || ok && got != id {
+				t.Errorf("got %q, %v, want %v", got, ok, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// labelSpec holds what a process that did not create the session has to know of it. It does not change, as no label does.
+const labelSpec = executor.ReservedPrefix + "docker.spec"
+
+// remembered is the value of labelSpec.
+type remembered struct {
+	Created  time.Time       `json:"created"` // by the clock of the creator: all holders say the same
+	Template string          `json:"template,omitempty"`
+	Limits   executor.Limits `json:"limits"` // in force
+	Labels   []string        `json:"labels"` // keys of Create.Labels: the engine adds the labels of the image to them
+}
+
+// sessionInfo describes a container to driver.New. The labels are those of the engine, so only who may make containers there, and is
+// root by that, could forge them.
+func sessionInfo(id, state string, labels map[string]string) (executor.SessionInfo, error) {
+	info := executor.SessionInfo{Handle: executor.Handle{Session: id}, State: executor.SessionDead, Labels: map[string]string{}}
+	if state == string(container.StateRunning) {
+		info.State = executor.SessionRunning
+	}
+	if labels[labelSpec] == "" {
+		return info, driver.Fail(executor.ErrNotFound, executor.RanNo, errors.New("the container of that name is no session"))
+	}
+	var r remembered
+	if err := json.Unmarshal([]byte(labels[labelSpec]), &r); err != nil {
+		return info, driver.Fail(executor.ErrInternal, executor.RanNo, fmt.Errorf("%s: label %s: %w", containerName(id), labelSpec, err))
+	}
+	info.Template, info.Limits, info.Created, info.Handle.Created = r.Template, r.Limits, r.Created, r.Created
+	for _, k := range r.Labels {
+		info.Labels[k] = labels[k]
+	}
+	return info, nil
+}
+
+var sessionID = regexp.MustCompile(`^[a-z0-9]{26}$`)
+
+var errGone = errors.New("no such container")
+
+// Lookup implements driver.Attacher.
+func (b *backend) Lookup(ctx context.Context, h executor.Handle) (executor.SessionInfo, error) {
+	info, _, _, err := b.lookup(ctx, h.Session)
+	return info, err
+}
+
+// lookup describes a session and returns the IDs of its container and image.
+func (b *backend) lookup(ctx context.Context, id string) (info executor.SessionInfo, containerID, imageID string, err error) {
+	ctx, cancel := b.engine.answer(ctx)
+	defer cancel()
+	c, err := b.engine.container(ctx, id)
+	if err != nil {
+		return info, "", "", err
+	}
+	info, err = sessionInfo(id, string(c.State.Status), c.Config.Labels)
+	return info, c.ID, c.Image, err
+}
+
+// container inspects the container of a session. The name comes from a handle, so it is checked before it becomes part of a path.
+func (e *engine) container(ctx context.Context, id string) (container.InspectResponse, error) {
+	if !sessionID.MatchString(id) {
+		return container.InspectResponse{}, driver.Fail(executor.ErrNotFound, executor.RanNo, errGone)
+	}
+	res, err := e.ContainerInspect(ctx, containerName(id), client.ContainerInspectOptions{})
+	switch {
+	case errdefs.IsNotFound(err):
+		return container.InspectResponse{}, driver.Fail(executor.ErrNotFound, executor.RanNo, errGone)
+	case err != nil:
+		return container.InspectResponse{}, e.fail(ctx, err)
+	case res.Container.Config == nil || res.Container.State == nil:
+		return container.InspectResponse{}, driver.Fail(executor.ErrInternal, executor.RanNo, errors.New("the engine describes a container without configuration or state"))
+	}
+	return res.Container, nil
+}
+
+// Sessions implements driver.Lister. Containers that were created and never started are listed, too: as dead.
+func (b *backend) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {
+	return func(yield func(executor.SessionInfo, error) bool) {
+		ctx, cancel := b.engine.answer(ctx)
+		defer cancel()
+		f := client.Filters{}
+		for k, v := range labels {
+			f.Add("label", k+"="+v)
+		}
+		list, err := b.engine.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: f})
+		if err != nil {
+			yield(executor.SessionInfo{}, b.engine.fail(ctx, err))
+			return
+		}
+		for _, c := range list.Items {
+			id := c.Labels[driver.LabelID]
+			if !sessionID.MatchString(id) || len(c.Names) == 0 || strings.TrimPrefix(c.Names[0], "/") != containerName(id) {
+				continue // it carries our labels and is not ours: Destroy could not find it by that ID
+			}
+			if !yield(sessionInfo(id, string(c.State), c.Labels)) {
+				return
+			}
+		}
+	}
+}
+
+// Destroy implements driver.Attacher.
+func (b *backend) Destroy(ctx context.Context, h executor.Handle) error {
+	if !sessionID.MatchString(h.Session) {
+		return nil
+	}
+	return b.engine.destroy(ctx, h.Session)
+}
+
+// destroy removes the container of a session and waits until it is gone.
+func (e *engine) destroy(ctx context.Context, id string) error {
+	ctx, cancel := e.answer(ctx)
+	defer cancel()
+	name := containerName(id)
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		_, err := e.ContainerRemove(ctx, name, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		switch {
+		case err == nil, errdefs.IsNotFound(err):
+			return nil
+		case !errdefs.IsConflict(err):
+			return e.fail(ctx, err)
+		}
+		// It is being removed already, because it has ended or by another process.
+		select {
+		case <-ctx.Done():
+			return e.fail(ctx, err)
+		case <-poll.C:
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package docker
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/npm"
+)
+
+// The bounds of what a registry may say.
+const (
+	maxDocument  = 64 << 20
+	maxDocuments = 256 << 20 // for one installation
+)
+
+// allowedJS is what may be installed for JavaScript.
+type allowedJS struct {
+	any  bool
+	list []npm.Requirement
+}
+
+// allowedJS reads the list. What is wrong with it was found before, by check.
+func (p *Packages) allowedJS() (a allowedJS) {
+	for _, text := range p.Allow[executor.JavaScript] {
+		if r, err := npm.Parse(text); err == nil {
+			a.list = append(a.list, r)
+		}
+		a.any = a.any || text == everything
+	}
+	return a
+}
+
+// parse reads what somebody asks for and refuses what is not on the list.
+func (a allowedJS) parse(names []string) ([]npm.Requirement, error) {
+	rs, err := parseJS(names)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rs {
+		if err := a.admit(r); err != nil {
+			return nil, driver.Fail(executor.ErrDenied, executor.RanNo, err)
+		}
+	}
+	return rs, nil
+}
+
+// parseJS reads requirements and puts them into one order.
+func parseJS(names []string) ([]npm.Requirement, error) { return inOrder(names, npm.Parse) }
+
+// admit returns why r may not be installed.
+func (a allowedJS) admit(r npm.Requirement) error {
+	listed := a.any
+	for _, l := range a.list {
+		if l.Name != r.Name {
+			continue
+		}
+		listed = true
+		if v, exact := r.Range.Exact(); exact && l.Range.String() != "" && !l.Range.Allows(v) {
+			return fmt.Errorf("package %s: version %s is not allowed by this backend, which wants %s (packages.allow)", r.Name, v, l.Range)
+		}
+	}
+	if !listed {
+		return fmt.Errorf("package %s is not on the list of this backend (packages.allow)", r.Name)
+	}
+	return nil
+}
+
+// limits are the versions that the list allows, of packages that are needed as well.
+func (a allowedJS) limits() (texts []string) {
+	for _, l := range a.list {
+		if l.Range.String() != "" {
+			texts = append(texts, l.String())
+		}
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+// fetchJS returns what a session that has some packages needs for others: nil if nothing.
+func (b *backend) fetchJS(rs []npm.Requirement, have []installed) *fetch {
+	f := &fetch{Language: executor.JavaScript, Registry: b.cfg.Packages.Registry, Constraints: b.allowed.js.limits(), Max: b.cfg.packagesSize()}
+	for _, r := range rs {
+		has := func(h installed) bool {
+			v, err := npm.ParseVersion(h.version)
+			return h.name == r.Name && err == nil && (r.Range.String() == "" || r.Range.Allows(v))
+		}
+		if !slices.ContainsFunc(have, has) {
+			f.Requirements = append(f.Requirements, r.String())
+		}
+	}
+	if len(f.Requirements) == 0 {
+		return nil
+	}
+	for _, h := range have {
+		f.Have = append(f.Have, [2]string{h.name, h.version})
+	}
+	slices.SortFunc(f.Have, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
+	return f
+}
+
+// converseJS has a builder get the packages that f needs. Which these are is decided here, by what the registry says of each.
+func converseJS(ctx context.Context, f *fetch, ask map[string]any, conn io.Writer, r *bufio.Reader) error {
+	ask["registry"], ask["insecure"] = f.Registry, f.Insecure
+	if err := say(conn, ask); err != nil {
+		return err
+	}
+	q := npm.Question{Have: map[string]string{}, Platform: npm.Platform{OS: "linux"}, Insecure: f.Insecure}
+	if err := hear(r, &q.Platform); err != nil {
+		return err
+	}
+	var err error
+	if q.Want, err = parseJS(f.Requirements); err != nil {
+		return err
+	}
+	if q.Limit, err = parseJS(f.Constraints); err != nil {
+		return err
+	}
+	for _, h := range f.Have {
+		q.Have[h[0]] = h[1]
+	}
+	left := int64(maxDocuments)
+	q.Get = func(_ context.Context, names []string) (map[string]*npm.Document, error) {
+		if err := say(conn, map[string]any{"documents": names}); err != nil {
+			return nil, err
+		}
+		return f.documents(r, &left)
+	}
+	found, err := npm.Resolve(ctx, q)
+	if problem := (*npm.Problem)(nil); errors.As(err, &problem) {
+		return &packageError{bounded(problem.Text)}
+	}
+	if err != nil {
+		return err
+	}
+	archives, names, notes := [][5]string{}, [][2]string{}, []string{}
+	for _, p := range found {
+		title := p.Name + " " + p.Version
+		archives = append(archives, [5]string{title, p.URL, p.Hash, p.Sum, p.Path})
+		names = append(names, [2]string{p.Name, p.Version})
+		if p.Scripts {
+			notes = append(notes, title+" wants to run a program when it is installed, which it may not")
+		}
+	}
+	slices.SortFunc(names, func(a, b [2]string) int { return strings.Compare(a[0]+" "+a[1], b[0]+" "+b[1]) })
+	return say(conn, map[string]any{"archives": archives, "packages": slices.Compact(names), "notes": notes})
+}
+
+// documents reads what a builder has got from the registry.
+func (f *fetch) documents(r *bufio.Reader, left *int64) (map[string]*npm.Document, error) {
+	var said struct {
+		Kind, Error string
+		Documents   []sized
+	}
+	if err := hear(r, &said); err != nil {
+		return nil, err
+	}
+	if said.Kind != "" || said.Error != "" {
+		return nil, f.explain(fetched{Kind: said.Kind, Error: said.Error})
+	}
+	docs := map[string]*npm.Document{}
+	for _, d := range said.Documents {
+		if *left -= d.size; d.size < 0 || d.size > maxDocument || *left < 0 {
+			return nil, &packageError{"the registry says more of the packages than can be read"}
+		}
+		b := make([]byte, d.size)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, cut(err)
+		}
+		doc, err := npm.ParseDocument(b)
+		if err != nil {
+			return nil, driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("fetching packages: what the registry says of %.100q is %w", d.name, err))
+		}
+		docs[d.name] = doc
+	}
+	return docs, nil
+}
+
+// sized is a document to come: [name, size].
+type sized struct {
+	name string
+	size int64
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *sized) UnmarshalJSON(raw []byte) error {
+	v := []any{&s.name, &s.size}
+	return json.Unmarshal(raw, &v)
+}
+
+// say writes a line.
+func say(w io.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err == nil {
+		_, err = w.Write(append(line, '\n'))
+	}
+	return err
+}
+
+// hear reads a line.
+func hear(r *bufio.Reader, v any) error {
+	line, err := readLine(r, maxHead)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(line, v)
+}

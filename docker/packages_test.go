@@ -1,0 +1,526 @@
+package docker
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// makeWheel returns a wheel in pure Python: its name and content.
+func makeWheel(name, version string, needs []string, files map[string]string) (string, []byte, error) {
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	info := name + "-" + version + ".dist-info/"
+	meta := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\n", name, version)
+	for _, n := range needs {
+		meta += "Requires-Dist: " + n + "\n"
+		if _, extra, ok := strings.Cut(n, "extra == "); ok {
+			meta += "Provides-Extra: " + strings.Trim(extra, `"`) + "\n"
+		}
+	}
+	all := map[string]string{
+		info + "METADATA": meta, info + "RECORD": "",
+		info + "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+	}
+	maps.Copy(all, files)
+	for _, f := range slices.Sorted(maps.Keys(all)) {
+		w, err := z.Create(f)
+		if err != nil {
+			return "", nil, err
+		}
+		if _, err := w.Write([]byte(all[f])); err != nil {
+			return "", nil, err
+		}
+	}
+	err := z.Close()
+	return name + "-" + version + "-py3-none-any.whl", b.Bytes(), err
+}
+
+// module returns the files of a package that has nothing but a version.
+func module(name, version string) map[string]string {
+	return map[string]string{name + ".py": fmt.Sprintf("version = %q\n", version)}
+}
+
+// writeWheels makes a directory of wheels: of "alpha" there are 1.0 and 2.0, "beta" needs alpha 1, "gamma" alpha 2, "big" takes 3 MiB.
+func writeWheels(dir string) error {
+	for _, w := range []struct {
+		name, version string
+		needs         []string
+		files         map[string]string
+	}{
+		{"alpha", "1.0", nil, module("alpha", "1.0")},
+		{"alpha", "2.0", nil, module("alpha", "2.0")},
+		{"beta", "1.0", []string{"alpha<2", `beta-extra; extra == "more"`}, module("beta", "1.0")},
+		{"beta_extra", "1.0", nil, module("beta_extra", "1.0")},
+		{"gamma", "1.0", []string{"alpha>=2"}, module("gamma", "1.0")},
+		{"six", "1.0", nil, module("six", "1.0")},
+		{"numpy", "99.0", nil, map[string]string{"numpy/__init__.py": "__version__ = '99.0'\n"}},
+		{"big", "1.0", nil, map[string]string{"big.py": "x = '" + strings.Repeat("x", 3<<20) + "'\n"}},
+		{"sly", "1.0", nil, map[string]string{"../../../tmp/sly.py": "", "sly.py": ""}},
+	} {
+		name, b, err := makeWheel(w.name, w.version, w.needs, w.files)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), b, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func wheels(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	check(t, writeWheels(dir))
+	return dir
+}
+
+// index is a simple index (PEP 503) where containers with a network reach it and nobody else.
+type index struct {
+	*httptest.Server
+	served atomic.Int32 // wheels
+	down   atomic.Bool
+	hold   atomic.Pointer[func()] // called before each answer
+}
+
+// pause lets the index say when it is asked, and wait with its answers until the second channel is closed.
+func (x *index) pause(t testing.TB) (asked <-chan struct{}, answer chan struct{}) {
+	first, answer := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	hold := func() {
+		once.Do(func() { close(first) })
+		select {
+		case <-answer:
+		case <-t.Context().Done():
+		}
+	}
+	x.hold.Store(&hold)
+	return first, answer
+}
+
+// bridgeListener listens where containers with a network reach it.
+func bridgeListener(ctx context.Context, c client.APIClient) (net.Listener, error) {
+	n, err := c.NetworkInspect(ctx, "bridge", client.NetworkInspectOptions{})
+	if err != nil {
+		return nil, err
+	}
+	at := n.Network.IPAM.Config[0].Gateway
+	if !at.IsValid() { // so it is until an engine is started for the second time
+		at = n.Network.IPAM.Config[0].Subnet.Masked().Addr().Next()
+	}
+	return net.Listen("tcp", net.JoinHostPort(at.String(), "0"))
+}
+
+func newIndex(t testing.TB, dir string) *index {
+	t.Helper()
+	l, err := bridgeListener(t.Context(), testEngine(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &index{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /simple/{name}/", func(w http.ResponseWriter, r *http.Request) {
+		entries, err := filepath.Glob(filepath.Join(dir, strings.ReplaceAll(r.PathValue("name"), "-", "_")+"-*.whl"))
+		if err != nil || len(entries) == 0 {
+			http.NotFound(w, r)
+			return
+		}
+		for _, e := range entries {
+			fmt.Fprintf(w, "<a href=\"/files/%s\">%[1]s</a>\n", filepath.Base(e))
+		}
+	})
+	mux.HandleFunc("GET /files/{name}", func(w http.ResponseWriter, r *http.Request) {
+		x.served.Add(1)
+		http.ServeFile(w, r, filepath.Join(dir, r.PathValue("name")))
+	})
+	x.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hold := x.hold.Load(); hold != nil {
+			(*hold)()
+		}
+		if x.down.Load() {
+			http.Error(w, "down", http.StatusServiceUnavailable)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})}}
+	x.Start()
+	t.Cleanup(x.Close)
+	return x
+}
+
+// openPackages is open with a cache directory.
+func openPackages(t testing.TB, cache string, p Packages, edit ...func(*Config)) executor.Executor {
+	t.Helper()
+	host, err := dockertest.Host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Host: host, Image: dockertest.Python, Pull: PullNever, Packages: p}
+	for _, f := range edit {
+		f(&cfg)
+	}
+	x, err := Open(t.Context(), driver.Env{Owner: t.Name(), CacheDir: cache}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+		if left := containers(t, host, t.Name()); len(left) > 0 {
+			t.Errorf("containers are left: %q", left)
+		}
+	})
+	return x
+}
+
+func allow(names ...string) map[executor.Language][]string {
+	return map[executor.Language][]string{executor.Python: names}
+}
+
+func install(t testing.TB, s executor.Session, names ...string) *executor.Result {
+	t.Helper()
+	res, err := s.Install(t.Context(), executor.Packages{Names: names}, nil)
+	if err != nil {
+		t.Fatalf("install %q: %v", names, err)
+	}
+	return res
+}
+
+func installs(t testing.TB, s executor.Session, want string, names ...string) {
+	t.Helper()
+	res := install(t, s, names...)
+	if got := strings.Join(strings.Fields(res.Stdout.String()), " "); res.Status != executor.StatusOK || got != want {
+		t.Errorf("install %q: got %s, %q, %q, want %q", names, res.Status, got, res.Stderr, want)
+	}
+}
+
+// An index is asked once. What it gave is used again without it, by other sessions and other programs, and a session is never in a
+// network for it.
+func TestIndex(t *testing.T) {
+	x := newIndex(t, wheels(t))
+	p := Packages{Allow: allow("Beta[more]", "six"), IndexURL: x.URL + "/simple", Insecure: true}
+	cache := t.TempDir()
+	box := openPackages(t, cache, p)
+	s := create(t, box, executor.Spec{})
+	defer s.Close()
+	says(t, s, "x = 42\nimport socket; print([i[1] for i in socket.if_nameindex()])", "['lo']")
+	installs(t, s, "alpha 1.0 beta 1.0 beta_extra 1.0", "beta[more]")
+	says(t, s, "import alpha, beta, beta_extra; print(x, alpha.version, beta.version, alpha.__file__)", "42 1.0 1.0 /opt/packages/alpha.py")
+	n := x.served.Load()
+	if n == 0 {
+		t.Error("the index was not asked")
+	}
+	installs(t, s, "", "beta")
+	x.down.Store(true)
+	other := create(t, openPackages(t, cache, p), executor.Spec{Packages: []executor.Packages{{Language: executor.Python, Names: []string{"BETA[more]"}}}})
+	defer other.Close()
+	says(t, other, "import alpha, beta; print(alpha.version)", "1.0")
+	if got := x.served.Load(); got != n {
+		t.Errorf("the index was asked for %d files more", got-n)
+	}
+	res, err := other.Install(t.Context(), executor.Packages{Names: []string{"six"}}, nil)
+	if !errors.Is(err, executor.ErrUnavailable) {
+		t.Errorf("index down: got %+v, %v, want %v", res, err, executor.ErrUnavailable)
+	}
+	// What was damaged since is not used.
+	x.down.Store(false)
+	files, err := filepath.Glob(filepath.Join(cache, "docker", "packages-*", contentFile))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("got %q, %v", files, err)
+	}
+	check(t, os.Truncate(files[0], 100))
+	again := create(t, box, executor.Spec{})
+	defer again.Close()
+	installs(t, again, "alpha 1.0 beta 1.0 beta_extra 1.0", "beta[more]")
+	if got := x.served.Load(); got == n {
+		t.Error("a damaged entry was used")
+	}
+}
+
+// With a directory of wheels nothing has a network. What cannot be installed is told in words that name it.
+func TestWheels(t *testing.T) {
+	cache := t.TempDir()
+	box := openPackages(t, cache, Packages{Allow: allow("*"), Wheels: wheels(t), Size: 2 << 20})
+	s := create(t, box, executor.Spec{})
+	defer s.Close()
+	says(t, s, "import numpy; print(numpy.__version__[0])", "2")
+	installs(t, s, "alpha 1.0", "alpha<2")
+	for name, words := range map[string]string{
+		"no-such-package": "no-such-package", "gamma": "gamma 1.0 depends on alpha>=2", "big": "packages.size",
+	} {
+		res := install(t, s, name)
+		t.Logf("%s: %s", name, res.Stderr)
+		if res.Status != executor.StatusFailed || res.ExitCode != 1 || !strings.Contains(res.Stderr.String(), words) || res.Exception == nil {
+			t.Errorf("%s: got %s, %d, %q, %v, want %q", name, res.Status, res.ExitCode, res.Stderr, res.Exception, words)
+		}
+	}
+	// What the image has is not fetched again, and another version comes before it.
+	installs(t, s, "numpy 99.0", "pandas", "numpy>=99")
+	check(t, s.Reset(t.Context(), executor.Interpreter{}))
+	says(t, s, "import numpy, sys; print(numpy.__version__, numpy.__cached__ is not None)", "99.0 True")
+	res, err := s.Run(t.Context(), executor.Request{Command: []string{"python3", "-c", "import alpha; print(alpha.version)"}}, nil)
+	if err != nil || res.Stdout.String() != "1.0\n" {
+		t.Errorf("command: got %q, %q, %v", res.Stdout, res.Stderr, err)
+	}
+	install(t, s, "sly")
+	says(t, s, "import os; print(os.path.exists('/tmp/sly.py'))", "False")
+	// Code cannot change what it was given.
+	says(t, s, `import os
+for f in (lambda: open("/opt/packages/alpha.py", "w"), lambda: open("/opt/packages/new.py", "w"), lambda: os.unlink("/opt/packages/alpha.py"),
+          lambda: os.rename("/opt/packages/alpha.py", "/opt/packages/b.py"), lambda: os.chmod("/opt/packages", 0o777)):
+    try: f(); print("done")
+    except OSError as e: print(e.strerror)`, strings.TrimSpace(strings.Repeat("Permission denied\n", 4)+"Operation not permitted"))
+	if left, _ := filepath.Glob(filepath.Join(cache, "docker", "*.tmp-*")); len(left) > 0 {
+		t.Errorf("left in the cache: %q", left)
+	}
+}
+
+// What is not on the list is refused before anything is asked for it.
+func TestAllow(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "requirements.txt")
+	check(t, os.WriteFile(file, []byte("# ours\nalpha < 2  # the old one\n\n"), 0o600))
+	box := openPackages(t, t.TempDir(), Packages{Allow: allow("beta"), Requirements: file, Wheels: wheels(t)})
+	s := create(t, box, executor.Spec{})
+	defer s.Close()
+	for name, want := range map[string]error{
+		"gamma": executor.ErrDenied, "alpha_extra": executor.ErrDenied, "beta[more]": executor.ErrDenied, "alpha==2.0": executor.ErrDenied,
+		"alpha @ https://example.org/alpha.whl": executor.ErrInvalid, "./alpha": executor.ErrInvalid, "--pre": executor.ErrInvalid,
+	} {
+		if _, err := s.Install(t.Context(), executor.Packages{Names: []string{"beta", name}}, nil); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", name, err, want)
+		}
+	}
+	installs(t, s, "alpha 1.0", "Alpha")
+	if res := install(t, s, "alpha>=2"); res.Status != executor.StatusFailed {
+		t.Errorf("got %s, want %s: the list has older versions only", res.Status, executor.StatusFailed)
+	}
+	none := openPackages(t, t.TempDir(), Packages{Wheels: wheels(t)})
+	if r, _ := none.Info().Capabilities.Runtime(executor.Python); slices.Contains(r.Features, executor.FeaturePackages) {
+		t.Error("declares packages without a list")
+	}
+}
+
+// Packages of a template are there from the beginning. Sessions that begin at the same time have them fetched once.
+func TestTemplatePackages(t *testing.T) {
+	x := newIndex(t, wheels(t))
+	box := openPackages(t, t.TempDir(), Packages{IndexURL: x.URL + "/simple", Insecure: true}, func(c *Config) {
+		c.Templates = map[string]Template{
+			"ds":  {Image: dockertest.Python, Packages: allow("gamma")},
+			"bad": {Image: dockertest.Python, Packages: allow("no-such-package")},
+		}
+	})
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			s := create(t, box, executor.Spec{Template: "ds"})
+			says(t, s, "import alpha, gamma; print(alpha.version)", "2.0")
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := x.served.Load(); n > 4 { // each of two once to know what it needs, and once to install it
+		t.Errorf("got %d files fetched, want at most 4", n)
+	}
+	if _, err := box.Create(t.Context(), executor.Spec{Template: "bad"}); !errors.Is(err, executor.ErrInvalid) || !strings.Contains(err.Error(), "no-such-package") {
+		t.Errorf("got %v, want %v", err, executor.ErrInvalid)
+	}
+}
+
+// Another process that attaches can install as well, and knows what is there.
+func TestInstallAttached(t *testing.T) {
+	box := openPackages(t, t.TempDir(), Packages{Allow: allow("*"), Wheels: wheels(t)})
+	s := create(t, box, executor.Spec{})
+	defer s.Close()
+	installs(t, s, "alpha 1.0", "alpha<2")
+	h := s.Info().Handle
+	other, err := box.Attach(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Detach()
+	if res := install(t, other, "gamma"); !strings.Contains(res.Stderr.String(), "alpha") {
+		t.Errorf("got %s, %q, want a conflict", res.Status, res.Stderr)
+	}
+	installs(t, other, "six 1.0", "six")
+	says(t, s, "import six; print(six.version)", "1.0")
+}
+
+// An image without pip says so, and installs nothing.
+func TestNoPip(t *testing.T) {
+	box := openPackages(t, t.TempDir(), Packages{Allow: allow("*"), Wheels: wheels(t)}, func(c *Config) { c.Image = dockertest.Trixie })
+	s := create(t, box, executor.Spec{})
+	defer s.Close()
+	_, err := s.Install(t.Context(), executor.Packages{Names: []string{"six"}}, nil)
+	if !errors.Is(err, executor.ErrUnsupported) || !strings.Contains(err.Error(), "pip") {
+		t.Errorf("got %v, want %v about pip", err, executor.ErrUnsupported)
+	}
+}
+
+// builders returns the containers that fetch packages for an owner.
+func builders(t testing.TB, e *engine, owner string) []container.InspectResponse {
+	t.Helper()
+	list, err := e.ContainerList(t.Context(), client.ContainerListOptions{
+		All: true, Filters: client.Filters{}.Add("label", labelBuilder, driver.LabelOwner+"="+owner),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []container.InspectResponse
+	for _, c := range list.Items {
+		i, err := e.ContainerInspect(t.Context(), c.ID, client.ContainerInspectOptions{})
+		if errdefs.IsNotFound(err) {
+			continue // it ended between the two questions
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, i.Container)
+	}
+	return found
+}
+
+// What fetches packages has a network and otherwise what sessions have, and nothing of a user. When it is given up nothing is left, and the
+// next one works.
+func TestBuilder(t *testing.T) {
+	e := testEngine(t)
+	x := newIndex(t, wheels(t))
+	asked, answer := x.pause(t)
+	box := openPackages(t, t.TempDir(), Packages{Allow: allow("*"), IndexURL: x.URL + "/simple", Insecure: true})
+	s := create(t, box, executor.Spec{Env: map[string]string{"SECRET": "of-a-user"}})
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	gaveUp := make(chan error, 1)
+	go func() { // waited for below
+		_, err := s.Install(ctx, executor.Packages{Names: []string{"six"}}, nil)
+		gaveUp <- err
+	}()
+	<-asked
+	bs := builders(t, e, t.Name())
+	if len(bs) != 1 {
+		t.Fatalf("got %d builders, want 1", len(bs))
+	}
+	c := bs[0]
+	h := c.HostConfig
+	if h.NetworkMode != "bridge" || !h.ReadonlyRootfs || !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.Binds)+len(h.Mounts)+len(c.Mounts) > 0 || h.Privileged {
+		t.Errorf("got %+v, mounts %v", h, c.Mounts)
+	}
+	if slices.Contains(c.Config.Env, "SECRET=of-a-user") {
+		t.Errorf("got the environment %q", c.Config.Env)
+	}
+	top, err := e.ContainerTop(t.Context(), c.ID, client.ContainerTopOptions{Arguments: []string{"-eo", "uid,pid,args"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range top.Processes {
+		if p[0] == "0" {
+			t.Errorf("%q runs as root", p)
+		}
+	}
+	cancel()
+	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if bs := builders(t, e, t.Name()); len(bs) > 0 {
+		t.Errorf("left: %s", bs[0].Name)
+	}
+	close(answer)
+	installs(t, s, "six 1.0", "six")
+}
+
+// A builder whose program has died ends by itself.
+func TestBuilderAlone(t *testing.T) {
+	x := newIndex(t, wheels(t))
+	asked, answer := x.pause(t)
+	defer close(answer)
+	host, err := dockertest.Host()
+	check(t, err)
+	b, err := newDriver(driver.Env{Owner: t.Name()}, Config{Host: host, Image: dockertest.Python, Pull: PullNever, Packages: Packages{IndexURL: x.URL + "/simple", Insecure: true}})
+	check(t, err)
+	t.Cleanup(func() { check(t, b.Close()) })
+	defer b.Close()
+	facts, err := b.engine.facts(t.Context())
+	check(t, err)
+	img, err := b.engine.inspect(t.Context(), dockertest.Python, facts)
+	check(t, err)
+	f := &fetch{Requirements: []string{"six"}, IndexURL: x.URL + "/simple", Max: 1 << 20}
+	builder := b.builder(f, img, facts)
+	o := builder.options(facts)
+	o.Config.StdinOnce = true
+	_, conn, err := b.launch(t.Context(), o)
+	t.Cleanup(func() {
+		if err := b.engine.destroy(context.Background(), builder.id); err != nil {
+			t.Error(err)
+		}
+	})
+	check(t, err)
+	over := make(chan error, 1)
+	go func() { over <- converse(t.Context(), b, f, builder.uid, conn, filepath.Join(t.TempDir(), "content")) }() // waited for below
+	select {
+	case <-asked:
+	case err := <-over:
+		t.Fatal(err)
+	}
+	conn.Close()
+	if err := <-over; err == nil {
+		t.Error("got an answer")
+	}
+	for len(builders(t, b.engine, t.Name())) > 0 {
+		if t.Context().Err() != nil {
+			t.Fatal("it still runs")
+		}
+	}
+}
+
+// What a builder says is not believed.
+func FuzzFetched(f *testing.F) {
+	for _, s := range []string{
+		`{"packages":[["a","1"]],"files":[["a.py",3,false],["b/c.so",0,true]]}`, `{"files":[["../a",1,false]]}`, `{"files":[["/a",1,false]]}`,
+		`{"files":[["a",-1,false]]}`, `{"files":[["a",1]]}`, `{"files":[["a",1,false,1]]}`, `{"files":[[]]}`, `{"files":[null]}`, `{"kind":"failed","error":"ERROR: x"}`, `[]`, `null`,
+	} {
+		f.Add([]byte(s + "\n"))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		head, raw, err := readHead(bufio.NewReader(bytes.NewReader(b)))
+		if err != nil {
+			return
+		}
+		if !bytes.HasPrefix(b, raw) {
+			t.Errorf("got %q of %q", raw, b)
+		}
+		for _, p := range head.Files {
+			if p.size < 0 || !filepath.IsLocal(p.name) || p.name == "." {
+				t.Errorf("got %+v", p)
+			}
+		}
+		if err := (&fetch{}).explain(head); len(err.Error()) > 2*maxPipErrors {
+			t.Errorf("got an error of %d bytes", len(err.Error()))
+		}
+	})
+}

@@ -1,0 +1,100 @@
+"""What attempts start with. An attempt prints one word: "ok" if it got what it wanted, the name of the error otherwise, or what it says."""
+
+import ctypes
+import errno
+import fcntl
+import os
+import platform
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+# Numbers of system calls; from 424 on they are the same everywhere.
+NUMBERS = {
+    "x86_64": {
+        "acct": 163, "add_key": 248, "adjtimex": 159, "bpf": 321, "clone": 56, "clock_settime": 227, "delete_module": 176,
+        "fanotify_init": 300, "finit_module": 313, "init_module": 175, "ioprio_set": 251, "kcmp": 312, "kexec_load": 246,
+        "keyctl": 250, "memfd_create": 319, "name_to_handle_at": 303, "open_by_handle_at": 304, "perf_event_open": 298,
+        "personality": 135, "pivot_root": 155, "process_vm_readv": 310, "ptrace": 101, "quotactl": 179, "reboot": 169, "request_key": 249,
+        "sethostname": 170, "setns": 308, "settimeofday": 164, "shmget": 29, "swapon": 167, "syslog": 103, "umount2": 166, "unshare": 272,
+        "userfaultfd": 323, "vhangup": 153,
+    },
+    "aarch64": {
+        "acct": 89, "add_key": 217, "adjtimex": 171, "bpf": 280, "clone": 220, "clock_settime": 112, "delete_module": 106,
+        "fanotify_init": 262, "finit_module": 273, "init_module": 105, "ioprio_set": 30, "kcmp": 272, "kexec_load": 104,
+        "keyctl": 219, "memfd_create": 279, "name_to_handle_at": 264, "open_by_handle_at": 265, "perf_event_open": 241,
+        "personality": 92, "pivot_root": 41, "process_vm_readv": 270, "ptrace": 117, "quotactl": 60, "reboot": 142, "request_key": 218,
+        "sethostname": 161, "setns": 268, "settimeofday": 170, "shmget": 194, "swapon": 224, "syslog": 116, "umount2": 39, "unshare": 97,
+        "userfaultfd": 282, "vhangup": 58,
+    },
+}[platform.machine()]
+NUMBERS.update(io_uring_setup=425, open_tree=428, fsopen=430, clone3=435, pidfd_getfd=438, mount_setattr=442)
+
+
+def system(name, *args):
+    """Makes a system call by its name."""
+    return checked(libc.syscall(NUMBERS[name], *(ctypes.c_long(a) if isinstance(a, int) else a for a in args)))
+
+
+def checked(result):
+    if result == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def mount(source, target, kind, flags=0, data=None):
+    checked(libc.mount(source, target, kind, flags, data))
+
+
+class Said(Exception):
+    pass
+
+
+def say(what):
+    """Ends the attempt with a word of its own."""
+    raise Said(str(what))
+
+
+def find(directory, text):
+    """Reports whether a process has text in its command line."""
+    for pid in filter(str.isdigit, os.listdir(directory)):
+        try:
+            with open("%s/%s/cmdline" % (directory, pid), "rb") as f:
+                if text in f.read():
+                    return True
+        except OSError:
+            pass
+    return False
+
+
+def attempt(code, where):
+    try:
+        exec(code, dict(globals(), **where))
+        word = "ok"
+    except Said as e:
+        word = str(e)
+    except OSError as e:
+        word = errno.errorcode.get(e.errno, type(e).__name__)
+    except Exception as e:
+        word = type(e).__name__ + ": " + str(e)
+    os.write(1, word.encode() + b"\n")
+    os._exit(0)
+
+
+def attempts(codes, where):
+    if len(codes) == 1:
+        attempt(codes[0], where)
+    for code in codes:
+        pid = os.fork()
+        if pid == 0:
+            attempt(code, where)
+        status = os.waitpid(pid, 0)[1]
+        if status != 0:
+            os.write(1, b"status %d\n" % status)
