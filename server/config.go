@@ -1,0 +1,80 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// The defaults of Config.
+const (
+	DefaultMaxBody         = 16 << 20
+	DefaultMaxFile         = 64 << 20
+	DefaultMaxTimeout      = 5 * time.Minute
+	DefaultMaxIdle         = time.Hour
+	DefaultMaxSessions     = 100
+	DefaultMaxRuns         = 100
+	DefaultMaxRunsTotal    = 1000
+	DefaultMaxTransfers    = 8
+	DefaultBodyTime        = time.Minute
+	DefaultArtifactsBytes  = 8 << 20
+	maxOutputInResultBytes = 1 << 20 // of each stream in an answer
+)
+
+// Config configures New. Keys are required.
+type Config struct {
+	Keys Keys
+	// Spec is what every sandbox begins with. A client adds languages, packages, variables and a template; Subject and Attributes are
+	// those of its key. MaxTimeout raises its MaxRun.WallTime.
+	Spec executor.Spec
+	// MaxBody and MaxFile are how many bytes a request in JSON and a file may have. Zero: the defaults.
+	MaxBody, MaxFile int64
+	// BodyTime is how long a body may take to arrive. Zero: DefaultBodyTime.
+	BodyTime time.Duration
+	// MaxTimeout is the longest run that a client may ask for, and MaxIdle the longest that a session may wait for its next use. Zero:
+	// the defaults, and never more than the backend allows.
+	MaxTimeout, MaxIdle time.Duration
+	// MaxSessions and MaxRuns bound what a key has at a time, MaxRunsTotal the runs of all, and MaxTransfers the files that a key moves at
+	// a time. Zero: the defaults.
+	MaxSessions, MaxRuns, MaxRunsTotal, MaxTransfers int
+	// Log gets what no client is told. Nil: nothing is logged.
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
+	var errs []error
+	if c.Keys.Len() == 0 {
+		errs = append(errs, errors.New("keys: at least one is required"))
+	}
+	if min(c.MaxBody, c.MaxFile) < 0 || min(c.BodyTime, c.MaxTimeout, c.MaxIdle) < 0 || min(c.MaxSessions, c.MaxRuns, c.MaxRunsTotal, c.MaxTransfers) < 0 {
+		errs = append(errs, errors.New("limits: none may be negative"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return c, &executor.Error{Op: "server", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: err}
+	}
+	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
+	c.MaxFile = cmp.Or(c.MaxFile, DefaultMaxFile)
+	c.BodyTime = cmp.Or(c.BodyTime, DefaultBodyTime)
+	c.MaxTimeout = cmp.Or(c.MaxTimeout, DefaultMaxTimeout)
+	if most := caps.MaxRun.WallTime; most > 0 {
+		c.MaxTimeout = min(c.MaxTimeout, most)
+	}
+	c.MaxIdle = cmp.Or(c.MaxIdle, DefaultMaxIdle)
+	if caps.MaxLife > 0 {
+		c.MaxIdle = min(c.MaxIdle, caps.MaxLife)
+	}
+	c.MaxSessions = cmp.Or(c.MaxSessions, DefaultMaxSessions)
+	c.MaxRuns = cmp.Or(c.MaxRuns, DefaultMaxRuns)
+	c.MaxRunsTotal = cmp.Or(c.MaxRunsTotal, DefaultMaxRunsTotal)
+	c.MaxTransfers = cmp.Or(c.MaxTransfers, DefaultMaxTransfers)
+	if c.Spec.MaxRun.WallTime != executor.NoLimit {
+		c.Spec.MaxRun.WallTime = max(c.Spec.MaxRun.WallTime, c.MaxTimeout)
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}

@@ -1,0 +1,110 @@
+package e2b
+
+import (
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// The ports of a sandbox that something listens on.
+const (
+	envdPort        = 49983
+	interpreterPort = 49999
+)
+
+// address names a port of a sandbox. The zero value is the control plane.
+type address struct {
+	sandbox string
+	port    int
+}
+
+// sandboxHost is the first part of the host name of a sandbox.
+var sandboxHost = regexp.MustCompile(`^([0-9]{1,5})-([a-z0-9]{1,64})$`)
+
+// address finds out who a request is for. The host name decides if it is that of a sandbox; otherwise two headers do, which come together.
+func (s *Server) address(r *http.Request) (address, error) {
+	first, rest, _ := strings.Cut(r.Host, ".")
+	host, _, _ := strings.Cut(rest, ":")
+	if m := sandboxHost.FindStringSubmatch(first); m != nil && host != "" && (s.cfg.Domain == "" || host == s.cfg.Domain) {
+		port, err := strconv.ParseUint(m[1], 10, 16)
+		if err != nil {
+			return address{}, refuse(http.StatusBadRequest, "the host name: invalid port %s", m[1])
+		}
+		return address{m[2], int(port)}, nil
+	}
+	id, port := r.Header.Get("E2b-Sandbox-Id"), r.Header.Get("E2b-Sandbox-Port")
+	switch {
+	case id == "" && port == "":
+		return address{}, nil
+	case id == "" || port == "":
+		return address{}, refuse(http.StatusBadRequest, "missing header: E2b-Sandbox-Id and E2b-Sandbox-Port come together")
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return address{}, refuse(http.StatusBadRequest, "E2b-Sandbox-Port: invalid port")
+	}
+	return address{id, int(n)}, nil
+}
+
+// signer finds the sandbox that a URL was signed for. Where all share one address, the signature is all in it that says which: a program
+// that gets such a URL sends neither header, and the tokens of two sandboxes do not make the same signature.
+func (s *Server) signer(r *http.Request) address {
+	operation := map[string]string{http.MethodGet: "read", http.MethodHead: "read", http.MethodPost: "write"}[r.Method]
+	if r.URL.Path != "/files" || operation == "" || !r.URL.Query().Has("signature") {
+		return address{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, b := range s.boxes {
+		if b.signed(r, operation) {
+			return address{id, envdPort}
+		}
+	}
+	return address{}
+}
+
+// proxyError is an answer of what stands before sandboxes. The SDKs take status 502 for a sandbox that is gone.
+type proxyError struct {
+	SandboxID string `json:"sandboxId"`
+	Message   string `json:"message"`
+	Code      int    `json:"code"`
+	Port      int    `json:"port,omitempty"`
+}
+
+// serveSandbox lets a request through to a port of a sandbox. Knowing the ID is what it takes, unless the sandbox is private; envd asks for
+// its token besides.
+func (s *Server) serveSandbox(w http.ResponseWriter, r *http.Request, to address) {
+	to.sandbox = shortID(to.sandbox)
+	b := s.lookup(to.sandbox)
+	if b == nil || b.life.Err() != nil {
+		badGateway(w, SandboxNotFound, to)
+		return
+	}
+	if to.port != envdPort && b.traffic != "" && !sameToken(r.Header.Get("E2b-Traffic-Access-Token"), b.traffic) {
+		writeJSON(w, http.StatusForbidden, proxyError{SandboxID: b.id, Message: "the header E2B-Traffic-Access-Token is missing or wrong", Code: http.StatusForbidden})
+		return
+	}
+	w, answered := s.wayFault(w, to)
+	if answered {
+		return
+	}
+	ctx, stop := both(r.Context(), b.life)
+	defer stop()
+	r = r.WithContext(ctx)
+	body := &mortalBody{ReadCloser: r.Body, life: b.life, rc: http.NewResponseController(w)}
+	body.whole.Store(r.ContentLength == 0)
+	r.Body = body
+	defer body.watch()()
+	switch to.port {
+	case envdPort:
+		if b.fatalPing(r) {
+			panic(http.ErrAbortHandler)
+		}
+		b.envd.ServeHTTP(w, r)
+	case interpreterPort:
+		b.serveInterpreter(w, r)
+	default:
+		badGateway(w, PortNotOpen, to)
+	}
+}

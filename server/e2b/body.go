@@ -1,0 +1,49 @@
+package e2b
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// mortalBody is the body of a request to a sandbox. Who waits for it waits no longer when the sandbox is gone.
+//
+// What ends the wait is a deadline of the connection. It must not be set when all of the body is there: the server of net/http reads on then,
+// to see whether the client leaves, and takes a deadline for that. It ends the context of this request and of all later ones of the
+// connection.
+type mortalBody struct {
+	io.ReadCloser
+	rc    *http.ResponseController
+	life  context.Context
+	whole atomic.Bool
+}
+
+func (b *mortalBody) Read(p []byte) (int, error) {
+	if b.life.Err() != nil {
+		return 0, context.Cause(b.life)
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		b.whole.Store(true)
+	}
+	return n, err
+}
+
+// watch ends a Read when the life of the sandbox ends, until the function that it returns is called.
+func (b *mortalBody) watch() (stop func()) {
+	over := make(chan struct{})
+	wait := context.AfterFunc(b.life, func() {
+		defer close(over)
+		if !b.whole.Load() {
+			_ = b.rc.SetReadDeadline(time.Unix(1, 0)) // a ResponseWriter of tests has none
+		}
+	})
+	return func() {
+		if !wait() {
+			<-over
+			_ = b.rc.SetReadDeadline(time.Time{}) // the connection may have another request
+		}
+	}
+}

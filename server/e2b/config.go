@@ -1,0 +1,93 @@
+package e2b
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// envdVersion is what sandboxes say of themselves. The SDKs leave out what came later: files with metadata, and watching with entries.
+const envdVersion = "0.5.7"
+
+// The defaults of Config.
+const (
+	DefaultMaxTimeout   = 24 * time.Hour
+	DefaultMaxSandboxes = 100
+)
+
+// Config configures New. Keys are required.
+type Config struct {
+	// Keys are the API keys. Each has its own sandboxes.
+	Keys []string
+	// Domain is what the names of sandboxes end in, for clients that address them by host name. Empty: any, and clients are told none.
+	Domain string
+	// Spec is what every sandbox begins with: its limits, its run limits, its packages. No languages means all that the backend can
+	// have in one session. Zero fields of Run are as much as the backend allows, since E2B's clients end runs themselves and take their
+	// output as it comes. Network is for sandboxes that do not ask for one. IdleTTL is not used.
+	Spec executor.Spec
+	// Templates maps E2B's names of templates to those of the backend. A name that is not in it is one of the backend; "base" and
+	// "code-interpreter-v1", which SDKs ask for by themselves, are its default.
+	Templates map[string]string
+	// MaxTimeout is the longest life that a client may ask for, from the moment of asking. Zero means DefaultMaxTimeout.
+	MaxTimeout time.Duration
+	// MaxSandboxes is how many each key may have at a time. Zero means DefaultMaxSandboxes.
+	MaxSandboxes int
+	// Root runs the commands of clients that ask for the user root, in the session of their sandbox and by the rules of its Run. The
+	// contract knows one user, so it has to come from beside it. Nil: they are refused.
+	Root func(ctx context.Context, s executor.Session, req executor.Request, emit func(executor.Event) error) (*executor.Result, error)
+	// Faults are for tests of clients.
+	Faults Faults
+	// Log gets what no client is told. Nil: nothing is logged.
+	Log *slog.Logger
+}
+
+// endless is an output that nobody waits for the end of. E2B bounds what programs do, and not what they say.
+const endless = 1 << 50
+
+func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
+	if len(c.Keys) == 0 || slices.Contains(c.Keys, "") {
+		return c, errors.New("e2b: keys: at least one API key is required, and none may be empty")
+	}
+	c.MaxTimeout = cmp.Or(c.MaxTimeout, DefaultMaxTimeout)
+	if caps.MaxLife > 0 {
+		c.MaxTimeout = min(c.MaxTimeout, caps.MaxLife)
+	}
+	c.MaxSandboxes = cmp.Or(c.MaxSandboxes, DefaultMaxSandboxes)
+	if c.MaxTimeout < time.Second || c.MaxSandboxes < 0 {
+		return c, errors.New("e2b: max_timeout and max_sandboxes: want positive values")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if len(c.Spec.Languages) == 0 {
+		for _, r := range caps.Languages {
+			c.Spec.Languages = append(c.Spec.Languages, r.Language)
+		}
+		if len(caps.Languages) > 1 && !caps.Has(executor.FeatureMixedLanguages) {
+			c.Spec.Languages = c.Spec.Languages[:1]
+		}
+	}
+	if c.Spec.Run.WallTime == 0 {
+		c.Spec.Run.WallTime = cmp.Or(c.Spec.MaxRun.WallTime, caps.MaxRun.WallTime, executor.NoLimit)
+	}
+	if c.Spec.Run.OutputBytes == 0 {
+		c.Spec.Run.OutputBytes = cmp.Or(c.Spec.MaxRun.OutputBytes, caps.MaxRun.OutputBytes, endless)
+	}
+	return c, nil
+}
+
+// template returns the backend's name of a template.
+func (c Config) template(id string, caps executor.Capabilities) (name string, ok bool) {
+	if name, ok := c.Templates[id]; ok {
+		return name, true
+	}
+	if id == "base" || id == "code-interpreter-v1" {
+		return c.Spec.Template, true
+	}
+	return id, id != "" && slices.Contains(caps.Templates, id)
+}

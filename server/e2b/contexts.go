@@ -1,0 +1,164 @@
+package e2b
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// maxContexts bounds the contexts of a sandbox.
+const maxContexts = 64
+
+// codeContext is one interpreter of a sandbox, as clients see it.
+type codeContext struct {
+	ID       string            `json:"id"`
+	Language executor.Language `json:"language"`
+	Cwd      string            `json:"cwd"`
+
+	name string        // Interpreter.Context; empty only where there are no contexts
+	dir  string        // Request.Dir of the run that starts it
+	turn chan struct{} // holds a token while something runs
+
+	mu        sync.Mutex
+	begun     bool
+	abandoned time.Time // when a client last went before its code had ended
+}
+
+// contexts are those of a sandbox. Each language has one from the beginning, whose ID is the name of the language.
+type contexts struct {
+	caps executor.Capabilities
+	one  chan struct{} // the turn of everything, where not all can run side by side; else nil
+
+	mu  sync.Mutex
+	all []*codeContext // in the order of their making
+}
+
+func newContexts(caps executor.Capabilities) *contexts {
+	c := &contexts{caps: caps}
+	if !caps.Has(executor.FeatureParallelRuns) || !caps.Has(executor.FeatureFilesDuringRun) {
+		c.one = make(chan struct{}, 1)
+	}
+	for _, r := range caps.Languages {
+		x := c.make(r.Language, "")
+		x.ID, x.name = string(r.Language), ""
+		if caps.HasFor(r.Language, executor.FeatureContexts) {
+			x.name = "default" // restarting an interpreter without a name would restart all of its language
+		}
+		c.all = append(c.all, x)
+	}
+	return c
+}
+
+func (c *contexts) make(l executor.Language, dir string) *codeContext {
+	x := &codeContext{ID: newToken(), Language: l, Cwd: dir, dir: dir, turn: c.one}
+	x.name = x.ID
+	if dir == "" {
+		x.Cwd = executor.Workdir
+	}
+	if c.one == nil {
+		x.turn = make(chan struct{}, 1)
+	}
+	return x
+}
+
+// take waits for the turn of whoever uses a channel; give ends it. A nil channel is everybody's turn at once.
+func take(ctx context.Context, turn chan struct{}) (give func(), err error) {
+	if turn == nil {
+		return func() {}, nil
+	}
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// language returns the name that the contract has for a language.
+func (c *contexts) language(name string) executor.Language {
+	switch name = strings.ToLower(strings.TrimSpace(name)); name {
+	case "js":
+		return executor.JavaScript
+	case "":
+		return c.caps.Languages[0].Language
+	}
+	return executor.Language(name)
+}
+
+// find returns the context that a client names by its ID or, with an empty one, by its language.
+func (c *contexts) find(id, language string) (*codeContext, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	want := id
+	if id == "" {
+		want = string(c.language(language))
+	}
+	i := slices.IndexFunc(c.all, func(x *codeContext) bool { return x.ID == want })
+	switch {
+	case i >= 0:
+		return c.all[i], nil
+	case id == "":
+		return nil, unsupported("language " + want)
+	}
+	return nil, refuse(http.StatusNotFound, "Context %s not found", id)
+}
+
+// add makes a context.
+func (c *contexts) add(language, dir string) (*codeContext, error) {
+	l := c.language(language)
+	missing := c.caps.MissingForRequest(executor.Request{Language: l, Context: "new", Dir: dir})
+	if len(missing) > 0 {
+		return nil, unsupported(strings.Join(missing, ", "))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.all) >= maxContexts {
+		return nil, refuse(http.StatusTooManyRequests, "a sandbox has at most %d contexts; remove one first", maxContexts)
+	}
+	x := c.make(l, dir)
+	c.all = append(c.all, x)
+	return x, nil
+}
+
+func (c *contexts) list() []*codeContext {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.all)
+}
+
+func (c *contexts) remove(x *codeContext) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = slices.DeleteFunc(c.all, func(y *codeContext) bool { return x == y })
+}
+
+// restart ends the interpreter of x, and what runs in it. The next run starts it anew, in the directory that it was made with.
+func (b *sandbox) restart(ctx context.Context, x *codeContext) error {
+	x.mu.Lock()
+	begun := x.begun
+	x.begun = false
+	if b.faults().LostDirectory {
+		x.dir = ""
+	}
+	x.mu.Unlock()
+	if !begun {
+		return nil
+	}
+	return b.seen(b.session.Reset(ctx, executor.Interpreter{Language: x.Language, Context: x.name}))
+}
+
+// start returns the directory that the next run of x begins in, if it is to be said.
+func (x *codeContext) start() (dir string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.begun {
+		dir = x.dir
+	}
+	x.begun = true
+	return dir
+}

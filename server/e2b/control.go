@@ -1,0 +1,120 @@
+package e2b
+
+import (
+	"net/http"
+	"time"
+)
+
+// connect returns a running sandbox and extends its life. Sandboxes are never paused here, so there is nothing to resume.
+func (s *Server) connect(r *http.Request, o owner, v2 bool) (int, any, error) {
+	b, err := s.find(r, o)
+	if err != nil {
+		return 0, nil, err
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	var ask struct {
+		Timeout   *int64 `json:"timeout"`
+		Memory    *bool  `json:"memory"`
+		AutoPause bool   `json:"autoPause"`
+	}
+	if len(body) > 0 || !v2 {
+		if err := decodeJSON(body, &ask); err != nil {
+			return 0, nil, err
+		}
+	}
+	d := min(300*time.Second, s.cfg.MaxTimeout)
+	switch {
+	case ask.AutoPause:
+		return 0, nil, unsupported("autoPause")
+	case ask.Timeout != nil:
+		if d, err = s.seconds(*ask.Timeout); err != nil {
+			return 0, nil, err
+		}
+	case !v2:
+		return 0, nil, refuse(http.StatusBadRequest, "timeout: is required")
+	}
+	if err := b.setEnd(r.Context(), d, true); err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, s.answer(b), nil
+}
+
+func (s *Server) get(r *http.Request, o owner) (int, any, error) {
+	b, err := s.find(r, o)
+	if err != nil {
+		return 0, nil, err
+	}
+	d := s.detail(b)
+	d.EnvdAccessToken, d.Domain, d.AllowInternetAccess = b.token, s.domain(), &b.internet
+	d.Lifecycle = &lifecycle{OnTimeout: "kill"}
+	return http.StatusOK, d, nil
+}
+
+// kill ends a sandbox and answers when it is gone.
+func (s *Server) kill(r *http.Request, o owner) (int, any, error) {
+	b, err := s.find(r, o)
+	if err != nil {
+		return 0, nil, err
+	}
+	b.stop(errKilled)
+	select {
+	case <-b.gone:
+		return http.StatusNoContent, nil, b.closeErr
+	case <-r.Context().Done():
+		return 0, nil, r.Context().Err()
+	}
+}
+
+func (s *Server) setTimeout(r *http.Request, o owner) (int, any, error) {
+	var ask struct {
+		Timeout int64 `json:"timeout"`
+	}
+	return s.move(r, o, &ask, func(b *sandbox) error {
+		d, err := s.seconds(ask.Timeout)
+		if err != nil {
+			return err
+		}
+		return b.setEnd(r.Context(), d, false)
+	})
+}
+
+func (s *Server) refresh(r *http.Request, o owner) (int, any, error) {
+	var ask struct {
+		Duration int64 `json:"duration"`
+	}
+	return s.move(r, o, &ask, func(b *sandbox) error {
+		if ask.Duration < 0 || ask.Duration > 3600 {
+			return refuse(http.StatusBadRequest, "duration: want 0 to 3600 seconds")
+		}
+		d := min(time.Duration(max(ask.Duration, 15))*time.Second, s.cfg.MaxTimeout)
+		return b.setEnd(r.Context(), d, true)
+	})
+}
+
+// move reads what a client asks for and applies it to its sandbox.
+func (s *Server) move(r *http.Request, o owner, ask any, apply func(*sandbox) error) (int, any, error) {
+	b, err := s.find(r, o)
+	if err != nil {
+		return 0, nil, err
+	}
+	body, err := readBody(r)
+	if err == nil {
+		err = decodeJSON(body, ask)
+	}
+	if err == nil {
+		err = apply(b)
+	}
+	return http.StatusNoContent, nil, err
+}
+
+// alias says whether there is a template of a name.
+func (s *Server) alias(r *http.Request, _ owner) (int, any, error) {
+	name := r.PathValue("alias")
+	if _, ok := s.cfg.template(name, s.x.Info().Capabilities); !ok {
+		return 0, nil, refuse(http.StatusNotFound, "template %q not found", name)
+	}
+	return http.StatusOK, map[string]any{"templateID": name, "public": false}, nil
+}

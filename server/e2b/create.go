@@ -1,0 +1,188 @@
+package e2b
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// create starts a sandbox.
+func (s *Server) create(ctx context.Context, o owner, body []byte, timeout time.Duration) (int, any, error) {
+	var n newSandbox
+	if err := decodeJSON(body, &n); err != nil {
+		return 0, nil, err
+	}
+	if n.Timeout != nil {
+		var err error
+		if timeout, err = s.seconds(*n.Timeout); err != nil {
+			return 0, nil, err
+		}
+	}
+	timeout = min(timeout, s.cfg.MaxTimeout) // the default may be more than the backend allows
+	id := "i" + newToken()[:20]
+	spec, err := s.spec(n, id, timeout)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := s.createFault(); err != nil {
+		return 0, nil, err
+	}
+	if err := s.reserve(o); err != nil {
+		return 0, nil, err
+	}
+	session, err := s.x.Create(ctx, spec)
+	if err != nil {
+		s.mu.Lock()
+		s.release(o)
+		s.mu.Unlock()
+		s.lives.Done()
+		return 0, nil, err
+	}
+	b := &sandbox{
+		id: id, owner: o, faults: s.faults, patience: s.patience, longest: s.cfg.MaxTimeout, template: n.TemplateID, token: newToken(), metadata: n.Metadata, internet: spec.Network.Mode == executor.NetworkFull,
+		started: time.Now(), session: session, root: s.cfg.Root, moved: make(chan struct{}, 1), gone: make(chan struct{}),
+	}
+	b.end = b.started.Add(timeout)
+	caps := session.Info().Capabilities
+	b.contexts = newContexts(caps)
+	b.envd = b.newEnvd()
+	if caps.MaxLife > 0 {
+		b.latest = b.started.Add(caps.MaxLife)
+	}
+	if !caps.Has(executor.FeatureKeepAlive) { // it may be unused for as long as its spec says
+		b.latest = b.started.Add(s.cfg.MaxTimeout)
+	}
+	if n.Network != nil && n.Network.AllowPublicTraffic != nil && !*n.Network.AllowPublicTraffic {
+		b.traffic = newToken()
+	}
+	b.life, b.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	s.mu.Lock()
+	if s.closed { // Close does not know of it
+		b.stop(errServerClosed)
+	}
+	s.boxes[id] = b
+	s.mu.Unlock()
+	go s.live(b) // Close waits for it
+	s.cfg.Log.Debug("sandbox created", "sandbox", id, "session", session.Info().Handle.Session)
+	if b.life.Err() != nil {
+		return 0, nil, refuse(http.StatusServiceUnavailable, "%v", errServerClosed)
+	}
+	return http.StatusCreated, s.answer(b), nil
+}
+
+// reserve takes a place among the sandboxes of o, and makes Close wait for what comes of it.
+func (s *Server) reserve(o owner) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return refuse(http.StatusServiceUnavailable, "%v", errServerClosed)
+	}
+	if s.held[o] >= s.cfg.MaxSandboxes {
+		return refuse(http.StatusTooManyRequests, "you have reached the maximum number of concurrent E2B sandboxes (%d); kill one first", s.cfg.MaxSandboxes)
+	}
+	s.held[o]++
+	s.lives.Add(1)
+	return nil
+}
+
+// seconds checks a timeout that a client asks for.
+func (s *Server) seconds(n int64) (time.Duration, error) {
+	switch {
+	case n <= 0:
+		return 0, refuse(http.StatusBadRequest, "Timeout must be greater than 0")
+	case n > int64(s.cfg.MaxTimeout/time.Second) && !s.faults().ClampedTimeouts:
+		return 0, refuse(http.StatusBadRequest, "Timeout cannot be greater than %v", s.cfg.MaxTimeout)
+	}
+	return time.Duration(min(n, int64(s.cfg.MaxTimeout/time.Second))) * time.Second, nil
+}
+
+// spec says what a client asks for in the words of the contract.
+func (s *Server) spec(n newSandbox, id string, timeout time.Duration) (executor.Spec, error) {
+	caps := s.x.Info().Capabilities
+	spec := s.cfg.Spec
+	var ok bool
+	if spec.Template, ok = s.cfg.template(n.TemplateID, caps); !ok {
+		return spec, refuse(http.StatusNotFound, "template %q not found", n.TemplateID)
+	}
+	for _, u := range []struct {
+		asked bool
+		what  string
+	}{
+		{n.AutoPause, "autoPause"}, {n.AutoResume.Enabled, "autoResume"}, {says(n.MCP), "mcp"}, {says(n.IAM), "iam"},
+		{says(n.VolumeMounts), "volumeMounts"},
+	} {
+		if u.asked {
+			return spec, unsupported(u.what)
+		}
+	}
+	var err error
+	if spec.Network, err = s.network(n); err != nil {
+		return spec, err
+	}
+	if len(n.EnvVars) > 0 {
+		env := maps.Clone(spec.Env)
+		if env == nil {
+			env = map[string]string{}
+		}
+		maps.Copy(env, n.EnvVars)
+		spec.Env = env
+	}
+	spec.Labels = maps.Clone(spec.Labels)
+	if spec.Labels == nil {
+		spec.Labels = map[string]string{}
+	}
+	spec.Labels["e2b.sandbox"] = id
+	// The backend ends what this process leaves behind. Where the idle TTL cannot be changed it has to fit what clients may ask for later.
+	spec.IdleTTL = timeout + spare
+	if !caps.Has(executor.FeatureKeepAlive) {
+		spec.IdleTTL = s.cfg.MaxTimeout + spare
+	}
+	if caps.MaxLife > 0 {
+		spec.IdleTTL = min(spec.IdleTTL, caps.MaxLife)
+	}
+	return spec, nil
+}
+
+// says reports whether a field that is not supported asks for anything.
+func says(m json.RawMessage) bool {
+	return !slices.Contains([]string{"", "null", "{}", "[]", "false"}, strings.TrimSpace(string(m)))
+}
+
+// everything is how clients write all addresses.
+var everything = []string{"0.0.0.0/0"}
+
+// network returns the egress policy that a client asks for. What is denied beside what is allowed cannot be said in the contract, but
+// for everything: that is an allow-list.
+func (s *Server) network(n newSandbox) (executor.NetworkPolicy, error) {
+	p := s.cfg.Spec.Network
+	switch {
+	case n.AllowInternetAccess == nil:
+	case *n.AllowInternetAccess:
+		p = executor.NetworkPolicy{Mode: executor.NetworkFull}
+	default:
+		p = executor.NetworkPolicy{Mode: executor.NetworkNone}
+	}
+	w := n.Network
+	if w == nil {
+		return p, nil
+	}
+	if says(w.EgressProxy) || says(w.Rules) || w.MaskRequestHost != "" || len(w.HTTPSPorts) > 0 {
+		return p, unsupported("network: egressProxy, rules, maskRequestHost and httpsPorts")
+	}
+	switch all := slices.Equal(w.DenyOut, everything); {
+	case len(w.AllowOut) == 0 && len(w.DenyOut) == 0:
+	case all && len(w.AllowOut) == 0:
+		p = executor.NetworkPolicy{Mode: executor.NetworkNone}
+	case all && p.Mode != executor.NetworkNone || all && n.AllowInternetAccess == nil:
+		p = executor.NetworkPolicy{Mode: executor.NetworkAllowlist, Hosts: w.AllowOut}
+	default:
+		return p, unsupported(`network: denyOut other than ["0.0.0.0/0"], and allowOut without it`)
+	}
+	return p, nil
+}

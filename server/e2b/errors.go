@@ -1,0 +1,96 @@
+package e2b
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// apiError is an answer of the control plane that is not what the client wanted. The SDKs choose their error by Status.
+type apiError struct {
+	Status     int           `json:"code"`
+	Message    string        `json:"message"`
+	Code       string        `json:"error_code,omitempty"`
+	RetryAfter time.Duration `json:"-"` // rounded up; zero: the client is not told when
+}
+
+func (e *apiError) Error() string { return e.Message }
+
+func refuse(status int, format string, args ...any) *apiError {
+	return &apiError{Status: status, Message: fmt.Sprintf(format, args...)}
+}
+
+func notFound(id string) *apiError { return refuse(http.StatusNotFound, "sandbox %q not found", id) }
+
+// statuses say what failures of a backend are to clients, in the order in which they are tried.
+var statuses = []struct {
+	kind   error
+	status int
+	code   string
+}{
+	{executor.ErrInvalid, http.StatusBadRequest, ""},
+	{executor.ErrUnsupported, http.StatusNotImplemented, ""},
+	{executor.ErrDenied, http.StatusForbidden, ""},
+	{executor.ErrNotFound, http.StatusNotFound, ""},
+	{executor.ErrClosed, http.StatusNotFound, ""},
+	{executor.ErrBusy, http.StatusConflict, ""},
+	{executor.ErrTooLarge, http.StatusRequestEntityTooLarge, ""},
+	{executor.ErrExhausted, http.StatusTooManyRequests, ""},
+	{executor.ErrUnavailable, http.StatusServiceUnavailable, "sandbox_capacity_unavailable"},
+	{executor.ErrAuth, http.StatusInternalServerError, "internal_server_error"},
+	{executor.ErrInternal, http.StatusInternalServerError, "internal_server_error"},
+	{context.DeadlineExceeded, http.StatusGatewayTimeout, ""},
+	{context.Canceled, 499, ""}, // nobody reads it
+	{fs.ErrNotExist, http.StatusNotFound, ""},
+	{fs.ErrExist, http.StatusConflict, ""},
+	{fs.ErrPermission, http.StatusForbidden, ""},
+	{fs.ErrInvalid, http.StatusBadRequest, ""},
+}
+
+// asAPIError says what err is to a client.
+func asAPIError(err error) *apiError {
+	if e := (*apiError)(nil); errors.As(err, &e) {
+		return e
+	}
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return refuse(http.StatusRequestEntityTooLarge, "the body has more than %d bytes", tooLarge.Limit)
+	}
+	kind := err
+	answer := &apiError{Status: http.StatusInternalServerError, Message: err.Error(), Code: "internal_server_error"}
+	if e := (*executor.Error)(nil); errors.As(err, &e) {
+		kind, answer.RetryAfter = e.Kind, e.RetryAfter // not what it was caused by
+	}
+	for _, s := range statuses {
+		if errors.Is(kind, s.kind) {
+			answer.Status, answer.Code = s.status, s.code
+			break
+		}
+	}
+	return answer
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	e := asAPIError(err)
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
+	}
+	writeJSON(w, e.Status, e)
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil { // only plain types of this package get here
+		status, b = http.StatusInternalServerError, []byte(`{"code":500,"message":"internal error"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // a client that is gone needs no answer
+}

@@ -1,0 +1,185 @@
+package e2b
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"maps"
+	"math"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// spare is how much longer than its sandbox a session may live unused, so that the registry ends it and not the backend.
+const spare = time.Minute
+
+// sandbox is one sandbox of the registry. Its goroutine in live ends it when its time is over.
+type sandbox struct {
+	id       string
+	owner    owner
+	template string // as the client named it
+	token    string // for envd
+	traffic  string // for other ports; empty: they are public
+	metadata map[string]string
+	internet bool
+	started  time.Time
+	latest   time.Time // it cannot live longer; zero: no bound
+	longest  time.Duration
+	patience time.Duration // with bodies
+	session  executor.Session
+	contexts *contexts
+	faults   func() Faults
+	envd     http.Handler
+
+	processes *processService
+	root      func(context.Context, executor.Session, executor.Request, func(executor.Event) error) (*executor.Result, error)
+
+	life  context.Context // ends when the sandbox is to end, with the reason as its cause
+	stop  context.CancelCauseFunc
+	moved chan struct{} // the end was changed; has room for one
+	gone  chan struct{} // closed when the session is
+
+	closeErr error // of the session; set before gone is closed
+
+	jobs sync.WaitGroup // processes; begin adds to it
+
+	mu   sync.Mutex
+	end  time.Time
+	over bool // nothing can begin
+}
+
+// begin makes the end of b wait for one more of jobs, unless b is ending.
+func (b *sandbox) begin() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over || b.life.Err() != nil {
+		return false
+	}
+	b.jobs.Add(1)
+	return true
+}
+
+// live waits for the end of b and closes its session.
+func (s *Server) live(b *sandbox) {
+	defer s.lives.Done() // of reserve
+	timer := time.NewTimer(time.Until(b.ends()))
+	defer timer.Stop()
+	for b.life.Err() == nil {
+		select {
+		case <-b.life.Done():
+		case <-b.moved:
+		case <-timer.C:
+			if !time.Now().Before(b.ends()) {
+				b.stop(errExpired)
+			}
+		}
+		timer.Reset(time.Until(b.ends()))
+	}
+	s.mu.Lock()
+	delete(s.boxes, b.id)
+	s.release(b.owner)
+	s.mu.Unlock()
+	err := b.session.Close()
+	for range 2 { // it may be called again; later the backend's own TTL removes what is left
+		if err == nil {
+			break
+		}
+		err = b.session.Close()
+	}
+	if err != nil {
+		s.cfg.Log.Warn("a sandbox was not removed", "sandbox", b.id, "err", err)
+	}
+	s.cfg.Log.Debug("sandbox ended", "sandbox", b.id, "why", context.Cause(b.life))
+	b.mu.Lock()
+	b.over = true
+	b.mu.Unlock()
+	b.jobs.Wait()
+	b.closeErr = err
+	close(b.gone)
+}
+
+// release gives a place among the sandboxes of o back. The caller holds s.mu.
+func (s *Server) release(o owner) {
+	if s.held[o]--; s.held[o] == 0 {
+		delete(s.held, o)
+	}
+}
+
+func (b *sandbox) ends() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.end
+}
+
+// setEnd moves the end of b to d from now; with extend, only if that is later.
+func (b *sandbox) setEnd(ctx context.Context, d time.Duration, extend bool) error {
+	end := time.Now().Add(d)
+	if latest := b.started.Add(b.longest); b.faults().ClampedTimeouts && end.After(latest) {
+		end, d = latest, time.Until(latest)
+	}
+	if !b.latest.IsZero() && end.After(b.latest) {
+		return refuse(http.StatusBadRequest, "Max instance length exceeded: this sandbox cannot live beyond %s", b.latest.Format(time.RFC3339))
+	}
+	if extend && !end.After(b.ends()) {
+		return nil
+	}
+	if b.session.Info().Capabilities.Has(executor.FeatureKeepAlive) {
+		if _, err := b.session.KeepAlive(ctx, d+spare); err != nil {
+			return b.seen(err)
+		}
+	}
+	b.mu.Lock()
+	if !extend || end.After(b.end) {
+		b.end = end
+	}
+	b.mu.Unlock()
+	select {
+	case b.moved <- struct{}{}:
+	default: // it will look anyway
+	}
+	return nil
+}
+
+// seen ends b if err, which its session gave, says that it is gone. It returns err.
+func (b *sandbox) seen(err error) error {
+	if errors.Is(err, executor.ErrNotFound) || errors.Is(err, executor.ErrClosed) {
+		b.stop(errDied)
+	}
+	return err
+}
+
+// sameToken compares what a client sent with a token, in a time that tells nothing.
+func sameToken(got, want string) bool {
+	return subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1
+}
+
+func (s *Server) domain() *string {
+	if s.cfg.Domain == "" {
+		return nil
+	}
+	return &s.cfg.Domain
+}
+
+func (s *Server) answer(b *sandbox) sandboxAnswer {
+	a := sandboxAnswer{TemplateID: b.template, SandboxID: b.id, ClientID: "execbroker", EnvdVersion: envdVersion, EnvdAccessToken: b.token, Domain: s.domain()}
+	if b.traffic != "" {
+		a.TrafficAccessToken = &b.traffic
+	}
+	return a
+}
+
+func (s *Server) detail(b *sandbox) sandboxDetail {
+	l := b.session.Info().Limits
+	meta := maps.Clone(b.metadata)
+	if meta == nil {
+		meta = map[string]string{}
+	}
+	return sandboxDetail{
+		TemplateID: b.template, SandboxID: b.id, ClientID: "execbroker", StartedAt: b.started.UTC(), EndAt: b.ends().UTC(),
+		CPUCount: max(1, int(math.Ceil(l.CPUs))), MemoryMB: l.MemoryBytes >> 20, DiskSizeMB: l.DiskBytes >> 20,
+		Metadata: meta, State: "running", EnvdVersion: envdVersion, VolumeMounts: []string{},
+	}
+}

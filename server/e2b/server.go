@@ -1,0 +1,275 @@
+package e2b
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+const (
+	maxJSON  = 1 << 20          // of a body of the control plane
+	bodyTime = 30 * time.Second // for such a body, or a message to envd, to arrive
+)
+
+// owner is who an API key belongs to: its hash, so that comparing keys tells nothing of them by its time and logs cannot hold one.
+type owner [sha256.Size]byte
+
+// Server serves E2B's interfaces. It is an http.Handler; its methods are safe for concurrent use. The caller closes it, after the
+// http.Server and before the Executor.
+type Server struct {
+	x      executor.Executor
+	cfg    Config
+	owners map[owner]bool
+	api    *http.ServeMux
+	once   onces
+	faulty faulty
+
+	patience time.Duration // bodyTime, or less in tests
+
+	lives sync.WaitGroup // sandboxes, from reserve to the end of live
+
+	mu     sync.Mutex
+	closed bool
+	boxes  map[string]*sandbox
+	held   map[owner]int // sandboxes of a key, also those that are being created
+}
+
+var _ http.Handler = (*Server)(nil)
+
+// New makes a Server over x, which stays the caller's. It fails if cfg asks for what x cannot do.
+func New(x executor.Executor, cfg Config) (*Server, error) {
+	caps := x.Info().Capabilities
+	cfg, err := cfg.withDefaults(caps)
+	if err != nil {
+		return nil, err
+	}
+	if missing := caps.MissingFor(cfg.Spec); len(missing) > 0 {
+		return nil, &executor.Error{Op: "e2b", Backend: x.Info().Name, Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing}
+	}
+	s := &Server{x: x, cfg: cfg, owners: map[owner]bool{}, boxes: map[string]*sandbox{}, held: map[owner]int{}, patience: bodyTime}
+	for _, key := range cfg.Keys {
+		s.owners[sha256.Sum256([]byte(key))] = true
+	}
+	s.api = s.routes()
+	s.SetFaults(cfg.Faults)
+	return s, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	to, err := s.address(r)
+	if err == nil && to.sandbox == "" {
+		to = s.signer(r)
+	}
+	switch {
+	case err != nil:
+		writeError(w, err)
+	case to.sandbox != "":
+		s.serveSandbox(w, r, to)
+	case s.planeFault(w, r):
+	default:
+		s.api.ServeHTTP(w, r)
+	}
+}
+
+// Close ends every sandbox and waits until they are gone. It may be called again. Requests that come later are refused.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	var all []*sandbox
+	for _, b := range s.boxes {
+		all = append(all, b)
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, b := range all {
+		b.stop(errServerClosed)
+	}
+	for _, b := range all {
+		<-b.gone
+		errs = append(errs, b.closeErr)
+	}
+	s.lives.Wait()
+	return errors.Join(errs...)
+}
+
+var (
+	errServerClosed = errors.New("the server is shutting down")
+	errExpired      = errors.New("its time was over")
+	errKilled       = errors.New("it was killed")
+	errDied         = errors.New("it ended by itself")
+)
+
+// An operation of the control plane answers a client whose key is known.
+type operation func(r *http.Request, o owner) (status int, answer any, err error)
+
+func (s *Server) routes() *http.ServeMux {
+	m := http.NewServeMux()
+	m.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	for _, v := range []struct {
+		path string
+		dflt time.Duration // of the timeout; the two generations of paths differ in it
+	}{{"", 15 * time.Second}, {"/v2", 300 * time.Second}} {
+		m.Handle("POST "+v.path+"/sandboxes", s.op(func(r *http.Request, o owner) (int, any, error) {
+			return s.idempotently(r, o, v.path != "", func(body []byte) (int, any, error) { return s.create(r.Context(), o, body, v.dflt) })
+		}))
+		m.Handle("POST "+v.path+"/sandboxes/{id}/connect", s.op(func(r *http.Request, o owner) (int, any, error) {
+			return s.connect(r, o, v.path != "")
+		}))
+	}
+	m.Handle("GET /v2/sandboxes", http.HandlerFunc(s.list))
+	m.Handle("GET /sandboxes", http.HandlerFunc(s.list))
+	m.Handle("GET /sandboxes/{id}", s.op(s.get))
+	m.Handle("DELETE /sandboxes/{id}", s.op(s.kill))
+	m.Handle("POST /sandboxes/{id}/timeout", s.op(s.setTimeout))
+	m.Handle("POST /sandboxes/{id}/refreshes", s.op(s.refresh))
+	m.Handle("GET /sandboxes/{id}/metrics", s.op(func(r *http.Request, o owner) (int, any, error) {
+		_, err := s.find(r, o)
+		return http.StatusOK, []any{}, err // backends measure nothing continuously
+	}))
+	m.Handle("GET /templates/aliases/{alias}", s.op(s.alias))
+	for path, what := range map[string]string{
+		"POST /sandboxes/{id}/pause": "pausing", "POST /sandboxes/{id}/resume": "resuming", "POST /sandboxes/{id}/fork": "forking",
+		"POST /sandboxes/{id}/snapshots": "snapshots", "GET /snapshots": "snapshots", "PUT /sandboxes/{id}/network": "changing the network",
+		"/volumes/": "volumes", "/volumes": "volumes", "/templates/": "templates", "/templates": "templates", "/secrets": "secrets",
+		"GET /v2/sandboxes/{id}/logs": "logs", "GET /sandboxes/metrics": "metrics of many sandboxes",
+	} {
+		m.Handle(path, s.op(func(r *http.Request, o owner) (int, any, error) {
+			if r.PathValue("id") != "" {
+				if _, err := s.find(r, o); err != nil {
+					return 0, nil, err
+				}
+			}
+			return 0, nil, unsupported(what)
+		}))
+	}
+	m.HandleFunc("/files", func(w http.ResponseWriter, _ *http.Request) { // of a sandbox, if signer had found one
+		writeError(w, refuse(http.StatusUnauthorized, "invalid signature"))
+	})
+	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, refuse(http.StatusNotFound, "%s %s: there is no such operation here", r.Method, r.URL.Path))
+	})
+	return m
+}
+
+func unsupported(what string) *apiError {
+	return refuse(http.StatusNotImplemented, "%s: not supported by this server", what)
+}
+
+// op makes a handler of an operation.
+func (s *Server) op(f operation) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o, err := s.authenticate(r)
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxJSON)
+		// A body that trickles would hold a connection for ever. What follows it has its own time.
+		rc := http.NewResponseController(w)
+		_ = rc.SetReadDeadline(time.Now().Add(s.patience)) // a ResponseWriter of tests has none
+		status, answer, err := f(r, o)
+		_ = rc.SetReadDeadline(time.Time{})
+		switch {
+		case err != nil:
+			writeError(w, err)
+		case answer == nil:
+			w.WriteHeader(status)
+		default:
+			writeJSON(w, status, answer)
+		}
+	})
+}
+
+func (s *Server) authenticate(r *http.Request) (owner, error) {
+	key := r.Header.Get("X-API-KEY")
+	if key == "" {
+		return owner{}, refuse(http.StatusUnauthorized, "no API key: the header X-API-KEY is required")
+	}
+	o := owner(sha256.Sum256([]byte(key)))
+	if !s.owners[o] {
+		return owner{}, refuse(http.StatusUnauthorized, "the API key is not known here")
+	}
+	return o, nil
+}
+
+// find returns the sandbox of a request. One of another owner is as unknown as one that never was.
+func (s *Server) find(r *http.Request, o owner) (*sandbox, error) {
+	id := shortID(r.PathValue("id"))
+	if b := s.lookup(id); b != nil && b.owner == o && b.life.Err() == nil {
+		return b, s.changing(b)
+	}
+	return nil, notFound(id)
+}
+
+func (s *Server) lookup(id string) *sandbox {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.boxes[id]
+}
+
+// shortID returns an ID without the client ID that old SDKs append.
+func shortID(id string) string {
+	id, _, _ = strings.Cut(id, "-")
+	return id
+}
+
+// owned returns the sandboxes of an owner, oldest first.
+func (s *Server) owned(o owner) (all []*sandbox) {
+	s.mu.Lock()
+	for _, b := range s.boxes {
+		if b.owner == o {
+			all = append(all, b)
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b *sandbox) int {
+		if c := a.started.Compare(b.started); c != 0 {
+			return c
+		}
+		return strings.Compare(a.id, b.id)
+	})
+	return all
+}
+
+// readBody reads a body of the control plane.
+func readBody(r *http.Request) ([]byte, error) {
+	b, err := io.ReadAll(r.Body)
+	if tooLarge := (*http.MaxBytesError)(nil); err != nil && !errors.As(err, &tooLarge) {
+		return nil, refuse(http.StatusBadRequest, "the body did not arrive: %v", err)
+	}
+	return b, err
+}
+
+// decodeJSON decodes an object strictly: a field that is not known here asks for something that would not happen.
+func decodeJSON(data []byte, v any) error {
+	d := json.NewDecoder(strings.NewReader(string(data)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return refuse(http.StatusBadRequest, "the body: %v", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return refuse(http.StatusBadRequest, "the body: something follows the object")
+	}
+	return nil
+}
+
+// newToken returns 26 characters of [a-z2-7], of which no two are ever alike.
+func newToken() string { return strings.ToLower(rand.Text()) }
+
+// both returns a context that ends with either; stop releases it.
+func both(ctx, other context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	release := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return ctx, func() { release(); cancel(nil) }
+}

@@ -1,0 +1,193 @@
+// A program with E2B's SDKs on a backend with everything.
+import assert from 'node:assert/strict'
+import { AuthenticationError, CommandExitError, NotEnoughSpaceError, NotFoundError, Sandbox as Plain, SandboxError, TimeoutError } from 'e2b'
+import { Sandbox } from '@e2b/code-interpreter'
+import * as code from './code.mjs'
+import { once, walk } from './steps.mjs'
+
+const { text } = code
+let box, other
+
+await walk({
+  create: async () => {
+    [box, other] = await Promise.all([
+      Sandbox.create({ timeoutMs: 300_000, metadata: { 'a b': 'ü&=', run: '1' }, envs: { SPEC: 'from spec' } }),
+      Plain.create('base', { timeoutMs: 300_000, metadata: { run: '2' } }),
+    ])
+    assert.deepEqual((await box.getInfo()).metadata, { 'a b': 'ü&=', run: '1' })
+  },
+  'run-code': () => code.runCode(box),
+  results: () => code.results(box),
+  state: () => code.state(box),
+  errors: () => code.errors(box),
+  output: () => code.output(box),
+  environment: () => code.environment(box),
+  timeout: () => code.timeout(box),
+  files: () => code.files(box),
+
+  streaming: async () => {
+    const [first, tell] = once()
+    let over = false
+    const run = box.runCode('import time, os\nprint("first", flush=True)\nwhile not os.path.exists("go"): time.sleep(0.01)\nprint("last")', { onStdout: (m) => tell(m.line) })
+    run.then(() => { over = true })
+    assert.equal(await first, 'first\n')
+    assert.equal(over, false)
+    await box.files.write('go', '') // while the code runs
+    assert.equal(text(await run), 'first\nlast\n')
+  },
+
+  charts: async () => {
+    const run = await box.runCode('import matplotlib.pyplot as plt\nplt.plot([1, 2, 3])\nplt.title("t")\nplt.show()\nplt.bar(["a"], [1])\nplt.gcf()', { timeoutMs: 120_000 })
+    assert.equal(run.error, undefined)
+    assert.ok(run.results.length >= 2, `got ${run.results.length} results`)
+    for (const r of run.results.filter((r) => r.png)) {
+      assert.equal(Buffer.from(r.png, 'base64').subarray(0, 8).toString('latin1'), '\x89PNG\r\n\x1a\n')
+    }
+    assert.ok(run.results.filter((r) => r.png).length >= 2)
+    const table = await box.runCode('import pandas as pd\npd.DataFrame({"a": [1, 2]})', { timeoutMs: 120_000 })
+    assert.match(table.results[0].html, /<table/)
+  },
+
+  languages: async () => {
+    const run = await box.runCode('const x = await Promise.resolve(20)\nconsole.log("js")\nx + 1', { language: 'js' })
+    assert.equal(text(run), 'js\n')
+    assert.equal(run.text, '21')
+    assert.equal((await box.runCode('x', { language: 'javascript' })).text, '20')
+    await assert.rejects(box.runCode('1', { language: 'r' }), (e) => e instanceof SandboxError && /501/.test(e.message))
+  },
+
+  contexts: async () => {
+    const x = await box.createCodeContext({ cwd: '/tmp' })
+    assert.equal(text(await box.runCode('import os\nmine = 1\nprint(os.getcwd())', { context: x })), '/tmp\n')
+    assert.equal((await box.runCode('mine')).error.name, 'NameError')
+    assert.ok((await box.listCodeContexts()).some((c) => c.id === x.id))
+    const both = await Promise.all([box.runCode('import time; time.sleep(1)', { context: x }), box.runCode('"at once"')])
+    assert.equal(both[1].text, 'at once')
+    await box.restartCodeContext(x)
+    const again = await box.runCode('import os\nprint(os.getcwd())\nmine', { context: x })
+    assert.equal(text(again), '/tmp\n')
+    assert.equal(again.error.name, 'NameError')
+    await box.removeCodeContext(x)
+    await assert.rejects(box.runCode('1', { context: x }), NotFoundError)
+  },
+
+  death: async () => {
+    const run = await box.runCode('import os, signal\nos.kill(os.getpid(), signal.SIGKILL)')
+    assert.equal(run.error.name, 'ContextRestarting')
+    assert.equal((await box.runCode('6 * 7')).text, '42')
+  },
+
+  'full-disk': async () => {
+    await box.commands.run('head -c 1G /dev/zero > fill; true')
+    await assert.rejects(box.files.write('more', 'x'.repeat(1_000_000)), NotEnoughSpaceError)
+    assert.equal(await box.files.exists('more'), false)
+    await box.files.remove('fill')
+    await box.files.write('more', 'x')
+  },
+
+  urls: async () => {
+    const put = await fetch(await box.uploadUrl('signed.txt', { useSignatureExpiration: 60_000 }), { method: 'POST', body: form('signed') })
+    assert.equal(put.status, 200, await put.text())
+    assert.equal(await box.files.read('signed.txt'), 'signed')
+    const url = await box.downloadUrl('signed.txt', { useSignatureExpiration: 60_000 })
+    assert.equal(await (await fetch(url)).text(), 'signed')
+    const part = await fetch(url, { headers: { Range: 'bytes=2-3' } })
+    assert.deepEqual([part.status, await part.text()], [206, 'gn'])
+    assert.equal((await fetch(url.replace('signed.txt', 'a'))).status, 401)
+  },
+
+  commands: async () => {
+    const seen = []
+    const run = await box.commands.run('echo out; echo err >&2; echo $A; pwd', { envs: { A: "it's" }, cwd: '/tmp', onStdout: (s) => seen.push(s) })
+    assert.deepEqual([run.exitCode, run.stdout, run.stderr], [0, "out\nit's\n/tmp\n", 'err\n'])
+    assert.equal(seen.join(''), run.stdout)
+    await assert.rejects(box.commands.run('exit 3'), (e) => e instanceof CommandExitError && e.exitCode === 3)
+    await assert.rejects(box.commands.run('no-such-program'), (e) => e instanceof CommandExitError && e.exitCode === 127)
+    await assert.rejects(box.commands.run('sleep 1000', { timeoutMs: 1000 }), TimeoutError)
+    await assert.rejects(box.commands.run('true', { user: 'root' }), AuthenticationError)
+    await assert.rejects(box.commands.run('true', { cwd: '/no/such/directory' }))
+    while ((await box.commands.list()).length > 0); // what is out of time is being ended
+  },
+
+  'much-output': async () => {
+    const run = await box.commands.run('seq 1 3000000', { timeoutMs: 120_000 })
+    assert.equal(run.stdout.length, 22_888_896)
+    assert.ok(run.stdout.endsWith('2999999\n3000000\n'))
+  },
+
+  background: async () => {
+    const [ready, tell] = once()
+    const handle = await box.commands.run('echo ready; cat; sleep 1000', { background: true, stdin: true, timeoutMs: 0, onStdout: tell })
+    assert.equal(await ready, 'ready\n')
+    await handle.disconnect()
+    const second = await Sandbox.connect(box.sandboxId)
+    assert.deepEqual((await second.commands.list()).map((p) => p.pid), [handle.pid])
+    let got = ''
+    const [all, heard] = once()
+    const again = await second.commands.connect(handle.pid, { timeoutMs: 0, onStdout: (s) => { got += s; if (got.endsWith('ü\n')) heard() } })
+    await second.commands.sendStdin(handle.pid, 'one\n')
+    await again.sendStdin('zwei ü\n')
+    await all
+    assert.equal(got, 'one\nzwei ü\n')
+    assert.equal(await again.kill(), true)
+    await assert.rejects(again.wait(), CommandExitError)
+    assert.equal(await box.commands.kill(handle.pid), false)
+    const cat = await box.commands.run('cat; echo end', { background: true, stdin: true })
+    await cat.sendStdin('x')
+    await cat.closeStdin()
+    assert.equal((await cat.wait()).stdout, 'xend\n')
+  },
+
+  reconnect: async () => {
+    await box.runCode('kept = 5')
+    const second = await Sandbox.connect(box.sandboxId)
+    assert.equal((await second.runCode('kept')).text, '5')
+    assert.equal(await second.files.read('go'), '')
+  },
+
+  git: async () => { // which is commands; the image has no such program
+    await assert.rejects(box.git.init('repo'))
+  },
+
+  watch: async () => {
+    const [told, tell] = once()
+    const handle = await box.files.watchDir('/workspace', (e) => { if (e.name === 'watched') tell(e.type) })
+    await box.commands.run('touch /workspace/watched')
+    assert.equal(await told, 'create')
+    await handle.stop()
+  },
+
+  list: async () => {
+    const ids = async (query, limit) => {
+      const found = []
+      for (const pages = Sandbox.list({ query, limit }); pages.hasNext;) {
+        found.push(...(await pages.nextItems()).map((s) => s.sandboxId))
+      }
+      return found
+    }
+    assert.deepEqual(await ids({ metadata: { 'a b': 'ü&=' } }), [box.sandboxId])
+    assert.deepEqual((await ids({ state: ['running'] }, 1)).sort(), [other.sandboxId, box.sandboxId].sort())
+  },
+
+  lifetime: async () => {
+    await other.setTimeout(3_000)
+    const left = (await other.getInfo()).endAt - Date.now()
+    assert.ok(left <= 3_500, `${left} ms are left`)
+    await assert.rejects(other.commands.run('sleep 1000'), SandboxError) // it ends with its sandbox
+    assert.equal(await other.isRunning(), false)
+    await assert.rejects(Plain.connect(other.sandboxId), NotFoundError)
+  },
+
+  kill: async () => {
+    assert.equal(await box.kill(), true)
+    assert.equal(await box.kill(), false)
+    await assert.rejects(box.runCode('1'), TimeoutError)
+    await assert.rejects(box.files.read('x'), TimeoutError)
+  },
+})
+
+function form(data) {
+  const f = new FormData()
+  f.append('file', new Blob([data]), 'signed.txt')
+  return f
+}

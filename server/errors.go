@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// Problem is the answer to a request that was not done.
+type Problem struct {
+	Status  int      `json:"status"`
+	Kind    string   `json:"kind"` // "unauthorized", "draining", or a word of executor.KindName
+	Message string   `json:"message"`
+	Ran     string   `json:"ran"` // whether the code may have run: "no", "maybe", "yes"
+	Missing []string `json:"missing,omitempty"`
+	Request string   `json:"request_id"`
+
+	retry time.Duration
+}
+
+// Error returns the message.
+func (p *Problem) Error() string { return p.Message }
+
+func refuse(status int, kind, format string, args ...any) *Problem {
+	return &Problem{Status: status, Kind: kind, Ran: "no", Message: fmt.Sprintf(format, args...)}
+}
+
+// statuses say what failures are to clients.
+var statuses = []struct {
+	kind   error
+	status int
+}{
+	{executor.ErrInvalid, http.StatusBadRequest},
+	{executor.ErrUnsupported, http.StatusNotImplemented},
+	{executor.ErrDenied, http.StatusForbidden},
+	{executor.ErrNotFound, http.StatusNotFound},
+	{executor.ErrClosed, http.StatusNotFound},
+	{executor.ErrBusy, http.StatusConflict},
+	{executor.ErrTooLarge, http.StatusRequestEntityTooLarge},
+	{executor.ErrExhausted, http.StatusTooManyRequests},
+	{executor.ErrUnavailable, http.StatusServiceUnavailable},
+	{fs.ErrNotExist, http.StatusNotFound},
+	{fs.ErrExist, http.StatusConflict},
+	{fs.ErrPermission, http.StatusForbidden},
+	{fs.ErrInvalid, http.StatusBadRequest},
+	{context.DeadlineExceeded, http.StatusGatewayTimeout},
+	{context.Canceled, 499}, // nobody reads it
+}
+
+// inWords says of the kinds whose causes are not for clients what they mean.
+var inWords = map[int]string{
+	http.StatusNotFound:            "there is no such session or file: it has ended, or never was",
+	http.StatusTooManyRequests:     "no sandbox is free at the moment",
+	http.StatusServiceUnavailable:  "the backend is not available at the moment",
+	http.StatusGatewayTimeout:      "it took too long",
+	http.StatusInternalServerError: "internal error",
+	499:                            "canceled",
+}
+
+// problem says what err is to a client. Causes that may name the host stay here.
+func problem(err error) *Problem {
+	if p := (*Problem)(nil); errors.As(err, &p) {
+		return p
+	}
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return refuse(http.StatusRequestEntityTooLarge, "too-large", "the body has more than %d bytes", large.Limit)
+	}
+	p := &Problem{Status: http.StatusInternalServerError, Kind: executor.KindName(err), Ran: executor.RanMaybe.String()}
+	kind, cause := err, error(nil)
+	if e := (*executor.Error)(nil); errors.As(err, &e) {
+		kind, cause = e.Kind, e.Err
+		p.Ran, p.Missing, p.retry = e.Ran.String(), e.Missing, e.RetryAfter
+	}
+	for _, s := range statuses {
+		if errors.Is(kind, s.kind) {
+			p.Status = s.status
+			break
+		}
+	}
+	if words, ok := inWords[p.Status]; ok {
+		p.Message = words
+	} else {
+		p.Message = fmt.Sprint(kind)
+		if cause != nil {
+			p.Message += ": " + cause.Error()
+		}
+	}
+	return p
+}
+
+// answerError writes err, and logs what the client is not told.
+func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) {
+	p := *problem(err) // shared by nobody
+	p.Request = requestID(r)
+	if p.Status >= 500 {
+		s.cfg.Log.WarnContext(r.Context(), "request failed", "id", p.Request, "path", r.Pattern, "err", err)
+	}
+	if p.retry > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(p.retry.Seconds()))))
+	}
+	answer(w, p.Status, p)
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil { // only types of this package and of the contract get here
+		status, b = http.StatusInternalServerError, []byte(`{"status":500,"kind":"internal","message":"internal error","ran":"maybe"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // a client that is gone needs no answer
+}

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// fields returns the names of a struct in JSON.
+func fields(v any) map[string]bool {
+	names := map[string]bool{}
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(v).Elem()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "" && f.IsExported() && !f.Anonymous {
+			names[name] = true
+		}
+	}
+	return names
+}
+
+func TestKeys(t *testing.T) {
+	for name, test := range map[string]struct{ in, want string }{
+		"short":   {`[{"key": "short"}]`, "keys[0]: want 16 to 512"},
+		"space":   {`[{"key": "with spaces 0123456789"}]`, "keys[0]"},
+		"twice":   {`[{"key": "0123456789abcdef"}, {"key": "0123456789abcdef"}]`, "keys[1]: is there twice"},
+		"unknown": {`[{"key": "0123456789abcdef", "plan": "x"}]`, `unknown field "plan"`},
+		"empty":   {`[]`, "nobody would get in"},
+		"more":    {`[{"key": "0123456789abcdef"}] []`, "something follows"},
+		"text":    {`key`, "keys: "},
+	} {
+		_, err := ParseKeys([]byte(test.in))
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "0123456789abcdef") {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
+	}
+	k, err := ParseKeys([]byte(`[{"key": "0123456789abcdef", "subject": "team", "attributes": {"plan": "pro"}}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, ok := k.Lookup("0123456789abcdef"); !ok || c.Subject != "team" || c.Attributes["plan"] != "pro" {
+		t.Errorf("got %+v, %v", c, ok)
+	}
+	if _, ok := k.Lookup(""); ok {
+		t.Error("no key is a key")
+	}
+}

@@ -1,0 +1,181 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+// maxListed bounds a listing.
+const maxListed = 10_000
+
+// FileEntry is a file in a listing.
+type FileEntry struct {
+	Name     string    `json:"name"`
+	Kind     string    `json:"kind"` // "file", "directory", "link" or "other"
+	Size     int64     `json:"size"`
+	Modified time.Time `json:"modified"`
+}
+
+// transfer counts a file that is moved.
+func (s *Server) transfer(c Client) (done func(), err error) {
+	return s.use(c, func(u *usage) *int { return &u.transfers }, s.cfg.MaxTransfers, "transfers")
+}
+
+func (s *Server) listFiles(_ http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
+	b, done, err := s.find(r, c)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer done()
+	dir := r.URL.Query().Get("dir")
+	if dir == "" {
+		dir = "."
+	}
+	files, more := []FileEntry{}, false
+	for f, err := range b.Files().List(r.Context(), dir) {
+		if err != nil {
+			return 0, nil, s.gone(b, err)
+		}
+		if len(files) == maxListed {
+			more = true
+			break
+		}
+		e := FileEntry{Name: f.Name, Kind: "other", Size: f.Size, Modified: f.ModTime}
+		switch {
+		case f.Mode.IsRegular():
+			e.Kind = "file"
+		case f.Mode.IsDir():
+			e.Kind = "directory"
+		case f.Target != "":
+			e.Kind = "link"
+		}
+		files = append(files, e)
+	}
+	return http.StatusOK, map[string]any{"files": files, "more": more}, nil
+}
+
+func (s *Server) readFile(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
+	b, done, err := s.find(r, c)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer done()
+	ends, err := s.transfer(c)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer ends()
+	name := r.PathValue("name")
+	info, err := b.Files().Stat(r.Context(), name)
+	if err != nil {
+		return 0, nil, s.gone(b, err)
+	}
+	if info.Size > s.cfg.MaxFile {
+		return 0, nil, refuse(http.StatusRequestEntityTooLarge, "too-large", "the file has %d bytes; at most %d can be fetched", info.Size, s.cfg.MaxFile)
+	}
+	f, err := b.Files().Read(r.Context(), name)
+	if err != nil {
+		return 0, nil, s.gone(b, err)
+	}
+	defer f.Close()
+	// What comes from a sandbox never runs in anybody's browser as if it were from here.
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", "attachment")
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.BodyTime)) // a ResponseWriter of tests has none
+	counted := &counter{w: w}
+	_, err = io.Copy(counted, io.LimitReader(f, s.cfg.MaxFile))
+	if err != nil && counted.n == 0 {
+		for _, name := range []string{"Content-Disposition", "Content-Security-Policy"} {
+			h.Del(name)
+		}
+		return 0, nil, err
+	}
+	if err != nil { // a part of a file must not pass for all of it
+		s.cfg.Log.WarnContext(r.Context(), "sending a file", "id", requestID(r), "err", err)
+		panic(http.ErrAbortHandler)
+	}
+	if counted.n == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	return 0, nil, nil
+}
+
+// counter counts what was written.
+type counter struct {
+	w http.ResponseWriter
+	n int64
+}
+
+// Write implements io.Writer.
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+func (s *Server) writeFile(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
+	b, done, err := s.find(r, c)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer done()
+	ends, err := s.transfer(c)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer ends()
+	if r.ContentLength > s.cfg.MaxFile {
+		w.Header().Set("Connection", "close")
+		return 0, nil, &http.MaxBytesError{Limit: s.cfg.MaxFile}
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTime)) // a ResponseWriter of tests has none
+	body := &arriving{r: http.MaxBytesReader(w, r.Body, s.cfg.MaxFile)}
+	err = b.Files().Write(r.Context(), r.PathValue("name"), body, 0)
+	if body.err != nil {
+		w.Header().Set("Connection", "close") // see arrive
+		if large := (*http.MaxBytesError)(nil); errors.As(body.err, &large) {
+			return 0, nil, large
+		}
+		return 0, nil, refuse(http.StatusRequestTimeout, "invalid", "the body did not arrive; the file is as it was")
+	}
+	if err != nil {
+		return 0, nil, s.gone(b, err)
+	}
+	_ = rc.SetReadDeadline(time.Time{})
+	return http.StatusCreated, map[string]any{"name": r.PathValue("name"), "size": body.n}, nil
+}
+
+// arriving remembers why a body did not arrive.
+type arriving struct {
+	r   io.Reader
+	n   int64
+	err error
+}
+
+// Read implements io.Reader.
+func (a *arriving) Read(p []byte) (int, error) {
+	n, err := a.r.Read(p)
+	a.n += int64(n)
+	if err != nil && err != io.EOF {
+		a.err = err
+	}
+	return n, err
+}
+
+func (s *Server) removeFile(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
+	b, done, err := s.find(r, c)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer done()
+	if err := b.Files().Remove(r.Context(), r.PathValue("name")); err != nil {
+		return 0, nil, s.gone(b, err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return 0, nil, nil
+}

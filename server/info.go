@@ -1,0 +1,68 @@
+package server
+
+import (
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// Capabilities says what the backend can do and what a key may ask for.
+type Capabilities struct {
+	Backend           string                 `json:"backend"`
+	Capabilities      executor.Capabilities  `json:"capabilities"`
+	Network           executor.NetworkPolicy `json:"network"`
+	Limits            executor.Limits        `json:"limits"`
+	MaxTimeoutSeconds float64                `json:"max_timeout_seconds"`
+	MaxIdleSeconds    float64                `json:"max_idle_seconds"`
+	MaxBodyBytes      int64                  `json:"max_body_bytes"`
+	MaxFileBytes      int64                  `json:"max_file_bytes"`
+	MaxSessions       int                    `json:"max_sessions"`
+	MaxRuns           int                    `json:"max_runs"`
+}
+
+func (s *Server) capabilities(http.ResponseWriter, *http.Request, Client) (int, any, error) {
+	i := s.x.Info()
+	v := Capabilities{
+		Backend: i.Name, Capabilities: i.Capabilities, Network: s.cfg.Spec.Network, Limits: s.cfg.Spec.Limits,
+		MaxTimeoutSeconds: s.cfg.MaxTimeout.Seconds(), MaxIdleSeconds: s.cfg.MaxIdle.Seconds(),
+		MaxBodyBytes: s.cfg.MaxBody, MaxFileBytes: s.cfg.MaxFile, MaxSessions: s.cfg.MaxSessions, MaxRuns: s.cfg.MaxRuns,
+	}
+	if v.Network.Mode == "" {
+		v.Network.Mode = executor.NetworkNone
+	}
+	return http.StatusOK, v, nil
+}
+
+// Stats are the figures of a key since the start of the server.
+type Stats struct {
+	Subject         string                    `json:"subject"`
+	UptimeSeconds   float64                   `json:"uptime_seconds"`
+	Sessions        int                       `json:"sessions"` // now
+	SessionsCreated int64                     `json:"sessions_created"`
+	Running         int                       `json:"running"` // now
+	Runs            map[executor.Status]int64 `json:"runs"`    // ended, by how
+	RunErrors       int64                     `json:"run_errors"`
+}
+
+func (s *Server) stats(_ http.ResponseWriter, _ *http.Request, c Client) (int, any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.usageOf(c)
+	return http.StatusOK, Stats{
+		Subject: c.Subject, UptimeSeconds: time.Since(s.started).Seconds(), Sessions: u.sessions, SessionsCreated: u.created,
+		Running: u.runs, Runs: maps.Clone(u.done), RunErrors: u.failed,
+	}, nil
+}
+
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	leaving := s.draining
+	s.mu.Unlock()
+	if leaving {
+		answer(w, http.StatusServiceUnavailable, map[string]string{"status": "draining"})
+		return
+	}
+	answer(w, http.StatusOK, map[string]string{"status": "ok"})
+}

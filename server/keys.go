@@ -1,0 +1,88 @@
+package server
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// minKey is the shortest key that is let in: shorter ones are guessed.
+const minKey = 16
+
+// Client is who an API key belongs to.
+type Client struct {
+	// Subject is that of all sandboxes of the key: see executor.Spec. Keys with the same subject share its limits, not its sessions.
+	// Empty: a name made from the hash of the key.
+	Subject string `json:"subject,omitempty"`
+	// Attributes are those of the sandboxes, which routes match.
+	Attributes map[string]string `json:"attributes,omitempty"`
+
+	id keyID // of the key; what belongs to a key belongs to this
+}
+
+// keyID is the hash of a key: comparing it tells nothing of the key by its time, and no log can hold the key.
+type keyID [sha256.Size]byte
+
+// Keys are the API keys of a server. The zero value lets nobody in. It is not changed after its making, and then safe for concurrent use.
+type Keys struct{ clients map[keyID]Client }
+
+// Add adds a key with 16 to 512 printable characters of ASCII.
+func (k *Keys) Add(key string, c Client) error {
+	if len(key) < minKey || len(key) > 512 || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Errorf("want %d to 512 printable characters without spaces", minKey)
+	}
+	c.id = sha256.Sum256([]byte(key))
+	if _, ok := k.clients[c.id]; ok {
+		return errors.New("is there twice")
+	}
+	if c.Subject == "" {
+		c.Subject = "key-" + hex.EncodeToString(c.id[:6])
+	}
+	if k.clients == nil {
+		k.clients = map[keyID]Client{}
+	}
+	k.clients[c.id] = c
+	return nil
+}
+
+// Len is the number of keys.
+func (k *Keys) Len() int { return len(k.clients) }
+
+// Lookup returns who a key belongs to.
+func (k *Keys) Lookup(key string) (Client, bool) {
+	c, ok := k.clients[sha256.Sum256([]byte(key))]
+	return c, ok
+}
+
+// ParseKeys reads a list of keys in JSON: [{"key": "...", "subject": "team-a", "attributes": {"plan": "pro"}}]. All mistakes are reported
+// at once, by their place in the list and without the key.
+func ParseKeys(data []byte) (Keys, error) {
+	var list []struct {
+		Key string `json:"key"`
+		Client
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&list); err != nil {
+		return Keys{}, fmt.Errorf("keys: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return Keys{}, errors.New("keys: something follows the list")
+	}
+	var k Keys
+	var errs []error
+	for i, e := range list {
+		if err := k.Add(e.Key, e.Client); err != nil {
+			errs = append(errs, fmt.Errorf("keys[%d]: %w", i, err))
+		}
+	}
+	if len(list) == 0 {
+		errs = append(errs, errors.New("keys: the list is empty, so nobody would get in"))
+	}
+	return k, errors.Join(errs...)
+}

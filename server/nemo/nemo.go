@@ -1,0 +1,300 @@
+// Package nemo answers as the local sandbox of the NeMo Agent Toolkit does, over any backend, so that its users change a URL: POST /execute
+// with generated_code, timeout and language gives process_status, stdout and stderr.
+//
+// It differs where the original goes wrong. Output has no bound of 64 KB, and what was printed before a timeout is there. sys.exit ends the
+// program and nothing else. Code below "if __name__ == '__main__'" runs. Code in Markdown fences is unwrapped. Every call has a sandbox of
+// its own: files and variables of one call are not there for the next, and nobody else's.
+package nemo
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/server"
+	"github.com/execbroker/execbroker/tool"
+)
+
+// The defaults of Config.
+const (
+	DefaultMaxTimeout = 5 * time.Minute
+	DefaultMaxRuns    = 100
+	DefaultMaxBody    = 4 << 20
+	DefaultBodyTime   = 30 * time.Second
+	maxOutput         = 4 << 20 // of each stream
+)
+
+// Config configures New. The zero value lets everybody in who reaches the address, as the original does.
+type Config struct {
+	// Keys are asked for as bearer tokens if there are any. The toolkit's own client sends none.
+	Keys server.Keys
+	// Spec is what every sandbox begins with. Its Languages are Python.
+	Spec executor.Spec
+	// MaxTimeout is the longest run that a client may ask for. Zero: DefaultMaxTimeout, and never more than the backend allows.
+	MaxTimeout time.Duration
+	// MaxRuns bounds the runs at a time. Zero: DefaultMaxRuns.
+	MaxRuns int
+	// MaxBody and BodyTime bound a body. Zero: the defaults.
+	MaxBody  int64
+	BodyTime time.Duration
+	// Log gets what no client is told. Nil: nothing is logged.
+	Log *slog.Logger
+}
+
+// Server serves the interface. It is an http.Handler, safe for concurrent use.
+type Server struct {
+	x   executor.Executor
+	cfg Config
+	mux *http.ServeMux
+
+	mu       sync.Mutex
+	draining bool
+	running  int
+	idle     chan struct{} // closed when it drains and nothing runs
+}
+
+var _ http.Handler = (*Server)(nil)
+
+// New makes a Server over x, which stays the caller's. It fails if x has no Python, or not as cfg asks for it.
+func New(x executor.Executor, cfg Config) (*Server, error) {
+	caps := x.Info().Capabilities
+	if cfg.MaxTimeout < 0 || cfg.MaxRuns < 0 || cfg.MaxBody < 0 || cfg.BodyTime < 0 {
+		return nil, &executor.Error{Op: "nemo", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: errors.New("limits: none may be negative")}
+	}
+	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, DefaultMaxTimeout)
+	if most := caps.MaxRun.WallTime; most > 0 {
+		cfg.MaxTimeout = min(cfg.MaxTimeout, most)
+	}
+	cfg.MaxRuns = cmp.Or(cfg.MaxRuns, DefaultMaxRuns)
+	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
+	cfg.BodyTime = cmp.Or(cfg.BodyTime, DefaultBodyTime)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.Spec.Languages = []executor.Language{executor.Python}
+	if cfg.Spec.MaxRun.WallTime != executor.NoLimit {
+		cfg.Spec.MaxRun.WallTime = max(cfg.Spec.MaxRun.WallTime, cfg.MaxTimeout)
+	}
+	if missing := caps.MissingFor(cfg.Spec); len(missing) > 0 {
+		return nil, &executor.Error{Op: "nemo", Backend: x.Info().Name, Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing}
+	}
+	s := &Server{x: x, cfg: cfg, mux: http.NewServeMux(), idle: make(chan struct{})}
+	s.mux.HandleFunc("POST /execute", s.execute)
+	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
+	return s, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "SAMEORIGIN")
+	s.mux.ServeHTTP(w, r)
+}
+
+// Drain refuses new runs and waits until those that run have ended, or ctx ends.
+func (s *Server) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.draining {
+		s.draining = true
+		if s.running == 0 {
+			close(s.idle)
+		}
+	}
+	s.mu.Unlock()
+	select {
+	case <-s.idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Answer is what /execute says.
+type Answer struct {
+	Status string `json:"process_status"` // "completed", "error", "timeout"
+	Stdout string `json:"stdout"`
+	Stderr string `json:"stderr"`
+}
+
+// refusal is an answer to a call that came to no run.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (e *refusal) Error() string { return e.text }
+
+func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
+	a, err := s.answer(w, r)
+	if err == nil {
+		write(w, http.StatusOK, a)
+		return
+	}
+	var bad *refusal
+	if !errors.As(err, &bad) {
+		s.cfg.Log.WarnContext(r.Context(), "nemo", "kind", executor.KindName(err), "err", err)
+		// The toolkit's client repeats a call that was answered with 502, so nothing that may have run is.
+		bad = &refusal{http.StatusInternalServerError, "Server error: " + tool.Explain(err)}
+		if executor.Retryable(err) {
+			bad.status = http.StatusBadGateway
+		} else if e := (*executor.Error)(nil); errors.As(err, &e) && e.Kind == executor.ErrDenied {
+			bad.status = http.StatusTooManyRequests
+		}
+	}
+	write(w, bad.status, Answer{Status: "error", Stderr: bad.text})
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) (a Answer, err error) {
+	spec := s.cfg.Spec
+	if s.cfg.Keys.Len() > 0 {
+		c, ok := s.cfg.Keys.Lookup(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		if !ok {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			return a, &refusal{http.StatusUnauthorized, "A key is required, as a bearer token"}
+		}
+		spec.Subject, spec.Attributes = c.Subject, c.Attributes
+	}
+	req, err := s.read(w, r)
+	if err != nil {
+		return a, err
+	}
+	end, err := s.begin()
+	if err != nil {
+		return a, err
+	}
+	defer end()
+	res, err := executor.Run(r.Context(), s.x, spec, req)
+	if err != nil {
+		return a, err
+	}
+	a = Answer{Status: "completed", Stdout: text(res, executor.EventStdout, res.Stdout), Stderr: text(res, executor.EventStderr, res.Stderr)}
+	switch res.Status {
+	case executor.StatusOK:
+		return a, nil
+	case executor.StatusTimedOut:
+		a.Status = "timeout"
+		a.say("Timed out")
+		return a, nil
+	}
+	a.Status = "error"
+	switch e := res.Exception; {
+	case e != nil && e.Traceback != "":
+		a.say(e.Traceback)
+	case e != nil:
+		a.say(e.Type + ": " + e.Message)
+	case res.Status == executor.StatusFailed:
+		a.say(fmt.Sprintf("Exited with code %d", res.ExitCode))
+	default:
+		a.say(res.Err().Error())
+	}
+	return a, nil
+}
+
+// say adds a line to stderr.
+func (a *Answer) say(text string) {
+	if a.Stderr != "" && !strings.HasSuffix(a.Stderr, "\n") {
+		a.Stderr += "\n"
+	}
+	a.Stderr += strings.TrimRight(text, "\n") + "\n"
+}
+
+// text is a stream, with a note where something is missing.
+func text(res *executor.Result, kind executor.EventKind, b executor.Bytes) string {
+	for _, g := range res.Dropped {
+		if g.Stream == kind && 0 <= g.At && g.At <= len(b) {
+			return strings.ToValidUTF8(string(b[:g.At]), "\ufffd") + fmt.Sprintf("\n[... %d bytes left out ...]\n", g.Bytes) + strings.ToValidUTF8(string(b[g.At:]), "\ufffd")
+		}
+	}
+	return strings.ToValidUTF8(string(b), "\ufffd")
+}
+
+// read reads a call, with the words of the original for what is wrong with it.
+func (s *Server) read(w http.ResponseWriter, r *http.Request) (req executor.Request, err error) {
+	no := func(format string, args ...any) (executor.Request, error) {
+		return executor.Request{}, &refusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+	}
+	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
+		return no("Request must be JSON")
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTime)) // a ResponseWriter of tests has none
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
+	if err != nil {
+		// The deadline stays: net/http waits for the rest of a body before it answers.
+		w.Header().Set("Connection", "close")
+		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+			return req, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body has more than %d bytes", large.Limit)}
+		}
+		return req, &refusal{http.StatusRequestTimeout, "The body did not arrive"}
+	}
+	_ = rc.SetReadDeadline(time.Time{})
+	var m map[string]any
+	if json.Unmarshal(body, &m) != nil || m == nil {
+		return no("Invalid JSON data")
+	}
+	for _, name := range []string{"generated_code", "timeout", "language"} {
+		if _, ok := m[name]; !ok {
+			return no("Missing required field: %s", name)
+		}
+	}
+	code, ok := m["generated_code"].(string)
+	if !ok {
+		return no("Wrong type of field: generated_code")
+	}
+	seconds, ok := m["timeout"].(float64)
+	if !ok || seconds <= 0 || math.IsNaN(seconds) || seconds > s.cfg.MaxTimeout.Seconds() {
+		return no("Wrong value of field: timeout; want a number of seconds up to %v", s.cfg.MaxTimeout.Seconds())
+	}
+	if l, _ := m["language"].(string); l != "python" {
+		return no("Only python execution is supported")
+	}
+	in, err := tool.ParseInput(code, executor.Python)
+	if err != nil {
+		return no("%v", err)
+	}
+	return executor.Request{
+		Language: executor.Python, Code: in.Code, Keep: maxOutput,
+		Limits: executor.RunLimits{WallTime: max(time.Duration(seconds*float64(time.Second)), time.Millisecond)},
+	}, nil
+}
+
+// begin counts a run.
+func (s *Server) begin() (end func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining || s.running >= s.cfg.MaxRuns {
+		return nil, &refusal{http.StatusBadGateway, "Server error: there is no room for a run at the moment"} // see execute
+	}
+	s.running++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.running--; s.draining && s.running == 0 {
+			close(s.idle)
+		}
+	}, nil
+}
+
+func write(w http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil { // only plain types get here
+		status, b = http.StatusInternalServerError, []byte(`{"process_status":"error","stdout":"","stderr":"Server error: "}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // a client that is gone needs no answer
+}

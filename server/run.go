@@ -1,0 +1,194 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// RunRequest is one execution. Exactly one of Code and Command is set; Code may be empty with a Language.
+type RunRequest struct {
+	ID             string                    `json:"id,omitempty"` // of the run; used once in a session, so that no repetition runs twice
+	Language       executor.Language         `json:"language,omitempty"`
+	Context        string                    `json:"context,omitempty"`
+	Code           string                    `json:"code,omitempty"`
+	Command        []string                  `json:"command,omitempty"`
+	Stdin          *string                   `json:"stdin,omitempty"`
+	Env            map[string]string         `json:"env,omitempty"`
+	Dir            string                    `json:"dir,omitempty"`
+	TimeoutSeconds float64                   `json:"timeout_seconds,omitempty"` // zero: 30, or less if less is allowed
+	Artifacts      *executor.ArtifactRequest `json:"artifacts,omitempty"`
+}
+
+// OnceRequest is an execution in a sandbox of its own.
+type OnceRequest struct {
+	RunRequest
+	Template string       `json:"template,omitempty"`
+	Packages []string     `json:"packages,omitempty"`
+	Files    []FileOfARun `json:"files,omitempty"` // written before the code runs
+}
+
+// FileOfARun is a file that a request brings along.
+type FileOfARun struct {
+	Name    string         `json:"name"`    // relative to executor.Workdir
+	Content executor.Bytes `json:"content"` // text, or {"base64": "..."}
+}
+
+// request is what a client asks for, as the contract has it.
+func (s *Server) request(q RunRequest) (executor.Request, error) {
+	timeout, err := seconds("timeout_seconds", q.TimeoutSeconds, s.cfg.MaxTimeout)
+	if err != nil {
+		return executor.Request{}, err
+	}
+	r := executor.Request{
+		ID: q.ID, Language: q.Language, Context: q.Context, Code: q.Code, Command: q.Command, Env: q.Env, Dir: q.Dir, Keep: maxOutputInResultBytes,
+		Limits: executor.RunLimits{WallTime: cmp.Or(timeout, min(executor.DefaultWallTime, s.cfg.MaxTimeout))},
+	}
+	if q.Stdin != nil {
+		r.Stdin = strings.NewReader(*q.Stdin)
+	}
+	if a := q.Artifacts; a != nil {
+		r.Artifacts = a
+		r.Artifacts.MaxBytes = min(cmp.Or(a.MaxBytes, DefaultArtifactsBytes), s.cfg.MaxFile)
+	}
+	return r, nil
+}
+
+// result counts and answers a run. With an error there is none: it says whether the code ran.
+func (s *Server) result(c Client, res *executor.Result, err error) (int, any, error) {
+	s.mu.Lock()
+	u := s.usageOf(c)
+	if res != nil {
+		u.done[res.Status]++
+	} else {
+		u.failed++
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, visible(res), nil
+}
+
+// visible is a result without the provider's name of the sandbox, which is nobody's affair.
+func visible(res *executor.Result) *executor.Result {
+	v := *res
+	v.Origin.Session = ""
+	return &v
+}
+
+// once calls run with a sandbox that lives as long.
+func (s *Server) once(w http.ResponseWriter, r *http.Request, c Client, run func(executor.Session, executor.Request) (int, any, error)) (int, any, error) {
+	var q OnceRequest
+	if err := s.body(w, r, &q); err != nil {
+		return 0, nil, err
+	}
+	req, err := s.request(q.RunRequest)
+	if err != nil {
+		return 0, nil, err
+	}
+	sq := SessionRequest{Template: q.Template, Packages: q.Packages, IdleSeconds: min(s.cfg.MaxIdle, s.cfg.MaxTimeout+time.Minute).Seconds()}
+	if q.Language != "" {
+		sq.Languages = []executor.Language{q.Language}
+	}
+	spec, err := s.spec(c, sq)
+	if err != nil {
+		return 0, nil, err
+	}
+	end, err := s.begin(c)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer end()
+	x, err := s.x.Create(r.Context(), spec)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() {
+		if err := x.Close(); err != nil { // its TTL removes it
+			s.cfg.Log.WarnContext(r.Context(), "closing the sandbox of a run", "id", requestID(r), "err", err)
+		}
+	}()
+	for _, f := range q.Files {
+		if err := x.Files().Write(r.Context(), f.Name, strings.NewReader(string(f.Content)), 0); err != nil {
+			return 0, nil, err
+		}
+	}
+	return run(x, req)
+}
+
+func (s *Server) runOnce(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
+	return s.once(w, r, c, func(x executor.Session, req executor.Request) (int, any, error) {
+		res, err := x.Run(r.Context(), req, nil)
+		return s.result(c, res, err)
+	})
+}
+
+func (s *Server) streamOnce(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
+	return s.once(w, r, c, func(x executor.Session, req executor.Request) (int, any, error) {
+		return 0, nil, s.stream(w, r, c, x, req)
+	})
+}
+
+// within calls run with the session of a request.
+func (s *Server) within(w http.ResponseWriter, r *http.Request, c Client, run func(*session, executor.Request) (int, any, error)) (int, any, error) {
+	b, done, err := s.find(r, c)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer done()
+	var q RunRequest
+	if err := s.body(w, r, &q); err != nil {
+		return 0, nil, err
+	}
+	req, err := s.request(q)
+	if err != nil {
+		return 0, nil, err
+	}
+	end, err := s.begin(c)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer end()
+	if err := s.name(b, q.ID); err != nil {
+		return 0, nil, err
+	}
+	return run(b, req)
+}
+
+// maxNamed bounds the names of runs of a session that are remembered.
+const maxNamed = 10_000
+
+// name refuses a run that was asked for before: its client has not got the answer, and must not run the code twice.
+func (s *Server) name(b *session, id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case id == "":
+		return nil
+	case b.runs[id]:
+		return &Problem{Status: http.StatusConflict, Kind: "repeated", Ran: executor.RanMaybe.String(), Message: "a run with this id was begun before, and is not run again"}
+	case len(b.runs) >= maxNamed:
+		return refuse(http.StatusTooManyRequests, "exhausted", "the session has had %d runs with an id; make a new one, or give no ids", maxNamed)
+	case b.runs == nil:
+		b.runs = map[string]bool{}
+	}
+	b.runs[id] = true
+	return nil
+}
+
+func (s *Server) runIn(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
+	return s.within(w, r, c, func(b *session, req executor.Request) (int, any, error) {
+		res, err := b.Run(r.Context(), req, nil)
+		return s.result(c, res, s.gone(b, err))
+	})
+}
+
+func (s *Server) streamIn(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
+	return s.within(w, r, c, func(b *session, req executor.Request) (int, any, error) {
+		return 0, nil, s.gone(b, s.stream(w, r, c, b, req))
+	})
+}

@@ -1,0 +1,294 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	_ "embed" // the description
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// OpenAPI is the description of the API, in JSON.
+//
+//go:embed openapi.json
+var OpenAPI []byte
+
+// Server serves the API. It is an http.Handler; its methods are safe for concurrent use. The caller drains and closes it, after the
+// http.Server and before the Executor.
+type Server struct {
+	x       executor.Executor
+	cfg     Config
+	mux     *http.ServeMux
+	started time.Time
+	ends    sync.WaitGroup // sessions that end by themselves
+
+	mu       sync.Mutex
+	draining bool
+	closed   bool
+	idle     chan struct{} // closed when it drains and nothing runs
+	running  int
+	sessions map[string]*session
+	usage    map[keyID]*usage
+}
+
+// usage is what a key has and did.
+type usage struct {
+	sessions  int // also those that are being created
+	runs      int // now
+	transfers int // now
+	done      map[executor.Status]int64
+	failed    int64 // runs that came to no result
+	created   int64
+}
+
+var _ http.Handler = (*Server)(nil)
+
+// New makes a Server over x, which stays the caller's. It fails if cfg asks for what x cannot do.
+func New(x executor.Executor, cfg Config) (*Server, error) {
+	caps := x.Info().Capabilities
+	cfg, err := cfg.withDefaults(caps)
+	if err != nil {
+		return nil, err
+	}
+	if missing := caps.MissingFor(cfg.Spec); len(missing) > 0 {
+		return nil, &executor.Error{Op: "server", Backend: x.Info().Name, Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing}
+	}
+	s := &Server{x: x, cfg: cfg, started: time.Now(), idle: make(chan struct{}), sessions: map[string]*session{}, usage: map[keyID]*usage{}}
+	s.routes()
+	return s, nil
+}
+
+// operation answers a client whose key is known. An answer of nil has been written already.
+type operation func(w http.ResponseWriter, r *http.Request, c Client) (status int, answer any, err error)
+
+func (s *Server) routes() {
+	s.mux = http.NewServeMux()
+	for pattern, op := range map[string]operation{
+		"GET /v1/capabilities":                     s.capabilities,
+		"GET /v1/stats":                            s.stats,
+		"POST /v1/run":                             s.runOnce,
+		"POST /v1/run/stream":                      s.streamOnce,
+		"GET /v1/sessions":                         s.list,
+		"POST /v1/sessions":                        s.create,
+		"GET /v1/sessions/{id}":                    s.get,
+		"DELETE /v1/sessions/{id}":                 s.remove,
+		"POST /v1/sessions/{id}/run":               s.runIn,
+		"POST /v1/sessions/{id}/run/stream":        s.streamIn,
+		"POST /v1/sessions/{id}/reset":             s.reset,
+		"POST /v1/sessions/{id}/packages":          s.install,
+		"GET /v1/sessions/{id}/files":              s.listFiles,
+		"GET /v1/sessions/{id}/files/{name...}":    s.readFile,
+		"PUT /v1/sessions/{id}/files/{name...}":    s.writeFile,
+		"DELETE /v1/sessions/{id}/files/{name...}": s.removeFile,
+	} {
+		s.mux.Handle(pattern, s.authenticated(op))
+	}
+	s.mux.HandleFunc("GET /v1/health", s.health)
+	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(OpenAPI)
+	})
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.answerError(w, r, refuse(http.StatusNotFound, "no-such-operation", "%s %.200q: there is no such operation; see /v1/openapi.json", r.Method, r.URL.Path))
+	})
+}
+
+type requestIDKey struct{}
+
+// requestIDForm is what is taken over from a client: it goes back in a header and into logs.
+var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+func requestID(r *http.Request) string {
+	id, _ := r.Context().Value(requestIDKey{}).(string)
+	return id
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := r.Header.Get("X-Request-Id")
+	if !requestIDForm.MatchString(id) {
+		id = newID()
+	}
+	h := w.Header()
+	h.Set("X-Request-Id", id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	s.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
+}
+
+// newID returns 26 characters of [a-z2-7], of which no two are ever alike.
+func newID() string { return strings.ToLower(rand.Text()) }
+
+func (s *Server) authenticated(f operation) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !bearer {
+			key = r.Header.Get("X-API-Key")
+		}
+		c, ok := s.cfg.Keys.Lookup(key)
+		if !ok {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			s.answerError(w, r, refuse(http.StatusUnauthorized, "unauthorized", "a key is required, as a bearer token or in X-API-Key"))
+			return
+		}
+		status, v, err := f(w, r, c)
+		switch {
+		case err != nil:
+			s.answerError(w, r, err)
+		case v != nil:
+			answer(w, status, v)
+		}
+	})
+}
+
+// body reads a body in JSON into v, strictly: a field that is not known asks for something that would not happen.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, v any) error {
+	data, err := s.arrive(w, r, s.cfg.MaxBody)
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return refuse(http.StatusBadRequest, "invalid", "the body: %v", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return refuse(http.StatusBadRequest, "invalid", "the body: something follows the object")
+	}
+	return nil
+}
+
+// arrive reads a whole body in bounded time.
+func (s *Server) arrive(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	if r.ContentLength > most {
+		w.Header().Set("Connection", "close")
+		return nil, &http.MaxBytesError{Limit: most}
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTime)) // a ResponseWriter of tests has none
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if err != nil {
+		// The deadline stays: net/http waits for the rest of a body before it answers.
+		w.Header().Set("Connection", "close")
+		if large := (*http.MaxBytesError)(nil); !errors.As(err, &large) {
+			err = refuse(http.StatusRequestTimeout, "invalid", "the body did not arrive")
+		}
+		return nil, err
+	}
+	_ = rc.SetReadDeadline(time.Time{})
+	return data, nil
+}
+
+// use counts something of a key up, unless that would be one too many. release counts it down.
+func (s *Server) use(c Client, what func(*usage) *int, most int, name string) (release func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return nil, draining()
+	}
+	n := what(s.usageOf(c))
+	if *n >= most {
+		return nil, tooMany(name)
+	}
+	*n++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		*n--
+	}, nil
+}
+
+// usageOf returns the usage of a key. mu is held.
+func (s *Server) usageOf(c Client) *usage {
+	u := s.usage[c.id]
+	if u == nil { // as many as there are keys
+		u = &usage{done: map[executor.Status]int64{}}
+		s.usage[c.id] = u
+	}
+	return u
+}
+
+// begin counts a run, which a shutdown waits for.
+func (s *Server) begin(c Client) (end func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return nil, draining()
+	}
+	if s.running >= s.cfg.MaxRunsTotal {
+		return nil, &Problem{Status: http.StatusTooManyRequests, Kind: "exhausted", Ran: "no", Message: "the server has as many runs as it can take", retry: time.Second}
+	}
+	u := s.usageOf(c)
+	if u.runs >= s.cfg.MaxRuns {
+		return nil, tooMany("runs")
+	}
+	u.runs++
+	s.running++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		u.runs--
+		if s.running--; s.draining && s.running == 0 {
+			close(s.idle)
+		}
+	}, nil
+}
+
+func draining() *Problem {
+	return &Problem{Status: http.StatusServiceUnavailable, Kind: "draining", Ran: "no", Message: "the server is shutting down", retry: 5 * time.Second}
+}
+
+func tooMany(what string) *Problem {
+	return &Problem{Status: http.StatusTooManyRequests, Kind: "denied", Ran: "no", Message: "the key has too many " + what + " at a time", retry: time.Second}
+}
+
+// Drain refuses new runs and sessions and waits until those that run have ended and been answered, or ctx ends. Health says so from then
+// on, so that a load balancer looks elsewhere.
+func (s *Server) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.draining {
+		s.draining = true
+		if s.running == 0 {
+			close(s.idle)
+		}
+	}
+	s.mu.Unlock()
+	select {
+	case <-s.idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Close ends every session, with what runs in it, and waits until their sandboxes are gone. It may be called again.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if !s.draining {
+		s.draining = true
+		if s.running == 0 {
+			close(s.idle)
+		}
+	}
+	s.closed = true
+	var all []*session
+	for _, b := range s.sessions {
+		all = append(all, b)
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, b := range all {
+		errs = append(errs, s.end(b))
+	}
+	s.ends.Wait()
+	return errors.Join(errs...)
+}
