@@ -1,0 +1,168 @@
+package e2b
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/execbroker/execbroker/conformance"
+	"github.com/execbroker/execbroker/conformance/conformancetest"
+	"github.com/execbroker/execbroker/docker"
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/server/e2b/e2btest"
+)
+
+// live says that the suite is to run against the service itself, which costs money. A key alone does not say so.
+func live() bool { return os.Getenv("CONFORMANCE_LIVE") == Type && os.Getenv(defaultKey) != "" }
+
+func TestMain(m *testing.M) {
+	if owner := os.Getenv(standInProgram); owner != "" {
+		if err := standIn(context.Background(), owner); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	was, err := conformance.RunChild(context.Background(), target())
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	case was:
+		os.Exit(0)
+	}
+	os.Exit(leaktest.Main(m))
+}
+
+// must is what the backend has to declare with templates for both languages.
+var must = func() conformance.Must {
+	m, _ := conformance.MustDeclare(Type)
+	m.Features = append(m.Features, executor.FeatureMixedLanguages)
+	m.Languages = map[executor.Language][]executor.Feature{executor.Python: m.EachLanguage, executor.JavaScript: m.EachLanguage}
+	return m
+}()
+
+// What a run of the suite has of its own.
+const (
+	paramRun = "run" // owner, because others may test with the same engine or account
+	paramURL = "url" // of the stand-in
+)
+
+// testKey is where the key of the stand-in is.
+const testKey = "EXECBROKER_TEST_E2B_KEY"
+
+func init() { os.Setenv(testKey, e2btest.Key) }
+
+// emulated is the configuration for a stand-in.
+func emulated(url string) Config {
+	return Config{
+		APIKey: driver.Secret{Env: testKey}, APIURL: url, SandboxURL: url, Languages: []executor.Language{executor.Python, executor.JavaScript},
+		Networks: []executor.NetworkMode{executor.NetworkNone, executor.NetworkFull}, // those of Docker
+	}
+}
+
+// target is the suite over a stand-in whose sandboxes are containers, or over the service.
+func target() conformance.Target {
+	t := conformance.Target{
+		Implementation: conformance.Implementation{Name: Type, Version: "server/e2b over docker"},
+		Mode:           conformance.Emulated,
+		Setup: func(ctx context.Context) (params map[string]string, cleanup func() error, err error) {
+			run := "conformance-" + strings.ToLower(rand.Text())
+			url, stop, err := startStandIn(ctx, run)
+			if err != nil {
+				return nil, nil, err
+			}
+			return map[string]string{paramRun: run, paramURL: url}, stop, nil
+		},
+		Open: func(ctx context.Context, params map[string]string) (executor.Executor, error) {
+			return Open(ctx, driver.Env{Owner: params[paramRun] + params[conformance.ParamOwner]}, emulated(params[paramURL]))
+		},
+		Leaks:    containers,
+		Programs: []conformance.Programs{conformance.Python, conformance.JavaScript},
+		Must:     must,
+		Parallel: 4,
+	}
+	if live() {
+		t.Implementation.Version, t.Mode = "hosted", conformance.Live
+		t.Setup = func(context.Context) (map[string]string, func() error, error) {
+			return map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text())}, nil, nil
+		}
+		t.Open = func(ctx context.Context, params map[string]string) (executor.Executor, error) {
+			return Open(ctx, driver.Env{Owner: params[paramRun] + params[conformance.ParamOwner]}, Config{Languages: []executor.Language{executor.Python, executor.JavaScript}})
+		}
+		t.Leaks, t.Parallel = nil, 1
+		t.Must.Features = append(t.Must.Features, executor.FeatureNetworkAllowlist)
+		if n, err := strconv.Atoi(os.Getenv("CONFORMANCE_MAX_SESSIONS")); err == nil {
+			t.MaxSessions = n
+		}
+	}
+	return t
+}
+
+// standInProgram makes this program a stand-in, for the owner that it names. It is a process of its own, since the suite counts what is
+// left in this one.
+const standInProgram = "EXECBROKER_TEST_E2B_STAND_IN"
+
+// standIn serves until standard input ends, which it does when the other process dies.
+func standIn(ctx context.Context, owner string) error {
+	s, err := e2btest.Start(ctx, e2btest.Options{Owner: owner, Docker: docker.Config{Limits: docker.Limits{CPUs: 2, Processes: 256}}})
+	if err != nil {
+		return err
+	}
+	fmt.Println(s.URL)
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return errors.Join(err, s.Close())
+}
+
+// startStandIn starts one.
+func startStandIn(ctx context.Context, owner string) (url string, stop func() error, err error) {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), os.Args[0])
+	cmd.Env, cmd.Stderr = append(os.Environ(), standInProgram+"="+owner), os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() error { return errors.Join(in.Close(), cmd.Wait()) }
+	url, err = bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return "", nil, errors.Join(err, stop())
+	}
+	return strings.TrimSpace(url), stop, nil
+}
+
+// containers returns the containers of a run of the suite, but for those of sandboxes that the stand-in is about to remove.
+func containers(ctx context.Context, params map[string]string) ([]string, error) {
+	host, err := dockertest.Host()
+	if err != nil {
+		return nil, err
+	}
+	return dockertest.Containers(ctx, host, driver.LabelOwner+"="+params[paramRun])
+}
+
+func TestConformance(t *testing.T) {
+	if !live() {
+		t.Log("not run against the service: that takes E2B_API_KEY and CONFORMANCE_LIVE=e2b")
+		if _, err := dockertest.Host(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conformancetest.Test(t, target())
+}

@@ -1,0 +1,158 @@
+// Package e2b is the adapter of type "e2b": sandboxes are those of E2B, or of a service or server that speaks E2B's protocols.
+//
+// A sandbox is a virtual machine made from a template. With the kernel "runner", the default, any template with python3 will do, and with
+// node for JavaScript: a program that the adapter sends along supervises the code, and what code sees is what it sees on Docker.
+//
+// # Configuration
+//
+// See [Config]. The zero configuration takes the key of the service from E2B_API_KEY and runs Python in E2B's template "base". Every
+// address is configurable, for self-hosted and compatible services.
+//
+// # Isolation
+//
+// A microVM, as the service says: this library cannot look behind it. Sandboxes have no network unless asked for, and nothing in them can
+// be reached from outside. docs/security/e2b.md tells what stops what and what remains.
+//
+// # As
+//
+// executor.As(s, &b) with b of type Sandbox gives the ID of the sandbox at the service. errors.As(err, &e) with e of type *ServiceError
+// gives what the service has answered.
+package e2b
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// Type is the name of this adapter in configurations and handles.
+const Type = "e2b"
+
+// Sandbox is what executor.As finds in a session of this adapter.
+type Sandbox struct {
+	ID string
+}
+
+// The time limits of the adapter.
+const (
+	answerTimeout = time.Minute      // of a request, unless the configuration says otherwise
+	createTimeout = 3 * time.Minute  // of a session, with repeated requests
+	closeTimeout  = 45 * time.Second // of Close and Destroy, which may have to find out what became of a request
+)
+
+// backend is a driver.Driver over one account.
+type backend struct {
+	cfg     Config
+	env     driver.Env
+	service *service
+
+	life context.Context // until Close
+	end  context.CancelFunc
+	work sync.WaitGroup // what goes on when its caller has left; Close waits for it
+}
+
+var (
+	_ driver.Driver   = (*backend)(nil)
+	_ driver.Attacher = (*backend)(nil)
+	_ driver.Lister   = (*backend)(nil)
+)
+
+// Open opens the backend. It does no remote I/O.
+func Open(_ context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
+	b, err := newDriver(env, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return driver.New(b, env, driver.Options{Type: Type, CreateTimeout: createTimeout, CleanupTimeout: closeTimeout})
+}
+
+// Factory is for registries.
+func Factory() driver.Factory { return driver.NewFactory(Type, Open, Doctor) }
+
+func newDriver(env driver.Env, cfg Config) (*backend, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s, err := newService(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	b := &backend{cfg: cfg, env: env, service: s}
+	b.life, b.end = context.WithCancel(context.Background())
+	return b, nil
+}
+
+// features are those of every session.
+var features = []executor.Feature{
+	executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns, executor.FeatureFilesDuringRun, executor.FeatureAttach,
+	executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureLimitProcesses,
+}
+
+// languageFeatures are those of every language: the runner makes them alike.
+var languageFeatures = []executor.Feature{
+	executor.FeatureContexts, executor.FeatureState, executor.FeatureInterrupt, executor.FeatureStreaming, executor.FeatureRichOutput,
+	executor.FeatureArtifacts, executor.FeatureFiles, executor.FeatureStdin, executor.FeatureEnv, executor.FeatureDir,
+	executor.FeatureExitCode, executor.FeatureSubprocess, executor.FeatureThreads, executor.FeatureTopLevelAwait,
+	executor.FeatureCellNames, executor.FeatureWorkdir,
+}
+
+// networkFeatures say which feature a policy needs.
+var networkFeatures = map[executor.NetworkMode]executor.Feature{
+	executor.NetworkNone: executor.FeatureNetworkNone, executor.NetworkAllowlist: executor.FeatureNetworkAllowlist, executor.NetworkFull: executor.FeatureNetworkFull,
+}
+
+// Capabilities implements driver.Driver.
+func (b *backend) Capabilities() executor.Capabilities {
+	c := executor.Capabilities{
+		Features:  slices.Clone(features),
+		Templates: slices.Sorted(maps.Keys(b.cfg.Templates)),
+		Isolation: executor.IsolationMicroVM,
+		MaxLife:   b.cfg.maxLife(),
+	}
+	for _, m := range b.cfg.networks() {
+		c.Features = append(c.Features, networkFeatures[m])
+	}
+	for _, l := range b.cfg.languages() {
+		c.Languages = append(c.Languages, executor.Runtime{Language: l, Features: slices.Clone(languageFeatures)})
+	}
+	if len(c.Languages) > 1 {
+		c.Features = append(c.Features, executor.FeatureMixedLanguages)
+	}
+	return c
+}
+
+// Close implements driver.Driver.
+func (b *backend) Close() error {
+	b.end()
+	b.work.Wait()
+	b.service.http.CloseIdleConnections()
+	return nil
+}
+
+func (c *Config) languages() []executor.Language {
+	if len(c.Languages) == 0 {
+		return []executor.Language{executor.Python}
+	}
+	return c.Languages
+}
+
+func (c *Config) networks() []executor.NetworkMode {
+	if len(c.Networks) == 0 {
+		return []executor.NetworkMode{executor.NetworkNone, executor.NetworkAllowlist, executor.NetworkFull}
+	}
+	return c.Networks
+}
+
+func (c *Config) maxLife() time.Duration {
+	return cmp.Or(time.Duration(c.MaxLife), DefaultMaxLife)
+}
+
+func (c *Config) timeout() time.Duration {
+	return cmp.Or(time.Duration(c.Timeout), answerTimeout)
+}

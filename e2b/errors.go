@@ -1,0 +1,172 @@
+package e2b
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"connectrpc.com/connect"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// ServiceError is an answer of the service that is not what was asked for. It is the cause of the *executor.Error that callers get.
+type ServiceError struct {
+	Status     int           // of HTTP
+	Code       string        // of the service, such as "sandbox_capacity_unavailable"; often empty
+	Message    string        // in the words of the service; if it did not answer as an API does, the beginning of what it said
+	Sandbox    string        // the ID; may be empty
+	Trace      string        // the ID under which the service knows the request; may be empty
+	RetryAfter time.Duration // zero: it did not say
+
+	port  int    // that is not open
+	retry string // header Should-Retry
+	shape bool   // it answered as an API does
+}
+
+// Error says what was answered, and the IDs by which the service finds it.
+func (e *ServiceError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d", e.Status)
+	for _, s := range []string{e.Code, e.Message} {
+		if s != "" {
+			b.WriteString(" " + s)
+		}
+	}
+	var ids []string
+	if e.Sandbox != "" {
+		ids = append(ids, "sandbox "+e.Sandbox)
+	}
+	if e.Trace != "" {
+		ids = append(ids, "trace "+e.Trace)
+	}
+	if len(ids) > 0 {
+		b.WriteString(" (" + strings.Join(ids, ", ") + ")")
+	}
+	return b.String()
+}
+
+// What is kept of an answer that is an error.
+const (
+	maxErrorBody = 64 << 10
+	maxMessage   = 500
+	maxTrace     = 128
+)
+
+// readError makes an error of an answer, and closes its body. What stands before the service answers in HTML or in words.
+func readError(r *http.Response, sandbox string) *ServiceError {
+	defer r.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(r.Body, maxErrorBody)) // what has arrived is what is known
+	e := &ServiceError{Status: r.StatusCode, Sandbox: sandbox, Trace: printable(r.Header.Get("X-E2B-Trace-ID"), maxTrace), retry: r.Header.Get("Should-Retry")}
+	if n, err := strconv.ParseUint(r.Header.Get("Retry-After"), 10, 31); err == nil {
+		e.RetryAfter = time.Duration(n) * time.Second
+	}
+	var said struct {
+		Message *string `json:"message"`
+		Code    string  `json:"error_code"`
+		Port    int     `json:"port"`
+	}
+	// Fields of other types are as good as missing: "code" is a number here and a word there.
+	if err := json.Unmarshal(body, &said); said.Message != nil && (err == nil || errors.As(err, new(*json.UnmarshalTypeError))) {
+		e.Message, e.Code, e.port, e.shape = printable(*said.Message, maxMessage), printable(said.Code, maxTrace), said.Port, true
+		return e
+	}
+	e.Message = printable(string(body), maxMessage)
+	if e.Message == "" {
+		e.Message = http.StatusText(r.StatusCode)
+	}
+	return e
+}
+
+// printable returns at most n bytes of s in one line, as errors show them.
+func printable(s string, n int) string {
+	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "\uFFFD"), func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
+	if len(s) > n {
+		for n > 0 && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s = s[:n] + "..."
+	}
+	return s
+}
+
+// quota reports whether what is exhausted is not a rate, which would recover by itself.
+func (e *ServiceError) quota() bool {
+	return e.Status == http.StatusTooManyRequests && e.RetryAfter == 0
+}
+
+// gone reports whether the sandbox is known to be none. Of the answers with status 502 only one says so: another says that the service in
+// it does not listen, the others are about something on the way.
+func (e *ServiceError) gone() bool {
+	return e.Sandbox != "" && (e.Status == http.StatusNotFound ||
+		e.Status == http.StatusBadGateway && e.shape && e.port == 0 && strings.Contains(e.Message, "was not found"))
+}
+
+// kind says what an answer is to callers.
+func (e *ServiceError) kind() error {
+	switch {
+	case e.gone():
+		return executor.ErrNotFound
+	case e.Status == http.StatusUnauthorized, e.Status == http.StatusForbidden:
+		return executor.ErrAuth
+	case e.Status == http.StatusTooManyRequests:
+		return executor.ErrExhausted
+	case e.Status == http.StatusBadRequest, e.Status == http.StatusNotFound, e.Status == http.StatusUnprocessableEntity, e.Status == http.StatusRequestEntityTooLarge:
+		return executor.ErrInvalid
+	case e.Status == http.StatusNotImplemented:
+		return executor.ErrUnsupported
+	}
+	return executor.ErrUnavailable
+}
+
+var errNoAnswer = errors.New("the service does not answer")
+
+// fail classifies an error of a request. No user code runs in the requests that it is for.
+func (s *service) fail(ctx context.Context, what string, err error) error {
+	if de := (*executor.Error)(nil); errors.As(err, &de) {
+		return err
+	}
+	said := (*ServiceError)(nil)
+	switch cause := context.Cause(ctx); {
+	case errors.As(err, &said):
+		e := &executor.Error{Kind: said.kind(), Ran: executor.RanNo, RetryAfter: said.RetryAfter, Err: fmt.Errorf("%s: %w", what, said)}
+		if said.Status == http.StatusUnauthorized {
+			e.Err = fmt.Errorf("%s: %w; check the key, which is %v", what, said, s.cfg.key())
+		}
+		return e
+	case cause == errNoAnswer:
+		return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%s: %w within %v", what, errNoAnswer, s.cfg.timeout()))
+	case cause != nil:
+		return cause
+	}
+	if ce := (*connect.Error)(nil); errors.As(err, &ce) {
+		kind, code := executor.ErrUnavailable, ce.Code()
+		if !connect.IsWireError(err) {
+			code = connect.CodeUnavailable // the client's own words for an answer that broke off
+		}
+		switch code {
+		case connect.CodeUnauthenticated, connect.CodePermissionDenied:
+			kind = executor.ErrAuth
+		case connect.CodeInvalidArgument, connect.CodeUnimplemented, connect.CodeFailedPrecondition:
+			kind = executor.ErrUnsupported
+		case connect.CodeResourceExhausted:
+			kind = executor.ErrExhausted
+		default:
+		}
+		return driver.Fail(kind, executor.RanNo, fmt.Errorf("%s: %w", what, err))
+	}
+	return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%s: %w", what, err))
+}
+
+// errGone is what is said of a sandbox that the service does not have.
+func errGone(id string) error {
+	return driver.Fail(executor.ErrNotFound, executor.RanNo, fmt.Errorf("the service has no sandbox %s", id))
+}

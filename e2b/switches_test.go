@@ -1,0 +1,113 @@
+package e2b
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	server "github.com/execbroker/execbroker/server/e2b"
+)
+
+// Every fault of E2B that the stand-in knows is turned on, during a whole life of a session: what can be survived is, and the rest is an
+// error that says what it is. Those of the code interpreter concern no kernel that there is.
+func TestSwitches(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, c := range []struct {
+		name string
+		f    server.Faults
+		kind error // of Create; nil: the life goes well
+	}{
+		{"rate-limited", server.Faults{RateLimited: 2, RetryAfter: time.Second}, nil},
+		{"rate-limited-for-long", server.Faults{RateLimited: 1, RetryAfter: time.Hour}, executor.ErrExhausted},
+		{"quota", server.Faults{QuotaExceeded: 1}, executor.ErrExhausted},
+		{"no-capacity", server.Faults{NoCapacity: 2}, nil},
+		{"no-capacity-for-long", server.Faults{NoCapacity: 100}, executor.ErrUnavailable},
+		{"placement-failed", server.Faults{PlacementFailed: 1}, executor.ErrUnavailable},
+		{"lost-answer", server.Faults{LostAnswers: 1}, executor.ErrUnavailable},
+		{"lost-answer-without-idempotency", server.Faults{LostAnswers: 1, NoIdempotency: true}, executor.ErrUnavailable},
+		{"foreign-error", server.Faults{ForeignErrors: 1}, executor.ErrUnavailable},
+		{"old-paths", server.Faults{OldPaths: true}, nil},
+		{"no-idempotency", server.Faults{NoIdempotency: true}, nil},
+		{"clamped-timeouts", server.Faults{ClampedTimeouts: true}, nil},
+		{"sandbox-not-found", server.Faults{BadGateway: server.SandboxNotFound}, executor.ErrNotFound},
+		{"port-not-open", server.Faults{BadGateway: server.PortNotOpen, BadGateways: 2}, nil},
+		{"route-failed", server.Faults{BadGateway: server.RouteFailed}, executor.ErrUnavailable},
+		{"html", server.Faults{BadGateway: server.BrokenInBrowsers}, executor.ErrUnavailable},
+		{"too-many-open", server.Faults{TooManyOpen: 1}, executor.ErrExhausted},
+		{"cut-at-once", server.Faults{CutAfter: 1}, executor.ErrUnavailable},
+		{"cut-in-good-order", server.Faults{CutAfter: 40, CutInGoodOrder: true}, executor.ErrUnavailable},
+		{"torn-uploads", server.Faults{TornUploads: true}, nil},
+		{"packed-downloads", server.Faults{PackedDownloads: true}, nil},
+		{"detached-output", server.Faults{DetachedOutput: true}, nil},
+		{"one-tag", server.Faults{OneTag: true}, nil},
+		{"fatal-pings", server.Faults{FatalPings: true}, nil},
+		{"late-envd", server.Faults{LateEnvd: 3}, nil},
+	} {
+		w.Handler.SetFaults(c.f)
+		s, err := w.x.Create(t.Context(), executor.Spec{})
+		var e *executor.Error
+		if c.kind != nil {
+			if !errors.As(err, &e) || e.Kind != c.kind || e.Ran != executor.RanNo {
+				t.Errorf("%s: got %v, want %v", c.name, err, c.kind)
+			}
+			if err == nil {
+				s.Close()
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		w.life(c.name, s)
+	}
+	w.Handler.SetFaults(server.Faults{})
+}
+
+// life uses a session for what there is.
+func (w *world) life(name string, s executor.Session) {
+	w.Helper()
+	ctx := w.Context()
+	check := func(err error) {
+		w.Helper()
+		if err != nil {
+			w.Errorf("%s: %v", name, err)
+		}
+	}
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<15)
+	check(s.Files().Write(ctx, "in.bin", bytes.NewReader(data), 0))
+	res, err := s.Run(ctx, executor.Request{Code: "open('out.bin', 'wb').write(open('in.bin', 'rb').read())"}, nil)
+	check(err)
+	if err == nil {
+		check(res.Err())
+	}
+	rc, err := s.Files().Read(ctx, "out.bin")
+	check(err)
+	if err == nil {
+		got, rerr := io.ReadAll(rc)
+		if check(errors.Join(rerr, rc.Close())); !bytes.Equal(got, data) {
+			w.Errorf("%s: got %d bytes back", name, len(got))
+		}
+	}
+	if _, err := s.KeepAlive(ctx, 10*time.Minute); err != nil {
+		check(err)
+	}
+	h := s.Info().Handle
+	check(s.Detach())
+	again, err := w.x.Attach(ctx, h)
+	check(err)
+	if err != nil {
+		check(w.x.Destroy(ctx, h))
+		return
+	}
+	res, err = again.Run(ctx, executor.Request{Code: "import os; print(os.path.getsize('out.bin'))"}, nil)
+	check(err)
+	if err == nil && string(res.Stdout) != "524288\n" {
+		w.Errorf("%s: got %q after attaching", name, res.Stdout)
+	}
+	check(again.Close())
+}

@@ -1,0 +1,141 @@
+package e2b
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/execbroker/execbroker/docker"
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	server "github.com/execbroker/execbroker/server/e2b"
+	"github.com/execbroker/execbroker/server/e2b/e2btest"
+)
+
+// world is an adapter and a stand-in over containers, with something between them that tests break.
+type world struct {
+	*testing.T
+	*e2btest.Server
+	owner string
+	x     executor.Executor
+	b     *backend
+	// hook answers requests in place of the server if it returns true.
+	hook atomic.Pointer[func(w http.ResponseWriter, r *http.Request, next http.Handler) bool]
+}
+
+// newWorld makes one. A container that is left when the test ends fails the test.
+func newWorld(t *testing.T, edit ...func(*Config)) *world {
+	t.Helper()
+	w := &world{T: t, owner: "e2b-" + strings.ToLower(rand.Text())}
+	var err error
+	w.Server, err = e2btest.Start(t.Context(), e2btest.Options{
+		Owner: w.owner, Server: server.Config{}, Docker: docker.Config{Limits: docker.Limits{CPUs: 2, Processes: 256}},
+		Wrap: func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if h := w.hook.Load(); h == nil || !(*h)(rw, r, next) {
+					next.ServeHTTP(rw, r)
+				}
+			})
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := emulated(w.URL)
+	for _, f := range edit {
+		f(&cfg)
+	}
+	if w.b, err = newDriver(driver.Env{Owner: w.owner}, cfg); err != nil {
+		t.Fatal(err)
+	}
+	if w.x, err = driver.New(w.b, driver.Env{Owner: w.owner}, driver.Options{Type: Type, CreateTimeout: createTimeout, CleanupTimeout: closeTimeout}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.hook.Store(nil)
+		w.Handler.SetFaults(server.Faults{})
+		if err := w.x.Close(); err != nil {
+			t.Error(err)
+		}
+		host, err := dockertest.Host()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The stand-in removes what was killed; what nobody has killed is there until it closes.
+		deadline := time.Now().Add(30 * time.Second)
+		for {
+			left, err := dockertest.Containers(context.Background(), host, driver.LabelOwner+"="+w.owner)
+			if err != nil {
+				t.Error(err)
+			}
+			if len(left) == 0 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("left: %q", left)
+				break
+			}
+			time.Sleep(50 * time.Millisecond) // a poll
+		}
+		if err := w.Server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func (w *world) between(h func(rw http.ResponseWriter, r *http.Request, next http.Handler) bool) {
+	w.hook.Store(&h)
+}
+
+func (w *world) session() executor.Session {
+	w.Helper()
+	s, err := w.x.Create(w.Context(), executor.Spec{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = s.Close() }) // the world sees what is left
+	return s
+}
+
+// outcome is what became of a run.
+type outcome struct {
+	res     *executor.Result
+	err     error
+	started bool
+}
+
+func (w *world) run(s executor.Session, code string) (o outcome) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	o.res, o.err = s.Run(ctx, executor.Request{Code: code}, func(e executor.Event) error {
+		o.started = o.started || e.Kind == executor.EventStarted
+		return nil
+	})
+	return o
+}
+
+// count returns what the interpreter has counted, when it is done with what it was doing.
+func (w *world) count(s executor.Session) string {
+	w.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		o := w.run(s, "print(n)")
+		switch {
+		case o.err == nil && o.res.Status == executor.StatusOK:
+			return strings.TrimSpace(string(o.res.Stdout))
+		case o.err == nil || time.Now().After(deadline):
+			w.Fatalf("got %+v, %v", o.res, o.err)
+		case !errors.Is(o.err, executor.ErrBusy) && !executor.Retryable(o.err):
+			w.Fatal(o.err)
+		}
+		time.Sleep(20 * time.Millisecond) // a poll
+	}
+}
