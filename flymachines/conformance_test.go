@@ -1,0 +1,140 @@
+package flymachines
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/execbroker/execbroker/conformance"
+	"github.com/execbroker/execbroker/conformance/conformancetest"
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/flymachines/flytest"
+)
+
+// What a run of the suite has of its own.
+const (
+	paramOwner = "owner"
+	paramAPI   = "api"
+	paramEdge  = "edge"
+	paramToken = "token"
+)
+
+// live reports whether the suite is to run against Fly itself, which costs money: a token alone is no reason.
+func live() bool {
+	return os.Getenv("CONFORMANCE_LIVE") == "fly" && os.Getenv("FLY_API_TOKEN") != ""
+}
+
+// setup starts an emulator, unless the suite runs against Fly.
+func setup(ctx context.Context) (params map[string]string, cleanup func() error, err error) {
+	params = map[string]string{paramOwner: "conformance-" + strings.ToLower(rand.Text())}
+	if live() {
+		return params, func() error { return nil }, nil
+	}
+	host, err := dockertest.Host()
+	if err != nil {
+		return nil, nil, err
+	}
+	// What fly-go links makes this directory when a program of tests begins, a child of the suite for example.
+	if err := os.MkdirAll(filepath.Join(os.TempDir(), "goimports"), 0o700); err != nil {
+		return nil, nil, err
+	}
+	cfg := flytest.Config{Engine: host, Apps: []flytest.App{{Name: testApp}}, Rate: math.Inf(1), Images: images, MaxMachines: 100}
+	if os.Getenv("EXECBROKER_TEST_LOG") != "" {
+		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	s, err := flytest.New(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	api, edge := httptest.NewServer(s), httptest.NewServer(s.Proxy())
+	params[paramAPI], params[paramEdge], params[paramToken] = api.URL, edge.URL, s.Token()
+	return params, func() error {
+		edge.CloseClientConnections()
+		err := s.Close()
+		api.Close()
+		edge.Close()
+		return err
+	}, nil
+}
+
+// configOf is for the Fly of a run. Machines are reached through the proxy, by every process.
+func configOf(params map[string]string) (Config, error) {
+	languages := []executor.Language{executor.Python, executor.JavaScript}
+	if live() {
+		return Config{
+			App: os.Getenv("FLY_APP"), Token: driver.Secret{Env: "FLY_API_TOKEN"}, Image: os.Getenv("FLY_IMAGE"), Proxy: os.Getenv("FLY_PROXY"), Languages: languages,
+		}, nil
+	}
+	if err := os.Setenv(tokenVariable, params[paramToken]); err != nil {
+		return Config{}, err
+	}
+	return Config{
+		App: testApp, Token: driver.Secret{Env: tokenVariable}, API: params[paramAPI], Proxy: params[paramEdge], Rate: 1000, Languages: languages,
+		Templates: map[string]Template{"small": {Image: DefaultImage, Guest: Guest{CPUs: 1, MemoryMB: 256}}},
+	}, nil
+}
+
+// target is what the suite tests.
+func target() conformance.Target {
+	must, _ := conformance.MustDeclare(Type)
+	must.Features = append(must.Features, executor.FeatureMixedLanguages)
+	must.Languages = map[executor.Language][]executor.Feature{executor.Python: must.EachLanguage, executor.JavaScript: must.EachLanguage}
+	mode, most := conformance.Emulated, 0
+	if live() {
+		mode, most = conformance.Live, 300
+	}
+	return conformance.Target{
+		Implementation: conformance.Implementation{Name: Type, Version: "flytest"},
+		Mode:           mode,
+		MaxSessions:    most,
+		Setup:          setup,
+		Open: func(ctx context.Context, params map[string]string) (executor.Executor, error) {
+			cfg, err := configOf(params)
+			if err != nil {
+				return nil, err
+			}
+			return Open(ctx, driver.Env{Owner: params[paramOwner] + params[conformance.ParamOwner]}, cfg)
+		},
+		Leaks: func(ctx context.Context, params map[string]string) (left []string, err error) {
+			cfg, err := configOf(params)
+			if err != nil {
+				return nil, err
+			}
+			b, err := newDriver(ctx, driver.Env{}, cfg)
+			if err != nil {
+				return nil, err
+			}
+			defer func() { err = errors.Join(err, b.Close()) }()
+			ms, err := b.api.flaps.List(ctx, cfg.App, "")
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range ms {
+				if strings.HasPrefix(m.GetMetadataByKey(metadataOwner), params[paramOwner]) && m.State != "destroying" && m.State != "destroyed" {
+					left = append(left, fmt.Sprintf("Machine %s, %s", m.ID, m.State))
+				}
+			}
+			return left, nil
+		},
+		Programs: []conformance.Programs{conformance.Python, conformance.JavaScript},
+		Must:     must,
+		Parallel: 4,
+	}
+}
+
+func TestConformance(t *testing.T) {
+	if !live() {
+		t.Log("against the emulator; with FLY_API_TOKEN, FLY_APP, FLY_PROXY and CONFORMANCE_LIVE=fly it runs against Fly and costs money")
+	}
+	conformancetest.Test(t, target())
+}

@@ -1,0 +1,138 @@
+// Package flymachines is the adapter of type "flymachines": sandboxes are Machines of Fly.io, one for each session.
+//
+// Any image with python3 will do, and with node for JavaScript. A program that the adapter sends along in the configuration of the
+// Machine, the runner, is its main process: it supervises the code and answers over HTTP, with a secret that only this Machine has.
+//
+// # Configuration
+//
+// See [Config]. App and Token are needed: an app without secrets, on a network of its own. docs/guides/fly-machines.md goes through it.
+//
+// # Isolation
+//
+// A microvm, which is the provider's. In it code runs under a user of its own without any capability, in a network namespace without a
+// way out unless it was asked for, and the directory in which every guest of Fly has a socket that speaks for its Machine is covered.
+// docs/security/flymachines.md tells layer by layer what stops what and what remains.
+//
+// # As
+//
+// executor.As(s, &m) with m of type *fly.Machine (github.com/superfly/fly-go) gives the Machine as it was when the session was opened.
+// With *Machine it gives the client, the app and the ID as well.
+package flymachines
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	fly "github.com/superfly/fly-go"
+	"github.com/superfly/fly-go/flaps"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// Type is the name of this adapter in configurations and handles.
+const Type = "flymachines"
+
+// Machine is what executor.As finds in a session of this adapter. Calls of Client are bounded by the rates that the backend keeps; what
+// they change is not known to it.
+type Machine struct {
+	Client  *flaps.Client
+	App     string
+	Machine *fly.Machine
+}
+
+// The time limits of the adapter.
+const (
+	createTimeout = 5 * time.Minute // the first pull of an image on a host takes long
+	callTimeout   = 75 * time.Second
+	cleanTimeout  = time.Minute
+)
+
+// backend is a driver.Driver over one app.
+type backend struct {
+	cfg  Config
+	env  driver.Env
+	api  *api
+	data *http.Transport
+
+	life     context.Context // until Close
+	end      context.CancelFunc
+	swept    sync.Once
+	sweeping sync.WaitGroup
+}
+
+var (
+	_ driver.Driver   = (*backend)(nil)
+	_ driver.Attacher = (*backend)(nil)
+	_ driver.Lister   = (*backend)(nil)
+)
+
+// Open opens the backend. It does no remote I/O.
+func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
+	d, err := newDriver(ctx, env, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return driver.New(d, env, driver.Options{
+		Type: Type, CreateTimeout: cmp.Or(time.Duration(cfg.Timeout), createTimeout), CleanupTimeout: cleanTimeout,
+	})
+}
+
+// Factory is for registries.
+func Factory() driver.Factory { return driver.NewFactory(Type, Open, Doctor) }
+
+func newDriver(ctx context.Context, env driver.Env, cfg Config) (*backend, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	a, err := newAPI(ctx, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	b := &backend{cfg: cfg, env: env, api: a, data: cfg.dataTransport()}
+	b.life, b.end = context.WithCancel(context.Background())
+	return b, nil
+}
+
+// features are those of every session.
+var features = []executor.Feature{
+	executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns,
+	executor.FeatureFilesDuringRun, executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
+	executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitProcesses,
+	executor.FeatureNetworkNone, executor.FeatureNetworkFull,
+}
+
+// languageFeatures are those of every language: the runner makes them alike.
+var languageFeatures = []executor.Feature{
+	executor.FeatureContexts, executor.FeatureState, executor.FeatureInterrupt, executor.FeatureStreaming, executor.FeatureRichOutput,
+	executor.FeatureArtifacts, executor.FeatureFiles, executor.FeatureStdin, executor.FeatureEnv, executor.FeatureDir,
+	executor.FeatureExitCode, executor.FeatureSubprocess, executor.FeatureThreads, executor.FeatureTopLevelAwait,
+	executor.FeatureCellNames, executor.FeatureWorkdir,
+}
+
+// Capabilities implements driver.Driver.
+func (b *backend) Capabilities() executor.Capabilities {
+	c := executor.Capabilities{
+		Features: slices.Clone(features), Templates: b.cfg.templates(), Isolation: executor.IsolationMicroVM, MaxLimits: b.cfg.maxLimits(),
+	}
+	for _, l := range b.cfg.languages() {
+		c.Languages = append(c.Languages, executor.Runtime{Language: l, Features: slices.Clone(languageFeatures)})
+	}
+	if len(c.Languages) > 1 {
+		c.Features = append(c.Features, executor.FeatureMixedLanguages)
+	}
+	return c
+}
+
+// Close implements driver.Driver.
+func (b *backend) Close() error {
+	b.end()
+	b.sweeping.Wait()
+	b.data.CloseIdleConnections()
+	b.api.close()
+	return nil
+}

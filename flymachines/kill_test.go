@@ -1,0 +1,69 @@
+package flymachines
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// hostProgram is set for a program that creates a session and is killed. It has the addresses of the emulator and the owner.
+const hostProgram = "EXECBROKER_TEST_FLY_HOST"
+
+// holdSession creates a session with a short idle TTL, runs something in it for ever, and says so.
+func holdSession(ctx context.Context) error {
+	at := strings.Fields(os.Getenv(hostProgram))
+	box, err := Open(ctx, driver.Env{Owner: at[2]}, Config{App: testApp, Token: driver.Secret{Env: tokenVariable}, API: at[0], Proxy: at[1], Rate: 1000})
+	if err != nil {
+		return err
+	}
+	s, err := box.Create(ctx, executor.Spec{IdleTTL: 3 * time.Second})
+	if err != nil {
+		return err
+	}
+	fmt.Println("created")
+	_, err = s.Run(ctx, executor.Request{Language: executor.Python, Code: "import time\ntime.sleep(1)"}, nil)
+	if err != nil {
+		return err
+	}
+	fmt.Println("ran")
+	_, err = s.Run(ctx, executor.Request{Language: executor.Python, Code: "import time\ntime.sleep(5)"}, func(ev executor.Event) error {
+		fmt.Println("runs")
+		return nil
+	})
+	return errors.Join(err, errors.New("it was not killed"))
+}
+
+// A program is killed in the middle of a run. Its Machine ends by itself, and the API removes it.
+func TestKilled(t *testing.T) {
+	w := newWorld(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), hostProgram+"="+strings.Join([]string{w.api, w.edge, w.owner}, " "))
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "runs" {
+	}
+	if n := len(w.machines(t)); n != 1 {
+		t.Errorf("got %d Machines, want 1", n)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it says that it was killed
+	w.none(t)
+}

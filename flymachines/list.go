@@ -1,0 +1,206 @@
+package flymachines
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	fly "github.com/superfly/fly-go"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+var (
+	sessionID = regexp.MustCompile(`^[a-z0-9]{26}$`)
+	machineID = regexp.MustCompile(`^[a-z0-9]{6,32}$`)
+)
+
+// state is Handle.State: where to ask first. It is checked against the name that the API tells.
+type state struct {
+	Machine string `json:"m"`
+}
+
+// sessionInfo describes a Machine to driver.New. Its metadata is written by who has a token for the app.
+func sessionInfo(m *fly.Machine) (executor.SessionInfo, error) {
+	id, ok := strings.CutPrefix(m.Name, machineName(""))
+	if !ok || !sessionID.MatchString(id) {
+		return executor.SessionInfo{}, driver.Fail(executor.ErrNotFound, executor.RanNo, fmt.Errorf("Machine %s is no session", m.ID))
+	}
+	hint, err := json.Marshal(state{m.ID})
+	if err != nil {
+		return executor.SessionInfo{}, err
+	}
+	info := executor.SessionInfo{Handle: executor.Handle{Session: id, State: hint}, State: executor.SessionRunning}
+	if slices.Contains(ended, m.State) {
+		info.State = executor.SessionDead
+	}
+	if m.GetConfig() == nil {
+		return info, driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("the host of Machine %s is %s: its configuration is not known", m.ID, m.HostStatus))
+	}
+	r, err := specOf(m)
+	if err != nil {
+		return info, driver.Fail(executor.ErrNotFound, executor.RanNo, err)
+	}
+	if r.Labels[driver.LabelID] != id || r.Labels[driver.LabelOwner] != m.GetMetadataByKey(metadataOwner) {
+		return info, driver.Fail(executor.ErrNotFound, executor.RanNo, fmt.Errorf("Machine %s says different things about whose it is", m.ID))
+	}
+	info.Template, info.Limits, info.Labels = r.Template, r.Limits, r.Labels
+	info.Created, info.Handle.Created = r.Created, r.Created
+	return info, nil
+}
+
+// lookup returns the Machine of a handle. Nothing in the handle is an address: the hint is an ID, and the API tells whose that is.
+func (b *backend) lookup(ctx context.Context, h executor.Handle) (*fly.Machine, error) {
+	gone := driver.Fail(executor.ErrNotFound, executor.RanNo, errNoMachine)
+	if !sessionID.MatchString(h.Session) {
+		return nil, gone
+	}
+	var hint state
+	if json.Unmarshal(h.State, &hint) == nil && machineID.MatchString(hint.Machine) {
+		m, err := b.api.get(ctx, hint.Machine)
+		var e *APIError
+		switch {
+		case err == nil && m.Name == machineName(h.Session):
+			if m.State == fly.MachineStateDestroyed || m.State == fly.MachineStateDestroying {
+				return nil, gone
+			}
+			return m, nil
+		case err != nil && (!errors.As(err, &e) || e.class != classMissing):
+			return nil, fail(ctx, err)
+		}
+	}
+	m, err := b.find(ctx, h.Session)
+	switch {
+	case errors.Is(err, errNoMachine):
+		return nil, gone
+	case err != nil:
+		return nil, fail(ctx, err)
+	case m.State == fly.MachineStateDestroying:
+		return nil, gone
+	}
+	return m, nil
+}
+
+// Lookup implements driver.Attacher.
+func (b *backend) Lookup(ctx context.Context, h executor.Handle) (executor.SessionInfo, error) {
+	m, err := b.lookup(ctx, h)
+	if err != nil {
+		return executor.SessionInfo{}, err
+	}
+	return sessionInfo(m)
+}
+
+// Attach implements driver.Attacher.
+func (b *backend) Attach(ctx context.Context, h executor.Handle) (driver.Session, error) {
+	m, err := b.lookup(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	info, err := sessionInfo(m)
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.connect(ctx, m, h.Fence)
+	if err != nil {
+		return nil, err
+	}
+	return b.session(info, m, r, h.Fence), nil
+}
+
+// Destroy implements driver.Attacher.
+func (b *backend) Destroy(ctx context.Context, h executor.Handle) error {
+	m, err := b.lookup(ctx, h)
+	if errors.Is(err, executor.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := b.api.destroy(ctx, m.ID); err != nil {
+		return fail(ctx, err)
+	}
+	return nil
+}
+
+// Sessions implements driver.Lister.
+func (b *backend) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {
+	return func(yield func(executor.SessionInfo, error) bool) {
+		ms, err := b.api.list(ctx, metadataOwner, labels[driver.LabelOwner])
+		if err != nil {
+			yield(executor.SessionInfo{}, fail(ctx, err))
+			return
+		}
+		for _, m := range ms {
+			if m.State == fly.MachineStateDestroyed || m.State == fly.MachineStateDestroying || !strings.HasPrefix(m.Name, machineName("")) {
+				continue
+			}
+			info, err := sessionInfo(m)
+			if err != nil && errors.Is(err, executor.ErrNotFound) {
+				continue // it carries our metadata and is not ours
+			}
+			if err == nil && !carries(info.Labels, labels) {
+				continue
+			}
+			if !yield(info, err) {
+				return
+			}
+		}
+	}
+}
+
+// carries reports whether has has all of want.
+func carries(has, want map[string]string) bool {
+	for k, v := range maps.All(want) {
+		if got, ok := has[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// abandonedAfter is the age at which a Machine that is not running is nobody's: what is being created is younger.
+const abandonedAfter = createTimeout + 5*time.Minute
+
+// sweep removes what earlier programs of the owner have left, once in the life of a backend. A running Machine ends by its watchdog; one
+// that has failed, or is stuck, does not, and costs storage.
+func (b *backend) sweep() {
+	b.swept.Do(func() {
+		b.sweeping.Go(func() {
+			ctx, cancel := context.WithTimeout(b.life, cleanTimeout)
+			defer cancel()
+			if err := b.sweepNow(ctx, time.Now()); err != nil && b.life.Err() == nil {
+				b.env.Logger().Warn("removing what earlier programs have left", "error", err)
+			}
+		})
+	})
+}
+
+// sweepNow removes what is abandoned. Unreachable hosts are for the next time.
+func (b *backend) sweepNow(ctx context.Context, now time.Time) error {
+	ms, err := b.api.list(ctx, metadataOwner, b.env.Owner)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, m := range ms {
+		if _, err := sessionInfo(m); err != nil || m.GetMetadataByKey(metadataOwner) != b.env.Owner {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339, m.CreatedAt)
+		if err != nil || m.State == fly.MachineStateStarted || m.State == fly.MachineStateDestroyed || now.Sub(at) < abandonedAfter {
+			continue
+		}
+		if err := b.api.destroy(ctx, m.ID); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

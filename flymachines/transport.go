@@ -1,0 +1,247 @@
+package flymachines
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// maxAnswer bounds an answer of the API: a list has the whole configuration of every Machine, 64 KB of files included.
+const maxAnswer = 256 << 20
+
+// attempt is what one call of fly-go has come to. fly-go repeats requests on its own account, whatever their method: answers 502 and 503,
+// and connections that were reset. A transport cannot turn that off, but it sees the context of the call, and refuses what comes twice.
+type attempt struct {
+	mu         sync.Mutex
+	sent       bool
+	status     int // of the answer; 0: there was none
+	body       []byte
+	requestID  string
+	retryAfter time.Duration
+	err        error // of the connection
+}
+
+type attemptKey struct{}
+
+// withAttempt returns a context in which a request is sent once, and what is noted about it.
+func withAttempt(ctx context.Context) (context.Context, *attempt) {
+	a := &attempt{}
+	return context.WithValue(ctx, attemptKey{}, a), a
+}
+
+// errNotRepeated is what fly-go sees of a failure. It wraps nothing, so that nothing in it says that it is temporary.
+var errNotRepeated = errors.New("flymachines: not repeated")
+
+// transport is between fly-go and the network.
+type transport struct {
+	next  http.RoundTripper
+	to    *url.URL // of the API, whatever the environment says to fly-go
+	token driver.Secret
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	a, ok := req.Context().Value(attemptKey{}).(*attempt)
+	if !ok { // a call of a user of As
+		_, a = withAttempt(req.Context())
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sent {
+		return nil, errNotRepeated
+	}
+	a.sent = true
+	token, err := t.token.Value()
+	if err != nil {
+		a.err = &tokenError{err}
+		return nil, errNotRepeated
+	}
+	req = req.Clone(req.Context())
+	req.URL.Scheme, req.URL.Host, req.Host = t.to.Scheme, t.to.Host, ""
+	req.URL.Path = strings.TrimSuffix(t.to.Path, "/") + req.URL.Path
+	req.Header.Set("Authorization", authorization(token))
+	req.Header.Del("Fly-Force-Instance-Id") // from a variable that is about something else
+	if req.Body != nil && req.GetBody != nil {
+		// A body of its own: layers above read theirs at the same time when they give up.
+		if req.Body, err = req.GetBody(); err != nil {
+			a.err = err
+			return nil, errNotRepeated
+		}
+	}
+	res, err := t.next.RoundTrip(req)
+	if err != nil {
+		a.err = err
+		return nil, errNotRepeated
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	res.Body.Close()
+	if err == nil && len(body) > maxAnswer {
+		err = fmt.Errorf("an answer of more than %d bytes", maxAnswer)
+	}
+	a.status, a.requestID = res.StatusCode, clip(res.Header.Get("Fly-Request-Id"), 100)
+	a.retryAfter = retryAfter(res.Header.Get("Retry-After"))
+	if err != nil {
+		a.status, a.err = 0, err // what was done is not known
+		return nil, errNotRepeated
+	}
+	if res.StatusCode > 299 {
+		a.body = body[:min(len(body), 4<<10)]
+		return nil, errNotRepeated
+	}
+	body = lenient(body)
+	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return res, nil
+}
+
+// authorization returns the header for a token: macaroons have a scheme of their own.
+func authorization(token string) string {
+	switch {
+	case strings.HasPrefix(token, "FlyV1 "), strings.HasPrefix(token, "Bearer "):
+		return token
+	case strings.HasPrefix(token, "fm"):
+		return "FlyV1 " + token
+	}
+	return "Bearer " + token
+}
+
+// maxRetryAfter is the most that is believed.
+const maxRetryAfter = time.Minute
+
+func retryAfter(value string) time.Duration {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return min(time.Duration(n)*time.Second, maxRetryAfter)
+}
+
+func clip(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
+
+// lenient changes what Fly is known to answer and fly-go cannot decode, for the sake of the rest of a Machine.
+func lenient(body []byte) []byte {
+	switch {
+	case len(bytes.TrimSpace(body)) == 0:
+		return []byte("{}")
+	case !bytes.Contains(body, []byte(`"exited_at"`)) && !bytes.Contains(body, []byte(`"persist_rootfs"`)):
+		return body
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil || !mend(v) {
+		return body
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return body
+	}
+	return b
+}
+
+// mend changes values in v, and reports whether there were any to change.
+func mend(v any) (changed bool) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			changed = mend(e) || changed
+		}
+	case map[string]any:
+		for k, e := range v {
+			switch n, isNumber := e.(json.Number); {
+			case k == "exited_at" && isNumber: // milliseconds, in old documents
+				ms, _ := n.Int64() // what is none is the beginning of time
+				v[k], changed = time.UnixMilli(ms).UTC(), true
+			case k == "persist_rootfs" && e != "never" && e != "always" && e != "restart":
+				delete(v, k)
+				changed = true
+			default:
+				changed = mend(e) || changed
+			}
+		}
+	}
+	return changed
+}
+
+// bucket lets a number of calls pass at once and then so many in a second.
+type bucket struct {
+	tokens float64
+	at     time.Time
+}
+
+// rate is what Fly's documentation allows.
+type rate struct{ perSecond, burst float64 }
+
+var (
+	commonRate = rate{1, 3}
+	getRate    = rate{5, 10}
+)
+
+// rates keeps below the limits of the API, so that a 429 is the exception: it counts for everybody who uses the app.
+type rates struct {
+	factor float64
+
+	mu      sync.Mutex
+	buckets map[string]*bucket
+}
+
+const maxBuckets = 10000
+
+// wait waits until an action on a target may be called.
+func (r *rates) wait(ctx context.Context, action, target string) error {
+	limit := commonRate
+	if action == actionGet {
+		limit = getRate
+	}
+	f := cmp.Or(r.factor, 1)
+	pause := r.take(action+" "+target, limit.perSecond*f, max(1, limit.burst*f), time.Now())
+	if pause <= 0 {
+		return ctx.Err()
+	}
+	return sleep(ctx, pause)
+}
+
+// take takes a token, perhaps one that is still to come, and returns when that will be.
+func (r *rates) take(key string, perSecond, burst float64, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.buckets) > maxBuckets {
+		for k, b := range r.buckets {
+			if b.tokens+now.Sub(b.at).Seconds()*perSecond >= burst {
+				delete(r.buckets, k)
+			}
+		}
+	}
+	b := r.buckets[key]
+	if b == nil {
+		b = &bucket{tokens: burst, at: now}
+		r.buckets[key] = b
+	}
+	b.tokens = min(burst, b.tokens+now.Sub(b.at).Seconds()*perSecond)
+	b.at = now
+	b.tokens--
+	return time.Duration(-b.tokens / perSecond * float64(time.Second))
+}
+
+// sleep waits, or returns why ctx has ended.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,248 @@
+package flymachines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	fly "github.com/superfly/fly-go"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+func TestGuest(t *testing.T) {
+	t.Parallel()
+	const mb = int64(mib)
+	for name, c := range map[string]struct {
+		cfg     Config
+		ask     executor.Limits
+		want    string // kind, CPUs, memory; "": refused
+		missing int
+	}{
+		"default":         {want: "shared 2 512"},
+		"small":           {cfg: Config{Guest: Guest{CPUs: 1, MemoryMB: 256}}, want: "shared 1 256"},
+		"memory":          {ask: executor.Limits{MemoryBytes: 256 * mb}, want: "shared 2 512"},
+		"memory-rounded":  {cfg: Config{Guest: Guest{CPUs: 1}}, ask: executor.Limits{MemoryBytes: 1000 * mb}, want: "shared 1 1280"},
+		"memory-for-cpus": {ask: executor.Limits{CPUs: 2.5}, want: "shared 4 1024"},
+		"cpus-for-memory": {ask: executor.Limits{MemoryBytes: 5000 * mb}, want: "shared 4 5120"},
+		"performance":     {cfg: Config{Guest: Guest{Kind: "performance", CPUs: 1}}, want: "performance 1 2048"},
+		"too-many-cpus":   {ask: executor.Limits{CPUs: 17}},
+		"too-much-memory": {ask: executor.Limits{MemoryBytes: 1 << 62}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, l, err := c.cfg.guest(&executor.Spec{Limits: c.ask})
+			if c.want == "" {
+				var e *executor.Error
+				if !errors.As(err, &e) || !errors.Is(err, executor.ErrUnsupported) || len(e.Missing) == 0 {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if got := fmt.Sprint(g.CPUKind, " ", g.CPUs, " ", g.MemoryMB); err != nil || got != c.want {
+				t.Errorf("got %s, %v, want %s", got, err, c.want)
+			}
+			if l.CPUs != float64(g.CPUs) || l.MemoryBytes != int64(g.MemoryMB)*mb || l.MemoryBytes < c.ask.MemoryBytes || l.Processes == 0 {
+				t.Errorf("got limits %+v", l)
+			}
+		})
+	}
+}
+
+// The bodies are those that Fly is known to send.
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		status int
+		body   string
+		want   class
+		scope  Scope
+		kind   error
+	}{
+		{422, `{"error":"could not find a candidate host","status":"insufficient_capacity"}`, classCapacity, ScopeRegion, executor.ErrExhausted},
+		{409, `{"error":"aborted: could not reserve resource for machine: insufficient CPUs available to fulfill request on the current host"}`, classCapacity, ScopeHost, executor.ErrExhausted},
+		{409, `{"error":"aborted: insufficient resources available to fulfill request"}`, classCapacity, ScopeRegion, executor.ErrExhausted},
+		{409, `{"error":"aborted: no capacity"}`, classCapacity, ScopeRegion, executor.ErrExhausted},
+		{412, `{"error":"insufficient resources to create new machine with existing volume id 'vol_1'"}`, classCapacity, ScopeHost, executor.ErrExhausted},
+		{400, `{"error":"no capacity"}`, classCapacity, ScopeRegion, executor.ErrExhausted},
+		{403, `{"error":"organization \"x\" is using 4096 MB of memory in fra which is over the allowed quota"}`, classCapacity, ScopeQuota, executor.ErrExhausted},
+		{409, `{"error":"already_exists: unique machine name violation, machine ID 148e21ea7d9389 already exists with name \"n\""}`, classTaken, "", executor.ErrInternal},
+		{409, `{"status":"error","message":"machine ID 148e21ea7d9389 lease currently held by x, expires at y","code":"invalid"}`, classNotYet, "", executor.ErrUnavailable},
+		{412, `{"error":"failed_precondition: machine still active, refusing to start"}`, classNotYet, "", executor.ErrUnavailable},
+		{408, `{"error":"deadline_exceeded: machine failed to reach desired state, started, currently stopped"}`, classLost, "", executor.ErrUnavailable},
+		{404, `{"error":"not_found: machine not found"}`, classMissing, "", executor.ErrNotFound},
+		{500, `{"error":"internal: failed to get app: sql: no rows in result set"}`, classLost, "", executor.ErrUnavailable},
+		{429, `rate limit exceeded`, classRate, ScopeRate, executor.ErrExhausted},
+		{503, `{"error":"unavailable: deploys to this host are temporarily disabled"}`, classLost, "", executor.ErrUnavailable},
+		{502, "<html>\x1b[2J</html>", classLost, "", executor.ErrUnavailable},
+		{401, `{"error":"Authenticate: token validation error"}`, classAuth, "", executor.ErrAuth},
+		{403, `{"error":"unauthorized"}`, classAuth, "", executor.ErrAuth},
+		{400, `{"error":"EOF"}`, classInvalid, "", executor.ErrInternal},
+		{400, ``, classInvalid, "", executor.ErrInternal},
+	} {
+		e := classify("create", &attempt{status: c.status, body: []byte(c.body), requestID: "01J-yyz"})
+		if e.class != c.want || e.Scope != c.scope || !errors.Is(fail(t.Context(), e), c.kind) {
+			t.Errorf("%d %s: got class %d, scope %q, %v", c.status, c.body, e.class, e.Scope, fail(t.Context(), e))
+		}
+		if text := e.Error(); !strings.Contains(text, "01J-yyz") || strings.ContainsRune(text, 0x1b) {
+			t.Errorf("got %q", text)
+		}
+		if c.want == classTaken && e.id != "148e21ea7d9389" {
+			t.Errorf("got the ID %q", e.id)
+		}
+	}
+}
+
+// What fly-go repeats is sent once, to the configured address, with the token, whatever the environment says.
+func TestTransport(t *testing.T) {
+	var requests atomic.Int64
+	status, answer := http.StatusBadGateway, ""
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		if got := r.Header.Get("Authorization"); got != "FlyV1 fm2_secret" || r.Header.Get("Fly-Force-Instance-Id") != "" || !strings.HasPrefix(r.URL.Path, "/prefix/v1/apps/") {
+			t.Errorf("got %s with %q", r.URL.Path, got)
+		}
+		w.Header().Set("Fly-Request-Id", "01J-yyz")
+		w.WriteHeader(status)
+		io.WriteString(w, answer)
+	}))
+	defer srv.Close()
+	t.Setenv("FLY_FLAPS_BASE_URL", "http://192.0.2.1")
+	t.Setenv("FLY_FORCE_INSTANCE_ID", "another")
+	t.Setenv("FLY_TEST_TOKEN", "fm2_secret")
+	a, err := newAPI(t.Context(), &Config{App: "app", API: srv.URL + "/prefix", Token: driver.Secret{Env: "FLY_TEST_TOKEN"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.close()
+	launch := func() error {
+		return a.call(t.Context(), actionCreate, "app", time.Minute, func(ctx context.Context) error {
+			_, err := a.flaps.Launch(ctx, "app", fly.LaunchMachineInput{Name: "n", Config: &fly.MachineConfig{}})
+			return err
+		})
+	}
+	for _, status = range []int{502, 503, 429, 409, 500} {
+		requests.Store(0)
+		err := launch()
+		var e *APIError
+		if !errors.As(err, &e) || e.Status != status || e.RequestID != "01J-yyz" || requests.Load() != 1 {
+			t.Errorf("%d: got %v after %d requests", status, err, requests.Load())
+		}
+		if strings.Contains(fmt.Sprintf("%+v %#v", err, err), "secret") {
+			t.Errorf("got %v with the token", err)
+		}
+		a.rates.buckets = map[string]*bucket{}
+	}
+	// What fly-go cannot decode.
+	status = 200
+	for _, answer = range []string{
+		`{"id":"1","events":[{"type":"exit","request":{"exit_event":{"exit_code":1,"exited_at":1700000000000}}}]}`,
+		`{"id":"1","config":{"guest":{"persist_rootfs":"sometimes"}}}`,
+		``,
+	} {
+		if m, err := a.get(t.Context(), "1"); err != nil || answer != "" && m.ID != "1" {
+			t.Errorf("%s: got %+v, %v", answer, m, err)
+		}
+	}
+	srv.CloseClientConnections()
+	srv.Close()
+	a.rates.buckets = map[string]*bucket{}
+	var e *APIError
+	if err := launch(); !errors.As(err, &e) || e.Status != 0 || e.class != classLost {
+		t.Errorf("got %v of a server that is down", err)
+	}
+	t.Setenv("FLY_TEST_TOKEN", "")
+	if err := launch(); !errors.As(err, &e) || e.class != classAuth {
+		t.Errorf("got %v without a token", err)
+	}
+}
+
+func TestRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rates{buckets: map[string]*bucket{}}
+		begin := time.Now()
+		for range 10 {
+			if err := r.wait(t.Context(), actionCreate, "app"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begin); took != 7*time.Second { // three at once
+			t.Errorf("ten creates took %v", took)
+		}
+		begin = time.Now()
+		for range 15 {
+			if err := r.wait(t.Context(), actionGet, "id"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begin); took != time.Second {
+			t.Errorf("fifteen gets took %v", took)
+		}
+	})
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	const good = `{"app":"sandboxes","token":{"env":"FLY_API_TOKEN"}`
+	for settings, want := range map[string]string{
+		good + `}`:                            "",
+		`{}`:                                  "app: want the name of an app: letters, digits and hyphens\ntoken: is needed: {env: FLY_API_TOKEN}; fly tokens create deploy makes one",
+		good + `,"tokn":1}`:                   `unknown field "tokn"; did you mean "token"?`,
+		good + `,"api":"http://api.example"}`: "api: http would show the token to everybody on the way; use https",
+		good + `,"api":"http://_api.internal:4280"}`:          "",
+		good + `,"proxy":"ftp://x.fly.dev"}`:                  `proxy: unknown scheme "ftp"; did you mean "http"?`,
+		good + `,"image":"python"}`:                           `image: "python" has no registry; write "docker.io/library/python" if that is meant`,
+		good + `,"guest":{"cpus":3}}`:                         "guest.cpus: Fly has [1 2 4 8 16]",
+		good + `,"guest":{"kind":"fast"}}`:                    `guest.kind: unknown kind "fast"; there are performance, shared`,
+		good + `,"regions":["Frankfurt"]}`:                    "regions[0]: want a region such as fra, or any, not \"Frankfurt\"",
+		good + `,"machine":{"imag":"x"}}`:                     `machine: unknown field "imag"; did you mean "image"?`,
+		good + `,"machine":{"auto_destroy":false}}`:           "machine.auto_destroy: is the adapter's: a session is one process that ends with its Machine",
+		good + `,"machine":{"image":"x"}}`:                    "machine.image: is set by image beside machine",
+		good + `,"machine":{"metadata":{"execbroker_id":1}}}`: "machine.metadata.execbroker_id: want a string, got a number",
+		good + `,"languages":["ruby"]}`:                       `languages[0]: unknown language "ruby"; there are javascript, python`,
+		good + `,"runner":"disk"}`:                            `runner: unknown way "disk"; there are files, image`,
+	} {
+		got := ""
+		if err := Factory().Check([]byte(settings)); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", settings, got, want)
+		}
+	}
+}
+
+// Whatever a handle holds, nothing but the API says which Machine it is.
+func FuzzHandleState(f *testing.F) {
+	f.Add(`{"m":"148e21ea7d9389"}`, "aaaaaaaaaaaaaaaaaaaaaaaaaa")
+	f.Add(`{"m":"../../x"}`, "../")
+	var path atomic.Value
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path.Store(r.URL.Path)
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	f.Cleanup(srv.Close)
+	f.Setenv("FLY_TEST_TOKEN", "x")
+	b, err := newDriver(f.Context(), driver.Env{Owner: "o"}, Config{App: "app", API: srv.URL, Token: driver.Secret{Env: "FLY_TEST_TOKEN"}, Rate: 1e9})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { b.Close() })
+	f.Fuzz(func(t *testing.T, state, session string) {
+		path.Store("")
+		if _, err := b.Lookup(t.Context(), executor.Handle{Session: session, State: []byte(state)}); !errors.Is(err, executor.ErrNotFound) {
+			t.Errorf("got %v", err)
+		}
+		if p := path.Load().(string); p != "" && !strings.HasPrefix(p, "/v1/apps/app/machines") || strings.Contains(p, "..") {
+			t.Errorf("asked for %s", p)
+		}
+	})
+}
