@@ -1,0 +1,100 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// Explain says in words for a model why a call came to no result: what was wrong with it, what a guard refused and when to try again, or
+// that the service had a failure. It says whether the code may have run. What else err tells is for logs, and not for models: it may
+// name the host. It is empty for nil.
+func Explain(err error) string {
+	if err == nil {
+		return ""
+	}
+	if bad := (*InputError)(nil); errors.As(err, &bad) {
+		return bad.Error()
+	}
+	var e *executor.Error
+	if !errors.As(err, &e) {
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			return stopped
+		}
+		return broken + " " + mayHaveRun
+	}
+	text := explainKind(e)
+	if e.RetryAfter > 0 {
+		text += fmt.Sprintf(" Try again in %d seconds.", int(math.Ceil(e.RetryAfter.Seconds())))
+	}
+	if ran, ok := map[executor.Ran]string{executor.RanMaybe: mayHaveRun, executor.RanYes: "The code had started."}[e.Ran]; ok {
+		text += " " + ran
+	}
+	return text
+}
+
+const (
+	stopped    = "The run was cancelled."
+	broken     = "The sandbox could not be used because of a failure of the service, which the code has not caused."
+	mayHaveRun = "The code may have run: look at what is there before you run it again."
+)
+
+func explainKind(e *executor.Error) string {
+	cause := ""
+	if e.Err != nil {
+		cause = strings.TrimSuffix(strings.TrimPrefix(scrub(e.Err.Error()), "guard: "), ".")
+	}
+	with := func(text string) string {
+		if cause == "" {
+			return text + "."
+		}
+		return text + ": " + cause + "."
+	}
+	switch e.Kind {
+	case executor.ErrDenied:
+		if e.RetryAfter > 0 {
+			return with("Refused by a rule of this service")
+		}
+		return with("Refused by a rule of this service") + " The same call will be refused again."
+	case executor.ErrInvalid:
+		return with("The call was refused")
+	case executor.ErrTooLarge:
+		return "Something in the call is too large. Use less data."
+	case executor.ErrUnsupported:
+		if len(e.Missing) > 0 {
+			return fmt.Sprintf("This sandbox cannot do that; it lacks: %s. Find a way without.", strings.Join(e.Missing, ", "))
+		}
+		return "This sandbox cannot do that. Find a way without."
+	case executor.ErrBusy:
+		return "An earlier run of this conversation is still going. Wait until it has ended."
+	case executor.ErrNotFound, executor.ErrClosed:
+		return "The sandbox has ended, with its variables and files. The next call gets a new one."
+	case executor.ErrExhausted, executor.ErrUnavailable:
+		return "No sandbox is available at the moment. Try again later, or answer without running code."
+	case context.Canceled, context.DeadlineExceeded:
+		return stopped
+	}
+	return broken
+}
+
+// maxCause bounds what is told of a cause.
+const maxCause = 1000
+
+// placesOfHost are URLs, addresses with or without a port, and absolute paths.
+var placesOfHost = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"']+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\[[0-9a-fA-F:]+\](?::\d+)?|(?:[A-Za-z]:\\|/)[^\s"':,;)]*`)
+
+// scrub takes what may name the host out of the text of an error. What code can see anyway stays.
+func scrub(text string) string {
+	text = placesOfHost.ReplaceAllStringFunc(text, func(place string) string {
+		if place == executor.Workdir || strings.HasPrefix(place, executor.Workdir+"/") || place == "/" {
+			return place
+		}
+		return "…"
+	})
+	return cut(strings.ToValidUTF8(text, "\ufffd"), maxCause)
+}

@@ -1,0 +1,148 @@
+package tool
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// distributions are Python modules whose packages have other names.
+var distributions = map[string]string{
+	"bs4": "beautifulsoup4", "cv2": "opencv-python", "dateutil": "python-dateutil", "docx": "python-docx", "fitz": "pymupdf", "PIL": "pillow",
+	"pptx": "python-pptx", "skimage": "scikit-image", "sklearn": "scikit-learn", "yaml": "pyyaml",
+}
+
+var (
+	noPythonModule = regexp.MustCompile(`No module named '([A-Za-z0-9_]+)`)
+	noScriptModule = regexp.MustCompile(`Cannot find (?:module|package) '([^'\s/]+|@[^'\s/]+/[^'\s/]+)'`)
+	noAttribute    = regexp.MustCompile(`'(?:DataFrame|Series)' object has no attribute '`)
+	noName         = regexp.MustCompile(`(?:name ['"](\w+)['"] is not defined|^(\w+) is not defined)`)
+	magicLine      = regexp.MustCompile(`(?m)^[ \t]*[!%][a-zA-Z]`)
+)
+
+// networkErrors are types of exceptions of the usual clients.
+var networkErrors = []string{"URLError", "ConnectionError", "ConnectionRefusedError", "ConnectTimeout", "gaierror", "MaxRetryError", "NewConnectionError", "ConnectError", "NameResolutionError"}
+
+// hint says how to go on after a frequent mistake; empty if none is known.
+func (w *writer) hint() string {
+	switch {
+	case w.res.Status == executor.StatusTimedOut:
+		return fmt.Sprintf(`ask for a longer "timeout", up to %s, if the work needs it; otherwise do less in one call, and look for a loop without end.`, inSeconds(w.o.MaxTimeout))
+	case w.res.Reason == executor.ReasonMemory:
+		return "work on the data in pieces, and keep less of it at once."
+	case w.res.Reason == executor.ReasonOutput:
+		return "print a summary, or write to a file."
+	case w.res.Status != executor.StatusFailed:
+		return ""
+	case w.r.Input.Language == Bash && w.res.ExitCode == 127:
+		return "there is no such command in the sandbox."
+	case w.res.Exception == nil:
+		return ""
+	}
+	e, code := w.res.Exception, w.r.Input.Code
+	kind := e.Type[strings.LastIndexByte(e.Type, '.')+1:]
+	message := plain([]byte(e.Message))
+	switch {
+	case kind == "ModuleNotFoundError" || kind == "ImportError" || noScriptModule.MatchString(message):
+		return w.missingModule(message)
+	case kind == "KeyError" || noAttribute.MatchString(message):
+		return "there is no such key or column. Print what is there before you use it: print(df.columns.tolist()) for a table, print(list(d)) for a dictionary."
+	case kind == "FileNotFoundError" || strings.Contains(message, "ENOENT"):
+		return w.missingFile()
+	case kind == "NameError" || kind == "ReferenceError":
+		return w.missingName(message)
+	case kind == "EOFError" && strings.Contains(code, "input("):
+		return "there is nobody to answer input(). Put the values into the code."
+	case (kind == "SyntaxError" || kind == "IndentationError") && magicLine.MatchString(code):
+		return `lines that begin with ! or % are commands of notebooks, and no Python. Name packages in the argument "packages"; for shell commands use the language bash if it is offered.`
+	case kind == "SyntaxError" && strings.Contains(code, "```"):
+		return "pass the program alone, without Markdown."
+	case slices.Contains(networkErrors, kind) && w.o.Spec.Network.Mode != executor.NetworkFull:
+		if w.o.Spec.Network.Mode == executor.NetworkAllowlist {
+			return "the code reaches these hosts only: " + strings.Join(w.o.Spec.Network.Hosts, ", ") + "."
+		}
+		return "the code has no network. Work with what is in the call, or answer without."
+	case kind == "PermissionError":
+		return "write below " + executor.Workdir + " or in the temporary directory."
+	case kind == "RuntimeError" && strings.Contains(message, "running event loop") && w.c.HasFor(w.r.Input.Language, executor.FeatureTopLevelAwait):
+		return "a loop is running already: await at the top level instead."
+	case kind == "MemoryError":
+		return "work on the data in pieces, and keep less of it at once."
+	}
+	return ""
+}
+
+func (w *writer) missingModule(message string) string {
+	name, l := "", w.r.Input.Language
+	if m := noPythonModule.FindStringSubmatch(message); m != nil {
+		name = m[1]
+		if d, ok := distributions[name]; ok {
+			name = d
+		}
+	} else if m := noScriptModule.FindStringSubmatch(message); m != nil {
+		name = m[1]
+	}
+	one, ok := packageName(l, name)
+	if !ok {
+		return ""
+	}
+	allowed := w.o.Packages == nil || slices.ContainsFunc(w.o.Packages[l], func(text string) bool {
+		a, ok := packageName(l, text)
+		return ok && a == one
+	})
+	installed := slices.ContainsFunc(w.r.Input.Packages, func(text string) bool {
+		n, ok := packageName(l, text)
+		return ok && n == one
+	})
+	switch {
+	case !slices.Contains(w.o.installs(w.c), l):
+		return "packages cannot be installed here. Use what is there, first of all the standard library."
+	case installed:
+		return "the package was installed in this call; its module may have another name."
+	case allowed:
+		return fmt.Sprintf(`call again with "packages": [%q].`, name)
+	}
+	return fmt.Sprintf("%s is not allowed here. Use the standard library or one of: %s.", name, strings.Join(w.o.Packages[l], ", "))
+}
+
+// maxNames bounds how many names of files are told.
+const maxNames = 30
+
+func (w *writer) missingFile() string {
+	there := w.r.There
+	if there == nil {
+		return "look at what is in " + executor.Workdir + " first. Relative names begin there."
+	}
+	if len(there) == 0 {
+		return executor.Workdir + ` is empty. Pass files in the argument "files", or make them first.`
+	}
+	more := ""
+	if n := len(there) - maxNames; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+		there = there[:maxNames]
+	}
+	var names []string
+	for _, n := range there {
+		names = append(names, fmt.Sprintf("%q", n))
+	}
+	return fmt.Sprintf("in %s there are: %s%s.", executor.Workdir, cut(strings.Join(names, ", "), maxCause), more)
+}
+
+func (w *writer) missingName(message string) string {
+	m := noName.FindStringSubmatch(message)
+	if m == nil {
+		return ""
+	}
+	name := m[1] + m[2]
+	first, _, _ := strings.Cut(strings.TrimSpace(w.r.Input.Code), "\n")
+	switch {
+	case strings.TrimSpace(first) == name && languageNames[strings.ToLower(name)] != "":
+		return "the first line is the name of a language. Pass the program alone."
+	case w.r.Fresh || w.res.StateFresh:
+		return fmt.Sprintf("this run began without variables of earlier calls. Define %s again, with its imports.", name)
+	}
+	return fmt.Sprintf("define or import %s first.", name)
+}

@@ -1,0 +1,158 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/execbroker/execbroker/tool"
+)
+
+// maxMessage bounds a message: a call with the largest arguments, and what is around them.
+const maxMessage = tool.MaxInput + 1<<20
+
+// The defaults of HTTPOptions.
+const (
+	DefaultIdle        = 30 * time.Minute
+	DefaultMaxSessions = 100
+	DefaultBodyTime    = 30 * time.Second
+)
+
+// HTTPOptions configures Server.Handler. Authenticate is required.
+type HTTPOptions struct {
+	// Authenticate says who a key belongs to, which comes as a bearer token. The key is empty if the request has none; whoever lets that
+	// in serves everybody who reaches the address.
+	Authenticate func(key string) (subject string, attributes map[string]string, ok bool)
+	// Idle is how long a session lives without a request. Zero: DefaultIdle.
+	Idle time.Duration
+	// MaxSessions bounds the sessions of all clients. Zero: DefaultMaxSessions.
+	MaxSessions int
+	// BodyTime is how long a body may take to arrive. Zero: DefaultBodyTime.
+	BodyTime time.Duration
+}
+
+// identity is who a request is from.
+type identity struct {
+	subject    string
+	attributes map[string]string
+}
+
+// Handler serves clients by the protocol's streamable HTTP, each session for the key that began it only. It is to stand at a path of its
+// own, such as /mcp. Requests of web pages from elsewhere are refused.
+func (s *Server) Handler(o HTTPOptions) http.Handler {
+	o.Idle = cmp.Or(o.Idle, DefaultIdle)
+	o.MaxSessions = cmp.Or(o.MaxSessions, DefaultMaxSessions)
+	o.BodyTime = cmp.Or(o.BodyTime, DefaultBodyTime)
+	inner := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.sdk }, &sdk.StreamableHTTPOptions{
+		SessionTimeout: o.Idle, MaxRequestBodyBytes: maxMessage, Logger: s.o.Log,
+	})
+	authenticated := auth.RequireBearerToken(func(_ context.Context, key string, _ *http.Request) (*auth.TokenInfo, error) {
+		return verify(o, key)
+	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(s.guard(o, inner))
+	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if _, _, open := o.Authenticate(""); open && r.Header.Get("Authorization") == "" {
+			// The SDK knows who a request is from by its token only.
+			r = r.Clone(r.Context())
+			r.Header.Set("Authorization", "Bearer "+anybody)
+		}
+		authenticated.ServeHTTP(w, r)
+	}))
+}
+
+// anybody stands for the missing key of a server that asks for none.
+const anybody = "-"
+
+func verify(o HTTPOptions, key string) (*auth.TokenInfo, error) {
+	if key == anybody {
+		key = ""
+	}
+	subject, attributes, ok := o.Authenticate(key)
+	if !ok {
+		return nil, auth.ErrInvalidToken
+	}
+	sum := sha256.Sum256([]byte(key))
+	return &auth.TokenInfo{UserID: hex.EncodeToString(sum[:]), Extra: map[string]any{"": identity{subject, attributes}}}, nil
+}
+
+// guard bounds what a request may take, and ends the calls of a session that its client ends.
+func (s *Server) guard(o HTTPOptions, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get("Mcp-Session-Id")
+		switch r.Method {
+		case http.MethodPost:
+			if id == "" && s.count() >= o.MaxSessions {
+				w.Header().Set("Retry-After", "10")
+				http.Error(w, "there are too many sessions", http.StatusServiceUnavailable)
+				return
+			}
+			rc := http.NewResponseController(w)
+			_ = rc.SetReadDeadline(time.Now().Add(o.BodyTime)) // a ResponseWriter of tests has none
+			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
+			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+				http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
+				return
+			} else if err != nil {
+				// The deadline stays: net/http waits for the rest of a body before it answers.
+				w.Header().Set("Connection", "close")
+				http.Error(w, "the body did not arrive", http.StatusRequestTimeout)
+				return
+			}
+			_ = rc.SetReadDeadline(time.Time{})
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		case http.MethodDelete:
+			// The SDK waits for the calls of a session before it ends it.
+			if c := s.bySession(id); c != nil && c.user == auth.TokenInfoFromContext(r.Context()).UserID {
+				c.end(errGone)
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// count returns the number of sessions.
+func (s *Server) count() (n int) {
+	for range s.sdk.Sessions() {
+		n++
+	}
+	return n
+}
+
+// bySession returns the client with a session ID, or nil if it has not called anything.
+func (s *Server) bySession(id string) *client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for session, c := range s.clients {
+		if id != "" && session.ID() == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// caller returns the client of a request.
+func (s *Server) caller(session *sdk.ServerSession, extra *sdk.RequestExtra) (*client, error) {
+	user, who := "", identity{s.o.Subject, s.o.Attributes}
+	if extra != nil && extra.TokenInfo != nil {
+		t := extra.TokenInfo
+		user = t.UserID
+		who, _ = t.Extra[""].(identity)
+	}
+	c := s.client(session, user, who.subject, who.attributes)
+	if c == nil {
+		return nil, errClosed
+	}
+	if c.user != user { // the SDK has looked already
+		return nil, errors.New("the session is another user's")
+	}
+	return c, nil
+}

@@ -1,0 +1,184 @@
+// Package mcp serves the code-execution tool to clients of the Model Context Protocol, over standard input and output or over HTTP. Each
+// client session has a sandbox of its own, which ends with it.
+//
+// Tools: the one of package tool by its name (execute_code), and install_packages, upload_file, download_file, list_files,
+// get_capabilities and reset_session, as far as the backend can do them. Images that code displays are image content; files are
+// resources below sandbox:///workspace/, which resources/read reads. Output is passed on as progress while the code runs, if the client
+// asks for progress. A call that the client cancels is stopped, and so are those of a client that has gone.
+package mcp
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/execbroker/execbroker/tool"
+)
+
+// Options configures New. The zero value serves one user.
+type Options struct {
+	// Name and Version are what clients are told of the server. Empty: "execbroker" and "0".
+	Name, Version string
+	// Subject and Attributes are those of the sandboxes of clients over standard input and output: see executor.Spec.
+	Subject    string
+	Attributes map[string]string
+	// Log gets what no client is told. Nil: nothing is logged.
+	Log *slog.Logger
+}
+
+// Server serves a tool. Its methods are safe for concurrent use. The caller closes it, before what the tool stands on.
+type Server struct {
+	t   *tool.Tool
+	o   Options
+	sdk *sdk.Server
+
+	work sync.WaitGroup // what waits for the ends of sessions
+
+	mu      sync.Mutex
+	closed  bool
+	clients map[*sdk.ServerSession]*client
+	ended   error // from removing sandboxes of clients that have gone
+}
+
+// client is one session of the protocol.
+type client struct {
+	tool.Conversation
+	user string // who it is over HTTP; empty: the user of this process
+	life context.Context
+	end  context.CancelCauseFunc
+
+	// once says that the sandbox is removed when the session ends, by whoever comes first.
+	once func() error
+}
+
+var (
+	errGone   = errors.New("the client has gone")
+	errClosed = errors.New("the server is shutting down")
+)
+
+// New makes a Server of t, which stays the caller's.
+func New(t *tool.Tool, o Options) *Server {
+	if o.Name == "" {
+		o.Name = "execbroker"
+	}
+	if o.Version == "" {
+		o.Version = "0"
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{t: t, o: o, clients: map[*sdk.ServerSession]*client{}}
+	s.sdk = sdk.NewServer(&sdk.Implementation{Name: o.Name, Version: o.Version}, &sdk.ServerOptions{
+		Instructions: "Runs code in an isolated sandbox that belongs to this session: variables and files stay until it ends or is reset.",
+		Capabilities: &sdk.ServerCapabilities{}, // without logging, which nothing here does
+		Logger:       o.Log,
+	})
+	s.addTools()
+	s.addResources()
+	return s
+}
+
+// Serve answers one client over a pair of streams, until the client closes its end or ctx ends, and removes its sandbox. Closing in ends
+// it. Each message is one line of JSON.
+func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	session, err := s.sdk.Connect(ctx, &sdk.IOTransport{
+		Reader:        &watched{ReadCloser: in, ended: func() { end(errGone) }},
+		Writer:        out,
+		MaxLineLength: maxMessage,
+	}, nil)
+	if err != nil {
+		return err
+	}
+	c := s.client(session, "", s.o.Subject, s.o.Attributes)
+	if c == nil {
+		return errors.Join(errClosed, session.Close())
+	}
+	// Calls end first: the SDK waits for them before it closes a session.
+	stop := context.AfterFunc(life, func() { c.end(context.Cause(life)) })
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		c.end(context.Cause(ctx))
+		in.Close()
+		session.Close()
+	})()
+	err = session.Wait()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return errors.Join(err, s.forget(session, c))
+}
+
+// watched tells when nothing more comes.
+type watched struct {
+	io.ReadCloser
+	ended func()
+}
+
+// Read implements io.Reader.
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	if err != nil {
+		w.ended()
+	}
+	return n, err
+}
+
+// client returns what is known of a session, or makes it; nil if the server is closed.
+func (s *Server) client(session *sdk.ServerSession, user, subject string, attributes map[string]string) *client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.clients[session]; c != nil || s.closed {
+		return c
+	}
+	// A name that nobody can guess or repeat: what a client calls its session is the client's affair.
+	c := &client{Conversation: tool.Conversation{ID: "mcp-" + rand.Text(), Subject: subject, Attributes: attributes}, user: user}
+	c.life, c.end = context.WithCancelCause(context.Background()) // of the session, which is longer than a request's
+	c.once = sync.OnceValue(func() error { return s.t.Reset(context.Background(), c.Conversation) })
+	s.clients[session] = c
+	s.work.Go(func() {
+		session.Wait() //nolint:errcheck // how a connection ended is of no use to anybody here
+		if err := s.forget(session, c); err != nil {
+			s.o.Log.Warn("removing the sandbox of a client", "err", err)
+			s.mu.Lock()
+			s.ended = errors.Join(s.ended, err)
+			s.mu.Unlock()
+		}
+	})
+	return c
+}
+
+// forget ends what a session has.
+func (s *Server) forget(session *sdk.ServerSession, c *client) error {
+	c.end(errGone)
+	err := c.once()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.clients, session)
+	return err
+}
+
+// Close ends every session, stops what runs in them and removes their sandboxes. To let runs end first, see Idle.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	var sessions []*sdk.ServerSession
+	for session, c := range s.clients {
+		c.end(errClosed)
+		sessions = append(sessions, session)
+	}
+	s.mu.Unlock()
+	for _, session := range sessions {
+		session.Close()
+	}
+	s.work.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}

@@ -1,0 +1,120 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+const (
+	// maxProgress is how much of the latest output a notification has, and at most waits for one.
+	maxProgress = 1 << 10
+	// betweenProgress is the least time between two notifications: a loop that prints would else be a flood.
+	betweenProgress = 100 * time.Millisecond
+	// silence is how long a client hears nothing; many give a call up after a minute without progress.
+	silence = 10 * time.Second
+)
+
+// progress tells a client how its call goes on, if it has asked for that. What the code prints waits in a bounded place, so that a client
+// that does not read never holds the code up.
+type progress struct {
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+	wake   chan struct{}
+
+	mu   sync.Mutex
+	text string
+}
+
+func newProgress(ctx context.Context, req *sdk.CallToolRequest) *progress {
+	p := &progress{wake: make(chan struct{}, 1)}
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return p
+	}
+	ctx, p.cancel = context.WithCancel(ctx)
+	p.work.Go(func() { p.report(ctx, req.Session, token) })
+	return p
+}
+
+// end waits until the last notification is out: none comes after the answer.
+func (p *progress) end() {
+	if p.cancel != nil {
+		p.cancel()
+		p.work.Wait()
+	}
+}
+
+func (p *progress) report(ctx context.Context, session *sdk.ServerSession, token any) {
+	started := time.Now()
+	quiet := time.NewTimer(silence)
+	defer quiet.Stop()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select { // the pause of the notification before
+		case <-pause.C:
+		case <-ctx.Done():
+			return
+		}
+		text := ""
+		select {
+		case <-p.wake:
+			text = p.take()
+		case <-quiet.C:
+			text = fmt.Sprintf("running for %d s", int(time.Since(started).Seconds()))
+		case <-ctx.Done():
+			return
+		}
+		err := session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: time.Since(started).Seconds(), Message: text})
+		if err != nil {
+			return // the connection is gone; the session notices by itself
+		}
+		quiet.Reset(silence)
+		pause.Reset(betweenProgress)
+	}
+}
+
+func (p *progress) take() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := p.text
+	p.text = ""
+	return text
+}
+
+// put adds to what the next notification says, of which the end counts.
+func (p *progress) put(text string) {
+	if p.cancel == nil || text == "" {
+		return
+	}
+	p.mu.Lock()
+	p.text += text
+	if over := len(p.text) - maxProgress; over > 0 {
+		p.text = p.text[over:]
+	}
+	p.text = strings.ToValidUTF8(p.text, "\ufffd")
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// event takes the output of a run.
+func (p *progress) event(e executor.Event) error {
+	switch e.Kind {
+	case executor.EventStdout, executor.EventStderr:
+		p.put(string(e.Data[max(len(e.Data)-maxProgress, 0):]))
+	}
+	return nil
+}
+
+// step takes what is done beside the code.
+func (p *progress) step(s executor.Progress) { p.put(s.What + "\n") }

@@ -1,0 +1,378 @@
+package mcp
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/tool"
+)
+
+// The names of the tools beside the one that runs code.
+const (
+	toolInstall      = "install_packages"
+	toolUpload       = "upload_file"
+	toolDownload     = "download_file"
+	toolList         = "list_files"
+	toolCapabilities = "get_capabilities"
+	toolReset        = "reset_session"
+)
+
+// maxEmbedded is the size of a file beyond which a result has a link to it instead of its content.
+const maxEmbedded = 64 << 10
+
+// handler answers a call of a client with arguments.
+type handler func(ctx context.Context, c *client, arguments json.RawMessage, p *progress) (*sdk.CallToolResult, error)
+
+func (s *Server) addTools() {
+	d, caps := s.t.Definition(), s.t.Capabilities()
+	m := d.MCP()
+	s.add(&sdk.Tool{Name: m.Name, Title: m.Title, Description: m.Description, InputSchema: m.InputSchema, OutputSchema: m.OutputSchema, Annotations: hints(false, false)}, s.execute)
+	object := func(properties map[string]*tool.Schema, required ...string) *tool.Schema {
+		return &tool.Schema{Type: "object", Properties: properties, Required: required, Closed: true}
+	}
+	language := d.Input.Properties["language"]
+	if p := d.Input.Properties["packages"]; p != nil {
+		s.add(&sdk.Tool{
+			Name: toolInstall, Title: "Install packages", Annotations: hints(false, true),
+			Description: "Installs packages in the sandbox of this session, for the code that runs after it.",
+			InputSchema: object(map[string]*tool.Schema{"packages": p, "language": language}, "packages"),
+		}, s.install)
+	}
+	if ls := s.t.FileLanguages(); len(ls) > 0 {
+		with := func(properties map[string]*tool.Schema) map[string]*tool.Schema {
+			// Where languages cannot be mixed each has its own files.
+			if !caps.Has(executor.FeatureMixedLanguages) && len(ls) > 1 {
+				l := &tool.Schema{Type: "string", Default: string(ls[0]), Description: "The language whose files these are: each has its own here."}
+				for _, name := range ls {
+					l.Enum = append(l.Enum, string(name))
+				}
+				properties["language"] = l
+			}
+			return properties
+		}
+		name := &tool.Schema{Type: "string", Description: "Name relative to the working directory."}
+		s.add(&sdk.Tool{
+			Name: toolUpload, Title: "Upload a file", Annotations: hints(false, true),
+			Description: "Writes a file into the working directory of the sandbox. Give its content as text or as base64.",
+			InputSchema: object(with(map[string]*tool.Schema{
+				"name": name, "content": {Type: "string", Description: "The content, as text."},
+				"base64": {Type: "string", Description: "The content in base64, for what is not text."},
+			}), "name"),
+		}, s.upload)
+		s.add(&sdk.Tool{
+			Name: toolDownload, Title: "Download a file", Annotations: hints(true, true),
+			Description: "Returns a file of the working directory of the sandbox, an image as an image and anything else as a resource.",
+			InputSchema: object(with(map[string]*tool.Schema{"name": name}), "name"),
+		}, s.download)
+		s.add(&sdk.Tool{
+			Name: toolList, Title: "List files", Annotations: hints(true, true),
+			Description: "Lists the files in the working directory of the sandbox, or in a directory below it.",
+			InputSchema: object(with(map[string]*tool.Schema{"directory": {Type: "string", Description: "Name relative to the working directory; itself if not given."}})),
+		}, s.list)
+	}
+	s.add(&sdk.Tool{
+		Name: toolCapabilities, Title: "Capabilities", Annotations: hints(true, true),
+		Description: "Says what the sandbox can do: languages and their versions, limits, network, how packages are installed.",
+		InputSchema: object(nil),
+	}, s.capabilities)
+	s.add(&sdk.Tool{
+		Name: toolReset, Title: "Reset", Annotations: hints(false, true),
+		Description: "Removes the sandbox of this session with all variables and files. The next call gets a new one.",
+		InputSchema: object(nil),
+	}, s.reset)
+}
+
+// hints are for the host of a client. Nothing outside the sandbox is ever changed.
+func hints(readOnly, idempotent bool) *sdk.ToolAnnotations {
+	return &sdk.ToolAnnotations{ReadOnlyHint: readOnly, IdempotentHint: idempotent, DestructiveHint: new(bool), OpenWorldHint: new(bool)}
+}
+
+// add makes a tool of the SDK, whose calls end with the client.
+func (s *Server) add(t *sdk.Tool, h handler) {
+	s.sdk.AddTool(t, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		c, err := s.caller(req.Session, req.Extra)
+		if err != nil {
+			return nil, err
+		}
+		ctx, stop := both(ctx, c.life)
+		defer stop()
+		p := newProgress(ctx, req)
+		defer p.end()
+		return h(ctx, c, req.Params.Arguments, p)
+	})
+}
+
+// both returns a context that ends with either; stop releases it.
+func both(ctx, other context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	release := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return ctx, func() { release(); cancel(nil) }
+}
+
+func (s *Server) execute(ctx context.Context, c *client, arguments json.RawMessage, p *progress) (*sdk.CallToolResult, error) {
+	out, err := s.t.Call(executor.WithProgress(ctx, p.step), c.Conversation, string(arguments), p.event)
+	s.log(ctx, s.t.Options().Name, err)
+	return result(out), nil
+}
+
+// result is an answer as content. The text and the structured content are the same; images and files are content of their own, so that
+// nothing is in it twice.
+func result(out tool.Output) *sdk.CallToolResult {
+	var rest []sdk.Content
+	for _, i := range out.Images {
+		rest = append(rest, &sdk.ImageContent{Data: i.Base64, MIMEType: i.Type})
+	}
+	out.Images = nil
+	out.Files = slices.Clone(out.Files)
+	for i, f := range out.Files {
+		if f.Base64 != nil && f.Size <= maxEmbedded {
+			rest = append(rest, &sdk.EmbeddedResource{Resource: contents(uri(f.Name), f.Type, f.Base64)})
+		} else {
+			rest = append(rest, &sdk.ResourceLink{URI: uri(f.Name), Name: f.Name, MIMEType: f.Type, Size: &f.Size})
+		}
+		out.Files[i].Base64 = nil
+	}
+	text, err := json.Marshal(out)
+	if err != nil { // only a value of the code could be at fault, and those were read from JSON
+		text, _ = json.Marshal(tool.Output{Language: out.Language, Error: "The value could not be written as JSON."})
+		out.Success = false
+	}
+	return &sdk.CallToolResult{
+		Content:           append([]sdk.Content{&sdk.TextContent{Text: string(text)}}, rest...),
+		StructuredContent: json.RawMessage(text),
+		IsError:           !out.Success,
+	}
+}
+
+func (s *Server) install(ctx context.Context, c *client, arguments json.RawMessage, p *progress) (*sdk.CallToolResult, error) {
+	var in struct {
+		Packages []string          `json:"packages"`
+		Language executor.Language `json:"language"`
+	}
+	if bad := decode(arguments, &in); bad != nil {
+		return bad, nil
+	}
+	out, err := s.t.Install(executor.WithProgress(ctx, p.step), c.Conversation, executor.Packages{Language: in.Language, Names: in.Packages})
+	s.log(ctx, toolInstall, err)
+	if !out.Success {
+		return refuse(out.Error), nil
+	}
+	return say("Installed: %s.", strings.Join(in.Packages, ", ")), nil
+}
+
+func (s *Server) upload(ctx context.Context, c *client, arguments json.RawMessage, _ *progress) (*sdk.CallToolResult, error) {
+	var in struct {
+		Name     string            `json:"name"`
+		Content  *string           `json:"content"`
+		Base64   *string           `json:"base64"`
+		Language executor.Language `json:"language"`
+	}
+	if bad := decode(arguments, &in); bad != nil {
+		return bad, nil
+	}
+	f := tool.InputFile{Name: in.Name}
+	switch {
+	case (in.Content == nil) == (in.Base64 == nil):
+		return refuse(`Pass either "content" or "base64".`), nil
+	case in.Content != nil:
+		f.Content = []byte(*in.Content)
+	default:
+		var err error
+		if f.Content, err = base64.StdEncoding.DecodeString(*in.Base64); err != nil {
+			return refuse(`The argument "base64" is not base64.`), nil
+		}
+	}
+	if err := s.t.WriteFile(ctx, c.Conversation, in.Language, f); err != nil {
+		return s.failed(ctx, toolUpload, err), nil
+	}
+	return say("Wrote %d bytes to %s.", len(f.Content), in.Name), nil
+}
+
+func (s *Server) download(ctx context.Context, c *client, arguments json.RawMessage, _ *progress) (*sdk.CallToolResult, error) {
+	var in struct {
+		Name     string            `json:"name"`
+		Language executor.Language `json:"language"`
+	}
+	if bad := decode(arguments, &in); bad != nil {
+		return bad, nil
+	}
+	data, err := s.t.ReadFile(ctx, c.Conversation, in.Language, in.Name, s.mostBytes())
+	if err != nil {
+		return s.failed(ctx, toolDownload, err), nil
+	}
+	typ := mediaType(in.Name, data)
+	if strings.HasPrefix(typ, "image/") {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.ImageContent{Data: data, MIMEType: typ}}}, nil
+	}
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.EmbeddedResource{Resource: contents(uri(in.Name), typ, data)}}}, nil
+}
+
+// listed is a file as list_files has it.
+type listed struct {
+	Name string `json:"name"`
+	Size int64  `json:"size,omitempty"`
+	Kind string `json:"kind"` // "file", "directory", or "other"
+}
+
+func (s *Server) list(ctx context.Context, c *client, arguments json.RawMessage, _ *progress) (*sdk.CallToolResult, error) {
+	var in struct {
+		Directory string            `json:"directory"`
+		Language  executor.Language `json:"language"`
+	}
+	if bad := decode(arguments, &in); bad != nil {
+		return bad, nil
+	}
+	files, more, err := s.t.ListFiles(ctx, c.Conversation, in.Language, in.Directory)
+	if err != nil {
+		return s.failed(ctx, toolList, err), nil
+	}
+	all := make([]listed, 0, len(files))
+	for _, f := range files {
+		l := listed{Name: path.Join(in.Directory, f.Name), Kind: "other"}
+		switch {
+		case f.Mode.IsDir():
+			l.Kind = "directory"
+		case f.Mode.IsRegular():
+			l.Kind, l.Size = "file", f.Size
+		}
+		all = append(all, l)
+	}
+	return document(map[string]any{"files": all, "more": more}), nil
+}
+
+func (s *Server) capabilities(_ context.Context, _ *client, arguments json.RawMessage, _ *progress) (*sdk.CallToolResult, error) {
+	if bad := decode(arguments, &struct{}{}); bad != nil {
+		return bad, nil
+	}
+	caps, o := s.t.Capabilities(), s.t.Options()
+	type language struct {
+		Language string `json:"language"`
+		Version  string `json:"version,omitempty"`
+		Packages any    `json:"packages"` // false, true, or the names that are allowed
+		State    bool   `json:"state"`
+	}
+	doc := struct {
+		Languages     []language           `json:"languages"`
+		OneSandbox    bool                 `json:"languages_share_files"`
+		Isolation     executor.Isolation   `json:"isolation"`
+		Network       executor.NetworkMode `json:"network"`
+		Hosts         []string             `json:"hosts,omitempty"`
+		Workdir       string               `json:"working_directory"`
+		Timeout       float64              `json:"timeout_seconds"`
+		MaxTimeout    float64              `json:"max_timeout_seconds"`
+		MaxCode       int                  `json:"max_code_bytes"`
+		MaxFile       int64                `json:"max_download_bytes"`
+		SandboxLimits executor.Limits      `json:"limits"`
+	}{
+		Languages: []language{}, OneSandbox: caps.Has(executor.FeatureMixedLanguages), Isolation: caps.Isolation, Network: o.Spec.Network.Mode,
+		Hosts: o.Spec.Network.Hosts, Workdir: executor.Workdir, Timeout: o.Timeout.Seconds(), MaxTimeout: o.MaxTimeout.Seconds(),
+		MaxCode: o.MaxCode, MaxFile: s.mostBytes(), SandboxLimits: o.Spec.Limits,
+	}
+	if doc.Network == "" {
+		doc.Network = executor.NetworkNone
+	}
+	for _, l := range o.Languages {
+		d := language{Language: string(l), Packages: false}
+		if r, ok := caps.Runtime(l); ok {
+			d.Version, d.State = r.Version, caps.HasFor(l, executor.FeatureState)
+			if names, bounded := o.Packages[l], o.Packages != nil; caps.HasFor(l, executor.FeaturePackages) && bounded && len(names) > 0 {
+				d.Packages = names
+			} else if caps.HasFor(l, executor.FeaturePackages) {
+				d.Packages = !bounded
+			}
+		}
+		doc.Languages = append(doc.Languages, d)
+	}
+	return document(doc), nil
+}
+
+func (s *Server) reset(ctx context.Context, c *client, arguments json.RawMessage, _ *progress) (*sdk.CallToolResult, error) {
+	if bad := decode(arguments, &struct{}{}); bad != nil {
+		return bad, nil
+	}
+	if err := s.t.Reset(ctx, c.Conversation); err != nil {
+		return s.failed(ctx, toolReset, err), nil
+	}
+	return say("The sandbox is gone; the next call gets a new one."), nil
+}
+
+// decode reads arguments strictly. What is wrong with them is an answer, which the model can act on.
+func decode(arguments json.RawMessage, v any) *sdk.CallToolResult {
+	if len(arguments) == 0 {
+		arguments = json.RawMessage("{}")
+	}
+	d := json.NewDecoder(strings.NewReader(string(arguments)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return refuse("The arguments are wrong: " + strings.TrimPrefix(err.Error(), "json: ") + ".")
+	}
+	return nil
+}
+
+// failed is the answer where something could not be done.
+func (s *Server) failed(ctx context.Context, op string, err error) *sdk.CallToolResult {
+	if bad := (*tool.InputError)(nil); !errors.As(err, &bad) {
+		s.log(ctx, op, err)
+	}
+	return refuse(tool.Explain(err))
+}
+
+func (s *Server) log(ctx context.Context, op string, err error) {
+	if err != nil {
+		s.o.Log.WarnContext(ctx, "mcp", "tool", op, "kind", executor.KindName(err), "err", err)
+	}
+}
+
+func refuse(text string) *sdk.CallToolResult {
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}, IsError: true}
+}
+
+func say(format string, args ...any) *sdk.CallToolResult {
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(format, args...)}}}
+}
+
+// document is an answer of plain data.
+func document(v any) *sdk.CallToolResult {
+	text, err := json.Marshal(v)
+	if err != nil { // only types of this package get here
+		return refuse("The answer could not be written.")
+	}
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(text)}}, StructuredContent: json.RawMessage(text)}
+}
+
+// mostBytes is how large a file may be that is handed out.
+func (s *Server) mostBytes() int64 { return s.t.Options().MaxFileBytes }
+
+// mediaType says what a file is, by its content and, for text, its name. What is not sure to be an image is none.
+func mediaType(name string, data []byte) string {
+	typ, _, _ := mime.ParseMediaType(http.DetectContentType(data))
+	if strings.HasPrefix(typ, "text/") || typ == "" {
+		if byName, _, err := mime.ParseMediaType(mime.TypeByExtension(path.Ext(name))); err == nil && !strings.HasPrefix(byName, "image/") {
+			return byName
+		}
+	}
+	return typ
+}
+
+// contents is a file as a resource: text if it is text.
+func contents(uri, typ string, data []byte) *sdk.ResourceContents {
+	r := &sdk.ResourceContents{URI: uri, MIMEType: typ}
+	if utf8.Valid(data) && !strings.ContainsRune(string(data), 0) {
+		r.Text = string(data)
+	} else {
+		r.Blob = data
+	}
+	return r
+}

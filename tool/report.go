@@ -1,0 +1,183 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// Outcome is what Report makes an Output of.
+type Outcome struct {
+	Input  Input
+	Result *executor.Result
+	// Fresh says that the sandbox was made for this call: see sessions.Lease.
+	Fresh bool
+	// Restored are the files that a fresh sandbox got back: see sessions.Lease.
+	Restored []string
+	// There are names of files in the working directory, for code that looked for one in vain. Nil: not known.
+	There []string
+}
+
+// Report says what became of a run, in words and amounts for a model. c are the capabilities of the backend and o the options of the
+// tool. It adds to what the code printed what the model cannot know: what was left out, what state is gone, and how to go on after the
+// frequent mistakes.
+func Report(r Outcome, c executor.Capabilities, o Options) Output {
+	w := writer{r: r, res: r.Result, c: c, o: o.with(c)}
+	w.out = Output{Success: w.res.Status == executor.StatusOK, Language: r.Input.Language, ExecutionTime: w.res.Duration.Seconds()}
+	w.out.Stdout = w.stream(executor.EventStdout, w.res.Stdout)
+	w.out.Stderr = w.stream(executor.EventStderr, w.res.Stderr)
+	w.outputs()
+	w.files()
+	w.out.Error = w.failure()
+	w.state()
+	if len(r.Input.Ignored) > 0 {
+		w.out.note(cut(fmt.Sprintf("Arguments that the tool does not have were ignored: %s.", plain([]byte(strings.Join(r.Input.Ignored, ", ")))), maxCause))
+	}
+	return w.out
+}
+
+// writer makes an Output.
+type writer struct {
+	r   Outcome
+	res *executor.Result
+	c   executor.Capabilities
+	o   Options
+	out Output
+}
+
+// stream returns what was kept of a stream, with a note in its hole.
+func (w *writer) stream(kind executor.EventKind, b executor.Bytes) string {
+	for _, g := range w.res.Dropped {
+		if g.Stream == kind && 0 <= g.At && g.At <= len(b) {
+			// Both sides are cut as if nothing were missing, and then the note counts what is missing altogether.
+			half := w.o.MaxOutput / 2
+			head, tail := b[:g.At], b[g.At:]
+			dropped := g.Bytes
+			if len(head) > half {
+				n := start(head, half)
+				dropped, head = dropped+int64(len(head)-n), head[:n]
+			}
+			if len(tail) > half {
+				n := end(tail, len(tail)-half)
+				dropped, tail = dropped+int64(n), tail[n:]
+			}
+			return plain(head) + missing(dropped) + plain(tail)
+		}
+	}
+	return cut(plain(b), w.o.MaxOutput)
+}
+
+// images are the media types of images, the best for a model first.
+var images = []string{"image/png", "image/jpeg", "image/webp", "image/gif", "image/svg+xml"}
+
+// texts are the media types that a model can read, the best first. What Python calls text/plain of a table is one.
+var texts = []string{"text/markdown", "text/plain", "text/latex", "application/json", "text/html"}
+
+func (w *writer) outputs() {
+	left, out := w.o.MaxImageBytes, 0
+	shown := strings.Builder{}
+	for _, v := range w.res.Outputs {
+		if t, data, ok := v.Data.Best(images...); ok {
+			if !isImage(t, data) || len(w.out.Images) >= w.o.MaxImages || int64(len(data)) > left {
+				out++
+				continue
+			}
+			left -= int64(len(data))
+			w.out.Images = append(w.out.Images, Image{t, data})
+			continue
+		}
+		if data, ok := v.Data["application/json"]; ok && v.Main && len(data) <= w.o.MaxOutput && json.Valid(data) {
+			w.out.ReturnValue = json.RawMessage(data)
+			continue
+		}
+		_, data, ok := v.Data.Best(texts...)
+		switch {
+		case !ok:
+			w.out.note("A value that has no text was left out.")
+		case v.Main:
+			w.out.ReturnValue = cut(plain(data), w.o.MaxOutput)
+		default:
+			shown.WriteString(strings.TrimSuffix(plain(data), "\n") + "\n")
+		}
+	}
+	if out > 0 {
+		w.out.note(fmt.Sprintf("%d images were left out, which were too many, too large or damaged.", out))
+	}
+	if shown.Len() > 0 {
+		if n := len(w.out.Stdout); n > 0 && w.out.Stdout[n-1] != '\n' {
+			w.out.Stdout += "\n"
+		}
+		w.out.Stdout += cut(shown.String(), w.o.MaxOutput)
+	}
+}
+
+// isImage reports whether data is what its type says as far as its beginning tells: it goes to decoders of others.
+func isImage(mime string, data []byte) bool {
+	switch mime {
+	case "image/png":
+		return bytes.HasPrefix(data, []byte("\x89PNG\r\n\x1a\n"))
+	case "image/jpeg":
+		return bytes.HasPrefix(data, []byte("\xff\xd8\xff"))
+	case "image/gif":
+		return bytes.HasPrefix(data, []byte("GIF8"))
+	case "image/webp":
+		return bytes.HasPrefix(data, []byte("RIFF")) && len(data) > 12 && string(data[8:12]) == "WEBP"
+	}
+	return bytes.Contains(data[:min(len(data), 4096)], []byte("<svg"))
+}
+
+func (w *writer) files() {
+	left, empty := w.o.MaxFileBytes, 0
+	omitted := w.res.ArtifactsOmitted
+	for _, a := range w.res.Artifacts {
+		if len(w.out.Files) >= w.o.MaxFiles {
+			omitted++
+			continue
+		}
+		f := File{Name: plain([]byte(a.Name)), Type: a.MIME, Size: a.Size}
+		if n := int64(len(a.Data)); n == a.Size && n <= left {
+			left -= n
+			f.Base64 = a.Data
+		} else {
+			empty++
+		}
+		w.out.Files = append(w.out.Files, f)
+	}
+	if omitted > 0 {
+		w.out.note(fmt.Sprintf("%d more files were made or changed than are listed; they are in the working directory.", omitted))
+	}
+	if empty > 0 {
+		w.out.note(fmt.Sprintf("%d files are too large to be passed on with their contents; they are in the working directory.", empty))
+	}
+}
+
+// state says what later calls cannot rely on.
+func (w *writer) state() {
+	if n := len(w.r.Restored); w.r.Fresh && n > 0 {
+		names := plain([]byte(strings.Join(w.r.Restored[:min(n, maxNames)], ", ")))
+		w.out.note(fmt.Sprintf("This is a new sandbox: variables of earlier calls are gone. %d files were kept: %s.", n, cut(names, maxCause)))
+	} else if w.r.Fresh {
+		w.out.note("This is a new sandbox: variables and files of earlier calls, if there were any, are gone.")
+	} else if w.res.StateFresh && w.r.Input.Language != Bash && w.c.HasFor(w.r.Input.Language, executor.FeatureState) {
+		w.out.note("This run began without variables of earlier calls. Define again what you need; files are still there.")
+	}
+	if w.out.Error == "" { // otherwise it says so
+		if s := w.lost(); s != "" {
+			w.out.note(s)
+		}
+	}
+}
+
+// lost says what this run destroyed.
+func (w *writer) lost() string {
+	switch {
+	case w.res.FilesLost:
+		return "The sandbox is gone, with all variables and files; the next call begins anew."
+	case w.res.StateLost:
+		return "All variables are gone; files are still there. Define again what you need."
+	}
+	return ""
+}

@@ -1,0 +1,374 @@
+package tool_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/tool"
+)
+
+const png = "\x89PNG\r\n\x1a\n..."
+
+func ok(edit func(*executor.Result)) *executor.Result {
+	r := &executor.Result{Status: executor.StatusOK, Duration: 1500 * time.Millisecond}
+	edit(r)
+	return r
+}
+
+func failed(typ, message string) *executor.Result {
+	return &executor.Result{Status: executor.StatusFailed, ExitCode: 1, Exception: &executor.Exception{Type: typ, Message: message}}
+}
+
+// What is in the JSON is what the definition says, no more and no less.
+func TestOutputKeepsToItsSchema(t *testing.T) {
+	full := ok(func(r *executor.Result) {
+		r.Stdout = executor.Bytes("hi\n")
+		r.Outputs = []executor.Output{{Data: executor.MIMEBundle{"image/png": executor.Bytes(png)}}, {Main: true, Data: executor.MIMEBundle{"text/plain": executor.Bytes("3")}}}
+		r.Artifacts = []executor.Artifact{{Name: "a.csv", MIME: "text/csv", Size: 3, Data: executor.Bytes("a,b")}}
+	})
+	d := tool.Define(fake.All(), tool.Options{})
+	var check func(path string, s *tool.Schema, v any)
+	check = func(path string, s *tool.Schema, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name := range v {
+				if s.Properties[name] == nil {
+					t.Errorf("%s.%s is not in the schema", path, name)
+				} else {
+					check(path+"."+name, s.Properties[name], v[name])
+				}
+			}
+			for _, name := range s.Required {
+				if _, ok := v[name]; !ok {
+					t.Errorf("%s.%s is missing", path, name)
+				}
+			}
+		case []any:
+			for i, e := range v {
+				check(fmt.Sprintf("%s[%d]", path, i), s.Items, e)
+			}
+		case nil:
+			if !s.Nullable && s.Type != "" {
+				t.Errorf("%s is null", path)
+			}
+		default:
+			want := map[string]string{"string": "string", "number": "float64", "integer": "float64", "boolean": "bool"}[s.Type]
+			if got := reflect.TypeOf(v).String(); s.Type != "" && got != want {
+				t.Errorf("%s: got a %s, want a %s", path, got, want)
+			}
+		}
+	}
+	for name, r := range map[string]*executor.Result{"full": full, "empty": ok(func(*executor.Result) {}), "failed": failed("E", "m")} {
+		out := tool.Report(tool.Outcome{Input: tool.Input{Language: executor.Python}, Result: r}, fake.All(), tool.Options{})
+		text, err := json.Marshal(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v any
+		if err := json.Unmarshal(text, &v); err != nil {
+			t.Fatal(err)
+		}
+		check(name, d.Output, v)
+		if name == "full" {
+			golden(t, "output.json", out)
+		}
+	}
+}
+
+func TestReportOfValues(t *testing.T) {
+	bundle := func(pairs ...string) executor.MIMEBundle {
+		b := executor.MIMEBundle{}
+		for i := 0; i < len(pairs); i += 2 {
+			b[pairs[i]] = executor.Bytes(pairs[i+1])
+		}
+		return b
+	}
+	main := func(pairs ...string) []executor.Output {
+		return []executor.Output{{Main: true, Data: bundle(pairs...)}}
+	}
+	tests := map[string]struct {
+		outputs []executor.Output
+		value   string // JSON
+		stdout  string
+		stderr  string
+		images  []string
+	}{
+		"none":           {value: "null"},
+		"json":           {outputs: main("application/json", `{"a":[1,null]}`, "text/plain", "{'a': [1, None]}"), value: `{"a":[1,null]}`},
+		"json-damaged":   {outputs: main("application/json", `{"a":`, "text/plain", "x"), value: `"x"`},
+		"json-large":     {outputs: main("application/json", `"`+strings.Repeat("x", 200)+`"`, "text/plain", "short"), value: `"short"`},
+		"text":           {outputs: main("text/plain", "<C object>"), value: `"\u003cC object\u003e"`},
+		"table":          {outputs: main("text/html", "<table>", "text/plain", "   a\n0  1"), value: `"   a\n0  1"`},
+		"html-only":      {outputs: main("text/html", "<b>x</b>"), value: `"\u003cb\u003ex\u003c/b\u003e"`},
+		"unknown":        {outputs: main("application/x-own", "x"), value: "null", stderr: "[A value that has no text was left out.]\n"},
+		"image":          {outputs: main("image/png", png, "text/plain", "<Figure>"), value: "null", images: []string{"image/png"}},
+		"svg":            {outputs: main("image/svg+xml", "<svg/>"), value: "null", images: []string{"image/svg+xml"}},
+		"image-damaged":  {outputs: main("image/png", "<html>"), value: "null", stderr: "[1 images were left out, which were too many, too large or damaged.]\n"},
+		"images-many":    {outputs: slices.Repeat(main("image/png", png), 3), value: "null", images: []string{"image/png", "image/png"}, stderr: "[1 images were left out, which were too many, too large or damaged.]\n"},
+		"image-large":    {outputs: main("image/png", png+strings.Repeat("x", 100)), value: "null", stderr: "[1 images were left out, which were too many, too large or damaged.]\n"},
+		"display":        {outputs: []executor.Output{{Data: bundle("text/plain", "shown")}}, value: "null", stdout: "printed\nshown\n"},
+		"display-no-end": {outputs: []executor.Output{{Data: bundle("text/markdown", "**a**\n", "text/plain", "a")}, {Data: bundle("text/plain", "b")}}, value: "null", stdout: "printed\n**a**\nb\n"},
+		"not-utf8":       {outputs: main("text/plain", "a\xffb"), value: "\"a\ufffdb\""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := ok(func(r *executor.Result) { r.Stdout, r.Outputs = executor.Bytes("printed"), test.outputs })
+			out := tool.Report(tool.Outcome{Input: tool.Input{Language: executor.Python}, Result: r}, fake.All(),
+				tool.Options{MaxOutput: 100, MaxImages: 2, MaxImageBytes: 50})
+			value, err := json.Marshal(out.ReturnValue)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(value) != test.value {
+				t.Errorf("got value %s, want %s", value, test.value)
+			}
+			if want := test.stdout; out.Stdout != want && (want != "" || out.Stdout != "printed") {
+				t.Errorf("got stdout %q, want %q", out.Stdout, want)
+			}
+			if out.Stderr != test.stderr {
+				t.Errorf("got stderr %q, want %q", out.Stderr, test.stderr)
+			}
+			var types []string
+			for _, i := range out.Images {
+				types = append(types, i.Type)
+			}
+			if !slices.Equal(types, test.images) {
+				t.Errorf("got images %q, want %q", types, test.images)
+			}
+		})
+	}
+}
+
+func TestReportOfFiles(t *testing.T) {
+	art := func(name string, size int, data string) executor.Artifact {
+		return executor.Artifact{Name: name, MIME: "text/plain", Size: int64(size), Data: executor.Bytes(data)}
+	}
+	r := ok(func(r *executor.Result) {
+		r.ArtifactsOmitted = 2
+		r.Artifacts = []executor.Artifact{art("a", 4, "aaaa"), art("b", 9, "bbbbbbbbb"), art("c", 5, ""), art("d", 4, "dddd"), art("e", 1, "e")}
+	})
+	out := tool.Report(tool.Outcome{Input: tool.Input{Language: executor.Python}, Result: r}, fake.All(), tool.Options{MaxFiles: 4, MaxFileBytes: 10})
+	var got []string
+	for _, f := range out.Files {
+		got = append(got, fmt.Sprintf("%s %d %s", f.Name, f.Size, f.Base64))
+	}
+	if want := []string{"a 4 aaaa", "b 9 ", "c 5 ", "d 4 dddd"}; !slices.Equal(got, want) {
+		t.Errorf("got files %q, want %q", got, want)
+	}
+	for _, want := range []string{"3 more files were made", "2 files are too large"} {
+		if !strings.Contains(out.Stderr, want) {
+			t.Errorf("got stderr %q, want %q in it", out.Stderr, want)
+		}
+	}
+}
+
+func TestOutputIsCutInTheMiddle(t *testing.T) {
+	tests := map[string]struct {
+		stdout  string
+		dropped []executor.Gap
+		want    string
+	}{
+		"short":      {stdout: "0123456789", want: "0123456789"},
+		"long":       {stdout: "01234-567-89abc", want: "01234\n[... 5 bytes left out ...]\n89abc"},
+		"characters": {stdout: "éééééééé", want: "éé\n[... 8 bytes left out ...]\néé"},
+		"gap":        {stdout: "abcxyz", dropped: []executor.Gap{{Stream: executor.EventStdout, At: 3, Bytes: 1000}}, want: "abc\n[... 1000 bytes left out ...]\nxyz"},
+		"gap-cut":    {stdout: "abcdefgtuvwxyz", dropped: []executor.Gap{{Stream: executor.EventStdout, At: 7, Bytes: 1000}}, want: "abcde\n[... 1004 bytes left out ...]\nvwxyz"},
+		"gap-other":  {stdout: "abc", dropped: []executor.Gap{{Stream: executor.EventStderr, At: 1, Bytes: 1}}, want: "abc"},
+		"gap-wrong":  {stdout: "abc", dropped: []executor.Gap{{Stream: executor.EventStdout, At: 9, Bytes: 1}}, want: "abc"},
+		"not-utf8":   {stdout: "a\xff", want: "a\ufffd"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := ok(func(r *executor.Result) { r.Stdout, r.Dropped = executor.Bytes(test.stdout), test.dropped })
+			out := tool.Report(tool.Outcome{Result: r}, fake.All(), tool.Options{MaxOutput: 10})
+			if out.Stdout != test.want {
+				t.Errorf("got %q, want %q", out.Stdout, test.want)
+			}
+		})
+	}
+}
+
+func TestReportOfFailures(t *testing.T) {
+	lock := tool.Options{Packages: map[executor.Language][]string{executor.Python: {"scikit_learn", "numpy"}}}
+	stopped := func(s executor.Status, reason executor.Reason, edit func(*executor.Result)) *executor.Result {
+		r := &executor.Result{Status: s, Reason: reason, ExitCode: -1, Duration: 30 * time.Second}
+		if edit != nil {
+			edit(r)
+		}
+		return r
+	}
+	lost := func(r *executor.Result) { r.StateLost = true }
+	tests := map[string]struct {
+		code  string
+		l     executor.Language
+		r     *executor.Result
+		o     tool.Options
+		c     executor.Capabilities
+		there []string
+		want  []string // in the error
+		not   string
+	}{
+		"exit-code": {r: &executor.Result{Status: executor.StatusFailed, ExitCode: 3}, want: []string{"exit code 3"}},
+		"line": {code: "x = 1\n1/0 # here", r: func() *executor.Result {
+			r := failed("ZeroDivisionError", "division by zero")
+			r.Exception.Line = 2
+			return r
+		}(), want: []string{"ZeroDivisionError: division by zero\nLine 2 of the code: 1/0 # here"}},
+		"column":         {r: failed("KeyError", "'price'"), want: []string{"KeyError: 'price'", "df.columns.tolist()"}},
+		"column-attr":    {r: failed("AttributeError", "'DataFrame' object has no attribute 'price'"), want: []string{"df.columns.tolist()"}},
+		"module":         {r: failed("ModuleNotFoundError", "No module named 'yaml'"), want: []string{`call again with "packages": ["pyyaml"]`}},
+		"module-part":    {r: failed("ModuleNotFoundError", "No module named 'sklearn.svm'"), o: lock, want: []string{`call again with "packages": ["scikit-learn"]`}},
+		"module-refused": {r: failed("ModuleNotFoundError", "No module named 'requests'"), o: lock, want: []string{"requests is not allowed here", "scikit_learn, numpy"}},
+		"module-none":    {r: failed("ModuleNotFoundError", "No module named 'numpy'"), c: fake.Without(fake.All(), executor.FeaturePackages), want: []string{"packages cannot be installed here"}},
+		"module-script":  {l: executor.JavaScript, r: failed("Error", "Cannot find package '@scope/ms' imported from x"), want: []string{`"packages": ["@scope/ms"]`}},
+		"file":           {r: failed("FileNotFoundError", "[Errno 44] No such file or directory: 'x.csv'"), there: []string{"a.csv", "b.csv"}, want: []string{`in /workspace there are: "a.csv", "b.csv".`}},
+		"file-empty":     {r: failed("FileNotFoundError", "x"), there: []string{}, want: []string{"/workspace is empty."}},
+		"file-unknown":   {r: failed("FileNotFoundError", "x"), want: []string{"look at what is in /workspace"}},
+		"files-many":     {r: failed("FileNotFoundError", "x"), there: slices.Repeat([]string{"f"}, 40), want: []string{"and 10 more."}},
+		"file-script":    {l: executor.JavaScript, r: failed("Error", "ENOENT: no such file or directory, open 'x'"), there: []string{}, want: []string{"/workspace is empty."}},
+		"name":           {r: failed("NameError", "name 'df' is not defined"), want: []string{"define or import df first"}},
+		"name-fresh": {r: func() *executor.Result {
+			r := failed("NameError", "name 'df' is not defined")
+			r.StateFresh = true
+			return r
+		}(), want: []string{"began without variables of earlier calls. Define df again"}},
+		"name-script":     {l: executor.JavaScript, r: failed("ReferenceError", "x is not defined"), want: []string{"define or import x first"}},
+		"name-language":   {code: "python\nprint(1)", r: failed("NameError", "name 'python' is not defined"), want: []string{"the first line is the name of a language"}},
+		"input":           {code: "x = input()", r: failed("EOFError", "EOF when reading a line"), want: []string{"nobody to answer input()"}},
+		"magic":           {code: "!pip install x", r: failed("SyntaxError", "invalid syntax"), want: []string{"commands of notebooks"}},
+		"network":         {r: failed("urllib.error.URLError", "<urlopen error>"), want: []string{"the code has no network"}},
+		"network-full":    {r: failed("URLError", "x"), o: tool.Options{Spec: executor.Spec{Network: executor.NetworkPolicy{Mode: executor.NetworkFull}}}, want: []string{"URLError: x"}, not: "Hint"},
+		"loop":            {r: failed("RuntimeError", "asyncio.run() cannot be called from a running event loop"), want: []string{"await at the top level"}},
+		"no-hint":         {r: failed("ValueError", "x"), want: []string{"ValueError: x"}, not: "Hint"},
+		"command":         {l: tool.Bash, r: &executor.Result{Status: executor.StatusFailed, ExitCode: 127}, want: []string{"exit code 127", "no such command"}},
+		"timeout-kept":    {r: stopped(executor.StatusTimedOut, executor.ReasonWallTime, nil), want: []string{"stopped by its timeout, after 30 s", "Variables and files are still there.", "up to 120 s"}},
+		"timeout-lost":    {r: stopped(executor.StatusTimedOut, executor.ReasonWallTime, lost), want: []string{"All variables are gone; files are still there."}, not: "Variables and files are"},
+		"memory":          {r: stopped(executor.StatusKilled, executor.ReasonMemory, lost), want: []string{"too much memory", "in pieces"}},
+		"output":          {r: stopped(executor.StatusKilled, executor.ReasonOutput, nil), want: []string{"printed too much", "print a summary"}},
+		"signal":          {r: stopped(executor.StatusKilled, executor.ReasonSignal, func(r *executor.Result) { r.Signal = "SIGSEGV"; r.StateLost = true }), want: []string{"crashed (SIGSEGV)", "All variables are gone"}},
+		"sandbox":         {r: stopped(executor.StatusKilled, executor.ReasonSandbox, func(r *executor.Result) { r.StateLost, r.FilesLost = true, true }), want: []string{"sandbox ended", "with all variables and files"}},
+		"processes":       {r: stopped(executor.StatusKilled, executor.ReasonProcesses, nil), want: []string{"too many processes"}},
+		"disk":            {r: stopped(executor.StatusKilled, executor.ReasonDisk, nil), want: []string{"too much to the disk"}},
+		"reset":           {r: stopped(executor.StatusKilled, executor.ReasonReset, lost), want: []string{"was reset"}},
+		"lifetime":        {r: stopped(executor.StatusKilled, executor.ReasonLifetime, lost), want: []string{"end of its life"}},
+		"without-state":   {r: stopped(executor.StatusTimedOut, executor.ReasonWallTime, nil), c: fake.Without(fake.All(), executor.FeatureState), want: []string{"timeout"}, not: "still there."},
+		"message-hostile": {r: failed("E", "a\xff"+strings.Repeat("x", 1<<20)), want: []string{"bytes left out"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.l == "" {
+				test.l = executor.Python
+			}
+			if test.c.Isolation == "" {
+				test.c = fake.All()
+			}
+			out := tool.Report(tool.Outcome{Input: tool.Input{Code: test.code, Language: test.l}, Result: test.r, There: test.there}, test.c, test.o)
+			for _, want := range test.want {
+				if !strings.Contains(out.Error, want) {
+					t.Errorf("got error %q, want %q in it", out.Error, want)
+				}
+			}
+			if test.not != "" && strings.Contains(out.Error, test.not) {
+				t.Errorf("got error %q, want no %q in it", out.Error, test.not)
+			}
+			if out.Success {
+				t.Error("got success")
+			}
+		})
+	}
+}
+
+func TestTracebacksAreReduced(t *testing.T) {
+	const head = "Traceback (most recent call last):\n"
+	cell := "  File \"<cell 2>\", line 1, in f\n    f()\n"
+	tests := map[string]struct{ in, want string }{
+		"own":     {head + cell + "E: x\n", head + cell + "E: x"},
+		"library": {head + cell + "  File \"/usr/lib/python3/json/decoder.py\", line 3, in decode\n    raise E\n    ^^^^^^^\nE: x\n", head + cell + "E: x"},
+		"frozen":  {head + "  File \"<frozen importlib._bootstrap>\", line 1, in f\n" + cell + "E: x", head + cell + "E: x"},
+		"file":    {head + "  File \"/workspace/m.py\", line 1, in f\n    x\n" + cell + "E: x", head + "  File \"/workspace/m.py\", line 1, in f\n    x\n" + cell + "E: x"},
+		"host":    {head + "  File \"/home/app/host.py\", line 1\n    secret()\n" + cell + "E: x", head + cell + "E: x"},
+		"deep":    {head + strings.Repeat(cell, 40) + "E: x", head + strings.Repeat(cell, 4) + "  [... 28 frames left out ...]\n" + strings.Repeat(cell, 8) + "E: x"},
+		"chained": {head + cell + "E: x\n\nDuring handling of the above exception, another exception occurred:\n\n" + head + cell + "F: y", head + cell + "E: x\n\nDuring handling of the above exception, another exception occurred:\n\n" + head + cell + "F: y"},
+		"script":  {"E: x\n    at f (<cell 1>:1:2)\n    at run (file:///opt/app/runner.mjs:3:4)\n    at node:internal/x:1:1\n    at /home/app/x.js:1:1\n    at <cell 1>:2:1", "E: x\n    at f (<cell 1>:1:2)\n    at <cell 1>:2:1"},
+		"message": {head + cell + "E: a\n  File \"/etc/x\", line 1\n    b", head + cell + "E: a"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := failed("E", "x")
+			r.Exception.Traceback = test.in
+			got := tool.Report(tool.Outcome{Input: tool.Input{Language: executor.Python}, Result: r}, fake.All(), tool.Options{}).Error
+			if got != test.want {
+				t.Errorf("got\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestReportOfState(t *testing.T) {
+	const fresh, began, gone = "new sandbox", "began without variables", "All variables are gone"
+	tests := map[string]struct {
+		o    tool.Outcome
+		l    executor.Language
+		c    executor.Capabilities
+		want string
+	}{
+		"same":          {o: tool.Outcome{Result: ok(func(*executor.Result) {})}},
+		"fresh":         {o: tool.Outcome{Fresh: true, Result: ok(func(r *executor.Result) { r.StateFresh = true })}, want: fresh},
+		"restarted":     {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateFresh = true })}, want: began},
+		"bash":          {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateFresh = true })}, l: tool.Bash},
+		"without-state": {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateFresh = true })}, c: fake.Without(fake.All(), executor.FeatureState)},
+		"lost":          {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateLost = true })}, want: gone},
+		"files-lost":    {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateLost, r.FilesLost = true, true })}, want: "with all variables and files"},
+		"ignored":       {o: tool.Outcome{Input: tool.Input{Ignored: []string{"stdin"}}, Result: ok(func(*executor.Result) {})}, want: "were ignored: stdin"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.o.Input.Language = executor.Python
+			if test.l != "" {
+				test.o.Input.Language = test.l
+			}
+			if test.c.Isolation == "" {
+				test.c = fake.All()
+			}
+			got := tool.Report(test.o, test.c, tool.Options{}).Stderr
+			if test.want == "" && got != "" || !strings.Contains(got, test.want) {
+				t.Errorf("got notes %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Whatever comes out of a sandbox, the answer is text and within its bounds.
+func FuzzReport(f *testing.F) {
+	f.Add("Traceback (most recent call last):\n  File \"<cell 1>\", line 1\n    x\nE: x", "image/png", []byte(png), 3, int64(9))
+	f.Add("    at f (/x:1:1)\n  [x]", "application/json", []byte("{}"), -1, int64(-1))
+	f.Fuzz(func(t *testing.T, text, mime string, data []byte, at int, n int64) {
+		const most = 100
+		r := &executor.Result{
+			Status: executor.StatusFailed, Stdout: data, Stderr: executor.Bytes(text), Dropped: []executor.Gap{{Stream: executor.EventStdout, At: at, Bytes: n}},
+			Exception: &executor.Exception{Type: mime, Message: text, Traceback: text, Line: at},
+			Outputs:   []executor.Output{{Main: true, Data: executor.MIMEBundle{mime: data}}, {Data: executor.MIMEBundle{mime: data}}},
+			Artifacts: []executor.Artifact{{Name: text, MIME: mime, Size: n, Data: data}},
+		}
+		out := tool.Report(tool.Outcome{Input: tool.Input{Code: text, Language: executor.Python}, Result: r, There: []string{text}}, fake.All(), tool.Options{MaxOutput: most})
+		if _, err := json.Marshal(out); err != nil {
+			t.Error(err)
+		}
+		for name, s := range map[string]string{"stdout": out.Stdout, "stderr": out.Stderr, "error": out.Error} {
+			if !utf8.ValidString(s) {
+				t.Errorf("%s is not UTF-8: %q", name, s)
+			}
+			if len(s) > 4*most+3000 {
+				t.Errorf("%s has %d bytes", name, len(s))
+			}
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package tool
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// maxLayers bounds what is unwrapped from what: a fence around a dictionary around a fence has been seen.
+const maxLayers = 4
+
+// maxUnwrap is the size of text beyond which nothing is taken from it: no model writes that much.
+const maxUnwrap = 256 << 10
+
+// unwrap takes from in.Code what models put around code. sure says that the call named its language. Text that is a program already
+// stays as it is, to the byte.
+func (in *Input) unwrap(sure bool) {
+	if len(in.Code) > maxUnwrap {
+		return
+	}
+	in.Code = strings.TrimPrefix(in.Code, "\ufeff")
+	for range maxLayers {
+		switch {
+		case in.fromDictionary(&sure):
+		case in.fromTag():
+		case in.fromFence(&sure):
+		default:
+			if in.Language == executor.Python {
+				in.Code = dedent(unescapeStray(in.Code))
+			}
+			return
+		}
+	}
+}
+
+// codeKeys are the names under which a dictionary in the place of code has the code.
+var codeKeys = []string{"code", "python_code", "source_code", "generated_code", "script", "program", "source"}
+
+// fromDictionary takes arguments out of code. A dictionary with other keys than those of arguments is a program: it is its own value.
+func (in *Input) fromDictionary(sure *bool) bool {
+	text := strings.TrimSpace(in.Code)
+	if !strings.HasPrefix(text, "{") || !strings.HasSuffix(text, "}") {
+		return false
+	}
+	v, ok := parseLiteral(text)
+	m, isMap := v.(map[string]any)
+	if !ok || !isMap {
+		return false
+	}
+	inner := m
+	if _, args, ok := callOf(m); ok {
+		inner = args
+	}
+	key := ""
+	for k, v := range inner {
+		_, text := v.(string)
+		switch {
+		case slices.Contains(codeKeys, k) && text && key == "":
+			key = k
+		case !slices.Contains(argumentNames, k) || k == "code":
+			return false
+		}
+	}
+	if key == "" {
+		return false
+	}
+	inner = maps.Clone(inner)
+	inner["code"] = inner[key]
+	var got Input
+	if problems := got.fill(inner); len(problems) > 0 {
+		return false
+	}
+	in.Code = got.Code
+	if got.Language != "" && !*sure {
+		in.Language, *sure = got.Language, true
+	}
+	if in.Timeout == 0 {
+		in.Timeout = got.Timeout
+	}
+	in.Packages = append(in.Packages, got.Packages...)
+	in.Files = append(in.Files, got.Files...)
+	return true
+}
+
+// tags are elements that models enclose code in. No program begins with one.
+var tags = []string{"code", "python", "javascript", "execute", "execute_code", "execute_python", "tool_code"}
+
+func (in *Input) fromTag() bool {
+	text := strings.TrimSpace(in.Code)
+	if in.Language == Bash { // <code is a redirection
+		return false
+	}
+	for _, tag := range tags {
+		rest, ok := strings.CutPrefix(text, "<"+tag+">")
+		if !ok {
+			continue
+		}
+		if rest, ok = strings.CutSuffix(rest, "</"+tag+">"); ok {
+			in.Code = strings.Trim(rest, "\r\n")
+			return true
+		}
+	}
+	return false
+}
+
+func (in *Input) fromFence(sure *bool) bool {
+	if blocks := unfence(in.Code, in.Language); len(blocks) > 0 {
+		code, l := choose(blocks, in.Language, *sure)
+		in.Code = code
+		if l != "" && !*sure {
+			in.Language, *sure = l, true
+		}
+		return true
+	}
+	// No program in Python has a backquote outside of strings.
+	text := strings.TrimSpace(in.Code)
+	if in.Language == executor.Python && len(text) > 2 && strings.Trim(text, "`") == text[1:len(text)-1] && !strings.Contains(text[1:len(text)-1], "`") {
+		in.Code = text[1 : len(text)-1]
+		return true
+	}
+	return false
+}
+
+// unescapeStray mends Python that was escaped once too often, so that line breaks are a backslash and an n. A program has no backslash
+// outside of strings and comments except at the end of a line.
+func unescapeStray(code string) string {
+	t := scanPython(code)
+	if t.stray < 0 || t.stray+1 == len(code) || strings.IndexByte(`nrt"'\`, code[t.stray+1]) < 0 {
+		return code
+	}
+	// Either everything was escaped, or strings were left alone.
+	all := replaceEscapes(code, func(int) bool { return true })
+	if scanPython(all).clean() {
+		return all
+	}
+	if t.bad < 0 && !t.open {
+		if code := replaceEscapes(code, func(i int) bool { return !t.inside(i) }); scanPython(code).clean() {
+			return code
+		}
+	}
+	return code
+}
+
+// replaceEscapes replaces the escape sequences where is holds.
+func replaceEscapes(code string, is func(i int) bool) string {
+	var b strings.Builder
+	for i := 0; i < len(code); {
+		if code[i] != '\\' || !is(i) || strings.HasPrefix(code[i:], "\\\n") || strings.HasPrefix(code[i:], "\\\r\n") {
+			b.WriteByte(code[i])
+			i++
+			continue
+		}
+		n, text := unescape(code[i:])
+		b.WriteString(text)
+		i += n
+	}
+	return b.String()
+}
+
+// dedent removes what all lines are indented by, if the first one is, which no program in Python has. Lines that are within a string
+// have no say and keep what they have.
+func dedent(code string) string {
+	t := scanPython(code)
+	common, first := "", true
+	at := 0
+	for line := range strings.Lines(code) {
+		rest := strings.TrimLeft(line, " \t")
+		blank := strings.TrimSpace(rest) == "" || rest[0] == '#'
+		if indent := line[:len(line)-len(rest)]; !blank && !t.inside(at) {
+			if first && indent == "" {
+				return code
+			}
+			if first {
+				common, first = indent, false
+			}
+			for !strings.HasPrefix(indent, common) {
+				common = common[:len(common)-1]
+			}
+		}
+		at += len(line)
+	}
+	if first {
+		return code // nothing but comments
+	}
+	if common == "" { // the first line alone has slipped
+		return strings.TrimLeft(code, " \t\r\n")
+	}
+	var b strings.Builder
+	at = 0
+	for line := range strings.Lines(code) {
+		if t.inside(at) {
+			b.WriteString(line)
+		} else {
+			b.WriteString(strings.TrimPrefix(line, common))
+		}
+		at += len(line)
+	}
+	return b.String()
+}

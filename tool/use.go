@@ -1,0 +1,175 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/sessions"
+)
+
+// maxListed bounds what ListFiles returns.
+const maxListed = 1000
+
+// Capabilities are those of the backend as it is now.
+func (t *Tool) Capabilities() executor.Capabilities { return t.x.Info().Capabilities }
+
+// Options are those of New with the defaults in the place of zero fields, as far as the backend can do them now.
+func (t *Tool) Options() Options { return t.o.with(t.Capabilities()) }
+
+// FileLanguages are the languages whose files WriteFile, ReadFile and ListFiles reach; the first is their default. Where the backend can
+// mix languages they share them.
+func (t *Tool) FileLanguages() (ls []executor.Language) {
+	caps := t.Capabilities()
+	for _, l := range interpreters(t.o.with(caps).Languages) {
+		if caps.HasFor(l, executor.FeatureFiles) {
+			ls = append(ls, l)
+		}
+	}
+	return ls
+}
+
+// Install makes packages importable for the calls of a conversation that follow. An empty language is the first of the tool. The Output
+// and the error are as those of Call.
+func (t *Tool) Install(ctx context.Context, c Conversation, p executor.Packages) (out Output, err error) {
+	caps := t.Capabilities()
+	k := checker{in: Input{Language: t.language(p.Language), Packages: p.Names}, c: caps, o: t.o.with(caps)}
+	switch {
+	case !slices.Contains(k.o.Languages, k.in.Language):
+		k.add("The language %.40q is not available. Use %s.", k.in.Language, words(k.o.Languages, "or"))
+	case len(p.Names) == 0:
+		k.add(`The argument "packages" is empty. Name what to install.`)
+	default:
+		k.packages()
+	}
+	if len(k.problems) > 0 {
+		return refused(k.in.Language, &InputError{k.problems}), nil
+	}
+	lease, err := t.acquire(ctx, c, k.in.Language, caps)
+	if err != nil {
+		return refused(k.in.Language, err), err
+	}
+	defer func() { err = errors.Join(err, lease.Release()) }()
+	out, ok, err := furnish(ctx, lease, k.in)
+	if ok {
+		out = Output{Success: true, Language: k.in.Language}
+	}
+	return out, err
+}
+
+// WriteFile puts a file into the working directory of a conversation, that of its session for one of FileLanguages (empty: the first).
+// What is wrong with the name is an *InputError; for other errors see Explain.
+func (t *Tool) WriteFile(ctx context.Context, c Conversation, l executor.Language, f InputFile) error {
+	return t.withFile(ctx, c, l, f.Name, func(s *sessions.Lease, name string) error {
+		return s.Files().Write(ctx, name, bytes.NewReader(f.Content), 0)
+	})
+}
+
+// ReadFile returns a file of the working directory, if it has at most so many bytes. Otherwise it is as WriteFile.
+func (t *Tool) ReadFile(ctx context.Context, c Conversation, l executor.Language, name string, most int64) (content []byte, err error) {
+	err = t.withFile(ctx, c, l, name, func(s *sessions.Lease, clean string) error {
+		r, err := s.Files().Read(ctx, clean)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		if content, err = io.ReadAll(io.LimitReader(r, most+1)); err != nil {
+			return err
+		}
+		if int64(len(content)) > most {
+			content = nil
+			return &InputError{[]string{fmt.Sprintf("The file %.80q has more than %d bytes, the most that can be passed on. Let code make a smaller one.", name, most)}}
+		}
+		return nil
+	})
+	return content, err
+}
+
+// ListFiles returns what is in a directory of the working directory ("" and "." are itself), and whether there is more. Otherwise it is
+// as WriteFile.
+func (t *Tool) ListFiles(ctx context.Context, c Conversation, l executor.Language, dir string) (files []executor.FileInfo, more bool, err error) {
+	list := func(s *sessions.Lease, name string) error {
+		for f, err := range s.Files().List(ctx, name) {
+			if err != nil {
+				return err
+			}
+			if len(files) == maxListed {
+				more = true
+				return nil
+			}
+			f.Name = plain([]byte(f.Name))
+			files = append(files, f)
+		}
+		return nil
+	}
+	if dir == "" || dir == "." || dir == executor.Workdir {
+		err = t.use(ctx, c, l, func(s *sessions.Lease) error { return aboutFile(dir, list(s, ".")) })
+	} else {
+		err = t.withFile(ctx, c, l, dir, list)
+	}
+	return files, more, err
+}
+
+// withFile calls f with a name that is below the working directory.
+func (t *Tool) withFile(ctx context.Context, c Conversation, l executor.Language, name string, f func(s *sessions.Lease, clean string) error) error {
+	clean, ok := fileName(name)
+	if !ok {
+		return &InputError{[]string{fmt.Sprintf("%.80q is no name for a file: names are relative to %s and do not leave it.", name, executor.Workdir)}}
+	}
+	return t.use(ctx, c, l, func(s *sessions.Lease) error { return aboutFile(name, f(s, clean)) })
+}
+
+// aboutFile says in words for a model what is wrong with a file. What is not about the file stays as it is.
+func aboutFile(name string, err error) error {
+	for kind, text := range map[error]string{
+		fs.ErrNotExist:   "does not exist",
+		fs.ErrExist:      "exists already as something else",
+		fs.ErrPermission: "must not be used by the code, and so not here",
+		fs.ErrInvalid:    "is not a regular file, or the name is no good",
+	} {
+		if errors.Is(err, kind) {
+			return &InputError{[]string{fmt.Sprintf("The file %.80q %s.", name, text)}}
+		}
+	}
+	return err
+}
+
+// language returns l, or the first of the tool if it is empty.
+func (t *Tool) language(l executor.Language) executor.Language {
+	if ls := t.Options().Languages; l == "" && len(ls) > 0 {
+		return ls[0]
+	}
+	return l
+}
+
+// use calls f with the session of a conversation. What f did stands even if the session cannot be given back in order.
+func (t *Tool) use(ctx context.Context, c Conversation, l executor.Language, f func(*sessions.Lease) error) (err error) {
+	switch ls := t.FileLanguages(); {
+	case len(ls) == 0:
+		return &InputError{[]string{"Files cannot be passed here."}}
+	case l == "":
+		l = ls[0]
+	case !slices.Contains(ls, l):
+		return &InputError{[]string{fmt.Sprintf("There are no files for the language %.40q. Use %s.", l, words(ls, "or"))}}
+	}
+	lease, err := t.acquire(ctx, c, l, t.Capabilities())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lease.Release()) }()
+	return f(lease)
+}
+
+// acquire leases the session of a conversation for a language.
+func (t *Tool) acquire(ctx context.Context, c Conversation, l executor.Language, caps executor.Capabilities) (*sessions.Lease, error) {
+	if c.ID == "" { // strangers would share a sandbox
+		return nil, &executor.Error{Op: "tool", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: errors.New("conversation: empty ID")}
+	}
+	spec := t.spec(c, l, caps)
+	return t.m.Acquire(ctx, key(c.ID, spec.Languages), spec)
+}
