@@ -1,0 +1,16 @@
+// Package all lists every adapter of this module. It is the only package that imports them all.
+package all
+
+import (
+	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/docker"
+	"github.com/execbroker/execbroker/e2b"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/flymachines"
+	"github.com/execbroker/execbroker/pyodide"
+)
+
+// Registry returns a registry with the types docker, e2b, flymachines and pyodide.
+func Registry() *backends.Registry {
+	return backends.NewRegistry(docker.Factory(), e2b.Factory(), flymachines.Factory(), driver.WithSetup(pyodide.Factory(), pyodide.Prepare))
+}

@@ -1,0 +1,244 @@
+package all_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/backends/all"
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/sessions"
+)
+
+// The variables that make the test binary an application that talks until it is killed.
+const (
+	killedOwner  = "KILLED_OWNER"
+	killedConfig = "KILLED_CONFIG"
+)
+
+func TestMain(m *testing.M) {
+	if owner := os.Getenv(killedOwner); owner != "" {
+		fmt.Fprintln(os.Stderr, application(owner, os.Getenv(killedConfig)))
+		os.Exit(1) // it was to be killed
+	}
+	os.Exit(m.Run())
+}
+
+// conversations are those of the application. Each goes to the backend of its attribute.
+var conversations = []struct{ key, plan string }{{"c1", "box"}, {"c2", "box"}, {"p1", "local"}, {"p2", "local"}}
+
+func specOf(plan string) executor.Spec {
+	return executor.Spec{Languages: []executor.Language{executor.Python}, Attributes: map[string]string{"plan": plan}}
+}
+
+func openFile(ctx context.Context, owner, instance, config string) (*backends.Broker, error) {
+	cfg, err := backends.Parse([]byte(config))
+	if err != nil {
+		return nil, err
+	}
+	return backends.Open(ctx, driver.Env{Owner: owner, Instance: instance}, all.Registry(), cfg)
+}
+
+// application counts in each conversation and says what it has seen.
+func application(owner, config string) error {
+	ctx := context.Background()
+	box, err := openFile(ctx, owner, "killed", config)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	errs := make([]error, len(conversations))
+	for i, c := range conversations {
+		wg.Go(func() {
+			for n := 0; ; n++ {
+				lease, err := box.Manager().Acquire(ctx, c.key, specOf(c.plan))
+				if err != nil {
+					errs[i] = err
+					return
+				}
+				res, err := lease.Run(ctx, executor.Request{Code: fmt.Sprintf("n = 0 if %d == 0 else n + 1\nprint(n)", n)}, nil)
+				if err == nil {
+					err = lease.Release()
+				}
+				if err != nil {
+					errs[i] = err
+					return
+				}
+				mu.Lock()
+				fmt.Printf("%s %s", c.key, res.Stdout)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// TestKilledApplication kills an application under load and starts it anew: what can go on goes on, what cannot is told, and nothing is
+// left, counted at the engine and in the process table.
+func TestKilledApplication(t *testing.T) {
+	host, err := dockertest.Host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf(`
+backends:
+  local: {type: pyodide}
+  box: {type: docker, host: %q, image: %q, pull: never, broker: {pools: [{size: 1, languages: [python]}]}}
+routes:
+  - {name: paying, match: {attributes: {plan: box}}, split: [{backend: box, weight: 1}]}
+  - {name: rest, split: [{backend: local, weight: 1}]}
+sessions: {store: %q, lease_ttl: 3s}
+`, host, dockertest.Trixie, "sqlite:"+filepath.Join(t.TempDir(), "sessions.db"))
+	owner := "killed-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), killedOwner+"="+owner, killedConfig+"="+config)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	seen := map[string]int{}
+	ready := func() bool {
+		for _, c := range conversations {
+			if seen[c.key] < 5 {
+				return false
+			}
+		}
+		return true
+	}
+	lines := bufio.NewScanner(out)
+	for !ready() && lines.Scan() {
+		key, n, _ := strings.Cut(lines.Text(), " ")
+		if seen[key], err = strconv.Atoi(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	children := descendants(t, cmd.Process.Pid)
+	if len(children) < 2 { // one for each conversation on Pyodide at least
+		t.Fatalf("got processes %v", children)
+	}
+	cmd.Process.Kill()
+	for lines.Scan() { // what it had said when it was killed
+		if key, n, ok := strings.Cut(lines.Text(), " "); ok {
+			seen[key], _ = strconv.Atoi(n)
+		}
+	}
+	cmd.Wait()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		var alive []string
+		for pid, start := range children {
+			if s, ok := started(pid); ok && s == start {
+				alive = append(alive, pid)
+			}
+		}
+		if len(alive) == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("processes %q outlive the application", alive)
+		}
+	}
+
+	box, err := openFile(t.Context(), owner, "next", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	for _, c := range conversations {
+		lease := acquire(t, box, c.key, specOf(c.plan))
+		res, err := lease.Run(t.Context(), executor.Request{Code: "print(n)"}, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", c.key, err)
+		}
+		switch c.plan {
+		case "box": // the run that was cut off may have been done and not have been said
+			n, err := strconv.Atoi(strings.TrimSpace(string(res.Stdout)))
+			if lease.Fresh || err != nil || n < seen[c.key] || n > seen[c.key]+1 {
+				t.Errorf("%s: fresh %v, got %q, want that it goes on after %d", c.key, lease.Fresh, res.Stdout, seen[c.key])
+			}
+		case "local":
+			if !lease.Fresh || res.Exception == nil || res.Exception.Type != "NameError" {
+				t.Errorf("%s: fresh %v, got %+v, want that it begins anew and says so", c.key, lease.Fresh, res)
+			}
+		}
+		if err := lease.Discard(); err != nil {
+			t.Error(err)
+		}
+	}
+	// What nobody names any more is that which the killed process kept warm.
+	for i, err := range box.Manager().Reap(t.Context(), 0, false) {
+		if err != nil && !errors.Is(err, executor.ErrUnsupported) {
+			t.Errorf("%s: %v", i.Handle.Session, err)
+		}
+	}
+	if err := box.Close(); err != nil {
+		t.Error(err)
+	}
+	nothingLeft(t, owner)
+}
+
+// acquire waits until the process that is gone is taken for dead, as a front end would.
+func acquire(t *testing.T, box *backends.Broker, key string, spec executor.Spec) *sessions.Lease {
+	t.Helper()
+	for {
+		lease, err := box.Manager().Acquire(t.Context(), key, spec)
+		var e *sessions.ElsewhereError
+		if errors.As(err, &e) && e.Instance == "killed" {
+			time.Sleep(time.Until(e.Until))
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		return lease
+	}
+}
+
+// started returns when a process was started, in clock ticks. A number alone may be another process's by now.
+func started(pid string) (start string, ok bool) {
+	b, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return "", false
+	}
+	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	return f[19], f[0] != "Z"
+}
+
+// descendants returns the processes below pid, with when they were started.
+func descendants(t *testing.T, pid int) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	var below func(pid string)
+	below = func(pid string) {
+		lists, _ := filepath.Glob("/proc/" + pid + "/task/*/children")
+		for _, list := range lists {
+			b, _ := os.ReadFile(list)
+			for _, child := range strings.Fields(string(b)) {
+				if s, ok := started(child); ok {
+					found[child] = s
+					below(child)
+				}
+			}
+		}
+	}
+	below(strconv.Itoa(pid))
+	return found
+}

@@ -1,0 +1,95 @@
+package all_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/backends/all"
+	"github.com/execbroker/execbroker/conformance/corpus"
+	"github.com/execbroker/execbroker/conformance/parity"
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// TestParity runs the corpus on the backends. Each program does the same on all of them, or says why not.
+func TestParity(t *testing.T) {
+	programs, err := parity.Load(corpus.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(programs) < 150 {
+		t.Errorf("got %d programs, want at least 150", len(programs))
+	}
+	host, err := dockertest.Host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := backends.Parse(fmt.Appendf(nil, `
+backends:
+  pyodide: {type: pyodide}
+  docker: {type: docker, host: %q, image: %q, pull: never, languages: [python, javascript]}
+routes:
+  - {name: all, split: [{backend: pyodide, weight: 1}]}
+`, host, dockertest.Python))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := backends.Open(t.Context(), driver.Env{Owner: "parity"}, all.Registry(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	var seen []*parity.Observation
+	var executors []executor.Executor
+	for _, name := range []string{"pyodide", "docker"} {
+		x, ok := b.Backend(name)
+		if !ok {
+			t.Fatalf("no backend %s", name)
+		}
+		o, err := parity.Observe(t.Context(), x, programs, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen, executors = append(seen, o), append(executors, x)
+	}
+	checkSurroundings(t, executors)
+	for i, from := range seen {
+		for _, to := range seen[i+1:] {
+			r := parity.Compare(from, to, programs)
+			t.Logf("%s and %s: %v", r.From, r.To, r.Totals)
+			for _, l := range r.Programs {
+				if l.Outcome != parity.Same && l.Outcome != parity.Explained {
+					t.Errorf("%s: %s: %+v", l.Name, l.Outcome, l.Differences)
+				}
+			}
+		}
+	}
+}
+
+// checkSurroundings checks that every backend describes its interpreters, and that these are not all the same.
+func checkSurroundings(t *testing.T, executors []executor.Executor) {
+	t.Helper()
+	var first parity.Fields
+	for _, x := range executors {
+		f, err := parity.Surroundings(t.Context(), x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"python.version", "python.time-zone", "javascript.globals"} {
+			if f[name] == "" {
+				t.Errorf("%s does not say %s", x.Info().Name, name)
+			}
+		}
+		if first == nil {
+			first = f
+			continue
+		}
+		found := parity.CompareSurroundings(first, f)
+		t.Logf("%s: %d differences of surroundings", x.Info().Name, len(found))
+		if len(found) == 0 {
+			t.Errorf("nothing differs on %s", x.Info().Name)
+		}
+	}
+}

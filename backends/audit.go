@@ -1,0 +1,55 @@
+package backends
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// Audit says who ran what, where, and how it ended. Code is there as a hash only: what users write is theirs, and a hash still tells
+// whether two programs are one.
+type Audit struct {
+	Time       time.Time           `json:"time"` // of the beginning
+	Op         string              `json:"op"`   // "create", "run", "install"
+	Subject    string              `json:"subject,omitempty"`
+	Attributes map[string]string   `json:"attributes,omitempty"` // of create
+	Origin     executor.Origin     `json:"origin"`               // without Backend: nothing served
+	Run        string              `json:"run,omitempty"`        // Result.ID
+	Language   executor.Language   `json:"language,omitempty"`
+	Packages   []executor.Packages `json:"packages,omitempty"` // of create and install
+	CodeSHA256 string              `json:"code_sha256,omitempty"`
+	CodeBytes  int                 `json:"code_bytes,omitempty"`
+	Status     executor.Status     `json:"status,omitempty"` // of runs and installations
+	Reason     executor.Reason     `json:"reason,omitempty"`
+	Error      string              `json:"error,omitempty"` // executor.KindName: "denied", "unavailable"
+	Ran        string              `json:"ran,omitempty"`   // with Error: whether the code may have run
+	Duration   time.Duration       `json:"duration_ns"`
+}
+
+// code returns the hash and the size of what a request runs. The words of a command are kept apart by a NUL, which none of them holds.
+func code(req executor.Request) (sum string, size int) {
+	text := []byte(req.Code)
+	size = len(text)
+	for i, word := range req.Command {
+		if i > 0 {
+			text = append(text, 0)
+		}
+		text = append(text, word...)
+		size += len(word)
+	}
+	h := sha256.Sum256(text)
+	return hex.EncodeToString(h[:]), size
+}
+
+// closing fills in how an operation ended.
+func (a *Audit) closing(res *executor.Result, err error) {
+	a.Duration = time.Since(a.Time)
+	if res != nil {
+		a.Run, a.Status, a.Reason = res.ID, res.Status, res.Reason
+	}
+	if err != nil {
+		a.Error, a.Ran = executor.KindName(err), ran(err).String()
+	}
+}

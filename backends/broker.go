@@ -1,0 +1,377 @@
+package backends
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/router"
+	"github.com/execbroker/execbroker/executor/sessions"
+)
+
+// Broker is the one Executor that an application holds: the guard, the routes, and below them each backend behind its breaker, queue and
+// pools. It owns the backends of the configuration and closes them.
+//
+// Without routes it is its one backend. With several backends and no routes Create fails with ErrInvalid, since nothing says which one
+// is meant: use Backend. Attach and Destroy go by the Handle, and Sessions lists all backends.
+type Broker struct {
+	executor.BaseExecutor
+	env     driver.Env
+	reg     *Registry
+	opts    options
+	guard   guard
+	figures figures
+	manager *sessions.Manager
+	store   io.Closer // of the manager, if it is the Broker's own
+
+	ctx    context.Context // of the work in the background
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	reloading sync.Mutex // one Reload or Close at a time
+	mu        sync.Mutex
+	table     *table
+	leaving   map[*member]bool // removed by Reload, not closed yet
+	closed    bool
+}
+
+var _ executor.Executor = (*Broker)(nil)
+
+// Open opens the backends of cfg, all or none. It reports every mistake in cfg first, as Check does, and does no remote I/O: a provider
+// that is down does not keep a program from starting. env.Name is the broker's Info.Name where there are routes; the backends are called
+// as cfg calls them. env.Instance should say how other processes reach this one: see sessions.ElsewhereError.
+func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts ...Option) (*Broker, error) {
+	if err := cfg.Check(reg); err != nil {
+		return nil, err
+	}
+	if env.Instance == "" {
+		env.Instance = strings.ToLower(rand.Text()) // one for all backends, since it names the process
+	}
+	if env.Name == "" {
+		env.Name = "broker"
+	}
+	b := &Broker{env: env, reg: reg, leaving: map[*member]bool{}}
+	for _, o := range opts {
+		o(&b.opts)
+	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	t, opened, err := b.build(ctx, cfg, nil)
+	if err == nil {
+		b.table = t
+		close(t.earlier)
+		b.guard.set(cfg.Guard)
+		_, err = t.apply()
+	}
+	if err == nil {
+		err = b.openManager(cfg.Sessions)
+	}
+	if err != nil {
+		b.cancel()
+		b.work.Wait()
+		return nil, errors.Join(err, b.discard(opened))
+	}
+	return b, nil
+}
+
+// build opens what cfg needs and is not in have. On failure nothing that was opened stays so.
+func (b *Broker) build(ctx context.Context, cfg Config, have map[string]*member) (t *table, opened []*member, err error) {
+	members := make(map[string]*member, len(cfg.Backends))
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(cfg.Backends)) {
+		c := cfg.Backends[name]
+		m := have[name]
+		if m == nil || !m.same(c) {
+			var err error
+			if m, err = openMember(ctx, b.env, name, b.reg, c); err != nil {
+				errs = append(errs, driver.At("backends."+name, err))
+				continue
+			}
+			opened = append(opened, m)
+		}
+		errs = append(errs, driver.At("backends."+name, m.check(c.Broker)))
+		members[name] = m
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, errors.Join(err, b.discard(opened))
+	}
+	if t, err = newTable(b.env.Name, cfg, members, b.env.Hooks); err != nil {
+		return nil, nil, errors.Join(err, b.discard(opened))
+	}
+	return t, opened, nil
+}
+
+// discard closes members that nobody has used.
+func (b *Broker) discard(ms []*member) error {
+	var errs []error
+	for _, m := range ms {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// use returns the table of now. The caller calls done on it.
+func (b *Broker) use(op string) (*table, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, &executor.Error{Op: op, Backend: b.table.info().Name, Kind: executor.ErrClosed, Ran: executor.RanNo}
+	}
+	b.table.using.Add(1)
+	return b.table, nil
+}
+
+func (t *table) done() { t.using.Done() }
+
+// Info implements executor.Executor. It changes with Reload.
+func (b *Broker) Info() executor.Info {
+	b.mu.Lock()
+	t := b.table
+	b.mu.Unlock()
+	return t.info()
+}
+
+// Create implements executor.Executor. What the guard refuses is ErrDenied.
+func (b *Broker) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
+	return b.create(ctx, "", spec)
+}
+
+// create makes a session by the routes, or on the backend that is named.
+func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec) (s executor.Session, err error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	t, err := b.use("create")
+	if err != nil {
+		return nil, err
+	}
+	defer t.done()
+	a := Audit{Op: "create", Time: time.Now(), Subject: spec.Subject, Attributes: spec.Attributes, Packages: named(spec)}
+	key := armKey{assigned: backend}
+	var queued time.Duration
+	defer func() {
+		if err == nil {
+			key.backend = s.Info().Handle.Backend
+			a.Origin.Session = s.Info().Handle.Session
+		}
+		arm := b.figures.arm(key)
+		arm.created(err, queued, time.Since(a.Time))
+		if err == nil {
+			s.(*session).arm = arm
+		}
+		a.Origin.Route, a.Origin.Assigned, a.Origin.Backend = key.route, key.assigned, key.backend
+		a.closing(nil, err)
+		b.audit(a)
+	}()
+	inner := spec
+	if backend == "" {
+		d, subject, err := t.decide(spec)
+		if err != nil {
+			return nil, err
+		}
+		key.route, key.assigned, inner.Subject = d.Route, d.Assigned, subject
+	}
+	leave, refused := b.guard.session(spec.Subject, a.Packages)
+	if refused != nil {
+		refused.Op, refused.Backend = "create", t.info().Name
+		return nil, refused
+	}
+	x, err := t.create(context.WithValue(ctx, waitKey{}, &queued), backend, inner)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return &session{Session: x, b: b, subject: spec.Subject, born: time.Now(), leave: leave}, nil
+}
+
+// Attach implements executor.Executor. It goes by the handle, which also says whose session it is.
+func (b *Broker) Attach(ctx context.Context, h executor.Handle) (executor.Session, error) {
+	t, err := b.use("attach")
+	if err != nil {
+		return nil, err
+	}
+	defer t.done()
+	var s executor.Session
+	if m := b.left(t, h); m != nil {
+		s, err = m.Attach(ctx, h)
+	} else {
+		s, err = t.attach(ctx, h)
+	}
+	if err != nil {
+		return nil, err
+	}
+	subject := h.Meta[metaSubject]
+	route, assigned := router.Assignment(h)
+	arm := b.figures.arm(armKey{route, assigned, h.Backend})
+	return &session{Session: s, b: b, arm: arm, subject: subject, born: time.Now(), leave: b.guard.hold(subject)}, nil
+}
+
+// left returns the backend of a handle if it is one that the configuration no longer has.
+func (b *Broker) left(t *table, h executor.Handle) *member {
+	if t.members[h.Backend] != nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for m := range b.leaving {
+		if m.name == h.Backend {
+			return m
+		}
+	}
+	return nil
+}
+
+// Destroy implements executor.Executor. It goes by the handle.
+func (b *Broker) Destroy(ctx context.Context, h executor.Handle) error {
+	t, err := b.use("destroy")
+	if err != nil {
+		return err
+	}
+	defer t.done()
+	m := b.left(t, h)
+	if m == nil {
+		if m, err = t.member("destroy", executor.ErrNotFound, h); err != nil {
+			return err
+		}
+	}
+	return m.Destroy(ctx, h)
+}
+
+// Sessions implements executor.Executor. It lists one backend after the other.
+func (b *Broker) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {
+	return func(yield func(executor.SessionInfo, error) bool) {
+		t, err := b.use("sessions")
+		if err != nil {
+			yield(executor.SessionInfo{}, err)
+			return
+		}
+		defer t.done()
+		for _, name := range slices.Sorted(maps.Keys(t.members)) {
+			for i, err := range t.members[name].Sessions(ctx, labels) {
+				if !yield(i, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Backend returns one of the configured backends, without the routes: Create makes its sessions there, behind the same guard, queue and
+// breaker. It stays the Broker's, and its Close does nothing.
+func (b *Broker) Backend(name string) (x executor.Executor, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.table.members[name] == nil {
+		return nil, false
+	}
+	return &direct{Broker: b, name: name}, true
+}
+
+// Manager returns the session manager. Its sessions go through the same guard and routes.
+func (b *Broker) Manager() *sessions.Manager { return b.manager }
+
+// Decide explains where spec would go now, going by the configuration alone: that a backend is down or full makes no difference. It
+// fails with ErrInvalid if no route matches.
+func (b *Broker) Decide(spec executor.Spec) (router.Decision, error) {
+	t, err := b.use("decide")
+	if err != nil {
+		return router.Decision{}, err
+	}
+	defer t.done()
+	if t.router == nil {
+		_, _, err := t.decide(spec)
+		return router.Decision{}, err
+	}
+	return t.router.Decide(spec)
+}
+
+// Stats returns figures since Open.
+func (b *Broker) Stats() Stats {
+	b.mu.Lock()
+	t := b.table
+	left := slices.Collect(maps.Keys(b.leaving))
+	b.mu.Unlock()
+	s := Stats{Arms: b.figures.stats(), Backends: []BackendStats{}}
+	for _, name := range slices.Sorted(maps.Keys(t.members)) {
+		s.Backends = append(s.Backends, t.members[name].stats())
+	}
+	for _, m := range left {
+		bs := m.stats()
+		bs.Removed = true
+		s.Backends = append(s.Backends, bs)
+	}
+	return s
+}
+
+func (m *member) stats() BackendStats {
+	s := BackendStats{Name: m.name, Breaker: m.breaker.Load().state()}
+	s.Sessions, s.Waiting = m.queue.counts()
+	for _, p := range m.warm() {
+		s.Pools = append(s.Pools, p.Stats())
+	}
+	return s
+}
+
+// Doctor examines every configured backend: what it needs, whether that is there, and what to do about it.
+func (b *Broker) Doctor(ctx context.Context) map[string][]driver.Check {
+	b.mu.Lock()
+	cfg := b.table.cfg
+	b.mu.Unlock()
+	return Doctor(ctx, b.env, b.reg, cfg)
+}
+
+func (b *Broker) audit(a Audit) {
+	if b.opts.audit != nil {
+		b.opts.audit(a)
+	}
+}
+
+// direct is one backend of a Broker as an Executor.
+type direct struct {
+	*Broker
+	name string
+}
+
+func (d *direct) Info() executor.Info {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if m := d.table.members[d.name]; m != nil {
+		return m.Info()
+	}
+	return executor.Info{Name: d.name}
+}
+
+func (d *direct) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
+	return d.create(ctx, d.name, spec)
+}
+
+func (d *direct) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {
+	return func(yield func(executor.SessionInfo, error) bool) {
+		t, err := d.use("sessions")
+		if err != nil {
+			yield(executor.SessionInfo{}, err)
+			return
+		}
+		defer t.done()
+		m, err := t.member("sessions", executor.ErrInvalid, executor.Handle{Backend: d.name})
+		if err != nil {
+			yield(executor.SessionInfo{}, err)
+			return
+		}
+		for i, err := range m.Sessions(ctx, labels) {
+			if !yield(i, err) {
+				return
+			}
+		}
+	}
+}
+
+func (d *direct) Close() error { return nil }

@@ -1,0 +1,148 @@
+package backends
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/router"
+)
+
+// Config is the configuration of a program. It is plain data: a program may also build it in Go.
+type Config struct {
+	// Backends are the entries by the names that the program uses for them: 1 to 63 of [a-z0-9_-], the first of [a-z0-9]. There is
+	// at least one.
+	Backends map[string]Backend `json:"backends"`
+	// Routes say which sessions go where: see package router. Without any, all go to the one backend that there is.
+	Routes   []router.Route `json:"routes,omitempty"`
+	Sessions Sessions       `json:"sessions,omitzero"`
+	Guard    Guard          `json:"guard,omitzero"`
+
+	at places // of what Parse has read
+}
+
+// Backend configures one backend. In a file the settings of the adapter lie flat beside the keys "type" and "broker".
+type Backend struct {
+	Type     string                     // one of Registry.Types
+	Broker   Settings                   // for the Broker
+	Settings map[string]json.RawMessage // decoded strictly by the adapter
+}
+
+// Check reports every mistake in c, each as a *Mistake, joined: names, unknown types, settings. It opens nothing.
+func (c Config) Check(reg *Registry) error {
+	var errs []error
+	wrong := func(path, problem string) { errs = append(errs, &Mistake{Path: path, Problem: problem}) }
+	if len(c.Backends) == 0 {
+		wrong("backends", "there is none; the smallest configuration is {backends: {local: {type: TYPE}}}, and types are "+strings.Join(reg.Types(), ", "))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Backends)) {
+		if !validName(name) {
+			wrong("backends", "the name "+strconv.Quote(name)+" is not 1 to 63 of a-z, 0-9, - and _, beginning with a letter or digit")
+			continue // a path with that name in it would be unreadable
+		}
+		path, b := "backends."+name, c.Backends[name]
+		if b.Type != "" || !c.at.wrong[path] { // Parse has said that the entry is no entry, or that part of it counts for nothing
+			errs = append(errs, driver.At(path, b.check(reg)), driver.At(path+".broker", b.Broker.check()))
+		}
+	}
+	errs = append(errs, c.checkRoutes(), driver.At("sessions", c.Sessions.check()), driver.At("guard", c.Guard.check()))
+	return report(c.at.locate(Mistakes(errors.Join(errs...))))
+}
+
+// checkRoutes looks at the routes, if there are any.
+func (c Config) checkRoutes() error {
+	if len(c.Routes) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(c.Backends))
+	all, ok := router.Config{Routes: c.Routes}.Check(names).(interface{ Unwrap() []error })
+	if !ok {
+		return nil
+	}
+	var errs []error
+	for _, err := range all.Unwrap() {
+		var e *router.ConfigError
+		switch {
+		case !errors.As(err, &e):
+			errs = append(errs, err)
+		case c.at.wrong[e.Path]:
+		case e.Backend != "":
+			errs = append(errs, driver.At(e.Path, driver.Unknown("backend", e.Backend, names)))
+		default:
+			errs = append(errs, &Mistake{Path: e.Path, Problem: e.Problem})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// index returns "path[i]".
+func index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
+func validName(s string) bool {
+	for i, r := range s {
+		if !('a' <= r && r <= 'z' || '0' <= r && r <= '9' || i > 0 && (r == '-' || r == '_')) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 63
+}
+
+func (b Backend) check(reg *Registry) error {
+	if b.Type == "" {
+		for _, key := range slices.Sorted(maps.Keys(b.Settings)) {
+			if driver.Nearest(key, []string{"type"}) != "" {
+				return driver.Unknown("field", key, []string{"type"})
+			}
+		}
+		return errors.New("has no type; there are " + strings.Join(reg.Types(), ", "))
+	}
+	f, err := reg.factory(b.Type)
+	if err != nil {
+		return driver.At("type", err)
+	}
+	raw, err := b.settings()
+	if err != nil {
+		return err
+	}
+	return f.Check(raw)
+}
+
+// settings returns what the adapter is given.
+func (b Backend) settings() ([]byte, error) {
+	if len(b.Settings) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(b.Settings)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *Backend) UnmarshalJSON(p []byte) error {
+	*b = Backend{}
+	err := driver.DecodeStrict(p, &b.Settings)
+	if raw, ok := b.Settings["type"]; ok {
+		err = errors.Join(err, driver.At("type", driver.DecodeStrict(raw, &b.Type)))
+		delete(b.Settings, "type")
+	}
+	if raw, ok := b.Settings["broker"]; ok {
+		err = errors.Join(err, driver.At("broker", driver.DecodeStrict(raw, &b.Broker)))
+		delete(b.Settings, "broker")
+	}
+	return err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (b Backend) MarshalJSON() ([]byte, error) {
+	m := map[string]any{"type": b.Type}
+	if !reflect.DeepEqual(b.Broker, Settings{}) {
+		m["broker"] = b.Broker
+	}
+	for k, v := range b.Settings {
+		m[k] = v
+	}
+	return json.Marshal(m)
+}

@@ -1,0 +1,40 @@
+package backends
+
+import (
+	"context"
+	"sync"
+
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// Doctor is Broker.Doctor for a configuration that does not open. It examines the backends side by side, since one that does not
+// answer takes its time, and changes nothing. An entry that is wrong has one finding, "configuration".
+func Doctor(ctx context.Context, env driver.Env, reg *Registry, cfg Config) map[string][]driver.Check {
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		found = make(map[string][]driver.Check, len(cfg.Backends))
+	)
+	for name, b := range cfg.Backends {
+		wg.Go(func() {
+			checks := b.doctor(ctx, env, name, reg)
+			mu.Lock()
+			defer mu.Unlock()
+			found[name] = checks
+		})
+	}
+	wg.Wait()
+	return found
+}
+
+func (b Backend) doctor(ctx context.Context, env driver.Env, name string, reg *Registry) []driver.Check {
+	if err := b.check(reg); err != nil {
+		return []driver.Check{{Name: "configuration", Detail: err.Error(), Fix: "correct the entry " + name + " of the configuration"}}
+	}
+	raw, err := b.settings()
+	if err != nil {
+		return []driver.Check{{Name: "configuration", Detail: err.Error()}}
+	}
+	env.Name = name
+	return reg.m[b.Type].Doctor(ctx, env, raw)
+}

@@ -1,0 +1,304 @@
+package backends_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/fake"
+)
+
+func TestQueueIsFair(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		b := w.open("backends: {a: {type: fake, on: a, broker: {queue: {max: 1, length: 6, wait: 1h}}}}")
+		defer w.close(b)
+		first := w.create(b, executor.Spec{Subject: "busy"})
+		var mu sync.Mutex
+		var order []string
+		var wg sync.WaitGroup
+		for _, who := range []string{"busy 1", "busy 2", "busy 3", "busy 4", "calm 1", "other 1"} {
+			wg.Go(func() {
+				s := w.create(b, executor.Spec{Subject: strings.Fields(who)[0]})
+				mu.Lock()
+				order = append(order, who)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				s.Close()
+			})
+			synctest.Wait() // it waits in its line
+		}
+		if got := b.Stats().Backends[0]; got.Sessions != 1 || got.Waiting != 6 {
+			w.Errorf("got %+v", got)
+		}
+		_, err := b.Create(w.Context(), executor.Spec{Subject: "seventh"})
+		w.fails(err, executor.ErrExhausted)
+		first.Close()
+		wg.Wait()
+		if want := []string{"busy 1", "calm 1", "other 1", "busy 2", "busy 3", "busy 4"}; !slices.Equal(order, want) {
+			w.Errorf("got %q, want %q", order, want)
+		}
+		if q := b.Stats().Arms; len(q) != 2 || time.Duration(q[1].Queue.P99) < 5*time.Second {
+			w.Errorf("got %+v", q)
+		}
+	})
+}
+
+func TestQueueGivesUp(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		b := w.open("backends: {a: {type: fake, on: a, broker: {queue: {max: 1, wait: 5s}}}}")
+		defer w.close(b)
+		s := w.create(b, executor.Spec{})
+		began := time.Now()
+		_, err := b.Create(w.Context(), executor.Spec{})
+		w.fails(err, executor.ErrExhausted)
+		if got := time.Since(began); got != 5*time.Second {
+			w.Errorf("gave up after %v", got)
+		}
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		_, err = b.Create(ctx, executor.Spec{})
+		w.fails(err, context.DeadlineExceeded)
+		if got := b.Stats().Backends[0]; got.Sessions != 1 || got.Waiting != 0 {
+			w.Errorf("got %+v", got)
+		}
+		// A sandbox that is gone frees its place before anybody has closed it.
+		w.at["a"].Break(s.Info().Handle.Session)
+		if err := b.Destroy(w.Context(), s.Info().Handle); err != nil {
+			w.Error(err)
+		}
+		if _, err := s.Refresh(w.Context()); err == nil {
+			w.Error("got no error of what is gone")
+		}
+		w.create(b, executor.Spec{}).Close()
+		s.Close()
+		if got := b.Stats().Backends[0].Sessions; got != 0 {
+			w.Errorf("got %d sessions", got)
+		}
+	})
+}
+
+// Whatever happens at the same moment, the count is right in the end and the bound is kept.
+func TestQueueCounts(t *testing.T) {
+	w := newWorld(t, fake.Options{})
+	b := w.open("backends: {a: {type: fake, on: a, broker: {queue: {max: 3, length: 50, wait: 1ms}}}}")
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			for range 25 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%4)*100*time.Microsecond+time.Microsecond)
+				s, err := b.Create(ctx, executor.Spec{Subject: fmt.Sprint(i % 5)})
+				cancel()
+				if n := len(w.at["a"].Sandboxes()); n > 3 {
+					t.Errorf("got %d sandboxes", n)
+				}
+				if err == nil {
+					s.Close()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := b.Stats().Backends[0]; got.Sessions != 0 || got.Waiting != 0 {
+		t.Errorf("got %+v", got)
+	}
+	w.close(b)
+}
+
+func TestBreaker(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		b := w.open(`
+backends: {a: {type: fake, on: a, broker: {breaker: {failures: 3, open: 10s}}}, b: {type: fake, on: b}}
+routes: [{name: r, split: [{backend: a, weight: 1}], fallback: [b]}]`)
+		defer w.close(b)
+		a := w.at["a"]
+		backend := func() string {
+			s := w.create(b, executor.Spec{})
+			defer s.Close()
+			return s.Info().Handle.Backend
+		}
+		state := func() string { return b.Stats().Backends[0].Breaker }
+		if got := backend() + " " + state(); got != "a closed" {
+			w.Errorf("got %s", got)
+		}
+		a.Fail(fake.OpCreate, -1, unavailable)
+		for range 3 {
+			if got := backend(); got != "b" {
+				w.Errorf("got %s", got)
+			}
+		}
+		calls := a.Calls(fake.OpCreate)
+		for range 50 {
+			backend()
+		}
+		if got := a.Calls(fake.OpCreate); got != calls || state() != "open" {
+			w.Errorf("the backend was asked %d times while the breaker was %s", got-calls, state())
+		}
+		x, _ := b.Backend("a")
+		_, err := x.Create(w.Context(), executor.Spec{})
+		if e := w.fails(err, executor.ErrUnavailable); e.RetryAfter <= 0 || e.RetryAfter > 10*time.Second {
+			w.Errorf("got %+v", e)
+		}
+		time.Sleep(35 * time.Second) // the broker itself tries, and no user does
+		if got := a.Calls(fake.OpCreate) - calls; got != 3 || state() != "open" {
+			w.Errorf("got %d tries, the breaker is %s", got, state())
+		}
+		a.Fail(fake.OpCreate, 0, nil)
+		time.Sleep(11 * time.Second)
+		if got := backend() + " " + state(); got != "a closed" {
+			w.Errorf("got %s", got)
+		}
+	})
+}
+
+// What the caller does wrong or gives up is not the backend's fault.
+func TestBreakerStaysClosed(t *testing.T) {
+	bubble(t, fake.Options{CreateTime: time.Second}, func(w *world) {
+		b := w.open("backends: {a: {type: fake, on: a, broker: {breaker: {failures: 1}}}}")
+		defer w.close(b)
+		ctx, cancel := context.WithCancel(w.Context())
+		cancel()
+		_, err := b.Create(ctx, executor.Spec{})
+		w.fails(err, context.Canceled)
+		_, err = b.Create(w.Context(), executor.Spec{Template: "unknown"})
+		w.fails(err, executor.ErrUnsupported)
+		if got := b.Stats().Backends[0].Breaker; got != "closed" {
+			w.Errorf("got %s", got)
+		}
+		late, cancel := context.WithTimeout(w.Context(), time.Millisecond)
+		defer cancel()
+		_, err = b.Create(late, executor.Spec{})
+		w.fails(err, context.DeadlineExceeded)
+		if got := b.Stats().Backends[0].Breaker; got != "open" {
+			w.Errorf("got %s after a deadline", got)
+		}
+	})
+}
+
+func TestGuard(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		b := w.open(`
+backends: {a: {type: fake, on: a}}
+guard: {code_bytes: 12, runs_per_minute: 3, runs_at_once: 1, sessions_per_subject: 2, packages: {python: [Num_Py, pandas]}}`)
+		defer w.close(b)
+		denied := func(want string, err error) *executor.Error {
+			w.Helper()
+			e := w.fails(err, executor.ErrDenied)
+			if !strings.Contains(e.Error(), "guard: "+want) {
+				w.Errorf("got %v, want %s", e, want)
+			}
+			return e
+		}
+		run := func(s executor.Session, code string) error {
+			_, err := s.Run(w.Context(), executor.Request{Code: code}, nil)
+			return err
+		}
+		s, other := w.create(b, executor.Spec{Subject: "u"}), w.create(b, executor.Spec{Subject: "v"})
+		s2 := w.create(b, executor.Spec{Subject: "u"})
+		_, err := b.Create(w.Context(), executor.Spec{Subject: "u"})
+		denied("sessions_per_subject", err)
+		s2.Close()
+		s2 = w.create(b, executor.Spec{Subject: "u"})
+
+		denied("code_bytes", run(s, "print(123456)"))
+		_, err = s.Run(w.Context(), executor.Request{Command: []string{"echo", "123456789"}}, nil)
+		denied("code_bytes", err)
+		_, err = s.Install(w.Context(), executor.Packages{Names: []string{"requests"}}, nil)
+		denied("packages", err)
+		_, err = s.Install(w.Context(), executor.Packages{Language: executor.JavaScript, Names: []string{"left-pad"}}, nil)
+		denied("packages", err)
+		_, err = b.Create(w.Context(), executor.Spec{Subject: "w", Packages: []executor.Packages{{Names: []string{"numpy @ https://x"}}}})
+		denied("packages", err)
+
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := run(s, "sleep(1000)"); err != nil {
+				w.Error(err)
+			}
+		})
+		synctest.Wait()
+		denied("runs_at_once", run(s2, "x=1"))
+		if err := run(other, "x=1"); err != nil {
+			w.Error(err) // another subject's
+		}
+		wg.Wait()
+		for range 2 {
+			if err := run(s2, "x=1"); err != nil {
+				w.Error(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if e := denied("runs_per_minute", run(s, "x=1")); e.RetryAfter != 57*time.Second {
+			w.Errorf("got retry after %v", e.RetryAfter)
+		}
+		time.Sleep(57 * time.Second)
+		if err := run(s, "x=1"); err != nil {
+			w.Error(err)
+		}
+		denied("runs_per_minute", run(s, "x=1"))
+		// The subject is known to who attaches.
+		h := s.Info().Handle
+		if err := s.Detach(); err != nil {
+			w.Error(err)
+		}
+		if s, err = b.Attach(w.Context(), h); err != nil {
+			w.Fatal(err)
+		}
+		denied("runs_per_minute", run(s, "x=1"))
+		for _, s := range []executor.Session{s, s2, other} {
+			if err := s.Close(); err != nil {
+				w.Error(err)
+			}
+		}
+		arms := b.Stats().Arms
+		if got := arms[len(arms)-1].RunErrors["denied"]; got != 8 {
+			w.Errorf("got %d refusals", got)
+		}
+	})
+}
+
+func TestPools(t *testing.T) {
+	bubble(t, fake.Options{CreateTime: time.Second}, func(w *world) {
+		b := w.open(`
+backends:
+  a:
+    type: fake
+    on: a
+    broker:
+      queue: {max: 4}
+      pools:
+        - {size: 2, prelude: [{code: "x = 41"}]}
+        - {size: 1, languages: [javascript]}`)
+		defer w.close(b)
+		time.Sleep(10 * time.Second)
+		if got := w.at["a"].Sandboxes(); len(got) != 3 {
+			w.Fatalf("got %d sandboxes", len(got))
+		}
+		began := time.Now()
+		s := w.create(b, executor.Spec{Subject: "u"})
+		if time.Since(began) != 0 {
+			w.Errorf("took %v", time.Since(began))
+		}
+		w.says(s, "print(x + 1)", "42\n")
+		time.Sleep(10 * time.Second)
+		s2 := w.create(b, executor.Spec{Languages: []executor.Language{executor.JavaScript}})
+		if time.Since(began) != 10*time.Second {
+			w.Errorf("took %v", time.Since(began))
+		}
+		st := b.Stats().Backends[0]
+		if len(st.Pools) != 2 || st.Pools[0].Hits != 1 || st.Pools[1].Hits != 1 || st.Sessions != 4 {
+			w.Errorf("got %+v", st)
+		}
+		time.Sleep(time.Hour / 4) // the pools leave the last place to users
+		if got := w.at["a"].Sandboxes(); len(got) > 4 {
+			w.Errorf("got %d sandboxes", len(got))
+		}
+		s.Close()
+		s2.Close()
+	})
+}

@@ -1,0 +1,129 @@
+package backends_test
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/sessions"
+	"github.com/execbroker/execbroker/internal/fake"
+)
+
+func TestManagerAcrossProcesses(t *testing.T) {
+	w := newWorld(t, fake.Options{})
+	file := "{backends: {a: {type: fake, on: a}}, sessions: {store: 'sqlite:" + filepath.Join(t.TempDir(), "s.db") + "'}, guard: {runs_per_minute: 2}}"
+	spec := executor.Spec{Subject: "u"}
+	first := w.openAs("one", file)
+	lease, err := first.Manager().Acquire(t.Context(), "chat-1", spec)
+	if err != nil || !lease.Fresh {
+		t.Fatalf("got %+v, %v", lease, err)
+	}
+	w.says(lease, "x = 41", "")
+	if err := lease.Release(); err != nil {
+		t.Error(err)
+	}
+	w.close(first)
+	second := w.openAs("two", file)
+	lease, err = second.Manager().Acquire(t.Context(), "chat-1", spec)
+	if err != nil || lease.Fresh {
+		t.Fatalf("got %+v, %v", lease, err)
+	}
+	w.says(lease, "print(x + 1)", "42\n")
+	w.says(lease, "x", "")
+	_, err = lease.Run(t.Context(), executor.Request{Code: "x"}, nil)
+	w.fails(err, executor.ErrDenied) // whose session it is came with the record
+	if o := second.Stats().Arms; len(o) != 1 || o[0].Route != "default" || o[0].Assigned != "a" {
+		t.Errorf("got %+v: the route is not known after the change of process", o)
+	}
+	if err := lease.Discard(); err != nil {
+		t.Error(err)
+	}
+	w.close(second)
+	if left := w.at["a"].Sandboxes(); len(left) > 0 {
+		t.Errorf("%d sandboxes left", len(left))
+	}
+}
+
+// Conversations that only this process knows about end with it: nobody could find them again.
+func TestManagerInMemory(t *testing.T) {
+	w := newWorld(t, fake.Options{})
+	b := w.open("backends: {a: {type: fake, on: a}}")
+	lease, err := b.Manager().Acquire(t.Context(), "chat", executor.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.says(lease, "x = 1", "")
+	if err := lease.Release(); err != nil {
+		t.Error(err)
+	}
+	w.close(b)
+	if left := w.at["a"].Sandboxes(); len(left) > 0 {
+		t.Errorf("%d sandboxes left", len(left))
+	}
+}
+
+// What a killed process has left is removed by the next one, and what it has recorded is not.
+func TestReaper(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		store := sessions.NewMemoryStore()
+		file := "backends: {a: {type: fake, on: a, broker: {pools: [{size: 2}]}}}"
+		killed := w.openAs("killed", file, backends.WithStore(store))
+		lease, err := killed.Manager().Acquire(w.Context(), "chat", executor.Spec{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.says(lease, "x = 1", "")
+		w.create(killed, executor.Spec{})
+		synctest.Wait()
+		left := len(w.at["a"].Sandboxes())
+		if left != 4 {
+			w.Fatalf("got %d sandboxes", left)
+		}
+		// The memory of the killed process lives on in this test; nothing but its sign of life matters, and that can be taken away.
+		e, err := store.Get(w.Context(), "instance/killed")
+		if err != nil {
+			w.Fatal(err)
+		}
+		e.Expires = time.Now().Add(time.Second)
+		if _, err := store.Put(w.Context(), "instance/killed", e); err != nil {
+			w.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+
+		next := w.openAs("next", "backends: {a: {type: fake, on: a}}", backends.WithStore(store))
+		synctest.Wait()
+		if got := len(w.at["a"].Sandboxes()); got != left {
+			w.Errorf("young ones were removed: got %d", got)
+		}
+		w.close(next)
+		time.Sleep(time.Minute)
+		if e, err = store.Get(w.Context(), "instance/killed"); err != nil {
+			w.Fatal(err)
+		}
+		if err := store.Delete(w.Context(), "instance/killed", e.Rev); err != nil {
+			w.Fatal(err)
+		}
+		next = w.openAs("next", "backends: {a: {type: fake, on: a}}", backends.WithStore(store))
+		synctest.Wait()
+		if got := w.at["a"].Sandboxes(); len(got) != 1 || got[0] != lease.Info().Handle.Session {
+			w.Errorf("got %q, want the one that the store names", got)
+		}
+		if err := next.Manager().Discard(w.Context(), "chat"); err != nil {
+			w.Error(err)
+		}
+		w.close(next)
+		killed.Close() // of sessions that are gone
+	})
+}
+
+func TestOpenWithoutAStore(t *testing.T) {
+	w := newWorld(t, fake.Options{})
+	_, err := backends.Open(t.Context(), driver.Env{Owner: "me"}, w.reg, parse(t, "{backends: {a: {type: fake, on: a}}, sessions: {store: 'sqlite:/nowhere/at/all.db'}}"))
+	if ms := backends.Mistakes(err); len(ms) != 1 || ms[0].Path != "sessions.store" {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,148 @@
+package backends
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/pool"
+)
+
+// member is a backend of the configuration with what the broker puts around it: pools over a gate over the adapter's Executor. It
+// outlives a reload as long as its type and settings stay the same.
+type member struct {
+	*gate
+	name     string
+	typ      string
+	settings []byte
+	hooks    executor.Hooks
+
+	mu    sync.Mutex
+	pools []memberPool
+}
+
+type memberPool struct {
+	cfg Pool
+	*pool.Pool
+}
+
+var _ executor.Executor = (*member)(nil)
+
+// openMember opens the adapter. It has no pools yet.
+func openMember(ctx context.Context, env driver.Env, name string, reg *Registry, b Backend) (*member, error) {
+	f, err := reg.factory(b.Type)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := b.settings()
+	if err != nil {
+		return nil, err
+	}
+	env.Name = name
+	x, err := f.Open(ctx, env, raw)
+	if err != nil {
+		return nil, err
+	}
+	return &member{gate: newGate(x), name: name, typ: b.Type, settings: raw, hooks: env.Hooks}, nil
+}
+
+// same reports whether b asks for what m has opened.
+func (m *member) same(b Backend) bool {
+	raw, err := b.settings()
+	return err == nil && m.typ == b.Type && bytes.Equal(raw, m.settings)
+}
+
+// check reports what the backend cannot do of what its pools ask for.
+func (m *member) check(s Settings) error {
+	var errs []error
+	caps := m.Info().Capabilities
+	for i, p := range s.Pools {
+		if missing := caps.MissingFor(p.spec()); len(missing) > 0 {
+			errs = append(errs, driver.At(index("broker.pools", i), &executor.Error{Kind: executor.ErrUnsupported, Missing: missing}))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// apply makes s what the broker does with the backend. Pools that stay the same keep their sessions. What s no longer has is returned,
+// to be closed.
+func (m *member) apply(s Settings) (removed []*pool.Pool, err error) {
+	m.queue.set(s.Queue)
+	m.setBreaker(s.Breaker)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	left := m.pools
+	var next []memberPool
+	for i, cfg := range s.Pools {
+		at := -1
+		for j, p := range left {
+			if reflect.DeepEqual(p.cfg, cfg) {
+				at = j
+				break
+			}
+		}
+		if at >= 0 {
+			next = append(next, left[at])
+			left = append(left[:at:at], left[at+1:]...)
+			continue
+		}
+		p, perr := pool.New(m.gate, cfg.options(m.hooks))
+		if perr != nil {
+			err = errors.Join(err, driver.At(index("broker.pools", i), reason(perr)))
+			continue
+		}
+		next = append(next, memberPool{cfg, p})
+	}
+	for _, p := range left {
+		removed = append(removed, p.Pool)
+	}
+	m.pools = next
+	return removed, err
+}
+
+// warm returns the pools.
+func (m *member) warm() []memberPool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pools
+}
+
+// Create takes the first pool that fits, or makes a sandbox. While the breaker is open it fails at once, also where there are warm
+// sessions: they live at a provider that does not answer.
+func (m *member) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
+	if err := m.breaker.Load().check(); err != nil {
+		return nil, m.refuse("create", err)
+	}
+	for _, p := range m.warm() {
+		if ok, _ := p.Fits(spec); ok {
+			return p.Create(ctx, spec)
+		}
+	}
+	return m.gate.Create(ctx, spec)
+}
+
+// drain destroys the warm sessions.
+func (m *member) drain() error {
+	removed, _ := m.apply(Settings{})
+	return closePools(removed)
+}
+
+// Close destroys the warm sessions and closes the adapter's Executor.
+func (m *member) Close() error {
+	err := m.drain()
+	return errors.Join(err, m.gate.Close())
+}
+
+func closePools(ps []*pool.Pool) error {
+	errs := make([]error, len(ps))
+	var wg sync.WaitGroup
+	for i, p := range ps {
+		wg.Go(func() { errs[i] = p.Close() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

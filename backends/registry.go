@@ -1,0 +1,36 @@
+package backends
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// Registry knows the backend types that a configuration may name. There is no global one: a program lists the adapters it links. It
+// does not change.
+type Registry struct{ m map[string]driver.Factory }
+
+// NewRegistry panics if two factories have one type, or one has none.
+func NewRegistry(fs ...driver.Factory) *Registry {
+	r := &Registry{m: make(map[string]driver.Factory, len(fs))}
+	for _, f := range fs {
+		if _, dup := r.m[f.Type()]; dup || f.Type() == "" {
+			panic(fmt.Sprintf("backends: type %q registered twice or empty", f.Type()))
+		}
+		r.m[f.Type()] = f
+	}
+	return r
+}
+
+// Types returns the registered types in order.
+func (r *Registry) Types() []string { return slices.Sorted(maps.Keys(r.m)) }
+
+func (r *Registry) factory(typ string) (driver.Factory, error) {
+	f, ok := r.m[typ]
+	if !ok {
+		return f, driver.Unknown("type", typ, r.Types())
+	}
+	return f, nil
+}

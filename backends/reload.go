@@ -1,0 +1,152 @@
+package backends
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/pool"
+)
+
+// Reload changes to cfg, or, if it has a mistake, changes nothing. Backends whose type and settings are the same stay, with their pools,
+// breakers, queues and figures; what stands under their key "broker" is changed in place. Sessions stay where they are, and those created
+// afterwards follow cfg. A removed backend gets no new session and is closed when its last one has ended. Of Sessions only
+// the bounds of their number can change.
+func (b *Broker) Reload(ctx context.Context, cfg Config) error {
+	if err := cfg.Check(b.reg); err != nil {
+		return err
+	}
+	b.reloading.Lock()
+	defer b.reloading.Unlock()
+	old, err := b.use("reload")
+	if err != nil {
+		return err
+	}
+	old.done() // only who has b.reloading replaces it
+	if err := old.cfg.Sessions.changeable(cfg.Sessions); err != nil {
+		return report(cfg.at.locate(Mistakes(err)))
+	}
+	next, opened, err := b.build(ctx, cfg, old.members)
+	if err != nil {
+		return err
+	}
+	removed, err := next.apply()
+	if err != nil {
+		return errors.Join(err, b.discard(opened))
+	}
+	b.guard.set(cfg.Guard)
+	b.manager.SetLimits(cfg.Sessions.MaxPerSubject, cfg.Sessions.MaxTotal)
+	b.mu.Lock()
+	b.table = next
+	var gone []*member
+	for name, m := range old.members {
+		if next.members[name] != m {
+			gone = append(gone, m)
+			b.leaving[m] = true
+		}
+	}
+	b.mu.Unlock()
+	b.work.Go(func() { b.retire(old, next, gone, removed) })
+	return nil
+}
+
+// apply gives the members the settings of the configuration and returns the pools that it no longer has.
+func (t *table) apply() (removed []*pool.Pool, err error) {
+	var errs []error
+	for name, m := range t.members {
+		gone, err := m.apply(t.cfg.Backends[name].Broker)
+		removed = append(removed, gone...)
+		errs = append(errs, driver.At("backends."+name, err))
+	}
+	return removed, errors.Join(errs...)
+}
+
+// idlePoll is how often it is looked whether the last session of a removed backend has ended. Nobody waits for that.
+const idlePoll = 250 * time.Millisecond
+
+// retire closes what a reload has removed, once nobody uses it any more.
+func (b *Broker) retire(old, next *table, gone []*member, removed []*pool.Pool) {
+	log := b.env.Logger()
+	if err := closePools(removed); err != nil {
+		log.Warn("reload: close a pool", "error", err)
+	}
+	<-old.earlier
+	old.using.Wait() // calls that went by the old table
+	close(next.earlier)
+	for _, m := range gone {
+		if err := m.drain(); err != nil {
+			log.Warn("reload: close the pools of a removed backend", "backend", m.name, "error", err)
+		}
+	}
+	t := time.NewTicker(idlePoll)
+	defer t.Stop()
+	for len(gone) > 0 {
+		gone = slices.DeleteFunc(gone, func(m *member) bool {
+			if n, _ := m.queue.counts(); n > 0 {
+				return false
+			}
+			if err := m.Close(); err != nil {
+				log.Warn("reload: close a removed backend", "backend", m.name, "error", err)
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			delete(b.leaving, m)
+			return true
+		})
+		if len(gone) == 0 {
+			return
+		}
+		select {
+		case <-b.ctx.Done():
+			return // Close has what is left
+		case <-t.C:
+		}
+	}
+}
+
+// managerClose bounds the wait of Close for the session store.
+const managerClose = 10 * time.Second
+
+// Close closes the Manager, which detaches what can be attached to again, then the backends, side by side, since each may take its
+// cleanup timeout. It may be called again, and after an error that tries again.
+func (b *Broker) Close() error {
+	b.reloading.Lock()
+	defer b.reloading.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), managerClose)
+	defer cancel()
+	errs := []error{b.manager.Close(ctx)}
+	b.mu.Lock()
+	b.closed = true
+	all := slices.Collect(maps.Values(b.table.members))
+	for m := range b.leaving {
+		all = append(all, m)
+	}
+	name := b.table.info().Name
+	b.mu.Unlock()
+	b.cancel()
+	closed := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, m := range all {
+		wg.Go(func() { closed[i] = m.Close() })
+	}
+	wg.Wait()
+	b.work.Wait()
+	errs = append(errs, closed...)
+	if b.store != nil {
+		errs = append(errs, b.store.Close())
+	}
+	err := errors.Join(errs...)
+	if err == nil {
+		return nil
+	}
+	kind := executor.ErrInternal
+	if e := (*executor.Error)(nil); errors.As(err, &e) {
+		kind = e.Kind
+	}
+	return &executor.Error{Op: "close", Backend: name, Kind: kind, Ran: executor.RanNo, Err: err}
+}

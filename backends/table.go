@@ -1,0 +1,119 @@
+package backends
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/router"
+)
+
+// table is what one configuration means. It does not change; Reload makes another. Calls in progress keep it alive.
+type table struct {
+	cfg     Config
+	name    string
+	members map[string]*member
+	router  *router.Router // nil: several backends and no routes
+	using   sync.WaitGroup // calls in progress; the Broker's lock guards its growth
+	earlier chan struct{}  // closed when nobody uses an earlier table, which may have the same members
+}
+
+// newTable joins members, whose names cfg has.
+func newTable(name string, cfg Config, members map[string]*member, hooks executor.Hooks) (*table, error) {
+	t := &table{cfg: cfg, name: name, members: members, earlier: make(chan struct{})}
+	routes := cfg.Routes
+	if len(routes) == 0 {
+		if len(members) > 1 {
+			return t, nil
+		}
+		for n := range members {
+			routes = []router.Route{{Name: "default", Split: []router.Share{{Backend: n, Weight: 1}}}}
+			name = n // errors of the router are of the one backend that there is
+		}
+	}
+	open := make(map[string]executor.Executor, len(members))
+	for n, m := range members {
+		open[n] = m
+	}
+	r, err := router.New(name, open, router.Config{Routes: routes}, hooks)
+	t.router = r
+	return t, err
+}
+
+func (t *table) names() string { return strings.Join(slices.Sorted(maps.Keys(t.members)), ", ") }
+
+// only returns the one backend of a configuration without routes.
+func (t *table) only() (*member, bool) {
+	if len(t.members) == 1 && len(t.cfg.Routes) == 0 {
+		for _, m := range t.members {
+			return m, true
+		}
+	}
+	return nil, false
+}
+
+func (t *table) info() executor.Info {
+	if m, ok := t.only(); ok {
+		return m.Info()
+	}
+	if t.router != nil {
+		return t.router.Info()
+	}
+	return executor.Info{Name: t.name, Type: "broker"} // nothing is known of what Create would give
+}
+
+// decide is the Router's Decide. The subject that it returns is that of the Spec, or a drawn one.
+func (t *table) decide(spec executor.Spec) (d router.Decision, subject string, err error) {
+	if t.router == nil {
+		return d, "", &executor.Error{Op: "create", Backend: t.name, Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: fmt.Errorf(
+			"%d backends are configured and no routes, so nothing says which one is meant: %s", len(t.members), t.names())}
+	}
+	subject = spec.Subject
+	if subject == "" {
+		subject = rand.Text()
+	}
+	spec.Subject = subject
+	d, err = t.router.Decide(spec)
+	return d, subject, err
+}
+
+// create goes by the routes, or to the backend that is named.
+func (t *table) create(ctx context.Context, backend string, spec executor.Spec) (executor.Session, error) {
+	if backend == "" {
+		return t.router.Create(ctx, spec)
+	}
+	m, err := t.member("create", executor.ErrInvalid, executor.Handle{Backend: backend})
+	if err != nil {
+		return nil, err
+	}
+	return m.Create(ctx, spec)
+}
+
+// attach goes by the handle.
+func (t *table) attach(ctx context.Context, h executor.Handle) (executor.Session, error) {
+	if t.router != nil {
+		return t.router.Attach(ctx, h)
+	}
+	m, err := t.member("attach", executor.ErrNotFound, h)
+	if err != nil {
+		return nil, err
+	}
+	return m.Attach(ctx, h)
+}
+
+// member returns the backend of a handle. kind is the error if the configuration does not have it, or no longer.
+func (t *table) member(op string, kind error, h executor.Handle) (*member, error) {
+	m, ok := t.members[h.Backend]
+	if !ok {
+		return nil, &executor.Error{
+			Op: op, Backend: t.name, Session: h.Session, Kind: kind, Ran: executor.RanNo,
+			Err: fmt.Errorf("backend %q is not configured", h.Backend),
+		}
+	}
+	return m, nil
+}

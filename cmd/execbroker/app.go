@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/conformance"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// app is the program: what it links, its surroundings, and the flags that every command has.
+type app struct {
+	reg      *backends.Registry
+	standard string // the type of the backend that is used without a configuration
+	in       io.Reader
+	out, err io.Writer
+	getenv   func(string) string
+	exit     func(code int)         // at once, at the second signal
+	programs []conformance.Programs // of the conformance suite
+
+	config  string
+	backend string
+	owner   string
+	json    bool
+	verbose bool
+
+	entered bool // a command has begun: what fails now is not the usage
+	signals *signals
+}
+
+func newApp(reg *backends.Registry) *app {
+	return &app{
+		reg: reg, standard: "pyodide",
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, exit: os.Exit,
+		programs: []conformance.Programs{conformance.Python, conformance.JavaScript},
+	}
+}
+
+// main runs the command that args name and returns the exit code.
+func (a *app) main(ctx context.Context, args []string) int {
+	ctx, a.signals = watchSignals(ctx, a.exit)
+	defer a.signals.stop()
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && !a.entered {
+		err = &usageError{err: err, command: cmd.CommandPath()}
+		a.json = a.json || slices.Contains(args, "--json") // it may come after the mistake
+	}
+	return a.finish(ctx, err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "execbroker",
+		Short: "Run untrusted code in sandboxes",
+		Long: `execbroker runs code that you do not trust where it cannot do harm.
+
+Without a configuration that is Pyodide: Python in WebAssembly, or JavaScript, on
+this machine, without network and without access to your files. A configuration
+file names other backends; --backend chooses one of them, and without it the
+routes of the file do.`,
+		Example: `  execbroker run -c 'print(6*7)'
+  execbroker run analysis.py --file data.csv --out results
+  execbroker run --config app.yaml --backend box script.js`,
+		Version: version(),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			var names []string
+			for _, c := range cmd.Commands() {
+				names = append(names, c.Name())
+			}
+			return driver.Unknown("command", args[0], names)
+		},
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors:    true,
+		SilenceUsage:     true,
+		PersistentPreRun: func(*cobra.Command, []string) { a.entered = true },
+	}
+	f := root.PersistentFlags()
+	f.StringVar(&a.config, "config", a.getenv("EXECBROKER_CONFIG"), "read the backends from this `file`, YAML or JSON (default $EXECBROKER_CONFIG)")
+	f.StringVar(&a.backend, "backend", "", "use this backend: a `name` of the configuration or, without one, a type")
+	f.StringVar(&a.owner, "owner", "", "whose sandboxes these are: a `name` that keeps them apart from those of others (default from your user name)")
+	f.BoolVar(&a.json, "json", false, "print one JSON document instead of text for people")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what happens inside")
+	f.Lookup("config").DefValue = "" // it is in the text
+	root.AddCommand(
+		a.runCommand(), a.replCommand(), a.sessionCommand(),
+		a.configCommand(), a.doctorCommand(), a.setupCommand(),
+		a.conformanceCommand(), a.parityCommand(),
+		a.serveCommand(), a.emulateCommand(), a.mcpCommand(),
+		a.versionCommand(),
+	)
+	a.completeFlags(root)
+	return root
+}
+
+// log is where the library reports what it does.
+func (a *app) log() *slog.Logger {
+	if !a.verbose {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// isTerminal reports whether a stream of the program is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(interface{ Fd() uintptr })
+	return ok && term.IsTerminal(int(f.Fd()))
+}

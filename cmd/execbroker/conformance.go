@@ -1,0 +1,346 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/conformance"
+	"github.com/execbroker/execbroker/executor"
+)
+
+// conformanceOptions are the flags of conformance.
+type conformanceOptions struct {
+	reports  []string
+	format   string
+	only     []string
+	mode     string
+	parallel int
+}
+
+func (a *app) conformanceCommand() *cobra.Command {
+	var o conformanceOptions
+	cmd := &cobra.Command{
+		Use:   "conformance",
+		Short: "Check that a backend keeps the contract",
+		Long: `Run the conformance suite against a backend, as the configuration has it, and
+write a report.
+
+What a backend declares must work, and what it does not declare must be refused.
+Of each type of backend it is laid down what it has to declare at least.
+A report has a line for every case, and "conformance diff" says from two of them
+what changes for a program that moves from one backend to the other.
+
+The format of a report follows from its ending: .json, .md, .xml for JUnit.
+
+Exit codes: 0 every case that was selected holds, 1 one does not, 2 and 3 as
+everywhere.`,
+		Example: `  execbroker conformance --backend pyodide --report pyodide.json
+  execbroker conformance --config app.yaml --backend box --only 'python/state/*'
+  execbroker conformance diff pyodide.json docker.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.conformance(cmd.Context(), o) },
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&o.reports, "report", nil, "write a report to this `file`; may be repeated")
+	f.StringVar(&o.format, "format", "", "of the report: json, markdown or junit (default by the ending)")
+	f.StringArrayVar(&o.only, "only", nil, "run the cases whose ID matches this `pattern`, such as 'python/*'; may be repeated")
+	f.StringVar(&o.mode, "mode", string(conformance.Live), "what stands behind the adapter: live, emulated or fake")
+	f.IntVar(&o.parallel, "parallel", 1, "run this `number` of cases at a time")
+	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats(), cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("only", cobra.NoFileCompletions))
+	cmd.AddCommand(a.conformanceDiffCommand(), a.conformanceRenderCommand())
+	return cmd
+}
+
+var modes = []string{string(conformance.Live), string(conformance.Emulated), string(conformance.Fake)}
+
+// reportFormats are the forms of a report, with the endings that mean them.
+var reportFormats = []struct {
+	name    string
+	endings []string
+	write   func(*conformance.Report, io.Writer) error
+}{
+	{"json", []string{".json"}, (*conformance.Report).JSON},
+	{"markdown", []string{".md", ".markdown"}, (*conformance.Report).Markdown},
+	{"junit", []string{".xml"}, (*conformance.Report).JUnit},
+}
+
+func formats() (names []string) {
+	for _, f := range reportFormats {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// reportWriter returns what writes a report in the given format or, if that is empty, in the one that the ending of file means.
+func reportWriter(format, file string) (func(*conformance.Report, io.Writer) error, error) {
+	for _, f := range reportFormats {
+		if format == f.name || format == "" && slices.Contains(f.endings, strings.ToLower(filepath.Ext(file))) {
+			return f.write, nil
+		}
+	}
+	if format != "" {
+		return nil, usage("--format %s: there are %s", plain(format), strings.Join(formats(), ", "))
+	}
+	return nil, usage("%s: the ending does not say which format; say it with --format: %s", plain(file), strings.Join(formats(), ", "))
+}
+
+func (a *app) conformance(ctx context.Context, o conformanceOptions) error {
+	if !slices.Contains(modes, o.mode) {
+		return usage("--mode %s: there are %s", plain(o.mode), strings.Join(modes, ", "))
+	}
+	for _, file := range o.reports {
+		if _, err := reportWriter(o.format, file); err != nil {
+			return err
+		}
+	}
+	target, err := a.target(ctx, o)
+	if err != nil {
+		return err
+	}
+	if was, err := conformance.RunChild(ctx, target); was {
+		return err
+	}
+	p := newProgress(a.err)
+	ctx, end := p.begin(ctx, "conformance")
+	total, done := len(conformance.Cases(languages(target)...)), 0
+	target.Progress = func(l conformance.Line) {
+		done++
+		if !holds(l) && !a.json {
+			p.pause()
+			fmt.Fprintf(a.err, "%s %s: %s\n", l.Outcome, plain(l.ID), strings.ReplaceAll(plainText(l.Reason), "\n", "\n    "))
+		}
+		executor.ReportProgress(ctx, executor.Progress{What: "conformance", Done: int64(done), Total: int64(total)})
+	}
+	report, err := conformance.Run(ctx, target)
+	end()
+	for _, file := range o.reports { // it tells also why nothing was found
+		err = errors.Join(err, writeReport(report, o.format, file))
+	}
+	if err != nil {
+		return err
+	}
+	return a.conformed(report, len(o.only) > 0)
+}
+
+// languages returns those that the target has programs for.
+func languages(t conformance.Target) (ls []executor.Language) {
+	for _, p := range t.Programs {
+		ls = append(ls, p.Language)
+	}
+	return ls
+}
+
+// target describes the backend that the flags ask for.
+func (a *app) target(ctx context.Context, o conformanceOptions) (conformance.Target, error) {
+	cfg, err := a.configuration()
+	if err != nil {
+		return conformance.Target{}, err
+	}
+	b, err := a.open(ctx)
+	if err != nil {
+		return conformance.Target{}, err
+	}
+	info := b.Info()
+	if err := b.Close(); err != nil {
+		return conformance.Target{}, err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return conformance.Target{}, err
+	}
+	t := conformance.Target{
+		Implementation: conformance.Implementation{Name: info.Type, Version: version()},
+		Mode:           conformance.Mode(o.mode),
+		Child:          append([]string{exe}, os.Args[1:]...),
+		Only:           o.only,
+		Parallel:       o.parallel,
+		Open: func(ctx context.Context, params map[string]string) (executor.Executor, error) {
+			env := a.env()
+			env.Owner += ".conformance" // what the suite leaves and lists is not the user's
+			if owner := params[conformance.ParamOwner]; owner != "" {
+				env.Owner = owner
+			}
+			return backends.Open(ctx, env, a.reg, cfg)
+		},
+	}
+	known := false
+	if t.Must, known = conformance.MustDeclare(info.Type); !known {
+		fmt.Fprintf(a.err, "what a backend of type %s has to declare is not known: only what it declares is checked\n", plain(info.Type))
+	}
+	for _, r := range info.Capabilities.Languages {
+		if i := slices.IndexFunc(a.programs, func(p conformance.Programs) bool { return p.Language == r.Language }); i >= 0 {
+			t.Programs = append(t.Programs, a.programs[i])
+		}
+	}
+	return t, nil
+}
+
+// holds reports whether a line is no reason to worry: what was not selected is not.
+func holds(l conformance.Line) bool {
+	return l.Outcome == conformance.Passed || l.Outcome == conformance.Refused || l.Skipped()
+}
+
+func writeReport(r *conformance.Report, format, file string) error {
+	write, err := reportWriter(format, file)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := write(r, &b); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+		return usage("--report: %w", err)
+	}
+	return nil
+}
+
+// conformed says what was found. Of a part of the suite there is no verdict.
+func (a *app) conformed(r *conformance.Report, part bool) error {
+	if a.json {
+		if err := r.JSON(a.out); err != nil {
+			return err
+		}
+	} else {
+		var counts []string
+		for _, o := range []conformance.Outcome{
+			conformance.Passed, conformance.Refused, conformance.Failed, conformance.Errored, conformance.Known, conformance.Stale, conformance.Unchecked,
+		} {
+			if n := r.Totals[o]; n > 0 {
+				counts = append(counts, fmt.Sprintf("%d %s", n, o))
+			}
+		}
+		verdict := "not conformant"
+		switch {
+		case r.Conformant:
+			verdict = "conformant"
+		case part:
+			verdict = "checked in part"
+		}
+		if _, err := fmt.Fprintf(a.out, "%s %s: %s (%s)\n", plain(r.Implementation.Name), plain(r.Implementation.Version), verdict, strings.Join(counts, ", ")); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(r.Cases, func(l conformance.Line) bool { return !holds(l) }) {
+		return exitCode(exitFailed)
+	}
+	return nil
+}
+
+func (a *app) conformanceDiffCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff A.json B.json",
+		Short: "Say what changes for a program that moves from one backend to another",
+		Long: `Compare two reports of the conformance suite, and say what changes for a program
+that moves from the backend of the first to that of the second.
+
+Exit codes: 0 nothing changes, 1 something does.`,
+		Example: "  execbroker conformance diff pyodide.json docker.json",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			from, err := readReport(args[0])
+			if err != nil {
+				return err
+			}
+			to, err := readReport(args[1])
+			if err != nil {
+				return err
+			}
+			changes, err := conformance.Diff(from, to)
+			if err != nil {
+				return &usageError{err: err}
+			}
+			return a.differ(changes)
+		},
+		ValidArgsFunction: reportFiles,
+	}
+}
+
+func (a *app) differ(changes []conformance.Change) error {
+	switch {
+	case a.json:
+		if err := a.printJSON(append([]conformance.Change{}, changes...)); err != nil {
+			return err
+		}
+	case len(changes) == 0:
+		if _, err := fmt.Fprintln(a.out, "nothing changes"); err != nil {
+			return err
+		}
+	}
+	for _, c := range changes {
+		if a.json {
+			break
+		}
+		if _, err := fmt.Fprintf(a.out, "%s: %s -> %s\n    %s\n", plain(c.What), orNone(c.From), orNone(c.To), plain(c.Doc)); err != nil {
+			return err
+		}
+	}
+	if len(changes) > 0 {
+		return exitCode(exitFailed)
+	}
+	return nil
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return plain(s)
+}
+
+func (a *app) conformanceRenderCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:     "render REPORT.json",
+		Short:   "Print a report in another format",
+		Example: "  execbroker conformance render pyodide.json --format markdown > pyodide.md",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			write, err := reportWriter(format, "")
+			if err != nil {
+				return err
+			}
+			r, err := readReport(args[0])
+			if err != nil {
+				return err
+			}
+			return write(r, a.out)
+		},
+		ValidArgsFunction: reportFiles,
+	}
+	cmd.Flags().StringVar(&format, "format", "markdown", "json, markdown or junit")
+	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats(), cobra.ShellCompDirectiveNoFileComp)))
+	return cmd
+}
+
+func reportFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return []cobra.Completion{"json"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// maxReport bounds a report that is read.
+const maxReport = 64 << 20
+
+func readReport(file string) (*conformance.Report, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	defer f.Close()
+	r, err := conformance.ParseReport(io.LimitReader(f, maxReport))
+	if err != nil {
+		return nil, usage("%s: %w", plain(file), err)
+	}
+	return r, nil
+}

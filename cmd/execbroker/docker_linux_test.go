@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// These tests run the program as users have it, with the engine of this machine.
+
+// boxes returns the address of the engine, and a configuration of one backend on it.
+func boxes(t *testing.T) (host, config string) {
+	t.Helper()
+	host, err := dockertest.Host()
+	if err != nil {
+		t.Skip(err)
+	}
+	return host, write(t, t.TempDir(), "docker.yaml", "backends:\n  box: {type: docker, host: \""+host+"\", image: \""+dockertest.Python+"\", pull: never, languages: [python, javascript]}\n")
+}
+
+// containers counts the containers of an owner where they live.
+func containers(t *testing.T, host, owner string) int {
+	t.Helper()
+	names, err := dockertest.Containers(context.Background(), host, driver.LabelOwner+"="+owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
+
+func TestDockerRun(t *testing.T) {
+	host, config := boxes(t)
+	out := filepath.Join(t.TempDir(), "out")
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		out  []string
+		err  []string
+	}{
+		"value":      {args: []string{"-c", "6*7"}, out: []string{"42\n"}},
+		"javascript": {args: []string{"--language", "javascript", "-c", "await 6*7"}, out: []string{"42\n"}},
+		"exit":       {args: []string{"-c", "import os; os._exit(137)"}, code: exitFailed, err: []string{"exit code 137"}},
+		"memory":     {args: []string{"-c", "b = []\nwhile True: b.append(bytearray(1 << 24))"}, code: exitFailed, err: []string{"memory"}},
+		"figure":     {args: []string{"--out", out, "-c", "import matplotlib.pyplot as plt\nplt.plot([1, 2]);"}, err: []string{"image/png"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			owner := "test-" + t.Name()
+			p := installed(t, append([]string{"run", "--config", config, "--owner", owner}, c.args...)...)
+			if got := p.code(t, p.Run()); got != c.code {
+				t.Errorf("got exit code %d, want %d", got, c.code)
+			}
+			contains(t, p.out.String(), c.out...)
+			contains(t, p.err.String(), c.err...)
+			if n := containers(t, host, owner); n > 0 {
+				t.Errorf("%d containers are left", n)
+			}
+		})
+	}
+}
+
+// TestDockerReap kills two programs of two owners in the middle of a run. What is left goes at once by session reap, that of the other
+// owner does not.
+func TestDockerReap(t *testing.T) {
+	host, config := boxes(t)
+	owners := []string{"test-" + t.Name(), "test-" + t.Name() + "-other"}
+	for _, o := range owners {
+		p := installed(t, "run", "--config", config, "--owner", o, "-c", "print('on', flush=True)\nwhile True: pass")
+		p.Stdout = nil
+		out, err := p.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		_ = p.Process.Kill()
+		_ = p.Wait()
+		if err != nil || line != "on\n" {
+			t.Fatalf("got %q, %v", line, err)
+		}
+	}
+	for i, o := range owners {
+		if n := containers(t, host, o); n != 1 {
+			t.Errorf("owner %d: got %d containers before, want 1", i, n)
+		}
+		p := installed(t, "session", "reap", "--config", config, "--owner", o, "--older-than", "1ns")
+		if err := p.Run(); err != nil || strings.Count(p.out.String(), "removed ") != 1 {
+			t.Errorf("owner %d: got %q, %v", i, p.out.String(), err)
+		}
+		if n := containers(t, host, o); n != 0 {
+			t.Errorf("owner %d: got %d containers after", i, n)
+		}
+	}
+}

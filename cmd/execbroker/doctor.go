@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what works, what is missing, and what to do about it",
+		Long: `Examine what the backends need: programs, engines, networks, credentials. Nothing
+is changed.
+
+Without a configuration every type is examined that does without settings, and
+the exit code is about the one that "run" uses. With one, it is about all of the
+configured backends, or the one that --backend names.
+
+Exit codes: 0 everything that is needed is there, 1 something is missing.`,
+		Example: `  execbroker doctor
+  execbroker doctor --config app.yaml --backend box`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context()) },
+	}
+}
+
+// examined is a backend with what was found, in JSON too.
+type examined struct {
+	Backend string         `json:"backend"`
+	Type    string         `json:"type"`
+	OK      bool           `json:"ok"`
+	Needed  bool           `json:"needed"` // whether the exit code is about it
+	Checks  []driver.Check `json:"checks"`
+}
+
+func (a *app) doctor(ctx context.Context) error {
+	cfg, err := a.configuration()
+	if err != nil {
+		return err
+	}
+	needed := maps.Clone(cfg.Backends)
+	if a.config == "" && a.backend == "" {
+		for _, typ := range a.reg.Types() {
+			c := backends.Config{Backends: map[string]backends.Backend{typ: {Type: typ}}}
+			if c.Check(a.reg) == nil {
+				cfg.Backends[typ] = c.Backends[typ]
+			}
+		}
+	}
+	ctx, end := newProgress(a.err).begin(ctx, "examining backends")
+	found := backends.Doctor(ctx, a.env(), a.reg, cfg)
+	end()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	all, ok := []examined{}, true
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		_, need := needed[name]
+		e := examined{Backend: name, Type: cfg.Backends[name].Type, Needed: need, Checks: found[name]}
+		e.OK = !slices.ContainsFunc(e.Checks, func(c driver.Check) bool { return !c.OK })
+		ok = ok && (e.OK || !need)
+		all = append(all, e)
+	}
+	if a.json {
+		err = a.printJSON(all)
+	} else {
+		err = printExamined(a.out, all)
+	}
+	if err == nil && !ok {
+		err = exitCode(exitFailed)
+	}
+	return err
+}
+
+func printExamined(w io.Writer, all []examined) error {
+	var b strings.Builder
+	for i, e := range all {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		name, verdict := plain(e.Backend), "works"
+		if e.Backend != e.Type {
+			name += " (" + plain(e.Type) + ")"
+		}
+		if !e.OK {
+			verdict = "does not work yet"
+		}
+		fmt.Fprintf(&b, "%s %s\n", name, verdict)
+		for _, c := range e.Checks {
+			mark := "ok     "
+			if !c.OK {
+				mark = "missing"
+			}
+			fmt.Fprintf(&b, "  %s  %s", mark, plain(c.Name))
+			if c.Detail != "" {
+				fmt.Fprintf(&b, ": %s", plain(c.Detail))
+			}
+			b.WriteString("\n")
+			if !c.OK && c.Fix != "" {
+				fmt.Fprintf(&b, "           fix: %s\n", plain(c.Fix))
+			}
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/flymachines/flytest"
+)
+
+// emulateFlags are those of emulate fly.
+type emulateFlags struct {
+	listen, proxy string
+	engine        string
+	apps          []string
+	images        map[string]string
+	publish       []int
+	pull          bool
+	rate          float64
+	maxMachines   int
+}
+
+func (a *app) emulateCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "emulate",
+		Short: "Stand in for a provider on this machine",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return usage("want a provider: fly") },
+	}
+	c.AddCommand(a.emulateFlyCommand())
+	return c
+}
+
+func (a *app) emulateFlyCommand() *cobra.Command {
+	var f emulateFlags
+	c := &cobra.Command{
+		Use:   "fly",
+		Short: "The Machines API of Fly.io, with containers as Machines",
+		Long: `Answer as the Machines API of Fly.io does, and make each Machine a container of a
+Docker engine, so that a configuration for Fly can be tried without an account.
+What programs need in their environment is printed at the start. Machines end with
+the emulator; what it leaves when it is killed goes when it is started again.
+
+Tokens come from $` + keysVariable + `, separated by commas. Without it one is made
+and printed. A Machine is NOT a boundary against hostile code here: its container
+has the rights of a guest's root. So only this machine may reach the emulator.`,
+		Example: `  execbroker emulate fly --app sandboxes --pull
+  execbroker emulate fly --listen 127.0.0.1:4280 --image registry.fly.io/sandboxes:1=my-image:dev`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.emulateFly(cmd.Context(), f) },
+	}
+	l := c.Flags()
+	l.StringVar(&f.listen, "listen", "127.0.0.1:4280", "`address` and port of the Machines API; port 0 is a free one")
+	l.StringVar(&f.proxy, "proxy", "127.0.0.1:4281", "`address` and port of what stands for the Fly Proxy; port 0 is a free one")
+	l.StringVar(&f.engine, "engine", "", "`address` of the Docker engine (default $DOCKER_HOST, or else the socket of the system)")
+	l.StringSliceVar(&f.apps, "app", []string{"sandboxes"}, "`name` of an app that exists from the beginning; may be repeated")
+	l.StringToStringVar(&f.images, "image", nil, "`name=other`: what the engine has under another name; may be repeated")
+	l.IntSliceVar(&f.publish, "publish", nil, "`port` of every Machine to publish on loopback, besides those of services; may be repeated")
+	l.BoolVar(&f.pull, "pull", false, "let the engine fetch images that it does not have")
+	l.Float64Var(&f.rate, "rate", 1, "multiply Fly's rate limits by this; 0 means no limits")
+	l.IntVar(&f.maxMachines, "max-machines", 50, "how many Machines there may be at a time")
+	for _, name := range []string{"listen", "proxy", "engine", "app", "image", "publish", "rate", "max-machines"} {
+		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
+	}
+	return c
+}
+
+// emulating is what emulate prints when it can be used.
+type emulating struct {
+	API   string   `json:"api"`
+	URL   string   `json:"url"`
+	Proxy string   `json:"proxy"`
+	Token string   `json:"token,omitempty"` // if it was made
+	Apps  []string `json:"apps"`
+}
+
+func (a *app) emulateFly(ctx context.Context, f emulateFlags) error {
+	for flag, address := range map[string]string{"listen": f.listen, "proxy": f.proxy} {
+		if !loopback(address) {
+			return usage("--%s: other machines reach %s, and who reaches the emulator can become root of the engine's machine; use an address of loopback", flag, address)
+		}
+	}
+	if f.rate == 0 {
+		f.rate = math.Inf(1)
+	}
+	if f.maxMachines < 1 {
+		return usage("--max-machines: want at least 1")
+	}
+	cfg := flytest.Config{
+		Engine: f.engine, Tokens: a.keyList(), Images: f.images, Pull: f.pull, Publish: f.publish, Rate: f.rate, MaxMachines: f.maxMachines, Log: a.log(),
+	}
+	for _, name := range f.apps {
+		cfg.Apps = append(cfg.Apps, flytest.App{Name: name})
+	}
+	if err := cfg.Check(); err != nil {
+		return usage("%w", err)
+	}
+	p := newProgress(a.err)
+	starting, end := p.begin(ctx, "looking for the engine")
+	s, err := flytest.New(starting, cfg)
+	end()
+	if err != nil {
+		return &executor.Error{Op: "emulate", Kind: executor.ErrUnavailable, Ran: executor.RanNo, Err: err}
+	}
+	defer a.closing(p, "removing Machines", s.Close)
+	e := emulating{API: "fly", Apps: f.apps}
+	if len(cfg.Tokens) == 0 {
+		e.Token = s.Token()
+	}
+	return a.listenBoth(ctx, f, s, e)
+}
+
+// listenBoth serves the API and the proxy until ctx ends or one of them fails.
+func (a *app) listenBoth(ctx context.Context, f emulateFlags, s *flytest.Server, e emulating) error {
+	both, stop := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop(nil)
+	proxy := make(chan net.Addr, 1)
+	wg.Go(func() {
+		stop(a.listen(both, f.proxy, s.Proxy(), func() {}, func(l net.Addr) error { proxy <- l; return nil }))
+	})
+	err := a.listen(both, f.listen, s, func() {}, func(l net.Addr) error {
+		select {
+		case at := <-proxy:
+			e.URL, e.Proxy = "http://"+l.String(), "http://"+at.String()
+			return a.announceEmulator(e)
+		case <-both.Done():
+			return context.Cause(both)
+		}
+	})
+	if ctx.Err() == nil && both.Err() != nil {
+		return context.Cause(both)
+	}
+	return err
+}
+
+// announceEmulator says how clients reach the emulator.
+func (a *app) announceEmulator(e emulating) error {
+	if a.json {
+		return a.printJSON(e)
+	}
+	token := e.Token
+	if token == "" {
+		token = "..."
+	}
+	_, err := fmt.Fprintf(a.out, `emulating the Machines API at %s; programs need in their environment:
+
+  FLY_FLAPS_BASE_URL=%s
+  FLY_API_HOSTNAME=%s
+  FLY_API_TOKEN=%s
+
+apps: %q. Services of Machines answer at %s, with the header
+fly-force-instance-id. Machines are containers with the rights of root:
+run nothing here that you would not run yourself.
+`, e.URL, e.URL, e.URL, token, e.Apps, e.Proxy)
+	return err
+}

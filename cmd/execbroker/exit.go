@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"syscall"
+
+	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// The exit codes. To them comes 128 plus the number of a signal that ended the program.
+const (
+	exitOK             = 0
+	exitFailed         = 1 // the code failed, or what was examined is not as it should be
+	exitUsage          = 2 // the command line or the configuration is wrong, or asks for what the backend does not have
+	exitInfrastructure = 3
+	exitTimeout        = 124
+	exitHangup         = 129 // the terminal was closed: 128 plus SIGHUP
+	exitPipe           = 141 // nobody reads the output any more: 128 plus SIGPIPE
+)
+
+// exitCode is an error that was reported already, or is none to report.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// usageError is a mistake on the command line.
+type usageError struct {
+	err     error
+	command string // whose help says more; may be empty
+}
+
+func (e *usageError) Error() string {
+	if e.command == "" {
+		return e.err.Error()
+	}
+	return e.err.Error() + "; see " + e.command + " --help"
+}
+
+func (e *usageError) Unwrap() error { return e.err }
+
+func usage(format string, args ...any) error { return &usageError{err: fmt.Errorf(format, args...)} }
+
+// finish reports err and returns the exit code.
+func (a *app) finish(ctx context.Context, err error) int {
+	var reported exitCode
+	switch {
+	case err == nil, errors.As(err, &reported), unread(err):
+	case a.json:
+		doc := struct {
+			Error *errorReport `json:"error"`
+		}{newErrorReport(err)}
+		if err := a.printJSON(doc); err != nil {
+			return codeOf(ctx, err)
+		}
+	case signaled(ctx) == nil || !errors.Is(err, context.Canceled): // who has pressed Ctrl-C knows
+		printError(a.err, err)
+	}
+	return codeOf(ctx, err)
+}
+
+// signaled returns the signal that has ended ctx, or nil.
+func signaled(ctx context.Context) *signalError {
+	var by *signalError
+	errors.As(context.Cause(ctx), &by)
+	return by
+}
+
+// unread reports whether err says that nobody reads the output of this program any more. A pipe to a sandbox that broke is something
+// else.
+func unread(err error) bool {
+	var e *executor.Error
+	return errors.Is(err, syscall.EPIPE) && !errors.As(err, &e)
+}
+
+// userKinds are the kinds of executor.Error that the user can do something about.
+var userKinds = []error{
+	executor.ErrInvalid, executor.ErrUnsupported, executor.ErrDenied, executor.ErrTooLarge,
+	fs.ErrNotExist, fs.ErrExist, fs.ErrInvalid, fs.ErrPermission,
+}
+
+// codeOf returns the exit code for err, and tells mistakes of the user from failures of the infrastructure.
+func codeOf(ctx context.Context, err error) int {
+	var (
+		code    exitCode
+		mistake *usageError
+		in      *backends.Mistake
+		e       *executor.Error
+	)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &code):
+		return int(code)
+	case unread(err):
+		return exitPipe
+	case signaled(ctx) != nil:
+		return signaled(ctx).code()
+	case errors.As(err, &mistake), errors.As(err, &in):
+		return exitUsage
+	case errors.As(err, &e) && slices.ContainsFunc(userKinds, func(k error) bool { return errors.Is(e.Kind, k) }):
+		return exitUsage
+	}
+	return exitInfrastructure
+}
+
+// printError says what went wrong and, where that is known, what to do.
+func printError(w io.Writer, err error) {
+	var in *configError
+	if !errors.As(err, &in) {
+		fmt.Fprintf(w, "execbroker: %s\n", plainText(err.Error()))
+		if hint := hintFor(err); hint != "" {
+			fmt.Fprintf(w, "  %s\n", hint)
+		}
+		return
+	}
+	ms := backends.Mistakes(in.err)
+	fmt.Fprintf(w, "execbroker: %s: %s\n", plain(in.file), count(len(ms), "mistake"))
+	for _, m := range ms {
+		fmt.Fprintf(w, "  %s\n", plain(m.Error()))
+	}
+}
+
+func hintFor(err error) string {
+	switch {
+	case errors.Is(err, executor.ErrUnavailable), errors.Is(err, executor.ErrAuth):
+		return "execbroker doctor says what is missing"
+	case errors.Is(err, executor.ErrInternal):
+		return "this is a bug in execbroker or in the backend; --verbose says more"
+	}
+	return ""
+}
+
+func count(n int, what string) string {
+	if n == 1 { // the rest of the words in this program have a regular plural
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// errorReport is an error in JSON.
+type errorReport struct {
+	Message  string              `json:"message"`
+	Kind     string              `json:"kind"` // "usage", "configuration", or the Kind of the executor.Error
+	Op       string              `json:"op,omitempty"`
+	Backend  string              `json:"backend,omitempty"`
+	Session  string              `json:"session,omitempty"`
+	Ran      string              `json:"ran,omitempty"` // whether the code may have run: "no", "maybe", "yes"
+	Missing  []string            `json:"missing,omitempty"`
+	Retry    driver.Duration     `json:"retry_after,omitzero"`
+	Mistakes []*backends.Mistake `json:"mistakes,omitempty"`
+}
+
+func newErrorReport(err error) *errorReport {
+	r := &errorReport{Message: err.Error(), Kind: "other"}
+	var (
+		in      *configError
+		mistake *usageError
+		e       *executor.Error
+	)
+	switch {
+	case errors.As(err, &in):
+		r.Kind, r.Mistakes = "configuration", backends.Mistakes(in.err)
+	case errors.As(err, &mistake):
+		r.Kind = "usage"
+	case errors.As(err, &e):
+		r.Op, r.Backend, r.Session, r.Ran, r.Missing, r.Retry = e.Op, e.Backend, e.Session, e.Ran.String(), e.Missing, driver.Duration(e.RetryAfter)
+		r.Kind = executor.KindName(e)
+	}
+	return r
+}
+
+// printDocument prints what a command has found, in JSON, together with the error that it came upon, whose place in doc report is. The
+// error that it returns is reported.
+func (a *app) printDocument(ctx context.Context, doc any, report **errorReport, err error) error {
+	if err != nil {
+		*report = newErrorReport(err)
+		err = exitCode(codeOf(ctx, err))
+	}
+	return errors.Join(a.printJSON(doc), err)
+}
+
+// printJSON writes the one document of a command.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/execbroker/execbroker/server"
+)
+
+// keysVariable names the environment variable with the API keys: on a command line every user of the machine could read them.
+const keysVariable = "EXECBROKER_API_KEYS"
+
+// keyList returns the keys in the environment.
+func (a *app) keyList() (keys []string) {
+	for key := range strings.SplitSeq(a.getenv(keysVariable), ",") {
+		if key = strings.TrimSpace(key); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// clients returns who may use a server: those of the file or of the environment. Without any it makes a key, which it returns, if nobody
+// but this machine reaches the address.
+func (a *app) clients(file, listen string) (keys server.Keys, made string, err error) {
+	list := a.keyList()
+	switch {
+	case file != "" && len(list) > 0:
+		return keys, "", usage("--keys: there are keys in %s too; use one of both", keysVariable)
+	case file != "":
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return keys, "", usage("--keys: %w", err)
+		}
+		if keys, err = server.ParseKeys(data); err != nil {
+			return keys, "", usage("--keys: %s: %w", file, err)
+		}
+	case len(list) > 0:
+		for i, key := range list {
+			if err := keys.Add(key, server.Client{}); err != nil {
+				return keys, "", usage("%s: key %d: %w", keysVariable, i+1, err)
+			}
+		}
+	case !loopback(listen):
+		return keys, "", usage("--listen: other machines reach %s, so the keys of clients have to be in %s or --keys", listen, keysVariable)
+	default:
+		made = newKey("eb_")
+		if err := keys.Add(made, server.Client{}); err != nil {
+			return keys, "", fmt.Errorf("a new key: %w", err)
+		}
+	}
+	return keys, made, nil
+}
+
+// newKey makes a key that nobody can guess.
+func newKey(prefix string) string {
+	b := make([]byte, 20)
+	_, _ = rand.Read(b) // it never fails
+	return prefix + hex.EncodeToString(b)
+}
+
+// loopback reports whether nobody but this machine reaches an address.
+func loopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}

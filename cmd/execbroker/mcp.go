@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/tool"
+	"github.com/execbroker/execbroker/tool/mcp"
+)
+
+// mcpFlags are those of mcp.
+type mcpFlags struct {
+	listen      string
+	keys        string
+	network     string
+	maxTimeout  time.Duration
+	maxSessions int
+}
+
+func (a *app) mcpCommand() *cobra.Command {
+	var f mcpFlags
+	c := &cobra.Command{
+		Use:   "mcp",
+		Short: "Give a client of the Model Context Protocol a sandbox",
+		Long: `Serve the tools execute_code, install_packages, upload_file, download_file,
+list_files, get_capabilities and reset_session by the Model Context Protocol.
+
+A client starts the program itself and talks to its standard input and output. With
+--listen it serves the protocol's streamable HTTP instead, at /mcp, and clients send
+their key as a bearer token. Keys come from --keys or $` + keysVariable + `; without
+any a key is made and printed. Each client session has a sandbox of its own.`,
+		Example: `  {"mcpServers": {"sandbox": {"command": "execbroker", "args": ["mcp"]}}}
+  execbroker mcp --config app.yaml --backend box
+  execbroker mcp --listen 127.0.0.1:3001`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.mcp(cmd.Context(), f) },
+	}
+	l := c.Flags()
+	l.StringVar(&f.listen, "listen", "", "serve HTTP at this `address` and port instead; port 0 is a free one")
+	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients over HTTP, in JSON")
+	l.StringVar(&f.network, "network", "none", "what the code reaches: none or full")
+	l.DurationVar(&f.maxTimeout, "max-timeout", tool.DefaultMaxTimeout, "the longest time that a call may ask for")
+	l.IntVar(&f.maxSessions, "max-sessions", mcp.DefaultMaxSessions, "how many sessions clients may have over HTTP, all together")
+	must(c.MarkFlagFilename("keys", "json"))
+	must(c.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]cobra.Completion{"none", "full"}, cobra.ShellCompDirectiveNoFileComp)))
+	for _, name := range []string{"listen", "max-timeout", "max-sessions"} {
+		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
+	}
+	return c
+}
+
+func (a *app) mcp(ctx context.Context, f mcpFlags) error {
+	o := tool.Options{MaxTimeout: f.maxTimeout, Timeout: min(tool.DefaultTimeout, f.maxTimeout)}
+	switch mode := executor.NetworkMode(f.network); mode {
+	case executor.NetworkNone, executor.NetworkFull:
+		o.Spec.Network.Mode = mode
+	default:
+		return usage("--network: want none or full, not %q", f.network)
+	}
+	if f.maxTimeout < time.Second || f.maxSessions < 1 {
+		return usage("--max-timeout and --max-sessions: want at least 1s and 1")
+	}
+	if f.listen == "" && f.keys != "" {
+		return usage("--keys: is for --listen; who starts the program needs none")
+	}
+	p := newProgress(a.err)
+	starting, end := p.begin(ctx, "opening backends")
+	x, err := a.openLasting(starting)
+	end()
+	if err != nil {
+		return err
+	}
+	defer a.closing(p, "closing backends", x.Close)
+	t, err := tool.New(x, x.Manager(), o)
+	if err != nil {
+		return err
+	}
+	s := mcp.New(t, mcp.Options{Version: version(), Log: a.log()})
+	defer a.closing(p, "removing sandboxes", s.Close)
+	if f.listen == "" {
+		return s.Serve(ctx, interruptible(a.in), noClose{a.out})
+	}
+	return a.mcpHTTP(ctx, f, s)
+}
+
+func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, s *mcp.Server) error {
+	keys, made, err := a.clients(f.keys, f.listen)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", s.Handler(mcp.HTTPOptions{MaxSessions: f.maxSessions, Authenticate: func(key string) (string, map[string]string, bool) {
+		c, ok := keys.Lookup(key)
+		return c.Subject, c.Attributes, ok
+	}}))
+	return a.listen(ctx, f.listen, mux, func() {}, func(l net.Addr) error {
+		v := serving{API: "mcp", URL: "http://" + l.String() + "/mcp", Key: made}
+		if a.json {
+			return a.printJSON(v)
+		}
+		_, err := fmt.Fprintf(a.out, "serving mcp at %s; clients send the header\n\n  Authorization: Bearer %s\n", v.URL, v.key())
+		return err
+	})
+}
+
+// interruptible makes a reader that can be closed while somebody waits for it, which standard input is not on every system. What then
+// still reads ends with the program.
+func interruptible(in io.Reader) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, in)
+		w.CloseWithError(err)
+	}()
+	return r
+}
+
+// noClose leaves the standard output open for what comes after.
+type noClose struct{ io.Writer }
+
+func (noClose) Close() error { return nil }

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// outDir is the directory that takes what code has made. The names come from the sandbox: whatever they say, nothing is written
+// outside of the directory, through a symbolic link, or to a hidden file such as .git/config.
+type outDir struct {
+	path string
+	root *os.Root
+	used map[string]bool // names in lower case, since some file systems do not tell the cases apart
+}
+
+// savedFile is a file that was written, in JSON too.
+type savedFile struct {
+	Name string `json:"name,omitempty"` // in the sandbox; empty for an image that was shown
+	Path string `json:"path"`           // here
+	MIME string `json:"mime"`
+	Size int64  `json:"size"`
+}
+
+// openOutDir makes the directory if need be.
+func openOutDir(name string) (*outDir, error) {
+	if err := os.MkdirAll(name, 0o755); err != nil {
+		return nil, usage("--out: %w", err)
+	}
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return nil, usage("--out: %w", err)
+	}
+	return &outDir{path: name, root: root, used: map[string]bool{}}, nil
+}
+
+func (d *outDir) close() { d.root.Close() }
+
+// save writes a file under the name that is nearest to the given one.
+func (d *outDir) save(name, mime string, r io.Reader) (savedFile, error) {
+	local := d.unique(localName(name))
+	f := savedFile{Path: filepath.Join(d.path, filepath.FromSlash(local)), MIME: mime}
+	var err error
+	if f.Size, err = d.write(local, r); err != nil {
+		return f, fmt.Errorf("--out: %s: %w", plain(f.Path), err)
+	}
+	return f, nil
+}
+
+func (d *outDir) write(name string, r io.Reader) (n int64, err error) {
+	if err := d.mkdir(path.Dir(name)); err != nil {
+		return 0, err
+	}
+	switch old, err := d.root.Lstat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return 0, err
+	case !old.Mode().IsRegular():
+		return 0, fmt.Errorf("%w, and not a regular file", fs.ErrExist)
+	}
+	// A file appears whole or not at all, and a link that takes its place meanwhile is replaced and not followed.
+	part := path.Join(path.Dir(name), ".execbroker-"+rand.Text())
+	w, err := d.root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return 0, err
+	}
+	n, err = io.Copy(w, r)
+	if err = errors.Join(err, w.Close()); err == nil {
+		err = d.root.Rename(part, name)
+	}
+	if err != nil {
+		d.root.Remove(part)
+	}
+	return n, err
+}
+
+// mkdir is MkdirAll that does not go through links.
+func (d *outDir) mkdir(dir string) error {
+	if dir == "." {
+		return nil
+	}
+	if err := d.mkdir(path.Dir(dir)); err != nil {
+		return err
+	}
+	err := d.root.Mkdir(dir, 0o755)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if old, err := d.root.Lstat(dir); err != nil || !old.IsDir() {
+		return errors.Join(err, fmt.Errorf("%s is not a directory", plain(dir)))
+	}
+	return nil
+}
+
+// unique returns name, or one like it that was not used yet.
+func (d *outDir) unique(name string) string {
+	stem, ext := strings.TrimSuffix(name, path.Ext(name)), path.Ext(name)
+	for n := 2; d.used[strings.ToLower(name)]; n++ {
+		name = fmt.Sprintf("%s-%d%s", stem, n, ext)
+	}
+	d.used[strings.ToLower(name)] = true
+	return name
+}
+
+// The bounds of a name: file systems end at 255 bytes for an element, and paths at 4096 or, on Windows, 260.
+const (
+	maxElement  = 120
+	maxElements = 16
+)
+
+// localName turns a name from a sandbox into a relative one with slashes that is harmless on every system.
+func localName(name string) string {
+	var elems []string
+	for e := range strings.SplitSeq(name, "/") {
+		if e != "" && e != "." && len(elems) < maxElements {
+			elems = append(elems, localElement(e))
+		}
+	}
+	if len(elems) == 0 {
+		return "unnamed"
+	}
+	return path.Join(elems...)
+}
+
+func localElement(e string) string {
+	e = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) || strings.ContainsRune(`\:*?"<>|`, r) {
+			return '_'
+		}
+		return r
+	}, e)
+	ext := path.Ext(e)
+	if stem := strings.TrimSuffix(e, ext); len(e) > maxElement && len(ext) < 20 {
+		e = cut(stem, maxElement-len(ext)) + ext
+	}
+	e = strings.TrimRight(cut(e, maxElement), ". ") // Windows drops these, and two names become one
+	if e == "" || e[0] == '.' || e[0] == '-' || reserved(e) {
+		e = "_" + e // not hidden, not taken for an option, not a device
+	}
+	return e
+}
+
+// cut shortens s to at most n bytes without cutting a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// reserved reports whether Windows takes a name for a device.
+func reserved(e string) bool {
+	stem, _, _ := strings.Cut(strings.ToUpper(e), ".")
+	switch stem = strings.TrimRight(stem, " "); stem {
+	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
+		return true
+	}
+	r := []rune(stem)
+	return len(r) == 4 && (strings.HasPrefix(stem, "COM") || strings.HasPrefix(stem, "LPT")) && strings.ContainsRune("0123456789¹²³", r[3])
+}
+
+// images are the media types that are kept as images, best first, and the endings of their files.
+var images = []struct{ mime, ending string }{
+	{"image/png", ".png"},
+	{"image/svg+xml", ".svg"},
+	{"image/jpeg", ".jpg"},
+	{"image/webp", ".webp"},
+	{"image/gif", ".gif"},
+	{"image/bmp", ".bmp"},
+}
+
+// maxArtifact bounds what is copied of a file, whatever size it claims.
+const maxArtifact = 4 << 30
+
+// saveArtifact writes a file that a run has made. Its content came along if it was small enough; otherwise it is fetched.
+func (d *outDir) saveArtifact(ctx context.Context, s executor.Session, a executor.Artifact) (savedFile, error) {
+	var r io.Reader = bytes.NewReader(a.Data)
+	if a.Data == nil && a.Size > 0 {
+		f, err := s.Files().Read(ctx, path.Join(executor.Workdir, a.Name))
+		if err != nil {
+			return savedFile{}, err
+		}
+		defer f.Close()
+		r = io.LimitReader(f, maxArtifact)
+	}
+	f, err := d.save(a.Name, a.MIME, r)
+	f.Name = a.Name
+	return f, err
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+const (
+	patience = time.Second            // work that is done by then is not worth a word
+	redraw   = 100 * time.Millisecond // of the line on a terminal
+	repeat   = 10 * time.Second       // of the same step where lines stay
+	lineSize = 78                     // of a line that has to be erased again
+)
+
+// progress tells people on stderr what takes longer than a moment: on a terminal in one line that changes and goes away, elsewhere in
+// lines. The zero value is silent.
+type progress struct {
+	w   io.Writer // nil: silent
+	tty bool
+
+	mu    sync.Mutex
+	timer *time.Timer // runs while the work is young; nil: no work
+	due   bool        // it takes long enough
+	now   executor.Progress
+	said  string    // the step that was last written
+	when  time.Time // and when
+	drawn bool      // the line is there and has to be erased
+}
+
+func newProgress(w io.Writer) *progress { return &progress{w: w, tty: isTerminal(w)} }
+
+// begin says that work begins that may take long. The context reports its steps. end must be called.
+func (p *progress) begin(ctx context.Context, what string) (_ context.Context, end func()) {
+	if p.w == nil {
+		return ctx, func() {}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now, p.due, p.said = executor.Progress{What: what}, false, ""
+	timer := time.AfterFunc(patience, p.tooLong)
+	p.timer = timer
+	return executor.WithProgress(ctx, p.step), func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.timer == timer {
+			timer.Stop()
+			p.timer = nil
+			p.erase()
+		}
+	}
+}
+
+func (p *progress) tooLong() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer != nil {
+		p.due = true
+		p.show()
+	}
+}
+
+// step is for executor.WithProgress.
+func (p *progress) step(s executor.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer != nil {
+		p.now = s
+		p.show()
+	}
+}
+
+// show writes the step if it is time for it. p.mu is held.
+func (p *progress) show() {
+	if !p.due || p.now.What == "" {
+		return
+	}
+	pause := repeat
+	if p.tty {
+		pause = redraw
+	}
+	if p.now.What == p.said && time.Since(p.when) < pause {
+		return
+	}
+	text := plain(p.now.What)
+	if p.now.Total > 0 {
+		text += fmt.Sprintf(" %d%%", 100*min(max(p.now.Done, 0), p.now.Total)/p.now.Total)
+	}
+	p.said, p.when = p.now.What, time.Now()
+	if !p.tty {
+		fmt.Fprintf(p.w, "execbroker: %s\n", text)
+		return
+	}
+	for utf8.RuneCountInString(text) > lineSize {
+		_, n := utf8.DecodeLastRuneInString(text)
+		text = text[:len(text)-n]
+	}
+	fmt.Fprintf(p.w, "\r\x1b[K%s", text)
+	p.drawn = true
+}
+
+// erase removes the line. p.mu is held.
+func (p *progress) erase() {
+	if p.drawn {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.drawn = false
+	}
+}
+
+// pause removes the line for output that follows.
+func (p *progress) pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.erase()
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+func (a *app) replCommand() *cobra.Command {
+	var o codeOptions
+	cmd := &cobra.Command{
+		Use:   "repl",
+		Short: "Type code that runs in a sandbox",
+		Long: `Open a sandbox and run what is typed, line by line, with variables that stay.
+
+A line that begins with % is for execbroker and not for the sandbox: %help lists
+what there is, for files, packages and the session. The body of a def or a loop
+ends at an empty line. Ctrl-C stops the code that runs, or forgets what was
+typed, and Ctrl-D leaves. The sandbox is removed at the end.
+
+If standard input is not a terminal, it is read without prompts, and the exit
+code is 1 if something in it failed. What was typed is kept in the state
+directory of the user; a line that begins with a blank is not.`,
+		Example: `  execbroker repl
+  execbroker repl --file data.csv --out plots
+  execbroker repl --language javascript`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.repl(cmd.Context(), o) },
+	}
+	o.addTo(cmd)
+	return cmd
+}
+
+// repl is a conversation with a sandbox.
+type repl struct {
+	*workplace
+	s        executor.Session
+	ed       editor
+	terminal bool
+	lines    []string // of the code that is being typed
+	failed   bool
+}
+
+func (a *app) repl(ctx context.Context, o codeOptions) error {
+	if a.json {
+		return usage("repl has no --json; run has")
+	}
+	w, err := a.openWorkplace(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	// Whoever sits here may change the time limit.
+	w.spec.MaxRun = w.b.Info().Capabilities.MaxRun.Or(executor.RunLimits{WallTime: executor.NoLimit})
+	r := &repl{workplace: w}
+	if r.s, err = w.session(ctx); err != nil {
+		return err
+	}
+	defer func() { w.remove(r.s) }()
+	r.openEditor()
+	return r.loop(ctx)
+}
+
+// openEditor chooses how lines are read, and greets a person.
+func (r *repl) openEditor() {
+	in, ok := r.a.in.(*os.File)
+	if !ok || !isTerminal(in) || !isTerminal(r.a.out) {
+		r.ed = &plainEditor{bufio.NewReader(r.a.in)}
+		return
+	}
+	r.terminal = true
+	r.a.signals.atPrompt()
+	h := &history{}
+	dir, err := stateDir(r.a.getenv)
+	if err == nil {
+		h, err = openHistory(filepath.Join(dir, "history"))
+	}
+	if err != nil {
+		r.note("what is typed is not kept: %s", plainText(err.Error()))
+	}
+	r.ed = &terminalEditor{in: in, out: r.a.out, history: h, tab: r.tab}
+	info := r.s.Info()
+	rt, _ := info.Capabilities.Runtime(r.language())
+	r.note("%s in a sandbox of %s; %%help says what else there is, Ctrl-D leaves",
+		plain(strings.TrimSpace(string(rt.Language)+" "+rt.Version)), plain(r.b.Info().Name))
+}
+
+// tab indents, and completes the name of a command.
+func (r *repl) tab(before string) string {
+	if strings.TrimSpace(before) == "" {
+		return strings.Repeat(" ", 4)
+	}
+	name, ok := strings.CutPrefix(before, "%")
+	if !ok || len(r.lines) > 0 || name == "" {
+		return ""
+	}
+	found := ""
+	for _, c := range replCommands {
+		if strings.HasPrefix(c.name, name) {
+			if found != "" {
+				return ""
+			}
+			found = c.name[len(name):] + " "
+		}
+	}
+	return found
+}
+
+// errLeave ends the loop.
+var errLeave = errors.New("leave")
+
+func (r *repl) loop(ctx context.Context) error {
+	for ctx.Err() == nil {
+		t := r.read(ctx)
+		switch {
+		case errors.Is(t.err, errInterrupt):
+			r.lines = nil
+			continue
+		case errors.Is(t.err, io.EOF):
+			return r.leave(ctx)
+		case errors.Is(t.err, syscall.EIO): // the terminal is gone, and the signal that says so may be late
+			return exitCode(exitHangup)
+		case t.err != nil:
+			return t.err
+		}
+		if len(r.lines) == 0 && (strings.HasPrefix(t.text, "%") || strings.TrimSpace(t.text) == "") {
+			if err := r.command(ctx, t.text); errors.Is(err, errLeave) {
+				return r.leave(ctx)
+			} else if err != nil {
+				r.complain(ctx, err)
+			}
+			continue
+		}
+		r.lines = append(r.lines, t.text)
+		if !t.pasted && complete(r.language(), r.lines) {
+			r.flush(ctx)
+		}
+	}
+	return ctx.Err()
+}
+
+// read asks for a line. On a terminal that is where the output of the code has to end.
+func (r *repl) read(ctx context.Context) typed {
+	if r.terminal && r.midway {
+		if err := r.write(r.a.out, []byte("\n")); err != nil {
+			return typed{err: err}
+		}
+	}
+	first, next := ">>> ", "... "
+	if r.language() == executor.JavaScript {
+		first, next = "> ", "... "
+	}
+	if len(r.lines) > 0 {
+		first = next
+	}
+	return readLine(ctx, r.ed, first)
+}
+
+// leave runs what is left at the end of the input.
+func (r *repl) leave(ctx context.Context) error {
+	if !r.terminal && len(r.lines) > 0 {
+		r.flush(ctx)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !r.terminal && r.failed {
+		return exitCode(exitFailed)
+	}
+	return nil
+}
+
+// flush runs the code that was typed.
+func (r *repl) flush(ctx context.Context) {
+	code := strings.Join(r.lines, "\n")
+	r.lines = nil
+	if err := r.run(ctx, code); err != nil {
+		r.complain(ctx, err)
+	}
+}
+
+func (r *repl) run(ctx context.Context, code string) error {
+	req := executor.Request{Code: code}
+	if r.terminal && r.s.Info().Capabilities.HasFor(r.language(), executor.FeatureStdin) {
+		if in, err := keyboard(); err == nil {
+			defer in.Close()
+			req.Stdin = in
+		}
+	}
+	rctx, done := r.a.signals.interruptible(ctx)
+	res, err := r.workplace.run(rctx, r.s, req)
+	stopped := rctx.Err() != nil && ctx.Err() == nil
+	done()
+	if res != nil {
+		defer r.lost(res)
+	}
+	if stopped && errors.Is(err, context.Canceled) {
+		r.note("stopped")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.failed = r.result(res) != exitOK || r.failed
+	return nil
+}
+
+// lost says what a run has cost.
+func (r *repl) lost(res *executor.Result) {
+	switch {
+	case res.FilesLost:
+		r.note("the sandbox began anew: the variables and the files are gone")
+	case res.StateLost:
+		r.note("the interpreter began anew: the variables are gone, the files are there")
+	case res.StateFresh && res.Cell > 1:
+		r.note("the interpreter had begun anew: earlier variables were gone")
+	}
+}
+
+// complain reports an error and goes on. A sandbox that is gone is replaced.
+func (r *repl) complain(ctx context.Context, err error) {
+	r.failed = true
+	if ctx.Err() != nil {
+		return
+	}
+	r.progress.pause()
+	printError(r.a.err, err)
+	if !errors.Is(err, executor.ErrNotFound) {
+		return
+	}
+	if err := r.restart(ctx, nil); err != nil {
+		printError(r.a.err, fmt.Errorf("a new sandbox: %w; %%restart tries again", err))
+		return
+	}
+	r.note("this is a new sandbox: the variables and the files are gone")
+}

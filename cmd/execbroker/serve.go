@@ -1,0 +1,271 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/server"
+	"github.com/execbroker/execbroker/server/e2b"
+	"github.com/execbroker/execbroker/server/nemo"
+)
+
+// apis are what serve can speak.
+var apis = []string{"native", "nemo", "e2b"}
+
+// serveFlags are those of serve.
+type serveFlags struct {
+	api          string
+	listen       string
+	keys         string
+	domain       string
+	network      string
+	maxTimeout   time.Duration
+	maxSandboxes int
+	drain        time.Duration
+	given        func(flag string) bool
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var f serveFlags
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Let other programs use these backends over HTTP",
+		Long: `Serve an HTTP API over any backend:
+
+  native  run code, streams, sessions, files, packages; see /v1/openapi.json
+  nemo    /execute of the NeMo Agent Toolkit's local sandbox
+  e2b     E2B's interfaces, for programs with E2B's SDKs
+
+The API keys of clients come from $` + keysVariable + `, separated by commas, or
+from --keys, a JSON file that gives each a subject and attributes; each has sessions
+of its own. Without any a key is made and printed; nemo then asks for none, as its
+clients send none. The protocol is plain HTTP: to be reached from other machines, put
+a proxy that speaks TLS before it.
+
+At the first signal the server refuses new runs and waits for those that run, at most
+as long as --drain says; at the second it ends at once.`,
+		Example: `  execbroker serve --config app.yaml
+  execbroker serve --api nemo --listen 127.0.0.1:6000
+  execbroker serve --api e2b --config app.yaml --backend box`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.given = cmd.Flags().Changed
+			return a.serve(cmd.Context(), f)
+		},
+	}
+	l := c.Flags()
+	l.StringVar(&f.api, "api", "native", "what to speak: native, nemo or e2b")
+	l.StringVar(&f.listen, "listen", "127.0.0.1:3000", "`address` and port; port 0 is a free one")
+	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients, in JSON (not for e2b)")
+	l.StringVar(&f.domain, "domain", "", "the `name` below which sandboxes have host names, if clients address them so (e2b)")
+	l.StringVar(&f.network, "network", "none", "what sandboxes reach that do not ask for anything: none or full")
+	l.DurationVar(&f.maxTimeout, "max-timeout", server.DefaultMaxTimeout, "the longest run that clients may ask for; for e2b the longest life of a sandbox (default 24h)")
+	l.IntVar(&f.maxSandboxes, "max-sandboxes", e2b.DefaultMaxSandboxes, "how many sessions each key may have")
+	l.DurationVar(&f.drain, "drain", 0, "how long runs may take to end at the first signal (default the longest run; e2b: not at all)")
+	must(c.MarkFlagFilename("keys", "json"))
+	must(c.RegisterFlagCompletionFunc("api", cobra.FixedCompletions(apis, cobra.ShellCompDirectiveNoFileComp)))
+	must(c.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]cobra.Completion{"none", "full"}, cobra.ShellCompDirectiveNoFileComp)))
+	for _, name := range []string{"listen", "domain", "max-timeout", "max-sandboxes", "drain"} {
+		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
+	}
+	return c
+}
+
+// serving is what serve prints when it can be used.
+type serving struct {
+	API string `json:"api"`
+	URL string `json:"url"`
+	Key string `json:"key,omitempty"` // if it was made
+}
+
+// key is what stands for the key in what people read.
+func (s serving) key() string { return cmp.Or(s.Key, "...") }
+
+// front is a server of one of the interfaces.
+type front struct {
+	http.Handler
+	made  string                          // the key that was made
+	drain func(ctx context.Context) error // waits for runs
+	close func() error
+}
+
+func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
+	open, err := a.front(f)
+	if err != nil {
+		return err
+	}
+	p := newProgress(a.err)
+	starting, end := p.begin(ctx, "opening backends")
+	x, err := a.openLasting(starting)
+	end()
+	if err != nil {
+		return err
+	}
+	defer a.closing(p, "closing backends", x.Close)
+	s, err := open(x)
+	if err != nil {
+		return err
+	}
+	defer a.closing(p, "removing sandboxes", s.close)
+	drain := func() {
+		if s.drain == nil {
+			return
+		}
+		limit := f.maxTimeout + 10*time.Second
+		if f.given("drain") {
+			limit = f.drain
+		}
+		_, end := p.begin(context.Background(), "waiting for runs to end")
+		defer end()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+		defer cancel()
+		if err := s.drain(ctx); err != nil {
+			fmt.Fprintf(a.err, "execbroker: runs were cut off after %v\n", limit)
+		}
+	}
+	return a.listen(ctx, f.listen, s, drain, func(l net.Addr) error {
+		return a.announce(serving{API: f.api, URL: "http://" + l.String(), Key: s.made})
+	})
+}
+
+// front checks the flags and returns a function that makes the server over an Executor.
+func (a *app) front(f serveFlags) (func(executor.Executor) (*front, error), error) {
+	if !slices.Contains(apis, f.api) {
+		return nil, usage("--api: %w", driver.Unknown("interface", f.api, apis))
+	}
+	var spec executor.Spec
+	switch mode := executor.NetworkMode(f.network); mode {
+	case executor.NetworkNone, executor.NetworkFull:
+		spec.Network.Mode = mode
+	default:
+		return nil, usage("--network: want none or full, not %q", f.network)
+	}
+	if f.maxTimeout < time.Second || f.maxSandboxes < 1 || f.drain < 0 {
+		return nil, usage("--max-timeout, --max-sandboxes and --drain: want at least 1s, 1 and 0")
+	}
+	if f.api == "e2b" {
+		return a.frontE2B(f, spec)
+	}
+	if f.domain != "" {
+		return nil, usage("--domain: is for --api e2b")
+	}
+	if f.api == "nemo" {
+		cfg := nemo.Config{Spec: spec, MaxTimeout: f.maxTimeout, Log: a.log()}
+		if f.keys != "" || len(a.keyList()) > 0 || !loopback(f.listen) {
+			var err error
+			if cfg.Keys, _, err = a.clients(f.keys, f.listen); err != nil {
+				return nil, err
+			}
+		}
+		return func(x executor.Executor) (*front, error) {
+			s, err := nemo.New(x, cfg)
+			if err != nil {
+				return nil, err
+			}
+			return &front{Handler: s, drain: s.Drain, close: func() error { return nil }}, nil
+		}, nil
+	}
+	keys, made, err := a.clients(f.keys, f.listen)
+	if err != nil {
+		return nil, err
+	}
+	cfg := server.Config{Keys: keys, Spec: spec, MaxTimeout: f.maxTimeout, MaxSessions: f.maxSandboxes, Log: a.log()}
+	return func(x executor.Executor) (*front, error) {
+		s, err := server.New(x, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return &front{Handler: s, made: made, drain: s.Drain, close: s.Close}, nil
+	}, nil
+}
+
+func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(executor.Executor) (*front, error), error) {
+	if f.keys != "" {
+		return nil, usage("--keys: is not for --api e2b, which takes its keys from %s", keysVariable)
+	}
+	cfg := e2b.Config{Keys: a.keyList(), Spec: spec, Domain: f.domain, MaxSandboxes: f.maxSandboxes, Log: a.log()}
+	if f.given("max-timeout") {
+		cfg.MaxTimeout = f.maxTimeout
+	}
+	made := ""
+	if len(cfg.Keys) == 0 {
+		if !loopback(f.listen) {
+			return nil, usage("--listen: other machines reach %s, so the keys of clients have to be in %s", f.listen, keysVariable)
+		}
+		made = newKey("e2b_") // older SDKs insist on the form
+		cfg.Keys = append(cfg.Keys, made)
+	}
+	return func(x executor.Executor) (*front, error) {
+		s, err := e2b.New(x, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return &front{Handler: s, made: made, close: s.Close}, nil
+	}, nil
+}
+
+// listen serves h until ctx ends. ready is called with the address when clients can come, and drain before the server stops to listen.
+func (a *app) listen(ctx context.Context, address string, h http.Handler, drain func(), ready func(net.Addr) error) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return usage("--listen: %w", err)
+	}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 10 * time.Minute, MaxHeaderBytes: 64 << 10}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	failed := make(chan error, 1)
+	wg.Go(func() { failed <- srv.Serve(l) })
+	defer srv.Close()
+	if err := ready(l.Addr()); err != nil {
+		return err
+	}
+	select {
+	case err := <-failed:
+		return &executor.Error{Op: "serve", Kind: executor.ErrInternal, Ran: executor.RanNo, Err: err}
+	case <-ctx.Done():
+		drain()
+		// What has run is answered. Streams without an end are cut off.
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = srv.Shutdown(last) // Close follows
+		return ctx.Err()
+	}
+}
+
+// openLasting opens what open does, for a program that stays: sessions are kept warm if the configuration says so.
+func (a *app) openLasting(ctx context.Context) (*backends.Broker, error) {
+	c, err := a.routed()
+	if err != nil {
+		return nil, err
+	}
+	c.Sessions = backends.Sessions{} // of conversations, which this program has none of
+	return backends.Open(ctx, a.env(), a.reg, c)
+}
+
+// announce says how clients reach the server.
+func (a *app) announce(s serving) error {
+	if a.json {
+		return a.printJSON(s)
+	}
+	var err error
+	switch s.API {
+	case "e2b":
+		_, err = fmt.Fprintf(a.out, "serving e2b at %s; programs need in their environment:\n\n  E2B_API_URL=%s\n  E2B_SANDBOX_URL=%s\n  E2B_API_KEY=%s\n", s.URL, s.URL, s.URL, s.key())
+	case "nemo":
+		_, err = fmt.Fprintf(a.out, "serving nemo at %s; the URL of its sandbox is now\n\n  %s/execute\n", s.URL, s.URL)
+	default:
+		_, err = fmt.Fprintf(a.out, "serving at %s; see %s/v1/openapi.json\n\n  curl -H 'Authorization: Bearer %s' -d '{\"code\": \"print(6*7)\"}' %s/v1/run\n", s.URL, s.URL, s.key(), s.URL)
+	}
+	return err
+}

@@ -1,0 +1,363 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/sessions"
+)
+
+func (a *app) sessionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "session",
+		Short: "See and remove sandboxes that live on",
+		Long: `See and remove the sandboxes of one owner, whichever program created them.
+
+Backends differ: a sandbox of Pyodide lives within the program that created it
+and is not listed here. Who the owner is says --owner; a program that uses the
+library has its own.`,
+	}
+	cmd.AddCommand(a.sessionListCommand(), a.sessionKillCommand(), a.sessionReapCommand())
+	return cmd
+}
+
+// fleet is every configured backend, or the one that --backend names.
+type fleet struct {
+	*backends.Broker
+	sessions backends.Sessions // of the configuration
+	names    []string
+	p        *progress
+}
+
+func (a *app) openFleet(ctx context.Context) (*fleet, error) {
+	c, err := a.configuration()
+	if err != nil {
+		return nil, err
+	}
+	bare := brief(c)
+	bare.Routes, bare.Guard = nil, backends.Guard{} // nothing is created
+	b, err := backends.Open(ctx, a.env(), a.reg, bare)
+	if err != nil {
+		return nil, err
+	}
+	return &fleet{b, c.Sessions, slices.Sorted(maps.Keys(c.Backends)), newProgress(a.err)}, nil
+}
+
+// list returns the sandboxes, oldest first, and what kept some backends from answering. That one of several cannot list at all, since
+// what it makes does not live on, is worth a note.
+func (f *fleet) list(ctx context.Context, labels map[string]string) (ls []executor.SessionInfo, err error) {
+	ctx, end := f.p.begin(ctx, "asking for sandboxes")
+	defer end()
+	var errs []error
+	var cannot []string
+	for _, name := range f.names {
+		x, _ := f.Backend(name)
+		if !x.Info().Capabilities.Has(executor.FeatureList) && len(f.names) > 1 {
+			cannot = append(cannot, name)
+			continue
+		}
+		for info, err := range x.Sessions(ctx, labels) {
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			ls = append(ls, info)
+		}
+	}
+	if f.p.w != nil && len(cannot) > 0 {
+		f.p.pause()
+		fmt.Fprintf(f.p.w, "execbroker: not listed, since they cannot list: %s\n", strings.Join(cannot, ", "))
+	}
+	slices.SortStableFunc(ls, func(a, b executor.SessionInfo) int { return a.Created.Compare(b.Created) })
+	return ls, errors.Join(errs...)
+}
+
+func (a *app) sessionListCommand() *cobra.Command {
+	var labels map[string]string
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the sandboxes of the owner",
+		Example: `  execbroker session ls --config app.yaml --owner shop-prod
+  execbroker session ls --config app.yaml --label conversation=42 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.sessionList(cmd.Context(), labels) },
+	}
+	cmd.Flags().StringToStringVar(&labels, "label", nil, "only those with this label; may be repeated (`KEY=VALUE`)")
+	return cmd
+}
+
+func (a *app) sessionList(ctx context.Context, labels map[string]string) error {
+	f, err := a.openFleet(ctx)
+	if err != nil {
+		return err
+	}
+	defer a.closing(f.p, "closing", f.Close)
+	ls, err := f.list(ctx, labels)
+	return a.listed(ctx, ls, err)
+}
+
+// sessionsDocument is what the commands about sessions print in JSON.
+type sessionsDocument struct {
+	Sessions []executor.SessionInfo `json:"sessions,omitzero"`
+	Removed  []executor.Handle      `json:"removed,omitzero"`
+	Error    *errorReport           `json:"error,omitempty"`
+}
+
+// listed prints sandboxes and returns the error of their listing.
+func (a *app) listed(ctx context.Context, ls []executor.SessionInfo, err error) error {
+	if a.json {
+		doc := sessionsDocument{Sessions: append([]executor.SessionInfo{}, ls...)}
+		return a.printDocument(ctx, &doc, &doc.Error, err)
+	}
+	if len(ls) > 0 {
+		err = errors.Join(printSessions(a.out, ls), err)
+	}
+	return err
+}
+
+func printSessions(w io.Writer, ls []executor.SessionInfo) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "BACKEND\tSESSION\tSTATE\tAGE\tEXPIRES\tTEMPLATE\tLABELS")
+	for _, s := range ls {
+		expires := ""
+		if !s.Expires.IsZero() {
+			expires = "in " + round(time.Until(s.Expires))
+		}
+		var labels []string
+		for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
+			labels = append(labels, plain(k)+"="+plain(s.Labels[k]))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", plain(s.Handle.Backend), plain(s.Handle.Session), plain(string(s.State)),
+			round(time.Since(s.Created)), expires, plain(s.Template), strings.Join(labels, " "))
+	}
+	return t.Flush()
+}
+
+// round writes a duration with as much of it as matters.
+func round(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return d.Round(time.Second).String()
+	case d < 48*time.Hour:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}
+
+// printSession describes one sandbox.
+func printSession(w io.Writer, x executor.Info, s executor.SessionInfo) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	c := s.Capabilities
+	row("backend", "%s, of type %s, isolation %s", plain(x.Name), plain(x.Type), plain(string(c.Isolation)))
+	row("session", "%s, %s for %s", plain(s.Handle.Session), plain(string(s.State)), round(time.Since(s.Created)))
+	if !s.Expires.IsZero() {
+		row("expires", "in %s", round(time.Until(s.Expires)))
+	}
+	features := slices.Clone(c.Features)
+	for _, r := range c.Languages {
+		row("language", "%s", plain(strings.TrimSpace(string(r.Language)+" "+r.Version)))
+		features = append(features, r.Features...)
+	}
+	if s.Limits.MemoryBytes > 0 {
+		row("memory", "%s", size(s.Limits.MemoryBytes))
+	}
+	if s.Limits.DiskBytes > 0 {
+		row("disk", "%s", size(s.Limits.DiskBytes))
+	}
+	words := make([]string, len(features))
+	for i, f := range features {
+		words[i] = plain(string(f))
+	}
+	slices.Sort(words)
+	row("features", "%s", strings.Join(slices.Compact(words), " "))
+	return t.Flush()
+}
+
+func (a *app) sessionKillCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "kill SESSION...",
+		Short: "Remove sandboxes, with what runs in them",
+		Long: `Remove sandboxes, with what runs in them. SESSION is what "session ls" shows, the
+beginning of it as far as it is the only one, or a handle.`,
+		Example: "  execbroker session kill --config app.yaml 6kx3",
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.sessionKill(cmd.Context(), args) },
+		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			var ids []string
+			if f, err := a.openFleet(cmd.Context()); err == nil {
+				f.p = &progress{}
+				ls, _ := f.list(cmd.Context(), nil) // some is better than nothing
+				for _, s := range ls {
+					ids = append(ids, s.Handle.Session)
+				}
+				f.Close()
+			}
+			return ids, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}
+
+func (a *app) sessionKill(ctx context.Context, names []string) error {
+	f, err := a.openFleet(ctx)
+	if err != nil {
+		return err
+	}
+	defer a.closing(f.p, "closing", f.Close)
+	var ls []executor.SessionInfo
+	var listed error
+	if slices.ContainsFunc(names, func(n string) bool { _, err := executor.ParseHandle(n); return err != nil }) {
+		ls, listed = f.list(ctx, nil)
+	}
+	var handles []executor.Handle
+	for _, name := range names {
+		h, err := resolve(name, ls)
+		if err != nil {
+			return errors.Join(err, listed)
+		}
+		handles = append(handles, h)
+	}
+	return a.destroy(ctx, f, handles)
+}
+
+// resolve finds the sandbox that a word on the command line means.
+func resolve(name string, ls []executor.SessionInfo) (executor.Handle, error) {
+	if h, err := executor.ParseHandle(name); err == nil {
+		return h, nil
+	}
+	var found []executor.Handle
+	var ids []string
+	for _, s := range ls {
+		if s.Handle.Session == name {
+			return s.Handle, nil
+		}
+		if strings.HasPrefix(s.Handle.Session, name) {
+			found = append(found, s.Handle)
+		}
+		ids = append(ids, s.Handle.Session)
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return executor.Handle{}, &usageError{err: driver.Unknown("session", name, ids)}
+	}
+	return executor.Handle{}, usage("%s: %d sessions begin like that", plain(name), len(found))
+}
+
+// destroy removes sandboxes and says which. It goes on after a failure; errs are earlier ones.
+func (a *app) destroy(ctx context.Context, f *fleet, handles []executor.Handle, errs ...error) error {
+	gone := []executor.Handle{}
+	for _, h := range handles {
+		dctx, end := f.p.begin(ctx, "removing "+h.Session)
+		err := f.Destroy(dctx, h)
+		end()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		gone = append(gone, h)
+		if !a.json {
+			if _, err := fmt.Fprintf(a.out, "removed %s\n", plain(h.Session)); err != nil {
+				return err
+			}
+		}
+	}
+	err := errors.Join(errs...)
+	if a.json {
+		doc := sessionsDocument{Removed: gone}
+		return a.printDocument(ctx, &doc, &doc.Error, err)
+	}
+	return err
+}
+
+func (a *app) sessionReapCommand() *cobra.Command {
+	var age time.Duration
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "reap --older-than TIME",
+		Short: "Remove the old sandboxes of the owner",
+		Long: `Remove the sandboxes of the owner that are older than a time.
+
+Where the configuration names a session store that processes share, what it
+records is spared, and so is what a living process has. Without one this program
+cannot know what others do with the sandboxes, and removes those in use too.`,
+		Example: `  execbroker session reap --config app.yaml --owner shop-test --older-than 24h --dry-run
+  execbroker session reap --config app.yaml --owner shop-test --older-than 24h`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.sessionReap(cmd.Context(), age, dry) },
+	}
+	cmd.Flags().DurationVar(&age, "older-than", 0, "remove what was created longer ago than this `time`")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list what would be removed")
+	return cmd
+}
+
+func (a *app) sessionReap(ctx context.Context, age time.Duration, dry bool) error {
+	if age <= 0 {
+		return usage("say with --older-than how old the sandboxes are that have to go, such as 24h")
+	}
+	f, err := a.openFleet(ctx)
+	if err != nil {
+		return err
+	}
+	defer a.closing(f.p, "closing", f.Close)
+	if f.sessions.Shared() {
+		return a.sessionReapByStore(ctx, f, age, dry)
+	}
+	ls, listed := f.list(ctx, nil)
+	ls = slices.DeleteFunc(ls, func(s executor.SessionInfo) bool { return time.Since(s.Created) < age })
+	if dry {
+		return a.listed(ctx, ls, listed)
+	}
+	handles := make([]executor.Handle, len(ls))
+	for i, s := range ls {
+		handles[i] = s.Handle
+	}
+	return a.destroy(ctx, f, handles, listed)
+}
+
+// sessionReapByStore removes what the session store of the configuration does not name.
+func (a *app) sessionReapByStore(ctx context.Context, f *fleet, age time.Duration, dry bool) error {
+	store, closer, err := f.sessions.OpenStore()
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+	m, err := sessions.New(f.Broker, store, sessions.Options{Instance: "cli." + strings.ToLower(rand.Text())})
+	if err != nil {
+		return err
+	}
+	defer m.Close(context.WithoutCancel(ctx))
+	var old []executor.SessionInfo
+	var errs []error
+	for i, err := range m.Reap(ctx, age, true) {
+		switch {
+		case errors.Is(err, executor.ErrUnsupported): // one that cannot list has nothing that outlives its program
+		case err != nil:
+			errs = append(errs, err)
+		default:
+			old = append(old, i)
+		}
+	}
+	if dry {
+		return a.listed(ctx, old, errors.Join(errs...))
+	}
+	handles := make([]executor.Handle, len(old))
+	for i, s := range old {
+		handles[i] = s.Handle
+	}
+	return a.destroy(ctx, f, handles, errs...)
+}

@@ -1,0 +1,263 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// terminal is a process on a terminal of its own, with somebody who types and looks.
+type terminal struct {
+	t *testing.T
+	p *process
+	f *os.File
+
+	mu     sync.Mutex
+	screen string        // what came and was not yet looked at
+	more   chan struct{} // something came
+	done   chan struct{} // closed when nothing more comes
+}
+
+func onTerminal(t *testing.T, p *process) *terminal {
+	t.Helper()
+	p.Stdin, p.Stdout, p.Stderr = nil, nil, nil
+	p.Env = append(p.Env, "TERM=xterm", "XDG_STATE_HOME="+filepath.Join(p.Dir, "state"))
+	f, err := pty.StartWithSize(p.Cmd, &pty.Winsize{Rows: 24, Cols: 80})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A read that blocks in the kernel would keep the terminal open while it is being closed.
+	fd, err := syscall.Dup(int(f.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	f = os.NewFile(uintptr(fd), "terminal")
+	s := &terminal{t: t, p: p, f: f, more: make(chan struct{}, 1), done: make(chan struct{})}
+	go s.look()
+	t.Cleanup(func() {
+		f.Close()
+		<-s.done
+	})
+	return s
+}
+
+// look collects what the process writes. A terminal whose process has ended gives an error.
+func (s *terminal) look() {
+	defer close(s.done)
+	buf := make([]byte, 4096)
+	for {
+		n, err := s.f.Read(buf)
+		s.mu.Lock()
+		s.screen += string(buf[:n])
+		s.mu.Unlock()
+		select {
+		case s.more <- struct{}{}:
+		default:
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// see waits for texts, in order.
+func (s *terminal) see(want ...string) {
+	s.t.Helper()
+	late := time.NewTimer(30 * time.Second)
+	defer late.Stop()
+	for _, w := range want {
+		for {
+			s.mu.Lock()
+			_, rest, ok := strings.Cut(s.screen, w)
+			if ok {
+				s.screen = rest
+			}
+			screen := s.screen
+			s.mu.Unlock()
+			if ok {
+				break
+			}
+			select {
+			case <-s.more:
+			case <-s.done:
+				s.t.Fatalf("waited for %q to the end, got %q", w, screen)
+			case <-late.C:
+				s.t.Fatalf("waited for %q, got %q", w, screen)
+			}
+		}
+	}
+}
+
+func (s *terminal) keys(text string) {
+	s.t.Helper()
+	if _, err := s.f.WriteString(text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ends waits for the end of the process and checks the exit code, and that the terminal is as it was.
+func (s *terminal) ends(want int) {
+	s.t.Helper()
+	if got := s.p.code(s.t, s.p.Wait()); got != want {
+		s.t.Errorf("got exit code %d, want %d: %q", got, want, s.screen)
+	}
+}
+
+func TestReplOnTerminal(t *testing.T) {
+	p := command(t, "repl")
+	s := onTerminal(t, p)
+	s.see("execbroker: python 0 in a sandbox of fake; %help says what else there is, Ctrl-D leaves", ">>> ")
+	s.keys("kept = 41\r")
+	s.see(">>> ")
+	s.keys("kept + 1\r")
+	s.see("42\r\n", ">>> ")
+
+	// A body ends at an empty line, and Tab indents.
+	s.keys("for i in 2 {\r")
+	s.see("... ")
+	s.keys("\tprint(\"i\", i)\r")
+	s.see("    print", "... ")
+	s.keys("}\r")
+	s.see("i 0\r\ni 1\r\n", ">>> ")
+
+	// Output that does not end its line does not end in the prompt.
+	s.keys("out(\"half\")\r")
+	s.see("half\r\n", ">>> ")
+
+	// Ctrl-C forgets what was typed, also in the middle of a body.
+	s.keys("nonsense\x03")
+	s.see("\r\n", ">>> ")
+	s.keys("(\r")
+	s.see("... ")
+	s.keys("\x03")
+	s.see(">>> ")
+
+	// Ctrl-C during a run stops the code and keeps the variables.
+	s.keys("print(\"running\")\x1b[D\x1b[F;\x7f\r")
+	s.see("running\r\n", ">>> ")
+	s.keys("sleep(3600000)\r")
+	s.see("sleep(3600000)\r\n")
+	for stopped := false; !stopped; { // the code may not have begun
+		s.keys("\x03")
+		stopped = s.sees("execbroker: stopped\r\n")
+	}
+	s.see(">>> ")
+	s.keys("kept\r")
+	s.see("41\r\n", ">>> ")
+
+	// Code may ask, and who is interrupted while asking takes nothing of what is typed afterwards.
+	s.keys("print(\"hello \" + readline())\r")
+	s.see("readline())\r\n", pasteOff)
+	s.keys("world\r")
+	s.see("hello world\r\n", ">>> ")
+	s.keys("readline()\r")
+	s.see("readline()\r\n")
+	for stopped := false; !stopped; {
+		s.keys("\x03")
+		stopped = s.sees("execbroker: stopped\r\n")
+	}
+	s.see(">>> ")
+
+	// History, backwards with the arrow.
+	s.keys("kept - 1\r")
+	s.see("40\r\n", ">>> ")
+	s.keys("\x1b[A\x1b[A\x1b[B\r")
+	s.see("40\r\n", ">>> ")
+
+	// Pasted text runs when Enter is pressed, and an empty line in it means nothing.
+	s.keys("\x1b[200~for i in 2 {\r\n\r\n\tprint(\"p\", i)\r\n}\x1b[201~")
+	s.see("}")
+	s.keys("\r")
+	s.see("p 0\r\np 1\r\n", ">>> ")
+
+	// Commands are completed, too.
+	s.keys("%rese\t\r")
+	s.see("%reset", ">>> ")
+	s.keys("recall(\"kept\", \"absent\")\r")
+	s.see("absent\r\n", ">>> ")
+
+	s.keys("\x04")
+	s.ends(0)
+	p.clean(t)
+	if got := read(t, filepath.Join(p.Dir, "state/execbroker/history")); !strings.HasPrefix(got, "kept = 41\nkept + 1\n") {
+		t.Errorf("got the history %q", got)
+	}
+}
+
+// sees reports whether a text comes within a moment.
+func (s *terminal) sees(want string) bool {
+	late := time.NewTimer(300 * time.Millisecond)
+	defer late.Stop()
+	for {
+		s.mu.Lock()
+		_, rest, ok := strings.Cut(s.screen, want)
+		if ok {
+			s.screen = rest
+		}
+		s.mu.Unlock()
+		if ok {
+			return true
+		}
+		select {
+		case <-s.more:
+		case <-late.C:
+			return false
+		}
+	}
+}
+
+// TestReplIsTerminated sends a signal while the program waits for a key.
+func TestReplIsTerminated(t *testing.T) {
+	p := command(t, "repl")
+	s := onTerminal(t, p)
+	s.see(">>> ")
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	s.see(pasteOff)
+	s.ends(143)
+	p.clean(t)
+}
+
+// TestReplHangup closes the terminal.
+func TestReplHangup(t *testing.T) {
+	p := command(t, "repl")
+	s := onTerminal(t, p)
+	s.see(">>> ")
+	if err := s.f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.done
+	s.ends(129)
+	p.clean(t)
+}
+
+func TestProgressOnTerminal(t *testing.T) {
+	p := command(t, "run", "-c", `print("out")`)
+	p.Args = append(p.Args, "--config", write(t, p.Dir, "c.yaml", "backends:\n  slow: {type: fake, create_time: 1500ms}\n"))
+	s := onTerminal(t, p)
+	s.see("\r\x1b[Kstarting a sandbox of slow", "\r\x1b[K", "out\r\n")
+	s.ends(0)
+}
+
+// TestInterruptOnTerminal presses Ctrl-C, which reaches every process of the terminal.
+func TestInterruptOnTerminal(t *testing.T) {
+	p := command(t, "run", "--timeout", "0", "-c", "print(\"ready\")\nforever()")
+	s := onTerminal(t, p)
+	s.see("ready\r\n")
+	s.keys("\x03")
+	s.ends(130)
+	p.clean(t)
+}

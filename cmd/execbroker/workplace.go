@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/executor"
+)
+
+// maxArtifacts is how many files of a run are saved.
+const maxArtifacts = 1000
+
+// codeOptions are the flags of the commands that run code.
+type codeOptions struct {
+	language string
+	files    []string
+	out      string
+	timeout  time.Duration
+}
+
+func (o *codeOptions) addTo(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.language, "language", "", "the `language` (default by the ending of the file, otherwise the first of the backend)")
+	f.StringArrayVar(&o.files, "file", nil, "copy a file into the sandbox, under its name or as DST; may be repeated (`SRC[:DST]`)")
+	f.StringVar(&o.out, "out", "", "save images and the files that the code makes in this `directory`")
+	f.DurationVar(&o.timeout, "timeout", executor.DefaultWallTime, "stop code that runs longer than this `time`; 0 means never")
+	known := []cobra.Completion{string(executor.Python), string(executor.JavaScript)}
+	must(cmd.RegisterFlagCompletionFunc("language", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.MarkFlagDirname("out"))
+}
+
+// workplace is an open backend, and what goes into its sandboxes and comes out.
+type workplace struct {
+	*show
+	a       *app
+	b       *backends.Broker
+	spec    executor.Spec // of the sandboxes; one language
+	uploads []upload
+}
+
+// openWorkplace opens what the flags ask for. The caller closes it.
+func (a *app) openWorkplace(ctx context.Context, o codeOptions) (*workplace, error) {
+	limits, err := limitsFor(o.timeout)
+	if err != nil {
+		return nil, err
+	}
+	w := &workplace{a: a, show: &show{out: a.out, err: a.err, progress: newProgress(a.err), quiet: a.json, limits: limits}}
+	if w.uploads, err = parseUploads(o.files); err != nil {
+		return nil, err
+	}
+	if o.out != "" {
+		if w.dir, err = openOutDir(o.out); err != nil {
+			return nil, err
+		}
+	}
+	if w.b, err = a.open(ctx); err != nil {
+		w.close()
+		return nil, err
+	}
+	w.spec = executor.Spec{Languages: []executor.Language{executor.Language(o.language)}, Run: limits}
+	if ls := w.b.Info().Capabilities.Languages; o.language == "" && len(ls) > 0 {
+		w.spec.Languages[0] = ls[0].Language
+	}
+	return w, nil
+}
+
+func (w *workplace) close() {
+	if w.b != nil {
+		w.a.closing(w.progress, "closing", w.b.Close)
+	}
+	if w.dir != nil {
+		w.dir.close()
+	}
+}
+
+func (w *workplace) language() executor.Language { return w.spec.Languages[0] }
+
+// session makes a sandbox with the files in it. The caller removes it.
+func (w *workplace) session(ctx context.Context) (executor.Session, error) {
+	cctx, end := w.progress.begin(ctx, "starting a sandbox of "+w.b.Info().Name)
+	s, err := w.b.Create(cctx, w.spec)
+	end()
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range w.uploads {
+		if err := w.upload(ctx, s, u); err != nil {
+			w.remove(s)
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (w *workplace) remove(s executor.Session) {
+	w.a.closing(w.progress, "removing the sandbox", s.Close)
+}
+
+// run executes code, shows what comes, and saves the files that it makes.
+func (w *workplace) run(ctx context.Context, s executor.Session, req executor.Request) (*executor.Result, error) {
+	req.Language, req.Limits = w.language(), w.limits
+	if req.Keep = -1; w.quiet {
+		req.Keep = executor.DefaultOutputBytes // all of it, for the document
+	}
+	if w.dir != nil {
+		req.Artifacts = &executor.ArtifactRequest{Contents: true, MaxFiles: maxArtifacts}
+	}
+	rctx, end := w.progress.begin(ctx, "")
+	r, err := s.Run(rctx, req, w.event)
+	end()
+	if err != nil || w.dir == nil {
+		return r, err
+	}
+	for i := range r.Artifacts {
+		f, err := w.dir.saveArtifact(ctx, s, r.Artifacts[i])
+		if err != nil {
+			return r, err
+		}
+		w.keep(f)
+		r.Artifacts[i].Data = nil // it is in the file
+	}
+	if r.ArtifactsOmitted > 0 {
+		w.note("%s not saved: of a run %d are", count(r.ArtifactsOmitted, "more file"), maxArtifacts)
+	}
+	return r, nil
+}
+
+func limitsFor(timeout time.Duration) (executor.RunLimits, error) {
+	switch {
+	case timeout < 0:
+		return executor.RunLimits{}, usage("--timeout %v: less than nothing", timeout)
+	case timeout == 0:
+		timeout = executor.NoLimit
+	}
+	return executor.RunLimits{WallTime: timeout}, nil
+}
+
+// upload is a file to copy into the sandbox.
+type upload struct{ src, dst string }
+
+// parseUploads understands SRC[:DST]. A colon may also be part of the name of a file that is there, or follow the letter of a drive.
+func parseUploads(args []string) (ups []upload, err error) {
+	for _, arg := range args {
+		u := upload{src: arg}
+		if _, err := os.Stat(arg); errors.Is(err, fs.ErrNotExist) {
+			volume := filepath.VolumeName(arg)
+			src, dst, _ := strings.Cut(arg[len(volume):], ":")
+			u = upload{volume + src, dst}
+		}
+		if u.dst == "" {
+			u.dst = filepath.Base(u.src)
+		}
+		switch info, err := os.Stat(u.src); {
+		case err != nil:
+			return nil, usage("--file: %w", err)
+		case !info.Mode().IsRegular():
+			return nil, usage("--file: %s is not a regular file", plain(u.src))
+		}
+		ups = append(ups, u)
+	}
+	return ups, nil
+}
+
+// upload copies a file into the sandbox.
+func (v *show) upload(ctx context.Context, s executor.Session, u upload) error {
+	ctx, end := v.progress.begin(ctx, "copying "+u.src)
+	defer end()
+	f, err := os.Open(u.src)
+	if err != nil {
+		return usage("%w", err)
+	}
+	defer f.Close()
+	mode := fs.FileMode(0o644)
+	if info, err := f.Stat(); err == nil {
+		mode = info.Mode().Perm() | 0o600 // the code may change its copy
+	}
+	return s.Files().Write(ctx, u.dst, f, mode)
+}
