@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/flymachines/flytest"
+	"github.com/execbroker/execbroker/server/e2b/e2btest"
+)
+
+func golden(t *testing.T) string {
+	t.Helper()
+	want, err := os.ReadFile("testdata/transcript.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(want)
+}
+
+// parse reads one of the files of this directory.
+func parse(t *testing.T, file string) backends.Config {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := backends.Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// check wants the transcript that all backends give, byte by byte.
+func check(t *testing.T, cfg backends.Config) {
+	t.Helper()
+	var out strings.Builder
+	if err := run(t.Context(), &out, cfg); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), golden(t); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestPyodide(t *testing.T) { check(t, parse(t, "pyodide.yaml")) }
+
+func TestDocker(t *testing.T) {
+	cfg := parse(t, "docker.yaml")
+	use(t, cfg, dockertest.Python)
+	check(t, cfg)
+}
+
+// The service is a stand-in, over containers of the same image.
+func TestE2B(t *testing.T) {
+	server, err := e2btest.Start(t.Context(), e2btest.Options{Owner: "switch"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("E2B_API_KEY", e2btest.Key)
+	cfg := parse(t, "e2b.yaml")
+	for _, key := range []string{"api_url", "sandbox_url"} {
+		cfg.Backends["code"].Settings[key] = json.RawMessage(strconv.Quote(server.URL))
+	}
+	check(t, cfg)
+}
+
+// TestFly runs against the emulator: the same file, with the addresses of Fly exchanged.
+func TestFly(t *testing.T) {
+	host, err := dockertest.Host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const image = "registry.fly.io/my-sandboxes:sandbox"
+	fly, err := flytest.New(t.Context(), flytest.Config{
+		Engine: host, Apps: []flytest.App{{Name: "my-sandboxes"}}, Images: map[string]string{image: dockertest.Python}, Tokens: []string{"a token"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, edge := httptest.NewServer(fly), httptest.NewServer(fly.Proxy())
+	t.Cleanup(func() {
+		edge.CloseClientConnections()
+		if err := fly.Close(); err != nil {
+			t.Error(err)
+		}
+		api.Close()
+		edge.Close()
+	})
+	t.Setenv("FLY_API_TOKEN", "a token")
+	cfg := parse(t, "fly.yaml")
+	settings := cfg.Backends["code"].Settings
+	settings["api"], settings["proxy"] = json.RawMessage(strconv.Quote(api.URL)), json.RawMessage(strconv.Quote(edge.URL))
+	check(t, cfg)
+}
+
+// use changes to the engine and an image of the tests.
+func use(t *testing.T, cfg backends.Config, image string) {
+	t.Helper()
+	host, err := dockertest.Host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{"host": host, "image": image, "pull": "never"} {
+		cfg.Backends["code"].Settings[key] = json.RawMessage(strconv.Quote(value))
+	}
+}
