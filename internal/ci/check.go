@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// golangci is built from its source when it is needed, so that everybody has this version and nobody installs anything.
+const golangci = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"
+
+// A probe is one check of the source. It passes if the program succeeds and, with silent, prints nothing.
+type probe struct {
+	name   string
+	env    []string
+	args   []string
+	silent bool
+}
+
+// cross vets for a system that this machine need not be. Without cgo no compiler for it is needed.
+func cross(goos string) probe {
+	return probe{name: "vet " + goos, env: []string{"GOOS=" + goos, "GOARCH=amd64", "CGO_ENABLED=0"}, args: []string{"go", "vet", "./..."}}
+}
+
+var linters = probe{name: "golangci-lint", args: []string{"go", "run", golangci, "run"}}
+
+func check(ctx context.Context, _ options) (tally, error) {
+	return probes(ctx, []probe{
+		{name: "gofmt", args: []string{"gofmt", "-l", "."}, silent: true},
+		{name: "go.mod", args: []string{"go", "mod", "tidy", "-diff"}, silent: true},
+		{name: "vet", args: []string{"go", "vet", "./..."}},
+		{name: "vet soak", args: []string{"go", "vet", "-tags=soak", "./..."}},
+		cross("linux"), cross("darwin"), cross("windows"),
+		linters,
+	})
+}
+
+func lint(ctx context.Context, _ options) (tally, error) { return probes(ctx, []probe{linters}) }
+
+func probes(ctx context.Context, all []probe) (tally, error) {
+	headline("check")
+	var sum tally
+	for _, p := range all {
+		start := time.Now()
+		cmd := exec.CommandContext(ctx, p.args[0], p.args[1:]...)
+		cmd.Env = append(os.Environ(), p.env...)
+		cmd.WaitDelay = 5 * time.Second
+		out, err := cmd.CombinedOutput()
+		if ctx.Err() != nil {
+			return sum, ctx.Err()
+		}
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			return sum, err
+		}
+		if err == nil && !(p.silent && len(out) > 0) {
+			sum.passed++
+			fmt.Printf("ok    %-16s%s\n", p.name, took(start))
+			continue
+		}
+		sum.failed++
+		fmt.Printf("FAIL  %-16s%s\n%s\n", p.name, strings.Join(append(p.env, p.args...), " "), out)
+	}
+	return sum, nil
+}

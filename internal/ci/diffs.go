@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/execbroker/execbroker/conformance"
+)
+
+// A move is from one backend to another, as the documents explain it.
+type move struct {
+	from, to string
+	// why tells the reasons behind lines of conformance.Diff, by the What of the line. A key that ends in "." is about all that begin
+	// with it and have no reason of their own.
+	why map[string]string
+}
+
+// moves are those that have a page.
+var moves = []move{{"pyodide", "docker", map[string]string{
+	"capabilities.features.command":                        "A container has programs to run; WebAssembly has no processes.",
+	"capabilities.features.mixed-languages":                "One container has both interpreters over the same files; with Pyodide each language is a sandbox of its own.",
+	"capabilities.features.parallel-runs":                  "Interpreters are processes side by side; Pyodide has one thread, for everything.",
+	"capabilities.features.files-during-run":               "The supervisor reads and writes files beside the code; in Pyodide the code and the files are one thread's.",
+	"capabilities.features.attach":                         "A container outlives the program and can be found again by its name; a Pyodide sandbox is a child of the program, and dies with it.",
+	"capabilities.features.fencing":                        "Where there is no attach there is no later holder to fence against.",
+	"capabilities.features.list":                           "The engine knows all containers; of child processes only their parent knows.",
+	"capabilities.features.keep-alive":                     "A container has an idle time of its own; a Pyodide sandbox lives as long as its session.",
+	"capabilities.features.limit-cpu":                      "Control groups share out processors; a process of Pyodide may use one for as long as the wall time lets it.",
+	"capabilities.features.limit-processes":                "There is nothing to limit where code cannot start a process.",
+	"capabilities.features.network-full":                   "A container can be given a network; the code in Pyodide never has one.",
+	"capabilities.languages.python.version":                "Pyodide's Python is part of it; a container's is that of the image, so no version is declared.",
+	"capabilities.languages.python.features.":              "Python in a container is a process of the operating system, with all that belongs to one.",
+	"capabilities.languages.python.features.packages":      "Pyodide loads packages from its distribution; in a container use an image that has them.",
+	"capabilities.languages.javascript.version":            "With Pyodide JavaScript is that of its host's engine; in a container it is the Node.js of the image, so no version is declared.",
+	"capabilities.languages.javascript.features.":          "In a container JavaScript is Node.js, which has files, processes and streams; with Pyodide it is the bare language.",
+	"capabilities.languages.javascript.features.interrupt": "Node.js can be interrupted in the middle of a loop; the engine behind Pyodide can only be ended, with its state.",
+	"capabilities.isolation":                               "A container shares the kernel of the host, and its code makes system calls; WebAssembly makes none, in a process that the operating system confines. A Spec with MinIsolation wasm or wasm-os is refused.",
+	"capabilities.templates.small":                         "Templates are in the configuration on both; the one that was tested on Docker has this one.",
+	"capabilities.max_limits.":                             "Pyodide keeps code and files in the memory of one process, which ends there; a container may have what the machine has, or what max_limits says.",
+}}, {"docker", "flymachines", map[string]string{
+	"mode":                             "The suite ran over an emulator of Fly's API, whose Machines are containers: what it says of Fly itself is only as good as that.",
+	"capabilities.features.limit-disk": "A Machine has a root file system of about 8 GB, and nothing that would make it smaller; a Spec that limits it is refused.",
+	"capabilities.isolation":           "A Machine is a virtual machine with a kernel of its own; containers share that of the host.",
+	"capabilities.max_limits.":         "Machines come in sizes, of which this is the largest; a container may have what the machine of the engine has.",
+	"capabilities.languages.python.features.packages":     "Docker fetches packages in a container of its own, beside sessions without a network; for Machines use an image that has them.",
+	"capabilities.languages.javascript.features.packages": "Docker fetches packages in a container of its own, beside sessions without a network; for Machines use an image that has them.",
+	"capabilities.templates.":                             "Templates are in the configuration on both.",
+}}, {"docker", "e2b", map[string]string{
+	"capabilities.features.limit-cpu":                 "Processors are those of the template.",
+	"capabilities.features.limit-memory":              "Memory is that of the template. Build one for each size, and name them as templates.",
+	"capabilities.features.limit-disk":                "The disk is that of the template.",
+	"capabilities.features.network-allowlist":         "E2B filters by names and addresses, a container's network does not. The stand-in of the tests is Docker, so the report was made without it; the default configuration has it.",
+	"capabilities.languages.python.features.packages": "Packages belong into the template.",
+	"capabilities.isolation":                          "A sandbox of E2B is a virtual machine, by the word of the service; a container shares the kernel of the host.",
+	"capabilities.max_life":                           "Plans of E2B bound the life of a sandbox: 1 hour or 24. max_life in the configuration says which.",
+	"capabilities.max_limits.":                        "Nothing can be asked for but processes.",
+	"capabilities.templates.small":                    "Templates are in the configuration on both; the one that was tested on Docker has this one.",
+}}, {"pyodide", "e2b", map[string]string{
+	"capabilities.features.command":                        "A machine has programs to run; WebAssembly has no processes.",
+	"capabilities.features.mixed-languages":                "One machine has both interpreters over the same files; with Pyodide each language is a sandbox of its own.",
+	"capabilities.features.parallel-runs":                  "Interpreters are processes side by side; Pyodide has one thread, for everything.",
+	"capabilities.features.files-during-run":               "The supervisor reads and writes files beside the code; in Pyodide the code and the files are one thread's.",
+	"capabilities.features.attach":                         "A sandbox of E2B outlives the program and can be found again by its ID; a Pyodide sandbox is a child of the program, and dies with it.",
+	"capabilities.features.fencing":                        "Where there is no attach there is no later holder to fence against.",
+	"capabilities.features.list":                           "The service knows all sandboxes; of child processes only their parent knows.",
+	"capabilities.features.keep-alive":                     "A sandbox of E2B has a time of its own; a Pyodide sandbox lives as long as its session.",
+	"capabilities.features.limit-memory":                   "Memory is that of the template.",
+	"capabilities.features.limit-disk":                     "The disk is that of the template.",
+	"capabilities.features.limit-processes":                "There is nothing to limit where code cannot start a process.",
+	"capabilities.features.network-":                       "A machine can be given a network; the code in Pyodide never has one.",
+	"capabilities.features.network-full":                   "A machine can be given a network; the code in Pyodide never has one.",
+	"capabilities.languages.python.version":                "Pyodide's Python is part of it; a sandbox's is that of the template, so no version is declared.",
+	"capabilities.languages.python.features.":              "Python in a sandbox is a process of the operating system, with all that belongs to one.",
+	"capabilities.languages.python.features.packages":      "Pyodide loads packages from its distribution; with E2B they belong into the template.",
+	"capabilities.languages.javascript.version":            "With Pyodide JavaScript is that of its host's engine; in a sandbox it is the Node.js of the template, so no version is declared.",
+	"capabilities.languages.javascript.features.":          "In a sandbox JavaScript is Node.js, which has files, processes and streams; with Pyodide it is the bare language.",
+	"capabilities.languages.javascript.features.interrupt": "Node.js can be interrupted in the middle of a loop; the engine behind Pyodide can only be ended, with its state.",
+	"capabilities.isolation":                               "A sandbox of E2B is a virtual machine, by the word of the service; WebAssembly runs in a process on your machine, which the operating system confines.",
+	"capabilities.max_life":                                "Plans of E2B bound the life of a sandbox: 1 hour or 24. max_life in the configuration says which.",
+	"capabilities.max_limits.":                             "Pyodide keeps code and files in the memory of one process, which ends there; in a sandbox nothing can be asked for but processes.",
+}}}
+
+func (m move) page() string { return filepath.Join(reportsDir, m.from+"-to-"+m.to+".md") }
+
+// because returns the reason of a line.
+func (m move) because(what string) string {
+	if why, ok := m.why[what]; ok {
+		return why
+	}
+	for i := len(what); i > 0; i = strings.LastIndexByte(what[:i-1], '.') + 1 {
+		if why, ok := m.why[what[:i]]; ok {
+			return why
+		}
+	}
+	return ""
+}
+
+// write writes what changes for a program that moves, each line with what it is about and why. A line without a reason is an error:
+// somebody has to find out.
+func (m move) write(w io.Writer, from, to *conformance.Report) error {
+	changes, err := conformance.Diff(from, to)
+	if err != nil {
+		return err
+	}
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "# From %s to %s\n\n", m.from, m.to)
+	fmt.Fprintf(b, "What `execbroker conformance diff docs/reports/%s.json docs/reports/%s.json` prints, and why it is so. Made by `make matrix`.\n", m.from, m.to)
+	fmt.Fprint(b, "What is not listed is the same on both, case by case.\n\n")
+	fmt.Fprintf(b, "| | %s | %s | About | Why |\n|---|---|---|---|---|\n", m.from, m.to)
+	cell := strings.NewReplacer("|", `\|`, "\n", " ")
+	for _, c := range changes {
+		why := m.because(c.What)
+		if why == "" {
+			return fmt.Errorf("%s: nobody has explained %s: %s > %s", m.page(), c.What, c.From, c.To)
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", c.What, cell.Replace(cmp.Or(c.From, "none")), cell.Replace(cmp.Or(c.To, "none")), cell.Replace(c.Doc), cell.Replace(why))
+	}
+	return b.Flush()
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// A step makes available one thing that tests need. What it returns says what was found, installed or started.
+type step struct {
+	name   string
+	ensure func(ctx context.Context) (did string, err error)
+}
+
+// steps are in the order in which they need each other. What one sets in the environment of this process, the tests see.
+var steps = []step{
+	{"git", command("git", "git")},                                        // the test of the README clones the repository
+	{"c compiler", compiler},                                              // the race detector is linked by one
+	{"npm", command("npm", "npm")},                                        // the Pyodide runtime comes from the npm registry
+	{"python3", command("python3", "python3")},                            // cells, the runner and examples/thirdparty are Python
+	{"protoc", command("protoc", "protobuf-compiler", "libprotobuf-dev")}, // makes code from the messages of E2B's daemon
+	{"nbformat", nbformat},                                                // reads the notebooks that package tool writes
+	{"chromium", command("chromium", "chromium")},                         // shows the page of examples/chatbackend
+	{"bubblewrap", bubblewrap},                                            // confines the Pyodide process
+	{"pyodide runtime", pyodideRuntime},
+	{"debian roots", ensureRoots}, // other versions of Python and Node for the runner
+	{"docker engine", ensureEngine},
+	{"docker images", ensureImages},
+}
+
+// prepare runs every step. Outside of CI what is missing is reported and the tests that need it are skipped.
+func prepare(ctx context.Context, o options) error {
+	headline("prepare")
+	for _, s := range steps {
+		start := time.Now()
+		did, err := s.ensure(ctx)
+		switch {
+		case err == nil:
+			fmt.Printf("ok       %-16s %s%s\n", s.name, did, took(start))
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case o.ci:
+			return fmt.Errorf("prepare: %s: %w", s.name, err)
+		default:
+			fmt.Printf("missing  %-16s %v\n", s.name, err)
+		}
+	}
+	return nil
+}
+
+// release ends what prepare has started for this run. What "ci prepare" starts by itself is there to stay.
+func release(ctx context.Context) error {
+	did, err := stopEngine(ctx)
+	if err != nil {
+		return fmt.Errorf("docker engine: %w", err)
+	}
+	if did != "" {
+		fmt.Printf("\ndocker engine: %s\n", did)
+	}
+	return nil
+}
+
+// took is a remark on steps that a person waited for.
+func took(start time.Time) string {
+	if d := time.Since(start); d >= time.Second {
+		return fmt.Sprintf(" (%.0f s)", d.Seconds())
+	}
+	return ""
+}
+
+// command returns a step that wants a program and otherwise installs the Debian packages that have it.
+func command(name string, debian ...string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		if _, err := exec.LookPath(name); err == nil {
+			return version(ctx, name)
+		}
+		if err := install(ctx, debian...); err != nil {
+			return "", fmt.Errorf("%s is not in PATH: %w", name, err)
+		}
+		v, err := version(ctx, name)
+		return "installed " + v, err
+	}
+}
+
+// version returns the first line of what a program says about itself, which also shows that it runs.
+func version(ctx context.Context, name string) (string, error) {
+	out, err := output(ctx, name, "--version")
+	first, _, _ := strings.Cut(out, "\n")
+	return strings.TrimSpace(first), err
+}
+
+func compiler(ctx context.Context) (string, error) {
+	cc, err := output(ctx, "go", "env", "CC")
+	if err != nil {
+		return "", err
+	}
+	return command(strings.Fields(cc)[0], "gcc", "libc6-dev")(ctx)
+}
+
+// nbformat is a module of Debian's own Python, which need not be the first in PATH.
+func nbformat(ctx context.Context) (string, error) {
+	const python, print = "/usr/bin/python3", "import nbformat; print('nbformat', nbformat.__version__)"
+	out, err := output(ctx, python, "-c", print)
+	if err == nil {
+		return strings.TrimSpace(out), nil
+	}
+	if err := install(ctx, "python3-nbformat"); err != nil {
+		return "", err
+	}
+	out, err = output(ctx, python, "-c", print)
+	return "installed " + strings.TrimSpace(out), err
+}
+
+func bubblewrap(ctx context.Context) (string, error) {
+	if runtime.GOOS != "linux" {
+		return "not needed on " + runtime.GOOS, nil
+	}
+	return command("bwrap", "bubblewrap")(ctx)
+}
+
+// pyodideRuntime does ahead what the first session would otherwise wait for in the middle of a test.
+func pyodideRuntime(ctx context.Context) (string, error) {
+	out, err := output(ctx, "go", "run", "./cmd/execbroker", "setup", "--backend", "pyodide")
+	return strings.TrimSpace(out), err
+}
+
+// updated says that the package lists were fetched by this process. Steps run one after the other.
+var updated bool
+
+// install installs Debian packages. It refuses where that is not this program's to do: elsewhere, or without being root.
+func install(ctx context.Context, packages ...string) error {
+	missing := "install " + strings.Join(packages, ", ")
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
+		return errors.New(missing + " (only done by itself as root on Debian)")
+	}
+	if !updated {
+		if _, err := output(ctx, "apt-get", "update", "-q"); err != nil {
+			return err
+		}
+		updated = true
+	}
+	_, err := output(ctx, "apt-get", append([]string{"install", "-q", "-y", "--no-install-recommends"}, packages...)...)
+	return err
+}
+
+// output runs a program without input and returns what it wrote to stdout; the error has the end of its stderr.
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = 5 * time.Second
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, tail(stderr.String(), 500))
+	}
+	return stdout.String(), nil
+}
+
+func tail(s string, n int) string {
+	s = strings.TrimSpace(s)
+	if len(s) > n {
+		s = "..." + s[len(s)-n:]
+	}
+	return s
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/execbroker/execbroker/conformance"
+	"github.com/execbroker/execbroker/executor"
+)
+
+// Where reports are and what is made of them.
+const (
+	reportsDir = "docs/reports"
+	matrixFile = "docs/matrix.md"
+)
+
+// adapters are the packages whose TestConformance writes a report, in the order of the matrix.
+var adapters = []string{"pyodide", "docker", "flymachines", "e2b"}
+
+// renew runs the suite against every backend. A report is what the suite wrote, whatever it says; that it says "conformant" is a test.
+func renew(ctx context.Context, _ options) (tally, error) {
+	dir, err := filepath.Abs(reportsDir)
+	if err != nil {
+		return tally{}, err
+	}
+	var sum tally
+	for _, name := range adapters {
+		if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
+			continue // it is still to be written
+		}
+		headline("conformance of %s", name)
+		if err := os.Setenv("CONFORMANCE_REPORT", filepath.Join(dir, name+".json")); err != nil {
+			return sum, err
+		}
+		t, err := goTest(ctx, os.Stdout, ".", true, "-count=1", "-run=^TestConformance$", "-timeout=2h", "./"+name)
+		sum.add(t)
+		if err != nil {
+			return sum, err
+		}
+	}
+	return sum, render()
+}
+
+// matrix renders the reports that there are.
+func matrix(context.Context, options) (tally, error) { return tally{}, render() }
+
+// render writes a page for each report, and the matrix of them all.
+func render() error {
+	pages, err := rendered(reportsDir)
+	if err != nil {
+		return err
+	}
+	for name, text := range pages {
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rendered returns the pages that belong to the reports in a directory, by file name.
+func rendered(dir string) (map[string][]byte, error) {
+	pages := map[string][]byte{}
+	var reports []*conformance.Report
+	byType := map[string]*conformance.Report{}
+	for _, name := range adapters {
+		f, err := os.Open(filepath.Join(dir, name+".json"))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		r, err := conformance.ParseReport(f)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		reports, byType[name] = append(reports, r), r
+		var b bytes.Buffer
+		if err := r.Markdown(&b); err != nil {
+			return nil, err
+		}
+		pages[filepath.Join(dir, name+".md")] = b.Bytes()
+	}
+	for _, m := range moves {
+		if byType[m.from] == nil || byType[m.to] == nil {
+			continue
+		}
+		var b bytes.Buffer
+		if err := m.write(&b, byType[m.from], byType[m.to]); err != nil {
+			return nil, err
+		}
+		pages[filepath.Join(dir, filepath.Base(m.page()))] = b.Bytes()
+	}
+	var b bytes.Buffer
+	writeMatrix(&b, reports)
+	pages[matrixFile] = b.Bytes()
+	return pages, nil
+}
+
+// writeMatrix writes what each backend declares and the suite has confirmed, side by side.
+func writeMatrix(w io.Writer, reports []*conformance.Report) {
+	b := bufio.NewWriter(w)
+	defer b.Flush()
+	row := func(first string, cell func(r *conformance.Report) string) {
+		fmt.Fprintf(b, "| %s |", first)
+		for _, r := range reports {
+			fmt.Fprintf(b, " %s |", cell(r))
+		}
+		fmt.Fprintln(b)
+	}
+	fmt.Fprint(b, "# What each backend can do\n\nMade by `make matrix` from the [reports](reports) of the conformance suite.\n\n")
+	row("", func(r *conformance.Report) string {
+		return fmt.Sprintf("[%s](reports/%s.md)", r.Info.Type, r.Info.Type)
+	})
+	row("---", func(*conformance.Report) string { return "---" })
+	row("report", func(r *conformance.Report) string {
+		verdict := "not conformant"
+		if r.Conformant {
+			verdict = "conformant"
+		}
+		return fmt.Sprintf("%s, %s, %d cases", verdict, r.Mode, len(r.Cases))
+	})
+	row("isolation", func(r *conformance.Report) string { return string(r.Info.Capabilities.Isolation) })
+	row("languages", func(r *conformance.Report) string {
+		return strings.Join(having(r.Info.Capabilities, func(executor.Runtime) bool { return true }), ", ")
+	})
+	for _, f := range executor.Features() {
+		row(fmt.Sprintf("`%s`", f.Feature), func(r *conformance.Report) string {
+			c := r.Info.Capabilities
+			if !f.PerLanguage {
+				if slices.Contains(c.Features, f.Feature) {
+					return "yes"
+				}
+				return "–"
+			}
+			in := having(c, func(l executor.Runtime) bool { return slices.Contains(l.Features, f.Feature) })
+			switch len(in) {
+			case 0:
+				return "–"
+			case len(c.Languages):
+				return "yes"
+			}
+			return strings.Join(in, ", ")
+		})
+	}
+	fmt.Fprint(b, "\n`yes` holds for every language of the backend. What a feature means says `go doc executor.Features`, and each report.\n")
+}
+
+func having(c executor.Capabilities, f func(executor.Runtime) bool) (names []string) {
+	for _, l := range c.Languages {
+		if f(l) {
+			names = append(names, string(l.Language))
+		}
+	}
+	return names
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/execbroker/execbroker/conformance"
+	"github.com/execbroker/execbroker/executor"
+)
+
+// What is committed is what make matrix would write.
+func TestRenderedReportsAreFresh(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	pages, err := rendered(reportsDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range pages {
+		got, err := os.ReadFile(name)
+		if err != nil {
+			t.Errorf("%v: run make matrix", err)
+		} else if !bytes.Equal(got, want) {
+			t.Errorf("%s is not what its reports say: run make matrix", name)
+		}
+	}
+}
+
+func TestMatrix(t *testing.T) {
+	report := func(typ string, caps executor.Capabilities) *conformance.Report {
+		return &conformance.Report{Info: executor.Info{Type: typ, Capabilities: caps}, Mode: conformance.Live, Conformant: true}
+	}
+	var b strings.Builder
+	writeMatrix(&b, []*conformance.Report{
+		report("one", executor.Capabilities{
+			Isolation: executor.IsolationWasm,
+			Features:  []executor.Feature{executor.FeatureCode},
+			Languages: []executor.Runtime{
+				{Language: executor.Python, Features: []executor.Feature{executor.FeatureState, executor.FeatureStdin}},
+				{Language: executor.JavaScript, Features: []executor.Feature{executor.FeatureState}},
+			},
+		}),
+		report("two", executor.Capabilities{Isolation: executor.IsolationContainer, Languages: []executor.Runtime{{Language: executor.Python}}}),
+	})
+	for _, want := range []string{
+		"|  | [one](reports/one.md) | [two](reports/two.md) |\n| --- | --- | --- |\n",
+		"| isolation | wasm | container |\n",
+		"| languages | python, javascript | python |\n",
+		"| `code` | yes | – |\n",
+		"| `state` | yes | – |\n",
+		"| `stdin` | python | – |\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("got\n%s\nwithout %q", b.String(), want)
+		}
+	}
+}
+
+// Every line is explained, and there is no explanation left of a line that has gone.
+func TestMoves(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	for _, m := range moves {
+		var reports [2]*conformance.Report
+		for i, name := range []string{m.from, m.to} {
+			f, err := os.Open(filepath.Join(reportsDir, name+".json"))
+			if errors.Is(err, fs.ErrNotExist) { // TestReportsAreFresh says which may be missing
+				t.Logf("%s to %s: no report of %s yet", m.from, m.to, name)
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			reports[i], err = conformance.ParseReport(f)
+			f.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if reports[0] == nil || reports[1] == nil {
+			continue
+		}
+		changes, err := conformance.Diff(reports[0], reports[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := map[string]bool{}
+		for _, c := range changes {
+			why := m.because(c.What)
+			if why == "" {
+				t.Errorf("%s to %s: %s is not explained", m.from, m.to, c.What)
+			}
+			used[why] = true
+		}
+		for what, why := range m.why {
+			if !used[why] {
+				t.Errorf("%s to %s: %s is explained and no change", m.from, m.to, what)
+			}
+		}
+	}
+	if m := (move{why: map[string]string{"a.": "all", "a.b.c": "one"}}); m.because("a.b.c") != "one" || m.because("a.b.d") != "all" || m.because("b") != "" {
+		t.Error("the closest explanation does not win")
+	}
+}
