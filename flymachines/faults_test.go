@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,6 +187,75 @@ func TestFates(t *testing.T) {
 			w.empty(t)
 		})
 	}
+}
+
+// mute is a way to Machines that does not tell of the end of one: connections stay open, and new ones do not come about.
+type mute struct {
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	on   atomic.Bool
+	late atomic.Int64 // attempts to connect since
+}
+
+func (m *mute) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	if m.on.Load() {
+		m.late.Add(1)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	c, err := m.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &muteConn{Conn: c, m: m, closed: make(chan struct{})}, nil
+}
+
+type muteConn struct {
+	net.Conn
+	m      *mute
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *muteConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil && c.m.on.Load() {
+		<-c.closed
+	}
+	return n, err
+}
+
+func (c *muteConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// A Machine that ends without a word to those who are connected to it is soon known to have ended, by the word of the API.
+func TestSilentFate(t *testing.T) {
+	w := newWorld(t)
+	way := &mute{dial: w.DialContext}
+	s := create(t, w.open(t, func(c *Config) { c.Dial = way.DialContext }), executor.Spec{})
+	var m Machine
+	executor.As(s, &m)
+	r, err := s.Run(t.Context(), executor.Request{Code: "print('on', flush=True)\nwhile True: pass"}, func(ev executor.Event) error {
+		if ev.Kind != executor.EventStdout {
+			return nil
+		}
+		way.on.Store(true)
+		return w.Kill(t.Context(), testApp, m.Machine.ID)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Status != executor.StatusKilled || r.Reason != executor.ReasonSandbox || r.Stdout.String() != "on\n" {
+		t.Errorf("got %s, %s, output %q", r.Status, r.Reason, r.Stdout.String())
+	}
+	if n := way.late.Load(); n != 0 {
+		t.Errorf("got %d attempts to connect, want none: its end was to be known before", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	w.empty(t)
 }
 
 // A host that cannot be reached is tolerated: what is on it is listed as far as it is known, and removed when it is back.

@@ -124,9 +124,13 @@ func (e *goneError) Error() string { return fmt.Sprintf("%v: %s", errGone, e.sta
 
 // gone returns an error if the API says that a Machine has ended. That the API does not answer says nothing.
 func (b *backend) gone(ctx context.Context, id string) error {
-	f, err := b.fate(ctx, id)
-	if err == nil && f.gone {
-		return &goneError{"by the word of the API"}
+	m, err := b.api.get(ctx, id)
+	var e *APIError
+	switch {
+	case errors.As(err, &e) && e.class == classMissing:
+		return &goneError{"the API does not know it"}
+	case err == nil && slices.Contains(ended, m.State):
+		return &goneError{m.State}
 	}
 	return nil
 }

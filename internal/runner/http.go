@@ -12,12 +12,14 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // The clocks of a link.
 const (
-	linkSilence  = 35 * time.Second // three heartbeats of the runner did not come
+	linkSilence  = 35 * time.Second // then a stream is opened anew; runners of old send a heartbeat every 10 seconds
+	linkDoubt    = 2 * time.Second  // one that lives has sent a heartbeat by then
 	linkPatience = 60 * time.Second // the runner gives a link up after as long without a connection
 	linkAttempt  = 30 * time.Second // of a request
 	linkFarewell = 300 * time.Millisecond
@@ -42,8 +44,8 @@ type Endpoint struct {
 	Header http.Header // added to each request; may be nil
 	// Transport carries the requests. It must not repeat them on its own account, and should not buffer bodies of answers.
 	Transport http.RoundTripper
-	// Gone is asked, between attempts to reach a runner that does not answer, whether that is for good. An error ends the attempts and is
-	// that of the connection. May be nil.
+	// Gone is asked whether a runner is silent for good: between attempts to reach it, and now and then when it has said nothing for
+	// longer than a heartbeat takes. An error ends the connection and is that of it. May be nil.
 	Gone func(ctx context.Context) error
 }
 
@@ -99,12 +101,12 @@ func (e Endpoint) do(ctx context.Context, method, target string, body []byte) (*
 // Interruptions of what carries it are bridged: what did not arrive is sent again from where it stopped, so that no byte is lost and
 // none comes twice.
 func (e Endpoint) Dial() io.ReadWriteCloser {
-	l := &link{e: e, path: "/v1/links/" + strings.ToLower(rand.Text()), writable: make(chan struct{}, 1), wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	l := &link{e: e, path: "/v1/links/" + strings.ToLower(rand.Text()), writable: make(chan struct{}, 1), wake: make(chan struct{}, 1), begun: time.Now()}
 	l.life, l.end = context.WithCancelCause(context.Background())
-	go func() {
-		defer close(l.ended)
-		l.send()
-	}()
+	l.work.Go(l.send)
+	if e.Gone != nil {
+		l.work.Go(l.doubt)
+	}
 	return l
 }
 
@@ -115,7 +117,9 @@ type link struct {
 
 	life  context.Context // until Close, or an error that is final
 	end   context.CancelCauseFunc
-	ended chan struct{} // closed when send has returned
+	work  sync.WaitGroup // of send and doubt
+	begun time.Time
+	heard atomic.Int64 // when the runner has last said something, after begun
 
 	// For the goroutine that reads.
 	body     io.Closer
@@ -231,6 +235,7 @@ func (l *link) persist(f func(context.Context) error) error {
 		l.alive = err == nil
 		l.mu.Unlock()
 		if err == nil {
+			l.hear()
 			return nil
 		}
 		if l.life.Err() != nil {
@@ -251,6 +256,37 @@ func (l *link) persist(f func(context.Context) error) error {
 			return context.Cause(l.life)
 		}
 		pause = min(2*pause, linkLastPause)
+	}
+}
+
+// hear takes note that the runner has said something.
+func (l *link) hear() { l.heard.Store(int64(time.Since(l.begun))) }
+
+// doubt has the link end when the sandbox is gone. A machine that dies does not always close its connections, and what is dialled then
+// may be silent for long: only silence says that something is amiss, and only the provider what. It is asked less and less often.
+func (l *link) doubt() {
+	wait := linkDoubt
+	for {
+		select {
+		case <-time.After(wait):
+		case <-l.life.Done():
+			return
+		}
+		heard := l.heard.Load()
+		if quiet := time.Since(l.begun) - time.Duration(heard); quiet < linkDoubt {
+			wait = linkDoubt - quiet
+			continue
+		}
+		gone := l.e.Gone(l.life)
+		if l.heard.Load() != heard {
+			wait = linkDoubt // it was this program that was late; the last words of what is gone are still being read
+			continue
+		}
+		if gone != nil {
+			l.end(gone)
+			return
+		}
+		wait = min(max(wait, linkDoubt)*3/2, linkSilence)
 	}
 }
 
@@ -311,6 +347,7 @@ func (l *link) record(p []byte) (int, error) {
 			return 0, err
 		}
 		l.silence.Reset(linkSilence)
+		l.hear()
 		n := binary.BigEndian.Uint32(head[:])
 		if n > 1<<30 {
 			return 0, errors.New("a record that is too long")
@@ -321,6 +358,7 @@ func (l *link) record(p []byte) (int, error) {
 	n, err := l.stream.Read(p[:min(len(p), l.left)])
 	l.left -= n
 	l.silence.Reset(linkSilence)
+	l.hear()
 	return n, err
 }
 
@@ -342,7 +380,7 @@ func (l *link) Close() error {
 	l.mu.Unlock()
 	first := l.life.Err() == nil
 	l.end(errLinkClosed)
-	<-l.ended
+	l.work.Wait()
 	if !first || !alive {
 		return nil
 	}
