@@ -72,7 +72,8 @@ type Config struct {
 	// know is a mistake, and so is one that the adapter sets.
 	Machine json.RawMessage `json:"machine,omitempty"`
 
-	// Timeout is how long a create may take, the pull of an image included. Default: 5 minutes.
+	// Timeout is how long a create may take, the pull of an image included. A Machine that nobody has set up as long after it has started
+	// ends by itself: its program has died during the create. Default: 5 minutes.
 	Timeout driver.Duration `json:"timeout,omitzero"`
 	// Rate multiplies the rates at which the Machines API is called, which are those of Fly's documentation: one request a second for
 	// each action and Machine, or app; five for reading a Machine. Default: 1.
@@ -276,6 +277,8 @@ func (c *Config) languages() []executor.Language {
 func (c *Config) templates() []string { return slices.Sorted(maps.Keys(c.Templates)) }
 
 func (c *Config) port() int { return cmp.Or(c.Port, defaultPort) }
+
+func (c *Config) timeout() time.Duration { return cmp.Or(time.Duration(c.Timeout), createTimeout) }
 
 // dataTransport carries what is said to runners. It repeats nothing: requests have a body that cannot be sent twice by themselves, or
 // are repeated by the runner's client.

@@ -20,7 +20,6 @@
 package flymachines
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -78,7 +77,7 @@ func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, e
 		return nil, err
 	}
 	return driver.New(d, env, driver.Options{
-		Type: Type, CreateTimeout: cmp.Or(time.Duration(cfg.Timeout), createTimeout), CleanupTimeout: cleanTimeout,
+		Type: Type, CreateTimeout: cfg.timeout(), CleanupTimeout: cleanTimeout,
 	})
 }
 

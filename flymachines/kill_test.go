@@ -3,6 +3,7 @@ package flymachines
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -40,6 +41,35 @@ func holdSession(ctx context.Context) error {
 		return nil
 	})
 	return errors.Join(err, errors.New("it was not killed"))
+}
+
+// A program dies while it creates a session: it has made the Machine, and nobody comes to set that up. It ends by itself.
+func TestNobodyComes(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config()
+	cfg.Image, cfg.Languages, cfg.Timeout = plainImage, nil, driver.Duration(2*time.Second)
+	b, err := newDriver(t.Context(), driverEnv(w), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	c := &driver.Create{ID: strings.ToLower(rand.Text()), Spec: executor.Spec{Languages: []executor.Language{executor.Python}}}
+	in, _, _, err := b.launch(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := b.make(t.Context(), in, c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.empty(t)
+	m, err = b.api.get(t.Context(), m.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := fateOf(m); !f.gone || !f.known || f.requested || f.code != 0 {
+		t.Errorf("got %+v, want that its program has ended of itself, without error", f)
+	}
 }
 
 // A program is killed in the middle of a run. Its Machine ends by itself, and the API removes it.

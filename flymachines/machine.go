@@ -89,7 +89,7 @@ func (b *backend) launch(c *driver.Create) (in fly.LaunchMachineInput, secret st
 			fmt.Errorf("the files of a Machine are %d bytes in base64, more than %d: bake the runner into the image (runner: image), or large files", size, maxFiles))
 	}
 	m.Image, m.Guest = b.cfg.image(c.Spec.Template), guest
-	m.Init.Exec = runner.GuestCommand(python, program, tokenFile, b.cfg.port())
+	m.Init.Exec = runner.GuestCommand(python, program, tokenFile, b.cfg.port(), b.cfg.timeout())
 	// The Machine goes with its main process, which has a watchdog. Fly heeds the first only with the second.
 	m.AutoDestroy, m.Restart = true, &fly.MachineRestart{Policy: fly.MachineRestartPolicyNo}
 	kill, soon := "SIGKILL", fly.Duration{Duration: 5 * time.Second}

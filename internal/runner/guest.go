@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/execbroker/execbroker/internal/wire"
 )
@@ -37,10 +38,13 @@ var guest = []string{"http.py", "guest.py"}
 
 // GuestCommand returns the command line of the runner in a machine that is a sandbox as a whole. It has to run as root with all its
 // rights. program and token are files: of GuestProgram, and of a secret that only this sandbox has. Both are removed when they were read.
-// It listens on a port of all addresses until it was set up by StartGuest and has then ended by its TTL, or was not set up within five
-// minutes.
-func GuestCommand(python, program, token string, port int) []string {
-	return []string{python, "-I", "-S", "-X", "utf8", "-c", guestBootstrap, program, token, strconv.Itoa(port)}
+// It listens on a port of all addresses until it was set up by StartGuest and has then ended by its TTL, or was not set up within boot:
+// then nobody will, because who has started the machine has died or given up.
+func GuestCommand(python, program, token string, port int, boot time.Duration) []string {
+	return []string{
+		python, "-I", "-S", "-X", "utf8", "-c", guestBootstrap, program, token, strconv.Itoa(port),
+		strconv.FormatFloat(boot.Seconds(), 'f', 3, 64),
+	}
 }
 
 // Guest is what a machine does beside Config.

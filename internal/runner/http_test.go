@@ -41,8 +41,13 @@ func freePort(t testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// boot starts the process of a machine that nobody has set up yet.
+// boot starts the process of a machine that nobody has set up yet, and ends by itself if nobody does within a while.
 func boot(t testing.TB, root string) (*guestBox, Config) {
+	t.Helper()
+	return bootFor(t, root, 5*time.Minute)
+}
+
+func bootFor(t testing.TB, root string, within time.Duration) (*guestBox, Config) {
 	t.Helper()
 	s, cfg := prepare(t, root)
 	cfg.Socket = ""
@@ -54,7 +59,7 @@ func boot(t testing.TB, root string) (*guestBox, Config) {
 			t.Fatal(err)
 		}
 	}
-	argv := inRoot(root, GuestCommand(s.python, filepath.Join(dir, "program"), filepath.Join(dir, "token"), g.port)...)
+	argv := inRoot(root, GuestCommand(s.python, filepath.Join(dir, "program"), filepath.Join(dir, "token"), g.port, within)...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stderr = "/", s.stderr
 	cmd.Env = append(os.Environ(), "FLY_APP_NAME=secret", "FLY_MACHINE_ID=secret")
@@ -319,6 +324,24 @@ func TestHTTPIdle(t *testing.T) {
 	}
 	if r := g.code(t, "1"); !errors.Is(r.err, executor.ErrNotFound) {
 		t.Errorf("got %v", r.err)
+	}
+}
+
+// A machine that nobody sets up ends by itself, even if somebody sees that it is there.
+func TestHTTPUnclaimed(t *testing.T) {
+	t.Parallel()
+	g, _ := bootFor(t, host, 5*time.Second)
+	if _, err := Attach(t.Context(), g.Dial(), 0); !errors.Is(err, executor.ErrUnavailable) {
+		t.Errorf("got %v for a machine that is not set up", err)
+	}
+	select {
+	case err := <-g.done:
+		g.done <- nil
+		if err != nil {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the machine did not end")
 	}
 }
 

@@ -23,7 +23,6 @@ MAX_REPLAY = 4 << 20  # what a link keeps until it is acknowledged; then its hol
 MAX_UNSENT = 1 << 20
 HEARTBEAT_SECONDS = 1  # a holder that hears nothing for longer asks the provider
 LINGER_SECONDS = 60  # without a connection, until a link is given up
-BOOT_SECONDS = 300  # until somebody has set up the sandbox, or it ends
 IDLE_SECONDS = 120  # of a connection between requests
 USER_TIMEOUT = 18  # TCP_USER_TIMEOUT
 
@@ -48,12 +47,12 @@ def listen_tcp(port):
 
 
 class Server:
-    def __init__(self, sup, port, token):
+    def __init__(self, sup, port, token, boot):
         self.sup, self.token = sup, b"Bearer " + token
         self.links, self.dead, self.connections = {}, deque(maxlen=1000), {}
         self.fd = listen_tcp(port)
         sup.watch(self.fd, select.EPOLLIN, self.accept)
-        sup.after(BOOT_SECONDS, lambda: sup.config is None and sup.end("idle"))
+        sup.after(boot, lambda: sup.config is None and sup.end("idle"))
         self.beat()
 
     def accept(self):

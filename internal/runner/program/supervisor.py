@@ -469,7 +469,7 @@ def main(parts):
     gc.disable()
     sup = Supervisor(parts)
     if "http" in parts:
-        sup.server = Server(sup, int(sys.argv[3]), take(sys.argv[2]))
+        sup.server = Server(sup, int(sys.argv[3]), take(sys.argv[2]), float(sys.argv[4]))
         take(sys.argv[1])
     else:
         Holder(sup, 0, 1)
