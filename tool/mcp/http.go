@@ -86,15 +86,11 @@ func verify(o HTTPOptions, key string) (*auth.TokenInfo, error) {
 
 // guard bounds what a request may take, and ends the calls of a session that its client ends.
 func (s *Server) guard(o HTTPOptions, next http.Handler) http.Handler {
+	sessions := &admission{s: s, max: o.MaxSessions}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("Mcp-Session-Id")
 		switch r.Method {
 		case http.MethodPost:
-			if id == "" && s.count() >= o.MaxSessions {
-				w.Header().Set("Retry-After", "10")
-				http.Error(w, "there are too many sessions", http.StatusServiceUnavailable)
-				return
-			}
 			rc := http.NewResponseController(w)
 			_ = rc.SetReadDeadline(time.Now().Add(o.BodyTime)) // a ResponseWriter of tests has none
 			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
@@ -109,6 +105,17 @@ func (s *Server) guard(o HTTPOptions, next http.Handler) http.Handler {
 			}
 			_ = rc.SetReadDeadline(time.Time{})
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			if id == "" {
+				leave, ok := sessions.enter()
+				if !ok {
+					w.Header().Set("Retry-After", "10")
+					http.Error(w, "there are too many sessions", http.StatusServiceUnavailable)
+					return
+				}
+				defer s.begun()
+				defer leave()
+				w = answering{w, leave}
+			}
 		case http.MethodDelete:
 			// The SDK waits for the calls of a session before it ends it.
 			if c := s.bySession(id); c != nil && c.user == auth.TokenInfoFromContext(r.Context()).UserID {
@@ -117,14 +124,6 @@ func (s *Server) guard(o HTTPOptions, next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// count returns the number of sessions.
-func (s *Server) count() (n int) {
-	for range s.sdk.Sessions() {
-		n++
-	}
-	return n
 }
 
 // bySession returns the client with a session ID, or nil if it has not called anything.

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -215,6 +217,39 @@ func TestHTTPHostile(t *testing.T) {
 	dial(t, srv.URL, bob, nil)
 	if got := send(t, srv.URL, request{key: bob, body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`}); got.status != http.StatusServiceUnavailable {
 		t.Errorf("one session too many: got %d %s", got.status, got.body)
+	}
+}
+
+// A client that asks what the server speaks, and begins its session then, is one client; and no number of them at once gets past the bound.
+func TestHTTPSessionsAreCountedOnce(t *testing.T) {
+	for range 20 {
+		_, _, srv := serveHTTP(t, mcp.HTTPOptions{MaxSessions: 1})
+		dial(t, srv.URL, alice, nil)
+	}
+	_, _, srv := serveHTTP(t, mcp.HTTPOptions{MaxSessions: 3})
+	begin := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+	var begun atomic.Int32
+	var clients sync.WaitGroup
+	for range 30 {
+		clients.Go(func() {
+			switch got := send(t, srv.URL, request{key: bob, body: begin}); got.status {
+			case http.StatusOK:
+				begun.Add(1)
+			case http.StatusServiceUnavailable:
+			default:
+				t.Errorf("got %d %s", got.status, got.body)
+			}
+		})
+	}
+	clients.Wait()
+	for begun.Load() < 3 { // those that were refused while others began may try again
+		if got := send(t, srv.URL, request{key: bob, body: begin}); got.status != http.StatusOK {
+			t.Fatalf("with %d sessions: got %d %s", begun.Load(), got.status, got.body)
+		}
+		begun.Add(1)
+	}
+	if n := begun.Load(); n != 3 {
+		t.Errorf("got %d sessions, want 3", n)
 	}
 }
 

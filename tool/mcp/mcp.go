@@ -168,13 +168,12 @@ func (s *Server) forget(session *sdk.ServerSession, c *client) error {
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	var sessions []*sdk.ServerSession
-	for session, c := range s.clients {
+	for _, c := range s.clients {
 		c.end(errClosed)
-		sessions = append(sessions, session)
 	}
 	s.mu.Unlock()
-	for _, session := range sessions {
+	// Those too that have not called anything yet.
+	for session := range s.sdk.Sessions() {
 		session.Close()
 	}
 	s.work.Wait()
