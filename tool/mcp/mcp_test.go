@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
 // patience is how long a test waits for something that has to happen.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // newServer makes a server over a backend in memory. Nothing may be left of it.
 func newServer(t *testing.T, fo fake.Options, o tool.Options, so sessions.Options) (*mcp.Server, *fake.Backend) {
