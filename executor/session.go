@@ -70,6 +70,9 @@ type SessionState string
 const (
 	SessionRunning SessionState = "running"
 	SessionDead    SessionState = "dead" // it cannot be attached to, only destroyed
+	// SessionUnknown is that of a sandbox that its provider does not reach at the moment, because its host is down for example. It may run
+	// on, and it may come back: until then Attach and Destroy fail with ErrUnavailable. Only listings have it.
+	SessionUnknown SessionState = "unknown"
 )
 
 // SessionInfo describes a sandbox.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -269,15 +270,19 @@ func TestDeadHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := map[string]bool{}
+	listed := map[string]executor.SessionState{}
 	for info, err := range box.Sessions(t.Context(), nil) {
 		if err != nil {
 			t.Errorf("list: %v", err)
 		}
-		listed[info.Handle.Session] = true
+		listed[info.Handle.Session] = info.State
 	}
-	if len(listed) != 2 || !listed[kept.Info().Handle.Session] || !listed[lost.Info().Handle.Session] {
-		t.Errorf("got %v", listed)
+	want := map[string]executor.SessionState{kept.Info().Handle.Session: executor.SessionRunning, lost.Info().Handle.Session: executor.SessionUnknown}
+	if !maps.Equal(listed, want) {
+		t.Errorf("got %v, want %v", listed, want)
+	}
+	if again, err := box.Attach(t.Context(), lost.Info().Handle); !errors.Is(err, executor.ErrUnavailable) {
+		t.Errorf("Attach: got %v, %v, want unavailable", again, err)
 	}
 	if err := lost.Close(); !errors.Is(err, executor.ErrUnavailable) {
 		t.Errorf("Close: got %v, want unavailable", err)

@@ -39,8 +39,11 @@ func sessionInfo(m *fly.Machine) (executor.SessionInfo, error) {
 		return executor.SessionInfo{}, err
 	}
 	info := executor.SessionInfo{Handle: executor.Handle{Session: id, State: hint}, State: executor.SessionRunning}
-	if slices.Contains(ended, m.State) {
+	switch {
+	case slices.Contains(ended, m.State):
 		info.State = executor.SessionDead
+	case m.HostStatus != "" && m.HostStatus != fly.HostStatusOk:
+		info.State = executor.SessionUnknown // the state of the Machine is that of before
 	}
 	if m.GetConfig() == nil {
 		return info, driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("the host of Machine %s is %s: its configuration is not known", m.ID, m.HostStatus))
