@@ -6,7 +6,19 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"github.com/execbroker/execbroker/docker/dockertest"
 )
+
+// TestSoakCut cuts the connection to the engine at each place of every step, for a moment and until after the failure.
+func TestSoakCut(t *testing.T) {
+	cutEverywhere(t, func(_ int, step string) (all []dockertest.Cut) {
+		for _, w := range []dockertest.Where{dockertest.Before, dockertest.Middle, dockertest.After} {
+			all = append(all, dockertest.Cut{Step: step, Where: w}, dockertest.Cut{Step: step, Where: w, Stays: true})
+		}
+		return all
+	})
+}
 
 // TestSoakSessions makes 10,000 sessions, or as many as EXECBROKER_SOAK_SESSIONS says, and breaks the engine after every few hundred.
 func TestSoakSessions(t *testing.T) {

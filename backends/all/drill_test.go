@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,94 +16,6 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 )
-
-// cable is a way to an engine that can be cut and mended.
-type cable struct {
-	l    net.Listener
-	to   string
-	wg   sync.WaitGroup
-	mu   sync.Mutex
-	down bool
-	open map[net.Conn]bool
-}
-
-// newCable leads to the engine of the tests.
-func newCable(t *testing.T) (c *cable, host string) {
-	t.Helper()
-	engine, err := dockertest.Host()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path, ok := strings.CutPrefix(engine, "unix://")
-	if !ok {
-		t.Fatalf("the engine at %s is not on this machine", engine)
-	}
-	at := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c = &cable{l: l, to: path, open: map[net.Conn]bool{}}
-	c.wg.Go(c.serve)
-	t.Cleanup(func() {
-		l.Close()
-		c.cut()
-		c.wg.Wait()
-	})
-	return c, "unix://" + at
-}
-
-func (c *cable) serve() {
-	for {
-		in, err := c.l.Accept()
-		if err != nil {
-			return
-		}
-		out, err := net.Dial("unix", c.to)
-		if err != nil || !c.add(in, out) {
-			in.Close()
-			if out != nil {
-				out.Close()
-			}
-			continue
-		}
-		c.wg.Go(func() { c.copy(in, out) })
-		c.wg.Go(func() { c.copy(out, in) })
-	}
-}
-
-// add remembers connections, unless the cable is cut.
-func (c *cable) add(conns ...net.Conn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, conn := range conns {
-		c.open[conn] = true
-	}
-	return !c.down
-}
-
-func (c *cable) copy(to, from net.Conn) {
-	io.Copy(to, from)
-	if w, ok := to.(*net.UnixConn); ok {
-		w.CloseWrite()
-	}
-}
-
-func (c *cable) cut() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.down = true
-	for conn := range c.open {
-		conn.Close()
-	}
-	clear(c.open)
-}
-
-func (c *cable) mend() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.down = false
-}
 
 // migration is the file of the drill at one weight of the new backend.
 func migration(t *testing.T, host string, weight int) backends.Config {
@@ -193,9 +101,17 @@ func (c *crowd) until(backend string, more int64) {
 
 // TestMigration moves traffic under load from one backend to the other by the file alone, and then takes the new one away for a while.
 func TestMigration(t *testing.T) {
-	line, host := newCable(t)
+	engine, err := dockertest.Host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := dockertest.NewCable(engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { line.Close() })
 	owner := "migration-" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	box, err := backends.Open(t.Context(), driver.Env{Owner: owner}, all.Registry(), migration(t, host, 0))
+	box, err := backends.Open(t.Context(), driver.Env{Owner: owner}, all.Registry(), migration(t, line.Host, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +124,7 @@ func TestMigration(t *testing.T) {
 	defer stop()
 	reload := func(weight int) {
 		t.Helper()
-		if err := box.Reload(t.Context(), migration(t, host, weight)); err != nil {
+		if err := box.Reload(t.Context(), migration(t, line.Host, weight)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -239,12 +155,12 @@ func TestMigration(t *testing.T) {
 	}
 
 	c.broken.Store(true)
-	line.cut()
+	line.Cut()
 	c.until("local", 6) // everybody is served
 	if got := box.Stats().Backends[0].Breaker; got == "closed" {
 		t.Error("the breaker is closed while the backend is down")
 	}
-	line.mend()
+	line.Mend()
 	c.until("box", 6) // and it takes traffic again, by itself
 	c.broken.Store(false)
 	c.until("box", 4)
