@@ -25,12 +25,22 @@ func test(ctx context.Context, o options) (tally, error) {
 	// Built ahead with all processors; what does not build is what go test will say.
 	output(ctx, "go", append([]string{"build", "-race"}, o.packages...)...)
 	// One package at a time: suites that look at clocks, processes and memory would else look at one another.
-	args := []string{"-p=1", "-race", "-shuffle=on", "-vet=off", "-timeout=" + testTimeout.String()}
-	return goTest(ctx, os.Stdout, ".", o.ci, append(args, o.packages...)...)
+	args := []string{"-p=1", "-race", "-shuffle=on", "-vet=off"}
+	return goTest(ctx, os.Stdout, ".", o.ci, args, o.packages...)
 }
 
-// goTest runs go test in a directory and prints to w what it finds.
-func goTest(ctx context.Context, w io.Writer, dir string, ci bool, args ...string) (tally, error) {
+// goTest runs go test for packages in a directory, looks again at the few that fail, and prints to w what it finds.
+func goTest(ctx context.Context, w io.Writer, dir string, ci bool, args []string, packages ...string) (tally, error) {
+	all := append(append([]string{"-timeout=" + testTimeout.String()}, args...), packages...)
+	sum, failures, err := runTests(ctx, w, dir, ci, all...)
+	if err != nil {
+		return sum, err
+	}
+	return again(ctx, w, dir, ci, sum, failures, args...)
+}
+
+// runTests runs go test once.
+func runTests(ctx context.Context, w io.Writer, dir string, ci bool, args ...string) (tally, []failure, error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
 	cmd.Dir = dir
 	cmd.Stderr = w
@@ -39,10 +49,10 @@ func goTest(ctx context.Context, w io.Writer, dir string, ci bool, args ...strin
 	cmd.WaitDelay = 30 * time.Second
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return tally{}, err
+		return tally{}, nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return tally{}, err
+		return tally{}, nil, err
 	}
 	r := newRecorder(w, ci)
 	readErr := r.read(stdout)
@@ -50,16 +60,16 @@ func goTest(ctx context.Context, w io.Writer, dir string, ci bool, args ...strin
 	sum := r.finish()
 	switch exit := (*exec.ExitError)(nil); {
 	case ctx.Err() != nil:
-		return sum, ctx.Err()
+		return sum, nil, ctx.Err()
 	case readErr != nil:
-		return sum, fmt.Errorf("go test: %w", readErr)
+		return sum, nil, fmt.Errorf("go test: %w", readErr)
 	case waitErr != nil && !errors.As(waitErr, &exit):
-		return sum, fmt.Errorf("go test: %w", waitErr)
+		return sum, nil, fmt.Errorf("go test: %w", waitErr)
 	case waitErr != nil && sum.failed == 0:
 		// Nothing that was counted explains it: a pattern without packages, a broken go.mod.
-		return sum, fmt.Errorf("go test: %w", waitErr)
+		return sum, nil, fmt.Errorf("go test: %w", waitErr)
 	}
-	return sum, nil
+	return sum, r.failures, nil
 }
 
 // event is a line of go test -json.
@@ -82,6 +92,7 @@ type recorder struct {
 	ci       bool
 	packages map[string]*pkg
 	builds   map[string]*strings.Builder // output of compilers, by import path
+	failures []failure
 }
 
 // pkg is what is known of one package.
@@ -186,6 +197,7 @@ func (r *recorder) endTest(p *pkg, t *record, e event) {
 		p.tally.passed++
 	case e.Action == "skip" && r.ci:
 		p.tally.failed++
+		r.failures = append(r.failures, failure{p.name, e.Test, true})
 		fmt.Fprintf(r.w, "FAIL  %s %s: skipped, and nothing may be skipped in CI\n%s", p.name, e.Test, t.output)
 	case e.Action == "skip":
 		p.tally.skipped++
@@ -196,6 +208,7 @@ func (r *recorder) endTest(p *pkg, t *record, e event) {
 		}
 		if !t.failed { // otherwise its subtests were counted and printed
 			p.tally.failed++
+			r.failures = append(r.failures, failure{p.name, e.Test, final(t.output)})
 			fmt.Fprintf(r.w, "FAIL  %s %s (%.1f s)\n%s", p.name, e.Test, e.Elapsed, t.output)
 		}
 	}
@@ -212,14 +225,16 @@ func (r *recorder) endPackage(p *pkg, t *record, e event) {
 		if name != "" {
 			unexplained = false
 			p.tally.failed++
+			r.failures = append(r.failures, failure{p.name, name, true})
 			fmt.Fprintf(r.w, "FAIL  %s %s did not end\n%s", p.name, name, p.tests[name].output)
 		}
 	}
 	if b := r.builds[e.FailedBuild]; b != nil {
 		t.output = b.String()
 	}
-	if unexplained {
+	if unexplained || final(t.output) {
 		p.tally.failed++
+		r.failures = append(r.failures, failure{p.name, "", true})
 		fmt.Fprintf(r.w, "FAIL  %s\n%s", p.name, t.output)
 	}
 }

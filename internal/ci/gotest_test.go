@@ -93,7 +93,7 @@ func TestGoTestCounts(t *testing.T) {
 			t.Parallel()
 			dir := module(t, map[string]string{"a_test.go": "package m\n\nimport (\"os\"; \"testing\")\nvar _ = os.Exit\n" + tt.file})
 			var out strings.Builder
-			got, err := goTest(t.Context(), &out, dir, tt.ci, "./...")
+			got, err := goTest(t.Context(), &out, dir, tt.ci, nil, "./...")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +121,7 @@ func TestGoTestUnexplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if got, err := goTest(t.Context(), &out, dir, false, "./..."); err == nil && got.failed == 0 {
+	if got, err := goTest(t.Context(), &out, dir, false, nil, "./..."); err == nil && got.failed == 0 {
 		t.Errorf("got %v and no error\n%s", got, out.String())
 	}
 }

@@ -40,7 +40,7 @@ func renew(ctx context.Context, _ options) (tally, error) {
 		if err := os.Setenv("CONFORMANCE_REPORT", filepath.Join(dir, name+".json")); err != nil {
 			return sum, err
 		}
-		t, err := goTest(ctx, os.Stdout, ".", true, "-count=1", "-run=^TestConformance$", "-timeout=2h", "./"+name)
+		t, _, err := runTests(ctx, os.Stdout, ".", true, "-count=1", "-run=^TestConformance$", "-timeout=2h", "./"+name)
 		sum.add(t)
 		if err != nil {
 			return sum, err
