@@ -65,9 +65,9 @@ func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session,
 		// Whatever the engine did before it failed to say so is found by the name.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.timeout)
 		defer cancel()
-		if derr := e.destroy(ctx, c.ID); derr != nil {
+		if derr := e.undo(ctx, c.ID, err); derr != nil {
 			b.log().Warn("a container may be left, and is removed when the engine answers", "container", containerName(c.ID), "error", derr)
-			return nil, driver.Leftover(err, func(ctx context.Context) error { return e.destroy(ctx, c.ID) })
+			return nil, driver.Leftover(err, func(ctx context.Context) error { return e.undo(ctx, c.ID, err) })
 		}
 		return nil, err
 	}
@@ -137,10 +137,12 @@ func (b *backend) launch(ctx context.Context, o client.ContainerCreateOptions) (
 	lctx, cancel := linger(ctx)
 	defer cancel()
 	made, err := e.ContainerCreate(lctx, o)
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	switch {
+	case err == nil && ctx.Err() != nil:
+		return "", nil, e.fail(ctx, context.Cause(ctx))
+	case err != nil && !answered(err):
+		return "", nil, &unansweredError{e.fail(ctx, err), o}
+	case err != nil:
 		return "", nil, e.fail(ctx, err)
 	}
 	for _, w := range made.Warnings {

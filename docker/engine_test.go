@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 
@@ -245,5 +247,53 @@ func TestCallerGivesUp(t *testing.T) {
 	defer cancel()
 	if _, err := x.Create(ctx, executor.Spec{}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, executor.ErrUnavailable) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// An engine that has been cut off goes on making the container that it was asked for, and finds it only when it is made. Of one that has
+// not heard the request nothing comes.
+func TestUndo(t *testing.T) {
+	for name, heard := range map[string]bool{"heard": true, "not-heard": false} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			there, busy := false, 0 // how many questions it takes until the container is made
+			e := scripted(t, map[string]http.HandlerFunc{
+				"POST /containers/create": func(w http.ResponseWriter, r *http.Request) {
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case busy > 0 || there:
+						answer(409, message("the name is in use"))(w, r)
+					case heard:
+						heard, busy = false, 4
+						panic(http.ErrAbortHandler)
+					default:
+						there = true
+						answer(201, map[string]any{"Id": "1"})(w, r)
+					}
+				},
+				"DELETE /containers/{name}": func(w http.ResponseWriter, r *http.Request) {
+					mu.Lock()
+					defer mu.Unlock()
+					found := there
+					there = false
+					if busy--; busy == 0 {
+						there = true
+					}
+					if !found {
+						answer(404, message("no such container"))(w, r)
+					}
+				},
+			})
+			b := &backend{engine: e}
+			o := client.ContainerCreateOptions{Name: containerName("x"), Config: &container.Config{Image: "x"}}
+			failure := error(&unansweredError{errors.New("not sent"), o})
+			if heard {
+				_, _, failure = b.launch(t.Context(), o)
+			}
+			if err := e.undo(t.Context(), "x", failure); err != nil || there || busy > 0 {
+				t.Errorf("got %v; a container is left: %v, or is still made: %v", err, there, busy > 0)
+			}
+		})
 	}
 }

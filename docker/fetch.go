@@ -184,7 +184,7 @@ func (b *backend) build(ctx context.Context, f *fetch, file string) (err error) 
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.timeout)
 		defer cancel()
-		if derr := e.destroy(ctx, x.id); derr != nil {
+		if derr := e.undo(ctx, x.id, err); derr != nil {
 			b.log().Warn("a container that fetched packages may be left; it ends by itself", "container", containerName(x.id), "error", derr)
 		}
 	}()

@@ -146,3 +146,50 @@ func (e *engine) destroy(ctx context.Context, id string) error {
 		}
 	}
 }
+
+// unansweredError is the failure of a request to make a container of which nobody knows whether it was heard.
+type unansweredError struct {
+	error
+	asked client.ContainerCreateOptions
+}
+
+// Unwrap returns the error of the request.
+func (e *unansweredError) Unwrap() error { return e.error }
+
+// answered reports whether an error is the word of the engine.
+func answered(err error) bool {
+	kind := errdefs.Resolve(err) // of what nobody has classified: unknown
+	return kind != errdefs.ErrUnknown && kind != context.Canceled && kind != context.DeadlineExceeded
+}
+
+// undo removes what a launch has made, or may yet make, that failed with an error. An engine that is making a container does not find
+// it yet, also for the one that asked for it and was cut off, but its name is taken. So when the name can be taken again, nothing more
+// comes.
+func (e *engine) undo(ctx context.Context, id string, failure error) error {
+	var u *unansweredError
+	if !errors.As(failure, &u) {
+		return e.destroy(ctx, id)
+	}
+	ctx, cancel := e.answer(ctx)
+	defer cancel()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		if err := e.destroy(ctx, id); err != nil {
+			return err
+		}
+		_, err := e.ContainerCreate(ctx, u.asked)
+		switch {
+		case errdefs.IsConflict(err):
+		case err == nil, answered(err):
+			return e.destroy(ctx, id)
+		default:
+			return e.fail(ctx, err)
+		}
+		select {
+		case <-ctx.Done():
+			return e.fail(ctx, err)
+		case <-poll.C:
+		}
+	}
+}
