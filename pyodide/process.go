@@ -22,6 +22,11 @@ type program struct {
 
 const wasmPage = 64 << 10
 
+// tieringBudget is about how many bytes of a function of the interpreter are executed before the engine compiles it again, optimized. Its own
+// number, 13 MB, is reached by the first few runs of any session, however small, and costs each process up to a second of processor time for
+// the evaluation loop alone. Code that computes reaches this one in a fraction of a second, and loses nothing by it.
+const tieringBudget = 200_000_000
+
 // command returns the command line. Every permission is denied although none is granted but one: a flag that is there twice is better
 // than one that a new version of Deno grants by default.
 func (p program) command() (*exec.Cmd, error) {
@@ -37,6 +42,7 @@ func (p program) command() (*exec.Cmd, error) {
 			"--max-old-space-size=256",
 			// What is there may be called; nothing new can be made, neither by eval nor by a constructor of functions.
 			"--disallow-code-generation-from-strings",
+			fmt.Sprintf("--wasm-tiering-budget=%d", tieringBudget),
 		)
 	}
 	args := []string{

@@ -39,7 +39,7 @@ func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, e
 	if err := confine.Adjustable(layer); err != nil && env.Log != nil {
 		env.Log.Warn("pyodide: no limit on the processor time of sandboxes besides the clocks", "error", err)
 	}
-	d := &Driver{env: env, cfg: cfg, layer: layer, patience: patience{start: 10 * time.Second, change: 30 * time.Second}, turn: make(chan struct{}, 1)}
+	d := &Driver{env: env, cfg: cfg, layer: layer, patience: patience{start: 10 * time.Second, change: 30 * time.Second}, turn: make(chan struct{}, 1), starts: make(chan struct{}, startsAtOnce())}
 	return driver.New(d, env, driver.Options{
 		Type:          Type,
 		CreateTimeout: 15 * time.Minute, // the first one may download 45 MB
@@ -53,6 +53,10 @@ type patience struct {
 	change time.Duration // a change of files that it has been sent
 }
 
+// startsAtOnce is how many processes may be starting at a time. Each keeps almost two processors busy until its interpreter is up. More at
+// once would not be up any sooner, all of them would be late instead of the last, and runs in sessions that are there would wait for them.
+func startsAtOnce() int { return max(2, runtime.GOMAXPROCS(0)/2) }
+
 // Driver starts sandboxes on this machine.
 type Driver struct {
 	env   driver.Env
@@ -60,6 +64,7 @@ type Driver struct {
 	layer confine.Method
 
 	patience patience
+	starts   chan struct{} // holds an element for each process that is starting
 
 	turn   chan struct{} // holds an element while somebody prepares, or uses the rest
 	ready  *prepared
@@ -95,6 +100,16 @@ func (d *Driver) Create(ctx context.Context, c *driver.Create) (driver.Session, 
 		return nil, err
 	}
 	return s, nil
+}
+
+// starting waits until another process may start. Whoever gets an error has given up waiting.
+func (d *Driver) starting(ctx context.Context) (done func(), err error) {
+	select {
+	case d.starts <- struct{}{}:
+		return func() { <-d.starts }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // prepared returns what sandboxes are started from and a directory for their files. Of several callers one does the work; when it

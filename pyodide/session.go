@@ -216,20 +216,7 @@ func (s *session) up(ctx context.Context) (*host, error) {
 			return h, nil
 		}
 	}
-	o := s.opts
-	if o.life > 0 {
-		o.life = max(o.life-time.Since(s.made), time.Millisecond)
-	}
-	deno := filepath.Join(s.dir, "deno")
-	if err := s.p.newDenoDir(deno); err != nil {
-		return nil, unavailable(ctx, err)
-	}
-	if s.lang == executor.JavaScript {
-		h, err = s.p.javascript(ctx, deno, o)
-	} else {
-		h, err = s.p.session(ctx, deno, o)
-	}
-	if err != nil {
+	if h, err = s.start(ctx); err != nil {
 		return nil, unavailable(ctx, err)
 	}
 	if err := s.spool.restore(ctx, h); err != nil {
@@ -252,6 +239,27 @@ func (s *session) up(ctx context.Context) (*host, error) {
 	}
 	s.h, s.fresh = h, true
 	return h, nil
+}
+
+// start starts a process when it is its turn among those of all sessions.
+func (s *session) start(ctx context.Context) (*host, error) {
+	done, err := s.d.starting(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	o := s.opts
+	if o.life > 0 {
+		o.life = max(o.life-time.Since(s.made), time.Millisecond)
+	}
+	deno := filepath.Join(s.dir, "deno")
+	if err := s.p.newDenoDir(deno); err != nil {
+		return nil, err
+	}
+	if s.lang == executor.JavaScript {
+		return s.p.javascript(ctx, deno, o)
+	}
+	return s.p.session(ctx, deno, o)
 }
 
 // Reset implements driver.Resetter. The process ends and another one is started when it is needed.

@@ -1,0 +1,38 @@
+package pyodide
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// While as many processes start as may, another one waits, and runs in sessions that are there do not.
+func TestStartsWait(t *testing.T) {
+	x := open(t, Config{})
+	warm, cold := create(t, x, executor.Spec{}), create(t, x, executor.Spec{})
+	if err := cold.Reset(t.Context(), executor.Interpreter{}); err != nil { // its next run starts a process
+		t.Fatal(err)
+	}
+	d := driverSession(cold).d
+	for range cap(d.starts) {
+		d.starts <- struct{}{}
+	}
+	if r := runCode(t, warm, "print(1)"); string(r.Stdout) != "1\n" {
+		t.Errorf("got %s", describeResult(r))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := cold.Run(ctx, executor.Request{Code: "print(2)"}, nil)
+	if e := (*executor.Error)(nil); !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || e.Ran != executor.RanNo {
+		t.Errorf("got %v", err)
+	}
+	for range cap(d.starts) {
+		<-d.starts
+	}
+	if r := runCode(t, cold, "print(2)"); string(r.Stdout) != "2\n" {
+		t.Errorf("got %s", describeResult(r))
+	}
+}
