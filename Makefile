@@ -1,5 +1,5 @@
 # Each target is one command; what needs logic is Go, in internal/ci and in the tests.
-.PHONY: help test check lint cover fuzz bench soak conformance matrix
+.PHONY: help test check lint cover fuzz bench load soak conformance matrix
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -21,6 +21,9 @@ fuzz: ## five minutes of each fuzz target
 
 bench: ## every benchmark
 	go test -run '^$$' -bench . -benchmem -timeout 2h ./...
+
+load: ## a hundred users of execbroker serve for a minute, on Docker and on Pyodide
+	go run ./internal/load
 
 soak: ## the tests that take hours
 	go test -tags soak -run '^TestSoak' -count 1 -timeout 24h -v ./...
