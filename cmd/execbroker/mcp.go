@@ -22,6 +22,8 @@ type mcpFlags struct {
 	network     string
 	maxTimeout  time.Duration
 	maxSessions int
+	drain       time.Duration
+	given       func(flag string) bool
 }
 
 func (a *app) mcpCommand() *cobra.Command {
@@ -35,12 +37,19 @@ list_files, get_capabilities and reset_session by the Model Context Protocol.
 A client starts the program itself and talks to its standard input and output. With
 --listen it serves the protocol's streamable HTTP instead, at /mcp, and clients send
 their key as a bearer token. Keys come from --keys or $` + keysVariable + `; without
-any a key is made and printed. Each client session has a sandbox of its own.`,
+any a key is made and printed. Each client session has a sandbox of its own.
+
+At the first signal a server of HTTP refuses new calls and waits for those that run, at
+most as long as --drain says; at the second it ends at once. Over standard input and
+output the program ends with its client.`,
 		Example: `  {"mcpServers": {"sandbox": {"command": "execbroker", "args": ["mcp"]}}}
   execbroker mcp --config app.yaml --backend box
   execbroker mcp --listen 127.0.0.1:3001`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.mcp(cmd.Context(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.given = cmd.Flags().Changed
+			return a.mcp(cmd.Context(), f)
+		},
 	}
 	l := c.Flags()
 	l.StringVar(&f.listen, "listen", "", "serve HTTP at this `address` and port instead; port 0 is a free one")
@@ -48,9 +57,10 @@ any a key is made and printed. Each client session has a sandbox of its own.`,
 	l.StringVar(&f.network, "network", "none", "what the code reaches: none or full")
 	l.DurationVar(&f.maxTimeout, "max-timeout", tool.DefaultMaxTimeout, "the longest time that a call may ask for")
 	l.IntVar(&f.maxSessions, "max-sessions", mcp.DefaultMaxSessions, "how many sessions clients may have over HTTP, all together")
+	l.DurationVar(&f.drain, "drain", 0, "how long calls may take to end at the first signal, over HTTP (default the longest call)")
 	must(c.MarkFlagFilename("keys", "json"))
 	must(c.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]cobra.Completion{"none", "full"}, cobra.ShellCompDirectiveNoFileComp)))
-	for _, name := range []string{"listen", "max-timeout", "max-sessions"} {
+	for _, name := range []string{"listen", "max-timeout", "max-sessions", "drain"} {
 		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
 	}
 	return c
@@ -64,8 +74,8 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	default:
 		return usage("--network: want none or full, not %q", f.network)
 	}
-	if f.maxTimeout < time.Second || f.maxSessions < 1 {
-		return usage("--max-timeout and --max-sessions: want at least 1s and 1")
+	if f.maxTimeout < time.Second || f.maxSessions < 1 || f.drain < 0 {
+		return usage("--max-timeout, --max-sessions and --drain: want at least 1s, 1 and 0")
 	}
 	if f.listen == "" && f.keys != "" {
 		return usage("--keys: is for --listen; who starts the program needs none")
@@ -87,10 +97,10 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	if f.listen == "" {
 		return s.Serve(ctx, interruptible(a.in), noClose{a.out})
 	}
-	return a.mcpHTTP(ctx, f, s)
+	return a.mcpHTTP(ctx, f, p, s)
 }
 
-func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, s *mcp.Server) error {
+func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, p *progress, s *mcp.Server) error {
 	keys, made, err := a.clients(f.keys, f.listen)
 	if err != nil {
 		return err
@@ -100,7 +110,11 @@ func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, s *mcp.Server) error {
 		c, ok := keys.Lookup(key)
 		return c.Subject, c.Attributes, ok
 	}}))
-	return a.listen(ctx, f.listen, mux, func() {}, func(l net.Addr) error {
+	limit := f.maxTimeout + 10*time.Second
+	if f.given("drain") {
+		limit = f.drain
+	}
+	return a.listen(ctx, f.listen, mux, func() { a.drain(ctx, p, s.Drain, limit) }, func(l net.Addr) error {
 		v := serving{API: "mcp", URL: "http://" + l.String() + "/mcp", Key: made}
 		if a.json {
 			return a.printJSON(v)

@@ -4,9 +4,14 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"syscall"
 	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // Over standard input and output the program ends with its client, or by a signal though nobody closes its input.
@@ -67,6 +72,7 @@ func TestMCPMistakes(t *testing.T) {
 		"timeout":   {"--max-timeout", "0s"},
 		"sessions":  {"--max-sessions", "0"},
 		"keys":      {"--listen", "127.0.0.1:0", "--keys", keys},
+		"drain":     {"--listen", "127.0.0.1:0", "--drain", "-1s"},
 		"no-listen": {"--keys", keys},
 		"arguments": {"more"},
 	} {
@@ -77,4 +83,58 @@ func TestMCPMistakes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// bearer sends a key with every request.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// At a signal a server of HTTP lets a call end, and answers it.
+func TestMCPOverHTTPLosesNoCall(t *testing.T) {
+	p := command(t, "mcp", "--listen", "127.0.0.1:0", "--json")
+	s := serveProcess(t, p)
+	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	started := make(chan struct{}, 1)
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
+		ProgressNotificationHandler: func(context.Context, *sdk.ProgressNotificationClientRequest) {
+			select {
+			case started <- struct{}{}:
+			default:
+			}
+		},
+	}).Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: s.URL, HTTPClient: &http.Client{Transport: bearer(s.Key)}, MaxRetries: -1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	answer := make(chan string, 1)
+	go func() {
+		call := &sdk.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "print(\"here\")\nsleep(1000)\nprint(\"whole\")"}}
+		call.SetProgressToken("p")
+		res, err := c.CallTool(t.Context(), call)
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		text, err := json.Marshal(res)
+		answer <- fmt.Sprint(string(text), err)
+	}()
+	select {
+	case <-started:
+	case got := <-answer:
+		t.Fatalf("the call ended without a sign of life: %s", got)
+	}
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, <-answer, "whole")
+	if got := p.code(t, p.Wait()); got != 128+int(syscall.SIGTERM) {
+		t.Errorf("got exit code %d: %s", got, p.err.String())
+	}
+	p.clean(t)
 }

@@ -126,17 +126,23 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 		if f.given("drain") {
 			limit = f.drain
 		}
-		_, end := p.begin(context.Background(), "waiting for runs to end")
-		defer end()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-		defer cancel()
-		if err := s.drain(ctx); err != nil {
-			fmt.Fprintf(a.err, "execbroker: runs were cut off after %v\n", limit)
-		}
+		a.drain(ctx, p, s.drain, limit)
 	}
 	return a.listen(ctx, f.listen, s, drain, func(l net.Addr) error {
 		return a.announce(serving{API: f.api, URL: "http://" + l.String(), Key: s.made})
 	})
+}
+
+// drain waits for runs when ctx has ended, at most as long as limit.
+func (a *app) drain(ctx context.Context, p *progress, wait func(context.Context) error, limit time.Duration) {
+	ctx = context.WithoutCancel(ctx)
+	_, end := p.begin(ctx, "waiting for runs to end")
+	defer end()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := wait(ctx); err != nil {
+		fmt.Fprintf(a.err, "execbroker: runs were cut off after %v\n", limit)
+	}
 }
 
 // front checks the flags and returns a function that makes the server over an Executor.

@@ -57,7 +57,7 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 	})
 	authenticated := auth.RequireBearerToken(func(_ context.Context, key string, _ *http.Request) (*auth.TokenInfo, error) {
 		return verify(o, key)
-	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(s.guard(o, inner))
+	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(s.guard(o, s.answered(inner)))
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if _, _, open := o.Authenticate(""); open && r.Header.Get("Authorization") == "" {

@@ -43,6 +43,7 @@ type Server struct {
 	closed  bool
 	clients map[*sdk.ServerSession]*client
 	ended   error // from removing sandboxes of clients that have gone
+	drain   drainage
 }
 
 // client is one session of the protocol.
@@ -72,7 +73,7 @@ func New(t *tool.Tool, o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{t: t, o: o, clients: map[*sdk.ServerSession]*client{}}
+	s := &Server{t: t, o: o, clients: map[*sdk.ServerSession]*client{}, drain: drainage{idle: make(chan struct{})}}
 	s.sdk = sdk.NewServer(&sdk.Implementation{Name: o.Name, Version: o.Version}, &sdk.ServerOptions{
 		Instructions: "Runs code in an isolated sandbox that belongs to this session: variables and files stay until it ends or is reset.",
 		Capabilities: &sdk.ServerCapabilities{}, // without logging, which nothing here does
@@ -164,7 +165,7 @@ func (s *Server) forget(session *sdk.ServerSession, c *client) error {
 	return err
 }
 
-// Close ends every session, stops what runs in them and removes their sandboxes. To let runs end first, see Idle.
+// Close ends every session, stops what runs in them and removes their sandboxes. To let calls end first, see Drain.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -36,6 +36,11 @@ func (s *Server) addResources() {
 }
 
 func (s *Server) readResource(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+	done, err := s.busy(true)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	c, err := s.caller(req.Session, req.Extra)
 	if err != nil {
 		return nil, err

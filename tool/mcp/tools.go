@@ -99,9 +99,20 @@ func hints(readOnly, idempotent bool) *sdk.ToolAnnotations {
 	return &sdk.ToolAnnotations{ReadOnlyHint: readOnly, IdempotentHint: idempotent, DestructiveHint: new(bool), OpenWorldHint: new(bool)}
 }
 
+// tooLate is the answer to a call when the server shuts down.
+const tooLate = "The server is shutting down. Nothing was run. Try again in a few seconds."
+
 // add makes a tool of the SDK, whose calls end with the client.
 func (s *Server) add(t *sdk.Tool, h handler) {
 	s.sdk.AddTool(t, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		done, err := s.busy(true)
+		if err != nil {
+			if t.OutputSchema != nil {
+				return result(tool.Output{Error: tooLate}), nil
+			}
+			return refuse(tooLate), nil
+		}
+		defer done()
 		c, err := s.caller(req.Session, req.Extra)
 		if err != nil {
 			return nil, err
