@@ -83,14 +83,12 @@ var mustDeclare = map[string]func() Must{
 		return Must{
 			Features: []executor.Feature{
 				executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns,
-				executor.FeatureAttach, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureLimitProcesses,
+				executor.FeatureAttach, executor.FeatureList, executor.FeatureKeepAlive,
 				executor.FeatureNetworkNone, executor.FeatureNetworkFull,
 			},
-			EachLanguage: []executor.Feature{ // the languages are those of the templates
-				executor.FeatureContexts, executor.FeatureState, executor.FeatureInterrupt, executor.FeatureStreaming, executor.FeatureRichOutput,
-				executor.FeatureArtifacts, executor.FeatureFiles, executor.FeatureStdin, executor.FeatureEnv, executor.FeatureDir,
-				executor.FeatureExitCode, executor.FeatureSubprocess, executor.FeatureThreads, executor.FeatureTopLevelAwait,
-				executor.FeatureCellNames, executor.FeatureWorkdir,
+			EachLanguage: []executor.Feature{ // whatever the kernel and the language; with the runner it is all of runnerLanguage
+				executor.FeatureContexts, executor.FeatureState, executor.FeatureStreaming, executor.FeatureArtifacts, executor.FeatureFiles,
+				executor.FeatureSubprocess, executor.FeatureWorkdir,
 			},
 			Isolation: executor.IsolationMicroVM,
 		}

@@ -40,13 +40,17 @@ type Config struct {
 	// Insecure allows http to another machine, where anybody on the way reads the key and the code.
 	Insecure bool `json:"insecure,omitempty"`
 
+	// Kernel says what runs code: "runner", the default, or "code-interpreter". See the constants.
+	Kernel string `json:"kernel,omitempty"`
+
 	// Template is what sandboxes are made from: a name or an ID at the service. It needs python3 (3.9 or later), and node (18 or later) for
-	// JavaScript. Default: "base".
+	// JavaScript; with the kernel "code-interpreter" it has to be made from E2B's template of that name. Default: "base", and with that kernel
+	// "code-interpreter-v1".
 	Template string `json:"template,omitempty"`
 	// Templates are further ones by logical names.
 	Templates map[string]string `json:"templates,omitempty"`
-	// Languages are what the templates can run: "python", "javascript" or both. Default: python. Create refuses a language whose
-	// interpreter the template turns out to lack.
+	// Languages are what the templates can run: "python", "javascript" or both, and with the kernel "code-interpreter" also "typescript", "r",
+	// "java", "bash". Default: python. Create refuses a language whose interpreter the template turns out to lack.
 	Languages []executor.Language `json:"languages,omitempty"`
 	// User is who the supervisor runs as in a sandbox. Default: "root", who gives code a user of its own; what another one starts has its
 	// rights, and could speak for the supervisor.
@@ -94,7 +98,13 @@ func (c *Config) Validate() error {
 		}
 		checkTemplate("templates."+name, c.Templates[name])
 	}
-	known := []string{string(executor.Python), string(executor.JavaScript)}
+	if kernels := []string{KernelRunner, KernelCodeInterpreter}; c.Kernel != "" && !slices.Contains(kernels, c.Kernel) {
+		at("kernel", driver.Unknown("kernel", c.Kernel, kernels))
+	}
+	var known []string
+	for _, r := range c.runtimes() {
+		known = append(known, string(r.Language))
+	}
 	for i, l := range c.Languages {
 		path := fmt.Sprintf("languages[%d]", i)
 		switch {
@@ -178,7 +188,11 @@ func (c *Config) template(name string) string {
 	if t, ok := c.Templates[name]; ok {
 		return t
 	}
-	if c.Template == "" {
+	switch {
+	case c.Template != "":
+	case c.kernel() == KernelCodeInterpreter:
+		return InterpreterTemplate
+	default:
 		return DefaultTemplate
 	}
 	return c.Template

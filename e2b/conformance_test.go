@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	was, err := conformance.RunChild(context.Background(), target())
+	was, err := conformance.RunChild(context.Background(), target(KernelRunner))
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
@@ -45,18 +46,28 @@ func TestMain(m *testing.M) {
 	os.Exit(leaktest.Main(m))
 }
 
-// must is what the backend has to declare with templates for both languages.
-var must = func() conformance.Must {
+// must is what the backend has to declare with a kernel: more than whatever kernel it has, since it is known here.
+func must(kernel string) conformance.Must {
 	m, _ := conformance.MustDeclare(Type)
-	m.Features = append(m.Features, executor.FeatureMixedLanguages)
+	if kernel == KernelCodeInterpreter {
+		m.Languages = map[executor.Language][]executor.Feature{executor.Python: append(slices.Clone(m.EachLanguage),
+			executor.FeatureInterrupt, executor.FeatureRichOutput, executor.FeatureEnv, executor.FeatureDir, executor.FeatureExitCode,
+			executor.FeatureThreads, executor.FeatureTopLevelAwait)}
+		return m
+	}
+	likeDocker, _ := conformance.MustDeclare("docker") // the runner is the same
+	m.Features = append(m.Features, executor.FeatureMixedLanguages, executor.FeatureLimitProcesses)
+	m.EachLanguage = likeDocker.EachLanguage
 	m.Languages = map[executor.Language][]executor.Feature{executor.Python: m.EachLanguage, executor.JavaScript: m.EachLanguage}
 	return m
-}()
+}
 
 // What a run of the suite has of its own.
 const (
 	paramRun = "run" // owner, because others may test with the same engine or account
 	paramURL = "url" // of the stand-in
+
+	paramKernel = "kernel"
 )
 
 // testKey is where the key of the stand-in is.
@@ -72,8 +83,22 @@ func emulated(url string) Config {
 	}
 }
 
-// target is the suite over a stand-in whose sandboxes are containers, or over the service.
-func target() conformance.Target {
+// config is the configuration for a run of the suite. The code interpreter runs it in Python only: the languages share all but a few lines.
+func config(params map[string]string) Config {
+	var cfg Config
+	if url := params[paramURL]; url != "" {
+		cfg = emulated(url)
+	} else {
+		cfg.Languages = []executor.Language{executor.Python, executor.JavaScript}
+	}
+	if cfg.Kernel = params[paramKernel]; cfg.Kernel == KernelCodeInterpreter {
+		cfg.Languages = nil
+	}
+	return cfg
+}
+
+// target is the suite with a kernel over a stand-in whose sandboxes are containers, or over the service.
+func target(kernel string) conformance.Target {
 	t := conformance.Target{
 		Implementation: conformance.Implementation{Name: Type, Version: "server/e2b over docker"},
 		Mode:           conformance.Emulated,
@@ -83,28 +108,32 @@ func target() conformance.Target {
 			if err != nil {
 				return nil, nil, err
 			}
-			return map[string]string{paramRun: run, paramURL: url}, stop, nil
+			return map[string]string{paramRun: run, paramURL: url, paramKernel: kernel}, stop, nil
 		},
 		Open: func(ctx context.Context, params map[string]string) (executor.Executor, error) {
-			return Open(ctx, driver.Env{Owner: params[paramRun] + params[conformance.ParamOwner]}, emulated(params[paramURL]))
+			return Open(ctx, driver.Env{Owner: params[paramRun] + params[conformance.ParamOwner]}, config(params))
 		},
 		Leaks:    containers,
 		Programs: []conformance.Programs{conformance.Python, conformance.JavaScript},
-		Must:     must,
+		Must:     must(kernel),
 		Parallel: 4,
 	}
 	if live() {
 		t.Implementation.Version, t.Mode = "hosted", conformance.Live
 		t.Setup = func(context.Context) (map[string]string, func() error, error) {
-			return map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text())}, nil, nil
-		}
-		t.Open = func(ctx context.Context, params map[string]string) (executor.Executor, error) {
-			return Open(ctx, driver.Env{Owner: params[paramRun] + params[conformance.ParamOwner]}, Config{Languages: []executor.Language{executor.Python, executor.JavaScript}})
+			return map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text()), paramKernel: kernel}, nil, nil
 		}
 		t.Leaks, t.Parallel = nil, 1
 		t.Must.Features = append(t.Must.Features, executor.FeatureNetworkAllowlist)
 		if n, err := strconv.Atoi(os.Getenv("CONFORMANCE_MAX_SESSIONS")); err == nil {
 			t.MaxSessions = n
+		}
+	}
+	if kernel == KernelCodeInterpreter {
+		t.Programs = []conformance.Programs{conformance.Python}
+		if t.Mode == conformance.Emulated {
+			const text = "the stand-in's Python can write bytes, and the stream that E2B defines has text only"
+			t.KnownFailures = map[string]string{"python/output/binary": text, "python/output/half-character": text}
 		}
 	}
 	return t
@@ -157,12 +186,16 @@ func containers(ctx context.Context, params map[string]string) ([]string, error)
 	return dockertest.Containers(ctx, host, driver.LabelOwner+"="+params[paramRun])
 }
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { conform(t, KernelRunner) }
+
+func TestConformanceOfCodeInterpreter(t *testing.T) { conform(t, KernelCodeInterpreter) }
+
+func conform(t *testing.T, kernel string) {
 	if !live() {
 		t.Log("not run against the service: that takes E2B_API_KEY and CONFORMANCE_LIVE=e2b")
 		if _, err := dockertest.Host(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	conformancetest.Test(t, target())
+	conformancetest.Test(t, target(kernel))
 }

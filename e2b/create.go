@@ -68,6 +68,14 @@ func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session,
 		return nil, err
 	}
 	s, err := b.start(ctx, made, &c.Spec, labels, limits, asked.Add(time.Duration(seconds)*time.Second))
+	opened := driver.Session(s)
+	if err == nil && b.cfg.kernel() == KernelCodeInterpreter {
+		n := b.notebook(s, made)
+		if err = n.open(ctx, &c.Spec); err != nil {
+			s.Connected().Detach()
+		}
+		opened = n
+	}
 	if err == nil && wholeSeconds(idle) < seconds {
 		if s.info.Expires, err = s.KeepAlive(ctx, idle); err != nil {
 			s.Connected().Detach()
@@ -82,7 +90,7 @@ func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session,
 		}
 		return nil, err
 	}
-	return s, nil
+	return opened, nil
 }
 
 // wholeSeconds rounds up: the service counts in seconds, and less than asked for would end runs that have their permission.
@@ -263,14 +271,26 @@ func (b *backend) start(ctx context.Context, made *api.Sandbox, spec *executor.S
 	ctx, cancel := b.service.answer(ctx)
 	defer cancel()
 	d := b.service.daemon(made)
+	uid, gid, languages, maxRun := codeID, codeID, spec.Languages, spec.MaxRun
+	if b.cfg.kernel() == KernelCodeInterpreter {
+		own, group, err := b.owner(ctx, made)
+		if err != nil {
+			return nil, err
+		}
+		if own != 0 { // the supervisor gives code the rights of whom the files belong to, but never its own
+			uid, gid = own, group
+		}
+		// What runs there are leases, which last longer than the code.
+		languages, maxRun = []executor.Language{executor.Python}, executor.RunLimits{}
+	}
 	p, err := d.startNew(ctx, runner.Command(python))
 	if err != nil {
 		return nil, b.notStarted(ctx, err)
 	}
 	same := b.cfg.user() != DefaultUser
 	cfg := runner.Config{
-		UID: codeID, GID: codeID, OwnWorkdir: !same, SameUser: same,
-		Env: spec.Env, Languages: spec.Languages, MaxRun: spec.MaxRun, MaxLife: spec.MaxLife, // E2B's timeout is the idle TTL
+		UID: uid, GID: gid, OwnWorkdir: !same, SameUser: same,
+		Env: spec.Env, Languages: languages, MaxRun: maxRun, MaxLife: spec.MaxLife, // E2B's timeout is the idle TTL
 		Rlimits: map[string]int64{"core": 0, "nofile": maxDescriptors}, OOMScore: codeOOMScore, Socket: socket,
 	}
 	if limits.Processes > 0 {
@@ -280,7 +300,7 @@ func (b *backend) start(ctx context.Context, made *api.Sandbox, spec *executor.S
 	if err != nil {
 		return nil, b.died(ctx, p, err)
 	}
-	for _, l := range spec.Languages {
+	for _, l := range languages {
 		if !slices.Contains(r.Info().Languages, l) {
 			r.Detach()
 			return nil, unsupported(fmt.Errorf("the template %s has no interpreter of %s", made.TemplateID, l), "language:"+string(l))

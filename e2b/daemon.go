@@ -67,16 +67,21 @@ func (t *sandboxTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, readError(resp, t.id)
 }
 
+// base returns the address of a port of a sandbox.
+func (s *service) base(sandbox *api.Sandbox, port int) string {
+	if s.cfg.SandboxURL != "" {
+		return strings.TrimRight(s.cfg.SandboxURL, "/")
+	}
+	domain := s.cfg.domain()
+	if sandbox.Domain != nil && domainForm.MatchString(*sandbox.Domain) {
+		domain = *sandbox.Domain
+	}
+	return fmt.Sprintf("https://%d-%s.%s", port, sandbox.SandboxID, domain)
+}
+
 // daemon returns envd of a sandbox that the service has described.
 func (s *service) daemon(sandbox *api.Sandbox) *daemon {
-	base := strings.TrimRight(s.cfg.SandboxURL, "/")
-	if base == "" {
-		domain := s.cfg.domain()
-		if sandbox.Domain != nil && domainForm.MatchString(*sandbox.Domain) {
-			domain = *sandbox.Domain
-		}
-		base = fmt.Sprintf("https://%d-%s.%s", daemonPort, sandbox.SandboxID, domain)
-	}
+	base := s.base(sandbox, daemonPort)
 	h := http.Header{}
 	h.Set("Keepalive-Ping-Interval", strconv.FormatInt(wholeSeconds(s.ping), 10))
 	if sandbox.EnvdAccessToken != nil {

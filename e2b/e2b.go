@@ -1,7 +1,8 @@
 // Package e2b is the adapter of type "e2b": sandboxes are those of E2B, or of a service or server that speaks E2B's protocols.
 //
 // A sandbox is a virtual machine made from a template. With the kernel "runner", the default, any template with python3 will do, and with
-// node for JavaScript: a program that the adapter sends along supervises the code, and what code sees is what it sees on Docker.
+// node for JavaScript: a program that the adapter sends along supervises the code, and what code sees is what it sees on Docker. With the
+// kernel "code-interpreter" code runs in E2B's own Jupyter kernels: more languages, and less of what the contract can ask for.
 //
 // # Configuration
 //
@@ -91,10 +92,10 @@ func newDriver(env driver.Env, cfg Config) (*backend, error) {
 // features are those of every session.
 var features = []executor.Feature{
 	executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns, executor.FeatureFilesDuringRun, executor.FeatureAttach,
-	executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureLimitProcesses,
+	executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
 }
 
-// languageFeatures are those of every language: the runner makes them alike.
+// languageFeatures are those of every language of the kernel "runner", which makes them alike.
 var languageFeatures = []executor.Feature{
 	executor.FeatureContexts, executor.FeatureState, executor.FeatureInterrupt, executor.FeatureStreaming, executor.FeatureRichOutput,
 	executor.FeatureArtifacts, executor.FeatureFiles, executor.FeatureStdin, executor.FeatureEnv, executor.FeatureDir,
@@ -110,7 +111,7 @@ var networkFeatures = map[executor.NetworkMode]executor.Feature{
 // Capabilities implements driver.Driver.
 func (b *backend) Capabilities() executor.Capabilities {
 	c := executor.Capabilities{
-		Features:  slices.Clone(features),
+		Features:  slices.Concat(features, kernelFeatures[b.cfg.kernel()]),
 		Templates: slices.Sorted(maps.Keys(b.cfg.Templates)),
 		Isolation: executor.IsolationMicroVM,
 		MaxLife:   b.cfg.maxLife(),
@@ -119,7 +120,7 @@ func (b *backend) Capabilities() executor.Capabilities {
 		c.Features = append(c.Features, networkFeatures[m])
 	}
 	for _, l := range b.cfg.languages() {
-		c.Languages = append(c.Languages, executor.Runtime{Language: l, Features: slices.Clone(languageFeatures)})
+		c.Languages = append(c.Languages, b.cfg.runtime(l))
 	}
 	if len(c.Languages) > 1 {
 		c.Features = append(c.Features, executor.FeatureMixedLanguages)
@@ -132,6 +133,7 @@ func (b *backend) Close() error {
 	b.end()
 	b.work.Wait()
 	b.service.http.CloseIdleConnections()
+	b.service.code.CloseIdleConnections()
 	return nil
 }
 

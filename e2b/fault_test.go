@@ -124,10 +124,11 @@ func TestTruncatedInGoodOrderIsNoSuccess(t *testing.T) {
 	w := newWorld(t)
 	var left, spent atomic.Int64
 	left.Store(-1)
-	w.between(func(rw http.ResponseWriter, r *http.Request, next http.Handler) bool {
+	w.between(func(rw http.ResponseWriter, r *http.Request, next http.Handler) (done bool) {
 		if r.URL.Path != startPath {
 			return false
 		}
+		done = true
 		defer func() {
 			if e := recover(); e != nil && e != http.ErrAbortHandler {
 				panic(e)

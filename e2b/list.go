@@ -87,7 +87,11 @@ func (b *backend) Attach(ctx context.Context, h executor.Handle) (driver.Session
 	if err != nil {
 		return nil, err
 	}
-	return b.session(info, d, r, nil, h.Fence), nil
+	s := b.session(info, d, r, nil, h.Fence)
+	if b.cfg.kernel() == KernelCodeInterpreter {
+		return b.notebook(s, found), nil
+	}
+	return s, nil
 }
 
 // Destroy implements driver.Attacher.

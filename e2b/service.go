@@ -22,6 +22,7 @@ import (
 type service struct {
 	cfg  *Config
 	http *http.Client
+	code *http.Transport // to code interpreters
 	api  *api.Client
 	v1   atomic.Bool // it has the older paths only
 	ping time.Duration
@@ -39,7 +40,7 @@ func newService(cfg *Config) (*service, error) {
 	t.DisableCompression = true // transfers are checked by their length
 	t.IdleConnTimeout = keepIdle
 	t.MaxIdleConnsPerHost = 16
-	s := &service{cfg: cfg, ping: pingInterval, http: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	s := &service{cfg: cfg, ping: pingInterval, code: codeTransport(t), http: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	c, err := api.NewClient(cfg.apiURL(), api.WithHTTPClient(s.http), api.WithRequestEditorFn(s.sign))
 	if err != nil {
 		return nil, err

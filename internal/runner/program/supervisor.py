@@ -11,6 +11,7 @@ MAX_HOLDERS = 64
 MAX_INTERPRETERS = 64
 MAX_RUNS = 256
 FIRST_MARK, LAST_MARK = 40000, 59999  # groups that no image uses, within what user namespaces map
+OTHER_MARK = 50000  # where one begins that is not the main process: another one may be there, with the same users
 SWEEP_SECONDS = 3  # for processes to die of SIGKILL, before everything of the user is killed
 CLOCK_SECONDS = 15  # between looks at the wall clock
 
@@ -23,7 +24,7 @@ class Supervisor:
         self.later, self.dirty = [], set()
         self.holders, self.processes, self.interpreters = set(), {}, {}
         self.runs, self.active = set(), set()  # all, and those whose code has not ended
-        self.sweeps, self.mark = [], FIRST_MARK
+        self.sweeps, self.mark = [], FIRST_MARK if os.getpid() == 1 else OTHER_MARK
         self.config = self.env = None
         self.nofile = more_descriptors()
         self.helper = Helper(self)

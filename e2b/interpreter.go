@@ -1,0 +1,236 @@
+package e2b
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/execbroker/execbroker/e2b/internal/api"
+	"github.com/execbroker/execbroker/executor"
+)
+
+// interpreterPort is where the service of E2B's code interpreter listens in its sandboxes.
+const interpreterPort = 49999
+
+// interpreter is the code interpreter in one sandbox.
+type interpreter struct {
+	id      string // of the sandbox
+	base    string
+	http    *http.Client
+	timeout time.Duration
+	silence time.Duration // of a stream, in which something comes every 5 seconds; after it the connection counts as lost
+}
+
+// interpreter returns that of a sandbox which the service has described. It asks for no token of its own: what keeps others out is that of
+// the traffic.
+func (s *service) interpreter(sandbox *api.Sandbox) *interpreter {
+	h := http.Header{}
+	if sandbox.EnvdAccessToken != nil {
+		h.Set("X-Access-Token", *sandbox.EnvdAccessToken)
+	}
+	if sandbox.TrafficAccessToken != nil && *sandbox.TrafficAccessToken != "" {
+		h.Set("E2B-Traffic-Access-Token", *sandbox.TrafficAccessToken)
+	}
+	h.Set("Content-Type", "application/json")
+	return &interpreter{
+		id: sandbox.SandboxID, base: s.base(sandbox, interpreterPort), timeout: s.cfg.timeout(), silence: s.ping + 5*time.Second,
+		http: &http.Client{
+			Transport:     &sandboxTransport{base: s.code, id: sandbox.SandboxID, port: interpreterPort, header: h},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// codeTransport is for the code interpreter. It notices only by the end of a connection that nobody waits for code any more, so each stream
+// has one of its own: HTTP/1.1.
+func codeTransport(t *http.Transport) *http.Transport {
+	t = t.Clone()
+	t.Protocols = new(http.Protocols)
+	t.Protocols.SetHTTP1(true)
+	t.ForceAttemptHTTP2 = false
+	return t
+}
+
+// errNoContext says that the code interpreter does not know a context.
+var errNoContext = errors.New("the code interpreter has no such context")
+
+// send sends a request, again if it was certainly not delivered. What body holds is sent as JSON.
+func (i *interpreter) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	for n := 0; ; n++ {
+		r, err := http.NewRequestWithContext(ctx, method, i.base+path, bytes.NewReader(data))
+		if err != nil {
+			return nil, err
+		}
+		r.GetBody = nil // or Go would repeat it by itself when an idle connection breaks
+		resp, err := i.http.Do(r)
+		if err == nil {
+			return resp, nil
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		var said *ServiceError
+		if errors.As(err, &said) && said.Status == http.StatusNotFound {
+			return nil, fmt.Errorf("%w: %s", errNoContext, said.Message)
+		}
+		if !undelivered(err) || n+1 == attempts || !pause(ctx, n, err) {
+			return nil, err
+		}
+	}
+}
+
+// undelivered reports whether a request that failed is known not to have reached the code interpreter.
+func undelivered(err error) bool {
+	var said *ServiceError
+	if errors.As(err, &said) {
+		return said.Status == http.StatusTooManyRequests || said.Status == http.StatusBadGateway && said.port != 0
+	}
+	return unsent(err) || errors.Is(err, errNoContext)
+}
+
+// ask sends a request and decodes the answer, which is small, into out unless that is nil.
+func (i *interpreter) ask(ctx context.Context, method, path string, body, out any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, i.timeout, errNoAnswer)
+	defer cancel()
+	resp, err := i.send(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if err != nil || out == nil {
+		return err
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("the answer is not that of the code interpreter: %w", err)
+	}
+	return nil
+}
+
+// health waits until the code interpreter listens.
+func (i *interpreter) health(ctx context.Context) error {
+	for n := 0; ; n++ {
+		err := i.ask(ctx, http.MethodGet, "/health", nil, nil)
+		var said *ServiceError
+		early := unsent(err) || errors.As(err, &said) && said.Status == http.StatusBadGateway && said.port != 0
+		if err == nil || !early || !pause(ctx, min(n, 4), err) {
+			return err
+		}
+	}
+}
+
+var contextID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+// create makes a context that nobody else uses, and returns its ID.
+func (i *interpreter) create(ctx context.Context, l executor.Language) (string, error) {
+	var made struct {
+		ID string `json:"id"`
+	}
+	err := i.ask(ctx, http.MethodPost, "/contexts", map[string]string{"language": string(l), "cwd": executor.Workdir}, &made)
+	if err == nil && !contextID.MatchString(made.ID) {
+		err = fmt.Errorf("the answer is not that of the code interpreter: context %.80q", made.ID)
+	}
+	return made.ID, err
+}
+
+// restart ends what runs in a context, with its state. A context that is gone is no error.
+func (i *interpreter) restart(ctx context.Context, id string) error {
+	return known(i.ask(ctx, http.MethodPost, "/contexts/"+id+"/restart", nil, nil))
+}
+
+// remove removes a context. One that is gone is no error.
+func (i *interpreter) remove(ctx context.Context, id string) error {
+	return known(i.ask(ctx, http.MethodDelete, "/contexts/"+id, nil, nil))
+}
+
+func known(err error) error {
+	if errors.Is(err, errNoContext) {
+		return nil
+	}
+	return err
+}
+
+// heard is an event of a stream, or why there are no more.
+type heard struct {
+	codeEvent
+	err error // io.EOF: it was whole
+}
+
+// execution is code that was sent. Its connection is its interrupt: closing it stops the code, if the code interpreter notices.
+type execution struct {
+	events chan heard // closed after the last
+	cut    context.CancelCauseFunc
+	left   chan struct{} // closed by close: nobody takes events any more
+	done   chan struct{} // closed when the stream is no longer read
+}
+
+// execute sends code to a context, or without one to that of the language. ctx is for the sending: the stream ends by close.
+func (i *interpreter) execute(ctx context.Context, contextID, language, code string) (*execution, error) {
+	life, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { cut(context.Cause(ctx)) })
+	watch := time.AfterFunc(i.timeout, func() { cut(errNoAnswer) })
+	body := map[string]string{"code": code}
+	if body["context_id"] = contextID; contextID == "" {
+		delete(body, "context_id")
+		body["language"] = language
+	}
+	resp, err := i.send(life, http.MethodPost, "/execute", body)
+	if !stop() && err == nil {
+		resp.Body.Close()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		watch.Stop()
+		cut(nil)
+		return nil, err
+	}
+	x := &execution{events: make(chan heard, 64), cut: cut, left: make(chan struct{}), done: make(chan struct{})}
+	go func() { // close waits for it
+		defer close(x.done)
+		defer close(x.events)
+		defer watch.Stop()
+		defer resp.Body.Close()
+		r := newEventReader(resp.Body)
+		for {
+			watch.Reset(i.silence)
+			ev, err := r.next()
+			if cause := context.Cause(life); err != nil && err != io.EOF && cause != nil {
+				err = cause
+			}
+			watch.Stop() // while events are not taken, nothing is read
+			select {
+			case x.events <- heard{ev, err}:
+			case <-x.left:
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return x, nil
+}
+
+// errLeft is the cause of a stream that nobody waits for any more.
+var errLeft = errors.New("the code is to stop")
+
+// close ends the connection, if the stream has not ended. It may be called again, by the same goroutine.
+func (x *execution) close() {
+	select {
+	case <-x.left:
+	default:
+		close(x.left)
+	}
+	x.cut(errLeft)
+	<-x.done
+}

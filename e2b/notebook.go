@@ -1,0 +1,314 @@
+package e2b
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/e2b/internal/api"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// notebook is a session whose code runs in E2B's code interpreter. Commands and files are the supervisor's, and so is what the code
+// interpreter has not: each run of code holds an interpreter of the supervisor, which says that the context is taken, watches which files
+// change, and ends with a reset, a later holder or the sandbox.
+type notebook struct {
+	*session
+	code *interpreter
+
+	mu      sync.Mutex
+	kernels map[executor.Interpreter]*kernel // that this holder has used
+}
+
+var (
+	_ driver.Session  = (*notebook)(nil)
+	_ driver.Resetter = (*notebook)(nil)
+)
+
+// kernel is a context of the code interpreter. Only who holds its lease uses it.
+type kernel struct {
+	id      string
+	which   executor.Interpreter
+	seen    int  // the last number of an execution; a lower one says that it began anew
+	hidden  int  // executions that were the adapter's
+	anew    bool // the last execution was the first of its kernel, though another one was before
+	suspect bool // nobody knows what runs in it
+	settled bool // what the last run has set was taken back
+}
+
+// begins notes the number of an execution.
+func (k *kernel) begins(count int) {
+	if count > 0 {
+		k.anew = count <= k.seen
+		if k.anew {
+			k.hidden = 0
+		}
+		k.seen = count
+	}
+}
+
+// cell returns the number of the last execution among those of the user.
+func (k *kernel) cell() int { return max(k.seen-k.hidden, 1) }
+
+// notebook makes the session of a sandbox.
+func (b *backend) notebook(s *session, sandbox *api.Sandbox) *notebook {
+	return &notebook{session: s, code: b.service.interpreter(sandbox), kernels: map[executor.Interpreter]*kernel{}}
+}
+
+// owner finds out whose rights code of the code interpreter has, which is whom files have to belong to.
+func (b *backend) owner(ctx context.Context, sandbox *api.Sandbox) (uid, gid int, err error) {
+	code := b.service.interpreter(sandbox)
+	if err := code.health(ctx); err != nil {
+		return 0, 0, b.noInterpreter(ctx, sandbox, err)
+	}
+	n := &notebook{code: code}
+	a, err := n.hidden(ctx, &kernel{which: executor.Interpreter{Language: executor.Python}}, "")
+	if err != nil {
+		return 0, 0, b.noInterpreter(ctx, sandbox, err)
+	}
+	return a.UID, a.GID, nil
+}
+
+// noInterpreter says of a new sandbox why there is no code interpreter in it.
+func (b *backend) noInterpreter(ctx context.Context, sandbox *api.Sandbox, err error) error {
+	var said *ServiceError
+	if errors.As(err, &said) && said.Status == http.StatusBadGateway && said.port != 0 || errors.Is(err, errNoContext) {
+		return unsupported(fmt.Errorf("the template %s has no code interpreter: %w; use one that is made from %s, or the kernel %s",
+			sandbox.TemplateID, err, InterpreterTemplate, KernelRunner), "kernel:"+KernelCodeInterpreter)
+	}
+	return b.service.fail(ctx, "reaching the code interpreter", err)
+}
+
+// open makes the contexts of a new session.
+func (n *notebook) open(ctx context.Context, spec *executor.Spec) error {
+	s := setup{Keep: true, Env: pointers(spec.Env), Dir: executor.Workdir}
+	for k, v := range map[string]string{"TZ": "UTC", "LANG": "C.UTF-8"} {
+		if _, given := s.Env[k]; !given {
+			s.Env[k] = &v
+		}
+	}
+	if _, err := n.pass(ctx, sessionFile, s); err != nil {
+		return err
+	}
+	for _, l := range spec.Languages {
+		k := &kernel{which: executor.Interpreter{Language: l}}
+		if err := n.begin(ctx, k); err != nil {
+			var said *ServiceError
+			if errors.As(err, &said) && !undelivered(err) && said.Status <= http.StatusInternalServerError {
+				return unsupported(fmt.Errorf("the code interpreter of the template has no %s: %w", l, err), "language:"+string(l))
+			}
+			return n.failed(ctx, "making a context", err)
+		}
+	}
+	return nil
+}
+
+// failed classifies an error of what runs none of the user's code.
+func (n *notebook) failed(ctx context.Context, what string, err error) error {
+	var e *executor.Error
+	if errors.As(err, &e) {
+		return driver.Fail(e.Kind, executor.RanNo, e.Err)
+	}
+	return n.b.service.fail(ctx, what, err)
+}
+
+// name is that of a context for the supervisor and of the file that holds its ID. No name of a language has a dot.
+func name(which executor.Interpreter) string { return string(which.Language) + "." + which.Context }
+
+// begin makes the context of k, writes down its ID for other holders and sets it up.
+func (n *notebook) begin(ctx context.Context, k *kernel) error {
+	id, err := n.code.create(ctx, k.which.Language)
+	if err != nil {
+		return err
+	}
+	*k = kernel{id: id, which: k.which}
+	a, err := n.hidden(ctx, k, path.Join(deskDir, sessionFile))
+	if err == nil && a.Error != "" {
+		err = fmt.Errorf("%w: %s", errHidden, printable(a.Error, maxMessage))
+	}
+	if err == nil {
+		err = n.Files().Write(ctx, path.Join(deskDir, name(k.which)), strings.NewReader(id), 0o644)
+	}
+	if err != nil {
+		rctx, cancel := driver.StopContext(ctx)
+		defer cancel()
+		return errors.Join(err, n.code.remove(rctx, id))
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.kernels[k.which] = k
+	return nil
+}
+
+// find returns the context of a run whose lease is held, and whether it was made for it. id is what the lease says.
+func (n *notebook) find(ctx context.Context, which executor.Interpreter, id string) (k *kernel, err error) {
+	n.mu.Lock()
+	k = n.kernels[which]
+	n.mu.Unlock()
+	switch {
+	case id == "" || !contextID.MatchString(id):
+		k = nil
+	case k == nil || k.id != id: // another holder's
+		k = &kernel{id: id, which: which, suspect: true}
+	}
+	if k != nil && k.suspect {
+		lost, err := n.settle(ctx, k)
+		if err != nil {
+			return nil, err
+		}
+		if lost {
+			k = nil
+		} else {
+			n.mu.Lock()
+			n.kernels[which] = k
+			n.mu.Unlock()
+		}
+	}
+	if k == nil {
+		k = &kernel{which: which}
+		if err := n.begin(ctx, k); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+const (
+	// heedTime is how long code may take to heed that its connection was closed. Then its context is restarted.
+	heedTime = 6 * time.Second
+	// probeTime is how long one probe may take to begin: one that comes too early is never executed.
+	probeTime = 2 * time.Second
+	// abortTime is how long after the end of a connection what comes next may be thrown away with it.
+	abortTime = 100 * time.Millisecond
+)
+
+// settle waits until nothing runs in a context, and ends what does not stop. The connection of what ran was closed, which E2B takes for an
+// interrupt if it notices. If the state is lost the context is gone.
+func (n *notebook) settle(ctx context.Context, k *kernel) (lost bool, err error) {
+	k.suspect, k.settled = true, true // or it is gone
+	pctx, cancel := context.WithTimeout(ctx, heedTime)
+	defer cancel()
+	for err = errHidden; err != nil && pctx.Err() == nil; {
+		select {
+		case <-time.After(abortTime):
+		case <-pctx.Done():
+		}
+		tctx, cancel := context.WithTimeout(pctx, probeTime)
+		_, err = n.hidden(tctx, k, "")
+		cancel()
+		if errors.Is(err, errNoContext) || errors.Is(err, errHidden) || err == nil && k.anew {
+			return true, n.drop(ctx, k)
+		}
+	}
+	if err == nil {
+		k.suspect = false
+		return false, nil
+	}
+	if err := n.code.restart(ctx, k.id); err != nil {
+		return false, err
+	}
+	return true, n.drop(ctx, k)
+}
+
+// drop removes a context. The next run in it begins anew.
+func (n *notebook) drop(ctx context.Context, k *kernel) error {
+	n.mu.Lock()
+	if n.kernels[k.which] == k {
+		delete(n.kernels, k.which)
+	}
+	n.mu.Unlock()
+	if err := n.Files().Remove(ctx, path.Join(deskDir, name(k.which))); err != nil {
+		return err
+	}
+	return n.code.remove(ctx, k.id)
+}
+
+// Reset implements driver.Resetter.
+func (n *notebook) Reset(ctx context.Context, which executor.Interpreter) error {
+	if err := n.reset(ctx, which); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return n.Explain(ctx, n.failed(ctx, "resetting", err))
+	}
+	return nil
+}
+
+func (n *notebook) reset(ctx context.Context, which executor.Interpreter) error {
+	matching := map[string]executor.Interpreter{}
+	add := func(i executor.Interpreter) {
+		if (which.Language == "" || which.Language == i.Language) && (which.Context == "" || which.Context == i.Context) {
+			matching[name(i)] = i
+		}
+	}
+	n.mu.Lock()
+	for i := range n.kernels {
+		add(i)
+	}
+	n.mu.Unlock()
+	for info, err := range n.Files().List(ctx, deskDir) {
+		if errors.Is(err, fs.ErrNotExist) {
+			break // code has removed it
+		}
+		if err != nil {
+			return err
+		}
+		if l, c, ok := strings.Cut(path.Base(info.Name), "."); ok {
+			add(executor.Interpreter{Language: executor.Language(l), Context: c})
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(matching)) {
+		// First what runs, which hears why it ends, then its context.
+		if err := n.Holder.Reset(ctx, executor.Interpreter{Language: executor.Python, Context: file}); err != nil {
+			return err
+		}
+		id, err := n.noted(ctx, file)
+		if err != nil {
+			return err
+		}
+		k := &kernel{id: id, which: matching[file]}
+		n.mu.Lock()
+		if id == "" && n.kernels[k.which] != nil {
+			k.id = n.kernels[k.which].id
+		}
+		delete(n.kernels, k.which)
+		n.mu.Unlock()
+		if k.id == "" {
+			continue
+		}
+		if err := n.code.restart(ctx, k.id); err != nil {
+			return err
+		}
+		if err := n.drop(ctx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noted returns the ID that is written down for a context; empty: none.
+func (n *notebook) noted(ctx context.Context, file string) (string, error) {
+	rc, err := n.Files().Read(ctx, path.Join(deskDir, file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer rc.Close()
+	buf := make([]byte, 256)
+	got, _ := rc.Read(buf) // what is no ID is none
+	if id := string(buf[:got]); contextID.MatchString(id) {
+		return id, nil
+	}
+	return "", nil
+}
