@@ -27,12 +27,12 @@ func (x *exec) Create(ctx context.Context, spec executor.Spec) (executor.Session
 		var ds Session
 		err := x.attempt(c, x.o.CreateTimeout, func(ctx context.Context) (err error) {
 			ds, err = x.d.Create(ctx, req)
+			if left := (*leftoverError)(nil); errors.As(err, &left) {
+				x.left.add(left.remove)
+				err = left.err
+			}
 			return err
 		})
-		if left := (*leftoverError)(nil); errors.As(err, &left) {
-			x.left.add(left.remove)
-			err = left.err
-		}
 		if err != nil {
 			return err
 		}

@@ -54,6 +54,23 @@ func TestLeftover(t *testing.T) {
 	})
 }
 
+// That a Create took too long is told in the same way whether it has left something or not: another backend may do it.
+func TestLeftoverOfATimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud()
+		c.create = func(ctx context.Context, _ *driver.Create) error {
+			<-ctx.Done()
+			return driver.Leftover(context.Cause(ctx), func(context.Context) error { return nil })
+		}
+		x := c.open(t)
+		_, err := x.Create(t.Context(), executor.Spec{})
+		wantError(t, err, "create", executor.ErrUnavailable, executor.RanNo)
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestLeftoverAtClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud()
