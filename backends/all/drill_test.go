@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,16 +18,15 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// migration is the file of the drill at one weight of the new backend.
-func migration(t *testing.T, host string, weight int) backends.Config {
+// migration is the file of the drill with some weights.
+func (f *four) migration(t *testing.T, weights map[string]int) backends.Config {
 	t.Helper()
-	cfg, err := backends.Parse(fmt.Appendf(nil, `
-backends:
-  local: {type: pyodide, broker: {queue: {max: 6, wait: 2m}}}
-  box: {type: docker, host: %q, image: %q, pull: never, timeout: 20s, broker: {queue: {max: 6, wait: 2m}, breaker: {failures: 2, open: 1s}}}
-routes:
-  - {name: all, split: [{backend: local, weight: %d}, {backend: box, weight: %d}], fallback: [local]}
-`, host, dockertest.Trixie, 100-weight, weight))
+	var file, split strings.Builder
+	for _, name := range []string{local, box, cloud, machines} {
+		fmt.Fprintf(&file, "  %s: {%s, broker: {queue: {max: 6, wait: 2m}, breaker: {failures: 2, open: 1s}}}\n", name, f.settings[name])
+		fmt.Fprintf(&split, "{backend: %s, weight: %d},", name, weights[name])
+	}
+	cfg, err := backends.Parse(fmt.Appendf(nil, "backends:\n%sroutes:\n  - {name: all, split: [%s], fallback: [local]}\n", &file, &split))
 	if err := errors.Join(err, cfg.Check(all.Registry())); err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +39,8 @@ type crowd struct {
 	box    *backends.Broker
 	ctx    context.Context
 	wg     sync.WaitGroup
-	broken atomic.Bool // sessions may be lost, and are begun anew
-	served sync.Map    // backend -> *atomic.Int64, conversations that were completed
+	broken atomic.Value // the backend, if any, on which sessions may be lost, and are begun anew
+	served sync.Map     // backend -> *atomic.Int64, conversations that were completed
 	lost   atomic.Int64
 }
 
@@ -52,6 +52,14 @@ func (c *crowd) count(backend string) int64 {
 	return n.(*atomic.Int64).Load()
 }
 
+// total is the number of conversations on all backends.
+func (c *crowd) total() (n int64) {
+	for _, name := range []string{local, box, cloud, machines} {
+		n += c.count(name)
+	}
+	return n
+}
+
 func (c *crowd) user(i int) {
 	for n := 0; c.ctx.Err() == nil; n++ {
 		backend, err := c.conversation(executor.Spec{Subject: fmt.Sprintf("user-%d-%d", i, n), Languages: []executor.Language{executor.Python}})
@@ -59,7 +67,7 @@ func (c *crowd) user(i int) {
 		case err == nil:
 			n, _ := c.served.LoadOrStore(backend, new(atomic.Int64))
 			n.(*atomic.Int64).Add(1)
-		case c.broken.Load() && backend == "box":
+		case backend != "" && c.broken.Load() == backend:
 			c.lost.Add(1)
 		default:
 			c.t.Errorf("a conversation on %q failed: %v", backend, err)
@@ -99,82 +107,108 @@ func (c *crowd) until(backend string, more int64) {
 	}
 }
 
-// TestMigration moves traffic under load from one backend to the other by the file alone, and then takes the new one away for a while.
+// TestMigration moves traffic under load from backend to backend by the file alone, takes each new one away for a while, and goes back.
 func TestMigration(t *testing.T) {
-	engine, err := dockertest.Host()
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, err := dockertest.NewCable(engine)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { line.Close() })
-	owner := "migration-" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	box, err := backends.Open(t.Context(), driver.Env{Owner: owner}, all.Registry(), migration(t, line.Host, 0))
+	f := newFour(t)
+	b, err := backends.Open(t.Context(), driver.Env{Owner: f.owner}, all.Registry(), f.migration(t, map[string]int{local: 1}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	c := &crowd{t: t, box: box, ctx: ctx}
+	c := &crowd{t: t, box: b, ctx: ctx}
+	c.broken.Store("")
 	for i := range 4 {
 		c.wg.Go(func() { c.user(i) })
 	}
 	stop := sync.OnceFunc(func() { cancel(); c.wg.Wait() })
 	defer stop()
-	reload := func(weight int) {
+	reload := func(weights map[string]int) {
 		t.Helper()
-		if err := box.Reload(t.Context(), migration(t, line.Host, weight)); err != nil {
+		if err := b.Reload(t.Context(), f.migration(t, weights)); err != nil {
 			t.Fatal(err)
 		}
 	}
-
-	c.until("local", 4)
-	if n := c.count("box"); n != 0 {
-		t.Errorf("%d conversations on a backend without weight", n)
-	}
-	// A session that exists stays where it is through all that follows.
-	stays, err := box.Create(t.Context(), executor.Spec{Languages: []executor.Language{executor.Python}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := stays.Run(t.Context(), executor.Request{Code: "here = 'still here'"}, nil); err != nil {
-		t.Fatal(err)
-	}
-	reload(10)
-	c.until("local", 4)
-	reload(50)
-	c.until("local", 4)
-	c.until("box", 4)
-	reload(100)
-	c.until("box", 8) // those that began before have ended
-	before := c.count("local")
-	c.until("box", 6)
-	if n := c.count("local") - before; n != 0 {
-		t.Errorf("%d conversations on the old backend after the move", n)
+	// moved waits until who began before a reload has ended, and checks that nobody begins elsewhere.
+	moved := func(to string) {
+		t.Helper()
+		c.until(to, 6)
+		before := c.total() - c.count(to)
+		c.until(to, 4)
+		if n := c.total() - c.count(to) - before; n != 0 {
+			t.Errorf("%d conversations elsewhere after the move to %s", n, to)
+		}
 	}
 
-	c.broken.Store(true)
-	line.Cut()
-	c.until("local", 6) // everybody is served
-	if got := box.Stats().Backends[0].Breaker; got == "closed" {
-		t.Error("the breaker is closed while the backend is down")
+	moved(local)
+	stays := map[string]executor.Session{} // sessions stay where they are through all that follows
+	stay := func(name string) {
+		t.Helper()
+		s, err := b.Create(t.Context(), executor.Spec{Languages: []executor.Language{executor.Python}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Info().Handle.Backend; got != name {
+			t.Fatalf("the session is on %s, want %s", got, name)
+		}
+		if _, err := s.Run(t.Context(), executor.Request{Code: "here = 'still here'"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		stays[name] = s
 	}
-	line.Mend()
-	c.until("box", 6) // and it takes traffic again, by itself
-	c.broken.Store(false)
-	c.until("box", 4)
+	stay(local)
+	way := []string{local, box, cloud, machines}
+	for i, to := range way[1:] {
+		from := way[i]
+		reload(map[string]int{from: 1, to: 1})
+		c.until(from, 2)
+		c.until(to, 2)
+		reload(map[string]int{to: 1})
+		moved(to)
+
+		c.broken.Store(to)
+		f.links[to].Cut()
+		c.until(local, 4) // everybody is served
+		if got := breaker(b, to); got == "closed" {
+			t.Errorf("the breaker of %s is closed while it is down", to)
+		}
+		f.links[to].Mend()
+		c.until(to, 6) // and it takes traffic again, by itself
+		c.broken.Store("")
+		stay(to)
+	}
+	for _, to := range []string{cloud, box, local} {
+		reload(map[string]int{to: 1})
+		moved(to)
+	}
 	stop()
 
-	res, err := stays.Run(t.Context(), executor.Request{Code: "print(here)"}, nil)
-	if err != nil || string(res.Stdout) != "still here\n" || res.Origin.Backend != "local" {
-		t.Errorf("the session of the beginning: got %+v, %v", res, err)
+	for name, s := range stays {
+		res, err := s.Run(t.Context(), executor.Request{Code: "print(here)"}, nil)
+		if err != nil || string(res.Stdout) != "still here\n" || res.Origin.Backend != name {
+			t.Errorf("the session of the beginning on %s: got %+v, %v", name, res, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("closing that on %s: %v", name, err)
+		}
 	}
-	t.Logf("%d conversations on local, %d on box, %d lost while it was down\n%s", c.count("local"), c.count("box"), c.lost.Load(), box.Stats())
-	if err := box.Close(); err != nil {
+	for _, name := range way {
+		t.Logf("%d conversations on %s", c.count(name), name)
+	}
+	t.Logf("%d lost with a backend that was cut off\n%s", c.lost.Load(), b.Stats())
+	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	nothingLeft(t, owner)
+	f.nothingLeft(t)
+}
+
+// breaker is the state of a backend's circuit breaker.
+func breaker(b *backends.Broker, name string) string {
+	for _, s := range b.Stats().Backends {
+		if s.Name == name {
+			return s.Breaker
+		}
+	}
+	return ""
 }
 
 // nothingLeft counts at the engine. What could not be removed while it was out of reach has been removed since.

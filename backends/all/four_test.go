@@ -1,0 +1,132 @@
+package all_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/flymachines/flytest"
+	"github.com/execbroker/execbroker/server/e2b/e2btest"
+)
+
+// A link is what an application reaches a backend by.
+type link interface {
+	Cut()  // ends all connections; nobody gets through
+	Mend() // lets everybody through
+}
+
+// four is the four backends on this machine: Pyodide, Docker, and stand-ins for the two clouds over the same engine and image.
+type four struct {
+	owner    string
+	settings map[string]string // what a file says of each, without the closing brace
+	links    map[string]link   // of those that are reached by one
+	fly      *flytest.Server
+}
+
+// The names of the backends in the files of these tests.
+const (
+	local    = "local"    // Pyodide
+	box      = "box"      // Docker
+	cloud    = "cloud"    // E2B
+	machines = "machines" // Fly
+)
+
+// newFour starts the stand-ins. At the end nothing is left at the engine.
+func newFour(t *testing.T) *four {
+	t.Helper()
+	engine, err := dockertest.Host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &four{owner: "four-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
+	cable, err := dockertest.NewCable(engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cable.Close() })
+
+	const image = dockertest.Python
+	e2b, err := e2btest.Start(t.Context(), e2btest.Options{Owner: f.owner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e2b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+
+	fly, err := flytest.New(t.Context(), flytest.Config{
+		Engine: engine, Apps: []flytest.App{{Name: "sandboxes"}}, Images: map[string]string{"docker.io/library/the:image": image}, Rate: math.Inf(1), MaxMachines: 100,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.fly = fly
+	api, edge := httptest.NewServer(fly), httptest.NewServer(fly.Proxy())
+	t.Cleanup(func() {
+		edge.CloseClientConnections()
+		if err := fly.Close(); err != nil {
+			t.Error(err)
+		}
+		api.Close()
+		edge.Close()
+	})
+	t.Setenv("E2B_API_KEY", e2btest.Key)
+	t.Setenv("FLY_API_TOKEN", fly.Token())
+
+	toE2B, toFly, toMachines := newGate(t, e2b.URL), newGate(t, api.URL), newGate(t, edge.URL)
+	f.links = map[string]link{box: cable, cloud: toE2B, machines: links{toFly, toMachines}}
+	f.settings = map[string]string{
+		local: "type: pyodide",
+		box:   fmt.Sprintf("type: docker, host: %q, image: %q, pull: never, timeout: 20s", cable.Host, image),
+		cloud: fmt.Sprintf("type: e2b, api_key: {env: E2B_API_KEY}, api_url: %q, sandbox_url: %q, timeout: 20s", toE2B.URL, toE2B.URL),
+		machines: fmt.Sprintf("type: flymachines, app: sandboxes, token: {env: FLY_API_TOKEN}, api: %q, proxy: %q, image: %q, rate: 1000, timeout: 20s",
+			toFly.URL, toMachines.URL, "docker.io/library/the:image"),
+	}
+	return f
+}
+
+// nothingLeft counts at the engine and at the stand-ins, when the application has ended. What could not be removed while it was out of
+// reach is removed when it is within reach again.
+func (f *four) nothingLeft(t *testing.T) {
+	t.Helper()
+	engine, err := dockertest.Host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) { // a poll
+		left, err := dockertest.Containers(context.Background(), engine, driver.LabelOwner+"="+f.owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, f.fly.Machines("sandboxes")...)
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("left: %q", left)
+		}
+	}
+}
+
+// links are several that are cut together.
+type links []link
+
+func (all links) Cut() {
+	for _, l := range all {
+		l.Cut()
+	}
+}
+
+func (all links) Mend() {
+	for _, l := range all {
+		l.Mend()
+	}
+}
