@@ -140,7 +140,10 @@ func (m *machine) stop(r *running, c command) {
 	r.requested, r.then, r.next = true, c.kind, c.next
 	if r.paused {
 		ctx, cancel := m.asking()
-		_, _ = m.s.engine.ContainerUnpause(ctx, r.id, client.ContainerUnpauseOptions{}) // what is gone is found out by its end
+		_ = m.settled(ctx, r, func() error { // what is gone is found out by its end
+			_, err := m.s.engine.ContainerUnpause(ctx, r.id, client.ContainerUnpauseOptions{})
+			return err
+		})
 		cancel()
 		r.paused = false
 	}
@@ -166,9 +169,36 @@ func (m *machine) stop(r *running, c command) {
 func (m *machine) kill(r *running, signal int) {
 	ctx, cancel := m.asking()
 	defer cancel()
-	_, err := m.s.engine.ContainerKill(ctx, r.id, client.ContainerKillOptions{Signal: strconv.Itoa(signal)})
+	err := m.settled(ctx, r, func() error {
+		_, err := m.s.engine.ContainerKill(ctx, r.id, client.ContainerKillOptions{Signal: strconv.Itoa(signal)})
+		return err
+	})
 	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) {
 		m.s.cfg.Log.Warn("machine: signal", "id", m.id, "error", err)
+	}
+}
+
+// How long, and how often, an engine is asked for what it refuses at first.
+const (
+	settleTime  = 3 * time.Second
+	settlePause = 20 * time.Millisecond
+)
+
+// settled calls f until the engine does what it is asked for, the container has ended, or that has taken too long. Docker hears of every
+// pause and of every end of one a second time, later: until then it may take a container that runs for a paused one and refuse to pause
+// or to signal it, or the other way round.
+func (m *machine) settled(ctx context.Context, r *running, f func() error) error {
+	begin := time.Now()
+	for {
+		err := f()
+		if err == nil || errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) || len(r.exit) > 0 || time.Since(begin) > settleTime {
+			return err
+		}
+		select {
+		case <-time.After(settlePause):
+		case <-ctx.Done():
+			return err
+		}
 	}
 }
 
@@ -466,7 +496,11 @@ func (m *machine) suspend(r *running) {
 	}
 	ctx, cancel := m.asking()
 	defer cancel()
-	if _, err := m.s.engine.ContainerPause(ctx, r.id, client.ContainerPauseOptions{}); err != nil {
+	err := m.settled(ctx, r, func() error {
+		_, err := m.s.engine.ContainerPause(ctx, r.id, client.ContainerPauseOptions{})
+		return err
+	})
+	if err != nil {
 		m.s.cfg.Log.Warn("machine: suspend", "id", m.id, "error", err)
 		m.to(stateStarted, "start", "flyd", nil) // its end is found out elsewhere
 		return
@@ -482,7 +516,11 @@ func (m *machine) resume(r *running) {
 	}
 	ctx, cancel := m.asking()
 	defer cancel()
-	if _, err := m.s.engine.ContainerUnpause(ctx, r.id, client.ContainerUnpauseOptions{}); err != nil {
+	err := m.settled(ctx, r, func() error {
+		_, err := m.s.engine.ContainerUnpause(ctx, r.id, client.ContainerUnpauseOptions{})
+		return err
+	})
+	if err != nil {
 		m.s.cfg.Log.Warn("machine: resume", "id", m.id, "error", err)
 		return
 	}

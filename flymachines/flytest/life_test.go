@@ -1,12 +1,21 @@
 package flytest
 
 import (
+	"context"
 	"encoding/base64"
 	"io"
+	"log/slog"
+	"maps"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/execbroker/execbroker/docker/dockertest"
 )
 
 // A Machine has what its configuration says, from its creation to its end.
@@ -179,4 +188,56 @@ func TestRestartPolicy(t *testing.T) {
 	f.until(m.ID, stateSuspended)
 	f.ask(200, "DELETE", "/machines/"+m.ID+"?force=true", nil, nil)
 	f.until(m.ID, stateDestroyed)
+}
+
+// An engine may be behind with what it knows of a container: it then refuses what it would do a moment later.
+func TestEngineIsBehind(t *testing.T) {
+	host, err := dockertest.Host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, ok := strings.CutPrefix(host, "unix://")
+	if !ok {
+		t.Fatalf("%s: want a Unix socket", host)
+	}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", path)
+	}}
+	engine := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "engine" },
+		Transport:     transport,
+		FlushInterval: -1,
+		ErrorLog:      slog.NewLogLogger(slog.DiscardHandler, 0),
+	}
+	var mu sync.Mutex
+	refused := map[string]int{}
+	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		what := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+		mu.Lock()
+		refuse := slices.Contains([]string{"pause", "unpause", "kill"}, what) && refused[what] < 2
+		if refuse {
+			refused[what]++
+		}
+		mu.Unlock()
+		if refuse {
+			http.Error(w, `{"message":"the container is in another state"}`, http.StatusConflict)
+			return
+		}
+		engine.ServeHTTP(w, r)
+	}))
+	t.Cleanup(behind.Close)
+	f := begin(t, func(c *Config) { c.Engine = "tcp://" + behind.Listener.Addr().String() })
+	m := f.machine(config(idle))
+	f.ask(200, "POST", "/machines/"+m.ID+"/suspend", nil, nil)
+	f.until(m.ID, stateSuspended)
+	f.ask(200, "POST", "/machines/"+m.ID+"/start", nil, nil)
+	f.until(m.ID, stateStarted)
+	f.ask(200, "POST", "/machines/"+m.ID+"/stop", map[string]any{"signal": "SIGKILL", "timeout": "5m"}, nil)
+	f.until(m.ID, stateStopped)
+	mu.Lock()
+	defer mu.Unlock()
+	if want := map[string]int{"pause": 2, "unpause": 2, "kill": 2}; !maps.Equal(refused, want) {
+		t.Errorf("got refused %v, want %v", refused, want)
+	}
 }
