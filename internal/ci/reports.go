@@ -1,25 +1,21 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/execbroker/execbroker/conformance"
-	"github.com/execbroker/execbroker/executor"
 )
 
 // Where reports are and what is made of them.
 const (
 	reportsDir = "docs/reports"
 	matrixFile = "docs/matrix.md"
+	readmeFile = "README.md"
 )
 
 // adapters are the packages whose TestConformance writes a report, in the order of the matrix.
@@ -52,7 +48,7 @@ func renew(ctx context.Context, _ options) (tally, error) {
 // matrix renders the reports that there are.
 func matrix(context.Context, options) (tally, error) { return tally{}, render() }
 
-// render writes a page for each report, and the matrix of them all.
+// render writes a page for each report, and the matrix of them all, in short in the README.
 func render() error {
 	pages, err := rendered(reportsDir)
 	if err != nil {
@@ -104,63 +100,10 @@ func rendered(dir string) (map[string][]byte, error) {
 	var b bytes.Buffer
 	writeMatrix(&b, reports)
 	pages[matrixFile] = b.Bytes()
+	readme, err := withMatrix(readmeFile, reports)
+	if err != nil {
+		return nil, err
+	}
+	pages[readmeFile] = readme
 	return pages, nil
-}
-
-// writeMatrix writes what each backend declares and the suite has confirmed, side by side.
-func writeMatrix(w io.Writer, reports []*conformance.Report) {
-	b := bufio.NewWriter(w)
-	defer b.Flush()
-	row := func(first string, cell func(r *conformance.Report) string) {
-		fmt.Fprintf(b, "| %s |", first)
-		for _, r := range reports {
-			fmt.Fprintf(b, " %s |", cell(r))
-		}
-		fmt.Fprintln(b)
-	}
-	fmt.Fprint(b, "# What each backend can do\n\nMade by `make matrix` from the [reports](reports) of the conformance suite.\n\n")
-	row("", func(r *conformance.Report) string {
-		return fmt.Sprintf("[%s](reports/%s.md)", r.Info.Type, r.Info.Type)
-	})
-	row("---", func(*conformance.Report) string { return "---" })
-	row("report", func(r *conformance.Report) string {
-		verdict := "not conformant"
-		if r.Conformant {
-			verdict = "conformant"
-		}
-		return fmt.Sprintf("%s, %s, %d cases", verdict, r.Mode, len(r.Cases))
-	})
-	row("isolation", func(r *conformance.Report) string { return string(r.Info.Capabilities.Isolation) })
-	row("languages", func(r *conformance.Report) string {
-		return strings.Join(having(r.Info.Capabilities, func(executor.Runtime) bool { return true }), ", ")
-	})
-	for _, f := range executor.Features() {
-		row(fmt.Sprintf("`%s`", f.Feature), func(r *conformance.Report) string {
-			c := r.Info.Capabilities
-			if !f.PerLanguage {
-				if slices.Contains(c.Features, f.Feature) {
-					return "yes"
-				}
-				return "–"
-			}
-			in := having(c, func(l executor.Runtime) bool { return slices.Contains(l.Features, f.Feature) })
-			switch len(in) {
-			case 0:
-				return "–"
-			case len(c.Languages):
-				return "yes"
-			}
-			return strings.Join(in, ", ")
-		})
-	}
-	fmt.Fprint(b, "\n`yes` holds for every language of the backend. What a feature means says `go doc executor.Features`, and each report.\n")
-}
-
-func having(c executor.Capabilities, f func(executor.Runtime) bool) (names []string) {
-	for _, l := range c.Languages {
-		if f(l) {
-			names = append(names, string(l.Language))
-		}
-	}
-	return names
 }

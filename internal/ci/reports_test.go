@@ -31,11 +31,12 @@ func TestRenderedReportsAreFresh(t *testing.T) {
 }
 
 func TestMatrix(t *testing.T) {
+	head := "|  | [one](reports/one.md) | [two](reports/two.md) |\n| --- | --- | --- |\n"
 	report := func(typ string, caps executor.Capabilities) *conformance.Report {
 		return &conformance.Report{Info: executor.Info{Type: typ, Capabilities: caps}, Mode: conformance.Live, Conformant: true}
 	}
-	var b strings.Builder
-	writeMatrix(&b, []*conformance.Report{
+	var b bytes.Buffer
+	reports := []*conformance.Report{
 		report("one", executor.Capabilities{
 			Isolation: executor.IsolationWasm,
 			Features:  []executor.Feature{executor.FeatureCode},
@@ -45,9 +46,10 @@ func TestMatrix(t *testing.T) {
 			},
 		}),
 		report("two", executor.Capabilities{Isolation: executor.IsolationContainer, Languages: []executor.Runtime{{Language: executor.Python}}}),
-	})
+	}
+	writeMatrix(&b, reports)
 	for _, want := range []string{
-		"|  | [one](reports/one.md) | [two](reports/two.md) |\n| --- | --- | --- |\n",
+		head,
 		"| isolation | wasm | container |\n",
 		"| languages | python, javascript | python |\n",
 		"| `code` | yes | – |\n",
@@ -57,6 +59,28 @@ func TestMatrix(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("got\n%s\nwithout %q", b.String(), want)
 		}
+	}
+}
+
+func TestMatrixOfReadme(t *testing.T) {
+	report := func(typ string, fs ...executor.Feature) *conformance.Report {
+		return &conformance.Report{Info: executor.Info{Type: typ, Capabilities: executor.Capabilities{Features: fs}}}
+	}
+	name := filepath.Join(t.TempDir(), "README.md")
+	reports := []*conformance.Report{report("one", executor.FeatureCode, executor.FeatureList), report("two", executor.FeatureCode)}
+	if err := os.WriteFile(name, []byte("above\n"+matrixBegin+"old\n"+matrixEnd+"below\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := withMatrix(name, reports)
+	want := "above\n" + matrixBegin + "|  | [one](docs/reports/one.md) | [two](docs/reports/two.md) |\n| --- | --- | --- |\n| `list` | yes | – |\n" + matrixEnd + "below\n"
+	if err != nil || string(got) != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	if err := os.WriteFile(name, []byte(matrixBegin), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := withMatrix(name, reports); err == nil {
+		t.Error("a README without an end of the matrix is taken")
 	}
 }
 
