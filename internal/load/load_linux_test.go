@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -136,7 +137,7 @@ func TestMachine(t *testing.T) {
 		t.Errorf("got %v s of %q", processors(), processor())
 	}
 	for _, args := range [][]string{{"-users", "0"}, {"-for", "0s"}, {"-think", "-1s"}} {
-		if err := run(t.Context(), args); err == nil {
+		if err := run(t.Context(), args, io.Discard); err == nil {
 			t.Errorf("%s: got no error", args)
 		}
 	}

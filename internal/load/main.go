@@ -12,6 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -26,13 +27,13 @@ var errFailed = errors.New("requests failed")
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "load:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, args []string, out io.Writer) error {
 	var p plan
 	set := flag.NewFlagSet("load", flag.ContinueOnError)
 	set.IntVar(&p.users, "users", 100, "how many there are")
@@ -47,7 +48,7 @@ func run(ctx context.Context, args []string) error {
 	if p.users < 1 || min(p.arrive, p.think) < 0 || p.lasts <= 0 {
 		return errors.New("-users, -for, -arrive and -think: want at least 1, more than 0, 0 and 0")
 	}
-	fmt.Printf("%d users who come within %v and stay %v, a run each %v after the answer; %s, %d CPUs\n", p.users, p.arrive, p.lasts, p.think, processor(), runtime.NumCPU())
+	fmt.Fprintf(out, "%d users who come within %v and stay %v, a run each %v after the answer; %s, %d CPUs\n", p.users, p.arrive, p.lasts, p.think, processor(), runtime.NumCPU())
 	var columns []column
 	if *url != "" {
 		key, _, _ := strings.Cut(os.Getenv("EXECBROKER_API_KEYS"), ",")
@@ -66,8 +67,7 @@ func run(ctx context.Context, args []string) error {
 			columns = append(columns, c)
 		}
 	}
-	fmt.Println()
-	fmt.Print(table(columns))
+	fmt.Fprintf(out, "\n%s", table(columns))
 	return verdict(columns)
 }
 
