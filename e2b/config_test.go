@@ -22,6 +22,8 @@ func TestConfigMistakes(t *testing.T) {
 		{"language", `{"languages": ["pyton"]}`, `languages[0]: unknown language "pyton"; did you mean "python"?`},
 		{"language-twice", `{"languages": ["python", "python"]}`, "languages[1]: given twice"},
 		{"network", `{"networks": ["no"]}`, `networks[0]: unknown policy "no"`},
+		{"kernel", `{"kernel": "code-interpeter"}`, `kernel: unknown kernel "code-interpeter"; did you mean "code-interpreter"?`},
+		{"language-of-other-kernel", `{"languages": ["r"]}`, `languages[0]: unknown language "r"`},
 		{"user", `{"user": "a:b"}`, "user: "},
 		{"life", `{"max_life": "1ms"}`, "max_life: want a second or more"},
 		{"timeout", `{"timeout": "-1s"}`, "timeout: "},
@@ -44,6 +46,7 @@ func TestConfigTakes(t *testing.T) {
 		``, `{}`,
 		`{"api_key": {"file": "/run/secrets/e2b"}, "domain": "sandboxes.internal:8443", "api_url": "https://api.internal/e2b/", "user": "user", "max_life": "24h"}`,
 		`{"api_url": "http://127.0.0.1:3000", "sandbox_url": "http://localhost:3000"}`,
+		`{"kernel": "code-interpreter", "languages": ["python", "r", "java", "bash", "typescript"]}`, `{"kernel": "runner"}`,
 		`{"api_url": "http://10.0.0.1:3000", "insecure": true, "public_traffic": true}`,
 	} {
 		if err := Factory().Check([]byte(text)); err != nil {

@@ -184,7 +184,7 @@ func (i *interpreter) execute(ctx context.Context, contextID, language, code str
 		delete(body, "context_id")
 		body["language"] = language
 	}
-	resp, err := i.send(life, http.MethodPost, "/execute", body)
+	resp, err := i.send(life, http.MethodPost, "/execute", body) //nolint:bodyclose // what reads it closes it
 	if !stop() && err == nil {
 		resp.Body.Close()
 		err = context.Cause(ctx)

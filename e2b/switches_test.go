@@ -12,7 +12,7 @@ import (
 )
 
 // Every fault of E2B that the stand-in knows is turned on, during a whole life of a session: what can be survived is, and the rest is an
-// error that says what it is. Those of the code interpreter concern no kernel that there is.
+// error that says what it is. Those of the code interpreter have a test of their own.
 func TestSwitches(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
