@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -99,6 +100,9 @@ type outside struct {
 	seen func() int     // messages that have come in since the last call
 }
 
+// arenas counts those of this process: what they listen at has names of its own in each.
+var arenas atomic.Int32
+
 // newOutside has a listener for each way on which something might come.
 func newOutside(t *testing.T) *outside {
 	t.Helper()
@@ -130,7 +134,8 @@ func newOutside(t *testing.T) *outside {
 		return i
 	}
 	o := &outside{vars: map[string]any{}}
-	abstract := fmt.Sprintf("execbroker-test-%d", os.Getpid())
+	number := int(arenas.Add(1))
+	abstract := fmt.Sprintf("execbroker-test-%d-%d", os.Getpid(), number)
 	o.vars["TCP4"] = port(accept(net.Listen("tcp4", "127.0.0.1:0")))
 	o.vars["TCP6"] = port(accept(net.Listen("tcp6", "[::1]:0")))
 	accept(net.Listen("unix", "@"+abstract))
@@ -150,7 +155,7 @@ func newOutside(t *testing.T) *outside {
 	})
 	t.Cleanup(func() { u.Close() })
 	o.vars["UDP4"] = port(u.LocalAddr().String())
-	key := 0x45580000 | os.Getpid()&0xffff
+	key := 0x45000000 | number<<16 | os.Getpid()&0xffff
 	id, _, errno := syscall.Syscall(syscall.SYS_SHMGET, uintptr(key), 4096, 0o1666) // IPC_CREAT
 	if errno != 0 {
 		t.Fatal(errno)

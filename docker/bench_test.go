@@ -257,7 +257,10 @@ func many(tb testing.TB, sessions, runs int) (all time.Duration) {
 	return time.Duration(last.Load())
 }
 
-func TestManySessions(t *testing.T) { many(t, 12, 5) }
+func TestManySessions(t *testing.T) {
+	t.Parallel()
+	many(t, 12, 5)
+}
 
 // A hundred sessions at once, twenty runs each: no error, and nothing is left, which open looks for.
 func BenchmarkManySessions(b *testing.B) {

@@ -15,6 +15,7 @@ import (
 
 // TestCut is the short form of TestSoakCut: each step is cut at one of its places, and the connection comes back or stays away.
 func TestCut(t *testing.T) {
+	t.Parallel()
 	cutEverywhere(t, func(i int, step string) []dockertest.Cut {
 		return []dockertest.Cut{{Step: step, Where: dockertest.Where(i % 3), Stays: i/3%2 == 1}}
 	})

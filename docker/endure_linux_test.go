@@ -320,4 +320,4 @@ func (n *endurance) left(t *testing.T) int {
 }
 
 // TestEndure is the short form of TestSoakSessions.
-func TestEndure(t *testing.T) { endure(t, 2, 30, 3) }
+func TestEndure(t *testing.T) { endure(t, 2, 20, 3) }

@@ -213,6 +213,7 @@ func TestVerdicts(t *testing.T) {
 
 // TestOutlive lets processes try to be there after their run.
 func TestOutlive(t *testing.T) {
+	t.Parallel()
 	a := newArena(t, hostileImage(t), executor.Spec{})
 	const detach = `
 if os.fork() == 0:

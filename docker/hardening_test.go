@@ -76,6 +76,7 @@ func inBox(t *testing.T, e *engine, image string, program string) []byte {
 
 // What the engine makes of the options is read where it counts: in the container.
 func TestHardening(t *testing.T) {
+	t.Parallel()
 	e := testEngine(t)
 	program, err := os.ReadFile("testdata/inside.py")
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 // What the versions of Python and the oddities of images make of a session.
 func TestImagesOfAllKinds(t *testing.T) {
+	t.Parallel()
 	for image, c := range map[string]struct {
 		version string
 		missing string // of Create for Python
@@ -49,6 +50,7 @@ func TestImagesOfAllKinds(t *testing.T) {
 }
 
 func TestTemplatesAndLimits(t *testing.T) {
+	t.Parallel()
 	x := open(t, func(c *Config) {
 		c.Templates = map[string]Template{"old": {Image: dockertest.Bullseye, Limits: Limits{Memory: 100 << 20, Processes: 10}}}
 		c.Limits = Limits{CPUs: 0.5, Disk: 1 << 20}

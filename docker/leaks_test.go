@@ -66,6 +66,7 @@ func holdSessions(ctx context.Context, owner string) error {
 // The program is killed in the middle of its runs. Its sandboxes are counted where they live: the one whose time is over ends by itself,
 // the reaper removes the other one at once, and leaves that of another owner alone.
 func TestKilledHost(t *testing.T) {
+	t.Parallel()
 	e := testEngine(t)
 	owner := t.Name()
 	cmd := exec.Command(os.Args[0])
@@ -132,6 +133,7 @@ func TestKilledHost(t *testing.T) {
 
 // Two owners on one engine: what one reaps is its own, the dead included, counted at the engine.
 func TestReap(t *testing.T) {
+	t.Parallel()
 	e := testEngine(t)
 	owner, otherOwner := t.Name(), t.Name()+"-other"
 	x := open(t)
@@ -184,6 +186,7 @@ func TestReap(t *testing.T) {
 
 // What earlier programs have left that cannot run any more goes with the first session of the next one.
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	e := testEngine(t)
 	f, err := e.facts(t.Context())
 	if err != nil {

@@ -197,6 +197,7 @@ func saysJS(t testing.TB, s executor.Session, code, want string) {
 // A registry is asked once, also for what was looked for in vain before. Its packages are found by require and import, in cells, in files
 // and in programs, and each finds the versions that it needs.
 func TestRegistry(t *testing.T) {
+	t.Parallel()
 	r := newRegistry(t)
 	p := Packages{Allow: allowJS("alpha", "beta", "@scope/gamma@^1", "two-faces", "builds"), Registry: r.URL, Insecure: true}
 	cache := t.TempDir()
@@ -259,6 +260,7 @@ console.log(esm, require("two-faces"))`, "esm cjs")
 
 // What is not on the list is refused before anything is asked for it, and what cannot be had is told in words that name it.
 func TestRegistryRefusals(t *testing.T) {
+	t.Parallel()
 	r := newRegistry(t)
 	box := openJS(t, t.TempDir(), Packages{Allow: allowJS("beta", "alpha@1.0", "big", "mac", "nowhere"), Registry: r.URL, Insecure: true, Size: 1 << 20})
 	s := create(t, box, executor.Spec{})
@@ -293,6 +295,7 @@ func TestRegistryRefusals(t *testing.T) {
 
 // Packages of a template are there from the beginning, of both languages, and sessions that begin at the same time have them fetched once.
 func TestTemplateRegistry(t *testing.T) {
+	t.Parallel()
 	r := newRegistry(t)
 	box := openJS(t, t.TempDir(), Packages{Registry: r.URL, Insecure: true, Wheels: wheels(t)}, func(c *Config) {
 		c.Templates = map[string]Template{

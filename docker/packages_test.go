@@ -221,6 +221,7 @@ func installs(t testing.TB, s executor.Session, want string, names ...string) {
 // An index is asked once. What it gave is used again without it, by other sessions and other programs, and a session is never in a
 // network for it.
 func TestIndex(t *testing.T) {
+	t.Parallel()
 	x := newIndex(t, wheels(t))
 	p := Packages{Allow: allow("Beta[more]", "six"), IndexURL: x.URL + "/simple", Insecure: true}
 	cache := t.TempDir()
@@ -263,6 +264,7 @@ func TestIndex(t *testing.T) {
 
 // With a directory of wheels nothing has a network. What cannot be installed is told in words that name it.
 func TestWheels(t *testing.T) {
+	t.Parallel()
 	cache := t.TempDir()
 	box := openPackages(t, cache, Packages{Allow: allow("*"), Wheels: wheels(t), Size: 2 << 20})
 	s := create(t, box, executor.Spec{})
@@ -301,6 +303,7 @@ for f in (lambda: open("/opt/packages/alpha.py", "w"), lambda: open("/opt/packag
 
 // What is not on the list is refused before anything is asked for it.
 func TestAllow(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "requirements.txt")
 	check(t, os.WriteFile(file, []byte("# ours\nalpha < 2  # the old one\n\n"), 0o600))
 	box := openPackages(t, t.TempDir(), Packages{Allow: allow("beta"), Requirements: file, Wheels: wheels(t)})
@@ -326,6 +329,7 @@ func TestAllow(t *testing.T) {
 
 // Packages of a template are there from the beginning. Sessions that begin at the same time have them fetched once.
 func TestTemplatePackages(t *testing.T) {
+	t.Parallel()
 	x := newIndex(t, wheels(t))
 	box := openPackages(t, t.TempDir(), Packages{IndexURL: x.URL + "/simple", Insecure: true}, func(c *Config) {
 		c.Templates = map[string]Template{
@@ -354,6 +358,7 @@ func TestTemplatePackages(t *testing.T) {
 
 // Another process that attaches can install as well, and knows what is there.
 func TestInstallAttached(t *testing.T) {
+	t.Parallel()
 	box := openPackages(t, t.TempDir(), Packages{Allow: allow("*"), Wheels: wheels(t)})
 	s := create(t, box, executor.Spec{})
 	defer s.Close()
@@ -373,6 +378,7 @@ func TestInstallAttached(t *testing.T) {
 
 // An image without pip says so, and installs nothing.
 func TestNoPip(t *testing.T) {
+	t.Parallel()
 	box := openPackages(t, t.TempDir(), Packages{Allow: allow("*"), Wheels: wheels(t)}, func(c *Config) { c.Image = dockertest.Trixie })
 	s := create(t, box, executor.Spec{})
 	defer s.Close()
@@ -408,6 +414,7 @@ func builders(t testing.TB, e *engine, owner string) []container.InspectResponse
 // What fetches packages has a network and otherwise what sessions have, and nothing of a user. When it is given up nothing is left, and the
 // next one works.
 func TestBuilder(t *testing.T) {
+	t.Parallel()
 	e := testEngine(t)
 	x := newIndex(t, wheels(t))
 	asked, answer := x.pause(t)
@@ -456,6 +463,7 @@ func TestBuilder(t *testing.T) {
 
 // A builder whose program has died ends by itself.
 func TestBuilderAlone(t *testing.T) {
+	t.Parallel()
 	x := newIndex(t, wheels(t))
 	asked, answer := x.pause(t)
 	defer close(answer)

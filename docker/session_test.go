@@ -84,6 +84,7 @@ func says(t testing.TB, s executor.Session, code, want string) {
 }
 
 func TestAs(t *testing.T) {
+	t.Parallel()
 	s := create(t, open(t), executor.Spec{})
 	var c Container
 	if !executor.As(s, &c) {
@@ -101,6 +102,7 @@ func TestAs(t *testing.T) {
 
 // The memory of the main process itself runs out, and the container is removed before anybody can ask it.
 func TestFate(t *testing.T) {
+	t.Parallel()
 	e := testEngine(t)
 	for name, c := range map[string]struct {
 		program string
@@ -149,6 +151,7 @@ func TestFate(t *testing.T) {
 
 // Create is withdrawn at every step of it, and leaves nothing. open counts.
 func TestWithdrawnCreate(t *testing.T) {
+	t.Parallel()
 	x := open(t)
 	start := time.Now()
 	s := create(t, x, executor.Spec{})
