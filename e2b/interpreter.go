@@ -60,11 +60,14 @@ func codeTransport(t *http.Transport) *http.Transport {
 // errNoContext says that the code interpreter does not know a context.
 var errNoContext = errors.New("the code interpreter has no such context")
 
-// send sends a request, again if it was certainly not delivered. What body holds is sent as JSON.
-func (i *interpreter) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
+// send sends a request, again if it was certainly not delivered. What body holds is sent as JSON; nil is no body.
+func (i *interpreter) send(ctx context.Context, method, path string, body map[string]string) (*http.Response, error) {
+	var data []byte
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
 	}
 	for n := 0; ; n++ {
 		r, err := http.NewRequestWithContext(ctx, method, i.base+path, bytes.NewReader(data))
@@ -99,7 +102,7 @@ func undelivered(err error) bool {
 }
 
 // ask sends a request and decodes the answer, which is small, into out unless that is nil.
-func (i *interpreter) ask(ctx context.Context, method, path string, body, out any) error {
+func (i *interpreter) ask(ctx context.Context, method, path string, body map[string]string, out any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, i.timeout, errNoAnswer)
 	defer cancel()
 	resp, err := i.send(ctx, method, path, body)

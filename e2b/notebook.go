@@ -184,9 +184,9 @@ func (n *notebook) find(ctx context.Context, which executor.Interpreter, id stri
 
 const (
 	// heedTime is how long code may take to heed that its connection was closed. Then its context is restarted.
-	heedTime = 6 * time.Second
+	heedTime = 7 * time.Second
 	// probeTime is how long one probe may take to begin: one that comes too early is never executed.
-	probeTime = 2 * time.Second
+	probeTime = 3 * time.Second
 	// abortTime is how long after the end of a connection what comes next may be thrown away with it.
 	abortTime = 100 * time.Millisecond
 )
