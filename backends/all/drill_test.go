@@ -13,7 +13,6 @@ import (
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/backends/all"
-	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 )
@@ -209,25 +208,4 @@ func breaker(b *backends.Broker, name string) string {
 		}
 	}
 	return ""
-}
-
-// nothingLeft counts at the engine. What could not be removed while it was out of reach has been removed since.
-func nothingLeft(t *testing.T, owner string) {
-	t.Helper()
-	host, err := dockertest.Host()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		left, err := dockertest.Containers(context.Background(), host, driver.LabelOwner+"="+owner)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("containers left: %q", left)
-		}
-	}
 }

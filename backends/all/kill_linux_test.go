@@ -16,7 +16,6 @@ import (
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/backends/all"
-	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/sessions"
@@ -37,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 // conversations are those of the application. Each goes to the backend of its attribute.
-var conversations = []struct{ key, plan string }{{"c1", "box"}, {"c2", "box"}, {"p1", "local"}, {"p2", "local"}}
+var conversations = []struct{ key, plan string }{{"c1", box}, {"c2", box}, {"e1", cloud}, {"f1", machines}, {"p1", local}, {"p2", local}}
 
 func specOf(plan string) executor.Spec {
 	return executor.Spec{Languages: []executor.Language{executor.Python}, Attributes: map[string]string{"plan": plan}}
@@ -90,22 +89,20 @@ func application(owner, config string) error {
 // TestKilledApplication kills an application under load and starts it anew: what can go on goes on, what cannot is told, and nothing is
 // left, counted at the engine and in the process table.
 func TestKilledApplication(t *testing.T) {
-	host, err := dockertest.Host()
-	if err != nil {
-		t.Fatal(err)
+	f := newFour(t)
+	var file, routes strings.Builder
+	for _, name := range []string{local, box, cloud, machines} {
+		warm := ", broker: {pools: [{size: 1, languages: [python]}]}"
+		if name == local {
+			warm = ""
+		}
+		fmt.Fprintf(&file, "  %s: {%s%s}\n", name, f.settings[name], warm)
+		fmt.Fprintf(&routes, "  - {name: to-%s, match: {attributes: {plan: %s}}, split: [{backend: %s, weight: 1}]}\n", name, name, name)
 	}
-	config := fmt.Sprintf(`
-backends:
-  local: {type: pyodide}
-  box: {type: docker, host: %q, image: %q, pull: never, broker: {pools: [{size: 1, languages: [python]}]}}
-routes:
-  - {name: paying, match: {attributes: {plan: box}}, split: [{backend: box, weight: 1}]}
-  - {name: rest, split: [{backend: local, weight: 1}]}
-sessions: {store: %q, lease_ttl: 3s}
-`, host, dockertest.Trixie, "sqlite:"+filepath.Join(t.TempDir(), "sessions.db"))
-	owner := "killed-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	config := fmt.Sprintf("backends:\n%sroutes:\n%ssessions: {store: %q, lease_ttl: 3s}\n", &file, &routes,
+		"sqlite:"+filepath.Join(t.TempDir(), "sessions.db"))
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), killedOwner+"="+owner, killedConfig+"="+config)
+	cmd.Env = append(os.Environ(), killedOwner+"="+f.owner, killedConfig+"="+config)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -157,24 +154,24 @@ sessions: {store: %q, lease_ttl: 3s}
 		}
 	}
 
-	box, err := openFile(t.Context(), owner, "next", config)
+	b, err := openFile(t.Context(), f.owner, "next", config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer box.Close()
+	defer b.Close()
 	for _, c := range conversations {
-		lease := acquire(t, box, c.key, specOf(c.plan))
+		lease := acquire(t, b, c.key, specOf(c.plan))
 		res, err := lease.Run(t.Context(), executor.Request{Code: "print(n)"}, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", c.key, err)
 		}
 		switch c.plan {
-		case "box": // the run that was cut off may have been done and not have been said
+		case box, cloud, machines: // the run that was cut off may have been done and not have been said
 			n, err := strconv.Atoi(strings.TrimSpace(string(res.Stdout)))
 			if lease.Fresh || err != nil || n < seen[c.key] || n > seen[c.key]+1 {
 				t.Errorf("%s: fresh %v, got %q, want that it goes on after %d", c.key, lease.Fresh, res.Stdout, seen[c.key])
 			}
-		case "local":
+		case local:
 			if !lease.Fresh || res.Exception == nil || res.Exception.Type != "NameError" {
 				t.Errorf("%s: fresh %v, got %+v, want that it begins anew and says so", c.key, lease.Fresh, res)
 			}
@@ -184,15 +181,15 @@ sessions: {store: %q, lease_ttl: 3s}
 		}
 	}
 	// What nobody names any more is that which the killed process kept warm.
-	for i, err := range box.Manager().Reap(t.Context(), 0, false) {
+	for i, err := range b.Manager().Reap(t.Context(), 0, false) {
 		if err != nil && !errors.Is(err, executor.ErrUnsupported) {
 			t.Errorf("%s: %v", i.Handle.Session, err)
 		}
 	}
-	if err := box.Close(); err != nil {
+	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	nothingLeft(t, owner)
+	f.nothingLeft(t)
 }
 
 // acquire waits until the process that is gone is taken for dead, as a front end would.
