@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,6 +42,9 @@ type crowd struct {
 	broken atomic.Value // the backend, if any, on which sessions may be lost, and are begun anew
 	served sync.Map     // backend -> *atomic.Int64, conversations that were completed
 	lost   atomic.Int64
+
+	mu      sync.Mutex
+	talking map[string]bool // conversations that have not ended, by subject
 }
 
 func (c *crowd) count(backend string) int64 {
@@ -61,18 +65,34 @@ func (c *crowd) total() (n int64) {
 
 func (c *crowd) user(i int) {
 	for n := 0; c.ctx.Err() == nil; n++ {
-		backend, err := c.conversation(executor.Spec{Subject: fmt.Sprintf("user-%d-%d", i, n), Languages: []executor.Language{executor.Python}})
-		switch {
-		case err == nil:
-			n, _ := c.served.LoadOrStore(backend, new(atomic.Int64))
-			n.(*atomic.Int64).Add(1)
-		case backend != "" && c.broken.Load() == backend:
-			c.lost.Add(1)
-		default:
-			c.t.Errorf("a conversation on %q failed: %v", backend, err)
+		if !c.talk(fmt.Sprintf("user-%d-%d", i, n)) {
 			return
 		}
 	}
+}
+
+// talk has a conversation and counts it, and reports whether the user wants another one.
+func (c *crowd) talk(subject string) bool {
+	c.mu.Lock()
+	c.talking[subject] = true
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.talking, subject)
+	}()
+	backend, err := c.conversation(executor.Spec{Subject: subject, Languages: []executor.Language{executor.Python}})
+	switch {
+	case err == nil:
+		n, _ := c.served.LoadOrStore(backend, new(atomic.Int64))
+		n.(*atomic.Int64).Add(1)
+	case backend != "" && c.broken.Load() == backend:
+		c.lost.Add(1)
+	default:
+		c.t.Errorf("a conversation on %q failed: %v", backend, err)
+		return false
+	}
+	return true
 }
 
 // conversation has three messages with state. That it cannot begin is nobody's fault but the broker's.
@@ -106,6 +126,26 @@ func (c *crowd) until(backend string, more int64) {
 	}
 }
 
+// ended waits until the conversations of now have ended.
+func (c *crowd) ended() {
+	c.t.Helper()
+	c.mu.Lock()
+	old := maps.Clone(c.talking)
+	c.mu.Unlock()
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) { // a poll
+		c.mu.Lock()
+		maps.DeleteFunc(old, func(subject string, _ bool) bool { return !c.talking[subject] })
+		n := len(old)
+		c.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		if time.Now().After(end) || c.t.Failed() {
+			c.t.Fatalf("%d conversations do not end\n%s", n, c.box.Stats())
+		}
+	}
+}
+
 // TestMigration moves traffic under load from backend to backend by the file alone, takes each new one away for a while, and goes back.
 func TestMigration(t *testing.T) {
 	f := newFour(t)
@@ -114,7 +154,7 @@ func TestMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	c := &crowd{t: t, box: b, ctx: ctx}
+	c := &crowd{t: t, box: b, ctx: ctx, talking: map[string]bool{}}
 	c.broken.Store("")
 	for i := range 4 {
 		c.wg.Go(func() { c.user(i) })
@@ -130,7 +170,7 @@ func TestMigration(t *testing.T) {
 	// moved waits until who began before a reload has ended, and checks that nobody begins elsewhere.
 	moved := func(to string) {
 		t.Helper()
-		c.until(to, 6)
+		c.ended()
 		before := c.total() - c.count(to)
 		c.until(to, 4)
 		if n := c.total() - c.count(to) - before; n != 0 {

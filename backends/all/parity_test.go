@@ -2,13 +2,13 @@ package all_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/backends/all"
 	"github.com/execbroker/execbroker/conformance/corpus"
 	"github.com/execbroker/execbroker/conformance/parity"
-	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 )
@@ -22,28 +22,28 @@ func TestParity(t *testing.T) {
 	if len(programs) < 150 {
 		t.Errorf("got %d programs, want at least 150", len(programs))
 	}
-	host, err := dockertest.Host()
+	f := newFour(t)
+	names := []string{local, box, cloud, machines}
+	var file strings.Builder
+	for _, name := range names {
+		languages := ", languages: [python, javascript]"
+		if name == local {
+			languages = "" // it has both, in sessions of their own
+		}
+		fmt.Fprintf(&file, "  %s: {%s%s}\n", name, f.settings[name], languages)
+	}
+	cfg, err := backends.Parse(fmt.Appendf(nil, "backends:\n%sroutes:\n  - {name: all, split: [{backend: local, weight: 1}]}\n", &file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := backends.Parse(fmt.Appendf(nil, `
-backends:
-  pyodide: {type: pyodide}
-  docker: {type: docker, host: %q, image: %q, pull: never, languages: [python, javascript]}
-routes:
-  - {name: all, split: [{backend: pyodide, weight: 1}]}
-`, host, dockertest.Python))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := backends.Open(t.Context(), driver.Env{Owner: "parity"}, all.Registry(), cfg)
+	b, err := backends.Open(t.Context(), driver.Env{Owner: f.owner}, all.Registry(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
 	var seen []*parity.Observation
 	var executors []executor.Executor
-	for _, name := range []string{"pyodide", "docker"} {
+	for _, name := range names {
 		x, ok := b.Backend(name)
 		if !ok {
 			t.Fatalf("no backend %s", name)
