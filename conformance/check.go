@@ -177,6 +177,13 @@ func (r *background) awaitStart() {
 	}
 }
 
+// seen reports whether an event of a kind has come.
+func (r *background) seen(kind executor.EventKind) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.events, func(ev executor.Event) bool { return ev.Kind == kind })
+}
+
 // wait waits for the end of the run, for at most most and Grace.
 func (r *background) wait(most time.Duration) (*executor.Result, error) {
 	timer := time.NewTimer(most + r.t.Grace())

@@ -336,9 +336,22 @@ func TestLife(t *testing.T) {
 		wait(t, s, executor.ErrNotFound)
 	})
 	t.Run("max-life", func(t *testing.T) {
-		s := start(t, host, func(c *Config) { c.MaxLife = time.Second })
+		s := start(t, host, func(c *Config) { c.MaxLife = 3 * time.Second }) // an interpreter starts in it
 		r := s.code(t, "print('begin')\nimport time; time.sleep(1000)")
 		if r.err != nil || r.Reason != executor.ReasonLifetime || r.stdout != "begin\n" || !r.StateLost {
+			t.Errorf("got %+v", r)
+		}
+		wait(t, s, executor.ErrNotFound)
+	})
+	t.Run("max-life-before-the-start", func(t *testing.T) {
+		slow := filepath.Join(t.TempDir(), "node")
+		if err := os.WriteFile(slow, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		s := start(t, host, func(c *Config) { c.Node, c.MaxLife = slow, time.Second })
+		r := s.do(t.Context(), executor.Request{Language: executor.JavaScript, Code: "1", Limits: executor.RunLimits{WallTime: executor.NoLimit, OutputBytes: 1 << 20}})
+		var e *executor.Error
+		if !errors.As(r.err, &e) || e.Kind != executor.ErrNotFound || e.Ran != executor.RanNo || r.started {
 			t.Errorf("got %+v", r)
 		}
 		wait(t, s, executor.ErrNotFound)

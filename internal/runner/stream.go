@@ -198,6 +198,7 @@ var kinds = map[string]error{
 	"exhausted":   executor.ErrExhausted,
 	"unavailable": executor.ErrUnavailable,
 	"canceled":    context.Canceled,
+	"gone":        executor.ErrNotFound,
 	"too-large":   executor.ErrTooLarge,
 	"not-exist":   fs.ErrNotExist,
 	"exist":       fs.ErrExist,

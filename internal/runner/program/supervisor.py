@@ -356,6 +356,9 @@ class Supervisor:
     def end(self, reason):
         """Ends the sandbox."""
         for run in list(self.runs):
+            if not run.started:
+                run.fail("gone", "the sandbox ended before the code was started")
+                continue
             run.reason = "lifetime"
             run.end({"exit": -1, "lost": True})
         for holder in list(self.holders):
