@@ -292,9 +292,33 @@ func TestHTTPHides(t *testing.T) {
 	}
 }
 
+// lateStream holds a stream back until what was sent before it was answered, and for as long as a runner would take to end.
+type lateStream struct {
+	http.RoundTripper
+	once   sync.Once
+	posted chan struct{}
+}
+
+func (l *lateStream) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/links/") {
+		<-l.posted
+		select {
+		case <-time.After(time.Second): // that somebody is late can be had only so
+		case <-r.Context().Done():
+		}
+	}
+	res, err := l.RoundTripper.RoundTrip(r)
+	if r.Method == http.MethodPost {
+		l.once.Do(func() { close(l.posted) })
+	}
+	return res, err
+}
+
 // What cannot be enforced is refused before any code runs, and the machine ends.
 func TestHTTPRefuses(t *testing.T) {
 	g, cfg := boot(t, host)
+	// Nobody asks for the stream before the runner has made up its mind.
+	g.Transport = &lateStream{RoundTripper: g.Transport, posted: make(chan struct{})}
 	if _, err := StartGuest(t.Context(), g.Dial(), cfg, Guest{Network: "allowlist"}); !errors.Is(err, executor.ErrUnsupported) {
 		t.Errorf("got %v", err)
 	}

@@ -88,7 +88,8 @@ class Server:
 
     def busy(self):
         """Reports whether last words are on their way."""
-        return any(link.stream is not None or link.kept for link in self.links.values()) or any(c.queue for c in self.connections)
+        # A link that has not ended has not even read them, and nobody may have asked for its stream yet.
+        return any(link.stream is not None or link.kept or not link.ended for link in self.links.values()) or any(c.queue for c in self.connections)
 
     def link(self, name, position):
         """Returns a link, or a status."""

@@ -374,7 +374,7 @@ class Supervisor:
         """Ends the loop when everybody has heard why, or does not listen."""
         self.quit = code
         if self.server is not None:
-            self.after(3, lambda: os._exit(code))
+            self.after(5, lambda: os._exit(code))
 
     # Requests.
 
