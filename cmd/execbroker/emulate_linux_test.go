@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -15,18 +14,7 @@ import (
 func emulator(t *testing.T, host string) (p *process, e emulating) {
 	t.Helper()
 	p = command(t, "emulate", "fly", "--engine", host, "--listen", "127.0.0.1:0", "--proxy", "127.0.0.1:0", "--json")
-	p.Stdout = nil
-	out, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.NewDecoder(out).Decode(&e); err != nil {
-		t.Fatalf("%v: %s", err, p.err.String())
-	}
-	return p, e
+	return p, announced[emulating](t, p)
 }
 
 // emulated counts the containers of one Machine.

@@ -107,18 +107,7 @@ Picture()`
 
 	// The same over HTTP, where a key decides.
 	p := installed(t, "mcp", "--listen", "127.0.0.1:0", "--json")
-	p.Stdout = nil
-	out, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var s serving
-	if err := json.NewDecoder(out).Decode(&s); err != nil {
-		t.Fatalf("%v: %s", err, p.err.String())
-	}
+	s := announced[serving](t, p)
 	where := []string{s.URL, "--transport", "http", "--header", "Authorization: Bearer " + s.Key, "--method"}
 	r = call(false, where, "execute_code", "--tool-arg", "code=6 * 7")
 	if r.StructuredContent["returnValue"] != 42.0 {

@@ -97,7 +97,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // At a signal a server of HTTP lets a call end, and answers it.
 func TestMCPOverHTTPLosesNoCall(t *testing.T) {
 	p := command(t, "mcp", "--listen", "127.0.0.1:0", "--json")
-	s := serveProcess(t, p)
+	s := announced[serving](t, p)
 	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	started := make(chan struct{}, 1)
 	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{

@@ -46,18 +46,7 @@ func TestServe(t *testing.T) {
 			t.Parallel()
 			p := command(t, "serve", "--api", "e2b", "--listen", "127.0.0.1:0", "--json")
 			p.Env = append(p.Env, c.env...)
-			p.Stdout = nil
-			out, err := p.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := p.Start(); err != nil {
-				t.Fatal(err)
-			}
-			var s serving
-			if err := json.NewDecoder(out).Decode(&s); err != nil {
-				t.Fatalf("%v: %s", err, p.err.String())
-			}
+			s := announced[serving](t, p)
 			if s.API != "e2b" || (s.Key == "") != (c.keys != "") {
 				t.Errorf("got %+v", s)
 			}
@@ -80,8 +69,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// serveProcess starts a server and returns what it says of itself.
-func serveProcess(t *testing.T, p *process) (s serving) {
+// announced starts a server and returns what it says of itself.
+func announced[T any](t *testing.T, p *process) (said T) {
 	t.Helper()
 	p.Stdout = nil
 	out, err := p.StdoutPipe()
@@ -91,16 +80,16 @@ func serveProcess(t *testing.T, p *process) (s serving) {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.NewDecoder(out).Decode(&s); err != nil {
+	if err := json.NewDecoder(out).Decode(&said); err != nil {
 		t.Fatalf("%v: %s", err, p.err.String())
 	}
-	return s
+	return said
 }
 
 // At a signal the server lets a run end, and answers it.
 func TestServeNative(t *testing.T) {
 	p := command(t, "serve", "--listen", "127.0.0.1:0", "--json")
-	s := serveProcess(t, p)
+	s := announced[serving](t, p)
 	if s.API != "native" || s.Key == "" {
 		t.Errorf("got %+v", s)
 	}
@@ -129,7 +118,7 @@ func TestServeNative(t *testing.T) {
 
 func TestServeNeMo(t *testing.T) {
 	p := command(t, "serve", "--api", "nemo", "--listen", "127.0.0.1:0", "--json")
-	s := serveProcess(t, p)
+	s := announced[serving](t, p)
 	contains(t, ask(t, 200, "POST", s.URL+"/execute", `{"generated_code": "print(6 * 7)", "timeout": 10.0, "language": "python"}`, "Content-Type", "application/json"), `"process_status":"completed","stdout":"42\n"`)
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
