@@ -37,9 +37,13 @@ func (s *Server) begun() {
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
-	if !closed {
-		return
+	if closed {
+		s.endSessions()
 	}
+}
+
+// endSessions ends every session, those too that have not called anything yet.
+func (s *Server) endSessions() {
 	for session := range s.sdk.Sessions() {
 		session.Close()
 	}

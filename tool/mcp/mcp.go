@@ -173,10 +173,7 @@ func (s *Server) Close() error {
 		c.end(errClosed)
 	}
 	s.mu.Unlock()
-	// Those too that have not called anything yet.
-	for session := range s.sdk.Sessions() {
-		session.Close()
-	}
+	s.endSessions()
 	s.work.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
