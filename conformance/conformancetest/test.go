@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/execbroker/execbroker/conformance"
+	"github.com/execbroker/execbroker/executor"
 )
 
 // The variables of the environment that a developer sets. They are not flags, because a library does not register any.
@@ -27,8 +29,9 @@ const (
 const reportMargin = 15 * time.Second
 
 // Test runs the suite, one subtest for each case, and writes the report to $CONFORMANCE_REPORT if that is set. Outcomes but passed,
-// refused and known fail their subtest; what does not apply and what was not selected is skipped. Cases run while Test does, so that
-// the subtests only say what was found: to select cases, set $CONFORMANCE_ONLY.
+// refused and known fail their subtest. Cases run while Test does, side by side as the target says; the subtests say what was found.
+//
+// To select cases, name their subtests to go test -run, or set $CONFORMANCE_ONLY.
 func Test(t *testing.T, target conformance.Target) *conformance.Report {
 	t.Helper()
 	if only := os.Getenv(EnvOnly); only != "" {
@@ -37,6 +40,20 @@ func Test(t *testing.T, target conformance.Target) *conformance.Report {
 	if testing.Verbose() && target.Progress == nil {
 		target.Progress = func(l conformance.Line) { t.Logf("%s: %s in %d ms", l.ID, l.Outcome, l.Millis) }
 	}
+	found := map[string]conformance.Line{}
+	cases := conformance.Cases(languages(target)...)
+	var asked []string
+	for _, c := range cases {
+		t.Run(c.ID, func(t *testing.T) {
+			asked = append(asked, c.ID)
+			t.Parallel() // until Test has returned
+			judge(t, found[c.ID])
+		})
+	}
+	if len(asked) < len(cases) {
+		asked = slices.DeleteFunc(asked, func(id string) bool { return !target.Selects(id) })
+		target.Only = append([]string{}, asked...) // not nil, which is every case
+	}
 	ctx, cancel := withMargin(t)
 	defer cancel()
 	r, err := conformance.Run(ctx, target)
@@ -44,12 +61,21 @@ func Test(t *testing.T, target conformance.Target) *conformance.Report {
 		t.Error(werr)
 	}
 	for _, l := range r.Cases {
-		t.Run(l.ID, func(t *testing.T) { judge(t, l) })
+		found[l.ID] = l
 	}
 	if err != nil {
 		t.Error(err)
 	}
 	return r
+}
+
+// languages returns those that a target has programs in.
+func languages(target conformance.Target) []executor.Language {
+	var all []executor.Language
+	for _, p := range target.Programs {
+		all = append(all, p.Language)
+	}
+	return all
 }
 
 // withMargin returns a context that ends before go test kills the program: the report says more than its stacks.

@@ -57,6 +57,8 @@ const (
 // cases that the golden file names fail. A fault that is not in the file, and one that no case notices, fail too. Of one that breaks a
 // feature which the backend lacks the file says that, and nothing runs. The suite without a fault has to be green.
 //
+// To select faults, name their subtests to go test -run.
+//
 // Each fault is tested by this program again, started for the one test that calls TestFaults, because a suite counts what its process
 // holds. Where TestFaults is called in a subtest, that runs alone again too.
 func TestFaults(t *testing.T, open func(wrap func(driver.Driver) driver.Driver) conformance.Target, opts FaultOptions) {
@@ -80,22 +82,20 @@ func TestFaults(t *testing.T, open func(wrap func(driver.Driver) driver.Driver) 
 		t.Fatal(err)
 	}
 	caps := without.Capabilities
-	found, errs := findAll(t, slices.DeleteFunc(slices.Clone(faults[1:]), func(f Fault) bool { _, ok := f.fits(caps); return !ok }), opts.Parallel, dir)
-	found[noFault] = without
-	all := map[string][]string{}
+	found, errs := map[string]finding{noFault: without}, map[string]error{}
+	var asked []Fault
 	for _, f := range faults {
+		missing, plantable := f.fits(caps)
 		t.Run(f.Name, func(t *testing.T) {
+			if plantable && f.Name != noFault {
+				asked = append(asked, f)
+			}
+			t.Parallel() // until all that were asked for are tested
 			if errs[f.Name] != nil {
 				t.Fatal(errs[f.Name])
 			}
 			failing := found[f.Name].Failing
-			got := slices.AppendSeq([]string{}, maps.Keys(failing))
-			slices.Sort(got)
-			missing, plantable := f.fits(caps)
-			if !plantable {
-				got = []string{fmt.Sprintf("(not planted: the backend has no %s that could be broken)", missing)}
-			}
-			all[f.Name] = got
+			got := outcome(failing, missing)
 			if f.Name != noFault && opts.Harmless[f.Name] == "" && len(got) == 0 {
 				t.Errorf("no case notices it: %s", f.Doc)
 			}
@@ -106,15 +106,34 @@ func TestFaults(t *testing.T, open func(wrap func(driver.Driver) driver.Driver) 
 		})
 	}
 	for name := range golden {
-		if _, ok := all[name]; !ok {
+		if !slices.ContainsFunc(faults, func(f Fault) bool { return f.Name == name }) {
 			t.Errorf("%s: there is no fault %q", opts.Golden, name)
 		}
 	}
+	findAll(t, asked, opts.Parallel, dir, found, errs)
 	if os.Getenv(EnvUpdate) != "" {
-		if err := writeGolden(opts.Golden, all); err != nil {
+		renewed := map[string][]string{}
+		for _, f := range faults {
+			missing, plantable := f.fits(caps)
+			renewed[f.Name] = golden[f.Name]
+			if tested, ok := found[f.Name]; ok || !plantable {
+				renewed[f.Name] = outcome(tested.Failing, missing)
+			}
+		}
+		if err := writeGolden(opts.Golden, renewed); err != nil {
 			t.Error(err)
 		}
 	}
+}
+
+// outcome is what stands in the golden file for a fault: the failing cases, or the feature that is missing for it.
+func outcome(failing map[string]string, missing executor.Feature) []string {
+	if missing != "" {
+		return []string{fmt.Sprintf("(not planted: the backend has no %s that could be broken)", missing)}
+	}
+	ids := slices.AppendSeq([]string{}, maps.Keys(failing))
+	slices.Sort(ids)
+	return ids
 }
 
 // finding is what the suite said about a fault.
@@ -185,13 +204,9 @@ func (f *finding) from(ctx context.Context, target conformance.Target) error {
 // split returns which of the cases that target selects run in virtual time, and which do not. Neither are those that count what is
 // left, unless there is something to count for.
 func split(target conformance.Target, isReal func(id string) bool) (virtual, real []string) {
-	var languages []executor.Language
-	for _, p := range target.Programs {
-		languages = append(languages, p.Language)
-	}
 	virtual, real = []string{}, []string{}
 	var both []string
-	for _, c := range conformance.Cases(languages...) {
+	for _, c := range conformance.Cases(languages(target)...) {
 		switch {
 		case !target.Selects(c.ID):
 		case strings.HasPrefix(c.ID, "leaks/"):
@@ -209,14 +224,12 @@ func split(target conformance.Target, isReal func(id string) bool) (virtual, rea
 	return virtual, real
 }
 
-// findAll tests faults, some at a time.
-func findAll(t *testing.T, faults []Fault, parallel int, dir string) (map[string]finding, map[string]error) {
+// findAll tests faults, some at a time, and adds to found and errs.
+func findAll(t *testing.T, faults []Fault, parallel int, dir string, found map[string]finding, errs map[string]error) {
 	var (
-		mu    sync.Mutex
-		found = map[string]finding{}
-		errs  = map[string]error{}
-		wg    sync.WaitGroup
-		next  = make(chan Fault)
+		mu   sync.Mutex
+		wg   sync.WaitGroup
+		next = make(chan Fault)
 	)
 	for range max(parallel, 1) {
 		wg.Go(func() {
@@ -233,7 +246,6 @@ func findAll(t *testing.T, faults []Fault, parallel int, dir string) (map[string
 	}
 	close(next)
 	wg.Wait()
-	return found, errs
 }
 
 // find tests a fault in a process of its own, which leaves what it found in dir.

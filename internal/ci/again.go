@@ -13,9 +13,9 @@ import (
 // Its output stays where it was, a second look has to succeed every time, and few are granted: more are no accident of the machine. A data
 // race, a panic, a test that did not end, a skipped one and whatever fails outside a test count as they are.
 const (
-	lookAgain = 3 // the most failures of a run
-	looks     = 3 // the times that each has to pass now
-	lookTime  = 10 * time.Minute
+	lookAgain = 3               // the most failures of a run
+	looks     = 3               // the times that each has to pass now
+	lookTime  = 8 * time.Minute // for all of them
 )
 
 // failure is a test that failed.
@@ -48,9 +48,10 @@ func again(ctx context.Context, w io.Writer, dir string, ci bool, sum tally, fai
 			return sum, nil
 		}
 	}
+	deadline := time.Now().Add(lookTime)
 	for _, f := range failures {
 		fmt.Fprintf(w, "\nagain %s %s, %d times\n", f.pkg, f.test, looks)
-		r := append([]string{fmt.Sprintf("-count=%d", looks), "-timeout=" + lookTime.String(), "-run=" + pattern(f.test)}, args...)
+		r := append([]string{fmt.Sprintf("-count=%d", looks), "-timeout=" + max(time.Until(deadline), time.Second).String(), "-run=" + pattern(f.test)}, args...)
 		t, _, err := runTests(ctx, w, dir, ci, append(r, f.pkg)...)
 		if err != nil {
 			return sum, err

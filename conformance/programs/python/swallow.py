@@ -1,7 +1,14 @@
-print({{text}}, flush=True)
-while True:
-    try:
-        while True:
+def stay():
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
             pass
-    except BaseException:
-        pass
+
+
+try:
+    print({{text}}, flush=True)
+    stay()
+except BaseException:  # an interrupt can come as soon as the text is out
+    stay()
