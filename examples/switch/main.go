@@ -56,6 +56,10 @@ func python(ctx context.Context, w io.Writer, box executor.Executor) error {
 	if err := s.Files().Write(ctx, "sales.csv", strings.NewReader("month,amount\njan,120\nfeb,80\nmar,160\n"), 0); err != nil {
 		return err
 	}
+	input, err := typed(ctx, box, s, "world\n")
+	if err != nil {
+		return err
+	}
 	for _, step := range []struct {
 		says string
 		req  executor.Request
@@ -67,7 +71,7 @@ func python(ctx context.Context, w io.Writer, box executor.Executor) error {
 			Artifacts: &executor.ArtifactRequest{Contents: true},
 		}},
 		{"exception", executor.Request{Code: "def share(part):\n    return part / 0\n\nshare(1)"}},
-		{"input", executor.Request{Code: "print('hello', input())", Stdin: strings.NewReader("world\n")}},
+		{"input", input},
 		{"timeout", executor.Request{
 			Code:   "print('one of two', flush=True)\nwhile True: pass",
 			Limits: executor.RunLimits{WallTime: time.Second},
@@ -82,6 +86,16 @@ func python(ctx context.Context, w io.Writer, box executor.Executor) error {
 		show(w, "python, "+step.says, res)
 	}
 	return nil
+}
+
+// typed greets with what a user has typed. Not every backend has standard input; what it has it declares, so the program need not know which
+// one it is.
+func typed(ctx context.Context, box executor.Executor, s executor.Session, text string) (executor.Request, error) {
+	if box.Info().Capabilities.HasFor(executor.Python, executor.FeatureStdin) {
+		return executor.Request{Code: "print('hello', input())", Stdin: strings.NewReader(text)}, nil
+	}
+	err := s.Files().Write(ctx, "typed.txt", strings.NewReader(text), 0)
+	return executor.Request{Code: "print('hello', open('typed.txt').readline().rstrip())"}, err
 }
 
 // javascript has a session of its own, because not every backend mixes languages in one.
@@ -105,13 +119,14 @@ func javascript(ctx context.Context, w io.Writer, box executor.Executor) error {
 	return nil
 }
 
-// show prints what a chat would use of a result. Times and the backend's name are left out: they differ.
+// show prints what a chat would use of a result. Left out is what differs: times, the backend's name, where code was when it was stopped,
+// which not every backend learns, and the exit code that an exception stands for already.
 func show(w io.Writer, title string, res *executor.Result) {
 	fmt.Fprintf(w, "== %s: %s", title, res.Status)
 	if res.Reason != "" {
 		fmt.Fprintf(w, ", %s", res.Reason)
 	}
-	if res.ExitCode > 0 {
+	if res.ExitCode > 0 && res.Exception == nil {
 		fmt.Fprintf(w, ", exit code %d", res.ExitCode)
 	}
 	fmt.Fprintln(w)
@@ -131,7 +146,7 @@ func show(w io.Writer, title string, res *executor.Result) {
 	for _, a := range res.Artifacts {
 		fmt.Fprintf(w, "file   | %s, %s, %d bytes\n", a.Name, a.MIME, len(a.Data))
 	}
-	if e := res.Exception; e != nil {
+	if e := res.Exception; e != nil && res.Status == executor.StatusFailed {
 		fmt.Fprintf(w, "error  | %s: %s in line %d\n", e.Type, e.Message, e.Line)
 	}
 	if res.StateLost {

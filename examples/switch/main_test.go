@@ -57,8 +57,13 @@ func TestDocker(t *testing.T) {
 	check(t, cfg)
 }
 
-// The service is a stand-in, over containers of the same image.
-func TestE2B(t *testing.T) {
+func TestE2B(t *testing.T) { checkE2B(t, "e2b.yaml") }
+
+func TestE2BCodeInterpreter(t *testing.T) { checkE2B(t, "e2b-code-interpreter.yaml") }
+
+// checkE2B runs against a stand-in for the service, over containers of the same image.
+func checkE2B(t *testing.T, file string) {
+	t.Helper()
 	server, err := e2btest.Start(t.Context(), e2btest.Options{Owner: "switch"})
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +74,7 @@ func TestE2B(t *testing.T) {
 		}
 	})
 	t.Setenv("E2B_API_KEY", e2btest.Key)
-	cfg := parse(t, "e2b.yaml")
+	cfg := parse(t, file)
 	for _, key := range []string{"api_url", "sandbox_url"} {
 		cfg.Backends["code"].Settings[key] = json.RawMessage(strconv.Quote(server.URL))
 	}
