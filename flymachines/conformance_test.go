@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,19 +51,12 @@ func setup(ctx context.Context) (params map[string]string, cleanup func() error,
 	if os.Getenv("EXECBROKER_TEST_LOG") != "" {
 		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	s, err := flytest.New(ctx, cfg)
+	s, err := flytest.Start(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	api, edge := httptest.NewServer(s), httptest.NewServer(s.Proxy())
-	params[paramAPI], params[paramEdge], params[paramToken] = api.URL, edge.URL, s.Token()
-	return params, func() error {
-		edge.CloseClientConnections()
-		err := s.Close()
-		api.Close()
-		edge.Close()
-		return err
-	}, nil
+	params[paramAPI], params[paramEdge], params[paramToken] = s.API, s.Edge, s.Token()
+	return params, s.Close, nil
 }
 
 // configOf is for the Fly of a run. Machines are reached through the proxy, by every process.

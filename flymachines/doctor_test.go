@@ -17,7 +17,7 @@ func TestDoctor(t *testing.T) {
 		want string // in what it says
 	}{
 		"good":      {func(*Config) {}, true, "1 Machines"},
-		"proxy":     {func(c *Config) { c.Proxy = w.edge }, true, "through " + w.edge},
+		"proxy":     {func(c *Config) { c.Proxy = w.Edge }, true, "through " + w.Edge},
 		"no-token":  {func(c *Config) { c.Token = driver.Secret{Env: "EXECBROKER_NO_SUCH_VARIABLE"} }, false, "not set"},
 		"no-app":    {func(c *Config) { c.App = "another" }, false, "fly apps create another"},
 		"not-there": {func(c *Config) { c.API = "http://127.0.0.1:1" }, false, "can be reached from here"},

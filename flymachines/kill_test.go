@@ -76,7 +76,7 @@ func TestNobodyComes(t *testing.T) {
 func TestKilled(t *testing.T) {
 	w := newWorld(t)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), hostProgram+"="+strings.Join([]string{w.api, w.edge, w.owner}, " "))
+	cmd.Env = append(os.Environ(), hostProgram+"="+strings.Join([]string{w.API, w.Edge, w.owner}, " "))
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"math"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -52,9 +51,8 @@ const tokenVariable = "EXECBROKER_TEST_FLY_TOKEN"
 
 // world is an emulator and what reaches it.
 type world struct {
-	*flytest.Server
-	api, edge string
-	owner     string
+	*flytest.Local
+	owner string
 }
 
 // newWorld starts an emulator. At the end nothing of it is left.
@@ -68,26 +66,22 @@ func newWorld(t testing.TB, edit ...func(*flytest.Config)) *world {
 	for _, e := range edit {
 		e(&cfg)
 	}
-	s, err := flytest.New(context.Background(), cfg)
+	s, err := flytest.Start(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, edge := httptest.NewServer(s), httptest.NewServer(s.Proxy())
 	t.Cleanup(func() {
-		edge.CloseClientConnections()
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		api.Close()
-		edge.Close()
 	})
 	t.Setenv(tokenVariable, s.Token())
-	return &world{Server: s, api: api.URL, edge: edge.URL, owner: "test-" + strings.ToLower(rand.Text())}
+	return &world{Local: s, owner: "test-" + strings.ToLower(rand.Text())}
 }
 
 // config is for the emulator of w, whose Machines are reached by their private addresses.
 func (w *world) config() Config {
-	return Config{App: testApp, Token: driver.Secret{Env: tokenVariable}, API: w.api, Dial: w.DialContext, Rate: 1000,
+	return Config{App: testApp, Token: driver.Secret{Env: tokenVariable}, API: w.API, Dial: w.DialContext, Rate: 1000,
 		Languages: []executor.Language{executor.Python, executor.JavaScript}}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net/http/httptest"
 	"strconv"
 	"testing"
 	"time"
@@ -26,7 +25,7 @@ type four struct {
 	owner    string
 	settings map[string]string // what a file says of each, without the closing brace
 	links    map[string]link   // of those that are reached by one
-	fly      *flytest.Server
+	fly      *flytest.Local
 }
 
 // The names of the backends in the files of these tests.
@@ -62,26 +61,22 @@ func newFour(t *testing.T) *four {
 		}
 	})
 
-	fly, err := flytest.New(t.Context(), flytest.Config{
+	fly, err := flytest.Start(t.Context(), flytest.Config{
 		Engine: engine, Apps: []flytest.App{{Name: "sandboxes"}}, Images: map[string]string{"docker.io/library/the:image": image}, Rate: math.Inf(1), MaxMachines: 100,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.fly = fly
-	api, edge := httptest.NewServer(fly), httptest.NewServer(fly.Proxy())
 	t.Cleanup(func() {
-		edge.CloseClientConnections()
 		if err := fly.Close(); err != nil {
 			t.Error(err)
 		}
-		api.Close()
-		edge.Close()
 	})
 	t.Setenv("E2B_API_KEY", e2btest.Key)
 	t.Setenv("FLY_API_TOKEN", fly.Token())
 
-	toE2B, toFly, toMachines := newGate(t, e2b.URL), newGate(t, api.URL), newGate(t, edge.URL)
+	toE2B, toFly, toMachines := newGate(t, e2b.URL), newGate(t, fly.API), newGate(t, fly.Edge)
 	f.links = map[string]link{box: cable, cloud: toE2B, machines: links{toFly, toMachines}}
 	f.settings = map[string]string{
 		local: "type: pyodide",

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
@@ -88,25 +87,21 @@ func TestFly(t *testing.T) {
 		t.Fatal(err)
 	}
 	const image = "registry.fly.io/my-sandboxes:sandbox"
-	fly, err := flytest.New(t.Context(), flytest.Config{
+	fly, err := flytest.Start(t.Context(), flytest.Config{
 		Engine: host, Apps: []flytest.App{{Name: "my-sandboxes"}}, Images: map[string]string{image: dockertest.Python}, Tokens: []string{"a token"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, edge := httptest.NewServer(fly), httptest.NewServer(fly.Proxy())
 	t.Cleanup(func() {
-		edge.CloseClientConnections()
 		if err := fly.Close(); err != nil {
 			t.Error(err)
 		}
-		api.Close()
-		edge.Close()
 	})
 	t.Setenv("FLY_API_TOKEN", "a token")
 	cfg := parse(t, "fly.yaml")
 	settings := cfg.Backends["code"].Settings
-	settings["api"], settings["proxy"] = json.RawMessage(strconv.Quote(api.URL)), json.RawMessage(strconv.Quote(edge.URL))
+	settings["api"], settings["proxy"] = json.RawMessage(strconv.Quote(fly.API)), json.RawMessage(strconv.Quote(fly.Edge))
 	check(t, cfg)
 }
 

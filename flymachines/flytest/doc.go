@@ -2,12 +2,14 @@
 //
 // It is for people who try their Fly configuration on a laptop (execbroker emulate fly), and what package flymachines talks to in tests.
 //
-//	s, err := flytest.New(ctx, flytest.Config{Apps: []flytest.App{{Name: "sandboxes"}}})
-//	api := httptest.NewServer(s)   // what is https://api.machines.dev with Fly
-//	edge := httptest.NewServer(s.Proxy()) // what is https://sandboxes.fly.dev with Fly
+//	s, err := flytest.Start(ctx, flytest.Config{Apps: []flytest.App{{Name: "sandboxes"}}})
+//	...
+//	api, edge := s.API, s.Edge // what is https://api.machines.dev and https://sandboxes.fly.dev with Fly
 //	token := s.Token()
 //	...
-//	err = s.Close()                // removes every Machine
+//	err = s.Close()            // removes every Machine
+//
+// [New] makes one that a program serves by itself.
 //
 // # What is the same as with Fly
 //
