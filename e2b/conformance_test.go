@@ -130,6 +130,7 @@ func target(kernel string) conformance.Target {
 		}
 	}
 	if kernel == KernelCodeInterpreter {
+		t.Implementation.Version += ", kernel " + kernel
 		t.Programs = []conformance.Programs{conformance.Python}
 		if t.Mode == conformance.Emulated {
 			const text = "the stand-in's Python can write bytes, and the stream that E2B defines has text only"

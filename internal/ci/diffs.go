@@ -11,7 +11,7 @@ import (
 	"github.com/execbroker/execbroker/conformance"
 )
 
-// A move is from one backend to another, as the documents explain it.
+// A move is from one backend to another, or to another configuration of it, as the documents explain it.
 type move struct {
 	from, to string
 	// why tells the reasons behind lines of conformance.Diff, by the What of the line. A key that ends in "." is about all that begin
@@ -107,6 +107,15 @@ var moves = []move{{"pyodide", "docker", map[string]string{
 	"capabilities.isolation":                               "A sandbox of E2B is a virtual machine, by the word of the service; WebAssembly runs in a process on your machine, which the operating system confines.",
 	"capabilities.max_life":                                "Plans of E2B bound the life of a sandbox: 1 hour or 24. max_life in the configuration says which.",
 	"capabilities.max_limits.":                             "Pyodide keeps code and files in the memory of one process, which ends there; in a sandbox nothing can be asked for but processes.",
+}}, {"e2b", "e2b-code-interpreter", map[string]string{
+	"capabilities.features.mixed-languages":             "The suite runs with this kernel in Python only, so its configuration names no other language. Sessions with several have them over the same files here, too.",
+	"capabilities.features.limit-processes":             "The supervisor counts what it has started. Kernels of E2B are started by E2B's own service, beside it.",
+	"capabilities.features.x-code-interpreter":          "What a Spec requires that wants this kernel and no other.",
+	"capabilities.languages.python.features.stdin":      "E2B gives its kernels no standard input: input() raises there, and a request with one is refused.",
+	"capabilities.languages.python.features.cell-names": "Tracebacks are as IPython words them: Cell In[3].",
+	"capabilities.languages.javascript":                 "The suite runs with this kernel in Python only. It has JavaScript all the same, and TypeScript, R, Java and Bash, if the configuration names them.",
+	"python/output/binary":                              "The events of E2B's code interpreter carry text. What is no UTF-8 arrives as U+FFFD; write bytes to a file, or run a command.",
+	"python/output/half-character":                      "The events of E2B's code interpreter carry text. What is no UTF-8 arrives as U+FFFD; write bytes to a file, or run a command.",
 }}}
 
 func (m move) page() string { return filepath.Join(reportsDir, m.from+"-to-"+m.to+".md") }

@@ -17,8 +17,8 @@ const (
 	matrixEnd   = "<!-- /matrix -->\n"
 )
 
-// withMatrix returns a page with the rows of the matrix between its marks in which backends differ.
-func withMatrix(name string, reports []*conformance.Report) ([]byte, error) {
+// withMatrix returns a page with the rows of the matrix between its marks in which backends differ. Their other configurations are left out.
+func withMatrix(name string, findings []finding) ([]byte, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,8 @@ func withMatrix(name string, reports []*conformance.Report) ([]byte, error) {
 	var b bytes.Buffer
 	b.Write(before)
 	b.WriteString(matrixBegin)
-	for i, row := range matrixRows(reports, reportsDir) {
+	backends := slices.DeleteFunc(slices.Clone(findings), func(r finding) bool { return !r.backend() })
+	for i, row := range matrixRows(backends, reportsDir) {
 		if cells := row[1:]; i < 2 || slices.ContainsFunc(cells, func(c string) bool { return c != cells[0] }) {
 			writeRow(&b, row)
 		}
@@ -42,12 +43,13 @@ func withMatrix(name string, reports []*conformance.Report) ([]byte, error) {
 }
 
 // writeMatrix writes what each backend declares and the suite has confirmed, side by side.
-func writeMatrix(b *bytes.Buffer, reports []*conformance.Report) {
+func writeMatrix(b *bytes.Buffer, findings []finding) {
 	fmt.Fprint(b, "# What each backend can do\n\nMade by `make matrix` from the [reports](reports) of the conformance suite.\n\n")
-	for _, row := range matrixRows(reports, "reports") {
+	for _, row := range matrixRows(findings, "reports") {
 		writeRow(b, row)
 	}
 	fmt.Fprint(b, "\n`yes` holds for every language of the backend. What a feature means says `go doc executor.Features`, and each report.\n")
+	fmt.Fprint(b, "`e2b-code-interpreter` is `e2b` with the [kernel](guides/e2b.md#kernels) of that name. The suite runs it in Python; it has more languages.\n")
 }
 
 func writeRow(b *bytes.Buffer, cells []string) {
@@ -55,31 +57,36 @@ func writeRow(b *bytes.Buffer, cells []string) {
 }
 
 // matrixRows returns the rows, each with its name first: the two of the head, and one for each thing to know. Pages of reports are in dir.
-func matrixRows(reports []*conformance.Report, dir string) (rows [][]string) {
-	row := func(first string, cell func(r *conformance.Report) string) {
+func matrixRows(findings []finding, dir string) (rows [][]string) {
+	row := func(first string, cell func(r finding) string) {
 		cells := []string{first}
-		for _, r := range reports {
+		for _, r := range findings {
 			cells = append(cells, cell(r))
 		}
 		rows = append(rows, cells)
 	}
-	row("", func(r *conformance.Report) string {
-		return fmt.Sprintf("[%s](%s/%s.md)", r.Info.Type, dir, r.Info.Type)
+	row("", func(r finding) string {
+		return fmt.Sprintf("[%s](%s/%s.md)", r.name, dir, r.name)
 	})
-	row("---", func(*conformance.Report) string { return "---" })
-	row("report", func(r *conformance.Report) string {
+	row("---", func(finding) string { return "---" })
+	row("report", func(r finding) string {
 		verdict := "not conformant"
-		if r.Conformant {
+		switch known := r.Totals[conformance.Known]; {
+		case r.Conformant:
 			verdict = "conformant"
+		case known == 1:
+			verdict += ", 1 known failure"
+		case known > 1:
+			verdict += fmt.Sprintf(", %d known failures", known)
 		}
 		return fmt.Sprintf("%s, %s, %d cases", verdict, r.Mode, len(r.Cases))
 	})
-	row("isolation", func(r *conformance.Report) string { return string(r.Info.Capabilities.Isolation) })
-	row("languages", func(r *conformance.Report) string {
+	row("isolation", func(r finding) string { return string(r.Info.Capabilities.Isolation) })
+	row("languages", func(r finding) string {
 		return strings.Join(having(r.Info.Capabilities, func(executor.Runtime) bool { return true }), ", ")
 	})
 	for _, f := range executor.Features() {
-		row(fmt.Sprintf("`%s`", f.Feature), func(r *conformance.Report) string {
+		row(fmt.Sprintf("`%s`", f.Feature), func(r finding) string {
 			c := r.Info.Capabilities
 			if !f.PerLanguage {
 				if slices.Contains(c.Features, f.Feature) {

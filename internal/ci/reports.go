@@ -18,8 +18,30 @@ const (
 	readmeFile = "README.md"
 )
 
-// adapters are the packages whose TestConformance writes a report, in the order of the matrix.
-var adapters = []string{"pyodide", "docker", "flymachines", "e2b"}
+// A subject is what a report is about: a backend, as a test of its package runs the suite against it.
+type subject struct {
+	name string // of the report
+	dir  string // of the package
+	test string
+}
+
+// backend reports whether s is a backend in its default configuration. The README compares those.
+func (s subject) backend() bool { return s.name == s.dir }
+
+// subjects are those that have reports, in the order of the matrix.
+var subjects = []subject{
+	{"pyodide", "pyodide", "TestConformance"},
+	{"docker", "docker", "TestConformance"},
+	{"flymachines", "flymachines", "TestConformance"},
+	{"e2b", "e2b", "TestConformance"},
+	{"e2b-code-interpreter", "e2b", "TestConformanceOfCodeInterpreter"},
+}
+
+// finding is the report about a subject.
+type finding struct {
+	subject
+	*conformance.Report
+}
 
 // renew runs the suite against every backend. A report is what the suite wrote, whatever it says; that it says "conformant" is a test.
 func renew(ctx context.Context, _ options) (tally, error) {
@@ -28,15 +50,15 @@ func renew(ctx context.Context, _ options) (tally, error) {
 		return tally{}, err
 	}
 	var sum tally
-	for _, name := range adapters {
-		if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
+	for _, s := range subjects {
+		if _, err := os.Stat(s.dir); errors.Is(err, os.ErrNotExist) {
 			continue // it is still to be written
 		}
-		headline("conformance of %s", name)
-		if err := os.Setenv("CONFORMANCE_REPORT", filepath.Join(dir, name+".json")); err != nil {
+		headline("conformance of %s", s.name)
+		if err := os.Setenv("CONFORMANCE_REPORT", filepath.Join(dir, s.name+".json")); err != nil {
 			return sum, err
 		}
-		t, _, err := runTests(ctx, os.Stdout, ".", true, "-count=1", "-run=^TestConformance$", "-timeout=2h", "./"+name)
+		t, _, err := runTests(ctx, os.Stdout, ".", true, "-count=1", "-run=^"+s.test+"$", "-timeout=2h", "./"+s.dir)
 		sum.add(t)
 		if err != nil {
 			return sum, err
@@ -65,10 +87,10 @@ func render() error {
 // rendered returns the pages that belong to the reports in a directory, by file name.
 func rendered(dir string) (map[string][]byte, error) {
 	pages := map[string][]byte{}
-	var reports []*conformance.Report
-	byType := map[string]*conformance.Report{}
-	for _, name := range adapters {
-		f, err := os.Open(filepath.Join(dir, name+".json"))
+	var findings []finding
+	byName := map[string]*conformance.Report{}
+	for _, s := range subjects {
+		f, err := os.Open(filepath.Join(dir, s.name+".json"))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -80,27 +102,27 @@ func rendered(dir string) (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Name(), err)
 		}
-		reports, byType[name] = append(reports, r), r
+		findings, byName[s.name] = append(findings, finding{s, r}), r
 		var b bytes.Buffer
 		if err := r.Markdown(&b); err != nil {
 			return nil, err
 		}
-		pages[filepath.Join(dir, name+".md")] = b.Bytes()
+		pages[filepath.Join(dir, s.name+".md")] = b.Bytes()
 	}
 	for _, m := range moves {
-		if byType[m.from] == nil || byType[m.to] == nil {
+		if byName[m.from] == nil || byName[m.to] == nil {
 			continue
 		}
 		var b bytes.Buffer
-		if err := m.write(&b, byType[m.from], byType[m.to]); err != nil {
+		if err := m.write(&b, byName[m.from], byName[m.to]); err != nil {
 			return nil, err
 		}
 		pages[filepath.Join(dir, filepath.Base(m.page()))] = b.Bytes()
 	}
 	var b bytes.Buffer
-	writeMatrix(&b, reports)
+	writeMatrix(&b, findings)
 	pages[matrixFile] = b.Bytes()
-	readme, err := withMatrix(readmeFile, reports)
+	readme, err := withMatrix(readmeFile, findings)
 	if err != nil {
 		return nil, err
 	}

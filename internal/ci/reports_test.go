@@ -32,11 +32,11 @@ func TestRenderedReportsAreFresh(t *testing.T) {
 
 func TestMatrix(t *testing.T) {
 	head := "|  | [one](reports/one.md) | [two](reports/two.md) |\n| --- | --- | --- |\n"
-	report := func(typ string, caps executor.Capabilities) *conformance.Report {
-		return &conformance.Report{Info: executor.Info{Type: typ, Capabilities: caps}, Mode: conformance.Live, Conformant: true}
+	report := func(name string, caps executor.Capabilities) finding {
+		return finding{subject{name: name, dir: name}, &conformance.Report{Info: executor.Info{Capabilities: caps}, Mode: conformance.Live, Conformant: true}}
 	}
 	var b bytes.Buffer
-	reports := []*conformance.Report{
+	findings := []finding{
 		report("one", executor.Capabilities{
 			Isolation: executor.IsolationWasm,
 			Features:  []executor.Feature{executor.FeatureCode},
@@ -47,9 +47,11 @@ func TestMatrix(t *testing.T) {
 		}),
 		report("two", executor.Capabilities{Isolation: executor.IsolationContainer, Languages: []executor.Runtime{{Language: executor.Python}}}),
 	}
-	writeMatrix(&b, reports)
+	findings[1].Conformant, findings[1].Totals = false, map[conformance.Outcome]int{conformance.Known: 2}
+	writeMatrix(&b, findings)
 	for _, want := range []string{
 		head,
+		"| report | conformant, live, 0 cases | not conformant, 2 known failures, live, 0 cases |\n",
 		"| isolation | wasm | container |\n",
 		"| languages | python, javascript | python |\n",
 		"| `code` | yes | – |\n",
@@ -63,15 +65,18 @@ func TestMatrix(t *testing.T) {
 }
 
 func TestMatrixOfReadme(t *testing.T) {
-	report := func(typ string, fs ...executor.Feature) *conformance.Report {
-		return &conformance.Report{Info: executor.Info{Type: typ, Capabilities: executor.Capabilities{Features: fs}}}
+	report := func(name, dir string, fs ...executor.Feature) finding {
+		return finding{subject{name: name, dir: dir}, &conformance.Report{Info: executor.Info{Capabilities: executor.Capabilities{Features: fs}}}}
 	}
 	name := filepath.Join(t.TempDir(), "README.md")
-	reports := []*conformance.Report{report("one", executor.FeatureCode, executor.FeatureList), report("two", executor.FeatureCode)}
+	findings := []finding{
+		report("one", "one", executor.FeatureCode, executor.FeatureList), report("two", "two", executor.FeatureCode),
+		report("two-otherwise", "two"), // has no column, and its declarations make no row
+	}
 	if err := os.WriteFile(name, []byte("above\n"+matrixBegin+"old\n"+matrixEnd+"below\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := withMatrix(name, reports)
+	got, err := withMatrix(name, findings)
 	want := "above\n" + matrixBegin + "|  | [one](docs/reports/one.md) | [two](docs/reports/two.md) |\n| --- | --- | --- |\n| `list` | yes | – |\n" + matrixEnd + "below\n"
 	if err != nil || string(got) != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
@@ -79,7 +84,7 @@ func TestMatrixOfReadme(t *testing.T) {
 	if err := os.WriteFile(name, []byte(matrixBegin), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := withMatrix(name, reports); err == nil {
+	if _, err := withMatrix(name, findings); err == nil {
 		t.Error("a README without an end of the matrix is taken")
 	}
 }
