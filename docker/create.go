@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -95,6 +96,12 @@ func (b *backend) fullNetwork(ctx context.Context) (string, error) {
 // start makes the container, starts it and sets up the runner in it.
 func (b *backend) start(ctx context.Context, x *box, f *facts, spec *executor.Spec) (*session, error) {
 	e := b.engine
+	release, err := b.admit(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	release = sync.OnceFunc(release)
+	defer release()
 	actx, cancel := e.answer(ctx)
 	defer cancel()
 	id, conn, err := b.launch(actx, x.options(f))
@@ -107,6 +114,7 @@ func (b *backend) start(ctx context.Context, x *box, f *facts, spec *executor.Sp
 		MaxRun: spec.MaxRun, IdleTTL: spec.IdleTTL, MaxLife: spec.MaxLife,
 		Rlimits: x.rlimits(), OOMScore: codeOOMScore, Socket: socket,
 	})
+	release()
 	if err != nil {
 		return nil, b.notStarted(actx, x.id, conn, err)
 	}

@@ -65,6 +65,9 @@ type backend struct {
 	end      context.CancelFunc
 	swept    sync.Once
 	sweeping sync.WaitGroup
+
+	sized  sync.Once     // of starts, when the engine has said what it has
+	starts chan struct{} // holds an element for each container that is starting
 }
 
 var (

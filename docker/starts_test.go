@@ -1,0 +1,44 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// While as many containers start as may, another one waits as long as its caller does.
+func TestStartsWait(t *testing.T) {
+	host, err := dockertest.Host()
+	if err != nil {
+		t.Skip(err)
+	}
+	var b *backend
+	take := func(d driver.Driver) driver.Driver { b = d.(*backend); return d }
+	x, err := Open(t.Context(), driver.Env{Owner: t.Name(), Wrap: take}, Config{Host: host, Image: dockertest.Python, Pull: PullNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	create(t, x, executor.Spec{})
+	for range cap(b.starts) {
+		b.starts <- struct{}{}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := x.Create(ctx, executor.Spec{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	for range cap(b.starts) {
+		<-b.starts
+	}
+	create(t, x, executor.Spec{})
+}
