@@ -66,11 +66,7 @@ func (t *Tool) Definition() Definition { return Define(t.x.Info().Capabilities, 
 //
 // emit gets the events of the run, as in executor.Session. It may be nil.
 func (t *Tool) Call(ctx context.Context, c Conversation, arguments string, emit func(executor.Event) error) (Output, error) {
-	o := t.o.with(t.x.Info().Capabilities)
-	var l executor.Language
-	if len(o.Languages) > 0 {
-		l = o.Languages[0]
-	}
+	l := t.language("")
 	in, err := ParseInput(arguments, l)
 	if err != nil {
 		return refused(l, err), nil
@@ -203,6 +199,9 @@ func request(in Input, o Options, i executor.SessionInfo) executor.Request {
 	}
 	return r
 }
+
+// Refuse is the answer to a call that is not made, for a reason of the caller's: text says it to the model.
+func (t *Tool) Refuse(text string) Output { return Output{Language: t.language(""), Error: text} }
 
 // refused is the answer to a call that came to no run.
 func refused(l executor.Language, err error) Output {

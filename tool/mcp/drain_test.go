@@ -26,6 +26,7 @@ func TestHTTPDrain(t *testing.T) {
 		t.Errorf("in the middle of a call: got %v", err)
 	}
 	has(t, code(t, idle, `print(1)`), "shutting down", "Nothing was run")
+	has(t, text(call(t, idle, "execute_code", map[string]any{"code": "print(1)"})), `"language":"python"`)
 	has(t, text(call(t, idle, "list_files", nil)), "shutting down")
 	if _, err := idle.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "sandbox:///workspace/x"}); err == nil {
 		t.Error("a resource was read")

@@ -108,7 +108,7 @@ func (s *Server) add(t *sdk.Tool, h handler) {
 		done, err := s.busy(true)
 		if err != nil {
 			if t.OutputSchema != nil {
-				return result(tool.Output{Error: tooLate}), nil
+				return result(s.t.Refuse(tooLate)), nil
 			}
 			return refuse(tooLate), nil
 		}
