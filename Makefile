@@ -7,7 +7,7 @@ help: ## list the targets
 test: ## prepare this machine, then everything that has to pass
 	go run ./internal/ci all
 
-check: ## formatting, vet on three systems, linters, go.mod, generated code
+check: ## what takes minutes: formatting, vet on three systems, linters, go.mod, generated code, the tests that need no sandbox
 	go run ./internal/ci check
 
 lint: ## the linters of .golangci.yml only

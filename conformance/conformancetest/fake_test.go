@@ -145,6 +145,9 @@ func TestOverAProcessBoundary(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the suite a hundred times")
+	}
 	caps := fake.All(executor.Python)
 	light := func(fault string) (ids []string) {
 		for _, c := range conformance.Cases(executor.Python) {

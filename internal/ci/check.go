@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -29,14 +30,18 @@ func cross(goos string) probe {
 var linters = probe{name: "golangci-lint", args: []string{"go", "run", golangci, "run"}}
 
 func check(ctx context.Context, _ options) (tally, error) {
-	return probes(ctx, []probe{
+	all := []probe{
 		{name: "gofmt", args: []string{"gofmt", "-l", "."}, silent: true},
 		{name: "go.mod", args: []string{"go", "mod", "tidy", "-diff"}, silent: true},
 		{name: "vet", args: []string{"go", "vet", "./..."}},
 		{name: "vet soak", args: []string{"go", "vet", "-tags=soak", "./..."}},
-		cross("linux"), cross("darwin"), cross("windows"),
-		linters,
-	})
+	}
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		if goos != runtime.GOOS {
+			all = append(all, cross(goos))
+		}
+	}
+	return probes(ctx, append(all, linters))
 }
 
 func lint(ctx context.Context, _ options) (tally, error) { return probes(ctx, []probe{linters}) }

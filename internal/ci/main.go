@@ -2,7 +2,7 @@
 //
 //	go run ./internal/ci all         prepare, check, test and fuzz: what has to pass
 //	go run ./internal/ci prepare     make available what the tests need, and say what was found, installed or started
-//	go run ./internal/ci check       formatting, vet on three systems, linters, go.mod, generated code
+//	go run ./internal/ci check       formatting, vet on three systems, linters, go.mod, generated code, and the tests that need no sandbox
 //	go run ./internal/ci lint        the linters only
 //	go run ./internal/ci test        every test, and the minutes of each package
 //	go run ./internal/ci fuzz        every fuzz target from the committed corpus
@@ -42,7 +42,7 @@ var errNotPassed = errors.New("not everything passed")
 // commands are the stages that each command goes through.
 var commands = map[string][]stage{
 	"all":   {check, generate, test, fuzz},
-	"check": {check, generate},
+	"check": {check, generate, short},
 	"lint":  {lint},
 	"test":  {test},
 	"fuzz":  {fuzz},
