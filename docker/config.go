@@ -16,6 +16,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/packages"
 )
 
 // DefaultImage is the image of sessions whose configuration names none: an official one, by its full name.
@@ -161,7 +162,7 @@ func (c *Config) Validate() error {
 		}
 		at("templates."+name+".image", c.checkImage(t.Image))
 		at("templates."+name+".limits", t.Limits.check())
-		at("templates."+name+".packages", t.checkPackages())
+		at("templates."+name+".packages", packages.CheckPreset(t.Packages))
 	}
 	known := []string{string(executor.Python), string(executor.JavaScript)}
 	for i, l := range c.Languages {

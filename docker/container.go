@@ -3,7 +3,6 @@ package docker
 import (
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"math"
 	"slices"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/packages"
 )
 
 // The limits of sessions whose configuration has none.
@@ -122,21 +122,15 @@ func (b *box) paths() map[executor.Language][]string {
 	if !slices.Contains(b.installs, executor.Python) {
 		return nil
 	}
-	return map[executor.Language][]string{executor.Python: {packagesDirs[executor.Python]}}
+	return map[executor.Language][]string{executor.Python: {packages.Dirs[executor.Python]}}
 }
 
-// env returns the environment of the code. The variable is for a Python that the code starts.
+// env returns the environment of the code.
 func (b *box) env(env map[string]string) map[string]string {
-	const name = "PYTHONPATH"
-	if _, ok := env[name]; ok || !slices.Contains(b.installs, executor.Python) {
+	if !slices.Contains(b.installs, executor.Python) {
 		return env
 	}
-	env = maps.Clone(env)
-	if env == nil {
-		env = map[string]string{}
-	}
-	env[name] = packagesDirs[executor.Python]
-	return env
+	return packages.Env(env)
 }
 
 // pages rounds up to whole pages of memory.
@@ -196,7 +190,7 @@ func (b *box) options(f *facts) client.ContainerCreateOptions {
 		tmpfs[dir] = fmt.Sprintf("rw,nosuid,nodev,%s,size=%d,nr_inodes=%d,%s", exec, size, max(size/inodeBytes, 256), owner)
 	}
 	for _, l := range b.installs { // root's, and executable because it has shared libraries
-		tmpfs[packagesDirs[l]] = fmt.Sprintf("rw,nosuid,nodev,exec,size=%d,nr_inodes=%d,mode=755", b.packages, max(b.packages/inodeBytes, 256))
+		tmpfs[packages.Dirs[l]] = fmt.Sprintf("rw,nosuid,nodev,exec,size=%d,nr_inodes=%d,mode=755", b.packages, max(b.packages/inodeBytes, 256))
 	}
 	for _, v := range b.image.volumes {
 		if _, ok := tmpfs[v]; !ok { // the engine would make a writable directory of any size on the disk of the host

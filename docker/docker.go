@@ -35,6 +35,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/packages"
 )
 
 // Type is the name of this adapter in configurations and handles.
@@ -56,10 +57,10 @@ const (
 
 // backend is a driver.Driver over one engine.
 type backend struct {
-	cfg     Config
-	env     driver.Env
-	engine  *engine
-	allowed allowed
+	cfg       Config
+	env       driver.Env
+	engine    *engine
+	installer *packages.Installer
 
 	life     context.Context // until Close
 	end      context.CancelFunc
@@ -93,7 +94,7 @@ func newDriver(env driver.Env, cfg Config) (*backend, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	allowed, err := cfg.Packages.allowed()
+	installer, err := packages.New(*cfg.Packages.sources(), cfg.packagesSize())
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func newDriver(env driver.Env, cfg Config) (*backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", at.from, err)
 	}
-	b := &backend{cfg: cfg, env: env, allowed: allowed, engine: &engine{Client: c, at: at, timeout: cmp.Or(time.Duration(cfg.Timeout), engineTimeout)}}
+	b := &backend{cfg: cfg, env: env, installer: installer, engine: &engine{Client: c, at: at, timeout: cmp.Or(time.Duration(cfg.Timeout), engineTimeout)}}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
 }
@@ -136,7 +137,7 @@ func (b *backend) Capabilities() executor.Capabilities {
 	}
 	for _, l := range b.cfg.languages() {
 		r := executor.Runtime{Language: l, Features: slices.Clone(languageFeatures)}
-		if !b.allowed.none(l) {
+		if !b.installer.None(l) {
 			r.Features = append(r.Features, executor.FeaturePackages)
 		}
 		c.Languages = append(c.Languages, r)

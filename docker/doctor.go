@@ -42,8 +42,8 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	}
 	checks = append(checks, isolation)
 	if p := &cfg.Packages; p.Wheels != "" {
-		ws, err := p.wheels()
-		c := driver.Check{Name: "packages", OK: err == nil && len(ws) > 0, Detail: fmt.Sprintf("%d wheels in %s", len(ws), p.Wheels)}
+		n, err := p.sources().CountWheels()
+		c := driver.Check{Name: "packages", OK: err == nil && n > 0, Detail: fmt.Sprintf("%d wheels in %s", n, p.Wheels)}
 		if err != nil {
 			c.Detail = err.Error()
 		}

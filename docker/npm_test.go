@@ -26,6 +26,7 @@ import (
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/packages"
 )
 
 // npmServer is a registry of npm packages where containers with a network reach it and nobody else.
@@ -245,7 +246,7 @@ console.log(esm, require("two-faces"))`, "esm cjs")
 	}
 	// What was damaged since is not used.
 	r.down.Store(false)
-	files, err := filepath.Glob(filepath.Join(cache, "docker", "packages-*", contentFile))
+	files, err := filepath.Glob(filepath.Join(cache, "docker", "packages-*", packages.ContentFile))
 	check(t, err)
 	for _, f := range files {
 		check(t, os.Truncate(f, 100))

@@ -2,7 +2,6 @@ package docker
 
 import (
 	"archive/zip"
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -26,6 +25,7 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/packages"
 )
 
 // makeWheel returns a wheel in pure Python: its name and content.
@@ -249,7 +249,7 @@ func TestIndex(t *testing.T) {
 	}
 	// What was damaged since is not used.
 	x.down.Store(false)
-	files, err := filepath.Glob(filepath.Join(cache, "docker", "packages-*", contentFile))
+	files, err := filepath.Glob(filepath.Join(cache, "docker", "packages-*", packages.ContentFile))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("got %q, %v", files, err)
 	}
@@ -477,7 +477,7 @@ func TestBuilderAlone(t *testing.T) {
 	check(t, err)
 	img, err := b.engine.inspect(t.Context(), dockertest.Python, facts)
 	check(t, err)
-	f := &fetch{Requirements: []string{"six"}, IndexURL: x.URL + "/simple", Max: 1 << 20}
+	f := &packages.Fetch{Requirements: []string{"six"}, IndexURL: x.URL + "/simple", Max: 1 << 20}
 	builder := b.builder(f, img, facts)
 	o := builder.options(facts)
 	o.Config.StdinOnce = true
@@ -488,8 +488,9 @@ func TestBuilderAlone(t *testing.T) {
 		}
 	})
 	check(t, err)
+	where, p := packages.Builder{UID: builder.uid, Dir: executor.Workdir}, packages.Process{ReadWriteCloser: conn, Said: conn.stderr}
 	over := make(chan error, 1)
-	go func() { over <- converse(t.Context(), b, f, builder.uid, conn, filepath.Join(t.TempDir(), "content")) }() // waited for below
+	go func() { over <- b.installer.Build(t.Context(), f, where, p, filepath.Join(t.TempDir(), "content")) }() // waited for below
 	select {
 	case <-asked:
 	case err := <-over:
@@ -504,31 +505,4 @@ func TestBuilderAlone(t *testing.T) {
 			t.Fatal("it still runs")
 		}
 	}
-}
-
-// What a builder says is not believed.
-func FuzzFetched(f *testing.F) {
-	for _, s := range []string{
-		`{"packages":[["a","1"]],"files":[["a.py",3,false],["b/c.so",0,true]]}`, `{"files":[["../a",1,false]]}`, `{"files":[["/a",1,false]]}`,
-		`{"files":[["a",-1,false]]}`, `{"files":[["a",1]]}`, `{"files":[["a",1,false,1]]}`, `{"files":[[]]}`, `{"files":[null]}`, `{"kind":"failed","error":"ERROR: x"}`, `[]`, `null`,
-	} {
-		f.Add([]byte(s + "\n"))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		head, raw, err := readHead(bufio.NewReader(bytes.NewReader(b)))
-		if err != nil {
-			return
-		}
-		if !bytes.HasPrefix(b, raw) {
-			t.Errorf("got %q of %q", raw, b)
-		}
-		for _, p := range head.Files {
-			if p.size < 0 || !filepath.IsLocal(p.name) || p.name == "." {
-				t.Errorf("got %+v", p)
-			}
-		}
-		if err := (&fetch{}).explain(head); len(err.Error()) > 2*maxPipErrors {
-			t.Errorf("got an error of %d bytes", len(err.Error()))
-		}
-	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/packages"
 )
 
 // packageAttempts change what was installed, from inside of a session. Without the uid of the code they work, in the order that they have.
@@ -227,7 +228,7 @@ for (const name of fs.readdirSync("/node_modules", {recursive: true})) if (fs.ls
 
 	for name, u := range unguarded {
 		t.Run(name, func(t *testing.T) {
-			without(t, &npmProgram, u.check, u.instead)
+			without(t, &packages.NpmProgram, u.check, u.instead)
 			weak := create(t, openJS(t, t.TempDir(), p), executor.Spec{})
 			defer weak.Close()
 			res, err := weak.Install(t.Context(), executor.Packages{Language: executor.JavaScript, Names: []string{name}}, nil)
@@ -242,8 +243,8 @@ for (const name of fs.readdirSync("/node_modules", {recursive: true})) if (fs.ls
 		}
 	}
 
-	without(t, &npmProgram, "            unpack(path, to)\n", "            "+naiveUnpack+"\n")
-	without(t, &npmProgram, "if digest.hexdigest() != want:", "if False:")
+	without(t, &packages.NpmProgram, "            unpack(path, to)\n", "            "+naiveUnpack+"\n")
+	without(t, &packages.NpmProgram, "if digest.hexdigest() != want:", "if False:")
 	weak := create(t, openJS(t, t.TempDir(), p), executor.Spec{})
 	defer weak.Close()
 	for _, name := range names {
@@ -310,7 +311,7 @@ func TestSourceDistribution(t *testing.T) {
 	if res := try(); res.Status != executor.StatusFailed || ran.Load() != 0 {
 		t.Errorf("got %s, %q; its program ran %d times", res.Status, res.Stderr, ran.Load())
 	}
-	without(t, &pipProgram, `"--only-binary", ":all:", `, "")
+	without(t, &packages.PipProgram, `"--only-binary", ":all:", `, "")
 	if res := try(); ran.Load() == 0 {
 		t.Errorf("where packages may be built its program did not run: %s, %q", res.Status, res.Stderr)
 	}
@@ -327,7 +328,7 @@ func TestHostileContent(t *testing.T) {
 		tr, err := testEngine(t).place(t.Context(), c.ID, executor.Python)
 		check(t, err)
 		defer tr.Close()
-		return tr.put(strings.NewReader(fmt.Sprintf("{\"files\": [[%q, 1, false]]}\nx", name)))
+		return tr.Put(strings.NewReader(fmt.Sprintf("{\"files\": [[%q, 1, false]]}\nx", name)))
 	}
 	there := `import os; print(os.path.lexists("/opt/packages/evil.py"))`
 	for _, name := range []string{"../evil.py", "a/../../evil.py", "/opt/packages/evil.py"} {
@@ -336,7 +337,7 @@ func TestHostileContent(t *testing.T) {
 		}
 	}
 	says(t, s, there, "False")
-	without(t, &placeProgram, `".." in parts or `, "")
+	without(t, &packages.PlaceProgram, `".." in parts or `, "")
 	// Then a file is where none was asked for, and only the read-only root keeps it from getting further.
 	if err := put("../evil.py"); err == nil || strings.Contains(err.Error(), "bad name") {
 		t.Errorf("without the check: got %v", err)

@@ -1,4 +1,4 @@
-package docker
+package packages
 
 import (
 	"bufio"
@@ -28,28 +28,14 @@ type allowedJS struct {
 }
 
 // allowedJS reads the list. What is wrong with it was found before, by check.
-func (p *Packages) allowedJS() (a allowedJS) {
-	for _, text := range p.Allow[executor.JavaScript] {
+func (s *Sources) allowedJS() (a allowedJS) {
+	for _, text := range s.Allow[executor.JavaScript] {
 		if r, err := npm.Parse(text); err == nil {
 			a.list = append(a.list, r)
 		}
 		a.any = a.any || text == everything
 	}
 	return a
-}
-
-// parse reads what somebody asks for and refuses what is not on the list.
-func (a allowedJS) parse(names []string) ([]npm.Requirement, error) {
-	rs, err := parseJS(names)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range rs {
-		if err := a.admit(r); err != nil {
-			return nil, driver.Fail(executor.ErrDenied, executor.RanNo, err)
-		}
-	}
-	return rs, nil
 }
 
 // parseJS reads requirements and puts them into one order.
@@ -85,8 +71,8 @@ func (a allowedJS) limits() (texts []string) {
 }
 
 // fetchJS returns what a session that has some packages needs for others: nil if nothing.
-func (b *backend) fetchJS(rs []npm.Requirement, have []installed) *fetch {
-	f := &fetch{Language: executor.JavaScript, Registry: b.cfg.Packages.Registry, Constraints: b.allowed.js.limits(), Max: b.cfg.packagesSize()}
+func (i *Installer) fetchJS(rs []npm.Requirement, have []installed) *Fetch {
+	f := &Fetch{Language: executor.JavaScript, Registry: i.sources.Registry, Constraints: i.allowed.js.limits(), Max: i.size}
 	for _, r := range rs {
 		has := func(h installed) bool {
 			v, err := npm.ParseVersion(h.version)
@@ -107,7 +93,7 @@ func (b *backend) fetchJS(rs []npm.Requirement, have []installed) *fetch {
 }
 
 // converseJS has a builder get the packages that f needs. Which these are is decided here, by what the registry says of each.
-func converseJS(ctx context.Context, f *fetch, ask map[string]any, conn io.Writer, r *bufio.Reader) error {
+func converseJS(ctx context.Context, f *Fetch, ask map[string]any, conn io.Writer, r *bufio.Reader) error {
 	ask["registry"], ask["insecure"] = f.Registry, f.Insecure
 	if err := say(conn, ask); err != nil {
 		return err
@@ -154,7 +140,7 @@ func converseJS(ctx context.Context, f *fetch, ask map[string]any, conn io.Write
 }
 
 // documents reads what a builder has got from the registry.
-func (f *fetch) documents(r *bufio.Reader, left *int64) (map[string]*npm.Document, error) {
+func (f *Fetch) documents(r *bufio.Reader, left *int64) (map[string]*npm.Document, error) {
 	var said struct {
 		Kind, Error string
 		Documents   []sized

@@ -1,13 +1,11 @@
-"""Runs in a container of its own, as its main process: gets packages and writes them to standard output.
+"""Runs in a sandbox of its own: gets packages and writes them to standard output.
 
 This is the beginning; what follows depends on the language. It is asked by a line of JSON on standard input and answers with a line of
 JSON: what went wrong, or what there is, which the contents of the files follow. When standard input ends, so does it.
 """
 
-import json
-import os
 import signal
-import sys
+import tempfile
 
 ask = json.loads(sys.stdin.buffer.readline())
 signal.signal(signal.SIGALRM, lambda number, stack: os._exit(1))  # the main process of a container has no default for it
@@ -18,7 +16,8 @@ os.umask(0o022)
 os.setgroups([])
 os.setresgid(ask["uid"], ask["uid"], ask["uid"])
 os.setresuid(ask["uid"], ask["uid"], ask["uid"])
-os.chdir(ask["dir"])
+os.chdir(ask["dir"] or tempfile.mkdtemp())
+ask["dir"] = os.getcwd()
 
 
 def reply(head, files=()):
@@ -51,3 +50,7 @@ def deliver(found, notes=(), leave_out=()):
     if total > ask["max"]:
         fail("size", "the packages take %d bytes; packages.size allows %d" % (total, ask["max"]))
     reply({"packages": found, "notes": notes, "files": files}, paths)
+
+
+if ask["facts"] and ask["facts"] != facts():
+    fail("changed", "")

@@ -1,0 +1,132 @@
+package packages
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/requirement"
+)
+
+// Installer installs packages in sandboxes.
+type Installer struct {
+	sources Sources
+	size    int64
+	allowed allowed
+}
+
+// New returns an installer of at most so many bytes of packages at once.
+func New(s Sources, size int64) (*Installer, error) {
+	a, err := s.allowed()
+	return &Installer{s, size, a}, err
+}
+
+// None reports whether nothing of a language may be asked for.
+func (i *Installer) None(l executor.Language) bool { return i.allowed.none(l) }
+
+// Order reads what somebody asks for: ErrInvalid if it names no packages, ErrDenied if the lists do not have it.
+func (i *Installer) Order(p executor.Packages) (Order, error) { return i.allowed.order(p) }
+
+// Sandbox is where packages are put.
+type Sandbox struct {
+	*Placer
+	// Base names what builders for it are made from, and Python the version that it says it has. What differs in one of them shares nothing.
+	Base, Python string
+	// Fetch returns the file with what is asked for.
+	Fetch func(ctx context.Context, f *Fetch) (string, error)
+}
+
+// Install gives a sandbox what it is to have and does not have. That a package does not exist, or does not go with another, is an Exit.
+// An error that nobody has classified is so much as that packages could not be fetched.
+func (i *Installer) Install(ctx context.Context, s Sandbox, o Order, emit func(executor.Event) error) (driver.Exit, error) {
+	failed := driver.Exit{Code: -1}
+	defer context.AfterFunc(ctx, func() { s.Close() })()
+	if err := emit(executor.Event{Kind: executor.EventStarted}); err != nil {
+		return failed, err
+	}
+	head, err := i.bring(ctx, s, o)
+	if perr := (*packageError)(nil); errors.As(err, &perr) {
+		if err := emit(executor.Event{Kind: executor.EventStderr, Data: []byte(perr.text + "\n")}); err != nil {
+			return failed, err
+		}
+		first, _, _ := strings.Cut(perr.text, "\n")
+		return driver.Exit{Code: 1, Exception: &executor.Exception{Type: "PackageError", Message: first}}, nil
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return failed, cause
+		}
+		return failed, asUnavailable(err)
+	}
+	for _, p := range head.Packages {
+		if err := emit(executor.Event{Kind: executor.EventStdout, Data: fmt.Appendf(nil, "%s %s\n", p[0], p[1])}); err != nil {
+			return failed, err
+		}
+	}
+	for _, n := range head.Notes {
+		if err := emit(executor.Event{Kind: executor.EventStderr, Data: []byte(n + "\n")}); err != nil {
+			return failed, err
+		}
+	}
+	return driver.Exit{}, nil
+}
+
+// bring gives a sandbox what it asks for and does not have.
+func (i *Installer) bring(ctx context.Context, s Sandbox, o Order) (head fetched, err error) {
+	var f *Fetch
+	if o.Language == executor.JavaScript {
+		f = i.fetchJS(o.js, s.have)
+	} else {
+		f, err = i.fetchPython(o.python, s.Python, s.have)
+	}
+	if err != nil || f == nil {
+		return head, err
+	}
+	f.Base, f.Facts, f.Insecure = s.Base, s.facts, i.sources.Insecure
+	name, err := s.Fetch(ctx, f)
+	if err != nil {
+		return head, err
+	}
+	content, err := os.Open(name)
+	if err != nil {
+		return head, err
+	}
+	defer content.Close()
+	head, _, err = readHead(bufio.NewReader(content))
+	if err != nil {
+		return head, err
+	}
+	if _, err := content.Seek(0, io.SeekStart); err != nil {
+		return head, err
+	}
+	return head, s.Put(content)
+}
+
+// fetchPython returns what a session that has some packages needs for others: nil if nothing.
+func (i *Installer) fetchPython(rs []requirement.Requirement, python string, have []installed) (*Fetch, error) {
+	s := &i.sources
+	f := &Fetch{Python: python, Constraints: i.allowed.constraints(), IndexURL: s.IndexURL, FindLinks: s.FindLinks, Offline: s.Offline(), Max: i.size}
+	for _, r := range rs {
+		has := func(h installed) bool { return h.name == r.Name && len(r.Extras) == 0 && r.Allows(h.version) }
+		if !slices.ContainsFunc(have, has) {
+			f.Requirements = append(f.Requirements, r.String())
+		}
+	}
+	if len(f.Requirements) == 0 {
+		return nil, nil
+	}
+	for _, h := range have {
+		f.Constraints = append(f.Constraints, h.name+"=="+h.version) // what is in use stays as it is
+	}
+	slices.Sort(f.Constraints)
+	var err error
+	f.Wheels, err = s.wheels()
+	return f, err
+}

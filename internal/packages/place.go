@@ -1,0 +1,119 @@
+package packages
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/requirement"
+)
+
+// PlaceProgram runs in sandboxes. Tests change it. What comes before it says what a sandbox was made from.
+var (
+	//go:embed program/place.py
+	PlaceProgram string
+	//go:embed program/facts.py
+	factsProgram string
+)
+
+const maxHave = 1 << 20 // of the list of what a sandbox has
+
+// Process is a program with its standard input and output. Said returns the end of what it has written to stderr.
+type Process struct {
+	io.ReadWriteCloser
+	Said func() string
+}
+
+// explain adds to an error what the program has said.
+func (p Process) explain(err error) error {
+	if said := p.Said(); said != "" {
+		err = fmt.Errorf("%w: %s", err, said)
+	}
+	return err
+}
+
+// PlaceCommand returns what a placer is started with, as root in a sandbox. The directory has to be mounted there already, or is made.
+func PlaceCommand(python string, l executor.Language, mounted bool) []string {
+	how := "made"
+	if mounted {
+		how = "mounted"
+	}
+	return []string{python, "-I", "-S", "-c", factsProgram + PlaceProgram, Dirs[l], strconv.Itoa(int(Timeout.Seconds())), how}
+}
+
+// Placer is a process in a sandbox that puts packages where code cannot change them.
+type Placer struct {
+	Process
+	r    *bufio.Reader
+	dir  string
+	have []installed
+	// facts are of the sandbox: its builder has to have the same. Where the directory is mounted there are none.
+	facts string
+}
+
+// installed is a package that a sandbox has besides those that it is made with.
+type installed struct{ name, version string }
+
+// ErrNoRoom says that a sandbox has no place for packages that code cannot change.
+var ErrNoRoom = errors.New("the sandbox has no room for packages")
+
+// NewPlacer hears what a process that was started with PlaceCommand says of the sandbox. If that is nothing good, the process is closed.
+func NewPlacer(ctx context.Context, p Process, l executor.Language) (*Placer, error) {
+	t := &Placer{Process: p, dir: Dirs[l], r: bufio.NewReader(p)}
+	stop := context.AfterFunc(ctx, func() { t.Close() })
+	var said struct {
+		Error, Facts string
+		Have         [][2]string
+	}
+	err := t.hear(&said)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil && said.Error != "" {
+		err = fmt.Errorf("%w: %.200q", ErrNoRoom, said.Error)
+	}
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	t.facts = said.Facts
+	for _, h := range said.Have {
+		// Names and versions are those of directories that the packages' authors have named.
+		if l == executor.JavaScript {
+			t.have = append(t.have, installed{h[0], h[1]})
+		} else if r, perr := requirement.Parse(h[0] + "==" + h[1]); perr == nil {
+			t.have = append(t.have, installed{r.Name, h[1]})
+		}
+	}
+	return t, nil
+}
+
+// hear reads a line of what the placer says. It is not code, but code shares its memory and its processors.
+func (t *Placer) hear(v any) error {
+	line, err := readLine(t.r, maxHave)
+	if err != nil {
+		return t.explain(err)
+	}
+	return json.Unmarshal(line, v)
+}
+
+// Put sends the content of packages, as a builder has said it.
+func (t *Placer) Put(content io.Reader) error {
+	if _, err := io.Copy(t.Process, content); err != nil {
+		return err
+	}
+	var said struct{ Error string }
+	if err := t.hear(&said); err != nil {
+		return err
+	}
+	if said.Error != "" {
+		return &packageError{fmt.Sprintf("%s: %s; packages.size may be too small for all that was installed", t.dir, said.Error)}
+	}
+	return nil
+}
