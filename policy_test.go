@@ -105,11 +105,12 @@ var rules = []rule{
 	{packages: []string{"internal/requirement"}, modules: []string{"github.com/aquasecurity/go-pep440-version"}},
 	// What the adapters of processes and machines share.
 	{packages: []string{"internal/runner/..."}, imports: []string{"executor", "executor/driver", "internal/cell", "internal/wire", "internal/runner/..."}},
+	{packages: []string{"internal/packages/packagestest"}},
 	{packages: []string{"internal/packages"}, imports: []string{"executor", "executor/driver", "internal/npm", "internal/requirement", "internal/store"}},
 	{packages: []string{"internal/fake"}, imports: []string{"executor", "executor/driver"}},
 	{packages: []string{"pyodide/..."}, imports: []string{"executor", "executor/driver", "internal/cell", "internal/requirement", "internal/store", "pyodide/..."}, modules: []string{"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"}},
 	{packages: []string{"docker/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "internal/runner/...", "internal/store", "internal/wire", "docker/..."}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
-	{packages: []string{"e2b/..."}, imports: []string{"executor", "executor/driver", "internal/envd/...", "internal/runner/...", "internal/wire", "e2b/..."}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/oapi-codegen/runtime"}},
+	{packages: []string{"e2b/..."}, imports: []string{"executor", "executor/driver", "internal/envd/...", "internal/packages", "internal/runner/...", "internal/store", "internal/wire", "e2b/..."}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/oapi-codegen/runtime"}},
 	// Fly's stand-in starts containers where the adapter starts Machines. It shares no type of the API with the adapter or with Fly's client.
 	{packages: []string{"flymachines/flytest"}, imports: []string{"internal/store"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/runner/...", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,21 +62,6 @@ func TestConfig(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
-	}
-}
-
-func TestSize(t *testing.T) {
-	for text, want := range map[string]Size{`0`: 0, `5`: 5, `"5"`: 5, `"2KiB"`: 2048, `"3MiB"`: 3 << 20, `"1GiB"`: 1 << 30, `"8388607TiB"`: 8388607 << 40} {
-		var got Size
-		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
-			t.Errorf("%s: got %d, %v, want %d", text, got, err, want)
-		}
-	}
-	for _, text := range []string{`"8388608TiB"`, `"-1"`, `"1 MiB"`, `"1e3"`, `1.5`, `""`, `true`, `"9999999999999999999"`} {
-		var got Size
-		if err := json.Unmarshal([]byte(text), &got); err == nil {
-			t.Errorf("%s: got %d, want an error", text, got)
-		}
 	}
 }
 

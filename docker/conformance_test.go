@@ -18,6 +18,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/internal/packages/packagestest"
 )
 
 func TestMain(m *testing.M) {
@@ -60,16 +61,12 @@ const (
 
 // setup makes them.
 func setup(ctx context.Context) (params map[string]string, cleanup func() error, err error) {
-	c, err := testClient()
+	l, err := dockertest.Listen(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer c.Close()
-	r, err := startRegistry(ctx, c)
-	if err != nil {
-		return nil, nil, err
-	}
-	r.publish("ms", "1.0.0", nil, named("package/index.js", "module.exports = 1"))
+	r := packagestest.StartRegistry(l)
+	r.Publish("ms", "1.0.0", nil, packagestest.Named("package/index.js", "module.exports = 1"))
 	dir, err := os.MkdirTemp("", "execbroker-conformance-")
 	if err != nil {
 		r.Close()
@@ -79,7 +76,7 @@ func setup(ctx context.Context) (params map[string]string, cleanup func() error,
 		r.Close()
 		return os.RemoveAll(dir)
 	}
-	name, wheel, err := makeWheel("six", "1.0", nil, module("six", "1.0"))
+	name, wheel, err := packagestest.Wheel("six", "1.0", nil, packagestest.Module("six", "1.0"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, name), wheel, 0o600)
 	}

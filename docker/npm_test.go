@@ -1,138 +1,25 @@
 package docker
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
-	"context"
-	"crypto/sha512"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-
-	"github.com/moby/moby/client"
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/packages"
+	"github.com/execbroker/execbroker/internal/packages/packagestest"
 )
 
-// npmServer is a registry of npm packages where containers with a network reach it and nobody else.
-type npmServer struct {
-	*httptest.Server
-	archives map[string][]byte                             // "name version"
-	manifest map[string]map[string]any                     // the same
-	served   atomic.Int32                                  // archives
-	down     atomic.Bool                                   //
-	answer   func(http.ResponseWriter, *http.Request) bool // before all others; reports whether it did
-}
-
-// startRegistry starts one without packages.
-func startRegistry(ctx context.Context, c client.APIClient) (*npmServer, error) {
-	l, err := bridgeListener(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	r := &npmServer{archives: map[string][]byte{}, manifest: map[string]map[string]any{}}
-	r.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(r.serve)}}
-	r.Start()
-	return r, nil
-}
-
-func (r *npmServer) serve(w http.ResponseWriter, q *http.Request) {
-	switch name, err := url.PathUnescape(strings.TrimPrefix(q.URL.EscapedPath(), "/")); {
-	case r.answer != nil && r.answer(w, q):
-	case err != nil || r.down.Load():
-		http.Error(w, "down", http.StatusServiceUnavailable)
-	case strings.HasPrefix(name, "-/"):
-		r.served.Add(1)
-		w.Write(r.archives[strings.TrimPrefix(name, "-/")])
-	default:
-		versions := map[string]any{}
-		var all []string
-		for key, m := range r.manifest {
-			if n, v, _ := strings.Cut(key, " "); n == name {
-				sum := sha512.Sum512(r.archives[key])
-				m = maps.Clone(m)
-				m["dist"] = map[string]string{
-					"tarball":   r.URL + "/-/" + url.PathEscape(key),
-					"integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:]),
-				}
-				versions[v] = m
-				all = append(all, v)
-			}
-		}
-		if len(all) == 0 {
-			http.NotFound(w, q)
-			return
-		}
-		slices.Sort(all)
-		json.NewEncoder(w).Encode(map[string]any{"name": name, "dist-tags": map[string]string{"latest": all[len(all)-1]}, "versions": versions})
-	}
-}
-
-// entry is a file of an archive, or something that should not be in one.
-type entry struct {
-	tar.Header
-	text string
-}
-
-// pack makes an archive as npm does.
-func pack(entries ...entry) []byte {
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	w := tar.NewWriter(z)
-	for _, e := range entries {
-		h := e.Header
-		if h.Typeflag == 0 {
-			h.Typeflag = tar.TypeReg
-		}
-		if h.Mode == 0 {
-			h.Mode = 0o644
-		}
-		if h.Typeflag == tar.TypeReg {
-			h.Size = int64(len(e.text))
-		}
-		if err := w.WriteHeader(&h); err != nil {
-			panic(err) // the entries are constants of tests
-		}
-		w.Write([]byte(e.text))
-	}
-	w.Close()
-	z.Close()
-	return b.Bytes()
-}
-
-func named(name, text string) entry { return entry{tar.Header{Name: name}, text} }
-
-// publish puts a package into the registry.
-func (r *npmServer) publish(name, version string, manifest map[string]any, entries ...entry) {
-	m := map[string]any{"name": name, "version": version}
-	maps.Copy(m, manifest)
-	text, err := json.Marshal(m)
-	if err != nil {
-		panic(err) // the manifests are constants of tests
-	}
-	r.manifest[name+" "+version] = m
-	r.archives[name+" "+version] = pack(append([]entry{named("package/package.json", string(text))}, entries...)...)
-}
-
-func newRegistry(t testing.TB) *npmServer {
+func newRegistry(t testing.TB) *packagestest.Registry {
 	t.Helper()
-	r, err := startRegistry(t.Context(), testEngine(t))
+	l, err := dockertest.Listen(t.Context())
 	check(t, err)
+	r := packagestest.StartRegistry(l)
 	t.Cleanup(r.Close)
 	needs := func(names ...string) map[string]any {
 		d := map[string]string{}
@@ -142,19 +29,19 @@ func newRegistry(t testing.TB) *npmServer {
 		}
 		return map[string]any{"main": "lib/index.js", "dependencies": d}
 	}
-	index := func(text string) entry { return named("package/lib/index.js", text) }
-	r.publish("alpha", "1.0.0", needs(), index("exports.version = '1.0.0'"))
-	r.publish("alpha", "1.5.0", needs(), index("exports.version = '1.5.0'"))
-	r.publish("alpha", "2.0.0", needs(), index("exports.version = '2.0.0'"))
-	r.publish("beta", "1.0.0", needs("alpha@^1.0.0"), index("exports.alpha = require('alpha').version"))
-	r.publish("@scope/gamma", "1.0.0", map[string]any{"type": "module", "exports": map[string]any{"import": "./esm.js"}, "dependencies": map[string]string{"alpha": "2.x"}},
-		named("package/esm.js", "import a from 'alpha'\nexport default 'gamma ' + a.version"))
-	r.publish("two-faces", "1.0.0", map[string]any{"exports": map[string]any{"import": "./esm.mjs", "require": "./cjs.js"}},
-		named("package/esm.mjs", "export default 'esm'"), named("package/cjs.js", "module.exports = 'cjs'"))
-	r.publish("big", "1.0.0", needs(), index("module.exports = '"+strings.Repeat("x", 3<<20)+"'"))
-	r.publish("builds", "1.0.0", map[string]any{"hasInstallScript": true, "scripts": map[string]string{"install": "touch /tmp/ran", "postinstall": "node -e 'require(\"fs\").writeFileSync(\"ran\", \"\")'"}},
-		named("package/index.js", "module.exports = require('fs').existsSync(__dirname + '/ran')"))
-	r.publish("mac", "1.0.0", map[string]any{"os": []string{"darwin"}})
+	index := func(text string) packagestest.Entry { return packagestest.Named("package/lib/index.js", text) }
+	r.Publish("alpha", "1.0.0", needs(), index("exports.version = '1.0.0'"))
+	r.Publish("alpha", "1.5.0", needs(), index("exports.version = '1.5.0'"))
+	r.Publish("alpha", "2.0.0", needs(), index("exports.version = '2.0.0'"))
+	r.Publish("beta", "1.0.0", needs("alpha@^1.0.0"), index("exports.alpha = require('alpha').version"))
+	r.Publish("@scope/gamma", "1.0.0", map[string]any{"type": "module", "exports": map[string]any{"import": "./esm.js"}, "dependencies": map[string]string{"alpha": "2.x"}},
+		packagestest.Named("package/esm.js", "import a from 'alpha'\nexport default 'gamma ' + a.version"))
+	r.Publish("two-faces", "1.0.0", map[string]any{"exports": map[string]any{"import": "./esm.mjs", "require": "./cjs.js"}},
+		packagestest.Named("package/esm.mjs", "export default 'esm'"), packagestest.Named("package/cjs.js", "module.exports = 'cjs'"))
+	r.Publish("big", "1.0.0", needs(), index("module.exports = '"+strings.Repeat("x", 3<<20)+"'"))
+	r.Publish("builds", "1.0.0", map[string]any{"hasInstallScript": true, "scripts": map[string]string{"install": "touch /tmp/ran", "postinstall": "node -e 'require(\"fs\").writeFileSync(\"ran\", \"\")'"}},
+		packagestest.Named("package/index.js", "module.exports = require('fs').existsSync(__dirname + '/ran')"))
+	r.Publish("mac", "1.0.0", map[string]any{"os": []string{"darwin"}})
 	return r
 }
 
@@ -213,7 +100,7 @@ for (const name of ["alpha", "beta", "@scope/gamma", "two-faces"]) {
 	installsJS(t, s, "@scope/gamma 1.0.0 alpha 1.5.0 alpha 2.0.0 beta 1.0.0", "beta", "@scope/gamma")
 	saysJS(t, s, `import gamma from "@scope/gamma"
 console.log(kept, require("beta").alpha, gamma, require("alpha").version, require.resolve("beta"))`, "42 1.5.0 gamma 2.0.0 2.0.0 /node_modules/beta/lib/index.js")
-	n := r.served.Load()
+	n := r.Served.Load()
 	if n != 4 {
 		t.Errorf("got %d archives fetched, want 4", n)
 	}
@@ -232,12 +119,12 @@ console.log(esm, require("two-faces"))`, "esm cjs")
 	}
 	saysJS(t, s, `console.log(require("builds"), require("fs").existsSync("/tmp/ran"))`, "false false")
 
-	r.down.Store(true)
-	n = r.served.Load()
+	r.Down.Store(true)
+	n = r.Served.Load()
 	other := create(t, openJS(t, cache, p), executor.Spec{Packages: []executor.Packages{{Language: executor.JavaScript, Names: []string{"@scope/gamma", "beta"}}}})
 	defer other.Close()
 	saysJS(t, other, `console.log((await import("@scope/gamma")).default)`, "gamma 2.0.0")
-	if got := r.served.Load(); got != n {
+	if got := r.Served.Load(); got != n {
 		t.Errorf("the registry was asked for %d archives more", got-n)
 	}
 	_, err := other.Install(t.Context(), executor.Packages{Language: executor.JavaScript, Names: []string{"builds"}}, nil)
@@ -245,7 +132,7 @@ console.log(esm, require("two-faces"))`, "esm cjs")
 		t.Errorf("registry down: got %v", err)
 	}
 	// What was damaged since is not used.
-	r.down.Store(false)
+	r.Down.Store(false)
 	files, err := filepath.Glob(filepath.Join(cache, "docker", "packages-*", packages.ContentFile))
 	check(t, err)
 	for _, f := range files {
@@ -275,7 +162,7 @@ func TestRegistryRefusals(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, err, want)
 		}
 	}
-	if n := r.served.Load(); n != 0 {
+	if n := r.Served.Load(); n != 0 {
 		t.Errorf("%d archives were fetched", n)
 	}
 	for name, words := range map[string]string{"nowhere": "nowhere is not in the registry", "big": "packages.size", "mac": "not for this machine", "alpha@>=2": "no version of alpha@>=2 will do"} {
@@ -319,7 +206,7 @@ func TestTemplateRegistry(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := r.served.Load(); n != 2 {
+	if n := r.Served.Load(); n != 2 {
 		t.Errorf("got %d archives fetched, want 2", n)
 	}
 	if _, err := box.Create(t.Context(), executor.Spec{Template: "bad"}); !errors.Is(err, executor.ErrInvalid) || !strings.Contains(err.Error(), "nowhere") {

@@ -1,21 +1,13 @@
 package docker
 
 import (
-	"archive/zip"
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/containerd/errdefs"
@@ -26,147 +18,21 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/packages"
+	"github.com/execbroker/execbroker/internal/packages/packagestest"
 )
-
-// makeWheel returns a wheel in pure Python: its name and content.
-func makeWheel(name, version string, needs []string, files map[string]string) (string, []byte, error) {
-	var b bytes.Buffer
-	z := zip.NewWriter(&b)
-	info := name + "-" + version + ".dist-info/"
-	meta := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\n", name, version)
-	for _, n := range needs {
-		meta += "Requires-Dist: " + n + "\n"
-		if _, extra, ok := strings.Cut(n, "extra == "); ok {
-			meta += "Provides-Extra: " + strings.Trim(extra, `"`) + "\n"
-		}
-	}
-	all := map[string]string{
-		info + "METADATA": meta, info + "RECORD": "",
-		info + "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-	}
-	maps.Copy(all, files)
-	for _, f := range slices.Sorted(maps.Keys(all)) {
-		w, err := z.Create(f)
-		if err != nil {
-			return "", nil, err
-		}
-		if _, err := w.Write([]byte(all[f])); err != nil {
-			return "", nil, err
-		}
-	}
-	err := z.Close()
-	return name + "-" + version + "-py3-none-any.whl", b.Bytes(), err
-}
-
-// module returns the files of a package that has nothing but a version.
-func module(name, version string) map[string]string {
-	return map[string]string{name + ".py": fmt.Sprintf("version = %q\n", version)}
-}
-
-// writeWheels makes a directory of wheels: of "alpha" there are 1.0 and 2.0, "beta" needs alpha 1, "gamma" alpha 2, "big" takes 3 MiB.
-func writeWheels(dir string) error {
-	for _, w := range []struct {
-		name, version string
-		needs         []string
-		files         map[string]string
-	}{
-		{"alpha", "1.0", nil, module("alpha", "1.0")},
-		{"alpha", "2.0", nil, module("alpha", "2.0")},
-		{"beta", "1.0", []string{"alpha<2", `beta-extra; extra == "more"`}, module("beta", "1.0")},
-		{"beta_extra", "1.0", nil, module("beta_extra", "1.0")},
-		{"gamma", "1.0", []string{"alpha>=2"}, module("gamma", "1.0")},
-		{"six", "1.0", nil, module("six", "1.0")},
-		{"numpy", "99.0", nil, map[string]string{"numpy/__init__.py": "__version__ = '99.0'\n"}},
-		{"big", "1.0", nil, map[string]string{"big.py": "x = '" + strings.Repeat("x", 3<<20) + "'\n"}},
-		{"sly", "1.0", nil, map[string]string{"../../../tmp/sly.py": "", "sly.py": ""}},
-	} {
-		name, b, err := makeWheel(w.name, w.version, w.needs, w.files)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), b, 0o644)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 func wheels(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
-	check(t, writeWheels(dir))
+	check(t, packagestest.WriteWheels(dir))
 	return dir
 }
 
-// index is a simple index (PEP 503) where containers with a network reach it and nobody else.
-type index struct {
-	*httptest.Server
-	served atomic.Int32 // wheels
-	down   atomic.Bool
-	hold   atomic.Pointer[func()] // called before each answer
-}
-
-// pause lets the index say when it is asked, and wait with its answers until the second channel is closed.
-func (x *index) pause(t testing.TB) (asked <-chan struct{}, answer chan struct{}) {
-	first, answer := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	hold := func() {
-		once.Do(func() { close(first) })
-		select {
-		case <-answer:
-		case <-t.Context().Done():
-		}
-	}
-	x.hold.Store(&hold)
-	return first, answer
-}
-
-// bridgeListener listens where containers with a network reach it.
-func bridgeListener(ctx context.Context, c client.APIClient) (net.Listener, error) {
-	n, err := c.NetworkInspect(ctx, "bridge", client.NetworkInspectOptions{})
-	if err != nil {
-		return nil, err
-	}
-	at := n.Network.IPAM.Config[0].Gateway
-	if !at.IsValid() { // so it is until an engine is started for the second time
-		at = n.Network.IPAM.Config[0].Subnet.Masked().Addr().Next()
-	}
-	return net.Listen("tcp", net.JoinHostPort(at.String(), "0"))
-}
-
-func newIndex(t testing.TB, dir string) *index {
+func newIndex(t testing.TB, dir string) *packagestest.Index {
 	t.Helper()
-	l, err := bridgeListener(t.Context(), testEngine(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := &index{}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /simple/{name}/", func(w http.ResponseWriter, r *http.Request) {
-		entries, err := filepath.Glob(filepath.Join(dir, strings.ReplaceAll(r.PathValue("name"), "-", "_")+"-*.whl"))
-		if err != nil || len(entries) == 0 {
-			http.NotFound(w, r)
-			return
-		}
-		for _, e := range entries {
-			fmt.Fprintf(w, "<a href=\"/files/%s\">%[1]s</a>\n", filepath.Base(e))
-		}
-	})
-	mux.HandleFunc("GET /files/{name}", func(w http.ResponseWriter, r *http.Request) {
-		x.served.Add(1)
-		http.ServeFile(w, r, filepath.Join(dir, r.PathValue("name")))
-	})
-	x.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if hold := x.hold.Load(); hold != nil {
-			(*hold)()
-		}
-		if x.down.Load() {
-			http.Error(w, "down", http.StatusServiceUnavailable)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	})}}
-	x.Start()
+	l, err := dockertest.Listen(t.Context())
+	check(t, err)
+	x := packagestest.StartIndex(l, dir)
 	t.Cleanup(x.Close)
 	return x
 }
@@ -231,16 +97,16 @@ func TestIndex(t *testing.T) {
 	says(t, s, "x = 42\nimport socket; print([i[1] for i in socket.if_nameindex()])", "['lo']")
 	installs(t, s, "alpha 1.0 beta 1.0 beta_extra 1.0", "beta[more]")
 	says(t, s, "import alpha, beta, beta_extra; print(x, alpha.version, beta.version, alpha.__file__)", "42 1.0 1.0 /opt/packages/alpha.py")
-	n := x.served.Load()
+	n := x.Served.Load()
 	if n == 0 {
 		t.Error("the index was not asked")
 	}
 	installs(t, s, "", "beta")
-	x.down.Store(true)
+	x.Down.Store(true)
 	other := create(t, openPackages(t, cache, p), executor.Spec{Packages: []executor.Packages{{Language: executor.Python, Names: []string{"BETA[more]"}}}})
 	defer other.Close()
 	says(t, other, "import alpha, beta; print(alpha.version)", "1.0")
-	if got := x.served.Load(); got != n {
+	if got := x.Served.Load(); got != n {
 		t.Errorf("the index was asked for %d files more", got-n)
 	}
 	res, err := other.Install(t.Context(), executor.Packages{Names: []string{"six"}}, nil)
@@ -248,7 +114,7 @@ func TestIndex(t *testing.T) {
 		t.Errorf("index down: got %+v, %v, want %v", res, err, executor.ErrUnavailable)
 	}
 	// What was damaged since is not used.
-	x.down.Store(false)
+	x.Down.Store(false)
 	files, err := filepath.Glob(filepath.Join(cache, "docker", "packages-*", packages.ContentFile))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("got %q, %v", files, err)
@@ -257,7 +123,7 @@ func TestIndex(t *testing.T) {
 	again := create(t, box, executor.Spec{})
 	defer again.Close()
 	installs(t, again, "alpha 1.0 beta 1.0 beta_extra 1.0", "beta[more]")
-	if got := x.served.Load(); got == n {
+	if got := x.Served.Load(); got == n {
 		t.Error("a damaged entry was used")
 	}
 }
@@ -348,7 +214,7 @@ func TestTemplatePackages(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := x.served.Load(); n > 4 { // each of two once to know what it needs, and once to install it
+	if n := x.Served.Load(); n > 4 { // each of two once to know what it needs, and once to install it
 		t.Errorf("got %d files fetched, want at most 4", n)
 	}
 	if _, err := box.Create(t.Context(), executor.Spec{Template: "bad"}); !errors.Is(err, executor.ErrInvalid) || !strings.Contains(err.Error(), "no-such-package") {
@@ -417,7 +283,7 @@ func TestBuilder(t *testing.T) {
 	t.Parallel()
 	e := testEngine(t)
 	x := newIndex(t, wheels(t))
-	asked, answer := x.pause(t)
+	asked, answer := x.Pause(t)
 	box := openPackages(t, t.TempDir(), Packages{Allow: allow("*"), IndexURL: x.URL + "/simple", Insecure: true})
 	s := create(t, box, executor.Spec{Env: map[string]string{"SECRET": "of-a-user"}})
 	defer s.Close()
@@ -465,7 +331,7 @@ func TestBuilder(t *testing.T) {
 func TestBuilderAlone(t *testing.T) {
 	t.Parallel()
 	x := newIndex(t, wheels(t))
-	asked, answer := x.pause(t)
+	asked, answer := x.Pause(t)
 	defer close(answer)
 	host, err := dockertest.Host()
 	check(t, err)

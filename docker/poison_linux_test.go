@@ -19,6 +19,7 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/packages"
+	"github.com/execbroker/execbroker/internal/packages/packagestest"
 )
 
 // packageAttempts change what was installed, from inside of a session. Without the uid of the code they work, in the order that they have.
@@ -121,8 +122,8 @@ const naiveUnpack = `import tarfile
             if any(os.path.islink(os.path.join(d, f)) for d, ds, fs in os.walk(to) for f in ds + fs):
                 notes.append("it has links")`
 
-func link(kind byte, name, to string) entry {
-	return entry{tar.Header{Typeflag: kind, Name: name, Linkname: to}, ""}
+func link(kind byte, name, to string) packagestest.Entry {
+	return packagestest.Entry{Header: tar.Header{Typeflag: kind, Name: name, Linkname: to}}
 }
 
 // longName is an archive that begins with a name of so many bytes, by a header that no program of good will writes.
@@ -171,38 +172,38 @@ func bomb(size int64) []byte {
 // counts nothing, to see that they are attacks. Even then nothing of it reaches a session.
 func TestHostileArchives(t *testing.T) {
 	r := newRegistry(t)
-	many := []entry{named("package/index.js", "")}
+	many := []packagestest.Entry{packagestest.Named("package/index.js", "")}
 	for i := range 400 {
-		many = append(many, named(fmt.Sprintf("package/f%d", i), ""))
+		many = append(many, packagestest.Named(fmt.Sprintf("package/f%d", i), ""))
 	}
-	index := named("package/index.js", "module.exports = 'harmless'")
+	index := packagestest.Named("package/index.js", "module.exports = 'harmless'")
 	archives := map[string]hostileArchive{
-		"dot-dot":        {pack(index, named("package/../../evil.js", "x")), "leads out of its directory", "it came out"},
-		"dot-dot-first":  {pack(index, named("../../evil.js", "x")), "leads out of its directory", "it came out"},
-		"absolute":       {pack(index, named("/tmp/evil.js", "x")), "leads out of its directory", "it came out"},
-		"symbolic-link":  {pack(index, link(tar.TypeSymlink, "package/passwd", "/etc/passwd")), "", "it has links"},
-		"through-link":   {pack(index, link(tar.TypeSymlink, "package/tmp", "/tmp"), named("package/tmp/evil.js", "x")), "", "it came out"},
-		"contradiction":  {pack(index, named("package/index.js/index.js", "x")), "as a file and as a directory", ""},
+		"dot-dot":        {packagestest.Pack(index, packagestest.Named("package/../../evil.js", "x")), "leads out of its directory", "it came out"},
+		"dot-dot-first":  {packagestest.Pack(index, packagestest.Named("../../evil.js", "x")), "leads out of its directory", "it came out"},
+		"absolute":       {packagestest.Pack(index, packagestest.Named("/tmp/evil.js", "x")), "leads out of its directory", "it came out"},
+		"symbolic-link":  {packagestest.Pack(index, link(tar.TypeSymlink, "package/passwd", "/etc/passwd")), "", "it has links"},
+		"through-link":   {packagestest.Pack(index, link(tar.TypeSymlink, "package/tmp", "/tmp"), packagestest.Named("package/tmp/evil.js", "x")), "", "it came out"},
+		"contradiction":  {packagestest.Pack(index, packagestest.Named("package/index.js/index.js", "x")), "as a file and as a directory", ""},
 		"long-name":      {longName(2 << 20), "has a name of", ""},
 		"bomb":           {bomb(1 << 29), "more than packages.size allows", "more than the 1048576 bytes"},
-		"many-files":     {pack(many...), "more than packages.size allows", "packages.size may be too small"},
-		"cut-short":      {half(pack(index)), "its archive is damaged", ""},
+		"many-files":     {packagestest.Pack(many...), "more than packages.size allows", "packages.size may be too small"},
+		"cut-short":      {half(packagestest.Pack(index)), "its archive is damaged", ""},
 		"no-archive":     {[]byte("x"), "its archive is damaged", ""},
-		"other-checksum": {pack(index), "not the one that the registry has a checksum of", "ok"},
+		"other-checksum": {packagestest.Pack(index), "not the one that the registry has a checksum of", "ok"},
 	}
 	var names []string
 	for name, a := range archives {
 		names = append(names, name)
-		r.manifest[name+" 1.0.0"] = map[string]any{}
-		r.archives[name+" 1.0.0"] = a.archive
+		r.Manifest[name+" 1.0.0"] = map[string]any{}
+		r.Archives[name+" 1.0.0"] = a.archive
 	}
 	var exchanged atomic.Int32
-	r.answer = func(w http.ResponseWriter, q *http.Request) bool {
+	r.Answer = func(w http.ResponseWriter, q *http.Request) bool {
 		if q.URL.Path != "/-/other-checksum 1.0.0" {
 			return false
 		}
 		exchanged.Add(1)
-		w.Write(pack(named("package/index.js", "module.exports = 'exchanged'"), named("package/package.json", `{"version": "1.0.0"}`)))
+		w.Write(packagestest.Pack(packagestest.Named("package/index.js", "module.exports = 'exchanged'"), packagestest.Named("package/package.json", `{"version": "1.0.0"}`)))
 		return true
 	}
 	p := Packages{Allow: allowJS("*"), Registry: r.URL, Insecure: true, Size: 1 << 20}
@@ -297,10 +298,10 @@ func TestSourceDistribution(t *testing.T) {
 		inner.ServeHTTP(w, q)
 	})
 	backend := fmt.Sprintf("import urllib.request\ntry: urllib.request.urlopen(%q)\nexcept OSError: pass\n", x.URL+"/ran")
-	check(t, os.WriteFile(filepath.Join(dir, "builds-1.0.tar.gz"), pack(
-		named("builds-1.0/PKG-INFO", "Metadata-Version: 2.1\nName: builds\nVersion: 1.0\n"),
-		named("builds-1.0/pyproject.toml", "[build-system]\nrequires = []\nbuild-backend = \"evil\"\nbackend-path = [\".\"]\n"),
-		named("builds-1.0/evil.py", backend),
+	check(t, os.WriteFile(filepath.Join(dir, "builds-1.0.tar.gz"), packagestest.Pack(
+		packagestest.Named("builds-1.0/PKG-INFO", "Metadata-Version: 2.1\nName: builds\nVersion: 1.0\n"),
+		packagestest.Named("builds-1.0/pyproject.toml", "[build-system]\nrequires = []\nbuild-backend = \"evil\"\nbackend-path = [\".\"]\n"),
+		packagestest.Named("builds-1.0/evil.py", backend),
 	), 0o600))
 	p := Packages{Allow: allow("*"), IndexURL: x.URL + "/simple", Insecure: true, Size: 4 << 20}
 	try := func() *executor.Result {
