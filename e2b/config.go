@@ -59,6 +59,9 @@ type Config struct {
 	// Networks are the policies that the service enforces: "none", "allowlist", "full". Default: all three, as at E2B.
 	Networks []executor.NetworkMode `json:"networks,omitempty"`
 
+	// Packages says what sessions may install, and where it comes from. The zero value: nothing but what the template has.
+	Packages Packages `json:"packages,omitzero"`
+
 	// PublicTraffic lets anybody who knows the ID of a sandbox reach what listens in it, for services that cannot prevent it.
 	PublicTraffic bool `json:"public_traffic,omitempty"`
 
@@ -127,6 +130,7 @@ func (c *Config) Validate() error {
 			at(path, errors.New("given twice"))
 		}
 	}
+	errs = append(errs, c.checkPackages())
 	if c.MaxLife < 0 || c.MaxLife > 0 && time.Duration(c.MaxLife) < time.Second {
 		at("max_life", errors.New("want a second or more"))
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/internal/packages/packagestest"
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
@@ -58,7 +60,11 @@ func must(kernel string) conformance.Must {
 	likeDocker, _ := conformance.MustDeclare("docker") // the runner is the same
 	m.Features = append(m.Features, executor.FeatureMixedLanguages, executor.FeatureLimitProcesses)
 	m.EachLanguage = likeDocker.EachLanguage
-	m.Languages = map[executor.Language][]executor.Feature{executor.Python: m.EachLanguage, executor.JavaScript: m.EachLanguage}
+	packages := append([]executor.Feature{executor.FeaturePackages}, m.EachLanguage...)
+	m.Languages = map[executor.Language][]executor.Feature{executor.Python: packages, executor.JavaScript: packages}
+	if live() { // nobody says where a registry of npm is
+		m.Languages[executor.JavaScript] = m.EachLanguage
+	}
 	return m
 }
 
@@ -68,7 +74,65 @@ const (
 	paramURL = "url" // of the stand-in
 
 	paramKernel = "kernel"
+
+	paramDir      = "dir" // for wheels and the cache
+	paramIndex    = "index"
+	paramRegistry = "registry"
 )
+
+// noPackage is what the suite looks for in vain.
+const noPackage = "conformance-no-such-package"
+
+// surroundings makes what a run of the suite over a stand-in has of its own.
+func surroundings(ctx context.Context, kernel string) (params map[string]string, cleanup func() error, err error) {
+	params = map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text()), paramKernel: kernel}
+	var closing []func() error
+	cleanup = func() error {
+		var errs []error
+		for _, f := range slices.Backward(closing) {
+			errs = append(errs, f())
+		}
+		return errors.Join(errs...)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, cleanup())
+		}
+	}()
+	var stop func() error
+	if params[paramURL], stop, err = startStandIn(ctx, params[paramRun]); err != nil {
+		return nil, cleanup, err
+	}
+	closing = append(closing, stop)
+	if kernel != KernelRunner {
+		return params, cleanup, nil
+	}
+	if params[paramDir], err = os.MkdirTemp("", "execbroker-conformance-"); err != nil {
+		return nil, cleanup, err
+	}
+	closing = append(closing, func() error { return os.RemoveAll(params[paramDir]) })
+	name, wheel, err := packagestest.Wheel("six", "1.0", nil, packagestest.Module("six", "1.0"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(params[paramDir], name), wheel, 0o600)
+	}
+	if err != nil {
+		return nil, cleanup, err
+	}
+	l, err := dockertest.Listen(ctx)
+	if err != nil {
+		return nil, cleanup, err
+	}
+	index := packagestest.StartIndex(l, params[paramDir])
+	closing = append(closing, func() error { index.Close(); return nil })
+	if l, err = dockertest.Listen(ctx); err != nil {
+		return nil, cleanup, err
+	}
+	registry := packagestest.StartRegistry(l)
+	closing = append(closing, func() error { registry.Close(); return nil })
+	registry.Publish("ms", "1.0.0", nil, packagestest.Named("package/index.js", "module.exports = 1"))
+	params[paramIndex], params[paramRegistry] = index.URL+"/simple", registry.URL
+	return params, cleanup, nil
+}
 
 // testKey is where the key of the stand-in is.
 const testKey = "EXECBROKER_TEST_E2B_KEY"
@@ -93,6 +157,14 @@ func config(params map[string]string) Config {
 	}
 	if cfg.Kernel = params[paramKernel]; cfg.Kernel == KernelCodeInterpreter {
 		cfg.Languages = nil
+		return cfg
+	}
+	cfg.Packages.Allow = map[executor.Language][]string{executor.Python: {"six", noPackage}}
+	if params[paramRegistry] != "" {
+		cfg.Packages = Packages{
+			Allow:    map[executor.Language][]string{executor.Python: {"six", noPackage}, executor.JavaScript: {"ms", noPackage}},
+			IndexURL: params[paramIndex], Registry: params[paramRegistry], Insecure: true, Size: 4 << 20,
+		}
 	}
 	return cfg
 }
@@ -102,16 +174,13 @@ func target(kernel string) conformance.Target {
 	t := conformance.Target{
 		Implementation: conformance.Implementation{Name: Type, Version: "server/e2b over docker"},
 		Mode:           conformance.Emulated,
-		Setup: func(ctx context.Context) (params map[string]string, cleanup func() error, err error) {
-			run := "conformance-" + strings.ToLower(rand.Text())
-			url, stop, err := startStandIn(ctx, run)
-			if err != nil {
-				return nil, nil, err
-			}
-			return map[string]string{paramRun: run, paramURL: url, paramKernel: kernel}, stop, nil
-		},
+		Setup:          func(ctx context.Context) (map[string]string, func() error, error) { return surroundings(ctx, kernel) },
 		Open: func(ctx context.Context, params map[string]string) (executor.Executor, error) {
-			return Open(ctx, driver.Env{Owner: params[paramRun] + params[conformance.ParamOwner]}, config(params))
+			env := driver.Env{Owner: params[paramRun] + params[conformance.ParamOwner]}
+			if params[paramDir] != "" {
+				env.CacheDir = filepath.Join(params[paramDir], "cache")
+			}
+			return Open(ctx, env, config(params))
 		},
 		Leaks:    containers,
 		Programs: []conformance.Programs{conformance.Python, conformance.JavaScript},
@@ -140,13 +209,23 @@ func target(kernel string) conformance.Target {
 	return t
 }
 
+// containersWithRoom are the sandboxes of stand-ins. Root of a container cannot make directories in its root, so those for packages are
+// there, and belong to it.
+var containersWithRoom = docker.Config{
+	Limits: docker.Limits{CPUs: 2, Processes: 256},
+	Packages: docker.Packages{
+		Allow:    map[executor.Language][]string{executor.Python: {"*"}, executor.JavaScript: {"*"}},
+		Registry: "https://nobody.example", Size: 16 << 20, // nothing asks it
+	},
+}
+
 // standInProgram makes this program a stand-in, for the owner that it names. It is a process of its own, since the suite counts what is
 // left in this one.
 const standInProgram = "EXECBROKER_TEST_E2B_STAND_IN"
 
 // standIn serves until standard input ends, which it does when the other process dies.
 func standIn(ctx context.Context, owner string) error {
-	s, err := e2btest.Start(ctx, e2btest.Options{Owner: owner, Docker: docker.Config{Limits: docker.Limits{CPUs: 2, Processes: 256}}})
+	s, err := e2btest.Start(ctx, e2btest.Options{Owner: owner, Docker: containersWithRoom})
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/execbroker/execbroker/e2b/internal/api"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/internal/runner"
 )
 
@@ -190,29 +191,39 @@ func (b *backend) sweep(ctx context.Context, id string, then time.Time) error {
 	}
 }
 
-// make asks for a sandbox until there is one. Only what has certainly made none is asked for again.
+// make is tryMake for sessions.
 func (b *backend) make(ctx context.Context, id string, ask api.NewSandbox) (*api.Sandbox, error) {
+	made, unclear, err := b.tryMake(ctx, id, ask)
+	if unclear != nil {
+		err = driver.Leftover(err, unclear)
+	}
+	return made, err
+}
+
+// tryMake asks for a sandbox until there is one. Only what has certainly made none is asked for again. If an error leaves open whether there
+// is one, the function that comes with it removes that.
+func (b *backend) tryMake(ctx context.Context, id string, ask api.NewSandbox) (*api.Sandbox, func(context.Context) error, error) {
 	key := id
 	for n := 0; ; n++ {
 		a := b.attempt(ctx, id, ask, key)
 		select {
 		case <-a.done:
 		case <-ctx.Done():
-			return nil, driver.Leftover(context.Cause(ctx), a.remove)
+			return nil, a.remove, context.Cause(ctx)
 		}
 		if a.err == nil {
-			return a.made, nil
+			return a.made, nil, nil
 		}
 		err := b.service.fail(ctx, "creating a sandbox", a.err)
 		if errors.Is(a.err, errKey) {
-			return nil, driver.Fail(executor.ErrAuth, executor.RanNo, a.err)
+			return nil, nil, driver.Fail(executor.ErrAuth, executor.RanNo, a.err)
 		}
 		if unclear(a.err) {
-			return nil, driver.Leftover(err, a.remove)
+			return nil, a.remove, err
 		}
 		again, same := repeatable(a.err)
 		if !again || n+1 == attempts || !pause(ctx, n, a.err) {
-			return nil, err
+			return nil, nil, err
 		}
 		if !same {
 			// The service repeats its answer to a key, also if that was an error.
@@ -288,9 +299,13 @@ func (b *backend) start(ctx context.Context, made *api.Sandbox, spec *executor.S
 		return nil, b.notStarted(ctx, err)
 	}
 	same := b.cfg.user() != DefaultUser
+	env, paths := spec.Env, map[executor.Language][]string(nil)
+	if !b.installer.None(executor.Python) {
+		env, paths = packages.Env(env), map[executor.Language][]string{executor.Python: {packages.Dirs[executor.Python]}}
+	}
 	cfg := runner.Config{
 		UID: uid, GID: gid, OwnWorkdir: !same, SameUser: same,
-		Env: spec.Env, Languages: languages, MaxRun: maxRun, MaxLife: spec.MaxLife, // E2B's timeout is the idle TTL
+		Env: env, Paths: paths, Languages: languages, MaxRun: maxRun, MaxLife: spec.MaxLife, // E2B's timeout is the idle TTL
 		Rlimits: map[string]int64{"core": 0, "nofile": maxDescriptors}, OOMScore: codeOOMScore, Socket: socket,
 	}
 	if limits.Processes > 0 {

@@ -26,10 +26,11 @@ const daemonPort = 49983
 
 // daemon is envd in one sandbox. A stream of it that says nothing for the time of silence has lost its connection.
 type daemon struct {
-	id      string
-	timeout time.Duration
-	silence time.Duration
-	procs   pb.ProcessClient
+	id       string
+	template string // that the sandbox was made from, as the service calls it
+	timeout  time.Duration
+	silence  time.Duration
+	procs    pb.ProcessClient
 }
 
 // sandboxTransport sends requests to a port of a sandbox.
@@ -91,7 +92,7 @@ func (s *service) daemon(sandbox *api.Sandbox) *daemon {
 	h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(s.cfg.user()+":")))
 	c := &http.Client{Transport: &sandboxTransport{base: s.http.Transport, id: sandbox.SandboxID, port: daemonPort, header: h}}
 	return &daemon{
-		id: sandbox.SandboxID, timeout: s.cfg.timeout(), silence: 3*s.ping + 5*time.Second,
+		id: sandbox.SandboxID, template: sandbox.TemplateID, timeout: s.cfg.timeout(), silence: 3*s.ping + 5*time.Second,
 		procs: pb.NewProcessClient(c, base, connect.WithReadMaxBytes(maxEvent), connect.WithAcceptCompression("gzip", nil, nil)),
 	}
 }

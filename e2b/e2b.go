@@ -30,6 +30,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/packages"
 )
 
 // Type is the name of this adapter in configurations and handles.
@@ -49,9 +50,10 @@ const (
 
 // backend is a driver.Driver over one account.
 type backend struct {
-	cfg     Config
-	env     driver.Env
-	service *service
+	cfg       Config
+	env       driver.Env
+	service   *service
+	installer *packages.Installer
 
 	life context.Context // until Close
 	end  context.CancelFunc
@@ -84,7 +86,11 @@ func newDriver(env driver.Env, cfg Config) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &backend{cfg: cfg, env: env, service: s}
+	p, err := packages.New(*cfg.Packages.sources(), cfg.Packages.size())
+	if err != nil {
+		return nil, err
+	}
+	b := &backend{cfg: cfg, env: env, service: s, installer: p}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
 }
@@ -120,7 +126,11 @@ func (b *backend) Capabilities() executor.Capabilities {
 		c.Features = append(c.Features, networkFeatures[m])
 	}
 	for _, l := range b.cfg.languages() {
-		c.Languages = append(c.Languages, b.cfg.runtime(l))
+		r := b.cfg.runtime(l)
+		if !b.installer.None(l) {
+			r.Features = append(r.Features, executor.FeaturePackages)
+		}
+		c.Languages = append(c.Languages, r)
 	}
 	if len(c.Languages) > 1 {
 		c.Features = append(c.Features, executor.FeatureMixedLanguages)

@@ -32,6 +32,7 @@ var (
 	_ driver.Resetter   = (*session)(nil)
 	_ driver.KeepAliver = (*session)(nil)
 	_ driver.Filer      = (*session)(nil)
+	_ driver.Installer  = (*session)(nil)
 	_ driver.Aser       = (*session)(nil)
 	_ runner.Place      = (*place)(nil)
 )

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/execbroker/execbroker/docker"
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
@@ -35,7 +34,7 @@ func newWorld(t *testing.T, edit ...func(*Config)) *world {
 	w := &world{T: t, owner: "e2b-" + strings.ToLower(rand.Text())}
 	var err error
 	w.Server, err = e2btest.Start(t.Context(), e2btest.Options{
-		Owner: w.owner, Server: server.Config{}, Docker: docker.Config{Limits: docker.Limits{CPUs: 2, Processes: 256}},
+		Owner: w.owner, Server: server.Config{}, Docker: containersWithRoom,
 		Wrap: func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				if h := w.hook.Load(); h == nil || !(*h)(rw, r, next) {
