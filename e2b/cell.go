@@ -146,9 +146,7 @@ func (c *cell) prevented(err error) (driver.Exit, error) {
 
 // abandon stops the code if follow has not come to an end.
 func (c *cell) abandon() {
-	select {
-	case <-c.x.left:
-	default:
+	if c.x.left.Err() == nil {
 		_, _ = c.stop() // the panic goes on
 	}
 }
@@ -185,6 +183,7 @@ func (c *cell) follow() (driver.Exit, error) {
 	for {
 		select {
 		case h := <-c.x.events:
+			c.x.took(h)
 			was := c.started
 			over, err := c.event(h)
 			if !was && c.started && c.req.Limits.WallTime != executor.NoLimit {
@@ -216,6 +215,7 @@ func (c *cell) rest() {
 	for {
 		select {
 		case h := <-c.x.events:
+			c.x.took(h)
 			if over, err := c.event(h); over || err != nil || c.emitErr != nil {
 				return
 			}
@@ -391,6 +391,7 @@ func (x *execution) drain(ctx context.Context) {
 	for {
 		select {
 		case h, ok := <-x.events:
+			x.took(h)
 			if !ok || h.err != nil {
 				return
 			}

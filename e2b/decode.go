@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -47,13 +48,17 @@ type codeError struct{ name, value, traceback string }
 // letter is torn, and a stream counts as whole only if it says so.
 type eventReader struct {
 	r    *bufio.Reader
+	most int // bytes of a line
 	line []byte
 	over bool // evEnd was read
 }
 
-func newEventReader(r io.Reader) *eventReader { return &eventReader{r: bufio.NewReaderSize(r, 64<<10)} }
+func newEventReader(r io.Reader) *eventReader {
+	return &eventReader{r: bufio.NewReaderSize(r, 64<<10), most: maxLine}
+}
 
-// next returns the next event, and io.EOF at the end of a whole stream.
+// next returns the next event, and io.EOF at the end of a whole stream. Other errors are errTruncated, errLongLine, errNoEvent, or that of
+// reading.
 func (e *eventReader) next() (codeEvent, error) {
 	for {
 		line, err := e.readLine()
@@ -74,7 +79,7 @@ func (e *eventReader) readLine() ([]byte, error) {
 	e.line = e.line[:0]
 	for {
 		piece, err := e.r.ReadSlice('\n')
-		if len(e.line)+len(piece) > maxLine {
+		if len(e.line)+len(piece) > e.most {
 			return nil, errLongLine
 		}
 		e.line = append(e.line, piece...)
@@ -92,25 +97,35 @@ func (e *eventReader) readLine() ([]byte, error) {
 	}
 }
 
+// eventLine are the fields of events. What else a line holds is skipped, so that a line of many small fields takes no more memory than it
+// is long.
+type eventLine struct {
+	Type, Text, Name, Value, Traceback                                        json.RawMessage
+	HTML, Markdown, Latex, SVG, JavaScript, JSON, PNG, JPEG, PDF, Data, Chart json.RawMessage
+	Count                                                                     json.RawMessage `json:"execution_count"`
+	Main                                                                      json.RawMessage `json:"is_main_result"`
+	Extra                                                                     json.RawMessage
+}
+
 // parseEvent decodes a line. Text that is not UTF-8 is made so.
 func parseEvent(line []byte) (codeEvent, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(line, &fields); err != nil || fields == nil {
+	var l eventLine
+	if err := json.Unmarshal(line, &l); err != nil {
 		return codeEvent{}, fmt.Errorf("%w: %s", errNoEvent, printable(string(line[:min(len(line), maxMessage)]), maxMessage))
 	}
-	ev := codeEvent{kind: textOf(fields["type"])}
+	ev := codeEvent{kind: textOf(l.Type)}
 	switch ev.kind {
 	case "":
 		return ev, fmt.Errorf("%w: it has no type", errNoEvent)
 	case evStarted:
-		_ = json.Unmarshal(fields["execution_count"], &ev.count) // what is no number is not known
+		_ = json.Unmarshal(l.Count, &ev.count) // what is no number is not known
 		ev.count = max(ev.count, 0)
 	case evStdout, evStderr:
-		ev.text = []byte(textOf(fields["text"]))
+		ev.text = []byte(textOf(l.Text))
 	case evError:
-		ev.fail = codeError{textOf(fields["name"]), textOf(fields["value"]), textOf(fields["traceback"])}
+		ev.fail = codeError{textOf(l.Name), textOf(l.Value), textOf(l.Traceback)}
 	case evResult:
-		ev.out = parseResult(fields)
+		ev.out = l.output()
 	}
 	return ev, nil
 }
@@ -118,37 +133,57 @@ func parseEvent(line []byte) (codeEvent, error) {
 // textOf returns the text in a field. A list of texts is that of lines.
 func textOf(raw json.RawMessage) string {
 	var s string
-	var list []string
-	if len(raw) > 0 && raw[0] == '[' && json.Unmarshal(raw, &list) == nil {
-		return strings.Join(list, "\n")
+	if len(raw) == 0 || raw[0] != '[' {
+		_ = json.Unmarshal(raw, &s) // what is no text is none
+		return s
 	}
-	_ = json.Unmarshal(raw, &s) // what is no text is none
-	return s
+	d := json.NewDecoder(bytes.NewReader(raw))
+	_, err := d.Token()
+	var b strings.Builder
+	for n := 0; err == nil && d.More(); n++ { // one at a time: a slice of them takes more memory than the line
+		if n > 0 {
+			b.WriteByte('\n')
+		}
+		err = d.Decode(&s)
+		b.WriteString(s)
+	}
+	if err != nil {
+		return ""
+	}
+	return b.String()
 }
 
-// resultTypes are the media types that have a field of their own in a result, and how their content is written there.
-var resultTypes = map[string]struct {
-	mime   string
-	base64 bool
-}{
-	"text": {mime: "text/plain"}, "html": {mime: "text/html"}, "markdown": {mime: "text/markdown"}, "latex": {mime: "text/latex"},
-	"svg": {mime: "image/svg+xml"}, "javascript": {mime: "application/javascript"}, "json": {mime: "application/json"},
-	"png": {"image/png", true}, "jpeg": {"image/jpeg", true}, "pdf": {"application/pdf", true},
-	"data": {mime: "e2b/data"}, "chart": {mime: "e2b/chart"},
-}
+// maxTypes is how many representations an output may have beside those with a field of their own. What is more is left out.
+const maxTypes = 64
 
-// parseResult returns the value or display of a line. A representation that is not what its type says is left out.
-func parseResult(fields map[string]json.RawMessage) *executor.Output {
+// output returns the value or display of a line. A representation that is not what its type says is left out.
+func (l *eventLine) output() *executor.Output {
 	o := &executor.Output{Data: executor.MIMEBundle{}}
-	_ = json.Unmarshal(fields["is_main_result"], &o.Main) // else it is a display
-	var extra map[string]json.RawMessage
-	_ = json.Unmarshal(fields["extra"], &extra) // else there is none
-	for mime, raw := range extra {
-		mime = strings.ToLower(mime)
-		put(o.Data, mime, raw, binary(mime))
+	_ = json.Unmarshal(l.Main, &o.Main) // else it is a display
+	if len(l.Extra) > 0 && l.Extra[0] == '{' {
+		d := json.NewDecoder(bytes.NewReader(l.Extra))
+		_, err := d.Token()
+		for n := 0; err == nil && n < maxTypes && d.More(); n++ {
+			var raw json.RawMessage
+			key, _ := d.Token()
+			if err = d.Decode(&raw); err == nil {
+				name, _ := key.(string) // and nothing else, since the line was decoded before
+				mime := strings.ToLower(name)
+				put(o.Data, mime, raw, binary(mime))
+			}
+		}
 	}
-	for field, t := range resultTypes {
-		put(o.Data, t.mime, fields[field], t.base64)
+	for _, f := range []struct {
+		mime   string
+		raw    json.RawMessage
+		base64 bool
+	}{
+		{"text/plain", l.Text, false}, {"text/html", l.HTML, false}, {"text/markdown", l.Markdown, false}, {"text/latex", l.Latex, false},
+		{"image/svg+xml", l.SVG, false}, {"application/javascript", l.JavaScript, false}, {"application/json", l.JSON, false},
+		{"image/png", l.PNG, true}, {"image/jpeg", l.JPEG, true}, {"application/pdf", l.PDF, true},
+		{"e2b/data", l.Data, false}, {"e2b/chart", l.Chart, false},
+	} {
+		put(o.Data, f.mime, f.raw, f.base64)
 	}
 	return o
 }

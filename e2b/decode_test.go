@@ -1,13 +1,20 @@
 package e2b
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/execbroker/execbroker/executor"
@@ -73,7 +80,6 @@ func TestGarbageIsNoEvent(t *testing.T) {
 		"null":   {"null\n", errNoEvent},
 		"number": {`{"type":7}` + "\n", errNoEvent},
 		"empty":  {"", errTruncated},
-		"long":   {`{"type":"stdout","text":"` + strings.Repeat("x", maxLine) + "\"}\n", errLongLine},
 		"error":  {wholeStream[:20], errTruncated},
 	} {
 		if _, err := all(strings.NewReader(c.text)); !errors.Is(err, c.want) {
@@ -83,8 +89,16 @@ func TestGarbageIsNoEvent(t *testing.T) {
 	if _, err := all(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(wholeStream)))); !errors.Is(err, iotest.ErrTimeout) {
 		t.Errorf("a broken connection: got %v", err)
 	}
+	// A line ends somewhere, with the bytes that it may have or before.
+	for n, want := range map[int]error{64: nil, 65: errLongLine} {
+		d := newEventReader(strings.NewReader(fmt.Sprintf("%-*s\n", n-1, `{"type":"keepalive"}`)))
+		d.most = 64
+		if _, err := d.next(); !errors.Is(err, want) || newEventReader(nil).most != maxLine {
+			t.Errorf("a line of %d bytes: got %v, want %v", n, err, want)
+		}
+	}
 	// Fields of other types are as good as missing, and long lines are nothing special.
-	long := strings.Repeat("渐", 6<<20)
+	long := strings.Repeat("渐", 1<<20)
 	got, err := all(strings.NewReader(`{"type":"number_of_executions","execution_count":"x"}` + "\n" + `{"type":"stdout","text":"` + long + "\"}\n" +
 		`{"type":"result","png":"!","text":5,"extra":[]}` + "\n" + `{"type":"end_of_execution"}` + "\n"))
 	if err != io.EOF || len(got) != 4 || got[0].count != 0 || string(got[1].text) != long || !reflect.DeepEqual(got[2].out.Data, executor.MIMEBundle{"text/plain": executor.Bytes("5")}) {
@@ -92,30 +106,144 @@ func TestGarbageIsNoEvent(t *testing.T) {
 	}
 }
 
-// FuzzEvents decodes anything: it ends, the text is UTF-8, and only what says so is whole.
+// Events that nobody takes wait, and no more of them than there is room for, however long the lines are that a sandbox sends.
+func TestEventsWaitInLittleRoom(t *testing.T) {
+	t.Parallel()
+	const lines, size, room = 40, 100 << 10, 1 << 20
+	line := `{"type":"stdout","text":"` + strings.Repeat("x", size) + "\"}\n"
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, strings.Repeat(line, lines)+`{"type":"end_of_execution"}`+"\n") // who has left misses nothing
+	}))
+	defer srv.Close()
+	i := &interpreter{base: srv.URL, http: srv.Client(), timeout: time.Minute, silence: time.Minute, room: room}
+	x, err := i.execute(t.Context(), "x", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.close()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for len(x.events) < cap(x.events) && len(x.events) <= lines && x.room.TryAcquire(size) { // until it is full, or has too many
+		x.room.Release(size)
+		<-tick.C
+	}
+	if n := len(x.events); n == 0 || n > room/size {
+		t.Errorf("%d lines of %d bytes wait", n, size)
+	}
+	for n := 0; ; n++ {
+		h := <-x.events
+		x.took(h)
+		if h.err != nil {
+			if h.err != io.EOF || n != lines+1 {
+				t.Errorf("the stream ended with %v after %d lines", h.err, n)
+			}
+			break
+		}
+	}
+}
+
+// What a line holds besides events is skipped, and of what an event holds without end there is an end.
+func TestManyRepresentations(t *testing.T) {
+	var extra strings.Builder
+	for i := range 10 * maxTypes {
+		fmt.Fprintf(&extra, `"x/%d":"x",`, i)
+	}
+	got, err := all(strings.NewReader(`{"type":"result","text":"t","other":[{}],"extra":{` + strings.TrimSuffix(extra.String(), ",") + `}}` + "\n" + `{"type":"end_of_execution"}` + "\n"))
+	if err != io.EOF || len(got) != 2 || len(got[0].out.Data) != maxTypes+1 || got[0].out.Data["text/plain"].String() != "t" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// streams are what a stand-in has sent, and in described.ndjson what E2B's own sends by its description.
+func streams(t testing.TB) map[string][]byte {
+	t.Helper()
+	names, err := filepath.Glob("testdata/streams/*.ndjson")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no streams: %v", err)
+	}
+	found := map[string][]byte{}
+	for _, name := range names {
+		if found[filepath.Base(name)], err = os.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
+
+func TestRecordedStreams(t *testing.T) {
+	for name, stream := range streams(t) {
+		evs, err := all(bytes.NewReader(stream))
+		if err != io.EOF || evs[0].kind != evStarted || evs[0].count == 0 || evs[len(evs)-1].kind != evEnd {
+			t.Errorf("%s: got %+v, %v", name, evs, err)
+		}
+		for _, ev := range evs {
+			if ev.kind == evResult && len(ev.out.Data) < 2 || ev.kind == evError && ev.fail.name == "" {
+				t.Errorf("%s: got %+v", name, ev)
+			}
+		}
+	}
+}
+
+// FuzzEvents decodes anything, also as what a connection left that broke in the middle: it ends with events or an error that says what is
+// wrong, text is UTF-8, nothing takes much more memory than it is long, and only what says so is whole.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte(wholeStream))
-	for _, seed := range []string{"", "\n\n", "{", "\xff\xfe", `{"type":"stdout","text":"` + "\xe6\xb8" + `"}` + "\n", `{"type":"stdout","text":"\ud800"}` + "\n", `{"type":"end_of_execution"}` + "\nx"} {
+	for _, stream := range streams(f) {
+		f.Add(stream)
+	}
+	for _, seed := range []string{
+		"", "\n\n", "{", "\xff\xfe", `{"type":"stdout","text":"` + "\xe6\xb8" + `"}` + "\n", `{"type":"stdout","text":"\ud800"}` + "\n",
+		`{"type":"end_of_execution"}` + "\nx", `{"type":"error","traceback":["a",null,1]}` + "\n", `{"type":"result","extra":{"image/png":"!","A/B":"YQ==","a/b":null},"PNG":[]}` + "\n",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		whole, err := all(bytes.NewReader(stream))
-		pieces, perr := all(iotest.HalfReader(bytes.NewReader(stream)))
-		if !reflect.DeepEqual(whole, pieces) || (err == io.EOF) != (perr == io.EOF) {
-			t.Errorf("in pieces it is something else: %+v, %v and %+v, %v", whole, err, pieces, perr)
-		}
-		ended := false
-		for _, ev := range whole {
-			ended = ended || ev.kind == evEnd
-			if ev.kind == "" || !utf8.Valid(ev.text) || !utf8.ValidString(ev.fail.name+ev.fail.value+ev.fail.traceback) || ev.count < 0 {
-				t.Errorf("got %+v", ev)
+		for _, stream := range [][]byte{stream, stream[:len(stream)/2]} {
+			whole, err := checkEvents(t, stream, maxLine)
+			pieces, perr := all(iotest.HalfReader(bytes.NewReader(stream)))
+			if !reflect.DeepEqual(whole, pieces) || (err == io.EOF) != (perr == io.EOF) {
+				t.Errorf("in pieces it is something else: %+v, %v and %+v, %v", whole, err, pieces, perr)
 			}
-			if (ev.kind == evResult) != (ev.out != nil) {
-				t.Errorf("got %+v", ev)
-			}
-		}
-		if err == io.EOF && !ended {
-			t.Error("it is whole without its end")
+			checkEvents(t, stream, 64)
 		}
 	})
+}
+
+// checkEvents decodes a stream whose lines may have so many bytes, and checks what comes of it.
+func checkEvents(t *testing.T, stream []byte, most int) (evs []codeEvent, err error) {
+	d := &eventReader{r: bufio.NewReaderSize(bytes.NewReader(stream), 16), most: most} // lines are put together from pieces
+	ended := false
+	for {
+		var ev codeEvent
+		if ev, err = d.next(); err != nil {
+			break
+		}
+		if len(d.line) > most {
+			t.Fatalf("a line has %d bytes, of %d", len(d.line), most)
+		}
+		evs = append(evs, ev)
+		ended = ended || ev.kind == evEnd
+		if ev.kind == "" || !utf8.Valid(ev.text) || !utf8.ValidString(ev.fail.name+ev.fail.value+ev.fail.traceback) || ev.count < 0 {
+			t.Errorf("got %+v", ev)
+		}
+		if (ev.kind == evResult) != (ev.out != nil) {
+			t.Errorf("got %+v", ev)
+		}
+		size := len(ev.kind) + len(ev.text) + len(ev.fail.name) + len(ev.fail.value) + len(ev.fail.traceback)
+		if ev.out != nil {
+			for mime, data := range ev.out.Data {
+				size += len(mime) + len(data)
+			}
+		}
+		if size > 3*len(d.line)+64 { // a byte that is not UTF-8 becomes three
+			t.Errorf("%d bytes came of a line of %d", size, len(d.line))
+		}
+	}
+	if err == io.EOF && !ended {
+		t.Error("it is whole without its end")
+	}
+	if err != io.EOF && !errors.Is(err, errTruncated) && !errors.Is(err, errLongLine) && !errors.Is(err, errNoEvent) {
+		t.Errorf("got %v", err)
+	}
+	return evs, err
 }

@@ -84,6 +84,7 @@ func (n *notebook) hidden(ctx context.Context, k *kernel, file string) (a answer
 		var h heard
 		select {
 		case h = <-x.events:
+			x.took(h)
 		case <-ctx.Done():
 			return a, context.Cause(ctx)
 		}

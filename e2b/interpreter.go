@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/execbroker/execbroker/e2b/internal/api"
 	"github.com/execbroker/execbroker/executor"
 )
@@ -25,6 +27,7 @@ type interpreter struct {
 	http    *http.Client
 	timeout time.Duration
 	silence time.Duration // of a stream, in which something comes every 5 seconds; after it the connection counts as lost
+	room    int64         // of the lines of a stream that wait to be taken: it is the sandbox that says how long they are
 }
 
 // interpreter returns that of a sandbox which the service has described. It asks for no token of its own: what keeps others out is that of
@@ -39,7 +42,7 @@ func (s *service) interpreter(sandbox *api.Sandbox) *interpreter {
 	}
 	h.Set("Content-Type", "application/json")
 	return &interpreter{
-		id: sandbox.SandboxID, base: s.base(sandbox, interpreterPort), timeout: s.cfg.timeout(), silence: s.ping + 5*time.Second,
+		id: sandbox.SandboxID, base: s.base(sandbox, interpreterPort), timeout: s.cfg.timeout(), silence: s.ping + 5*time.Second, room: maxLine,
 		http: &http.Client{
 			Transport:     &sandboxTransport{base: s.code, id: sandbox.SandboxID, port: interpreterPort, header: h},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -166,16 +169,22 @@ func known(err error) error {
 // heard is an event of a stream, or why there are no more.
 type heard struct {
 	codeEvent
-	err error // io.EOF: it was whole
+	size int64 // of its line
+	err  error // io.EOF: it was whole
 }
 
 // execution is code that was sent. Its connection is its interrupt: closing it stops the code, if the code interpreter notices.
 type execution struct {
-	events chan heard // closed after the last
+	events chan heard          // closed after the last; who receives calls took
+	room   *semaphore.Weighted // of the lines that wait there
 	cut    context.CancelCauseFunc
-	left   chan struct{} // closed by close: nobody takes events any more
+	left   context.Context // ended by close: nobody takes events any more
+	leave  context.CancelFunc
 	done   chan struct{} // closed when the stream is no longer read
 }
+
+// took says that an event no longer waits.
+func (x *execution) took(h heard) { x.room.Release(h.size) }
 
 // execute sends code to a context, or without one to that of the language. ctx is for the sending: the stream ends by close.
 func (i *interpreter) execute(ctx context.Context, contextID, language, code string) (*execution, error) {
@@ -197,7 +206,8 @@ func (i *interpreter) execute(ctx context.Context, contextID, language, code str
 		cut(nil)
 		return nil, err
 	}
-	x := &execution{events: make(chan heard, 64), cut: cut, left: make(chan struct{}), done: make(chan struct{})}
+	x := &execution{events: make(chan heard, 64), room: semaphore.NewWeighted(i.room), cut: cut, done: make(chan struct{})}
+	x.left, x.leave = context.WithCancel(context.WithoutCancel(ctx))
 	go func() { // close waits for it
 		defer close(x.done)
 		defer close(x.events)
@@ -211,9 +221,13 @@ func (i *interpreter) execute(ctx context.Context, contextID, language, code str
 				err = cause
 			}
 			watch.Stop() // while events are not taken, nothing is read
+			h := heard{ev, int64(len(r.line)), err}
+			if x.room.Acquire(x.left, h.size) != nil {
+				return
+			}
 			select {
-			case x.events <- heard{ev, err}:
-			case <-x.left:
+			case x.events <- h:
+			case <-x.left.Done():
 				return
 			}
 			if err != nil {
@@ -227,13 +241,9 @@ func (i *interpreter) execute(ctx context.Context, contextID, language, code str
 // errLeft is the cause of a stream that nobody waits for any more.
 var errLeft = errors.New("the code is to stop")
 
-// close ends the connection, if the stream has not ended. It may be called again, by the same goroutine.
+// close ends the connection, if the stream has not ended. It may be called again.
 func (x *execution) close() {
-	select {
-	case <-x.left:
-	default:
-		close(x.left)
-	}
+	x.leave()
 	x.cut(errLeft)
 	<-x.done
 }
