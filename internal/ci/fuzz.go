@@ -54,11 +54,15 @@ func fuzz(ctx context.Context, o options) (tally, error) {
 	return sum, nil
 }
 
+// minimizeTime is how often the engine tries to make an input smaller that fails or is new. By default that is a minute for each, in which
+// it does nothing else: all the time that a target has here.
+const minimizeTime = "100x"
+
 // fuzzOne runs one target in the directory of its package, where its corpus is. cache keeps what it finds out of the developer's own
 // cache, so that every run begins alike.
 func fuzzOne(ctx context.Context, dir, bin, cache, name string, d time.Duration) (string, error) {
 	cmd := exec.CommandContext(ctx, bin, "-test.run=^$", "-test.fuzz=^"+name+"$", "-test.fuzztime="+d.String(),
-		"-test.fuzzcachedir="+cache, "-test.timeout=0")
+		"-test.fuzzcachedir="+cache, "-test.timeout=0", "-test.fuzzminimizetime="+minimizeTime)
 	cmd.Dir = dir
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
