@@ -27,6 +27,16 @@ func TestConfigMistakes(t *testing.T) {
 		{"user", `{"user": "a:b"}`, "user: "},
 		{"life", `{"max_life": "1ms"}`, "max_life: want a second or more"},
 		{"timeout", `{"timeout": "-1s"}`, "timeout: "},
+		{"packages-no-language", `{"packages": {"allow": {"javascript": ["ms"]}, "registry": "https://npm.example.org"}}`, "packages: there are some of javascript, which is not one of the languages"},
+		{"packages-no-registry", `{"languages": ["javascript"], "packages": {"allow": {"javascript": ["ms"]}}}`, "packages.registry: is needed"},
+		{"packages-name", `{"packages": {"allow": {"python": ["six", "-r x"]}}}`, "packages.allow.python[1]: "},
+		{"packages-index", `{"packages": {"index_url": "http://example.org"}}`, "packages.index_url: http lets"},
+		{"packages-size", `{"packages": {"size": "1GB"}}`, "packages.size: want a size"},
+		{"packages-negative", `{"packages": {"size": -1}}`, "packages.size: negative"},
+		{"packages-kernel", `{"kernel": "code-interpreter", "packages": {"allow": {"python": ["six"]}}}`, "packages: are those of the template with the kernel code-interpreter"},
+		{"packages-user", `{"user": "user", "packages": {"allow": {"python": ["six"]}}}`, "packages: need the user root"},
+		{"packages-internet", `{"networks": ["none"], "packages": {"allow": {"python": ["six"]}}}`, "packages: are fetched in sandboxes with internet"},
+		{"packages-unknown", `{"packages": {"alow": {}}}`, `unknown field "alow"`},
 		{"unknown", `{"templat": "x"}`, `unknown field "templat"; did you mean "template"?`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -47,6 +57,8 @@ func TestConfigTakes(t *testing.T) {
 		`{"api_key": {"file": "/run/secrets/e2b"}, "domain": "sandboxes.internal:8443", "api_url": "https://api.internal/e2b/", "user": "user", "max_life": "24h"}`,
 		`{"api_url": "http://127.0.0.1:3000", "sandbox_url": "http://localhost:3000"}`,
 		`{"kernel": "code-interpreter", "languages": ["python", "r", "java", "bash", "typescript"]}`, `{"kernel": "runner"}`,
+		`{"languages": ["python", "javascript"], "packages": {"allow": {"python": ["six", "*"], "javascript": ["@a/b@^2"]}, "registry": "https://npm.example.org", "index_url": "https://example.org/simple", "size": "1GiB"}}`,
+		`{"networks": ["none"], "packages": {"allow": {"python": ["six"]}, "wheels": "/srv/wheels"}}`,
 		`{"api_url": "http://10.0.0.1:3000", "insecure": true, "public_traffic": true}`,
 	} {
 		if err := Factory().Check([]byte(text)); err != nil {
@@ -72,6 +84,19 @@ func TestConfigDefaults(t *testing.T) {
 	for _, f := range []executor.Feature{executor.FeatureNetworkNone, executor.FeatureNetworkAllowlist, executor.FeatureNetworkFull} {
 		if !x.Info().Capabilities.Has(f) {
 			t.Errorf("%s is not declared", f)
+		}
+	}
+}
+
+// Mistakes in packages are told all at once.
+func TestPackagesMistakes(t *testing.T) {
+	err := Factory().Check([]byte(`{"user": "user", "packages": {"allow": {"python": ["./x"], "cobol": ["x"]}, "wheels": "here", "size": -1}}`))
+	if err == nil {
+		t.Fatal("no mistake was found")
+	}
+	for _, want := range []string{"packages.allow.cobol: ", "packages.allow.python[0]: ", "packages.wheels: not an absolute path", "packages.size: negative", "packages: need the user root"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }

@@ -22,6 +22,7 @@ type world struct {
 	*testing.T
 	*e2btest.Server
 	owner string
+	cache string
 	x     executor.Executor
 	b     *backend
 	// hook answers requests in place of the server if it returns true.
@@ -31,7 +32,7 @@ type world struct {
 // newWorld makes one. A container that is left when the test ends fails the test.
 func newWorld(t *testing.T, edit ...func(*Config)) *world {
 	t.Helper()
-	w := &world{T: t, owner: "e2b-" + strings.ToLower(rand.Text())}
+	w := &world{T: t, owner: "e2b-" + strings.ToLower(rand.Text()), cache: t.TempDir()}
 	var err error
 	w.Server, err = e2btest.Start(t.Context(), e2btest.Options{
 		Owner: w.owner, Server: server.Config{}, Docker: containersWithRoom,
@@ -50,10 +51,11 @@ func newWorld(t *testing.T, edit ...func(*Config)) *world {
 	for _, f := range edit {
 		f(&cfg)
 	}
-	if w.b, err = newDriver(driver.Env{Owner: w.owner}, cfg); err != nil {
+	env := driver.Env{Owner: w.owner, Instance: "here", CacheDir: w.cache}
+	if w.b, err = newDriver(env, cfg); err != nil {
 		t.Fatal(err)
 	}
-	if w.x, err = driver.New(w.b, driver.Env{Owner: w.owner}, driver.Options{Type: Type, CreateTimeout: createTimeout, CleanupTimeout: closeTimeout}); err != nil {
+	if w.x, err = driver.New(w.b, env, driver.Options{Type: Type, CreateTimeout: createTimeout, CleanupTimeout: closeTimeout}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
