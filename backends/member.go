@@ -61,7 +61,11 @@ func (m *member) check(s Settings) error {
 	var errs []error
 	caps := m.Info().Capabilities
 	for i, p := range s.Pools {
-		if missing := caps.MissingFor(p.spec()); len(missing) > 0 {
+		missing := caps.MissingFor(p.spec())
+		if p.Suspended && !m.Info().Suspends {
+			missing = append(missing, "suspend")
+		}
+		if len(missing) > 0 {
 			errs = append(errs, driver.At(index("broker.pools", i), &executor.Error{Kind: executor.ErrUnsupported, Missing: missing}))
 		}
 	}

@@ -21,10 +21,11 @@ type Settings struct {
 // Pool keeps sessions warm: see package pool. The fields below Refill are those of executor.Spec; a Create that asks for anything else
 // is served cold.
 type Pool struct {
-	Size      int                    `json:"size"`              // warm sessions to aim for, 1 to 1000
-	MaxAge    driver.Duration        `json:"max_age,omitzero"`  // default half of the idle TTL, which is 1 h
-	Refill    int                    `json:"refill,omitempty"`  // creations in flight at a time; default 1
-	Prelude   []Prelude              `json:"prelude,omitempty"` // run in each session before it is ready, for imports that take long
+	Size      int                    `json:"size"`                // warm sessions to aim for, 1 to 1000
+	MaxAge    driver.Duration        `json:"max_age,omitzero"`    // default half of the idle TTL, which is 1 h
+	Refill    int                    `json:"refill,omitempty"`    // creations in flight at a time; default 1
+	Suspended bool                   `json:"suspended,omitempty"` // kept suspended until they are handed out, at backends that can
+	Prelude   []Prelude              `json:"prelude,omitempty"`   // run in each session before it is ready, for imports that take long
 	Template  string                 `json:"template,omitempty"`
 	Languages []executor.Language    `json:"languages,omitempty"`
 	Packages  []executor.Packages    `json:"packages,omitempty"`
@@ -129,7 +130,7 @@ func (p Pool) spec() executor.Spec {
 }
 
 func (p Pool) options(hooks executor.Hooks) pool.Options {
-	o := pool.Options{Spec: p.spec(), Size: p.Size, MaxAge: time.Duration(p.MaxAge), Refill: p.Refill, Hooks: hooks}
+	o := pool.Options{Spec: p.spec(), Size: p.Size, MaxAge: time.Duration(p.MaxAge), Refill: p.Refill, Suspended: p.Suspended, Hooks: hooks}
 	for _, r := range p.Prelude {
 		o.Prelude = append(o.Prelude, executor.Request{Language: r.Language, Code: r.Code})
 	}

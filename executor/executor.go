@@ -47,4 +47,7 @@ type Info struct {
 	Name         string       `json:"name"` // in the configuration; by default the type
 	Type         string       `json:"type"` // the adapter: "docker", ...; or "router"
 	Capabilities Capabilities `json:"capabilities"`
+	// Suspends says that sessions of the usual size can be suspended by a Suspender, and so that a pool can keep them suspended. It is no
+	// Feature, because nothing in the contract asks for it and the suite does not check it.
+	Suspends bool `json:"suspends,omitempty"`
 }

@@ -24,6 +24,8 @@ const (
 	actionList    = "list"
 	actionWait    = "wait"
 	actionDestroy = "destroy"
+	actionSuspend = "suspend"
+	actionStart   = "start"
 	actionApp     = "app"
 )
 

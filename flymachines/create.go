@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -200,12 +201,7 @@ func (b *backend) setUp(ctx context.Context, m *fly.Machine, secret string, limi
 	if err := b.ready(ctx, m, e); err != nil {
 		return nil, err
 	}
-	uid := userID(c.ID)
-	r, err := runner.StartGuest(ctx, e.Dial(), runner.Config{
-		UID: uid, GID: uid, Workdir: executor.Workdir, Home: "/home/sandbox", Temp: "/tmp",
-		Env: c.Spec.Env, Languages: c.Spec.Languages, MaxRun: c.Spec.MaxRun, IdleTTL: c.Spec.IdleTTL, MaxLife: c.Spec.MaxLife,
-		Rlimits: map[string]int64{"nproc": int64(limits.Processes), "nofile": 4096, "core": 0}, OOMScore: 1000,
-	}, runner.Guest{Network: string(c.Spec.Network.Mode), Hide: []string{flyDir}})
+	r, err := b.start(ctx, e.Dial(), c, limits, 0)
 	if err != nil {
 		return nil, b.notSetUp(ctx, m, err)
 	}
@@ -226,7 +222,22 @@ func (b *backend) setUp(ctx context.Context, m *fly.Machine, secret string, limi
 		r.Detach()
 		return nil, err
 	}
-	return b.session(info, m, r, 0), nil
+	s := b.session(info, m, r, 0)
+	s.made = c
+	return s, nil
+}
+
+// start sets up the runner of a session, which is age old by now. One that is set up it leaves as it is.
+func (b *backend) start(ctx context.Context, to io.ReadWriteCloser, c *driver.Create, limits executor.Limits, age time.Duration) (*runner.Client, error) {
+	uid, life := userID(c.ID), c.Spec.MaxLife
+	if life > 0 {
+		life = max(life-age, time.Second)
+	}
+	return runner.StartGuest(ctx, to, runner.Config{
+		UID: uid, GID: uid, Workdir: executor.Workdir, Home: "/home/sandbox", Temp: "/tmp",
+		Env: c.Spec.Env, Languages: c.Spec.Languages, MaxRun: c.Spec.MaxRun, IdleTTL: c.Spec.IdleTTL, MaxLife: life,
+		Rlimits: map[string]int64{"nproc": int64(limits.Processes), "nofile": 4096, "core": 0}, OOMScore: 1000,
+	}, runner.Guest{Network: string(c.Spec.Network.Mode), Hide: []string{flyDir}})
 }
 
 // up waits until a Machine has started, which the pull of its image may delay, and returns it with its address.

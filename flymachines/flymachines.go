@@ -77,7 +77,7 @@ func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, e
 		return nil, err
 	}
 	return driver.New(d, env, driver.Options{
-		Type: Type, CreateTimeout: cfg.timeout(), CleanupTimeout: cleanTimeout,
+		Type: Type, CreateTimeout: cfg.timeout(), CleanupTimeout: cleanTimeout, Suspends: cfg.suspends(),
 	})
 }
 

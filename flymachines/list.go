@@ -1,6 +1,7 @@
 package flymachines
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,7 +112,7 @@ func (b *backend) Attach(ctx context.Context, h executor.Handle) (driver.Session
 	if err != nil {
 		return nil, err
 	}
-	r, err := b.connect(ctx, m, h.Fence)
+	r, err := b.connect(ctx, m, h.Fence, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +174,7 @@ func carries(has, want map[string]string) bool {
 const abandonedAfter = createTimeout + 5*time.Minute
 
 // sweep removes what earlier programs of the owner have left, once in the life of a backend. A running Machine ends by its watchdog; one
-// that has failed, or is stuck, does not, and costs storage.
+// that has failed, is stuck or suspended, does not, and costs storage.
 func (b *backend) sweep() {
 	b.swept.Do(func() {
 		b.sweeping.Go(func() {
@@ -184,6 +185,24 @@ func (b *backend) sweep() {
 			}
 		})
 	})
+}
+
+// abandoned reports whether nobody will use a Machine any more. A suspended one may be in the pool of another program, which replaces it
+// long before its idle TTL.
+func abandoned(m *fly.Machine, now time.Time) bool {
+	since, age := m.CreatedAt, abandonedAfter
+	switch {
+	case m.State == fly.MachineStateStarted, m.State == fly.MachineStateDestroyed:
+		return false
+	case isSuspended(m):
+		r, err := specOf(m)
+		if err != nil {
+			return false
+		}
+		since, age = cmp.Or(m.UpdatedAt, m.CreatedAt), max(age, cmp.Or(r.Idle, executor.DefaultIdleTTL))
+	}
+	at, err := time.Parse(time.RFC3339, since)
+	return err == nil && now.Sub(at) >= age
 }
 
 // sweepNow removes what is abandoned. Unreachable hosts are for the next time.
@@ -197,8 +216,7 @@ func (b *backend) sweepNow(ctx context.Context, now time.Time) error {
 		if _, err := sessionInfo(m); err != nil || m.GetMetadataByKey(metadataOwner) != b.env.Owner {
 			continue
 		}
-		at, err := time.Parse(time.RFC3339, m.CreatedAt)
-		if err != nil || m.State == fly.MachineStateStarted || m.State == fly.MachineStateDestroyed || now.Sub(at) < abandonedAfter {
+		if !abandoned(m, now) {
 			continue
 		}
 		if err := b.api.destroy(ctx, m.ID); err != nil {

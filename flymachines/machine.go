@@ -49,6 +49,7 @@ type remembered struct {
 	Limits   executor.Limits   `json:"limits"` // in force
 	Labels   map[string]string `json:"labels"` // Create.Labels
 	Port     int               `json:"port"`   // of the runner
+	Idle     time.Duration     `json:"idle_ns,omitempty"`
 }
 
 // machineName is the name of the Machine of a session, and the key by which a repeated create finds it.
@@ -65,7 +66,7 @@ func (b *backend) launch(c *driver.Create) (in fly.LaunchMachineInput, secret st
 		return in, "", limits, err
 	}
 	note, err := json.Marshal(remembered{
-		Created: time.Now().Round(0), Template: c.Spec.Template, Limits: limits, Labels: c.Labels, Port: b.cfg.port(),
+		Created: time.Now().Round(0), Template: c.Spec.Template, Limits: limits, Labels: c.Labels, Port: b.cfg.port(), Idle: c.Spec.IdleTTL,
 	})
 	if err != nil {
 		return in, "", limits, err

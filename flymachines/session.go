@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	fly "github.com/superfly/fly-go"
@@ -22,7 +23,11 @@ type session struct {
 	fence int64
 	info  executor.SessionInfo
 
-	*runner.Holder // Run, Reset, KeepAlive, Files, Destroy, Detach
+	made   *driver.Create // nil: by another process
+	used   atomic.Bool    // it is no longer as it was made
+	asleep atomic.Bool    // it was suspended and not woken since, as far as this holder knows
+
+	*runner.Holder // Reset, Detach
 }
 
 var (
@@ -32,6 +37,7 @@ var (
 	_ driver.Resetter   = (*session)(nil)
 	_ driver.KeepAliver = (*session)(nil)
 	_ driver.Filer      = (*session)(nil)
+	_ driver.Suspender  = (*session)(nil)
 	_ driver.Aser       = (*session)(nil)
 	_ runner.Place      = (*place)(nil)
 )
@@ -78,7 +84,11 @@ func (p *place) Bridge(ctx context.Context) (*runner.Client, error) {
 	if err != nil {
 		return nil, fail(ctx, err)
 	}
-	return p.s.b.connect(ctx, m, p.s.fence)
+	c, err := p.s.b.connect(ctx, m, p.s.fence, p.s.unused())
+	if err == nil {
+		p.s.asleep.Store(false)
+	}
+	return c, err
 }
 
 // Remove implements runner.Place.
@@ -189,8 +199,9 @@ func fateOf(m *fly.Machine) fate {
 	return f
 }
 
-// connect opens a connection to the runner of a Machine.
-func (b *backend) connect(ctx context.Context, m *fly.Machine, fence int64) (*runner.Client, error) {
+// connect opens a connection to the runner of a Machine, and wakes that first if it is suspended. unused is what the Machine was made for,
+// if nothing has used it since: then a runner that has lost its set-up gets it again.
+func (b *backend) connect(ctx context.Context, m *fly.Machine, fence int64, unused *driver.Create) (*runner.Client, error) {
 	secret := secretOf(m)
 	r, err := specOf(m)
 	switch {
@@ -203,10 +214,25 @@ func (b *backend) connect(ctx context.Context, m *fly.Machine, fence int64) (*ru
 	case secret == "":
 		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, fmt.Errorf("the configuration of Machine %s has no secret", m.ID))
 	}
-	c, err := runner.Attach(ctx, b.endpoint(m, secret, r.Port).Dial(), fence)
+	slept := isSuspended(m)
+	if slept {
+		if m, err = b.wake(ctx, m); err != nil {
+			return nil, fail(ctx, err)
+		}
+	}
+	to := b.endpoint(m, secret, r.Port).Dial()
+	var c *runner.Client
+	if unused != nil {
+		c, err = b.start(ctx, to, unused, r.Limits, time.Since(r.Created))
+	} else {
+		c, err = runner.Attach(ctx, to, fence)
+	}
 	var gone *goneError
-	if errors.As(err, &gone) {
+	switch {
+	case errors.As(err, &gone):
 		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, gone)
+	case slept && errors.Is(err, runner.ErrUnprepared):
+		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, errForgotten)
 	}
 	return c, err
 }

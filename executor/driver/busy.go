@@ -11,6 +11,7 @@ type use struct {
 	busy      map[executor.Interpreter]int // how many run in it; Install has a place of its own for each language
 	running   int                          // runs and installations
 	transfers int                          // calls of Files, and files that are being read
+	aside     bool                         // being suspended
 }
 
 // installing is the place of an installer. No request can name this context.
@@ -21,6 +22,7 @@ var everything = executor.Interpreter{}
 
 var (
 	errRunning      = errors.New("something is running; wait for it, or reset the interpreter")
+	errAside        = errors.New("the sandbox is being suspended")
 	errTransferring = errors.New("a file is being transferred; close what Files().Read has returned")
 )
 
@@ -34,6 +36,9 @@ func (s *session) hold(place executor.Interpreter) (executor.Interpreter, error)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.aside {
+		return place, Fail(executor.ErrBusy, executor.RanNo, errAside)
+	}
 	if s.busy[place] > 0 && place.Context != commands {
 		return place, Fail(executor.ErrBusy, executor.RanNo, errRunning)
 	}
@@ -59,6 +64,9 @@ func (s *session) release(place executor.Interpreter) {
 func (s *session) holdFiles() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.aside {
+		return Fail(executor.ErrBusy, executor.RanNo, errAside)
+	}
 	if s.running > 0 && !s.caps.Has(executor.FeatureFilesDuringRun) {
 		return Fail(executor.ErrBusy, executor.RanNo, errRunning)
 	}
@@ -70,4 +78,26 @@ func (s *session) releaseFiles() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.transfers--
+}
+
+// setAside takes the whole sandbox, if nothing of this holder uses it.
+func (s *session) setAside() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.aside:
+		return Fail(executor.ErrBusy, executor.RanNo, errAside)
+	case s.running > 0:
+		return Fail(executor.ErrBusy, executor.RanNo, errRunning)
+	case s.transfers > 0:
+		return Fail(executor.ErrBusy, executor.RanNo, errTransferring)
+	}
+	s.aside = true
+	return nil
+}
+
+func (s *session) takeBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aside = false
 }

@@ -151,6 +151,12 @@ type Relabeler interface {
 	Relabel(ctx context.Context, labels map[string]string) error
 }
 
+// Suspender is implemented by the sessions of drivers with Options.Suspends: see executor.Suspender. No call of Run, Install or
+// Files of this holder is in progress, and none begins before it returns. The calls that follow wake the sandbox; Destroy need not.
+type Suspender interface {
+	Suspend(ctx context.Context) error
+}
+
 // Installer is implemented by sessions that have FeaturePackages in a language. Rules for emit, ctx and Exit are those of Run, but the
 // wall time is New's alone: Options.InstallTimeout. p.Language is set.
 type Installer interface {

@@ -50,6 +50,7 @@ type Options struct {
 	StopTimeout    time.Duration // after the end of ctx, to stop the code and drain; see StopContext. Default 10 s
 	InstallTimeout time.Duration // the wall time of Install. Default 10 min
 	CleanupTimeout time.Duration // of Close and of Destroy within it. Default 30 s
+	Suspends       bool          // sessions of the usual size are Suspenders that can be suspended: executor.Info.Suspends
 }
 
 const defaultStopTimeout = 10 * time.Second

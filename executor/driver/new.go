@@ -35,7 +35,7 @@ func New(d Driver, env Env, opts Options) (executor.Executor, error) {
 	}
 	x := &exec{d: d, env: env, log: env.Logger().With("backend", env.Name), o: opts, live: map[*session]bool{}}
 	x.left = leftovers{timeout: opts.CleanupTimeout, stop: make(chan struct{})}
-	x.info = executor.Info{Name: env.Name, Type: opts.Type, Capabilities: d.Capabilities()}
+	x.info = executor.Info{Name: env.Name, Type: opts.Type, Capabilities: d.Capabilities(), Suspends: opts.Suspends}
 	if err := x.check(); err != nil {
 		return nil, err
 	}

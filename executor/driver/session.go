@@ -83,6 +83,13 @@ func (s *session) Info() executor.SessionInfo {
 
 // As supports executor.As.
 func (s *session) As(target any) bool {
+	if t, ok := target.(*executor.Suspender); ok {
+		if _, ok = s.d.(Suspender); ok && s.x.o.Suspends {
+			*t = s
+			return true
+		}
+		return false
+	}
 	a, ok := s.d.(Aser)
 	return ok && a.As(target)
 }
@@ -227,5 +234,16 @@ func (s *session) Relabel(ctx context.Context, labels map[string]string) error {
 		defer s.mu.Unlock()
 		s.info.Labels = labels
 		return nil
+	})
+}
+
+// Suspend implements executor.Suspender.
+func (s *session) Suspend(ctx context.Context) error {
+	return s.do(ctx, "suspend", "", func(ctx context.Context) error {
+		if err := s.setAside(); err != nil {
+			return err
+		}
+		defer s.takeBack()
+		return s.d.(Suspender).Suspend(ctx) // As has seen that it is one
 	})
 }

@@ -83,7 +83,21 @@ func (p *Pool) create() (executor.Session, error) {
 			return nil, fmt.Errorf("prelude[%d]: %w", i, err)
 		}
 	}
+	if p.opts.Suspended {
+		if err := suspend(p.ctx, s); err != nil {
+			s.Close() // its TTL removes it if this fails
+			return nil, err
+		}
+	}
 	return s, nil
+}
+
+func suspend(ctx context.Context, s executor.Session) error {
+	var sus executor.Suspender
+	if !executor.As(s, &sus) {
+		return &executor.Error{Op: "suspend", Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: []string{"suspend"}}
+	}
+	return sus.Suspend(ctx)
 }
 
 func prelude(ctx context.Context, s executor.Session, req executor.Request) error {

@@ -21,7 +21,10 @@ type Options struct {
 	Prelude []executor.Request
 	MaxAge  time.Duration // replace a warm session after this long; default half of its IdleTTL, and at most that
 	Refill  int           // creations in flight at a time; default 1. Failures back off up to a minute
-	Hooks   executor.Hooks
+	// Suspended keeps the sessions suspended until they are handed out, which then takes as long as the backend takes to wake one. It
+	// needs executor.Info.Suspends. One that cannot be suspended is not kept.
+	Suspended bool
+	Hooks     executor.Hooks
 }
 
 // Stats describes a pool at a moment.
@@ -96,6 +99,9 @@ func check(x executor.Executor, opts Options) error {
 	if opts.Spec.Subject != "" || len(opts.Spec.Attributes) > 0 || len(opts.Spec.Labels) > 0 && !caps.Has(executor.FeatureRelabel) {
 		errs = append(errs, errors.New("spec: subject, attributes and labels are a user's, and a warm session has none"))
 	}
+	if opts.Suspended && !x.Info().Suspends {
+		errs = append(errs, errors.New("suspended: the backend cannot suspend sessions, or not of its usual size"))
+	}
 	for i, r := range opts.Prelude {
 		if err := r.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("prelude[%d]: %w", i, err))
@@ -104,7 +110,7 @@ func check(x executor.Executor, opts Options) error {
 	return errors.Join(errs...)
 }
 
-// Create hands out a warm session that Fits and that Refresh finds alive, with the labels, run limits and idle TTL of spec, or
+// Create hands out a warm session that Fits and that Refresh finds alive, which wakes it if it is suspended, with the labels, run limits and idle TTL of spec, or
 // creates one cold.
 func (p *Pool) Create(ctx context.Context, spec executor.Spec) (s executor.Session, err error) {
 	info := p.Info()
@@ -120,7 +126,7 @@ func (p *Pool) Create(ctx context.Context, spec executor.Spec) (s executor.Sessi
 		return nil, err
 	}
 	if ok, _ := p.Fits(spec); ok {
-		for {
+		for range p.opts.Size { // where all are dead, so may be those that are made meanwhile
 			w, ok := p.take()
 			if !ok {
 				break

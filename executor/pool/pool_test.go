@@ -381,3 +381,119 @@ func BenchmarkHit(b *testing.B) {
 		b.StartTimer()
 	}
 }
+
+// sleepy adds to a backend that its sessions can be suspended, which those of fake cannot.
+type sleepy struct {
+	executor.Executor
+	fails   error // of Suspend
+	mu      sync.Mutex
+	asleep  int
+	wakings int
+}
+
+func (x *sleepy) Info() executor.Info {
+	i := x.Executor.Info()
+	i.Suspends = true
+	return i
+}
+
+func (x *sleepy) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
+	s, err := x.Executor.Create(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return &sleeper{Session: s, x: x}, nil
+}
+
+type sleeper struct {
+	executor.Session
+	x      *sleepy
+	asleep bool
+}
+
+func (s *sleeper) As(target any) bool {
+	t, ok := target.(*executor.Suspender)
+	if ok {
+		*t = s
+	}
+	return ok
+}
+
+func (s *sleeper) Suspend(context.Context) error {
+	s.x.mu.Lock()
+	defer s.x.mu.Unlock()
+	if s.x.fails == nil {
+		s.asleep = true
+		s.x.asleep++
+	}
+	return s.x.fails
+}
+
+func (s *sleeper) Refresh(ctx context.Context) (executor.SessionInfo, error) {
+	s.x.mu.Lock()
+	if s.asleep {
+		s.asleep = false
+		s.x.wakings++
+	}
+	s.x.mu.Unlock()
+	return s.Session.Refresh(ctx)
+}
+
+func TestSuspended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := fake.New(fake.Options{})
+		x, err := b.Open(driver.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		sleepy := &sleepy{Executor: x}
+		p, err := pool.New(sleepy, pool.Options{Size: 2, Suspended: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		after(time.Second)
+		if st := p.Stats(); st.Warm != 2 || sleepy.asleep != 2 || sleepy.wakings != 0 {
+			t.Errorf("got %+v, %d suspended, %d woken", st, sleepy.asleep, sleepy.wakings)
+		}
+		s, err := p.Create(t.Context(), executor.Spec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		after(time.Second)
+		if st := p.Stats(); st.Hits != 1 || st.Warm != 2 || sleepy.asleep != 3 || sleepy.wakings != 1 {
+			t.Errorf("got %+v, %d suspended, %d woken", st, sleepy.asleep, sleepy.wakings)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if left := b.Sandboxes(); len(left) != 1 {
+			t.Errorf("got %d sandboxes, want that which was handed out", len(left))
+		}
+	})
+}
+
+// One that cannot be suspended would cost what nobody has asked for.
+func TestNotSuspended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := fake.New(fake.Options{})
+		x, err := b.Open(driver.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		if _, err := pool.New(x, pool.Options{Size: 1, Suspended: true}); !errors.Is(err, executor.ErrInvalid) {
+			t.Errorf("a backend that cannot: got %v, want %v", err, executor.ErrInvalid)
+		}
+		p, err := pool.New(&sleepy{Executor: x, fails: errors.New("no")}, pool.Options{Size: 1, Suspended: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		after(time.Minute)
+		if st := p.Stats(); st.Warm != 0 || st.Failed == 0 || len(b.Sandboxes()) != 0 {
+			t.Errorf("got %+v and %d sandboxes, want none kept", st, len(b.Sandboxes()))
+		}
+	})
+}

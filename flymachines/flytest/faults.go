@@ -105,6 +105,10 @@ func HostFull(what string) Switch {
 	return Switch{name: "host-full", ops: []Op{OpStart}, answer: func(*call) error { return errHostFull(what) }}
 }
 
+// SnapshotLost makes starts of suspended Machines boot them anew, with the root file system that they began with: Fly does not promise to
+// keep what it has suspended.
+func SnapshotLost() Switch { return Switch{name: "snapshot-lost", forget: true} }
+
 // StillActive answers starts with 412: the Machine has just been stopped.
 func StillActive() Switch {
 	return Switch{name: "still-active", ops: []Op{OpStart}, answer: func(*call) error { return errStillActive() }}

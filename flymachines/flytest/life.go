@@ -510,6 +510,9 @@ func (m *machine) suspend(r *running) {
 }
 
 func (m *machine) resume(r *running) {
+	if r.exit != nil && r.paused && m.s.forgets(m) {
+		m.discard(r)
+	}
 	if r.exit == nil || !r.paused {
 		m.start(r) // with Fly, too, a snapshot may be lost: it boots
 		return

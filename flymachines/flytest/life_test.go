@@ -190,6 +190,34 @@ func TestRestartPolicy(t *testing.T) {
 	f.until(m.ID, stateDestroyed)
 }
 
+// What a Machine held while it was suspended is there when it is started, unless it is lost: then it begins anew.
+func TestSnapshot(t *testing.T) {
+	f := begin(t)
+	m := f.machine(config("test -e /seen && exit 9; touch /seen; " + idle))
+	wake := func() string {
+		f.ask(200, "POST", "/machines/"+m.ID+"/suspend", nil, nil)
+		f.until(m.ID, stateSuspended)
+		before := f.find(m.ID + ".vm." + testApp + ".internal").container
+		f.ask(200, "POST", "/machines/"+m.ID+"/start", nil, nil)
+		f.until(m.ID, stateStarted)
+		if f.find(m.ID+".vm."+testApp+".internal").container == before {
+			return "resumed"
+		}
+		return "booted"
+	}
+	if got := wake(); got != "resumed" {
+		t.Errorf("got %s", got)
+	}
+	off := f.Switch(SnapshotLost().Of(m.ID))
+	if got := wake(); got != "booted" {
+		t.Errorf("lost: got %s", got)
+	}
+	off()
+	if got := wake(); got != "resumed" {
+		t.Errorf("when it is off: got %s", got)
+	}
+}
+
 // An engine may be behind with what it knows of a container: it then refuses what it would do a moment later.
 func TestEngineIsBehind(t *testing.T) {
 	host, err := dockertest.Host()

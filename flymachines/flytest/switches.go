@@ -22,6 +22,7 @@ type Switch struct {
 	answer  func(c *call) error
 	hold    *held
 	born    func(s *Server, m *machine)
+	forget  bool // what a Machine held
 }
 
 // held keeps Machines from going on.
@@ -167,6 +168,18 @@ func (s *Server) hold(ctx context.Context, m *machine, at holdPoint) error {
 			return nil
 		}
 	}
+}
+
+// forgets reports whether what a suspended Machine held is lost.
+func (s *Server) forgets(m *machine) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.switches {
+		if a.forget && s.fires(a, OpStart, m.id, m.region) {
+			return true
+		}
+	}
+	return false
 }
 
 // spentOOM reports whether a test has said that a Machine ran out of memory. The caller holds Server.mu.

@@ -86,6 +86,9 @@ func open(ctx context.Context, conn io.ReadWriteCloser, ahead []byte, hello wire
 	return c, nil
 }
 
+// ErrUnprepared is found in what Attach returns of a runner that nobody has set up, or that was started anew and has lost its set-up.
+var ErrUnprepared = errors.New("the sandbox was not set up by its creator")
+
 // greeted waits for the first frame of the runner.
 func (c *Client) greeted(frames *wire.Reader) error {
 	f, err := frames.Next()
@@ -102,6 +105,9 @@ func (c *Client) greeted(frames *wire.Reader) error {
 	case err != nil:
 		return driver.Fail(executor.ErrInternal, executor.RanNo, err)
 	case f.Type == wire.Bye:
+		if m.Text("reason") == "unprepared" {
+			return driver.Fail(executor.ErrUnavailable, executor.RanNo, ErrUnprepared)
+		}
 		return driver.Fail(byeKind(m.Text("reason")), executor.RanNo, errors.New(m.Text("message")))
 	case f.Type != wire.Hello || m.Int("version") != wire.Version:
 		return driver.Fail(executor.ErrInternal, executor.RanNo, fmt.Errorf("the runner began with %v, version %d", f.Type, m.Int("version")))
@@ -145,8 +151,6 @@ func byeKind(reason string) error {
 		return executor.ErrInvalid
 	case "unsupported":
 		return executor.ErrUnsupported
-	case "unprepared":
-		return executor.ErrUnavailable
 	}
 	return executor.ErrInternal
 }

@@ -82,6 +82,24 @@ func (h *Holder) Client(ctx context.Context) (*Client, error) {
 	return c, nil
 }
 
+// errAside is the end of a connection to a sandbox that is put aside.
+var errAside = errors.New("closed while the sandbox is put aside")
+
+// Aside closes the connection and calls f, which puts the sandbox aside, before another one can be opened. The next use opens it, through
+// Place.Bridge.
+func (h *Holder) Aside(ctx context.Context, f func() error) error {
+	select {
+	case h.joining <- struct{}{}:
+		defer func() { <-h.joining }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	c := h.Connected()
+	c.end(&LostError{Err: errAside})
+	c.wg.Wait()
+	return f()
+}
+
 // errGone is what is said of a sandbox that the provider no longer has.
 var errGone = errors.New("the sandbox is gone")
 

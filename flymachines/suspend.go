@@ -1,0 +1,147 @@
+package flymachines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	fly "github.com/superfly/fly-go"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// suspendMB is the most memory that a Machine may have to be suspended.
+const suspendMB = 2048
+
+// The time limits of suspending, which Fly has been seen to take long for, and of waking: a host that is full or down is given up then.
+const (
+	suspendTimeout = 2 * time.Minute
+	wakeTimeout    = time.Minute
+)
+
+// suspends reports whether Machines of the default size can be suspended.
+func (c *Config) suspends() bool {
+	g, _, err := c.guest(&executor.Spec{})
+	return err == nil && g.MemoryMB <= suspendMB
+}
+
+// stateSuspending is not among those of fly-go.
+const stateSuspending = "suspending"
+
+func isSuspended(m *fly.Machine) bool {
+	return m.State == fly.MachineStateSuspended || m.State == stateSuspending
+}
+
+// errForgotten says that Fly has started a suspended Machine anew.
+var errForgotten = errors.New("the Machine was started anew: what it held while it was suspended is lost")
+
+// Suspend implements driver.Suspender.
+func (s *session) Suspend(ctx context.Context) error {
+	if g := s.m.GetConfig().Guest; g == nil || g.MemoryMB > suspendMB {
+		return &executor.Error{
+			Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: []string{fmt.Sprintf("memory<=%d", int64(suspendMB-supervisorMB)*mib)},
+			Err: fmt.Errorf("Fly suspends Machines of at most %d MB", suspendMB),
+		}
+	}
+	return s.Aside(ctx, func() error {
+		if s.b.cfg.Proxy == "" {
+			s.b.data.CloseIdleConnections() // one to this Machine would be dead when it wakes, and would not say so
+		}
+		s.asleep.Store(true) // whatever comes of it: what is not suspended is connected to without more ado
+		return within(ctx, suspendTimeout, "be suspended", s.m.ID, s.b.suspend)
+	})
+}
+
+// within calls f for a Machine, and says so if it has taken too long.
+func within(ctx context.Context, d time.Duration, what, id string, f func(ctx context.Context, id string) error) error {
+	bound, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	err := f(bound, id)
+	if err != nil && bound.Err() != nil && ctx.Err() == nil {
+		return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("Machine %s did not %s within %v", id, what, d))
+	}
+	if err != nil {
+		return fail(ctx, err)
+	}
+	return nil
+}
+
+// suspend suspends a Machine and waits until it is.
+func (b *backend) suspend(ctx context.Context, id string) error {
+	err := b.api.repeat(ctx, actionSuspend, id, func(ctx context.Context) error { return b.api.flaps.Suspend(ctx, b.api.app, id, "") })
+	for n := 0; err == nil; n++ {
+		werr := b.api.waitFor(ctx, id, fly.MachineStateSuspended)
+		if werr == nil {
+			return nil
+		}
+		m, gerr := b.api.get(ctx, id)
+		switch {
+		case gerr != nil:
+			return gerr
+		case m.State == fly.MachineStateSuspended:
+			return nil
+		case slices.Contains(ended, m.State):
+			return driver.Fail(executor.ErrNotFound, executor.RanNo, &goneError{m.State})
+		}
+		err = sleep(ctx, pause(min(n, 2), &APIError{}))
+	}
+	return err
+}
+
+// wake starts a suspended Machine. Fly resumes it where it was or, if it has lost that, boots it. The address may be another then.
+func (b *backend) wake(ctx context.Context, m *fly.Machine) (*fly.Machine, error) {
+	err := within(ctx, wakeTimeout, "wake", m.ID, func(ctx context.Context, id string) (err error) {
+		err = b.api.repeat(ctx, actionStart, id, func(ctx context.Context) error {
+			_, err := b.api.flaps.Start(ctx, b.api.app, id, "")
+			return err
+		})
+		if err == nil {
+			again := *m
+			again.PrivateIP = "" // that of another host is another
+			m, err = b.up(ctx, &again)
+		}
+		return err
+	})
+	return m, err
+}
+
+// unused returns what a session was made for that has only been suspended since. Of others it returns nil.
+func (s *session) unused() *driver.Create {
+	if !s.asleep.Load() || s.used.Load() {
+		return nil
+	}
+	return s.made
+}
+
+// Run implements driver.Session.
+func (s *session) Run(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
+	s.used.Store(true)
+	return s.Holder.Run(ctx, req, emit)
+}
+
+// Files implements driver.Filer.
+func (s *session) Files() driver.Files {
+	s.used.Store(true)
+	return s.Holder.Files()
+}
+
+// KeepAlive implements driver.KeepAliver.
+func (s *session) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
+	s.used.Store(true)
+	return s.Holder.KeepAlive(ctx, idle)
+}
+
+// Destroy implements driver.Session.
+func (s *session) Destroy(ctx context.Context) error {
+	if s.asleep.Load() {
+		// What nobody has woken nobody else holds, and it need not be woken to be asked.
+		if m, err := s.b.api.get(ctx, s.m.ID); err == nil && isSuspended(m) {
+			s.Detach()
+			return (&place{s}).Remove(ctx)
+		}
+	}
+	return s.Holder.Destroy(ctx)
+}
