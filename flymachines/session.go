@@ -67,12 +67,7 @@ func (s *session) As(target any) bool {
 
 // Refresh implements driver.Refresher.
 func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
-	info := s.info
-	st, err := s.Status(ctx)
-	if err == nil {
-		info.State, info.Expires = executor.SessionRunning, st.Expires
-	}
-	return info, err
+	return s.Refreshed(ctx, s.info)
 }
 
 // place is what the API knows of the Machine of a session.

@@ -170,14 +170,18 @@ func (h *Holder) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, 
 	return expires, h.Explain(ctx, err)
 }
 
-// Status asks the runner. It does not count as use.
-func (h *Holder) Status(ctx context.Context) (Status, error) {
+// Refreshed returns info with what the runner says of it now: that the sandbox lives, and for how long. It does not count as use.
+func (h *Holder) Refreshed(ctx context.Context, info executor.SessionInfo) (executor.SessionInfo, error) {
 	c, err := h.Client(ctx)
 	if err != nil {
-		return Status{}, err
+		return info, err
 	}
 	st, err := c.Status(ctx)
-	return st, h.Explain(ctx, err)
+	if err != nil {
+		return info, h.Explain(ctx, err)
+	}
+	info.State, info.Expires = executor.SessionRunning, st.Expires
+	return info, nil
 }
 
 // fenceTimeout is how long Destroy waits for word of a later holder. A sandbox that does not answer is destroyed.
