@@ -41,17 +41,7 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 		isolation.Detail += ": the kernel of the host is shared"
 	}
 	checks = append(checks, isolation)
-	if p := &cfg.Packages; p.Wheels != "" {
-		n, err := p.sources().CountWheels()
-		c := driver.Check{Name: "packages", OK: err == nil && n > 0, Detail: fmt.Sprintf("%d wheels in %s", n, p.Wheels)}
-		if err != nil {
-			c.Detail = err.Error()
-		}
-		if !c.OK {
-			c.Fix = "put wheels into the directory that packages.wheels names, or correct the name"
-		}
-		checks = append(checks, c)
-	}
+	checks = append(checks, cfg.Packages.sources().Examine()...)
 	for _, name := range append([]string{""}, slices.Sorted(maps.Keys(cfg.Templates))...) {
 		c := driver.Check{Name: "image", OK: true, Detail: cfg.image(name)}
 		if name != "" {

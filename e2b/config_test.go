@@ -59,6 +59,7 @@ func TestConfigTakes(t *testing.T) {
 		`{"kernel": "code-interpreter", "languages": ["python", "r", "java", "bash", "typescript"]}`, `{"kernel": "runner"}`,
 		`{"languages": ["python", "javascript"], "packages": {"allow": {"python": ["six", "*"], "javascript": ["@a/b@^2"]}, "registry": "https://npm.example.org", "index_url": "https://example.org/simple", "size": "1GiB"}}`,
 		`{"networks": ["none"], "packages": {"allow": {"python": ["six"]}, "wheels": "/srv/wheels"}}`,
+		`{"networks": ["full"], "packages": {"allow": {"python": ["six"]}, "wheels": "/srv/wheels"}}`,
 		`{"api_url": "http://10.0.0.1:3000", "insecure": true, "public_traffic": true}`,
 	} {
 		if err := Factory().Check([]byte(text)); err != nil {

@@ -83,9 +83,9 @@ func (c *Config) checkPackages() error {
 	return errors.Join(errs...)
 }
 
-// fetching returns the network of builders.
+// fetching returns the network of builders. Those that need none have none, where the service can do that.
 func (c *Config) fetching(offline bool) executor.NetworkMode {
-	if offline {
+	if offline && slices.Contains(c.networks(), executor.NetworkNone) {
 		return executor.NetworkNone
 	}
 	return executor.NetworkFull

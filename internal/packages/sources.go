@@ -181,10 +181,20 @@ func (s *Sources) trusted() []string {
 	return hosts
 }
 
-// CountWheels returns how many wheels there are in the directory.
-func (s *Sources) CountWheels() (int, error) {
+// Examine says whether what s names on this machine is there. Nobody is asked.
+func (s *Sources) Examine() []driver.Check {
+	if s.Wheels == "" {
+		return nil
+	}
 	ws, err := s.wheels()
-	return len(ws), err
+	c := driver.Check{Name: "packages", OK: err == nil && len(ws) > 0, Detail: fmt.Sprintf("%d wheels in %s", len(ws), s.Wheels)}
+	if err != nil {
+		c.Detail = err.Error()
+	}
+	if !c.OK {
+		c.Fix = "put wheels into the directory that packages.wheels names, or correct the name"
+	}
+	return []driver.Check{c}
 }
 
 // wheels lists the directory of wheels.
