@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 )
 
@@ -107,7 +108,8 @@ var Host = sync.OnceValues(func() (string, error) {
 	return h, nil
 })
 
-// Containers returns the names of the containers at host, dead ones too, that carry all of the given labels ("key=value").
+// Containers returns the names of the containers at host, dead ones too, that carry all of the given labels ("key=value"). One whose name
+// the engine has given away, because it is being removed, is none any more.
 func Containers(ctx context.Context, host string, labels ...string) ([]string, error) {
 	c, err := client.New(client.WithHost(host))
 	if err != nil {
@@ -120,7 +122,10 @@ func Containers(ctx context.Context, host string, labels ...string) ([]string, e
 	}
 	var names []string
 	for _, i := range list.Items {
-		name := i.ID // one that the engine is removing may have no name any more
+		if i.State == container.StateRemoving && len(i.Names) == 0 {
+			continue // nothing runs in it, and a busy engine may take minutes over the rest
+		}
+		name := i.ID
 		if len(i.Names) > 0 {
 			name = strings.TrimPrefix(i.Names[0], "/")
 		}
