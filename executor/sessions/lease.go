@@ -123,7 +123,7 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 }
 
 // finish is how long the end of a lease may wait for the Store. The lease ends by itself if it is not reached.
-const finish = 5 * time.Second
+const finish = 15 * time.Second
 
 // Release ends the lease. The session lives on for its IdleTTL and stays attached here. It may be called again. An error says that the
 // files were not kept, or that the Store was not told and the key is blocked for others until the lease has run out.
@@ -165,8 +165,6 @@ func (le *Lease) keepFiles() error {
 func (le *Lease) Discard() error {
 	le.once.Do(func() {
 		lost := le.stop()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish)
-		defer cancel()
 		le.m.setSession(le.l, nil)
 		if lost && attachable(le.session) {
 			le.session.Detach() // it is another's now
@@ -175,6 +173,8 @@ func (le *Lease) Discard() error {
 		}
 		var errs []error
 		errs = append(errs, le.session.Close())
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish) // what the provider takes for its part is not the Store's
+		defer cancel()
 		if e := <-le.record; !lost {
 			if err := le.m.remove(ctx, e); err != nil && !errors.Is(err, ErrConflict) {
 				errs = append(errs, le.m.storeError(ctx, "discard", err))

@@ -317,6 +317,26 @@ func TestDiscard(t *testing.T) {
 	})
 }
 
+// A provider that takes its time, or gives none, does not keep the key from the next.
+func TestDiscardOfWhatDoesNotEnd(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		one, two := w.start("one"), w.start("two")
+		l := one.acquire("chat")
+		free := w.b.Hold(fake.OpDestroy)
+		err := l.Discard()
+		free()
+		if !errors.Is(err, executor.ErrUnavailable) {
+			w.Errorf("got %v, want that the provider did not answer", err)
+		}
+		began := time.Now()
+		if l := two.acquire("chat"); !l.Fresh || time.Since(began) > time.Second {
+			w.Errorf("fresh %v after %v", l.Fresh, time.Since(began))
+		} else {
+			release(w, l)
+		}
+	})
+}
+
 // TestSleeperIsShutOut: a process that stood still and wakes up has lost its lease, and finds that out before it does harm.
 func TestSleeperIsShutOut(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
