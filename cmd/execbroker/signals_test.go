@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +42,10 @@ func ended(t *testing.T, p *process, r io.Reader) (code int, rest string) {
 }
 
 func TestSignalsStopTheCode(t *testing.T) {
+	// What nohup has started ignores SIGHUP, and so do its children unless it handles that.
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(heard) })
 	for name, c := range map[string]struct {
 		sig  syscall.Signal
 		code string
