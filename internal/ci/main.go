@@ -70,7 +70,7 @@ var everything = []string{"./..."}
 func run(ctx context.Context, args []string) error {
 	o := options{ci: os.Getenv("CI") != ""}
 	set := flag.NewFlagSet("ci", flag.ContinueOnError)
-	set.DurationVar(&o.fuzzTime, "fuzztime", 10*time.Second, "how long each fuzz target runs")
+	set.DurationVar(&o.fuzzTime, "fuzztime", 6*time.Second, "how long each fuzz target runs")
 	if len(args) == 0 {
 		return errors.New("want one of all, prepare, check, lint, test, fuzz, conformance, matrix")
 	}
