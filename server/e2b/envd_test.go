@@ -32,6 +32,7 @@ type daemon struct {
 	http  *http.Client
 	files fspb.FilesystemClient
 	procs pb.ProcessClient
+	over  chan string // gets the path of each request that the server is done with, as far as there is room
 }
 
 // addressed adds what every request to a sandbox has.
@@ -53,9 +54,18 @@ func (a addressed) RoundTrip(r *http.Request) (*http.Response, error) {
 func newDaemon(t *testing.T, o fake.Options) daemon {
 	t.Helper()
 	w := newWorld(t, o, Config{})
-	srv := httptest.NewServer(w.s)
+	over := make(chan string, 1000)
+	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		defer func() {
+			select {
+			case over <- r.URL.Path:
+			default:
+			}
+		}()
+		w.s.ServeHTTP(rw, r)
+	}))
 	t.Cleanup(srv.Close)
-	d := daemon{world: w, box: w.create(""), url: srv.URL}
+	d := daemon{world: w, box: w.create(""), url: srv.URL, over: over}
 	d.http = d.client(d.box.EnvdAccessToken)
 	d.files = fspb.NewFilesystemClient(d.http, d.url, connect.WithProtoJSON())
 	d.procs = pb.NewProcessClient(d.http, d.url)
@@ -416,6 +426,11 @@ func TestReconnect(t *testing.T) {
 	follow(s, "first")
 	cancel()
 	s.Close()
+	for path := range d.over { // before the server notices it would send to who has left
+		if path == pb.ProcessStartProcedure {
+			break
+		}
+	}
 	send := func(text string) {
 		_, err := d.procs.SendInput(t.Context(), connect.NewRequest(&pb.SendInputRequest{
 			Process: &pb.ProcessSelector{Selector: &pb.ProcessSelector_Tag{Tag: tag}}, Input: &pb.ProcessInput{Input: &pb.ProcessInput_Stdin{Stdin: []byte(text)}},
