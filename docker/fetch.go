@@ -4,30 +4,17 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"path/filepath"
 	"strings"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/packages"
-	"github.com/execbroker/execbroker/internal/store"
 )
 
 const builderMemory = 512 << 20
 
 // labelBuilder marks a container that fetches packages. Its value is what labels of sessions have in driver.LabelID: it is none.
 const labelBuilder = executor.ReservedPrefix + "docker.builder"
-
-// fetch returns the file with what f asks for: from the cache, or fetched now.
-func (s *session) fetch(ctx context.Context, f *packages.Fetch) (string, error) {
-	cache, err := s.b.env.Cache()
-	if err != nil {
-		return "", driver.Fail(executor.ErrInternal, executor.RanNo, err)
-	}
-	return f.Get(ctx, store.Store{Dir: filepath.Join(cache, "docker")}, func(ctx context.Context, file string) error {
-		return s.b.build(ctx, f, file)
-	})
-}
 
 // build fetches packages in a container of their own, into a file.
 func (b *backend) build(ctx context.Context, f *packages.Fetch, file string) (err error) {

@@ -62,7 +62,7 @@ func (s *session) install(ctx context.Context, o packages.Order, emit func(execu
 		return failed, err
 	}
 	defer t.Close()
-	exit, err := s.b.installer.Install(ctx, packages.Sandbox{Placer: t, Base: s.image, Python: r.Info().Python, Fetch: s.fetch}, o, emit)
+	exit, err := s.b.installer.Install(ctx, packages.Sandbox{Placer: t, Base: s.image, Python: r.Info().Python, Build: s.b.build}, o, emit)
 	if err != nil && ctx.Err() == nil {
 		err = s.Explain(ctx, err)
 	}

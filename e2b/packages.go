@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/packages"
-	"github.com/execbroker/execbroker/internal/store"
 )
 
 // Packages says what sessions may install and where it comes from. The zero value means that they may install nothing.
@@ -111,7 +109,10 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 	}
 	defer t.Close()
 	exit, err := s.b.installer.Install(ctx, packages.Sandbox{
-		Placer: t, Base: s.b.cfg.apiURL() + " " + s.d.template, Python: r.Info().Python, Fetch: s.fetch,
+		Placer: t, Base: s.b.cfg.apiURL() + " " + s.d.template, Python: r.Info().Python,
+		Build: func(ctx context.Context, f *packages.Fetch, file string) error {
+			return s.b.build(ctx, s.d.template, f, file)
+		},
 	}, o, emit)
 	if err != nil && ctx.Err() == nil {
 		err = s.Explain(ctx, err)
@@ -138,17 +139,6 @@ func (s *session) place(ctx context.Context, l executor.Language) (*packages.Pla
 		return nil, errGone(s.id)
 	}
 	return nil, s.b.service.fail(ctx, "putting packages into a sandbox", err)
-}
-
-// fetch returns the file with what f asks for: from the cache, or fetched now.
-func (s *session) fetch(ctx context.Context, f *packages.Fetch) (string, error) {
-	cache, err := s.b.env.Cache()
-	if err != nil {
-		return "", driver.Fail(executor.ErrInternal, executor.RanNo, err)
-	}
-	return f.Get(ctx, store.Store{Dir: filepath.Join(cache, Type)}, func(ctx context.Context, file string) error {
-		return s.b.build(ctx, s.d.template, f, file)
-	})
 }
 
 // build fetches packages in a sandbox of their own, into a file. To the service it is a sandbox of this owner like others: what finds those

@@ -126,17 +126,21 @@ func (f *Fetch) key() (string, error) {
 	return "packages-" + hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// Get returns the file with what f asks for: from the store, or made now by build.
-func (f *Fetch) Get(ctx context.Context, s store.Store, build func(ctx context.Context, file string) error) (string, error) {
+// get returns the file with what f asks for: from the cache, or made now by build.
+func (i *Installer) get(ctx context.Context, f *Fetch, build func(ctx context.Context, f *Fetch, file string) error) (string, error) {
+	cache, err := i.env.Cache()
+	if err != nil {
+		return "", driver.Fail(executor.ErrInternal, executor.RanNo, err)
+	}
 	name, err := f.key()
 	if err != nil {
 		return "", err
 	}
-	dir, err := s.Get(ctx, name, store.CheckHashes, func(ctx context.Context, dir string) error {
+	dir, err := store.Store{Dir: filepath.Join(cache, i.typ)}.Get(ctx, name, store.CheckHashes, func(ctx context.Context, dir string) error {
 		executor.ReportProgress(ctx, executor.Progress{What: "fetching " + strings.Join(f.Requirements, ", ")})
 		ctx, cancel := context.WithTimeoutCause(ctx, Timeout, errTime)
 		defer cancel()
-		return build(ctx, filepath.Join(dir, ContentFile))
+		return build(ctx, f, filepath.Join(dir, ContentFile))
 	})
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 		err = driver.Fail(executor.ErrUnavailable, executor.RanNo, err)

@@ -20,12 +20,15 @@ type Installer struct {
 	sources Sources
 	size    int64
 	allowed allowed
+	env     driver.Env
+	typ     string // of the adapter
 }
 
-// New returns an installer of at most so many bytes of packages at once.
-func New(s Sources, size int64) (*Installer, error) {
+// New returns an installer of at most so many bytes of packages at once. An adapter keeps what was fetched in a directory of its type,
+// within the cache of env.
+func New(env driver.Env, typ string, s *Sources, size int64) (*Installer, error) {
 	a, err := s.allowed()
-	return &Installer{s, size, a}, err
+	return &Installer{*s, size, a, env, typ}, err
 }
 
 // None reports whether nothing of a language may be asked for.
@@ -39,8 +42,8 @@ type Sandbox struct {
 	*Placer
 	// Base names what builders for it are made from, and Python the version that it says it has. What differs in one of them shares nothing.
 	Base, Python string
-	// Fetch returns the file with what is asked for.
-	Fetch func(ctx context.Context, f *Fetch) (string, error)
+	// Build has a builder fetch what is asked for into a file: see Installer.Build.
+	Build func(ctx context.Context, f *Fetch, file string) error
 }
 
 // Install gives a sandbox what it is to have and does not have. That a package does not exist, or does not go with another, is an Exit.
@@ -90,7 +93,7 @@ func (i *Installer) bring(ctx context.Context, s Sandbox, o Order) (head fetched
 		return head, err
 	}
 	f.Base, f.Facts, f.Insecure = s.Base, s.facts, i.sources.Insecure
-	name, err := s.Fetch(ctx, f)
+	name, err := i.get(ctx, f, s.Build)
 	if err != nil {
 		return head, err
 	}
