@@ -23,10 +23,8 @@ package e2b
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -70,9 +68,7 @@ var (
 
 // Open opens the backend. It does no remote I/O.
 func Open(_ context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
-	if env.Instance == "" {
-		env.Instance = strings.ToLower(rand.Text()) // of sessions, and of what fetches packages for them
-	}
+	env = env.WithInstance() // of sessions, and of what fetches packages for them
 	b, err := newDriver(env, cfg)
 	if err != nil {
 		return nil, err

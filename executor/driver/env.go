@@ -33,6 +33,15 @@ func (e Env) Cache() (string, error) {
 	return filepath.Join(dir, "execbroker"), nil
 }
 
+// WithInstance returns e with an Instance: its own, or one that is made now. New does that too; an adapter that makes sandboxes which are no
+// sessions does it before, so that both carry the same.
+func (e Env) WithInstance() Env {
+	if e.Instance == "" {
+		e.Instance = newID()
+	}
+	return e
+}
+
 // Logger returns Log, or one that drops everything.
 func (e Env) Logger() *slog.Logger {
 	if e.Log == nil {

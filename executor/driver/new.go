@@ -30,9 +30,7 @@ func New(d Driver, env Env, opts Options) (executor.Executor, error) {
 	if env.Name == "" {
 		env.Name = opts.Type
 	}
-	if env.Instance == "" {
-		env.Instance = newID()
-	}
+	env = env.WithInstance()
 	x := &exec{d: d, env: env, log: env.Logger().With("backend", env.Name), o: opts, live: map[*session]bool{}}
 	x.left = leftovers{timeout: opts.CleanupTimeout, stop: make(chan struct{})}
 	x.info = executor.Info{Name: env.Name, Type: opts.Type, Capabilities: d.Capabilities(), Suspends: opts.Suspends}
