@@ -11,8 +11,11 @@ import (
 // modulePath is the path of what is tested.
 const modulePath = "github.com/execbroker/execbroker"
 
-// sandboxes are the packages whose users in a test need what prepare makes available, and minutes.
-var sandboxes = []string{modulePath + "/docker", modulePath + "/docker/dockertest", modulePath + "/e2b", modulePath + "/flymachines", modulePath + "/internal/runner", modulePath + "/pyodide"}
+// isSandbox reports whether who uses a package in a test needs what prepare makes available, and minutes.
+func isSandbox(path string) bool {
+	dir := strings.TrimPrefix(path, modulePath+"/")
+	return dir == "docker/dockertest" || dir == "internal/runner" || slices.ContainsFunc(subjects, func(s subject) bool { return s.dir == dir })
+}
 
 // short runs the tests that need nothing but Go, Python and Node.js and are done in a minute or two: what a change may have broken shows
 // most often there. It looks for no data races, which test does.
@@ -42,8 +45,7 @@ func withoutSandbox(ctx context.Context) (packages []string, err error) {
 		if !slices.Contains(packages, f[0]) {
 			packages = append(packages, f[0])
 		}
-		needs[f[0]] = needs[f[0]] || slices.Contains(sandboxes, f[0]) ||
-			slices.ContainsFunc(f[1:], func(dep string) bool { return slices.Contains(sandboxes, dep) })
+		needs[f[0]] = needs[f[0]] || slices.ContainsFunc(f, isSandbox) // itself or one that it depends on
 	}
 	packages = slices.DeleteFunc(packages, func(p string) bool { return needs[p] })
 	if len(packages) == 0 {
