@@ -110,8 +110,8 @@ func check(x executor.Executor, opts Options) error {
 	return errors.Join(errs...)
 }
 
-// Create hands out a warm session that Fits and that Refresh finds alive, which wakes it if it is suspended, with the labels, run limits and idle TTL of spec, or
-// creates one cold.
+// Create hands out a warm session that Fits and that Refresh finds alive, which wakes it if it is suspended, with the labels, run limits
+// and idle TTL of spec, or creates one cold.
 func (p *Pool) Create(ctx context.Context, spec executor.Spec) (s executor.Session, err error) {
 	info := p.Info()
 	ctx, end := p.opts.Hooks.Start(ctx, executor.Op{Name: "create", Layer: "pool", Backend: info.Name, Type: info.Type})
