@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,8 @@ import (
 // golangci is built from its source when it is needed, so that everybody has this version and nobody installs anything.
 const golangci = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"
 
-// A probe is one check of the source. It passes if the program succeeds and, with silent, prints nothing.
+// A probe is one check of the source. It passes if the program succeeds and, with silent, has nothing to say on standard output: what go
+// downloads it tells on standard error.
 type probe struct {
 	name   string
 	env    []string
@@ -54,20 +56,22 @@ func probes(ctx context.Context, all []probe) (tally, error) {
 		cmd := exec.CommandContext(ctx, p.args[0], p.args[1:]...)
 		cmd.Env = append(os.Environ(), p.env...)
 		cmd.WaitDelay = 5 * time.Second
-		out, err := cmd.CombinedOutput()
+		var out, log bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &log
+		err := cmd.Run()
 		if ctx.Err() != nil {
 			return sum, ctx.Err()
 		}
 		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 			return sum, err
 		}
-		if err == nil && !(p.silent && len(out) > 0) {
+		if err == nil && !(p.silent && out.Len() > 0) {
 			sum.passed++
 			fmt.Printf("ok    %-16s%s\n", p.name, took(start))
 			continue
 		}
 		sum.failed++
-		fmt.Printf("FAIL  %-16s%s\n%s\n", p.name, strings.Join(append(p.env, p.args...), " "), out)
+		fmt.Printf("FAIL  %-16s%s\n%s%s\n", p.name, strings.Join(append(p.env, p.args...), " "), log.Bytes(), out.Bytes())
 	}
 	return sum, nil
 }
