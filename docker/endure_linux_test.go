@@ -99,11 +99,13 @@ var lives = []life{
 			}
 			return nil
 		})
-		if !errors.Is(err, context.Canceled) {
+		switch {
+		case err != nil && !errors.Is(err, context.Canceled):
 			return fmt.Errorf("cancelled: got %+v, %w", outcomeOf(r, err), err)
-		}
-		if r == nil || r.Status != executor.StatusCanceled {
-			return fmt.Errorf("cancelled: got %+v", outcomeOf(r, err))
+		case r == nil:
+			return fmt.Errorf("cancelled: got no result, %w", err)
+		case err == nil || r.Status != executor.StatusCanceled:
+			return &wrong{r}
 		}
 		return nil
 	}},
@@ -123,7 +125,7 @@ var lives = []life{
 		case err != nil:
 			return err
 		case r.Status != executor.StatusKilled || !r.StateLost || !r.FilesLost:
-			return fmt.Errorf("killed: got %+v", outcomeOf(r, err))
+			return &wrong{r}
 		}
 		return nil
 	}},
