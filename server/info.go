@@ -57,10 +57,7 @@ func (s *Server) stats(_ http.ResponseWriter, _ *http.Request, c Client) (int, a
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
-	s.mu.Lock()
-	leaving := s.draining
-	s.mu.Unlock()
-	if leaving {
+	if s.runs.IsShut() {
 		answer(w, http.StatusServiceUnavailable, map[string]string{"status": "draining"})
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/drain"
 )
 
 // OpenAPI is the description of the API, in JSON.
@@ -30,12 +31,10 @@ type Server struct {
 	mux     *http.ServeMux
 	started time.Time
 	ends    sync.WaitGroup // sessions that end by themselves
+	runs    drain.Gate
 
 	mu       sync.Mutex
-	draining bool
 	closed   bool
-	idle     chan struct{} // closed when it drains and nothing runs
-	running  int
 	sessions map[string]*session
 	usage    map[keyID]*usage
 }
@@ -62,7 +61,7 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	if missing := caps.MissingFor(cfg.Spec); len(missing) > 0 {
 		return nil, &executor.Error{Op: "server", Backend: x.Info().Name, Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing}
 	}
-	s := &Server{x: x, cfg: cfg, started: time.Now(), idle: make(chan struct{}), sessions: map[string]*session{}, usage: map[keyID]*usage{}}
+	s := &Server{x: x, cfg: cfg, started: time.Now(), sessions: map[string]*session{}, usage: map[keyID]*usage{}}
 	s.routes()
 	return s, nil
 }
@@ -192,7 +191,7 @@ func (s *Server) arrive(w http.ResponseWriter, r *http.Request, most int64) ([]b
 func (s *Server) use(c Client, what func(*usage) *int, most int, name string) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining {
+	if s.runs.IsShut() {
 		return nil, draining()
 	}
 	n := what(s.usageOf(c))
@@ -221,25 +220,25 @@ func (s *Server) usageOf(c Client) *usage {
 func (s *Server) begin(c Client) (end func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining {
+	leave, ok := s.runs.Enter()
+	if !ok {
 		return nil, draining()
 	}
-	if s.running >= s.cfg.MaxRunsTotal {
-		return nil, &Problem{Status: http.StatusTooManyRequests, Kind: "exhausted", Ran: "no", Message: "the server has as many runs as it can take", retry: time.Second}
-	}
 	u := s.usageOf(c)
-	if u.runs >= s.cfg.MaxRuns {
+	switch {
+	case s.runs.Busy() > s.cfg.MaxRunsTotal:
+		leave()
+		return nil, &Problem{Status: http.StatusTooManyRequests, Kind: "exhausted", Ran: "no", Message: "the server has as many runs as it can take", retry: time.Second}
+	case u.runs >= s.cfg.MaxRuns:
+		leave()
 		return nil, tooMany("runs")
 	}
 	u.runs++
-	s.running++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		u.runs--
-		if s.running--; s.draining && s.running == 0 {
-			close(s.idle)
-		}
+		leave()
 	}, nil
 }
 
@@ -253,32 +252,12 @@ func tooMany(what string) *Problem {
 
 // Drain refuses new runs and sessions and waits until those that run have ended and been answered, or ctx ends. Health says so from then
 // on, so that a load balancer looks elsewhere.
-func (s *Server) Drain(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.draining {
-		s.draining = true
-		if s.running == 0 {
-			close(s.idle)
-		}
-	}
-	s.mu.Unlock()
-	select {
-	case <-s.idle:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+func (s *Server) Drain(ctx context.Context) error { return s.runs.Drain(ctx) }
 
 // Close ends every session, with what runs in it, and waits until their sandboxes are gone. It may be called again.
 func (s *Server) Close() error {
+	s.runs.Shut()
 	s.mu.Lock()
-	if !s.draining {
-		s.draining = true
-		if s.running == 0 {
-			close(s.idle)
-		}
-	}
 	s.closed = true
 	var all []*session
 	for _, b := range s.sessions {

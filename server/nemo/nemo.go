@@ -18,10 +18,10 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/drain"
 	"github.com/execbroker/execbroker/server"
 	"github.com/execbroker/execbroker/tool"
 )
@@ -54,14 +54,11 @@ type Config struct {
 
 // Server serves the interface. It is an http.Handler, safe for concurrent use.
 type Server struct {
-	x   executor.Executor
-	cfg Config
-	mux *http.ServeMux
-
-	mu       sync.Mutex
-	draining bool
-	running  int
-	idle     chan struct{} // closed when it drains and nothing runs
+	x      executor.Executor
+	cfg    Config
+	mux    *http.ServeMux
+	runs   drain.Gate
+	places chan struct{} // one for each run
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -89,7 +86,7 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	if missing := caps.MissingFor(cfg.Spec); len(missing) > 0 {
 		return nil, &executor.Error{Op: "nemo", Backend: x.Info().Name, Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing}
 	}
-	s := &Server{x: x, cfg: cfg, mux: http.NewServeMux(), idle: make(chan struct{})}
+	s := &Server{x: x, cfg: cfg, mux: http.NewServeMux(), places: make(chan struct{}, cfg.MaxRuns)}
 	s.mux.HandleFunc("POST /execute", s.execute)
 	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, map[string]string{"status": "ok"})
@@ -106,22 +103,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Drain refuses new runs and waits until those that run have ended, or ctx ends.
-func (s *Server) Drain(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.draining {
-		s.draining = true
-		if s.running == 0 {
-			close(s.idle)
-		}
-	}
-	s.mu.Unlock()
-	select {
-	case <-s.idle:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+func (s *Server) Drain(ctx context.Context) error { return s.runs.Drain(ctx) }
 
 // Answer is what /execute says.
 type Answer struct {
@@ -272,20 +254,22 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (req executor.Requ
 	}, nil
 }
 
-// begin counts a run.
+// begin takes a place for a run.
 func (s *Server) begin() (end func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.draining || s.running >= s.cfg.MaxRuns {
-		return nil, &refusal{http.StatusBadGateway, "Server error: there is no room for a run at the moment"} // see execute
+	full := &refusal{http.StatusBadGateway, "Server error: there is no room for a run at the moment"} // see execute
+	leave, ok := s.runs.Enter()
+	if !ok {
+		return nil, full
 	}
-	s.running++
+	select {
+	case s.places <- struct{}{}:
+	default:
+		leave()
+		return nil, full
+	}
 	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.running--; s.draining && s.running == 0 {
-			close(s.idle)
-		}
+		<-s.places
+		leave()
 	}, nil
 }
 

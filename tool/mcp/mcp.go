@@ -17,6 +17,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/execbroker/execbroker/internal/drain"
 	"github.com/execbroker/execbroker/tool"
 )
 
@@ -37,13 +38,13 @@ type Server struct {
 	o   Options
 	sdk *sdk.Server
 
-	work sync.WaitGroup // what waits for the ends of sessions
+	work  sync.WaitGroup // what waits for the ends of sessions
+	calls drain.Gate     // and the answers to requests
 
 	mu      sync.Mutex
 	closed  bool
 	clients map[*sdk.ServerSession]*client
 	ended   error // from removing sandboxes of clients that have gone
-	drain   drainage
 }
 
 // client is one session of the protocol.
@@ -73,7 +74,7 @@ func New(t *tool.Tool, o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{t: t, o: o, clients: map[*sdk.ServerSession]*client{}, drain: drainage{idle: make(chan struct{})}}
+	s := &Server{t: t, o: o, clients: map[*sdk.ServerSession]*client{}}
 	s.sdk = sdk.NewServer(&sdk.Implementation{Name: o.Name, Version: o.Version}, &sdk.ServerOptions{
 		Instructions: "Runs code in an isolated sandbox that belongs to this session: variables and files stay until it ends or is reset.",
 		Capabilities: &sdk.ServerCapabilities{}, // without logging, which nothing here does

@@ -36,11 +36,11 @@ func (s *Server) addResources() {
 }
 
 func (s *Server) readResource(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
-	done, err := s.busy(true)
-	if err != nil {
-		return nil, err
+	leave, ok := s.calls.Enter()
+	if !ok {
+		return nil, errDraining
 	}
-	defer done()
+	defer leave()
 	c, err := s.caller(req.Session, req.Extra)
 	if err != nil {
 		return nil, err

@@ -105,14 +105,14 @@ const tooLate = "The server is shutting down. Nothing was run. Try again in a fe
 // add makes a tool of the SDK, whose calls end with the client.
 func (s *Server) add(t *sdk.Tool, h handler) {
 	s.sdk.AddTool(t, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		done, err := s.busy(true)
-		if err != nil {
+		leave, ok := s.calls.Enter()
+		if !ok {
 			if t.OutputSchema != nil {
 				return result(s.t.Refuse(tooLate)), nil
 			}
 			return refuse(tooLate), nil
 		}
-		defer done()
+		defer leave()
 		c, err := s.caller(req.Session, req.Extra)
 		if err != nil {
 			return nil, err
