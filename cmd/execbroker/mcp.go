@@ -17,13 +17,8 @@ import (
 
 // mcpFlags are those of mcp.
 type mcpFlags struct {
-	listen      string
-	keys        string
-	network     string
-	maxTimeout  time.Duration
+	serverFlags
 	maxSessions int
-	drain       time.Duration
-	given       func(flag string) bool
 }
 
 func (a *app) mcpCommand() *cobra.Command {
@@ -54,12 +49,11 @@ output the program ends with its client.`,
 	l := c.Flags()
 	l.StringVar(&f.listen, "listen", "", "serve HTTP at this `address` and port instead; port 0 is a free one")
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients over HTTP, in JSON")
-	l.StringVar(&f.network, "network", "none", "what the code reaches: none or full")
+	f.reach(c, "what the code reaches")
 	l.DurationVar(&f.maxTimeout, "max-timeout", tool.DefaultMaxTimeout, "the longest time that a call may ask for")
 	l.IntVar(&f.maxSessions, "max-sessions", mcp.DefaultMaxSessions, "how many sessions clients may have over HTTP, all together")
 	l.DurationVar(&f.drain, "drain", 0, "how long calls may take to end at the first signal, over HTTP (default the longest call)")
 	must(c.MarkFlagFilename("keys", "json"))
-	must(c.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]cobra.Completion{"none", "full"}, cobra.ShellCompDirectiveNoFileComp)))
 	for _, name := range []string{"listen", "max-timeout", "max-sessions", "drain"} {
 		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
 	}
@@ -68,12 +62,7 @@ output the program ends with its client.`,
 
 func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	o := tool.Options{MaxTimeout: f.maxTimeout, Timeout: min(tool.DefaultTimeout, f.maxTimeout)}
-	switch mode := executor.NetworkMode(f.network); mode {
-	case executor.NetworkNone, executor.NetworkFull:
-		o.Spec.Network.Mode = mode
-	default:
-		return usage("--network: want none or full, not %q", f.network)
-	}
+	o.Spec.Network.Mode = executor.NetworkMode(f.network)
 	if f.maxTimeout < time.Second || f.maxSessions < 1 || f.drain < 0 {
 		return usage("--max-timeout, --max-sessions and --drain: want at least 1s, 1 and 0")
 	}
@@ -110,11 +99,7 @@ func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, p *progress, s *mcp.Serve
 		c, ok := keys.Lookup(key)
 		return c.Subject, c.Attributes, ok
 	}}))
-	limit := f.maxTimeout + 10*time.Second
-	if f.given("drain") {
-		limit = f.drain
-	}
-	return a.listen(ctx, f.listen, mux, func() { a.drain(ctx, p, s.Drain, limit) }, func(l net.Addr) error {
+	return a.listen(ctx, f.listen, mux, func() { a.drain(ctx, p, s.Drain, f.drainLimit()) }, func(l net.Addr) error {
 		v := serving{API: "mcp", URL: "http://" + l.String() + "/mcp", Key: made}
 		if a.json {
 			return a.printJSON(v)

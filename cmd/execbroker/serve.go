@@ -25,15 +25,10 @@ var apis = []string{"native", "nemo", "e2b"}
 
 // serveFlags are those of serve.
 type serveFlags struct {
+	serverFlags
 	api          string
-	listen       string
-	keys         string
 	domain       string
-	network      string
-	maxTimeout   time.Duration
 	maxSandboxes int
-	drain        time.Duration
-	given        func(flag string) bool
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -69,13 +64,12 @@ as long as --drain says; at the second it ends at once.`,
 	l.StringVar(&f.listen, "listen", "127.0.0.1:3000", "`address` and port; port 0 is a free one")
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients, in JSON (not for e2b)")
 	l.StringVar(&f.domain, "domain", "", "the `name` below which sandboxes have host names, if clients address them so (e2b)")
-	l.StringVar(&f.network, "network", "none", "what sandboxes reach that do not ask for anything: none or full")
+	f.reach(c, "what sandboxes reach that do not ask for anything")
 	l.DurationVar(&f.maxTimeout, "max-timeout", server.DefaultMaxTimeout, "the longest run that clients may ask for; for e2b the longest life of a sandbox (default 24h)")
 	l.IntVar(&f.maxSandboxes, "max-sandboxes", e2b.DefaultMaxSandboxes, "how many sessions each key may have")
 	l.DurationVar(&f.drain, "drain", 0, "how long runs may take to end at the first signal (default the longest run; e2b: not at all)")
 	must(c.MarkFlagFilename("keys", "json"))
 	must(c.RegisterFlagCompletionFunc("api", cobra.FixedCompletions(apis, cobra.ShellCompDirectiveNoFileComp)))
-	must(c.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]cobra.Completion{"none", "full"}, cobra.ShellCompDirectiveNoFileComp)))
 	for _, name := range []string{"listen", "domain", "max-timeout", "max-sandboxes", "drain"} {
 		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
 	}
@@ -119,14 +113,9 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 	}
 	defer a.closing(p, "removing sandboxes", s.close)
 	drain := func() {
-		if s.drain == nil {
-			return
+		if s.drain != nil {
+			a.drain(ctx, p, s.drain, f.drainLimit())
 		}
-		limit := f.maxTimeout + 10*time.Second
-		if f.given("drain") {
-			limit = f.drain
-		}
-		a.drain(ctx, p, s.drain, limit)
 	}
 	return a.listen(ctx, f.listen, s, drain, func(l net.Addr) error {
 		return a.announce(serving{API: f.api, URL: "http://" + l.String(), Key: s.made})
@@ -151,12 +140,7 @@ func (a *app) front(f serveFlags) (func(executor.Executor) (*front, error), erro
 		return nil, usage("--api: %w", driver.Unknown("interface", f.api, apis))
 	}
 	var spec executor.Spec
-	switch mode := executor.NetworkMode(f.network); mode {
-	case executor.NetworkNone, executor.NetworkFull:
-		spec.Network.Mode = mode
-	default:
-		return nil, usage("--network: want none or full, not %q", f.network)
-	}
+	spec.Network.Mode = executor.NetworkMode(f.network)
 	if f.maxTimeout < time.Second || f.maxSandboxes < 1 || f.drain < 0 {
 		return nil, usage("--max-timeout, --max-sandboxes and --drain: want at least 1s, 1 and 0")
 	}
