@@ -107,6 +107,25 @@ func Unknown(what, name string, known []string) error {
 	return fmt.Errorf("unknown %s %s; there are %s", what, quoted(name), strings.Join(slices.Sorted(slices.Values(known)), ", "))
 }
 
+// Choices checks a list of which each element has to be known and none may be given twice. what names the kind of them, for Unknown.
+func Choices[T ~string](what string, chosen, known []T) error {
+	var errs []error
+	for i, c := range chosen {
+		at := fmt.Sprintf("[%d]", i)
+		switch {
+		case !slices.Contains(known, c):
+			var names []string
+			for _, k := range known {
+				names = append(names, string(k))
+			}
+			errs = append(errs, At(at, Unknown(what, string(c), names)))
+		case slices.Contains(chosen[:i], c):
+			errs = append(errs, At(at, errors.New("given twice")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Nearest returns the known name that somebody who wrote name has probably meant, or "" if none is near.
 func Nearest(name string, known []string) string {
 	if len(name) > maxShown {

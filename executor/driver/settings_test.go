@@ -239,6 +239,18 @@ func (c *checked) Validate() error {
 }
 
 // TestFactoryCheck tests that what Validate finds comes along with surplus fields, but not along with values that were not decoded.
+func TestChoices(t *testing.T) {
+	known := []executor.Language{executor.Python, executor.JavaScript}
+	err := driver.At("languages", driver.Choices("language", []executor.Language{"python", "pyton", "javascript", "python"}, known))
+	const want = "languages[1]: unknown language \"pyton\"; did you mean \"python\"?\nlanguages[3]: given twice"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if err := driver.Choices("language", known, known); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFactoryCheck(t *testing.T) {
 	f := driver.NewFactory[checked]("x", nil, nil)
 	for in, want := range map[string]string{
