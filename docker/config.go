@@ -15,6 +15,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/packages"
+	"github.com/execbroker/execbroker/internal/runner"
 )
 
 // DefaultImage is the image of sessions whose configuration names none: an official one, by its full name.
@@ -139,15 +140,7 @@ func (c *Config) Validate() error {
 		at("templates."+name+".limits", t.Limits.check())
 		at("templates."+name+".packages", packages.CheckPreset(t.Packages))
 	}
-	known := []string{string(executor.Python), string(executor.JavaScript)}
-	for i, l := range c.Languages {
-		switch {
-		case !slices.Contains(known, string(l)):
-			at(fmt.Sprintf("languages[%d]", i), driver.Unknown("language", string(l), known))
-		case slices.Contains(c.Languages[:i], l):
-			at(fmt.Sprintf("languages[%d]", i), errors.New("given twice"))
-		}
-	}
+	at("languages", driver.Choices("language", c.Languages, runner.Languages))
 	if c.Timeout < 0 {
 		at("timeout", errors.New("negative"))
 	}

@@ -36,6 +36,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/packages"
+	"github.com/execbroker/execbroker/internal/runner"
 )
 
 // Type is the name of this adapter in configurations and handles.
@@ -119,14 +120,6 @@ var features = []executor.Feature{
 	executor.FeatureNetworkNone, executor.FeatureNetworkFull,
 }
 
-// languageFeatures are those of every language: the runner makes them alike.
-var languageFeatures = []executor.Feature{
-	executor.FeatureContexts, executor.FeatureState, executor.FeatureInterrupt, executor.FeatureStreaming, executor.FeatureRichOutput,
-	executor.FeatureArtifacts, executor.FeatureFiles, executor.FeatureStdin, executor.FeatureEnv, executor.FeatureDir,
-	executor.FeatureExitCode, executor.FeatureSubprocess, executor.FeatureThreads, executor.FeatureTopLevelAwait,
-	executor.FeatureCellNames, executor.FeatureWorkdir,
-}
-
 // Capabilities implements driver.Driver.
 func (b *backend) Capabilities() executor.Capabilities {
 	c := executor.Capabilities{
@@ -136,7 +129,7 @@ func (b *backend) Capabilities() executor.Capabilities {
 		MaxLimits: b.cfg.MaxLimits.executor(),
 	}
 	for _, l := range b.cfg.languages() {
-		r := executor.Runtime{Language: l, Features: slices.Clone(languageFeatures)}
+		r := executor.Runtime{Language: l, Features: runner.Features()}
 		if !b.installer.None(l) {
 			r.Features = append(r.Features, executor.FeaturePackages)
 		}

@@ -104,32 +104,16 @@ func (c *Config) Validate() error {
 	if kernels := []string{KernelRunner, KernelCodeInterpreter}; c.Kernel != "" && !slices.Contains(kernels, c.Kernel) {
 		at("kernel", driver.Unknown("kernel", c.Kernel, kernels))
 	}
-	var known []string
+	var known []executor.Language
 	for _, r := range c.runtimes() {
-		known = append(known, string(r.Language))
+		known = append(known, r.Language)
 	}
-	for i, l := range c.Languages {
-		path := fmt.Sprintf("languages[%d]", i)
-		switch {
-		case !slices.Contains(known, string(l)):
-			at(path, driver.Unknown("language", string(l), known))
-		case slices.Contains(c.Languages[:i], l):
-			at(path, errors.New("given twice"))
-		}
-	}
+	at("languages", driver.Choices("language", c.Languages, known))
 	if c.User != "" && !userForm.MatchString(c.User) {
 		at("user", fmt.Errorf("%q is no name of a user", c.User))
 	}
-	modes := []string{string(executor.NetworkNone), string(executor.NetworkAllowlist), string(executor.NetworkFull)}
-	for i, m := range c.Networks {
-		path := fmt.Sprintf("networks[%d]", i)
-		switch {
-		case !slices.Contains(modes, string(m)):
-			at(path, driver.Unknown("policy", string(m), modes))
-		case slices.Contains(c.Networks[:i], m):
-			at(path, errors.New("given twice"))
-		}
-	}
+	modes := []executor.NetworkMode{executor.NetworkNone, executor.NetworkAllowlist, executor.NetworkFull}
+	at("networks", driver.Choices("policy", c.Networks, modes))
 	errs = append(errs, c.checkPackages())
 	if c.MaxLife < 0 || c.MaxLife > 0 && time.Duration(c.MaxLife) < time.Second {
 		at("max_life", errors.New("want a second or more"))

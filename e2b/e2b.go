@@ -102,14 +102,6 @@ var features = []executor.Feature{
 	executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
 }
 
-// languageFeatures are those of every language of the kernel "runner", which makes them alike.
-var languageFeatures = []executor.Feature{
-	executor.FeatureContexts, executor.FeatureState, executor.FeatureInterrupt, executor.FeatureStreaming, executor.FeatureRichOutput,
-	executor.FeatureArtifacts, executor.FeatureFiles, executor.FeatureStdin, executor.FeatureEnv, executor.FeatureDir,
-	executor.FeatureExitCode, executor.FeatureSubprocess, executor.FeatureThreads, executor.FeatureTopLevelAwait,
-	executor.FeatureCellNames, executor.FeatureWorkdir,
-}
-
 // networkFeatures say which feature a policy needs.
 var networkFeatures = map[executor.NetworkMode]executor.Feature{
 	executor.NetworkNone: executor.FeatureNetworkNone, executor.NetworkAllowlist: executor.FeatureNetworkAllowlist, executor.NetworkFull: executor.FeatureNetworkFull,

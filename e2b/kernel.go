@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/runner"
 )
 
 // The kernels: what runs the code of a sandbox.
@@ -60,7 +61,11 @@ func (c *Config) kernel() string {
 // runtimes returns the languages that the kernel of c can have, and what they can do.
 func (c *Config) runtimes() []executor.Runtime {
 	if c.kernel() != KernelCodeInterpreter {
-		return []executor.Runtime{{Language: executor.Python, Features: languageFeatures}, {Language: executor.JavaScript, Features: languageFeatures}}
+		var all []executor.Runtime
+		for _, l := range runner.Languages {
+			all = append(all, executor.Runtime{Language: l, Features: runner.Features()})
+		}
+		return all
 	}
 	all := slices.Clone(interpreterLanguages)
 	for i := range all {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/runner"
 )
 
 // DefaultImage is the image of sessions whose configuration names none: an official one, by its full name.
@@ -152,15 +153,7 @@ func (c *Config) Validate() error {
 		at("templates."+name+".image", checkImage(c.Templates[name].Image))
 		at("templates."+name+".guest", c.Templates[name].Guest.check())
 	}
-	known := []string{string(executor.Python), string(executor.JavaScript)}
-	for i, l := range c.Languages {
-		switch {
-		case !slices.Contains(known, string(l)):
-			at(fmt.Sprintf("languages[%d]", i), driver.Unknown("language", string(l), known))
-		case slices.Contains(c.Languages[:i], l):
-			at(fmt.Sprintf("languages[%d]", i), errors.New("given twice"))
-		}
-	}
+	at("languages", driver.Choices("language", c.Languages, runner.Languages))
 	for i, r := range c.Regions {
 		if !region.MatchString(r) {
 			at(fmt.Sprintf("regions[%d]", i), fmt.Errorf("want a region such as fra, or any, not %.40q", r))

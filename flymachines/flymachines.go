@@ -31,6 +31,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/runner"
 )
 
 // Type is the name of this adapter in configurations and handles.
@@ -105,21 +106,13 @@ var features = []executor.Feature{
 	executor.FeatureNetworkNone, executor.FeatureNetworkFull,
 }
 
-// languageFeatures are those of every language: the runner makes them alike.
-var languageFeatures = []executor.Feature{
-	executor.FeatureContexts, executor.FeatureState, executor.FeatureInterrupt, executor.FeatureStreaming, executor.FeatureRichOutput,
-	executor.FeatureArtifacts, executor.FeatureFiles, executor.FeatureStdin, executor.FeatureEnv, executor.FeatureDir,
-	executor.FeatureExitCode, executor.FeatureSubprocess, executor.FeatureThreads, executor.FeatureTopLevelAwait,
-	executor.FeatureCellNames, executor.FeatureWorkdir,
-}
-
 // Capabilities implements driver.Driver.
 func (b *backend) Capabilities() executor.Capabilities {
 	c := executor.Capabilities{
 		Features: slices.Clone(features), Templates: b.cfg.templates(), Isolation: executor.IsolationMicroVM, MaxLimits: b.cfg.maxLimits(),
 	}
 	for _, l := range b.cfg.languages() {
-		c.Languages = append(c.Languages, executor.Runtime{Language: l, Features: slices.Clone(languageFeatures)})
+		c.Languages = append(c.Languages, executor.Runtime{Language: l, Features: runner.Features()})
 	}
 	if len(c.Languages) > 1 {
 		c.Features = append(c.Features, executor.FeatureMixedLanguages)
