@@ -67,7 +67,7 @@ func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session,
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.timeout)
 		defer cancel()
 		if derr := e.undo(ctx, c.ID, err); derr != nil {
-			b.log().Warn("a container may be left, and is removed when the engine answers", "container", containerName(c.ID), "error", derr)
+			b.env.Logger().Warn("a container may be left, and is removed when the engine answers", "container", containerName(c.ID), "error", derr)
 			return nil, driver.Leftover(err, func(ctx context.Context) error { return e.undo(ctx, c.ID, err) })
 		}
 		return nil, err
@@ -129,7 +129,7 @@ func (b *backend) start(ctx context.Context, x *box, f *facts, spec *executor.Sp
 		}
 	}
 	if d := r.Info().Degraded; len(d) > 0 {
-		b.log().Warn("the image or the engine weakens sandboxes", "image", b.cfg.image(spec.Template), "how", d)
+		b.env.Logger().Warn("the image or the engine weakens sandboxes", "image", b.cfg.image(spec.Template), "how", d)
 	}
 	s := b.session(info, id, x.image.id, r, 0)
 	if err := s.preinstall(ctx, b.cfg.Templates[spec.Template].Packages); err != nil {
@@ -154,7 +154,7 @@ func (b *backend) launch(ctx context.Context, o client.ContainerCreateOptions) (
 		return "", nil, e.fail(ctx, err)
 	}
 	for _, w := range made.Warnings {
-		b.log().Warn("the engine made a container with a warning", "container", o.Name, "warning", w)
+		b.env.Logger().Warn("the engine made a container with a warning", "container", o.Name, "warning", w)
 	}
 	// Before it starts: what the main process says to nobody is lost.
 	a, err := e.ContainerAttach(ctx, made.ID, client.ContainerAttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})

@@ -25,7 +25,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -146,13 +145,6 @@ func (b *backend) Close() error {
 	b.end()
 	b.sweeping.Wait()
 	return b.engine.Close()
-}
-
-func (b *backend) log() *slog.Logger {
-	if b.env.Log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return b.env.Log
 }
 
 func (c *Config) languages() []executor.Language {

@@ -32,7 +32,7 @@ func (b *backend) build(ctx context.Context, f *packages.Fetch, file string) (er
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.timeout)
 		defer cancel()
 		if derr := e.undo(ctx, x.id, err); derr != nil {
-			b.log().Warn("a container that fetched packages may be left; it ends by itself", "container", containerName(x.id), "error", derr)
+			b.env.Logger().Warn("a container that fetched packages may be left; it ends by itself", "container", containerName(x.id), "error", derr)
 		}
 	}()
 	o := x.options(facts)

@@ -23,7 +23,7 @@ func (b *backend) sweep(f *facts) {
 			ctx, cancel := b.engine.answer(b.life)
 			defer cancel()
 			if err := b.engine.sweep(ctx, b.env.Owner, f.clock()); err != nil && b.life.Err() == nil {
-				b.log().Warn("removing what earlier programs have left", "error", err)
+				b.env.Logger().Warn("removing what earlier programs have left", "error", err)
 			}
 		})
 	})
