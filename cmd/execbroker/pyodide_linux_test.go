@@ -154,10 +154,7 @@ func TestPyodideRepl(t *testing.T) {
 	s.keys("me\r")
 	s.see("'me'\r\n", ">>> ")
 	s.keys("while True: pass\r")
-	for stopped := false; !stopped; {
-		s.keys("\x03")
-		stopped = s.sees("execbroker: stopped\r\n")
-	}
+	s.interrupts()
 	s.see(">>> ")
 	s.keys("f(4)\r")
 	s.see("8\r\n", ">>> ")

@@ -149,10 +149,7 @@ func TestReplOnTerminal(t *testing.T) {
 	s.see("running\r\n", ">>> ")
 	s.keys("sleep(3600000)\r")
 	s.see("sleep(3600000)\r\n")
-	for stopped := false; !stopped; { // the code may not have begun
-		s.keys("\x03")
-		stopped = s.sees("execbroker: stopped\r\n")
-	}
+	s.interrupts()
 	s.see(">>> ")
 	s.keys("kept\r")
 	s.see("41\r\n", ">>> ")
@@ -164,10 +161,7 @@ func TestReplOnTerminal(t *testing.T) {
 	s.see("hello world\r\n", ">>> ")
 	s.keys("readline()\r")
 	s.see("readline()\r\n")
-	for stopped := false; !stopped; {
-		s.keys("\x03")
-		stopped = s.sees("execbroker: stopped\r\n")
-	}
+	s.interrupts()
 	s.see(">>> ")
 
 	// History, backwards with the arrow.
@@ -193,6 +187,15 @@ func TestReplOnTerminal(t *testing.T) {
 	p.clean(t)
 	if got := read(t, filepath.Join(p.Dir, "state/execbroker/history")); !strings.HasPrefix(got, "kept = 41\nkept + 1\n") {
 		t.Errorf("got the history %q", got)
+	}
+}
+
+// interrupts presses Ctrl-C until code has stopped, which may not have begun.
+func (s *terminal) interrupts() {
+	s.t.Helper()
+	for stopped := false; !stopped; {
+		s.keys("\x03")
+		stopped = s.sees("execbroker: stopped\r\n")
 	}
 }
 
