@@ -21,7 +21,7 @@ func (s *Server) answered(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		leave := func() {}
+		var leave func()
 		if r.Header.Get("Mcp-Session-Id") != "" {
 			leave = s.calls.Hold()
 		} else if enter, ok := s.calls.Enter(); ok {
