@@ -338,7 +338,7 @@ func (d *daemon) startNew(ctx context.Context, command []string) (*process, erro
 	for n := 0; ; n++ {
 		p, err := d.start(ctx, command, nil)
 		var said *ServiceError
-		early := unsent(err) || errors.As(err, &said) && said.Status == http.StatusBadGateway && said.port != 0
+		early := unsent(err) || errors.As(err, &said) && said.early()
 		if err == nil || !early || !pause(ctx, min(n, 4), err) {
 			return p, err
 		}

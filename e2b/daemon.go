@@ -239,9 +239,9 @@ func (p *process) send(piece []byte) error {
 			err = cause
 		}
 		cancel()
-		// What a rate limit has refused, and what found nobody at the other end, was not delivered.
+		// What was refused on the way, and what found nobody at the other end, was not delivered.
 		var said *ServiceError
-		refused := unsent(err) || errors.As(err, &said) && said.Status == http.StatusTooManyRequests
+		refused := unsent(err) || errors.As(err, &said) && said.undelivered()
 		if err == nil || !refused || try+1 == attempts || !pause(p.life, try, err) {
 			return err
 		}

@@ -103,6 +103,15 @@ func (e *ServiceError) quota() bool {
 	return e.Status == http.StatusTooManyRequests && e.RetryAfter == 0
 }
 
+// notListening reports whether nothing in the sandbox listens at the port of the request.
+func (e *ServiceError) notListening() bool { return e.Status == http.StatusBadGateway && e.port != 0 }
+
+// early reports whether a sandbox may take the request in a moment: nothing listens yet, or it is between two states.
+func (e *ServiceError) early() bool { return e.notListening() || e.Status == http.StatusConflict }
+
+// undelivered reports whether a request has certainly not reached what listens in the sandbox.
+func (e *ServiceError) undelivered() bool { return e.early() || e.Status == http.StatusTooManyRequests }
+
 // gone reports whether the sandbox is known to be none. Of the answers with status 502 only one says so: another says that the service in
 // it does not listen, the others are about something on the way.
 func (e *ServiceError) gone() bool {

@@ -175,9 +175,10 @@ func TestAnswersToInput(t *testing.T) {
 	}{
 		{"429-retry-after", false, reply(429, `{"sandboxId":"i","message":"slow down","code":429}`, "Retry-After", "1"), true},
 		{"429-connections", false, reply(429, `{"sandboxId":"i","message":"too many concurrent incoming connections (limit: 1)","code":429}`), true},
+		{"409-between-states", false, reply(409, `{"sandboxId":"i","message":"sandbox is still transitioning","code":409}`), true},
 		{"500", false, reply(500, `{"code":500,"message":"x"}`), false},
 		{"500-delivered", true, reply(500, `{"code":500,"message":"x"}`), false},
-		{"502-port", false, reply(502, `{"sandboxId":"i","message":"The sandbox is running but port is not open","port":49983,"code":502}`), false},
+		{"502-port", false, reply(502, `{"sandboxId":"i","message":"The sandbox is running but port is not open","port":49983,"code":502}`), true},
 		{"502-not-found", false, reply(502, `{"sandboxId":"i","message":"The sandbox was not found","code":502}`), false},
 		{"502-text", true, reply(502, "Failed to route request to sandbox"), false},
 		{"502-html", false, reply(502, "<html></html>", "Content-Type", "text/html"), false},

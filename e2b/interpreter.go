@@ -99,7 +99,7 @@ func (i *interpreter) send(ctx context.Context, method, path string, body map[st
 func undelivered(err error) bool {
 	var said *ServiceError
 	if errors.As(err, &said) {
-		return said.Status == http.StatusTooManyRequests || said.Status == http.StatusBadGateway && said.port != 0
+		return said.undelivered()
 	}
 	return unsent(err) || errors.Is(err, errNoContext)
 }
@@ -128,7 +128,7 @@ func (i *interpreter) health(ctx context.Context) error {
 	for n := 0; ; n++ {
 		err := i.ask(ctx, http.MethodGet, "/health", nil, nil)
 		var said *ServiceError
-		early := unsent(err) || errors.As(err, &said) && said.Status == http.StatusBadGateway && said.port != 0
+		early := unsent(err) || errors.As(err, &said) && said.early()
 		if err == nil || !early || !pause(ctx, min(n, 4), err) {
 			return err
 		}

@@ -81,7 +81,7 @@ func (b *backend) owner(ctx context.Context, sandbox *api.Sandbox) (uid, gid int
 // noInterpreter says of a new sandbox why there is no code interpreter in it.
 func (b *backend) noInterpreter(ctx context.Context, sandbox *api.Sandbox, err error) error {
 	var said *ServiceError
-	if errors.As(err, &said) && said.Status == http.StatusBadGateway && said.port != 0 || errors.Is(err, errNoContext) {
+	if errors.As(err, &said) && said.notListening() || errors.Is(err, errNoContext) {
 		return unsupported(fmt.Errorf("the template %s has no code interpreter: %w; use one that is made from %s, or the kernel %s",
 			sandbox.TemplateID, err, InterpreterTemplate, KernelRunner), "kernel:"+KernelCodeInterpreter)
 	}

@@ -126,6 +126,7 @@ func TestAnswersToExecute(t *testing.T) {
 		kind    error // nil: ok
 	}{
 		{"429-retry-after", false, 429, `{"sandboxId":"i","message":"slow down","code":429}`, "1", executor.RanNo, nil},
+		{"409-between-states", false, 409, `{"sandboxId":"i","message":"sandbox is still transitioning","code":409}`, "", executor.RanNo, nil},
 		{"502-port", false, 502, `{"sandboxId":"i","message":"The sandbox is running but port is not open","port":49999,"code":502}`, "", executor.RanNo, nil},
 		{"404-context", false, 404, "Context x not found", "", executor.RanNo, nil},
 		{"500", false, 500, "kernel is not available", "", executor.RanMaybe, executor.ErrUnavailable},
@@ -174,22 +175,25 @@ func TestAnswersToExecute(t *testing.T) {
 	}
 }
 
+// interpreterSwitches are those of the code interpreter.
+var interpreterSwitches = []struct {
+	name string
+	f    server.Faults
+}{
+	{"stuck-after-abandon", server.Faults{StuckAfterAbandon: 50 * time.Millisecond}},
+	{"stuck-for-longer", server.Faults{StuckAfterAbandon: 500 * time.Millisecond}},
+	{"unseen-disconnects", server.Faults{UnseenDisconnects: true}},
+	{"pasted-environment", server.Faults{PastedEnvironment: true}},
+	{"lost-directory", server.Faults{LostDirectory: true}},
+	{"blank-lines", server.Faults{BlankLines: true}},
+}
+
 // What E2B's code interpreter does that its clients trip over. Each fault is on while code is stopped at its wall time, and for a life
 // afterwards.
 func TestCodeInterpreterSwitches(t *testing.T) {
 	t.Parallel()
 	w := interpreting(t)
-	for _, c := range []struct {
-		name string
-		f    server.Faults
-	}{
-		{"stuck-after-abandon", server.Faults{StuckAfterAbandon: 50 * time.Millisecond}},
-		{"stuck-for-longer", server.Faults{StuckAfterAbandon: 500 * time.Millisecond}},
-		{"unseen-disconnects", server.Faults{UnseenDisconnects: true}},
-		{"pasted-environment", server.Faults{PastedEnvironment: true}},
-		{"lost-directory", server.Faults{LostDirectory: true}},
-		{"blank-lines", server.Faults{BlankLines: true}},
-	} {
+	for _, c := range interpreterSwitches {
 		s := w.session()
 		w.run(s, "n = 0")
 		w.Handler.SetFaults(c.f)

@@ -136,6 +136,8 @@ func passing(err error) bool {
 	switch said.Status {
 	case http.StatusTooManyRequests:
 		return !said.quota()
+	case http.StatusConflict:
+		return said.Sandbox != "" // it is between two states
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusInternalServerError:
 		return !said.gone()
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"reflect"
 	"testing"
 	"time"
 
@@ -16,37 +17,7 @@ import (
 func TestSwitches(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, c := range []struct {
-		name string
-		f    server.Faults
-		kind error // of Create; nil: the life goes well
-	}{
-		{"rate-limited", server.Faults{RateLimited: 2, RetryAfter: time.Second}, nil},
-		{"rate-limited-for-long", server.Faults{RateLimited: 1, RetryAfter: time.Hour}, executor.ErrExhausted},
-		{"quota", server.Faults{QuotaExceeded: 1}, executor.ErrExhausted},
-		{"no-capacity", server.Faults{NoCapacity: 2}, nil},
-		{"no-capacity-for-long", server.Faults{NoCapacity: 100}, executor.ErrUnavailable},
-		{"placement-failed", server.Faults{PlacementFailed: 1}, executor.ErrUnavailable},
-		{"lost-answer", server.Faults{LostAnswers: 1}, executor.ErrUnavailable},
-		{"lost-answer-without-idempotency", server.Faults{LostAnswers: 1, NoIdempotency: true}, executor.ErrUnavailable},
-		{"foreign-error", server.Faults{ForeignErrors: 1}, executor.ErrUnavailable},
-		{"old-paths", server.Faults{OldPaths: true}, nil},
-		{"no-idempotency", server.Faults{NoIdempotency: true}, nil},
-		{"clamped-timeouts", server.Faults{ClampedTimeouts: true}, nil},
-		{"sandbox-not-found", server.Faults{BadGateway: server.SandboxNotFound}, executor.ErrNotFound},
-		{"port-not-open", server.Faults{BadGateway: server.PortNotOpen, BadGateways: 2}, nil},
-		{"route-failed", server.Faults{BadGateway: server.RouteFailed}, executor.ErrUnavailable},
-		{"html", server.Faults{BadGateway: server.BrokenInBrowsers}, executor.ErrUnavailable},
-		{"too-many-open", server.Faults{TooManyOpen: 1}, executor.ErrExhausted},
-		{"cut-at-once", server.Faults{CutAfter: 1}, executor.ErrUnavailable},
-		{"cut-in-good-order", server.Faults{CutAfter: 40, CutInGoodOrder: true}, executor.ErrUnavailable},
-		{"torn-uploads", server.Faults{TornUploads: true}, nil},
-		{"packed-downloads", server.Faults{PackedDownloads: true}, nil},
-		{"detached-output", server.Faults{DetachedOutput: true}, nil},
-		{"one-tag", server.Faults{OneTag: true}, nil},
-		{"fatal-pings", server.Faults{FatalPings: true}, nil},
-		{"late-envd", server.Faults{LateEnvd: 3}, nil},
-	} {
+	for _, c := range switches {
 		w.Handler.SetFaults(c.f)
 		s, err := w.x.Create(t.Context(), executor.Spec{})
 		var e *executor.Error
@@ -66,6 +37,58 @@ func TestSwitches(t *testing.T) {
 		w.life(c.name, s)
 	}
 	w.Handler.SetFaults(server.Faults{})
+}
+
+// switches are those that need no kernel of E2B's.
+var switches = []struct {
+	name string
+	f    server.Faults
+	kind error // of Create; nil: the life goes well
+}{
+	{"rate-limited", server.Faults{RateLimited: 2, RetryAfter: time.Second}, nil},
+	{"rate-limited-for-long", server.Faults{RateLimited: 1, RetryAfter: time.Hour}, executor.ErrExhausted},
+	{"quota", server.Faults{QuotaExceeded: 1}, executor.ErrExhausted},
+	{"no-capacity", server.Faults{NoCapacity: 2}, nil},
+	{"no-capacity-for-long", server.Faults{NoCapacity: 100}, executor.ErrUnavailable},
+	{"changing", server.Faults{Changing: 3}, nil},
+	{"placement-failed", server.Faults{PlacementFailed: 1}, executor.ErrUnavailable},
+	{"lost-answer", server.Faults{LostAnswers: 1}, executor.ErrUnavailable},
+	{"lost-answer-without-idempotency", server.Faults{LostAnswers: 1, NoIdempotency: true}, executor.ErrUnavailable},
+	{"foreign-error", server.Faults{ForeignErrors: 1}, executor.ErrUnavailable},
+	{"old-paths", server.Faults{OldPaths: true}, nil},
+	{"no-idempotency", server.Faults{NoIdempotency: true}, nil},
+	{"clamped-timeouts", server.Faults{ClampedTimeouts: true}, nil},
+	{"sandbox-not-found", server.Faults{BadGateway: server.SandboxNotFound}, executor.ErrNotFound},
+	{"port-not-open", server.Faults{BadGateway: server.PortNotOpen, BadGateways: 2}, nil},
+	{"route-failed", server.Faults{BadGateway: server.RouteFailed}, executor.ErrUnavailable},
+	{"html", server.Faults{BadGateway: server.BrokenInBrowsers}, executor.ErrUnavailable},
+	{"too-many-open", server.Faults{TooManyOpen: 1}, executor.ErrExhausted},
+	{"cut-at-once", server.Faults{CutAfter: 1}, executor.ErrUnavailable},
+	{"cut-in-good-order", server.Faults{CutAfter: 40, CutInGoodOrder: true}, executor.ErrUnavailable},
+	{"cut-once", server.Faults{CutAfter: 40, CutPort: daemonPort, Cuts: 1}, executor.ErrUnavailable},
+	{"torn-uploads", server.Faults{TornUploads: true}, nil},
+	{"packed-downloads", server.Faults{PackedDownloads: true}, nil},
+	{"detached-output", server.Faults{DetachedOutput: true}, nil},
+	{"one-tag", server.Faults{OneTag: true}, nil},
+	{"fatal-pings", server.Faults{FatalPings: true}, nil},
+	{"late-envd", server.Faults{LateEnvd: 3}, nil},
+}
+
+// A switch that the stand-in gets is turned on here as well.
+func TestEverySwitchIsTurnedOn(t *testing.T) {
+	all := reflect.TypeFor[server.Faults]()
+	for i := range all.NumField() {
+		on := false
+		for _, c := range switches {
+			on = on || !reflect.ValueOf(c.f).Field(i).IsZero()
+		}
+		for _, c := range interpreterSwitches {
+			on = on || !reflect.ValueOf(c.f).Field(i).IsZero()
+		}
+		if !on {
+			t.Errorf("no test turns on %s", all.Field(i).Name)
+		}
+	}
 }
 
 // life uses a session for what there is.
