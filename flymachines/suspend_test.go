@@ -90,9 +90,11 @@ func TestWakesBadly(t *testing.T) {
 		prelude []executor.Request
 		hits    int64
 	}{
-		"lost":       {flytest.SnapshotLost(), nil, 1},
-		"lost, used": {flytest.SnapshotLost(), prelude, 0},
-		"host full":  {flytest.HostFull("memory"), nil, 0},
+		"lost":                   {flytest.SnapshotLost(), nil, 1},
+		"lost, used":             {flytest.SnapshotLost(), prelude, 0},
+		"host full":              {flytest.HostFull("memory"), nil, 0},
+		"still active":           {flytest.StillActive(), nil, 0},
+		"still active, at first": {flytest.StillActive().Times(2), nil, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, drain := filled(t, w, box, fly.MachineStateSuspended, pool.Options{Suspended: true, Prelude: c.prelude})
