@@ -121,10 +121,11 @@ func TestDeadIsNotHandedOut(t *testing.T) {
 		if i, err := s.Refresh(w.Context()); err != nil || i.State != executor.SessionRunning {
 			w.Errorf("got %+v %v, want a living one", i, err)
 		}
+		after(time.Second) // nothing is being made
+		w.b.Fail(fake.OpCreate, -1, driver.Fail(executor.ErrUnavailable, executor.RanNo, nil))
 		for _, id := range w.b.Sandboxes() {
 			w.b.Break(id)
 		}
-		w.b.Fail(fake.OpCreate, -1, driver.Fail(executor.ErrUnavailable, executor.RanNo, nil))
 		if _, err := w.p.Create(w.Context(), executor.Spec{}); !errors.Is(err, executor.ErrUnavailable) {
 			w.Errorf("all dead and none to be had: got %v, want %v", err, executor.ErrUnavailable)
 		}
