@@ -5,14 +5,9 @@ import { describe, define, evaluate, evaluation, harden, stacks, syntax, text, u
 import { EINTR } from "./ring.mjs";
 import { finish, kept } from "./scrub.mjs";
 import { BACK, cell, IMPORT, RUN } from "./transform.mjs";
-import { CHUNK, FROM_HOST, json, number } from "./wire.mjs";
+import { FROM_HOST, json, number } from "./wire.mjs";
 
 const INTERRUPTED = 130;
-
-// The first byte of a part of a long message, as in python.mjs.
-const MORE = 0;
-const LAST = 1;
-const BROKEN = 2;
 
 // Stop is thrown through code that has to end: it has been interrupted, or it has called exit.
 class Stop extends Error {
@@ -139,7 +134,7 @@ export class Interpreter {
     this.#check(run);
     if (!run || run !== this.#run) return;
     const bundle = show(value);
-    this.#guard(run, () => this.#long(FROM_HOST.OUTPUT, run.id, encode(main, bundle)));
+    this.#guard(run, () => this.#sender.long(FROM_HOST.OUTPUT, run.id, encode(main, bundle)));
   }
 
   // check ends code that has to end.
@@ -189,7 +184,7 @@ export class Interpreter {
     const end = await ended;
     this.#run = this.#active = null;
     sender.clearInterrupt();
-    this.#long(FROM_HOST.END, id, json(end));
+    sender.long(FROM_HOST.END, id, json(end));
     sender.send(FROM_HOST.SYNCED, id);
   }
 
@@ -212,21 +207,6 @@ export class Interpreter {
       run.settle(ok);
     } catch (e) {
       if (!run.stop) failed(describe(e));
-    }
-  }
-
-  // long sends a message in parts. One that is interrupted is taken back.
-  #long(type, id, data) {
-    let at = 0;
-    try {
-      do {
-        const part = data.subarray(at, at + CHUNK - 1);
-        at += part.length;
-        this.#sender.send(type, id, number.flagged(at < data.length ? MORE : LAST, part));
-      } while (at < data.length);
-    } catch (e) {
-      if (e === EINTR) this.#sender.force(type, id, number.flagged(BROKEN, new Uint8Array()));
-      throw e;
     }
   }
 

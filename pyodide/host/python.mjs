@@ -17,11 +17,6 @@ const ERRNO_EINTR = 27;
 const ERRNO_EIO = 29;
 const INTERRUPTED = '{"exit_code":130,"exception":null,"interrupted":true}';
 
-// The first byte of a part of a long message.
-const MORE = 0;
-const LAST = 1;
-const BROKEN = 2;
-
 // What Python finds in the module js. There is little to find in the realm anyway; this is for Pyodide's own Python.
 function jsglobals() {
   const denied = () => {
@@ -177,7 +172,7 @@ export class Interpreter {
     };
     const output = {
       write: guarded((_, buffer, offset, length) => {
-        if (this.#run) this.#long(FROM_HOST.OUTPUT, this.#run, bytes(buffer, offset, length));
+        if (this.#run) this.#sender.long(FROM_HOST.OUTPUT, this.#run, bytes(buffer, offset, length));
         return length;
       }),
     };
@@ -191,21 +186,6 @@ export class Interpreter {
       make(name, fd, ops);
       FS.closeStream(fd);
       if (FS.open(`/dev/${name}`, fd ? 1 : 0).fd !== fd) throw new Error(`descriptor ${fd} is taken`);
-    }
-  }
-
-  // long sends a message in parts. An interrupt in the middle is passed on after the other side has been told.
-  #long(type, id, data) {
-    let at = 0;
-    try {
-      do {
-        const part = data.subarray(at, at + CHUNK - 1);
-        at += part.length;
-        this.#sender.send(type, id, number.flagged(at < data.length ? MORE : LAST, part));
-      } while (at < data.length);
-    } catch (e) {
-      if (e === EINTR) this.#sender.force(type, id, number.flagged(BROKEN, new Uint8Array()));
-      throw e;
     }
   }
 
@@ -244,7 +224,7 @@ export class Interpreter {
   }
 
   #longEnd(id, end) {
-    this.#long(FROM_HOST.END, id, new TextEncoder().encode(end));
+    this.#sender.long(FROM_HOST.END, id, new TextEncoder().encode(end));
   }
 
   // interrupt is called when the loop is free: the run waits for something. again says that it was told a while ago.

@@ -2,7 +2,7 @@
 // the middle of a synchronous write, until there is room and Go has confirmed what it got.
 //
 // The main thread believes nothing in here: positions are masked and lengths are checked, because the worker runs untrusted code.
-import { CHUNK, COST, HEAD, MAX_FRAME, WINDOW, WORKER } from "./wire.mjs";
+import { CHUNK, COST, HEAD, MAX_FRAME, number, WINDOW, WORKER } from "./wire.mjs";
 
 const SIZE = 256 << 10; // a power of two
 const MASK = SIZE - 1;
@@ -20,6 +20,11 @@ const WORDS = 8;
 const EMPTY = 0;
 const END = -1;
 const INPUT_SIZE = 64 << 10;
+
+// The first byte of a part of a long message.
+const MORE = 0;
+const LAST = 1;
+const BROKEN = 2;
 
 // EINTR is thrown out of a write, read or sleep that an interrupt ended.
 export const EINTR = Symbol("EINTR");
@@ -106,6 +111,21 @@ export class Sender {
       at += part.length;
     }
     return data.length;
+  }
+
+  // long sends a message in parts. One that is interrupted is taken back before the interrupt is passed on.
+  long(type, id, data) {
+    let at = 0;
+    try {
+      do {
+        const part = data.subarray(at, at + CHUNK - 1);
+        at += part.length;
+        this.send(type, id, number.flagged(at < data.length ? MORE : LAST, part));
+      } while (at < data.length);
+    } catch (e) {
+      if (e === EINTR) this.force(type, id, number.flagged(BROKEN, new Uint8Array()));
+      throw e;
+    }
   }
 
   // input returns bytes of standard input, none at its end. want asks for more.

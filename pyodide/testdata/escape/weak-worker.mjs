@@ -16,7 +16,7 @@ async function start({ source, host }) {
     interrupted: false,
     clearInterrupt() {},
     send: (type) => type === FROM_HOST.SYNCED && done(),
-    force() {},
+    long() {},
     stream(type, id, data) {
       print(data);
       return data.length;
