@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	engine "modernc.org/sqlite" // and the driver "sqlite"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/sessions"
@@ -30,22 +30,40 @@ CREATE TABLE IF NOT EXISTS entry (key TEXT PRIMARY KEY, value BLOB, rev INTEGER 
 CREATE INDEX IF NOT EXISTS entry_expires ON entry (expires) WHERE expires > 0;
 `
 
+// patience is how long to wait for others that use the database.
+const patience = 10 * time.Second
+
 // Open opens or makes the database in a file. The directory must be on a local disk: SQLite's locks do not work over a network.
 func Open(path string) (*Store, error) {
 	q := url.Values{}
-	q.Add("_pragma", "busy_timeout(10000)") // another process writes: wait for it
-	q.Add("_pragma", "journal_mode(WAL)")   // readers and a writer do not wait for each other
-	q.Add("_pragma", "synchronous(FULL)")   // a revision that was given away is not given away again after a power cut
-	q.Add("_txlock", "immediate")           // a transaction that reads to write must not lose the race for the lock in the middle
+	q.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds())) // another process writes: wait for it
+	q.Add("_pragma", "journal_mode(WAL)")                                      // readers and a writer do not wait for each other
+	q.Add("_pragma", "synchronous(FULL)")                                      // a revision that was given away is not given away again after a power cut
+	q.Add("_txlock", "immediate")                                              // a transaction that reads to write must not lose the race for the lock in the middle
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("sessions: %s: %w", path, err)
 	}
-	if _, err := db.Exec(schema); err != nil { //nolint:noctx // a local file, bounded by busy_timeout
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for end := time.Now().Add(patience); ; <-poll.C {
+		_, err = db.Exec(schema) //nolint:noctx // a local file, bounded by patience
+		if !busy(err) || time.Now().After(end) {
+			break
+		}
+	}
+	if err != nil {
 		db.Close()
 		return nil, fmt.Errorf("sessions: %s: %w", path, err)
 	}
 	return &Store{db: db}, nil
+}
+
+// busy reports whether the database is locked by somebody else. SQLite does not wait by itself for who changes the journal of a new file at
+// the same time.
+func busy(err error) bool {
+	var e *engine.Error
+	return errors.As(err, &e) && e.Code()&0xff == 5 // SQLITE_BUSY, whatever for
 }
 
 // Close closes the database.

@@ -102,6 +102,28 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// Who opens a new file at the same time as others waits for them, too.
+func TestOpenTogether(t *testing.T) {
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	for i := range 100 {
+		path := filepath.Join(dir, fmt.Sprint(i))
+		for range 8 {
+			wg.Go(func() {
+				s, err := sqlite.Open(path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
 func TestUnusable(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "text")
