@@ -238,7 +238,6 @@ func (c *checked) Validate() error {
 	return errors.Join(errs...)
 }
 
-// TestFactoryCheck tests that what Validate finds comes along with surplus fields, but not along with values that were not decoded.
 func TestChoices(t *testing.T) {
 	known := []executor.Language{executor.Python, executor.JavaScript}
 	err := driver.At("languages", driver.Choices("language", []executor.Language{"python", "pyton", "javascript", "python"}, known))
@@ -251,6 +250,7 @@ func TestChoices(t *testing.T) {
 	}
 }
 
+// TestFactoryCheck tests that what Validate finds comes along with surplus fields, but not along with values that were not decoded.
 func TestFactoryCheck(t *testing.T) {
 	f := driver.NewFactory[checked]("x", nil, nil)
 	for in, want := range map[string]string{
