@@ -36,10 +36,12 @@ const patience = 10 * time.Second
 // Open opens or makes the database in a file. The directory must be on a local disk: SQLite's locks do not work over a network.
 func Open(path string) (*Store, error) {
 	q := url.Values{}
-	q.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds())) // another process writes: wait for it
-	q.Add("_pragma", "journal_mode(WAL)")                                      // readers and a writer do not wait for each other
-	q.Add("_pragma", "synchronous(FULL)")                                      // a revision that was given away is not given away again after a power cut
-	q.Add("_txlock", "immediate")                                              // a transaction that reads to write must not lose the race for the lock in the middle
+	// Another process writes: wait for it.
+	q.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds()))
+
+	q.Add("_pragma", "journal_mode(WAL)") // readers and a writer do not wait for each other
+	q.Add("_pragma", "synchronous(FULL)") // a revision that was given away is not given away again after a power cut
+	q.Add("_txlock", "immediate")         // a transaction that reads to write must not lose the race for the lock in the middle
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("sessions: %s: %w", path, err)
