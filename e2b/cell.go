@@ -121,7 +121,7 @@ func (c *cell) open(ctx context.Context, which executor.Interpreter, id string) 
 		if c.x, err = c.n.code.execute(ctx, c.k.id, "", c.req.Code); err == nil {
 			return leave, nil
 		}
-		c.sent = !undelivered(err)
+		c.sent = !undelivered(err) && !errors.Is(err, errNoContext)
 	}
 	c.k.suspect = true
 	if c.sent && ctx.Err() != nil { // it may run all the same

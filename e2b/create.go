@@ -337,9 +337,7 @@ func (b *backend) start(ctx context.Context, made *api.Sandbox, spec *executor.S
 func (d *daemon) startNew(ctx context.Context, command []string) (*process, error) {
 	for n := 0; ; n++ {
 		p, err := d.start(ctx, command, nil)
-		var said *ServiceError
-		early := unsent(err) || errors.As(err, &said) && said.early()
-		if err == nil || !early || !pause(ctx, min(n, 4), err) {
+		if err == nil || !early(err) || !pause(ctx, min(n, 4), err) {
 			return p, err
 		}
 	}

@@ -240,9 +240,7 @@ func (p *process) send(piece []byte) error {
 		}
 		cancel()
 		// What was refused on the way, and what found nobody at the other end, was not delivered.
-		var said *ServiceError
-		refused := unsent(err) || errors.As(err, &said) && said.undelivered()
-		if err == nil || !refused || try+1 == attempts || !pause(p.life, try, err) {
+		if err == nil || !undelivered(err) || try+1 == attempts || !pause(p.life, try, err) {
 			return err
 		}
 	}

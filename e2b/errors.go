@@ -106,11 +106,20 @@ func (e *ServiceError) quota() bool {
 // notListening reports whether nothing in the sandbox listens at the port of the request.
 func (e *ServiceError) notListening() bool { return e.Status == http.StatusBadGateway && e.port != 0 }
 
-// early reports whether a sandbox may take the request in a moment: nothing listens yet, or it is between two states.
-func (e *ServiceError) early() bool { return e.notListening() || e.Status == http.StatusConflict }
+// early reports whether a sandbox may take a request that failed in a moment: nothing listens yet, or it is between two states.
+func early(err error) bool {
+	var said *ServiceError
+	if errors.As(err, &said) {
+		return said.notListening() || said.Status == http.StatusConflict
+	}
+	return unsent(err)
+}
 
-// undelivered reports whether a request has certainly not reached what listens in the sandbox.
-func (e *ServiceError) undelivered() bool { return e.early() || e.Status == http.StatusTooManyRequests }
+// undelivered reports whether a request that failed has certainly not reached what listens in the sandbox.
+func undelivered(err error) bool {
+	var said *ServiceError
+	return early(err) || errors.As(err, &said) && said.Status == http.StatusTooManyRequests
+}
 
 // gone reports whether the sandbox is known to be none. Of the answers with status 502 only one says so: another says that the service in
 // it does not listen, the others are about something on the way.

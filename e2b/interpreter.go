@@ -95,15 +95,6 @@ func (i *interpreter) send(ctx context.Context, method, path string, body map[st
 	}
 }
 
-// undelivered reports whether a request that failed is known not to have reached the code interpreter.
-func undelivered(err error) bool {
-	var said *ServiceError
-	if errors.As(err, &said) {
-		return said.undelivered()
-	}
-	return unsent(err) || errors.Is(err, errNoContext)
-}
-
 // ask sends a request and decodes the answer, which is small, into out unless that is nil.
 func (i *interpreter) ask(ctx context.Context, method, path string, body map[string]string, out any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, i.timeout, errNoAnswer)
@@ -127,9 +118,7 @@ func (i *interpreter) ask(ctx context.Context, method, path string, body map[str
 func (i *interpreter) health(ctx context.Context) error {
 	for n := 0; ; n++ {
 		err := i.ask(ctx, http.MethodGet, "/health", nil, nil)
-		var said *ServiceError
-		early := unsent(err) || errors.As(err, &said) && said.early()
-		if err == nil || !early || !pause(ctx, min(n, 4), err) {
+		if err == nil || !early(err) || !pause(ctx, min(n, 4), err) {
 			return err
 		}
 	}

@@ -78,7 +78,7 @@ func (c *Config) runtimes() []executor.Runtime {
 func (c *Config) runtime(l executor.Language) executor.Runtime {
 	all := c.runtimes()
 	i := slices.IndexFunc(all, func(r executor.Runtime) bool { return r.Language == l })
-	return executor.Runtime{Language: l, Features: slices.Clone(all[i].Features)} // Validate has seen that it is there
+	return all[i] // Validate has seen that it is there
 }
 
 // hasExitCode reports whether code of a language can end with an exit code of its choice.
