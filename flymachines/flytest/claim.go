@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
@@ -90,7 +91,7 @@ func (s *Server) sweep(ctx context.Context) error {
 			continue
 		}
 		s.cfg.Log.Info("removing the container of an emulator that was killed", "machine", c.Labels[labelMachine])
-		if err := s.remove(ctx, c.ID); err != nil {
+		if err := s.remove(ctx, c.ID); err != nil && !errdefs.IsConflict(err) { // or another emulator is at it
 			return err
 		}
 	}
@@ -113,7 +114,7 @@ func (s *Server) removeOwn(ctx context.Context) error {
 	}
 	var errs []error
 	for _, c := range list {
-		errs = append(errs, s.remove(ctx, c.ID))
+		errs = append(errs, s.removed(ctx, c.ID))
 	}
 	return errors.Join(errs...)
 }
@@ -137,11 +138,26 @@ func (s *Server) own(ctx context.Context) ([]container.Summary, error) {
 	return list.Items, nil
 }
 
-// remove ends a container and removes it with its volumes. One that is gone, or going, is not an error.
+// remove ends a container and removes it with its volumes. One that is gone is not an error.
 func (s *Server) remove(ctx context.Context, id string) error {
 	_, err := s.engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) {
+	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("engine: remove container %.12s: %w", id, err)
 	}
 	return nil
+}
+
+// removed removes a container and waits until it is gone, also where the engine is removing it already.
+func (s *Server) removed(ctx context.Context, id string) error {
+	for {
+		err := s.remove(ctx, id)
+		if !errdefs.IsConflict(err) {
+			return err
+		}
+		select {
+		case <-time.After(settlePause):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }

@@ -109,6 +109,8 @@ type Server struct {
 	routes *http.ServeMux
 	life   context.Context // of everything that works in the background
 	end    context.CancelCauseFunc
+	hands  context.Context // of what an engine would go on with if its client left; it outlives life
+	drop   context.CancelFunc
 	work   sync.WaitGroup
 	limits *limiter
 
@@ -152,6 +154,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, engine: engine, claim: c, limits: newLimiter(cfg.Rate), apps: map[string]*app{}}
 	s.life, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	s.hands, s.drop = context.WithCancel(context.WithoutCancel(ctx))
 	for _, t := range cfg.Tokens {
 		s.tokens = append(s.tokens, token{value: t})
 	}
@@ -176,10 +179,11 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.end(errClosed)
-	s.work.Wait()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), closeTimeout)
 	defer cancel()
+	defer context.AfterFunc(ctx, s.drop)()
+	s.end(errClosed)
+	s.work.Wait()
 	if err := s.removeOwn(ctx); err != nil {
 		return err
 	}

@@ -207,6 +207,12 @@ func (m *machine) asking() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(m.s.life, engineTime)
 }
 
+// keeping bounds one question that the end of the Server does not cut off: an engine goes on with what it makes or removes, and whoever
+// looks for it meanwhile does not see it yet, or sees it still.
+func (m *machine) keeping() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(m.s.hands, engineTime)
+}
+
 // interruptible returns a context that the destruction of the Machine ends.
 func (m *machine) interruptible() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(m.s.life)
@@ -324,7 +330,9 @@ func (m *machine) launched() (id string, err error) {
 	if err != nil {
 		return "", err
 	}
-	made, err := m.s.engine.ContainerCreate(ctx, o)
+	making, cancel := m.keeping()
+	defer cancel()
+	made, err := m.s.engine.ContainerCreate(making, o)
 	if err != nil {
 		return "", err
 	}
@@ -483,9 +491,9 @@ func (m *machine) discard(r *running) {
 	if id == "" {
 		return
 	}
-	ctx, cancel := m.asking()
+	ctx, cancel := m.keeping()
 	defer cancel()
-	if err := m.s.remove(ctx, id); err != nil {
+	if err := m.s.removed(ctx, id); err != nil {
 		m.s.cfg.Log.Warn("machine: its container is left until the emulator ends", "id", m.id, "error", err)
 	}
 }

@@ -1,6 +1,7 @@
 package flytest
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/execbroker/execbroker/docker/dockertest"
@@ -218,8 +220,9 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// An engine may be behind with what it knows of a container: it then refuses what it would do a moment later.
-func TestEngineIsBehind(t *testing.T) {
+// between starts an emulator with something between it and its engine.
+func between(t *testing.T, middle func(w http.ResponseWriter, r *http.Request, engine http.Handler)) *emulator {
+	t.Helper()
 	host, err := dockertest.Host()
 	if err != nil {
 		t.Fatal(err)
@@ -238,12 +241,22 @@ func TestEngineIsBehind(t *testing.T) {
 		FlushInterval: -1,
 		ErrorLog:      slog.NewLogLogger(slog.DiscardHandler, 0),
 	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { middle(w, r, engine) }))
+	t.Cleanup(s.Close)
+	return begin(t, func(c *Config) { c.Engine = "tcp://" + s.Listener.Addr().String() })
+}
+
+// An engine may be behind with what it knows of a container: it then refuses what it would do a moment later.
+func TestEngineIsBehind(t *testing.T) {
 	var mu sync.Mutex
 	refused := map[string]int{}
-	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	f := between(t, func(w http.ResponseWriter, r *http.Request, engine http.Handler) {
 		what := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+		if r.Method == http.MethodDelete {
+			what = "remove"
+		}
 		mu.Lock()
-		refuse := slices.Contains([]string{"pause", "unpause", "kill"}, what) && refused[what] < 2
+		refuse := slices.Contains([]string{"pause", "unpause", "kill", "remove"}, what) && refused[what] < 2
 		if refuse {
 			refused[what]++
 		}
@@ -253,9 +266,7 @@ func TestEngineIsBehind(t *testing.T) {
 			return
 		}
 		engine.ServeHTTP(w, r)
-	}))
-	t.Cleanup(behind.Close)
-	f := begin(t, func(c *Config) { c.Engine = "tcp://" + behind.Listener.Addr().String() })
+	})
 	m := f.machine(config(idle))
 	f.ask(200, "POST", "/machines/"+m.ID+"/suspend", nil, nil)
 	f.until(m.ID, stateSuspended)
@@ -263,9 +274,67 @@ func TestEngineIsBehind(t *testing.T) {
 	f.until(m.ID, stateStarted)
 	f.ask(200, "POST", "/machines/"+m.ID+"/stop", map[string]any{"signal": "SIGKILL", "timeout": "5m"}, nil)
 	f.until(m.ID, stateStopped)
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
 	mu.Lock()
 	defer mu.Unlock()
-	if want := map[string]int{"pause": 2, "unpause": 2, "kill": 2}; !maps.Equal(refused, want) {
+	if want := map[string]int{"pause": 2, "unpause": 2, "kill": 2, "remove": 2}; !maps.Equal(refused, want) {
 		t.Errorf("got refused %v, want %v", refused, want)
+	}
+}
+
+// What an engine makes or removes while the emulator is closed is gone when that has ended. The engine goes on with it though its client
+// may have left.
+func TestClosedMeanwhile(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		is   func(r *http.Request) bool
+		do   func(f *emulator)
+	}{
+		{"making", func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/containers/create") }, func(f *emulator) {
+			f.ask(200, "POST", "/machines", map[string]any{"config": config(idle)}, nil)
+		}},
+		{"removing", func(r *http.Request) bool { return r.Method == http.MethodDelete }, func(f *emulator) {
+			f.ask(200, "DELETE", "/machines/"+f.machine(config(idle)).ID+"?force=true", nil, nil)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			asked, closing, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			var armed atomic.Bool // for one request, after those of the start
+			f := between(t, func(w http.ResponseWriter, r *http.Request, engine http.Handler) {
+				if !c.is(r) || !armed.CompareAndSwap(true, false) {
+					engine.ServeHTTP(w, r)
+					return
+				}
+				defer close(done)
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				close(asked)
+				<-closing
+				ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // one without an end ends with the connection, too
+				defer cancel()
+				engine.ServeHTTP(w, r.WithContext(ctx))
+			})
+			armed.Store(true)
+			c.do(f)
+			<-asked
+			defer context.AfterFunc(f.life, func() { close(closing) })()
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+			<-done
+			host, err := dockertest.Host()
+			if err != nil {
+				t.Fatal(err)
+			}
+			left, err := dockertest.Containers(t.Context(), host, labelLock+"="+f.claim.path)
+			if err != nil || len(left) > 0 {
+				t.Errorf("left at the engine: %q, %v", left, err)
+			}
+		})
 	}
 }
