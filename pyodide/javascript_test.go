@@ -229,8 +229,13 @@ func TestScriptMemory(t *testing.T) {
 			if got := strings.Count(string(r.Stdout), "\n"); got*4*mib > limit {
 				t.Errorf("got %d MiB, want %d", got*4, limit/mib)
 			}
-			if r := runScript(t, s, "console.log(1)"); string(r.Stdout) != "1\n" {
-				t.Errorf("then got %s", describeResult(r))
+			next := runScript(t, s, "console.log(1)")
+			if !r.StateLost && next.Reason == executor.ReasonMemory && next.StateLost {
+				// The code was refused memory and holds what it had got: so little is left that the engine may lack it now.
+				next = runScript(t, s, "console.log(1)")
+			}
+			if string(next.Stdout) != "1\n" {
+				t.Errorf("then got %s", describeResult(next))
 			}
 		})
 	}
