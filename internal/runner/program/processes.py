@@ -194,11 +194,16 @@ class Command(Process):
         self.error, error = os.pipe()
         config, system, mark = sup.config, sup.system, self.mark
         env, cwd = dict(sup.env, **run.env), run.cwd or config["workdir"]
+        if run.own:
+            env = {"PATH": os.environ.get("PATH") or os.defpath, "LANG": "C.UTF-8"}  # nothing that is meant for user code
 
         def job(out, err):
             error_fd = fcntl.fcntl(error, fcntl.F_DUPFD_CLOEXEC, 100)  # closes when the program is executed
             try:
-                become_user(config, system, mark, {0: stdin, 1: out, 2: err}, {error_fd}, env, cwd)
+                if run.own:
+                    become_program(system, {0: stdin, 1: out, 2: err}, {error_fd})
+                else:
+                    become_user(config, system, mark, {0: stdin, 1: out, 2: err}, {error_fd}, env, cwd)
                 _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
                 os.execvpe(argv[0], argv, env)
             except OSError as e:

@@ -269,6 +269,24 @@ def become_helper(config, system, control):
     os.chdir("/")
 
 
+def default_signals():
+    _signal.set_wakeup_fd(-1)
+    for number in (_signal.SIGCHLD, _signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+        _signal.signal(number, _signal.SIG_DFL)
+
+
+def become_program(system, fds, keep):
+    """Turns a forked process into one of the holder, as the user of the supervisor, whom user code can neither signal nor trace."""
+    os.setsid()
+    only_fds(fds, keep)
+    default_signals()
+    system.prctl(system.DEATHSIG, _signal.SIGKILL)
+    if os.getppid() != system.pid:
+        os._exit(137)  # the supervisor died before that
+    os.umask(0o022)
+    os.chdir("/")
+
+
 def become_user(config, system, mark, fds, keep, env, cwd, inherit=()):
     """Turns a forked process into one of user code. It keeps no right and no descriptor but those given.
 
@@ -277,9 +295,7 @@ def become_user(config, system, mark, fds, keep, env, cwd, inherit=()):
     """
     os.setsid()
     only_fds(fds, keep, inherit)
-    _signal.set_wakeup_fd(-1)
-    for number in (_signal.SIGCHLD, _signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
-        _signal.signal(number, _signal.SIG_DFL)
+    default_signals()
     try:
         with open("/proc/self/oom_score_adj", "w") as f:
             f.write(str(config["oom_score"]))
