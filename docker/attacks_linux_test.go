@@ -198,7 +198,7 @@ func newArenaOf(t *testing.T, image string, spec executor.Spec, edit func(*Confi
 	}
 	prelude, err := os.ReadFile("testdata/attack.py")
 	check(t, err)
-	x := openPackages(t, cache, Packages{}, func(c *Config) {
+	x := openPackages(t, cache, driver.Packages{}, func(c *Config) {
 		c.Image = image
 		edit(c)
 	})

@@ -109,10 +109,10 @@ func target(version string) conformance.Target {
 			return Open(ctx, env, Config{
 				Host: host, Image: dockertest.Python, Pull: PullNever, Languages: []executor.Language{executor.Python, executor.JavaScript},
 				Templates: map[string]Template{"small": {Image: dockertest.Python, Limits: Limits{Memory: 128 << 20, Disk: 8 << 20}}},
-				Packages: Packages{
+				Packages: Packages{Packages: driver.Packages{
 					Allow:  map[executor.Language][]string{executor.Python: {"six", noPackage}, executor.JavaScript: {"ms", noPackage}},
 					Wheels: params[paramDir], Registry: params[paramRegistry], Insecure: true, Size: 4 << 20,
-				},
+				}},
 			})
 		},
 		Leaks: func(ctx context.Context, params map[string]string) (left []string, err error) {

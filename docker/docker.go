@@ -94,7 +94,7 @@ func newDriver(env driver.Env, cfg Config) (*backend, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	installer, err := packages.New(env, Type, cfg.Packages.sources(), cfg.packagesSize())
+	installer, err := packages.New(env, Type, cfg.sources())
 	if err != nil {
 		return nil, err
 	}

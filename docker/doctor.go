@@ -41,7 +41,7 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 		isolation.Detail += ": the kernel of the host is shared"
 	}
 	checks = append(checks, isolation)
-	checks = append(checks, cfg.Packages.sources().Examine()...)
+	checks = append(checks, cfg.sources().Examine()...)
 	for _, name := range append([]string{""}, slices.Sorted(maps.Keys(cfg.Templates))...) {
 		c := driver.Check{Name: "image", OK: true, Detail: cfg.image(name)}
 		if name != "" {

@@ -19,7 +19,7 @@ func TestDoctor(t *testing.T) {
 		"no-image":    {Config{Image: "no-such", Pull: PullNever}, map[string]string{"image": "no-such is not there, and pull is never"}},
 		"no-template": {Config{Image: dockertest.Trixie, Pull: PullNever, Templates: map[string]Template{"a": {Image: "no-such"}}}, map[string]string{"image of template a": "no-such is not there"}},
 		"no-runtime":  {Config{Image: dockertest.Trixie, Pull: PullNever, Runtime: "runsc-of-nobody"}, map[string]string{"limits and system calls": "unknown runtime"}},
-		"no-wheels":   {Config{Image: dockertest.Trixie, Pull: PullNever, Packages: Packages{Wheels: "/no/such"}}, map[string]string{"packages": "/no/such"}},
+		"no-wheels":   {Config{Image: dockertest.Trixie, Pull: PullNever, Packages: Packages{Packages: driver.Packages{Wheels: "/no/such"}}}, map[string]string{"packages": "/no/such"}},
 		"mistake":     {Config{Pull: "sometimes"}, map[string]string{"engine": "unknown policy"}},
 	} {
 		t.Run(name, func(t *testing.T) {

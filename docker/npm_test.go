@@ -11,6 +11,7 @@ import (
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/internal/packages/packagestest"
 )
@@ -49,7 +50,7 @@ func allowJS(names ...string) map[executor.Language][]string {
 	return map[executor.Language][]string{executor.JavaScript: names}
 }
 
-func openJS(t testing.TB, cache string, p Packages, edit ...func(*Config)) executor.Executor {
+func openJS(t testing.TB, cache string, p driver.Packages, edit ...func(*Config)) executor.Executor {
 	t.Helper()
 	return openPackages(t, cache, p, append([]func(*Config){func(c *Config) { c.Languages = []executor.Language{executor.JavaScript, executor.Python} }}, edit...)...)
 }
@@ -87,7 +88,7 @@ func saysJS(t testing.TB, s executor.Session, code, want string) {
 func TestRegistry(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
-	p := Packages{Allow: allowJS("alpha", "beta", "@scope/gamma@^1", "two-faces", "builds"), Registry: r.URL, Insecure: true}
+	p := driver.Packages{Allow: allowJS("alpha", "beta", "@scope/gamma@^1", "two-faces", "builds"), Registry: r.URL, Insecure: true}
 	cache := t.TempDir()
 	box := openJS(t, cache, p)
 	s := create(t, box, executor.Spec{})
@@ -150,7 +151,7 @@ console.log(esm, require("two-faces"))`, "esm cjs")
 func TestRegistryRefusals(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
-	box := openJS(t, t.TempDir(), Packages{Allow: allowJS("beta", "alpha@1.0", "big", "mac", "nowhere"), Registry: r.URL, Insecure: true, Size: 1 << 20})
+	box := openJS(t, t.TempDir(), driver.Packages{Allow: allowJS("beta", "alpha@1.0", "big", "mac", "nowhere"), Registry: r.URL, Insecure: true, Size: 1 << 20})
 	s := create(t, box, executor.Spec{})
 	defer s.Close()
 	for name, want := range map[string]error{
@@ -185,7 +186,7 @@ func TestRegistryRefusals(t *testing.T) {
 func TestTemplateRegistry(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
-	box := openJS(t, t.TempDir(), Packages{Registry: r.URL, Insecure: true, Wheels: wheels(t)}, func(c *Config) {
+	box := openJS(t, t.TempDir(), driver.Packages{Registry: r.URL, Insecure: true, Wheels: wheels(t)}, func(c *Config) {
 		c.Templates = map[string]Template{
 			"web": {Image: dockertest.Python, Packages: map[executor.Language][]string{executor.JavaScript: {"beta"}, executor.Python: {"six"}}},
 			"bad": {Image: dockertest.Python, Packages: allowJS("nowhere")},
@@ -220,7 +221,7 @@ func BenchmarkInstall(b *testing.B) {
 	r := newRegistry(b)
 	dir := wheels(b)
 	for _, l := range []executor.Language{executor.Python, executor.JavaScript} {
-		p := Packages{Allow: map[executor.Language][]string{l: {"*"}}, Wheels: dir, Registry: r.URL, Insecure: true}
+		p := driver.Packages{Allow: map[executor.Language][]string{l: {"*"}}, Wheels: dir, Registry: r.URL, Insecure: true}
 		once := func(b *testing.B, cache string) {
 			b.Helper()
 			b.StopTimer()

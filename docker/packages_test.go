@@ -38,13 +38,13 @@ func newIndex(t testing.TB, dir string) *packagestest.Index {
 }
 
 // openPackages is open with a cache directory.
-func openPackages(t testing.TB, cache string, p Packages, edit ...func(*Config)) executor.Executor {
+func openPackages(t testing.TB, cache string, p driver.Packages, edit ...func(*Config)) executor.Executor {
 	t.Helper()
 	host, err := dockertest.Host()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Host: host, Image: dockertest.Python, Pull: PullNever, Packages: p}
+	cfg := Config{Host: host, Image: dockertest.Python, Pull: PullNever, Packages: Packages{Packages: p}}
 	for _, f := range edit {
 		f(&cfg)
 	}
@@ -89,7 +89,7 @@ func installs(t testing.TB, s executor.Session, want string, names ...string) {
 func TestIndex(t *testing.T) {
 	t.Parallel()
 	x := newIndex(t, wheels(t))
-	p := Packages{Allow: allow("Beta[more]", "six"), IndexURL: x.URL + "/simple", Insecure: true}
+	p := driver.Packages{Allow: allow("Beta[more]", "six"), IndexURL: x.URL + "/simple", Insecure: true}
 	cache := t.TempDir()
 	box := openPackages(t, cache, p)
 	s := create(t, box, executor.Spec{})
@@ -132,7 +132,7 @@ func TestIndex(t *testing.T) {
 func TestWheels(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
-	box := openPackages(t, cache, Packages{Allow: allow("*"), Wheels: wheels(t), Size: 2 << 20})
+	box := openPackages(t, cache, driver.Packages{Allow: allow("*"), Wheels: wheels(t), Size: 2 << 20})
 	s := create(t, box, executor.Spec{})
 	defer s.Close()
 	says(t, s, "import numpy; print(numpy.__version__[0])", "2")
@@ -172,7 +172,7 @@ func TestAllow(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "requirements.txt")
 	check(t, os.WriteFile(file, []byte("# ours\nalpha < 2  # the old one\n\n"), 0o600))
-	box := openPackages(t, t.TempDir(), Packages{Allow: allow("beta"), Requirements: file, Wheels: wheels(t)})
+	box := openPackages(t, t.TempDir(), driver.Packages{Allow: allow("beta"), Requirements: file, Wheels: wheels(t)})
 	s := create(t, box, executor.Spec{})
 	defer s.Close()
 	for name, want := range map[string]error{
@@ -187,7 +187,7 @@ func TestAllow(t *testing.T) {
 	if res := install(t, s, "alpha>=2"); res.Status != executor.StatusFailed {
 		t.Errorf("got %s, want %s: the list has older versions only", res.Status, executor.StatusFailed)
 	}
-	none := openPackages(t, t.TempDir(), Packages{Wheels: wheels(t)})
+	none := openPackages(t, t.TempDir(), driver.Packages{Wheels: wheels(t)})
 	if r, _ := none.Info().Capabilities.Runtime(executor.Python); slices.Contains(r.Features, executor.FeaturePackages) {
 		t.Error("declares packages without a list")
 	}
@@ -197,7 +197,7 @@ func TestAllow(t *testing.T) {
 func TestTemplatePackages(t *testing.T) {
 	t.Parallel()
 	x := newIndex(t, wheels(t))
-	box := openPackages(t, t.TempDir(), Packages{IndexURL: x.URL + "/simple", Insecure: true}, func(c *Config) {
+	box := openPackages(t, t.TempDir(), driver.Packages{IndexURL: x.URL + "/simple", Insecure: true}, func(c *Config) {
 		c.Templates = map[string]Template{
 			"ds":  {Image: dockertest.Python, Packages: allow("gamma")},
 			"bad": {Image: dockertest.Python, Packages: allow("no-such-package")},
@@ -225,7 +225,7 @@ func TestTemplatePackages(t *testing.T) {
 // Another process that attaches can install as well, and knows what is there.
 func TestInstallAttached(t *testing.T) {
 	t.Parallel()
-	box := openPackages(t, t.TempDir(), Packages{Allow: allow("*"), Wheels: wheels(t)})
+	box := openPackages(t, t.TempDir(), driver.Packages{Allow: allow("*"), Wheels: wheels(t)})
 	s := create(t, box, executor.Spec{})
 	defer s.Close()
 	installs(t, s, "alpha 1.0", "alpha<2")
@@ -245,7 +245,7 @@ func TestInstallAttached(t *testing.T) {
 // An image without pip says so, and installs nothing.
 func TestNoPip(t *testing.T) {
 	t.Parallel()
-	box := openPackages(t, t.TempDir(), Packages{Allow: allow("*"), Wheels: wheels(t)}, func(c *Config) { c.Image = dockertest.Trixie })
+	box := openPackages(t, t.TempDir(), driver.Packages{Allow: allow("*"), Wheels: wheels(t)}, func(c *Config) { c.Image = dockertest.Trixie })
 	s := create(t, box, executor.Spec{})
 	defer s.Close()
 	_, err := s.Install(t.Context(), executor.Packages{Names: []string{"six"}}, nil)
@@ -284,7 +284,7 @@ func TestBuilder(t *testing.T) {
 	e := testEngine(t)
 	x := newIndex(t, wheels(t))
 	asked, answer := x.Pause(t)
-	box := openPackages(t, t.TempDir(), Packages{Allow: allow("*"), IndexURL: x.URL + "/simple", Insecure: true})
+	box := openPackages(t, t.TempDir(), driver.Packages{Allow: allow("*"), IndexURL: x.URL + "/simple", Insecure: true})
 	s := create(t, box, executor.Spec{Env: map[string]string{"SECRET": "of-a-user"}})
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -335,7 +335,7 @@ func TestBuilderAlone(t *testing.T) {
 	defer close(answer)
 	host, err := dockertest.Host()
 	check(t, err)
-	b, err := newDriver(driver.Env{Owner: t.Name()}, Config{Host: host, Image: dockertest.Python, Pull: PullNever, Packages: Packages{IndexURL: x.URL + "/simple", Insecure: true}})
+	b, err := newDriver(driver.Env{Owner: t.Name()}, Config{Host: host, Image: dockertest.Python, Pull: PullNever, Packages: Packages{Packages: driver.Packages{IndexURL: x.URL + "/simple", Insecure: true}}})
 	check(t, err)
 	t.Cleanup(func() { check(t, b.Close()) })
 	defer b.Close()

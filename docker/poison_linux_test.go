@@ -18,6 +18,7 @@ import (
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/internal/packages/packagestest"
 )
@@ -72,7 +73,7 @@ func TestPoison(t *testing.T) {
 	spec := executor.Spec{Languages: []executor.Language{executor.Python, executor.JavaScript}, Packages: both}
 	a := newArenaOf(t, dockertest.Python, spec, func(c *Config) {
 		c.Languages = spec.Languages
-		c.Packages = Packages{Allow: map[executor.Language][]string{executor.Python: {"*"}, executor.JavaScript: {"*"}}, Wheels: wheels(t), Registry: r.URL, Insecure: true, Size: 8 << 20}
+		c.Packages.Packages = driver.Packages{Allow: map[executor.Language][]string{executor.Python: {"*"}, executor.JavaScript: {"*"}}, Wheels: wheels(t), Registry: r.URL, Insecure: true, Size: 8 << 20}
 	}, cache)
 	before := hashes(t, cache)
 	if len(before) != 4 { // of two entries the content and the list of files
@@ -206,7 +207,7 @@ func TestHostileArchives(t *testing.T) {
 		w.Write(packagestest.Pack(packagestest.Named("package/index.js", "module.exports = 'exchanged'"), packagestest.Named("package/package.json", `{"version": "1.0.0"}`)))
 		return true
 	}
-	p := Packages{Allow: allowJS("*"), Registry: r.URL, Insecure: true, Size: 1 << 20}
+	p := driver.Packages{Allow: allowJS("*"), Registry: r.URL, Insecure: true, Size: 1 << 20}
 	s := create(t, openJS(t, t.TempDir(), p), executor.Spec{})
 	defer s.Close()
 	clean := `const fs = require("fs")
@@ -303,7 +304,7 @@ func TestSourceDistribution(t *testing.T) {
 		packagestest.Named("builds-1.0/pyproject.toml", "[build-system]\nrequires = []\nbuild-backend = \"evil\"\nbackend-path = [\".\"]\n"),
 		packagestest.Named("builds-1.0/evil.py", backend),
 	), 0o600))
-	p := Packages{Allow: allow("*"), IndexURL: x.URL + "/simple", Insecure: true, Size: 4 << 20}
+	p := driver.Packages{Allow: allow("*"), IndexURL: x.URL + "/simple", Insecure: true, Size: 4 << 20}
 	try := func() *executor.Result {
 		s := create(t, openPackages(t, t.TempDir(), p), executor.Spec{})
 		defer s.Close()
@@ -320,7 +321,7 @@ func TestSourceDistribution(t *testing.T) {
 
 // TestHostileContent gives a session what no builder of ours would say. The host refuses it, and if it did not, the sandbox would.
 func TestHostileContent(t *testing.T) {
-	box := openPackages(t, t.TempDir(), Packages{Allow: allow("*"), Wheels: wheels(t), Size: 1 << 20})
+	box := openPackages(t, t.TempDir(), driver.Packages{Allow: allow("*"), Wheels: wheels(t), Size: 1 << 20})
 	s := create(t, box, executor.Spec{})
 	defer s.Close()
 	var c Container

@@ -59,8 +59,10 @@ type Config struct {
 	// Networks are the policies that the service enforces: "none", "allowlist", "full". Default: all three, as at E2B.
 	Networks []executor.NetworkMode `json:"networks,omitempty"`
 
-	// Packages says what sessions may install, and where it comes from. The zero value: nothing but what the template has.
-	Packages Packages `json:"packages,omitzero"`
+	// Packages says what sessions may install, and where it comes from. The zero value: nothing but what the template has. A session needs
+	// no network for it: a sandbox of its own, of the same template, with internet and without anything of a user, fetches wheels or
+	// packages of npm once, and what it made of them is kept in the cache directory. It takes the kernel "runner" and the user root.
+	Packages driver.Packages `json:"packages,omitzero"`
 
 	// PublicTraffic lets anybody who knows the ID of a sandbox reach what listens in it, for services that cannot prevent it.
 	PublicTraffic bool `json:"public_traffic,omitempty"`

@@ -161,7 +161,7 @@ func config(params map[string]string) Config {
 	}
 	cfg.Packages.Allow = map[executor.Language][]string{executor.Python: {"six", noPackage}}
 	if params[paramRegistry] != "" {
-		cfg.Packages = Packages{
+		cfg.Packages = driver.Packages{
 			Allow:    map[executor.Language][]string{executor.Python: {"six", noPackage}, executor.JavaScript: {"ms", noPackage}},
 			IndexURL: params[paramIndex], Registry: params[paramRegistry], Insecure: true, Size: 4 << 20,
 		}
@@ -213,10 +213,10 @@ func target(kernel string) conformance.Target {
 // there, and belong to it.
 var containersWithRoom = docker.Config{
 	Limits: docker.Limits{CPUs: 2, Processes: 256},
-	Packages: docker.Packages{
+	Packages: docker.Packages{Packages: driver.Packages{
 		Allow:    map[executor.Language][]string{executor.Python: {"*"}, executor.JavaScript: {"*"}},
 		Registry: "https://nobody.example", Size: 16 << 20, // nothing asks it
-	},
+	}},
 }
 
 // standInProgram makes this program a stand-in, for the owner that it names. It is a process of its own, since the suite counts what is

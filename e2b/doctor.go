@@ -35,7 +35,7 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 		return []driver.Check{key, service}
 	}
 	service.Detail = fmt.Sprintf("%s: %d sandboxes of this owner", service.Detail, len(list))
-	checks := append([]driver.Check{key, service}, cfg.Packages.sources().Examine()...)
+	checks := append([]driver.Check{key, service}, cfg.sources().Examine()...)
 	for _, name := range append([]string{""}, slices.Sorted(maps.Keys(cfg.Templates))...) {
 		c := driver.Check{Name: "template", OK: true, Detail: cfg.template(name)}
 		if name != "" {

@@ -87,7 +87,7 @@ func newDriver(env driver.Env, cfg Config) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := packages.New(env, Type, cfg.Packages.sources(), cfg.Packages.size())
+	p, err := packages.New(env, Type, cfg.sources())
 	if err != nil {
 		return nil, err
 	}

@@ -15,57 +15,15 @@ import (
 	"github.com/execbroker/execbroker/internal/packages"
 )
 
-// Packages says what sessions may install and where it comes from. The zero value means that they may install nothing.
-//
-// A session needs no network for it: a sandbox of its own, of the same template, with internet and without anything of a user, fetches
-// wheels or packages of npm once, and what it made of them is kept in the cache directory. It takes the kernel "runner" and the user root.
-type Packages struct {
-	// Allow lists what may be asked for, by language: "numpy", "pandas>=2,<3", "uvicorn[standard]" for Python, "lodash", "@scope/name@^2"
-	// for JavaScript, or "*" for everything that there is. What they depend on comes along. Versions bound all that is installed. A
-	// language that has no list declares no packages.
-	Allow map[executor.Language][]string `json:"allow,omitempty"`
-	// Requirements is a file of pip's with further lines for Python: names with versions, and comments.
-	Requirements string `json:"requirements,omitempty"`
-
-	// IndexURL is the address of an index (PEP 503), FindLinks are pages with links to wheels, as sandboxes with internet reach them. Empty:
-	// what the pip of the template uses.
-	IndexURL  string   `json:"index_url,omitempty"`
-	FindLinks []string `json:"find_links,omitempty"`
-	// Registry is the address of a registry of npm packages, for JavaScript. It has no default: the template need not have an npm to ask.
-	Registry string `json:"registry,omitempty"`
-	// Insecure allows http, by which anybody on the way can exchange packages.
-	Insecure bool `json:"insecure,omitempty"`
-	// Wheels is a directory with wheels. Without IndexURL and FindLinks nothing else is looked at, and nothing has a network.
-	Wheels string `json:"wheels,omitempty"`
-
-	// Size is the most that one installation may take, unpacked. Default: 256 MiB.
-	Size driver.Size `json:"size,omitempty"`
-}
-
-// sources are the words of p that all adapters understand.
-func (p *Packages) sources() *packages.Sources {
-	return &packages.Sources{
-		Allow: p.Allow, Requirements: p.Requirements, IndexURL: p.IndexURL, FindLinks: p.FindLinks, Registry: p.Registry, Insecure: p.Insecure,
-		Wheels: p.Wheels,
-	}
-}
-
-func (p *Packages) size() int64 {
-	if p.Size == 0 {
-		return packages.DefaultSize
-	}
-	return int64(p.Size)
-}
+// sources are the packages as all adapters understand them.
+func (c *Config) sources() *packages.Sources { return (*packages.Sources)(&c.Packages) }
 
 // checkPackages reports every mistake in what says that packages are installed, but those in the file of requirements.
 func (c *Config) checkPackages() error {
-	s := c.Packages.sources()
+	s := c.sources()
 	used := s.Languages()
 	errs := []error{s.CheckLanguages(used, c.languages()), driver.At("packages", s.Check())}
 	at := func(path, text string) { errs = append(errs, driver.At(path, errors.New(text))) }
-	if c.Packages.Size < 0 {
-		at("packages.size", "negative")
-	}
 	if len(used) == 0 {
 		return errors.Join(errs...)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/internal/packages/packagestest"
 	server "github.com/execbroker/execbroker/server/e2b"
@@ -32,7 +33,7 @@ func packagesWorld(t *testing.T, allow ...string) (*world, *packagestest.Index) 
 	x := packagestest.StartIndex(l, dir)
 	t.Cleanup(x.Close)
 	return newWorld(t, func(c *Config) {
-		c.Packages = Packages{Allow: map[executor.Language][]string{executor.Python: allow}, IndexURL: x.URL + "/simple", Insecure: true, Size: 8 << 20}
+		c.Packages = driver.Packages{Allow: map[executor.Language][]string{executor.Python: allow}, IndexURL: x.URL + "/simple", Insecure: true, Size: 8 << 20}
 	}), x
 }
 

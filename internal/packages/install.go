@@ -18,17 +18,15 @@ import (
 // Installer installs packages in sandboxes.
 type Installer struct {
 	sources Sources
-	size    int64
 	allowed allowed
 	env     driver.Env
 	typ     string // of the adapter
 }
 
-// New returns an installer of at most so many bytes of packages at once. An adapter keeps what was fetched in a directory of its type,
-// within the cache of env.
-func New(env driver.Env, typ string, s *Sources, size int64) (*Installer, error) {
+// New returns an installer. An adapter keeps what was fetched in a directory of its type, within the cache of env.
+func New(env driver.Env, typ string, s *Sources) (*Installer, error) {
 	a, err := s.allowed()
-	return &Installer{*s, size, a, env, typ}, err
+	return &Installer{*s, a, env, typ}, err
 }
 
 // None reports whether nothing of a language may be asked for.
@@ -115,7 +113,7 @@ func (i *Installer) bring(ctx context.Context, s Sandbox, o Order) (head fetched
 // fetchPython returns what a session that has some packages needs for others: nil if nothing.
 func (i *Installer) fetchPython(rs []requirement.Requirement, python string, have []installed) (*Fetch, error) {
 	s := &i.sources
-	f := &Fetch{Python: python, Constraints: i.allowed.constraints(), IndexURL: s.IndexURL, FindLinks: s.FindLinks, Offline: s.Offline(), Max: i.size}
+	f := &Fetch{Python: python, Constraints: i.allowed.constraints(), IndexURL: s.IndexURL, FindLinks: s.FindLinks, Offline: s.Offline(), Max: s.Bytes()}
 	for _, r := range rs {
 		has := func(h installed) bool { return h.name == r.Name && len(r.Extras) == 0 && r.Allows(h.version) }
 		if !slices.ContainsFunc(have, has) {

@@ -72,7 +72,7 @@ func (a allowedJS) limits() (texts []string) {
 
 // fetchJS returns what a session that has some packages needs for others: nil if nothing.
 func (i *Installer) fetchJS(rs []npm.Requirement, have []installed) *Fetch {
-	f := &Fetch{Language: executor.JavaScript, Registry: i.sources.Registry, Constraints: i.allowed.js.limits(), Max: i.size}
+	f := &Fetch{Language: executor.JavaScript, Registry: i.sources.Registry, Constraints: i.allowed.js.limits(), Max: i.sources.Bytes()}
 	for _, r := range rs {
 		has := func(h installed) bool {
 			v, err := npm.ParseVersion(h.version)

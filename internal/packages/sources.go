@@ -8,6 +8,7 @@ package packages
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,26 +24,13 @@ import (
 	"github.com/execbroker/execbroker/internal/requirement"
 )
 
-// Sources says what may be installed and where it comes from, in the words of configurations.
-type Sources struct {
-	// Allow lists what may be asked for, by language, or "*". Versions bound all that is installed.
-	Allow map[executor.Language][]string
-	// Requirements is a file with further lines for Python.
-	Requirements string
+// Sources says what may be installed and where it comes from.
+type Sources driver.Packages
 
-	// IndexURL is the address of an index (PEP 503), FindLinks are pages with links to wheels. Empty: what the pip of the builder uses.
-	IndexURL  string
-	FindLinks []string
-	// Registry is the address of a registry of npm packages. It has no default.
-	Registry string
-	// Insecure allows http.
-	Insecure bool
-	// Wheels is a directory with wheels. Without IndexURL and FindLinks nothing else is looked at.
-	Wheels string
-}
+const defaultSize = 256 << 20
 
-// DefaultSize is the most bytes of packages where a configuration says nothing.
-const DefaultSize = 256 << 20
+// Bytes returns the most bytes that one installation may have.
+func (s *Sources) Bytes() int64 { return cmp.Or(int64(s.Size), defaultSize) }
 
 const (
 	maxRequirements = 1 << 20 // of the file
@@ -123,6 +111,9 @@ func (s *Sources) Check() error {
 		if f.name != "" && !filepath.IsAbs(f.name) {
 			at(f.path, errors.New("not an absolute path"))
 		}
+	}
+	if s.Size < 0 {
+		at("size", errors.New("negative"))
 	}
 	return errors.Join(errs...)
 }
