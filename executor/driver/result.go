@@ -113,28 +113,28 @@ func (r *run) verdict(exit *Exit, err error) (executor.Status, executor.Reason, 
 	case r.emitErr != nil:
 		return executor.StatusLost, "", r.emitErr
 	}
-	kind, native := executor.ErrInternal, err
+	e := &executor.Error{Kind: executor.ErrInternal, Ran: executor.RanYes, Err: err}
 	var de *executor.Error
 	if errors.As(err, &de) && de.Kind != nil {
-		if kind = de.Kind; err == error(de) {
-			native = de.Err
+		if e.Kind, e.Missing, e.RetryAfter = de.Kind, de.Missing, de.RetryAfter; err == error(de) {
+			e.Err = de.Err
 		}
 	}
 	switch { // that it stopped for a reason of the caller's is what the caller wants to hear; the Status says the rest
 	case cause == errStart:
-		kind = executor.ErrUnavailable
+		e.Kind = executor.ErrUnavailable
 	case cause == errClosed:
-		kind = executor.ErrClosed
+		e.Kind = executor.ErrClosed
 	case r.caller.Err() != nil:
-		kind = r.caller.Err()
+		e.Kind = r.caller.Err()
 	}
 	if stopped {
-		if native = nil; kind == executor.ErrUnavailable {
-			native = errStart
+		if e.Err = nil; e.Kind == executor.ErrUnavailable {
+			e.Err = errStart
 		}
-		return executor.StatusCanceled, "", Fail(kind, executor.RanYes, native)
+		return executor.StatusCanceled, "", e
 	}
-	return executor.StatusLost, "", Fail(kind, executor.RanYes, native)
+	return executor.StatusLost, "", e
 }
 
 // exitCode returns what a script with this code would have exited with.

@@ -316,6 +316,15 @@ func TestInstall(t *testing.T) {
 		_, err = s.Install(t.Context(), executor.Packages{Language: executor.JavaScript, Names: []string{"x"}}, nil)
 		wantError(t, err, "install", executor.ErrUnsupported, executor.RanNo)
 
+		c.install = func(_ context.Context, _ executor.Packages, emit func(executor.Event) error) (driver.Exit, error) {
+			return driver.Exit{Code: -1}, errors.Join(started(emit), &executor.Error{Kind: executor.ErrUnsupported, Missing: []string{"pip"}, RetryAfter: time.Second})
+		}
+		_, err = s.Install(t.Context(), executor.Packages{Names: []string{"x"}}, nil)
+		var e *executor.Error
+		if !errors.As(err, &e) || !errors.Is(err, executor.ErrUnsupported) || !slices.Equal(e.Missing, []string{"pip"}) || e.RetryAfter != time.Second {
+			t.Errorf("what the backend lacks: got %+v", err)
+		}
+
 		c.install = func(ctx context.Context, _ executor.Packages, emit func(executor.Event) error) (driver.Exit, error) {
 			return untilEnd(ctx, nil, emit)
 		}
