@@ -53,6 +53,11 @@ type Config struct {
 	// Languages are what the images can run: "python", "javascript" or both. Default: python.
 	Languages []executor.Language `json:"languages,omitempty"`
 
+	// Packages says what sessions may install, and where it comes from. The zero value: nothing but what the image has. A session needs no
+	// network for it: a Machine of its own, of the same image, with network and without anything of a user, fetches wheels or packages of
+	// npm once, and what it made of them is kept in the cache directory.
+	Packages driver.Packages `json:"packages,omitzero"`
+
 	// Regions are tried in this order, each when the one before has no capacity or quota left: "fra", or what Fly takes, such as "eu".
 	// Default: Fly chooses.
 	Regions []string `json:"regions,omitempty"`
@@ -154,6 +159,7 @@ func (c *Config) Validate() error {
 		at("templates."+name+".guest", c.Templates[name].Guest.check())
 	}
 	at("languages", driver.Choices("language", c.Languages, runner.Languages))
+	errs = append(errs, c.checkPackages())
 	for i, r := range c.Regions {
 		if !region.MatchString(r) {
 			at(fmt.Sprintf("regions[%d]", i), fmt.Errorf("want a region such as fra, or any, not %.40q", r))

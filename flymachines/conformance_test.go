@@ -18,6 +18,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/flymachines/flytest"
+	"github.com/execbroker/execbroker/internal/packages/packagestest"
 )
 
 // What a run of the suite has of its own.
@@ -26,7 +27,14 @@ const (
 	paramAPI   = "api"
 	paramEdge  = "edge"
 	paramToken = "token"
+
+	paramDir      = "dir" // for wheels and the cache
+	paramIndex    = "index"
+	paramRegistry = "registry"
 )
+
+// noPackage is what the suite looks for in vain.
+const noPackage = "conformance-no-such-package"
 
 // live reports whether the suite is to run against Fly itself, which costs money: a token alone is no reason.
 func live() bool {
@@ -56,7 +64,47 @@ func setup(ctx context.Context) (params map[string]string, cleanup func() error,
 		return nil, nil, err
 	}
 	params[paramAPI], params[paramEdge], params[paramToken] = s.API, s.Edge, s.Token()
-	return params, s.Close, nil
+	stop, err := sources(ctx, params)
+	if err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return params, func() error { return errors.Join(s.Close(), stop()) }, nil
+}
+
+// sources starts what packages come from.
+func sources(ctx context.Context, params map[string]string) (stop func() error, err error) {
+	dir, err := os.MkdirTemp("", "execbroker-conformance-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	name, wheel, err := packagestest.Wheel("six", "1.0", nil, packagestest.Module("six", "1.0"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name), wheel, 0o600)
+	}
+	if err != nil {
+		return nil, err
+	}
+	one, err := dockertest.Listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	two, err := dockertest.Listen(ctx)
+	if err != nil {
+		return nil, errors.Join(err, one.Close())
+	}
+	index, registry := packagestest.StartIndex(one, dir), packagestest.StartRegistry(two)
+	registry.Publish("ms", "1.0.0", nil, packagestest.Named("package/index.js", "module.exports = 1"))
+	params[paramDir], params[paramIndex], params[paramRegistry] = dir, index.URL+"/simple", registry.URL
+	return func() error {
+		index.Close()
+		registry.Close()
+		return os.RemoveAll(dir)
+	}, nil
 }
 
 // configOf is for the Fly of a run. Machines are reached through the proxy, by every process.
@@ -65,6 +113,7 @@ func configOf(params map[string]string) (Config, error) {
 	if live() {
 		return Config{
 			App: os.Getenv("FLY_APP"), Token: driver.Secret{Env: "FLY_API_TOKEN"}, Image: os.Getenv("FLY_IMAGE"), Proxy: os.Getenv("FLY_PROXY"), Languages: languages,
+			Packages: driver.Packages{Allow: map[executor.Language][]string{executor.Python: {"six", noPackage}}},
 		}, nil
 	}
 	if err := os.Setenv(tokenVariable, params[paramToken]); err != nil {
@@ -73,6 +122,10 @@ func configOf(params map[string]string) (Config, error) {
 	return Config{
 		App: testApp, Token: driver.Secret{Env: tokenVariable}, API: params[paramAPI], Proxy: params[paramEdge], Rate: 1000, Languages: languages,
 		Templates: map[string]Template{"small": {Image: DefaultImage, Guest: Guest{CPUs: 1, MemoryMB: 256}}},
+		Packages: driver.Packages{
+			Allow:    map[executor.Language][]string{executor.Python: {"six", noPackage}, executor.JavaScript: {"ms", noPackage}},
+			IndexURL: params[paramIndex], Registry: params[paramRegistry], Insecure: true, Size: 4 << 20,
+		},
 	}, nil
 }
 
@@ -80,10 +133,12 @@ func configOf(params map[string]string) (Config, error) {
 func target() conformance.Target {
 	must, _ := conformance.MustDeclare(Type)
 	must.Features = append(must.Features, executor.FeatureMixedLanguages)
-	must.Languages = map[executor.Language][]executor.Feature{executor.Python: must.EachLanguage, executor.JavaScript: must.EachLanguage}
+	packages := append([]executor.Feature{executor.FeaturePackages}, must.EachLanguage...)
+	must.Languages = map[executor.Language][]executor.Feature{executor.Python: packages, executor.JavaScript: packages}
 	mode, most := conformance.Emulated, 0
 	if live() {
 		mode, most = conformance.Live, 300
+		must.Languages[executor.JavaScript] = must.EachLanguage // nobody says where a registry of npm is
 	}
 	return conformance.Target{
 		Implementation: conformance.Implementation{Name: Type, Version: "flytest"},
@@ -95,7 +150,11 @@ func target() conformance.Target {
 			if err != nil {
 				return nil, err
 			}
-			return Open(ctx, driver.Env{Owner: params[paramOwner] + params[conformance.ParamOwner]}, cfg)
+			env := driver.Env{Owner: params[paramOwner] + params[conformance.ParamOwner]}
+			if params[paramDir] != "" {
+				env.CacheDir = filepath.Join(params[paramDir], "cache")
+			}
+			return Open(ctx, env, cfg)
 		},
 		Leaks: func(ctx context.Context, params map[string]string) (left []string, err error) {
 			cfg, err := configOf(params)

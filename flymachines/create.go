@@ -13,6 +13,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/internal/runner"
 )
 
@@ -28,13 +29,22 @@ var errNotUp = errors.New("the Machine ended while it was being set up")
 // Create implements driver.Driver.
 func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session, error) {
 	b.sweep()
-	in, secret, limits, err := b.launch(c)
+	in, secret, limits, err := b.launch(c, b.cfg.image(c.Spec.Template), false)
 	if err != nil {
 		return nil, err
 	}
+	s, err := b.obtain(ctx, in, secret, limits, c)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// obtain makes a Machine and sets it up. If that fails nothing is left, or the error is a driver.Leftover.
+func (b *backend) obtain(ctx context.Context, in fly.LaunchMachineInput, secret string, limits executor.Limits, c *driver.Create) (*session, error) {
 	m, err := b.make(ctx, in, c.ID)
 	if err == nil {
-		var s driver.Session
+		var s *session
 		if s, err = b.setUp(ctx, m, secret, limits, c); err == nil {
 			return s, nil
 		}
@@ -189,7 +199,7 @@ func (b *backend) remove(ctx context.Context, m *fly.Machine, id string) error {
 }
 
 // setUp waits until the runner of a new Machine answers, and sets it up.
-func (b *backend) setUp(ctx context.Context, m *fly.Machine, secret string, limits executor.Limits, c *driver.Create) (driver.Session, error) {
+func (b *backend) setUp(ctx context.Context, m *fly.Machine, secret string, limits executor.Limits, c *driver.Create) (*session, error) {
 	if s := secretOf(m); s != "" {
 		secret = s // that of an earlier request whose answer was lost is the same; this is what the provider has
 	}
@@ -214,13 +224,13 @@ func (b *backend) setUp(ctx context.Context, m *fly.Machine, secret string, limi
 			}
 		}
 	}
-	if d := r.Info().Degraded; len(d) > 0 {
-		b.env.Logger().Warn("the image weakens sandboxes", "image", b.cfg.image(c.Spec.Template), "how", d)
-	}
 	info, err := sessionInfo(m)
 	if err != nil {
 		r.Detach()
 		return nil, err
+	}
+	if d := r.Info().Degraded; len(d) > 0 {
+		b.env.Logger().Warn("the image weakens sandboxes", "image", m.GetConfig().Image, "how", d)
 	}
 	s := b.session(info, m, r, 0)
 	s.made = c
@@ -233,9 +243,13 @@ func (b *backend) start(ctx context.Context, to io.ReadWriteCloser, c *driver.Cr
 	if life > 0 {
 		life = max(life-age, time.Second)
 	}
+	env, paths := c.Spec.Env, map[executor.Language][]string(nil)
+	if !b.installer.None(executor.Python) {
+		env, paths = packages.Env(env), map[executor.Language][]string{executor.Python: {packages.Dirs[executor.Python]}}
+	}
 	return runner.StartGuest(ctx, to, runner.Config{
 		UID: uid, GID: uid, Workdir: executor.Workdir, Home: "/home/sandbox", Temp: "/tmp",
-		Env: c.Spec.Env, Languages: c.Spec.Languages, MaxRun: c.Spec.MaxRun, IdleTTL: c.Spec.IdleTTL, MaxLife: life,
+		Env: env, Paths: paths, Languages: c.Spec.Languages, MaxRun: c.Spec.MaxRun, IdleTTL: c.Spec.IdleTTL, MaxLife: life,
 		Rlimits: map[string]int64{"nproc": int64(limits.Processes), "nofile": 4096, "core": 0}, OOMScore: 1000,
 	}, runner.Guest{Network: string(c.Spec.Network.Mode), Hide: []string{flyDir}})
 }

@@ -58,5 +58,5 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	} else if cfg.Dial != nil {
 		way.Detail = "by a dialer of this program"
 	}
-	return append(checks, alone, way)
+	return append(append(checks, alone, way), cfg.sources().Examine()...)
 }

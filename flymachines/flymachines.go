@@ -31,6 +31,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/internal/runner"
 )
 
@@ -59,6 +60,8 @@ type backend struct {
 	api  *api
 	data *http.Transport
 
+	installer *packages.Installer
+
 	life     context.Context // until Close
 	end      context.CancelFunc
 	swept    sync.Once
@@ -73,6 +76,7 @@ var (
 
 // Open opens the backend. It does no remote I/O.
 func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
+	env = env.WithInstance() // of sessions, and of what fetches packages for them
 	d, err := newDriver(ctx, env, cfg)
 	if err != nil {
 		return nil, err
@@ -89,11 +93,15 @@ func newDriver(ctx context.Context, env driver.Env, cfg Config) (*backend, error
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	p, err := packages.New(env, Type, cfg.sources())
+	if err != nil {
+		return nil, err
+	}
 	a, err := newAPI(ctx, &cfg)
 	if err != nil {
 		return nil, err
 	}
-	b := &backend{cfg: cfg, env: env, api: a, data: cfg.dataTransport()}
+	b := &backend{cfg: cfg, env: env, api: a, data: cfg.dataTransport(), installer: p}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
 }
@@ -112,7 +120,11 @@ func (b *backend) Capabilities() executor.Capabilities {
 		Features: slices.Clone(features), Templates: b.cfg.templates(), Isolation: executor.IsolationMicroVM, MaxLimits: b.cfg.maxLimits(),
 	}
 	for _, l := range b.cfg.languages() {
-		c.Languages = append(c.Languages, executor.Runtime{Language: l, Features: runner.Features()})
+		r := executor.Runtime{Language: l, Features: runner.Features()}
+		if !b.installer.None(l) {
+			r.Features = append(r.Features, executor.FeaturePackages)
+		}
+		c.Languages = append(c.Languages, r)
 	}
 	if len(c.Languages) > 1 {
 		c.Features = append(c.Features, executor.FeatureMixedLanguages)

@@ -54,7 +54,7 @@ func TestNobodyComes(t *testing.T) {
 	}
 	t.Cleanup(func() { b.Close() })
 	c := &driver.Create{ID: strings.ToLower(rand.Text()), Spec: executor.Spec{Languages: []executor.Language{executor.Python}}}
-	in, _, _, err := b.launch(c)
+	in, _, _, err := b.launch(c, plainImage, false)
 	if err != nil {
 		t.Fatal(err)
 	}

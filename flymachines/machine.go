@@ -50,13 +50,14 @@ type remembered struct {
 	Labels   map[string]string `json:"labels"` // Create.Labels
 	Port     int               `json:"port"`   // of the runner
 	Idle     time.Duration     `json:"idle_ns,omitempty"`
+	Fetches  bool              `json:"fetches,omitempty"` // packages: it is nobody's session
 }
 
 // machineName is the name of the Machine of a session, and the key by which a repeated create finds it.
 func machineName(id string) string { return "execbroker-" + id }
 
-// launch describes the Machine of a session. secret is that of its runner.
-func (b *backend) launch(c *driver.Create) (in fly.LaunchMachineInput, secret string, limits executor.Limits, err error) {
+// launch describes the Machine of a session, or of one that fetches packages. secret is that of its runner.
+func (b *backend) launch(c *driver.Create, image string, fetches bool) (in fly.LaunchMachineInput, secret string, limits executor.Limits, err error) {
 	guest, limits, err := b.cfg.guest(&c.Spec)
 	if err != nil {
 		return in, "", limits, err
@@ -67,6 +68,7 @@ func (b *backend) launch(c *driver.Create) (in fly.LaunchMachineInput, secret st
 	}
 	note, err := json.Marshal(remembered{
 		Created: time.Now().Round(0), Template: c.Spec.Template, Limits: limits, Labels: c.Labels, Port: b.cfg.port(), Idle: c.Spec.IdleTTL,
+		Fetches: fetches,
 	})
 	if err != nil {
 		return in, "", limits, err
@@ -89,7 +91,7 @@ func (b *backend) launch(c *driver.Create) (in fly.LaunchMachineInput, secret st
 		return in, "", limits, driver.Fail(executor.ErrTooLarge, executor.RanNo,
 			fmt.Errorf("the files of a Machine are %d bytes in base64, more than %d: bake the runner into the image (runner: image), or large files", size, maxFiles))
 	}
-	m.Image, m.Guest = b.cfg.image(c.Spec.Template), guest
+	m.Image, m.Guest = image, guest
 	m.Init.Exec = runner.GuestCommand(python, program, tokenFile, b.cfg.port(), b.cfg.timeout())
 	// The Machine goes with its main process, which has a watchdog. Fly heeds the first only with the second.
 	m.AutoDestroy, m.Restart = true, &fly.MachineRestart{Policy: fly.MachineRestartPolicyNo}

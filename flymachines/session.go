@@ -37,6 +37,7 @@ var (
 	_ driver.Resetter   = (*session)(nil)
 	_ driver.KeepAliver = (*session)(nil)
 	_ driver.Filer      = (*session)(nil)
+	_ driver.Installer  = (*session)(nil)
 	_ driver.Suspender  = (*session)(nil)
 	_ driver.Aser       = (*session)(nil)
 	_ runner.Place      = (*place)(nil)
@@ -206,6 +207,8 @@ func (b *backend) connect(ctx context.Context, m *fly.Machine, fence int64, unus
 		return nil, driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("the host of Machine %s is %s", m.ID, m.HostStatus))
 	case err != nil:
 		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, err)
+	case r.Fetches:
+		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, fmt.Errorf("Machine %s fetches packages", m.ID))
 	case secret == "":
 		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, fmt.Errorf("the configuration of Machine %s has no secret", m.ID))
 	}
