@@ -208,7 +208,10 @@ func TestValidate(t *testing.T) {
 		good + `,"machine":{"image":"x"}}`:                    "machine.image: is set by image beside machine",
 		good + `,"machine":{"metadata":{"execbroker_id":1}}}`: "machine.metadata.execbroker_id: want a string, got a number",
 		good + `,"languages":["ruby"]}`:                       `languages[0]: unknown language "ruby"; there are javascript, python`,
-		good + `,"runner":"disk"}`:                            `runner: unknown way "disk"; there are files, image`,
+		good + `,"packages":{"allow":{"python":["six","*"]},"index_url":"https://index.example.org/simple","size":"1GiB"}}`: "",
+		good + `,"packages":{"allow":{"python":["./x"],"javascript":["ms"]},"wheels":"here","size":-1}}`: "packages: there are some of javascript, which is not one of the languages\n" +
+			"packages.allow.python[0]: requirement \"./x\": addresses and files are not accepted; name packages of the configured index only\npackages.wheels: not an absolute path\npackages.size: negative",
+		good + `,"runner":"disk"}`: `runner: unknown way "disk"; there are files, image`,
 	} {
 		got := ""
 		if err := Factory().Check([]byte(settings)); err != nil {
