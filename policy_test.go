@@ -107,7 +107,7 @@ var rules = []rule{
 	{packages: []string{"internal/requirement"}, modules: []string{"github.com/aquasecurity/go-pep440-version"}},
 	// What the adapters of processes and machines share.
 	{packages: []string{"internal/runner/..."}, imports: []string{"executor", "executor/driver", "internal/cell", "internal/wire", "internal/runner/..."}},
-	{packages: []string{"internal/packages/packagestest"}},
+	{packages: []string{"internal/packages/packagestest"}, imports: []string{"executor"}},
 	{packages: []string{"internal/packages"}, imports: []string{"executor", "executor/driver", "internal/npm", "internal/requirement", "internal/store"}},
 	{packages: []string{"internal/fake"}, imports: []string{"executor", "executor/driver"}},
 	{packages: []string{"pyodide/..."}, imports: []string{"executor", "executor/driver", "internal/cell", "internal/requirement", "internal/store", "pyodide/..."}, modules: []string{"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"}},

@@ -1,7 +1,6 @@
 package e2b
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"os"
@@ -174,53 +173,7 @@ func TestBuilderIsKilled(t *testing.T) {
 			t.Errorf("%s: got %q in the cache", what, files)
 		}
 	}
-
-	asked, answer := x.Pause(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	gaveUp := make(chan error, 1)
-	go func() { // waited for below
-		_, err := s.Install(ctx, six, nil)
-		gaveUp <- err
-	}()
-	select {
-	case <-asked:
-	case err := <-gaveUp:
-		t.Fatal(err)
-	}
-	// Meanwhile it is a sandbox of this owner, so that what removes abandoned ones would find it, and nobody's session.
-	found := 0
-	for i, err := range w.x.Sessions(t.Context(), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i.Handle.Session == s.Info().Handle.Session {
-			continue
-		}
-		found++
-		if i.Created.IsZero() || i.Instance != s.Info().Instance {
-			t.Errorf("got %+v", i)
-		}
-		if a, err := w.x.Attach(t.Context(), i.Handle); !errors.Is(err, executor.ErrNotFound) {
-			t.Errorf("attaching to what fetches: got %v, %v", a, err)
-		}
-	}
-	if found != 1 {
-		t.Errorf("got %d sandboxes that fetch, want 1", found)
-	}
-	cancel()
-	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v", err, context.Canceled)
-	}
-	none("given up")
-	close(answer)
-
-	x.Down.Store(true)
-	if _, err := s.Install(t.Context(), six, nil); !errors.Is(err, executor.ErrUnavailable) {
-		t.Errorf("index down: got %v, want %v", err, executor.ErrUnavailable)
-	}
-	none("index down")
-	x.Down.Store(false)
+	packagestest.GivesUp(t, w.x, s, x, none)
 
 	w.Handler.SetFaults(server.Faults{LostAnswers: 1})
 	if _, err := s.Install(t.Context(), six, nil); !errors.Is(err, executor.ErrUnavailable) {

@@ -1,7 +1,6 @@
 package flymachines
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -160,52 +159,7 @@ func TestBuilderIsRemoved(t *testing.T) {
 			t.Errorf("%s: got %q in the cache", what, files)
 		}
 	}
-
-	asked, answer := w.Pause(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	gaveUp := make(chan error, 1)
-	go func() { // waited for below
-		_, err := s.Install(ctx, six, nil)
-		gaveUp <- err
-	}()
-	select {
-	case <-asked:
-	case err := <-gaveUp:
-		t.Fatal(err)
-	}
-	found := 0
-	for i, err := range w.box.Sessions(t.Context(), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i.Handle.Session == s.Info().Handle.Session {
-			continue
-		}
-		found++
-		if i.Created.IsZero() || i.Instance != s.Info().Instance {
-			t.Errorf("got %+v", i)
-		}
-		if _, err := w.box.Attach(t.Context(), i.Handle); !errors.Is(err, executor.ErrNotFound) {
-			t.Errorf("attaching to what fetches: got %v", err)
-		}
-	}
-	if found != 1 {
-		t.Errorf("got %d Machines that fetch, want 1: what removes abandoned ones finds it", found)
-	}
-	cancel()
-	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v", err, context.Canceled)
-	}
-	none("given up")
-	close(answer)
-
-	w.Down.Store(true)
-	if _, err := s.Install(t.Context(), six, nil); !errors.Is(err, executor.ErrUnavailable) {
-		t.Errorf("index down: got %v, want %v", err, executor.ErrUnavailable)
-	}
-	none("index down")
-	w.Down.Store(false)
+	packagestest.GivesUp(t, w.box, s, w.Index, none)
 
 	off := w.Switch(flytest.NoCapacity())
 	if _, err := s.Install(t.Context(), six, nil); !errors.Is(err, executor.ErrExhausted) {

@@ -1,0 +1,62 @@
+package packagestest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// GivesUp has a session of a backend ask for packages that take their time, and gives up. Meanwhile what fetches them has to be among the
+// sandboxes of its owner, so that what removes abandoned ones finds it, and nobody's session. Then the index is down. After each, none is
+// called.
+func GivesUp(t *testing.T, box executor.Executor, s executor.Session, x *Index, none func(after string)) {
+	t.Helper()
+	six := executor.Packages{Names: []string{"six"}}
+	asked, answer := x.Pause(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	gaveUp := make(chan error, 1)
+	go func() { // waited for below
+		_, err := s.Install(ctx, six, nil)
+		gaveUp <- err
+	}()
+	select {
+	case <-asked:
+	case err := <-gaveUp:
+		t.Fatal(err)
+	}
+	found := 0
+	for i, err := range box.Sessions(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i.Handle.Session == s.Info().Handle.Session {
+			continue
+		}
+		found++
+		if i.Created.IsZero() || i.Instance != s.Info().Instance {
+			t.Errorf("got %+v", i)
+		}
+		if a, err := box.Attach(t.Context(), i.Handle); !errors.Is(err, executor.ErrNotFound) {
+			t.Errorf("attaching to what fetches: got %v, %v", a, err)
+		}
+	}
+	if found != 1 {
+		t.Errorf("got %d sandboxes that fetch, want 1", found)
+	}
+	cancel()
+	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	none("given up")
+	close(answer)
+
+	x.Down.Store(true)
+	if _, err := s.Install(t.Context(), six, nil); !errors.Is(err, executor.ErrUnavailable) {
+		t.Errorf("index down: got %v, want %v", err, executor.ErrUnavailable)
+	}
+	none("index down")
+	x.Down.Store(false)
+}
