@@ -16,13 +16,17 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// hostProgram is set for a program that creates a session and is killed. It has the addresses of the emulator and the owner.
+// hostProgram is set for a program that creates a session and is killed. It has the addresses of the emulator, the owner, the address of an
+// index, and a directory for its cache.
 const hostProgram = "EXECBROKER_TEST_FLY_HOST"
 
-// holdSession creates a session with a short idle TTL, runs something in it for ever, and says so.
+// holdSession creates a session with a short idle TTL, runs something in it for ever, and says so. Meanwhile it waits for packages.
 func holdSession(ctx context.Context) error {
 	at := strings.Fields(os.Getenv(hostProgram))
-	box, err := Open(ctx, driver.Env{Owner: at[2]}, Config{App: testApp, Token: driver.Secret{Env: tokenVariable}, API: at[0], Proxy: at[1], Rate: 1000})
+	box, err := Open(ctx, driver.Env{Owner: at[2], CacheDir: at[4]}, Config{
+		App: testApp, Token: driver.Secret{Env: tokenVariable}, API: at[0], Proxy: at[1], Rate: 1000,
+		Packages: driver.Packages{Allow: map[executor.Language][]string{executor.Python: {"six"}}, IndexURL: at[3], Insecure: true},
+	})
 	if err != nil {
 		return err
 	}
@@ -36,6 +40,7 @@ func holdSession(ctx context.Context) error {
 		return err
 	}
 	fmt.Println("ran")
+	go s.Install(ctx, executor.Packages{Names: []string{"six"}}, nil) //nolint:errcheck // nobody answers
 	_, err = s.Run(ctx, executor.Request{Language: executor.Python, Code: "import time\ntime.sleep(5)"}, func(ev executor.Event) error {
 		fmt.Println("runs")
 		return nil
@@ -72,11 +77,14 @@ func TestNobodyComes(t *testing.T) {
 	}
 }
 
-// A program is killed in the middle of a run. Its Machine ends by itself, and the API removes it.
+// A program is killed in the middle of a run, and while packages are fetched for it. Its Machines end by themselves, and the API removes
+// them.
 func TestKilled(t *testing.T) {
-	w := newWorld(t)
+	w := newPackagesWorld(t)
+	asked, answer := w.Pause(t)
+	defer close(answer)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), hostProgram+"="+strings.Join([]string{w.API, w.Edge, w.owner}, " "))
+	cmd.Env = append(os.Environ(), hostProgram+"="+strings.Join([]string{w.API, w.Edge, w.owner, w.URL + "/simple", w.cache}, " "))
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -88,8 +96,13 @@ func TestKilled(t *testing.T) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && lines.Text() != "runs" {
 	}
-	if n := len(w.machines(t)); n != 1 {
-		t.Errorf("got %d Machines, want 1", n)
+	select {
+	case <-asked:
+	case <-time.After(time.Minute):
+		t.Fatal("nothing fetches packages")
+	}
+	if n := len(w.machines(t)); n != 2 {
+		t.Errorf("got %d Machines, want that of the session and one that fetches", n)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)

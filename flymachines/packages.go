@@ -16,7 +16,7 @@ import (
 // What a Machine that fetches packages has. It ends by itself soon after its program has ended, which it does when it is no longer heard.
 const (
 	builderMB   = 512
-	builderIdle = time.Minute
+	builderIdle = 10 * time.Second // its program is started as soon as it is up
 )
 
 // sources are the packages as all adapters understand them.
