@@ -113,7 +113,7 @@ func (p *Program) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Close ends the program, if it has not ended.
+// Close ends the program, if it has not ended. What it has started itself is not ended with it.
 func (p *Program) Close() error {
 	p.end()
 	p.out.Close()
