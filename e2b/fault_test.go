@@ -15,12 +15,38 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// budgeted breaks an answer off when a budget is spent. A budget below zero is endless; all answers share it.
+// cutter breaks answers at a path off when a budget is spent. A budget below zero is endless; all answers share it.
+type cutter struct {
+	w           *world
+	left, spent atomic.Int64
+	orderly     atomic.Bool // the connection ends as if all had been said
+	finish      string      // what is written at that end
+}
+
+// cutter is between the backend and a path.
+func (w *world) cutter(path string) *cutter {
+	c := &cutter{w: w}
+	c.left.Store(-1)
+	w.between(func(rw http.ResponseWriter, r *http.Request, next http.Handler) (done bool) {
+		if r.URL.Path != path {
+			return false
+		}
+		done = true
+		defer func() {
+			if e := recover(); e != nil && (e != http.ErrAbortHandler || !c.orderly.Load()) {
+				panic(e)
+			}
+		}()
+		next.ServeHTTP(&budgeted{rw, c}, r)
+		return true
+	})
+	return c
+}
+
+// budgeted is an answer that a cutter may break off.
 type budgeted struct {
 	http.ResponseWriter
-	left   *atomic.Int64
-	spent  *atomic.Int64
-	finish string // what is written instead of breaking
+	c *cutter
 }
 
 func (b *budgeted) Unwrap() http.ResponseWriter { return b.ResponseWriter }
@@ -28,20 +54,47 @@ func (b *budgeted) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 func (b *budgeted) Flush() { _ = http.NewResponseController(b.ResponseWriter).Flush() }
 
 func (b *budgeted) Write(p []byte) (int, error) {
-	left := b.left.Load()
+	left := b.c.left.Load()
 	if left < 0 || int64(len(p)) < left {
 		n, err := b.ResponseWriter.Write(p)
-		b.spent.Add(int64(n))
+		b.c.spent.Add(int64(n))
 		if left >= 0 {
-			b.left.Add(int64(-n))
+			b.c.left.Add(int64(-n))
 		}
 		return n, err
 	}
 	_, _ = b.ResponseWriter.Write(p[:left]) // whoever is gone misses nothing
-	_, _ = io.WriteString(b.ResponseWriter, b.finish)
+	_, _ = io.WriteString(b.ResponseWriter, b.c.finish)
 	b.Flush()
-	b.left.Store(-1)
+	b.c.left.Store(-1)
 	panic(http.ErrAbortHandler)
+}
+
+// counting is code that adds 1 to n.
+const counting = "n += 1\nprint('ran', n)\nn"
+
+// size returns how many bytes answer a run of it, in a session where n is 0 from then on.
+func (c *cutter) size(s executor.Session) int64 {
+	c.w.Helper()
+	c.w.run(s, "n = 0")
+	before := c.spent.Load()
+	c.w.run(s, counting)
+	size := c.spent.Load() - before
+	if size < 50 {
+		c.w.Fatalf("a run takes %d bytes only", size)
+	}
+	return size
+}
+
+// after breaks the answer to a run off after so many bytes, and judges what is said of it. It reports whether that was an error.
+func (c *cutter) after(s executor.Session, n int64) bool {
+	c.w.Helper()
+	was := c.w.count(s)
+	c.left.Store(n)
+	o := c.w.run(s, counting)
+	c.left.Store(-1)
+	judge(c.w, fmt.Sprintf("after %d bytes, orderly %t", n, c.orderly.Load()), o, was, c.w.count(s))
+	return o.err != nil
 }
 
 const startPath = "/process.Process/Start"
@@ -51,37 +104,15 @@ const startPath = "/process.Process/Start"
 func TestCutAnywhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	var left, spent atomic.Int64
-	left.Store(-1)
-	w.between(func(rw http.ResponseWriter, r *http.Request, next http.Handler) bool {
-		if r.URL.Path != startPath {
-			return false
-		}
-		next.ServeHTTP(&budgeted{ResponseWriter: rw, left: &left, spent: &spent}, r)
-		return true
-	})
-	s := w.session()
-	const code = "n += 1\nprint('ran', n)\nn"
-	w.run(s, "n = 0")
-	before := spent.Load()
-	w.run(s, code)
-	size := spent.Load() - before
-	if size < 50 {
-		t.Fatalf("a run takes %d bytes only", size)
-	}
+	c, s := w.cutter(startPath), w.session()
+	size := c.size(s)
 	offsets := []int64{}
 	for n := int64(0); n < size; n += max(1, size/40) {
 		offsets = append(offsets, n)
 	}
 	errs := 0
 	for _, n := range append(offsets, size-2, size-1) {
-		was := w.count(s)
-		left.Store(n)
-		o := w.run(s, code)
-		left.Store(-1)
-		now := w.count(s)
-		judge(t, fmt.Sprintf("after %d of %d bytes", n, size), o, was, now)
-		if o.err != nil {
+		if c.after(s, n) {
 			errs++
 		}
 	}
@@ -91,7 +122,7 @@ func TestCutAnywhere(t *testing.T) {
 }
 
 // judge compares what was said of a run that adds 1 with what it did.
-func judge(t *testing.T, what string, o outcome, was, now string) {
+func judge(t testing.TB, what string, o outcome, was, now string) {
 	t.Helper()
 	a, _ := strconv.Atoi(was)
 	b, _ := strconv.Atoi(now)
@@ -122,30 +153,13 @@ func judge(t *testing.T, what string, o outcome, was, now string) {
 func TestTruncatedInGoodOrderIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	var left, spent atomic.Int64
-	left.Store(-1)
-	w.between(func(rw http.ResponseWriter, r *http.Request, next http.Handler) (done bool) {
-		if r.URL.Path != startPath {
-			return false
-		}
-		done = true
-		defer func() {
-			if e := recover(); e != nil && e != http.ErrAbortHandler {
-				panic(e)
-			}
-		}()
-		next.ServeHTTP(&budgeted{ResponseWriter: rw, left: &left, spent: &spent, finish: "\x02\x00\x00\x00\x02{}"}, r)
-		return true
-	})
-	s := w.session()
-	w.run(s, "n = 0")
-	left.Store(0)
-	o := w.run(s, "n += 1")
-	left.Store(-1)
-	if o.err == nil {
-		t.Errorf("got %+v, want an error", o.res)
+	c, s := w.cutter(startPath), w.session()
+	c.finish = "\x02\x00\x00\x00\x02{}"
+	c.orderly.Store(true)
+	c.size(s)
+	if !c.after(s, 0) {
+		t.Error("got a result, want an error")
 	}
-	judge(t, "a clean end", o, "0", w.count(s))
 }
 
 // sendPath is what input goes to.

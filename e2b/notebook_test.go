@@ -2,7 +2,6 @@ package e2b
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -63,43 +62,13 @@ const executePath = "/execute"
 func TestCodeInterpreterCutAnywhere(t *testing.T) {
 	t.Parallel()
 	w := interpreting(t)
-	var left, spent atomic.Int64
-	var orderly atomic.Bool
-	left.Store(-1)
-	w.between(func(rw http.ResponseWriter, r *http.Request, next http.Handler) (done bool) {
-		if r.URL.Path != executePath {
-			return false
-		}
-		done = true
-		defer func() {
-			if e := recover(); e != nil && (e != http.ErrAbortHandler || !orderly.Load()) {
-				panic(e)
-			}
-		}()
-		next.ServeHTTP(&budgeted{ResponseWriter: rw, left: &left, spent: &spent}, r)
-		return true
-	})
-	s := w.session()
-	const code = "n += 1\nprint('ran', n)\nn"
-	w.run(s, "n = 0")
-	before := spent.Load()
-	w.run(s, code)
-	size := spent.Load() - before
-	if size < 100 {
-		t.Fatalf("a run takes %d bytes only", size)
-	}
+	c, s := w.cutter(executePath), w.session()
+	size := c.size(s)
 	errs := 0
 	const cuts = 12
 	for i := range int64(cuts) {
-		n := i * (size - 1) / (cuts - 1)
-		orderly.Store(i%2 == 1)
-		was := w.count(s)
-		left.Store(n)
-		o := w.run(s, code)
-		left.Store(-1)
-		now := w.count(s)
-		judge(t, fmt.Sprintf("after %d of %d bytes", n, size), o, was, now)
-		if o.err != nil {
+		c.orderly.Store(i%2 == 1)
+		if c.after(s, i*(size-1)/(cuts-1)) {
 			errs++
 		}
 	}
