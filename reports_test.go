@@ -25,7 +25,7 @@ const withPackages = `"packages": {"allow": {"python": ["six"], "javascript": ["
 var reports = []reported{
 	{name: "pyodide", typ: "pyodide"},
 	{name: "docker", typ: "docker", settings: `{"languages": ["python", "javascript"], "templates": {"small": {"image": "example.org/small:1"}}, ` + withPackages + `}`},
-	{name: "flymachines", typ: "flymachines", settings: `{"app": "sandboxes", "token": {"env": "FLY_API_TOKEN"}, "languages": ["python", "javascript"], "templates": {"small": {"image": "example.org/small:1"}}}`},
+	{name: "flymachines", typ: "flymachines", settings: `{"app": "sandboxes", "token": {"env": "FLY_API_TOKEN"}, "languages": ["python", "javascript"], "templates": {"small": {"image": "example.org/small:1"}}, ` + withPackages + `}`},
 	{name: "e2b", typ: "e2b", settings: `{"languages": ["python", "javascript"], "networks": ["none", "full"], ` + withPackages + `}`},
 	{name: "e2b-code-interpreter", typ: "e2b", settings: `{"kernel": "code-interpreter", "networks": ["none", "full"]}`,
 		known: []string{"python/output/binary", "python/output/half-character"}}, // docs/guides/e2b.md: output is text
