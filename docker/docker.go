@@ -106,7 +106,7 @@ func newDriver(env driver.Env, cfg Config) (*backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", at.from, err)
 	}
-	b := &backend{cfg: cfg, env: env, installer: installer, engine: &engine{Client: c, at: at, timeout: cmp.Or(time.Duration(cfg.Timeout), engineTimeout)}}
+	b := &backend{cfg: cfg, env: env, installer: installer, engine: newEngine(c, at, cmp.Or(time.Duration(cfg.Timeout), engineTimeout))}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
 }

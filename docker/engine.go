@@ -41,8 +41,18 @@ type engine struct {
 	at      endpoint
 	timeout time.Duration
 
+	removals chan struct{} // holds a value for each that is under way
+
 	mu    sync.Mutex
 	known *facts
+}
+
+// maxRemovals bounds how many containers are removed at once. More are hardly faster. And up to 20.10.26 the more containers end together, the
+// likelier it is that an engine never answers again: https://github.com/moby/moby/pull/42545.
+const maxRemovals = 4
+
+func newEngine(c *client.Client, at endpoint, timeout time.Duration) *engine {
+	return &engine{Client: c, at: at, timeout: timeout, removals: make(chan struct{}, maxRemovals)}
 }
 
 // facts asks the engine what it is, unless it has said so lately.

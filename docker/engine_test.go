@@ -11,14 +11,17 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
@@ -102,7 +105,7 @@ func scripted(t *testing.T, routes map[string]http.HandlerFunc) *engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return &engine{Client: c, at: endpoint{host: host, from: "test"}, timeout: 500 * time.Millisecond}
+	return newEngine(c, endpoint{host: host, from: "test"}, 500*time.Millisecond)
 }
 
 // answer writes JSON with a status.
@@ -115,6 +118,58 @@ func answer(status int, body any) http.HandlerFunc {
 }
 
 func message(text string) map[string]string { return map[string]string{"message": text} }
+
+// An engine is asked to remove a few containers at a time, however many end together, and those that it is removing already are waited for
+// without keeping others from it.
+func TestRemovals(t *testing.T) {
+	const many = 20
+	var now, most atomic.Int32
+	asked, release := make(chan struct{}), make(chan struct{})
+	var refused sync.Map // names
+	e := scripted(t, map[string]http.HandlerFunc{"DELETE /containers/{name}": func(w http.ResponseWriter, r *http.Request) {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		asked <- struct{}{}
+		<-release
+		if _, again := refused.LoadOrStore(r.PathValue("name"), true); !again {
+			answer(409, message("removal is already in progress"))(w, r)
+			return
+		}
+		w.WriteHeader(204)
+	}})
+	e.timeout = time.Minute
+	g, ctx := errgroup.WithContext(t.Context())
+	for i := range many {
+		g.Go(func() error { return e.destroy(ctx, strconv.Itoa(i)) })
+	}
+	for range maxRemovals {
+		<-asked
+	}
+	release <- struct{}{}
+	for range 2*many - maxRemovals {
+		<-asked
+		release <- struct{}{}
+	}
+	for range maxRemovals - 1 {
+		release <- struct{}{}
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+	if got := most.Load(); got != maxRemovals {
+		t.Errorf("got %d removals at once, want %d", got, maxRemovals)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range maxRemovals {
+		e.removals <- struct{}{}
+	}
+	if err := e.destroy(ctx, "x"); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up in the queue: got %v", err)
+	}
+}
 
 func TestImages(t *testing.T) {
 	const name = "example.org/a:1"

@@ -29,7 +29,7 @@ func testEngine(t testing.TB) *engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return &engine{Client: c, at: endpoint{host: host, from: "test"}, timeout: engineTimeout}
+	return newEngine(c, endpoint{host: host, from: "test"}, engineTimeout)
 }
 
 // inBox runs a Python program as the main process of a container with everything that sessions have, and returns what it prints.

@@ -125,17 +125,16 @@ func (b *backend) Destroy(ctx context.Context, h executor.Handle) error {
 
 // destroy removes the container of a session and waits until it is gone.
 func (e *engine) destroy(ctx context.Context, id string) error {
-	ctx, cancel := e.answer(ctx)
-	defer cancel()
-	name := containerName(id)
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
-	for {
-		_, err := e.ContainerRemove(ctx, name, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	for begin := time.Now(); ; {
+		err := e.remove(ctx, containerName(id))
 		switch {
 		case err == nil, errdefs.IsNotFound(err):
 			return nil
 		case !errdefs.IsConflict(err):
+			return err
+		case time.Since(begin) > e.timeout:
 			return e.fail(ctx, err)
 		}
 		// It is being removed already, because it has ended or by another process.
@@ -145,6 +144,23 @@ func (e *engine) destroy(ctx context.Context, id string) error {
 		case <-poll.C:
 		}
 	}
+}
+
+// remove asks for a container to be removed, when it is its turn.
+func (e *engine) remove(ctx context.Context, name string) error {
+	select {
+	case e.removals <- struct{}{}:
+		defer func() { <-e.removals }()
+	case <-ctx.Done():
+		return e.fail(ctx, context.Cause(ctx))
+	}
+	ctx, cancel := e.answer(ctx)
+	defer cancel()
+	_, err := e.ContainerRemove(ctx, name, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	if err == nil || errdefs.IsNotFound(err) || errdefs.IsConflict(err) {
+		return err
+	}
+	return e.fail(ctx, err)
 }
 
 // unansweredError is the failure of a request to make a container of which nobody knows whether it was heard.
