@@ -3,8 +3,8 @@ package docker
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,9 +48,6 @@ var must = func() conformance.Must {
 	return m
 }()
 
-// noPackage is what the suite looks for in vain.
-const noPackage = "conformance-no-such-package"
-
 // What a run of the suite has of its own: owners, because others may test on the same engine, a directory with wheels and a cache, and a
 // registry.
 const (
@@ -61,29 +58,11 @@ const (
 
 // setup makes them.
 func setup(ctx context.Context) (params map[string]string, cleanup func() error, err error) {
-	l, err := dockertest.Listen(ctx)
+	s, err := packagestest.StartSuite(func() (net.Listener, error) { return dockertest.Listen(ctx) })
 	if err != nil {
 		return nil, nil, err
 	}
-	r := packagestest.StartRegistry(l)
-	r.Publish("ms", "1.0.0", nil, packagestest.Named("package/index.js", "module.exports = 1"))
-	dir, err := os.MkdirTemp("", "execbroker-conformance-")
-	if err != nil {
-		r.Close()
-		return nil, nil, err
-	}
-	cleanup = func() error {
-		r.Close()
-		return os.RemoveAll(dir)
-	}
-	name, wheel, err := packagestest.Wheel("six", "1.0", nil, packagestest.Module("six", "1.0"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, name), wheel, 0o600)
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, cleanup())
-	}
-	return map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text()), paramDir: dir, paramRegistry: r.URL}, cleanup, nil
+	return map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text()), paramDir: s.Dir, paramRegistry: s.Registry}, s.Close, nil
 }
 
 // testClient speaks with the engine of the tests.
@@ -110,7 +89,7 @@ func target(version string) conformance.Target {
 				Host: host, Image: dockertest.Python, Pull: PullNever, Languages: []executor.Language{executor.Python, executor.JavaScript},
 				Templates: map[string]Template{"small": {Image: dockertest.Python, Limits: Limits{Memory: 128 << 20, Disk: 8 << 20}}},
 				Packages: Packages{Packages: driver.Packages{
-					Allow:  map[executor.Language][]string{executor.Python: {"six", noPackage}, executor.JavaScript: {"ms", noPackage}},
+					Allow:  packagestest.Allow(),
 					Wheels: params[paramDir], Registry: params[paramRegistry], Insecure: true, Size: 4 << 20,
 				}},
 			})

@@ -76,14 +76,6 @@ func install(t testing.TB, s executor.Session, names ...string) *executor.Result
 	return res
 }
 
-func installs(t testing.TB, s executor.Session, want string, names ...string) {
-	t.Helper()
-	res := install(t, s, names...)
-	if got := strings.Join(strings.Fields(res.Stdout.String()), " "); res.Status != executor.StatusOK || got != want {
-		t.Errorf("install %q: got %s, %q, %q, want %q", names, res.Status, got, res.Stderr, want)
-	}
-}
-
 // An index is asked once. What it gave is used again without it, by other sessions and other programs, and a session is never in a
 // network for it.
 func TestIndex(t *testing.T) {
@@ -95,13 +87,13 @@ func TestIndex(t *testing.T) {
 	s := create(t, box, executor.Spec{})
 	defer s.Close()
 	says(t, s, "x = 42\nimport socket; print([i[1] for i in socket.if_nameindex()])", "['lo']")
-	installs(t, s, "alpha 1.0 beta 1.0 beta_extra 1.0", "beta[more]")
+	packagestest.Installs(t, s, "alpha 1.0 beta 1.0 beta_extra 1.0", "beta[more]")
 	says(t, s, "import alpha, beta, beta_extra; print(x, alpha.version, beta.version, alpha.__file__)", "42 1.0 1.0 /opt/packages/alpha.py")
 	n := x.Served.Load()
 	if n == 0 {
 		t.Error("the index was not asked")
 	}
-	installs(t, s, "", "beta")
+	packagestest.Installs(t, s, "", "beta")
 	x.Down.Store(true)
 	other := create(t, openPackages(t, cache, p), executor.Spec{Packages: []executor.Packages{{Language: executor.Python, Names: []string{"BETA[more]"}}}})
 	defer other.Close()
@@ -122,7 +114,7 @@ func TestIndex(t *testing.T) {
 	check(t, os.Truncate(files[0], 100))
 	again := create(t, box, executor.Spec{})
 	defer again.Close()
-	installs(t, again, "alpha 1.0 beta 1.0 beta_extra 1.0", "beta[more]")
+	packagestest.Installs(t, again, "alpha 1.0 beta 1.0 beta_extra 1.0", "beta[more]")
 	if got := x.Served.Load(); got == n {
 		t.Error("a damaged entry was used")
 	}
@@ -136,7 +128,7 @@ func TestWheels(t *testing.T) {
 	s := create(t, box, executor.Spec{})
 	defer s.Close()
 	says(t, s, "import numpy; print(numpy.__version__[0])", "2")
-	installs(t, s, "alpha 1.0", "alpha<2")
+	packagestest.Installs(t, s, "alpha 1.0", "alpha<2")
 	for name, words := range map[string]string{
 		"no-such-package": "no-such-package", "gamma": "gamma 1.0 depends on alpha>=2", "big": "packages.size",
 	} {
@@ -147,7 +139,7 @@ func TestWheels(t *testing.T) {
 		}
 	}
 	// What the image has is not fetched again, and another version comes before it.
-	installs(t, s, "numpy 99.0", "pandas", "numpy>=99")
+	packagestest.Installs(t, s, "numpy 99.0", "pandas", "numpy>=99")
 	check(t, s.Reset(t.Context(), executor.Interpreter{}))
 	says(t, s, "import numpy, sys; print(numpy.__version__, numpy.__cached__ is not None)", "99.0 True")
 	res, err := s.Run(t.Context(), executor.Request{Command: []string{"python3", "-c", "import alpha; print(alpha.version)"}}, nil)
@@ -183,7 +175,7 @@ func TestAllow(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, err, want)
 		}
 	}
-	installs(t, s, "alpha 1.0", "Alpha")
+	packagestest.Installs(t, s, "alpha 1.0", "Alpha")
 	if res := install(t, s, "alpha>=2"); res.Status != executor.StatusFailed {
 		t.Errorf("got %s, want %s: the list has older versions only", res.Status, executor.StatusFailed)
 	}
@@ -228,7 +220,7 @@ func TestInstallAttached(t *testing.T) {
 	box := openPackages(t, t.TempDir(), driver.Packages{Allow: allow("*"), Wheels: wheels(t)})
 	s := create(t, box, executor.Spec{})
 	defer s.Close()
-	installs(t, s, "alpha 1.0", "alpha<2")
+	packagestest.Installs(t, s, "alpha 1.0", "alpha<2")
 	h := s.Info().Handle
 	other, err := box.Attach(t.Context(), h)
 	if err != nil {
@@ -238,7 +230,7 @@ func TestInstallAttached(t *testing.T) {
 	if res := install(t, other, "gamma"); !strings.Contains(res.Stderr.String(), "alpha") {
 		t.Errorf("got %s, %q, want a conflict", res.Status, res.Stderr)
 	}
-	installs(t, other, "six 1.0", "six")
+	packagestest.Installs(t, other, "six 1.0", "six")
 	says(t, s, "import six; print(six.version)", "1.0")
 }
 
@@ -324,7 +316,7 @@ func TestBuilder(t *testing.T) {
 		t.Errorf("left: %s", bs[0].Name)
 	}
 	close(answer)
-	installs(t, s, "six 1.0", "six")
+	packagestest.Installs(t, s, "six 1.0", "six")
 }
 
 // A builder whose program has died ends by itself.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,9 +81,6 @@ const (
 	paramRegistry = "registry"
 )
 
-// noPackage is what the suite looks for in vain.
-const noPackage = "conformance-no-such-package"
-
 // surroundings makes what a run of the suite over a stand-in has of its own.
 func surroundings(ctx context.Context, kernel string) (params map[string]string, cleanup func() error, err error) {
 	params = map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text()), paramKernel: kernel}
@@ -107,30 +105,12 @@ func surroundings(ctx context.Context, kernel string) (params map[string]string,
 	if kernel != KernelRunner {
 		return params, cleanup, nil
 	}
-	if params[paramDir], err = os.MkdirTemp("", "execbroker-conformance-"); err != nil {
-		return nil, cleanup, err
-	}
-	closing = append(closing, func() error { return os.RemoveAll(params[paramDir]) })
-	name, wheel, err := packagestest.Wheel("six", "1.0", nil, packagestest.Module("six", "1.0"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(params[paramDir], name), wheel, 0o600)
-	}
+	s, err := packagestest.StartSuite(func() (net.Listener, error) { return dockertest.Listen(ctx) })
 	if err != nil {
 		return nil, cleanup, err
 	}
-	l, err := dockertest.Listen(ctx)
-	if err != nil {
-		return nil, cleanup, err
-	}
-	index := packagestest.StartIndex(l, params[paramDir])
-	closing = append(closing, func() error { index.Close(); return nil })
-	if l, err = dockertest.Listen(ctx); err != nil {
-		return nil, cleanup, err
-	}
-	registry := packagestest.StartRegistry(l)
-	closing = append(closing, func() error { registry.Close(); return nil })
-	registry.Publish("ms", "1.0.0", nil, packagestest.Named("package/index.js", "module.exports = 1"))
-	params[paramIndex], params[paramRegistry] = index.URL+"/simple", registry.URL
+	closing = append(closing, s.Close)
+	params[paramDir], params[paramIndex], params[paramRegistry] = s.Dir, s.Index, s.Registry
 	return params, cleanup, nil
 }
 
@@ -159,10 +139,10 @@ func config(params map[string]string) Config {
 		cfg.Languages = nil
 		return cfg
 	}
-	cfg.Packages.Allow = map[executor.Language][]string{executor.Python: {"six", noPackage}}
+	cfg.Packages.Allow = map[executor.Language][]string{executor.Python: {"six", packagestest.Missing}}
 	if params[paramRegistry] != "" {
 		cfg.Packages = driver.Packages{
-			Allow:    map[executor.Language][]string{executor.Python: {"six", noPackage}, executor.JavaScript: {"ms", noPackage}},
+			Allow:    packagestest.Allow(),
 			IndexURL: params[paramIndex], Registry: params[paramRegistry], Insecure: true, Size: 4 << 20,
 		}
 	}

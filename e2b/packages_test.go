@@ -36,18 +36,6 @@ func packagesWorld(t *testing.T, allow ...string) (*world, *packagestest.Index) 
 	}), x
 }
 
-// installs expects what an installation says that it has put into a session.
-func (w *world) installs(s executor.Session, want string, names ...string) {
-	w.Helper()
-	res, err := s.Install(w.Context(), executor.Packages{Names: names}, nil)
-	if err != nil {
-		w.Fatalf("install %q: %v", names, err)
-	}
-	if got := strings.Join(strings.Fields(res.Stdout.String()), " "); res.Status != executor.StatusOK || got != want {
-		w.Errorf("install %q: got %s, %q, %q, want %q", names, res.Status, got, res.Stderr, want)
-	}
-}
-
 func (w *world) says(s executor.Session, code, want string) {
 	w.Helper()
 	o := w.run(s, code)
@@ -117,7 +105,7 @@ func TestPackages(t *testing.T) {
 	if n := made.Load(); n != 1 {
 		t.Errorf("got %d sandboxes for a session and what it may not have", n)
 	}
-	w.installs(s, "alpha 1.0 beta 1.0", "beta")
+	packagestest.Installs(t, s, "alpha 1.0 beta 1.0", "beta")
 	w.says(s, "import alpha, beta; print(x, alpha.version, beta.version, alpha.__file__)", "42 1.0 1.0 /opt/packages/alpha.py")
 	w.says(s, `import os, subprocess, sys
 for f in (lambda: open("/opt/packages/alpha.py", "w"), lambda: open("/opt/packages/new.py", "w"), lambda: os.rename("/opt/packages/alpha.py", "/opt/packages/b.py")):
@@ -136,10 +124,10 @@ print(subprocess.run([sys.executable, "-c", "import beta; print(beta.version)"],
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.installs(other, "", "beta", "alpha")
+	packagestest.Installs(t, other, "", "beta", "alpha")
 	x.Down.Store(true)
 	second := w.session()
-	w.installs(second, "alpha 1.0 beta 1.0", "beta")
+	packagestest.Installs(t, second, "alpha 1.0 beta 1.0", "beta")
 	w.says(second, "import alpha; print(alpha.version)", "1.0")
 	if x.Served.Load() != asked || made.Load() != sandboxes+1 {
 		t.Errorf("got %d files and %d sandboxes more", x.Served.Load()-asked, made.Load()-sandboxes)
@@ -187,5 +175,5 @@ func TestBuilderIsKilled(t *testing.T) {
 		t.Errorf("other template: got %v", err)
 	}
 	none("other template")
-	w.installs(s, "six 1.0", "six")
+	packagestest.Installs(t, s, "six 1.0", "six")
 }

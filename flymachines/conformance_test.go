@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,9 +33,6 @@ const (
 	paramIndex    = "index"
 	paramRegistry = "registry"
 )
-
-// noPackage is what the suite looks for in vain.
-const noPackage = "conformance-no-such-package"
 
 // live reports whether the suite is to run against Fly itself, which costs money: a token alone is no reason.
 func live() bool {
@@ -64,47 +62,12 @@ func setup(ctx context.Context) (params map[string]string, cleanup func() error,
 		return nil, nil, err
 	}
 	params[paramAPI], params[paramEdge], params[paramToken] = s.API, s.Edge, s.Token()
-	stop, err := sources(ctx, params)
+	from, err := packagestest.StartSuite(func() (net.Listener, error) { return dockertest.Listen(ctx) })
 	if err != nil {
 		return nil, nil, errors.Join(err, s.Close())
 	}
-	return params, func() error { return errors.Join(s.Close(), stop()) }, nil
-}
-
-// sources starts what packages come from.
-func sources(ctx context.Context, params map[string]string) (stop func() error, err error) {
-	dir, err := os.MkdirTemp("", "execbroker-conformance-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(dir))
-		}
-	}()
-	name, wheel, err := packagestest.Wheel("six", "1.0", nil, packagestest.Module("six", "1.0"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, name), wheel, 0o600)
-	}
-	if err != nil {
-		return nil, err
-	}
-	one, err := dockertest.Listen(ctx)
-	if err != nil {
-		return nil, err
-	}
-	two, err := dockertest.Listen(ctx)
-	if err != nil {
-		return nil, errors.Join(err, one.Close())
-	}
-	index, registry := packagestest.StartIndex(one, dir), packagestest.StartRegistry(two)
-	registry.Publish("ms", "1.0.0", nil, packagestest.Named("package/index.js", "module.exports = 1"))
-	params[paramDir], params[paramIndex], params[paramRegistry] = dir, index.URL+"/simple", registry.URL
-	return func() error {
-		index.Close()
-		registry.Close()
-		return os.RemoveAll(dir)
-	}, nil
+	params[paramDir], params[paramIndex], params[paramRegistry] = from.Dir, from.Index, from.Registry
+	return params, func() error { return errors.Join(s.Close(), from.Close()) }, nil
 }
 
 // configOf is for the Fly of a run. Machines are reached through the proxy, by every process.
@@ -113,7 +76,7 @@ func configOf(params map[string]string) (Config, error) {
 	if live() {
 		return Config{
 			App: os.Getenv("FLY_APP"), Token: driver.Secret{Env: "FLY_API_TOKEN"}, Image: os.Getenv("FLY_IMAGE"), Proxy: os.Getenv("FLY_PROXY"), Languages: languages,
-			Packages: driver.Packages{Allow: map[executor.Language][]string{executor.Python: {"six", noPackage}}},
+			Packages: driver.Packages{Allow: map[executor.Language][]string{executor.Python: {"six", packagestest.Missing}}},
 		}, nil
 	}
 	if err := os.Setenv(tokenVariable, params[paramToken]); err != nil {
@@ -123,7 +86,7 @@ func configOf(params map[string]string) (Config, error) {
 		App: testApp, Token: driver.Secret{Env: tokenVariable}, API: params[paramAPI], Proxy: params[paramEdge], Rate: 1000, Languages: languages,
 		Templates: map[string]Template{"small": {Image: DefaultImage, Guest: Guest{CPUs: 1, MemoryMB: 256}}},
 		Packages: driver.Packages{
-			Allow:    map[executor.Language][]string{executor.Python: {"six", noPackage}, executor.JavaScript: {"ms", noPackage}},
+			Allow:    packagestest.Allow(),
 			IndexURL: params[paramIndex], Registry: params[paramRegistry], Insecure: true, Size: 4 << 20,
 		},
 	}, nil

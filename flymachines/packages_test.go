@@ -55,18 +55,6 @@ func newPackagesWorld(t *testing.T, allow ...string) *packagesWorld {
 	return w
 }
 
-// installs expects what an installation says that it has put into a session.
-func installs(t *testing.T, s executor.Session, want string, names ...string) {
-	t.Helper()
-	r, err := s.Install(t.Context(), executor.Packages{Names: names}, nil)
-	if err != nil {
-		t.Fatalf("install %q: %v", names, err)
-	}
-	if got := strings.Join(strings.Fields(string(r.Stdout)), " "); r.Status != executor.StatusOK || got != want {
-		t.Errorf("install %q: got %s, %q, %q, want %q", names, r.Status, got, r.Stderr, want)
-	}
-}
-
 // alone waits until there is no Machine but those of so many sessions.
 func (w *packagesWorld) alone(t *testing.T, sessions int) {
 	t.Helper()
@@ -101,7 +89,7 @@ func TestPackages(t *testing.T) {
 	if n := w.Served.Load(); n != 0 {
 		t.Errorf("the index was asked %d times for what nobody may have", n)
 	}
-	installs(t, s, "alpha 1.0 beta 1.0", "beta")
+	packagestest.Installs(t, s, "alpha 1.0 beta 1.0", "beta")
 	mustRun(t, s, "import alpha, beta; (alpha.version, beta.version, alpha.__file__)", "('1.0', '1.0', '/opt/packages/alpha.py')")
 	mustRun(t, s, `import os, subprocess, sys
 said = []
@@ -118,7 +106,7 @@ said, subprocess.run([sys.executable, "-c", "import beta; print(beta.version)"],
 	if err != nil {
 		t.Fatal(err)
 	}
-	installs(t, other, "", "beta", "alpha")
+	packagestest.Installs(t, other, "", "beta", "alpha")
 	w.Down.Store(true)
 	second := create(t, w.box, executor.Spec{Packages: []executor.Packages{{Language: executor.Python, Names: []string{"beta"}}}})
 	mustRun(t, second, "import alpha; alpha.version", "'1.0'")
@@ -128,7 +116,7 @@ said, subprocess.run([sys.executable, "-c", "import beta; print(beta.version)"],
 
 	// What is installed is there when a session that was suspended is woken.
 	suspend(t, w.backend, s)
-	installs(t, s, "", "beta")
+	packagestest.Installs(t, s, "", "beta")
 	mustRun(t, s, "import beta; beta.version", "'1.0'")
 }
 
@@ -178,7 +166,7 @@ func TestBuilderIsRemoved(t *testing.T) {
 		t.Errorf("no such package: got %+v, %v", r, err)
 	}
 	none("no such package")
-	installs(t, s, "six 1.0", "six")
+	packagestest.Installs(t, s, "six 1.0", "six")
 }
 
 // A session whose Python cannot be given packages says so, and what has no pip to fetch them with.

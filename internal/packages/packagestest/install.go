@@ -3,10 +3,23 @@ package packagestest
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/execbroker/execbroker/executor"
 )
+
+// Installs expects what an installation says that it has put into a session: names and versions.
+func Installs(t testing.TB, s executor.Session, want string, names ...string) {
+	t.Helper()
+	res, err := s.Install(t.Context(), executor.Packages{Names: names}, nil)
+	if err != nil {
+		t.Fatalf("install %q: %v", names, err)
+	}
+	if got := strings.Join(strings.Fields(res.Stdout.String()), " "); res.Status != executor.StatusOK || got != want {
+		t.Errorf("install %q: got %s, %q, %q, want %q", names, res.Status, got, res.Stderr, want)
+	}
+}
 
 // GivesUp has a session of a backend ask for packages that take their time, and gives up. Meanwhile what fetches them has to be among the
 // sandboxes of its owner, so that what removes abandoned ones finds it, and nobody's session. Then the index is down. After each, none is
