@@ -65,15 +65,6 @@ func setup(ctx context.Context) (params map[string]string, cleanup func() error,
 	return map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text()), paramDir: s.Dir, paramRegistry: s.Registry}, s.Close, nil
 }
 
-// testClient speaks with the engine of the tests.
-func testClient() (*client.Client, error) {
-	host, err := dockertest.Host()
-	if err != nil {
-		return nil, err
-	}
-	return client.New(client.WithHost(host))
-}
-
 func target(version string) conformance.Target {
 	return conformance.Target{
 		Implementation: conformance.Implementation{Name: Type, Version: version},
@@ -95,21 +86,17 @@ func target(version string) conformance.Target {
 			})
 		},
 		Leaks: func(ctx context.Context, params map[string]string) (left []string, err error) {
-			c, err := testClient()
+			host, err := dockertest.Host()
 			if err != nil {
 				return nil, err
 			}
-			defer c.Close()
-			list, err := c.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", driver.LabelOwner)})
-			if err != nil {
-				return nil, err
-			}
-			for _, i := range list.Items {
+			list, err := dockertest.List(ctx, host, driver.LabelOwner)
+			for _, i := range list {
 				if strings.HasPrefix(i.Labels[driver.LabelOwner], params[paramRun]) {
-					left = append(left, fmt.Sprintf("container %s %q", i.ID, i.Names))
+					left = append(left, fmt.Sprintf("container %s %q, %s", i.ID, i.Names, i.State))
 				}
 			}
-			return left, nil
+			return left, err
 		},
 		Programs: []conformance.Programs{conformance.Python, conformance.JavaScript},
 		Must:     must,

@@ -175,7 +175,6 @@ func (b *box) missing(f *facts) (missing []string) {
 // options returns everything that makes the container. What each line stops is told in docs/security/docker.md.
 func (b *box) options(f *facts) client.ContainerCreateOptions {
 	no := false
-	zero := 0
 	l := b.limits()
 	pids := int64(b.want.Processes + supervisorProcesses)
 	tmpfs := map[string]string{}
@@ -246,8 +245,9 @@ func (b *box) options(f *facts) client.ContainerCreateOptions {
 			AttachStdout: true,
 			AttachStderr: true,
 			Healthcheck:  &container.HealthConfig{Test: []string{"NONE"}},
-			StopSignal:   "SIGKILL", // an engine that shuts down need not wait
-			StopTimeout:  &zero,
+			// An engine that shuts down need not wait. No StopTimeout: it is also how long an engine waits for the news of an end that it
+			// finds out about itself, and one that does not wait handles that end twice, the second time maybe after the removal.
+			StopSignal: "SIGKILL",
 		},
 	}
 }

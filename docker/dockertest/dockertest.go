@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 )
@@ -108,9 +109,24 @@ var Host = sync.OnceValues(func() (string, error) {
 	return h, nil
 })
 
-// Containers returns the names of the containers at host, dead ones too, that carry all of the given labels ("key=value"). One whose name
-// the engine has given away, because it is being removed, is none any more.
+// Containers returns the names of the containers at host, dead ones too, that carry all of the given labels ("key=value").
 func Containers(ctx context.Context, host string, labels ...string) ([]string, error) {
+	list, err := List(ctx, host, labels...)
+	var names []string
+	for _, i := range list {
+		name := i.ID
+		if len(i.Names) > 0 {
+			name = strings.TrimPrefix(i.Names[0], "/")
+		}
+		names = append(names, name)
+	}
+	return names, err
+}
+
+// List returns the containers at host, dead ones too, that carry all of the given labels ("key=value" or "key"). One that the engine has
+// removed is none, although an engine that was told of its end twice may list it until it is restarted: without a name, and asked for it
+// the engine says that there is no such container.
+func List(ctx context.Context, host string, labels ...string) ([]container.Summary, error) {
 	c, err := client.New(client.WithHost(host))
 	if err != nil {
 		return nil, err
@@ -120,16 +136,18 @@ func Containers(ctx context.Context, host string, labels ...string) ([]string, e
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	var there []container.Summary
 	for _, i := range list.Items {
-		if i.State == container.StateRemoving && len(i.Names) == 0 {
-			continue // nothing runs in it, and a busy engine may take minutes over the rest
+		if len(i.Names) == 0 {
+			_, err := c.ContainerInspect(ctx, i.ID, client.ContainerInspectOptions{})
+			if errdefs.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
 		}
-		name := i.ID
-		if len(i.Names) > 0 {
-			name = strings.TrimPrefix(i.Names[0], "/")
-		}
-		names = append(names, name)
+		there = append(there, i)
 	}
-	return names, nil
+	return there, nil
 }
