@@ -185,21 +185,24 @@ func resultCases() []caseDef {
 						texts = append(texts, fmt.Sprintf("%v %+v %q", err, err, err))
 					}
 				}
-				req := limited(t.Program("spin", "text", secret), 25*time.Second)
-				if t.Has(executor.FeatureEnv) {
-					req.Env = env
+				request := func() executor.Request {
+					req := limited(t.Program("spin", "text", secret), 25*time.Second)
+					if t.Has(executor.FeatureEnv) {
+						req.Env = env
+					}
+					if t.Has(executor.FeatureStdin) {
+						req.Stdin = strings.NewReader(secret)
+					}
+					return req
 				}
-				if t.Has(executor.FeatureStdin) {
-					req.Stdin = strings.NewReader(secret)
-				}
-				run := t.start(s, req, nil)
+				run := t.start(s, request(), nil)
 				run.awaitStart()
-				_, err := s.Run(t.Context(), req, nil) // busy
+				_, err := s.Run(t.Context(), request(), nil) // busy
 				note(err)
 				run.cancel()
 				_, err = run.wait(5 * time.Second)
 				note(err)
-				bad := req
+				bad := request()
 				bad.Limits.WallTime = -2
 				_, err = s.Run(t.Context(), bad, nil)
 				note(err)
@@ -213,12 +216,12 @@ func resultCases() []caseDef {
 				texts = append(texts, fmt.Sprintf("%+v", info), info.Handle.String(), string(text))
 				_, err = s.Files().Stat(t.Context(), "none")
 				note(err)
-				run = t.start(s, req, nil)
+				run = t.start(s, request(), nil)
 				run.awaitStart()
 				note(s.Close())
 				_, err = run.wait(5 * time.Second)
 				note(err)
-				_, err = s.Run(t.Context(), req, nil)
+				_, err = s.Run(t.Context(), request(), nil)
 				note(err)
 				for _, text := range texts {
 					if strings.Contains(text, secret) {

@@ -27,9 +27,12 @@ type Request struct {
 	// Env, Dir, Artifacts and exit codes.
 	Command []string
 
-	Stdin io.Reader         // requires FeatureStdin; nil means empty. Run never waits for a Read after the code has ended
-	Env   map[string]string // added to the session's; requires FeatureEnv
-	Dir   string            // absolute, or below Workdir; requires FeatureDir. In a living interpreter for this run only
+	// Stdin requires FeatureStdin; nil means empty. Run never waits for a Read after the code has ended, so one may still be going on
+	// when Run returns: a reader is for one run.
+	Stdin io.Reader
+
+	Env map[string]string // added to the session's; requires FeatureEnv
+	Dir string            // absolute, or below Workdir; requires FeatureDir. In a living interpreter for this run only
 
 	// Limits of this run. Zero fields are those of SessionInfo.Run; asking for more than SessionInfo.MaxRun is ErrInvalid.
 	Limits RunLimits
