@@ -166,9 +166,12 @@ func TestMaxAgeIsHalfOfTheTTL(t *testing.T) {
 
 func TestBackOff(t *testing.T) {
 	bubble(t, fake.Options{}, pool.Options{Size: 1}, func(w world) {
+		after(time.Second) // nothing is being made
 		w.b.Fail(fake.OpCreate, -1, driver.Fail(executor.ErrExhausted, executor.RanNo, nil))
+		before := w.b.Calls(fake.OpCreate)
+		defer w.create(executor.Spec{}).Close() // the warm one
 		after(10 * time.Minute)
-		calls := w.b.Calls(fake.OpCreate)
+		calls := w.b.Calls(fake.OpCreate) - before
 		// 250 ms, doubling to a minute: about eight in the first minute, then one a minute.
 		if calls < 12 || calls > 22 {
 			w.Errorf("got %d attempts in ten minutes, want about 17", calls)
@@ -234,10 +237,13 @@ func TestPrelude(t *testing.T) {
 func TestCloseWaits(t *testing.T) {
 	bubble(t, fake.Options{}, pool.Options{Size: 2}, func(w world) {
 		after(time.Second)
-		s := w.create(executor.Spec{})
 		release := w.b.Hold(fake.OpCreate)
 		defer release()
-		synctest.Wait() // a creation is on its way
+		s := w.create(executor.Spec{}) // a warm one
+		synctest.Wait()
+		if st := w.p.Stats(); st.Starting != 1 {
+			w.Errorf("got %+v, want a creation on its way", st)
+		}
 		if err := w.p.Close(); err != nil {
 			w.Error(err)
 		}
