@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,7 +57,7 @@ const (
 
 // setup makes them.
 func setup(ctx context.Context) (params map[string]string, cleanup func() error, err error) {
-	s, err := packagestest.StartSuite(func() (net.Listener, error) { return dockertest.Listen(ctx) })
+	s, err := packagestest.StartSuite(ctx, dockertest.Listen)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,7 +104,7 @@ func surroundings(ctx context.Context, kernel string) (params map[string]string,
 	if kernel != KernelRunner {
 		return params, cleanup, nil
 	}
-	s, err := packagestest.StartSuite(func() (net.Listener, error) { return dockertest.Listen(ctx) })
+	s, err := packagestest.StartSuite(ctx, dockertest.Listen)
 	if err != nil {
 		return nil, cleanup, err
 	}

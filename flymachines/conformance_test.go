@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,7 +61,7 @@ func setup(ctx context.Context) (params map[string]string, cleanup func() error,
 		return nil, nil, err
 	}
 	params[paramAPI], params[paramEdge], params[paramToken] = s.API, s.Edge, s.Token()
-	from, err := packagestest.StartSuite(func() (net.Listener, error) { return dockertest.Listen(ctx) })
+	from, err := packagestest.StartSuite(ctx, dockertest.Listen)
 	if err != nil {
 		return nil, nil, errors.Join(err, s.Close())
 	}

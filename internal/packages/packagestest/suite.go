@@ -1,6 +1,7 @@
 package packagestest
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -28,7 +29,7 @@ func Allow() map[executor.Language][]string {
 }
 
 // StartSuite serves the packages of the suite. Who starts it closes it.
-func StartSuite(listen func() (net.Listener, error)) (_ *Suite, err error) {
+func StartSuite(ctx context.Context, listen func(context.Context) (net.Listener, error)) (_ *Suite, err error) {
 	s := &Suite{}
 	defer func() {
 		if err != nil {
@@ -45,12 +46,12 @@ func StartSuite(listen func() (net.Listener, error)) (_ *Suite, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := listen()
+	l, err := listen(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s.index = StartIndex(l, s.Dir)
-	if l, err = listen(); err != nil {
+	if l, err = listen(ctx); err != nil {
 		return nil, err
 	}
 	s.registry = StartRegistry(l)
