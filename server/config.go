@@ -3,10 +3,12 @@ package server
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/origin"
 )
 
 // The defaults of Config.
@@ -40,6 +42,9 @@ type Config struct {
 	// MaxSessions and MaxRuns bound what a key has at a time, MaxRunsTotal the runs of all, and MaxTransfers the files that a key moves at
 	// a time. Zero: the defaults.
 	MaxSessions, MaxRuns, MaxRunsTotal, MaxTransfers int
+	// Hosts are the names and addresses, without ports, by which clients reach the server, besides those of loopback. Requests for others
+	// are refused, as a web page sends them whose name was pointed at this machine. "*" allows all.
+	Hosts []string
 	// Log gets what no client is told. Nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -51,6 +56,9 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 	}
 	if min(c.MaxBody, c.MaxFile) < 0 || min(c.BodyTime, c.MaxTimeout, c.MaxIdle) < 0 || min(c.MaxSessions, c.MaxRuns, c.MaxRunsTotal, c.MaxTransfers) < 0 {
 		errs = append(errs, errors.New("limits: none may be negative"))
+	}
+	if err := (origin.Policy{Hosts: c.Hosts}).Check(); err != nil {
+		errs = append(errs, fmt.Errorf("hosts: %w", err))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return c, &executor.Error{Op: "server", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: err}

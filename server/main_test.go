@@ -75,6 +75,9 @@ func (w world) do(method, target, body string, headers ...string) (*http.Respons
 	r.Header.Set("Authorization", "Bearer "+alice)
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
+		if headers[i] == "Host" {
+			r.Host = headers[i+1]
+		}
 		if headers[i+1] == "" {
 			r.Header.Del(headers[i])
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/drain"
+	"github.com/execbroker/execbroker/internal/origin"
 )
 
 // OpenAPI is the description of the API, in JSON.
@@ -29,6 +30,7 @@ type Server struct {
 	x       executor.Executor
 	cfg     Config
 	mux     *http.ServeMux
+	front   http.Handler // before mux
 	started time.Time
 	ends    sync.WaitGroup // sessions that end by themselves
 	runs    drain.Gate
@@ -63,6 +65,9 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	}
 	s := &Server{x: x, cfg: cfg, started: time.Now(), sessions: map[string]*session{}, usage: map[keyID]*usage{}}
 	s.routes()
+	s.front = origin.Policy{Hosts: cfg.Hosts}.Handler(s.mux, func(w http.ResponseWriter, r *http.Request, status int, message string) {
+		s.answerError(w, r, refuse(status, "origin", "%s", message))
+	})
 	return s, nil
 }
 
@@ -121,7 +126,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Request-Id", id)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	s.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
+	s.front.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
 }
 
 // newID returns 26 characters of [a-z2-7], of which no two are ever alike.

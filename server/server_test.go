@@ -330,7 +330,7 @@ func TestHeaders(t *testing.T) {
 	if res.StatusCode != 200 || res.Header.Get("Set-Cookie") != "" {
 		t.Errorf("got %d %v", res.StatusCode, res.Header)
 	}
-	c := w.raw("GET /v1/health HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\r\n\tb: c\r\n\r\n")
+	c := w.raw("GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: a\r\n\tb: c\r\n\r\n")
 	if !strings.HasPrefix(c, "HTTP/1.1 ") || strings.Contains(c, "\r\nb: c") {
 		t.Errorf("got %q", c)
 	}
@@ -361,12 +361,26 @@ func (w world) raw(text string) string {
 }
 
 // Bodies that trickle end with an answer, and a file that did not arrive leaves the old one.
+// A server does nothing for a web page, neither for one of another origin nor for one whose name was pointed at this machine, even with
+// a key.
+func TestWebPages(t *testing.T) {
+	w := newWorld(t, fake.Options{}, Config{Hosts: []string{"api.example"}})
+	w.want(200, "POST", "/v1/run", `{"code": "1"}`, "Host", "api.example:3000")
+	has(t, w.want(421, "POST", "/v1/run", `{"code": "1"}`, "Host", "evil.example"), `"kind":"origin"`, "evil.example", `"ran":"no"`)
+	w.want(421, "GET", "/v1/openapi.json", "", "Host", "evil.example")
+	has(t, w.want(403, "POST", "/v1/run", `{"code": "1"}`, "Origin", "https://evil.example"), `"kind":"origin"`)
+	w.want(403, "DELETE", "/v1/sessions/x", "", "Sec-Fetch-Site", "same-site")
+	if _, err := New(w.s.x, Config{Hosts: []string{"https://api.example"}}); err == nil {
+		t.Error("a URL is taken for a host")
+	}
+}
+
 func TestSlowBodies(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{BodyTime: 50 * time.Millisecond})
 	s := w.session(`{}`)
 	w.want(201, "PUT", s+"/files/a.txt", "mine")
 	for _, line := range []string{"POST /v1/run", "PUT " + s + "/files/a.txt"} {
-		has(t, w.raw(line+" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+alice+"\r\nContent-Length: 1000\r\n\r\n{"), "HTTP/1.1 408", "did not arrive")
+		has(t, w.raw(line+" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+alice+"\r\nContent-Length: 1000\r\n\r\n{"), "HTTP/1.1 408", "did not arrive")
 	}
 	if got := w.want(200, "GET", s+"/files/a.txt", ""); got != "mine" {
 		t.Errorf("got %q", got)

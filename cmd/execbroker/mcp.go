@@ -49,6 +49,7 @@ output the program ends with its client.`,
 	l := c.Flags()
 	l.StringVar(&f.listen, "listen", "", "serve HTTP at this `address` and port instead; port 0 is a free one")
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients over HTTP, in JSON")
+	f.names(c, "")
 	f.reach(c, "what the code reaches")
 	l.DurationVar(&f.maxTimeout, "max-timeout", tool.DefaultMaxTimeout, "the longest time that a call may ask for")
 	l.IntVar(&f.maxSessions, "max-sessions", mcp.DefaultMaxSessions, "how many sessions clients may have over HTTP, all together")
@@ -65,6 +66,9 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	o.Spec.Network.Mode = executor.NetworkMode(f.network)
 	if f.maxTimeout < time.Second || f.maxSessions < 1 || f.drain < 0 {
 		return usage("--max-timeout, --max-sessions and --drain: want at least 1s, 1 and 0")
+	}
+	if err := f.checkNames(); err != nil {
+		return err
 	}
 	if f.listen == "" && f.keys != "" {
 		return usage("--keys: is for --listen; who starts the program needs none")
@@ -95,7 +99,7 @@ func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, p *progress, s *mcp.Serve
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", s.Handler(mcp.HTTPOptions{MaxSessions: f.maxSessions, Authenticate: func(key string) (string, map[string]string, bool) {
+	mux.Handle("/mcp", s.Handler(mcp.HTTPOptions{Hosts: f.domains, MaxSessions: f.maxSessions, Authenticate: func(key string) (string, map[string]string, bool) {
 		c, ok := keys.Lookup(key)
 		return c.Subject, c.Attributes, ok
 	}}))

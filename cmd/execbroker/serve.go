@@ -27,7 +27,6 @@ var apis = []string{"native", "nemo", "e2b"}
 type serveFlags struct {
 	serverFlags
 	api          string
-	domain       string
 	maxSandboxes int
 }
 
@@ -63,14 +62,14 @@ as long as --drain says; at the second it ends at once.`,
 	l.StringVar(&f.api, "api", "native", "what to speak: native, nemo or e2b")
 	l.StringVar(&f.listen, "listen", "127.0.0.1:3000", "`address` and port; port 0 is a free one")
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients, in JSON (not for e2b)")
-	l.StringVar(&f.domain, "domain", "", "the `name` below which sandboxes have host names, if clients address them so (e2b)")
+	f.names(c, "; for e2b sandboxes have host names below the first")
 	f.reach(c, "what sandboxes reach that do not ask for anything")
 	l.DurationVar(&f.maxTimeout, "max-timeout", server.DefaultMaxTimeout, "the longest run that clients may ask for; for e2b the longest life of a sandbox (default 24h)")
 	l.IntVar(&f.maxSandboxes, "max-sandboxes", e2b.DefaultMaxSandboxes, "how many sessions each key may have")
 	l.DurationVar(&f.drain, "drain", 0, "how long runs may take to end at the first signal (default the longest run; e2b: not at all)")
 	must(c.MarkFlagFilename("keys", "json"))
 	must(c.RegisterFlagCompletionFunc("api", cobra.FixedCompletions(apis, cobra.ShellCompDirectiveNoFileComp)))
-	for _, name := range []string{"listen", "domain", "max-timeout", "max-sandboxes", "drain"} {
+	for _, name := range []string{"listen", "max-timeout", "max-sandboxes", "drain"} {
 		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
 	}
 	return c
@@ -144,14 +143,14 @@ func (a *app) front(f serveFlags) (func(executor.Executor) (*front, error), erro
 	if f.maxTimeout < time.Second || f.maxSandboxes < 1 || f.drain < 0 {
 		return nil, usage("--max-timeout, --max-sandboxes and --drain: want at least 1s, 1 and 0")
 	}
+	if err := f.checkNames(); err != nil {
+		return nil, err
+	}
 	if f.api == "e2b" {
 		return a.frontE2B(f, spec)
 	}
-	if f.domain != "" {
-		return nil, usage("--domain: is for --api e2b")
-	}
 	if f.api == "nemo" {
-		cfg := nemo.Config{Spec: spec, MaxTimeout: f.maxTimeout, Log: a.log()}
+		cfg := nemo.Config{Spec: spec, Hosts: f.domains, MaxTimeout: f.maxTimeout, Log: a.log()}
 		if f.keys != "" || len(a.keyList()) > 0 || !loopback(f.listen) {
 			var err error
 			if cfg.Keys, _, err = a.clients(f.keys, f.listen); err != nil {
@@ -170,7 +169,7 @@ func (a *app) front(f serveFlags) (func(executor.Executor) (*front, error), erro
 	if err != nil {
 		return nil, err
 	}
-	cfg := server.Config{Keys: keys, Spec: spec, MaxTimeout: f.maxTimeout, MaxSessions: f.maxSandboxes, Log: a.log()}
+	cfg := server.Config{Keys: keys, Spec: spec, Hosts: f.domains, MaxTimeout: f.maxTimeout, MaxSessions: f.maxSandboxes, Log: a.log()}
 	return func(x executor.Executor) (*front, error) {
 		s, err := server.New(x, cfg)
 		if err != nil {
@@ -184,7 +183,10 @@ func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(executor.Executor
 	if f.keys != "" {
 		return nil, usage("--keys: is not for --api e2b, which takes its keys from %s", keysVariable)
 	}
-	cfg := e2b.Config{Keys: a.keyList(), Spec: spec, Domain: f.domain, MaxSandboxes: f.maxSandboxes, Log: a.log()}
+	cfg := e2b.Config{Keys: a.keyList(), Spec: spec, Hosts: f.domains, MaxSandboxes: f.maxSandboxes, Log: a.log()}
+	if len(f.domains) > 0 {
+		cfg.Domain = f.domains[0]
+	}
 	if f.given("max-timeout") {
 		cfg.MaxTimeout = f.maxTimeout
 	}

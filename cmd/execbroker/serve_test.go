@@ -21,6 +21,9 @@ func ask(t *testing.T, status int, method, url, body string, headers ...string) 
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
+		if headers[i] == "Host" {
+			r.Host = headers[i+1]
+		}
 	}
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := c.Do(r)
@@ -129,6 +132,42 @@ func TestServeNeMo(t *testing.T) {
 	p.clean(t)
 }
 
+// No server does anything for a web page of somebody else, and each answers to the name that it is given.
+func TestServersAndWebPages(t *testing.T) {
+	for name, test := range map[string]struct {
+		args       []string
+		path, body string
+	}{
+		"native": {[]string{"serve"}, "/v1/run", `{"code": "1"}`},
+		"nemo":   {[]string{"serve", "--api", "nemo"}, "/execute", `{"generated_code": "print(1)", "timeout": 1, "language": "python"}`},
+		"e2b":    {[]string{"serve", "--api", "e2b"}, "/v2/sandboxes", `{"templateID": "base"}`},
+		"mcp":    {[]string{"mcp"}, "", `{"jsonrpc":"2.0","id":1,"method":"ping"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := command(t, append(test.args, "--listen", "127.0.0.1:0", "--domain", "tools.example", "--json")...)
+			s := announced[serving](t, p)
+			for _, refused := range []struct {
+				status  int
+				headers []string
+			}{
+				{421, []string{"Host", "evil.example"}},
+				{421, []string{"Host", "evil.example", "Origin", "http://evil.example", "Sec-Fetch-Site", "same-origin"}},
+				{403, []string{"Origin", "https://evil.example"}},
+				{403, []string{"Sec-Fetch-Site", "cross-site"}},
+			} {
+				ask(t, refused.status, "POST", s.URL+test.path, test.body, append(refused.headers, "Content-Type", "application/json", "X-API-Key", s.Key, "Authorization", "Bearer "+s.Key)...)
+			}
+			ask(t, map[string]int{"native": 200, "nemo": 200, "e2b": 404, "mcp": 404}[name], "GET", strings.TrimSuffix(s.URL, "/mcp")+map[string]string{"native": "/v1/health", "nemo": "/"}[name], "", "Host", "tools.example:80")
+			if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			_ = p.Wait()
+			p.clean(t)
+		})
+	}
+}
+
 func TestServeMistakes(t *testing.T) {
 	for name, args := range map[string][]string{
 		"api":       {"--api", "e2c"},
@@ -138,7 +177,8 @@ func TestServeMistakes(t *testing.T) {
 		"timeout":   {"--max-timeout", "0s"},
 		"sandboxes": {"--max-sandboxes", "0"},
 		"drain":     {"--drain", "-1s"},
-		"domain":    {"--domain", "x.example"}, // of e2b only
+		"domain":    {"--domain", "https://x.example"},
+		"domains":   {"--api", "nemo", "--domain", "*"},
 		"keys":      {"--keys", "absent.json"},
 		"e2b-keys":  {"--api", "e2b", "--keys", "x.json"},
 		"nemo":      {"--api", "nemo", "--listen", "0.0.0.0:0"},

@@ -19,14 +19,15 @@ type address struct {
 	port    int
 }
 
-// sandboxHost is the first part of the host name of a sandbox.
-var sandboxHost = regexp.MustCompile(`^([0-9]{1,5})-([a-z0-9]{1,64})$`)
+// sandboxLabel is the form of the first label of the host name of a sandbox.
+const sandboxLabel = `([0-9]{1,5})-([a-z0-9]{1,64})`
+
+var sandboxHost = regexp.MustCompile(`^` + sandboxLabel + `$`)
 
 // address finds out who a request is for. The host name decides if it is that of a sandbox; otherwise two headers do, which come together.
 func (s *Server) address(r *http.Request) (address, error) {
-	first, rest, _ := strings.Cut(r.Host, ".")
-	host, _, _ := strings.Cut(rest, ":")
-	if m := sandboxHost.FindStringSubmatch(first); m != nil && host != "" && (s.cfg.Domain == "" || host == s.cfg.Domain) {
+	first, rest, _ := strings.Cut(strings.ToLower(r.Host), ".")
+	if m := sandboxHost.FindStringSubmatch(first); m != nil && rest != "" { // of this server, or the request would not be here
 		port, err := strconv.ParseUint(m[1], 10, 16)
 		if err != nil {
 			return address{}, refuse(http.StatusBadRequest, "the host name: invalid port %s", m[1])

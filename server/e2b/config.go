@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/origin"
 )
 
 // envdVersion is what sandboxes say of themselves. The SDKs leave out what came later: files with metadata, and watching with entries.
@@ -24,8 +27,12 @@ const (
 type Config struct {
 	// Keys are the API keys. Each has its own sandboxes.
 	Keys []string
-	// Domain is what the names of sandboxes end in, for clients that address them by host name. Empty: any, and clients are told none.
+	// Domain is what the names of sandboxes end in, for clients that address them by host name: PORT-ID.DOMAIN, beside api.DOMAIN for
+	// the control plane. Empty: "localhost", and clients are told none.
 	Domain string
+	// Hosts are further names and addresses, without ports, by which clients reach the server, besides those of loopback. Requests for
+	// others are refused, as a web page sends them whose name was pointed at this machine. "*" allows all.
+	Hosts []string
 	// Spec is what every sandbox begins with: its limits, its run limits, its packages. No languages means all that the backend can
 	// have in one session. Zero fields of Run are as much as the backend allows, since E2B's clients end runs themselves and take their
 	// output as it comes. Network is for sandboxes that do not ask for one. IdleTTL is not used.
@@ -53,6 +60,9 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 	if len(c.Keys) == 0 || slices.Contains(c.Keys, "") {
 		return c, errors.New("e2b: keys: at least one API key is required, and none may be empty")
 	}
+	if err := c.names().Check(); err != nil {
+		return c, fmt.Errorf("e2b: domain and hosts: %w", err)
+	}
 	c.MaxTimeout = cmp.Or(c.MaxTimeout, DefaultMaxTimeout)
 	if caps.MaxLife > 0 {
 		c.MaxTimeout = min(c.MaxTimeout, caps.MaxLife)
@@ -79,6 +89,18 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 		c.Spec.Run.OutputBytes = cmp.Or(c.Spec.MaxRun.OutputBytes, caps.MaxRun.OutputBytes, endless)
 	}
 	return c, nil
+}
+
+// below is what stands before the domain in host names.
+var below = regexp.MustCompile(`^(api|` + sandboxLabel + `)$`)
+
+// names are those that clients may use.
+func (c Config) names() origin.Policy {
+	p := origin.Policy{Hosts: c.Hosts}
+	if c.Domain != "" {
+		p.Hosts, p.Below = append([]string{c.Domain}, c.Hosts...), below
+	}
+	return p
 }
 
 // template returns the backend's name of a template.

@@ -349,7 +349,10 @@ func TestAddresses(t *testing.T) {
 		"host":          {204, host("49983"), ""},
 		"headers":       {204, headers("49983"), ""},
 		"control-plane": {204, []string{"Host", "api.boxes.test"}, ""},
-		"other-domain":  {204, []string{"Host", "49983-" + a.SandboxID + ".other.test"}, ""}, // the control plane's health
+		"loopback":      {204, []string{"Host", "127.0.0.1:3000"}, ""},
+		"other-domain":  {421, []string{"Host", "49983-" + a.SandboxID + ".other.test"}, ""},
+		"other-below":   {421, []string{"Host", "www.boxes.test"}, ""},
+		"rebound":       {421, []string{"Host", "evil.test:3000", "Origin", "http://evil.test:3000", "Sec-Fetch-Site", "same-origin"}, ""},
 		"gone":          {502, []string{"E2b-Sandbox-Id", "inothing", "E2b-Sandbox-Port", "49983"}, "The sandbox was not found"},
 		"closed-port":   {502, append(headers("8080"), traffic...), "The sandbox is running but port is not open"},
 		"private":       {403, headers("8080"), "E2B-Traffic-Access-Token"},

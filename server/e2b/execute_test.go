@@ -267,7 +267,7 @@ func TestDisconnect(t *testing.T) {
 	bubble(t, fake.Options{}, Config{}, func(w world) {
 		id := w.create("").SandboxID
 		ctx, cancel := context.WithCancel(w.Context())
-		r := httptest.NewRequestWithContext(ctx, "POST", "/execute", strings.NewReader(body("kept = 1\nforever()")))
+		r := httptest.NewRequestWithContext(ctx, "POST", "http://localhost/execute", strings.NewReader(body("kept = 1\nforever()")))
 		r.Header.Set("E2b-Sandbox-Id", id)
 		r.Header.Set("E2b-Sandbox-Port", "49999")
 		done := make(chan struct{})

@@ -212,7 +212,7 @@ func TestFaultTornUploads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(c, "POST /files?path=a HTTP/1.1\r\nHost: x\r\nE2b-Sandbox-Id: %s\r\nE2b-Sandbox-Port: 49983\r\nX-Access-Token: %s\r\nContent-Type: %s\r\nContent-Length: 1000\r\n\r\nnew",
+		fmt.Fprintf(c, "POST /files?path=a HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: %s\r\nE2b-Sandbox-Port: 49983\r\nX-Access-Token: %s\r\nContent-Type: %s\r\nContent-Length: 1000\r\n\r\nnew",
 			d.box.SandboxID, d.box.EnvdAccessToken, octets)
 		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
 			t.Error(err)
@@ -357,7 +357,7 @@ func TestFaultStuckAfterAbandon(t *testing.T) {
 		id := w.create("").SandboxID
 		abandoned := func(code string, after time.Duration) []line {
 			ctx, cancel := context.WithCancel(w.Context())
-			r := httptest.NewRequestWithContext(ctx, "POST", "/execute", strings.NewReader(body(code)))
+			r := httptest.NewRequestWithContext(ctx, "POST", "http://localhost/execute", strings.NewReader(body(code)))
 			r.Header.Set("E2b-Sandbox-Id", id)
 			r.Header.Set("E2b-Sandbox-Port", "49999")
 			rec, done := httptest.NewRecorder(), make(chan struct{})
@@ -383,7 +383,7 @@ func TestFaultUnseenDisconnects(t *testing.T) {
 	bubble(t, fake.Options{}, Config{Faults: Faults{UnseenDisconnects: true}}, func(w world) {
 		id := w.create("").SandboxID
 		ctx, cancel := context.WithCancel(w.Context())
-		r := httptest.NewRequestWithContext(ctx, "POST", "/execute", strings.NewReader(body("sleep(60_000)\nkept = 1")))
+		r := httptest.NewRequestWithContext(ctx, "POST", "http://localhost/execute", strings.NewReader(body("sleep(60_000)\nkept = 1")))
 		r.Header.Set("E2b-Sandbox-Id", id)
 		r.Header.Set("E2b-Sandbox-Port", "49999")
 		done := make(chan struct{})

@@ -54,7 +54,7 @@ func (d daemon) exchange(text string) (string, error) {
 }
 
 func (d daemon) head(method, target string, port int, more ...string) string {
-	h := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-API-KEY: %s\r\n", method, target, alice)
+	h := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-API-KEY: %s\r\n", method, target, alice)
 	if port > 0 {
 		h += fmt.Sprintf("E2b-Sandbox-Id: %s\r\nE2b-Sandbox-Port: %d\r\nX-Access-Token: %s\r\n", d.box.SandboxID, port, d.box.EnvdAccessToken)
 	}

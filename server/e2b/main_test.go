@@ -66,6 +66,7 @@ func bubble(t *testing.T, o fake.Options, cfg Config, f func(world)) {
 func (w world) do(method, target, body string, headers ...string) *httptest.ResponseRecorder {
 	w.Helper()
 	r := httptest.NewRequestWithContext(w.Context(), method, target, strings.NewReader(body))
+	r.Host = "localhost"
 	r.Header.Set("X-API-KEY", alice)
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])

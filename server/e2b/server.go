@@ -31,6 +31,7 @@ type Server struct {
 	cfg    Config
 	owners map[owner]bool
 	api    *http.ServeMux
+	front  http.Handler // before everything
 	once   onces
 	faulty faulty
 
@@ -61,12 +62,18 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 		s.owners[sha256.Sum256([]byte(key))] = true
 	}
 	s.api = s.routes()
+	s.front = cfg.names().Handler(http.HandlerFunc(s.dispatch), func(w http.ResponseWriter, _ *http.Request, status int, message string) {
+		writeError(w, refuse(status, "%s", message))
+	})
 	s.SetFaults(cfg.Faults)
 	return s, nil
 }
 
 // ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.front.ServeHTTP(w, r) }
+
+// dispatch finds out who a request is for.
+func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	to, err := s.address(r)
 	if err == nil && to.sandbox == "" {
 		to = s.signer(r)

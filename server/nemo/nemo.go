@@ -22,6 +22,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/drain"
+	"github.com/execbroker/execbroker/internal/origin"
 	"github.com/execbroker/execbroker/server"
 	"github.com/execbroker/execbroker/tool"
 )
@@ -35,7 +36,8 @@ const (
 	maxOutput         = 4 << 20 // of each stream
 )
 
-// Config configures New. The zero value lets everybody in who reaches the address, as the original does.
+// Config configures New. The zero value lets every program in that reaches the address, as the original does, and no web
+// page.
 type Config struct {
 	// Keys are asked for as bearer tokens if there are any. The toolkit's own client sends none.
 	Keys server.Keys
@@ -48,6 +50,9 @@ type Config struct {
 	// MaxBody and BodyTime bound a body. Zero: the defaults.
 	MaxBody  int64
 	BodyTime time.Duration
+	// Hosts are the names and addresses, without ports, by which clients reach the server, besides those of loopback. Requests for others
+	// are refused, as a web page sends them whose name was pointed at this machine. "*" allows all.
+	Hosts []string
 	// Log gets what no client is told. Nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -56,7 +61,7 @@ type Config struct {
 type Server struct {
 	x      executor.Executor
 	cfg    Config
-	mux    *http.ServeMux
+	front  http.Handler
 	runs   drain.Gate
 	places chan struct{} // one for each run
 }
@@ -68,6 +73,10 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	caps := x.Info().Capabilities
 	if cfg.MaxTimeout < 0 || cfg.MaxRuns < 0 || cfg.MaxBody < 0 || cfg.BodyTime < 0 {
 		return nil, &executor.Error{Op: "nemo", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: errors.New("limits: none may be negative")}
+	}
+	names := origin.Policy{Hosts: cfg.Hosts}
+	if err := names.Check(); err != nil {
+		return nil, &executor.Error{Op: "nemo", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: fmt.Errorf("hosts: %w", err)}
 	}
 	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, DefaultMaxTimeout)
 	if most := caps.MaxRun.WallTime; most > 0 {
@@ -86,10 +95,14 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	if missing := caps.MissingFor(cfg.Spec); len(missing) > 0 {
 		return nil, &executor.Error{Op: "nemo", Backend: x.Info().Name, Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing}
 	}
-	s := &Server{x: x, cfg: cfg, mux: http.NewServeMux(), places: make(chan struct{}, cfg.MaxRuns)}
-	s.mux.HandleFunc("POST /execute", s.execute)
-	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	s := &Server{x: x, cfg: cfg, places: make(chan struct{}, cfg.MaxRuns)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /execute", s.execute)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
+	s.front = names.Handler(mux, func(w http.ResponseWriter, _ *http.Request, status int, message string) {
+		write(w, status, Answer{Status: "error", Stderr: message})
 	})
 	return s, nil
 }
@@ -99,7 +112,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "SAMEORIGIN")
-	s.mux.ServeHTTP(w, r)
+	s.front.ServeHTTP(w, r)
 }
 
 // Drain refuses new runs and waits until those that run have ended, or ctx ends.

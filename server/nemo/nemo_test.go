@@ -37,10 +37,13 @@ func serve(t *testing.T, x executor.Executor, cfg nemo.Config) *nemo.Server {
 // do sends a body to /execute. Headers are names and values in turn.
 func do(t *testing.T, s http.Handler, body string, headers ...string) (int, nemo.Answer) {
 	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), "POST", "/execute", strings.NewReader(body))
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost:6000/execute", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
+		if headers[i] == "Host" {
+			r.Host = headers[i+1]
+		}
 	}
 	rec := httptest.NewRecorder()
 	s.ServeHTTP(rec, r)
@@ -145,7 +148,7 @@ func TestMistakes(t *testing.T) {
 	}
 	for target, want := range map[string]int{"GET /": 200, "GET /execute": 405, "POST /other": 404, "GET /../../etc/passwd": 404} {
 		method, path, _ := strings.Cut(target, " ")
-		r := httptest.NewRequestWithContext(t.Context(), method, "http://x/", nil)
+		r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost/", nil)
 		r.URL.Path = path
 		rec := httptest.NewRecorder()
 		s.ServeHTTP(rec, r)
@@ -155,6 +158,38 @@ func TestMistakes(t *testing.T) {
 		if rec.Header().Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: got %v", target, rec.Header())
 		}
+	}
+}
+
+// A server without keys does nothing for a web page, neither for one of another origin nor for one whose name was pointed at this machine.
+func TestWebPages(t *testing.T) {
+	b := fake.New(fake.Options{})
+	x, err := b.Open(driver.Env{Name: "box"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	s := serve(t, x, nemo.Config{Hosts: []string{"tools.example"}})
+	for name, test := range map[string]struct {
+		headers []string
+		status  int
+	}{
+		"program":    {nil, 200},
+		"configured": {[]string{"Host", "tools.example"}, 200},
+		"host":       {[]string{"Host", "evil.example"}, 421},
+		"rebound":    {[]string{"Host", "evil.example:6000", "Origin", "http://evil.example:6000", "Sec-Fetch-Site", "same-origin"}, 421},
+		"origin":     {[]string{"Origin", "https://evil.example"}, 403},
+		"site":       {[]string{"Sec-Fetch-Site", "cross-site"}, 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, a := do(t, s, call(t, `print("did run")`, 10), test.headers...)
+			if status != test.status || (a.Stdout == "did run\n") != (status == 200) || (a.Stderr == "") != (status == 200) {
+				t.Errorf("got %d %+v, want %d", status, a, test.status)
+			}
+		})
+	}
+	if _, err := nemo.New(x, nemo.Config{Hosts: []string{"http://tools.example"}}); err == nil {
+		t.Error("a URL is taken for a host")
 	}
 }
 
@@ -240,7 +275,7 @@ func TestSlowBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprintf(c, "POST /execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+	fmt.Fprintf(c, "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
 	if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}

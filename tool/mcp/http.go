@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/execbroker/execbroker/internal/origin"
 	"github.com/execbroker/execbroker/tool"
 )
 
@@ -38,6 +39,9 @@ type HTTPOptions struct {
 	MaxSessions int
 	// BodyTime is how long a body may take to arrive. Zero: DefaultBodyTime.
 	BodyTime time.Duration
+	// Hosts are the names and addresses, without ports, by which clients reach the server, besides those of loopback. Requests for others
+	// are refused, as a web page sends them whose name was pointed at this machine. "*" allows all.
+	Hosts []string
 }
 
 // identity is who a request is from.
@@ -54,11 +58,12 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 	o.BodyTime = cmp.Or(o.BodyTime, DefaultBodyTime)
 	inner := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.sdk }, &sdk.StreamableHTTPOptions{
 		SessionTimeout: o.Idle, MaxRequestBodyBytes: maxMessage, Logger: s.o.Log,
+		DisableLocalhostProtection: true, // the policy below does that, and knows the names that are configured
 	})
 	authenticated := auth.RequireBearerToken(func(_ context.Context, key string, _ *http.Request) (*auth.TokenInfo, error) {
 		return verify(o, key)
 	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(s.guard(o, s.answered(inner)))
-	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return origin.Policy{Hosts: o.Hosts}.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if _, _, open := o.Authenticate(""); open && r.Header.Get("Authorization") == "" {
 			// The SDK knows who a request is from by its token only.
@@ -66,7 +71,9 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 			r.Header.Set("Authorization", "Bearer "+anybody)
 		}
 		authenticated.ServeHTTP(w, r)
-	}))
+	}), func(w http.ResponseWriter, _ *http.Request, status int, message string) {
+		http.Error(w, message, status)
+	})
 }
 
 // anybody stands for the missing key of a server that asks for none.

@@ -158,6 +158,9 @@ func send(t *testing.T, url string, q request) response {
 	}
 	for i := 0; i+1 < len(q.headers); i += 2 {
 		r.Header.Set(q.headers[i], q.headers[i+1])
+		if q.headers[i] == "Host" {
+			r.Host = q.headers[i+1]
+		}
 	}
 	res, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
@@ -196,6 +199,7 @@ func TestHTTPHostile(t *testing.T) {
 		"too-large":         {request{body: strings.Repeat(" ", tool.MaxInput+2<<20), key: alice, session: c.ID()}, 413},
 		"type":              {request{body: list, key: alice, headers: []string{"Content-Type", "text/plain"}}, 415},
 		"method":            {request{method: "PUT", key: alice}, 405},
+		"rebound":           {request{body: list, key: alice, session: c.ID(), headers: []string{"Host", "evil.example"}}, 421},
 		"other-host":        {request{body: list, key: alice, session: c.ID(), headers: []string{"Origin", "https://evil.example"}}, 403},
 		"version":           {request{body: list, key: alice, session: c.ID(), headers: []string{"Mcp-Protocol-Version", "1999-01-01"}}, 400},
 		"resume-of-nothing": {request{method: "GET", key: alice, session: c.ID(), headers: []string{"Last-Event-ID", "../../x_1"}}, 400},

@@ -1,0 +1,90 @@
+// Package origin refuses the requests that a web page makes a browser send to a server that is not the page's own. Every HTTP server of
+// the module goes through it.
+//
+// Two checks do that. Requests that a browser marks as another site's are refused, as far as they may change something. And the host name
+// has to be one of the server's: a page whose own name was pointed at this machine (DNS rebinding) is the same origin for the browser, and
+// only the name gives it away.
+package origin
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"strings"
+)
+
+// Policy says under which names a server is reached. The zero value allows those of loopback: localhost, the names below it, 127.0.0.0/8
+// and ::1.
+type Policy struct {
+	// Hosts are further names and addresses, without ports. "*" allows every name: for servers behind something that checks it.
+	Hosts []string
+	// Below is the form of the labels that may stand before one of Hosts, such as those of sandboxes. Nil: none may.
+	Below *regexp.Regexp
+}
+
+// Check returns why a policy is none: an entry of Hosts that is neither a name nor an address.
+func (p Policy) Check() error {
+	for _, h := range p.Hosts {
+		if _, err := netip.ParseAddr(h); err != nil && h != "*" && !hostForm.MatchString(h) {
+			return fmt.Errorf("%q is no host name or address; want one without scheme and port", h)
+		}
+	}
+	return nil
+}
+
+var hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?)*$`)
+
+// Handler returns next behind the checks. What they refuse goes to refuse, with the status and what the client should be told.
+func (p Policy) Handler(next http.Handler, refuse func(w http.ResponseWriter, r *http.Request, status int, message string)) http.Handler {
+	cross := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status, message := 0, ""
+		switch {
+		case !p.allows(r.Host):
+			status = http.StatusMisdirectedRequest
+			message = fmt.Sprintf("the host %.100q is not a name of this server; it answers to localhost and to the names in its configuration", r.Host)
+		case cross.Check(r) != nil:
+			status, message = http.StatusForbidden, "the request is from a web page of another origin"
+		default:
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Connection", "close") // without it the answer would wait for the rest of the body
+		refuse(w, r, status, message)
+	})
+}
+
+// allows reports whether a Host header names this server.
+func (p Policy) allows(host string) bool {
+	name := strings.ToLower(strings.TrimSuffix(withoutPort(host), "."))
+	if name == "" {
+		return false
+	}
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(name)
+	if err == nil && ip.Unmap().IsLoopback() {
+		return true
+	}
+	first, rest, dotted := strings.Cut(name, ".")
+	for _, h := range p.Hosts {
+		other, no := netip.ParseAddr(h)
+		switch h = strings.ToLower(h); {
+		case h == "*", h == name, err == nil && no == nil && other.Unmap() == ip.Unmap():
+			return true
+		case dotted && no != nil && p.Below != nil && h == rest && p.Below.MatchString(first):
+			return true
+		}
+	}
+	return false
+}
+
+func withoutPort(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
