@@ -184,7 +184,7 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec)
 		refused.Op, refused.Backend = "create", t.info().Name
 		return nil, refused
 	}
-	x, err := t.create(context.WithValue(ctx, waitKey{}, &queued), backend, inner)
+	x, err := t.create(ctx, backend, inner, &queued)
 	if err != nil {
 		leave()
 		return nil, err

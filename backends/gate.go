@@ -31,10 +31,6 @@ func newGate(x executor.Executor) *gate {
 	return g
 }
 
-// waitKey is the key under which a Create of a user carries how long it waited. What has none is a pool's, which never waits: it would
-// stand in the way of users.
-type waitKey struct{}
-
 func (g *gate) refuse(op string, e *executor.Error) error {
 	e.Op, e.Backend, e.Ran = op, g.x.Info().Name, executor.RanNo
 	return e
@@ -42,18 +38,27 @@ func (g *gate) refuse(op string, e *executor.Error) error {
 
 func (g *gate) Info() executor.Info { return g.x.Info() }
 
+// Create is that of a pool, which never waits: it would stand in the way of users.
 func (g *gate) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
-	waited, user := ctx.Value(waitKey{}).(*time.Duration)
-	if user {
-		began := time.Now()
-		err := g.queue.enter(ctx, spec.Subject)
-		*waited += time.Since(began)
-		if err != nil {
-			return nil, g.refuse("create", err)
-		}
-	} else if !g.queue.try() {
+	if !g.queue.try() {
 		return nil, g.refuse("create", &executor.Error{Kind: executor.ErrExhausted, Err: errors.New("queue: users need the room")})
 	}
+	return g.hold(ctx, spec)
+}
+
+// create is Create for a user. It waits for a place, and adds to waited how long.
+func (g *gate) create(ctx context.Context, spec executor.Spec, waited *time.Duration) (executor.Session, error) {
+	began := time.Now()
+	err := g.queue.enter(ctx, spec.Subject)
+	*waited += time.Since(began)
+	if err != nil {
+		return nil, g.refuse("create", err)
+	}
+	return g.hold(ctx, spec)
+}
+
+// hold makes a sandbox for who has a place.
+func (g *gate) hold(ctx context.Context, spec executor.Spec) (executor.Session, error) {
 	s, err := g.ask(ctx, spec)
 	if err != nil {
 		g.queue.leave()

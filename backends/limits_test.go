@@ -12,6 +12,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/tool"
 )
 
 func TestQueueIsFair(t *testing.T) {
@@ -258,6 +259,39 @@ guard: {code_bytes: 12, runs_per_minute: 3, runs_at_once: 1, sessions_per_subjec
 		arms := b.Stats().Arms
 		if got := arms[len(arms)-1].RunErrors["denied"]; got != 8 {
 			w.Errorf("got %d refusals", got)
+		}
+	})
+}
+
+// TestPoolsServeTheTool: what the tool for models asks for with its defaults is served warm, where the pool has the languages, and
+// otherwise it is said what is in the way. The bypass counts in the pool that comes nearest.
+func TestPoolsServeTheTool(t *testing.T) {
+	caps := fake.Without(fake.All(executor.Python), executor.FeatureMixedLanguages)
+	bubble(t, fake.Options{Capabilities: caps, CreateTime: time.Second}, func(w *world) {
+		b := w.open("backends: {a: {type: fake, on: a, broker: {pools: [{size: 1, limits: {processes: 8}, template: data-science}, {size: 1}]}}}")
+		defer w.close(b)
+		x, err := tool.New(b, b.Manager(), tool.Options{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		began := time.Now()
+		if out, err := x.Call(w.Context(), tool.Conversation{ID: "c"}, `{"code": "print(1)", "timeout": 100}`, nil); err != nil || out.Stdout != "1\n" {
+			w.Errorf("got %+v, %v", out, err)
+		}
+		if took := time.Since(began); took != 0 {
+			w.Errorf("took %v", took)
+		}
+		w.create(b, executor.Spec{Env: map[string]string{"A": "b"}}).Close()
+		pools := b.Stats().Backends[0].Pools
+		if pools[0].Bypasses != 0 || pools[1].Hits != 1 || pools[1].Misses != 0 || pools[1].Bypasses != 1 || pools[1].Differs["Env"] != 1 {
+			w.Errorf("got %+v", pools)
+		}
+		if table := b.Stats().String(); !strings.Contains(table, "1 of 2 hits, bypassed by 1 (1 Env)") {
+			w.Errorf("got %s", table)
+		}
+		if err := b.Manager().Discard(w.Context(), "c/python"); err != nil {
+			w.Error(err)
 		}
 	})
 }

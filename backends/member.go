@@ -6,6 +6,7 @@ import (
 	"errors"
 	"reflect"
 	"sync"
+	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
@@ -19,7 +20,7 @@ type member struct {
 	name     string
 	typ      string
 	settings []byte
-	hooks    executor.Hooks
+	env      driver.Env
 
 	mu    sync.Mutex
 	pools []memberPool
@@ -47,7 +48,7 @@ func openMember(ctx context.Context, env driver.Env, name string, reg *Registry,
 	if err != nil {
 		return nil, err
 	}
-	return &member{gate: newGate(x), name: name, typ: b.Type, settings: raw, hooks: env.Hooks}, nil
+	return &member{gate: newGate(x), name: name, typ: b.Type, settings: raw, env: env}, nil
 }
 
 // same reports whether b asks for what m has opened.
@@ -94,7 +95,7 @@ func (m *member) apply(s Settings) (removed []*pool.Pool, err error) {
 			left = append(left[:at:at], left[at+1:]...)
 			continue
 		}
-		p, perr := pool.New(m.gate, cfg.options(m.hooks))
+		p, perr := pool.New(m.gate, cfg.options(m.env))
 		if perr != nil {
 			err = errors.Join(err, driver.At(index("broker.pools", i), reason(perr)))
 			continue
@@ -115,18 +116,26 @@ func (m *member) warm() []memberPool {
 	return m.pools
 }
 
-// Create takes the first pool that fits, or makes a sandbox. While the breaker is open it fails at once, also where there are warm
-// sessions: they live at a provider that does not answer.
+// Create implements executor.Executor.
 func (m *member) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
+	return m.create(ctx, spec, new(time.Duration))
+}
+
+// create takes a warm session or makes a sandbox, and adds to waited how long it has waited for a place. While the breaker is open it
+// fails at once, also where there are warm sessions: they live at a provider that does not answer.
+func (m *member) create(ctx context.Context, spec executor.Spec, waited *time.Duration) (executor.Session, error) {
 	if err := m.breaker.Load().check(); err != nil {
 		return nil, m.refuse("create", err)
 	}
-	for _, p := range m.warm() {
-		if ok, _ := p.Fits(spec); ok {
-			return p.Create(ctx, spec)
-		}
+	cold := func(ctx context.Context, spec executor.Spec) (executor.Session, error) {
+		return m.gate.create(ctx, spec, waited)
 	}
-	return m.gate.Create(ctx, spec)
+	pools := m.warm()
+	i, _ := nearest(pools, func(p memberPool) []string { _, fields := p.Fits(spec); return fields })
+	if i < 0 {
+		return cold(ctx, spec)
+	}
+	return pools[i].CreateOr(ctx, spec, cold) // also if it does not fit: it counts the bypass
 }
 
 // drain destroys the warm sessions.

@@ -13,13 +13,13 @@ import (
 
 // Settings is what the broker, not the adapter, does with a backend. In a file it stands under the key "broker" of the entry.
 type Settings struct {
-	Pools   []Pool  `json:"pools,omitempty"` // the first that fits serves
+	Pools   []Pool  `json:"pools,omitempty"` // the first that fits serves; if none does, the session is created cold and counted
 	Queue   Queue   `json:"queue,omitzero"`
 	Breaker Breaker `json:"breaker,omitzero"`
 }
 
-// Pool keeps sessions warm: see package pool. The fields below Refill are those of executor.Spec; a Create that asks for anything else
-// is served cold.
+// Pool keeps sessions warm: see package pool. The fields below Prelude are those of executor.Spec; a Create that asks for anything else
+// is served cold, and Stats and the log say in what it differs. How long runs may take is not among them: see pool.Options.
 type Pool struct {
 	Size      int                    `json:"size"`                // warm sessions to aim for, 1 to 1000
 	MaxAge    driver.Duration        `json:"max_age,omitzero"`    // default half of the idle TTL, which is 1 h
@@ -116,6 +116,24 @@ func (s Settings) check() error {
 	return errors.Join(errs...)
 }
 
+// Misfit says whether the pools can serve a session of spec on a backend with caps. If none can, it returns the one that comes nearest
+// and the fields of executor.Spec in which that differs. Without pools, and where one can, there are no fields.
+func (s Settings) Misfit(caps executor.Capabilities, spec executor.Spec) (i int, fields []string) {
+	return nearest(s.Pools, func(p Pool) []string { return pool.Differs(p.spec(), caps, spec) })
+}
+
+// nearest returns the pool of which differs names the fewest fields, and these; without pools it is -1. It is the first that fits, if
+// one does; otherwise it is the one that whoever configured it will have meant.
+func nearest[P any](pools []P, differs func(P) []string) (at int, fields []string) {
+	at = -1
+	for i, p := range pools {
+		if d := differs(p); at < 0 || len(d) < len(fields) {
+			at, fields = i, d
+		}
+	}
+	return at, fields
+}
+
 // reason takes the words of a refusal out of an error that says of what it is one.
 func reason(err error) error {
 	if e := (*executor.Error)(nil); errors.As(err, &e) && e.Err != nil {
@@ -129,8 +147,11 @@ func (p Pool) spec() executor.Spec {
 	return executor.Spec{Template: p.Template, Languages: p.Languages, Packages: p.Packages, Limits: p.Limits, Network: p.Network}
 }
 
-func (p Pool) options(hooks executor.Hooks) pool.Options {
-	o := pool.Options{Spec: p.spec(), Size: p.Size, MaxAge: time.Duration(p.MaxAge), Refill: p.Refill, Suspended: p.Suspended, Hooks: hooks}
+func (p Pool) options(env driver.Env) pool.Options {
+	o := pool.Options{
+		Spec: p.spec(), Size: p.Size, MaxAge: time.Duration(p.MaxAge), Refill: p.Refill, Suspended: p.Suspended,
+		Hooks: env.Hooks, Log: env.Logger(),
+	}
 	for _, r := range p.Prelude {
 		o.Prelude = append(o.Prelude, executor.Request{Language: r.Language, Code: r.Code})
 	}

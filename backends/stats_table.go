@@ -27,7 +27,10 @@ func (s Stats) String() string {
 		}
 		pools := make([]string, len(m.Pools))
 		for i, p := range m.Pools {
-			pools[i] = fmt.Sprintf("%d warm, %d of %d hits", p.Warm, p.Hits, p.Hits+p.Misses)
+			pools[i] = fmt.Sprintf("%d warm, %d of %d hits", p.Warm, p.Hits, p.Hits+p.Misses+p.Bypasses)
+			if p.Bypasses > 0 {
+				pools[i] += ", bypassed by " + tally(p.Differs)
+			}
 		}
 		return []any{name, m.Sessions, m.Waiting, breaker, orDash(strings.Join(pools, "; "))}
 	})

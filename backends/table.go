@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/router"
@@ -82,16 +83,18 @@ func (t *table) decide(spec executor.Spec) (d router.Decision, subject string, e
 	return d, subject, err
 }
 
-// create goes by the routes, or to the backend that is named.
-func (t *table) create(ctx context.Context, backend string, spec executor.Spec) (executor.Session, error) {
+// create goes by the routes, or to the backend that is named. It adds to waited how long that took in queues.
+func (t *table) create(ctx context.Context, backend string, spec executor.Spec, waited *time.Duration) (executor.Session, error) {
 	if backend == "" {
-		return t.router.Create(ctx, spec)
+		return t.router.CreateBy(ctx, spec, func(ctx context.Context, name string) (executor.Session, error) {
+			return t.members[name].create(ctx, spec, waited)
+		})
 	}
 	m, err := t.member("create", executor.ErrInvalid, executor.Handle{Backend: backend})
 	if err != nil {
 		return nil, err
 	}
-	return m.Create(ctx, spec)
+	return m.create(ctx, spec, waited)
 }
 
 // attach goes by the handle.

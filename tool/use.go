@@ -22,6 +22,19 @@ func (t *Tool) Capabilities() executor.Capabilities { return t.x.Info().Capabili
 // Options are those of New with the defaults in the place of zero fields, as far as the backend can do them now.
 func (t *Tool) Options() Options { return t.o.with(t.Capabilities()) }
 
+// Specs are what the sessions of a tool with o are made from on a backend with c, without what is a user's: one, or one for each language
+// where the backend cannot mix them.
+func (o Options) Specs(c executor.Capabilities) (specs []executor.Spec) {
+	t := &Tool{o: o}
+	for _, l := range o.with(c).Languages {
+		s := t.spec(Conversation{}, l, c)
+		if !slices.ContainsFunc(specs, func(had executor.Spec) bool { return slices.Equal(had.Languages, s.Languages) }) {
+			specs = append(specs, s)
+		}
+	}
+	return specs
+}
+
 // FileLanguages are the languages whose files WriteFile, ReadFile and ListFiles reach; the first is their default. Where the backend can
 // mix languages they share them.
 func (t *Tool) FileLanguages() (ls []executor.Language) {

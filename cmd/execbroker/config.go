@@ -28,22 +28,28 @@ func (a *app) configCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "Report every mistake in a configuration",
-		Long: `Report every mistake in a configuration, each with its place. Nothing is opened and
-no secret is read.
+		Long: `Report every mistake in a configuration, each with its place, and the pools that never
+serve what the tool for models or the server ask for. No provider is asked. Only
+backends with pools are opened, and only for them secrets are read.
 
 Exit codes: 0 it is right, 2 it is not.`,
 		Example: "  execbroker config check --config app.yaml",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.fileConfiguration()
 			if err != nil {
 				return err
 			}
+			unserved := a.misfits(cmd.Context(), cfg)
 			if a.json {
 				return a.printJSON(struct {
 					Backends []string `json:"backends"`
 					Routes   []string `json:"routes"`
-				}{slices.Sorted(maps.Keys(cfg.Backends)), routeNames(cfg)})
+					Pools    []misfit `json:"pools,omitempty"`
+				}{slices.Sorted(maps.Keys(cfg.Backends)), routeNames(cfg), unserved})
+			}
+			for _, m := range unserved {
+				fmt.Fprintln(a.out, plain(m.String()))
 			}
 			_, err = fmt.Fprintf(a.out, "%s is right: %d backends, %d routes\n", plain(a.config), len(cfg.Backends), len(cfg.Routes))
 			return err

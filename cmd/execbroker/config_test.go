@@ -29,6 +29,17 @@ func TestConfigCheck(t *testing.T) {
 	contains(t, run(t, exitUsage, "config", "check", "--config", bad).err.String(),
 		`backends.a: unknown field "tyep"; did you mean "type"?`, `routes[0].split[0].backend: unknown backend "b"`, "line 2", "routes[0].split[0].weight: -1",
 		`guard: unknown field "code_byte"; did you mean "code_bytes"?`)
+	pools := write(t, dir, "pools.yaml", `
+backends:
+  one: {type: fake, broker: {pools: [{size: 1}]}}
+  two: {type: fake, broker: {pools: [{size: 1, languages: [python, javascript]}, {size: 1, languages: [python]}]}}
+  three: {type: fake, broker: {pools: [{size: 1, languages: [python, javascript], limits: {processes: 9}}]}}
+  four: {type: fake}`)
+	contains(t, run(t, exitOK, "config", "check", "--config", pools).out.String(),
+		"backends.one.broker.pools[0]: this pool never serves `tool`, because it differs in Languages (it asks for [python javascript])\n"+
+			"backends.three.broker.pools[0]: this pool never serves `tool`, because it differs in Limits\n"+
+			"backends.three.broker.pools[0]: this pool never serves `serve`, because it differs in Languages (it asks for the first of the backend), Limits\n"+
+			pools+" is right: 4 backends, 0 routes\n")
 	run(t, exitUsage, "config", "check")
 	run(t, exitUsage, "config", "check", "--config", dir+"/none.yaml")
 }

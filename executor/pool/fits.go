@@ -11,10 +11,16 @@ import (
 )
 
 // Fits reports whether warm sessions can serve spec, and if not, which fields are in the way. Attributes and Subject never are; Run
-// and MaxRun may be tighter; Labels need FeatureRelabel; IdleTTL needs FeatureKeepAlive; MinIsolation and Require need what they say;
-// the rest must be equal.
+// and MaxRun are only where the backend allows less; Labels need FeatureRelabel; IdleTTL needs FeatureKeepAlive; MinIsolation and
+// Require need what they say; the rest must be equal.
 func (p *Pool) Fits(spec executor.Spec) (ok bool, fields []string) {
-	have, caps := p.opts.Spec, p.Info().Capabilities
+	fields = Differs(p.opts.Spec, p.Info().Capabilities, spec)
+	return len(fields) == 0, fields
+}
+
+// Differs is Fits for a pool that there is not yet: have is the Spec of its Options, caps are those of its backend.
+func Differs(have executor.Spec, caps executor.Capabilities, spec executor.Spec) (fields []string) {
+	ceiling, all := ceiling(caps), caps
 	caps = caps.For(have.Languages...)
 	equal := func(name string, same bool) {
 		if !same {
@@ -22,13 +28,12 @@ func (p *Pool) Fits(spec executor.Spec) (ok bool, fields []string) {
 		}
 	}
 	equal("Template", spec.Template == have.Template)
-	equal("Languages", sameLanguages(caps, spec.Languages))
+	equal("Languages", slices.Equal(named(all, have.Languages), named(all, spec.Languages)))
 	equal("Packages", slices.Equal(requirements(spec.Packages, caps), requirements(have.Packages, caps)))
 	equal("Env", maps.Equal(spec.Env, have.Env))
 	equal("Labels", maps.Equal(spec.Labels, have.Labels) || caps.Has(executor.FeatureRelabel))
 	equal("Limits", spec.Limits == have.Limits)
 	run, most := spec.Bounds()
-	_, ceiling := have.Bounds()
 	equal("Run", len(run.Exceeds(ceiling)) == 0)
 	equal("MaxRun", len(most.Exceeds(ceiling)) == 0)
 	equal("Network", mode(spec.Network) == mode(have.Network) && slices.Equal(spec.Network.Hosts, have.Network.Hosts))
@@ -36,15 +41,23 @@ func (p *Pool) Fits(spec executor.Spec) (ok bool, fields []string) {
 	equal("MaxLife", spec.MaxLife == have.MaxLife)
 	equal("MinIsolation", caps.Isolation.AtLeast(spec.MinIsolation))
 	equal("Require", !slices.ContainsFunc(spec.Require, func(f executor.Feature) bool { return !caps.Has(f) }))
-	return len(fields) == 0, fields
+	return fields
 }
 
-// sameLanguages compares with the languages of a warm session. None means the backend's first, as it does there.
-func sameLanguages(warm executor.Capabilities, want []executor.Language) bool {
-	if len(want) == 0 {
-		return len(warm.Languages) == 1
+// endless is more output than any run has, in bytes.
+const endless = 1 << 50
+
+// ceiling is what runs of warm sessions are allowed at most: all that the backend allows, because they may have to serve any Spec.
+func ceiling(caps executor.Capabilities) executor.RunLimits {
+	return caps.MaxRun.Or(executor.RunLimits{WallTime: executor.NoLimit, OutputBytes: endless})
+}
+
+// named returns what the languages of a Spec mean: none is the backend's first.
+func named(caps executor.Capabilities, ls []executor.Language) []executor.Language {
+	if len(ls) == 0 && len(caps.Languages) > 0 {
+		return []executor.Language{caps.Languages[0].Language}
 	}
-	return slices.EqualFunc(warm.Languages, want, func(r executor.Runtime, l executor.Language) bool { return r.Language == l })
+	return ls
 }
 
 // requirements writes packages in one order.
@@ -99,8 +112,5 @@ func (p *Pool) adapt(ctx context.Context, s executor.Session, spec executor.Spec
 		}
 	}
 	run, most := spec.Bounds()
-	if haveRun, haveMost := p.opts.Spec.Bounds(); run == haveRun && most == haveMost && ttl(spec) == ttl(p.opts.Spec) {
-		return s, nil
-	}
-	return &session{Session: s, run: run, most: most, idle: ttl(spec)}, nil
+	return &session{Session: s, run: run, most: most}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -13,7 +15,8 @@ import (
 // Options configures New.
 type Options struct {
 	// Spec is that of the sessions to keep. It is without Subject and Attributes, and without Labels unless the backend has
-	// FeatureRelabel: they would be a user's.
+	// FeatureRelabel: they would be a user's. Its MaxRun is not used: warm sessions allow what the backend allows, and the Spec of
+	// Create says what its session allows.
 	Spec executor.Spec
 	Size int // warm sessions to aim for; at least 1
 	// Prelude is run in each session before it is ready, for imports that take long. What it defines is there for the caller, whose
@@ -25,6 +28,7 @@ type Options struct {
 	// needs executor.Info.Suspends. One that cannot be suspended is not kept.
 	Suspended bool
 	Hooks     executor.Hooks
+	Log       *slog.Logger // is told once of each field of Spec that keeps a Create from a warm session; nil: nothing
 }
 
 // Stats describes a pool at a moment.
@@ -32,10 +36,13 @@ type Stats struct {
 	Warm     int   `json:"warm"`
 	Starting int   `json:"starting"`
 	Hits     int64 `json:"hits"`
-	Misses   int64 `json:"misses"`  // created cold: nothing warm, or another Spec
-	Expired  int64 `json:"expired"` // replaced because of their age
-	Dead     int64 `json:"dead"`    // found dead when they were to be handed out
-	Failed   int64 `json:"failed"`  // creations in the background
+	Misses   int64 `json:"misses"`   // created cold: nothing was warm
+	Bypasses int64 `json:"bypasses"` // created cold: the Spec asks for what the warm sessions do not have
+	Expired  int64 `json:"expired"`  // replaced because of their age
+	Dead     int64 `json:"dead"`     // found dead when they were to be handed out
+	Failed   int64 `json:"failed"`   // creations in the background
+	// Differs counts the bypasses by field of Spec, as Fits names them. A bypass may have several.
+	Differs map[string]int64 `json:"differs,omitempty"`
 }
 
 // The waits after creations that failed in the background, one after the other.
@@ -81,6 +88,7 @@ func New(x executor.Executor, opts Options) (*Pool, error) {
 		opts.MaxAge = idle / 2
 	}
 	opts.Refill = max(opts.Refill, 1)
+	opts.Spec.MaxRun = ceiling(x.Info().Capabilities)
 	p := &Pool{Executor: x, opts: opts, kick: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.work.Go(p.fill)
@@ -112,7 +120,12 @@ func check(x executor.Executor, opts Options) error {
 
 // Create hands out a warm session that Fits and that Refresh finds alive, which wakes it if it is suspended, with the labels, run limits
 // and idle TTL of spec, or creates one cold.
-func (p *Pool) Create(ctx context.Context, spec executor.Spec) (s executor.Session, err error) {
+func (p *Pool) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
+	return p.CreateOr(ctx, spec, p.Executor.Create)
+}
+
+// CreateOr is Create with a function of the caller's that creates cold.
+func (p *Pool) CreateOr(ctx context.Context, spec executor.Spec, cold func(context.Context, executor.Spec) (executor.Session, error)) (s executor.Session, err error) {
 	info := p.Info()
 	ctx, end := p.opts.Hooks.Start(ctx, executor.Op{Name: "create", Layer: "pool", Backend: info.Name, Type: info.Type})
 	defer func() {
@@ -125,26 +138,56 @@ func (p *Pool) Create(ctx context.Context, spec executor.Spec) (s executor.Sessi
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	if ok, _ := p.Fits(spec); ok {
-		for range p.opts.Size { // where all are dead, so may be those that are made meanwhile
-			w, ok := p.take()
-			if !ok {
-				break
-			}
-			s, err := p.adapt(ctx, w, spec)
-			if err == nil {
-				p.count(func(st *Stats) { st.Hits++ })
-				return s, nil
-			}
-			w.Close() // its TTL removes it if this fails, and hooks have seen why
-			if ctx.Err() != nil {
-				return nil, err
-			}
-			p.count(func(st *Stats) { st.Dead++ })
+	if ok, fields := p.Fits(spec); !ok {
+		p.bypass(fields)
+		return cold(ctx, spec)
+	}
+	for range p.opts.Size { // where all are dead, so may be those that are made meanwhile
+		w, ok := p.take()
+		if !ok {
+			break
 		}
+		s, err := p.adapt(ctx, w, spec)
+		if err == nil {
+			p.count(func(st *Stats) { st.Hits++ })
+			return s, nil
+		}
+		w.Close() // its TTL removes it if this fails, and hooks have seen why
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		p.count(func(st *Stats) { st.Dead++ })
 	}
 	p.count(func(st *Stats) { st.Misses++ })
-	return p.Executor.Create(ctx, spec)
+	return cold(ctx, spec)
+}
+
+// bypass counts a Create that warm sessions cannot serve. A field that was not in the way before is worth a line in the log: who has
+// configured a pool that serves nobody pays for it and does not know.
+func (p *Pool) bypass(fields []string) {
+	known := true
+	p.count(func(st *Stats) {
+		st.Bypasses++
+		if st.Differs == nil {
+			st.Differs = map[string]int64{}
+		}
+		for _, f := range fields {
+			known = known && st.Differs[f] > 0
+			st.Differs[f]++
+		}
+	})
+	if !known && p.opts.Log != nil {
+		p.opts.Log.Warn("a pool cannot serve a session, which is created cold; later ones that differ alike are counted and not logged",
+			"backend", p.Info().Name, "differs", fields, "pool_languages", languages(p.opts.Spec), "pool_size", p.opts.Size)
+	}
+}
+
+// languages are those that a Spec names.
+func languages(s executor.Spec) any {
+	if len(s.Languages) == 0 {
+		return "the backend's first"
+	}
+	return s.Languages
 }
 
 // take removes the oldest warm session that is not too old.
@@ -180,7 +223,7 @@ func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st := p.stats
-	st.Warm = len(p.warm)
+	st.Warm, st.Differs = len(p.warm), maps.Clone(p.stats.Differs)
 	return st
 }
 

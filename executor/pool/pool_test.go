@@ -1,11 +1,15 @@
 package pool_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -101,15 +105,41 @@ func TestMissIsCold(t *testing.T) {
 		after(5 * time.Second)
 		begin := time.Now()
 		defer w.create(executor.Spec{Env: map[string]string{"A": "b"}}).Close()
-		if d, st := time.Since(begin), w.p.Stats(); d != time.Second || st.Misses != 1 || st.Warm != 1 {
+		if d, st := time.Since(begin), w.p.Stats(); d != time.Second || st.Bypasses != 1 || st.Differs["Env"] != 1 || st.Warm != 1 {
 			w.Errorf("got %v %+v, want a cold one", d, st)
 		}
 		defer w.create(executor.Spec{}).Close()
 		defer w.create(executor.Spec{}).Close() // nothing is warm yet
-		if st := w.p.Stats(); st.Hits != 1 || st.Misses != 2 {
-			w.Errorf("got %+v, want a hit and two misses", st)
+		if st := w.p.Stats(); st.Hits != 1 || st.Misses != 1 || st.Bypasses != 1 {
+			w.Errorf("got %+v, want a hit, a miss and a bypass", st)
 		}
 	})
+}
+
+// TestBypassIsToldOnce: a pool that serves nobody says so in the log, and not with every Create.
+func TestBypassIsToldOnce(t *testing.T) {
+	var log bytes.Buffer
+	o := pool.Options{Size: 1, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	bubble(t, fake.Options{}, o, func(w world) {
+		after(time.Second)
+		env := executor.Spec{Env: map[string]string{"A": "b"}}
+		both := executor.Spec{Env: env.Env, Limits: executor.Limits{Processes: 4}}
+		for _, spec := range []executor.Spec{{}, env, env, both, both, env} {
+			w.create(spec).Close()
+			after(time.Second)
+		}
+		st := w.p.Stats()
+		if st.Hits != 1 || st.Misses != 0 || st.Bypasses != 5 || !maps.Equal(st.Differs, map[string]int64{"Env": 5, "Limits": 2}) {
+			w.Errorf("got %+v", st)
+		}
+		st.Differs["Env"]++ // it is the caller's
+		if got := w.p.Stats().Differs["Env"]; got != 5 {
+			w.Errorf("got %d", got)
+		}
+	})
+	if got := strings.Count(log.String(), "\n"); got != 2 || !strings.Contains(log.String(), "differs=[Env]") || !strings.Contains(log.String(), "differs=\"[Env Limits]\"") {
+		t.Errorf("got %s", log.String())
+	}
 }
 
 func TestDeadIsNotHandedOut(t *testing.T) {
@@ -185,8 +215,7 @@ func TestBackOff(t *testing.T) {
 }
 
 func TestAdapted(t *testing.T) {
-	spec := executor.Spec{Run: executor.RunLimits{WallTime: time.Minute}}
-	bubble(t, fake.Options{}, pool.Options{Size: 1, Spec: spec}, func(w world) {
+	bubble(t, fake.Options{}, pool.Options{Size: 1}, func(w world) {
 		after(time.Second)
 		s := w.create(executor.Spec{
 			Labels:  map[string]string{"conversation": "1"},
@@ -213,7 +242,55 @@ func TestAdapted(t *testing.T) {
 		if _, err := s.Run(w.Context(), spin, nil); !errors.Is(err, executor.ErrInvalid) {
 			w.Errorf("beyond the tighter ceiling: got %v, want %v", err, executor.ErrInvalid)
 		}
+		if _, err := s.KeepAlive(w.Context(), 3*time.Hour); err != nil {
+			w.Error(err)
+		}
+		if got := s.Info().Handle.IdleTTL; got != 3*time.Hour {
+			w.Errorf("the handle has an idle TTL of %v after KeepAlive", got)
+		}
 	})
+}
+
+// TestWallTimeIsOfTheRequest: sessions that were started before anybody asked serve runs that take longer than the default. What each
+// session allows is what its Spec says.
+func TestWallTimeIsOfTheRequest(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec    executor.Spec
+		ask     time.Duration
+		allowed bool
+	}{
+		"default":          {executor.Spec{}, executor.DefaultWallTime, true},
+		"beyond-default":   {executor.Spec{}, executor.DefaultWallTime + time.Second, false},
+		"raised-ceiling":   {executor.Spec{MaxRun: executor.RunLimits{WallTime: 2 * time.Minute}}, 2 * time.Minute, true},
+		"beyond-ceiling":   {executor.Spec{MaxRun: executor.RunLimits{WallTime: 2 * time.Minute}}, 3 * time.Minute, false},
+		"raised-default":   {executor.Spec{Run: executor.RunLimits{WallTime: time.Hour}}, 0, true},
+		"without-a-limit":  {executor.Spec{Run: executor.RunLimits{WallTime: executor.NoLimit}}, executor.NoLimit, true},
+		"much-more-output": {executor.Spec{Run: executor.RunLimits{OutputBytes: 1 << 40}}, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, fake.Options{}, pool.Options{Size: 1}, func(w world) {
+				after(time.Second)
+				s := w.create(c.spec)
+				defer s.Close()
+				wantRun, wantMax := c.spec.Bounds()
+				if st, i := w.p.Stats(), s.Info(); st.Hits != 1 || i.Run != wantRun || i.MaxRun != wantMax {
+					w.Errorf("got %+v, %+v and %+v, want a warm session with %+v and %+v", st, i.Run, i.MaxRun, wantRun, wantMax)
+				}
+				req := executor.Request{Language: executor.Python, Code: "x = 1", Limits: executor.RunLimits{WallTime: c.ask}}
+				if _, err := s.Run(w.Context(), req, nil); c.allowed && err != nil || !c.allowed && !errors.Is(err, executor.ErrInvalid) {
+					w.Errorf("a run of %v: got %v", c.ask, err)
+				}
+				again, err := w.p.Attach(w.Context(), s.Info().Handle)
+				if err != nil {
+					w.Fatal(err)
+				}
+				defer again.Close()
+				if i := again.Info(); i.Run != wantRun || i.MaxRun != wantMax {
+					w.Errorf("attached: got %+v and %+v", i.Run, i.MaxRun)
+				}
+			})
+		})
+	}
 }
 
 func TestPrelude(t *testing.T) {
@@ -286,6 +363,7 @@ func TestManyAtOnce(t *testing.T) {
 func TestFits(t *testing.T) {
 	bare := fake.Without(fake.All(executor.Python), executor.FeatureRelabel, executor.FeatureKeepAlive)
 	bare.Templates = []string{"x"}
+	bare.MaxRun.WallTime = time.Minute
 	x, err := fake.New(fake.Options{Capabilities: bare}).Open(driver.Env{})
 	if err != nil {
 		t.Fatal(err)
@@ -328,12 +406,26 @@ func TestFits(t *testing.T) {
 		"named":    {Languages: []executor.Language{executor.Python}, Network: executor.NetworkPolicy{Mode: executor.NetworkNone}, IdleTTL: executor.DefaultIdleTTL},
 		"user's":   {Subject: "u", Attributes: map[string]string{"a": "b"}},
 		"tighter":  {Run: executor.RunLimits{WallTime: time.Second}},
+		"longer":   {MaxRun: executor.RunLimits{WallTime: time.Minute}},
 		"required": {Require: []executor.Feature{executor.FeatureState}, MinIsolation: executor.IsolationProcess},
 	} {
 		if fits, fields := p.Fits(spec); !fits {
 			t.Errorf("%s: got %q in the way, want it to fit", name, fields)
 		}
 	}
+}
+
+// TestFirstLanguage: a Spec without languages means the first of the backend, whatever the pool has.
+func TestFirstLanguage(t *testing.T) {
+	js := pool.Options{Size: 1, Spec: executor.Spec{Languages: []executor.Language{executor.JavaScript}}}
+	bubble(t, fake.Options{}, js, func(w world) {
+		after(time.Second)
+		s := w.create(executor.Spec{})
+		defer s.Close()
+		if got := s.Info().Capabilities.Languages; len(got) != 1 || got[0].Language != executor.Python {
+			w.Errorf("got a session with %+v", got)
+		}
+	})
 }
 
 func TestMistakes(t *testing.T) {

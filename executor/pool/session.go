@@ -4,22 +4,20 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/execbroker/execbroker/executor"
 )
 
-// session tightens the limits of the runs of a warm session to what its Spec asked for.
+// session gives a warm session, which allows all that its backend allows, the run limits of the Spec that it serves.
 type session struct {
 	executor.Session
 	run, most executor.RunLimits
-	idle      time.Duration
 }
 
 // As lets backend-specific values through.
 func (s *session) As(target any) bool { return executor.As(s.Session, target) }
 
-// Info has the tighter limits, in the handle too, so that they hold for who attaches.
+// Info has the limits of the Spec, in the handle too, so that they hold for who attaches.
 func (s *session) Info() executor.SessionInfo { return s.mark(s.Session.Info()) }
 
 // Refresh likewise.
@@ -30,11 +28,11 @@ func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 
 func (s *session) mark(i executor.SessionInfo) executor.SessionInfo {
 	i.Run, i.MaxRun = s.run, s.most
-	i.Handle.Run, i.Handle.MaxRun, i.Handle.IdleTTL = s.run, s.most, s.idle
+	i.Handle.Run, i.Handle.MaxRun = s.run, s.most
 	return i
 }
 
-// Run applies the tighter limits.
+// Run applies the limits.
 func (s *session) Run(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
 	req.Limits = req.Limits.Or(s.run)
 	if over := req.Limits.Exceeds(s.most); len(over) > 0 {

@@ -63,7 +63,14 @@ func (r *Router) fail(op string, kind, cause error) *executor.Error {
 
 // Create tries the eligible backends in order. It draws a subject if the route splits and the spec has none. The error of the last
 // one tried decides the Kind; the others are joined to its cause.
-func (r *Router) Create(ctx context.Context, spec executor.Spec) (_ executor.Session, err error) {
+func (r *Router) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
+	return r.CreateBy(ctx, spec, func(ctx context.Context, name string) (executor.Session, error) {
+		return r.backends[name].Create(ctx, spec)
+	})
+}
+
+// CreateBy is Create with a function of the caller's that asks the backend of a name.
+func (r *Router) CreateBy(ctx context.Context, spec executor.Spec, create func(ctx context.Context, name string) (executor.Session, error)) (_ executor.Session, err error) {
 	ctx, end := r.begin(ctx, executor.Op{Name: "create"})
 	var out executor.Outcome
 	defer func() { out.Err = err; end(out) }()
@@ -87,7 +94,7 @@ func (r *Router) Create(ctx context.Context, spec executor.Spec) (_ executor.Ses
 	}
 	var failed []error
 	for _, name := range d.Eligible {
-		s, err := r.backends[name].Create(ctx, spec)
+		s, err := create(ctx, name)
 		if err == nil {
 			w := &session{Session: s, r: r, route: d.Route, assigned: d.Assigned}
 			out.Origin.Backend, out.Session = name, s.Info().Handle.Session
