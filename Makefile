@@ -1,11 +1,14 @@
 # Each target is one command; what needs logic is Go, in internal/ci and in the tests.
-.PHONY: help test check lint cover fuzz bench load soak conformance matrix
+.PHONY: help test exhaustive check lint cover fuzz bench load soak conformance matrix
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
 
-test: ## prepare this machine, then everything that has to pass
+test: ## prepare this machine, then everything that has to pass: 20 minutes on two processors
 	go run ./internal/ci all
+
+exhaustive: ## all the tests that test leaves out; PKG=./pyodide/... or SINCE=main for some, SHARD=2/3 for a part
+	go run ./internal/ci exhaustive $(if $(SINCE),-since $(SINCE)) $(if $(SHARD),-shard $(SHARD)) $(PKG)
 
 check: ## what takes minutes: formatting, vet on three systems, linters, go.mod, generated code, the tests that need no sandbox
 	go run ./internal/ci check

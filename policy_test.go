@@ -127,7 +127,7 @@ var rules = []rule{
 	{packages: []string{"examples/..."}, imports: append([]string{"backends/...", "executor/...", "tool/...", "examples/..."}, adapters...)},
 	// It starts programs and speaks to them over the network; the stand-in names an engine.
 	{packages: []string{"internal/load"}, imports: []string{"docker/dockertest"}},
-	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "executor"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
+	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 }
 
 func matches(patterns []string, rel string) bool {

@@ -2,17 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,31 +21,40 @@ func fuzz(ctx context.Context, o options) (tally, error) {
 	if err != nil {
 		return tally{}, err
 	}
-	tmp, err := os.MkdirTemp("", "execbroker-fuzz-")
-	if err != nil {
-		return tally{}, err
-	}
-	defer os.RemoveAll(tmp)
 	var sum tally
-	for i, p := range targets {
-		bin := filepath.Join(tmp, fmt.Sprintf("%d.test", i))
-		// One instrumented program for all targets of a package; go test would link one for each.
-		if _, err := output(ctx, "go", "test", "-c", "-vet=off", "-fuzz=.", "-o", bin, p.ImportPath); err != nil {
+	for _, p := range targets {
+		t, err := fuzzPackage(ctx, o.out, p, o.fuzzTime)
+		if sum.add(t); err != nil {
 			return sum, err
 		}
-		for _, name := range p.targets {
-			start := time.Now()
-			out, err := fuzzOne(ctx, p.Dir, bin, filepath.Join(tmp, name), name, o.fuzzTime)
-			switch {
-			case ctx.Err() != nil:
-				return sum, ctx.Err()
-			case err == nil:
-				sum.passed++
-				fmt.Printf("ok    %s %s: %s%s\n", p.ImportPath, name, executions(out), took(start))
-			default:
-				sum.failed++
-				fmt.Printf("FAIL  %s %s: %v\n%s\n", p.ImportPath, name, err, tail(out, 16<<10))
-			}
+	}
+	return sum, nil
+}
+
+// fuzzPackage runs the fuzz targets of a package.
+func fuzzPackage(ctx context.Context, w io.Writer, p testFunctions, d time.Duration) (sum tally, err error) {
+	tmp, err := os.MkdirTemp("", "execbroker-fuzz-")
+	if err != nil {
+		return sum, err
+	}
+	defer os.RemoveAll(tmp)
+	bin := filepath.Join(tmp, "fuzz.test")
+	// One instrumented program for all targets; go test would link one for each.
+	if _, err := output(ctx, "go", "test", "-c", "-vet=off", "-fuzz=.", "-o", bin, p.ImportPath); err != nil {
+		return sum, err
+	}
+	for _, name := range p.functions {
+		start := time.Now()
+		out, err := fuzzOne(ctx, p.Dir, bin, filepath.Join(tmp, name), name, d)
+		switch {
+		case ctx.Err() != nil:
+			return sum, ctx.Err()
+		case err == nil:
+			sum.passed++
+			fmt.Fprintf(w, "ok    %s %s: %s%s\n", p.ImportPath, name, executions(out), took(start))
+		default:
+			sum.failed++
+			fmt.Fprintf(w, "FAIL  %s %s: %v\n%s\n", p.ImportPath, name, err, tail(out, 16<<10))
 		}
 	}
 	return sum, nil
@@ -87,40 +93,14 @@ func executions(out string) string {
 	return "no executions"
 }
 
-// fuzzPackage is a package with fuzz targets.
-type fuzzPackage struct {
-	ImportPath, Dir           string
-	TestGoFiles, XTestGoFiles []string
-	targets                   []string
-}
-
-// fuzzTargets finds the targets in the test files that belong to this system, without building them.
-func fuzzTargets(ctx context.Context, patterns []string) ([]fuzzPackage, error) {
-	out, err := output(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}, patterns...)...)
+// fuzzTargets finds the packages with fuzz targets, and nothing else of them.
+func fuzzTargets(ctx context.Context, patterns []string) ([]testFunctions, error) {
+	all, err := functions(ctx, patterns)
 	if err != nil {
 		return nil, err
 	}
-	var found []fuzzPackage
-	for d := json.NewDecoder(strings.NewReader(out)); ; {
-		var p fuzzPackage
-		if err := d.Decode(&p); err == io.EOF {
-			return found, nil
-		} else if err != nil {
-			return nil, err
-		}
-		for _, name := range append(p.TestGoFiles, p.XTestGoFiles...) {
-			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-			if err != nil {
-				return nil, err
-			}
-			for _, d := range f.Decls {
-				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Fuzz") {
-					p.targets = append(p.targets, fn.Name.Name)
-				}
-			}
-		}
-		if len(p.targets) > 0 {
-			found = append(found, p)
-		}
+	for i := range all {
+		all[i].functions = slices.DeleteFunc(all[i].functions, func(name string) bool { return !strings.HasPrefix(name, "Fuzz") })
 	}
+	return slices.DeleteFunc(all, func(p testFunctions) bool { return len(p.functions) == 0 }), nil
 }

@@ -21,7 +21,7 @@ func TestFuzzTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 1 || got[0].ImportPath != "example.org/m/a" || !slices.Equal(got[0].targets, []string{"FuzzIn", "FuzzOut"}) {
+	if len(got) != 1 || got[0].ImportPath != "example.org/m/a" || !slices.Equal(got[0].functions, []string{"FuzzIn", "FuzzOut"}) {
 		t.Errorf("got %+v, want FuzzIn and FuzzOut of a", got)
 	}
 }
@@ -45,7 +45,7 @@ func FuzzGood(f *testing.F) {
 }
 `})
 	t.Chdir(dir)
-	got, err := fuzz(t.Context(), options{fuzzTime: 500 * time.Millisecond, packages: []string{"./..."}})
+	got, err := fuzz(t.Context(), options{fuzzTime: 500 * time.Millisecond, packages: []string{"./..."}, out: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

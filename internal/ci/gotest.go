@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,34 +12,106 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// testTimeout bounds one package. The default of go test, ten minutes, is less than a conformance suite may take on a slow machine.
+// testTimeout bounds one call of go test. The default, ten minutes for a package, is less than a suite may take on a slow machine.
 const testTimeout = 40 * time.Minute
 
-// test runs every test with the race detector in random order. Vet is a check of its own.
-func test(ctx context.Context, o options) (tally, error) {
-	headline("go test")
-	// Built ahead with all processors; what does not build is what go test will say.
-	output(ctx, "go", append([]string{"build", "-race"}, o.packages...)...)
-	// One package at a time: suites that look at clocks, processes and memory would else look at one another.
-	args := []string{"-p=1", "-race", "-shuffle=on", "-vet=off"}
-	return goTest(ctx, os.Stdout, ".", o.ci, args, o.packages...)
-}
-
-// goTest runs go test for packages in a directory, looks again at the few that fail, and prints to w what it finds.
-func goTest(ctx context.Context, w io.Writer, dir string, ci bool, args []string, packages ...string) (tally, error) {
-	all := append(append([]string{"-timeout=" + testTimeout.String()}, args...), packages...)
-	sum, failures, err := runTests(ctx, w, dir, ci, all...)
-	if err != nil {
-		return sum, err
+// goTest runs go test for packages in a directory, retries the few tests that fail, and prints to w what it finds.
+func goTest(ctx context.Context, w io.Writer, dir string, ci bool, args []string, packages ...string) (*results, error) {
+	res := newResults(w, dir, ci)
+	_, err := res.run(ctx, args, packages...)
+	if err == nil {
+		err = res.retry(ctx)
 	}
-	return again(ctx, w, dir, ci, sum, failures, args...)
+	return res, err
 }
 
-// runTests runs go test once.
-func runTests(ctx context.Context, w io.Writer, dir string, ci bool, args ...string) (tally, []failure, error) {
+// results are those of several calls of go test, some of which may run at the same time.
+type results struct {
+	w   io.Writer // of one line or block at a time
+	dir string
+	ci  bool // a skipped test counts as failed
+
+	mu       sync.Mutex
+	packages map[string]*total
+	tests    []timing // of the top level
+	lanes    []timing
+	failures []failure
+	unsteady []failure // of the failures those that passed when they were retried
+}
+
+// total is what is known of a package, over all calls.
+type total struct {
+	elapsed time.Duration
+	tally   tally
+}
+
+// timing is how long something took.
+type timing struct {
+	name    string
+	elapsed time.Duration
+}
+
+func newResults(w io.Writer, dir string, ci bool) *results {
+	return &results{w: &lockedWriter{w: w}, dir: dir, ci: ci, packages: map[string]*total{}}
+}
+
+// lockedWriter keeps apart what is written at the same time.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+// run calls go test, adds what it finds and returns its counts.
+func (s *results) run(ctx context.Context, args []string, packages ...string) (sum tally, err error) {
+	r, err := runTests(ctx, s.w, s.dir, s.ci, slices.Concat([]string{"-timeout=" + testTimeout.String()}, args, packages)...)
+	return s.add(r, args), err
+}
+
+// add adds what a call with args found.
+func (s *results) add(r *recorder, args []string) (sum tally) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range r.failures {
+		r.failures[i].args = args
+	}
+	s.failures = append(s.failures, r.failures...)
+	s.tests = append(s.tests, r.tests...)
+	for name, p := range r.packages {
+		t := s.packages[name]
+		if t == nil {
+			t = &total{}
+			s.packages[name] = t
+		}
+		t.elapsed += p.elapsed
+		t.tally.add(p.tally)
+		sum.add(p.tally)
+	}
+	return sum
+}
+
+// sum counts what all calls have found.
+func (s *results) sum() (sum tally) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.packages {
+		sum.add(p.tally)
+	}
+	return sum
+}
+
+// runTests calls go test once. What it returns is never nil.
+func runTests(ctx context.Context, w io.Writer, dir string, ci bool, args ...string) (*recorder, error) {
+	r := newRecorder(w, ci)
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
 	cmd.Dir = dir
 	cmd.Stderr = w
@@ -49,27 +120,26 @@ func runTests(ctx context.Context, w io.Writer, dir string, ci bool, args ...str
 	cmd.WaitDelay = 30 * time.Second
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return tally{}, nil, err
+		return r, err
 	}
 	if err := cmd.Start(); err != nil {
-		return tally{}, nil, err
+		return r, err
 	}
-	r := newRecorder(w, ci)
 	readErr := r.read(stdout)
 	waitErr := cmd.Wait()
 	sum := r.finish()
 	switch exit := (*exec.ExitError)(nil); {
 	case ctx.Err() != nil:
-		return sum, nil, ctx.Err()
+		return r, ctx.Err()
 	case readErr != nil:
-		return sum, nil, fmt.Errorf("go test: %w", readErr)
+		return r, fmt.Errorf("go test: %w", readErr)
 	case waitErr != nil && !errors.As(waitErr, &exit):
-		return sum, nil, fmt.Errorf("go test: %w", waitErr)
+		return r, fmt.Errorf("go test: %w", waitErr)
 	case waitErr != nil && sum.failed == 0:
 		// Nothing that was counted explains it: a pattern without packages, a broken go.mod.
-		return sum, nil, fmt.Errorf("go test: %w", waitErr)
+		return r, fmt.Errorf("go test: %w", waitErr)
 	}
-	return sum, r.failures, nil
+	return r, nil
 }
 
 // event is a line of go test -json.
@@ -93,6 +163,7 @@ type recorder struct {
 	packages map[string]*pkg
 	builds   map[string]*strings.Builder // output of compilers, by import path
 	failures []failure
+	tests    []timing // of the top level, by package and name
 }
 
 // pkg is what is known of one package.
@@ -102,6 +173,16 @@ type pkg struct {
 	tally   tally
 	done    bool
 	tests   map[string]*record // those that have begun and not ended; "" is the package itself
+}
+
+// above returns the test that a subtest belongs to, or nil. The name of a subtest may have several elements.
+func (p *pkg) above(test string) *record {
+	for i := strings.LastIndexByte(test, '/'); i > 0; i = strings.LastIndexByte(test[:i], '/') {
+		if t := p.tests[test[:i]]; t != nil {
+			return t
+		}
+	}
+	return nil
 }
 
 // record is a test that runs.
@@ -159,8 +240,8 @@ func (r *recorder) event(e event) {
 	if t == nil {
 		t = &record{}
 		p.tests[e.Test] = t
-		if i := strings.LastIndexByte(e.Test, '/'); i > 0 && p.tests[e.Test[:i]] != nil {
-			p.tests[e.Test[:i]].parent = true
+		if above := p.above(e.Test); above != nil {
+			above.parent = true
 		}
 	}
 	switch e.Action {
@@ -192,23 +273,26 @@ func frame(line string) bool {
 }
 
 func (r *recorder) endTest(p *pkg, t *record, e event) {
+	if !strings.Contains(e.Test, "/") {
+		r.tests = append(r.tests, timing{p.name + " " + e.Test, time.Duration(e.Elapsed * float64(time.Second))})
+	}
 	switch {
 	case e.Action == "pass" && !t.parent:
 		p.tally.passed++
 	case e.Action == "skip" && r.ci:
 		p.tally.failed++
-		r.failures = append(r.failures, failure{p.name, e.Test, true})
+		r.failures = append(r.failures, failure{pkg: p.name, test: e.Test, final: true})
 		fmt.Fprintf(r.w, "FAIL  %s %s: skipped, and nothing may be skipped in CI\n%s", p.name, e.Test, t.output)
 	case e.Action == "skip":
 		p.tally.skipped++
 		fmt.Fprintf(r.w, "skip  %s %s\n%s", p.name, e.Test, t.output)
 	case e.Action == "fail":
-		if i := strings.LastIndexByte(e.Test, '/'); i > 0 && p.tests[e.Test[:i]] != nil {
-			p.tests[e.Test[:i]].failed = true
+		if above := p.above(e.Test); above != nil {
+			above.failed = true
 		}
 		if !t.failed { // otherwise its subtests were counted and printed
 			p.tally.failed++
-			r.failures = append(r.failures, failure{p.name, e.Test, final(t.output)})
+			r.failures = append(r.failures, failure{pkg: p.name, test: e.Test, final: final(t.output)})
 			fmt.Fprintf(r.w, "FAIL  %s %s (%.1f s)\n%s", p.name, e.Test, e.Elapsed, t.output)
 		}
 	}
@@ -225,7 +309,7 @@ func (r *recorder) endPackage(p *pkg, t *record, e event) {
 		if name != "" {
 			unexplained = false
 			p.tally.failed++
-			r.failures = append(r.failures, failure{p.name, name, true})
+			r.failures = append(r.failures, failure{pkg: p.name, test: name, final: true})
 			fmt.Fprintf(r.w, "FAIL  %s %s did not end\n%s", p.name, name, p.tests[name].output)
 		}
 	}
@@ -234,34 +318,21 @@ func (r *recorder) endPackage(p *pkg, t *record, e event) {
 	}
 	if unexplained || final(t.output) {
 		p.tally.failed++
-		r.failures = append(r.failures, failure{p.name, "", true})
+		r.failures = append(r.failures, failure{pkg: p.name, final: true})
 		fmt.Fprintf(r.w, "FAIL  %s\n%s", p.name, t.output)
 	}
 }
 
-// finish prints the minutes of each package, longest first, and returns the sum.
-func (r *recorder) finish() tally {
-	var sum tally
-	var total time.Duration
-	all := make([]*pkg, 0, len(r.packages))
-	for _, p := range r.packages {
+// finish counts what did not end as failed, and returns the sum.
+func (r *recorder) finish() (sum tally) {
+	for _, name := range slices.Sorted(maps.Keys(r.packages)) {
+		p := r.packages[name]
 		if !p.done { // go test itself ended early
 			p.tally.failed++
-			fmt.Fprintf(r.w, "FAIL  %s did not end\n", p.name)
+			r.failures = append(r.failures, failure{pkg: name, final: true})
+			fmt.Fprintf(r.w, "FAIL  %s did not end\n", name)
 		}
 		sum.add(p.tally)
-		total += p.elapsed
-		all = append(all, p)
 	}
-	slices.SortFunc(all, func(a, b *pkg) int {
-		return cmp.Or(cmp.Compare(b.elapsed, a.elapsed), strings.Compare(a.name, b.name))
-	})
-	fmt.Fprintf(r.w, "\nminutes  passed  failed  skipped  package\n")
-	for _, p := range all {
-		if p.tally != (tally{}) || p.elapsed > 0 {
-			fmt.Fprintf(r.w, "%7.2f %7d %7d %8d  %s\n", p.elapsed.Minutes(), p.tally.passed, p.tally.failed, p.tally.skipped, p.name)
-		}
-	}
-	fmt.Fprintf(r.w, "%7.2f %7d %7d %8d  all\n", total.Minutes(), sum.passed, sum.failed, sum.skipped)
 	return sum
 }

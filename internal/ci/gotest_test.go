@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // module writes a module of one package for each entry and returns its directory.
@@ -42,6 +43,12 @@ func TestGoTestCounts(t *testing.T) {
 			file: `func TestA(t *testing.T) { t.Run("x", func(t *testing.T) { t.Error("because") }); t.Run("y", func(*testing.T) {}) }`,
 			want: tally{passed: 1, failed: 1},
 			says: []string{"FAIL  example.org/m TestA/x", "because"},
+		},
+		{
+			name: "failing-subtest-with-a-path",
+			file: `func TestA(t *testing.T) { t.Run("x/y/z", func(t *testing.T) { t.Error("because") }) }`,
+			want: tally{failed: 1},
+			says: []string{"FAIL  example.org/m TestA/x/y/z", "because"},
 		},
 		{
 			name: "parent-fails-by-itself",
@@ -93,11 +100,11 @@ func TestGoTestCounts(t *testing.T) {
 			t.Parallel()
 			dir := module(t, map[string]string{"a_test.go": "package m\n\nimport (\"os\"; \"testing\")\nvar _ = os.Exit\n" + tt.file})
 			var out strings.Builder
-			got, err := goTest(t.Context(), &out, dir, tt.ci, nil, "./...")
+			res, err := goTest(t.Context(), &out, dir, tt.ci, nil, "./...")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got != tt.want {
+			if got := res.sum(); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 			for _, s := range tt.says {
@@ -121,18 +128,20 @@ func TestGoTestUnexplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if got, err := goTest(t.Context(), &out, dir, false, nil, "./..."); err == nil && got.failed == 0 {
-		t.Errorf("got %v and no error\n%s", got, out.String())
+	if res, err := goTest(t.Context(), &out, dir, false, nil, "./..."); err == nil && res.sum().failed == 0 {
+		t.Errorf("got %v and no error\n%s", res.sum(), out.String())
 	}
 }
 
-func TestTableIsSortedByTime(t *testing.T) {
+func TestTablesOfResults(t *testing.T) {
 	var out strings.Builder
+	s := newResults(&out, t.TempDir(), false)
 	r := newRecorder(&out, false)
 	for _, line := range []string{
-		`{"Action":"pass","Package":"short","Test":"TestA"}`,
+		`{"Action":"pass","Package":"short","Test":"TestA/x","Elapsed":5}`,
+		`{"Action":"pass","Package":"short","Test":"TestA","Elapsed":6}`,
 		`{"Action":"pass","Package":"short","Elapsed":6}`,
-		`{"Action":"pass","Package":"long","Test":"TestB"}`,
+		`{"Action":"pass","Package":"long","Test":"TestB","Elapsed":60}`,
 		`{"Action":"pass","Package":"long","Elapsed":90}`,
 		`{"Action":"pass","Package":"unfinished","Test":"TestC"}`,
 		`{"Action":"skip","Package":"without-tests","Elapsed":0}`,
@@ -141,19 +150,34 @@ func TestTableIsSortedByTime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, want := r.finish(), tally{passed: 3, failed: 1}
-	if got != want {
+	r.finish()
+	s.add(r, nil)
+	s.lane("engine", 3*time.Minute)
+	s.unsteady = []failure{{pkg: "long", test: "TestB"}}
+	if got, want := s.sum(), (tally{passed: 4, failed: 1}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	wantTable := `FAIL  unfinished did not end
+	s.print()
+	want := `FAIL  unfinished did not end
 
-minutes  passed  failed  skipped  package
-   1.50       1       0        0  long
-   0.10       1       0        0  short
-   0.00       1       1        0  unfinished
-   1.60       3       1        0  all
+minutes  budget  passed  failed  skipped  package
+   1.50    0.05       1       0        0  long
+   0.10    0.05       2       0        0  short
+   0.00    0.05       1       1        0  unfinished
+
+minutes  lane
+   3.00  engine
+
+minutes  the longest tests
+   1.00  long TestB
+   0.10  short TestA
+   0.00  unfinished TestC
+
+over its budget of 0.05 minutes by more than half: long, 1.50
+over its budget of 0.05 minutes by more than half: short, 0.10
+UNSTEADY  long TestB
 `
-	if out.String() != wantTable {
-		t.Errorf("got\n%s\nwant\n%s", out.String(), wantTable)
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
 }

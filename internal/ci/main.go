@@ -1,16 +1,32 @@
 // Command ci prepares a machine for the tests of this repository and runs them. The Makefile calls it, and so can a person:
 //
-//	go run ./internal/ci all         prepare, check, test and fuzz: what has to pass
+//	go run ./internal/ci all         prepare, check and test: what has to pass
+//	go run ./internal/ci exhaustive  prepare, then every test that all leaves out; see Exhaustive below
 //	go run ./internal/ci prepare     make available what the tests need, and say what was found, installed or started
 //	go run ./internal/ci check       formatting, vet on three systems, linters, go.mod, generated code, and the tests that need no sandbox
 //	go run ./internal/ci lint        the linters only
-//	go run ./internal/ci test        every test, and the minutes of each package
+//	go run ./internal/ci test        the tests of all
 //	go run ./internal/ci fuzz        every fuzz target from the committed corpus
 //	go run ./internal/ci conformance the suite against every backend; renews docs/reports
 //	go run ./internal/ci matrix      renews the pages that are made from the reports
 //
 // The last line of all but prepare has the form "12 passed, 0 failed, 0 skipped". With CI=true in the environment nothing may be
 // missing: a step of the preparation that fails ends the program, and a skipped test counts as failed.
+//
+// # Lanes and budgets
+//
+// Tests run in two lanes at a time, one package after the other in each: what uses a Docker engine, and what uses Pyodide. The lane that is
+// free takes the packages that use neither. A test whose name begins with TestAlone measures clocks or memory, and runs when all others have
+// ended. At the end stand the minutes of each lane, of each package and of the longest tests, and which package has taken more than its
+// budget, which is in tiers.go.
+//
+// Up to three failed tests are retried; each must then pass three times. It is listed as UNSTEADY at the end and in the file unsteady.txt.
+//
+// # Exhaustive
+//
+// The rules in tiers.go say which tests only exhaustive runs; it also fuzzes. Patterns of packages after the flags select, and so does
+// -since REV: the packages that are affected by what has changed since this branch and REV parted. With -shard 2/3 it runs the second of
+// three parts. What has passed on this machine with the same inputs is not repeated: files below the user's cache directory say so.
 package main
 
 import (
@@ -18,6 +34,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -41,18 +58,19 @@ var errNotPassed = errors.New("not everything passed")
 
 // commands are the stages that each command goes through.
 var commands = map[string][]stage{
-	"all":   {check, generate, test, fuzz},
+	"all":   {check, generate, test},
 	"check": {check, generate, short},
 	"lint":  {lint},
 	"test":  {test},
 	"fuzz":  {fuzz},
 
+	"exhaustive":  {everythingElse},
 	"conformance": {renew},
 	"matrix":      {matrix},
 }
 
 // prepared are the commands that begin with prepare and end what that has started.
-var prepared = map[string]bool{"all": true, "conformance": true}
+var prepared = map[string]bool{"all": true, "exhaustive": true, "conformance": true}
 
 // A stage does its part of the checking and prints what it finds as it goes. An error means that it could not find out.
 type stage func(ctx context.Context, o options) (tally, error)
@@ -62,17 +80,28 @@ type options struct {
 	ci       bool // nothing may be missing or skipped
 	fuzzTime time.Duration
 	packages []string
+	since    string // run what is affected by changes since this revision; empty: everything
+	shard    int    // of shards, from 1
+	shards   int
+	out      io.Writer
 }
 
 // everything is what the stages are about if no package is named.
 var everything = []string{"./..."}
 
 func run(ctx context.Context, args []string) error {
-	o := options{ci: os.Getenv("CI") != ""}
+	o := options{ci: os.Getenv("CI") != "", shard: 1, shards: 1, out: os.Stdout}
 	set := flag.NewFlagSet("ci", flag.ContinueOnError)
-	set.DurationVar(&o.fuzzTime, "fuzztime", 6*time.Second, "how long each fuzz target runs")
+	set.DurationVar(&o.fuzzTime, "fuzztime", 30*time.Second, "how long each fuzz target runs")
+	set.StringVar(&o.since, "since", "", "run what is affected by changes since this `revision`")
+	set.Func("shard", "run part `i/n` only, 1/n to n/n", func(s string) error {
+		if n, err := fmt.Sscanf(s, "%d/%d", &o.shard, &o.shards); n != 2 || err != nil || o.shard < 1 || o.shard > o.shards {
+			return fmt.Errorf("want i/n with 1 <= i <= n")
+		}
+		return nil
+	})
 	if len(args) == 0 {
-		return errors.New("want one of all, prepare, check, lint, test, fuzz, conformance, matrix")
+		return errors.New("want one of all, exhaustive, prepare, check, lint, test, fuzz, conformance, matrix")
 	}
 	if err := set.Parse(args[1:]); err != nil {
 		return err
@@ -107,7 +136,7 @@ func run(ctx context.Context, args []string) error {
 			fmt.Println("ci:", err)
 		}
 	}
-	if sum != (tally{}) { // matrix counts nothing
+	if args[0] != "matrix" { // which counts nothing
 		fmt.Println(sum)
 	}
 	if sum.failed > 0 {

@@ -44,7 +44,7 @@ type finding struct {
 }
 
 // renew runs the suite against every backend. A report is what the suite wrote, whatever it says; that it says "conformant" is a test.
-func renew(ctx context.Context, _ options) (tally, error) {
+func renew(ctx context.Context, o options) (tally, error) {
 	dir, err := filepath.Abs(reportsDir)
 	if err != nil {
 		return tally{}, err
@@ -58,7 +58,8 @@ func renew(ctx context.Context, _ options) (tally, error) {
 		if err := os.Setenv("CONFORMANCE_REPORT", filepath.Join(dir, s.name+".json")); err != nil {
 			return sum, err
 		}
-		t, _, err := runTests(ctx, os.Stdout, ".", true, "-count=1", "-run=^"+s.test+"$", "-timeout=2h", "./"+s.dir)
+		res := newResults(o.out, ".", true)
+		t, err := res.run(ctx, []string{"-count=1", "-run=^" + s.test + "$", "-timeout=2h"}, "./"+s.dir)
 		sum.add(t)
 		if err != nil {
 			return sum, err

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestGoTestLooksAgain(t *testing.T) {
+func TestGoTestRetries(t *testing.T) {
 	// once fails for the first of the processes that call it, and for that one only.
 	const once = `func once(t *testing.T, why string) { if first(t) { t.Error(why) } }
 	func first(t *testing.T) bool { return os.Mkdir("first-" + strings.ReplaceAll(t.Name(), "/", "-"), 0o700) == nil }
@@ -25,7 +25,7 @@ func TestGoTestLooksAgain(t *testing.T) {
 			name: "always",
 			file: `func TestA(t *testing.T) { t.Error("because") }`,
 			want: tally{failed: 1},
-			says: []string{"again example.org/m TestA"},
+			says: []string{"retry example.org/m TestA"},
 			not:  []string{"UNSTEADY"},
 		},
 		{
@@ -43,36 +43,36 @@ func TestGoTestLooksAgain(t *testing.T) {
 			name: "too-many",
 			file: `func TestA(t *testing.T) { for _, n := range []string{"1", "2", "3", "4"} { t.Run(n, func(t *testing.T) { once(t, "because") }) } }`,
 			want: tally{failed: 4},
-			not:  []string{"again"},
+			not:  []string{"retry"},
 		},
 		{
 			name: "panic",
 			file: `func TestA(t *testing.T) { if first(t) { panic("because") } }`,
 			want: tally{failed: 1},
-			not:  []string{"again"},
+			not:  []string{"retry"},
 		},
 		{
 			name: "race",
 			file: `func TestA(t *testing.T) { if first(t) { t.Error("WARNING: DATA RACE") } }`,
 			want: tally{failed: 1},
-			not:  []string{"again"},
+			not:  []string{"retry"},
 		},
 		{
 			name: "outside-a-test",
 			file: `func TestMain(m *testing.M) { m.Run(); if os.Mkdir("main", 0o700) == nil { os.Exit(1) } }; func TestA(*testing.T) {}`,
 			want: tally{passed: 1, failed: 1},
-			not:  []string{"again"},
+			not:  []string{"retry"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			dir := module(t, map[string]string{"a_test.go": "package m\n\nimport (\"os\"; \"strings\"; \"testing\")\n" + once + tt.file})
 			var out strings.Builder
-			got, err := goTest(t.Context(), &out, dir, true, nil, "./...")
+			res, err := goTest(t.Context(), &out, dir, true, nil, "./...")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got != tt.want {
+			if got := res.sum(); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 			for _, s := range tt.says {

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/execbroker/execbroker/conformance/conformancetest"
+)
+
+// Tests are in one of two tiers. Those of make test are all but those of the rules below, which are in make exhaustive. A tier is chosen by
+// selection: make test passes the rules of a package to go test -skip, and make exhaustive passes the same to -run.
+
+// A rule selects tests of a package.
+type rule struct {
+	dir string // of the package, from the root of the repository
+	// tests is a pattern of names, element by element as for go test -run. Each element has to match as a whole. No element matches what
+	// is below it: all of it is selected.
+	tests   string
+	minutes float64 // that they take, for shares of equal size
+	why     string
+}
+
+// stable are the areas of the suite that no transport can break: what the code of a run finds in its interpreter. Docker runs them over the
+// same runner in the same containers.
+const stable = "await|cell-names|code|dir|exceptions|hostile|isolation|language|mixed|subprocess|surroundings|threads|values|workdir"
+
+// fewFaults are the faults that make test plants over Pyodide, one for each kind of thing that can go wrong only over real sandboxes.
+var fewFaults = []string{"none", "stdout-stderr-swapped", "state-lost-untold", "cancel-ignored", "interrupt-kills", "file-content-changed", "process-leaked"}
+
+// exhaustive are the tests that only make exhaustive runs.
+var exhaustive = []rule{
+	{"e2b", "TestConformance/javascript", 5, "JavaScript takes the same way as Python, and Docker runs all of it"},
+	{"e2b", "TestConformance/python/(" + stable + ")", 2, "Docker runs them over the same runner"},
+	{"e2b", "TestConformanceOfCodeInterpreter", 5, "the suite over the second kernel; unit tests translate what its service says"},
+	{"flymachines", "TestConformance/javascript", 4, "JavaScript takes the same way as Python, and Docker runs all of it"},
+	{"flymachines", "TestConformance/python/(" + stable + ")", 2, "Docker runs them over the same runner"},
+	{"pyodide", "TestFaults/(" + strings.Join(manyFaults(), "|") + ")", 6, "the backend in memory is tested with every fault"},
+	{"pyodide", "TestEscape/(python|javascript)/(none|namespaces)", 3, "make test attacks the default layer, bubblewrap"},
+}
+
+// manyFaults are the faults besides fewFaults.
+func manyFaults() (names []string) {
+	for _, f := range conformancetest.Faults() {
+		if !slices.Contains(fewFaults, f.Name) {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// always are added to the tests of a rule, so that they run in both tiers: they count what the others have left.
+var always = []rule{
+	{dir: "e2b", tests: "TestConformance/leaks"},
+	{dir: "flymachines", tests: "TestConformance/leaks"},
+}
+
+// alone is the pattern of the tests that measure clocks or memory. They run when nothing else does.
+const alone = "^TestAlone"
+
+// expression returns the pattern for go test.
+func (r rule) expression() string {
+	elements := strings.Split(r.tests, "/")
+	for i, e := range elements {
+		elements[i] = "^(" + e + ")$"
+	}
+	return strings.Join(elements, "/")
+}
+
+// selects reports whether r selects a test or subtest of its package.
+func (r rule) selects(test string) bool {
+	name, elements := strings.Split(test, "/"), strings.Split(r.tests, "/")
+	if len(name) < len(elements) {
+		return false
+	}
+	for i, e := range elements {
+		if !regexp.MustCompile("^(" + e + ")$").MatchString(name[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// skipped returns the pattern for go test -skip of what make test leaves out in a package, or "".
+func skipped(dir string) string {
+	var all []string
+	for _, r := range exhaustive {
+		if r.dir == dir {
+			all = append(all, r.expression())
+		}
+	}
+	return strings.Join(all, "|")
+}
+
+// selected returns the pattern for go test -run of the tests of a rule.
+func selected(r rule) string {
+	all := []string{r.expression()}
+	for _, a := range always {
+		if test, _, _ := strings.Cut(a.tests, "/"); a.dir == r.dir && strings.HasPrefix(r.tests, test+"/") {
+			all = append(all, a.expression())
+		}
+	}
+	return strings.Join(all, "|")
+}
+
+// budgets are the minutes that a package may take in make test on two processors, by directory. What is not listed has the last entry's.
+// Two lanes run at a time, so the sum is at most what two of them have in 20 minutes, less the checks: a package that needs more gets it
+// from others.
+var budgets = []struct {
+	dir     string
+	minutes float64
+}{
+	{"pyodide", 8},
+	{"docker", 5},
+	{"e2b", 3},
+	{"flymachines", 3},
+	{"backends/all", 1.5},
+	{"conformance/conformancetest", 2.5},
+	{"cmd/execbroker", 1.5},
+	{"internal/runner", 1.5},
+	{"examples/thirdparty", 1},
+	{"flymachines/flytest", 0.5},
+	{"server/e2b", 0.5},
+	{"internal/load", 0.2},
+	{"internal/ci", 0.5},
+	{"tool", 0.3},
+	{"examples/chatbackend", 0.3},
+	{"executor/driver", 0.3},
+	{"", 0.05},
+}
+
+// Minutes of make test after preparation: in all, of them for the checks before the lanes, and for the tests that run alone after them.
+const (
+	budgetMinutes = 20.0
+	checkMinutes  = 2.5
+	aloneMinutes  = 1.0
+)
+
+// budget returns the minutes of a package.
+func budget(dir string) float64 {
+	for _, b := range budgets {
+		if b.dir == dir {
+			return b.minutes
+		}
+	}
+	return budgets[len(budgets)-1].minutes
+}
