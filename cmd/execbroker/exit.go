@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"slices"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor"
@@ -187,10 +189,23 @@ func (a *app) printDocument(ctx context.Context, doc any, report **errorReport, 
 	return errors.Join(a.printJSON(doc), err)
 }
 
-// printJSON writes the one document of a command.
+// printJSON writes the one document of a command. Characters that a terminal would obey are escaped in it, also those that JSON allows.
 func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.out)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	var text []byte
+	for _, r := range b.String() { // JSON is UTF-8
+		if r >= 0x7f && r <= 0x9f {
+			text = fmt.Appendf(text, `\u%04x`, r)
+		} else {
+			text = utf8.AppendRune(text, r)
+		}
+	}
+	_, err := a.out.Write(text)
+	return err
 }

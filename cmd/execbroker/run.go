@@ -36,7 +36,8 @@ Otherwise standard input is the input of the code. The value of the last
 expression is printed. The sandbox sees no file of this machine but copies of
 those that --file names, and has no network.
 
-Exit codes: 0 the code ended without an error, 1 it failed, 124 it was stopped
+Exit codes: 0 the code ended without an error, 1 it failed or left a file that
+cannot be saved, 124 it was stopped
 at its time limit, 2 the command line or the configuration is wrong or asks for
 what the backend does not have, 3 the infrastructure failed, 130 Ctrl-C. Ctrl-C
 stops the code and removes the sandbox; pressed twice it ends the program.`,
@@ -97,13 +98,14 @@ func (a *app) run(ctx context.Context, o runOptions) error {
 type runDocument struct {
 	Result *executor.Result `json:"result"`
 	Saved  []savedFile      `json:"saved,omitempty"`
+	Missed []missedFile     `json:"not_saved,omitempty"`
 	Error  *errorReport     `json:"error,omitempty"`
 }
 
 // ran reports how a run ended.
 func (a *app) ran(ctx context.Context, v *show, r *executor.Result, err error) error {
 	if a.json && r != nil {
-		doc := runDocument{Result: r, Saved: v.saved}
+		doc := runDocument{Result: r, Saved: v.saved, Missed: v.missing}
 		err = a.printDocument(ctx, &doc, &doc.Error, err)
 	}
 	if err != nil {

@@ -133,6 +133,33 @@ func TestRunOut(t *testing.T) {
 	}
 }
 
+// One file that cannot be read is said and keeps no other from being saved.
+func TestRunOutUnreadable(t *testing.T) {
+	code := strings.Join([]string{`write("a.txt", "a")`, `write("b.txt", "b")`, `lock("b.txt")`, `write("c.txt", "c")`}, "\n")
+	p := command(t, "run", "--out", "out", "-c", code)
+	if got := p.code(t, p.Run()); got != exitFailed {
+		t.Errorf("got exit code %d", got)
+	}
+	p.clean(t)
+	contains(t, p.err.String(), "a.txt (", "execbroker: not saved: b.txt: ", "c.txt (")
+	for name, want := range map[string]bool{"a.txt": true, "b.txt": false, "c.txt": true} {
+		if _, err := os.Stat(filepath.Join(p.Dir, "out", name)); (err == nil) != want {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	var doc runDocument
+	decode(t, run(t, exitFailed, "run", "--json", "--out", t.TempDir(), "-c", code).out.Bytes(), &doc)
+	if doc.Error != nil || len(doc.Saved) != 2 || len(doc.Missed) != 1 || doc.Missed[0].Name != "b.txt" || doc.Missed[0].Error == "" {
+		t.Errorf("got %+v", doc)
+	}
+}
+
+// In JSON nothing is left of what a terminal would obey.
+func TestRunJSONOnTerminals(t *testing.T) {
+	got := run(t, exitOK, "run", "--json", "-c", `print("a\u009b2J\x1b[2Jb")`).out.String()
+	contains(t, got, `a\u009b2J\u001b[2Jb`)
+}
+
 func TestRunJSON(t *testing.T) {
 	dir := t.TempDir()
 	config := write(t, dir, "config.yaml", "backends:\n  down: {type: fake, fail: create}\n")

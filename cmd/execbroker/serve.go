@@ -62,7 +62,7 @@ as long as --drain says; at the second it ends at once.`,
 	l.StringVar(&f.api, "api", "native", "what to speak: native, nemo or e2b")
 	l.StringVar(&f.listen, "listen", "127.0.0.1:3000", "`address` and port; port 0 is a free one")
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients, in JSON (not for e2b)")
-	f.names(c, "; for e2b sandboxes have host names below the first")
+	f.names(c, " (e2b: sandboxes are below the first)")
 	f.reach(c, "what sandboxes reach that do not ask for anything")
 	l.DurationVar(&f.maxTimeout, "max-timeout", server.DefaultMaxTimeout, "the longest run that clients may ask for; for e2b the longest life of a sandbox (default 24h)")
 	l.IntVar(&f.maxSandboxes, "max-sandboxes", e2b.DefaultMaxSandboxes, "how many sessions each key may have")

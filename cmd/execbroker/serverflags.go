@@ -31,7 +31,7 @@ func (f *serverFlags) reach(c *cobra.Command, usage string) {
 
 // names adds --domain.
 func (f *serverFlags) names(c *cobra.Command, more string) {
-	c.Flags().StringArrayVar(&f.domains, "domain", nil, "a `name` or address by which clients reach the server, besides localhost and its like; may be repeated"+more)
+	c.Flags().StringArrayVar(&f.domains, "domain", nil, "a `name` or address that clients use for the server; may be repeated"+more)
 	must(c.RegisterFlagCompletionFunc("domain", cobra.NoFileCompletions))
 }
 

@@ -2,25 +2,30 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 
 	"github.com/execbroker/execbroker/executor"
 )
 
-// show prints what code does while it does it. What the code writes goes to the terminal as it is.
+// show prints what code does while it does it. What the code writes goes to files and pipes as it is, and to a terminal without what a
+// terminal would obey.
 type show struct {
 	out, err io.Writer
+	terminal [2]*sequences // for out and err; nil: as it is
 	progress *progress
 	dir      *outDir            // where images go; nil: nowhere
 	quiet    bool               // for a document that comes at the end
 	limits   executor.RunLimits // of the runs
 
-	images int // so far
-	saved  []savedFile
-	midway bool // stdout is within a line
+	images  int // so far
+	saved   []savedFile
+	missing []missedFile
+	midway  bool // stdout is within a line
 }
 
 // event is for Session.Run.
@@ -37,7 +42,18 @@ func (s *show) event(ev executor.Event) error {
 }
 
 func (s *show) write(w io.Writer, data []byte) error {
-	if s.quiet || len(data) == 0 {
+	if s.quiet {
+		return nil
+	}
+	if t := s.sequences(w); t != nil {
+		data = t.add(nil, data)
+	}
+	return s.put(w, data)
+}
+
+// put writes data as it is.
+func (s *show) put(w io.Writer, data []byte) error {
+	if len(data) == 0 {
 		return nil
 	}
 	s.progress.pause()
@@ -46,6 +62,36 @@ func (s *show) write(w io.Writer, data []byte) error {
 	}
 	_, err := w.Write(data)
 	return err
+}
+
+// guard has what comes from sandboxes made fit for terminals, where there are any.
+func (s *show) guard() {
+	for i, w := range []io.Writer{s.out, s.err} {
+		if isTerminal(w) {
+			s.terminal[i] = &sequences{}
+		}
+	}
+}
+
+// sequences returns what stands before a stream, or nil.
+func (s *show) sequences(w io.Writer) *sequences {
+	if w == s.out {
+		return s.terminal[0]
+	}
+	return s.terminal[1]
+}
+
+// ended says that the output of a run is over, so that colours are set back.
+func (s *show) ended() error {
+	var errs []error
+	for _, w := range []io.Writer{s.out, s.err} {
+		if t := s.sequences(w); t != nil {
+			midway := s.midway
+			errs = append(errs, s.put(w, t.end(nil)))
+			s.midway = midway
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // output saves the image of a value, or prints its text.
@@ -94,6 +140,25 @@ func (s *show) keep(f savedFile) {
 	s.note("saved %s (%s, %s)", plain(f.Path), plain(f.MIME), size(f.Size))
 }
 
+// missedFile is a file that was not saved, in JSON too.
+type missedFile struct {
+	Name  string `json:"name"` // in the sandbox
+	Error string `json:"error"`
+}
+
+// missed notes a file that could not be saved, and returns err unless the code is to blame, such as for a file that nobody may read.
+func (s *show) missed(name string, err error) error {
+	s.missing = append(s.missing, missedFile{name, err.Error()})
+	s.note("not saved: %s: %s", plain(name), plainText(err.Error()))
+	if e := (*executor.Error)(nil); errors.As(err, &e) && slices.ContainsFunc(fileKinds, func(k error) bool { return errors.Is(e.Kind, k) }) {
+		return nil
+	}
+	return err
+}
+
+// fileKinds are the kinds of executor.Error that are about one file.
+var fileKinds = []error{fs.ErrNotExist, fs.ErrExist, fs.ErrInvalid, fs.ErrPermission}
+
 // note says something about the run, on stderr.
 func (s *show) note(format string, args ...any) {
 	if !s.quiet {
@@ -116,6 +181,9 @@ func (s *show) result(r *executor.Result) int {
 	}
 	switch r.Status {
 	case executor.StatusOK:
+		if len(s.missing) > 0 {
+			return exitFailed
+		}
 		return exitOK
 	case executor.StatusTimedOut:
 		s.note("stopped at the time limit, %v", s.limits.WallTime)

@@ -255,6 +255,17 @@ func TestProgressOnTerminal(t *testing.T) {
 	s.ends(0)
 }
 
+// What the code writes reaches a terminal as text and colours, unless the user wants all of it.
+func TestRunOnTerminal(t *testing.T) {
+	code := `out("a\x1b]0;title\x07b\x1b[2Jc\x1b[31mred")` + "\n" + `eprint("\x1b]52;c;eA==\x07error")`
+	s := onTerminal(t, command(t, "run", "-c", code))
+	s.see("abc\x1b[31mred", "error\r\n", "\x1b[m")
+	s.ends(0)
+	s = onTerminal(t, command(t, "run", "--raw", "-c", code))
+	s.see("a\x1b]0;title\x07b\x1b[2Jc\x1b[31mred", "\x1b]52;c;eA==\x07error\r\n")
+	s.ends(0)
+}
+
 // TestInterruptOnTerminal presses Ctrl-C, which reaches every process of the terminal.
 func TestInterruptOnTerminal(t *testing.T) {
 	p := command(t, "run", "--timeout", "0", "-c", "print(\"ready\")\nforever()")

@@ -24,6 +24,7 @@ type codeOptions struct {
 	files    []string
 	out      string
 	timeout  time.Duration
+	raw      bool
 }
 
 func (o *codeOptions) addTo(cmd *cobra.Command) {
@@ -32,6 +33,7 @@ func (o *codeOptions) addTo(cmd *cobra.Command) {
 	f.StringArrayVar(&o.files, "file", nil, "copy a file into the sandbox, under its name or as DST; may be repeated (`SRC[:DST]`)")
 	f.StringVar(&o.out, "out", "", "save images and the files that the code makes in this `directory`")
 	f.DurationVar(&o.timeout, "timeout", executor.DefaultWallTime, "stop code that runs longer than this `time`; 0 means never")
+	f.BoolVar(&o.raw, "raw", false, "let the code control the terminal; otherwise a terminal gets its text and colours only")
 	known := []cobra.Completion{string(executor.Python), string(executor.JavaScript)}
 	must(cmd.RegisterFlagCompletionFunc("language", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.MarkFlagDirname("out"))
@@ -53,6 +55,9 @@ func (a *app) openWorkplace(ctx context.Context, o codeOptions) (*workplace, err
 		return nil, err
 	}
 	w := &workplace{a: a, show: &show{out: a.out, err: a.err, progress: newProgress(a.err), quiet: a.json, limits: limits}}
+	if !o.raw {
+		w.guard()
+	}
 	if w.uploads, err = parseUploads(o.files); err != nil {
 		return nil, err
 	}
@@ -115,22 +120,29 @@ func (w *workplace) run(ctx context.Context, s executor.Session, req executor.Re
 	}
 	rctx, end := w.progress.begin(ctx, "")
 	r, err := s.Run(rctx, req, w.event)
+	err = errors.Join(err, w.ended())
 	end()
 	if err != nil || w.dir == nil {
 		return r, err
 	}
+	var errs []error
 	for i := range r.Artifacts {
-		f, err := w.dir.saveArtifact(ctx, s, r.Artifacts[i])
-		if err != nil {
+		a := &r.Artifacts[i]
+		f, err := w.dir.saveArtifact(ctx, s, *a)
+		switch {
+		case err == nil:
+			w.keep(f)
+			a.Data = nil // it is in the file
+		case ctx.Err() != nil:
 			return r, err
+		default: // the others may do
+			errs = append(errs, w.missed(a.Name, err))
 		}
-		w.keep(f)
-		r.Artifacts[i].Data = nil // it is in the file
 	}
 	if r.ArtifactsOmitted > 0 {
 		w.note("%s not saved: of a run %d are", count(r.ArtifactsOmitted, "more file"), maxArtifacts)
 	}
-	return r, nil
+	return r, errors.Join(errs...)
 }
 
 func limitsFor(timeout time.Duration) (executor.RunLimits, error) {

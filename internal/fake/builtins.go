@@ -189,6 +189,7 @@ func init() { // the functions refer to the table, by way of what they call
 			e.must(e.box.disk.extend(a.file(0), a.text(1)))
 			return nil
 		},
+		"lock":   func(e *execution, a arguments) any { e.must(e.box.disk.lock(a.file(0))); return nil },
 		"exists": func(e *execution, a arguments) any { _, err := e.box.disk.stat(a.file(0)); return err == nil },
 		"remove": func(e *execution, a arguments) any {
 			_, err := e.box.disk.stat(a.file(0))

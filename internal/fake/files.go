@@ -150,8 +150,23 @@ func (d *disk) read(name string) ([]byte, error) {
 		return nil, err
 	case !n.mode.IsRegular():
 		return nil, &fs.PathError{Op: "read", Path: name, Err: fs.ErrInvalid}
+	case n.mode&0o400 == 0:
+		return nil, &fs.PathError{Op: "read", Path: name, Err: fs.ErrPermission}
 	}
 	return n.data, nil
+}
+
+// lock makes a file one that nobody may read.
+func (d *disk) lock(name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n, err := d.get(name, true)
+	if err != nil {
+		return err
+	}
+	n.mode &^= 0o777
+	d.touch(n)
+	return nil
 }
 
 // write replaces a file at once. With parents the directories above are made.
