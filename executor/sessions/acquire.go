@@ -60,10 +60,17 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l
 	i := s.Info()
 	err = lease.update(ctx, func(r *Record) {
 		if fresh {
-			r.Created = i.Created
+			r.Created, r.Ran = i.Created, nil
+			r.Lost = r.Lost || r.Handle.Session != "" || len(lease.Restored) > 0
 		}
+		lease.Lost, lease.ran = r.Lost, r.Ran
 		r.Handle, r.Attach, r.Fencing = i.Handle, attachable(s), i.Capabilities.Has(executor.FeatureFencing)
 	})
+	if err == nil && fresh && lease.Lost { // the record says it from now on
+		if err = m.unnoteLost(ctx, key); err != nil {
+			err = m.storeError(ctx, "acquire", err)
+		}
+	}
 	m.mu.Lock()
 	l.session, l.lease = s, lease
 	m.mu.Unlock()
@@ -116,6 +123,9 @@ func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, l *
 			e.Record = Record{
 				Key: key, Subject: spec.Subject, Created: now,
 				Template: spec.Template, Languages: spec.Languages, Network: spec.Network,
+			}
+			if e.Lost, err = m.wasLost(ctx, key); err != nil {
+				return nil, err
 			}
 		}
 		made := e.rev == ""

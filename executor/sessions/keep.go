@@ -207,8 +207,11 @@ func (m *Manager) get(ctx context.Context, key string, f keptFile) ([]byte, erro
 	return content, nil
 }
 
-// forgetFiles removes what is kept of a key.
+// forgetFiles removes what is kept of a key, and that it lost a sandbox.
 func (m *Manager) forgetFiles(ctx context.Context, key string) error {
+	if err := m.unnoteLost(ctx, key); err != nil {
+		return err
+	}
 	l, rev, err := m.loadKept(ctx, key)
 	if rev == "" {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +18,11 @@ import (
 type Lease struct {
 	executor.BaseSession
 	Key   string
-	Fresh bool  // the sandbox was made by this Acquire: earlier files and variables, if there were any, are gone
+	Fresh bool // the sandbox was made by this Acquire
+	// Lost says that the key had a sandbox before this one, with variables and files that are gone but for those in Restored. It stays
+	// true until something has run through a lease: who only lists files does not take the news away. It is false for a key that is used
+	// for the first time, again after Discard, or that was forgotten: a day after its sandbox has ended for want of use.
+	Lost  bool
 	Token int64 // grows with each lease of the key, across processes; given to backends with FeatureFencing
 
 	Restored []string // the files that a Fresh session got back: see Options.KeepFiles
@@ -33,6 +38,10 @@ type Lease struct {
 	record  chan *entry // holds the record while nobody writes it
 	once    sync.Once
 	ended   error // of Release or Discard
+
+	mu    sync.Mutex
+	ran   []executor.Language // see Ran
+	first bool                // nothing has run under this lease
 }
 
 var _ executor.Session = (*Lease)(nil)
@@ -44,7 +53,7 @@ var (
 
 // newLease begins to renew a lease that was just taken.
 func (m *Manager) newLease(e *entry, l *local) *Lease {
-	le := &Lease{Key: e.Key, Token: e.Token, m: m, l: l, record: make(chan *entry, 1)}
+	le := &Lease{Key: e.Key, Token: e.Token, m: m, l: l, record: make(chan *entry, 1), first: true}
 	own := *e // the caller goes on with its own
 	le.record <- &own
 	le.ctx, le.cancel = context.WithCancelCause(m.ctx)
@@ -101,6 +110,11 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 	next := *e
 	next.Until = time.Now().Add(le.m.opts.LeaseTTL)
 	change(&next.Record)
+	le.mu.Lock()
+	if !le.first {
+		next.Lost, next.Ran = false, le.ran
+	}
+	le.mu.Unlock()
 	switch err := le.m.save(ctx, &next); {
 	case errors.Is(err, ErrConflict):
 		// A write of ours whose reply was lost looks like this too.
@@ -275,7 +289,32 @@ func (le *Lease) Run(ctx context.Context, req executor.Request, emit func(execut
 		return nil, err
 	}
 	res, err := le.session.Run(ctx, req, emit)
+	if res != nil {
+		le.note(req)
+	}
 	return res, end(err)
+}
+
+// note keeps for the record that something has run.
+func (le *Lease) note(req executor.Request) {
+	l := req.Language
+	if ls := le.session.Info().Capabilities.Languages; l == "" && len(ls) > 0 {
+		l = ls[0].Language
+	}
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	le.first = false
+	if req.Command == nil && req.Context == "" && !slices.Contains(le.ran, l) {
+		le.ran = append(slices.Clone(le.ran), l) // the record may have the old one
+	}
+}
+
+// Ran reports whether code in l has run in the default interpreter of this sandbox, under this lease or an earlier one. If it has not, a
+// run with StateFresh has lost nothing.
+func (le *Lease) Ran(l executor.Language) bool {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	return slices.Contains(le.ran, l)
 }
 
 // Install implements executor.Session.

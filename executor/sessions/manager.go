@@ -237,6 +237,11 @@ func (m *Manager) letGo(ctx context.Context, key string, l *local) error {
 	if err != nil || e.Handle.Session != s.Info().Handle.Session {
 		return err
 	}
+	if !m.opts.Private {
+		if err := m.noteLost(ctx, &e.Record); err != nil {
+			return m.storeError(ctx, "close", err)
+		}
+	}
 	if err := m.remove(ctx, &e); err != nil && !errors.Is(err, ErrConflict) {
 		return m.storeError(ctx, "close", err)
 	}

@@ -33,6 +33,9 @@ type Record struct {
 	Attach  bool   `json:"attach,omitempty"`  // the sandbox can be attached to from another process
 	Fencing bool   `json:"fencing,omitempty"` // and shuts out holders with a lower token
 	Life    string `json:"life,omitempty"`    // of the Manager that holds the lease: an Instance may have had several
+
+	Lost bool                `json:"lost,omitempty"` // see Lease.Lost
+	Ran  []executor.Language `json:"ran,omitempty"`  // see Lease.Ran
 }
 
 // Where things are in the Store.
@@ -40,6 +43,7 @@ const (
 	sessionPrefix  = "session/"
 	subjectPrefix  = "subject/"
 	instancePrefix = "instance/"
+	lostPrefix     = "lost/" // keys whose sandbox ended with its process, and whose record went with it
 )
 
 // maxKey bounds the keys of applications.
@@ -120,6 +124,39 @@ func (m *Manager) remove(ctx context.Context, e *entry) error {
 		return err
 	}
 	return m.unnote(ctx, e.Subject, e.Key)
+}
+
+// wasLost reports whether the sandbox of a key without a record has ended with its process.
+func (m *Manager) wasLost(ctx context.Context, key string) (bool, error) {
+	e, err := m.store.Get(ctx, lostPrefix+key)
+	if err != nil {
+		return false, m.storeError(ctx, "acquire", err)
+	}
+	return e.Rev != "", nil
+}
+
+// noteLost keeps for the next Acquire that the sandbox of r, whose record goes, took variables and files with it.
+func (m *Manager) noteLost(ctx context.Context, r *Record) error {
+	old, err := m.store.Get(ctx, lostPrefix+r.Key)
+	if err != nil || old.Rev != "" {
+		return err
+	}
+	if _, err = m.store.Put(ctx, lostPrefix+r.Key, Entry{Expires: r.expires()}); errors.Is(err, ErrConflict) {
+		return nil // somebody else has just said the same
+	}
+	return err
+}
+
+// unnoteLost forgets that, once a record or nobody says it.
+func (m *Manager) unnoteLost(ctx context.Context, key string) error {
+	old, err := m.store.Get(ctx, lostPrefix+key)
+	if err != nil || old.Rev == "" {
+		return err
+	}
+	if err := m.store.Delete(ctx, lostPrefix+key, old.Rev); err != nil && !errors.Is(err, ErrConflict) {
+		return err
+	}
+	return nil
 }
 
 // note says that a subject has the session of a key.
