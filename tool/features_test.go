@@ -281,7 +281,7 @@ nbformat.write(nb, sys.argv[1] + ".again")`, file)
 	if err != nil {
 		t.Fatalf("%v: %s", err, &stderr)
 	}
-	if want := `[[], ["stream", "stream", "execute_result"], ["stream", "execute_result"], ["display_data"], ["error"], [], [], []]`; strings.TrimSpace(string(out)) != want {
+	if want := `[[], ["stream", "execute_result"], ["stream", "execute_result"], ["display_data"], ["error"], [], [], []]`; strings.TrimSpace(string(out)) != want {
 		t.Errorf("got outputs %s, want %s", out, want)
 	}
 	// And what it writes, with lists of lines, is read.

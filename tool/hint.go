@@ -141,7 +141,7 @@ func (w *writer) missingName(message string) string {
 	switch {
 	case strings.TrimSpace(first) == name && languageNames[strings.ToLower(name)] != "":
 		return "the first line is the name of a language. Pass the program alone."
-	case w.r.Fresh || w.res.StateFresh:
+	case w.r.Lost || w.beganAnew():
 		return fmt.Sprintf("this run began without variables of earlier calls. Define %s again, with its imports.", name)
 	}
 	return fmt.Sprintf("define or import %s first.", name)

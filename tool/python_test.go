@@ -35,7 +35,7 @@ func TestPython(t *testing.T) {
 		stdout        string
 		errors, notes []string
 	}{
-		{name: "fresh", in: "Let's begin:\n```python\nx = {'a': [1, 2.5, None]}\nprint('hi')\nx\n```", value: `{"a":[1,2.5,null]}`, stdout: "hi\n", notes: []string{"new sandbox"}},
+		{name: "fresh", in: "Let's begin:\n```python\nx = {'a': [1, 2.5, None]}\nprint('hi')\nx\n```", value: `{"a":[1,2.5,null]}`, stdout: "hi\n"},
 		{name: "state", in: `{"code": "len(x)"}`, value: "1"},
 		{name: "text", in: "object", value: `"\u003cclass 'object'\u003e"`},
 		{name: "string", in: "import json\\njson.dumps(x)", value: `"{\"a\": [1, 2.5, null]}"`},

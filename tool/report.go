@@ -13,10 +13,12 @@ import (
 type Outcome struct {
 	Input  Input
 	Result *executor.Result
-	// Fresh says that the sandbox was made for this call: see sessions.Lease.
-	Fresh bool
-	// Restored are the files that a fresh sandbox got back: see sessions.Lease.
+	// Lost says that the conversation had an older sandbox, which is gone: see sessions.Lease.
+	Lost bool
+	// Restored are the files of it that the new one got: see sessions.Lease.
 	Restored []string
+	// First says that no code in the language had run in the sandbox before, so that a run with StateFresh has lost nothing.
+	First bool
 	// There are names of files in the working directory, for code that looked for one in vain. Nil: not known.
 	There []string
 }
@@ -93,7 +95,10 @@ func (w *writer) outputs() {
 			w.out.ReturnValue = json.RawMessage(data)
 			continue
 		}
-		_, data, ok := v.Data.Best(texts...)
+		mime, data, ok := v.Data.Best(texts...)
+		if markdown, isTable := table(v.Data["text/html"]); isTable && mime != "text/markdown" {
+			data = executor.Bytes(markdown)
+		}
 		switch {
 		case !ok:
 			w.out.note("A value that has no text was left out.")
@@ -156,12 +161,12 @@ func (w *writer) files() {
 
 // state says what later calls cannot rely on.
 func (w *writer) state() {
-	if n := len(w.r.Restored); w.r.Fresh && n > 0 {
+	if n := len(w.r.Restored); w.r.Lost && n > 0 {
 		names := plain([]byte(strings.Join(w.r.Restored[:min(n, maxNames)], ", ")))
 		w.out.note(fmt.Sprintf("This is a new sandbox: variables of earlier calls are gone. %d files were kept: %s.", n, cut(names, maxCause)))
-	} else if w.r.Fresh {
-		w.out.note("This is a new sandbox: variables and files of earlier calls, if there were any, are gone.")
-	} else if w.res.StateFresh && w.r.Input.Language != Bash && w.c.HasFor(w.r.Input.Language, executor.FeatureState) {
+	} else if w.r.Lost {
+		w.out.note("This is a new sandbox: variables and files of earlier calls are gone.")
+	} else if w.beganAnew() && w.r.Input.Language != Bash {
 		w.out.note("This run began without variables of earlier calls. Define again what you need; files are still there.")
 	}
 	if w.out.Error == "" { // otherwise it says so
@@ -169,6 +174,11 @@ func (w *writer) state() {
 			w.out.note(s)
 		}
 	}
+}
+
+// beganAnew reports whether variables of earlier calls were gone when the run began.
+func (w *writer) beganAnew() bool {
+	return w.res.StateFresh && !w.r.First && w.c.HasFor(w.r.Input.Language, executor.FeatureState)
 }
 
 // lost says what this run destroyed.

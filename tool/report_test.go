@@ -321,7 +321,8 @@ func TestReportOfState(t *testing.T) {
 		want string
 	}{
 		"same":          {o: tool.Outcome{Result: ok(func(*executor.Result) {})}},
-		"fresh":         {o: tool.Outcome{Fresh: true, Result: ok(func(r *executor.Result) { r.StateFresh = true })}, want: fresh},
+		"first-ever":    {o: tool.Outcome{First: true, Result: ok(func(r *executor.Result) { r.StateFresh = true })}},
+		"lost-before":   {o: tool.Outcome{Lost: true, First: true, Result: ok(func(r *executor.Result) { r.StateFresh = true })}, want: fresh},
 		"restarted":     {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateFresh = true })}, want: began},
 		"bash":          {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateFresh = true })}, l: tool.Bash},
 		"without-state": {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateFresh = true })}, c: fake.Without(fake.All(), executor.FeatureState)},

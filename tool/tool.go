@@ -94,11 +94,12 @@ func (t *Tool) Run(ctx context.Context, c Conversation, in Input, emit func(exec
 		return out, err
 	}
 	info := lease.Info()
+	r := Outcome{Input: in, Lost: lease.Lost, Restored: lease.Restored, First: !lease.Ran(in.Language)}
 	res, err := lease.Run(ctx, request(in, o, info), emit)
 	if res == nil {
 		return refused(in.Language, err), err
 	}
-	r := Outcome{Input: in, Result: res, Fresh: lease.Fresh, Restored: lease.Restored}
+	r.Result = res
 	if missesFile(res) && ctx.Err() == nil {
 		r.There = list(ctx, lease)
 	}

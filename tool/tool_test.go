@@ -69,7 +69,9 @@ func has(t testing.TB, what, got string, wants ...string) {
 func TestConversationsKeepTheirState(t *testing.T) {
 	bubble(t, fake.Options{}, tool.Options{}, sessions.Options{}, func(w *world) {
 		first := w.call("chat-1", `x = 20`)
-		has(w, "notes", first.Stderr, "This is a new sandbox")
+		if first.Stderr != "" {
+			w.Errorf("got notes %q on the first call ever, which has lost nothing", first.Stderr)
+		}
 		second := w.call("chat-1", "Now:\n```python\nprint(x + 1)\n```")
 		if second.Stdout != "21\n" || second.Stderr != "" || !second.Success || second.Error != "" {
 			w.Errorf("got %+v, want 21 and no notes", second)
@@ -78,10 +80,13 @@ func TestConversationsKeepTheirState(t *testing.T) {
 		if other.Success {
 			w.Error("another conversation sees the variables")
 		}
-		has(w, "error", other.Error, "NameError", "began without variables of earlier calls. Define x again")
+		has(w, "error", other.Error, "NameError", "define or import x first")
 		js := w.call("chat-1", `{"code": "write(\"a.txt\", \"hi\")", "language": "js"}`)
 		if len(js.Files) != 1 || js.Files[0].Name != "a.txt" || string(js.Files[0].Base64) != "hi" || js.Language != executor.JavaScript {
 			w.Errorf("got %+v, want the file of the other language", js)
+		}
+		if js.Stderr != "" {
+			w.Errorf("got notes %q where another language began, which has lost nothing", js.Stderr)
 		}
 		if got := w.call("chat-1", `print(read("a.txt"))`); got.Stdout != "hi\n" {
 			w.Errorf("got %+v, want the file that the other language made", got)
@@ -95,7 +100,9 @@ func TestConversationsKeepTheirState(t *testing.T) {
 		if n := len(w.b.Sandboxes()); n != 1 {
 			w.Errorf("got %d sandboxes after a reset, want 1", n)
 		}
-		has(w, "notes", w.call("chat-1", `x = 1`).Stderr, "This is a new sandbox")
+		if got := w.call("chat-1", `x = 1`); got.Stderr != "" {
+			w.Errorf("got notes %q after a reset, which was wanted", got.Stderr)
+		}
 	})
 }
 
@@ -159,7 +166,16 @@ func TestTimeoutAndLostState(t *testing.T) {
 		for _, id := range w.b.Sandboxes() {
 			w.b.Break(id)
 		}
-		has(w, "notes", w.call("c", `x = 1`).Stderr, "This is a new sandbox")
+		// Who looks for files learns of it too late to tell the model, so the next call does.
+		if _, _, err := w.ListFiles(w.Context(), tool.Conversation{ID: "c"}, "", ""); err != nil {
+			w.Error(err)
+		}
+		out = w.call("c", `print(y)`)
+		has(w, "notes", out.Stderr, "This is a new sandbox: variables and files of earlier calls are gone")
+		has(w, "error", out.Error, "began without variables of earlier calls. Define y again")
+		if got := w.call("c", `x = 1`); got.Stderr != "" {
+			w.Errorf("got notes %q, want the loss said once", got.Stderr)
+		}
 	})
 }
 

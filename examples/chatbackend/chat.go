@@ -214,23 +214,13 @@ func (c *chat) run(ctx context.Context, who tool.Conversation, arguments string,
 	return o, err
 }
 
-// toolAnswer is what the model gets of a run: text, since images and files are for the user.
+// toolAnswer is what the model gets of a run: text, since images and files are for the user, who is shown them.
 func toolAnswer(call toolCall, o tool.Output) message {
-	for i := range o.Images {
-		o.Stdout += fmt.Sprintf("[image %d is shown to the user]\n", i+1)
+	text, _ := o.ForModel().OpenAI()
+	if len(o.Images) > 0 {
+		text += "\n[The user sees the images.]"
 	}
-	o.Images = nil
-	files := o.Files
-	o.Files = nil
-	for _, f := range files {
-		f.Base64 = nil
-		o.Files = append(o.Files, f)
-	}
-	text, err := json.Marshal(o)
-	if err != nil { // only a value of the code could be at fault, and those were read from JSON
-		text = []byte(`{"success": false}`)
-	}
-	return message{Role: "tool", CallID: call.ID, Content: string(text)}
+	return message{Role: "tool", CallID: call.ID, Content: text}
 }
 
 func (c *chat) upload(w http.ResponseWriter, r *http.Request) {

@@ -97,7 +97,7 @@ func script() []turn {
 		// A model that puts a fence into its call, and a mistake that it mends when it sees the error.
 		{wants: "chart", call: arguments("```python\nprint(totl)\n```")},
 		{wants: "NameError", call: arguments("open('out.txt', 'w').write('total ' + str(total))\n" + chart)},
-		{wants: "[image 1 is shown to the user]", text: "Here it is."},
+		{wants: "[The user sees the images.]", text: "Here it is."},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -105,13 +106,26 @@ func text(res *sdk.CallToolResult) string {
 	return b.String()
 }
 
+// structured reads the structured content of a result.
+func structured(t *testing.T, res *sdk.CallToolResult, v any) {
+	t.Helper()
+	data, err := json.Marshal(res.StructuredContent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		t.Fatalf("%v: %s", err, data)
+	}
+}
+
 // code runs code and returns what it printed.
 func code(t *testing.T, c *sdk.ClientSession, src string) string {
 	t.Helper()
 	res := call(t, c, "execute_code", map[string]any{"code": src})
 	var out tool.Output
-	if err := json.Unmarshal([]byte(text(res)), &out); err != nil {
-		t.Fatalf("%v: %s", err, text(res))
+	structured(t, res, &out)
+	if got := text(res); strings.HasPrefix(got, "{") || !strings.Contains(got, strings.TrimRight(out.Stdout, "\n")) || !strings.Contains(got, out.Error) {
+		t.Errorf("got text %q, want %+v for readers", got, out)
 	}
 	if out.Success == res.IsError {
 		t.Errorf("success is %v and isError %v", out.Success, res.IsError)
@@ -160,8 +174,18 @@ func TestTools(t *testing.T) {
 	has(t, text(call(t, c, "upload_file", map[string]any{"name": "in/a.txt", "content": "hello"})), "Wrote 5 bytes")
 	has(t, text(call(t, c, "upload_file", map[string]any{"name": "b.bin", "base64": "AAH/"})), "Wrote 3 bytes")
 	has(t, code(t, c, `print(read("in/a.txt"))`), "hello")
-	has(t, text(call(t, c, "list_files", nil)), `{"name":"b.bin","size":3,"kind":"file"}`, `{"name":"in","kind":"directory"}`)
-	has(t, text(call(t, c, "list_files", map[string]any{"directory": "in"})), `"in/a.txt"`)
+	res = call(t, c, "list_files", nil)
+	has(t, text(res), "b.bin (3 bytes)\n", "in/\n")
+	var files struct {
+		Files []struct {
+			Name, Kind string
+			Size       int
+		}
+	}
+	if structured(t, res, &files); fmt.Sprint(files.Files) != "[{b.bin file 3} {in directory 0}]" {
+		t.Errorf("got %+v", files)
+	}
+	has(t, text(call(t, c, "list_files", map[string]any{"directory": "in"})), "in/a.txt (5 bytes)")
 	r := call(t, c, "download_file", map[string]any{"name": "in/a.txt"}).Content[0].(*sdk.EmbeddedResource).Resource
 	if r.Text != "hello" || r.URI != "sandbox:///workspace/in/a.txt" || r.MIMEType != "text/plain" {
 		t.Errorf("got %+v", r)
@@ -185,7 +209,13 @@ func TestTools(t *testing.T) {
 		}
 		call(t, c, "execute_code", map[string]any{"code": `remove("absent")`})
 	}
-	has(t, text(call(t, c, "get_capabilities", nil)), `"language":"python"`, `"packages":["six"]`, `"network":"none"`, `"max_timeout_seconds":120`)
+	res = call(t, c, "get_capabilities", nil)
+	has(t, text(res), "Runs python, javascript or bash code", "no network")
+	data, err := json.Marshal(res.StructuredContent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has(t, string(data), `"language":"python"`, `"packages":["six"]`, `"network":"none"`, `"max_timeout_seconds":120`)
 	has(t, text(call(t, c, "get_capabilities", map[string]any{"x": 1})), `unknown field "x"`)
 
 	read, err := c.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "sandbox:///workspace/in/a.txt"})

@@ -138,10 +138,10 @@ func (s *Server) execute(ctx context.Context, c *client, arguments json.RawMessa
 	return result(out), nil
 }
 
-// result is an answer as content. The text and the structured content are the same; images and files are content of their own, so that
-// nothing is in it twice.
+// result is an answer as content: text for the model to read, then images and files as content of their own. The structured content is
+// for the host of the client, and has neither.
 func result(out tool.Output) *sdk.CallToolResult {
-	var rest []sdk.Content
+	rest := []sdk.Content{&sdk.TextContent{Text: out.ForModel().Text}}
 	for _, i := range out.Images {
 		rest = append(rest, &sdk.ImageContent{Data: i.Base64, MIMEType: i.Type})
 	}
@@ -161,7 +161,7 @@ func result(out tool.Output) *sdk.CallToolResult {
 		out.Success = false
 	}
 	return &sdk.CallToolResult{
-		Content:           append([]sdk.Content{&sdk.TextContent{Text: string(text)}}, rest...),
+		Content:           rest,
 		StructuredContent: json.RawMessage(text),
 		IsError:           !out.Success,
 	}
@@ -260,7 +260,24 @@ func (s *Server) list(ctx context.Context, c *client, arguments json.RawMessage,
 		}
 		all = append(all, l)
 	}
-	return document(map[string]any{"files": all, "more": more}), nil
+	var b strings.Builder
+	for _, l := range all {
+		switch l.Kind {
+		case "directory":
+			fmt.Fprintf(&b, "%s/\n", l.Name)
+		case "file":
+			fmt.Fprintf(&b, "%s (%d bytes)\n", l.Name, l.Size)
+		default:
+			fmt.Fprintf(&b, "%s (neither a file nor a directory)\n", l.Name)
+		}
+	}
+	if len(all) == 0 {
+		b.WriteString("There are no files.\n")
+	}
+	if more {
+		b.WriteString("There are more than these.\n")
+	}
+	return document(b.String(), map[string]any{"files": all, "more": more}), nil
 }
 
 func (s *Server) capabilities(_ context.Context, _ *client, arguments json.RawMessage, _ *progress) (*sdk.CallToolResult, error) {
@@ -306,7 +323,11 @@ func (s *Server) capabilities(_ context.Context, _ *client, arguments json.RawMe
 		}
 		doc.Languages = append(doc.Languages, d)
 	}
-	return document(doc), nil
+	text := s.t.Definition().Description
+	if most := doc.MaxFile; most > 0 {
+		text += fmt.Sprintf(" Files of up to %d bytes can be downloaded.", most)
+	}
+	return document(text, doc), nil
 }
 
 func (s *Server) reset(ctx context.Context, c *client, arguments json.RawMessage, _ *progress) (*sdk.CallToolResult, error) {
@@ -354,13 +375,13 @@ func say(format string, args ...any) *sdk.CallToolResult {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(format, args...)}}}
 }
 
-// document is an answer of plain data.
-func document(v any) *sdk.CallToolResult {
+// document is an answer of plain data, with what a model reads of it.
+func document(readable string, v any) *sdk.CallToolResult {
 	text, err := json.Marshal(v)
 	if err != nil { // only types of this package get here
 		return refuse("The answer could not be written.")
 	}
-	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(text)}}, StructuredContent: json.RawMessage(text)}
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: readable}}, StructuredContent: json.RawMessage(text)}
 }
 
 // mostBytes is how large a file may be that is handed out.
