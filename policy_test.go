@@ -84,8 +84,8 @@ var rules = []rule{
 	{packages: []string{"executor/sessions/sqlite"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"modernc.org/sqlite"}},
 	{packages: []string{"executor/sessions/..."}, imports: []string{"executor", "executor/sessions/..."}},
 	{packages: []string{"executor/telemetry"}, imports: []string{"executor"}, modules: []string{"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"}},
-	// Calls of one conversation share a session.
-	{packages: []string{"tool/..."}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/origin", "tool/..."}, modules: []string{"github.com/modelcontextprotocol/go-sdk"}},
+	// Calls of one conversation share a session. Tables come as HTML, and models read Markdown.
+	{packages: []string{"tool/..."}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/origin", "tool/..."}, modules: []string{"github.com/modelcontextprotocol/go-sdk", "golang.org/x/net"}},
 	// E2B's daemon speaks the Connect protocol. Messages register themselves by name, so there is one copy for whoever speaks it.
 	{packages: []string{"internal/envd/..."}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
 	{packages: []string{"server/e2b"}, imports: []string{"executor", "internal/envd/...", "internal/origin"}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},

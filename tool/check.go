@@ -68,7 +68,11 @@ func (k *checker) add(format string, args ...any) {
 func (k *checker) code() {
 	code := k.in.Code
 	if n := len(code); n > k.o.MaxCode {
-		k.add(`The code has %d bytes; at most %d are allowed. Make it shorter, divide it into several calls, or pass data in the argument "files".`, n, k.o.MaxCode)
+		advice := "Make it shorter or divide it into several calls."
+		if k.o.takesFiles(k.c) {
+			advice = `Make it shorter, divide it into several calls, or pass data in the argument "files".`
+		}
+		k.add("The code has %d bytes; at most %d are allowed. %s", n, k.o.MaxCode, advice)
 	}
 	if strings.TrimSpace(code) == "" {
 		k.add(`The argument "code" is empty. Pass the program to run.`)

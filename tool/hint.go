@@ -20,7 +20,13 @@ var (
 	noScriptModule = regexp.MustCompile(`Cannot find (?:module|package) '([^'\s/]+|@[^'\s/]+/[^'\s/]+)'`)
 	noAttribute    = regexp.MustCompile(`'(?:DataFrame|Series)' object has no attribute '`)
 	noName         = regexp.MustCompile(`(?:name ['"](\w+)['"] is not defined|^(\w+) is not defined)`)
-	magicLine      = regexp.MustCompile(`(?m)^[ \t]*[!%][a-zA-Z]`)
+	entity         = regexp.MustCompile(`&(?:lt|gt|amp|quot|apos|nbsp|#39|#34|#x27);`)
+	cutOff         = regexp.MustCompile(`was never closed|unterminated|[Uu]nexpected (?:EOF|end of)|expected an indented block|Unterminated|EOF while scanning|Unexpected token$`)
+	endless        = regexp.MustCompile(`was never closed|triple-quoted|template|[Uu]nexpected (?:EOF|end of)`)
+
+	// What Python says where the machine that it was built for has neither, as WebAssembly.
+	noProcesses = regexp.MustCompile(`can't start new thread|does not support processes|No module named '_(?:multiprocessing|posixsubprocess|posixshmem)'|lacks multiprocessing`)
+	noNode      = regexp.MustCompile(`^(?:require|process|module|exports|Buffer|__dirname|__filename|global) is not defined|there are no modules in this sandbox`)
 )
 
 // networkErrors are types of exceptions of the usual clients.
@@ -29,6 +35,8 @@ var networkErrors = []string{"URLError", "ConnectionError", "ConnectionRefusedEr
 // hint says how to go on after a frequent mistake; empty if none is known.
 func (w *writer) hint() string {
 	switch {
+	case w.res.Status == executor.StatusTimedOut && max(w.r.Input.Timeout, w.o.Timeout) >= w.o.MaxTimeout:
+		return "do less in one call, and look for a loop without end."
 	case w.res.Status == executor.StatusTimedOut:
 		return fmt.Sprintf(`ask for a longer "timeout", up to %s, if the work needs it; otherwise do less in one call, and look for a loop without end.`, inSeconds(w.o.MaxTimeout))
 	case w.res.Reason == executor.ReasonMemory:
@@ -45,7 +53,14 @@ func (w *writer) hint() string {
 	e, code := w.res.Exception, w.r.Input.Code
 	kind := e.Type[strings.LastIndexByte(e.Type, '.')+1:]
 	message := plain([]byte(e.Message))
+	if kind == "SyntaxError" || kind == "IndentationError" || kind == "TabError" {
+		return w.syntax(message)
+	}
 	switch {
+	case noProcesses.MatchString(message):
+		return "this Python starts neither threads nor processes. Do the work one after the other."
+	case w.r.Input.Language == executor.JavaScript && noNode.MatchString(message):
+		return "this is JavaScript without Node: there is no require, no import and no process. Use what the language itself has."
 	case kind == "ModuleNotFoundError" || kind == "ImportError" || noScriptModule.MatchString(message):
 		return w.missingModule(message)
 	case kind == "KeyError" || noAttribute.MatchString(message):
@@ -56,10 +71,6 @@ func (w *writer) hint() string {
 		return w.missingName(message)
 	case kind == "EOFError" && strings.Contains(code, "input("):
 		return "there is nobody to answer input(). Put the values into the code."
-	case (kind == "SyntaxError" || kind == "IndentationError") && magicLine.MatchString(code):
-		return `lines that begin with ! or % are commands of notebooks, and no Python. Name packages in the argument "packages"; for shell commands use the language bash if it is offered.`
-	case kind == "SyntaxError" && strings.Contains(code, "```"):
-		return "pass the program alone, without Markdown."
 	case slices.Contains(networkErrors, kind) && w.o.Spec.Network.Mode != executor.NetworkFull:
 		if w.o.Spec.Network.Mode == executor.NetworkAllowlist {
 			return "the code reaches these hosts only: " + strings.Join(w.o.Spec.Network.Hosts, ", ") + "."
@@ -75,10 +86,50 @@ func (w *writer) hint() string {
 	return ""
 }
 
+// syntax says what in the code is no program. The line of the error is looked at first, and then the code as a whole.
+func (w *writer) syntax(message string) string {
+	code := w.r.Input.Code
+	lines := strings.Split(code, "\n")
+	n := w.res.Exception.Line
+	line := ""
+	if 0 < n && n <= len(lines) {
+		line = lines[n-1]
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(code), "\n")
+	for _, look := range []struct {
+		in   string
+		what []string
+		hint string
+	}{
+		{line, []string{"\u201c", "\u201d", "\u201e", "\u2018", "\u2019", "\u00ab", "\u00bb"}, "line %d has typographic quotes. Write straight ones."},
+		{line, []string{"\u00a0", "\u2007", "\u202f", "\u3000", "\u2003", "\u2002", "\u2009"}, "line %d has a space of another kind, such as a non-breaking one. Write ordinary spaces."},
+		{line, []string{"\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad"}, "line %d has a character that is not visible, such as a zero-width space. Write the line again without it."},
+		{line, []string{"\u2013", "\u2014", "\u2212"}, "line %d has a dash of another kind. Write -."},
+		{line, []string{">>>"}, "line %d begins with the prompt of an interactive session. Pass the program alone, without >>> and without its output."},
+	} {
+		if slices.ContainsFunc(look.what, func(s string) bool { return strings.Contains(look.in, s) }) && (look.what[0] != ">>>" || strings.HasPrefix(strings.TrimSpace(line), ">>>")) {
+			return fmt.Sprintf(look.hint, n)
+		}
+	}
+	switch {
+	case entity.MatchString(code):
+		return "the code has entities of HTML, such as &lt;. Write the characters themselves."
+	case strings.Contains(code, "```"):
+		return "pass the program alone, without Markdown."
+	case languageNames[strings.ToLower(strings.TrimSpace(first))] != "":
+		return "the first line is the name of a language. Pass the program alone."
+	case cutOff.MatchString(message) && (n == 0 || strings.TrimSpace(strings.Join(lines[min(n, len(lines)):], "")) == "" || endless.MatchString(message)):
+		return "the program seems to be cut off at its end. Pass all of it; if it is long, divide it into several calls."
+	}
+	return ""
+}
+
 func (w *writer) missingModule(message string) string {
 	name, l := "", w.r.Input.Language
 	if m := noPythonModule.FindStringSubmatch(message); m != nil {
-		name = m[1]
+		if name = m[1]; strings.HasPrefix(name, "_") {
+			return "" // a part of Python, which this one lacks
+		}
 		if d, ok := distributions[name]; ok {
 			name = d
 		}
@@ -116,8 +167,11 @@ func (w *writer) missingFile() string {
 	if there == nil {
 		return "look at what is in " + executor.Workdir + " first. Relative names begin there."
 	}
-	if len(there) == 0 {
+	if len(there) == 0 && w.o.takesFiles(w.c) {
 		return executor.Workdir + ` is empty. Pass files in the argument "files", or make them first.`
+	}
+	if len(there) == 0 {
+		return executor.Workdir + " is empty. Make the file first."
 	}
 	more := ""
 	if n := len(there) - maxNames; n > 0 {
@@ -139,6 +193,8 @@ func (w *writer) missingName(message string) string {
 	name := m[1] + m[2]
 	first, _, _ := strings.Cut(strings.TrimSpace(w.r.Input.Code), "\n")
 	switch {
+	case entity.MatchString(w.r.Input.Code) && entity.MatchString("&"+name+";"):
+		return "the code has entities of HTML, such as &lt;. Write the characters themselves."
 	case strings.TrimSpace(first) == name && languageNames[strings.ToLower(name)] != "":
 		return "the first line is the name of a language. Pass the program alone."
 	case w.r.Lost || w.beganAnew():

@@ -3,9 +3,12 @@ package tool
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,6 +60,9 @@ func ParseInput(arguments string, language executor.Language) (Input, error) {
 			return Input{}, &InputError{problems}
 		}
 	} else {
+		if cutObject(arguments) {
+			return Input{}, &InputError{[]string{"The arguments end in the middle of the JSON object, so the call was cut off. Make the call again with all of it; if the program is long, divide it into several calls."}}
+		}
 		in.Code = arguments
 		var text string
 		if json.Unmarshal([]byte(arguments), &text) == nil { // a string that was encoded twice
@@ -75,6 +81,19 @@ func ParseInput(arguments string, language executor.Language) (Input, error) {
 	}
 	in.unwrap(sure)
 	return in, nil
+}
+
+// cutArguments is how an object with an argument begins.
+var cutArguments = regexp.MustCompile(`^\s*\{\s*"(\w+)"\s*:\s*["\[{]`)
+
+// cutObject reports whether text is the beginning of a JSON object of arguments. No program ends so: braces and quotes are open.
+func cutObject(text string) bool {
+	m := cutArguments.FindStringSubmatch(text)
+	if m == nil || !slices.Contains(argumentNames, m[1]) && aliases[m[1]] == "" {
+		return false
+	}
+	var v json.RawMessage
+	return errors.Is(json.NewDecoder(strings.NewReader(text)).Decode(&v), io.ErrUnexpectedEOF)
 }
 
 // object reads arguments that are an object.

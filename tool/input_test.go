@@ -318,3 +318,22 @@ func FuzzProgramsStay(f *testing.F) {
 		}
 	})
 }
+
+// Arguments that are cut off are no program, and the model is told so.
+func TestArgumentsThatAreCutOff(t *testing.T) {
+	for _, whole := range []string{`{"code": "print(\"a\")\nprint({1: 2})"}`, `{"language": "python", "code": "x"}`, `{"packages": ["a"], "code": "1"}`, `{"files": {"a": "b"}, "code": "1"}`} {
+		parse(t, whole)
+		from := strings.Index(whole, ": ") + 3
+		for i := from; i < len(whole); i++ {
+			var bad *tool.InputError
+			if in, err := tool.ParseInput(whole[:i], executor.Python); !errors.As(err, &bad) || !strings.Contains(err.Error(), "cut off") {
+				t.Errorf("%s: got %+v, %v, want that it is cut off", whole[:i], in, err)
+			}
+		}
+	}
+	for _, program := range []string{`{"code": 1}["code"]`, `{"code": "a"}["code"]`, `{"a": "b`, `{1, 2`} {
+		if in, err := tool.ParseInput(program, executor.Python); err != nil || in.Code != program {
+			t.Errorf("%s: got %+v, %v, want it as it is", program, in, err)
+		}
+	}
+}

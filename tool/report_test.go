@@ -206,6 +206,11 @@ func TestReportOfFailures(t *testing.T) {
 		return r
 	}
 	lost := func(r *executor.Result) { r.StateLost = true }
+	at := func(line int, message string) *executor.Result {
+		r := failed("SyntaxError", message)
+		r.Exception.Line = line
+		return r
+	}
 	tests := map[string]struct {
 		code  string
 		l     executor.Language
@@ -243,7 +248,29 @@ func TestReportOfFailures(t *testing.T) {
 		"name-script":     {l: executor.JavaScript, r: failed("ReferenceError", "x is not defined"), want: []string{"define or import x first"}},
 		"name-language":   {code: "python\nprint(1)", r: failed("NameError", "name 'python' is not defined"), want: []string{"the first line is the name of a language"}},
 		"input":           {code: "x = input()", r: failed("EOFError", "EOF when reading a line"), want: []string{"nobody to answer input()"}},
-		"magic":           {code: "!pip install x", r: failed("SyntaxError", "invalid syntax"), want: []string{"commands of notebooks"}},
+		"quotes":          {code: "x = 1\nprint(\u201chi\u201d)", r: at(2, "invalid character '\u201c' (U+201C)"), want: []string{"line 2 has typographic quotes"}},
+		"nbsp":            {code: "x\u00a0= 1", r: at(1, "invalid non-printable character U+00A0"), want: []string{"non-breaking"}},
+		"zero-width":      {code: "x = 1\u200b", r: at(1, "invalid non-printable character U+200B"), want: []string{"not visible"}},
+		"quotes-in-text":  {code: "s = '\u201c'\nx = = 1", r: at(2, "invalid syntax"), want: []string{"invalid syntax"}, not: "Hint"},
+		"minus":           {code: "x = 3 \u2212 1", r: at(1, "invalid character '\u2212' (U+2212)"), want: []string{"Write -."}},
+		"prompt":          {code: ">>> 1 + 1\n2", r: at(1, "invalid syntax"), want: []string{"prompt of an interactive session"}},
+		"entities":        {code: "if a &gt;= b: pass", r: at(1, "invalid syntax"), want: []string{"entities of HTML"}},
+		"entities-valid":  {code: "a = 1 &lt; 2", r: failed("NameError", "name 'lt' is not defined"), want: []string{"entities of HTML"}},
+		"entities-script": {l: executor.JavaScript, code: "if (a &amp;&amp; b) {}", r: failed("SyntaxError", "Unexpected token ';'"), want: []string{"entities of HTML"}},
+		"language-line":   {code: "Python\nx = = 1", r: at(2, "invalid syntax"), want: []string{"the first line is the name of a language"}},
+		"cut-bracket":     {code: "x = [1,\n2,", r: at(1, "'[' was never closed"), want: []string{"cut off at its end"}},
+		"cut-string":      {code: "x = 1\ny = 'ab", r: at(2, "unterminated string literal (detected at line 2)"), want: []string{"cut off at its end"}},
+		"cut-block":       {code: "def f():", r: at(1, "expected an indented block after function definition on line 1"), want: []string{"cut off at its end"}},
+		"string-inside":   {code: "y = 'ab\nx = 1", r: at(1, "unterminated string literal (detected at line 1)"), want: []string{"unterminated"}, not: "Hint"},
+		"cut-script":      {l: executor.JavaScript, code: "function f() {", r: failed("SyntaxError", "Unexpected end of input"), want: []string{"cut off at its end"}},
+		"threads":         {r: failed("RuntimeError", "can't start new thread"), want: []string{"neither threads nor processes"}},
+		"processes":       {r: failed("OSError", "[Errno 138] emscripten does not support processes."), want: []string{"neither threads nor processes"}},
+		"multiprocessing": {r: failed("ModuleNotFoundError", "No module named '_multiprocessing'"), want: []string{"neither threads nor processes"}, not: "packages"},
+		"part-of-python":  {r: failed("ModuleNotFoundError", "No module named '_tkinter'"), want: []string{"_tkinter"}, not: "Hint"},
+		"require":         {l: executor.JavaScript, r: failed("ReferenceError", "require is not defined"), want: []string{"without Node"}},
+		"import":          {l: executor.JavaScript, r: failed("TypeError", "import: there are no modules in this sandbox"), want: []string{"without Node"}},
+		"file-no-upload":  {r: failed("FileNotFoundError", "x"), there: []string{}, c: fake.Without(fake.All(), executor.FeatureFiles), want: []string{"Make the file first"}, not: `"files"`},
+		"timeout-longest": {r: stopped(executor.StatusTimedOut, executor.ReasonWallTime, nil), o: tool.Options{Timeout: tool.DefaultMaxTimeout}, want: []string{"do less in one call"}, not: `"timeout"`},
 		"network":         {r: failed("urllib.error.URLError", "<urlopen error>"), want: []string{"the code has no network"}},
 		"network-full":    {r: failed("URLError", "x"), o: tool.Options{Spec: executor.Spec{Network: executor.NetworkPolicy{Mode: executor.NetworkFull}}}, want: []string{"URLError: x"}, not: "Hint"},
 		"loop":            {r: failed("RuntimeError", "asyncio.run() cannot be called from a running event loop"), want: []string{"await at the top level"}},
@@ -255,7 +282,7 @@ func TestReportOfFailures(t *testing.T) {
 		"output":          {r: stopped(executor.StatusKilled, executor.ReasonOutput, nil), want: []string{"printed too much", "print a summary"}},
 		"signal":          {r: stopped(executor.StatusKilled, executor.ReasonSignal, func(r *executor.Result) { r.Signal = "SIGSEGV"; r.StateLost = true }), want: []string{"crashed (SIGSEGV)", "All variables are gone"}},
 		"sandbox":         {r: stopped(executor.StatusKilled, executor.ReasonSandbox, func(r *executor.Result) { r.StateLost, r.FilesLost = true, true }), want: []string{"sandbox ended", "with all variables and files"}},
-		"processes":       {r: stopped(executor.StatusKilled, executor.ReasonProcesses, nil), want: []string{"too many processes"}},
+		"many-processes":  {r: stopped(executor.StatusKilled, executor.ReasonProcesses, nil), want: []string{"too many processes"}},
 		"disk":            {r: stopped(executor.StatusKilled, executor.ReasonDisk, nil), want: []string{"too much to the disk"}},
 		"reset":           {r: stopped(executor.StatusKilled, executor.ReasonReset, lost), want: []string{"was reset"}},
 		"lifetime":        {r: stopped(executor.StatusKilled, executor.ReasonLifetime, lost), want: []string{"end of its life"}},
@@ -281,6 +308,14 @@ func TestReportOfFailures(t *testing.T) {
 			}
 			if out.Success {
 				t.Error("got success")
+			}
+			// No hint names what the model's tool does not have.
+			bare := fake.Without(test.c, executor.FeaturePackages, executor.FeatureFiles, executor.FeatureCommand)
+			out = tool.Report(tool.Outcome{Input: tool.Input{Code: test.code, Language: test.l}, Result: test.r, There: test.there}, bare, tool.Options{})
+			for _, word := range []string{`"packages"`, `"files"`, "bash"} {
+				if strings.Contains(out.Error, word) {
+					t.Errorf("got error %q of a tool without, want no %s in it", out.Error, word)
+				}
 			}
 		})
 	}
