@@ -103,7 +103,7 @@ var rules = []rule{
 	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor"}},
 	{packages: []string{"conformance/conformancetest"}, imports: []string{"conformance", "executor", "executor/driver"}},
 	// Adapters translate; none knows another.
-	{packages: []string{"internal/cell", "internal/leaktest", "internal/wire"}},
+	{packages: []string{"internal/cell", "internal/leaktest", "internal/sharetest", "internal/wire"}},
 	{packages: []string{"internal/store"}, imports: []string{"executor"}, modules: []string{"golang.org/x/sys"}},
 	{packages: []string{"internal/npm"}},
 	{packages: []string{"internal/requirement"}, modules: []string{"github.com/aquasecurity/go-pep440-version"}},
@@ -127,7 +127,8 @@ var rules = []rule{
 	{packages: []string{"examples/..."}, imports: append([]string{"backends/...", "executor/...", "tool/...", "examples/..."}, adapters...)},
 	// It starts programs and speaks to them over the network; the stand-in names an engine.
 	{packages: []string{"internal/load"}, imports: []string{"docker/dockertest"}},
-	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
+	{packages: []string{"internal/ci/mutate"}},
+	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor", "internal/ci/mutate"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 }
 
 func matches(patterns []string, rel string) bool {

@@ -3,6 +3,7 @@ package pyodide
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -21,21 +22,28 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/sharetest"
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
 const secretVariable = "EXECBROKER_ESCAPE_SECRET"
 
+// secret is what secretVariable holds in this process, as long as it lives.
+var secret = func() string {
+	var b [16]byte
+	rand.Read(b[:])
+	s := hex.EncodeToString(b[:])
+	os.Setenv(secretVariable, s)
+	return s
+}()
+
 func containsNoSpace(b []byte) bool { return bytes.Contains(b, []byte("No space left on device")) }
 
 // outside is what attempts try to reach.
 type outside struct {
-	secret string // in a variable of the environment
 	dir    string
 	marker string // a file that is not there
 	server *httptest.Server
-
-	host string // where the host program is, which nobody needs to know
 
 	mu   sync.Mutex
 	seen []string // what came in at the server
@@ -44,10 +52,7 @@ type outside struct {
 
 func newOutside(t *testing.T) *outside {
 	t.Helper()
-	var b [16]byte
-	rand.Read(b[:])
-	o := &outside{secret: hex.EncodeToString(b[:])}
-	t.Setenv(secretVariable, o.secret)
+	o := &outside{}
 	var err error
 	if o.dir, err = os.MkdirTemp("", "outside"); err != nil { // not t.TempDir: others than root have to get there
 		t.Fatal(err)
@@ -173,8 +178,8 @@ func (g guest) create(t *testing.T, x executor.Executor) executor.Session {
 }
 
 // answers reports whether a session prints 42 when code says so, and what it says otherwise.
-func (g guest) answers(t *testing.T, s executor.Session, code string) error {
-	r, err := s.Run(t.Context(), executor.Request{Code: code, Limits: executor.RunLimits{WallTime: 5 * time.Second}}, nil)
+func (g guest) answers(ctx context.Context, s executor.Session, code string) error {
+	r, err := s.Run(ctx, executor.Request{Code: code, Limits: executor.RunLimits{WallTime: 5 * time.Second}}, nil)
 	if err == nil && string(r.Stdout) != "42\n" {
 		err = errors.New(describeResult(r))
 	}
@@ -222,31 +227,33 @@ func TestAttemptsAreCounted(t *testing.T) {
 
 // TestEscape makes every attempt behind every layer of the operating system: the layers inside of the process have to hold without it.
 func TestEscape(t *testing.T) {
+	t.Parallel()
 	for _, g := range guests() {
 		for _, m := range layersHere() {
 			t.Run(string(g.language)+"/"+string(m), func(t *testing.T) {
-				o := newOutside(t)
 				x := open(t, Config{OSLayer: string(m)})
 				bystander := g.create(t, x)
 				runCode(t, bystander, g.state, func(r *executor.Request) { r.Language = g.language })
-				shared := g.create(t, x)
-				o.host = driverSession(shared).p.assets
-				prelude := o.prelude(t, g)
-				for _, a := range g.attempts {
-					// The layers differ in what they do to the process, which is for a part of the attempts to show.
-					if m == confine.Bubblewrap && len(a.works) == 0 {
-						continue
+				t.Cleanup(func() { // when all attempts are over
+					if err := g.answers(context.WithoutCancel(t.Context()), bystander, g.unchanged); err != nil {
+						t.Errorf("another session: %v", err)
 					}
+				})
+				type world struct {
+					*outside
+					shared executor.Session
+				}
+				worlds := sharetest.New(func() world { return world{newOutside(t), g.create(t, x)} })
+				for _, a := range g.attempts {
 					t.Run(a.name, func(t *testing.T) {
-						s := shared
+						t.Parallel()
+						w := worlds.Take(t)
+						s := w.shared
 						if a.lost {
 							s = g.create(t, x)
 						}
-						a.check(t, g, o, s, prelude)
+						a.check(t, g, w.outside, s)
 					})
-				}
-				if err := g.answers(t, bystander, g.unchanged); err != nil {
-					t.Errorf("another session: %v", err)
 				}
 			})
 		}
@@ -254,13 +261,13 @@ func TestEscape(t *testing.T) {
 }
 
 // check makes the attempt in a session.
-func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session, prelude string) {
+func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session) {
 	t.Helper()
 	wall := a.wall
 	if wall == 0 {
 		wall = 20 * time.Second
 	}
-	r, err := s.Run(t.Context(), executor.Request{Code: g.code(prelude, a), Limits: executor.RunLimits{WallTime: wall}}, nil)
+	r, err := s.Run(t.Context(), executor.Request{Code: g.code(o.prelude(t, g), a), Limits: executor.RunLimits{WallTime: wall}}, nil)
 	if err != nil {
 		var e *executor.Error
 		if !a.lost || !errors.As(err, &e) {
@@ -271,10 +278,10 @@ func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session, pr
 		said := strings.TrimSpace(string(r.Stdout[max(0, len(r.Stdout)-400):]))
 		t.Logf("%s %s lost %v: %s", r.Status, r.Reason, r.StateLost, said)
 		text := printed(r)
-		if strings.Contains(text, "ESCAPED") || strings.Contains(strings.ToLower(text), o.secret) {
+		if strings.Contains(text, "ESCAPED") || strings.Contains(strings.ToLower(text), secret) {
 			t.Errorf("it got out: %s", describeResult(r))
 		}
-		if strings.Contains(text, o.host) {
+		if strings.Contains(text, driverSession(s).p.assets) {
 			t.Errorf("it says where the host program is: %s", describeResult(r))
 		}
 		if !a.lost && (r.StateLost || r.Status != executor.StatusOK || !strings.HasSuffix(string(r.Stdout), "TRIED\n")) {
@@ -289,7 +296,7 @@ func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session, pr
 	}
 	// What is left works, as it is or started anew.
 	if !a.lost {
-		if err := g.answers(t, s, g.alive()); err != nil {
+		if err := g.answers(t.Context(), s, g.alive()); err != nil {
 			t.Errorf("the session afterwards: %v", err)
 		}
 		return
@@ -308,7 +315,7 @@ func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session, pr
 	if err := s.Reset(t.Context(), executor.Interpreter{Language: g.language}); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.answers(t, s, g.alive()); err != nil {
+	if err := g.answers(t.Context(), s, g.alive()); err != nil {
 		t.Errorf("the session after a reset: %v", err)
 	}
 }
@@ -330,6 +337,7 @@ func printed(r *executor.Result) string {
 // TestAttemptsWork makes the attempts in hosts that lack layers, and compares which of them get out. One that never does, or does where
 // a layer should hold, proves nothing in TestEscape.
 func TestAttemptsWork(t *testing.T) {
+	t.Parallel()
 	root := realRuntime(t)
 	in, err := find(root)
 	if err != nil {
@@ -370,6 +378,7 @@ func TestAttemptsWork(t *testing.T) {
 				continue
 			}
 			t.Run(string(g.language)+"/"+h.name, func(t *testing.T) {
+				t.Parallel()
 				o := newOutside(t)
 				out := weak(t, g, o, in, h.layer, h.flags, h.realm)
 				for _, a := range g.attempts {
@@ -412,7 +421,7 @@ func weak(t *testing.T, g guest, o *outside, in installation, layer confine.Meth
 		[]string{filepath.Join(dir, g.weak), "file://" + filepath.Join(in.pyodide, "pyodide.mjs")})
 	env := []string{"DENO_NO_UPDATE_CHECK=1", "NO_COLOR=1", "DENO_DIR=" + filepath.Join(o.dir, "deno")}
 	if layer == confine.None {
-		env = append(env, secretVariable+"="+o.secret)
+		env = append(env, secretVariable+"="+secret)
 	}
 	c, err := confine.Command(layer, confine.Program{Path: in.deno, Args: args, Env: env, Read: []string{in.pyodide, dir}})
 	if err != nil {
@@ -429,12 +438,14 @@ func weak(t *testing.T, g guest, o *outside, in installation, layer confine.Meth
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := time.AfterFunc(90*time.Second, func() { c.Process.Kill() })
+	const patience = 90 * time.Second // for one attempt
+	stop := time.AfterFunc(patience, func() { c.Process.Kill() })
 	defer stop.Stop()
 	out := map[string]string{}
 	name := ""
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
+		stop.Reset(patience)
 		if after, ok := strings.CutPrefix(lines.Text(), "BEGIN "); ok {
 			name = after
 		} else if lines.Text() != "END "+name {

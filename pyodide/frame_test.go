@@ -174,6 +174,7 @@ func bundle(main byte, count uint16, rest ...string) []byte {
 }
 
 func TestBundles(t *testing.T) {
+	t.Parallel()
 	out, err := decodeBundle(bundle(1, 2, "text/plain", "42", "image/png", "\x89PNG"))
 	if err != nil || !out.Main || len(out.Data) != 2 || string(out.Data["image/png"]) != "\x89PNG" {
 		t.Errorf("got %+v, %v", out, err)

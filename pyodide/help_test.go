@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -131,6 +132,17 @@ func process(t testing.TB, s executor.Session) int {
 		t.Fatal("no process")
 	}
 	return d.h.cmd.Process.Pid
+}
+
+// writeProgram writes a program that tests start. No process begins meanwhile: it would have the file open
+// for writing until it executes something itself, and a program that is open for writing cannot be executed.
+func writeProgram(t testing.TB, path, text string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // eventually waits until ok.

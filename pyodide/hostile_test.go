@@ -18,6 +18,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/sharetest"
 )
 
 // This test program under the name of Deno, next to a file that says how to behave, is a host that breaks the protocol.
@@ -191,6 +192,47 @@ func (h hostileHost) misbehave(what string, id uint32) {
 	select {} // it must be ended, not end
 }
 
+// hostileWorld is a backend with such a host in place of Deno.
+type hostileWorld struct {
+	executor.Executor
+	behave func(mode string)
+	pids   func() []int
+}
+
+// newHostileWorld makes one whose host behaves until it is told otherwise.
+func newHostileWorld(t *testing.T) hostileWorld {
+	t.Helper()
+	dir, behave, pids := hostileRuntime(t)
+	x, err := Open(t.Context(), driver.Env{Owner: "test", CacheDir: t.TempDir(), Wrap: record}, Config{
+		RuntimeDir: dir, OSLayer: "none", Packages: Packages{BaseURL: "http://127.0.0.1:9/"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := create(t, x, executor.Spec{})
+	if r := runCode(t, s, "x"); r.Status != executor.StatusOK || string(r.Stdout) != "hello\n" {
+		t.Fatalf("a host that behaves: got %s", describeResult(r))
+	}
+	driverSession(s).d.patience = patience{start: 2 * time.Second, change: 3 * time.Second}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return hostileWorld{x, behave, pids}
+}
+
+// clean waits until no process of the host is left.
+func (w hostileWorld) clean(t *testing.T) {
+	t.Helper()
+	for _, p := range w.pids() {
+		eventually(t, fmt.Sprintf("process %d has ended", p), func() bool { return !alive(p) })
+	}
+}
+
 // hostileRuntime makes a directory as Config.RuntimeDir wants it, with that host as Deno.
 func hostileRuntime(t *testing.T) (dir string, behave func(mode string), pids func() []int) {
 	t.Helper()
@@ -221,13 +263,11 @@ func hostileRuntime(t *testing.T) (dir string, behave func(mode string), pids fu
 		}
 	}
 	if err := os.Link(self, deno); err != nil {
-		err = copyFile(deno, self)
-		if err == nil {
-			err = os.Chmod(deno, 0o755)
-		}
+		program, err := os.ReadFile(self)
 		if err != nil {
 			t.Fatal(err)
 		}
+		writeProgram(t, deno, string(program))
 	}
 	behave = func(mode string) {
 		if err := os.WriteFile(filepath.Join(filepath.Dir(deno), hostileMode), []byte(mode), 0o644); err != nil {
@@ -248,34 +288,15 @@ func hostileRuntime(t *testing.T) (dir string, behave func(mode string), pids fu
 
 // TestHostileHost: a host that dies, hangs or talks nonsense is an error that says so, in bounded time, and leaves no process.
 func TestHostileHost(t *testing.T) {
-	dir, behave, pids := hostileRuntime(t)
-	x, err := Open(t.Context(), driver.Env{Owner: "test", CacheDir: t.TempDir(), Wrap: record}, Config{
-		RuntimeDir: dir, OSLayer: "none", Packages: Packages{BaseURL: "http://127.0.0.1:9/"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
-	s := create(t, x, executor.Spec{})
-	if r := runCode(t, s, "x"); r.Status != executor.StatusOK || string(r.Stdout) != "hello\n" {
-		t.Fatalf("a host that behaves: got %s", describeResult(r))
-	}
-	clean := func(t *testing.T) {
-		t.Helper()
-		for _, p := range pids() {
-			eventually(t, fmt.Sprintf("process %d has ended", p), func() bool { return !alive(p) })
-		}
-	}
-	driverSession(s).d.patience = patience{start: 2 * time.Second, change: 3 * time.Second}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-
+	t.Parallel()
+	worlds := sharetest.New(func() hostileWorld { return newHostileWorld(t) })
 	for _, what := range []string{
 		"exit", "say-and-exit", "signal", "hang", "close", "garbage", "zeros", "huge", "half", "nonce", "type", "id", "ready", "stdout", "fatal", "fatal-nonsense",
 	} {
 		t.Run("start-"+what, func(t *testing.T) {
-			behave("start:" + what)
+			t.Parallel()
+			x := worlds.Take(t)
+			x.behave("start:" + what)
 			ctx := t.Context()
 			if what == "hang" { // otherwise it is given a minute
 				var cancel context.CancelFunc
@@ -301,7 +322,7 @@ func TestHostileHost(t *testing.T) {
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("it took %v", took)
 			}
-			clean(t)
+			x.clean(t)
 		})
 	}
 
@@ -347,7 +368,9 @@ func TestHostileHost(t *testing.T) {
 		{when: "ended", what: "stdout", status: executor.StatusKilled, reason: executor.ReasonSandbox},
 	} {
 		t.Run(c.when+"-"+c.what, func(t *testing.T) {
-			behave(c.when + ":" + c.what)
+			t.Parallel()
+			x := worlds.Take(t)
+			x.behave(c.when + ":" + c.what)
 			s := create(t, x, executor.Spec{})
 			req := executor.Request{Code: "x", Limits: executor.RunLimits{WallTime: 10 * time.Second}}
 			if c.what == "deaf" {
@@ -377,20 +400,22 @@ func TestHostileHost(t *testing.T) {
 				t.Errorf("got %v, %+v", err, r)
 			}
 			// The next run has a process that behaves.
-			behave("good")
+			x.behave("good")
 			if r := runCode(t, s, "x"); r.Status != executor.StatusOK || !r.StateFresh {
 				t.Errorf("afterwards: got %s, fresh %v", describeResult(r), r.StateFresh)
 			}
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
-			clean(t)
+			x.clean(t)
 		})
 	}
 
 	for _, what := range []string{"exit", "hang", "nonce", "huge", "reply", "stdout", "fatal", "half"} {
 		t.Run("call-"+what, func(t *testing.T) {
-			behave("call:" + what)
+			t.Parallel()
+			x := worlds.Take(t)
+			x.behave("call:" + what)
 			s := create(t, x, executor.Spec{})
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
@@ -403,7 +428,7 @@ func TestHostileHost(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
-			clean(t)
+			x.clean(t)
 		})
 	}
 }

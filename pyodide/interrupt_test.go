@@ -10,6 +10,7 @@ import (
 
 // Code that the wall time stops keeps its state, whatever it is doing, as far as Python heeds interrupts at all.
 func TestInterruptKeepsState(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{})
 	output(t, s, "state = 42")
 	for _, c := range []struct{ name, code string }{
@@ -46,6 +47,7 @@ func TestInterruptKeepsState(t *testing.T) {
 
 // What heeds no interrupt costs its state. That is said, and the files are those of the run before.
 func TestStubbornCodeLosesState(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{})
 	for _, c := range []struct{ name, code string }{
 		{"swallows", stubborn},

@@ -29,6 +29,7 @@ func runScript(t testing.TB, s executor.Session, code string, edit ...func(*exec
 
 // Cells are run one after the other in one session, and the last one prints.
 func TestScriptState(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		cells []string
@@ -70,6 +71,7 @@ func TestScriptState(t *testing.T) {
 }
 
 func TestScriptOutput(t *testing.T) {
+	t.Parallel()
 	s := script(t, executor.Limits{})
 	r := runScript(t, s, `console.log("%s is %d%%", "x", 4.5, {a: [1]}, null); console.info(new Map([[1, 2]])); console.debug(1n, Symbol("s"))
 console.warn("w"); console.error(new RangeError("e").message); console.group("g"); console.log("a\nb")`)
@@ -82,6 +84,7 @@ console.warn("w"); console.error(new RangeError("e").message); console.group("g"
 }
 
 func TestScriptValues(t *testing.T) {
+	t.Parallel()
 	s := script(t, executor.Limits{})
 	for _, c := range []struct{ code, plain, json string }{
 		{"1 + 1", "2", "2"},
@@ -107,6 +110,7 @@ func TestScriptValues(t *testing.T) {
 }
 
 func TestScriptErrors(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		code, kind, message string
 		line                int
@@ -141,6 +145,7 @@ func TestScriptErrors(t *testing.T) {
 }
 
 func TestScriptExit(t *testing.T) {
+	t.Parallel()
 	s := script(t, executor.Limits{})
 	for _, c := range []struct {
 		code string
@@ -162,6 +167,7 @@ func TestScriptExit(t *testing.T) {
 
 // What waits can be stopped; what computes costs the state. Either is said.
 func TestScriptStop(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, code string
 		lost       bool
@@ -194,6 +200,7 @@ func TestScriptStop(t *testing.T) {
 }
 
 func TestScriptCancel(t *testing.T) {
+	t.Parallel()
 	s := script(t, executor.Limits{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -210,6 +217,7 @@ func TestScriptCancel(t *testing.T) {
 
 // Both kinds of memory are bounded: the engine's heap and what is outside of it.
 func TestScriptMemory(t *testing.T) {
+	t.Parallel()
 	const limit = 128 * mib
 	for _, c := range []struct{ name, code string }{
 		{"heap", "const a = []; for (let i = 0; ; i++) a.push({i, s: 'x' + i})"},
@@ -243,6 +251,7 @@ func TestScriptMemory(t *testing.T) {
 
 // Code that replaces what is around it changes neither how it is judged nor how the next code is.
 func TestScriptTampering(t *testing.T) {
+	t.Parallel()
 	for _, code := range []string{
 		"for (const k of [Array, Object, String, Function, Promise, Map, Uint8Array, DataView, TextEncoder, RegExp, Error]) for (const n of Reflect.ownKeys(k.prototype)) try { k.prototype[n] = null } catch {}\nJSON.stringify = JSON.parse = null",
 		"Object.prototype.toJSON = () => ({exit_code: 0, exception: null}); Object.prototype.then = (f) => f({value: 'forged'})",
@@ -267,6 +276,7 @@ func TestScriptTampering(t *testing.T) {
 
 // What is not declared is refused.
 func TestScriptLacks(t *testing.T) {
+	t.Parallel()
 	s := script(t, executor.Limits{})
 	for name, edit := range map[string]func(*executor.Request){
 		"stdin":     func(r *executor.Request) { r.Stdin = strings.NewReader("x") },

@@ -22,6 +22,7 @@ func layersHere() []confine.Method {
 
 // TestLayers runs code behind each layer, and compares what is declared with what is asked for.
 func TestLayers(t *testing.T) {
+	t.Parallel()
 	for _, m := range layersHere() {
 		t.Run(string(m), func(t *testing.T) {
 			x := open(t, Config{OSLayer: string(m)})
@@ -51,6 +52,7 @@ func TestLayers(t *testing.T) {
 
 // TestScriptIsolation: code that an engine evaluates is not WebAssembly. What the layer adds is declared, and no more.
 func TestScriptIsolation(t *testing.T) {
+	t.Parallel()
 	if !javascriptHere {
 		return // see TestOtherSystems
 	}

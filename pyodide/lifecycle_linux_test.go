@@ -10,6 +10,7 @@ import (
 
 // A process that somebody else kills, while nothing runs and while something runs, costs the state and nothing else.
 func TestProcessDies(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{})
 	output(t, s, "x = 1\nopen('kept', 'w').write('kept')")
 	kill := func() {

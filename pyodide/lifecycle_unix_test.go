@@ -50,6 +50,7 @@ func TestIdleSessionEnds(t *testing.T) {
 }
 
 func TestLifeEnds(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{MaxLife: 3 * time.Second, Run: executor.RunLimits{WallTime: executor.NoLimit}})
 	r := runCode(t, s, "while True: pass")
 	if r.Status != executor.StatusKilled || r.Reason != executor.ReasonLifetime || !r.StateLost || !r.FilesLost {
@@ -111,6 +112,7 @@ func descendants(t *testing.T, pid int) []int {
 
 // Nothing of a session is left when it is closed, also in the middle of a run.
 func TestCloseLeavesNothing(t *testing.T) {
+	t.Parallel()
 	x, err := Open(t.Context(), driver.Env{Owner: "test", Wrap: record}, Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -48,6 +48,7 @@ func deno(t *testing.T, s executor.Session) int {
 
 // Memory beyond the limit is an exception, as far as it is Python's.
 func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{Limits: executor.Limits{MemoryBytes: 128 * mib}})
 	for _, c := range []struct{ name, code string }{
 		{"at-once", "b = bytearray(200 << 20)"},
@@ -80,6 +81,7 @@ func TestMemoryLimit(t *testing.T) {
 
 // The files of a session have a quota, whatever way they grow, and what is deleted counts no more.
 func TestDiskLimit(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{Limits: executor.Limits{DiskBytes: 16 * mib}})
 	const full = "[Errno 51] No space left on device"
 	for _, c := range []struct{ name, code, want string }{
@@ -128,6 +130,7 @@ print(shutil.disk_usage("/workspace").total >> 20, os.listdir())`); got != "16 [
 
 // What takes memory outside of Python's own ends at the limits of the process, and only the session is lost.
 func TestFloods(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("resource limits of a process need Linux")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/sharetest"
 	"github.com/execbroker/execbroker/internal/store"
 )
 
@@ -51,6 +52,7 @@ function ended() { started(); writer.send(FROM_HOST.END, run.id, new TextEncoder
 // Whatever a host says, the run ends soon, with a Result or an error that is of the contract; its process goes, and the session goes on
 // with its files.
 func TestNonsense(t *testing.T) {
+	t.Parallel()
 	cache, dir := seeded(t)
 	main := filepath.Join(dir, "main.mjs")
 	b, err := os.ReadFile(main)
@@ -73,15 +75,20 @@ func TestNonsense(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer x.Close()
-	s := create(t, x, executor.Spec{})
-	output(t, s, "open('kept', 'w').write('kept')")
+	t.Cleanup(func() { x.Close() })
+	sessions := sharetest.New(func() executor.Session {
+		s := create(t, x, executor.Spec{})
+		output(t, s, "open('kept', 'w').write('kept')")
+		return s
+	})
 	for l := range strings.Lines(tricks) {
 		name, _, ok := strings.Cut(strings.TrimPrefix(l, "  \""), "\": ")
 		if !ok || !strings.HasPrefix(l, "  \"") {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := sessions.Take(t)
 			pid := process(t, s)
 			began := time.Now()
 			r, err := s.Run(t.Context(), executor.Request{Code: "# trick " + name, Limits: executor.RunLimits{WallTime: time.Second}}, nil)
@@ -107,6 +114,7 @@ func TestNonsense(t *testing.T) {
 
 // A program that is not Deno at all, or one that breaks off, is an error of Create.
 func TestBrokenRuntime(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/bin/sh"); err != nil {
 		t.Skip("the stand-in for Deno is a shell script")
 	}
@@ -117,9 +125,7 @@ func TestBrokenRuntime(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			deno := filepath.Join(t.TempDir(), "deno")
-			if err := os.WriteFile(deno, []byte("#!/bin/sh\n"+c.script+"\n"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			writeProgram(t, deno, "#!/bin/sh\n"+c.script+"\n")
 			p := &prepared{deno: deno, assets: t.TempDir(), stdlib: stockLibrary, layer: "none"}
 			h, err := p.session(t.Context(), t.TempDir(), sandboxOptions{memory: defaultMemory, disk: defaultDisk, idle: time.Minute})
 			if err == nil {

@@ -108,6 +108,7 @@ func addPackages(t testing.TB, s executor.Session, names ...string) *executor.Re
 }
 
 func TestInstall(t *testing.T) {
+	t.Parallel()
 	s := create(t, open(t, Config{Packages: Packages{Wheels: wheelDir(t, demo(t))}}), executor.Spec{})
 	runCode(t, s, "kept = 1")
 	r := addPackages(t, s, "demo==2.1")
@@ -141,6 +142,7 @@ func TestInstall(t *testing.T) {
 }
 
 func TestUnknownPackage(t *testing.T) {
+	t.Parallel()
 	s := create(t, open(t, Config{Packages: Packages{Wheels: wheelDir(t, demo(t))}}), executor.Spec{})
 	r := addPackages(t, s, "demmo", "demo==9")
 	for _, want := range []string{`no package fits "demmo"; did you mean "demo"?`, `"demo==9"; there is version 2.1`, "packages.wheels"} {
@@ -155,6 +157,7 @@ func TestUnknownPackage(t *testing.T) {
 
 // TestPackagesTakeNoDisk: what was installed is not the user's, so it takes nothing of the quota and does not travel with the files.
 func TestPackagesTakeNoDisk(t *testing.T) {
+	t.Parallel()
 	_, big, err := MakeWheel("big", "1", nil, map[string]string{"big.py": "DATA = '" + strings.Repeat("x", 3<<20) + "'\n"})
 	if err != nil {
 		t.Fatal(err)
@@ -174,6 +177,7 @@ func TestPackagesTakeNoDisk(t *testing.T) {
 }
 
 func TestFiguresOfAPackage(t *testing.T) {
+	t.Parallel()
 	x := open(t, Config{Packages: Packages{Wheels: wheelDir(t, demo(t)), FromImports: true}})
 	s := create(t, x, executor.Spec{})
 	r := runCode(t, s, "import matplotlib.pyplot as plt\nplt.plot([1, 2])")
@@ -192,6 +196,7 @@ func TestFiguresOfAPackage(t *testing.T) {
 }
 
 func TestTemplate(t *testing.T) {
+	t.Parallel()
 	x := open(t, Config{Packages: Packages{Wheels: wheelDir(t, demo(t))}, Templates: map[string][]string{"science": {"demo"}, "broken": {"absent"}}})
 	if got := x.Info().Capabilities.Templates; !slices.Equal(got, []string{"broken", "science"}) {
 		t.Errorf("got %q", got)
@@ -242,6 +247,7 @@ func distributionOf(t *testing.T, ws map[string][]byte) (dir, address string, as
 
 // TestDistributionDirectory: a directory with the lock file and wheels needs no line.
 func TestDistributionDirectory(t *testing.T) {
+	t.Parallel()
 	ws := demo(t)
 	dir, _, asked := distributionOf(t, ws)
 	for name, b := range ws {
@@ -271,6 +277,7 @@ func TestDistributionDirectory(t *testing.T) {
 
 // TestUnreachableDistribution: the real lock file, and an address that nothing answers.
 func TestUnreachableDistribution(t *testing.T) {
+	t.Parallel()
 	s := create(t, open(t, Config{Packages: Packages{BaseURL: "http://127.0.0.1:1/"}}), executor.Spec{})
 	_, err := s.Install(t.Context(), executor.Packages{Language: executor.Python, Names: []string{"numpy"}}, nil)
 	var e *executor.Error

@@ -36,9 +36,9 @@ func realRuntime(t testing.TB) string {
 	return filepath.Join(dir, name)
 }
 
-// fakeNPM puts a program in place of npm that copies an installation, so that tests neither wait for the network nor depend on it. It
-// logs its calls to the file that it returns.
-func fakeNPM(t testing.TB, script string) (log string) {
+// fakeNPM makes a program in place of npm, so that tests neither wait for the network nor depend on it. It
+// returns the value of PATH with which it is found, and the file to which it logs its calls.
+func fakeNPM(t testing.TB, script string) (path, log string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("the stand-in for npm is a shell script")
@@ -46,11 +46,8 @@ func fakeNPM(t testing.TB, script string) (log string) {
 	bin := t.TempDir()
 	log = filepath.Join(bin, "log")
 	text := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 11.0.0; exit; fi\necho \"$*\" >> " + log + "\n" + script + "\n"
-	if err := os.WriteFile(filepath.Join(bin, "npm"), []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", bin+":/usr/bin:/bin")
-	return log
+	writeProgram(t, filepath.Join(bin, "npm"), text)
+	return bin + ":/usr/bin:/bin", log
 }
 
 func copyInstallation(t testing.TB) string {
@@ -98,11 +95,11 @@ func works(t *testing.T, cache string) {
 	}
 }
 
-// child starts a process that prepares cache and stops at a checkpoint.
-func child(t *testing.T, cache, stop string) (*exec.Cmd, *bufio.Scanner) {
+// child starts a process that prepares cache, finds programs by path, and stops at a checkpoint.
+func child(t *testing.T, path, cache, stop string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0])
-	c.Env = append(os.Environ(), envPrepare+"="+cache, envStop+"="+stop)
+	c.Env = append(os.Environ(), "PATH="+path, envPrepare+"="+cache, envStop+"="+stop)
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	if err == nil {
@@ -116,13 +113,14 @@ func child(t *testing.T, cache, stop string) (*exec.Cmd, *bufio.Scanner) {
 
 // A process that is killed while it prepares leaves nothing that is used half-finished, and nothing that stays.
 func TestKilledWhilePreparing(t *testing.T) {
+	t.Parallel()
 	npm := copyInstallation(t)
 	// What was made before the checkpoint is kept from one to the next, as it would be.
 	cache := t.TempDir()
-	log := fakeNPM(t, npm)
+	path, log := fakeNPM(t, npm)
 	for _, stop := range []string{"npm", "installed", "built runtime-", "named runtime-", "compiled", "built host-", "named host-", "built deno-"} {
 		t.Run(strings.ReplaceAll(strings.TrimSuffix(stop, "-"), " ", "-"), func(t *testing.T) {
-			c, lines := child(t, cache, stop)
+			c, lines := child(t, path, cache, stop)
 			at := false
 			for !at && lines.Scan() {
 				at = strings.HasPrefix(lines.Text(), "at ")
@@ -146,7 +144,10 @@ func TestKilledWhilePreparing(t *testing.T) {
 			}
 		})
 	}
-	if err := Prepare(t.Context(), driver.Env{CacheDir: cache}, Config{}); err != nil {
+	c, lines := child(t, path, cache, "")
+	for lines.Scan() {
+	}
+	if err := c.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(cache, "pyodide", "*.tmp-*")); len(left) > 0 {
@@ -160,8 +161,9 @@ func TestKilledWhilePreparing(t *testing.T) {
 
 // The same with npm as it is, killed while it unpacks.
 func TestKilledWhileInstalling(t *testing.T) {
+	t.Parallel()
 	cache := t.TempDir()
-	c, lines := child(t, cache, "installed")
+	c, lines := child(t, os.Getenv("PATH"), cache, "installed")
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "progress installing") {
 	}
 	eventually(t, "npm unpacks", func() bool {
@@ -181,12 +183,12 @@ func TestKilledWhileInstalling(t *testing.T) {
 
 // Two programs that find nothing prepared do the work once.
 func TestTwoProgramsPrepareAtOnce(t *testing.T) {
-	log := fakeNPM(t, copyInstallation(t))
+	path, log := fakeNPM(t, copyInstallation(t))
 	cache := t.TempDir()
 	var cmds []*exec.Cmd
 	var outs []*bufio.Scanner
 	for range 2 {
-		c, lines := child(t, cache, "")
+		c, lines := child(t, path, cache, "")
 		cmds, outs = append(cmds, c), append(outs, lines)
 	}
 	made := 0
@@ -210,6 +212,7 @@ func TestTwoProgramsPrepareAtOnce(t *testing.T) {
 }
 
 func TestDamageIsRepaired(t *testing.T) {
+	t.Parallel()
 	cache, host := seeded(t)
 	f, err := os.OpenFile(filepath.Join(host, snapshotFile), os.O_RDWR, 0)
 	if err != nil {
@@ -227,6 +230,7 @@ func TestDamageIsRepaired(t *testing.T) {
 
 // Programs that begin and end at the same time do not take one another's directory for one that was left behind.
 func TestRunDirs(t *testing.T) {
+	t.Parallel()
 	cache := t.TempDir()
 	left := filepath.Join(cache, "run-left")
 	for _, err := range []error{os.Mkdir(left, 0o700), os.WriteFile(left+".lock", nil, 0o600)} {
@@ -262,6 +266,7 @@ func TestRunDirs(t *testing.T) {
 
 // What passes the check and does not work nevertheless is left out, and the program hears of it.
 func TestFallBack(t *testing.T) {
+	t.Parallel()
 	cache, dir := seeded(t)
 	env := driver.Env{Owner: "test", CacheDir: cache}
 	for _, c := range []struct{ file, want string }{
@@ -313,16 +318,11 @@ func TestInstallErrors(t *testing.T) {
 		{"no-binary", "mkdir node_modules; exit 0", []string{"package.json"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			fakeNPM(t, c.script)
+			path, log := fakeNPM(t, c.script)
 			if c.name == "old" {
-				path, err := exec.LookPath("npm")
-				if err == nil {
-					err = os.WriteFile(path, []byte("#!/bin/sh\necho 6.14.4\n"), 0o755)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				writeProgram(t, filepath.Join(filepath.Dir(log), "npm"), "#!/bin/sh\necho 6.14.4\n")
 			}
+			t.Setenv("PATH", path)
 			err := Prepare(t.Context(), driver.Env{CacheDir: t.TempDir()}, Config{})
 			for _, w := range c.want {
 				if err == nil || !strings.Contains(err.Error(), w) {
@@ -351,7 +351,8 @@ func TestInstallErrors(t *testing.T) {
 // A Create that is cancelled during the installation ends soon, and npm with it; the next one goes on.
 func TestCancelledInstallation(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
-	fakeNPM(t, "echo $$ > "+pid+"; exec sleep 1000")
+	path, _ := fakeNPM(t, "echo $$ > "+pid+"; exec sleep 1000")
+	t.Setenv("PATH", path)
 	x, err := Open(t.Context(), driver.Env{Owner: "test", CacheDir: t.TempDir()}, Config{})
 	if err != nil {
 		t.Fatal(err)

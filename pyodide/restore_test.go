@@ -33,6 +33,7 @@ func lose(t *testing.T, s executor.Session) {
 
 // After a process is lost the files are as after the last run that was completed, to the last bit.
 func TestFilesSurviveTheProcess(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{})
 	steps := []struct{ name, code string }{
 		{"several-kinds", `
@@ -85,6 +86,7 @@ with open("moved/large", "r+b") as f, mmap.mmap(f.fileno(), 0) as m: m[50:60] = 
 
 // What was written from outside counts as well, without a run in between.
 func TestUploadsSurviveTheProcess(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{})
 	data := bytes.Repeat([]byte("0123456789abcdef"), 100_000)
 	if err := s.Files().Write(t.Context(), "dir/data.bin", bytes.NewReader(data), 0o640); err != nil {

@@ -15,6 +15,7 @@ import (
 )
 
 func TestState(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{})
 	first := runCode(t, s, "x = 41")
 	second := runCode(t, s, "x + 1")
@@ -35,6 +36,7 @@ func TestState(t *testing.T) {
 
 // What is in the snapshot is in every session. Random numbers must not be.
 func TestRandomIsFresh(t *testing.T) {
+	t.Parallel()
 	x := open(t, Config{})
 	const code = "import random, uuid, secrets, tempfile; print(random.random(), uuid.uuid4(), secrets.token_hex(), tempfile.mktemp())"
 	var got [2][]string
@@ -50,6 +52,7 @@ func TestRandomIsFresh(t *testing.T) {
 
 // Without the snapshot the hash seed is a session's own as well.
 func TestHashSeed(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		cfg  Config
@@ -67,6 +70,7 @@ func TestHashSeed(t *testing.T) {
 }
 
 func TestSurroundings(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{Env: map[string]string{"FROM_SPEC": "1", "BOTH": "spec"}})
 	got := output(t, s, `
 import os, sys, tempfile, time
@@ -84,6 +88,7 @@ for d in (os.getcwd(), os.environ["HOME"], tempfile.gettempdir()): open(d + "/wr
 }
 
 func TestInput(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{})
 	long := strings.Repeat("0123456789abcde\n", 20_000) // more than a frame and more than the buffer
 	for _, c := range []struct {
@@ -112,6 +117,7 @@ func (errReader) Read([]byte) (int, error) { return 0, errors.New("broken") }
 
 // A reader that never returns must not hold up a run that has ended, nor one that is stopped.
 func TestInputThatNeverComes(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{})
 	in, feed := io.Pipe()
 	defer feed.Close()
@@ -152,6 +158,7 @@ func TestBackPressure(t *testing.T) {
 }
 
 func TestOutputArrivesWhileCodeRuns(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{})
 	in, feed := io.Pipe()
 	defer feed.Close()
@@ -168,6 +175,7 @@ func TestOutputArrivesWhileCodeRuns(t *testing.T) {
 }
 
 func TestValues(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{})
 	r := runCode(t, s, `
 class Picture:
@@ -190,6 +198,7 @@ print("between")
 
 // A value that is larger than all output may be is not collected first.
 func TestHugeValue(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{Run: executor.RunLimits{OutputBytes: 1 << 20}})
 	r := runCode(t, s, `
 state = 1
@@ -205,6 +214,7 @@ Huge()`)
 }
 
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{})
 	for _, c := range []struct {
 		name, code string
@@ -234,6 +244,7 @@ func TestCancel(t *testing.T) {
 
 // A panic of the caller's emit takes the code with it.
 func TestPanicInEmit(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{})
 	runCode(t, s, "open('kept', 'w').close()")
 	pid := process(t, s)
@@ -260,6 +271,7 @@ func TestPanicInEmit(t *testing.T) {
 
 // What code leaves running lives on, and what it prints is nobody's.
 func TestLateOutput(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{})
 	output(t, s, `
 import asyncio
@@ -282,6 +294,7 @@ task = asyncio.create_task(background())`)
 }
 
 func TestCodeThatEndsTheInterpreter(t *testing.T) {
+	t.Parallel()
 	s := one(t, executor.Spec{})
 	runCode(t, s, "open('kept', 'w').write('as of the last run')")
 	for _, c := range []struct {

@@ -100,6 +100,7 @@ func TestSpoolRefuses(t *testing.T) {
 
 // More than the quota is a fault of the host, whichever way it comes.
 func TestSpoolBounds(t *testing.T) {
+	t.Parallel()
 	t.Run("bytes", func(t *testing.T) {
 		s := newSpool(t.TempDir(), 1<<20, 10)
 		defer s.close()
@@ -140,7 +141,9 @@ func TestSpoolBounds(t *testing.T) {
 
 // Random changes leave what the same changes leave in ordinary memory, whether or not what is dead is thrown away in between.
 func TestSpoolKeepsWhatItGets(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 2))
+	t.Parallel()
+	source := rand.NewChaCha8([32]byte{1, 2})
+	rnd := rand.New(source)
 	s := newSpool(t.TempDir(), 64<<20, 100)
 	defer s.close()
 	type file struct {
@@ -157,9 +160,7 @@ func TestSpoolKeepsWhatItGets(t *testing.T) {
 		case f == nil || rnd.IntN(8) == 0: // new contents
 			f = &file{id: next, data: make([]byte, rnd.IntN(2<<20))}
 			next++
-			for i := range f.data {
-				f.data[i] = byte(rnd.Uint32())
-			}
+			source.Read(f.data)
 			want[name] = f
 			send(t, s, name, f.id, true, int64(len(f.data)), 0, f.data)
 		case rnd.IntN(8) == 0: // gone

@@ -11,6 +11,7 @@ import (
 
 // While as many processes start as may, another one waits, and runs in sessions that are there do not.
 func TestStartsWait(t *testing.T) {
+	t.Parallel()
 	x := open(t, Config{})
 	warm, cold := create(t, x, executor.Spec{}), create(t, x, executor.Spec{})
 	if err := cold.Reset(t.Context(), executor.Interpreter{}); err != nil { // its next run starts a process
