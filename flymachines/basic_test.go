@@ -10,6 +10,7 @@ import (
 )
 
 func TestSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.open(t)
 	s := create(t, box, executor.Spec{Labels: map[string]string{"a": "b"}})
@@ -27,6 +28,7 @@ func TestSession(t *testing.T) {
 
 // An image without ctypes gives either what was asked for or an error, and never less.
 func TestWithoutCtypes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.open(t, plain, func(c *Config) { c.Image = ctypesImage })
 	s, err := box.Create(t.Context(), executor.Spec{})

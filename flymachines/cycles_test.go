@@ -97,4 +97,7 @@ func cycle(t *testing.T, box executor.Executor) (bool, error) {
 	return true, nil
 }
 
-func TestCycles(t *testing.T) { cycles(t, 100, 4) }
+func TestCycles(t *testing.T) {
+	t.Parallel()
+	cycles(t, 100, 4)
+}

@@ -9,6 +9,7 @@ import (
 )
 
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	create(t, w.open(t, plain), executor.Spec{})
 	for name, c := range map[string]struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/flymachines/flytest"
+	"github.com/execbroker/execbroker/internal/sharetest"
 )
 
 // sole fails the test unless the Machine of s is the only one, by the word of the API and of the engine.
@@ -47,7 +48,8 @@ func (w *world) empty(t testing.TB) {
 
 // What Fly does now and then does not keep a session from being created: once, and in a region that has room.
 func TestRecovers(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	worlds := sharetest.New(func() *world { return newWorld(t) })
 	for _, c := range []struct {
 		sw     flytest.Switch
 		region string // where it has to be; empty: in the first
@@ -80,6 +82,8 @@ func TestRecovers(t *testing.T) {
 		{sw: flytest.StuckDestroying()},
 	} {
 		t.Run(c.sw.String(), func(t *testing.T) {
+			t.Parallel()
+			w := worlds.Take(t)
 			box := w.open(t, func(c *Config) { c.Regions = []string{"iad", "lhr"} })
 			off := w.Switch(c.sw)
 			defer off()
@@ -102,7 +106,8 @@ func TestRecovers(t *testing.T) {
 
 // What cannot be helped is an error that says what it is, and leaves nothing.
 func TestRefuses(t *testing.T) {
-	w := newWorld(t)
+	t.Parallel()
+	worlds := sharetest.New(func() *world { return newWorld(t) })
 	// For creates that do not come to an end by themselves, and for those that do.
 	const some, most = 5 * time.Second, time.Minute
 	for _, c := range []struct {
@@ -125,6 +130,8 @@ func TestRefuses(t *testing.T) {
 		{flytest.SlowPull(0), executor.ErrUnavailable, ""},
 	} {
 		t.Run(c.sw.String(), func(t *testing.T) {
+			t.Parallel()
+			w := worlds.Take(t)
 			limit := most
 			if strings.HasPrefix(c.sw.String(), "stuck") || strings.HasPrefix(c.sw.String(), "slow") {
 				limit = some
@@ -157,6 +164,7 @@ func TestRefuses(t *testing.T) {
 
 // A Machine that ends in the middle of a run, from outside or because its memory ran out, ends the run with the reason.
 func TestFates(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.open(t)
 	for name, c := range map[string]struct {
@@ -232,6 +240,7 @@ func (c *muteConn) Close() error {
 
 // A Machine that ends without a word to those who are connected to it is soon known to have ended, by the word of the API.
 func TestSilentFate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	way := &mute{dial: w.DialContext}
 	s := create(t, w.open(t, func(c *Config) { c.Dial = way.DialContext }), executor.Spec{})
@@ -261,6 +270,7 @@ func TestSilentFate(t *testing.T) {
 
 // A host that cannot be reached is tolerated: what is on it is listed as far as it is known, and removed when it is back.
 func TestDeadHost(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.open(t)
 	lost, kept := create(t, box, executor.Spec{}), create(t, box, executor.Spec{})

@@ -50,6 +50,7 @@ func holdSession(ctx context.Context) error {
 
 // A program dies while it creates a session: it has made the Machine, and nobody comes to set that up. It ends by itself.
 func TestNobodyComes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	cfg := w.config()
 	cfg.Image, cfg.Languages, cfg.Timeout = plainImage, nil, driver.Duration(2*time.Second)
@@ -80,11 +81,12 @@ func TestNobodyComes(t *testing.T) {
 // A program is killed in the middle of a run, and while packages are fetched for it. Its Machines end by themselves, and the API removes
 // them.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	w := newPackagesWorld(t)
 	asked, answer := w.Pause(t)
 	defer close(answer)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), hostProgram+"="+strings.Join([]string{w.API, w.Edge, w.owner, w.URL + "/simple", w.cache}, " "))
+	cmd.Env = append(os.Environ(), tokenVariable+"="+w.Token(), hostProgram+"="+strings.Join([]string{w.API, w.Edge, w.owner, w.URL + "/simple", w.cache}, " "))
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -46,13 +46,15 @@ const (
 	ctypesImage = "docker.io/library/ctypes:trixie"
 )
 
-// tokenVariable is where the programs of these tests find the token of the emulator.
+// tokenVariable is where other programs of these tests find the token of the emulator. A world has a
+// variable of its own, because several are there at a time.
 const tokenVariable = "EXECBROKER_TEST_FLY_TOKEN"
 
 // world is an emulator and what reaches it.
 type world struct {
 	*flytest.Local
 	owner string
+	token driver.Secret
 }
 
 // newWorld starts an emulator. At the end nothing of it is left.
@@ -75,13 +77,16 @@ func newWorld(t testing.TB, edit ...func(*flytest.Config)) *world {
 			t.Error(err)
 		}
 	})
-	t.Setenv(tokenVariable, s.Token())
-	return &world{Local: s, owner: "test-" + strings.ToLower(rand.Text())}
+	w := &world{Local: s, owner: "test-" + strings.ToLower(rand.Text())}
+	w.token = driver.Secret{Env: tokenVariable + "_" + rand.Text()}
+	os.Setenv(w.token.Env, s.Token())
+	t.Cleanup(func() { os.Unsetenv(w.token.Env) })
+	return w
 }
 
 // config is for the emulator of w, whose Machines are reached by their private addresses.
 func (w *world) config() Config {
-	return Config{App: testApp, Token: driver.Secret{Env: tokenVariable}, API: w.API, Dial: w.DialContext, Rate: 1000,
+	return Config{App: testApp, Token: w.token, API: w.API, Dial: w.DialContext, Rate: 1000,
 		Languages: []executor.Language{executor.Python, executor.JavaScript}}
 }
 

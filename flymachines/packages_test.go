@@ -78,6 +78,7 @@ func (w *packagesWorld) entries(t *testing.T) []string {
 
 // An index is asked once, from a Machine of its own. Sessions get what it gave without a network, where code cannot change it.
 func TestPackages(t *testing.T) {
+	t.Parallel()
 	w := newPackagesWorld(t, "beta", "alpha<2")
 	s := create(t, w.box, executor.Spec{})
 	mustRun(t, s, "import socket; [i[1] for i in socket.if_nameindex()]", "['lo']")
@@ -137,6 +138,7 @@ func suspend(t *testing.T, b *backend, s executor.Session) {
 
 // What fetches packages is nobody's session, and gone whatever becomes of it. What it has not made is in no cache.
 func TestBuilderIsRemoved(t *testing.T) {
+	t.Parallel()
 	w := newPackagesWorld(t, "*")
 	s := create(t, w.box, executor.Spec{})
 	six := executor.Packages{Names: []string{"six"}}
@@ -171,6 +173,7 @@ func TestBuilderIsRemoved(t *testing.T) {
 
 // A session whose Python cannot be given packages says so, and what has no pip to fetch them with.
 func TestNoPip(t *testing.T) {
+	t.Parallel()
 	w := newPackagesWorld(t, "*")
 	w.cfg.Image = plainImage
 	s := create(t, w.box, executor.Spec{Languages: []executor.Language{executor.Python}})

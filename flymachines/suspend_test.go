@@ -13,6 +13,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/pool"
 	"github.com/execbroker/execbroker/flymachines/flytest"
+	"github.com/execbroker/execbroker/internal/sharetest"
 )
 
 // filled makes a pool of one Machine and waits until it is in a state. Nothing is left of it by drain.
@@ -46,6 +47,7 @@ func full(t *testing.T, w *world, p *pool.Pool, state string) {
 
 // A pool of running and one of suspended Machines hand out what they have, and make another one.
 func TestPool(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.open(t, plain)
 	for _, c := range []struct {
@@ -82,8 +84,8 @@ func TestPool(t *testing.T) {
 
 // What Fly does not keep, or has no room for, nobody gets: a Machine that was never used is set up anew, another one is replaced.
 func TestWakesBadly(t *testing.T) {
-	w := newWorld(t)
-	box := w.open(t, plain)
+	t.Parallel()
+	worlds := sharetest.New(func() *world { return newWorld(t) })
 	prelude := []executor.Request{{Language: executor.Python, Code: "x = 41"}}
 	for name, c := range map[string]struct {
 		sw      flytest.Switch
@@ -97,7 +99,9 @@ func TestWakesBadly(t *testing.T) {
 		"still active, at first": {flytest.StillActive().Times(2), nil, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, drain := filled(t, w, box, fly.MachineStateSuspended, pool.Options{Suspended: true, Prelude: c.prelude})
+			t.Parallel()
+			w := worlds.Take(t)
+			p, drain := filled(t, w, w.open(t, plain), fly.MachineStateSuspended, pool.Options{Suspended: true, Prelude: c.prelude})
 			defer drain()
 			off := w.Switch(c.sw)
 			s, err := p.Create(t.Context(), executor.Spec{})
@@ -119,6 +123,7 @@ func TestWakesBadly(t *testing.T) {
 
 // A suspended Machine is listed, found and removed like any other, and by whoever looks for what is left when its time is over.
 func TestSuspendedIsReaped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.open(t, plain)
 	s := create(t, box, executor.Spec{IdleTTL: 40 * time.Minute})
@@ -174,6 +179,7 @@ func TestSuspendedIsReaped(t *testing.T) {
 
 // Larger ones Fly does not suspend. Nothing asks it to.
 func TestSuspendTooLarge(t *testing.T) {
+	t.Parallel()
 	cfg := Config{App: testApp, Token: driver.Secret{Env: tokenVariable}, Guest: Guest{CPUs: 2, MemoryMB: 4096}}
 	box, err := Open(t.Context(), driver.Env{Owner: "test"}, cfg)
 	if err != nil {
