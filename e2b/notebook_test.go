@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/sharetest"
 	server "github.com/execbroker/execbroker/server/e2b"
 )
 
@@ -161,31 +162,34 @@ var interpreterSwitches = []struct {
 // afterwards.
 func TestCodeInterpreterSwitches(t *testing.T) {
 	t.Parallel()
-	w := interpreting(t)
+	worlds := sharetest.New(func() *world { return interpreting(t) })
 	for _, c := range interpreterSwitches {
-		s := w.session()
-		w.run(s, "n = 0")
-		w.Handler.SetFaults(c.f)
-		res, err := s.Run(t.Context(), executor.Request{Code: "print('begun', flush=True)\nwhile True: pass", Limits: executor.RunLimits{WallTime: 300 * time.Millisecond}}, nil)
-		if err != nil || res.Status != executor.StatusTimedOut || string(res.Stdout) != "begun\n" {
-			t.Errorf("%s: got %+v, %v", c.name, res, err)
-			continue
-		}
-		want := "0 it's"
-		if res.StateLost {
-			want = "none it's"
-		}
-		if res.StateLost != c.f.UnseenDisconnects {
-			t.Errorf("%s: StateLost %t", c.name, res.StateLost)
-		}
-		after, err := s.Run(t.Context(), executor.Request{Code: "import os; print(globals().get('n', 'none'), os.environ['A']); os.getcwd()", Env: map[string]string{"A": "it's"}}, nil)
-		if err != nil || string(after.Stdout) != want+"\n" || after.StateFresh != res.StateLost {
-			t.Errorf("%s: got %+v, %v, want %q", c.name, after, err, want)
-		} else if dir := string(after.Outputs[0].Data["text/plain"]); dir != executor.Workdir {
-			t.Errorf("%s: it goes on in %s", c.name, dir)
-		}
-		w.life(c.name, s)
-		w.Handler.SetFaults(server.Faults{})
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := worlds.Take(t).in(t)
+			w.Handler.SetFaults(server.Faults{})
+			s := w.session()
+			w.run(s, "n = 0")
+			w.Handler.SetFaults(c.f)
+			res, err := s.Run(t.Context(), executor.Request{Code: "print('begun', flush=True)\nwhile True: pass", Limits: executor.RunLimits{WallTime: 300 * time.Millisecond}}, nil)
+			if err != nil || res.Status != executor.StatusTimedOut || string(res.Stdout) != "begun\n" {
+				t.Fatalf("got %+v, %v", res, err)
+			}
+			want := "0 it's"
+			if res.StateLost {
+				want = "none it's"
+			}
+			if res.StateLost != c.f.UnseenDisconnects {
+				t.Errorf("StateLost %t", res.StateLost)
+			}
+			after, err := s.Run(t.Context(), executor.Request{Code: "import os; print(globals().get('n', 'none'), os.environ['A']); os.getcwd()", Env: map[string]string{"A": "it's"}}, nil)
+			if err != nil || string(after.Stdout) != want+"\n" || after.StateFresh != res.StateLost {
+				t.Errorf("got %+v, %v, want %q", after, err, want)
+			} else if dir := string(after.Outputs[0].Data["text/plain"]); dir != executor.Workdir {
+				t.Errorf("it goes on in %s", dir)
+			}
+			w.life(s)
+		})
 	}
 }
 

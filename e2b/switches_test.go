@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/sharetest"
 	server "github.com/execbroker/execbroker/server/e2b"
 )
 
@@ -16,27 +17,29 @@ import (
 // error that says what it is. Those of the code interpreter have a test of their own.
 func TestSwitches(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	worlds := sharetest.New(func() *world { return newWorld(t) })
 	for _, c := range switches {
-		w.Handler.SetFaults(c.f)
-		s, err := w.x.Create(t.Context(), executor.Spec{})
-		var e *executor.Error
-		if c.kind != nil {
-			if !errors.As(err, &e) || e.Kind != c.kind || e.Ran != executor.RanNo {
-				t.Errorf("%s: got %v, want %v", c.name, err, c.kind)
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := worlds.Take(t).in(t)
+			w.Handler.SetFaults(c.f)
+			s, err := w.x.Create(t.Context(), executor.Spec{})
+			var e *executor.Error
+			if c.kind != nil {
+				if !errors.As(err, &e) || e.Kind != c.kind || e.Ran != executor.RanNo {
+					t.Errorf("got %v, want %v", err, c.kind)
+				}
+				if err == nil {
+					s.Close()
+				}
+				return
 			}
-			if err == nil {
-				s.Close()
+			if err != nil {
+				t.Fatal(err)
 			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
-		w.life(c.name, s)
+			w.life(s)
+		})
 	}
-	w.Handler.SetFaults(server.Faults{})
 }
 
 // switches are those that need no kernel of E2B's.
@@ -92,13 +95,13 @@ func TestEverySwitchIsTurnedOn(t *testing.T) {
 }
 
 // life uses a session for what there is.
-func (w *world) life(name string, s executor.Session) {
+func (w *world) life(s executor.Session) {
 	w.Helper()
 	ctx := w.Context()
 	check := func(err error) {
 		w.Helper()
 		if err != nil {
-			w.Errorf("%s: %v", name, err)
+			w.Error(err)
 		}
 	}
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<15)
@@ -113,7 +116,7 @@ func (w *world) life(name string, s executor.Session) {
 	if err == nil {
 		got, rerr := io.ReadAll(rc)
 		if check(errors.Join(rerr, rc.Close())); !bytes.Equal(got, data) {
-			w.Errorf("%s: got %d bytes back", name, len(got))
+			w.Errorf("got %d bytes back", len(got))
 		}
 	}
 	if _, err := s.KeepAlive(ctx, 10*time.Minute); err != nil {
@@ -130,7 +133,7 @@ func (w *world) life(name string, s executor.Session) {
 	res, err = again.Run(ctx, executor.Request{Code: "import os; print(os.path.getsize('out.bin'))"}, nil)
 	check(err)
 	if err == nil && string(res.Stdout) != "524288\n" {
-		w.Errorf("%s: got %q after attaching", name, res.Stdout)
+		w.Errorf("got %q after attaching", res.Stdout)
 	}
 	check(again.Close())
 }

@@ -26,13 +26,13 @@ type world struct {
 	x     executor.Executor
 	b     *backend
 	// hook answers requests in place of the server if it returns true.
-	hook atomic.Pointer[func(w http.ResponseWriter, r *http.Request, next http.Handler) bool]
+	hook *atomic.Pointer[func(w http.ResponseWriter, r *http.Request, next http.Handler) bool]
 }
 
 // newWorld makes one. A container that is left when the test ends fails the test.
 func newWorld(t *testing.T, edit ...func(*Config)) *world {
 	t.Helper()
-	w := &world{T: t, owner: "e2b-" + strings.ToLower(rand.Text()), cache: t.TempDir()}
+	w := &world{T: t, owner: "e2b-" + strings.ToLower(rand.Text()), cache: t.TempDir(), hook: new(atomic.Pointer[func(w http.ResponseWriter, r *http.Request, next http.Handler) bool])}
 	var err error
 	w.Server, err = e2btest.Start(t.Context(), e2btest.Options{
 		Owner: w.owner, Server: server.Config{}, Docker: containersWithRoom,
@@ -89,6 +89,13 @@ func newWorld(t *testing.T, edit ...func(*Config)) *world {
 		}
 	})
 	return w
+}
+
+// in is w as a subtest sees it.
+func (w *world) in(t *testing.T) *world {
+	of := *w
+	of.T = t
+	return &of
 }
 
 func (w *world) between(h func(rw http.ResponseWriter, r *http.Request, next http.Handler) bool) {
