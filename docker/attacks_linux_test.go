@@ -379,6 +379,7 @@ func TestAttemptsAreTold(t *testing.T) {
 
 // TestAttacks makes every attempt of the tables that says with one word how it ended.
 func TestAttacks(t *testing.T) {
+	t.Parallel()
 	a := newArena(t, hostileImage(t), executor.Spec{})
 	for _, g := range []struct {
 		name     string

@@ -9,6 +9,7 @@ import (
 )
 
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	host := testEngine(t).at.host
 	for name, c := range map[string]struct {
 		cfg  Config

@@ -81,6 +81,7 @@ say(quota > 0 and t.children_user + t.children_system < 0.8 * (time.monotonic() 
 
 // TestFloods takes too much of everything that is limited, with the limit and without.
 func TestFloods(t *testing.T) {
+	t.Parallel()
 	a := newArena(t, hostileImage(t), executor.Spec{Limits: small})
 	for _, c := range floodAttempts {
 		a.try(t, c.without, []attempt{c}) // one by one: what a limit ends is the whole command
@@ -137,6 +138,8 @@ func outcomeOf(r *executor.Result, err error) any {
 
 // TestVerdicts lets code go to the end of what it can do against the supervisor and its own limits. The verdict has to be the right one,
 // the neighbour has to be answered meanwhile, and the session has to serve the next run.
+//
+// It is not parallel to other tests: each attempt has a second to come to its end.
 func TestVerdicts(t *testing.T) {
 	const wall = time.Second
 	reason := func(want executor.Reason) func(*executor.Result) bool {

@@ -129,6 +129,7 @@ print([k for k in os.environ if k.startswith(("LD_", "PYTHONS", "PYTHONPATH", "P
 // TestHostilePython uses images whose python3 is something else. The session does not come up, Create says so in time and without
 // memory, and nothing is left, for which open looks.
 func TestHostilePython(t *testing.T) {
+	t.Parallel()
 	e := testEngine(t)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

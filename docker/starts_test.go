@@ -13,6 +13,7 @@ import (
 
 // While as many containers start as may, another one waits as long as its caller does.
 func TestStartsWait(t *testing.T) {
+	t.Parallel()
 	host, err := dockertest.Host()
 	if err != nil {
 		t.Skip(err)
