@@ -148,6 +148,7 @@ func (c *crowd) ended() {
 
 // TestMigration moves traffic under load from backend to backend by the file alone, takes each new one away for a while, and goes back.
 func TestMigration(t *testing.T) {
+	t.Parallel()
 	f := newFour(t)
 	b, err := backends.Open(t.Context(), driver.Env{Owner: f.owner}, all.Registry(), f.migration(t, map[string]int{local: 1}))
 	if err != nil {

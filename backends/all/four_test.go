@@ -2,9 +2,11 @@ package all_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"math"
-	"strconv"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,7 +45,7 @@ func newFour(t *testing.T) *four {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &four{owner: "four-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
+	f := &four{owner: "four-" + strings.ToLower(rand.Text())}
 	cable, err := dockertest.NewCable(engine)
 	if err != nil {
 		t.Fatal(err)
@@ -73,17 +75,21 @@ func newFour(t *testing.T) *four {
 			t.Error(err)
 		}
 	})
-	t.Setenv("E2B_API_KEY", e2btest.Key)
-	t.Setenv("FLY_API_TOKEN", fly.Token())
+	// A world has variables of its own, because those of other tests are there at the same time.
+	key, token := "E2B_KEY_"+rand.Text(), "FLY_TOKEN_"+rand.Text()
+	for name, value := range map[string]string{key: e2btest.Key, token: fly.Token()} {
+		os.Setenv(name, value)
+		t.Cleanup(func() { os.Unsetenv(name) })
+	}
 
 	toE2B, toFly, toMachines := newGate(t, e2b.URL), newGate(t, fly.API), newGate(t, fly.Edge)
 	f.links = map[string]link{box: cable, cloud: toE2B, machines: links{toFly, toMachines}}
 	f.settings = map[string]string{
 		local: "type: pyodide",
 		box:   fmt.Sprintf("type: docker, host: %q, image: %q, pull: never, timeout: 20s", cable.Host, image),
-		cloud: fmt.Sprintf("type: e2b, api_key: {env: E2B_API_KEY}, api_url: %q, sandbox_url: %q, timeout: 20s", toE2B.URL, toE2B.URL),
-		machines: fmt.Sprintf("type: flymachines, app: sandboxes, token: {env: FLY_API_TOKEN}, api: %q, proxy: %q, image: %q, rate: 1000, timeout: 20s",
-			toFly.URL, toMachines.URL, "docker.io/library/the:image"),
+		cloud: fmt.Sprintf("type: e2b, api_key: {env: %s}, api_url: %q, sandbox_url: %q, timeout: 20s", key, toE2B.URL, toE2B.URL),
+		machines: fmt.Sprintf("type: flymachines, app: sandboxes, token: {env: %s}, api: %q, proxy: %q, image: %q, rate: 1000, timeout: 20s",
+			token, toFly.URL, toMachines.URL, "docker.io/library/the:image"),
 	}
 	return f
 }

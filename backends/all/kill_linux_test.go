@@ -88,6 +88,9 @@ func application(owner, config string) error {
 
 // TestKilledApplication kills an application under load and starts it anew: what can go on goes on, what cannot is told, and nothing is
 // left, counted at the engine and in the process table.
+//
+// It is not parallel to the others: an application that is kept from the processor for longer than its leases
+// last loses them.
 func TestKilledApplication(t *testing.T) {
 	f := newFour(t)
 	var file, routes strings.Builder

@@ -15,6 +15,7 @@ import (
 
 // TestParity runs the corpus on the backends. Each program does the same on all of them, or says why not.
 func TestParity(t *testing.T) {
+	t.Parallel()
 	programs, err := parity.Load(corpus.FS)
 	if err != nil {
 		t.Fatal(err)
