@@ -9,6 +9,7 @@
 //	go run ./internal/ci fuzz        every fuzz target from the committed corpus
 //	go run ./internal/ci conformance the suite against every backend; renews docs/reports
 //	go run ./internal/ci matrix      renews the pages that are made from the reports
+//	go run ./internal/ci mutate      changes the code at random and says which test notices; see package mutate
 //
 // The last line of all but prepare has the form "12 passed, 0 failed, 0 skipped". With CI=true in the environment nothing may be
 // missing: a step of the preparation that fails ends the program, and a skipped test counts as failed.
@@ -40,6 +41,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/execbroker/execbroker/internal/ci/mutate"
 )
 
 func main() {
@@ -101,7 +104,10 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	})
 	if len(args) == 0 {
-		return errors.New("want one of all, exhaustive, prepare, check, lint, test, fuzz, conformance, matrix")
+		return errors.New("want one of all, exhaustive, prepare, check, lint, test, fuzz, conformance, matrix, mutate")
+	}
+	if args[0] == "mutate" { // it has flags of its own
+		return mutate.Run(ctx, args[1:])
 	}
 	if err := set.Parse(args[1:]); err != nil {
 		return err
