@@ -195,6 +195,7 @@ import (
 	"github.com/execbroker/execbroker/e2b"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/flymachines"
 	"github.com/execbroker/execbroker/pyodide"
 	"github.com/execbroker/execbroker/server"
@@ -202,7 +203,7 @@ import (
 	"github.com/execbroker/execbroker/tool/mcp"
 )
 
-var _ = []any{errors.As, json.Marshal, tool.Define, fmt.Print, io.Copy, os.Open, strings.NewReader, time.Second, backends.Parse, all.Registry, docker.Open, e2b.Open, flymachines.Open, pyodide.Open, driver.Fail, http.Handle, mcp.New, server.New}
+var _ = []any{errors.As, json.Marshal, tool.Define, fmt.Print, io.Copy, os.Open, strings.NewReader, time.Second, backends.Parse, all.Registry, docker.Open, e2b.Open, flymachines.Open, pyodide.Open, driver.Fail, sessions.New, http.Handle, mcp.New, server.New}
 
 func _(ctx context.Context, box executor.Executor, broker *backends.Broker, s executor.Session, userID, code string, req executor.Request) error {
 `

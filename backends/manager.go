@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/router"
 	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/executor/sessions/sqlite"
 )
@@ -23,6 +25,9 @@ type Sessions struct {
 	MaxTotal      int             `json:"max_total,omitempty"`       // 0: no bound
 	// KeepFilesBytes is how much of the files of a session is kept in the store, and given back to a new sandbox of the same key.
 	KeepFilesBytes int64 `json:"keep_files_bytes,omitempty"` // 0: none; at most 64 MiB
+	// ReplaceAfter is for how long no message of a conversation must have reached its backend before the next one gets a new session,
+	// unless its route says on_unavailable: wait.
+	ReplaceAfter driver.Duration `json:"replace_after,omitzero"` // default 2 min
 }
 
 const (
@@ -49,6 +54,7 @@ func (s Sessions) check() error {
 		errs = append(errs, driver.At("keep_files_bytes", fmt.Errorf("want 0 to %d", sessions.MaxKeepFiles)))
 	}
 	negative("lease_ttl", s.LeaseTTL < 0)
+	negative("replace_after", s.ReplaceAfter < 0)
 	negative("max_per_subject", s.MaxPerSubject < 0)
 	negative("max_total", s.MaxTotal < 0)
 	return errors.Join(errs...)
@@ -80,7 +86,7 @@ func (b *Broker) openManager(cfg Sessions) error {
 	}
 	m, err := sessions.New(b, store, sessions.Options{
 		Instance: b.env.Instance, LeaseTTL: time.Duration(cfg.LeaseTTL), MaxPerSubject: cfg.MaxPerSubject, MaxTotal: cfg.MaxTotal,
-		KeepFiles: cfg.KeepFilesBytes, Private: b.opts.store == nil && !cfg.Shared(),
+		KeepFiles: cfg.KeepFilesBytes, Replace: b.replaceAfter, Private: b.opts.store == nil && !cfg.Shared(),
 		Hooks: b.env.Hooks, Log: b.env.Log,
 	})
 	if err != nil {
@@ -94,6 +100,18 @@ func (b *Broker) openManager(cfg Sessions) error {
 		b.work.Go(b.reap)
 	}
 	return nil
+}
+
+// replaceAfter says how long the backend of a session is waited for, by the route that has made it; negative: for ever.
+func (b *Broker) replaceAfter(h executor.Handle) time.Duration {
+	b.mu.Lock()
+	cfg := b.table.cfg
+	b.mu.Unlock()
+	name, _ := router.Assignment(h)
+	if slices.ContainsFunc(cfg.Routes, func(r router.Route) bool { return r.Name == name && r.OnUnavailable == router.Wait }) {
+		return -1
+	}
+	return orDefault(cfg.Sessions.ReplaceAfter, sessions.DefaultReplace)
 }
 
 // The reaper destroys what a process has left that was killed. Others that live are spared however old their sandboxes are; the age

@@ -109,17 +109,35 @@ func (b *Broker) retire(old, next *table, gone []*member, removed []*pool.Pool) 
 	}
 }
 
+// leftBehind returns what is left of the errors of a Manager's Close. That a sandbox could not be closed or detached from is none if its
+// backend has closed in order since: that has destroyed what was still held.
+func leftBehind(err error, clean map[string]bool) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what is joined here, not what an error of a backend is made of
+		if _, ok := err.(*executor.Error); !ok { //nolint:errorlint // likewise
+			var errs []error
+			for _, part := range joined.Unwrap() {
+				errs = append(errs, leftBehind(part, clean))
+			}
+			return errors.Join(errs...)
+		}
+	}
+	if e := (*executor.Error)(nil); errors.As(err, &e) && (e.Op == "close" || e.Op == "detach") && clean[e.Backend] {
+		return nil
+	}
+	return err
+}
+
 // managerClose bounds the wait of Close for the session store.
 const managerClose = 10 * time.Second
 
 // Close closes the Manager, which detaches what can be attached to again, then the backends, side by side, since each may take its
-// cleanup timeout. It may be called again, and after an error that tries again.
+// cleanup timeout. Its error is about what is left behind. It may be called again, and after an error that tries again.
 func (b *Broker) Close() error {
 	b.reloading.Lock()
 	defer b.reloading.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), managerClose)
 	defer cancel()
-	errs := []error{b.manager.Close(ctx)}
+	conversations := b.manager.Close(ctx)
 	b.mu.Lock()
 	b.closed = true
 	all := slices.Collect(maps.Values(b.table.members))
@@ -129,14 +147,18 @@ func (b *Broker) Close() error {
 	name := b.table.info().Name
 	b.mu.Unlock()
 	b.cancel()
-	closed := make([]error, len(all))
+	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, m := range all {
-		wg.Go(func() { closed[i] = m.Close() })
+		wg.Go(func() { errs[i] = m.Close() })
 	}
 	wg.Wait()
 	b.work.Wait()
-	errs = append(errs, closed...)
+	clean := map[string]bool{}
+	for i, m := range all {
+		clean[m.name] = errs[i] == nil
+	}
+	errs = append([]error{leftBehind(conversations, clean)}, errs...)
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
 	}

@@ -24,7 +24,18 @@ type Route struct {
 	Salt string `json:"salt,omitempty"`
 	// Fallback lists backends, in order, for a Create that the assigned one cannot do.
 	Fallback []string `json:"fallback,omitempty"`
+	// OnUnavailable is for who keeps conversations, as package backends does. The Router does nothing with it. Empty: Replace.
+	OnUnavailable OnUnavailable `json:"on_unavailable,omitempty"`
 }
+
+// OnUnavailable says what becomes of a conversation whose backend does not answer.
+type OnUnavailable string
+
+// The policies.
+const (
+	Replace OnUnavailable = "replace" // after a while it gets a new session, without its variables
+	Wait    OnUnavailable = "wait"    // it fails until the backend answers again
+)
 
 // Match selects Specs: all that it names must be there. The zero Match selects all.
 type Match struct {
@@ -78,6 +89,9 @@ func (c Config) Check(backends []string) error {
 		}
 		if r.Name == "" {
 			bad(at+".name", "empty")
+		}
+		if u := r.OnUnavailable; u != "" && u != Replace && u != Wait {
+			bad(at+".on_unavailable", "%q is none; there are %q and %q", u, Replace, Wait)
 		}
 		sum, seen := 0, map[string]bool{}
 		for j, s := range r.Split {

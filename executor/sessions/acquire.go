@@ -14,6 +14,9 @@ import (
 // made from spec. While another call or process has the lease it waits, until ctx ends. Concurrent calls for a key create one session.
 // An existing session is used as it is, whatever spec says now, but for a Template, Languages or Network that differ: ErrInvalid. A
 // session of another Subject is ErrDenied.
+//
+// Where the backend of the session does not answer, Acquire fails as the backend does, for as long as Options.Replace says. After that it
+// makes a new session, which Lease.Why says, and leaves the old sandbox to its TTL and to Reap.
 func (m *Manager) Acquire(ctx context.Context, key string, spec executor.Spec) (_ *Lease, err error) {
 	ctx, end := m.begin(ctx, executor.Op{Name: "acquire"})
 	var out executor.Outcome
@@ -47,25 +50,38 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l
 		return nil, err
 	}
 	lease := m.newLease(e, l)
-	s, fresh, err := m.open(lease.ctx, ctx, e, spec, l)
+	old, held := e.Handle, l.session
+	s, fresh, why, err := m.open(lease.ctx, ctx, e, spec, l)
 	if err == nil && fresh {
-		if lease.Restored, lease.Omitted, err = m.restore(ctx, key, spec.Subject, s); err != nil {
+		if lease.Restored, lease.Omitted, err = m.restore(ctx, e, s); err != nil {
 			s.Close() // its TTL removes it if this fails
 		}
 	}
 	if err != nil {
-		lease.abandon(ctx)
+		lease.abandon(ctx, e.Unavailable)
 		return nil, err
 	}
 	i := s.Info()
 	err = lease.update(ctx, func(r *Record) {
 		if fresh {
-			r.Created, r.Ran = i.Created, nil
+			r.Created, r.Ran, r.Running = i.Created, nil, time.Time{}
 			r.Lost = r.Lost || r.Handle.Session != "" || len(lease.Restored) > 0
+			if r.Handle.Session != "" || r.Lost && r.Why == "" {
+				r.Why = why
+			}
 		}
-		lease.Lost, lease.ran = r.Lost, r.Ran
+		r.Unavailable = time.Time{}
+		lease.Lost, lease.Why, lease.ran = r.Lost, r.Why, r.Ran
 		r.Handle, r.Attach, r.Fencing = i.Handle, attachable(s), i.Capabilities.Has(executor.FeatureFencing)
 	})
+	if err == nil && why == LossUnavailable {
+		if held != nil {
+			m.letBe(held)
+		}
+		if err = m.noteAbandoned(ctx, old); err != nil {
+			err = m.storeError(ctx, "acquire", err)
+		}
+	}
 	if err == nil && fresh && lease.Lost { // the record says it from now on
 		if err = m.unnoteLost(ctx, key); err != nil {
 			err = m.storeError(ctx, "acquire", err)
@@ -83,7 +99,7 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l
 		} else {
 			s.Detach()
 		}
-		lease.abandon(ctx)
+		lease.abandon(ctx, time.Time{})
 		return nil, err
 	}
 	return lease, nil
@@ -127,9 +143,15 @@ func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, l *
 			if e.Lost, err = m.wasLost(ctx, key); err != nil {
 				return nil, err
 			}
+			if e.Token, err = m.filesToken(ctx, key); err != nil {
+				return nil, err
+			}
 		}
 		made := e.rev == ""
 		e.other = !made && e.Life != m.life
+		if e.inherited = !made && !e.Until.IsZero(); e.inherited { // its holder has not given it back, and what it runs may go on
+			e.Running = later(e.Running, longestRun(e.Handle, e.Until))
+		}
 		e.Instance, e.Life, e.Until, e.Used = m.opts.Instance, m.life, now.Add(m.opts.LeaseTTL), now
 		// Larger than every token before, also where the record was forgotten in between and only the clock remembers.
 		e.Token = max(e.Token+1, now.UnixMicro())
@@ -261,16 +283,49 @@ func (m *Manager) countSubject(ctx context.Context, subject string, most int) (i
 	return n, nil
 }
 
-// open returns the session of a record whose lease is ours: the one that is held here, the one that can be attached to, or a new one.
-// It stops when the lease is lost or the caller gives up.
-func (m *Manager) open(leased, caller context.Context, e *entry, spec executor.Spec, l *local) (s executor.Session, fresh bool, err error) {
+// open returns the session of a record whose lease is ours: the one that is held here, the one that can be attached to, or a new one,
+// and why it is new. It stops when the lease is lost or the caller gives up. In e it notes since when the backend is unavailable.
+func (m *Manager) open(leased, caller context.Context, e *entry, spec executor.Spec, l *local) (s executor.Session, fresh bool, why Loss, err error) {
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
 	defer context.AfterFunc(leased, cancel)()
+	began := time.Now()
+	replaceable := m.replaceable(&e.Record, began)
+	s, err = m.reach(ctx, e, l, replaceable)
+	why = LossGone
+	switch {
+	case s != nil:
+		return s, false, "", nil
+	case silent(err):
+		if e.Unavailable.IsZero() {
+			e.Unavailable = began
+		}
+		if !replaceable && !m.replaceable(&e.Record, time.Now()) || ctx.Err() != nil {
+			return nil, false, "", err
+		}
+		why = LossUnavailable
+	case err != nil:
+		return nil, false, "", err
+	}
+	s, err = m.x.Create(ctx, spec)
+	return s, err == nil, why, err
+}
+
+// reach returns the session that is there; nil: it is gone. With brief it does not take long.
+func (m *Manager) reach(ctx context.Context, e *entry, l *local, brief bool) (executor.Session, error) {
+	if brief {
+		limit := lastTry
+		if end, ok := ctx.Deadline(); ok {
+			limit = min(limit, time.Until(end)/2)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
 	if l.session != nil {
 		s, err := m.reuse(ctx, e, l)
 		if s != nil || err != nil {
-			return s, false, err
+			return s, err
 		}
 	}
 	if e.Handle.Session != "" && e.Attach {
@@ -279,20 +334,13 @@ func (m *Manager) open(leased, caller context.Context, e *entry, spec executor.S
 			h.Fence = e.Token
 		}
 		s, err := m.x.Attach(ctx, h)
-		if err == nil {
-			return s, false, nil
-		}
-		if !errors.Is(err, executor.ErrNotFound) {
-			return nil, false, err
+		if err == nil || !errors.Is(err, executor.ErrNotFound) {
+			return s, err
 		}
 		// It may be there and dead. No record will name it any more, so this is the time; the reaper comes after a failure.
 		m.x.Destroy(ctx, e.Handle)
 	}
-	s, err = m.x.Create(ctx, spec)
-	if err != nil {
-		return nil, false, err
-	}
-	return s, true, nil
+	return nil, nil
 }
 
 // reuse returns the session that this process has, if it is still the one that the record names and alive.
@@ -310,11 +358,7 @@ func (m *Manager) reuse(ctx context.Context, e *entry, l *local) (executor.Sessi
 	}
 	// It is gone, or another process went on with the key and perhaps shut this one out.
 	m.setSession(l, nil)
-	if attachable(s) {
-		s.Detach()
-	} else {
-		s.Close()
-	}
+	m.letBe(s)
 	return nil, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -86,16 +87,28 @@ func (m *Manager) sweep(ctx context.Context) {
 	m.mu.Lock()
 	held := maps.Clone(m.keys)
 	m.mu.Unlock()
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, closeAtOnce)
 	for key, l := range held {
 		select {
 		case <-l.turn:
-			m.look(ctx, key, l)
-			l.turn <- struct{}{}
-			m.tidy(key, l)
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				ctx, cancel := context.WithTimeout(ctx, lookTime)
+				defer cancel()
+				m.look(ctx, key, l)
+				l.turn <- struct{}{}
+				m.tidy(key, l)
+			})
 		default: // in use
 		}
 	}
+	wg.Wait()
 }
+
+// lookTime bounds a look at a session: who wants it waits for that long.
+const lookTime = 2 * time.Second
 
 // tidy forgets a key that nobody is busy with and that holds nothing.
 func (m *Manager) tidy(key string, l *local) {
@@ -119,15 +132,18 @@ func (m *Manager) look(ctx context.Context, key string, l *local) {
 	id := s.Info().Handle.Session
 	if e.Handle.Session != id || e.Life != m.life && time.Now().Before(e.Until) {
 		m.setSession(l, nil)
-		if attachable(s) {
-			s.Detach() // the reaper's, if nobody names it
-		} else {
-			s.Close()
-		}
+		m.letBe(s) // the reaper's, if nobody names it
 		return
 	}
 	i, err := s.Refresh(ctx)
-	if err == nil && i.State == executor.SessionRunning || err != nil && !errors.Is(err, executor.ErrNotFound) {
+	if err == nil && i.State == executor.SessionRunning {
+		if !e.Unavailable.IsZero() {
+			e.Unavailable = time.Time{}
+			m.save(ctx, &e) // if this fails the next one says it
+		}
+		return
+	}
+	if err != nil && !errors.Is(err, executor.ErrNotFound) {
 		return
 	}
 	m.setSession(l, nil)

@@ -35,6 +35,7 @@ type kept struct {
 	Subject string     `json:"subject,omitempty"` // whose they are
 	Files   []keptFile `json:"files"`
 	Omitted int        `json:"omitted,omitempty"` // files beyond the bounds
+	Token   int64      `json:"token,omitempty"`   // of the lease that wrote it; one with a lower token writes nothing any more
 }
 
 type keptFile struct {
@@ -75,13 +76,16 @@ func (m *Manager) loadKept(ctx context.Context, key string) (l kept, rev string,
 
 // keep saves the files of a session under its key. Contents come before the list and are removed after it, so that a crash in between
 // leaves a list that is right.
-func (m *Manager) keep(ctx context.Context, key, subject string, s executor.Session) error {
+func (m *Manager) keep(ctx context.Context, key, subject string, token int64, s executor.Session) error {
 	if m.opts.KeepFiles == 0 || !s.Info().Capabilities.Has(executor.FeatureFiles) {
 		return nil
 	}
 	old, rev, err := m.loadKept(ctx, key)
 	if err != nil && rev == "" {
 		return err
+	}
+	if old.Token > token {
+		return errLost
 	}
 	found, omitted, err := walk(ctx, s.Files())
 	if err != nil {
@@ -93,7 +97,7 @@ func (m *Manager) keep(ctx context.Context, key, subject string, s executor.Sess
 	}
 	now := time.Now()
 	until := now.Add(idle + 2*forget)
-	next := kept{Subject: subject, Omitted: omitted}
+	next := kept{Subject: subject, Omitted: omitted, Token: token}
 	left, listed := m.opts.KeepFiles, 0
 	changed := old.Subject != subject
 	for _, f := range found {
@@ -157,17 +161,64 @@ func (m *Manager) put(ctx context.Context, key string, f keptFile, files executo
 	return sum, nil
 }
 
-// restore writes the kept files of a key into a new sandbox. What the Store no longer has is left out and counted, and what is another
-// subject's, whose record has been forgotten, is not this one's.
-func (m *Manager) restore(ctx context.Context, key, subject string, s executor.Session) (names []string, omitted int, err error) {
+// filesToken returns the token of the lease that wrote the kept files of a key, for when the record is gone.
+func (m *Manager) filesToken(ctx context.Context, key string) (int64, error) {
+	if m.opts.KeepFiles == 0 {
+		return 0, nil
+	}
+	l, rev, err := m.loadKept(ctx, key)
+	if err != nil && rev == "" {
+		return 0, m.storeError(ctx, "acquire", err)
+	}
+	return l.Token, nil
+}
+
+// fenceFiles makes sure that no lease with a lower token writes kept files of a key any more: the holder of a sandbox that was given up
+// may live, and find out later that it has lost its lease.
+func (m *Manager) fenceFiles(ctx context.Context, key, subject string, token int64) error {
+	if m.opts.KeepFiles == 0 {
+		return nil
+	}
+	for {
+		l, rev, err := m.loadKept(ctx, key)
+		if err != nil && rev == "" {
+			return err
+		}
+		if l.Token >= token {
+			return nil
+		}
+		if l.Subject != subject {
+			l = kept{Subject: subject} // as restore takes it
+		}
+		l.Token = token
+		raw, err := json.Marshal(l)
+		if err != nil {
+			return err
+		}
+		_, err = m.store.Put(ctx, filesPrefix+key, Entry{Value: raw, Rev: rev, Expires: time.Now().Add(executor.DefaultIdleTTL + 2*forget)})
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+}
+
+// restore writes the kept files of a key into a new sandbox, in the place of an older one if the record names one. What the Store no
+// longer has is left out and counted, and what is another subject's, whose record has been forgotten, is not this one's.
+func (m *Manager) restore(ctx context.Context, e *entry, s executor.Session) (names []string, omitted int, err error) {
 	if m.opts.KeepFiles == 0 || !s.Info().Capabilities.Has(executor.FeatureFiles) {
 		return nil, 0, nil
+	}
+	key := e.Key
+	if e.Handle.Session != "" {
+		if err := m.fenceFiles(ctx, key, e.Subject, e.Token); err != nil {
+			return nil, 0, m.storeError(ctx, "acquire", err)
+		}
 	}
 	l, rev, err := m.loadKept(ctx, key)
 	if err != nil && rev == "" {
 		return nil, 0, m.storeError(ctx, "acquire", err)
 	}
-	if l.Subject != subject {
+	if l.Subject != e.Subject {
 		return nil, 0, nil
 	}
 	omitted = l.Omitted

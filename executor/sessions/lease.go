@@ -23,6 +23,7 @@ type Lease struct {
 	// true until something has run through a lease: who only lists files does not take the news away. It is false for a key that is used
 	// for the first time, again after Discard, or that was forgotten: a day after its sandbox has ended for want of use.
 	Lost  bool
+	Why   Loss  // why, while Lost is true; empty if that is no longer known
 	Token int64 // grows with each lease of the key, across processes; given to backends with FeatureFencing
 
 	Restored []string // the files that a Fresh session got back: see Options.KeepFiles
@@ -32,6 +33,9 @@ type Lease struct {
 	l       *local
 	session executor.Session
 	subject string
+
+	inherited bool // the lease before was not given back: what it ran may go on
+
 	ctx     context.Context // ends with the lease
 	cancel  context.CancelCauseFunc
 	renewal sync.WaitGroup
@@ -39,9 +43,11 @@ type Lease struct {
 	once    sync.Once
 	ended   error // of Release or Discard
 
-	mu    sync.Mutex
-	ran   []executor.Language // see Ran
-	first bool                // nothing has run under this lease
+	mu      sync.Mutex
+	ran     []executor.Language // see Ran
+	running int                 // runs and installations in progress
+	maybe   time.Time           // until when a run may go on of which only the beginning is known
+	first   bool                // nothing has run under this lease
 }
 
 var _ executor.Session = (*Lease)(nil)
@@ -53,7 +59,7 @@ var (
 
 // newLease begins to renew a lease that was just taken.
 func (m *Manager) newLease(e *entry, l *local) *Lease {
-	le := &Lease{Key: e.Key, Token: e.Token, m: m, l: l, record: make(chan *entry, 1), first: true}
+	le := &Lease{Key: e.Key, Token: e.Token, m: m, l: l, record: make(chan *entry, 1), first: true, inherited: e.inherited}
 	own := *e // the caller goes on with its own
 	le.record <- &own
 	le.ctx, le.cancel = context.WithCancelCause(m.ctx)
@@ -112,7 +118,7 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 	change(&next.Record)
 	le.mu.Lock()
 	if !le.first {
-		next.Lost, next.Ran = false, le.ran
+		next.Lost, next.Why, next.Ran = false, "", le.ran
 	}
 	le.mu.Unlock()
 	switch err := le.m.save(ctx, &next); {
@@ -154,7 +160,10 @@ func (le *Lease) Release() error {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish)
 			defer cancel()
 			now := time.Now()
-			err := le.update(ctx, func(r *Record) { r.Until, r.Used = time.Time{}, now })
+			le.mu.Lock()
+			maybe := le.maybe
+			le.mu.Unlock()
+			err := le.update(ctx, func(r *Record) { r.Until, r.Used, r.Running = time.Time{}, now, later(r.Running, maybe) })
 			if err != nil && !errors.Is(err, executor.ErrClosed) {
 				le.ended = errors.Join(le.ended, err)
 			}
@@ -169,7 +178,7 @@ func (le *Lease) keepFiles() error {
 	// The lease is not renewed any more, and holds until it is given back.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), le.m.opts.LeaseTTL/2)
 	defer cancel()
-	if err := le.m.keep(ctx, le.Key, le.subject, le.session); err != nil && !gone(err) {
+	if err := le.m.keep(ctx, le.Key, le.subject, le.Token, le.session); err != nil && !gone(err) {
 		return le.m.fail("keep", executor.ErrUnavailable, fmt.Errorf("the files of this session are not kept: %w", err))
 	}
 	return nil
@@ -218,8 +227,9 @@ func (le *Lease) done() {
 	le.m.give(le.Key, le.l)
 }
 
-// abandon ends a lease that came to nothing. The turn stays with the caller. A record without a sandbox is removed.
-func (le *Lease) abandon(ctx context.Context) {
+// abandon ends a lease that came to nothing. The turn stays with the caller. A record without a sandbox is removed, unless it says that
+// there was one. unavailable is since when the backend is, or zero.
+func (le *Lease) abandon(ctx context.Context, unavailable time.Time) {
 	le.once.Do(func() {
 		lost := le.stop()
 		le.m.mu.Lock()
@@ -231,11 +241,11 @@ func (le *Lease) abandon(ctx context.Context) {
 		if lost {
 			return
 		}
-		if e.Handle.Session == "" {
+		if e.Handle.Session == "" && !e.Lost {
 			le.m.remove(ctx, e) // the reservation ends by itself if this fails
 			return
 		}
-		e.Until = time.Time{}
+		e.Until, e.Unavailable = time.Time{}, unavailable
 		le.m.save(ctx, e) // likewise
 	})
 }
@@ -288,11 +298,26 @@ func (le *Lease) Run(ctx context.Context, req executor.Request, emit func(execut
 	if err != nil {
 		return nil, err
 	}
-	res, err := le.session.Run(ctx, req, emit)
+	which := le.place(req.Language, req.Context)
+	res, err := le.inTurn(ctx, which, emit, func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error) {
+		return le.session.Run(ctx, req, emit)
+	})
 	if res != nil {
 		le.note(req)
 	}
+	le.unknown(res, err, req.Limits.Or(le.Info().Run).WallTime)
 	return res, end(err)
+}
+
+// unknown keeps for the record that the end of a run is not known.
+func (le *Lease) unknown(res *executor.Result, err error, wall time.Duration) {
+	var e *executor.Error
+	if !errors.As(err, &e) || e.Ran == executor.RanNo || res != nil && res.Status != executor.StatusLost {
+		return
+	}
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	le.maybe = later(le.maybe, after(time.Now(), wall))
 }
 
 // note keeps for the record that something has run.
@@ -323,7 +348,10 @@ func (le *Lease) Install(ctx context.Context, p executor.Packages, emit func(exe
 	if err != nil {
 		return nil, err
 	}
-	res, err := le.session.Install(ctx, p, emit)
+	which := le.place(p.Language, "")
+	res, err := le.inTurn(ctx, which, emit, func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error) {
+		return le.session.Install(ctx, p, emit)
+	})
 	return res, end(err)
 }
 

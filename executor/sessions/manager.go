@@ -33,8 +33,11 @@ type Options struct {
 	// their names. A new sandbox of the key gets them back before Acquire returns. Zero: none; at most MaxKeepFiles. It takes
 	// effect where the session has FeatureFiles.
 	KeepFiles int64
-	Hooks     executor.Hooks
-	Log       *slog.Logger // nil: none
+	// Replace says for how long no Acquire must have reached the backend of a session before one makes a new session in its place. Zero:
+	// at once; negative: never. Nil: DefaultReplace for all. A session in which a run may go on within its wall time is not replaced.
+	Replace func(executor.Handle) time.Duration
+	Hooks   executor.Hooks
+	Log     *slog.Logger // nil: none
 }
 
 // MaxKeepFiles bounds Options.KeepFiles: a Store is made for records, and every release may write this much.
@@ -61,6 +64,8 @@ type Manager struct {
 	ctx    context.Context // of the background work
 	cancel context.CancelFunc
 	work   sync.WaitGroup
+
+	leaving sync.WaitGroup // sessions that are let go of in the background
 
 	mu     sync.Mutex
 	closed bool
@@ -198,23 +203,46 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Unlock()
 	m.cancel()
 	m.work.Wait()
-	var errs []error
+	var (
+		wg    sync.WaitGroup
+		errs  = make([]error, len(held), len(held)+1)
+		slots = make(chan struct{}, closeAtOnce)
+		n     int
+	)
 	for key, l := range held {
-		m.mu.Lock()
-		lease := l.lease
-		m.mu.Unlock()
-		if lease != nil {
-			errs = append(errs, lease.Release())
-		}
-		select {
-		case <-l.turn:
-			errs = append(errs, m.letGo(ctx, key, l))
-			l.turn <- struct{}{}
-		case <-ctx.Done():
-			errs = append(errs, m.fail("close", ctx.Err(), fmt.Errorf("key %q is in use", key)))
-		}
+		err := &errs[n]
+		n++
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			*err = m.closeKey(ctx, key, l)
+		})
 	}
+	wg.Wait()
+	m.leaving.Wait()
 	return errors.Join(append(errs, m.silence(ctx))...)
+}
+
+// closeAtOnce is how many keys Close gives up at a time. Each may take as long as its backend.
+const closeAtOnce = 256
+
+// closeKey ends the lease of a key and gives up what is held of it.
+func (m *Manager) closeKey(ctx context.Context, key string, l *local) error {
+	m.mu.Lock()
+	lease := l.lease
+	m.mu.Unlock()
+	var released error
+	if lease != nil {
+		released = lease.Release()
+	}
+	select {
+	case <-l.turn:
+		err := m.letGo(ctx, key, l)
+		l.turn <- struct{}{}
+		return errors.Join(released, err)
+	case <-ctx.Done():
+		return errors.Join(released, m.fail("close", ctx.Err(), fmt.Errorf("key %q is in use", key)))
+	}
 }
 
 // letGo gives up what this process holds of a key, for who has the turn. What nobody could attach to is destroyed, and its record too.

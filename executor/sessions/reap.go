@@ -76,7 +76,7 @@ func (m *Manager) destroy(ctx context.Context, e *entry) error {
 }
 
 // Reap destroys the sandboxes of this owner that no record names, that are older than grace and whose creator is not alive by its
-// entry in the Store, and yields them. With dryRun it only yields. An error concerns one sandbox or backend.
+// entry in the Store or that were replaced or abandoned, and yields them. With dryRun it only yields. An error concerns one sandbox or backend.
 func (m *Manager) Reap(ctx context.Context, grace time.Duration, dryRun bool) iter.Seq2[executor.SessionInfo, error] {
 	return func(yield func(executor.SessionInfo, error) bool) {
 		// The sandboxes first and the records after: what is recorded in between is spared.
@@ -116,7 +116,14 @@ func (m *Manager) Reap(ctx context.Context, grace time.Duration, dryRun bool) it
 				alive[i.Instance] = lives
 			}
 			if lives {
-				continue
+				unwanted, err := m.abandoned(ctx, i.Handle)
+				if err != nil {
+					yield(i, err)
+					return
+				}
+				if !unwanted {
+					continue
+				}
 			}
 			var err error
 			if !dryRun {

@@ -34,16 +34,23 @@ type Record struct {
 	Fencing bool   `json:"fencing,omitempty"` // and shuts out holders with a lower token
 	Life    string `json:"life,omitempty"`    // of the Manager that holds the lease: an Instance may have had several
 
+	// Unavailable is since when no Acquire has reached the backend of Handle, and Running until when a run may go on in the sandbox of
+	// which nobody knows the end.
+	Unavailable time.Time `json:"unavailable,omitzero"`
+	Running     time.Time `json:"running,omitzero"`
+
 	Lost bool                `json:"lost,omitempty"` // see Lease.Lost
+	Why  Loss                `json:"why,omitempty"`  // see Lease.Why
 	Ran  []executor.Language `json:"ran,omitempty"`  // see Lease.Ran
 }
 
 // Where things are in the Store.
 const (
-	sessionPrefix  = "session/"
-	subjectPrefix  = "subject/"
-	instancePrefix = "instance/"
-	lostPrefix     = "lost/" // keys whose sandbox ended with its process, and whose record went with it
+	sessionPrefix   = "session/"
+	subjectPrefix   = "subject/"
+	instancePrefix  = "instance/"
+	abandonedPrefix = "abandoned/" // sandboxes that no key has any more: see Reap
+	lostPrefix      = "lost/"      // keys whose sandbox ended with its process, and whose record went with it
 )
 
 // maxKey bounds the keys of applications.
@@ -69,6 +76,8 @@ type entry struct {
 	Record
 	rev   string
 	other bool // the last lease before ours was another process's
+
+	inherited bool // the last lease before ours was not given back
 }
 
 // forget is how long a record outlives the sandbox that it names. That it is there says that the sandbox is gone and not never was.

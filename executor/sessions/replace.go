@@ -1,0 +1,223 @@
+package sessions
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// Loss says why a key has another sandbox than before.
+type Loss string
+
+// The losses.
+const (
+	LossGone        Loss = "gone"        // it has ended: its idle TTL, its life, a crash, or it was destroyed
+	LossUnavailable Loss = "unavailable" // its backend did not answer for as long as Options.Replace says
+	LossAbandoned   Loss = "abandoned"   // Manager.Abandon
+)
+
+// DefaultReplace is how long a backend is waited for if Options.Replace does not say.
+const DefaultReplace = 2 * time.Minute
+
+// lastTry bounds the last attempt to reach a backend that has been unavailable for long: a new sandbox takes time too, and the caller's
+// may be short.
+const lastTry = 5 * time.Second
+
+// forever is until when a run without a wall time may go on.
+var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// silent reports whether err says that a backend did not answer, or not in time.
+func silent(err error) bool {
+	var e *executor.Error
+	return errors.As(err, &e) && (errors.Is(e.Kind, executor.ErrUnavailable) || errors.Is(e.Kind, context.DeadlineExceeded))
+}
+
+// replaceable reports whether the session of r may be replaced now if its backend does not answer. It may not while a run may go on in
+// it: what that does would be lost to its conversation, and what it did would be done again.
+func (m *Manager) replaceable(r *Record, now time.Time) bool {
+	after := DefaultReplace
+	if m.opts.Replace != nil {
+		after = m.opts.Replace(r.Handle)
+	}
+	return after >= 0 && !r.Unavailable.IsZero() && now.Sub(r.Unavailable) >= after && !now.Before(r.Running)
+}
+
+// longestRun returns until when a run may go on that was begun before a moment.
+func longestRun(h executor.Handle, begun time.Time) time.Time {
+	_, most := executor.Spec{Run: h.Run, MaxRun: h.MaxRun}.Bounds()
+	return after(begun, most.WallTime)
+}
+
+// after adds a wall time.
+func after(t time.Time, wall time.Duration) time.Time {
+	if wall == executor.NoLimit {
+		return forever
+	}
+	return t.Add(wall)
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// Abandon gives up the sandbox of key without asking its backend, for one that does not answer and will not: Discard fails there. The
+// next Acquire makes a new one, with the files that were kept, and says so. A lease of it is lost. The old sandbox is left to its TTL
+// and to Reap. No entry is not an error.
+func (m *Manager) Abandon(ctx context.Context, key string) error {
+	if err := checkKey(key); err != nil {
+		return m.fail("abandon", executor.ErrInvalid, err)
+	}
+	for {
+		e, err := m.load(ctx, key)
+		if err != nil {
+			return err
+		}
+		if e.Handle.Session == "" {
+			return nil // there is none, or it is being made
+		}
+		old, now := e.Handle, time.Now()
+		e.Record = Record{
+			Key: key, Subject: e.Subject, Created: e.Created, Used: now, Token: max(e.Token+1, now.UnixMicro()),
+			Template: e.Template, Languages: e.Languages, Network: e.Network, Lost: true, Why: LossAbandoned,
+		}
+		switch err := m.save(ctx, &e); {
+		case errors.Is(err, ErrConflict):
+			continue
+		case err != nil:
+			return m.storeError(ctx, "abandon", err)
+		}
+		m.mu.Lock()
+		if l := m.keys[key]; l != nil && l.lease != nil {
+			l.lease.cancel(errLost)
+		}
+		m.mu.Unlock()
+		if err := errors.Join(m.fenceFiles(ctx, key, e.Subject, e.Token), m.noteAbandoned(ctx, old)); err != nil {
+			return m.storeError(ctx, "abandon", err)
+		}
+		return nil
+	}
+}
+
+// abandonedKey is where it is noted that nobody wants a sandbox any more, although the process that has made it may live.
+func abandonedKey(h executor.Handle) string {
+	sum := sha256.Sum256([]byte(h.Backend + "\x00" + h.Session))
+	return abandonedPrefix + hex.EncodeToString(sum[:16])
+}
+
+func (m *Manager) noteAbandoned(ctx context.Context, h executor.Handle) error {
+	key := abandonedKey(h)
+	old, err := m.store.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	r := Record{Handle: h, Used: time.Now()}
+	if _, err := m.store.Put(ctx, key, Entry{Rev: old.Rev, Expires: r.expires()}); !errors.Is(err, ErrConflict) {
+		return err
+	}
+	return nil // somebody else has just said the same
+}
+
+func (m *Manager) abandoned(ctx context.Context, h executor.Handle) (bool, error) {
+	e, err := m.store.Get(ctx, abandonedKey(h))
+	if err != nil {
+		return false, m.storeError(ctx, "reap", err)
+	}
+	return e.Rev != "", nil
+}
+
+// letBe lets go of what this process holds of a sandbox, in the background: its backend may not answer.
+func (m *Manager) letBe(s executor.Session) {
+	m.leaving.Go(func() {
+		if attachable(s) {
+			s.Detach() // its TTL and the reaper remove it
+		} else {
+			s.Close() // it lives in this process
+		}
+	})
+}
+
+// takeoverWait is how long a run waits for one of a holder that has died. Backends notice a death within seconds, and end its runs.
+const takeoverWait = 10 * time.Second
+
+// place returns what has to be reset so that a job can begin.
+func (le *Lease) place(l executor.Language, context string) executor.Interpreter {
+	caps := le.Info().Capabilities
+	switch {
+	case !caps.Has(executor.FeatureParallelRuns):
+		return executor.Interpreter{} // anything that runs is in the way
+	case l == "" && len(caps.Languages) > 0:
+		l = caps.Languages[0].Language
+	}
+	return executor.Interpreter{Language: l, Context: context}
+}
+
+// A job is a run or an installation in a session.
+type job func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error)
+
+// inTurn does a job in an interpreter. While something else runs there it waits or fails with ErrBusy, as the backend does. Where that may
+// be a run of a holder that died with the lease, nobody waits for its result any more: it gets some time to end, so that variables stay,
+// and is then ended by Reset.
+func (le *Lease) inTurn(ctx context.Context, which executor.Interpreter, emit func(executor.Event) error, do job) (*executor.Result, error) {
+	le.mu.Lock()
+	alone := le.running == 0
+	le.running++
+	le.mu.Unlock()
+	defer func() {
+		le.mu.Lock()
+		defer le.mu.Unlock()
+		le.running--
+	}()
+	if !le.inherited || !alone || !le.Info().Capabilities.Has(executor.FeatureState) {
+		return do(ctx, emit)
+	}
+	for until := time.Now().Add(takeoverWait); ; {
+		res, begun, err := untilBegun(ctx, until, emit, do)
+		switch {
+		case begun || !keptOut(err) || ctx.Err() != nil:
+			return res, err
+		case time.Now().Before(until):
+			if !wait(ctx, poll) {
+				return res, err
+			}
+			continue
+		}
+		if err := le.session.Reset(ctx, which); err != nil {
+			return nil, err
+		}
+		return do(ctx, emit)
+	}
+}
+
+// keptOut reports whether err says that a job was kept from beginning by another one, as far as can be told: it was refused, or given up
+// while it waited, and nothing of it has run.
+func keptOut(err error) bool {
+	var e *executor.Error
+	return errors.As(err, &e) && e.Ran == executor.RanNo && (e.Kind == executor.ErrBusy || e.Kind == context.Canceled)
+}
+
+// untilBegun does a job that must begin before a time, and reports whether it has.
+func untilBegun(ctx context.Context, until time.Time, emit func(executor.Event) error, do job) (res *executor.Result, begun bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	late := time.AfterFunc(time.Until(until), cancel)
+	defer late.Stop()
+	res, err = do(ctx, func(ev executor.Event) error {
+		if ev.Kind == executor.EventStarted {
+			late.Stop()
+			begun = true
+		}
+		if emit == nil {
+			return nil
+		}
+		return emit(ev)
+	})
+	return res, begun, err
+}
