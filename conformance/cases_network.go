@@ -46,6 +46,20 @@ func networkCases() []caseDef {
 		}
 	}
 	return []caseDef{
+		{
+			ID: "network/sockets", Feature: executor.FeatureCommand, Programs: []string{"command-sockets"},
+			Doc: "Programs can make no other sockets than those of the families UNIX, INET and INET6 and those of NETLINK for routes: network namespaces do not divide all of the others.",
+			Positive: func(t *T) { t.says(t.Session(), t.command("command-sockets"), "made") },
+			Negative: func(t *T) {
+				t.refuses(t.Session(), executor.Request{Command: []string{"true"}}, executor.FeatureCommand)
+			},
+			unsuited: func(s *suite) string {
+				if s.info.Capabilities.Isolation == executor.IsolationProcess {
+					return "the isolation of a process leaves the sockets of the host"
+				}
+				return ""
+			},
+		},
 		none("ipv4", "Without a network no address of IPv4 is reached.", "tcp", false),
 		none("ipv6", "Without a network no address of IPv6 is reached.", "tcp", true),
 		none("dns", "Without a network no query of DNS reaches a server.", "udp", false),

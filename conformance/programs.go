@@ -161,6 +161,7 @@ var programInfos = []ProgramInfo{
 	{"command-pwd", "prints its working directory"},
 	{"command-sleep", `prints "ready" and sleeps for an hour in a child process`},
 	{"command-background", `leaves a child in its process group that appends "x" to the file {{name}} every 20 ms, prints "left", then executes the words {{then}}: "true" or "sleep 3600"`},
+	{"command-sockets", `makes a socket and a pair of sockets of every family but UNIX, INET, INET6 and of NETLINK with every protocol but that of routes, and prints "made" and a word for each that it got`},
 	{"command-signal", "kills itself with SIGSEGV"},
 	{"command-missing", "names a program that does not exist"},
 	{"command-write", "writes {{text}} into the file {{name}}"},

@@ -57,9 +57,14 @@ func weaknesses(socketFile string) map[string]weakness {
 	set := func(k string, v any) func(map[string]any) {
 		return func(h map[string]any) { h[k] = v }
 	}
+	unlimited := func(h map[string]any) {
+		h["PidsLimit"], h["Memory"], h["MemorySwap"] = 1000, 2<<30, 2<<30
+		h["Ulimits"] = []map[string]any{{"Name": "nofile", "Soft": descriptors + 2000, "Hard": descriptors + 2000}, {"Name": "memlock", "Soft": 4 << 20, "Hard": 4 << 20}, {"Name": "msgqueue", "Soft": 800_000, "Hard": 800_000}, {"Name": "core", "Soft": 4096, "Hard": 4096}}
+		delete(h, "NanoCpus")
+		h["Tmpfs"] = map[string]string{executor.Workdir: "rw,mode=1777,size=256m", tempDir: "rw,mode=1777,exec,size=256m", shmDir: "rw,mode=1777,size=256m"}
+	}
 	return map[string]weakness{
 		"uid":               {user: root},
-		"supervisor":        {}, // what is done by the program that starts the code
 		"capabilities":      {user: root, edit: func(h map[string]any) { h["CapAdd"], h["SecurityOpt"] = capabilities, []string{"apparmor=unconfined"} }},
 		"seccomp":           {edit: opt("no-new-privileges", "seccomp=unconfined")},
 		"no-new-privileges": {edit: opt()},
@@ -85,11 +90,10 @@ for line in open("/proc/mounts"):
 		"ipc-namespace": {edit: set("IpcMode", "host")},
 		"no-mounts":     {user: root, edit: set("Binds", []string{socketFile + ":/run/docker.sock"})},
 		"rights":        {run: true, edit: set("ReadonlyRootfs", false), prep: []string{"chmod", "-R", "a+rwX", "/etc", "/opt", "/root"}},
-		"limits": {edit: func(h map[string]any) {
-			h["PidsLimit"], h["Memory"], h["MemorySwap"] = 1000, 2<<30, 2<<30
-			h["Ulimits"] = []map[string]any{{"Name": "nofile", "Soft": descriptors + 2000, "Hard": descriptors + 2000}, {"Name": "memlock", "Soft": 4 << 20, "Hard": 4 << 20}, {"Name": "msgqueue", "Soft": 800_000, "Hard": 800_000}, {"Name": "core", "Soft": 4096, "Hard": 4096}}
-			delete(h, "NanoCpus")
-			h["Tmpfs"] = map[string]string{executor.Workdir: "rw,mode=1777,size=256m", tempDir: "rw,mode=1777,exec,size=256m", shmDir: "rw,mode=1777,size=256m"}
+		"limits":        {edit: unlimited},
+		"seccomp and limits": {edit: func(h map[string]any) {
+			unlimited(h)
+			h["SecurityOpt"] = []string{"no-new-privileges", "seccomp=unconfined"}
 		}},
 	}
 }

@@ -33,7 +33,7 @@ var kernelAttempts = []attempt{
 	{"bpf", `system("bpf", 0, struct.pack("5I", 2, 4, 4, 1, 0) + bytes(100), 72)`, "EPERM", "capabilities", "ok"},
 	{"perf-event", `system("perf_event_open", struct.pack("IIQ", 1, 64, 0) + bytes(48), -1, 0, -1, 0)`, "EPERM", "capabilities", "ok"},
 	{"userfaultfd", `system("userfaultfd", 1)`, "EPERM", "seccomp", "ok"},
-	{"io-uring", `system("io_uring_setup", 4, ctypes.create_string_buffer(120))`, "ENOSYS", "supervisor", "ok|EPERM"},
+	{"io-uring", `system("io_uring_setup", 4, ctypes.create_string_buffer(120))`, "ENOSYS", "seccomp", "ok|EPERM"},
 	{"add-key", `system("add_key", b"user", b"execbroker", b"x", 1, -2)`, "EPERM", "seccomp", "ok"},
 	{"request-key", `system("request_key", b"user", b"execbroker-none", None, 0)`, "EPERM", "seccomp", "ENOKEY"},
 	{"session-keyring", `system("keyctl", 0, -3, 1)`, "EPERM", "seccomp", "ok"},
@@ -80,7 +80,7 @@ var networkAttempts = []attempt{
 	{"interfaces", `say(len(socket.if_nameindex()) == 1)`, "True", "network", "False"},
 	{"raw-socket", `socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)`, "EPERM", "capabilities", "ok"},
 	{"raw-socket6", `socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)`, "EPERM|EAFNOSUPPORT", "capabilities", "ok"},
-	{"packet-socket", `socket.socket(socket.AF_PACKET, socket.SOCK_RAW)`, "EPERM", "capabilities", "ok"},
+	{"packet-socket", `socket.socket(socket.AF_PACKET, socket.SOCK_RAW)`, "EAFNOSUPPORT", "capabilities", "ok"},
 	{"netlink", `s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0); s.send(struct.pack("IHHII", 32, 16, 5, 1, 0) + struct.pack("BBHiII", 0, 0, 0, 1, 1, 1)); e = -struct.unpack("i", s.recv(100)[16:20])[0]
 if e: raise OSError(e, "")`, "EPERM", "capabilities", "ok"},
 	{"interface-flags", `fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh14x", b"lo", 0x49))`, "EPERM", "capabilities", "ok"},

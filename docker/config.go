@@ -56,6 +56,11 @@ type Config struct {
 	// MaxLimits is the most that a session may ask for. Zero fields: no bound but the machine's.
 	MaxLimits Limits `json:"max_limits,omitzero"`
 
+	// AllowWeak lets a sandbox start in which no filter narrows what sockets code can make: that of the runtime does not take effect, and the
+	// Python of the image has no ctypes, by which the runner installs its own. The log says so then. Default: Create refuses it with
+	// ErrUnsupported.
+	AllowWeak bool `json:"allow_weak,omitempty"`
+
 	// Timeout is how long the engine may take to answer a question, to start a container for example. Default: one minute.
 	Timeout driver.Duration `json:"timeout,omitzero"`
 }

@@ -202,7 +202,7 @@ func (b *box) options(f *facts) client.ContainerCreateOptions {
 		NetworkMode:    container.NetworkMode(b.network),
 		CapDrop:        []string{"ALL"},
 		CapAdd:         []string{"SETUID", "SETGID", "KILL"}, // the supervisor's; code has none
-		SecurityOpt:    []string{"no-new-privileges"},
+		SecurityOpt:    []string{"no-new-privileges", "seccomp=" + seccompProfile()},
 		ReadonlyRootfs: true,
 		Tmpfs:          tmpfs,
 		IpcMode:        "none", // with a /dev/shm of our own size instead of the engine's

@@ -113,6 +113,7 @@ func (b *backend) start(ctx context.Context, x *box, f *facts, spec *executor.Sp
 		Env: x.env(spec.Env), Paths: x.paths(), Languages: spec.Languages,
 		MaxRun: spec.MaxRun, IdleTTL: spec.IdleTTL, MaxLife: spec.MaxLife,
 		Rlimits: x.rlimits(), OOMScore: codeOOMScore, Socket: socket,
+		Filtered: true, AllowWeak: b.cfg.AllowWeak,
 	})
 	release()
 	if err != nil {

@@ -12,7 +12,7 @@
 // # Isolation
 //
 // A container: the kernel is shared with the host, and a mistake in it is a way out. Code has no network unless asked for, no
-// capability, no way to gain one, the engine's default filter of system calls, a read-only root, and limits on memory, disk, processes
+// capability, no way to gain one, a short list of system calls, a read-only root, and limits on memory, disk, processes
 // and CPU. With Runtime "runsc" or "kata" the declared isolation is stronger, and what it is worth is theirs to say; neither is tested
 // here. docs/security/docker.md tells layer by layer what stops what and what remains.
 //

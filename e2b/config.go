@@ -67,6 +67,10 @@ type Config struct {
 	// PublicTraffic lets anybody who knows the ID of a sandbox reach what listens in it, for services that cannot prevent it.
 	PublicTraffic bool `json:"public_traffic,omitempty"`
 
+	// AllowWeak lets a sandbox start in which no filter narrows what sockets code can make, because the Python of its template has no
+	// ctypes, by which the runner installs one. The log says so then. Default: Create refuses it with ErrUnsupported.
+	AllowWeak bool `json:"allow_weak,omitempty"`
+
 	// MaxLife is how long the account's plan lets a sandbox live: at E2B 1 hour or 24. Default: 1 hour.
 	MaxLife driver.Duration `json:"max_life,omitzero"`
 	// Timeout is how long the service may take to answer a request. Default: one minute.

@@ -306,7 +306,7 @@ func (b *backend) start(ctx context.Context, made *api.Sandbox, spec *executor.S
 	cfg := runner.Config{
 		UID: uid, GID: gid, OwnWorkdir: !same, SameUser: same,
 		Env: env, Paths: paths, Languages: languages, MaxRun: maxRun, MaxLife: spec.MaxLife, // E2B's timeout is the idle TTL
-		Rlimits: map[string]int64{"core": 0, "nofile": maxDescriptors}, OOMScore: codeOOMScore, Socket: socket,
+		Rlimits: map[string]int64{"core": 0, "nofile": maxDescriptors}, OOMScore: codeOOMScore, Socket: socket, AllowWeak: b.cfg.AllowWeak,
 	}
 	if limits.Processes > 0 {
 		cfg.Rlimits["nproc"] = int64(limits.Processes)

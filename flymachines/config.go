@@ -81,6 +81,10 @@ type Config struct {
 	// Timeout is how long a create may take, the pull of an image included. A Machine that nobody has set up as long after it has started
 	// ends by itself: its program has died during the create. Default: 5 minutes.
 	Timeout driver.Duration `json:"timeout,omitzero"`
+	// AllowWeak lets a Machine start in which no filter narrows what sockets code can make, because the Python of its image has no ctypes, by
+	// which the runner installs one. Then code may reach the host of the Machine over VSOCK. The log says so. Default: Create refuses it with
+	// ErrUnsupported.
+	AllowWeak bool `json:"allow_weak,omitempty"`
 	// Rate multiplies the rates at which the Machines API is called, which are those of Fly's documentation: one request a second for
 	// each action and Machine, or app; five for reading a Machine. Default: 1.
 	Rate float64 `json:"rate,omitempty"`

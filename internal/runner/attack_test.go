@@ -95,6 +95,11 @@ func TestRights(t *testing.T) {
 			{"capabilities", "{l.split()[1] for l in open('/proc/self/status') if l[:6] in ('CapInh', 'CapPrm', 'CapEff', 'CapAmb')}", "{'0000000000000000'}"},
 			{"no-new-privileges", "[l.split()[1] for l in open('/proc/self/status') if 'NoNew' in l]", "['1']"},
 			{"io-uring", "import ctypes; l = ctypes.CDLL(None, use_errno=True); [(l.syscall(n, -1, 0, 0, 0, 0, 0), ctypes.get_errno()) for n in (425, 426, 427)]", "[(-1, 38), (-1, 38), (-1, 38)]"},
+			{"sockets", sockets + "made(range(64), 3, 0)", "[1, 2, 10, 16]"},
+			{"socket-pairs", sockets + "made(range(64), 1, 0, socket.socketpair)", "[1]"},
+			{"netlink", sockets + "[p for p in range(32) if 16 in made([16], 3, p)]", "[0]"},
+			{"upper-half", sockets + "l = ctypes.CDLL(None, use_errno=True); [l.syscall(SOCKET, ctypes.c_long(40 | 1 << 32), ctypes.c_long(1), 0), ctypes.get_errno()]", "[-1, 97]"},
+			{"other-calls", sockets + "l = ctypes.CDLL(None, use_errno=True); [l.syscall(ctypes.c_long(0x40000000 | SOCKET), 40, 1, 0), ctypes.get_errno()]", "[-1, 38]"},
 			{"descriptors", "import os; [f for f in range(3, 256) if os.path.exists('/proc/self/fd/%d' % f) and os.get_inheritable(f)]", "[]"},
 			{"descriptors-of-child", "import subprocess; subprocess.run(['ls', '/proc/self/fd'], stdout=-1, close_fds=False).stdout", "b'0\\n1\\n2\\n3\\n'"},
 			{"oom-score", "int(open('/proc/self/oom_score_adj').read())", "500"},
@@ -121,6 +126,18 @@ func TestRights(t *testing.T) {
 		s.usable(t)
 	})
 }
+
+// sockets tells which families of sockets can be made.
+const sockets = `
+import ctypes, platform, socket
+SOCKET = {"x86_64": 41, "aarch64": 198, "riscv64": 198}[platform.machine()]
+def made(families, kind, protocol, make=socket.socket):
+    found = []
+    for f in families:
+        try: make(f, 2 if f in (2, 10) and make is socket.socket else kind, protocol); found.append(int(f))
+        except OSError: pass
+    return found
+`
 
 // children lists the child processes of one.
 func children(t *testing.T, pid int) (found []int) {

@@ -36,6 +36,14 @@ type Config struct {
 	MaxLife time.Duration      // the runner ends when it is so old; zero: never
 	Grace   time.Duration      // from interrupt to kill; zero means 2 s
 
+	// Filtered says that the creator has given the sandbox a filter of system calls that lets code make sockets of the families that the
+	// runner allows, and has neither io_uring nor calls of another architecture. The runner installs the same filter itself where its
+	// Python can. Zero: only that counts.
+	Filtered bool
+	// AllowWeak lets the sandbox start where neither filter is in force. Info.Degraded says so then. Zero: it is refused with
+	// ErrUnsupported.
+	AllowWeak bool
+
 	// Rlimits are set for user code, soft and hard, by the names of setrlimit in lower case: "nofile", "core", "fsize".
 	Rlimits map[string]int64
 	// OOMScore is the oom_score_adj of user code, so that the kernel does not choose the supervisor. Zero means 500.
@@ -47,7 +55,7 @@ type Config struct {
 
 // encode returns the configuration as the runner reads it.
 func (c Config) encode() wire.Map {
-	m := wire.Map{"same_user": c.SameUser, "own": c.OwnWorkdir, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
+	m := wire.Map{"same_user": c.SameUser, "own": c.OwnWorkdir, "filtered": c.Filtered, "allow_weak": c.AllowWeak, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
 	text := func(key, v string) {
 		if v != "" {
 			m[key] = v

@@ -50,12 +50,18 @@ func TestOldPython(t *testing.T) {
 
 func TestWithoutCtypes(t *testing.T) {
 	t.Parallel()
-	s, err := startAs(t, before("import sys; sys.modules['ctypes'] = None"))
+	noCtypes := before("import sys; sys.modules['ctypes'] = None")
+	for what, edit := range map[string]func(*Config){"neither": func(*Config) {}, "a false word": func(c *Config) { c.Filtered = true }} {
+		if _, err := startAs(t, noCtypes, edit); kindOf(err) != executor.ErrUnsupported || !strings.Contains(err.Error(), "allow_weak") {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+	s, err := startAs(t, noCtypes, func(c *Config) { c.AllowWeak = true })
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := strings.Join(s.Info().Degraded, "\n")
-	for _, want := range []string{"no ctypes", "no-new-privileges is off", "more capabilities"} {
+	for _, want := range []string{"no ctypes", "no-new-privileges is off", "more capabilities", "sockets of every family"} {
 		if !strings.Contains(d, want) {
 			t.Errorf("%q is missing in %q", want, d)
 		}

@@ -8,8 +8,6 @@ import struct
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_PRIVATE, MS_COVER = 1 << 14 | 1 << 18, 1 | 2 | 4 | 8  # recursive; read-only, no set-uid, no devices, nothing to execute
 GETFLAGS, SETFLAGS, UP = 0x8913, 0x8914, 1  # of a network interface
-VSOCK = 40  # sockets between a machine and its host: they are of no network namespace
-NATIVE = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}  # the number of the architecture and of the call socket
 
 
 class Guest:
@@ -25,7 +23,6 @@ class Guest:
                 self.hide(name)
         if c["network"] == "none":
             self.cut_off()
-        self.no_vsock()
         for name in (c["temp"], c["home"], c["workdir"]):
             if not os.path.isdir(name):
                 os.makedirs(name)
@@ -68,27 +65,3 @@ class Guest:
             raise Refused("unsupported", "the loopback interface does not come up: " + e.strerror) from None
         finally:
             s.close()
-
-    def no_vsock(self):
-        """Refuses sockets to the host of this machine."""
-        native = NATIVE.get(os.uname().machine)
-        if self.libc is not None and native is not None:
-            arch, call = native
-            filters = struct.pack(
-                "HBBI" * 8,
-                0x20, 0, 0, 4,  # load the architecture
-                0x15, 0, 5, arch,  # another: calls of 32 bits have other numbers, and nobody needs them
-                0x20, 0, 0, 0,  # load the number
-                0x54, 0, 0, 0x3FFFFFFF,
-                0x15, 0, 3, call,
-                0x20, 0, 0, 16,  # load the family
-                0x15, 0, 1, VSOCK,
-                0x06, 0, 0, 0x50000 | errno.EAFNOSUPPORT,
-            ) + struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000)  # fmt: skip
-            program = struct.pack("HP", 9, self.system.address(filters))
-            self.libc.prctl(self.system.SECCOMP, 2, program, 0, 0)
-        try:
-            _socket.socket(VSOCK, _socket.SOCK_STREAM).close()
-        except OSError:
-            return
-        raise Refused("unsupported", "sockets to the host of this machine cannot be refused: it needs ctypes")

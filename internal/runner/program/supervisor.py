@@ -276,8 +276,11 @@ class Supervisor:
         s.prctl(s.NO_NEW_PRIVS, 1)
         if status("self").get(b"NoNewPrivs") != [b"1"]:
             self.degraded.append("no-new-privileges is off: user code may execute set-uid programs")
-        if not s.refuse():
-            self.degraded.append("io_uring is not refused: what goes through it passes no filter of system calls")
+        if not ((s.filter() or get(m, "filtered", bool, False)) and s.filtered()):
+            weak = "sockets of every family can be made, by way of io_uring or another architecture too"
+            if not get(m, "allow_weak", bool, False):
+                raise Refused("unsupported", weak + ": Python needs ctypes to prevent that; or set allow_weak")
+            self.degraded.append(weak)
         if not s.reduce() and int(status("self").get(b"CapPrm", [b"0"])[0], 16) & ~s.KEEP:
             self.degraded.append("the supervisor has more capabilities than it needs")
         if not self.memory.file:
