@@ -1,19 +1,11 @@
 package docker
 
 import (
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"net"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,18 +14,8 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/attempts"
 )
-
-// attempt is something that an attacker tries from inside of a sandbox. It is made twice: in a session, where it must be stopped in
-// the way that is written here, and where one protection has been taken away, to see that it is a real attempt and that it is this
-// protection that makes the difference.
-type attempt struct {
-	name    string
-	code    string // of Python, after testdata/attack.py
-	stopped string // the words that it ends with in a session, separated by "|"
-	without string // the key in weaknesses
-	works   string // likewise, there
-}
 
 // weakness is what is left of a sandbox when one protection has been taken away.
 type weakness struct {
@@ -98,84 +80,10 @@ for line in open("/proc/mounts"):
 	}
 }
 
-// outside is what attempts try to reach.
-type outside struct {
-	vars map[string]any // of attempts
-	seen func() int     // messages that have come in since the last call
-}
-
-// arenas counts those of this process: what they listen at has names of its own in each.
-var arenas atomic.Int32
-
-// newOutside has a listener for each way on which something might come.
-func newOutside(t *testing.T) *outside {
-	t.Helper()
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	n := 0
-	count := func() { mu.Lock(); n++; mu.Unlock() }
-	accept := func(l net.Listener, err error) string {
-		t.Helper()
-		check(t, err)
-		wg.Go(func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				count()
-				io.WriteString(c, "reached")
-				c.Close()
-			}
-		})
-		t.Cleanup(func() { l.Close() })
-		return l.Addr().String()
-	}
-	t.Cleanup(wg.Wait) // runs last
-	port := func(addr string) int {
-		_, p, _ := net.SplitHostPort(addr)
-		i, _ := strconv.Atoi(p)
-		return i
-	}
-	o := &outside{vars: map[string]any{}}
-	number := int(arenas.Add(1))
-	abstract := fmt.Sprintf("execbroker-test-%d-%d", os.Getpid(), number)
-	o.vars["TCP4"] = port(accept(net.Listen("tcp4", "127.0.0.1:0")))
-	o.vars["TCP6"] = port(accept(net.Listen("tcp6", "[::1]:0")))
-	accept(net.Listen("unix", "@"+abstract))
-	o.vars["ABSTRACT"] = abstract
-	u, err := net.ListenPacket("udp4", "127.0.0.1:0")
-	check(t, err)
-	wg.Go(func() {
-		b := make([]byte, 512)
-		for {
-			k, from, err := u.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			count()
-			u.WriteTo(b[:k], from)
-		}
-	})
-	t.Cleanup(func() { u.Close() })
-	o.vars["UDP4"] = port(u.LocalAddr().String())
-	key := 0x45000000 | number<<16 | os.Getpid()&0xffff
-	id, _, errno := syscall.Syscall(syscall.SYS_SHMGET, uintptr(key), 4096, 0o1666) // IPC_CREAT
-	if errno != 0 {
-		t.Fatal(errno)
-	}
-	t.Cleanup(func() { syscall.Syscall(syscall.SYS_SHMCTL, id, 0, 0) }) // IPC_RMID
-	o.vars["SHM"] = key
-	o.vars["PROCESS"] = hex.EncodeToString([]byte(os.Args[0])) // as it is not in the command line of the attempt
-
-	o.seen = func() int { mu.Lock(); defer mu.Unlock(); k := n; n = 0; return k }
-	return o
-}
-
 // arena is where attempts are made: a session, a neighbour of it, and sessions that lack a protection, made when they are needed.
 type arena struct {
 	t     *testing.T
-	out   *outside
+	out   *attempts.Outside
 	image string
 	cache string // of packages, the same for all
 	edit  func(*Config)
@@ -185,7 +93,6 @@ type arena struct {
 	near  executor.Session
 	weak  map[string]executor.Session
 	all   map[string]weakness
-	start string // of each program
 }
 
 func newArena(t *testing.T, image string, spec executor.Spec) *arena {
@@ -200,13 +107,11 @@ func newArenaOf(t *testing.T, image string, spec executor.Spec, edit func(*Confi
 	if err != nil {
 		t.Skip(err)
 	}
-	prelude, err := os.ReadFile("testdata/attack.py")
-	check(t, err)
 	x := openPackages(t, cache, driver.Packages{}, func(c *Config) {
 		c.Image = image
 		edit(c)
 	})
-	a := &arena{t: t, out: newOutside(t), image: image, cache: cache, edit: edit, x: x, spec: spec, weak: map[string]executor.Session{}, start: string(prelude)}
+	a := &arena{t: t, out: attempts.NewOutside(t), image: image, cache: cache, edit: edit, x: x, spec: spec, weak: map[string]executor.Session{}}
 	a.all = weaknesses(strings.TrimPrefix(host, "unix://"))
 	a.whole, a.near = create(t, x, spec), create(t, x, executor.Spec{})
 	says(t, a.near, "near = 4711", "")
@@ -253,28 +158,13 @@ func (a *arena) weakened(t *testing.T, name string) executor.Session {
 	return s
 }
 
-// program is the command that makes attempts, each in a process of its own, and prints a line for each.
-func (a *arena) program(codes ...string) []string {
-	vars := strings.Builder{}
-	for _, k := range slices.Sorted(maps.Keys(a.out.vars)) {
-		v, _ := json.Marshal(a.out.vars[k])
-		fmt.Fprintf(&vars, "%q: %s,", k, v)
-	}
-	text, _ := json.Marshal(codes)
-	return []string{python, "-I", "-S", "-c", fmt.Sprintf("%s\nattempts(%s, {%s})", a.start, text, vars.String())}
-}
-
 // make makes attempts in one go and returns the words that they end with.
-func (a *arena) make(t *testing.T, attempts []attempt, how func(command []string) string) []string {
+func (a *arena) make(t *testing.T, made []attempts.Attempt, how func(command []string) string) []string {
 	t.Helper()
-	var codes []string
-	for _, c := range attempts {
-		codes = append(codes, c.code)
-	}
-	said := how(a.program(codes...))
+	said := how(attempts.Command(python, made, a.out.Vars))
 	words := strings.Split(said, "\n")
-	if len(words) != len(attempts) {
-		t.Fatalf("%d attempts said %q", len(attempts), said)
+	if len(words) != len(made) {
+		t.Fatalf("%d attempts said %q", len(made), said)
 	}
 	return words
 }
@@ -319,27 +209,27 @@ func execAs(t *testing.T, s executor.Session, user string, command ...string) st
 }
 
 // try makes attempts that lack the same protection in both places.
-func (a *arena) try(t *testing.T, without string, attempts []attempt) {
+func (a *arena) try(t *testing.T, without string, made []attempts.Attempt) {
 	t.Helper()
-	a.out.seen()
-	stopped := a.make(t, attempts, func(command []string) string { return run(t, a.whole, command) })
-	if n := a.out.seen(); n > 0 {
+	a.out.Seen()
+	stopped := a.make(t, made, func(command []string) string { return run(t, a.whole, command) })
+	if n := a.out.Seen(); n > 0 {
 		t.Errorf("%d messages came out of a session", n)
 	}
 	w, s := a.all[without], a.weakened(t, without)
-	works := a.make(t, attempts, func(command []string) string {
+	works := a.make(t, made, func(command []string) string {
 		if w.run {
 			return run(t, s, command)
 		}
 		return execAs(t, s, w.user, command...)
 	})
-	for i, c := range attempts {
-		t.Run(c.name, func(t *testing.T) {
-			if !slices.Contains(strings.Split(c.stopped, "|"), stopped[i]) {
-				t.Errorf("in a session: got %q, want %q", stopped[i], c.stopped)
+	for i, c := range made {
+		t.Run(c.Name, func(t *testing.T) {
+			if !c.IsStopped(stopped[i]) {
+				t.Errorf("in a session: got %q, want %q", stopped[i], c.Stopped)
 			}
-			if !slices.Contains(strings.Split(c.works, "|"), works[i]) {
-				t.Errorf("without %s: got %q, want %q", without, works[i], c.works)
+			if !slices.Contains(strings.Split(c.Works, "|"), works[i]) {
+				t.Errorf("without %s: got %q, want %q", without, works[i], c.Works)
 			}
 			if works[i] == stopped[i] && works[i] != "ENOENT" && works[i] != "ENOSYS" { // which a kernel says that does not have the thing
 				t.Errorf("got %q with and without %s", works[i], without)
@@ -355,10 +245,10 @@ func (a *arena) unharmed(t *testing.T) {
 	says(t, a.near, "print(near)", "4711")
 }
 
-func (a *arena) table(t *testing.T, attempts []attempt) {
-	by := map[string][]attempt{}
-	for _, c := range attempts {
-		by[c.without] = append(by[c.without], c)
+func (a *arena) table(t *testing.T, group string) {
+	by := map[string][]attempts.Attempt{}
+	for _, c := range attempts.Of(group, Type) {
+		by[c.Without] = append(by[c.Without], c)
 	}
 	for _, without := range slices.Sorted(maps.Keys(by)) {
 		a.try(t, without, by[without])
@@ -366,29 +256,11 @@ func (a *arena) table(t *testing.T, attempts []attempt) {
 	a.unharmed(t)
 }
 
-// TestAttemptsAreTold keeps the names and the figure of the documentation true.
-func TestAttemptsAreTold(t *testing.T) {
-	text, err := os.ReadFile("../docs/security/docker.md")
-	check(t, err)
-	all := slices.Concat(kernelAttempts, networkAttempts, fileAttempts, supervisorAttempts, floodAttempts, packageAttempts)
-	if want := fmt.Sprintf("%d attempts are made twice", len(all)); !strings.Contains(string(text), want) {
-		t.Errorf("docs/security/docker.md does not say %q", want)
-	}
-	for _, a := range all {
-		if !strings.Contains(string(text), "`"+a.name+"`") {
-			t.Errorf("docs/security/docker.md does not tell %s", a.name)
-		}
-	}
-}
-
 // TestAttacks makes every attempt of the tables that says with one word how it ended.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	a := newArena(t, hostileImage(t), executor.Spec{})
-	for _, g := range []struct {
-		name     string
-		attempts []attempt
-	}{{"kernel", kernelAttempts}, {"network", networkAttempts}, {"files", fileAttempts}, {"supervisor", supervisorAttempts}} {
-		t.Run(g.name, func(t *testing.T) { a.table(t, g.attempts) })
+	for _, g := range []string{attempts.Kernel, attempts.Network, attempts.Files, attempts.Supervisor} {
+		t.Run(g, func(t *testing.T) { a.table(t, g) })
 	}
 }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, holdSessions(context.Background(), owner))
 		os.Exit(1) // it was to be killed
 	}
-	was, err := conformance.RunChild(context.Background(), target(""))
+	was, err := conformance.RunChild(context.Background(), target("", ""))
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
@@ -53,22 +53,26 @@ const (
 	paramRun      = "run"
 	paramDir      = "dir"
 	paramRegistry = "registry"
+	paramRuntime  = "runtime"
 )
 
 // setup makes them.
-func setup(ctx context.Context) (params map[string]string, cleanup func() error, err error) {
+func setup(ctx context.Context, runtime string) (params map[string]string, cleanup func() error, err error) {
 	s, err := packagestest.StartSuite(ctx, dockertest.Listen)
 	if err != nil {
 		return nil, nil, err
 	}
-	return map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text()), paramDir: s.Dir, paramRegistry: s.Registry}, s.Close, nil
+	return map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text()), paramDir: s.Dir, paramRegistry: s.Registry, paramRuntime: runtime}, s.Close, nil
 }
 
-func target(version string) conformance.Target {
+// target is what the suite tests: the adapter with a runtime of the engine, "" for its own.
+func target(version, runtime string) conformance.Target {
 	return conformance.Target{
 		Implementation: conformance.Implementation{Name: Type, Version: version},
 		Mode:           conformance.Live,
-		Setup:          setup,
+		Setup: func(ctx context.Context) (map[string]string, func() error, error) {
+			return setup(ctx, runtime)
+		},
 		Open: func(ctx context.Context, params map[string]string) (executor.Executor, error) {
 			host, err := dockertest.Host()
 			if err != nil {
@@ -76,7 +80,7 @@ func target(version string) conformance.Target {
 			}
 			env := driver.Env{Owner: params[paramRun] + params[conformance.ParamOwner], CacheDir: filepath.Join(params[paramDir], "cache")}
 			return Open(ctx, env, Config{
-				Host: host, Image: dockertest.Python, Pull: PullNever, Languages: []executor.Language{executor.Python, executor.JavaScript},
+				Host: host, Runtime: params[paramRuntime], Image: dockertest.Python, Pull: PullNever, Languages: []executor.Language{executor.Python, executor.JavaScript},
 				Templates: map[string]Template{"small": {Image: dockertest.Python, Limits: Limits{Memory: 128 << 20, Disk: 8 << 20}}},
 				Packages: Packages{Packages: driver.Packages{
 					Allow:  packagestest.Allow(),
@@ -109,5 +113,22 @@ func TestConformance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conformancetest.Test(t, target(v.Version))
+	conformancetest.Test(t, target(v.Version, ""))
 }
+
+// testRuntime runs the suite with a further runtime of the engine of internal/ci.
+func testRuntime(t *testing.T, runtime string) {
+	e := testEngine(t)
+	f, err := e.facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := f.info.Runtimes[runtime]; !ok {
+		t.Skipf("the engine has no runtime %q\n\tto prepare one: go run ./internal/ci prepare", runtime)
+	}
+	conformancetest.Test(t, target(f.info.ServerVersion, runtime))
+}
+
+func TestConformanceOfGVisor(t *testing.T) { testRuntime(t, dockertest.GVisor) }
+
+func TestConformanceOfCrun(t *testing.T) { testRuntime(t, dockertest.Crun) }

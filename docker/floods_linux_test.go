@@ -12,79 +12,18 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/attempts"
 )
 
 // small are the limits of sessions that are flooded.
 var small = executor.Limits{CPUs: 0.5, MemoryBytes: 64 << 20, DiskBytes: 8 << 20, Processes: 48}
 
-// floodAttempts take a bounded amount of something, more than a session may have.
-var floodAttempts = []attempt{
-	{"processes", `
-for _ in range(150):
-    if os.fork() == 0:
-        os.closerange(0, 3)
-        time.sleep(20)
-        os._exit(0)`, "EAGAIN", "limits", "ok"},
-	{"threads", `for _ in range(150): threading.Thread(target=time.sleep, args=(20,), daemon=True).start()`, "RuntimeError: can't start new thread", "limits", "ok"},
-	{"memory", `b"x" * (400 << 20)`, "memory", "limits", "ok"},
-	{"memory-of-a-file", `f = os.memfd_create("x")
-for _ in range(400): os.write(f, b"x" * (1 << 20))`, "memory", "limits", "ok"},
-	{"memory-shared", `import mmap
-m = mmap.mmap(-1, 400 << 20)
-for i in range(0, 400 << 20, 4096): m[i] = 1`, "memory", "limits", "ok"},
-	{"disk", `
-try:
-    with open("/workspace/big", "wb") as f:
-        for _ in range(20): f.write(b"x" * (1 << 20))
-finally: os.unlink("/workspace/big")`, "ENOSPC", "limits", "ok"},
-	{"temporary-directory", `
-try:
-    with open("/tmp/big", "wb") as f:
-        for _ in range(80): f.write(b"x" * (1 << 20))
-finally: os.unlink("/tmp/big")`, "ENOSPC", "limits", "ok"},
-	{"shared-memory", `
-try:
-    with open("/dev/shm/big", "wb") as f:
-        for _ in range(20): f.write(b"x" * (1 << 20))
-finally: os.unlink("/dev/shm/big")`, "ENOSPC", "limits", "ok"},
-	{"inodes", `
-os.mkdir("/workspace/d")
-try:
-    for i in range(3000): open("/workspace/d/%d" % i, "w").close()
-finally:
-    for name in os.listdir("/workspace/d"): os.unlink("/workspace/d/" + name)
-    os.rmdir("/workspace/d")`, "ENOSPC", "limits", "ok"},
-	{"directories", `
-made = 0
-try:
-    for i in range(3000): os.mkdir("/workspace/%d" % i); made += 1
-finally:
-    for i in range(made): os.rmdir("/workspace/%d" % i)`, "ENOSPC", "limits", "ok"},
-	{"descriptors", `keep = [os.open("/dev/null", os.O_RDONLY) for _ in range(5000)]`, "EMFILE", "limits", "ok"},
-	{"locked-memory", `b = ctypes.create_string_buffer(1 << 20); checked(libc.mlock(b, 1 << 20))`, "ENOMEM|EPERM", "limits", "ok"},
-	{"message-queues", `checked(libc.mq_open(b"/x", os.O_CREAT | os.O_RDWR, 0o600, None))`, "EPERM", "seccomp and limits", "ok|ENOSYS"},
-	{"core-dump", `say(resource.getrlimit(resource.RLIMIT_CORE)[1])`, "0", "limits", "4096"},
-	{"processor", `
-quota = -1
-for name in ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu.max"):
-    if os.path.exists(name): quota = int(open(name).read().split()[0].replace("max", "-1"))
-start = time.monotonic()
-for _ in range(4):
-    if os.fork() == 0:
-        while time.monotonic() < start + 1: pass
-        os._exit(0)
-for _ in range(4): os.wait()
-t = os.times()
-# How much a busy machine gives without the limit says nothing: so the limit is looked at as well.
-say(quota > 0 and t.children_user + t.children_system < 0.8 * (time.monotonic() - start))`, "True", "limits", "False"},
-}
-
 // TestFloods takes too much of everything that is limited, with the limit and without.
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	a := newArena(t, hostileImage(t), executor.Spec{Limits: small})
-	for _, c := range floodAttempts {
-		a.try(t, c.without, []attempt{c}) // one by one: what a limit ends is the whole command
+	for _, c := range attempts.Of(attempts.Floods, Type) {
+		a.try(t, c.Without, []attempts.Attempt{c}) // one by one: what a limit ends is the whole command
 	}
 	a.unharmed(t)
 }
@@ -230,19 +169,22 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 while not find("/proc", b"sleep\00022345"): time.sleep(0.01)`
-	alive := a.program(`say(find("/proc", bytes((115, 108, 101, 101, 112, 0)) + b"223" + b"45"))`)
+	program := func(code string) []string {
+		return attempts.Command(python, []attempts.Attempt{{Code: code}}, a.out.Vars)
+	}
+	alive := program(`say(find("/proc", bytes((115, 108, 101, 101, 112, 0)) + b"223" + b"45"))`)
 	for _, c := range []struct {
 		name string
 		do   func(t *testing.T, s executor.Session)
 		want string
 	}{
 		{"command", func(t *testing.T, s executor.Session) {
-			if got := run(t, s, a.program(detach)); got != "ok" {
+			if got := run(t, s, program(detach)); got != "ok" {
 				t.Fatalf("got %q", got)
 			}
 		}, "False"},
 		{"code-and-reset", func(t *testing.T, s executor.Session) {
-			text := fmt.Sprintf("%s\nexec(%q, globals())", a.start, strings.ReplaceAll(detach, "\x00", `\0`))
+			text := fmt.Sprintf("%s\nexec(%q, globals())", attempts.Prelude(), strings.ReplaceAll(detach, "\x00", `\0`))
 			if r, err := s.Run(t.Context(), executor.Request{Code: text}, nil); err != nil || r.Status != executor.StatusOK {
 				t.Fatalf("got %+v, %v", r, err)
 			}
@@ -250,7 +192,7 @@ while not find("/proc", b"sleep\00022345"): time.sleep(0.01)`
 		}, "False"},
 		// Beside the supervisor nobody looks for it.
 		{"without-supervisor", func(t *testing.T, s executor.Session) {
-			if got := execAs(t, s, "", a.program(detach)...); got != "ok" {
+			if got := execAs(t, s, "", program(detach)...); got != "ok" {
 				t.Fatalf("got %q", got)
 			}
 		}, "True"},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,50 +16,27 @@ import (
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/attempts"
 )
 
 // commit makes an image of what a program, run by root, makes of an image of the tests.
 func commit(t *testing.T, program string, changes ...string) string {
 	t.Helper()
-	e := testEngine(t)
-	ctx := t.Context()
-	made, err := e.ContainerCreate(ctx, client.ContainerCreateOptions{
-		Config:     &container.Config{Image: dockertest.Trixie, Entrypoint: []string{python, "-c", program}, AttachStdout: true, AttachStderr: true},
-		HostConfig: &container.HostConfig{NetworkMode: "none"},
-	})
-	check(t, err)
-	defer e.ContainerRemove(context.WithoutCancel(ctx), made.ID, client.ContainerRemoveOptions{Force: true})
-	at, err := e.ContainerAttach(ctx, made.ID, client.ContainerAttachOptions{Stream: true, Stdout: true, Stderr: true})
-	check(t, err)
-	defer at.Close()
-	_, err = e.ContainerStart(ctx, made.ID, client.ContainerStartOptions{})
-	check(t, err)
-	conn := newStdio(at.Conn)
-	if out, err := io.ReadAll(conn); err != nil || len(out) > 0 || conn.stderr() != "" {
-		t.Fatalf("making an image: got %q, %q, %v", out, conn.stderr(), err)
+	host, err := dockertest.Host()
+	if err != nil {
+		t.Skip(err)
 	}
 	name := "execbroker-test/" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())) + ":hostile"
-	_, err = e.ContainerCommit(ctx, made.ID, client.ContainerCommitOptions{Reference: name, Changes: changes})
+	remove, err := dockertest.Commit(t.Context(), host, name, dockertest.Trixie, program, changes...)
 	check(t, err)
-	t.Cleanup(func() {
-		if _, err := e.ImageRemove(context.Background(), name, client.ImageRemoveOptions{Force: true}); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { check(t, remove()) })
 	return name
 }
 
-// hostileImage has programs that give rights to whoever runs them, and files that only root may read.
+// hostileImage has programs that give rights to whoever runs them.
 func hostileImage(t *testing.T) string {
 	t.Helper()
-	return commit(t, `
-import os, shutil, struct
-for name in ("become", "capable"):
-    shutil.copy(os.path.realpath("/usr/bin/python3"), "/opt/" + name)
-os.chmod("/opt/become", 0o4755)
-os.chmod("/opt/capable", 0o755)
-os.setxattr("/opt/capable", "security.capability", struct.pack("<5I", 0x02000001, 1 << 7, 0, 0, 0))  # SETUID, permitted and effective
-`)
+	return commit(t, attempts.Image)
 }
 
 // plain runs a command in a container that is made of an image as it is, and returns what it prints.
@@ -114,10 +90,8 @@ print([k for k in os.environ if k.startswith(("LD_", "PYTHONS", "PYTHONPATH", "P
 		`open("/tmp/deep/x", "w")`:           "EROFS|EACCES|ok",
 		`say(os.getuid() not in (0, 65534))`: "True",
 	} {
-		prelude, err := os.ReadFile("testdata/attack.py")
-		check(t, err)
-		a := &arena{start: string(prelude), out: &outside{}}
-		if got := run(t, s, a.program(code)); !slices.Contains(strings.Split(want, "|"), got) {
+		c := attempts.Attempt{Code: code, Stopped: want}
+		if got := run(t, s, attempts.Command(python, []attempts.Attempt{c}, nil)); !c.IsStopped(got) {
 			t.Errorf("%s: got %s, want %s", code, got, want)
 		}
 	}

@@ -19,31 +19,10 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/attempts"
 	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/internal/packages/packagestest"
 )
-
-// packageAttempts change what was installed, from inside of a session. Without the uid of the code they work, in the order that they have.
-var packageAttempts = []attempt{
-	{"package-write", `open("/opt/packages/alpha.py", "a")`, "EACCES", "uid", "ok"},
-	{"package-truncate", `os.truncate("/opt/packages/beta.py", 0)`, "EACCES", "uid", "ok"},
-	{"package-shadow", `open("/opt/packages/json.py", "w")`, "EACCES", "uid", "ok"},
-	{"package-bytecode", `open("/opt/packages/__pycache__/alpha.cpython-313.pyc", "ab")`, "EACCES", "uid", "ok"},
-	{"package-symbolic-link", `os.symlink("/tmp/evil.py", "/opt/packages/evil.py")`, "EACCES", "uid", "ok"},
-	{"package-hard-link", `os.link("/opt/packages/beta.py", "/opt/packages/evil2.py")`, "EACCES|EPERM", "uid", "ok"},
-	{"package-rename", `os.rename("/opt/packages/beta.py", "/opt/packages/alpha.py")`, "EACCES", "uid", "ok"},
-	{"package-mode", `os.chmod("/opt/packages", 0o777)`, "EPERM", "uid", "ok"},
-	{"package-times", `os.utime("/opt/packages/alpha.py", (0, 0))`, "EPERM|EACCES", "uid", "ok"},
-	{"package-remove", `os.unlink("/opt/packages/alpha.py")`, "EACCES", "uid", "ok"},
-	{"package-cover", `mount(b"none", b"/opt/packages", b"tmpfs")`, "EPERM", "capabilities", "ok"},
-	{"module-write", `open("/node_modules/alpha/lib/index.js", "a")`, "EACCES", "uid", "ok"},
-	{"module-add", `os.mkdir("/node_modules/evil")`, "EACCES", "uid", "ok"},
-	{"module-below", `os.mkdir("/node_modules/beta/node_modules")`, "EACCES", "uid", "ok"},
-	{"module-symbolic-link", `os.symlink("/workspace", "/node_modules/evil2")`, "EACCES", "uid", "ok"},
-	{"module-hard-link", `os.link("/node_modules/beta/package.json", "/node_modules/alpha/evil.json")`, "EACCES|EPERM", "uid", "ok"},
-	{"module-swap", `os.rename("/node_modules/beta", "/node_modules/evil3")`, "EACCES", "uid", "ok"},
-	{"module-mode", `os.chmod("/node_modules/alpha", 0o777)`, "EPERM", "uid", "ok"},
-}
 
 // both is what the sessions of an attack on packages have from the beginning.
 var both = []executor.Packages{
@@ -79,7 +58,7 @@ func TestPoison(t *testing.T) {
 	if len(before) != 4 { // of two entries the content and the list of files
 		t.Fatalf("got %q in the cache, want two entries", before)
 	}
-	a.table(t, packageAttempts)
+	a.table(t, attempts.Packages)
 	after := hashes(t, cache)
 	for f, sum := range before {
 		if after[f] != sum {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/execbroker/execbroker/docker"
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
@@ -32,10 +33,16 @@ type world struct {
 // newWorld makes one. A container that is left when the test ends fails the test.
 func newWorld(t *testing.T, edit ...func(*Config)) *world {
 	t.Helper()
+	return newWorldOver(t, containersWithRoom, edit...)
+}
+
+// newWorldOver is newWorld with sandboxes of a configuration.
+func newWorldOver(t *testing.T, containers docker.Config, edit ...func(*Config)) *world {
+	t.Helper()
 	w := &world{T: t, owner: "e2b-" + strings.ToLower(rand.Text()), cache: t.TempDir(), hook: new(atomic.Pointer[func(w http.ResponseWriter, r *http.Request, next http.Handler) bool])}
 	var err error
 	w.Server, err = e2btest.Start(t.Context(), e2btest.Options{
-		Owner: w.owner, Server: server.Config{}, Docker: containersWithRoom,
+		Owner: w.owner, Server: server.Config{}, Docker: containers,
 		Wrap: func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				if h := w.hook.Load(); h == nil || !(*h)(rw, r, next) {

@@ -30,6 +30,12 @@ const (
 	RootOnly = "execbroker-test/plain:root-only" // Trixie with no user and no group but root
 )
 
+// The runtimes that the engine of internal/ci has besides its own.
+const (
+	GVisor = "runsc" // a kernel in a process
+	Crun   = "crun"  // runc's work in another language
+)
+
 // defaultHost is where the engine of an operating system listens.
 const defaultHost = "unix:///var/run/docker.sock"
 

@@ -1,0 +1,144 @@
+// Package attempts is the list of what attackers try from inside of a sandbox: one list for the tests of every backend whose sandboxes run
+// programs. docs/security/attempts.md is made of it.
+package attempts
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Attempt is something that an attacker tries from inside of a sandbox. On Docker it is made twice: in a session, where it must be stopped
+// in the way that is written here, and where one protection has been taken away, to see that it is a real attempt and that it is this
+// protection that makes the difference. Elsewhere it is made in a session.
+type Attempt struct {
+	Name    string
+	Code    string // of Python, after attack.py
+	Stopped string // the words that it ends with in a session, separated by "|"
+	Without string // the protection whose absence lets it work on Docker
+	Works   string // the words, there
+}
+
+// Group is a part of the list.
+type Group struct {
+	Name     string
+	Aim      string // of its attempts, for people
+	Attempts []Attempt
+}
+
+// The names of the groups.
+const (
+	Kernel     = "kernel"
+	Network    = "network"
+	Files      = "files"
+	Supervisor = "supervisor"
+	Floods     = "floods"
+	Packages   = "packages"
+	Outliving  = "outliving"
+)
+
+// Groups returns the list.
+func Groups() []Group {
+	return []Group{
+		{Kernel, "Use what the kernel offers to those who may.", kernel},
+		{Network, "Reach what is outside, and others by way of the kernel. Listeners of the test count what comes out.", network},
+		{Files, "Leave the directories of the code.", files},
+		{Supervisor, "Speak for the main process of the sandbox, read it, change it, end it.", supervisor},
+		{Floods, "Take more than a sandbox may have.", floods},
+		{Packages, "Change what was installed.", packages},
+		{Outliving, "Be there after the run.", outliving},
+	}
+}
+
+// Of returns the attempts of a group as they are made on a backend.
+func Of(group, backend string) []Attempt {
+	for _, g := range Groups() {
+		if g.Name == group {
+			all := slices.Clone(g.Attempts)
+			for i := range all {
+				if e, ok := elsewhere[backend][group+"/"+all[i].Name]; ok {
+					all[i].Stopped = e
+				}
+			}
+			return all
+		}
+	}
+	panic("no group " + group)
+}
+
+// IsStopped reports whether word is what the attempt ends with where it is stopped.
+func (a Attempt) IsStopped(word string) bool {
+	return slices.Contains(strings.Split(a.Stopped, "|"), word)
+}
+
+// Image is a program of Python that root runs to make an image in which programs give rights to whoever runs them.
+const Image = `
+import os, shutil, struct
+for name in ("become", "capable"):
+    shutil.copy(os.path.realpath("/usr/bin/python3"), "/opt/" + name)
+os.chmod("/opt/become", 0o4755)
+os.chmod("/opt/capable", 0o755)
+os.setxattr("/opt/capable", "security.capability", struct.pack("<5I", 0x02000001, 1 << 7, 0, 0, 0))  # SETUID, permitted and effective
+`
+
+//go:embed attack.py
+var prelude string
+
+// Prelude is what the code of attempts begins with.
+func Prelude() string { return prelude }
+
+// Command returns the command that makes attempts, each in a process of its own, and prints a line with a word for each. vars are what
+// their code finds by name.
+func Command(python string, attempts []Attempt, vars map[string]any) []string {
+	where := strings.Builder{}
+	for _, k := range slices.Sorted(maps.Keys(vars)) {
+		v, _ := json.Marshal(vars[k]) // of the tests
+		fmt.Fprintf(&where, "%q: %s,", k, v)
+	}
+	var codes []string
+	for _, a := range attempts {
+		codes = append(codes, a.Code)
+	}
+	text, _ := json.Marshal(codes) // strings
+	return []string{python, "-I", "-S", "-c", fmt.Sprintf("%s\nattempts(%s, {%s})", prelude, text, where.String())}
+}
+
+// elsewhere has, for each backend, the words of attempts that end differently there.
+var elsewhere = map[string]map[string]string{
+	// A Machine has a kernel of its own. What that does for everybody it does for code: no engine has a list of system calls.
+	"flymachines": {
+		"kernel/aio":                        "ok",
+		"kernel/clone-user":                 "ok",
+		"kernel/clone-user-mount":           "ok",
+		"kernel/clone-user-network":         "ok",
+		"kernel/clone-user-pid":             "ok",
+		"kernel/clone3":                     "EINVAL",
+		"kernel/descriptor-of-itself":       "ok",
+		"kernel/fsconfig":                   "EINVAL|EPERM",
+		"kernel/handle-of-a-file":           "ENOTSUP|EOVERFLOW",
+		"kernel/kcmp-itself":                "ok",
+		"kernel/memfd-secret":               "ok|ENOSYS",
+		"kernel/memory-binding":             "ok|ENOSYS",
+		"kernel/memory-policy":              "ok|ENOSYS",
+		"kernel/memory-policy-of":           "ok|ENOSYS",
+		"kernel/modify-ldt":                 "ok|ENOSYS",
+		"kernel/mount-setattr":              "EINVAL|ENOSYS",
+		"kernel/perf-event":                 "EACCES|EPERM",
+		"kernel/personality-of-32-bits":     "ok",
+		"kernel/personality-old-kernel":     "ok",
+		"kernel/process-madvise":            "EBADF",
+		"kernel/process-release":            "EBADF|ENOSYS",
+		"kernel/quota":                      "ENOENT|EPERM",
+		"kernel/read-adjustment":            "ok",
+		"kernel/read-adjustment-of-a-clock": "ok",
+		"kernel/remap-pages":                "EINVAL",
+		"kernel/unshare-user":               "ok",
+		"kernel/vm-read-itself":             "ok",
+		"kernel/vm-write-itself":            "ok",
+		"kernel/vmsplice":                   "ok",
+		"supervisor/socket":                 "ECONNREFUSED", // there is none
+	},
+}

@@ -1,0 +1,4 @@
+package attempts
+
+// outliving leave something running that is to be there after their run.
+var outliving []Attempt
