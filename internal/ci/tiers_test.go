@@ -38,7 +38,7 @@ var suites = []struct {
 }
 
 // attemptFiles are those with the tables of attempts to get out of a sandbox.
-var attemptFiles = []string{"pyodide/escape_*_test.go", "docker/*_linux_test.go"}
+var attemptFiles = []string{"pyodide/escape_*_test.go", "internal/attempts/*.go"}
 
 // A proof is a test function, a case of a suite, a planted fault or an attempt to get out of a sandbox.
 type proof struct{ dir, name string }
@@ -75,7 +75,7 @@ func proofs(t *testing.T) []proof {
 		for _, name := range names {
 			dir := filepath.Dir(name)
 			for _, a := range attempts(t, name) {
-				if dir == "docker" { // what tests make them is decided by their tables
+				if dir == "internal/attempts" { // what tests make them is decided by their tables
 					all = append(all, proof{dir, "attempt/" + a})
 					continue
 				}
@@ -92,7 +92,7 @@ func proofs(t *testing.T) []proof {
 	return all
 }
 
-// attempts returns the names in the values of type []attempt in a file.
+// attempts returns the names in the values of type []attempt or []Attempt in a file.
 func attempts(t *testing.T, file string) (names []string) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -104,7 +104,7 @@ func attempts(t *testing.T, file string) (names []string) {
 		if !ok {
 			return true
 		}
-		if of, ok := list.Type.(*ast.ArrayType); !ok || fmt.Sprint(of.Elt) != "attempt" {
+		if of, ok := list.Type.(*ast.ArrayType); !ok || !strings.EqualFold(fmt.Sprint(of.Elt), "attempt") {
 			return true
 		}
 		for _, e := range list.Elts {
