@@ -48,7 +48,7 @@ func networkCases() []caseDef {
 	return []caseDef{
 		{
 			ID: "network/sockets", Feature: executor.FeatureCommand, Programs: []string{"command-sockets"},
-			Doc: "Programs can make no other sockets than those of the families UNIX, INET and INET6 and those of NETLINK for routes: network namespaces do not divide all of the others.",
+			Doc:      "Programs can make no other sockets than those of the families UNIX, INET and INET6 and those of NETLINK for routes: network namespaces do not divide all of the others.",
 			Positive: func(t *T) { t.says(t.Session(), t.command("command-sockets"), "made") },
 			Negative: func(t *T) {
 				t.refuses(t.Session(), executor.Request{Command: []string{"true"}}, executor.FeatureCommand)
