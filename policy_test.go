@@ -112,7 +112,7 @@ var rules = []rule{
 	{packages: []string{"internal/packages/packagestest"}, imports: []string{"executor"}},
 	{packages: []string{"internal/packages"}, imports: []string{"executor", "executor/driver", "internal/npm", "internal/requirement", "internal/store"}},
 	// What is tried from inside of sandboxes, for the tests of their adapters.
-	{packages: []string{"internal/attempts"}, imports: []string{"executor"}},
+	{packages: []string{"internal/attempttest"}, imports: []string{"executor"}},
 	{packages: []string{"internal/fake"}, imports: []string{"executor", "executor/driver"}},
 	{packages: []string{"pyodide/..."}, imports: []string{"executor", "executor/driver", "internal/cell", "internal/requirement", "internal/store", "pyodide/..."}, modules: []string{"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"}},
 	{packages: []string{"docker/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "internal/runner/...", "internal/wire", "docker/..."}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},

@@ -14,7 +14,7 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/attempts"
+	"github.com/execbroker/execbroker/internal/attempttest"
 )
 
 // weakness is what is left of a sandbox when one protection has been taken away.
@@ -83,7 +83,7 @@ for line in open("/proc/mounts"):
 // arena is where attempts are made: a session, a neighbour of it, and sessions that lack a protection, made when they are needed.
 type arena struct {
 	t     *testing.T
-	out   *attempts.Outside
+	out   *attempttest.Outside
 	image string
 	cache string // of packages, the same for all
 	edit  func(*Config)
@@ -111,7 +111,7 @@ func newArenaOf(t *testing.T, image string, spec executor.Spec, edit func(*Confi
 		c.Image = image
 		edit(c)
 	})
-	a := &arena{t: t, out: attempts.NewOutside(t), image: image, cache: cache, edit: edit, x: x, spec: spec, weak: map[string]executor.Session{}}
+	a := &arena{t: t, out: attempttest.NewOutside(t), image: image, cache: cache, edit: edit, x: x, spec: spec, weak: map[string]executor.Session{}}
 	a.all = weaknesses(strings.TrimPrefix(host, "unix://"))
 	a.whole, a.near = create(t, x, spec), create(t, x, executor.Spec{})
 	says(t, a.near, "near = 4711", "")
@@ -159,9 +159,9 @@ func (a *arena) weakened(t *testing.T, name string) executor.Session {
 }
 
 // make makes attempts in one go and returns the words that they end with.
-func (a *arena) make(t *testing.T, made []attempts.Attempt, how func(command []string) string) []string {
+func (a *arena) make(t *testing.T, made []attempttest.Attempt, how func(command []string) string) []string {
 	t.Helper()
-	said := how(attempts.Command(python, made, a.out.Vars))
+	said := how(attempttest.Command(python, made, a.out.Vars))
 	words := strings.Split(said, "\n")
 	if len(words) != len(made) {
 		t.Fatalf("%d attempts said %q", len(made), said)
@@ -209,7 +209,7 @@ func execAs(t *testing.T, s executor.Session, user string, command ...string) st
 }
 
 // try makes attempts that lack the same protection in both places.
-func (a *arena) try(t *testing.T, without string, made []attempts.Attempt) {
+func (a *arena) try(t *testing.T, without string, made []attempttest.Attempt) {
 	t.Helper()
 	a.out.Seen()
 	stopped := a.make(t, made, func(command []string) string { return run(t, a.whole, command) })
@@ -246,8 +246,8 @@ func (a *arena) unharmed(t *testing.T) {
 }
 
 func (a *arena) table(t *testing.T, group string) {
-	by := map[string][]attempts.Attempt{}
-	for _, c := range attempts.Of(group, Type) {
+	by := map[string][]attempttest.Attempt{}
+	for _, c := range attempttest.Of(group, Type) {
 		by[c.Without] = append(by[c.Without], c)
 	}
 	for _, without := range slices.Sorted(maps.Keys(by)) {
@@ -260,7 +260,7 @@ func (a *arena) table(t *testing.T, group string) {
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	a := newArena(t, hostileImage(t), executor.Spec{})
-	for _, g := range []string{attempts.Kernel, attempts.Network, attempts.Files, attempts.Supervisor} {
+	for _, g := range []string{attempttest.Kernel, attempttest.Network, attempttest.Files, attempttest.Supervisor} {
 		t.Run(g, func(t *testing.T) { a.table(t, g) })
 	}
 }

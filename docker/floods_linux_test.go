@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/internal/attempts"
+	"github.com/execbroker/execbroker/internal/attempttest"
 )
 
 // small are the limits of sessions that are flooded.
@@ -22,8 +22,8 @@ var small = executor.Limits{CPUs: 0.5, MemoryBytes: 64 << 20, DiskBytes: 8 << 20
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	a := newArena(t, hostileImage(t), executor.Spec{Limits: small})
-	for _, c := range attempts.Of(attempts.Floods, Type) {
-		a.try(t, c.Without, []attempts.Attempt{c}) // one by one: what a limit ends is the whole command
+	for _, c := range attempttest.Of(attempttest.Floods, Type) {
+		a.try(t, c.Without, []attempttest.Attempt{c}) // one by one: what a limit ends is the whole command
 	}
 	a.unharmed(t)
 }
@@ -170,7 +170,7 @@ if os.fork() == 0:
 os.wait()
 while not find("/proc", b"sleep\00022345"): time.sleep(0.01)`
 	program := func(code string) []string {
-		return attempts.Command(python, []attempts.Attempt{{Code: code}}, a.out.Vars)
+		return attempttest.Command(python, []attempttest.Attempt{{Code: code}}, a.out.Vars)
 	}
 	alive := program(`say(find("/proc", bytes((115, 108, 101, 101, 112, 0)) + b"223" + b"45"))`)
 	for _, c := range []struct {
@@ -184,7 +184,7 @@ while not find("/proc", b"sleep\00022345"): time.sleep(0.01)`
 			}
 		}, "False"},
 		{"code-and-reset", func(t *testing.T, s executor.Session) {
-			text := fmt.Sprintf("%s\nexec(%q, globals())", attempts.Prelude(), strings.ReplaceAll(detach, "\x00", `\0`))
+			text := fmt.Sprintf("%s\nexec(%q, globals())", attempttest.Prelude(), strings.ReplaceAll(detach, "\x00", `\0`))
 			if r, err := s.Run(t.Context(), executor.Request{Code: text}, nil); err != nil || r.Status != executor.StatusOK {
 				t.Fatalf("got %+v, %v", r, err)
 			}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/internal/attempts"
+	"github.com/execbroker/execbroker/internal/attempttest"
 )
 
 // commit makes an image of what a program, run by root, makes of an image of the tests.
@@ -36,7 +36,7 @@ func commit(t *testing.T, program string, changes ...string) string {
 // hostileImage has programs that give rights to whoever runs them.
 func hostileImage(t *testing.T) string {
 	t.Helper()
-	return commit(t, attempts.Image)
+	return commit(t, attempttest.Image)
 }
 
 // plain runs a command in a container that is made of an image as it is, and returns what it prints.
@@ -90,8 +90,8 @@ print([k for k in os.environ if k.startswith(("LD_", "PYTHONS", "PYTHONPATH", "P
 		`open("/tmp/deep/x", "w")`:           "EROFS|EACCES|ok",
 		`say(os.getuid() not in (0, 65534))`: "True",
 	} {
-		c := attempts.Attempt{Code: code, Stopped: want}
-		if got := run(t, s, attempts.Command(python, []attempts.Attempt{c}, nil)); !c.IsStopped(got) {
+		c := attempttest.Attempt{Code: code, Stopped: want}
+		if got := run(t, s, attempttest.Command(python, []attempttest.Attempt{c}, nil)); !c.IsStopped(got) {
 			t.Errorf("%s: got %s, want %s", code, got, want)
 		}
 	}

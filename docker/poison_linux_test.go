@@ -19,7 +19,7 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/attempts"
+	"github.com/execbroker/execbroker/internal/attempttest"
 	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/internal/packages/packagestest"
 )
@@ -58,7 +58,7 @@ func TestPoison(t *testing.T) {
 	if len(before) != 4 { // of two entries the content and the list of files
 		t.Fatalf("got %q in the cache, want two entries", before)
 	}
-	a.table(t, attempts.Packages)
+	a.table(t, attempttest.Packages)
 	after := hashes(t, cache)
 	for f, sum := range before {
 		if after[f] != sum {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
-	tried "github.com/execbroker/execbroker/internal/attempts"
+	"github.com/execbroker/execbroker/internal/attempttest"
 )
 
 // TestAttempts makes in a sandbox of the stand-in what attackers try.
@@ -15,7 +15,7 @@ func TestAttempts(t *testing.T) {
 		t.Skip(err)
 	}
 	const image = "execbroker-test/e2b-attempts:hostile"
-	remove, err := dockertest.Commit(t.Context(), host, image, dockertest.Python, tried.Image)
+	remove, err := dockertest.Commit(t.Context(), host, image, dockertest.Python, attempttest.Image)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,5 +27,5 @@ func TestAttempts(t *testing.T) {
 	containers := containersWithRoom
 	containers.Image = image
 	w := newWorldOver(t, containers, func(c *Config) { c.Languages = []executor.Language{executor.Python} })
-	tried.Try(t, w.session(), Type, tried.Kernel, tried.Network, tried.Files, tried.Supervisor)
+	attempttest.Try(t, w.session(), Type, attempttest.Kernel, attempttest.Network, attempttest.Files, attempttest.Supervisor)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/flymachines/flytest"
-	tried "github.com/execbroker/execbroker/internal/attempts"
+	"github.com/execbroker/execbroker/internal/attempttest"
 )
 
 // TestAttempts makes in a Machine what attackers try.
@@ -17,7 +17,7 @@ func TestAttempts(t *testing.T) {
 		t.Skip(err)
 	}
 	const inConfiguration, image = "docker.io/library/hostile:trixie", "execbroker-test/flymachines-attempts:hostile"
-	remove, err := dockertest.Commit(t.Context(), host, image, dockertest.Trixie, tried.Image)
+	remove, err := dockertest.Commit(t.Context(), host, image, dockertest.Trixie, attempttest.Image)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,5 +31,5 @@ func TestAttempts(t *testing.T) {
 		c.Images[inConfiguration] = image
 	})
 	s := create(t, w.open(t, plain, func(c *Config) { c.Image = inConfiguration }), executor.Spec{})
-	tried.Try(t, s, Type, tried.Kernel, tried.Network, tried.Files, tried.Supervisor)
+	attempttest.Try(t, s, Type, attempttest.Kernel, attempttest.Network, attempttest.Files, attempttest.Supervisor)
 }

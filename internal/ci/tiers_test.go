@@ -38,7 +38,7 @@ var suites = []struct {
 }
 
 // attemptFiles are those with the tables of attempts to get out of a sandbox.
-var attemptFiles = []string{"pyodide/escape_*_test.go", "internal/attempts/*.go"}
+var attemptFiles = []string{"pyodide/escape_*_test.go", "internal/attempttest/*.go"}
 
 // A proof is a test function, a case of a suite, a planted fault or an attempt to get out of a sandbox.
 type proof struct{ dir, name string }
@@ -75,7 +75,7 @@ func proofs(t *testing.T) []proof {
 		for _, name := range names {
 			dir := filepath.Dir(name)
 			for _, a := range attempts(t, name) {
-				if dir == "internal/attempts" { // what tests make them is decided by their tables
+				if dir == "internal/attempttest" { // what tests make them is decided by their tables
 					all = append(all, proof{dir, "attempt/" + a})
 					continue
 				}

@@ -1,4 +1,4 @@
-package attempts
+package attempttest
 
 import (
 	"flag"
@@ -54,7 +54,7 @@ A word is what an attempt ends with: the name of the kernel's error, or what the
 Where it says ok, the attempt gets what it wants: it harms the kernel of its own machine at most. On Docker each attempt is made twice:
 in a session, and in a container that lacks the protection of its row, where it has to end otherwise. A kernel that does not have the
 thing says ENOSYS or ENOENT both times. <!-- no claim -->
-`, all["docker"], all["flymachines"], all["e2b"], "`go test ./internal/attempts -update`")
+`, all["docker"], all["flymachines"], all["e2b"], "`go test ./internal/attempttest -update`")
 	for _, g := range Groups() {
 		if len(g.Attempts) == 0 {
 			continue
@@ -96,7 +96,7 @@ func TestPage(t *testing.T) {
 	}
 	got, err := os.ReadFile(name)
 	if err != nil || string(got) != want {
-		t.Errorf("%s is not what the list makes of it (%v); renew it with go test ./internal/attempts -update", name, err)
+		t.Errorf("%s is not what the list makes of it (%v); renew it with go test ./internal/attempttest -update", name, err)
 	}
 	for backend, words := range elsewhere {
 		for key := range words {

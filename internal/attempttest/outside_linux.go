@@ -1,4 +1,4 @@
-package attempts
+package attempttest
 
 import (
 	"encoding/hex"

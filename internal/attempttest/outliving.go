@@ -1,4 +1,4 @@
-package attempts
+package attempttest
 
 // outliving leave something running that is to be there after their run.
 var outliving []Attempt

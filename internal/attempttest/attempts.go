@@ -1,6 +1,6 @@
-// Package attempts is the list of what attackers try from inside of a sandbox: one list for the tests of every backend whose sandboxes run
+// Package attempttest is the list of what attackers try from inside of a sandbox: one list for the tests of every backend whose sandboxes run
 // programs. docs/security/attempts.md is made of it.
-package attempts
+package attempttest
 
 import (
 	_ "embed"

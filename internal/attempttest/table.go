@@ -1,4 +1,4 @@
-package attempts
+package attempttest
 
 // kernel use what the kernel offers to those who may.
 var kernel = []Attempt{
