@@ -15,11 +15,14 @@ import (
 // reads names files that the tests of a package read and that are neither of it nor of what it imports: a path from the root of the
 // repository, or a directory with all below it. TestReadsAreKnown finds most of them.
 var reads = map[string][]string{
-	".":           {"."},
-	"internal/ci": {"."},
+	".":              {"."},
+	"internal/ci":    {"."},
+	"cmd/execbroker": {"docs/guides"},
+	"docker":         {"docs/security"},
+	"pyodide":        {"docs/security", "docs/reports"},
 }
 
-// enginePackagesRead is what packages of the engine's lane read besides: their images are made of it.
+// engineReads is what packages of the engine's lane read besides: their images are made of it.
 var engineReads = []string{"docker/image", "flymachines/image", "internal/ci/images.go", "internal/ci/images_debian.go"}
 
 // affects reports whether the tests of a package may find something else when a file changes. dirs are the directories with packages. What

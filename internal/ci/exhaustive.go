@@ -69,7 +69,7 @@ func everythingElse(ctx context.Context, o options) (sum tally, err error) {
 	if err == nil {
 		err = res.retry(ctx)
 	}
-	res.print()
+	res.print(false)
 	sum.add(res.sum())
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = context.Cause(ctx)

@@ -157,7 +157,7 @@ func TestTablesOfResults(t *testing.T) {
 	if got, want := s.sum(), (tally{passed: 4, failed: 1}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	s.print()
+	s.print(true)
 	want := `FAIL  unfinished did not end
 
 minutes  budget  passed  failed  skipped  package

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -186,7 +187,7 @@ func test(ctx context.Context, o options) (tally, error) {
 	if err == nil {
 		err = res.retry(ctx)
 	}
-	res.print()
+	res.print(true)
 	return res.sum(), errors.Join(err, res.keepUnsteady())
 }
 
@@ -215,41 +216,48 @@ func (s *results) lane(name string, d time.Duration) {
 // longest is how many tests are listed by their time.
 const longest = 10
 
-// print prints the minutes of each package and lane and of the longest tests, and which packages and tests want attention.
-func (s *results) print() {
+// print prints the minutes of each package and lane and of the longest tests, and which packages and tests want attention. Budgets are those
+// of make test.
+func (s *results) print(budgets bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	names := slices.SortedFunc(maps.Keys(s.packages), func(a, b string) int {
 		return cmp.Or(cmp.Compare(s.packages[b].elapsed, s.packages[a].elapsed), strings.Compare(a, b))
 	})
-	fmt.Fprintf(s.w, "\nminutes  budget  passed  failed  skipped  package\n")
-	var total time.Duration
-	var over []string
-	for _, name := range names {
-		p, most := s.packages[name], budget(directory(name))
-		total += p.elapsed
-		if p.tally != (tally{}) || p.elapsed > 0 {
-			fmt.Fprintf(s.w, "%7.2f %7.2f %7d %7d %8d  %s\n", p.elapsed.Minutes(), most, p.tally.passed, p.tally.failed, p.tally.skipped, name)
+	names = slices.DeleteFunc(names, func(name string) bool { return *s.packages[name] == total{} })
+	var attention []string
+	table(s.w, "minutes  budget  passed  failed  skipped  package", names, func(name string) string {
+		p, most := s.packages[name], "-"
+		if b := budget(directory(name)); budgets {
+			most = fmt.Sprintf("%.2f", b)
+			if p.elapsed.Minutes() > 1.5*b {
+				attention = append(attention, fmt.Sprintf("over its budget of %s minutes by more than half: %s, %.2f", most, name, p.elapsed.Minutes()))
+			}
 		}
-		if p.elapsed.Minutes() > 1.5*most {
-			over = append(over, fmt.Sprintf("over its budget of %.2f minutes by more than half: %s, %.2f", most, name, p.elapsed.Minutes()))
-		}
+		return fmt.Sprintf("%7.2f %7s %7d %7d %8d  %s", p.elapsed.Minutes(), most, p.tally.passed, p.tally.failed, p.tally.skipped, name)
+	})
+	timings := func(head string, all []timing) {
+		table(s.w, head, all, func(t timing) string { return fmt.Sprintf("%7.2f  %s", t.elapsed.Minutes(), t.name) })
 	}
-	fmt.Fprintf(s.w, "\nminutes  lane\n")
-	for _, l := range s.lanes {
-		fmt.Fprintf(s.w, "%7.2f  %s\n", l.elapsed.Minutes(), l.name)
-	}
+	timings("minutes  lane", s.lanes)
 	slices.SortStableFunc(s.tests, func(a, b timing) int { return cmp.Compare(b.elapsed, a.elapsed) })
-	fmt.Fprintf(s.w, "\nminutes  the longest tests\n")
-	for _, t := range s.tests[:min(longest, len(s.tests))] {
-		fmt.Fprintf(s.w, "%7.2f  %s\n", t.elapsed.Minutes(), t.name)
-	}
-	fmt.Fprintln(s.w)
-	for _, line := range over {
-		fmt.Fprintln(s.w, line)
-	}
+	timings("minutes  the longest tests", s.tests[:min(longest, len(s.tests))])
 	for _, f := range s.unsteady {
-		fmt.Fprintf(s.w, "UNSTEADY  %v\n", f)
+		attention = append(attention, fmt.Sprintf("UNSTEADY  %v", f))
+	}
+	if len(attention) > 0 {
+		fmt.Fprintf(s.w, "\n%s\n", strings.Join(attention, "\n"))
+	}
+}
+
+// table prints a line for each row below a head, and nothing if there is no row.
+func table[T any](w io.Writer, head string, rows []T, line func(T) string) {
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s\n", head)
+	for _, r := range rows {
+		fmt.Fprintln(w, line(r))
 	}
 }
 

@@ -34,6 +34,6 @@ func short(ctx context.Context, o options) (tally, error) {
 	headline("go test -short of %d packages", len(paths))
 	res := newResults(o.out, ".", false)
 	_, err = res.run(ctx, []string{"-short", "-shuffle=on", "-vet=off"}, paths...)
-	res.print()
+	res.print(false)
 	return res.sum(), err
 }
