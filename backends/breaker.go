@@ -17,6 +17,8 @@ type breaker struct {
 	cfg   Breaker
 	cb    *gobreaker.TwoStepCircuitBreaker[struct{}]
 	until atomic.Int64 // end of the present pause, in Unix nanoseconds
+
+	last atomic.Pointer[executor.Spec] // what failed last, and is tried again
 }
 
 // newBreaker returns nil if cfg asks for none. opened is called when users are no longer let through, with the time until the next try.
@@ -30,7 +32,7 @@ func newBreaker(cfg Breaker, opened func(pause time.Duration)) *breaker {
 		Timeout:      pause,
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= uint32(cfg.Failures) },
 		IsSuccessful: func(err error) bool { return !down(err) },
-		IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) }, // says nothing about the backend
+		IsExcluded:   func(err error) bool { return !down(err) && !answered(err) }, // says nothing about the backend
 		OnStateChange: func(_ string, _, to gobreaker.State) {
 			if to == gobreaker.StateOpen {
 				b.until.Store(time.Now().Add(pause).UnixNano())
@@ -51,6 +53,20 @@ func down(err error) bool {
 	return errors.Is(e.Kind, executor.ErrUnavailable) || errors.Is(e.Kind, context.DeadlineExceeded)
 }
 
+// answered reports whether err, or that there is none, is an answer of the provider. What is refused before it is asked says nothing about
+// it: a backend is not well because somebody asks it for what it does not have.
+func answered(err error) bool {
+	var e *executor.Error
+	if err == nil || !errors.As(err, &e) {
+		return err == nil
+	}
+	switch e.Kind {
+	case executor.ErrExhausted, executor.ErrAuth, executor.ErrNotFound:
+		return true
+	}
+	return false
+}
+
 // check refuses users while the backend is not known to work. The error has no backend yet.
 func (b *breaker) check() *executor.Error {
 	if b == nil || b.cb.State() == gobreaker.StateClosed {
@@ -65,8 +81,8 @@ func (b *breaker) check() *executor.Error {
 	return e
 }
 
-// begin is called before the backend is asked, and what it returns with the answer.
-func (b *breaker) begin() func(error) {
+// begin is called before the backend is asked for a session of spec, and what it returns with the answer.
+func (b *breaker) begin(spec executor.Spec) func(error) {
 	if b == nil {
 		return func(error) {}
 	}
@@ -74,7 +90,20 @@ func (b *breaker) begin() func(error) {
 	if err != nil { // it opened in this moment; the answer says nothing new
 		return func(error) {}
 	}
-	return done
+	return func(err error) {
+		if down(err) {
+			b.last.Store(&spec)
+		}
+		done(err)
+	}
+}
+
+// probe returns what is to be tried: what failed last, without what is a user's. Another Spec may be refused without being asked for, or
+// work where that one does not.
+func (b *breaker) probe() executor.Spec {
+	spec := *b.last.Load() // it has failed, or the breaker would not be open
+	spec.Subject, spec.Attributes, spec.Labels, spec.Env = "", nil, nil, nil
+	return spec
 }
 
 // state is "closed", "open" or "trying"; "" without a breaker.

@@ -73,7 +73,7 @@ func (g *gate) ask(ctx context.Context, spec executor.Spec) (executor.Session, e
 	if err := b.check(); err != nil {
 		return nil, g.refuse("create", err)
 	}
-	done := b.begin()
+	done := b.begin(spec)
 	s, err := g.x.Create(ctx, spec)
 	done(err)
 	return s, err
@@ -91,7 +91,8 @@ func (g *gate) setBreaker(cfg Breaker) {
 	g.breaker.Store(b)
 }
 
-// try finds out after a pause whether the backend works again. If it does not, the breaker opens anew and calls for the next try.
+// try finds out after a pause whether the backend works again. If it does not, the breaker opens anew and calls for the next try. A
+// sandbox may cost something, so the provider is first asked for a list, where it has one.
 func (g *gate) try(b *breaker, pause time.Duration) {
 	t := time.NewTimer(pause + time.Millisecond) // the breaker lets the next one through after its pause, not at the end of it
 	defer t.Stop()
@@ -103,12 +104,31 @@ func (g *gate) try(b *breaker, pause time.Duration) {
 	if g.breaker.Load() != b {
 		return // reloaded
 	}
-	done := b.begin()
-	s, err := g.x.Create(g.ctx, executor.Spec{})
-	done(err)
-	if err == nil {
-		s.Close() // its TTL removes it if this fails
+	spec := b.probe()
+	done := b.begin(spec)
+	if err := g.list(); down(err) {
+		done(err)
+		return
 	}
+	s, err := g.x.Create(g.ctx, spec)
+	if err == nil {
+		defer s.Close() // its TTL removes it if this fails
+	}
+	if !down(err) {
+		err = nil // this Spec has failed for want of an answer, so nothing refuses it before the provider is asked
+	}
+	done(err)
+}
+
+// list asks the provider for a list of sandboxes, of which it needs none.
+func (g *gate) list() error {
+	if !g.x.Info().Capabilities.Has(executor.FeatureList) {
+		return nil
+	}
+	for _, err := range g.x.Sessions(g.ctx, nil) {
+		return err
+	}
+	return nil
 }
 
 // Attach counts the sandbox, but never waits: it exists already.

@@ -157,6 +157,70 @@ routes: [{name: r, split: [{backend: a, weight: 1}], fallback: [b]}]`)
 	})
 }
 
+// TestBreakerTriesWhatFailed: what works with another Spec, and what is refused without being asked, is no sign of health.
+func TestBreakerTriesWhatFailed(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		var asked []executor.Spec
+		fails := true
+		w.wrap = func(x executor.Executor) executor.Executor {
+			return &picky{Executor: x, create: func(spec executor.Spec) error {
+				asked = append(asked, spec)
+				switch {
+				case spec.Template == "":
+					return &executor.Error{Op: "create", Backend: "a", Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: []string{"template:"}}
+				case fails:
+					return &executor.Error{Op: "create", Backend: "a", Kind: executor.ErrUnavailable, Ran: executor.RanNo}
+				}
+				return nil
+			}}
+		}
+		b := w.open("backends: {a: {type: fake, on: a, broker: {breaker: {failures: 2, open: 10s}}}}")
+		defer w.close(b)
+		state := func() string { return b.Stats().Backends[0].Breaker }
+		spec := executor.Spec{Template: "data-science", Labels: map[string]string{"user": "7"}, Subject: "u"}
+		_, err := b.Create(w.Context(), spec)
+		w.fails(err, executor.ErrUnavailable)
+		_, err = b.Create(w.Context(), executor.Spec{})
+		w.fails(err, executor.ErrUnsupported)
+		_, err = b.Create(w.Context(), spec)
+		w.fails(err, executor.ErrUnavailable)
+		if state() != "open" {
+			w.Errorf("got %s: what was refused without being asked has counted as health", state())
+		}
+		before := len(asked)
+		time.Sleep(11 * time.Second)
+		if len(asked) != before+1 || asked[before].Template != spec.Template || asked[before].Labels != nil || state() != "open" {
+			w.Errorf("tried %+v, the breaker is %s", asked[before:], state())
+		}
+		// An outage of the whole provider costs lists, and no sandbox.
+		fails = false
+		before = len(asked)
+		w.at["a"].Fail(fake.OpSessions, -1, unavailable)
+		time.Sleep(31 * time.Second)
+		if len(asked) != before || state() != "open" {
+			w.Errorf("tried %+v, the breaker is %s", asked[before:], state())
+		}
+		w.at["a"].Fail(fake.OpSessions, 0, nil)
+		time.Sleep(11 * time.Second)
+		if len(asked) != before+1 || state() != "closed" {
+			w.Errorf("tried %+v, the breaker is %s", asked[before:], state())
+		}
+	})
+}
+
+// picky is a backend that refuses what create says.
+type picky struct {
+	executor.Executor
+	create func(executor.Spec) error
+}
+
+func (x *picky) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
+	if err := x.create(spec); err != nil {
+		return nil, err
+	}
+	return x.Executor.Create(ctx, spec)
+}
+
 // What the caller does wrong or gives up is not the backend's fault.
 func TestBreakerStaysClosed(t *testing.T) {
 	bubble(t, fake.Options{CreateTime: time.Second}, func(w *world) {

@@ -47,8 +47,9 @@ type Queue struct {
 	Wait   driver.Duration `json:"wait,omitzero"`    // default 10 s
 }
 
-// Breaker stops asking a backend that fails: Create then fails at once with ErrUnavailable, which routes fall back on. After Open the
-// broker itself tries to create a sandbox, and goes on trying, so that no user waits to find out that a provider is still down.
+// Breaker stops asking a backend that fails. What is refused before the provider is asked counts neither way. Create then fails at once with ErrUnavailable, which routes fall back on. After Open the
+// broker itself tries what failed last, without labels and environment, and goes on trying, so that no user waits to find out that a
+// provider is still down. Where the provider can list sandboxes it is first asked for that, so that an outage costs no sandboxes.
 type Breaker struct {
 	Failures int             `json:"failures,omitempty"` // in a row, of ErrUnavailable or deadlines that passed; 0: no breaker
 	Open     driver.Duration `json:"open,omitzero"`      // between two tries; default 30 s

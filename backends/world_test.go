@@ -15,8 +15,9 @@ import (
 // world has the backends "a", "b" and "c" in memory, of the type "fake" and with the setting on: NAME.
 type world struct {
 	*testing.T
-	at  map[string]*fake.Backend
-	reg *backends.Registry
+	at   map[string]*fake.Backend
+	reg  *backends.Registry
+	wrap func(executor.Executor) executor.Executor // of backends; nil: as they are
 }
 
 type fakeConfig struct {
@@ -33,7 +34,11 @@ func newWorld(t *testing.T, opts fake.Options) *world {
 		if !ok {
 			return nil, driver.At("on", errors.New("no such provider"))
 		}
-		return b.Open(env)
+		x, err := b.Open(env)
+		if err == nil && w.wrap != nil {
+			x = w.wrap(x)
+		}
+		return x, err
 	}, nil))
 	return w
 }
