@@ -11,12 +11,13 @@ import (
 // Audit says who ran what, where, and how it ended. Code is there as a hash only: what users write is theirs, and a hash still tells
 // whether two programs are one.
 type Audit struct {
-	Time       time.Time           `json:"time"` // of the beginning
-	Op         string              `json:"op"`   // "create", "run", "install"
+	Time       time.Time           `json:"time"`          // of the beginning
+	Op         string              `json:"op"`            // "acquire", "create", "attach", "run", "install", "upload", "download"
+	Key        string              `json:"key,omitempty"` // of acquire
 	Subject    string              `json:"subject,omitempty"`
-	Attributes map[string]string   `json:"attributes,omitempty"` // of create
+	Attributes map[string]string   `json:"attributes,omitempty"` // of the Spec; after Attach those of the handle, which carries up to 2 KiB of them
 	Origin     executor.Origin     `json:"origin"`               // without Backend: nothing served
-	Run        string              `json:"run,omitempty"`        // Result.ID
+	Run        string              `json:"run,omitempty"`        // Request.ID, or Result.ID where one was made
 	Language   executor.Language   `json:"language,omitempty"`
 	Packages   []executor.Packages `json:"packages,omitempty"` // of create and install
 	CodeSHA256 string              `json:"code_sha256,omitempty"`
@@ -24,7 +25,9 @@ type Audit struct {
 	Status     executor.Status     `json:"status,omitempty"` // of runs and installations
 	Reason     executor.Reason     `json:"reason,omitempty"`
 	Error      string              `json:"error,omitempty"` // executor.KindName: "denied", "unavailable"
-	Ran        string              `json:"ran,omitempty"`   // with Error: whether the code may have run
+	Ran        string              `json:"ran"`             // whether code of the user may have run: "no", "maybe", "yes"
+	File       string              `json:"file,omitempty"`  // of upload and download, as the caller named it
+	FileBytes  int64               `json:"file_bytes,omitempty"`
 	Duration   time.Duration       `json:"duration_ns"`
 }
 
@@ -46,10 +49,16 @@ func code(req executor.Request) (sum string, size int) {
 // closing fills in how an operation ended.
 func (a *Audit) closing(res *executor.Result, err error) {
 	a.Duration = time.Since(a.Time)
+	did := executor.RanNo
 	if res != nil {
 		a.Run, a.Status, a.Reason = res.ID, res.Status, res.Reason
+		did = executor.RanYes
 	}
 	if err != nil {
-		a.Error, a.Ran = executor.KindName(err), ran(err).String()
+		a.Error = executor.KindName(err)
+		if a.Op == "run" || a.Op == "install" { // nothing else runs code of the user
+			did = ran(err)
+		}
 	}
+	a.Ran = did.String()
 }

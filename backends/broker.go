@@ -141,11 +141,11 @@ func (b *Broker) Info() executor.Info {
 
 // Create implements executor.Executor. What the guard refuses is ErrDenied.
 func (b *Broker) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
-	return b.create(ctx, "", spec)
+	return b.create(ctx, "", spec, true)
 }
 
-// create makes a session by the routes, or on the backend that is named.
-func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec) (s executor.Session, err error) {
+// create makes a session by the routes, or on the backend that is named. turn says that it is what a user's turn begins with.
+func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec, turn bool) (s executor.Session, err error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
@@ -163,9 +163,13 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec)
 			a.Origin.Session = s.Info().Handle.Session
 		}
 		arm := b.figures.arm(key)
-		arm.created(err, queued, time.Since(a.Time))
-		if err == nil {
-			s.(*session).arm = arm
+		took := time.Since(a.Time)
+		arm.created(err, queued, took)
+		switch {
+		case err == nil:
+			s.(*session).begin(arm, spec.Attributes, took)
+		case turn:
+			arm.turn(err, took)
 		}
 		a.Origin.Route, a.Origin.Assigned, a.Origin.Backend = key.route, key.assigned, key.backend
 		a.closing(nil, err)
@@ -194,24 +198,39 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec)
 
 // Attach implements executor.Executor. It goes by the handle, which also says whose session it is.
 func (b *Broker) Attach(ctx context.Context, h executor.Handle) (executor.Session, error) {
+	return b.attach(ctx, h, true)
+}
+
+// attach is Attach. turn is as in create.
+func (b *Broker) attach(ctx context.Context, h executor.Handle, turn bool) (_ executor.Session, err error) {
 	t, err := b.use("attach")
 	if err != nil {
 		return nil, err
 	}
 	defer t.done()
-	var s executor.Session
+	route, assigned := router.Assignment(h)
+	a := Audit{Op: "attach", Time: time.Now(), Subject: h.Meta[metaSubject], Attributes: attributesOf(h)}
+	a.Origin = executor.Origin{Session: h.Session, Route: route, Assigned: assigned}
+	defer func() {
+		if err != nil && turn {
+			b.figures.arm(armKey{route, assigned, ""}).turn(err, time.Since(a.Time))
+		}
+		a.closing(nil, err)
+		b.audit(a)
+	}()
+	var x executor.Session
 	if m := b.left(t, h); m != nil {
-		s, err = m.Attach(ctx, h)
+		x, err = m.Attach(ctx, h)
 	} else {
-		s, err = t.attach(ctx, h)
+		x, err = t.attach(ctx, h)
 	}
 	if err != nil {
 		return nil, err
 	}
-	subject := h.Meta[metaSubject]
-	route, assigned := router.Assignment(h)
-	arm := b.figures.arm(armKey{route, assigned, h.Backend})
-	return &session{Session: s, b: b, arm: arm, subject: subject, born: time.Now(), leave: b.guard.hold(subject)}, nil
+	a.Origin.Backend = h.Backend
+	s := &session{Session: x, b: b, subject: a.Subject, born: time.Now(), leave: b.guard.hold(a.Subject)}
+	s.begin(b.figures.arm(armKey{route, assigned, h.Backend}), a.Attributes, time.Since(a.Time))
+	return s, nil
 }
 
 // left returns the backend of a handle if it is one that the configuration no longer has.
@@ -350,7 +369,7 @@ func (d *direct) Info() executor.Info {
 }
 
 func (d *direct) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
-	return d.create(ctx, d.name, spec)
+	return d.create(ctx, d.name, spec, true)
 }
 
 func (d *direct) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {

@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -84,9 +85,9 @@ func (b *Broker) openManager(cfg Sessions) error {
 			return err
 		}
 	}
-	m, err := sessions.New(b, store, sessions.Options{
+	m, err := sessions.New(&managed{b}, store, sessions.Options{
 		Instance: b.env.Instance, LeaseTTL: time.Duration(cfg.LeaseTTL), MaxPerSubject: cfg.MaxPerSubject, MaxTotal: cfg.MaxTotal,
-		KeepFiles: cfg.KeepFilesBytes, Replace: b.replaceAfter, Private: b.opts.store == nil && !cfg.Shared(),
+		KeepFiles: cfg.KeepFilesBytes, Replace: b.replaceAfter, Acquired: b.acquired, Private: b.opts.store == nil && !cfg.Shared(),
 		Hooks: b.env.Hooks, Log: b.env.Log,
 	})
 	if err != nil {
@@ -100,6 +101,49 @@ func (b *Broker) openManager(cfg Sessions) error {
 		b.work.Go(b.reap)
 	}
 	return nil
+}
+
+// managed is a Broker as its Manager has it: what fails in it is part of an Acquire, which is counted as a whole.
+type managed struct{ *Broker }
+
+func (m *managed) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
+	return m.create(ctx, "", spec, false)
+}
+
+func (m *managed) Attach(ctx context.Context, h executor.Handle) (executor.Session, error) {
+	return m.attach(ctx, h, false)
+}
+
+// acquired counts and audits an Acquire. One that has come to nothing is a turn of its user that failed; otherwise the turn goes on.
+func (b *Broker) acquired(q sessions.Acquisition) {
+	took := time.Since(q.Began)
+	a := Audit{Op: "acquire", Time: q.Began, Key: q.Key, Subject: q.Spec.Subject, Attributes: q.Spec.Attributes}
+	if s, ok := q.Session.(*session); ok {
+		s.spent.Store(int64(took))
+		s.attributes.Store(&q.Spec.Attributes)
+		a.Origin = origin(s.arm, s.Session.Info().Handle.Session)
+	} else {
+		key := b.arm(q.Handle, q.Spec)
+		b.figures.arm(key).turn(q.Err, took)
+		a.Origin = executor.Origin{Route: key.route, Assigned: key.assigned, Session: q.Handle.Session}
+	}
+	a.closing(nil, q.Err)
+	b.audit(a)
+}
+
+// arm returns that of what nothing has served: of the session that there was, or where spec would go.
+func (b *Broker) arm(h executor.Handle, spec executor.Spec) (key armKey) {
+	if h.Session != "" {
+		key.route, key.assigned = router.Assignment(h)
+		return key
+	}
+	b.mu.Lock()
+	t := b.table
+	b.mu.Unlock()
+	if d, _, err := t.decide(spec); err == nil { // without a route there is no arm to name
+		key.route, key.assigned = d.Route, d.Assigned
+	}
+	return key
 }
 
 // replaceAfter says how long the backend of a session is waited for, by the route that has made it; negative: for ever.

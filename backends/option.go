@@ -10,8 +10,8 @@ type options struct {
 	store sessions.Store
 }
 
-// WithAudit makes the Broker call f after each Create, Run and Install, those included that the guard refused. Calls come from many
-// goroutines, and the caller of the operation waits for them.
+// WithAudit makes the Broker call f after each Acquire of its Manager, Create, Attach, Run and Install, and each file that is written or
+// read, those included that the guard refused. Calls come from many goroutines, and the caller of the operation waits for them.
 func WithAudit(f func(Audit)) Option { return func(o *options) { o.audit = f } }
 
 // WithStore makes the session manager keep its records in s, which stays the caller's, instead of where Sessions.Store says. Package

@@ -3,6 +3,9 @@ package backends_test
 import (
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,5 +116,152 @@ func TestCloseIsAsLongAsTheSlowest(t *testing.T) {
 		if err := <-closed; err != nil {
 			w.Errorf("nothing is left, but got %v", err)
 		}
+	})
+}
+
+// TestFiguresOfAnOutage: what users met is what the figures say, by arm, whether it failed in Acquire, Create, Attach or Run, and the time
+// in sandboxes is there while these live.
+func TestFiguresOfAnOutage(t *testing.T) {
+	bubble(t, fake.Options{CreateTime: time.Second}, func(w *world) {
+		b := w.open("backends: {a: {type: fake, on: a}, b: {type: fake, on: b}}\nroutes: [{name: all, split: [{backend: a, weight: 1}, {backend: b, weight: 1}]}]\nsessions: {replace_after: 1h}")
+		defer w.close(b)
+		turns, good := map[string]int64{}, map[string]int64{}
+		count := func(arm string, err error) {
+			turns[arm]++
+			if err == nil {
+				good[arm]++
+			}
+		}
+		var handles []executor.Handle
+		for i := range 40 {
+			spec := executor.Spec{Subject: fmt.Sprint("user-", i)}
+			d, err := b.Decide(spec)
+			if err != nil {
+				w.Fatal(err)
+			}
+			message := func() error {
+				l, err := b.Manager().Acquire(w.Context(), spec.Subject, spec)
+				if err != nil {
+					return err
+				}
+				defer l.Release()
+				handles = append(handles, l.Info().Handle)
+				_, err = l.Run(w.Context(), executor.Request{Code: "sleep(1000)"}, nil)
+				return err
+			}
+			if i == 20 {
+				w.outage("a", -1)
+			}
+			count(d.Assigned, message())
+			count(d.Assigned, message())
+			_, err = executor.Run(w.Context(), b, spec, executor.Request{Code: "x = 1"})
+			count(d.Assigned, err)
+		}
+		for _, h := range handles[:5] {
+			s, err := b.Attach(w.Context(), h)
+			if err != nil { // an attachment that works is no turn
+				count(h.Backend, err)
+				continue
+			}
+			s.Detach()
+		}
+		for _, name := range []string{"a", "b"} {
+			var got backends.ArmStats
+			for _, arm := range b.Stats().Arms {
+				if arm.Assigned == name {
+					got.Turns += arm.Turns
+					got.Answered += arm.Answered
+					got.SandboxTime += arm.SandboxTime
+					if failed := arm.TurnErrors["unavailable"]; failed != arm.Turns-arm.Answered || arm.Turn.Count != arm.Turns {
+						w.Errorf("%s: got %+v", name, arm)
+					}
+				}
+			}
+			if got.Turns != turns[name] || got.Answered != good[name] || name == "a" && got.Good() > .6 || name == "b" && got.Good() != 1 {
+				w.Errorf("%s: got %d of %d turns, want %d of %d", name, got.Answered, got.Turns, good[name], turns[name])
+			}
+			if got.SandboxTime == 0 {
+				w.Errorf("%s: no time in sandboxes, and %d live", name, len(w.at[name].Sandboxes()))
+			}
+		}
+		// The first turn of a conversation has the time that its sandbox took.
+		if p99 := time.Duration(b.Stats().Arms[len(b.Stats().Arms)-1].Turn.P99); p99 < 2*time.Second {
+			w.Errorf("got a p99 of %v", p99)
+		}
+		w.outage("a", 0)
+		for i := range 40 {
+			if err := b.Manager().Discard(w.Context(), fmt.Sprint("user-", i)); err != nil {
+				w.Error(err)
+			}
+		}
+	})
+}
+
+// TestAuditOfAConversation: each record says who, on whose behalf, where and whether anything ran, also of what came to nothing.
+func TestAuditOfAConversation(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		var log []backends.Audit
+		b := w.open("backends: {a: {type: fake, on: a}}\nsessions: {keep_files_bytes: 1000}", backends.WithAudit(func(a backends.Audit) { log = append(log, a) }))
+		defer w.close(b)
+		spec := executor.Spec{Subject: "u", Attributes: map[string]string{"plan": "pro"}}
+		var want []string
+		expect := func(lines ...string) {
+			w.Helper()
+			want = append(want, lines...)
+			var got []string
+			for _, a := range log {
+				if a.Time.IsZero() || a.Subject != "u" || a.Attributes["plan"] != "pro" || a.Origin.Route != "default" || a.Origin.Assigned != "a" {
+					w.Errorf("got %+v", a)
+				}
+				got = append(got, fmt.Sprintf("%s %s%s %s%d ran %s %s%s", a.Op, a.Key, a.Run, a.File, a.FileBytes, a.Ran, a.Status, a.Error))
+			}
+			if !slices.Equal(got, want) {
+				w.Errorf("got  %q\nwant %q", got, want)
+			}
+		}
+		l, err := b.Manager().Acquire(w.Context(), "chat", spec)
+		if err != nil {
+			w.Fatal(err)
+		}
+		expect("create  0 ran no ", "acquire chat 0 ran no ")
+		if err := l.Files().Write(w.Context(), "a.txt", strings.NewReader("12345"), 0); err != nil {
+			w.Error(err)
+		}
+		r, err := l.Files().Read(w.Context(), "a.txt")
+		if err != nil {
+			w.Fatal(err)
+		}
+		io.Copy(io.Discard, r)
+		r.Close()
+		if _, err := l.Files().Read(w.Context(), "none"); err == nil {
+			w.Error("got no error")
+		}
+		expect("upload  a.txt5 ran no ", "download  a.txt5 ran no ", "download  none0 ran no file-not-found")
+		if _, err := l.Run(w.Context(), executor.Request{ID: "mine", Code: "x = 1"}, nil); err != nil {
+			w.Error(err)
+		}
+		w.at["a"].Fail(fake.OpRun, 1, driver.Fail(executor.ErrUnavailable, executor.RanMaybe, nil))
+		if _, err := l.Run(w.Context(), executor.Request{ID: "cut-off", Code: "x = 1"}, nil); err == nil {
+			w.Error("got no error")
+		}
+		w.at["a"].Fail(fake.OpRun, 1, driver.Fail(executor.ErrUnavailable, executor.RanNo, nil))
+		if _, err := l.Run(w.Context(), executor.Request{ID: "not-begun", Code: "x = 1"}, nil); err == nil {
+			w.Error("got no error")
+		}
+		expect("run mine 0 ran yes ok", "run cut-off 0 ran maybe unavailable", "run not-begun 0 ran no unavailable")
+		if err := l.Release(); err != nil { // keeping files is no download of a user
+			w.Error(err)
+		}
+		w.outage("a", -1)
+		if _, err := b.Manager().Acquire(w.Context(), "chat", spec); err == nil {
+			w.Error("got no error")
+		}
+		expect("acquire chat 0 ran no unavailable")
+		h := l.Info().Handle
+		if _, err := b.Attach(w.Context(), h); err == nil {
+			w.Error("got no error")
+		}
+		expect("attach  0 ran no unavailable")
+		w.outage("a", 0)
 	})
 }

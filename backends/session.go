@@ -2,17 +2,35 @@ package backends
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// metaSubject is what the broker adds to handles. A handle stays with the application, so the subject still is not sent to a backend.
-const metaSubject = "broker.subject"
+// What the broker adds to handles. A handle stays with the application, so it still is not sent to a backend.
+const (
+	metaSubject    = "broker.subject"
+	metaAttributes = "broker.attributes" // as JSON
+)
+
+// maxMeta is how many bytes of attributes a handle carries; more would not leave it room for what it needs. Beyond that it has none, and
+// who attaches with it is audited without.
+const maxMeta = 2 << 10
+
+// attributesOf returns what a handle carries of them. It is hostile input: what is no map of text is nothing.
+func attributesOf(h executor.Handle) (m map[string]string) {
+	if text := h.Meta[metaAttributes]; text != "" && len(text) <= maxMeta && json.Unmarshal([]byte(text), &m) != nil {
+		return nil
+	}
+	return m
+}
 
 // session puts the guard, the figures and the audit around a session of a route. Everything else goes through.
 type session struct {
@@ -21,12 +39,35 @@ type session struct {
 	arm     *arm
 	subject string
 	born    time.Time
-	leave   func() // of the guard
-	once    sync.Once
+
+	attributes atomic.Pointer[map[string]string] // of the Spec, or of the last Acquire
+	spent      atomic.Int64                      // nanoseconds that the next turn has taken so far
+	leave      func()                            // of the guard
+	once       sync.Once
+}
+
+// begin takes the session into the figures. What it has taken to get it is part of the first turn.
+func (s *session) begin(a *arm, attributes map[string]string, took time.Duration) {
+	s.arm = a
+	s.attributes.Store(&attributes)
+	s.spent.Store(int64(took))
+	a.began(s)
 }
 
 // As lets backend-specific values through.
-func (s *session) As(target any) bool { return executor.As(s.Session, target) }
+func (s *session) As(target any) bool {
+	if k, ok := target.(*sessions.FileKeeper); ok {
+		*k = s
+		return true
+	}
+	return executor.As(s.Session, target)
+}
+
+// KeeperFiles are the files without the audit: see sessions.FileKeeper.
+func (s *session) KeeperFiles() executor.Files { return s.Session.Files() }
+
+// Files implements executor.Session.
+func (s *session) Files() executor.Files { return &files{Files: s.Session.Files(), s: s} }
 
 // Info is that of the route's session, with the subject in its handle.
 func (s *session) Info() executor.SessionInfo { return s.mark(s.Session.Info()) }
@@ -41,19 +82,30 @@ func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 }
 
 func (s *session) mark(i executor.SessionInfo) executor.SessionInfo {
-	if s.subject != "" {
-		i.Handle.Meta = maps.Clone(i.Handle.Meta)
-		if i.Handle.Meta == nil {
-			i.Handle.Meta = map[string]string{}
+	attributes := ""
+	if p := s.attributes.Load(); p != nil && len(*p) > 0 {
+		if raw, err := json.Marshal(*p); err == nil && len(raw) <= maxMeta {
+			attributes = string(raw)
 		}
-		i.Handle.Meta[metaSubject] = s.subject
+	}
+	if s.subject == "" && attributes == "" {
+		return i
+	}
+	i.Handle.Meta = maps.Clone(i.Handle.Meta)
+	if i.Handle.Meta == nil {
+		i.Handle.Meta = map[string]string{}
+	}
+	for key, value := range map[string]string{metaSubject: s.subject, metaAttributes: attributes} {
+		if value != "" {
+			i.Handle.Meta[key] = value
+		}
 	}
 	return i
 }
 
 // Run implements executor.Session.
 func (s *session) Run(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
-	a := Audit{Op: "run", Language: s.language(req.Language)}
+	a := Audit{Op: "run", Run: req.ID, Language: s.language(req.Language)}
 	a.CodeSHA256, a.CodeBytes = code(req)
 	return s.run(a, func() (*executor.Result, error) { return s.Session.Run(ctx, req, emit) })
 }
@@ -76,9 +128,12 @@ func (s *session) language(l executor.Language) executor.Language {
 
 func (s *session) run(a Audit, do func() (*executor.Result, error)) (res *executor.Result, err error) {
 	h := s.Session.Info().Handle
-	a.Time, a.Subject, a.Origin = time.Now(), s.subject, origin(s.arm, h.Session)
+	s.opening(&a)
+	spent := time.Duration(s.spent.Swap(0))
 	defer func() {
-		s.arm.ran(res, err, time.Since(a.Time))
+		took := time.Since(a.Time)
+		s.arm.ran(res, err, took)
+		s.arm.turn(err, spent+took)
 		a.closing(res, err)
 		s.b.audit(a)
 	}()
@@ -89,6 +144,12 @@ func (s *session) run(a Audit, do func() (*executor.Result, error)) (res *execut
 	}
 	defer end()
 	return do()
+}
+
+// opening fills in what is known when an operation begins.
+func (s *session) opening(a *Audit) {
+	a.Time, a.Subject, a.Attributes = time.Now(), s.subject, *s.attributes.Load()
+	a.Origin = origin(s.arm, s.Session.Info().Handle.Session)
 }
 
 // Detach implements executor.Session.
@@ -110,7 +171,7 @@ func (s *session) Close() error {
 func (s *session) end() {
 	s.once.Do(func() {
 		s.leave()
-		s.arm.ended(time.Since(s.born))
+		s.arm.ended(s)
 	})
 }
 

@@ -35,16 +35,31 @@ type ArmStats struct {
 	Assigned string `json:"assigned"`          // what the split says
 	Backend  string `json:"backend,omitempty"` // what served; empty: nothing did
 
+	// Turns are those of users, each from wanting a session to having a result: a Create, Attach or Acquire that came to nothing, and every
+	// run and installation. Answered came to an end, whatever that was; TurnErrors did not, by executor.KindName.
+	Turns      int64            `json:"turns"`
+	Answered   int64            `json:"answered"`
+	TurnErrors map[string]int64 `json:"turn_errors,omitempty"`
+
 	Creates      int64                     `json:"creates"`
 	CreateErrors map[string]int64          `json:"create_errors,omitempty"` // by executor.KindName
 	Runs         map[executor.Status]int64 `json:"runs,omitempty"`          // that came to an end
 	RunErrors    map[string]int64          `json:"run_errors,omitempty"`    // by executor.KindName; what the guard refused is "denied"
 	StateLost    int64                     `json:"state_lost"`              // runs that ended with StateLost
 
+	Turn        Latency         `json:"turn"`         // of turns, answered or not; the first run of a session with the time to get it
 	Queue       Latency         `json:"queue"`        // of Creates, for a place
 	Create      Latency         `json:"create"`       // the whole of it
 	Run         Latency         `json:"run"`          // from the call to the end
-	SandboxTime driver.Duration `json:"sandbox_time"` // of sessions that have ended: what providers bill
+	SandboxTime driver.Duration `json:"sandbox_time"` // that this process held sessions, those included that it holds: what providers bill
+}
+
+// Good is the part of the turns that were answered, from 0 to 1; 1 without any.
+func (s ArmStats) Good() float64 {
+	if s.Turns == 0 {
+		return 1
+	}
+	return float64(s.Answered) / float64(s.Turns)
 }
 
 // Latency is a distribution. The figures are at most 3 % too high.
@@ -60,9 +75,10 @@ type armKey struct{ route, assigned, backend string }
 
 // arm collects the figures of one arm.
 type arm struct {
-	mu                 sync.Mutex
-	s                  ArmStats
-	queue, create, run histogram
+	mu                        sync.Mutex
+	s                         ArmStats
+	turns, queue, create, run histogram
+	live                      map[*session]bool
 }
 
 // figures are those of all arms.
@@ -79,7 +95,7 @@ func (f *figures) arm(k armKey) *arm {
 		if f.arms == nil {
 			f.arms = map[armKey]*arm{}
 		}
-		a = &arm{s: ArmStats{Route: k.route, Assigned: k.assigned, Backend: k.backend}}
+		a = &arm{s: ArmStats{Route: k.route, Assigned: k.assigned, Backend: k.backend}, live: map[*session]bool{}}
 		f.arms[k] = a
 	}
 	return a
@@ -115,10 +131,30 @@ func (a *arm) ran(res *executor.Result, err error, took time.Duration) {
 	}
 }
 
-func (a *arm) ended(life time.Duration) {
+// turn counts one of a user that has ended.
+func (a *arm) turn(err error, took time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.s.SandboxTime += driver.Duration(life)
+	a.s.Turns++
+	a.turns.add(took)
+	if err != nil {
+		a.s.TurnErrors = count(a.s.TurnErrors, executor.KindName(err))
+		return
+	}
+	a.s.Answered++
+}
+
+func (a *arm) began(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.live[s] = true
+}
+
+func (a *arm) ended(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.live, s)
+	a.s.SandboxTime += driver.Duration(time.Since(s.born))
 }
 
 func count[K comparable](m map[K]int64, k K) map[K]int64 {
@@ -151,7 +187,10 @@ func (a *arm) snapshot() ArmStats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.s
-	s.CreateErrors, s.Runs, s.RunErrors = maps.Clone(s.CreateErrors), maps.Clone(s.Runs), maps.Clone(s.RunErrors)
-	s.Queue, s.Create, s.Run = a.queue.latency(), a.create.latency(), a.run.latency()
+	s.TurnErrors, s.CreateErrors, s.Runs, s.RunErrors = maps.Clone(s.TurnErrors), maps.Clone(s.CreateErrors), maps.Clone(s.Runs), maps.Clone(s.RunErrors)
+	s.Turn, s.Queue, s.Create, s.Run = a.turns.latency(), a.queue.latency(), a.create.latency(), a.run.latency()
+	for l := range a.live {
+		s.SandboxTime += driver.Duration(time.Since(l.born))
+	}
 	return s
 }

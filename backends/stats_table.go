@@ -35,14 +35,14 @@ func (s Stats) String() string {
 		return []any{name, m.Sessions, m.Waiting, breaker, orDash(strings.Join(pools, "; "))}
 	})
 	b.WriteByte('\n')
-	columns(&b, "ROUTE\tASSIGNED\tBACKEND\tCREATES\tFAILED\tQUEUE P50/95/99\tCREATE P50/95/99\tRUNS\tOK\tFAILED\tERRORS\tSTATE LOST\tRUN P50/95/99", len(s.Arms), func(i int) []any {
+	columns(&b, "ROUTE\tASSIGNED\tBACKEND\tTURNS\tGOOD\tTURN P50/95/99\tIN SANDBOXES\tCREATES\tFAILED\tQUEUE P50/95/99\tCREATE P50/95/99\tRUNS\tOK\tFAILED\tERRORS\tSTATE LOST\tRUN P50/95/99", len(s.Arms), func(i int) []any {
 		a := s.Arms[i]
 		var runs int64
 		for _, n := range a.Runs {
 			runs += n
 		}
 		return []any{
-			orDash(a.Route), orDash(a.Assigned), orDash(a.Backend), a.Creates, tally(a.CreateErrors), a.Queue, a.Create,
+			orDash(a.Route), orDash(a.Assigned), orDash(a.Backend), a.Turns, fmt.Sprintf("%.1f%%", 100*a.Good()), a.Turn, short(a.SandboxTime), a.Creates, tally(a.CreateErrors), a.Queue, a.Create,
 			runs, a.Runs[executor.StatusOK], runs - a.Runs[executor.StatusOK], tally(a.RunErrors), a.StateLost, a.Run,
 		}
 	})

@@ -20,7 +20,14 @@ import (
 func (m *Manager) Acquire(ctx context.Context, key string, spec executor.Spec) (_ *Lease, err error) {
 	ctx, end := m.begin(ctx, executor.Op{Name: "acquire"})
 	var out executor.Outcome
-	defer func() { out.Err = err; end(out) }()
+	done := Acquisition{Key: key, Spec: spec, Began: time.Now()}
+	defer func() {
+		out.Err, done.Err = err, err
+		end(out)
+		if m.opts.Acquired != nil {
+			m.opts.Acquired(done)
+		}
+	}()
 	if err := errors.Join(checkKey(key), spec.Validate()); err != nil {
 		return nil, m.fail("acquire", executor.ErrInvalid, err)
 	}
@@ -28,7 +35,7 @@ func (m *Manager) Acquire(ctx context.Context, key string, spec executor.Spec) (
 	if err != nil {
 		return nil, err
 	}
-	lease, err := m.acquire(ctx, key, spec, l)
+	lease, err := m.acquire(ctx, key, spec, l, &done.Handle)
 	if err != nil {
 		m.give(key, l)
 		return nil, err
@@ -36,12 +43,12 @@ func (m *Manager) Acquire(ctx context.Context, key string, spec executor.Spec) (
 	if m.ctx.Err() != nil { // Close did not see this lease
 		return nil, errors.Join(m.fail("acquire", executor.ErrClosed, nil), lease.Release())
 	}
-	out.Session = lease.session.Info().Handle.Session
+	done.Session, out.Session = lease.session, lease.session.Info().Handle.Session
 	return lease, nil
 }
 
-// acquire is Acquire for who has the turn in this process. On success the turn is the lease's.
-func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l *local) (*Lease, error) {
+// acquire is Acquire for who has the turn in this process. On success the turn is the lease's. It notes the handle of the record.
+func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l *local, handle *executor.Handle) (*Lease, error) {
 	if err := m.beSeen(ctx); err != nil {
 		return nil, err
 	}
@@ -51,6 +58,7 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l
 	}
 	lease := m.newLease(e, l)
 	old, held := e.Handle, l.session
+	*handle = old
 	s, fresh, why, err := m.open(lease.ctx, ctx, e, spec, l)
 	if err == nil && fresh {
 		if lease.Restored, lease.Omitted, err = m.restore(ctx, e, s); err != nil {

@@ -87,7 +87,7 @@ func (m *Manager) keep(ctx context.Context, key, subject string, token int64, s 
 	if old.Token > token {
 		return errLost
 	}
-	found, omitted, err := walk(ctx, s.Files())
+	found, omitted, err := walk(ctx, filesOf(s))
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (m *Manager) keep(ctx context.Context, key, subject string, token int64, s 
 		}
 		changed = true
 		f.Until = until
-		if f.Sum, err = m.put(ctx, key, f, s.Files()); err != nil {
+		if f.Sum, err = m.put(ctx, key, f, filesOf(s)); err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
 		next.Files = append(next.Files, f)
@@ -231,7 +231,7 @@ func (m *Manager) restore(ctx context.Context, e *entry, s executor.Session) (na
 			omitted++
 			continue
 		}
-		if err := s.Files().Write(ctx, f.Name, bytes.NewReader(content), f.Mode.Perm()); err != nil {
+		if err := filesOf(s).Write(ctx, f.Name, bytes.NewReader(content), f.Mode.Perm()); err != nil {
 			return nil, 0, err
 		}
 		names = append(names, f.Name)

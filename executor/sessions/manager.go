@@ -36,8 +36,32 @@ type Options struct {
 	// Replace says for how long no Acquire must have reached the backend of a session before one makes a new session in its place. Zero:
 	// at once; negative: never. Nil: DefaultReplace for all. A session in which a run may go on within its wall time is not replaced.
 	Replace func(executor.Handle) time.Duration
-	Hooks   executor.Hooks
-	Log     *slog.Logger // nil: none
+	// Acquired is called after each Acquire, and its caller waits for it. Nil: nothing is.
+	Acquired func(Acquisition)
+	Hooks    executor.Hooks
+	Log      *slog.Logger // nil: none
+}
+
+// Acquisition is an Acquire that has ended.
+type Acquisition struct {
+	Key     string
+	Spec    executor.Spec
+	Handle  executor.Handle  // of the record, also if it could not be reached; zero: the key had no sandbox
+	Session executor.Session // that of the Executor of the Manager; nil with Err
+	Began   time.Time
+	Err     error
+}
+
+// A FileKeeper is found by executor.As in sessions whose Files are watched: the Manager keeps and restores files by these, since it is not
+// a user.
+type FileKeeper interface{ KeeperFiles() executor.Files }
+
+// filesOf returns the files of s for the Manager.
+func filesOf(s executor.Session) executor.Files {
+	if k := FileKeeper(nil); executor.As(s, &k) {
+		return k.KeeperFiles()
+	}
+	return s.Files()
 }
 
 // MaxKeepFiles bounds Options.KeepFiles: a Store is made for records, and every release may write this much.
