@@ -85,19 +85,19 @@ var rules = []rule{
 	{packages: []string{"executor/sessions/..."}, imports: []string{"executor", "executor/sessions/..."}},
 	{packages: []string{"executor/telemetry"}, imports: []string{"executor"}, modules: []string{"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"}},
 	// Calls of one conversation share a session. Tables come as HTML, and models read Markdown.
-	{packages: []string{"tool/..."}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/origin", "tool/..."}, modules: []string{"github.com/modelcontextprotocol/go-sdk", "golang.org/x/net"}},
+	{packages: []string{"tool/..."}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/origin", "internal/requestid", "tool/..."}, modules: []string{"github.com/modelcontextprotocol/go-sdk", "golang.org/x/net"}},
 	// E2B's daemon speaks the Connect protocol. Messages register themselves by name, so there is one copy for whoever speaks it.
 	{packages: []string{"internal/envd/..."}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
-	{packages: []string{"server/e2b"}, imports: []string{"executor", "internal/envd/...", "internal/origin"}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
+	{packages: []string{"server/e2b"}, imports: []string{"executor", "internal/envd/...", "internal/origin", "internal/requestid"}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
 	// A stand-in for tests: real sandboxes behind the server, with what the contract does not know.
 	{packages: []string{"server/e2b/e2btest"}, imports: []string{"executor", "executor/driver", "docker/...", "server/e2b"}, modules: []string{"github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	// What ends in good order waits for what it has begun.
 	{packages: []string{"internal/drain"}},
 	// Whom web pages reach through a browser is one question for all servers.
-	{packages: []string{"internal/origin"}},
+	{packages: []string{"internal/origin", "internal/requestid"}},
 	// Code in fences is what models write, whoever asks them.
-	{packages: []string{"server/nemo"}, imports: []string{"executor", "internal/drain", "internal/origin", "server", "tool"}},
-	{packages: []string{"server/..."}, imports: []string{"executor", "internal/drain", "internal/origin", "server/..."}},
+	{packages: []string{"server/nemo"}, imports: []string{"executor", "internal/drain", "internal/origin", "internal/requestid", "server", "tool"}},
+	{packages: []string{"server/..."}, imports: []string{"executor", "internal/drain", "internal/origin", "internal/requestid", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults below it.
 	{packages: []string{"conformance"}, imports: []string{"executor"}},
 	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor"}},

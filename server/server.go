@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/drain"
 	"github.com/execbroker/execbroker/internal/origin"
+	"github.com/execbroker/execbroker/internal/requestid"
 )
 
 // OpenAPI is the description of the API, in JSON.
@@ -65,9 +65,9 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	}
 	s := &Server{x: x, cfg: cfg, started: time.Now(), sessions: map[string]*session{}, usage: map[keyID]*usage{}}
 	s.routes()
-	s.front = origin.Policy{Hosts: cfg.Hosts}.Handler(s.mux, func(w http.ResponseWriter, r *http.Request, status int, message string) {
+	s.front = requestid.Handler(origin.Policy{Hosts: cfg.Hosts}.Handler(s.mux, func(w http.ResponseWriter, r *http.Request, status int, message string) {
 		s.answerError(w, r, refuse(status, "origin", "%s", message))
-	})
+	}))
 	return s, nil
 }
 
@@ -106,27 +106,14 @@ func (s *Server) routes() {
 	})
 }
 
-type requestIDKey struct{}
-
-// requestIDForm is what is taken over from a client: it goes back in a header and into logs.
-var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
-
-func requestID(r *http.Request) string {
-	id, _ := r.Context().Value(requestIDKey{}).(string)
-	return id
-}
+func requestID(r *http.Request) string { return requestid.Of(r.Context()) }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	id := r.Header.Get("X-Request-Id")
-	if !requestIDForm.MatchString(id) {
-		id = newID()
-	}
 	h := w.Header()
-	h.Set("X-Request-Id", id)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	s.front.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
+	s.front.ServeHTTP(w, r)
 }
 
 // newID returns 26 characters of [a-z2-7], of which no two are ever alike.

@@ -31,6 +31,7 @@ type app struct {
 	json    bool
 	verbose bool
 
+	serving bool // others talk to the program: warnings are logged without --verbose
 	entered bool // a command has begun: what fails now is not the usage
 	signals *signals
 }
@@ -107,12 +108,19 @@ routes of the file do.`,
 	return root
 }
 
-// log is where the library reports what it does.
+// log is where the library reports what it does. A server logs warnings at least, in JSON if no terminal shows them.
 func (a *app) log() *slog.Logger {
-	if !a.verbose {
+	o := &slog.HandlerOptions{Level: slog.LevelWarn}
+	switch {
+	case a.verbose:
+		o.Level = slog.LevelDebug
+	case !a.serving:
 		return nil
 	}
-	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if a.serving && !isTerminal(a.err) {
+		return slog.New(slog.NewJSONHandler(a.err, o))
+	}
+	return slog.New(slog.NewTextHandler(a.err, o))
 }
 
 // isTerminal reports whether a stream of the program is a terminal.

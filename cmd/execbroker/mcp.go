@@ -51,6 +51,7 @@ output the program ends with its client.`,
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients over HTTP, in JSON")
 	f.names(c, "")
 	f.reach(c, "what the code reaches")
+	f.warmth(c)
 	l.DurationVar(&f.maxTimeout, "max-timeout", tool.DefaultMaxTimeout, "the longest time that a call may ask for")
 	l.IntVar(&f.maxSessions, "max-sessions", mcp.DefaultMaxSessions, "how many sessions clients may have over HTTP, all together")
 	l.DurationVar(&f.drain, "drain", 0, "how long calls may take to end at the first signal, over HTTP (default the longest call)")
@@ -62,6 +63,7 @@ output the program ends with its client.`,
 }
 
 func (a *app) mcp(ctx context.Context, f mcpFlags) error {
+	a.serving = true
 	o := tool.Options{MaxTimeout: f.maxTimeout, Timeout: min(tool.DefaultTimeout, f.maxTimeout)}
 	o.Spec.Network.Mode = executor.NetworkMode(f.network)
 	if f.maxTimeout < time.Second || f.maxSessions < 1 || f.drain < 0 {
@@ -81,6 +83,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 		return err
 	}
 	defer a.closing(p, "closing backends", x.Close)
+	defer a.examine(ctx, p, x, f.serverFlags)()
 	t, err := tool.New(x, x.Manager(), o)
 	if err != nil {
 		return err

@@ -64,6 +64,7 @@ as long as --drain says; at the second it ends at once.`,
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients, in JSON (not for e2b)")
 	f.names(c, " (e2b: sandboxes are below the first)")
 	f.reach(c, "what sandboxes reach that do not ask for anything")
+	f.warmth(c)
 	l.DurationVar(&f.maxTimeout, "max-timeout", server.DefaultMaxTimeout, "the longest run that clients may ask for; for e2b the longest life of a sandbox (default 24h)")
 	l.IntVar(&f.maxSandboxes, "max-sandboxes", e2b.DefaultMaxSandboxes, "how many sessions each key may have")
 	l.DurationVar(&f.drain, "drain", 0, "how long runs may take to end at the first signal (default the longest run; e2b: not at all)")
@@ -94,6 +95,7 @@ type front struct {
 }
 
 func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
+	a.serving = true
 	open, err := a.front(f)
 	if err != nil {
 		return err
@@ -106,6 +108,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 		return err
 	}
 	defer a.closing(p, "closing backends", x.Close)
+	defer a.examine(ctx, p, x, f.serverFlags)()
 	s, err := open(x)
 	if err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // ask sends a request to a server of this interface and returns the answer.
@@ -190,5 +192,65 @@ func TestServeMistakes(t *testing.T) {
 				t.Errorf("got %s", p.out.String())
 			}
 		})
+	}
+}
+
+// A server says before its first client comes what is missing, and of each failure what the client is not told, under the name that the
+// client was told. Nobody has to ask for that.
+func TestServersLog(t *testing.T) {
+	config := write(t, t.TempDir(), "c.yaml", "backends:\n  box: {type: fake, broken: true, fail: create}\n")
+	for name, args := range map[string][]string{
+		"native": {"serve"}, "nemo": {"serve", "--api", "nemo"}, "e2b": {"serve", "--api", "e2b"}, "mcp": {"mcp"}, "warm": {"serve", "--warm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := command(t, append(args, "--listen", "127.0.0.1:0", "--config", config, "--json")...)
+			s := announced[serving](t, p)
+			headers := []string{"Content-Type", "application/json", "X-Request-Id", "mine-7", "X-API-Key", s.Key, "Authorization", "Bearer " + s.Key}
+			switch name {
+			case "nemo":
+				ask(t, 502, "POST", s.URL+"/execute", `{"generated_code": "print(1)", "timeout": 1, "language": "python"}`, headers...)
+			case "e2b":
+				ask(t, 503, "POST", s.URL+"/v2/sandboxes", `{"templateID": "base"}`, headers...)
+			case "mcp":
+				c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: s.URL, HTTPClient: &http.Client{Transport: bearer(s.Key)}, MaxRetries: -1}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "1"}}); err != nil {
+					t.Error(err)
+				}
+				c.Close()
+			default:
+				ask(t, 503, "POST", s.URL+"/v1/run", `{"code": "1"}`, headers...)
+			}
+			if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			_ = p.Wait()
+			var missing, failed, ahead bool
+			for line := range strings.Lines(p.err.String()) {
+				var l struct{ Level, Msg, Missing, Fix, ID, Err string }
+				if json.Unmarshal([]byte(line), &l) != nil {
+					continue // progress
+				}
+				missing = missing || l.Level == "WARN" && l.Missing == "engine" && l.Fix == "start it"
+				failed = failed || strings.Contains(l.Err, "the engine is") && (l.ID == "mine-7" || name == "mcp" && l.ID != "")
+				ahead = ahead || l.Msg == "starting a sandbox ahead"
+			}
+			if !missing || !failed || ahead != (name == "warm") {
+				t.Errorf("got %s", p.err.String())
+			}
+		})
+	}
+	p := command(t, "serve", "--listen", "127.0.0.1:0", "--json", "--warm")
+	announced[serving](t, p)
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Wait()
+	p.clean(t)
+	if got := p.err.String(); strings.Contains(got, "WARN") {
+		t.Errorf("nothing is missing, and it says %s", got)
 	}
 }

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/origin"
 )
@@ -19,6 +23,7 @@ type serverFlags struct {
 	network    reach
 	maxTimeout time.Duration
 	drain      time.Duration
+	warm       bool
 	given      func(flag string) bool
 }
 
@@ -33,6 +38,74 @@ func (f *serverFlags) reach(c *cobra.Command, usage string) {
 func (f *serverFlags) names(c *cobra.Command, more string) {
 	c.Flags().StringArrayVar(&f.domains, "domain", nil, "a `name` or address that clients use for the server; may be repeated"+more)
 	must(c.RegisterFlagCompletionFunc("domain", cobra.NoFileCompletions))
+}
+
+// warmth adds --warm.
+func (f *serverFlags) warmth(c *cobra.Command) {
+	c.Flags().BoolVar(&f.warm, "warm", false, "do first what setup does, and start a sandbox of each backend once")
+}
+
+// examineTime is how long a server looks for what is missing before it lets clients come.
+const examineTime = 10 * time.Second
+
+// examine logs what is missing for the backends, before the first client meets it. That is no reason not to start: what is missing may
+// come. A client over standard input and output does not wait for it: it goes on until wait is called.
+func (a *app) examine(ctx context.Context, p *progress, x *backends.Broker, f serverFlags) (wait func()) {
+	log := a.log()
+	look := func(ctx context.Context) {
+		found := x.Doctor(ctx)
+		for _, name := range slices.Sorted(maps.Keys(found)) {
+			for _, c := range found[name] {
+				if !c.OK && ctx.Err() == nil {
+					log.WarnContext(ctx, "backend is not ready", "backend", name, "missing", c.Name, "detail", c.Detail, "fix", c.Fix)
+				}
+			}
+		}
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			log.WarnContext(ctx, "backends do not answer", "after", examineTime)
+		}
+	}
+	if f.warm {
+		a.warm(ctx, p, x, f)
+	}
+	ctx, cancel := context.WithTimeout(ctx, examineTime)
+	var wg sync.WaitGroup
+	wg.Go(func() { look(ctx) })
+	if f.listen != "" {
+		wg.Wait()
+	}
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// warm does what the first client would wait for.
+func (a *app) warm(ctx context.Context, p *progress, x *backends.Broker, f serverFlags) {
+	c, err := a.configuration()
+	if err == nil {
+		sctx, end := p.begin(ctx, "setting up")
+		err = backends.Setup(sctx, a.env(), a.reg, c)
+		end()
+	}
+	if err != nil {
+		a.log().WarnContext(ctx, "setting up", "err", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Backends)) {
+		b, ok := x.Backend(name)
+		if !ok {
+			continue
+		}
+		wctx, end := p.begin(ctx, "starting a sandbox of "+name)
+		s, err := b.Create(wctx, executor.Spec{Network: executor.NetworkPolicy{Mode: executor.NetworkMode(f.network)}})
+		if err == nil {
+			err = s.Close()
+		}
+		end()
+		if err != nil {
+			a.log().WarnContext(ctx, "starting a sandbox ahead", "backend", name, "err", err)
+		}
+	}
 }
 
 // checkNames looks at --domain. Every name would let in what the check is there to keep out, so that is not to be had here.

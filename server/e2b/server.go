@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/requestid"
 )
 
 const (
@@ -62,9 +63,9 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 		s.owners[sha256.Sum256([]byte(key))] = true
 	}
 	s.api = s.routes()
-	s.front = cfg.names().Handler(http.HandlerFunc(s.dispatch), func(w http.ResponseWriter, _ *http.Request, status int, message string) {
+	s.front = requestid.Handler(cfg.names().Handler(http.HandlerFunc(s.dispatch), func(w http.ResponseWriter, _ *http.Request, status int, message string) {
 		writeError(w, refuse(status, "%s", message))
-	})
+	}))
 	s.SetFaults(cfg.Faults)
 	return s, nil
 }
@@ -189,7 +190,7 @@ func (s *Server) op(f operation) http.Handler {
 		_ = rc.SetReadDeadline(time.Time{})
 		switch {
 		case err != nil:
-			writeError(w, err)
+			s.fail(w, r, err)
 		case answer == nil:
 			w.WriteHeader(status)
 		default:

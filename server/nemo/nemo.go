@@ -23,6 +23,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/drain"
 	"github.com/execbroker/execbroker/internal/origin"
+	"github.com/execbroker/execbroker/internal/requestid"
 	"github.com/execbroker/execbroker/server"
 	"github.com/execbroker/execbroker/tool"
 )
@@ -101,9 +102,9 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
-	s.front = names.Handler(mux, func(w http.ResponseWriter, _ *http.Request, status int, message string) {
+	s.front = requestid.Handler(names.Handler(mux, func(w http.ResponseWriter, _ *http.Request, status int, message string) {
 		write(w, status, Answer{Status: "error", Stderr: message})
-	})
+	}))
 	return s, nil
 }
 
@@ -141,7 +142,7 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	}
 	var bad *refusal
 	if !errors.As(err, &bad) {
-		s.cfg.Log.WarnContext(r.Context(), "nemo", "kind", executor.KindName(err), "err", err)
+		s.cfg.Log.WarnContext(r.Context(), "request failed", "id", requestid.Of(r.Context()), "kind", executor.KindName(err), "err", err)
 		// The toolkit's client repeats a call that was answered with 502, so nothing that may have run is.
 		bad = &refusal{http.StatusInternalServerError, "Server error: " + tool.Explain(err)}
 		if executor.Retryable(err) {

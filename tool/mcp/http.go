@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/execbroker/execbroker/internal/origin"
+	"github.com/execbroker/execbroker/internal/requestid"
 	"github.com/execbroker/execbroker/tool"
 )
 
@@ -63,8 +64,9 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 	authenticated := auth.RequireBearerToken(func(_ context.Context, key string, _ *http.Request) (*auth.TokenInfo, error) {
 		return verify(o, key)
 	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(s.guard(o, s.answered(inner)))
-	return origin.Policy{Hosts: o.Hosts}.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return requestid.Handler(origin.Policy{Hosts: o.Hosts}.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
+		r.Header.Set(requestid.Header, requestid.Of(r.Context())) // the SDK passes on headers, not contexts
 		if _, _, open := o.Authenticate(""); open && r.Header.Get("Authorization") == "" {
 			// The SDK knows who a request is from by its token only.
 			r = r.Clone(r.Context())
@@ -73,7 +75,7 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 		authenticated.ServeHTTP(w, r)
 	}), func(w http.ResponseWriter, _ *http.Request, status int, message string) {
 		http.Error(w, message, status)
-	})
+	}))
 }
 
 // anybody stands for the missing key of a server that asks for none.
