@@ -19,6 +19,8 @@ import (
 type mcpFlags struct {
 	serverFlags
 	maxSessions int
+	perKey      int
+	idle        time.Duration
 }
 
 func (a *app) mcpCommand() *cobra.Command {
@@ -54,9 +56,11 @@ output the program ends with its client.`,
 	f.warmth(c)
 	l.DurationVar(&f.maxTimeout, "max-timeout", tool.DefaultMaxTimeout, "the longest time that a call may ask for")
 	l.IntVar(&f.maxSessions, "max-sessions", mcp.DefaultMaxSessions, "how many sessions clients may have over HTTP, all together")
+	l.IntVar(&f.perKey, "max-sessions-per-key", mcp.DefaultMaxSessionsPerKey, "how many of them a key may have; the longest idle one gives way to a new one")
+	l.DurationVar(&f.idle, "idle", mcp.DefaultIdle, "how long a session lives without a request, over HTTP")
 	l.DurationVar(&f.drain, "drain", 0, "how long calls may take to end at the first signal, over HTTP (default the longest call)")
 	must(c.MarkFlagFilename("keys", "json"))
-	for _, name := range []string{"listen", "max-timeout", "max-sessions", "drain"} {
+	for _, name := range []string{"listen", "max-timeout", "max-sessions", "max-sessions-per-key", "idle", "drain"} {
 		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
 	}
 	return c
@@ -66,8 +70,8 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	a.serving = true
 	o := tool.Options{MaxTimeout: f.maxTimeout, Timeout: min(tool.DefaultTimeout, f.maxTimeout)}
 	o.Spec.Network.Mode = executor.NetworkMode(f.network)
-	if f.maxTimeout < time.Second || f.maxSessions < 1 || f.drain < 0 {
-		return usage("--max-timeout, --max-sessions and --drain: want at least 1s, 1 and 0")
+	if f.maxTimeout < time.Second || f.idle < time.Second || min(f.maxSessions, f.perKey) < 1 || f.drain < 0 {
+		return usage("--max-timeout, --idle, --max-sessions, --max-sessions-per-key and --drain: want at least 1s, 1s, 1, 1 and 0")
 	}
 	if err := f.checkNames(); err != nil {
 		return err
@@ -102,7 +106,7 @@ func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, p *progress, s *mcp.Serve
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", s.Handler(mcp.HTTPOptions{Hosts: f.domains, MaxSessions: f.maxSessions, Authenticate: func(key string) (string, map[string]string, bool) {
+	mux.Handle("/mcp", s.Handler(mcp.HTTPOptions{Hosts: f.domains, MaxSessions: f.maxSessions, MaxSessionsPerKey: f.perKey, Idle: f.idle, Authenticate: func(key string) (string, map[string]string, bool) {
 		c, ok := keys.Lookup(key)
 		return c.Subject, c.Attributes, ok
 	}}))

@@ -71,6 +71,8 @@ func TestMCPMistakes(t *testing.T) {
 		"network":   {"--network", "some"},
 		"timeout":   {"--max-timeout", "0s"},
 		"sessions":  {"--max-sessions", "0"},
+		"per-key":   {"--max-sessions-per-key", "0"},
+		"idle":      {"--idle", "0s"},
 		"keys":      {"--listen", "127.0.0.1:0", "--keys", keys},
 		"drain":     {"--listen", "127.0.0.1:0", "--drain", "-1s"},
 		"no-listen": {"--keys", keys},

@@ -24,9 +24,10 @@ const maxMessage = tool.MaxInput + 1<<20
 
 // The defaults of HTTPOptions.
 const (
-	DefaultIdle        = 30 * time.Minute
-	DefaultMaxSessions = 100
-	DefaultBodyTime    = 30 * time.Second
+	DefaultIdle              = 30 * time.Minute
+	DefaultMaxSessions       = 100
+	DefaultMaxSessionsPerKey = 20
+	DefaultBodyTime          = 30 * time.Second
 )
 
 // HTTPOptions configures Server.Handler. Authenticate is required.
@@ -36,8 +37,10 @@ type HTTPOptions struct {
 	Authenticate func(key string) (subject string, attributes map[string]string, ok bool)
 	// Idle is how long a session lives without a request. Zero: DefaultIdle.
 	Idle time.Duration
-	// MaxSessions bounds the sessions of all clients. Zero: DefaultMaxSessions.
-	MaxSessions int
+	// MaxSessions bounds the sessions of all clients, and MaxSessionsPerKey those of each key. Zero: the defaults. A new session ends the
+	// one of its key that was not used for the longest time if the key would have too many, and one of the key with most sessions if all
+	// would; it is refused if every one of them is in use.
+	MaxSessions, MaxSessionsPerKey int
 	// BodyTime is how long a body may take to arrive. Zero: DefaultBodyTime.
 	BodyTime time.Duration
 	// Hosts are the names and addresses, without ports, by which clients reach the server, besides those of loopback. Requests for others
@@ -56,6 +59,7 @@ type identity struct {
 func (s *Server) Handler(o HTTPOptions) http.Handler {
 	o.Idle = cmp.Or(o.Idle, DefaultIdle)
 	o.MaxSessions = cmp.Or(o.MaxSessions, DefaultMaxSessions)
+	o.MaxSessionsPerKey = cmp.Or(o.MaxSessionsPerKey, DefaultMaxSessionsPerKey)
 	o.BodyTime = cmp.Or(o.BodyTime, DefaultBodyTime)
 	inner := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.sdk }, &sdk.StreamableHTTPOptions{
 		SessionTimeout: o.Idle, MaxRequestBodyBytes: maxMessage, Logger: s.o.Log,
@@ -78,6 +82,9 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 	}))
 }
 
+// sessionHeader names the session of a request, and in an answer the one that was begun.
+const sessionHeader = "Mcp-Session-Id"
+
 // anybody stands for the missing key of a server that asks for none.
 const anybody = "-"
 
@@ -95,9 +102,9 @@ func verify(o HTTPOptions, key string) (*auth.TokenInfo, error) {
 
 // guard bounds what a request may take, and ends the calls of a session that its client ends.
 func (s *Server) guard(o HTTPOptions, next http.Handler) http.Handler {
-	sessions := &admission{s: s, max: o.MaxSessions}
+	sessions := newAdmission(s, o)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.Header.Get("Mcp-Session-Id")
+		id, user := r.Header.Get(sessionHeader), auth.TokenInfoFromContext(r.Context()).UserID
 		switch r.Method {
 		case http.MethodPost:
 			rc := http.NewResponseController(w)
@@ -115,19 +122,21 @@ func (s *Server) guard(o HTTPOptions, next http.Handler) http.Handler {
 			_ = rc.SetReadDeadline(time.Time{})
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 			if id == "" {
-				leave, ok := sessions.enter()
-				if !ok {
+				leave, status := sessions.enter(user)
+				if status != 0 {
 					w.Header().Set("Retry-After", "10")
-					http.Error(w, "there are too many sessions", http.StatusServiceUnavailable)
+					http.Error(w, "there are too many sessions, and all are in use", status)
 					return
 				}
 				defer s.begun()
-				defer leave()
+				defer leave("")
 				w = answering{w, leave}
+			} else {
+				defer sessions.use(id)()
 			}
 		case http.MethodDelete:
 			// The SDK waits for the calls of a session before it ends it.
-			if c := s.bySession(id); c != nil && c.user == auth.TokenInfoFromContext(r.Context()).UserID {
+			if c := s.bySession(id); c != nil && c.user == user {
 				c.end(errGone)
 			}
 		}

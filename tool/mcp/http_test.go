@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,8 +131,9 @@ type request struct {
 }
 
 type response struct {
-	status int
-	body   string
+	status  int
+	body    string
+	session string
 }
 
 // send sends a raw request.
@@ -171,7 +171,7 @@ func send(t *testing.T, url string, q request) response {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response{res.StatusCode, string(b)}
+	return response{res.StatusCode, string(b), res.Header.Get("Mcp-Session-Id")}
 }
 
 const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
@@ -218,10 +218,78 @@ func TestHTTPHostile(t *testing.T) {
 	if n := len(b.Sandboxes()); n != 1 {
 		t.Errorf("got %d sandboxes, want 1", n)
 	}
-	dial(t, srv.URL, bob, nil)
-	if got := send(t, srv.URL, request{key: bob, body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`}); got.status != http.StatusServiceUnavailable {
-		t.Errorf("one session too many: got %d %s", got.status, got.body)
+}
+
+// begin sends the request that begins a session, and returns the session.
+func begin(t *testing.T, url, key string) (status int, session string) {
+	t.Helper()
+	got := send(t, url, request{key: key, body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`})
+	return got.status, got.session
+}
+
+// Clients that never say goodbye lock nobody out: the session of a key that was not used for the longest time gives way, or one of the key
+// that has most. A session that is in use never does.
+func TestHTTPSessionsGiveWay(t *testing.T) {
+	_, b, srv := serveHTTP(t, mcp.HTTPOptions{MaxSessions: 3, MaxSessionsPerKey: 2})
+	o, started := listener()
+	busy := dial(t, srv.URL, alice, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := begun(t, ctx, busy, started)
+	first := dial(t, srv.URL, alice, nil)
+	code(t, first, `x = 1`)
+	status, second := begin(t, srv.URL, alice)
+	for end := time.Now().Add(patience); status != http.StatusOK; status, second = begin(t, srv.URL, alice) { // the first has its answer before it is idle
+		if time.Now().After(end) {
+			t.Fatalf("the second session of a key: got %d", status)
+		}
 	}
+	if got := send(t, srv.URL, request{key: alice, session: first.ID(), body: list}); got.status != http.StatusNotFound {
+		t.Errorf("the session that gave way: got %d %s", got.status, got.body)
+	}
+	for end := time.Now().Add(patience); len(b.Sandboxes()) > 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the sandbox of a session that gave way lives on")
+		}
+	}
+	if got := send(t, srv.URL, request{key: alice, session: second, body: list}); got.status != http.StatusOK {
+		t.Errorf("the new session: got %d %s", got.status, got.body)
+	}
+	status, third := begin(t, srv.URL, alice)
+	for end := time.Now().Add(patience); status != http.StatusOK && time.Now().Before(end); {
+		status, third = begin(t, srv.URL, alice)
+	}
+	if got := send(t, srv.URL, request{key: alice, session: third, body: list}); status != http.StatusOK || got.status != http.StatusOK {
+		t.Errorf("a third session of a key: got %d, %d %s", status, got.status, got.body)
+	}
+	// All have three places, of which bob gets one, and a second from nobody who has not more.
+	for range 3 {
+		if status, _ := begin(t, srv.URL, bob); status != http.StatusOK { // they were never in use
+			t.Errorf("another key: got %d", status)
+		}
+	}
+	if got := send(t, srv.URL, request{key: alice, session: third, body: list}); got.status != http.StatusOK {
+		t.Errorf("bob has taken a place of alice: got %d %s", got.status, got.body)
+	}
+	cancel()
+	<-done
+	has(t, code(t, busy, `print(6 * 7)`), "42")
+}
+
+// A key all of whose sessions are in use gets no further one.
+func TestHTTPSessionsInUse(t *testing.T) {
+	_, _, srv := serveHTTP(t, mcp.HTTPOptions{MaxSessionsPerKey: 1})
+	o, started := listener()
+	c := dial(t, srv.URL, alice, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := begun(t, ctx, c, started)
+	if status, _ := begin(t, srv.URL, alice); status != http.StatusTooManyRequests {
+		t.Errorf("got %d", status)
+	}
+	if status, _ := begin(t, srv.URL, bob); status != http.StatusOK {
+		t.Errorf("another key: got %d", status)
+	}
+	cancel()
+	<-done
 }
 
 // A client that asks what the server speaks, and begins its session then, is one client; and no number of them at once gets past the bound.
@@ -231,29 +299,29 @@ func TestHTTPSessionsAreCountedOnce(t *testing.T) {
 		dial(t, srv.URL, alice, nil)
 	}
 	_, _, srv := serveHTTP(t, mcp.HTTPOptions{MaxSessions: 3})
-	begin := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
-	var begun atomic.Int32
 	var clients sync.WaitGroup
+	var open sync.Map
 	for range 30 {
 		clients.Go(func() {
-			switch got := send(t, srv.URL, request{key: bob, body: begin}); got.status {
+			switch status, id := begin(t, srv.URL, bob); status {
 			case http.StatusOK:
-				begun.Add(1)
-			case http.StatusServiceUnavailable:
+				open.Store(id, true)
+			case http.StatusServiceUnavailable: // while all places are being taken
 			default:
-				t.Errorf("got %d %s", got.status, got.body)
+				t.Errorf("got %d", status)
 			}
 		})
 	}
 	clients.Wait()
-	for begun.Load() < 3 { // those that were refused while others began may try again
-		if got := send(t, srv.URL, request{key: bob, body: begin}); got.status != http.StatusOK {
-			t.Fatalf("with %d sessions: got %d %s", begun.Load(), got.status, got.body)
+	left := 0
+	open.Range(func(id, _ any) bool {
+		if send(t, srv.URL, request{key: bob, session: id.(string), body: list}).status == http.StatusOK {
+			left++
 		}
-		begun.Add(1)
-	}
-	if n := begun.Load(); n != 3 {
-		t.Errorf("got %d sessions, want 3", n)
+		return true
+	})
+	if left < 1 || left > 3 {
+		t.Errorf("got %d sessions, want 3 at most", left)
 	}
 }
 
