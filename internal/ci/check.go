@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -31,7 +32,7 @@ func cross(goos string) probe {
 
 var linters = probe{name: "golangci-lint", args: []string{"go", "run", golangci, "run"}}
 
-func check(ctx context.Context, _ options) (tally, error) {
+func check(ctx context.Context, o options) (tally, error) {
 	all := []probe{
 		{name: "gofmt", args: []string{"gofmt", "-l", "."}, silent: true},
 		{name: "go.mod", args: []string{"go", "mod", "tidy", "-diff"}, silent: true},
@@ -43,13 +44,12 @@ func check(ctx context.Context, _ options) (tally, error) {
 			all = append(all, cross(goos))
 		}
 	}
-	return probes(ctx, append(all, linters))
+	return probes(ctx, o.out, append(all, linters))
 }
 
-func lint(ctx context.Context, _ options) (tally, error) { return probes(ctx, []probe{linters}) }
+func lint(ctx context.Context, o options) (tally, error) { return probes(ctx, o.out, []probe{linters}) }
 
-func probes(ctx context.Context, all []probe) (tally, error) {
-	headline("check")
+func probes(ctx context.Context, w io.Writer, all []probe) (tally, error) {
 	var sum tally
 	for _, p := range all {
 		start := time.Now()
@@ -67,11 +67,11 @@ func probes(ctx context.Context, all []probe) (tally, error) {
 		}
 		if err == nil && !(p.silent && out.Len() > 0) {
 			sum.passed++
-			fmt.Printf("ok    %-16s%s\n", p.name, took(start))
+			fmt.Fprintf(w, "ok    %-16s%s\n", p.name, took(start))
 			continue
 		}
 		sum.failed++
-		fmt.Printf("FAIL  %-16s%s\n%s%s\n", p.name, strings.Join(append(p.env, p.args...), " "), log.Bytes(), out.Bytes())
+		fmt.Fprintf(w, "FAIL  %-16s%s\n%s%s\n", p.name, strings.Join(append(p.env, p.args...), " "), log.Bytes(), out.Bytes())
 	}
 	return sum, nil
 }

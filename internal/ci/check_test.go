@@ -14,7 +14,7 @@ func TestProbes(t *testing.T) {
 		{"echo wrong.go", false, true},
 		{"exit 1", false, false},
 	} {
-		got, err := probes(t.Context(), []probe{{name: "script", args: []string{"sh", "-c", c.script}, silent: c.silent}})
+		got, err := probes(t.Context(), t.Output(), []probe{{name: "script", args: []string{"sh", "-c", c.script}, silent: c.silent}})
 		want := tally{failed: 1}
 		if c.passes {
 			want = tally{passed: 1}
@@ -23,7 +23,7 @@ func TestProbes(t *testing.T) {
 			t.Errorf("%s, silent %t: got %+v, %v", c.script, c.silent, got, err)
 		}
 	}
-	if _, err := probes(t.Context(), []probe{{name: "missing", args: []string{"execbroker-no-such-program"}}}); err == nil {
+	if _, err := probes(t.Context(), t.Output(), []probe{{name: "missing", args: []string{"execbroker-no-such-program"}}}); err == nil {
 		t.Error("a program that is not there: no error")
 	}
 }

@@ -23,7 +23,7 @@ func generate(ctx context.Context, o options) (tally, error) {
 		if o.ci {
 			return tally{}, err
 		}
-		fmt.Printf("skip  %-16s%v; install protobuf-compiler and libprotobuf-dev\n", name, err)
+		fmt.Fprintf(o.out, "skip  %-16s%v; install protobuf-compiler and libprotobuf-dev\n", name, err)
 		return tally{skipped: 1}, nil
 	}
 	differs, err := regenerate(ctx, ".")
@@ -31,10 +31,10 @@ func generate(ctx context.Context, o options) (tally, error) {
 		return tally{}, err
 	}
 	if len(differs) > 0 {
-		fmt.Printf("FAIL  %-16sgo generate ./... makes others than committed:\n%s\n", name, strings.Join(differs, "\n"))
+		fmt.Fprintf(o.out, "FAIL  %-16sgo generate ./... makes others than committed:\n%s\n", name, strings.Join(differs, "\n"))
 		return tally{failed: 1}, nil
 	}
-	fmt.Printf("ok    %-16s%s\n", name, took(start))
+	fmt.Fprintf(o.out, "ok    %-16s%s\n", name, took(start))
 	return tally{passed: 1}, nil
 }
 

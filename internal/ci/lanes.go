@@ -146,19 +146,52 @@ func testArgs() []string {
 const batch = 6
 
 // test runs the tests of make test.
-func test(ctx context.Context, o options) (tally, error) {
+func test(ctx context.Context, o options) (tally, error) { return testBeside(ctx, o) }
+
+// checkAndTest does the same, and what check does in the lane that is free.
+func checkAndTest(ctx context.Context, o options) (tally, error) {
+	return testBeside(ctx, o, check, generate)
+}
+
+// testBeside runs the tests of make test, and others in the lane that is free.
+func testBeside(ctx context.Context, o options, others ...stage) (sum tally, err error) {
 	headline("go test")
 	packages, err := testPackages(ctx, o.packages)
 	if err != nil {
-		return tally{}, err
+		return sum, err
 	}
 	// Built ahead with all processors; what does not build is what go test will say.
 	output(ctx, "go", append([]string{"build", "-race"}, o.packages...)...)
 	res := newResults(o.out, ".", o.ci)
-	var jobs []job
+	o.out = res.w
+	jobs, err := res.jobs(ctx, o, packages)
+	if err != nil {
+		return sum, err
+	}
+	var mu sync.Mutex
+	for _, other := range others {
+		jobs = append(jobs, job{anyLane, checkMinutes, func(ctx context.Context) error {
+			t, err := other(ctx, o)
+			mu.Lock()
+			defer mu.Unlock()
+			sum.add(t)
+			return err
+		}})
+	}
+	err = runLanes(ctx, jobs, res.lane)
+	if err == nil {
+		err = res.retry(ctx)
+	}
+	res.print(true)
+	sum.add(res.sum())
+	return sum, errors.Join(err, res.keepUnsteady())
+}
+
+// jobs are the calls of go test for packages.
+func (s *results) jobs(ctx context.Context, o options, packages []*testPackage) (jobs []job, err error) {
 	add := func(lane string, minutes float64, args []string, paths ...string) {
 		jobs = append(jobs, job{lane, minutes, func(ctx context.Context) error {
-			_, err := res.run(ctx, append(testArgs(), args...), paths...)
+			_, err := s.run(ctx, append(testArgs(), args...), paths...)
 			return err
 		}})
 	}
@@ -178,17 +211,12 @@ func test(ctx context.Context, o options) (tally, error) {
 	}
 	apart, err := testsAlone(ctx, o.packages)
 	if err != nil {
-		return tally{}, err
+		return nil, err
 	}
 	for _, path := range apart {
 		add(aloneLane, 1, []string{"-run=" + alone}, path)
 	}
-	err = runLanes(ctx, jobs, res.lane)
-	if err == nil {
-		err = res.retry(ctx)
-	}
-	res.print(true)
-	return res.sum(), errors.Join(err, res.keepUnsteady())
+	return jobs, nil
 }
 
 // testsAlone lists the packages with tests that run alone.

@@ -61,7 +61,7 @@ var errNotPassed = errors.New("not everything passed")
 
 // commands are the stages that each command goes through.
 var commands = map[string][]stage{
-	"all":   {check, generate, test},
+	"all":   {checkAndTest},
 	"check": {check, generate, short},
 	"lint":  {lint},
 	"test":  {test},
