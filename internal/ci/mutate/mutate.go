@@ -1,7 +1,6 @@
 package mutate
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -147,7 +146,7 @@ func try(ctx context.Context, root string, o options, next func() (Mutation, boo
 		if !good {
 			continue
 		}
-		steps, err := t.steps(ctx, m.Package)
+		steps, err := t.steps(ctx, m)
 		if err != nil {
 			return trials, err
 		}
@@ -219,7 +218,12 @@ func (t *tree) close() error { return os.RemoveAll(t.dir) }
 func (t *tree) run(ctx context.Context, name string, args ...string) (out string, err error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = t.dir
+	cmd.WaitDelay = time.Minute // what it has left may hold its output
+	group(cmd)
 	b, err := cmd.CombinedOutput()
+	if cmd.Process != nil {
+		ungroup(cmd)
+	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, b)
 	}
@@ -275,10 +279,10 @@ func (t *tree) step(ctx context.Context, tr *trial, limit time.Duration) {
 // costly are the packages whose tests take minutes, in the order in which they are tried, after all others.
 var costly = []string{"internal/runner", "conformance/conformancetest", "docker", "pyodide", "examples/thirdparty", "cmd/execbroker", "e2b", "flymachines", "backends/all"}
 
-// steps returns what finds out whether a change of a package is noticed: the tests of make test of the packages
-// whose tests depend on it, itself first, then all that are done soon, and each of the others; and then those of
-// make exhaustive.
-func (t *tree) steps(ctx context.Context, pkg string) (all []step, err error) {
+// steps returns what finds out whether a change is noticed: the tests of make test of the packages that depend on
+// its package, that and the subject itself first, then all that are done soon, and each of the others; and then
+// those of make exhaustive.
+func (t *tree) steps(ctx context.Context, m Mutation) (all []step, err error) {
 	module, err := t.run(ctx, "go", "list", "-m")
 	if err != nil {
 		return nil, err
@@ -291,7 +295,7 @@ func (t *tree) steps(ctx context.Context, pkg string) (all []step, err error) {
 	var found []string
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
-		if len(f) == 0 || !slices.ContainsFunc(f, func(s string) bool { return s == prefix+pkg }) {
+		if len(f) == 0 || !slices.ContainsFunc(f, func(s string) bool { return s == prefix+m.Package }) {
 			continue
 		}
 		if dir := strings.TrimPrefix(f[0], prefix); !slices.Contains(found, dir) && dir != "internal/ci/mutate" && dir != "internal/ci" {
@@ -301,13 +305,13 @@ func (t *tree) steps(ctx context.Context, pkg string) (all []step, err error) {
 	groups := make([][]string, 2+len(costly))
 	for _, dir := range found {
 		i := 2 + slices.Index(costly, dir) // what is not costly is in the second
-		if dir == pkg {
+		if dir == m.Package || slices.Contains(subjects[m.Subject], dir) {
 			i = 0
 		}
 		groups[i] = append(groups[i], "./"+dir)
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s: no tests depend on it", pkg)
+		return nil, fmt.Errorf("%s: no tests depend on it", m.Package)
 	}
 	for _, g := range groups {
 		if g != nil {
@@ -371,36 +375,46 @@ func (t *tree) first(ctx context.Context, args []string) (pkg, test string, err 
 	cmd.Dir = t.dir
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its children
 	cmd.WaitDelay = time.Minute
-	cmd.Stderr = io.Discard
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return "", "", err
-	}
+	found := &failures{first: stop}
+	cmd.Stdout = found
+	group(cmd)
 	if err := cmd.Start(); err != nil {
 		return "", "", err
 	}
-	for lines := bufio.NewReader(out); ; {
-		line, err := lines.ReadString('\n')
-		if f := failure.FindStringSubmatch(line); f != nil && pkg == "" {
-			pkg = f[1]
-			if strings.HasPrefix(f[2], "Test") || strings.HasPrefix(f[2], "Example") || strings.HasPrefix(f[2], "Fuzz") {
-				test = strings.TrimSuffix(f[2], ":")
+	err = cmd.Wait()
+	ungroup(cmd)
+	if found.pkg != "" || ctx.Err() != nil {
+		return found.pkg, found.test, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w, and no test failed", strings.Join(args, " "), err)
+	}
+	return "", "", err
+}
+
+// failures looks for the first line about a test that failed in what is written to it.
+type failures struct {
+	first     func() // is called when it is there
+	line      []byte
+	pkg, test string
+}
+
+func (f *failures) Write(p []byte) (int, error) {
+	for _, c := range p {
+		if c != '\n' {
+			f.line = append(f.line, c)
+			continue
+		}
+		if m := failure.FindSubmatch(f.line); m != nil && f.pkg == "" {
+			f.pkg = string(m[1])
+			if regexp.MustCompile("^(Test|Example|Fuzz)").Match(m[2]) {
+				f.test = strings.TrimSuffix(string(m[2]), ":")
 			}
-			stop()
+			f.first()
 		}
-		if err != nil {
-			break
-		}
+		f.line = f.line[:0]
 	}
-	werr := cmd.Wait()
-	var exit *exec.ExitError
-	if werr != nil && pkg == "" && ctx.Err() == nil && !errors.As(werr, &exit) {
-		return "", "", werr
-	}
-	if exit != nil && pkg == "" && ctx.Err() == nil {
-		return "", "", fmt.Errorf("%s: %w, and no test failed", strings.Join(args, " "), werr)
-	}
-	return pkg, test, nil
+	return len(p), nil
 }
 
 // pattern is the argument of -run for one test or subtest.

@@ -179,7 +179,7 @@ func TestTrial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps, err := tr.steps(t.Context(), "a")
+	steps, err := tr.steps(t.Context(), Mutation{Package: "a"})
 	if err != nil || len(steps) != 2 || steps[0].tier != 0 || !slices.Equal(steps[0].packages, []string{"./a"}) || steps[1].tier != 1 {
 		t.Fatalf("got %+v, %v", steps, err)
 	}
