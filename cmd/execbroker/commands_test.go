@@ -20,6 +20,7 @@ func read(t *testing.T, file string) string {
 }
 
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	config := write(t, t.TempDir(), "c.yaml", "backends:\n  good: {type: fake}\n  bad: {type: fake, broken: true}\n")
 	got := run(t, exitFailed, "doctor", "--config", config).out.String()
 	contains(t, got, "bad (fake) does not work yet\n", "  missing  engine: \"version \\x1b[31m7\"\n", "fix: start it\n", "good (fake) works\n", "  ok       engine: ")
@@ -34,6 +35,7 @@ func TestDoctor(t *testing.T) {
 }
 
 func TestSetup(t *testing.T) {
+	t.Parallel()
 	config := write(t, t.TempDir(), "c.yaml", "backends:\n  good: {type: fake}\n  bad: {type: fake, broken: true}\n")
 	if got := run(t, exitOK, "setup").out.String(); got != "fake is set up\n" {
 		t.Errorf("got %q", got)
@@ -50,6 +52,7 @@ func TestSetup(t *testing.T) {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	files := map[string]string{"r.json": `"cases"`, "r.md": "# Conformance of fake", "r.xml": "<testsuite"}
 	args := []string{"conformance", "--mode", "fake", "--only", "declares"}
@@ -90,6 +93,7 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceOfLittle checks that a backend does not conform by declaring little, where it is known what its type has to declare.
 func TestConformanceOfLittle(t *testing.T) {
+	t.Parallel()
 	config := write(t, t.TempDir(), "c.yaml", "backends:\n  all: {type: docker}\n  less: {type: docker, without: [stdin]}\n")
 	args := []string{"conformance", "--config", config, "--only", "declares", "--mode", "fake", "--backend"}
 	run(t, exitOK, append(args, "all")...)
@@ -99,6 +103,7 @@ func TestConformanceOfLittle(t *testing.T) {
 
 // TestConformanceUsesProcesses runs a case that needs a second process, which is this program again.
 func TestConformanceUsesProcesses(t *testing.T) {
+	t.Parallel()
 	b, config := shared(t)
 	run(t, exitOK, "conformance", "--config", config, "--mode", "fake", "--only", "attach/*", "--only", "list/*")
 	if got := b.Sandboxes(); len(got) > 0 {
@@ -107,6 +112,7 @@ func TestConformanceUsesProcesses(t *testing.T) {
 }
 
 func TestCompletion(t *testing.T) {
+	t.Parallel()
 	config := write(t, t.TempDir(), "c.yaml", "backends:\n  good: {type: fake}\n  bad: {type: fake}\n")
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if got := run(t, exitOK, "completion", shell).out.String(); !strings.Contains(got, "execbroker") {
@@ -139,6 +145,7 @@ func TestCompletion(t *testing.T) {
 
 // TestHelp tests that every command explains itself, with an example.
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	for _, c := range [][]string{
 		{"run"}, {"repl"}, {"doctor"}, {"setup"}, {"session", "ls"}, {"session", "kill"}, {"session", "reap"},
 		{"conformance"}, {"conformance", "diff"}, {"conformance", "render"}, {"serve"},

@@ -17,6 +17,7 @@ routes:
 `
 
 func TestConfigCheck(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	good := write(t, dir, "good.yaml", routed)
 	contains(t, run(t, exitOK, "config", "check", "--config", good).out.String(), "good.yaml is right: 2 backends, 2 routes\n")
@@ -45,6 +46,7 @@ backends:
 }
 
 func TestConfigExplain(t *testing.T) {
+	t.Parallel()
 	config := write(t, t.TempDir(), "c.yaml", routed)
 	explain := func(code int, args ...string) string {
 		t.Helper()
@@ -67,6 +69,7 @@ func TestConfigExplain(t *testing.T) {
 
 // Without --backend the routes of the file decide where code runs.
 func TestRunByRoutes(t *testing.T) {
+	t.Parallel()
 	config := write(t, t.TempDir(), "c.yaml", routed)
 	var d struct {
 		Result struct {

@@ -34,6 +34,7 @@ func containers(t *testing.T, host, owner string) int {
 }
 
 func TestDockerRun(t *testing.T) {
+	t.Parallel()
 	host, config := boxes(t)
 	out := filepath.Join(t.TempDir(), "out")
 	for name, c := range map[string]struct {
@@ -50,6 +51,7 @@ func TestDockerRun(t *testing.T) {
 		"figure":     {args: []string{"--out", out, "-c", "import matplotlib.pyplot as plt\nplt.plot([1, 2]);"}, err: []string{"image/png"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			owner := "test-" + t.Name()
 			p := installed(t, append([]string{"run", "--config", config, "--owner", owner}, c.args...)...)
 			if got := p.code(t, p.Run()); got != c.code {
@@ -67,6 +69,7 @@ func TestDockerRun(t *testing.T) {
 // TestDockerReap kills two programs of two owners in the middle of a run. What is left goes at once by session reap, that of the other
 // owner does not.
 func TestDockerReap(t *testing.T) {
+	t.Parallel()
 	host, config := boxes(t)
 	owners := []string{"test-" + t.Name(), "test-" + t.Name() + "-other"}
 	for _, o := range owners {

@@ -29,6 +29,7 @@ func emulated(t *testing.T, host, machine string) int {
 
 // A Machine answers through the proxy. It ends with the emulator, and if that is killed when the next one starts.
 func TestEmulateFly(t *testing.T) {
+	t.Parallel()
 	host, err := dockertest.Host()
 	if err != nil {
 		t.Skip(err)
@@ -80,6 +81,7 @@ func TestEmulateFly(t *testing.T) {
 }
 
 func TestEmulateMistakes(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{
 		"provider": {},
 		"listen":   {"fly", "--listen", "0.0.0.0:0"},

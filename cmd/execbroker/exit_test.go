@@ -48,6 +48,7 @@ func TestCodeOf(t *testing.T) {
 
 // TestMistakeBeforeJSON: a mistake on the command line is a document wherever --json stands.
 func TestMistakeBeforeJSON(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"--json", "doctor", "--bogus"}, {"doctor", "--bogus", "--json"}} {
 		p := run(t, exitUsage, args...)
 		var doc struct {

@@ -54,6 +54,7 @@ var jsonBlock = regexp.MustCompile("(?s)```json\n(.*?)```")
 
 // The one line of the documentation gives a client that is not ours a sandbox.
 func TestInspector(t *testing.T) {
+	t.Parallel()
 	inspector := inspect(t)
 	line := jsonBlock.FindStringSubmatch(read(t, "../../docs/guides/mcp.md"))
 	if line == nil || strings.Count(line[1], "\n") != 1 {

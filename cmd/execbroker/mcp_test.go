@@ -16,6 +16,7 @@ import (
 
 // Over standard input and output the program ends with its client, or by a signal though nobody closes its input.
 func TestMCP(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*process, func()) int{
 		"input": func(_ *process, closeInput func()) int { closeInput(); return exitOK },
 		"signal": func(p *process, _ func()) int {
@@ -64,6 +65,7 @@ func TestMCP(t *testing.T) {
 }
 
 func TestMCPMistakes(t *testing.T) {
+	t.Parallel()
 	keys := write(t, t.TempDir(), "keys.json", `[{"key": "short"}]`)
 	for name, args := range map[string][]string{
 		"listen":    {"--listen", "nowhere"},
@@ -98,6 +100,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // At a signal a server of HTTP lets a call end, and answers it.
 func TestMCPOverHTTPLosesNoCall(t *testing.T) {
+	t.Parallel()
 	p := command(t, "mcp", "--listen", "127.0.0.1:0", "--json")
 	s := announced[serving](t, p)
 	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()

@@ -7,6 +7,7 @@ import (
 )
 
 func TestParity(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	config := write(t, dir, "app.yaml", "backends: {a: {type: fake}, b: {type: docker, without: [stdin]}, c: {type: fake}}\nguard: {runs_per_minute: 1}\n")
 	programs := t.TempDir()
@@ -34,6 +35,7 @@ func TestParity(t *testing.T) {
 }
 
 func TestParityUsage(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
 		{"parity", "--from", "fake"},
 		{"parity", "--from", "fake", "--to", "fake"},

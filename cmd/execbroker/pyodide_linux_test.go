@@ -14,9 +14,15 @@ import (
 // These tests run the program as users have it: with Pyodide, which is fetched on first use.
 
 func TestPyodideRun(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	data := write(t, dir, "data.csv", "a,b\n1,2\n")
 	script := write(t, dir, "script.py", "import csv\nrows = list(csv.DictReader(open('data.csv')))\nprint(rows[0]['b'])\nopen('out.txt', 'w').write('made')\nrows")
+	t.Cleanup(func() { // when all have ended
+		if got := read(t, filepath.Join(dir, "out", "out.txt")); got != "made" {
+			t.Errorf("got %q", got)
+		}
+	})
 	for name, c := range map[string]struct {
 		args     []string
 		in       string
@@ -33,6 +39,7 @@ func TestPyodideRun(t *testing.T) {
 		"refused":   {args: []string{"--language", "r", "-c", "1"}, code: exitUsage, err: []string{"language:r"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := installed(t, append([]string{"run"}, c.args...)...)
 			p.Stdin = strings.NewReader(c.in)
 			if got := p.code(t, p.Run()); got != c.code {
@@ -42,13 +49,11 @@ func TestPyodideRun(t *testing.T) {
 			contains(t, p.err.String(), c.err...)
 		})
 	}
-	if got := read(t, filepath.Join(dir, "out", "out.txt")); got != "made" {
-		t.Errorf("got %q", got)
-	}
 }
 
 // TestPyodideLeavesNothing ends the program in every way there is, and looks for the processes that it had.
 func TestPyodideLeavesNothing(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		sigs []syscall.Signal
 		code string
@@ -62,6 +67,7 @@ func TestPyodideLeavesNothing(t *testing.T) {
 		"kill":           {[]syscall.Signal{syscall.SIGKILL}, "print('ready', flush=True)\nwhile True: pass", -1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := installed(t, "run", "--timeout", "0", "-c", c.code)
 			r := start(t, p)
 			had := descendants(t, p.Process.Pid)
@@ -164,6 +170,7 @@ func TestPyodideRepl(t *testing.T) {
 
 // TestPyodideConformance runs a few cases through the program, one of them with a second process.
 func TestPyodideConformance(t *testing.T) {
+	t.Parallel()
 	p := installed(t, "conformance", "--only", "python/stdin/*", "--only", "declares")
 	if got := p.code(t, p.Run()); got != exitOK {
 		t.Errorf("got exit code %d", got)
@@ -172,6 +179,7 @@ func TestPyodideConformance(t *testing.T) {
 }
 
 func TestPyodideDoctorAndSetup(t *testing.T) {
+	t.Parallel()
 	p := installed(t, "setup")
 	if got := p.code(t, p.Run()); got != exitOK || p.out.String() != "pyodide is set up\n" {
 		t.Errorf("got exit code %d and %q: %s", got, p.out.String(), p.err.String())

@@ -12,6 +12,7 @@ import (
 
 // TestReplScript feeds the session through a pipe.
 func TestReplScript(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	data := write(t, dir, "data.csv", "a,b\n")
 	script := write(t, dir, "script.py", `print("from a file", kept)`)
@@ -65,6 +66,7 @@ func TestReplScript(t *testing.T) {
 
 // TestReplReplacesADeadSandbox breaks the sandbox between two lines.
 func TestReplReplacesADeadSandbox(t *testing.T) {
+	t.Parallel()
 	b, config := shared(t)
 	p := command(t, "repl", "--config", config)
 	in, err := p.StdinPipe()

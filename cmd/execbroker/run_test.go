@@ -11,6 +11,7 @@ import (
 )
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	script := write(t, dir, "script.py", `print("from a file")`)
 	other := write(t, dir, "script.js", `print("from a script")`)
@@ -80,6 +81,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunException(t *testing.T) {
+	t.Parallel()
 	p := run(t, exitFailed, "run", "-c", "print(1)\nraise(\"ValueError\", \"bad \\x1b[2J value\")")
 	contains(t, p.err.String(), "ValueError: bad ", "value\n")
 	if strings.Contains(p.err.String(), "\x1b") {
@@ -88,6 +90,7 @@ func TestRunException(t *testing.T) {
 }
 
 func TestRunUploads(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	data := write(t, dir, "data.csv", "a,b\n")
 	p := run(t, exitOK, "run", "--file", data, "--file", data+":sub/other.csv", "-c", `out(read("data.csv") + read("/workspace/sub/other.csv"))`)
@@ -97,6 +100,7 @@ func TestRunUploads(t *testing.T) {
 }
 
 func TestRunOut(t *testing.T) {
+	t.Parallel()
 	p := command(t, "run", "--out", "results/here", "-c", strings.Join([]string{
 		`show("text/plain", "rich", "image/png", "\x89PNG\r\n\x1a\nrich")`,
 		`display(show("text/plain", "<Figure>", "image/svg+xml", "<svg/>"))`,
@@ -135,6 +139,7 @@ func TestRunOut(t *testing.T) {
 
 // One file that cannot be read is said and keeps no other from being saved.
 func TestRunOutUnreadable(t *testing.T) {
+	t.Parallel()
 	code := strings.Join([]string{`write("a.txt", "a")`, `write("b.txt", "b")`, `lock("b.txt")`, `write("c.txt", "c")`}, "\n")
 	p := command(t, "run", "--out", "out", "-c", code)
 	if got := p.code(t, p.Run()); got != exitFailed {
@@ -156,11 +161,13 @@ func TestRunOutUnreadable(t *testing.T) {
 
 // In JSON nothing is left of what a terminal would obey.
 func TestRunJSONOnTerminals(t *testing.T) {
+	t.Parallel()
 	got := run(t, exitOK, "run", "--json", "-c", `print("a\u009b2J\x1b[2Jb")`).out.String()
 	contains(t, got, `a\u009b2J\u001b[2Jb`)
 }
 
 func TestRunJSON(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	config := write(t, dir, "config.yaml", "backends:\n  down: {type: fake, fail: create}\n")
 	bad := write(t, dir, "bad.yaml", "backends:\n  a: {type: fkae}\n  b: {type: fake, craete_time: 1s}\n")
@@ -208,6 +215,7 @@ func TestRunJSON(t *testing.T) {
 }
 
 func TestConfigurationFromTheEnvironment(t *testing.T) {
+	t.Parallel()
 	p := command(t, "run", "--json", "-c", "1")
 	p.Env = append(p.Env, "EXECBROKER_CONFIG="+write(t, p.Dir, "c.yaml", "backends:\n  mine: {type: fake}\n"))
 	if got := p.code(t, p.Run()); got != exitOK {
@@ -220,6 +228,7 @@ func TestConfigurationFromTheEnvironment(t *testing.T) {
 }
 
 func TestConfigurationMistakes(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	config := write(t, dir, "bad.yaml", "backends:\n  a: {type: fkae}\n  b: {type: fake, craete_time: 1s}\n")
 	p := run(t, exitUsage, "run", "--config", config, "-c", "1")
@@ -232,6 +241,7 @@ func TestConfigurationMistakes(t *testing.T) {
 }
 
 func TestProgressInLines(t *testing.T) {
+	t.Parallel()
 	config := write(t, t.TempDir(), "slow.yaml", "backends:\n  slow: {type: fake, create_time: 1200ms}\n")
 	p := run(t, exitOK, "run", "--config", config, "-c", "1")
 	if got, want := p.err.String(), "execbroker: starting a sandbox of slow\n"; got != want {
@@ -240,6 +250,7 @@ func TestProgressInLines(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
+	t.Parallel()
 	contains(t, run(t, exitOK, "version").out.String(), "execbroker ", "go1.")
 	var v struct{ Types []string }
 	decode(t, run(t, exitOK, "version", "--json").out.Bytes(), &v)

@@ -41,6 +41,7 @@ func ask(t *testing.T, status int, method, url, body string, headers ...string) 
 }
 
 func TestServe(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		keys string
 		env  []string
@@ -93,6 +94,7 @@ func announced[T any](t *testing.T, p *process) (said T) {
 
 // At a signal the server lets a run end, and answers it.
 func TestServeNative(t *testing.T) {
+	t.Parallel()
 	p := command(t, "serve", "--listen", "127.0.0.1:0", "--json")
 	s := announced[serving](t, p)
 	if s.API != "native" || s.Key == "" {
@@ -122,6 +124,7 @@ func TestServeNative(t *testing.T) {
 }
 
 func TestServeNeMo(t *testing.T) {
+	t.Parallel()
 	p := command(t, "serve", "--api", "nemo", "--listen", "127.0.0.1:0", "--json")
 	s := announced[serving](t, p)
 	contains(t, ask(t, 200, "POST", s.URL+"/execute", `{"generated_code": "print(6 * 7)", "timeout": 10.0, "language": "python"}`, "Content-Type", "application/json"), `"process_status":"completed","stdout":"42\n"`)
@@ -136,6 +139,7 @@ func TestServeNeMo(t *testing.T) {
 
 // No server does anything for a web page of somebody else, and each answers to the name that it is given.
 func TestServersAndWebPages(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		args       []string
 		path, body string
@@ -171,6 +175,7 @@ func TestServersAndWebPages(t *testing.T) {
 }
 
 func TestServeMistakes(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{
 		"api":       {"--api", "e2c"},
 		"listen":    {"--listen", "nowhere"},

@@ -53,6 +53,7 @@ func leave(t *testing.T, b *fake.Backend, owner string, specs ...executor.Spec) 
 }
 
 func TestSessionList(t *testing.T) {
+	t.Parallel()
 	b, config := shared(t)
 	if got := run(t, exitOK, "session", "ls", "--config", config).out.String(); got != "" {
 		t.Errorf("got %q of no sandbox", got)
@@ -76,6 +77,7 @@ func TestSessionList(t *testing.T) {
 }
 
 func TestSessionKill(t *testing.T) {
+	t.Parallel()
 	b, config := shared(t)
 	hs := leave(t, b, "shop", executor.Spec{}, executor.Spec{}, executor.Spec{}, executor.Spec{})
 	p := run(t, exitOK, "session", "kill", "--config", config, "--owner", "shop", hs[0].Session, hs[1].Session[:12])
@@ -99,6 +101,7 @@ func TestSessionKill(t *testing.T) {
 }
 
 func TestSessionReap(t *testing.T) {
+	t.Parallel()
 	b, config := shared(t)
 	hs := leave(t, b, "shop", executor.Spec{})
 	leave(t, b, "other", executor.Spec{})
@@ -119,6 +122,7 @@ func TestSessionReap(t *testing.T) {
 
 // What the session store names is spared.
 func TestSessionReapSparesRecords(t *testing.T) {
+	t.Parallel()
 	b, config := shared(t)
 	hs := leave(t, b, "shop", executor.Spec{})
 	db := filepath.Join(t.TempDir(), "s.db")
@@ -156,6 +160,7 @@ func TestSessionReapSparesRecords(t *testing.T) {
 
 // TestSessionsOfSeveral tests that backends that cannot list or do not answer do not hide what another has.
 func TestSessionsOfSeveral(t *testing.T) {
+	t.Parallel()
 	b, config := shared(t)
 	hs := leave(t, b, "shop", executor.Spec{})
 	dir := t.TempDir()

@@ -75,6 +75,7 @@ func TestSignalsStopTheCode(t *testing.T) {
 }
 
 func TestSignalDuringCreate(t *testing.T) {
+	t.Parallel()
 	p := command(t, "run", "--json", "-c", "1")
 	p.Args = append(p.Args, "--config", write(t, p.Dir, "c.yaml", "backends:\n  a: {type: fake, create_time: 1h}\n"))
 	p.Stderr = nil
@@ -103,6 +104,7 @@ func TestSignalDuringCreate(t *testing.T) {
 
 // TestSecondSignalEndsAtOnce lets the first signal wait for the removal of a sandbox that does not come.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	p := command(t, "run", "--timeout", "0", "-c", "print(\"ready\")\nforever()")
 	p.Args = append(p.Args, "--config", write(t, p.Dir, "c.yaml", "backends:\n  a: {type: fake, hold: destroy}\n"))
 	p.Stderr = nil
@@ -130,6 +132,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 
 // TestIgnoredHangup is nohup.
 func TestIgnoredHangup(t *testing.T) {
+	t.Parallel()
 	p := command(t, "run", "-c", "print(\"ready\")\nprint(readline())")
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -154,6 +157,7 @@ func TestIgnoredHangup(t *testing.T) {
 }
 
 func TestClosedPipe(t *testing.T) {
+	t.Parallel()
 	p := command(t, "run", "--timeout", "0", "-c", "print(\"ready\")\nline = \"x\" * 999\nwhile true { print(line) }")
 	p.Stdout = nil
 	out, err := p.StdoutPipe()

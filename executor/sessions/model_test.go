@@ -96,6 +96,7 @@ func (f *flaky) Delete(ctx context.Context, key, rev string) error {
 func TestModel(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) {
+			t.Parallel()
 			o := fake.Options{CreateTime: 300 * time.Millisecond}
 			if seed%3 == 0 {
 				o = noAttach()

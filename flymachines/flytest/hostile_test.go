@@ -20,6 +20,7 @@ func encode(t *testing.T, v any) string {
 
 // What clients send is checked, bounded, and refused in Fly's form; nothing of it starts anything.
 func TestHostileRequests(t *testing.T) {
+	t.Parallel()
 	f := begin(t)
 	auth := "Bearer " + f.Token()
 	machines := "/v1/apps/" + testApp + "/machines"

@@ -22,6 +22,7 @@ import (
 
 // A Machine has what its configuration says, from its creation to its end.
 func TestMachine(t *testing.T) {
+	t.Parallel()
 	f := begin(t)
 	content := base64.StdEncoding.EncodeToString([]byte("hello\n"))
 	cfg := config(`echo "$GREETING $FLY_APP_NAME $(cat /run/x/greeting) $(stat -c %a:%u /run/x/greeting) $(test -e /.fly/api && echo api)"; exec python3 -m http.server 8080 --bind ::`,
@@ -104,6 +105,7 @@ func (f *emulator) fetch(c *http.Client, name, url, want string) {
 
 // A Machine that ends by itself goes if it has auto_destroy and no restart policy.
 func TestAutoDestroy(t *testing.T) {
+	t.Parallel()
 	f := begin(t)
 	var m machineJSON
 	f.ask(200, "POST", "/machines", map[string]any{"config": config("exit 3", with("auto_destroy", true))}, &m)
@@ -117,6 +119,7 @@ func TestAutoDestroy(t *testing.T) {
 
 // Who is root in a Machine may do there what root of a virtual machine may.
 func TestRightsOfRoot(t *testing.T) {
+	t.Parallel()
 	f := begin(t)
 	m := f.machine(config(idle))
 	for name, script := range map[string]string{
@@ -138,6 +141,7 @@ func TestRightsOfRoot(t *testing.T) {
 
 // The restart policy decides what follows the end of a program, unless somebody has asked for the end.
 func TestRestartPolicy(t *testing.T) {
+	t.Parallel()
 	f := begin(t)
 	policy := func(name string, retries int) func(map[string]any) {
 		return with("restart", map[string]any{"policy": name, "max_retries": retries})
@@ -194,6 +198,7 @@ func TestRestartPolicy(t *testing.T) {
 
 // What a Machine held while it was suspended is there when it is started, unless it is lost: then it begins anew.
 func TestSnapshot(t *testing.T) {
+	t.Parallel()
 	f := begin(t)
 	m := f.machine(config("test -e /seen && exit 9; touch /seen; " + idle))
 	wake := func() string {
@@ -248,6 +253,7 @@ func between(t *testing.T, middle func(w http.ResponseWriter, r *http.Request, e
 
 // An engine may be behind with what it knows of a container: it then refuses what it would do a moment later.
 func TestEngineIsBehind(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	refused := map[string]int{}
 	f := between(t, func(w http.ResponseWriter, r *http.Request, engine http.Handler) {
@@ -287,6 +293,7 @@ func TestEngineIsBehind(t *testing.T) {
 // What an engine makes or removes while the emulator is closed is gone when that has ended. The engine goes on with it though its client
 // may have left.
 func TestClosedMeanwhile(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		is   func(r *http.Request) bool

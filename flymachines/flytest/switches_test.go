@@ -48,6 +48,7 @@ func (f *emulator) names() (names []string) {
 
 // A switch of a create happens as often as it says, before or after the effect as it says, and not once it is off.
 func TestSwitchesOfCreate(t *testing.T) {
+	t.Parallel()
 	f := begin(t)
 	for _, c := range []struct {
 		sw     Switch
@@ -83,6 +84,7 @@ func TestSwitchesOfCreate(t *testing.T) {
 
 // A region without capacity is passed over for the next of the expression.
 func TestRegions(t *testing.T) {
+	t.Parallel()
 	f := begin(t)
 	defer f.Switch(NoCandidate("lhr", "fra"))()
 	for expression, want := range map[string]string{"lhr,nrt": "nrt", "eu,syd": "syd", "any": "iad", "nrt": "nrt", "": "iad"} {
@@ -98,6 +100,7 @@ func TestRegions(t *testing.T) {
 
 // Machines that are stuck stay so until somebody lets go of them or destroys them by force.
 func TestStuck(t *testing.T) {
+	t.Parallel()
 	f := begin(t)
 	for _, c := range []struct {
 		sw    Switch
@@ -140,6 +143,7 @@ func TestStuck(t *testing.T) {
 
 // What is known of a Machine may lag behind, at its beginning and at its end.
 func TestLag(t *testing.T) {
+	t.Parallel()
 	f := begin(t)
 	defer f.Switch(NotFoundAfterCreate(2))()
 	defer f.Switch(DestroyingAfterWait(1))()
@@ -170,6 +174,7 @@ func (f *emulator) exitOf(id string) *exitEvent {
 
 // A Machine may be killed from outside, run out of memory for a test or in earnest, or lose its host.
 func TestFates(t *testing.T) {
+	t.Parallel()
 	f := begin(t)
 	m := f.machine(config(idle))
 	if err := f.Kill(t.Context(), testApp, m.ID); err != nil {
