@@ -61,6 +61,10 @@ type Config struct {
 	// ErrUnsupported.
 	AllowWeak bool `json:"allow_weak,omitempty"`
 
+	// MaxLife is how long a sandbox lives at most, in use or not: the most that a Spec may ask for, and what one gets that asks for
+	// nothing. Default: 24 hours; "none" is no bound.
+	MaxLife driver.Life `json:"max_life,omitzero"`
+
 	// Timeout is how long the engine may take to answer a question, to start a container for example. Default: one minute.
 	Timeout driver.Duration `json:"timeout,omitzero"`
 }

@@ -126,6 +126,7 @@ func (b *backend) Capabilities() executor.Capabilities {
 		Templates: slices.Sorted(maps.Keys(b.cfg.Templates)),
 		Isolation: isolationOf(b.cfg.Runtime),
 		MaxLimits: b.cfg.MaxLimits.executor(),
+		MaxLife:   b.cfg.MaxLife.Max(),
 	}
 	for _, l := range b.cfg.languages() {
 		r := executor.Runtime{Language: l, Features: runner.Features()}

@@ -48,7 +48,8 @@ type Spec struct {
 	// IdleTTL is how long the sandbox outlives its last use, even if every holder dies. Zero means DefaultIdleTTL. A run, Install or
 	// file transfer in progress is use, whoever's it is; Info and Refresh are not.
 	IdleTTL time.Duration
-	// MaxLife ends the sandbox this long after its creation, in use or not. Zero means as long as the backend allows.
+	// MaxLife ends the sandbox this long after its creation, in use or not. Zero means as long as the backend allows,
+	// Capabilities.MaxLife.
 	MaxLife time.Duration
 
 	// MinIsolation is the weakest acceptable boundary. Zero accepts any.

@@ -78,6 +78,9 @@ type Config struct {
 	// know is a mistake, and so is one that the adapter sets.
 	Machine json.RawMessage `json:"machine,omitempty"`
 
+	// MaxLife is how long a sandbox lives at most, in use or not: the most that a Spec may ask for, and what one gets that asks for
+	// nothing. Default: 24 hours; "none" is no bound.
+	MaxLife driver.Life `json:"max_life,omitzero"`
 	// Timeout is how long a create may take, the pull of an image included. A Machine that nobody has set up as long after it has started
 	// ends by itself: its program has died during the create. Default: 5 minutes.
 	Timeout driver.Duration `json:"timeout,omitzero"`

@@ -118,6 +118,7 @@ var features = []executor.Feature{
 func (b *backend) Capabilities() executor.Capabilities {
 	c := executor.Capabilities{
 		Features: slices.Clone(features), Templates: b.cfg.templates(), Isolation: executor.IsolationMicroVM, MaxLimits: b.cfg.maxLimits(),
+		MaxLife: b.cfg.MaxLife.Max(),
 	}
 	for _, l := range b.cfg.languages() {
 		r := executor.Runtime{Language: l, Features: runner.Features()}

@@ -12,6 +12,7 @@ import (
 // a session lives in one process and ends with it.
 func capabilities(goos string, c Config, layer confine.Method) executor.Capabilities {
 	caps := executor.Capabilities{
+		MaxLife: c.MaxLife.Max(),
 		Features: []executor.Feature{
 			executor.FeatureCode,
 			executor.FeatureLimitMemory,

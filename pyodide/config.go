@@ -35,6 +35,10 @@ type Config struct {
 	// that the backend declares is "wasm-os" with a layer; without it "wasm", and "process" for JavaScript.
 	OSLayer string `json:"os_layer,omitempty"`
 
+	// MaxLife is how long a sandbox lives at most, in use or not: the most that a Spec may ask for, and what one gets that asks for
+	// nothing. Default: 24 hours; "none" is no bound.
+	MaxLife driver.Life `json:"max_life,omitzero"`
+
 	// Packages says where packages come from.
 	Packages Packages `json:"packages,omitzero"`
 	// Templates are lists of packages that are loaded ahead, by the logical names that a Spec uses.

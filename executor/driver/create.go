@@ -70,6 +70,9 @@ func (x *exec) resolve(spec executor.Spec) (*Create, executor.SessionInfo) {
 		s.IdleTTL = executor.DefaultIdleTTL
 	}
 	s.IdleTTL = min(s.IdleTTL, longest)
+	if s.MaxLife == 0 {
+		s.MaxLife = x.info.Capabilities.MaxLife
+	}
 	if s.Network.Mode == "" {
 		s.Network.Mode = executor.NetworkNone
 	}
