@@ -178,6 +178,25 @@ func stateCases() []caseDef {
 			},
 			Negative: noReset,
 		},
+		{
+			ID: "state/reset-dead", Feature: executor.FeatureSubprocess, Only: executor.Python,
+			Needs: []executor.Feature{executor.FeatureFiles, state}, Programs: []string{"leave-dead-ticker"},
+			Doc: "A process that shows as dead and is not, because one of its threads lives, lives on after its run, and Reset ends it.",
+			Positive: func(t *T) {
+				s := t.Session()
+				if res := t.Run(s, t.Program("leave-dead-ticker", "name", "ticks")); string(res.Stdout) != "left\n" {
+					t.says(s, t.Program("leave-dead-ticker", "name", "ticks"), "none")
+					return
+				}
+				first := t.size(s, "ticks")
+				t.Eventually(2*time.Second, "what was left running goes on", func() bool { return t.size(s, "ticks") > first })
+				if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
+					t.Fatalf("reset: %v", err)
+				}
+				t.still(s, "ticks")
+			},
+			Negative: func(t *T) { t.says(t.Session(), t.Program("leave-dead-ticker", "name", "ticks"), "none") },
+		},
 	}
 }
 

@@ -142,6 +142,7 @@ var programInfos = []ProgramInfo{
 	// What a sandbox may offer.
 	{"subprocess", `prints "subprocess ok" if it can start a program and read its output, else "subprocess none"`},
 	{"threads", `prints "threads ok" if it can start a thread that does something, else "threads none"`},
+	{"leave-dead-ticker", `Python only: leaves a process running whose first thread has ended, so that it shows as dead, and whose other one appends "x" to the file {{name}} every 10 ms, and prints "left"; "none" where code has no way to do that`},
 	{"leave-ticker", `leaves a thread, timer or task running that appends "x" to the file {{name}} every 10 ms, if need be while a later run awaits, and prints "left"`},
 	{"connect", `sends the text {{token}} to each of the blank-separated addresses of {{tcp}} by every means that it has, and in the name that a DNS query asks for to each of {{udp}}; prints "reached ADDRESS" for each that answers, and "done"`},
 	{"package-name", "is not code, but the requirement of a small package that the backend can install"},

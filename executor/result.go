@@ -29,7 +29,8 @@ const (
 	ReasonSignal    Reason = "signal"   // Result.Signal, from the code itself
 	ReasonReset     Reason = "reset"    // Session.Reset
 	ReasonLifetime  Reason = "lifetime" // Spec.MaxLife, or the sandbox was destroyed
-	ReasonSandbox   Reason = "sandbox"  // the sandbox ended by itself or by what the code did to it
+	ReasonCode      Reason = "code"     // what the code said in the name of its interpreter, or did to what is collected from it, is refused
+	ReasonSandbox   Reason = "sandbox"  // the sandbox ended: by itself, by what the code did to it, or because the code could not be ended
 )
 
 // Result describes an execution that took place. Without EventStarted there is none.

@@ -69,6 +69,8 @@ func (w *writer) ending() string {
 		return "The program was stopped because the session was reset."
 	case executor.ReasonLifetime:
 		return "The program was stopped because the sandbox has reached the end of its life."
+	case executor.ReasonCode:
+		return "The program was stopped because it forged or withheld its results."
 	}
 	return "The program was stopped because its sandbox ended."
 }

@@ -215,6 +215,8 @@ func killed(r *executor.Result) string {
 		return "its interpreter was reset"
 	case executor.ReasonLifetime:
 		return "the life of the sandbox was over"
+	case executor.ReasonCode:
+		return "it forged or withheld what is collected of it"
 	case executor.ReasonSandbox:
 		return "the sandbox ended"
 	}

@@ -175,20 +175,20 @@ def send(kind, payload, flags=0, channel=0, stream=1):
 		name, code string
 		check      func(r result) bool
 	}{
-		{"garbage", "os.write(3, b'x' * 1000)\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "sandbox" && r.StateLost }},
-		{"long-frame", "os.write(3, struct.pack('>BBHII', 10, 0, 0, 1, 1 << 31))\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "sandbox" && r.StateLost }},
-		{"second-start", "send(9, value({}))\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "sandbox" }},
-		{"hello", "send(1, value({}), stream=0)\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "sandbox" }},
-		{"fail", "send(12, value({b'kind': b'busy'}))\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "sandbox" }},
-		{"done-not-a-value", "send(11, b'zz')\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "sandbox" }},
-		{"done-wrong-types", "send(11, value({b'exit': b'x'}))\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "sandbox" }},
+		{"garbage", "os.write(3, b'x' * 1000)\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "code" && r.StateLost }},
+		{"long-frame", "os.write(3, struct.pack('>BBHII', 10, 0, 0, 1, 1 << 31))\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "code" && r.StateLost }},
+		{"second-start", "send(9, value({}))\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "code" }},
+		{"hello", "send(1, value({}), stream=0)\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "code" }},
+		{"fail", "send(12, value({b'kind': b'busy'}))\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "code" }},
+		{"done-not-a-value", "send(11, b'zz')\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "code" }},
+		{"done-wrong-types", "send(11, value({b'exit': b'x'}))\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "code" }},
 		{"done-with-reason", "send(11, value({b'exit': 7, b'reason': b'memory', b'signal': b'SIGX', b'lost': True}))\nimport time; time.sleep(1000)",
 			func(r result) bool { return r.Code == 7 && r.Reason == "" && r.Signal == "" && !r.StateLost }},
 		{"busy-after-done", "x = 1", func(r result) bool { return r.err == nil && r.Code == 0 && r.StateFresh }},
-		{"close-control", "os.close(3)\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "sandbox" && r.StateLost }},
+		{"close-control", "os.close(3)\nimport time; time.sleep(1000)", func(r result) bool { return r.Reason == "code" && r.StateLost }},
 		{"endless-value", "while True: send(10, b'x' * 100000, flags=1)", func(r result) bool { return r.Reason == "output" }},
 		{"half-a-frame", "os.write(3, b'\\x0a\\x00')\nos._exit(0)", func(r result) bool { return r.Code == 0 && r.StateLost }},
-		{"not-a-bundle", "send(10, b'zzz')", func(r result) bool { return kindOf(r.err) == executor.ErrInternal }},
+		{"not-a-bundle", "send(10, b'zzz')", func(r result) bool { return r.err == nil && r.Reason == "code" && r.Code == -1 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := s.do(t.Context(), executor.Request{Language: executor.Python, Code: helpers + c.code, Limits: executor.RunLimits{OutputBytes: 1 << 20}})

@@ -145,7 +145,7 @@ func byeKind(reason string) error {
 	switch reason {
 	case "fenced":
 		return executor.ErrClosed
-	case "idle", "lifetime", "terminated":
+	case "idle", "lifetime", "terminated", "stuck":
 		return executor.ErrNotFound
 	case "refused":
 		return executor.ErrInvalid

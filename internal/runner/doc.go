@@ -28,8 +28,14 @@
 // They share files and can harm each other, but cannot signal, trace or speak for the supervisor. A helper with root's real uid and the
 // user's file rights does the file operations, so that user code can neither kill it nor borrow rights from it.
 //
-// All descendants of an interpreter stay below it, also those that call setsid and fork twice: interpreters are subreapers. So ending
-// an interpreter ends all that it has started, and the end of a command leaves nothing.
+// Whatever an interpreter or command starts carries a group of its own, which no process without rights can leave, so that it is found
+// whoever its parent is. A process counts as dead when it has no thread that lives: its state is that of its first thread, which may end
+// alone. Where user code has the user of the supervisor there are no groups, and its descendants are found because they stay below the
+// supervisor.
+//
+// The end of a command leaves nothing, and neither does that of an interpreter. What a run has left running, that ended by itself, lives
+// on with its interpreter. When a run is stopped, what it has started is killed also where its interpreter lives on; threads of the
+// interpreter stay, and end with it. If something cannot be killed within two seconds, the sandbox ends, and the results say so.
 //
 // # Runs
 //

@@ -42,9 +42,21 @@ func (c *Client) Run(ctx context.Context, req *executor.Request, emit func(execu
 	files := c.Files()
 	exit.Artifacts, exit.ArtifactsOmitted, err = driver.Collect(ctx, req.Artifacts, changed,
 		func(ctx context.Context, name string) (io.ReadCloser, error) {
-			return files.Read(ctx, path.Join(c.info.Workdir, name))
+			rc, err := files.Read(ctx, path.Join(c.info.Workdir, name))
+			if errors.Is(err, errWithheld) {
+				r.refused = executor.ReasonCode
+			}
+			return rc, err
 		})
-	return exit, err
+	return r.verdict(exit), err
+}
+
+// verdict returns how a run ended, if the code has not forged or withheld what is collected of it.
+func (r *run) verdict(exit driver.Exit) driver.Exit {
+	if r.refused != "" && (exit.Reason == "" || exit.Reason == "canceled") {
+		exit.Code, exit.Exception, exit.Reason = -1, nil, r.refused
+	}
+	return exit
 }
 
 // request encodes a run.
@@ -69,8 +81,9 @@ type run struct {
 	emit    func(executor.Event) error
 	started bool
 	emitErr error
-	bundle  []byte // a value of which more follows
-	entries []byte // of changed files
+	refused executor.Reason // not empty: what the code has said, or what is collected of it, is not taken
+	bundle  []byte          // a value of which more follows
+	entries []byte          // of changed files
 }
 
 // close ends the run if nothing else has, and waits for that: emit may have panicked.
@@ -114,7 +127,7 @@ func (r *run) wait() (driver.Exit, error) {
 		if over || err != nil {
 			return exit, err
 		}
-		if r.emitErr != nil && ctx == r.ctx {
+		if (r.emitErr != nil || r.refused != "") && ctx == r.ctx {
 			stop, cancel := driver.StopContext(r.ctx)
 			defer cancel()
 			if err := r.s.stop(stop); err != nil {
@@ -166,17 +179,22 @@ func (r *run) frame(ctx context.Context, f wire.Frame) (exit driver.Exit, over b
 			}
 		}
 	case wire.Output:
+		// It comes from the interpreter, where code can say what it likes.
 		r.bundle = append(r.bundle, f.Payload...)
 		if len(r.bundle) > maxBundle {
-			return broken(errors.New("a value is too large"))
+			r.refused = executor.ReasonOutput
 		}
-		if f.Flags&wire.More == 0 {
+		switch {
+		case r.refused != "":
+			r.bundle = nil
+		case f.Flags&wire.More == 0:
 			m, err := wire.ParseMap(r.bundle)
 			r.bundle = nil
 			if err != nil {
-				return broken(err)
+				r.refused = executor.ReasonCode
+			} else {
+				r.event(executor.Event{Kind: executor.EventOutput, Output: output(m)})
 			}
-			r.event(executor.Event{Kind: executor.EventOutput, Output: output(m)})
 		}
 	case wire.Done:
 		m, err := answer(f)
@@ -217,6 +235,7 @@ func (r *run) event(ev executor.Event) {
 var reasons = map[executor.Reason]bool{
 	"": true, "canceled": true, executor.ReasonWallTime: true, executor.ReasonMemory: true, executor.ReasonOutput: true,
 	executor.ReasonSignal: true, executor.ReasonReset: true, executor.ReasonLifetime: true, executor.ReasonSandbox: true,
+	executor.ReasonCode: true,
 }
 
 // exit returns how a run ended.
@@ -227,6 +246,7 @@ func (r *run) exit(m wire.Map) (driver.Exit, error) {
 		Signal:     m.Text("signal"),
 		StateFresh: m.Bool("fresh"),
 		StateLost:  m.Bool("lost"),
+		FilesLost:  m.Bool("gone"),
 		Usage:      executor.Usage{CPU: time.Duration(max(0, m.Int("cpu"))), PeakMemory: max(0, m.Int("memory"))},
 	}
 	if e := m.Map("exception"); e != nil {
@@ -234,6 +254,12 @@ func (r *run) exit(m wire.Map) (driver.Exit, error) {
 		exit.Exception = &executor.Exception{
 			Type: valid("type"), Message: valid("message"), Traceback: valid("traceback"), Line: int(max(0, e.Int("line"))),
 		}
+	}
+	if complete, told := m["artifacts"].(bool); told && !complete {
+		r.refused = executor.ReasonCode // nobody can say which files the code has changed
+	}
+	if r.emitErr == nil {
+		exit = r.verdict(exit)
 	}
 	switch {
 	case exit.Reason != "canceled":

@@ -192,7 +192,7 @@ func (s *sandbox) processes(t *testing.T) []string {
 	var found []string
 	for _, d := range dirs {
 		status, _ := os.ReadFile(d + "/status")
-		if strings.Contains(string(status), fmt.Sprintf("Uid:\t%d\t", s.uid)) && !strings.Contains(string(status), "State:\tZ") {
+		if strings.Contains(string(status), fmt.Sprintf("Uid:\t%d\t", s.uid)) && !(strings.Contains(string(status), "State:\tZ") && strings.Contains(string(status), "Threads:\t1\n")) {
 			cmd, _ := os.ReadFile(d + "/cmdline")
 			found = append(found, strings.ReplaceAll(strings.TrimRight(string(cmd), "\x00"), "\x00", " "))
 		}

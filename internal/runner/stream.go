@@ -203,8 +203,12 @@ var kinds = map[string]error{
 	"not-exist":   fs.ErrNotExist,
 	"exist":       fs.ErrExist,
 	"permission":  fs.ErrPermission,
+	"withheld":    errWithheld,
 	"wrong-kind":  fs.ErrInvalid, // of file, or a name that no file can have
 }
+
+// errWithheld is found in the error of a file that code does not let others open, by a lease for example.
+var errWithheld = fmt.Errorf("%w: withheld", fs.ErrPermission)
 
 // failure returns the error of a Fail frame. Such requests were not carried out.
 func failure(m wire.Map) error {

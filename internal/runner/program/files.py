@@ -7,6 +7,7 @@ from collections import deque
 
 MAX_NAMES = 500000  # of a directory
 MAX_ENTRIES_SIZE = WINDOW - (1 << 16)  # of changes; they travel without credit
+MAX_PATH = 3500  # bytes of a name: with that of one entry more, the kernel still takes it
 PART = ".execbroker-"  # begins the names of files that are not complete; scans leave them out
 
 KINDS = {}
@@ -15,7 +16,8 @@ for kind, names in {
     "exist": "EEXIST ENOTEMPTY",
     "permission": "EACCES EPERM EROFS EBUSY ETXTBSY",
     "too-large": "ENOSPC EDQUOT EFBIG",
-    "exhausted": "EMFILE ENFILE ENOMEM EAGAIN",
+    "exhausted": "EMFILE ENFILE ENOMEM",
+    "withheld": "EAGAIN",
     "internal": "EIO",
 }.items():
     for name in names.split():
@@ -111,7 +113,8 @@ class Stream:
         if isinstance(e, Refused):
             return {"kind": e.args[0], "message": e.args[1]}
         if isinstance(e, OSError):
-            return {"kind": KINDS.get(e.errno, "wrong-kind"), "message": e.strerror or str(e)}
+            kind = KINDS.get(e.errno, "wrong-kind")
+            return {"kind": kind, "message": "code holds a lease on it" if kind == "withheld" else e.strerror or str(e)}
         return {"kind": "wrong-kind" if isinstance(e, ValueError) else "internal", "message": str(e)}
 
     def stop(self):
@@ -236,7 +239,9 @@ class Stream:
         yield
 
     def do_remove(self):
-        name = os.path.normpath(self.name())
+        return (yield from self.remove(os.path.normpath(self.name())))
+
+    def remove(self, name):
         if name.strip(b"/") == b"":
             raise Refused("wrong-kind", "the root directory")
         mode = mode_of(name)
@@ -244,12 +249,23 @@ class Stream:
             if mode:
                 os.unlink(name)
             return {}
-        # Directories are removed on the way back. One that lacks rights is the user's own, and gets them.
-        todo, removed = [(name, False)], 0
+        # Directories are removed on the way back. One that lacks rights is the user's own, and gets them. Names begin at a descriptor:
+        # the request may be as long as a name can be. What lies deeper than that is moved up, while there is a name for it.
+        top = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            yield from self.empty(b"/proc/self/fd/%d/" % top)
+        finally:
+            os.close(top)
+        os.rmdir(name)
+        return {}
+
+    def empty(self, top):
+        todo, removed = [(top, False)], 0
         while todo:
             path, emptied = todo.pop()
             if emptied:
-                os.rmdir(path)
+                if path != top:
+                    own_parent(os.rmdir, path)
                 continue
             todo.append((path, True))
             try:
@@ -260,17 +276,17 @@ class Stream:
             with found:
                 for x in found:
                     if x.is_dir(follow_symlinks=False):
-                        todo.append((x.path, False))
+                        inner = x.path
+                        if len(inner) > MAX_PATH:
+                            inner = top + os.fsencode(PART) + os.urandom(8).hex().encode()
+                            os.chmod(x.path, 0o700)  # to move a directory is to write in it
+                            own_parent(os.rename, x.path, inner)
+                        todo.append((inner, False))
                     else:
-                        try:
-                            os.unlink(x.path)
-                        except PermissionError:
-                            os.chmod(path, 0o700)
-                            os.unlink(x.path)
+                        own_parent(os.unlink, x.path)
                     removed += 1
                     if removed % 500 == 0:
                         yield ""
-        return {}
 
     def do_scan(self):
         self.files.scans[self.number] = self.semantics().scan(CONFIG["workdir"])
@@ -297,6 +313,31 @@ class Stream:
         return {}
         yield
 
+    def do_forget(self):
+        """Removes what processes share and what outlives them: shared memory, semaphores and queues."""
+        if CONFIG["same_user"]:
+            return {}  # they may be those of others
+        libc = System().libc
+        for kind in ("shm", "msg", "sem"):
+            for number in objects(kind, CONFIG["uid"]):
+                if libc is None:
+                    raise Refused("unsupported", "shared memory cannot be removed without ctypes")
+                if kind == "sem":
+                    libc.semctl(number, 0, 0)
+                else:
+                    getattr(libc, kind + "ctl")(number, 0, None)
+            yield ""
+        # What POSIX calls so are files. /dev/mqueue is there only where it was mounted.
+        for place in (b"/dev/shm", b"/dev/mqueue"):
+            try:
+                with os.scandir(place) as found:
+                    names = [x.path for x in found if x.stat(follow_symlinks=False).st_uid == CONFIG["uid"]]
+            except OSError:
+                names = []
+            for name in names:
+                yield from self.remove(name)
+        return {}
+
     def do_kill(self):
         if not CONFIG["same_user"]:
             os.setresuid(CONFIG["uid"], CONFIG["uid"], 0)
@@ -314,6 +355,26 @@ class Stream:
             self.files.cell = cell = type(sys)("cell")
             exec(compile(CELL, "<execbroker cell.py>", "exec"), cell.__dict__)
         return self.files.cell
+
+
+def own_parent(call, name, *others):
+    """Calls call with a name in a directory that may lack rights, and is the user's own."""
+    try:
+        call(name, *others)
+    except PermissionError:
+        os.chmod(os.path.dirname(name), 0o700)
+        call(name, *others)
+
+
+def objects(kind, uid):
+    """Returns the numbers of the System V objects of a user."""
+    try:
+        with open("/proc/sysvipc/" + kind) as f:
+            head, *rows = (line.split() for line in f)
+    except (OSError, ValueError):
+        return []  # a kernel without them
+    owners = head.index("uid"), head.index("cuid")
+    return [int(row[1]) for row in rows if any(int(row[i]) == uid for i in owners)]
 
 
 def mode_of(name):

@@ -71,6 +71,20 @@ class Helper(Peer):
         except Refused:
             done(FAIL, b"")
 
+    def forget(self, task):
+        """Removes what processes of the user, which are all dead, have shared, and answers a request with that."""
+
+        def done(kind, payload):
+            if not task.holder.closed and task.holder.streams.get(task.stream) is task:
+                task.holder.send(kind, task.stream, payload)
+                task.holder.streams.pop(task.stream, None)
+
+        try:
+            self.open(Ask(done), {"op": "forget"})
+        except Refused as e:
+            task.holder.fail(task.stream, *e.args)
+            task.holder.streams.pop(task.stream, None)
+
     def kill_all(self):
         """Kills every process of the user at once, as the kernel does it for one who may signal nobody else."""
         try:
@@ -91,6 +105,9 @@ class Helper(Peer):
 
     def kill(self):
         kill(self.pid, _signal.SIGKILL)
+
+    def family(self, table):
+        return {self.pid} & table.rows.keys()
 
     def exited(self, code, usage):
         self.shut()

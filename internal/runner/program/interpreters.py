@@ -57,6 +57,7 @@ class Interpreter(Process):
     def assign(self, run, code):
         """Gives the interpreter something to run."""
         run.process, self.run, self.request = self, run, code
+        self.run_began = ticks()
         for fd in self.outs.values():
             left = pending(fd)
             while left > 0:  # written before this run
@@ -103,7 +104,10 @@ class Interpreter(Process):
             # What is left to do is the holder's. However long that takes, the code has ended.
             run.rest()
             self.control.pause(True)
-            self.turn(lambda: self.done(fields))
+            if run.reason:  # it was stopped, and with it what it has started
+                self.sup.sweep(self.of_run, lambda: self.run is run and self.turn(lambda: self.done(fields)))
+            else:
+                self.turn(lambda: self.done(fields))
         else:
             raise Malformed("unexpected frame")
 

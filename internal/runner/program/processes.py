@@ -30,7 +30,7 @@ class Process:
     """A process of user code, and the pipes of its output. Subclasses say what its end means."""
 
     def __init__(self, sup):
-        self.sup, self.run, self.pid = sup, None, 0
+        self.sup, self.run, self.pid, self.run_began = sup, None, 0, 0
         self.killed = self.over = False
         self.mark = sup.new_mark()
         self.outs = {}  # descriptors by channel
@@ -132,25 +132,31 @@ class Process:
         self.outs.clear()
 
     def kill(self):
-        """Kills the process and all that it has started."""
+        """Kills the process and all that it has started. If something of it is left after that, the sandbox ends."""
         if not self.killed and self.pid in self.sup.processes:
             self.killed = True
-            kill_all(self.family)
+            if self.run is not None:
+                self.run.rest()  # what cannot be stopped keeps no sandbox alive
+            self.sup.sweep(self.family, lambda: None)
 
     def family(self, table):
-        """Returns what lives of the process and of what it has started."""
+        """Returns the process and what it has started, dead or alive."""
         config = self.sup.config
         if config["same_user"]:
-            return below(table, [self.pid])
-        return marked(table, config["uid"], self.mark) | ({self.pid} & set(table))
+            return table.below([self.pid]) | self.left(table)
+        return self.left(table) | ({self.pid} & table.rows.keys())
 
     def left(self, table):
-        """Returns what lives of what the process, which has ended, has started."""
+        """Returns what the process has started, without itself."""
         config = self.sup.config
         if config["same_user"]:
             # These are below this process and below none that still runs.
-            return below(table, [os.getpid()]) - below(table, self.sup.processes) - {os.getpid()}
-        return marked(table, config["uid"], self.mark)
+            return table.below([os.getpid()]) - table.below(self.sup.processes) - {os.getpid()}
+        return table.marked(config["uid"], self.mark) - {self.pid}
+
+    def of_run(self, table):
+        """Returns what the process has started since its run began, without itself."""
+        return {pid for pid in self.family(table) - {self.pid} if started(pid) >= self.run_began}
 
     def exited(self, code, usage):
         # What it has left is killed before its end is told, and cannot write any more.
@@ -166,7 +172,7 @@ class Process:
             return {"exit": os.WEXITSTATUS(code)}
         number = os.WTERMSIG(code)
         if number == _signal.SIGKILL and self.killed:
-            return {"exit": -1, "reason": "sandbox"}  # by us, because of what it did
+            return {"exit": -1, "reason": "code"}  # by us, because of what it did
         if number == _signal.SIGKILL and self.run.out_of_memory():
             return {"exit": -1, "reason": "memory"}
         return {"exit": -1, "reason": "signal", "signal": signal_name(number)}

@@ -12,8 +12,38 @@ MAX_INTERPRETERS = 64
 MAX_RUNS = 256
 FIRST_MARK, LAST_MARK = 40000, 59999  # groups that no image uses, within what user namespaces map
 OTHER_MARK = 50000  # where one begins that is not the main process: another one may be there, with the same users
-SWEEP_SECONDS = 3  # for processes to die of SIGKILL, before everything of the user is killed
+SWEEP_SECONDS = 1  # for processes to die of SIGKILL, before everything of the user is killed at once
+LEFT_SECONDS = 2  # likewise, before the sandbox ends
+STUCK = 3  # the exit code when it does
+LOOKS = 4  # at what is left, at least, before each of them: on a busy machine seconds say little
+LOOK_SECONDS = 0.005, 0.05  # between two looks, at least and at most
 CLOCK_SECONDS = 15  # between looks at the wall clock
+
+
+class Sweep:
+    """What find finds in a table is to die, and then is to be called."""
+
+    def __init__(self, find, then):
+        self.find, self.then = find, then
+        self.begin, self.looks, self.alive, self.dead, self.done = time.monotonic(), 0, set(), set(), False
+        self.forced = False  # everything of the user has been killed
+
+    def check(self, table):
+        self.looks += 1
+        pids = self.find(table)
+        self.alive = table.alive(pids)
+        if self.alive:
+            kill_all(self.find)
+        # One that has died since the last look may have started another.
+        self.done = not self.alive and (pids & table.dead) <= self.dead
+        self.dead = pids & table.dead
+
+    def late(self, seconds):
+        return not self.done and self.looks >= LOOKS and time.monotonic() - self.begin > seconds
+
+    def force(self):
+        if not self.forced:
+            self.forced, self.looks = True, 0
 
 
 class Supervisor:
@@ -24,7 +54,8 @@ class Supervisor:
         self.later, self.dirty = [], set()
         self.holders, self.processes, self.interpreters = set(), {}, {}
         self.runs, self.active = set(), set()  # all, and those whose code has not ended
-        self.sweeps, self.mark = [], FIRST_MARK if os.getpid() == 1 else OTHER_MARK
+        self.sweeps, self.look, self.looked_at = [], None, 0
+        self.mark = FIRST_MARK if os.getpid() == 1 else OTHER_MARK
         self.config = self.env = None
         self.nofile = more_descriptors()
         self.helper = Helper(self)
@@ -94,6 +125,11 @@ class Supervisor:
         numbers = os.read(self.wake, 4096)
         if _signal.SIGTERM in numbers:
             self.end("terminated")
+        self.bury()
+        self.check_sweeps()
+
+    def bury(self):
+        """Takes note of children that have died."""
         while True:
             try:
                 pid, code, usage = os.wait4(-1, os.WNOHANG)
@@ -104,7 +140,6 @@ class Supervisor:
             process = self.processes.pop(pid, None)
             if process is not None:
                 process.exited(code, usage)
-        self.check_sweeps()
 
     def reap(self):
         """Waits a moment for the dead: where this is not the first process, nobody else may do it."""
@@ -126,29 +161,41 @@ class Supervisor:
             if self.mark not in used:
                 return self.mark
 
-    def sweep(self, left, then):
-        """Kills the processes that left finds in a table, and calls then when they are gone."""
-        self.sweeps.append((time.monotonic(), left, then))
+    def sweep(self, find, then):
+        """Kills the processes that find finds in a table, and calls then when they are dead."""
+        self.sweeps.append(Sweep(find, then))
         self.check_sweeps()
 
     def check_sweeps(self):
-        if not self.sweeps:
+        if not self.sweeps or self.quit is not None:
             return
-        table, now = processes(), time.monotonic()
-        done, waiting = [], []
+        wait = self.looked_at + LOOK_SECONDS[0] - time.monotonic()
+        if wait > 0:  # the deaths of a fork bomb are not looked at one by one
+            self.look_in(wait)
+            return
+        table = Table()
         for sweep in self.sweeps:
-            begin, left, _ = sweep
-            pids = left(table) if now - begin < 3 * SWEEP_SECONDS else ()
-            for pid in pids:
-                kill(pid, _signal.SIGKILL)
-            if pids and now - begin > SWEEP_SECONDS:
+            sweep.check(table)
+            if sweep.forced and sweep.late(LEFT_SECONDS):
+                self.end("stuck")
+                return
+            if sweep.forced and not sweep.done or sweep.late(SWEEP_SECONDS):
+                sweep.force()
                 self.helper.kill_all()
-            (waiting if pids else done).append(sweep)
-        self.sweeps = waiting
-        if waiting:
-            self.after(0.05, self.check_sweeps)  # what is not a child of this process gives no signal
-        for _, _, then in done:
-            then()
+        done, self.sweeps = [s for s in self.sweeps if s.done], [s for s in self.sweeps if not s.done]
+        self.looked_at = time.monotonic()
+        if self.sweeps:
+            self.look_in(LOOK_SECONDS[1] if any(s.alive for s in self.sweeps) else LOOK_SECONDS[0])
+        for sweep in done:
+            sweep.then()
+
+    def look_in(self, seconds):
+        self.cancel(self.look)
+        self.look = self.after(seconds, self.look_again)  # what is not a child of this process gives no signal
+
+    def look_again(self):
+        self.bury()
+        self.check_sweeps()
 
     # Holders.
 
@@ -358,20 +405,18 @@ class Supervisor:
 
     def end(self, reason):
         """Ends the sandbox."""
+        if self.quit is not None:
+            return
+        self.finish(STUCK if reason == "stuck" else 0)
         for run in list(self.runs):
             if not run.started:
                 run.fail("gone", "the sandbox ended before the code was started")
                 continue
-            run.reason = "lifetime"
-            run.end({"exit": -1, "lost": True})
+            run.reason = "sandbox" if reason == "stuck" else "lifetime"
+            run.end({"exit": -1, "lost": True, "gone": True})
         for holder in list(self.holders):
-            holder.bye(reason)
-        for process in list(self.processes.values()):
-            process.kill()
-        for _, left, _ in self.sweeps:
-            for pid in left(processes()):
-                kill(pid, _signal.SIGKILL)
-        self.finish(0)
+            holder.bye(reason, "code could not be ended, so the sandbox was" if reason == "stuck" else "")
+        kill_all(lambda table: set().union(*(s.find(table) for s in self.sweeps), *(p.family(table) for p in self.processes.values())))
 
     def finish(self, code):
         """Ends the loop when everybody has heard why, or does not listen."""
@@ -455,8 +500,10 @@ class Supervisor:
         def done():
             if any(not i.over for i in which):
                 self.after(0.005, done)
+            elif any(isinstance(p, Process) for p in self.processes.values()):
+                task.reply(DONE, {})  # what code shares, others may use
             else:
-                task.reply(DONE, {})
+                self.helper.forget(task)
 
         done()
 

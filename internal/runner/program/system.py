@@ -119,40 +119,64 @@ def status(pid):
     found = {}
     for line in lines:
         k, _, v = line.partition(b":")
-        if k in (b"State", b"PPid", b"Uid", b"Groups", b"NoNewPrivs", b"CapPrm"):
+        if k in (b"State", b"Threads", b"PPid", b"Uid", b"Groups", b"NoNewPrivs", b"CapPrm"):
             found[k] = v.split()
     return found
 
 
-def processes():
-    """Returns the parent, the user and the groups of each living process."""
-    table = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            s = status(name)
-            if s.get(b"State", [b"Z"])[0] not in (b"Z", b"X"):
-                table[int(name)] = int(s[b"PPid"][0]), int(s[b"Uid"][0]), s[b"Groups"]
-    return table
+class Table:
+    """The processes as they were at one moment.
+
+    A process is dead when it has no thread that lives. Its state does not say so: that is the state of its first thread, which may have
+    ended alone. The dead are kept apart: one that has just died may have started another that the table lacks.
+    """
+
+    def __init__(self):
+        self.rows, self.dead = {}, set()  # parent, user and groups of each, dead or alive; which of them are dead
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                s = status(name)
+                if b"PPid" not in s:
+                    continue  # its parent has taken note of its end, and is in the table or was itself found dead
+                pid = int(name)
+                self.rows[pid] = int(s[b"PPid"][0]), int(s[b"Uid"][0]), s.get(b"Groups", [])
+                if s[b"State"][0] in (b"Z", b"X") and int(s.get(b"Threads", [b"1"])[0]) <= 1:
+                    self.dead.add(pid)
+
+    def alive(self, pids):
+        return pids & self.rows.keys() - self.dead
+
+    def below(self, roots):
+        """Returns those of roots that are there, and all their descendants."""
+        children = {}
+        for pid, (parent, _, _) in self.rows.items():
+            children.setdefault(parent, []).append(pid)
+        found, todo = set(), list(roots)
+        while todo:
+            pid = todo.pop()
+            if pid not in found:
+                found.add(pid)
+                todo += children.get(pid, ())
+        return found & self.rows.keys()
+
+    def marked(self, user, mark):
+        """Returns the processes of a user that are in a group."""
+        name = b"%d" % mark
+        return {pid for pid, (_, uid, groups) in self.rows.items() if uid == user and name in groups}
 
 
-def below(table, roots):
-    """Returns those of roots that live, and all their descendants."""
-    children = {}
-    for pid, (parent, _, _) in table.items():
-        children.setdefault(parent, []).append(pid)
-    found, todo = set(), list(roots)
-    while todo:
-        pid = todo.pop()
-        if pid not in found:
-            found.add(pid)
-            todo += children.get(pid, ())
-    return found & set(table)
+def ticks():
+    """Returns the time in which the kernel says when a process was started."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
-def marked(table, user, mark):
-    """Returns the processes of a user that are in a group."""
-    name = b"%d" % mark
-    return {pid for pid, (_, uid, groups) in table.items() if uid == user and name in groups}
+def started(pid):
+    """Returns when a process was started, in ticks; 0 if it is gone."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as f:
+            return int(f.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def kill(pid, number):
@@ -170,7 +194,8 @@ def kill_all(find):
     """
     stopped = set()
     for _ in range(20):
-        new = find(processes()) - stopped
+        table = Table()
+        new = table.alive(find(table)) - stopped
         if not new:
             break
         for pid in new:
