@@ -322,60 +322,71 @@ func (t *tree) steps(ctx context.Context, m Mutation) (all []step, err error) {
 }
 
 // failure is a line of internal/ci about a test that failed.
-var failure = regexp.MustCompile(`^FAIL +(\S+)(?: (\S+))?`)
+var (
+	failure = regexp.MustCompile(`^FAIL +(\S+)(?: (\S+))?`)
+	isTest  = regexp.MustCompile("^(Test|Example|Fuzz)")
+)
 
 // noticed runs the tests of packages in a tier and returns the first that fails, if it fails again and does not
-// without the change.
+// without the change. One that is not steady is left out of account, and the others are run anew.
 func (t *tree) noticed(ctx context.Context, command, packages []string, m Mutation, limit time.Duration) (by string, err error) {
-	tctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	pkg, test, err := t.first(tctx, slices.Concat(command, packages))
-	switch {
-	case ctx.Err() != nil:
-		return "", ctx.Err()
-	case pkg == "" && tctx.Err() != nil:
-		return strings.Join(packages, " ") + " in more than " + limit.String(), nil
-	case err != nil || pkg == "":
-		return "", err
-	case test == "":
-		return pkg + " as a whole", nil
+	unsteady := map[string]bool{}
+	for {
+		tctx, cancel := context.WithTimeout(ctx, limit)
+		pkg, test, err := t.first(tctx, slices.Concat(command, packages), unsteady)
+		late := tctx.Err() != nil
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return "", ctx.Err()
+		case pkg == "" && late:
+			return strings.Join(packages, " ") + " in more than " + limit.String(), nil
+		case err != nil || pkg == "":
+			return "", err
+		case test == "":
+			return pkg + " as a whole", nil
+		}
+		steady, err := t.steady(ctx, m, pkg, test, limit)
+		if err != nil {
+			return "", err
+		}
+		if steady {
+			return pkg + " " + test, nil
+		}
+		fmt.Printf("   %s %s is not steady: left out of account for %s\n", pkg, test, m)
+		unsteady[pkg+" "+test] = true
 	}
+}
+
+// steady reports whether a test fails with the change, which has been made, and not without.
+func (t *tree) steady(ctx context.Context, m Mutation, pkg, test string, limit time.Duration) (bool, error) {
 	args := []string{"test", "-race", "-vet=off", "-count=1", "-timeout=" + limit.String(), "-run=" + pattern(test), pkg}
-	if _, err := t.run(ctx, "go", args...); err == nil {
-		fmt.Printf("   %s %s failed once: unsteady, with %s\n", pkg, test, m)
-		return "", ctx.Err()
+	if _, err := t.run(ctx, "go", args...); err == nil || ctx.Err() != nil {
+		return false, ctx.Err()
 	}
-	// The same without the change, which is made again for what comes after.
 	path := filepath.Join(t.dir, filepath.FromSlash(m.File))
 	changed, err := os.ReadFile(path)
 	if err != nil {
-		return "", err
+		return false, err
 	}
 	original := slices.Concat(changed[:m.start], []byte(m.was), changed[m.start+len(m.with):])
 	if err := os.WriteFile(path, original, 0o644); err != nil {
-		return "", err
+		return false, err
 	}
-	_, cerr := t.run(ctx, "go", args...)
-	if err := errors.Join(os.WriteFile(path, changed, 0o644), ctx.Err()); err != nil {
-		return "", err
-	}
-	if cerr != nil {
-		fmt.Printf("   %s %s fails without a change too\n", pkg, test)
-		return "", nil
-	}
-	return pkg + " " + test, nil
+	_, failed := t.run(ctx, "go", args...)
+	return failed == nil, errors.Join(os.WriteFile(path, changed, 0o644), ctx.Err())
 }
 
-// first runs a command of internal/ci until a test fails, and returns its package and its name, which is empty if
-// the package fails as a whole.
-func (t *tree) first(ctx context.Context, args []string) (pkg, test string, err error) {
+// first runs a command of internal/ci until a test fails, but for some, and returns its package and its name, which
+// is empty if the package fails as a whole.
+func (t *tree) first(ctx context.Context, args []string, but map[string]bool) (pkg, test string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	cmd := exec.CommandContext(ctx, t.ci, args...)
 	cmd.Dir = t.dir
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its children
 	cmd.WaitDelay = time.Minute
-	found := &failures{first: stop}
+	found := &failures{first: stop, but: but}
 	cmd.Stdout = found
 	group(cmd)
 	if err := cmd.Start(); err != nil {
@@ -386,15 +397,16 @@ func (t *tree) first(ctx context.Context, args []string) (pkg, test string, err 
 	if found.pkg != "" || ctx.Err() != nil {
 		return found.pkg, found.test, nil
 	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w, and no test failed", strings.Join(args, " "), err)
+	if err != nil && len(but) == 0 {
+		return "", "", fmt.Errorf("%s: %w, and no test failed", strings.Join(args, " "), err)
 	}
-	return "", "", err
+	return "", "", nil
 }
 
 // failures looks for the first line about a test that failed in what is written to it.
 type failures struct {
 	first     func() // is called when it is there
+	but       map[string]bool
 	line      []byte
 	pkg, test string
 }
@@ -405,12 +417,15 @@ func (f *failures) Write(p []byte) (int, error) {
 			f.line = append(f.line, c)
 			continue
 		}
-		if m := failure.FindSubmatch(f.line); m != nil && f.pkg == "" {
-			f.pkg = string(m[1])
-			if regexp.MustCompile("^(Test|Example|Fuzz)").Match(m[2]) {
-				f.test = strings.TrimSuffix(string(m[2]), ":")
+		if m := failure.FindStringSubmatch(string(f.line)); m != nil && f.pkg == "" {
+			test := strings.TrimSuffix(m[2], ":")
+			if !isTest.MatchString(test) {
+				test = ""
 			}
-			f.first()
+			if !f.but[m[1]+" "+test] {
+				f.pkg, f.test = m[1], test
+				f.first()
+			}
 		}
 		f.line = f.line[:0]
 	}

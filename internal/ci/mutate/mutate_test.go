@@ -206,6 +206,29 @@ func TestTrial(t *testing.T) {
 	}
 }
 
+// The first failure that counts is found in whatever pieces the output comes.
+func TestFailures(t *testing.T) {
+	const out = "ok  a 1 s\nFAIL  m/a TestOdd (0.1 s)\n  FAIL  no\nFAIL  m/b TestX/y: skipped\nFAIL  m/c TestZ did not end\n"
+	for _, c := range []struct {
+		but       string
+		pkg, test string
+	}{{"m/a TestOdd", "m/b", "TestX/y"}, {"", "m/a", "TestOdd"}} {
+		n := 0
+		f := &failures{first: func() { n++ }, but: map[string]bool{c.but: true}}
+		for _, b := range []byte(out) {
+			f.Write([]byte{b})
+		}
+		if f.pkg != c.pkg || f.test != c.test || n != 1 {
+			t.Errorf("got %q %q, told %d times", f.pkg, f.test, n)
+		}
+	}
+	f := &failures{first: func() {}}
+	f.Write([]byte("FAIL  m/a\n"))
+	if f.pkg != "m/a" || f.test != "" {
+		t.Errorf("got %q %q of a package that does not build", f.pkg, f.test)
+	}
+}
+
 func TestTable(t *testing.T) {
 	var out strings.Builder
 	trials := []*trial{{tier: 0, by: "x"}, {tier: 1, by: "y"}, {}, {steps: make([]step, 1)}, {err: errors.New("z")}}
