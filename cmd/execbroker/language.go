@@ -14,6 +14,19 @@ var endings = map[string]executor.Language{
 	".py": executor.Python, ".js": executor.JavaScript, ".mjs": executor.JavaScript, ".cjs": executor.JavaScript,
 }
 
+// shortNames are what people type for languages.
+var shortNames = map[string]executor.Language{
+	"py": executor.Python, "python3": executor.Python, "js": executor.JavaScript, "node": executor.JavaScript, "sh": "bash", "shell": "bash",
+}
+
+// named returns the language that a word means.
+func named(word string) executor.Language {
+	if l, ok := shortNames[strings.ToLower(word)]; ok {
+		return l
+	}
+	return executor.Language(word)
+}
+
 // languageOf guesses the language of a file. A name without an ending says nothing, and the language is the backend's first.
 func languageOf(file string) (executor.Language, error) {
 	ext := strings.ToLower(filepath.Ext(file))

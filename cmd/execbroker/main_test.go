@@ -69,6 +69,7 @@ type fakeConfig struct {
 	Fail       string             `json:"fail"` // the operation that fails
 	Hold       string             `json:"hold"` // the operation that does not end
 	Broken     bool               `json:"broken"`
+	Packages   []string           `json:"packages"`
 	Address    string             `json:"address"` // of a backend in another process
 }
 
@@ -78,6 +79,7 @@ func program(file string) int {
 	factory := driver.NewFactory(fake.Type, func(ctx context.Context, env driver.Env, c fakeConfig) (executor.Executor, error) {
 		b := fake.New(fake.Options{
 			CreateTime:   time.Duration(c.CreateTime),
+			Packages:     c.Packages,
 			Capabilities: fake.Without(fake.All(), c.Without...),
 		})
 		if c.Fail != "" {

@@ -54,7 +54,7 @@ func TestMCP(t *testing.T) {
 			}
 			ask(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, `"serverInfo"`)
 			ask(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, "")
-			ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":"print(6 * 7)"}}}`, `42\\n`)
+			ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":"print(6 * 7)"}}}`, `"stdout":"42\n"`)
 			want := end(p, func() { in.Close() })
 			if got := p.code(t, p.Wait()); got != want {
 				t.Errorf("got exit code %d, want %d: %s", got, want, p.err.String())

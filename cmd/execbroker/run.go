@@ -34,7 +34,8 @@ sandbox.
 The code is FILE, the text after -c, or with - what comes from standard input.
 Otherwise standard input is the input of the code. The value of the last
 expression is printed. The sandbox sees no file of this machine but copies of
-those that --file names, and has no network.
+those that --file names, and has no network unless --network says so. What a
+PEP 723 header of the code lists under dependencies is like --package.
 
 Exit codes: 0 the code ended without an error, 1 it failed or left a file that
 cannot be saved, 124 it was stopped
@@ -44,6 +45,7 @@ stops the code and removes the sandbox; pressed twice it ends the program.`,
 		Example: `  execbroker run -c '[n*n for n in range(5)]'
   execbroker run analysis.py --file data.csv --out results
   echo 'console.log(6*7)' | execbroker run - --language javascript
+  execbroker run --package numpy -c 'import numpy; numpy.arange(3)'
   execbroker run --json -c '1/0'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			o.hasCode = cmd.Flags().Changed("code")
@@ -74,6 +76,13 @@ func (a *app) run(ctx context.Context, o runOptions) error {
 	code, err := a.source(&o)
 	if err != nil {
 		return err
+	}
+	if l := named(o.language); l == "" || l == executor.Python {
+		needs, err := header(code)
+		if err != nil {
+			return usage("%w", err)
+		}
+		o.packages = append(o.packages, needs...)
 	}
 	w, err := a.openWorkplace(ctx, o.codeOptions)
 	if err != nil {

@@ -15,7 +15,8 @@ func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	script := write(t, dir, "script.py", `print("from a file")`)
 	other := write(t, dir, "script.js", `print("from a script")`)
-	config := write(t, dir, "config.yaml", "backends:\n  one: {type: fake}\n  two: {type: fake, without: [stdin]}\n  down: {type: fake, fail: create}\n")
+	config := write(t, dir, "config.yaml", "backends:\n  one: {type: fake}\n  two: {type: fake, without: [stdin]}\n  down: {type: fake, fail: create}\n  full: {type: fake, packages: [six, rich]}\n")
+	needs := write(t, dir, "needs.py", "# /// script\n# dependencies = [\"six\"]\n# ///\nprint(imported(\"six\"), imported(\"rich\"))\n")
 	for name, c := range map[string]struct {
 		args     []string
 		in       string
@@ -35,6 +36,13 @@ func TestRun(t *testing.T) {
 		"config":         {args: []string{"run", "--config", config, "--backend", "one", "-c", "1"}, out: "1\n"},
 		"no-stdin":       {args: []string{"run", "--config", config, "--backend", "two", "-c", "1"}, out: "1\n"},
 		"raw-escapes":    {args: []string{"run", "-c", `print("\x1b[31mred")`}, out: "\x1b[31mred\n"},
+		"short-name":     {args: []string{"run", "--language", "js", "-c", `print("js")`}, out: "js\n"},
+		"package":        {args: []string{"run", "--config", config, "--backend", "full", "--package", "six", "--package", "rich", "-c", `print(imported("six"), imported("rich"))`}, out: "true true\n"},
+		"header":         {args: []string{"run", "--config", config, "--backend", "full", needs}, out: "true false\n"},
+		"header-js":      {args: []string{"run", "--config", config, "--backend", "full", "--language", "js", needs}, out: "false false\n"},
+		"package-absent": {args: []string{"run", "--config", config, "--backend", "full", "--package", "nonesuch", "-c", "1"}, code: exitUsage},
+		"network":        {args: []string{"run", "--network", "full", "-c", `print("online")`}, out: "online\n"},
+		"network-word":   {args: []string{"run", "--network", "some", "-c", "1"}, code: exitUsage},
 		"exit":           {args: []string{"run", "-c", "exit(3)"}, code: exitFailed, err: "execbroker: the code ended with exit code 3\n"},
 		"timeout":        {args: []string{"run", "--timeout", "200ms", "-c", "print(1)\nforever()"}, code: exitTimeout, out: "1\n", err: "execbroker: stopped at the time limit, 200ms\n"},
 		"no-limit":       {args: []string{"run", "--timeout", "0", "-c", "1"}, out: "1\n"},

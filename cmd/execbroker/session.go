@@ -111,19 +111,37 @@ func (a *app) sessionList(ctx context.Context, labels map[string]string) error {
 
 // sessionsDocument is what the commands about sessions print in JSON.
 type sessionsDocument struct {
-	Sessions []executor.SessionInfo `json:"sessions,omitzero"`
-	Removed  []executor.Handle      `json:"removed,omitzero"`
-	Error    *errorReport           `json:"error,omitempty"`
+	Sessions []listedSession   `json:"sessions,omitzero"`
+	Removed  []executor.Handle `json:"removed,omitzero"`
+	Error    *errorReport      `json:"error,omitempty"`
+}
+
+// listedSession is a sandbox with the columns of the table, in JSON, and all that is known of it.
+type listedSession struct {
+	Backend    string  `json:"backend"`
+	Session    string  `json:"session"`
+	AgeSeconds float64 `json:"age_seconds"`
+	executor.SessionInfo
+}
+
+func newListedSession(s executor.SessionInfo) listedSession {
+	return listedSession{s.Handle.Backend, s.Handle.Session, time.Since(s.Created).Round(time.Millisecond).Seconds(), s}
 }
 
 // listed prints sandboxes and returns the error of their listing.
 func (a *app) listed(ctx context.Context, ls []executor.SessionInfo, err error) error {
 	if a.json {
-		doc := sessionsDocument{Sessions: append([]executor.SessionInfo{}, ls...)}
+		doc := sessionsDocument{Sessions: []listedSession{}}
+		for _, s := range ls {
+			doc.Sessions = append(doc.Sessions, newListedSession(s))
+		}
 		return a.printDocument(ctx, &doc, &doc.Error, err)
 	}
 	if len(ls) > 0 {
-		err = errors.Join(printSessions(a.out, ls), err)
+		return errors.Join(printSessions(a.out, ls), err)
+	}
+	if err == nil {
+		fmt.Fprintf(a.err, "execbroker: no sandboxes of %s\n", plain(a.env().Owner))
 	}
 	return err
 }

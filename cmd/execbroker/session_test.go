@@ -60,6 +60,8 @@ func TestSessionList(t *testing.T) {
 	}
 	hs := leave(t, b, "shop", executor.Spec{Labels: map[string]string{"conversation": "42"}}, executor.Spec{Template: "data-science"})
 	leave(t, b, "other", executor.Spec{})
+	contains(t, run(t, exitOK, "session", "ls", "--config", config, "--owner", "nobody").err.String(), "execbroker: no sandboxes of nobody\n")
+	contains(t, run(t, exitOK, "session", "ls", "--config", config, "--owner", "shop", "--json").out.String(), `"backend": "`, `"session": "`, `"age_seconds": `, `"state": "`, `"created": "`)
 	got := run(t, exitOK, "session", "ls", "--config", config, "--owner", "shop").out.String()
 	contains(t, got, "SESSION", hs[0].Session, "running", "conversation=42", hs[1].Session, "data-science")
 	if n := strings.Count(got, "\n"); n != 3 {

@@ -25,14 +25,21 @@ type codeOptions struct {
 	out      string
 	timeout  time.Duration
 	raw      bool
+	packages []string
+	network  reach
 }
 
 func (o *codeOptions) addTo(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.language, "language", "", "the `language` (default by the ending of the file, otherwise the first of the backend)")
+	f.StringVar(&o.language, "language", "", "the `language`, or py, js, sh (default by the ending of the file, otherwise the first of the backend)")
 	f.StringArrayVar(&o.files, "file", nil, "copy a file into the sandbox, under its name or as DST; may be repeated (`SRC[:DST]`)")
 	f.StringVar(&o.out, "out", "", "save images and the files that the code makes in this `directory`")
 	f.DurationVar(&o.timeout, "timeout", executor.DefaultWallTime, "stop code that runs longer than this `time`; 0 means never")
+	f.StringArrayVar(&o.packages, "package", nil, "make a `package` importable, such as numpy or 'rich>=13'; may be repeated")
+	o.network = reach(executor.NetworkNone)
+	f.Var(&o.network, "network", "what the code reaches: none or full")
+	must(cmd.RegisterFlagCompletionFunc("package", cobra.NoFileCompletions))
+	must(cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]cobra.Completion{"none", "full"}, cobra.ShellCompDirectiveNoFileComp)))
 	f.BoolVar(&o.raw, "raw", false, "let the code control the terminal; otherwise a terminal gets its text and colours only")
 	known := []cobra.Completion{string(executor.Python), string(executor.JavaScript)}
 	must(cmd.RegisterFlagCompletionFunc("language", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp)))
@@ -70,9 +77,13 @@ func (a *app) openWorkplace(ctx context.Context, o codeOptions) (*workplace, err
 		w.close()
 		return nil, err
 	}
-	w.spec = executor.Spec{Languages: []executor.Language{executor.Language(o.language)}, Run: limits}
+	w.spec = executor.Spec{Languages: []executor.Language{named(o.language)}, Run: limits}
+	w.spec.Network.Mode = executor.NetworkMode(o.network)
 	if ls := w.b.Info().Capabilities.Languages; o.language == "" && len(ls) > 0 {
 		w.spec.Languages[0] = ls[0].Language
+	}
+	if len(o.packages) > 0 {
+		w.spec.Packages = []executor.Packages{{Language: w.language(), Names: o.packages}}
 	}
 	return w, nil
 }
