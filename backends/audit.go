@@ -3,6 +3,7 @@ package backends
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -26,6 +27,7 @@ type Audit struct {
 	Reason     executor.Reason     `json:"reason,omitempty"`
 	Error      string              `json:"error,omitempty"` // executor.KindName: "denied", "unavailable"
 	Ran        string              `json:"ran"`             // whether code of the user may have run: "no", "maybe", "yes"
+	Rule       executor.Rule       `json:"rule,omitempty"`  // with the Error "denied": what refused
 	File       string              `json:"file,omitempty"`  // of upload and download, as the caller named it
 	FileBytes  int64               `json:"file_bytes,omitempty"`
 	Duration   time.Duration       `json:"duration_ns"`
@@ -56,6 +58,9 @@ func (a *Audit) closing(res *executor.Result, err error) {
 	}
 	if err != nil {
 		a.Error = executor.KindName(err)
+		if e := (*executor.Error)(nil); errors.As(err, &e) {
+			a.Rule = e.Denied.Rule
+		}
 		if a.Op == "run" || a.Op == "install" { // nothing else runs code of the user
 			did = ran(err)
 		}

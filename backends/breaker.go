@@ -50,6 +50,9 @@ func down(err error) bool {
 	if !errors.As(err, &e) {
 		return false
 	}
+	if p := (*executor.PackageError)(nil); errors.As(err, &p) {
+		return false // it is what packages come from that did not answer
+	}
 	return errors.Is(e.Kind, executor.ErrUnavailable) || errors.Is(e.Kind, context.DeadlineExceeded)
 }
 

@@ -135,8 +135,13 @@ func (u *usage) forget(now time.Time) {
 	u.starts = slices.Delete(u.starts, 0, i)
 }
 
-func denied(format string, args ...any) *executor.Error {
-	return &executor.Error{Kind: executor.ErrDenied, Ran: executor.RanNo, Err: fmt.Errorf("guard: "+format, args...)}
+func denied(d executor.Denial, format string, args ...any) *executor.Error {
+	return &executor.Error{Kind: executor.ErrDenied, Ran: executor.RanNo, Denied: d, Err: fmt.Errorf("guard: "+format, args...)}
+}
+
+// beyond is the denial of a rule that counts.
+func beyond(rule executor.Rule, limit, have int) executor.Denial {
+	return executor.Denial{Rule: rule, Limit: int64(limit), Have: int64(have)}
 }
 
 // session admits a session. What it returns lets go of it, once.
@@ -148,7 +153,7 @@ func (g *guard) session(subject string, ps []executor.Packages) (func(), *execut
 	}
 	u := g.of(subject)
 	if most := g.cfg.SessionsPerSubject; most > 0 && u.sessions >= most {
-		return nil, denied("sessions_per_subject: the subject has %d sessions already", u.sessions)
+		return nil, denied(beyond(executor.RuleSessions, most, u.sessions), "sessions_per_subject: the subject has %d sessions already", u.sessions)
 	}
 	return g.leave(&u.sessions), nil
 }
@@ -178,21 +183,21 @@ func (g *guard) run(subject string, size int, ps ...executor.Packages) (func(), 
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if most := g.cfg.CodeBytes; most > 0 && size > most {
-		return nil, denied("code_bytes: the code has %d bytes, and %d are allowed", size, most)
+		return nil, denied(beyond(executor.RuleCodeSize, most, size), "code_bytes: the code has %d bytes, and %d are allowed", size, most)
 	}
 	if err := g.packages(ps...); err != nil {
 		return nil, err
 	}
 	u := g.of(subject)
 	if most := g.cfg.RunsAtOnce; most > 0 && u.running >= most {
-		return nil, denied("runs_at_once: the subject has %d runs in progress", u.running)
+		return nil, denied(beyond(executor.RuleRunsAtOnce, most, u.running), "runs_at_once: the subject has %d runs in progress", u.running)
 	}
 	if most := g.cfg.RunsPerMinute; most > 0 {
 		now := time.Now()
 		u.forget(now)
 		if n := len(u.starts); n >= most {
 			wait := u.starts[n-most].Add(window).Sub(now)
-			e := denied("runs_per_minute: the subject has had %d runs within a minute; the next is possible in %v", n, wait.Round(time.Second))
+			e := denied(beyond(executor.RuleRate, most, n), "runs_per_minute: the subject has had %d runs within a minute; the next is possible in %v", n, wait.Round(time.Second))
 			e.RetryAfter = wait
 			return nil, e
 		}
@@ -210,10 +215,10 @@ func (g *guard) packages(ps ...executor.Packages) *executor.Error {
 		for _, text := range p.Names {
 			name, err := packageName(p.Language, text)
 			if err != nil {
-				return denied("packages: %w", err)
+				return &executor.Error{Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: fmt.Errorf("packages: %w", err)} // on every backend
 			}
 			if !slices.Contains(g.allowed[p.Language], name) {
-				return denied("packages: %s is not on the list of %s packages; allowed are: %s",
+				return denied(executor.Denial{Rule: executor.RulePackage, Package: name}, "packages: %s is not on the list of %s packages; allowed are: %s",
 					name, p.Language, strings.Join(g.allowed[p.Language], ", "))
 			}
 		}

@@ -2,6 +2,7 @@ package backends_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/fake"
 	"github.com/execbroker/execbroker/tool"
 )
@@ -232,6 +234,9 @@ func TestBreakerStaysClosed(t *testing.T) {
 		w.fails(err, context.Canceled)
 		_, err = b.Create(w.Context(), executor.Spec{Template: "unknown"})
 		w.fails(err, executor.ErrUnsupported)
+		w.at["a"].Fail(fake.OpCreate, 1, driver.Fail(executor.ErrUnavailable, executor.RanNo, &executor.PackageError{Err: errors.New("the index is down")}))
+		_, err = b.Create(w.Context(), executor.Spec{})
+		w.fails(err, executor.ErrUnavailable)
 		if got := b.Stats().Backends[0].Breaker; got != "closed" {
 			w.Errorf("got %s", got)
 		}
@@ -266,19 +271,27 @@ guard: {code_bytes: 12, runs_per_minute: 3, runs_at_once: 1, sessions_per_subjec
 		s, other := w.create(b, executor.Spec{Subject: "u"}), w.create(b, executor.Spec{Subject: "v"})
 		s2 := w.create(b, executor.Spec{Subject: "u"})
 		_, err := b.Create(w.Context(), executor.Spec{Subject: "u"})
-		denied("sessions_per_subject", err)
+		if d := denied("sessions_per_subject", err).Denied; d != (executor.Denial{Rule: executor.RuleSessions, Limit: 2, Have: 2}) {
+			w.Errorf("got %+v", d)
+		}
 		s2.Close()
 		s2 = w.create(b, executor.Spec{Subject: "u"})
 
-		denied("code_bytes", run(s, "print(123456)"))
+		if d := denied("code_bytes", run(s, "print(123456)")).Denied; d != (executor.Denial{Rule: executor.RuleCodeSize, Limit: 12, Have: 13}) {
+			w.Errorf("got %+v", d)
+		}
 		_, err = s.Run(w.Context(), executor.Request{Command: []string{"echo", "123456789"}}, nil)
 		denied("code_bytes", err)
 		_, err = s.Install(w.Context(), executor.Packages{Names: []string{"requests"}}, nil)
 		denied("packages", err)
 		_, err = s.Install(w.Context(), executor.Packages{Language: executor.JavaScript, Names: []string{"left-pad"}}, nil)
 		denied("packages", err)
-		_, err = b.Create(w.Context(), executor.Spec{Subject: "w", Packages: []executor.Packages{{Names: []string{"numpy @ https://x"}}}})
-		denied("packages", err)
+		_, err = b.Create(w.Context(), executor.Spec{Subject: "w", Packages: []executor.Packages{{Names: []string{"pandas", "requests"}}}})
+		if d := denied("packages", err).Denied; d.Rule != executor.RulePackage || d.Package != "requests" {
+			w.Errorf("got %+v", d)
+		}
+		_, err = s.Install(w.Context(), executor.Packages{Names: []string{"git+https://example.org/x"}}, nil)
+		w.fails(err, executor.ErrInvalid) // as without a guard
 
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -287,7 +300,9 @@ guard: {code_bytes: 12, runs_per_minute: 3, runs_at_once: 1, sessions_per_subjec
 			}
 		})
 		synctest.Wait()
-		denied("runs_at_once", run(s2, "x=1"))
+		if d := denied("runs_at_once", run(s2, "x=1")).Denied; d != (executor.Denial{Rule: executor.RuleRunsAtOnce, Limit: 1, Have: 1}) {
+			w.Errorf("got %+v", d)
+		}
 		if err := run(other, "x=1"); err != nil {
 			w.Error(err) // another subject's
 		}
@@ -298,8 +313,8 @@ guard: {code_bytes: 12, runs_per_minute: 3, runs_at_once: 1, sessions_per_subjec
 			}
 			time.Sleep(time.Second)
 		}
-		if e := denied("runs_per_minute", run(s, "x=1")); e.RetryAfter != 57*time.Second {
-			w.Errorf("got retry after %v", e.RetryAfter)
+		if e := denied("runs_per_minute", run(s, "x=1")); e.RetryAfter != 57*time.Second || e.Denied != (executor.Denial{Rule: executor.RuleRate, Limit: 3, Have: 3}) {
+			w.Errorf("got retry after %v, %+v", e.RetryAfter, e.Denied)
 		}
 		time.Sleep(57 * time.Second)
 		if err := run(s, "x=1"); err != nil {

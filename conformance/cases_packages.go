@@ -115,21 +115,25 @@ func packageCases() []caseDef {
 		},
 		{
 			ID: "packages/invalid", Feature: packages, Bound: 2 * time.Minute,
-			Doc: "Names that an installer could take for something else are ErrInvalid or find nothing.",
+			Doc: "Addresses, files and options of an installer are ErrInvalid; names that a shell would take for something else install nothing.",
 			Positive: func(t *T) {
 				s := t.Session()
-				for _, names := range [][]string{nil, {""}, {"--index-url=http://127.0.0.1:1/"}, {"a\nb"}, {"\xff"}} {
+				for _, names := range [][]string{
+					nil, {""}, {"--index-url=http://127.0.0.1:1/"}, {"a\nb"}, {"\xff"},
+					{"git+https://example.org/x.git"}, {"git+ssh://git@example.org/x"}, {"https://example.org/x.tgz"}, {"x @ https://example.org/x.whl"},
+					{"file:x"}, {"./x.whl"}, {"../../etc/passwd"}, {"/etc/passwd"},
+				} {
 					_, err := s.Install(t.Context(), of(t, names...), nil)
 					t.isNo("install of "+excerpt(strings.Join(names, " ")), err, executor.ErrInvalid)
 				}
-				for _, odd := range []string{"../../etc/passwd", "/etc/passwd", "x; touch /tmp/owned", "$(touch /tmp/owned)"} {
+				for _, odd := range []string{"x; touch owned", "$(touch owned)"} {
 					res, err := s.Install(t.Context(), of(t, odd), nil)
 					if err == nil && res.Status == executor.StatusOK {
 						t.Errorf("install of %q: got %s", odd, describe(res))
 					}
 				}
 				if t.Has(executor.FeatureFiles) {
-					t.missing(s.Files(), "/tmp/owned")
+					t.missing(s.Files(), "owned")
 				}
 			},
 			Negative: none,

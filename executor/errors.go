@@ -86,6 +86,7 @@ type Error struct {
 	Kind       error
 	Ran        Ran
 	Missing    []string      // for ErrUnsupported: see Capabilities.MissingFor
+	Denied     Denial        // for ErrDenied: the rule
 	RetryAfter time.Duration // hint of the provider, or zero
 	Err        error         // the cause, in the words of the provider; holds no secret
 }

@@ -65,8 +65,9 @@ func (s Spec) Bounds() (run, maxRun RunLimits) {
 	return run, s.MaxRun.Or(run)
 }
 
-// Packages names packages of one language in the notation of its installer, for example "numpy==2.3". Names are not empty, do not
-// begin with "-", which installers take for an option, and hold no control characters.
+// Packages names packages of one language in the notation of its installer, for example "numpy==2.3" or "@scope/name@1". They come from
+// where the backend is configured to look, so addresses ("git+https://example.org/x") and files ("./x.whl") are ErrInvalid on every
+// backend. So are names that are empty, that begin with "-", which installers take for an option, and that hold control characters.
 type Packages struct {
 	Language Language `json:"language"` // empty: the session's first
 	Names    []string `json:"names"`

@@ -125,8 +125,17 @@ func (p Packages) check(bad *mistakes) {
 	for _, n := range p.Names {
 		if strings.TrimSpace(n) == "" || n[0] == '-' || !utf8.ValidString(n) || strings.ContainsFunc(n, unicode.IsControl) {
 			bad.add("packages: %q is not the name of a package", n)
+		} else if place(n) {
+			bad.add("packages: %q is an address or a file; packages are named, and come from where the backend is configured to look", n)
 		}
 	}
+}
+
+// place reports whether a requirement says where a package is, and not how it is called. Names of npm may have a scope, "@scope/name".
+func place(n string) bool {
+	n = strings.TrimSpace(n)
+	path := strings.Contains(n, "/") && (n[0] != '@' || strings.Count(n, "/") > 1)
+	return path || n[0] == '.' || strings.Contains(n, `\`) || strings.HasPrefix(n, "file:") || strings.HasPrefix(n, "git@")
 }
 
 func (l RunLimits) check(field string, bad *mistakes) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/requirement"
 	"github.com/execbroker/execbroker/pyodide/internal/wheels"
 )
 
@@ -87,6 +88,11 @@ func (c *catalog) fetch(ctx context.Context, ws []wheels.Wheel) error {
 // infrastructure, and then nothing has been changed.
 func (s *session) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (driver.Exit, error) {
 	defer s.use()()
+	for _, name := range p.Names {
+		if _, err := requirement.Parse(name); err != nil {
+			return driver.Exit{}, driver.Fail(executor.ErrInvalid, executor.RanNo, err)
+		}
+	}
 	release, err := s.take(ctx)
 	if err != nil {
 		return driver.Exit{}, notRun(ctx, err)
@@ -99,7 +105,7 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 	ws, unknown := s.p.catalog.index.Resolve(p.Names)
 	if unknown == nil {
 		if err := s.p.catalog.fetch(ctx, ws); err != nil {
-			return driver.Exit{}, notRun(ctx, err)
+			return driver.Exit{}, notRun(ctx, aboutPackages(p, err))
 		}
 	}
 	if err := emit(executor.Event{Kind: executor.EventStarted}); err != nil {
@@ -122,6 +128,15 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 		}
 	}
 	return driver.Exit{}, nil
+}
+
+// aboutPackages says of wheels that could not be fetched that it was them, and not the backend.
+func aboutPackages(p executor.Packages, err error) error {
+	var e *executor.Error
+	if !errors.As(err, &e) || e.Kind != executor.ErrUnavailable {
+		return err
+	}
+	return driver.Fail(e.Kind, e.Ran, &executor.PackageError{Packages: p, Err: e.Err})
 }
 
 // advice says what to do about a package that is not known.

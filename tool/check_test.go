@@ -107,6 +107,8 @@ func TestExplain(t *testing.T) {
 	rate.RetryAfter = 11500 * time.Millisecond
 	maybe := refused(executor.ErrUnavailable, "dial tcp 10.0.0.7:2375: connection refused")
 	maybe.Ran = executor.RanMaybe
+	fetching := refused(executor.ErrUnavailable, "")
+	fetching.Err = &executor.PackageError{Packages: executor.Packages{Language: executor.Python, Names: []string{"six"}}, Err: errors.New("dial 10.0.0.7:443")}
 	missing := refused(executor.ErrUnsupported, "")
 	missing.Missing = []string{"stdin:python"}
 	tests := map[string]struct {
@@ -120,6 +122,7 @@ func TestExplain(t *testing.T) {
 		"wrapped":  {fmt.Errorf("call: %w", refused(executor.ErrBusy, "")), "An earlier run of this conversation is still going. Wait until it has ended."},
 		"away":     {refused(executor.ErrUnavailable, "dial unix /var/run/docker.sock"), "No sandbox is available at the moment. Try again later, or answer without running code."},
 		"maybe":    {maybe, "No sandbox is available at the moment. Try again later, or answer without running code. The code may have run: look at what is there before you run it again."},
+		"index":    {fetching, "The packages could not be fetched, so nothing was run: packages: python [\"six\"]: dial …. Use others, do without, or try again later."},
 		"missing":  {missing, "This sandbox cannot do that; it lacks: stdin:python. Find a way without."},
 		"gone":     {refused(executor.ErrNotFound, ""), "The sandbox has ended, with its variables and files. The next call gets a new one."},
 		"invalid":  {refused(executor.ErrInvalid, "open /home/app/x: see https://10.1.1.1/a, /workspace/b or 10.2.3.4:99, [::1]:80, C:\\x"), "The call was refused: open …: see … /workspace/b or …, …, …."},

@@ -55,6 +55,9 @@ func explainKind(e *executor.Error) string {
 		}
 		return text + ": " + cause + "."
 	}
+	if p := (*executor.PackageError)(nil); errors.As(e, &p) && e.Kind == executor.ErrUnavailable {
+		return with("The packages could not be fetched, so nothing was run") + " Use others, do without, or try again later."
+	}
 	switch e.Kind {
 	case executor.ErrDenied:
 		if e.RetryAfter > 0 {

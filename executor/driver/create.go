@@ -202,7 +202,7 @@ func installError(p executor.Packages, res *executor.Result) error {
 	if over := len(said) - maxInstallOutput; over > 0 {
 		said = said[over:]
 	}
-	err := fmt.Errorf("packages: %s %q: %w: %s", p.Language, p.Names, failed, strings.TrimSpace(strings.ToValidUTF8(said.String(), "")))
+	err := &executor.PackageError{Packages: p, Err: fmt.Errorf("%w: %s", failed, strings.TrimSpace(strings.ToValidUTF8(said.String(), "")))}
 	if res.Status == executor.StatusTimedOut {
 		return Fail(executor.ErrUnavailable, executor.RanNo, err)
 	}

@@ -199,9 +199,16 @@ func (m *Manager) compare(r *Record, spec executor.Spec) error {
 		return m.fail("acquire", executor.ErrInvalid, err)
 	}
 	if r.Subject != spec.Subject {
-		return m.fail("acquire", executor.ErrDenied, errors.New("the session of this key is another subject's"))
+		return m.deny(executor.Denial{Rule: executor.RuleOwner}, errors.New("the session of this key is another subject's"))
 	}
 	return nil
+}
+
+// deny makes an error of a rule of this package.
+func (m *Manager) deny(d executor.Denial, cause error) error {
+	e := m.fail("acquire", executor.ErrDenied, cause)
+	e.Denied = d
+	return e
 }
 
 // taken reports whether the lease is somebody else's at the moment. Where the sandbox can only be used in a living process that is not
@@ -254,7 +261,8 @@ func (m *Manager) admit(ctx context.Context, e *entry) error {
 			return err
 		}
 		if n > most {
-			return m.fail("acquire", executor.ErrDenied, fmt.Errorf("max_per_subject: the subject has %d sessions already", most))
+			d := executor.Denial{Rule: executor.RuleSessions, Limit: int64(most), Have: int64(most)}
+			return m.deny(d, fmt.Errorf("max_per_subject: the subject has %d sessions already", most))
 		}
 	}
 	return nil

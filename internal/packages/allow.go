@@ -15,13 +15,14 @@ import (
 // Order is what somebody wants to have, of one language.
 type Order struct {
 	Language executor.Language
+	packages executor.Packages // as they were asked for
 	python   []requirement.Requirement
 	js       []npm.Requirement
 }
 
 // Preset is the order of a configuration, which the lists do not bound.
 func Preset(p executor.Packages) (o Order, err error) {
-	o.Language = p.Language
+	o.Language, o.packages = p.Language, p
 	if p.Language == executor.JavaScript {
 		o.js, err = parseJS(p.Names)
 	} else {
@@ -77,19 +78,22 @@ func (a allowed) order(p executor.Packages) (Order, error) {
 		return o, err
 	}
 	for _, r := range o.python {
-		if err == nil {
-			err = a.admit(r)
+		if err := a.admit(r); err != nil {
+			return o, notListed(r.Name, err)
 		}
 	}
 	for _, r := range o.js {
-		if err == nil {
-			err = a.js.admit(r)
+		if err := a.js.admit(r); err != nil {
+			return o, notListed(r.Name, err)
 		}
 	}
-	if err != nil {
-		err = driver.Fail(executor.ErrDenied, executor.RanNo, err)
-	}
-	return o, err
+	return o, nil
+}
+
+// notListed refuses a package.
+func notListed(name string, why error) error {
+	d := executor.Denial{Rule: executor.RulePackage, Package: name}
+	return &executor.Error{Kind: executor.ErrDenied, Ran: executor.RanNo, Denied: d, Err: why}
 }
 
 // constraints are what the lists say of versions.

@@ -2,6 +2,7 @@ package packages
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -156,6 +157,17 @@ func asUnavailable(err error) error {
 		return err
 	}
 	return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("fetching packages: %w", err))
+}
+
+// aboutPackages says of a failure to get packages that it is one.
+func aboutPackages(p executor.Packages, err error) error {
+	var de *executor.Error
+	if !errors.As(err, &de) || de.Kind != executor.ErrUnavailable {
+		return err
+	}
+	e := *de
+	e.Err = &executor.PackageError{Packages: p, Err: cmp.Or(e.Err, err)}
+	return &e
 }
 
 // Builder is what a builder is told of where it runs: as whom, and a directory that this user may write, which is its own. Without one it

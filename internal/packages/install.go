@@ -64,7 +64,7 @@ func (i *Installer) Install(ctx context.Context, s Sandbox, o Order, emit func(e
 		if cause := context.Cause(ctx); cause != nil {
 			return failed, cause
 		}
-		return failed, asUnavailable(err)
+		return failed, aboutPackages(o.packages, asUnavailable(err))
 	}
 	for _, p := range head.Packages {
 		if err := emit(executor.Event{Kind: executor.EventStdout, Data: fmt.Appendf(nil, "%s %s\n", p[0], p[1])}); err != nil {
