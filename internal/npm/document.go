@@ -38,7 +38,8 @@ type manifest struct {
 	CPU          list                               `json:"cpu"`
 	LibC         list                               `json:"libc"`
 	Scripts      bool                               `json:"hasInstallScript"`
-	Dist         struct{ Tarball, Integrity, Shasum string }
+	// Shasum is SHA-1, which is named in errors and not used.
+	Dist struct{ Tarball, Integrity, Shasum string }
 }
 
 // list is a string or several.
@@ -100,11 +101,12 @@ func (m *manifest) archive(insecure bool) (address, hash, sum string, err error)
 	return u.String(), hash, sum, err
 }
 
-// hashes are the algorithms of checksums, the best first, with their sizes.
+// hashes are the algorithms of checksums, the best first, with their sizes. SHA-1 is not among them: two archives with the same checksum can
+// be made by anybody who pays for it, so that it does not say which one was published.
 var hashes = []struct {
 	name string
 	size int
-}{{"sha512", 64}, {"sha384", 48}, {"sha256", 32}, {"sha1", 20}}
+}{{"sha512", 64}, {"sha384", 48}, {"sha256", 32}}
 
 func (m *manifest) integrity() (hash, sum string, err error) {
 	for _, h := range hashes {
@@ -120,8 +122,9 @@ func (m *manifest) integrity() (hash, sum string, err error) {
 			return "", "", errors.New("the checksum that the registry has of it cannot be read")
 		}
 	}
-	if b, err := hex.DecodeString(m.Dist.Shasum); err == nil && len(b) == 20 {
-		return "sha1", hex.EncodeToString(b), nil
+	if m.Dist.Shasum != "" || m.Dist.Integrity != "" {
+		return "", "", errors.New("the registry has no checksum of it but one of SHA-1, by which an archive can be exchanged; " +
+			"ask for another version, or serve it from a registry that has sha512")
 	}
 	return "", "", errors.New("the registry has no checksum of it")
 }

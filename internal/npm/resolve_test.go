@@ -2,6 +2,7 @@ package npm
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,9 +33,9 @@ func (s shelf) get(t testing.TB) func(context.Context, []string) (map[string]*Do
 					if m == "" {
 						m = "{}"
 					}
-					sum := strings.Repeat("ab", 20)
+					sum := base64.StdEncoding.EncodeToString(make([]byte, 64))
 					if !strings.Contains(m, `"dist"`) {
-						m = strings.TrimSuffix(m, "}") + fmt.Sprintf(`,"dist":{"tarball":"https://example.org/%s-%s.tgz","shasum":%q}}`, name, v, sum)
+						m = strings.TrimSuffix(m, "}") + fmt.Sprintf(`,"dist":{"tarball":"https://example.org/%s-%s.tgz","integrity":"sha512-%s"}}`, name, v, sum)
 					}
 					versions[v] = json.RawMessage(strings.Replace(m, "{,", "{", 1))
 					last = v
@@ -91,6 +92,8 @@ func TestResolve(t *testing.T) {
 		"http 1.0.0":  `{"dist":{"tarball":"http://example.org/x.tgz","shasum":"` + strings.Repeat("ab", 20) + `"}}`,
 		"file 1.0.0":  `{"dist":{"tarball":"file:///etc/shadow","shasum":"` + strings.Repeat("ab", 20) + `"}}`,
 		"plain 1.0.0": `{"dist":{"tarball":"https://example.org/x.tgz"}}`,
+		"sum 1.0.0":   `{"dist":{"tarball":"https://example.org/x.tgz","shasum":"` + strings.Repeat("ab", 20) + `"}}`,
+		"weak 1.0.0":  `{"dist":{"tarball":"https://example.org/x.tgz","integrity":"sha1-q6urq6urq6urq6urq6urq6urq6s="}}`,
 		"climb 1.0.0": `{"dependencies":{"../../x":"1"}}`,
 		"alias 1.0.0": `{"dependencies":{"x":"npm:../../x@1"}}`,
 	}
@@ -126,7 +129,9 @@ func TestResolve(t *testing.T) {
 		{"odd", nil, "", "!odd 1.0.0: what the registry says of it cannot be read"},
 		{"http", nil, "", "!exchange it"},
 		{"file", nil, "", "!no address"},
-		{"plain", nil, "", "!no checksum"},
+		{"plain", nil, "", "!no checksum of it"},
+		{"sum", nil, "", "!no checksum of it but one of SHA-1"},
+		{"weak", nil, "", "!no checksum of it but one of SHA-1"},
 		{"climb", nil, "", "!only packages of the registry"},
 		{"alias", nil, "", "!only packages of the registry"},
 		{"a@^1", have, "", ""},
@@ -156,7 +161,7 @@ func TestResolve(t *testing.T) {
 					text += "!"
 				}
 				got = append(got, text)
-				if p.Hash != "sha1" || p.URL == "" {
+				if p.Hash != "sha512" || p.URL == "" {
 					t.Errorf("got %+v", p)
 				}
 			}
