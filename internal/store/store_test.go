@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,23 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(leaktest.Main(m))
+}
+
+// Who can open a lock can hold it: nobody but its owner can.
+func TestLocksAreTheirOwners(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no such mode there")
+	}
+	path := filepath.Join(t.TempDir(), "it.lock")
+	unlock, err := store.TryLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	st, err := os.Stat(path)
+	if err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("got %v, %v", st.Mode(), err)
+	}
 }
 
 // What another version has left goes when nobody has used it for long.
