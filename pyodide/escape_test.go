@@ -423,10 +423,11 @@ func weak(t *testing.T, g guest, o *outside, in installation, layer confine.Meth
 	if layer == confine.None {
 		env = append(env, secretVariable+"="+secret)
 	}
-	c, err := confine.Command(layer, confine.Program{Path: in.deno, Args: args, Env: env, Read: []string{in.pyodide, dir}})
+	c, done, err := confine.Command(layer, confine.Program{Path: in.deno, Args: args, Env: env, Read: []string{in.pyodide, dir}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer done()
 	var stderr tail
 	c.Stdin, c.Stderr = bytes.NewReader(b), &stderr
 	c.WaitDelay = time.Second

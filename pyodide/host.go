@@ -136,10 +136,12 @@ func (h *host) launch(p program, nonce [nonceLen]byte) error {
 	}
 	h.stdin = inW
 	h.layer, h.bounded = p.layer, p.limits.DataBytes > 0
-	if h.cmd, err = p.command(); err != nil {
+	var done func()
+	if h.cmd, done, err = p.command(); err != nil {
 		err = errors.Join(err, inR.Close(), inW.Close(), outR.Close(), outW.Close())
 		return err
 	}
+	defer done()
 	h.cmd.Stdin, h.cmd.Stdout, h.cmd.Stderr = inR, outW, &h.stderr
 	h.cmd.WaitDelay = time.Second
 	err = start(h.cmd)

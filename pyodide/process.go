@@ -28,8 +28,8 @@ const wasmPage = 64 << 10
 const tieringBudget = 200_000_000
 
 // command returns the command line. Every permission is denied although none is granted but one: a flag that is there twice is better
-// than one that a new version of Deno grants by default.
-func (p program) command() (*exec.Cmd, error) {
+// than one that a new version of Deno grants by default. done is to be called when it is started or will not be.
+func (p program) command() (c *exec.Cmd, done func(), err error) {
 	v8 := []string{
 		// Memory beyond this is a MemoryError of Python.
 		fmt.Sprintf("--wasm-max-mem-pages=%d", (p.memory+wasmPage-1)/wasmPage),
@@ -59,17 +59,17 @@ func (p program) command() (*exec.Cmd, error) {
 	if p.denoDir != "" {
 		read = append(read, p.denoDir)
 	}
-	c, err := confine.Command(p.layer, confine.Program{
+	c, done, err = confine.Command(p.layer, confine.Program{
 		Path: p.deno, Args: args, Read: read, Limits: p.limits,
 		// Nothing of our environment. The zone is the host's, because Python asks JavaScript for the local time.
 		Env: []string{"DENO_NO_UPDATE_CHECK=1", "NO_COLOR=1", "TZ=UTC", "DENO_DIR=" + p.denoDir},
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c.Dir = filepath.VolumeName(p.assets) + string(filepath.Separator)
 	detach(c)
-	return c, nil
+	return c, done, nil
 }
 
 // start starts c on a thread that no goroutine is locked to and that therefore lives on: see detach.

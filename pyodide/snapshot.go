@@ -118,6 +118,7 @@ func (p *prepared) program(denoDir string, memory, disk int64) program {
 			DataBytes: uint64(1400*mib + memory + 2*disk),
 			Files:     64,
 			FileBytes: 64 * mib, // caches only
+			Threads:   256,      // ten times what it has on a large machine
 		},
 	}
 }

@@ -79,6 +79,13 @@ var attempts = append(escapes, []attempt{
 		}
 		return fmt.Errorf("core %d data %d cpu %d files %d", l[0].Cur, l[1].Cur, l[2].Cur, l[3].Max)
 	}},
+	{name: "user", try: func() error {
+		var l unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NPROC, &l); err != nil {
+			return err
+		}
+		return fmt.Errorf("%d %d", unix.Getuid(), l.Max)
+	}},
 	{name: "environment", try: func() error { return errors.New(strings.Join(os.Environ(), " ")) }},
 	{name: "wait", try: func() error {
 		fmt.Println("here")

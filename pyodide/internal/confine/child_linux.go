@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,16 +22,44 @@ func init() {
 	if len(os.Args) != 1 || os.Args[0] != childName {
 		return
 	}
-	err := becomeProgram()
+	err := errSecure
+	if !secure() {
+		err = becomeProgram()
+	}
 	fmt.Fprintln(os.Stderr, childName+":", err)
 	os.Exit(126)
+}
+
+var errSecure = errors.New("this program has rights that whoever started it does not have, and does nothing that it is told by him")
+
+// secure reports whether the kernel has given this process rights that whoever started it does not have: by a set-user-ID bit or by
+// capabilities of the file. It is, if that cannot be found out.
+func secure() bool {
+	const atSecure = 23
+	values, err := unix.Auxv()
+	i := slices.IndexFunc(values, func(v [2]uintptr) bool { return v[0] == atSecure })
+	return err != nil || i < 0 || values[i][1] != 0
+}
+
+// readPlan reads the plan and closes its file, which the program must not have.
+func readPlan() (p plan, err error) {
+	f := os.NewFile(planFD, "plan")
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	if err == nil {
+		err = json.Unmarshal(b, &p)
+	}
+	if err != nil {
+		return p, fmt.Errorf("plan: %w", err)
+	}
+	return p, nil
 }
 
 // becomeProgram returns only if it fails. Privileges are changed by plain system calls on this thread: init functions run on the
 // thread that then becomes the program, and all others end with that.
 func becomeProgram() error {
-	var p plan
-	if err := json.Unmarshal([]byte(os.Getenv(planEnv)), &p); err != nil {
+	p, err := readPlan()
+	if err != nil {
 		return err
 	}
 	if err := setLimits(p.Limits); err != nil {
@@ -50,7 +80,7 @@ func becomeProgram() error {
 	if err := privateRoot(p.Read, p.Path); err != nil {
 		return err
 	}
-	if err := giveUp(p.Drop); err != nil {
+	if err := giveUp(p.User); err != nil {
 		return err
 	}
 	if err := installFilter(); err != nil {
@@ -76,6 +106,12 @@ func setLimits(l Limits) error {
 	}
 	if l.Files > 0 {
 		errs = append(errs, set("files", unix.RLIMIT_NOFILE, l.Files, l.Files))
+	}
+	if l.FileBytes > 0 {
+		errs = append(errs, set("file size", unix.RLIMIT_FSIZE, l.FileBytes, l.FileBytes))
+	}
+	if l.Threads > 0 {
+		errs = append(errs, set("threads", unix.RLIMIT_NPROC, l.Threads, l.Threads))
 	}
 	return errors.Join(errs...)
 }
@@ -195,8 +231,8 @@ func (s source) bind(at string) error {
 	return nil
 }
 
-// giveUp drops every privilege for good. Real root also becomes nobody.
-func giveUp(drop bool) error {
+// giveUp drops every privilege for good. Real root also becomes another user.
+func giveUp(user uint32) error {
 	for c := range uintptr(unix.CAP_LAST_CAP + 1) {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
 			return fmt.Errorf("bounding set: %w", err)
@@ -207,8 +243,8 @@ func giveUp(drop bool) error {
 	if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot, 0, 0, 0); err != nil {
 		return fmt.Errorf("secure bits: %w", err)
 	}
-	if drop {
-		if err := become(nobody); err != nil {
+	if user != 0 {
+		if err := become(uintptr(user)); err != nil {
 			return err
 		}
 	}
@@ -238,12 +274,12 @@ func dropCapabilities() error {
 	return nil
 }
 
-// becomeBubblewrap leaves the work to bwrap. Real root first becomes nobody, so that what is inside is nobody outside as well; the
-// files, which may lie below a directory that nobody cannot enter, are handed over through mounts of this process alone.
+// becomeBubblewrap leaves the work to bwrap. Real root first becomes another user, who is nobody outside as well; the
+// files, which may lie below a directory that this user cannot enter, are handed over through mounts of this process alone.
 func becomeBubblewrap(p plan) error {
 	from := make([]string, len(p.Read))
 	copy(from, p.Read)
-	if p.Drop {
+	if p.User != 0 {
 		const stage = "/tmp"
 		sources, err := openAll(p.Read)
 		if err != nil {
@@ -261,7 +297,7 @@ func becomeBubblewrap(p plan) error {
 				return err
 			}
 		}
-		if err := become(nobody); err != nil {
+		if err := become(uintptr(p.User)); err != nil {
 			return err
 		}
 	}

@@ -46,6 +46,7 @@ type Limits struct {
 	DataBytes uint64        // private writable memory, whether touched or not
 	CPUTime   time.Duration // of all threads together; whole seconds, rounded up. The signal that kills comes one second later
 	Files     uint64        // open descriptors
+	Threads   uint64        // threads and processes. Only where each process has a user of its own: see OwnUsers
 	FileBytes uint64        // size of files written
 }
 

@@ -9,11 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,8 +30,8 @@ func Of(m Method) Layers {
 	return Layers{Namespaces: true, PrivateRoot: true, SystemCalls: true, NoPrivileges: true}
 }
 
-// plan is what the parent tells the child that prepares the surroundings. It travels in the child's environment, because a
-// descriptor would have to be kept from the program that comes after it.
+// plan is what the parent tells the child that prepares the surroundings. It is in a file without a name that the child inherits: whoever
+// only starts this program with arguments and an environment of his choice cannot make one.
 type plan struct {
 	Method Method
 	Bwrap  string `json:",omitempty"`
@@ -38,19 +40,59 @@ type plan struct {
 	Env    []string
 	Read   []string
 	Limits Limits
-	Drop   bool // the child has real root's rights and gives them up
+	User   uint32 // the child has real root's rights and gives them up for those of this user; 0: it has not
 }
 
 const (
 	childName = "execbroker-confine" // argv[0] of a process that is to become a confined program
-	planEnv   = "EXECBROKER_CONFINE"
+	planFD    = 3                    // from which it reads its plan
 	nobody    = 65534
 )
 
-// Command returns the command that starts p. Standard streams, and the life of the process, are the caller's. A failure to confine
-// shows as exit status 126 with a line on standard error, before the program has begun.
-func Command(m Method, p Program) (*exec.Cmd, error) {
-	pl := plan{Method: m, Path: p.Path, Args: p.Args, Env: p.Env, Limits: p.Limits, Drop: os.Geteuid() == 0}
+// Command returns the command that starts p. Standard streams, and the life of the process, are the caller's, who calls done when it is
+// started or will not be. A failure to confine shows as exit status 126 with a line on standard error, before the program has begun.
+func Command(m Method, p Program) (c *exec.Cmd, done func(), err error) {
+	c, pl, err := command(m, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := json.Marshal(pl)
+	if err != nil {
+		return nil, nil, err
+	}
+	fd, err := memory("plan", unix.MFD_CLOEXEC, raw)
+	if err != nil {
+		return nil, nil, fmt.Errorf("plan of the confinement: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "plan")
+	c.Env, c.ExtraFiles = []string{}, []*os.File{f}
+	return c, func() { f.Close() }, nil
+}
+
+// memory returns a descriptor of a file without a name, at its beginning.
+func memory(name string, flags int, content []byte) (int, error) {
+	fd, err := unix.MemfdCreate(name, flags)
+	if err != nil {
+		return 0, err
+	}
+	if _, err = unix.Write(fd, content); err == nil {
+		_, err = unix.Seek(fd, 0, 0)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return 0, err
+	}
+	return fd, nil
+}
+
+func command(m Method, p Program) (*exec.Cmd, plan, error) {
+	pl := plan{Method: m, Path: p.Path, Args: p.Args, Env: p.Env, Limits: p.Limits}
+	if os.Geteuid() == 0 && m != None {
+		pl.User = nextUser()
+	}
+	if pl.User == 0 || pl.User == nobody {
+		pl.Limits.Threads = 0 // those of others would count
+	}
 	c := &exec.Cmd{Path: "/proc/self/exe", Args: []string{childName}}
 	switch m {
 	case None:
@@ -58,7 +100,7 @@ func Command(m Method, p Program) (*exec.Cmd, error) {
 		c.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
 		}
-		if !pl.Drop {
+		if pl.User == 0 {
 			// Inside it looks like root, which it needs to be to arrange mounts; outside it stays who it is.
 			c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 			c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
@@ -67,28 +109,64 @@ func Command(m Method, p Program) (*exec.Cmd, error) {
 	case Bubblewrap:
 		b, err := bwrap()
 		if err != nil {
-			return nil, fmt.Errorf("bubblewrap: %w: %w", ErrUnavailable, err)
+			return nil, pl, fmt.Errorf("bubblewrap: %w: %w", ErrUnavailable, err)
 		}
 		pl.Bwrap = b
-		if pl.Drop { // root's copy needs mounts of its own to hand files over to the user that it becomes
+		if pl.User != 0 { // root's copy needs mounts of its own to hand files over to the user that it becomes
 			c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 		}
 	default:
-		return nil, fmt.Errorf("confinement %q: %w", m, ErrUnavailable)
+		return nil, pl, fmt.Errorf("confinement %q: %w", m, ErrUnavailable)
 	}
 	if m != None {
 		libs, err := libraries(p.Path)
 		if err != nil {
-			return nil, err
+			return nil, pl, err
 		}
 		pl.Read = append(append([]string{p.Path}, libs...), p.Read...)
 	}
-	raw, err := json.Marshal(pl)
-	if err != nil {
-		return nil, err
+	return c, pl, nil
+}
+
+// The users that processes of real root become, each another one. No distribution, container or directory service gives these numbers away.
+const (
+	firstUser = 0x7000_0000
+	users     = 1 << 28
+)
+
+var (
+	lastUser atomic.Uint32 // of this program, counted from userBase
+	userBase = rand.Uint32N(users)
+)
+
+// nextUser returns a user that no other process of this program has and, but for a rare chance, of any other. Where the namespace of this
+// process does not have such users, it is the one that they all share.
+func nextUser() uint32 {
+	if !OwnUsers() {
+		return nobody
 	}
-	c.Env = []string{planEnv + "=" + string(raw)}
-	return c, nil
+	return firstUser + (userBase+lastUser.Add(1))%users
+}
+
+// OwnUsers reports whether each confined process has a user of its own, which bounds what only users are bounded in: this process is real
+// root, and its namespace has the users for it.
+var OwnUsers = sync.OnceValue(func() bool {
+	return os.Geteuid() == 0 && mapped("/proc/self/uid_map") && mapped("/proc/self/gid_map")
+})
+
+// mapped reports whether a map of identities has those of confined processes.
+func mapped(path string) bool {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		var inside, outside, n uint64
+		if _, err := fmt.Sscan(line, &inside, &outside, &n); err == nil && inside <= firstUser && inside+n >= firstUser+users {
+			return true
+		}
+	}
+	return false
 }
 
 // PID returns the number of the program itself. With [Bubblewrap] the process that was started only watches over it, and there may be
@@ -165,10 +243,11 @@ func try(ctx context.Context, m Method) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", m, ErrUnavailable, err)
 	}
-	c, err := Command(m, Program{Path: loader, Args: []string{"--version"}})
+	c, done, err := Command(m, Program{Path: loader, Args: []string{"--version"}})
 	if err != nil {
 		return err
 	}
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	out := &capped{max: 4 << 10}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -76,13 +77,14 @@ func (s surroundings) run(t *testing.T, m confine.Method, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := confine.Command(m, confine.Program{
+	c, done, err := confine.Command(m, confine.Program{
 		Path: self, Args: []string{"-test.run=^$"}, Env: append(testEnv(name), s.env...),
 		Read: []string{s.given},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer done()
 	out, err := c.CombinedOutput()
 	if err != nil && len(out) == 0 {
 		t.Fatalf("%s: %v", m, err)
@@ -138,7 +140,7 @@ func TestUnprivileged(t *testing.T) {
 	if err := os.WriteFile(program, b, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), program, "-test.v", "-test.run=TestAttempts|TestProbe|TestLimits|TestDescriptors|TestEnvironment")
+	c := exec.CommandContext(t.Context(), program, "-test.v", "-test.run=TestAttempts|TestProbe|TestLimits|TestUsers|TestDescriptors|TestEnvironment")
 	c.Dir = dir
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -171,10 +173,11 @@ func TestProbe(t *testing.T) {
 func TestFailureIsSaid(t *testing.T) {
 	self, _ := os.Executable()
 	for _, m := range methods {
-		c, err := confine.Command(m, confine.Program{Path: self, Read: []string{"/no/such/file"}})
+		c, done, err := confine.Command(m, confine.Program{Path: self, Read: []string{"/no/such/file"}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer done()
 		out, err := c.CombinedOutput()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != 126 || !bytes.Contains(out, []byte("/no/such/file")) {
@@ -191,12 +194,13 @@ func ask(t *testing.T, question, want string, l confine.Limits) {
 		t.Fatal(err)
 	}
 	for _, m := range append([]confine.Method{confine.None}, methods...) {
-		c, err := confine.Command(m, confine.Program{
+		c, done, err := confine.Command(m, confine.Program{
 			Path: self, Args: []string{"-test.run=^$"}, Env: testEnv(question), Limits: l,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer done()
 		c.Stdin = strings.NewReader("")
 		out, _ := c.CombinedOutput()
 		got := strings.TrimPrefix(strings.TrimSpace(string(out)), "stopped: ")
@@ -214,6 +218,91 @@ func TestLimits(t *testing.T) {
 		confine.Limits{DataBytes: 3 << 30, CPUTime: 1500 * time.Millisecond, Files: 77})
 }
 
+// TestUsers: with real root each process has a user of its own, and a bound on its threads; without, neither.
+func TestUsers(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int]bool{}
+	for _, m := range append([]confine.Method{confine.None}, methods...) {
+		for range 2 {
+			c, done, err := confine.Command(m, confine.Program{
+				Path: self, Args: []string{"-test.run=^$"}, Env: testEnv("user"), Limits: confine.Limits{Threads: 99},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := c.CombinedOutput()
+			done()
+			var user, threads int
+			if _, serr := fmt.Sscanf(string(out), "stopped: %d %d", &user, &threads); err != nil || serr != nil {
+				t.Fatalf("%s: %v %v %q", m, err, serr, out)
+			}
+			own := confine.OwnUsers() && m != confine.None
+			if own != (threads == 99) || own == (user < 1<<20) || own && seen[user] {
+				t.Errorf("%s: user %d, %d threads, of its own: %v, seen: %v", m, user, threads, own, seen)
+			}
+			seen[user] = true
+		}
+	}
+}
+
+// TestSetUser: a program that embeds this package and has rights that whoever starts it lacks does nothing that it is told by him.
+func TestSetUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give programs away")
+	}
+	dir, err := os.MkdirTemp("", "confine") // see TestUnprivileged
+	if err == nil {
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		err = os.Chmod(dir, 0o755)
+	}
+	self, serr := os.Executable()
+	b, rerr := os.ReadFile(self)
+	program := filepath.Join(dir, "confine.test")
+	if err := errors.Join(err, serr, rerr, os.WriteFile(program, b, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		mode fs.FileMode
+		env  bool // the plan is where an earlier version had it
+		want string
+	}{
+		{"ordinary", 0o755, false, "stopped: GOCOVERDIR=/nowhere"},
+		{"set-user", 0o755 | fs.ModeSetuid, false, "rights that whoever started it does not have"},
+		{"set-group", 0o755 | fs.ModeSetgid, false, "rights that whoever started it does not have"},
+		{"environment", 0o755, true, "plan: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := errors.Join(os.Chown(program, 4321, 4321), os.Chmod(program, c.mode)); err != nil {
+				t.Fatal(err)
+			}
+			plan := fmt.Sprintf(`{"Method":"none","Path":%q,"Args":["-test.run=^$"],"Env":["GOCOVERDIR=/nowhere","%s=environment"]}`, program, attemptEnv)
+			f, err := os.CreateTemp(t.TempDir(), "plan")
+			if err == nil && !c.env {
+				_, err = f.WriteString(plan)
+			}
+			if err == nil {
+				_, err = f.Seek(0, 0)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			cmd := &exec.Cmd{
+				Path: program, Args: []string{"execbroker-confine"}, Env: []string{"EXECBROKER_CONFINE=" + plan}, ExtraFiles: []*os.File{f},
+				SysProcAttr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}},
+			}
+			out, err := cmd.CombinedOutput()
+			if !strings.Contains(string(out), c.want) || (err == nil) != (c.name == "ordinary") {
+				t.Errorf("got %v %q, want %q", err, out, c.want)
+			}
+		})
+	}
+}
+
 // TestAdjustable: whether limits can be changed from outside is known before it is tried.
 func TestAdjustable(t *testing.T) {
 	self, err := os.Executable()
@@ -221,10 +310,11 @@ func TestAdjustable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range append([]confine.Method{confine.None}, methods...) {
-		c, err := confine.Command(m, confine.Program{Path: self, Args: []string{"-test.run=^$"}, Env: testEnv("wait")})
+		c, done, err := confine.Command(m, confine.Program{Path: self, Args: []string{"-test.run=^$"}, Env: testEnv("wait")})
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer done()
 		in, err := c.StdinPipe()
 		if err != nil {
 			t.Fatal(err)

@@ -23,14 +23,17 @@ func Probe(_ context.Context, m Method) error {
 func Of(Method) Layers { return Layers{} }
 
 // Command returns the command that starts p. Limits are not applied on this system.
-func Command(m Method, p Program) (*exec.Cmd, error) {
+func Command(m Method, p Program) (c *exec.Cmd, done func(), err error) {
 	if err := Probe(context.Background(), m); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	c := exec.Command(p.Path, p.Args...) //nolint:noctx // the caller owns the life of the process
+	c = exec.Command(p.Path, p.Args...) //nolint:noctx // the caller owns the life of the process
 	c.Env = append([]string{}, p.Env...)
-	return c, nil
+	return c, func() {}, nil
 }
+
+// OwnUsers returns false: processes run as the user of this one.
+func OwnUsers() bool { return false }
 
 // Adjustable returns nil: there are no limits to change.
 func Adjustable(Method) error { return nil }

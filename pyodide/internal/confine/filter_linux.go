@@ -134,14 +134,8 @@ func filterFile() (int, error) {
 		b = append(b, r.Jt, r.Jf)
 		b = binary.NativeEndian.AppendUint32(b, r.K)
 	}
-	fd, err := unix.MemfdCreate("filter", 0) // inherited: bwrap reads and closes it
+	fd, err := memory("filter", 0, b) // inherited: bwrap reads and closes it
 	if err != nil {
-		return 0, fmt.Errorf("system-call filter: %w", err)
-	}
-	if _, err := unix.Write(fd, b); err != nil {
-		return 0, fmt.Errorf("system-call filter: %w", err)
-	}
-	if _, err := unix.Seek(fd, 0, 0); err != nil {
 		return 0, fmt.Errorf("system-call filter: %w", err)
 	}
 	return fd, nil
