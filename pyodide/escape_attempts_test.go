@@ -15,7 +15,7 @@ const (
 	realmHost      = "realm"       // for JavaScript: our realm, in a Deno that may do everything
 )
 
-// attempt is code that tries to get out. It prints ESCAPED if it did. Those here are of Python; see javascriptAttempts.
+// attempt is code that tries to get out. It prints ESCAPED if it did. Those here are of Python; those of JavaScript are in escape_javascript_test.go.
 //
 // The variables SECRET_FILE, MARKER and PORT are set: a file of the host, a file that it must not be able to make, and a port of the
 // host's loopback interface.
@@ -451,6 +451,121 @@ memory = pyodide_js._module.HEAPU8
 size = memory.length
 for at in range(0, size - 1024, 1 << 20):
     if m := pattern.search(ctypes.string_at(at + (at == 0), min((1 << 20) + 64, size - at - 1))): escaped(hex(at))`},
+}
+
+// fixed is about replacing what the host's own code calls, whatever way leads there: it is as it was afterwards.
+var fixed = []attempt{
+	{name: "everything-replaced", code: replaceAll + `
+for o in everything():
+    replace(o)
+if replaced: escaped(replaced[:20])`},
+	{name: "set-of-typed-arrays", code: `
+above = pyodide_js.constructor.getPrototypeOf
+T = above(pyodide_js._module.HEAPU8.constructor.prototype)
+old = T.set
+try: T.set = create_proxy(lambda *a: None)
+except BaseException as e: print(e)
+if T.set != old: escaped("the ring")`},
+	{name: "property-defined", code: `
+O = pyodide_js.constructor
+T = O.getPrototypeOf(pyodide_js._module.HEAPU8.constructor.prototype)
+O.defineProperty(T, "set", to_js({"value": 1}, dict_converter=O.fromEntries)); escaped()`},
+	{name: "property-deleted", code: `
+O = pyodide_js.constructor
+T = O.getPrototypeOf(pyodide_js._module.HEAPU8.constructor.prototype)
+del T.set
+if not hasattr(T, "set"): escaped()`},
+	{name: "property-added", code: `
+O = pyodide_js.constructor
+O.prototype.then = create_proxy(lambda *a: None)
+if hasattr(to_js([]), "then"): escaped()`},
+	{name: "prototype-of-prototype", code: `
+O = pyodide_js.constructor
+T = O.getPrototypeOf(pyodide_js._module.HEAPU8.constructor.prototype)
+O.setPrototypeOf(T, O.create(None)); escaped()`},
+	{name: "prototype-of-iterators", code: `
+O = pyodide_js.constructor
+I = O.getPrototypeOf(to_js([]).values())
+old = I.next
+try: I.next = create_proxy(lambda *a: None)
+except BaseException as e: print(e)
+if I.next != old: escaped()`},
+	{name: "constructor-of-arrays", code: `
+A = to_js([]).constructor
+old = A.prototype.constructor
+try: A.prototype.constructor = pyodide_js.constructor
+except BaseException as e: print(e)
+if A.prototype.constructor != old: escaped()`},
+	{name: "species", code: `
+O = pyodide_js.constructor
+U = pyodide_js._module.HEAPU8.constructor
+g = await realm()
+S = [s for s in O.getOwnPropertySymbols(O.getPrototypeOf(U)) if "species" in str(s.toString())]
+O.defineProperty(O.getPrototypeOf(U), S[0], to_js({"value": O}, dict_converter=O.fromEntries)); escaped()`},
+}
+
+// replaceAll walks all that Python reaches of JavaScript's own objects and tries to put something else in the place of each function.
+const replaceAll = `
+O = pyodide_js.constructor
+replaced = []
+forged = create_proxy(lambda *a: None)
+
+def everything():
+    samples = [O, to_js([]), to_js({1}), to_js({"a": 1}), to_js([]).values(), O.entries, pyodide_js.loadPackage(to_js([])),
+               pyodide_js._module.HEAPU8, pyodide_js._module.HEAPU8.buffer, pyodide_js._module.HEAP32, pyodide_js._module.HEAPF64,
+               pyodide_js.runPythonAsync, pyodide_js._api.NoGilError.prototype]
+    seen = []
+    for s in samples:
+        for _ in range(6):
+            s = O.getPrototypeOf(s)
+            if s is None or any(s == o for o in seen): break
+            seen.append(s)
+            c = getattr(s, "constructor", None)
+            if c is not None and not any(c == o for o in seen): seen.append(c)
+    return [o for o in seen if "Api" not in str(o)]
+
+def replace(o):
+    for name in O.getOwnPropertyNames(o):
+        if name in ("arguments", "caller", "stackTraceLimit", "prototype", "length", "name"): continue
+        d = O.getOwnPropertyDescriptor(o, name)
+        if getattr(d, "value", None) is None or not callable(d.value): continue
+        try:
+            O.defineProperty(o, name, to_js({"value": forged}, dict_converter=O.fromEntries))
+            replaced.append(name)
+        except BaseException: pass
+`
+
+// left is about what goes on when its run is over.
+var left = []attempt{
+	{name: "timer-that-burns", lost: true, code: `
+def burn():
+    while True: pass
+asyncio.get_event_loop().call_later(0.2, burn)`},
+	{name: "timer-that-burns-in-javascript", lost: true, code: `
+import re
+def burn(): re.match("(a+)+$", "a" * 60 + "b")
+js.setTimeout(create_proxy(burn), 100)`},
+	{name: "task-that-burns", lost: true, code: `
+async def burn():
+    await asyncio.sleep(0.1)
+    while True:
+        try:
+            while True: pass
+        except BaseException: pass
+task = asyncio.ensure_future(burn())`},
+	{name: "finalizer-that-burns", lost: true, code: `
+class Burn:
+    def __del__(self):
+        while True: pass
+def drop(): Burn()
+asyncio.get_event_loop().call_soon(drop)`},
+	{name: "timers-that-renew", lost: true, code: `
+import time
+def again():
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end: pass
+    asyncio.get_event_loop().call_soon(again)
+asyncio.get_event_loop().call_later(0.1, again)`},
 }
 
 // harm is about one's own session: what is broken is broken there, and nowhere else.

@@ -1,7 +1,6 @@
 package pyodide
 
 import (
-	"slices"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -12,10 +11,6 @@ import (
 
 // unscrubbed are the hosts in which what gets out needs no permission and no operating system: the realm alone stops it.
 var unscrubbed = []string{plainHost, permissionHost, systemHost}
-
-func javascriptAttempts() []attempt {
-	return slices.Concat(modules, scriptSurroundings, scriptNetwork, realms, scriptProtocol, scriptPollution, scriptHarm)
-}
 
 // modules is about import, which is the one way to code that did not come through the transformation, and to the modules of Node.
 var modules = []attempt{

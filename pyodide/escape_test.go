@@ -158,10 +158,6 @@ func guests() []guest {
 	return all
 }
 
-func pythonAttempts() []attempt {
-	return slices.Concat(evaluation, surroundings, network, protocol, pollution, harm)
-}
-
 // code is the program that makes an attempt.
 func (g guest) code(prelude string, a attempt) string {
 	text := a.code
@@ -198,31 +194,6 @@ func (g guest) alive() string {
 func quote(s string) string {
 	b, _ := json.Marshal(s)
 	return string(b)
-}
-
-// TestAttemptsAreCounted keeps the figures of the documentation true.
-func TestAttemptsAreCounted(t *testing.T) {
-	text, err := os.ReadFile("../docs/security/pyodide.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	working := func(all []attempt) (n int) {
-		for _, a := range all {
-			if len(a.works) > 0 {
-				n++
-			}
-		}
-		return n
-	}
-	py, js := pythonAttempts(), javascriptAttempts()
-	for _, want := range []string{
-		fmt.Sprintf("%d attempts from Python and %d from JavaScript", len(py), len(js)),
-		fmt.Sprintf("%d of Python and %d of JavaScript", working(py), working(js)),
-	} {
-		if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), want) {
-			t.Errorf("docs/security/pyodide.md does not say %q", want)
-		}
-	}
 }
 
 // TestEscape makes every attempt behind every layer of the operating system: the layers inside of the process have to hold without it.

@@ -111,7 +111,7 @@ func TestConstantsOfTheHost(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		want int64
-	}{{"NONCE", nonceLen}, {"HEAD", headLen}, {"MAX_FRAME", maxFrame}, {"WINDOW", window}, {"COST", frameCost}} {
+	}{{"NONCE", nonceLen}, {"HEAD", headLen}, {"MAX_FRAME", maxFrame}, {"WINDOW", window}, {"COST", frameCost}, {"CHUNK", spanChunk}} {
 		if got := number(`const ` + c.name + ` = ([0-9 <]+);`); got != c.want {
 			t.Errorf("%s: got %d, want %d", c.name, got, c.want)
 		}

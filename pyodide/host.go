@@ -25,6 +25,7 @@ const startTimeout = time.Minute
 const (
 	exitIdle = 10
 	exitLife = 11
+	exitLeft = 12 // what code had left running did not let go of the interpreter
 )
 
 // hostOptions is the first thing that a host is told.
@@ -222,9 +223,10 @@ func (h *host) deliver(f frame) error {
 	defer h.mu.Unlock()
 	b := h.boxes[f.id]
 	if b != nil && b.abandoned {
-		if f.typ == fromReply {
-			delete(h.boxes, f.id)
+		if f.typ != fromReply {
+			return fmt.Errorf("%w: type %d for a call that has no other answer", errFrame, f.typ)
 		}
+		delete(h.boxes, f.id)
 		return nil
 	}
 	if b == nil {
@@ -263,6 +265,9 @@ func (h *host) isDead() bool {
 		return false
 	}
 }
+
+// exitCode returns the exit code of the process, which has ended, or -1 if a signal ended it.
+func (h *host) exitCode() int { return h.cmd.ProcessState.ExitCode() }
 
 // reason says why the process ended, if it was not our wish.
 func (h *host) reason() error {

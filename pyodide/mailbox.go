@@ -83,9 +83,13 @@ func (b *mailbox) take() (frame, bool) {
 	return f, true
 }
 
-// next waits for a frame. It fails when ctx ends, and with io.EOF when the process has ended and nothing is left.
+// next waits for a frame. It fails when ctx ends, also while there are frames, and with io.EOF when the process has ended and nothing is
+// left.
 func (b *mailbox) next(ctx context.Context) (frame, error) {
 	for {
+		if ctx.Err() != nil {
+			return frame{}, context.Cause(ctx)
+		}
 		if f, ok := b.take(); ok {
 			return f, nil
 		}

@@ -53,6 +53,12 @@ type patience struct {
 	change time.Duration // a change of files that it has been sent
 }
 
+// handOver is how long a sandbox may take after the end of code until it has handed over what that has changed of so many bytes: what it
+// may take for a change of files, and half a minute more for each gigabyte.
+func (p patience) handOver(disk int64) time.Duration {
+	return p.change + time.Duration(float64(disk)/(1<<30)*float64(30*time.Second))
+}
+
 // startsAtOnce is how many processes may be starting at a time. Each keeps almost two processors busy until its interpreter is up. More at
 // once would not be up any sooner, all of them would be late instead of the last, and runs in sessions that are there would wait for them.
 func startsAtOnce() int { return max(2, runtime.GOMAXPROCS(0)/2) }

@@ -71,7 +71,8 @@ type run struct {
 	exit    driver.Exit
 	input   *stdin
 
-	unstarted  <-chan time.Time   // says that the code should have started
+	due        context.Context    // ends when the sandbox should have gone on, with the error that says so; nil: never
+	notDue     context.CancelFunc // of due
 	emitFailed bool               // it is not called again
 	stopErr    error              // why the run is being stopped: the error of emit, or the cause of ctx
 	stop       context.Context    // ends when the time to stop is over; that of the run before it is being stopped
@@ -102,6 +103,21 @@ func (s *session) Run(ctx context.Context, req *executor.Request, emit func(exec
 		return driver.Exit{}, notRun(ctx, err)
 	}
 	defer release()
+	for {
+		exit, err := s.try(ctx, req, emit)
+		if !errors.Is(err, errLeft) {
+			return exit, err
+		}
+		// In a new process no code has run, so that this comes once.
+	}
+}
+
+// errLeft says that a process in which earlier code has run did not say that it has started the code, and is gone. Whatever it has done with
+// it is gone with it, so that another process may run the code.
+var errLeft = errors.New("what earlier code has left does not let the next run start")
+
+// try is Run in the process that is there.
+func (s *session) try(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
 	h, err := s.up(ctx)
 	if err != nil {
 		return driver.Exit{}, notRun(ctx, err)
@@ -140,8 +156,11 @@ func notRun(ctx context.Context, err error) error {
 // process goes.
 func (r *run) do(ctx context.Context) (driver.Exit, error) {
 	r.box = r.h.open()
-	r.stop, r.release = ctx, func() {}
-	defer func() { r.release() }()
+	r.stop, r.release, r.notDue = ctx, func() {}, func() {}
+	defer func() {
+		r.release()
+		r.notDue()
+	}()
 	defer func() {
 		if r.state != runSynced {
 			r.h.kill()
@@ -165,9 +184,7 @@ func (r *run) do(ctx context.Context) (driver.Exit, error) {
 		head = append(head, 0)
 	}
 	request := envelope(runRequest{Dir: r.req.Dir, Env: r.req.Env, Changes: r.req.Artifacts != nil})
-	clock := time.NewTimer(r.s.d.patience.start)
-	defer clock.Stop()
-	r.unstarted = clock.C
+	r.within(ctx, r.s.d.patience.start, errNotStarted)
 	sending, cancel := context.WithTimeout(ctx, r.s.d.patience.start)
 	defer cancel()
 	if err := r.h.ask(sending, toRun, r.box.id, head, request, []byte(r.req.Code)); err != nil {
@@ -192,44 +209,71 @@ func (r *run) do(ctx context.Context) (driver.Exit, error) {
 }
 
 var (
-	errNotStarted = errors.New("the sandbox did not start the code in time") // see patience
-	errStopTime   = errors.New("the sandbox did not stop the code in time")  // of driver.StopContext
+	errNotStarted = errors.New("the sandbox did not start the code in time")              // see patience
+	errNotSynced  = errors.New("the sandbox did not hand over the changed files in time") // likewise
+	errStopTime   = errors.New("the sandbox did not stop the code in time")               // of driver.StopContext
 )
 
+// within sets the time that the sandbox has for its next step, and what it has failed to do when that is over.
+func (r *run) within(ctx context.Context, d time.Duration, failure error) {
+	r.notDue()
+	r.due, r.notDue = context.WithTimeoutCause(context.WithoutCancel(ctx), d, failure)
+}
+
 // next waits for a frame. When ctx ends, or somebody resets the session, it tells the host to stop the code, and goes on to wait.
+//
+// What has to be done is looked at before each frame, so that a host that sends frame after frame keeps nothing waiting.
 func (r *run) next(ctx context.Context) (frame, error) {
 	for {
-		if f, ok := r.box.take(); ok {
-			return f, nil
-		}
-		ended, resetting, unstarted := ctx.Done(), r.resetting, r.unstarted
+		ended, resetting := ctx.Done(), r.resetting
 		if r.stopErr != nil {
 			ended = nil
 		}
-		if r.state != runSent {
-			unstarted = nil
-		}
-		var stopped <-chan struct{}
+		var stopped, due <-chan struct{}
 		if r.stop != ctx {
 			stopped, resetting = r.stop.Done(), nil
+		}
+		if r.due != nil {
+			due = r.due.Done()
+		}
+		switch {
+		case over(ended):
+			r.halt(ctx, context.Cause(ctx))
+			continue
+		case over(resetting):
+			r.stop, r.release = context.WithTimeout(context.WithoutCancel(ctx), resetGrace)
+			r.interrupt()
+			continue
+		case over(stopped):
+			return frame{}, errStopTime
+		case over(due):
+			return frame{}, context.Cause(r.due)
+		}
+		if f, ok := r.box.take(); ok {
+			return f, nil
 		}
 		select {
 		case <-r.box.bell:
 		case <-ended:
-			r.halt(ctx, context.Cause(ctx))
 		case <-resetting:
-			r.stop, r.release = context.WithTimeout(context.WithoutCancel(ctx), resetGrace)
-			r.interrupt()
 		case <-stopped:
-			return frame{}, errStopTime
-		case <-unstarted:
-			return frame{}, errNotStarted
+		case <-due:
 		case <-r.h.dead:
 			if f, ok := r.box.take(); ok {
 				return f, nil
 			}
 			return frame{}, io.EOF
 		}
+	}
+}
+
+// over reports whether a channel is closed. One that is nil is not.
+func over(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -251,12 +295,7 @@ func (r *run) interrupt() {
 }
 
 func (r *run) isReset() bool {
-	select {
-	case <-r.resetting:
-		return true
-	default:
-		return false
-	}
+	return over(r.resetting)
 }
 
 // reset ends the run and its process.
@@ -278,7 +317,7 @@ func (r *run) frame(ctx context.Context, f frame) error {
 		if r.state != runSent || len(f.payload) != 4 {
 			return wrong()
 		}
-		r.state = runStarted
+		r.state, r.due = runStarted, nil
 		r.pass(ctx, executor.Event{Kind: executor.EventStarted, Cell: int(binary.LittleEndian.Uint32(f.payload))})
 		return nil
 	case fromStuck:
@@ -325,7 +364,11 @@ func (r *run) frame(ctx context.Context, f frame) error {
 		if err := json.Unmarshal(msg, &r.end); err != nil {
 			return fmt.Errorf("%w: %w", errFrame, err)
 		}
+		if len(r.end.Changes) > r.s.spool.maxNodes {
+			return fmt.Errorf("%w: %d changed files, which is more than there can be", errFrame, len(r.end.Changes))
+		}
 		r.state = runEnded
+		r.within(ctx, r.s.d.patience.handOver(r.s.opts.disk), errNotSynced)
 	default:
 		return wrong()
 	}
@@ -379,8 +422,13 @@ func (r *run) finish(ctx context.Context) (driver.Exit, error) {
 	case r.late:
 		r.exit.Reason = executor.ReasonWallTime
 	}
+	actx, cancel := context.WithTimeoutCause(ctx, r.s.d.patience.handOver(r.s.opts.disk), errNotSynced)
+	defer cancel()
 	var err error
-	r.exit.Artifacts, r.exit.ArtifactsOmitted, err = r.s.artifacts(ctx, r.h, r.req.Artifacts, r.end.Changes)
+	r.exit.Artifacts, r.exit.ArtifactsOmitted, err = r.s.artifacts(actx, r.h, r.req.Artifacts, r.end.Changes)
+	if err != nil && ctx.Err() == nil && (actx.Err() != nil || r.h.isDead()) {
+		return r.broken(ctx, err) // by what the code has left running
+	}
 	return r.exit, err
 }
 
@@ -391,6 +439,9 @@ func (r *run) broken(ctx context.Context, cause error) (driver.Exit, error) {
 	why := r.h.reason()
 	if why == nil || !errors.Is(cause, io.EOF) {
 		why = cause
+	}
+	if r.state == runSent && !r.exit.StateFresh && r.stopErr == nil && ctx.Err() == nil && !r.isReset() {
+		return r.exit, errLeft
 	}
 	if r.state == runSent && r.stopErr == nil {
 		return r.exit, driver.Fail(executor.ErrUnavailable, executor.RanMaybe, fmt.Errorf("before the code had started: %w", why))
@@ -413,7 +464,7 @@ func (r *run) broken(ctx context.Context, cause error) (driver.Exit, error) {
 		r.exit.Reason, r.exit.FilesLost = executor.ReasonLifetime, true
 	case r.flooded:
 		r.exit.Reason = executor.ReasonOutput
-	case r.late || r.h.outOfCPU():
+	case r.late || r.h.outOfCPU() || r.h.exitCode() == exitLeft:
 		r.exit.Reason = executor.ReasonWallTime
 	case r.h.outOfMemory():
 		r.exit.Reason = executor.ReasonMemory

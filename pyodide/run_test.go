@@ -293,6 +293,37 @@ task = asyncio.create_task(background())`)
 	}
 }
 
+// What code leaves running and does not let go of the interpreter has its end: by itself, and sooner if another run waits, which starts.
+func TestLeftoversThatBurn(t *testing.T) {
+	const burn = `
+import asyncio
+open("kept", "w").close()
+def burn():
+    while True: pass
+asyncio.get_event_loop().call_later(0.05, burn)`
+	for _, waits := range []bool{false, true} {
+		t.Run(map[bool]string{false: "alone", true: "another-waits"}[waits], func(t *testing.T) {
+			t.Parallel()
+			s := one(t, executor.Spec{})
+			runCode(t, s, burn, within(time.Second))
+			if waits {
+				eventually(t, "the interpreter is taken", func() bool {
+					ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+					defer cancel()
+					_, err := s.Files().Stat(ctx, "kept")
+					return err != nil
+				})
+			} else {
+				eventually(t, "the process has ended", driverSession(s).h.isDead)
+			}
+			r := runCode(t, s, "import os; print(os.listdir())")
+			if got := string(r.Stdout); got != "['kept']\n" || r.Status != executor.StatusOK || !r.StateFresh {
+				t.Errorf("got %s, fresh %v", describeResult(r), r.StateFresh)
+			}
+		})
+	}
+}
+
 func TestCodeThatEndsTheInterpreter(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{})

@@ -150,7 +150,7 @@ func (s *session) expire() {
 	default:
 		return
 	}
-	switch h.cmd.ProcessState.ExitCode() {
+	switch h.exitCode() {
 	case exitIdle:
 		s.end("idle for "+s.opts.idle.String(), true)
 	case exitLife:

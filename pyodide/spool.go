@@ -1,6 +1,7 @@
 package pyodide
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,22 +16,31 @@ import (
 
 // spool keeps the files of a session as of its last completed run, for the next process if this one has to be killed.
 //
-// The host sends what has changed after each run and each change from outside. Contents are appended to one file, which has no name, so
-// that nothing is left behind when this process is killed; a file in the sandbox is a list of pieces of it. What was appended counts
-// only when commit is called, so that a process that dies in the middle leaves everything as it was.
+// The host sends what has changed after each run and each change from outside: what is gone, then each entry that is new or changed, and
+// after a file one span of its contents. Contents are appended to one file, which has no name, so that nothing is left behind when this
+// process is killed; a file in the sandbox is a list of pieces of it. What was appended counts only when commit is called, so that a
+// process that dies in the middle leaves everything as it was.
+//
+// The host runs untrusted code. What it never sends when it is whole is refused, so that each byte from it costs the same.
 type spool struct {
 	dir      string // for the file of contents
 	maxBytes int64
 	maxNodes int
 
-	log  *os.File // nil before the first content
-	end  int64    // of log
-	tree map[string]spoolEntry
-	data map[uint32]*spoolData
+	log    *os.File // nil before the first content
+	end    int64    // of log
+	tree   map[string]spoolEntry
+	data   map[uint32]*spoolData // of the files in tree
+	bytes  int64                 // of the files in tree
+	pieces int                   // of all of data
 
-	changes []spoolChange         // since the last commit
-	staged  map[uint32]*spoolData // contents as they will be
-	err     error                 // why nothing can be restored any more
+	changes []spoolChange       // since the last commit
+	paths   map[string]struct{} // of changes
+	ids     map[uint32]struct{} // of the files in changes
+	coming  int64               // bytes of contents in changes
+	err     error               // why nothing can be restored any more
+
+	steps int // work done: frames, and pieces looked at
 }
 
 // spoolEntry is a path.
@@ -43,6 +53,14 @@ type spoolEntry struct {
 	target string
 }
 
+// bytes returns what the entry counts in the quota.
+func (e spoolEntry) bytes() int64 {
+	if e.kind == kindFile {
+		return e.size
+	}
+	return 0
+}
+
 // The kinds of entries, as in host/spool.mjs.
 const (
 	kindFile = 1
@@ -51,13 +69,21 @@ const (
 	kindGone = 4
 )
 
+// spoolChange is a path that has changed and, of a file, what is new of its contents.
 type spoolChange struct {
 	path  string
 	entry spoolEntry
+	old   int64 // size of the contents so far
+	span  piece
+	short bool // the last frame of the span has come: the next one may not be about it
 }
 
-// spoolData is the contents of a file: pieces in order, without overlap. What lies between them is zero.
-type spoolData struct{ pieces []piece }
+// spoolData is the contents of a file: pieces in order, which leave nothing out.
+type spoolData struct {
+	pieces []piece
+	size   int64
+	path   string
+}
 
 type piece struct{ off, at, n int64 } // n bytes at offset off in the file are at position at of the log
 
@@ -66,19 +92,24 @@ const (
 	// slack is how much more than its quota the host may send: the quota counts differently at its edges.
 	slackBytes = 16 * mib
 	slackNodes = 1000
-	// maxGarbage is how much of the log may be dead, besides as much as is alive.
+	// maxGarbage is how much of the log may be dead, besides as much as is alive, and maxSpare how many pieces there may be besides two
+	// for each entry.
 	maxGarbage = 32 * mib
+	maxSpare   = 10_000
+	// spanChunk is how much of a span each frame but the last has.
+	spanChunk = 32 << 10
 )
 
 func newSpool(dir string, maxBytes int64, maxNodes int) *spool {
 	return &spool{
 		dir: dir, maxBytes: maxBytes + slackBytes, maxNodes: maxNodes + slackNodes,
-		tree: map[string]spoolEntry{}, data: map[uint32]*spoolData{}, staged: map[uint32]*spoolData{},
+		tree: map[string]spoolEntry{}, data: map[uint32]*spoolData{}, paths: map[string]struct{}{}, ids: map[uint32]struct{}{},
 	}
 }
 
 // frame takes a fromFile or fromData frame. The error is the host's fault; our own failures are kept in s.err.
 func (s *spool) frame(f frame) error {
+	s.steps++
 	if f.typ == fromData {
 		id, off, data, err := decodeData(f.payload)
 		if err != nil {
@@ -98,16 +129,51 @@ func (s *spool) frame(f frame) error {
 		return fmt.Errorf("%w: file entry", errFrame)
 	case e.kind < kindFile || e.kind > kindGone:
 		return fmt.Errorf("%w: file kind %d", errFrame, e.kind)
-	case len(s.changes) > 4*s.maxNodes:
-		return fmt.Errorf("%w: more changes than files", errFrame)
 	}
-	s.changes = append(s.changes, spoolChange{name, e})
-	if e.kind == kindFile {
-		sd := &spoolData{}
-		if old := s.data[e.id]; old != nil && !whole {
-			sd.pieces = slices.Clone(old.pieces)
+	if err := s.whole(); err != nil {
+		return err
+	}
+	return s.change(spoolChange{path: name, entry: e}, whole)
+}
+
+// change takes a change of a path, which comes once between two commits.
+func (s *spool) change(c spoolChange, whole bool) error {
+	_, again := s.paths[c.path]
+	_, known := s.tree[c.path]
+	if again || c.entry.kind == kindGone && !known || len(s.changes) > 2*s.maxNodes {
+		return fmt.Errorf("%w: change of a file that cannot have changed", errFrame)
+	}
+	if c.entry.kind == kindFile {
+		d := s.data[c.entry.id]
+		if _, again := s.ids[c.entry.id]; again || whole != (d == nil) {
+			return fmt.Errorf("%w: file %d, which is another one", errFrame, c.entry.id)
 		}
-		s.staged[e.id] = sd
+		if d != nil {
+			c.old = d.size
+		}
+		s.ids[c.entry.id] = struct{}{}
+	}
+	s.paths[c.path] = struct{}{}
+	s.changes = append(s.changes, c)
+	return nil
+}
+
+// last returns the change that was taken last.
+func (s *spool) last() *spoolChange {
+	if len(s.changes) == 0 {
+		return nil
+	}
+	return &s.changes[len(s.changes)-1]
+}
+
+// whole reports an error if contents are missing of the file that came last.
+func (s *spool) whole() error {
+	c := s.last()
+	if c == nil || c.entry.kind != kindFile {
+		return nil
+	}
+	if size := c.entry.size; size > c.old && c.span.off+c.span.n != size {
+		return fmt.Errorf("%w: file %d has %d bytes, and not all have come", errFrame, c.entry.id, size)
 	}
 	return nil
 }
@@ -122,29 +188,29 @@ func decodeData(payload []byte) (id uint32, off int64, data []byte, err error) {
 	return id, off, d.b, nil
 }
 
-// content appends to the log what is new of a file.
+// content appends to the log what is new of the file that came last. It comes in order, in frames of the same size but for the last.
 func (s *spool) content(id uint32, off int64, data []byte) error {
-	sd := s.staged[id]
-	if sd == nil || off+int64(len(data)) > s.maxBytes {
+	c, n := s.last(), int64(len(data))
+	switch {
+	case c == nil || c.entry.kind != kindFile || c.entry.id != id || c.short || n == 0 || n > spanChunk || off+n > c.entry.size,
+		c.span.n == 0 && off > c.old, c.span.n > 0 && off != c.span.off+c.span.n:
 		return fmt.Errorf("%w: data for file %d at %d", errFrame, id, off)
-	}
-	if s.err != nil || len(data) == 0 {
-		return nil
-	}
-	if s.end > 4*s.maxBytes+maxGarbage {
+	case s.coming+n > s.maxBytes:
 		return fmt.Errorf("%w: more data than files", errFrame)
 	}
-	if s.log == nil {
-		if s.err = s.open(); s.err != nil {
-			return nil
-		}
+	if c.span.n == 0 {
+		c.span.off, c.span.at = off, s.end
 	}
-	if _, err := s.log.WriteAt(data, s.end); err != nil {
-		s.err = err
-		return nil
+	c.span.n += n
+	c.short = n < spanChunk
+	s.coming += n
+	if s.err == nil && s.log == nil {
+		s.err = s.open()
 	}
-	sd.put(piece{off, s.end, int64(len(data))})
-	s.end += int64(len(data))
+	if s.err == nil {
+		_, s.err = s.log.WriteAt(data, s.end)
+	}
+	s.end += n
 	return nil
 }
 
@@ -158,90 +224,131 @@ func (s *spool) open() error {
 	return nil
 }
 
-// put adds p over what is there.
-func (d *spoolData) put(p piece) {
-	// Nearly always contents come in order.
-	if n := len(d.pieces); n > 0 {
-		if l := &d.pieces[n-1]; l.off+l.n == p.off && l.at+l.n == p.at {
-			l.n += p.n
-			return
+// put makes p the contents from its offset on, as far as it goes, and size the size of all. It returns how many pieces it looked at.
+func (d *spoolData) put(p piece, size int64) (steps int) {
+	d.size = size
+	if p.n > 0 {
+		// What overlaps p goes, but for what sticks out on either side.
+		from, _ := slices.BinarySearchFunc(d.pieces, p.off, func(q piece, off int64) int { return cmp.Compare(q.off+q.n, off+1) })
+		to := from
+		var with []piece
+		for ; to < len(d.pieces) && d.pieces[to].off < p.off+p.n; to++ {
+			q := d.pieces[to]
+			if before := p.off - q.off; before > 0 {
+				with = append(with, piece{q.off, q.at, before})
+			}
 		}
+		with = append(with, p)
+		if to > from {
+			if q := d.pieces[to-1]; q.off+q.n > p.off+p.n {
+				cut := p.off + p.n - q.off
+				with = append(with, piece{q.off + cut, q.at + cut, q.n - cut})
+			}
+		}
+		steps += to - from + len(with)
+		d.pieces = slices.Replace(d.pieces, from, to, with...)
 	}
-	d.cut(p.off, p.off+p.n)
-	i, _ := slices.BinarySearchFunc(d.pieces, p.off, func(q piece, off int64) int { return int(min(max(q.off-off, -1), 1)) })
-	d.pieces = slices.Insert(d.pieces, i, p)
-}
-
-// cut removes what lies from offset from up to offset to.
-func (d *spoolData) cut(from, to int64) {
-	var keep []piece
-	for _, q := range d.pieces {
-		if before := min(q.n, from-q.off); before > 0 {
-			keep = append(keep, piece{q.off, q.at, before})
+	for n := len(d.pieces); n > 0; n-- {
+		steps++
+		if q := &d.pieces[n-1]; q.off < size {
+			q.n = min(q.n, size-q.off)
+			break
 		}
-		if after := min(q.n, q.off+q.n-to); after > 0 {
-			keep = append(keep, piece{q.off + q.n - after, q.at + q.n - after, after})
-		}
+		d.pieces = d.pieces[:n-1]
 	}
-	d.pieces = keep
+	return steps
 }
 
 // abort forgets what came since the last commit.
 func (s *spool) abort() {
-	s.changes = nil
-	clear(s.staged)
+	s.changes, s.coming = nil, 0
+	clear(s.paths)
+	clear(s.ids)
 }
 
-// commit makes what came since the last one the state to restore. The error is the host's fault.
+// commit makes what came since the last one the state to restore. The error is the host's fault; then nothing has changed.
 func (s *spool) commit() error {
-	if len(s.changes) == 0 {
-		return nil
+	defer s.abort()
+	bytes, err := s.check()
+	if err != nil {
+		return err
 	}
+	s.bytes = bytes
+	var left []spoolChange // files that were at the paths
 	for _, c := range s.changes {
+		s.steps++
+		if e := s.tree[c.path]; e.kind == kindFile {
+			left = append(left, spoolChange{path: c.path, entry: e})
+		}
 		if c.entry.kind == kindGone {
 			delete(s.tree, c.path)
 			continue
 		}
 		s.tree[c.path] = c.entry
-	}
-	maps.Copy(s.data, s.staged)
-	s.abort()
-	var bytes, live int64
-	used := map[uint32]bool{}
-	for _, e := range s.tree {
-		if e.kind != kindFile {
+		if c.entry.kind != kindFile {
 			continue
 		}
-		bytes += e.size
-		used[e.id] = true
-		if d := s.data[e.id]; d != nil {
-			d.cut(e.size, s.maxBytes)
-			for _, p := range d.pieces {
-				live += p.n
-			}
+		d := s.data[c.entry.id]
+		if d == nil {
+			d = &spoolData{}
+			s.data[c.entry.id] = d
+		}
+		d.path = c.path
+		s.pieces -= len(d.pieces)
+		s.steps += d.put(c.span, c.entry.size)
+		s.pieces += len(d.pieces)
+	}
+	for _, c := range left {
+		// One that is still the owner of its path is there no more, unless it is what came.
+		if d := s.data[c.entry.id]; d.path == c.path && (s.tree[c.path].kind != kindFile || s.tree[c.path].id != c.entry.id) {
+			s.pieces -= len(d.pieces)
+			delete(s.data, c.entry.id)
 		}
 	}
-	maps.DeleteFunc(s.data, func(id uint32, _ *spoolData) bool { return !used[id] })
-	if bytes > s.maxBytes || len(s.tree) > s.maxNodes {
-		return fmt.Errorf("%w: more files than the quota allows", errFrame)
-	}
-	if s.err == nil && s.end > 2*live+maxGarbage {
+	if s.err == nil && (s.end > 2*s.bytes+maxGarbage || s.pieces > 2*len(s.tree)+maxSpare) {
 		s.err = s.compact()
 	}
 	return nil
 }
 
-// compact writes a log that holds only what is alive.
+// check says how many bytes the files have with what came, or what is wrong with it.
+func (s *spool) check() (bytes int64, err error) {
+	if err := s.whole(); err != nil {
+		return 0, err
+	}
+	bytes, nodes := s.bytes, len(s.tree)
+	for _, c := range s.changes {
+		if e, ok := s.tree[c.path]; ok {
+			nodes--
+			bytes -= e.bytes()
+		}
+		if c.entry.kind != kindGone {
+			nodes++
+			bytes += c.entry.bytes()
+		}
+		if d := s.data[c.entry.id]; c.entry.kind == kindFile && d != nil {
+			if _, changed := s.paths[d.path]; !changed {
+				return 0, fmt.Errorf("%w: file %d at two places", errFrame, c.entry.id)
+			}
+		}
+	}
+	if bytes > s.maxBytes || nodes > s.maxNodes {
+		return 0, fmt.Errorf("%w: more files than the quota allows", errFrame)
+	}
+	return bytes, nil
+}
+
+// compact writes a log that holds only what is alive, each file in one piece.
 func (s *spool) compact() error {
 	old, end := s.log, s.end
 	if err := s.open(); err != nil {
 		return err
 	}
 	defer closeTemp(old)
-	s.end = 0
+	s.end, s.steps, s.pieces = 0, s.steps+s.pieces, 0
 	for _, id := range slices.Sorted(maps.Keys(s.data)) {
-		d := s.data[id]
-		for i, p := range d.pieces {
+		d, at := s.data[id], s.end
+		for _, p := range d.pieces {
 			if p.at+p.n > end {
 				return errors.New("the log of files is damaged")
 			}
@@ -249,8 +356,12 @@ func (s *spool) compact() error {
 			if _, err := io.Copy(w, io.NewSectionReader(old, p.at, p.n)); err != nil {
 				return err
 			}
-			d.pieces[i].at = s.end
 			s.end += p.n
+		}
+		d.pieces = nil
+		if d.size > 0 {
+			d.pieces = []piece{{0, at, d.size}}
+			s.pieces++
 		}
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -44,9 +43,12 @@ func checkSpool(t *testing.T, s *spool) {
 			}
 			end = p.off + p.n
 		}
+		if e := s.tree[d.path]; end != d.size || e.kind != kindFile || e.id != id || e.size != d.size {
+			t.Fatalf("file %d: %+v at %+v", id, d, e)
+		}
 	}
 	for path, e := range s.tree {
-		if e.kind == kindFile && e.size > s.maxBytes {
+		if e.kind == kindFile && (e.size > s.maxBytes || s.data[e.id] == nil) {
 			t.Fatalf("%s: %d bytes", path, e.size)
 		}
 	}
@@ -83,6 +85,10 @@ func TestSpoolRefuses(t *testing.T) {
 		"data-negative":   {typ: fromData, payload: binary.LittleEndian.AppendUint64(make([]byte, 4), math.Float64bits(-1))},
 		"data-no-number":  {typ: fromData, payload: binary.LittleEndian.AppendUint64(make([]byte, 4), math.Float64bits(math.NaN()))},
 		"data-half":       {typ: fromData, payload: []byte{1}},
+		"data-of-a-gap":   {typ: fromData, payload: dataFrame(1, 1, "x")},
+		"data-too-long":   {typ: fromData, payload: dataFrame(1, 0, "four")},
+		"data-empty":      {typ: fromData, payload: dataFrame(1, 0, "")},
+		"without-data":    {typ: fromFile, payload: file("/workspace/b")},
 		"target-not-utf8": {typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindLink, target: "\xff"}, true, "/a")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,27 +110,28 @@ func TestSpoolBounds(t *testing.T) {
 	t.Run("bytes", func(t *testing.T) {
 		s := newSpool(t.TempDir(), 1<<20, 10)
 		defer s.close()
-		for i := range 3 {
-			e := spoolEntry{kind: kindFile, id: uint32(i), size: 8 << 20}
-			if err := s.frame(frame{typ: fromFile, payload: spoolFrame(e, true, fmt.Sprintf("/f%d", i))}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := s.commit(); !errors.Is(err, errFrame) {
-			t.Errorf("got %v", err)
-		}
-	})
-	t.Run("data-over-and-over", func(t *testing.T) {
-		s := newSpool(t.TempDir(), 1<<20, 10)
-		defer s.close()
-		err := s.frame(frame{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindFile, id: 1, size: 1}, true, "/f")})
-		block := string(make([]byte, 1<<20))
-		for i := 0; err == nil && i < 1000; i++ {
-			err = s.frame(frame{typ: fromData, payload: dataFrame(1, 0, block)})
+		send(t, s, "/f0", 0, true, 8<<20, 0, make([]byte, 8<<20))
+		send(t, s, "/f1", 1, true, 8<<20, 0, make([]byte, 8<<20))
+		err := s.frame(frame{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindFile, id: 2, size: 8 << 20}, true, "/f2")})
+		for i := int64(0); err == nil && i < 8<<20; i += spanChunk {
+			err = s.frame(frame{typ: fromData, payload: dataFrame(2, i, string(make([]byte, spanChunk)))})
 		}
 		if !errors.Is(err, errFrame) {
 			t.Errorf("got %v", err)
 		}
+	})
+	t.Run("bytes-bit-by-bit", func(t *testing.T) {
+		s := newSpool(t.TempDir(), 1<<20, 10)
+		defer s.close()
+		var err error
+		for i := uint32(0); err == nil && i < 10; i++ {
+			send(t, s, fmt.Sprintf("/f%d", i), i, true, 4<<20, 0, make([]byte, 4<<20))
+			err = s.commit()
+		}
+		if !errors.Is(err, errFrame) || len(s.tree) != 4 || s.bytes != 16<<20 {
+			t.Errorf("got %v, %d files", err, len(s.tree))
+		}
+		checkSpool(t, s)
 	})
 	t.Run("entries", func(t *testing.T) {
 		s := newSpool(t.TempDir(), 1<<20, 10)
@@ -177,21 +184,14 @@ func TestSpoolKeepsWhatItGets(t *testing.T) {
 			f.data = slices.Concat(f.data[:off], part, f.data[min(off+len(part), len(f.data)):])
 			send(t, s, name, f.id, false, int64(len(f.data)), int64(off), part)
 		}
-		if round%7 == 0 && len(want) > 0 { // what a process sent before it died
-			keep := s.changes
-			s.changes = nil
-			pending := maps.Clone(s.staged)
-			clear(s.staged)
-			for name, f := range want {
-				send(t, s, name, f.id, false, int64(len(f.data)), 0, []byte("never committed")[:min(15, len(f.data))])
-				break
-			}
-			s.abort()
-			s.changes = keep
-			maps.Copy(s.staged, pending)
-		}
 		if err := s.commit(); err != nil || s.err != nil {
 			t.Fatal(err, s.err)
+		}
+		if round%7 == 0 { // what a process sent before it died
+			for name, f := range want {
+				send(t, s, name, f.id, false, int64(len(f.data)), 0, []byte("never committed")[:min(15, len(f.data))])
+			}
+			s.abort()
 		}
 		checkSpool(t, s)
 		if len(s.tree) != len(want) {
@@ -206,6 +206,86 @@ func TestSpoolKeepsWhatItGets(t *testing.T) {
 	if s.end > 2*64<<20+maxGarbage {
 		t.Errorf("the log has %d bytes", s.end)
 	}
+}
+
+// What the host never sends is refused, also after a commit, and what was committed stays as it was.
+func TestSpoolOrder(t *testing.T) {
+	file := func(path string, id uint32, whole bool, size int64) frame {
+		return frame{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindFile, id: id, size: size}, whole, path)}
+	}
+	gone := func(path string) frame {
+		return frame{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindGone}, false, path)}
+	}
+	data := func(id uint32, off int64, n int) frame {
+		return frame{typ: fromData, payload: dataFrame(id, off, strings.Repeat("x", n))}
+	}
+	for name, frames := range map[string][]frame{
+		"gone-unknown":        {gone("/nothing")},
+		"gone-twice":          {gone("/a"), gone("/a")},
+		"changed-and-gone":    {file("/a", 1, false, 3), gone("/a")},
+		"same-path-twice":     {file("/a", 1, false, 3), file("/a", 3, true, 0)},
+		"same-file-twice":     {gone("/a"), file("/c", 1, false, 3), file("/d", 1, false, 3)},
+		"new-is-known":        {file("/c", 1, true, 0)},
+		"known-is-new":        {file("/c", 9, false, 0)},
+		"at-two-places":       {file("/c", 1, false, 3)},
+		"backwards":           {file("/a", 1, false, 3), data(1, 1, 1), data(1, 0, 1)},
+		"again":               {file("/a", 1, false, 3), data(1, 0, 1), data(1, 0, 1)},
+		"byte-by-byte":        {file("/a", 1, false, 3), data(1, 0, 1), data(1, 1, 1)},
+		"another-file":        {file("/a", 1, false, 3), data(2, 0, 1)},
+		"file-before":         {file("/a", 1, false, 3), file("/b", 2, false, 3), data(1, 0, 1)},
+		"longer-without-data": {file("/a", 1, false, 4)},
+		"longer-not-all":      {file("/a", 1, false, 5), data(1, 3, 1)},
+		"gap":                 {file("/a", 1, false, 5), data(1, 4, 1)},
+		"long-frame":          {file("/c", 3, true, spanChunk+1), data(3, 0, spanChunk+1)},
+		"directory":           {{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindDir, id: 3}, true, "/d")}, data(3, 0, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSpool(t.TempDir(), 1<<20, 10)
+			defer s.close()
+			send(t, s, "/a", 1, true, 3, 0, []byte("one"))
+			send(t, s, "/b", 2, true, 3, 0, []byte("two"))
+			if err := s.commit(); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			for _, f := range frames {
+				if err == nil {
+					err = s.frame(f)
+				}
+			}
+			if err == nil {
+				err = s.commit()
+			}
+			if !errors.Is(err, errFrame) {
+				t.Errorf("got %v", err)
+			}
+			s.abort()
+			if got := string(s.contents(t, "/a")) + string(s.contents(t, "/b")); got != "onetwo" || len(s.tree) != 2 {
+				t.Errorf("got %q, %d files", got, len(s.tree))
+			}
+			checkSpool(t, s)
+		})
+	}
+}
+
+// Files may change places with each other.
+func TestSpoolMoves(t *testing.T) {
+	s := newSpool(t.TempDir(), 1<<20, 10)
+	defer s.close()
+	send(t, s, "/a", 1, true, 3, 0, []byte("one"))
+	send(t, s, "/b", 2, true, 3, 0, []byte("two"))
+	send(t, s, "/c", 3, true, 0, 0, nil)
+	err := s.commit()
+	send(t, s, "/a", 2, false, 3, 0, nil)
+	send(t, s, "/b", 1, false, 3, 0, nil)
+	send(t, s, "/c", 4, true, 1, 0, []byte("x"))
+	if err == nil {
+		err = s.commit()
+	}
+	if got := string(s.contents(t, "/a")) + string(s.contents(t, "/b")) + string(s.contents(t, "/c")); err != nil || got != "twoonex" || len(s.data) != 3 {
+		t.Errorf("got %q, %v, %d files", got, err, len(s.data))
+	}
+	checkSpool(t, s)
 }
 
 // send puts a change of a file into the spool as the host does.

@@ -28,6 +28,8 @@ export class Run {
   #stopping = false;
   #signalled = false;
   #deadline = 0;
+  #began = 0;
+  #over = 0;
 
   // on has functions: tell(again) sends the worker a message about an interrupt, late() and stuck() say so to the Go program.
   constructor(id, wall, receiver, on) {
@@ -39,6 +41,7 @@ export class Run {
 
   // started starts the wall clock.
   started() {
+    this.#began = performance.now();
     if (this.#stopping || this.wall < 0) return;
     this.#timer = after(this.wall, () => {
       this.#on.late();
@@ -49,6 +52,12 @@ export class Run {
   // ended stops all clocks.
   ended() {
     this.#timer?.stop();
+    this.#over = performance.now();
+  }
+
+  // left is how much of the wall time the code has not used, in ms.
+  get left() {
+    return this.wall < 0 ? Infinity : Math.max(0, this.wall - (this.#over - this.#began));
   }
 
   // interrupt asks the code to stop.
@@ -77,5 +86,77 @@ export class Run {
   #tell(again) {
     this.#receiver.tell();
     this.#on.tell(again);
+  }
+}
+
+// In ms: between two questions whether the event loop of the worker is free, and between two looks whether it has answered; what an answer
+// without delay gives back; and what may be taken in any case, because a machine that is busy delays answers as well.
+const PAUSE = 1000;
+const LOOK = 50;
+const BACK = 100;
+const LEAST = 5000;
+const CALLS = 60; // how many pauses in a row it may be left alone because it works for somebody, who may have stopped waiting
+
+// Leftovers bounds what code leaves running when its run is over. Time in which the event loop of the worker does not answer counts; when
+// there is too much of it the worker has to end.
+export class Leftovers {
+  #on;
+  #most = Infinity; // ms that there were
+  #left = Infinity; // ms that remain
+  #asked = null; // when; null: there is no question
+  #timer = null;
+  #busy = 0; // pauses in a row
+
+  // on has functions: ask() and answered() are about the question, busy() says that the worker works for somebody, over() ends it.
+  constructor(on) {
+    this.#on = on;
+  }
+
+  // begin starts the clock: a run is over, and this much of its wall time is left.
+  begin(ms) {
+    this.#most = this.#left = Math.max(ms, LEAST);
+    this.#pause();
+  }
+
+  // hurry says that another run waits.
+  hurry() {
+    if (!this.#timer) return; // nothing has run yet
+    const waited = this.#asked === null ? 0 : performance.now() - this.#asked;
+    this.#left = Math.min(this.#left, waited + LEAST);
+    if (this.#asked === null) this.#ask();
+  }
+
+  // stop stops the clock: the other run has started.
+  stop() {
+    this.#timer?.stop();
+    this.#asked = null;
+  }
+
+  #pause() {
+    this.#timer?.stop();
+    this.#asked = null;
+    this.#timer = after(PAUSE, () => {
+      this.#busy = this.#on.busy() ? this.#busy + 1 : 0;
+      if (this.#busy > 0 && this.#busy <= CALLS) this.#pause();
+      else this.#ask();
+    });
+  }
+
+  #ask() {
+    this.#asked = performance.now();
+    this.#on.ask();
+    this.#look();
+  }
+
+  #look() {
+    this.#timer.stop();
+    this.#timer = after(LOOK, () => {
+      const waited = performance.now() - this.#asked;
+      const answered = this.#on.answered();
+      if (!answered && waited < this.#left) return this.#look();
+      if (!answered) return this.#on.over();
+      this.#left = waited > 2 * LOOK ? this.#left - waited : Math.min(this.#most, this.#left + BACK);
+      this.#pause();
+    });
   }
 }

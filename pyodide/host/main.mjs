@@ -1,11 +1,11 @@
 // The trusted half of a sandbox: it owns standard input and output, the clocks and the nonce, and starts the worker that holds the
 // interpreter. When the worker is up it gives away its last permission.
-import { after, Run } from "./clock.mjs";
+import { after, Leftovers, Run } from "./clock.mjs";
 import { allocate, Receiver } from "./ring.mjs";
 import { CHUNK, COST, FROM_HOST, json, NONCE, Reader, TO_HOST, Writer } from "./wire.mjs";
 
 // Exit codes, as in host.go.
-const EXIT = { protocol: 2, stuck: 3, broken: 4, idle: 10, life: 11 };
+const EXIT = { protocol: 2, stuck: 3, broken: 4, idle: 10, life: 11, left: 12 };
 
 const LEAVE = 1000; // ms that the Go program has to end this process before it ends by itself
 
@@ -20,6 +20,7 @@ const writer = new Writer((b) => Deno.stdout.write(b), first.payload.slice(0, NO
 const options = JSON.parse(new TextDecoder().decode(first.payload.subarray(NONCE)));
 
 let run = null; // in progress
+const calls = new Set(); // that have no reply yet
 let idle = null; // the clock that ends a session that nobody uses
 let up = false;
 let draining = false;
@@ -33,6 +34,15 @@ worker.onerror = (e) => {
   die("worker: " + e.message);
 };
 worker.onmessageerror = () => die("worker: message");
+const leftovers = new Leftovers({
+  ask: () => {
+    receiver.ask();
+    port.postMessage({ op: "ask" });
+  },
+  answered: () => receiver.answered,
+  busy: () => calls.size > 0,
+  over: () => Deno.exit(EXIT.left),
+});
 await boot();
 if (options.life_ms > 0) after(options.life_ms, () => Deno.exit(EXIT.life));
 
@@ -72,10 +82,12 @@ function serve({ type, id, payload }) {
       });
       receiver.begin(payload[8] === 1);
       use();
+      leftovers.hurry();
       return port.postMessage({ op: "run", id, payload: payload.subarray(9) });
     }
     case TO_HOST.CALL:
       use();
+      calls.add(id);
       port.postMessage({ op: "call", id, payload });
       return run ?? rest();
     case TO_HOST.STDIN:
@@ -136,13 +148,18 @@ function pass({ type, id, payload }) {
     rest();
   }
   if (run?.id === id) {
-    if (type === FROM_HOST.STARTED) run.started();
+    if (type === FROM_HOST.STARTED) {
+      leftovers.stop();
+      run.started();
+    }
     if (type === FROM_HOST.END) run.ended();
     if (type === FROM_HOST.SYNCED) {
+      leftovers.begin(run.left);
       run = null;
       rest();
     }
   }
+  if (type === FROM_HOST.REPLY) calls.delete(id);
   writer.send(type, id, payload);
 }
 

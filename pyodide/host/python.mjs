@@ -3,6 +3,7 @@ import createPyodideModule from "pyodide-asm";
 import { loadPyodide } from "pyodide";
 import { fileCalls } from "./files.mjs";
 import { Disk } from "./memfs.mjs";
+import { fixAll } from "./fixed.mjs";
 import { packageCalls } from "./packages.mjs";
 import { EINTR } from "./ring.mjs";
 import { finish, unplaced } from "./scrub.mjs";
@@ -139,6 +140,7 @@ export class Interpreter {
     for (const b of [assets.snapshot, assets.stdlib]) b?.buffer.transfer(0);
     finish();
     unplaced();
+    fixAll();
     return it;
   }
 

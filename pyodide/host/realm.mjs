@@ -1,5 +1,6 @@
 // Prepares the realm that JavaScript sessions run in: what the host relies on cannot be replaced, code that is evaluated passes through
 // transform.mjs, and stacks have the user's frames only.
+import { fix, unnamed } from "./fixed.mjs";
 import { kept } from "./scrub.mjs";
 import { inspect } from "./console.mjs";
 import { script } from "./transform.mjs";
@@ -18,16 +19,10 @@ const FIXED = `
   parseFloat
 `.split(/\s+/).filter(Boolean);
 
-// Assigning to an object what these prototypes have is common. It must work although they cannot be changed.
-const ASSIGNABLE = [Object.prototype, Function.prototype, Error.prototype, RangeError.prototype, SyntaxError.prototype, TypeError.prototype];
-
 // harden fixes the properties that the language's own objects have. New ones can be added.
 export function harden() {
-  const sample = function* () {};
-  const objects = new Set([globalThis.Iterator?.prototype]);
-  for (const o of [[].keys(), new Map().keys(), new Set().keys(), ""[Symbol.iterator](), "".matchAll(/a/g), sample(), (async function* () {})()]) {
-    for (let p = Object.getPrototypeOf(o); p && p !== Object.prototype; p = Object.getPrototypeOf(p)) objects.add(p);
-  }
+  const objects = unnamed();
+  objects.add(globalThis.Iterator?.prototype);
   for (const name of FIXED) {
     const o = globalThis[name];
     define(globalThis, name, o);
@@ -35,30 +30,9 @@ export function harden() {
     for (let p = o.prototype; p; p = Object.getPrototypeOf(p)) objects.add(p);
   }
   objects.add(Object.getPrototypeOf(Uint8Array));
-  for (const o of objects) if (o) fix(o, ASSIGNABLE.includes(o));
+  for (const o of objects) if (o) fix(o);
   // Everything has what this one has: a property "then" would be called for every message that arrives.
   Object.preventExtensions(Object.prototype);
-}
-
-function fix(o, assignable) {
-  for (const key of Reflect.ownKeys(o)) {
-    const d = Object.getOwnPropertyDescriptor(o, key);
-    if (!d.configurable || key === "stackTraceLimit") continue;
-    if (!("value" in d)) {
-      Object.defineProperty(o, key, { configurable: false });
-    } else if (!assignable || typeof key === "symbol") {
-      Object.defineProperty(o, key, { writable: false, configurable: false });
-    } else {
-      const { value } = d;
-      Object.defineProperty(o, key, {
-        get: () => value,
-        set(v) {
-          if (this !== o && Object(this) === this) Object.defineProperty(this, key, { value: v, writable: true, enumerable: true, configurable: true });
-        },
-        configurable: false,
-      });
-    }
-  }
 }
 
 // evaluation puts eval, and constructors of functions, in place of those that do not look at what they are given.

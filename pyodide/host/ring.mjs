@@ -15,6 +15,7 @@ const AWAKE = 3; // 1 while the main thread will look into the ring by itself
 const INPUT = 4; // bytes of standard input for the worker; EMPTY, END
 const BELL = 5; // the worker sleeps on it; it rings for an interrupt
 const HEARD = 6; // 1 when the event loop of the worker has got the last message about an interrupt
+const ANSWERED = 7; // 1 when the event loop of the worker has got the last question whether it is free
 const WORDS = 8;
 
 const EMPTY = 0;
@@ -74,6 +75,11 @@ export class Sender {
   // acknowledge says that the event loop is free to hear of an interrupt.
   acknowledge() {
     Atomics.store(this.#words, HEARD, 1);
+  }
+
+  // answer says that the event loop is free.
+  answer() {
+    Atomics.store(this.#words, ANSWERED, 1);
   }
 
   // send writes one frame. While a frame that counts waits for room, an interrupt ends it with EINTR; nothing has been written then.
@@ -209,7 +215,10 @@ export class Receiver {
   #ring;
   #input;
   #interrupt;
-  #rest = new Uint8Array();
+  #read = 0; // ever, modulo 2^32. The worker is told, and not asked
+  #data = new Uint8Array(4 + MAX_FRAME + SIZE);
+  #length = 0; // of what has been read and is not a whole frame yet
+  #broken = null; // what cannot be read
 
   constructor(shared) {
     this.#words = new Int32Array(shared.words);
@@ -218,45 +227,55 @@ export class Receiver {
     this.#interrupt = new Uint8Array(shared.interrupt);
   }
 
-  // take returns the frames that are complete. None means that the worker will kick.
+  // take returns the frames that are complete. None means that the worker will kick. What cannot be read is an error when all frames before
+  // it have been taken, since they say how far the code has got.
   take() {
     for (;;) {
-      const frames = this.#frames();
+      const frames = this.#broken ? [] : this.#frames();
       if (frames.length) return frames;
+      if (this.#broken) throw new Error(this.#broken);
       Atomics.store(this.#words, AWAKE, 0);
-      if (Atomics.load(this.#words, WRITTEN) === Atomics.load(this.#words, READ)) return frames;
+      if (Atomics.load(this.#words, WRITTEN) === this.#read) return frames;
       Atomics.store(this.#words, AWAKE, 1);
     }
   }
 
+  // frames reads what is there. What is left of it, the beginning of a frame, has come just now if there was a frame before it, so that no
+  // byte is moved twice.
   #frames() {
-    const read = Atomics.load(this.#words, READ);
-    const n = (Atomics.load(this.#words, WRITTEN) - read) >>> 0;
-    if (n > SIZE) throw new Error("the ring is broken");
-    const data = new Uint8Array(this.#rest.length + n);
-    data.set(this.#rest);
-    const at = read & MASK;
+    const there = (Atomics.load(this.#words, WRITTEN) - this.#read) >>> 0;
+    const n = Math.min(there, SIZE);
+    if (n < there) this.#broken = "the ring is broken";
+    const data = this.#data;
+    const at = this.#read & MASK;
     const first = Math.min(n, SIZE - at);
-    data.set(this.#ring.subarray(at, at + first), this.#rest.length);
-    data.set(this.#ring.subarray(0, n - first), this.#rest.length + first);
-    Atomics.store(this.#words, READ, (read + n) | 0);
+    data.set(this.#ring.subarray(at, at + first), this.#length);
+    data.set(this.#ring.subarray(0, n - first), this.#length + first);
+    this.#length += n;
+    this.#read = (this.#read + n) | 0;
+    Atomics.store(this.#words, READ, this.#read);
     Atomics.notify(this.#words, READ);
 
     const frames = [];
     const view = new DataView(data.buffer);
     let from = 0;
-    while (data.length - from >= 4) {
+    while (this.#length - from >= 4) {
       const length = view.getUint32(from, true);
-      if (length < HEAD || length > MAX_FRAME) throw new Error(`frame of ${length} bytes`);
-      if (data.length - from - 4 < length) break;
+      if (length < HEAD || length > MAX_FRAME) {
+        this.#broken = `frame of ${length} bytes`;
+        break;
+      }
+      if (this.#length - from - 4 < length) break;
       const type = data[from + 4];
-      const id = view.getUint32(from + 5, true);
-      const payload = data.subarray(from + 4 + HEAD, from + 4 + length);
-      if (!WORKER.has(type)) throw new Error(`frame of type ${type}`);
-      frames.push({ type, id, payload });
+      if (!WORKER.has(type)) {
+        this.#broken = `frame of type ${type}`;
+        break;
+      }
+      frames.push({ type, id: view.getUint32(from + 5, true), payload: data.slice(from + 4 + HEAD, from + 4 + length) });
       from += 4 + length;
     }
-    this.#rest = data.slice(from);
+    data.copyWithin(0, from, this.#length);
+    this.#length -= from;
     return frames;
   }
 
@@ -282,6 +301,15 @@ export class Receiver {
   // tell is called with each message about an interrupt; heard reports whether it has arrived.
   tell() {
     Atomics.store(this.#words, HEARD, 0);
+  }
+
+  // ask is called with each question whether the event loop is free; answered reports whether it was.
+  ask() {
+    Atomics.store(this.#words, ANSWERED, 0);
+  }
+
+  get answered() {
+    return Atomics.load(this.#words, ANSWERED) === 1;
   }
 
   get heard() {

@@ -36,6 +36,8 @@ function serve(it, sender, { op, id, payload, again }) {
     case "interrupt":
       sender.acknowledge();
       return it.interrupt(id, again);
+    case "ask":
+      return sender.answer();
     case "call":
       return call(it, sender, id, payload);
   }

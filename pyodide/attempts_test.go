@@ -1,0 +1,152 @@
+package pyodide
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/security/pyodide-attempts.md")
+
+// attemptGroup is a part of the attempts in one language.
+type attemptGroup struct {
+	title    string
+	attempts []attempt
+}
+
+func pythonGroups() []attemptGroup {
+	return []attemptGroup{
+		{"evaluate JavaScript", evaluation},
+		{"reach environment, files, programs and storage", surroundings},
+		{"reach a network or another worker", network},
+		{"speak the protocol of the host", protocol},
+		{"spoil what the host uses", pollution},
+		{"replace what the language has", fixed},
+		{"go on after the run", left},
+		{"break, flood or hang the session", harm},
+	}
+}
+
+func javascriptGroups() []attemptGroup {
+	return []attemptGroup{
+		{"import and evaluate", modules},
+		{"reach environment, files, programs and storage", scriptSurroundings},
+		{"reach a network or another worker", scriptNetwork},
+		{"get at objects of the host", realms},
+		{"speak the protocol of the host", scriptProtocol},
+		{"spoil what the host uses", scriptPollution},
+		{"break, flood or hang the session", scriptHarm},
+	}
+}
+
+func attemptsOf(groups []attemptGroup) (all []attempt) {
+	for _, g := range groups {
+		all = append(all, g.attempts...)
+	}
+	return all
+}
+
+func pythonAttempts() []attempt { return attemptsOf(pythonGroups()) }
+
+func javascriptAttempts() []attempt { return attemptsOf(javascriptGroups()) }
+
+// outcome is how an attempt ends here, as check wants it.
+func (a attempt) outcome() string {
+	switch {
+	case !a.lost:
+		return "refused; the session works on"
+	case a.wall > 0:
+		return "nothing outside; the session may be stopped, or lose its state"
+	}
+	return "nothing outside; the session may lose its state"
+}
+
+// attemptsPage is the page that lists the attempts.
+func attemptsPage() string {
+	var b strings.Builder
+	py, js := pythonAttempts(), javascriptAttempts()
+	fmt.Fprintf(&b, "# Attempts on Pyodide\n\n"+
+		"What code tries in a session of the [pyodide backend](pyodide.md), and how it ends: %d attempts from Python, %d from JavaScript, and %d\n"+
+		"sequences of frames from a worker that is in an attacker's hands. Made by `go test ./pyodide -run TestAttemptsAreListed -update`.\n"+
+		"<!-- no claim -->\n\n"+
+		"The second column says in which hosts that lack our layers the attempt gets out: `plain` is Pyodide as it comes or a plain worker, in a\n"+
+		"Deno that may do everything; `permissions` is a Deno that may do nothing, `no-eval` one that evaluates nothing, `system` one behind the\n"+
+		"operating system's layer, and `realm` our realm in a Deno that may do everything. Where it is empty the attempt is about what only our\n"+
+		"host has, or about harm to the session. (test: `pyodide.TestAttemptsWork`)\n", len(py), len(js), len(forged))
+	for _, l := range []struct {
+		name   string
+		groups []attemptGroup
+	}{{"Python", pythonGroups()}, {"JavaScript", javascriptGroups()}} {
+		for _, g := range l.groups {
+			fmt.Fprintf(&b, "\n## %s: %s\n\n| Attempt | Gets out in | Here |\n|---|---|---|\n", l.name, g.title)
+			for _, a := range g.attempts {
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", a.name, strings.Join(a.works, ", "), a.outcome())
+			}
+			b.WriteString("\n(test of each row: `pyodide.TestEscape`)\n")
+		}
+	}
+	b.WriteString("\n## Forged frames\n\n| Frames | The run ends as |\n|---|---|\n")
+	for _, f := range forged {
+		end := "killed or timed out"
+		if f.status != "" {
+			end = strings.TrimSuffix(fmt.Sprintf("%s, %s", f.status, f.reason), ", ")
+		}
+		fmt.Fprintf(&b, "| `%s` | %s |\n", f.name, end)
+	}
+	b.WriteString("\n(test of each row: `pyodide.TestForgedFrames`)\n")
+	return b.String()
+}
+
+// TestAttemptsAreListed: the page says of each attempt what the tests want of it.
+func TestAttemptsAreListed(t *testing.T) {
+	const file = "../docs/security/pyodide-attempts.md"
+	want := attemptsPage()
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil || string(got) != want {
+		t.Errorf("%s is not what the tests say (%v): run go test ./pyodide -run TestAttemptsAreListed -update", file, err)
+	}
+	if n := len(pythonAttempts()) + len(javascriptAttempts()) + len(forged); n < 200 {
+		t.Errorf("%d attempts", n)
+	}
+	for _, groups := range [][]attemptGroup{pythonGroups(), javascriptGroups()} {
+		seen := map[string]bool{}
+		for _, a := range attemptsOf(groups) {
+			if seen[a.name] {
+				t.Errorf("%s is there twice", a.name)
+			}
+			seen[a.name] = true
+		}
+	}
+}
+
+// TestAttemptsAreCounted keeps the figures of the documentation true.
+func TestAttemptsAreCounted(t *testing.T) {
+	text, err := os.ReadFile("../docs/security/pyodide.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	working := func(all []attempt) (n int) {
+		for _, a := range all {
+			if len(a.works) > 0 {
+				n++
+			}
+		}
+		return n
+	}
+	py, js := pythonAttempts(), javascriptAttempts()
+	for _, want := range []string{
+		fmt.Sprintf("%d attempts from Python and %d from JavaScript", len(py), len(js)),
+		fmt.Sprintf("%d of Python and %d of JavaScript", working(py), working(js)),
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), want) {
+			t.Errorf("docs/security/pyodide.md does not say %q", want)
+		}
+	}
+}

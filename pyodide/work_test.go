@@ -1,0 +1,260 @@
+package pyodide
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// sink is the end of this program that gets the frames of runs, without a process. Runs follow each other.
+type sink struct {
+	r      *run
+	frames int
+	events int
+}
+
+func newSink(tb testing.TB, dir string) *sink {
+	s := &session{d: &Driver{}, opts: sandboxOptions{disk: 8 << 20}, spool: newSpool(dir, 8<<20, 2000)}
+	tb.Cleanup(s.spool.close)
+	k := &sink{}
+	k.r = &run{
+		s: s, h: &host{}, box: &mailbox{}, req: &executor.Request{}, notDue: func() {},
+		emit:  func(executor.Event) error { k.events++; return nil },
+		value: parts{max: 1 << 20}, ending: parts{max: maxEnd},
+	}
+	return k
+}
+
+// take reads frames until one is refused, and returns how much was done with them.
+func (k *sink) take(tb testing.TB, in []byte) (steps int, err error) {
+	fr := newFrameReader(bytes.NewReader(in), testNonce)
+	for {
+		f, err := fr.next()
+		if err != nil {
+			k.r.notDue()
+			return k.r.s.spool.steps, err
+		}
+		if f.typ == fromStuck { // the trusted half says it, and this program only ends the process
+			continue
+		}
+		k.frames++
+		if err := k.r.frame(tb.Context(), f); err != nil {
+			k.r.notDue()
+			return k.r.s.spool.steps, err
+		}
+		if k.r.state == runSynced {
+			k.r.state, k.r.end = runSent, runEnd{}
+		}
+	}
+}
+
+// perFrame is how many steps a frame may take on average, whatever came before it. The steps are counted where the work depends on what
+// came before: in the spool. What else is done is reading the bytes of the frame, once or twice.
+const perFrame = 16
+
+// stream writes frames of one run after the other.
+type stream struct{ bytes.Buffer }
+
+func (s *stream) frame(typ frameType, payload string) {
+	s.Write(hostFrame(testNonce, typ, 1, []byte(payload)))
+}
+func (s *stream) begin() { s.frame(fromStarted, "\x01\x00\x00\x00") }
+func (s *stream) end()   { s.frame(fromEnd, "\x01{}") }
+func (s *stream) file(id uint32, path string, whole bool, size int64) {
+	s.frame(fromFile, string(spoolFrame(spoolEntry{kind: kindFile, id: id, size: size}, whole, path)))
+}
+
+// hostileStreams are frames that are made to cost much, of about n bytes each. In those that are taken to the end the work has to grow as
+// they do; the others are refused.
+var hostileStreams = []struct {
+	name  string
+	taken bool
+	write func(s *stream, n int)
+}{
+	{"texts-of-one-byte", true, func(s *stream, n int) {
+		s.begin()
+		for s.Len() < n {
+			s.frame(fromStdout, "x")
+		}
+	}},
+	{"values-of-nothing", true, func(s *stream, n int) {
+		s.begin()
+		for s.Len() < n {
+			s.frame(fromOutput, "\x01\x00\x00\x00")
+		}
+	}},
+	{"value-byte-by-byte", true, func(s *stream, n int) {
+		s.begin()
+		for s.Len() < n {
+			s.frame(fromOutput, "\x00x")
+		}
+	}},
+	{"values-broken", true, func(s *stream, n int) {
+		s.begin()
+		for s.Len() < n {
+			s.frame(fromOutput, "\x00x")
+			s.frame(fromOutput, "\x02")
+		}
+	}},
+	{"end-byte-by-byte", true, func(s *stream, n int) {
+		s.begin()
+		for s.Len() < n {
+			s.frame(fromEnd, "\x00 ")
+		}
+	}},
+	{"runs-that-change-one-byte", true, func(s *stream, n int) {
+		size := int64(n)
+		s.begin()
+		s.end()
+		s.file(1, "/f", true, size)
+		for at := int64(0); at < size; at += spanChunk {
+			s.frame(fromData, string(dataFrame(1, at, strings.Repeat("x", int(min(spanChunk, size-at))))))
+		}
+		s.frame(fromSynced, "")
+		for i := int64(0); s.Len() < 3*n; i++ {
+			s.begin()
+			s.end()
+			s.file(1, "/f", false, size)
+			s.frame(fromData, string(dataFrame(1, (i*7919*2)%size, "y")))
+			s.frame(fromSynced, "")
+		}
+	}},
+	{"runs-that-rename", true, func(s *stream, n int) {
+		s.begin()
+		s.end()
+		for i := range uint32(1000) {
+			s.file(i, fmt.Sprint("/0-", i), true, 0)
+		}
+		s.frame(fromSynced, "")
+		for round := 1; s.Len() < n; round++ {
+			s.begin()
+			s.end()
+			for i := range uint32(1000) {
+				s.frame(fromFile, string(spoolFrame(spoolEntry{kind: kindGone}, false, fmt.Sprint("/", round-1, "-", i))))
+			}
+			for i := range uint32(1000) {
+				s.file(i, fmt.Sprint("/", round, "-", i), false, 0)
+			}
+			s.frame(fromSynced, "")
+		}
+	}},
+	{"runs-that-truncate", true, func(s *stream, n int) {
+		for i := uint32(0); s.Len() < n; i++ {
+			s.begin()
+			s.end()
+			s.file(i, "/f", true, 1000)
+			s.frame(fromData, string(dataFrame(i, 0, strings.Repeat("x", 1000))))
+			s.frame(fromSynced, "")
+			s.begin()
+			s.end()
+			s.file(i, "/f", false, 1)
+			s.frame(fromSynced, "")
+		}
+	}},
+	{"spans-backwards", false, func(s *stream, n int) {
+		s.begin()
+		s.end()
+		s.file(1, "/f", true, int64(n))
+		for at := int64(n); s.Len() < n; at-- {
+			s.frame(fromData, string(dataFrame(1, at, "x")))
+		}
+	}},
+	{"spans-byte-by-byte", false, func(s *stream, n int) {
+		s.begin()
+		s.end()
+		s.file(1, "/f", true, int64(n))
+		for at := int64(0); s.Len() < n; at++ {
+			s.frame(fromData, string(dataFrame(1, at, "x")))
+		}
+	}},
+	{"file-over-and-over", false, func(s *stream, n int) {
+		s.begin()
+		s.end()
+		for s.Len() < n {
+			s.file(1, "/f", false, 0)
+		}
+	}},
+	{"million-changes", false, func(s *stream, n int) {
+		s.begin()
+		names := make([]any, n/10)
+		for i := range names {
+			names[i] = []any{"a", 1, 1}
+		}
+		b, _ := json.Marshal(map[string]any{"changes": names})
+		s.frame(fromEnd, "\x01"+string(b))
+	}},
+}
+
+// TestWorkIsLinear: four times the frames make four times the work, and frames that a worker never sends make none.
+func TestWorkIsLinear(t *testing.T) {
+	for _, c := range hostileStreams {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			work := func(n int) int {
+				k, s := newSink(t, t.TempDir()), &stream{}
+				c.write(s, n)
+				steps, err := k.take(t, s.Bytes())
+				if c.taken && err != io.EOF || !c.taken && !errors.Is(err, errFrame) {
+					t.Fatalf("got %v", err)
+				}
+				if steps > perFrame*k.frames {
+					t.Errorf("%d steps for %d frames", steps, k.frames)
+				}
+				return steps
+			}
+			few, many := work(200<<10), work(800<<10)
+			if many > 6*few+perFrame {
+				t.Errorf("%d steps for the fourth part, %d for all", few, many)
+			}
+		})
+	}
+}
+
+// BenchmarkHostileFrames measures what frames that are made to cost much cost.
+func BenchmarkHostileFrames(b *testing.B) {
+	for _, c := range hostileStreams {
+		for _, n := range []int{250 << 10, 1 << 20} {
+			b.Run(fmt.Sprintf("%s/%dKiB", c.name, n>>10), func(b *testing.B) {
+				s := &stream{}
+				c.write(s, n)
+				b.SetBytes(int64(s.Len()))
+				steps := 0
+				for b.Loop() {
+					k := newSink(b, b.TempDir())
+					steps, _ = k.take(b, s.Bytes())
+				}
+				b.ReportMetric(float64(steps)/float64(s.Len()), "steps/B")
+			})
+		}
+	}
+}
+
+// FuzzWork: no frames cost more than their share.
+func FuzzWork(f *testing.F) {
+	for _, c := range hostileStreams {
+		s := &stream{}
+		c.write(s, 4<<10)
+		f.Add(s.Bytes())
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, in []byte) {
+		k := newSink(t, dir)
+		steps, _ := k.take(t, in)
+		if steps > perFrame*k.frames {
+			t.Errorf("%d steps for %d frames of %d bytes", steps, k.frames, len(in))
+		}
+		if k.events > k.frames {
+			t.Errorf("%d events of %d frames", k.events, k.frames)
+		}
+		k.r.s.spool.abort()
+		if k.r.s.spool.err == nil {
+			checkSpool(t, k.r.s.spool)
+		}
+	})
+}
