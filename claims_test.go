@@ -20,7 +20,7 @@ import (
 )
 
 // unclaimed are the pages about security that do not yet name the tests of their claims. No page is added here.
-var unclaimed = []string{"docs/security/docker.md", "docs/security/e2b.md", "docs/security/flymachines.md", "docs/security/pyodide.md"}
+var unclaimed = []string{"docs/security/docker.md", "docs/security/e2b.md", "docs/security/flymachines.md"}
 
 // Every claim about security names the test that holds it. docs/security/README.md says how. A block is a paragraph, an item of a list or
 // a row of a table.
