@@ -12,8 +12,9 @@ import (
 	"strings"
 )
 
-// reads names files that the tests of a package read and that are neither of it nor of what it imports: a path from the root of the
-// repository, or a directory with all below it. TestReadsAreKnown finds most of them.
+// reads names files that the tests of a package read and that are neither of it nor of what it
+// imports: a path from the root of the repository, or a directory with all below it.
+// TestReadsAreKnown finds most of them.
 var reads = map[string][]string{
 	".":                    {"."},
 	"internal/ci":          {"."},
@@ -26,8 +27,9 @@ var reads = map[string][]string{
 // engineReads is what packages of the engine's lane read besides: their images are made of it.
 var engineReads = []string{"docker/image", "flymachines/image", "internal/ci/images.go", "internal/ci/images_debian.go"}
 
-// affects reports whether the tests of a package may find something else when a file changes. dirs are the directories with packages. What
-// is no Go file belongs to the package in whose directory it is, or in the closest above.
+// affects reports whether the tests of a package may find something else when a file changes. dirs
+// are the directories with packages. What is no Go file belongs to the package in whose directory
+// it is, or in the closest above.
 func affects(name string, p *testPackage, dirs map[string]bool) bool {
 	if name == "go.mod" || name == "go.sum" {
 		return true
@@ -62,7 +64,8 @@ func packageDirs(ctx context.Context) (map[string]bool, error) {
 	return dirs, nil
 }
 
-// changed lists the files that differ from what they were when rev and this branch parted, committed or not.
+// changed lists the files that differ from what they were when rev and this branch parted,
+// committed or not.
 func changed(ctx context.Context, rev string) ([]string, error) {
 	base, err := output(ctx, "git", "merge-base", rev, "HEAD")
 	if err != nil {
@@ -98,8 +101,8 @@ func contents(ctx context.Context) (map[string]string, error) {
 	return all, nil
 }
 
-// inputs identifies everything in the repository that decides what the tests of a package find, what else does, such as the selection, and
-// the machine as far as it is known.
+// inputs identifies everything in the repository that decides what the tests of a package find,
+// what else does, such as the selection, and the machine as far as it is known.
 func inputs(p *testPackage, files map[string]string, dirs map[string]bool, machine string, others ...string) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%q\n", machine, others)

@@ -28,7 +28,7 @@ type unit struct {
 // shardTime bounds one shard.
 const shardTime = 90 * time.Minute
 
-// everythingElse runs what make test leaves out: the tests of the rules, the fuzz targets, and vet for the systems that need it.
+// everythingElse runs what make test leaves out: the tests of the rules and the fuzz targets.
 func everythingElse(ctx context.Context, o options) (sum tally, err error) {
 	headline("exhaustive")
 	units, err := planUnits(ctx, o)
@@ -142,8 +142,8 @@ func shorten(s string) string {
 	return s
 }
 
-// shard returns the units of shard i of n, of 1 to n. Each unit is in exactly one, which depends on nothing but the units: the longest is
-// given first, each to the shard that has least.
+// shard returns the units of shard i of n, of 1 to n. Each unit is in exactly one, which depends on
+// nothing but the units: the longest is given first, each to the shard that has least.
 func shard(units []unit, i, n int) []unit {
 	slices.SortStableFunc(units, func(a, b unit) int {
 		return cmp.Or(cmp.Compare(b.minutes, a.minutes), strings.Compare(a.name, b.name))

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// repository makes the root of this repository the working directory, and returns its packages by directory.
+// repository makes the root of this repository the working directory, and returns its packages by
+// directory.
 func repository(t *testing.T) (byDir map[string]*testPackage, dirs map[string]bool) {
 	t.Helper()
 	t.Chdir("../..")

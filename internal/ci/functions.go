@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// testFunctions are those of a package that go test calls: tests, fuzz targets, and examples with an output.
+// testFunctions are those of a package that go test calls: tests, fuzz targets, and examples with
+// an output.
 type testFunctions struct {
 	ImportPath, Dir           string
 	TestGoFiles, XTestGoFiles []string
@@ -22,8 +23,8 @@ type testFunctions struct {
 
 var isTestFunction = regexp.MustCompile(`^(Test|Fuzz)($|[^a-z])`)
 
-// functions finds the test functions of packages in the test files that belong to this system, without building them. Packages without
-// any are left out.
+// functions finds the test functions of packages in the test files that belong to this system,
+// without building them. Packages without any are left out.
 func functions(ctx context.Context, patterns []string) ([]testFunctions, error) {
 	out, err := output(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}, patterns...)...)
 	if err != nil {

@@ -26,7 +26,8 @@ type testPackage struct {
 
 // testPackages lists the packages with tests that match patterns.
 func testPackages(ctx context.Context, patterns []string) ([]*testPackage, error) {
-	// One line for each program that go test would build of a package, one for the package with its tests, and one for its external tests.
+	// One line for each program that go test would build of a package, one for the package with its
+	// tests, and one for its external tests.
 	out, err := output(ctx, "go", append([]string{"list", "-test", "-f", `{{if .ForTest}}{{.ForTest}} {{join .Deps " "}}{{end}}`}, patterns...)...)
 	if err != nil {
 		return nil, err
@@ -59,9 +60,9 @@ func directory(path string) string {
 	return strings.TrimPrefix(path, modulePath+"/")
 }
 
-// Lanes run at the same time; the jobs of one lane run one after the other, as do the packages of a job. So no two suites share an engine,
-// and there is work for two processors. Processes, files and containers that are left are counted for their owner, so lanes do not see
-// each other's.
+// Lanes run at the same time; the jobs of one lane run one after the other, as do the packages of a
+// job. So no two suites share an engine, and there is work for two processors. Processes, files and
+// containers that are left are counted for their owner, so lanes do not see each other's.
 const (
 	engineLane  = "engine"  // what uses a Docker engine
 	pyodideLane = "pyodide" // what uses Pyodide and no engine
@@ -89,8 +90,8 @@ type job struct {
 	run     func(ctx context.Context) error
 }
 
-// runLanes runs jobs in their lanes, those that are expected to take longest first, and then those that run alone. It tells took what each
-// lane took.
+// runLanes runs jobs in their lanes, those that are expected to take longest first, and then those
+// that run alone. It tells took what each lane took.
 func runLanes(ctx context.Context, jobs []job, took func(lane string, d time.Duration)) error {
 	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(b.minutes, a.minutes) })
 	queues := map[string][]job{}
@@ -136,13 +137,14 @@ func runLanes(ctx context.Context, jobs []job, took func(lane string, d time.Dur
 	return firstErr
 }
 
-// testArgs are those of every test: the race detector, random order, and no vet, which is a check of its own. Tests wait for clocks and
-// other processes as much as for a processor.
+// testArgs are those of every test: the race detector, random order, and no vet, which is a check
+// of its own. Tests wait for clocks and other processes as much as for a processor.
 func testArgs() []string {
 	return []string{"-p=1", "-race", "-shuffle=on", "-vet=off", fmt.Sprintf("-parallel=%d", max(4, runtime.GOMAXPROCS(0)))}
 }
 
-// batch is how many packages with a small budget one call of go test takes: each call costs a second.
+// batch is how many packages with a small budget one call of go test takes: each call costs a
+// second.
 const batch = 6
 
 // test runs the tests of make test.
@@ -244,8 +246,8 @@ func (s *results) lane(name string, d time.Duration) {
 // longest is how many tests are listed by their time.
 const longest = 10
 
-// print prints the minutes of each package and lane and of the longest tests, and which packages and tests want attention. Budgets are those
-// of make test.
+// print prints the minutes of each package and lane and of the longest tests, and which packages
+// and tests want attention. Budgets are those of make test.
 func (s *results) print(budgets bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,7 +291,8 @@ func table[T any](w io.Writer, head string, rows []T, line func(T) string) {
 	}
 }
 
-// unsteadyFile lists the tests that failed once and passed when they were retried. Continuous integration keeps it.
+// unsteadyFile lists the tests that failed once and passed when they were retried. Continuous
+// integration keeps it.
 const unsteadyFile = "unsteady.txt"
 
 // keepUnsteady writes the file of this run, or removes that of the run before.

@@ -1,9 +1,10 @@
-// Command ci prepares a machine for the tests of this repository and runs them. The Makefile calls it, and so can a person:
+// Command ci prepares a machine for the tests of this repository and runs them. The Makefile calls
+// it, and so can a person:
 //
 //	go run ./internal/ci all         prepare, check and test: what has to pass
 //	go run ./internal/ci exhaustive  prepare, then every test that all leaves out; see Exhaustive below
 //	go run ./internal/ci prepare     make available what the tests need, and say what was found, installed or started
-//	go run ./internal/ci check       formatting, vet on three systems, linters, go.mod, generated code, and the tests that need no sandbox
+//	go run ./internal/ci check       formatting, vet, linters, go.mod, generated code, the tests without sandboxes
 //	go run ./internal/ci lint        the linters only
 //	go run ./internal/ci test        the tests of all
 //	go run ./internal/ci fuzz        every fuzz target from the committed corpus
@@ -11,23 +12,28 @@
 //	go run ./internal/ci matrix      renews the pages that are made from the reports
 //	go run ./internal/ci mutate      changes the code at random and says which test notices; see package mutate
 //
-// The last line of all but prepare has the form "12 passed, 0 failed, 0 skipped". With CI=true in the environment nothing may be
-// missing: a step of the preparation that fails ends the program, and a skipped test counts as failed.
+// The last line of all but prepare has the form "12 passed, 0 failed, 0 skipped". With CI=true in
+// the environment nothing may be missing: a step of the preparation that fails ends the program,
+// and a skipped test counts as failed.
 //
 // # Lanes and budgets
 //
-// Tests run in two lanes at a time, one package after the other in each: what uses a Docker engine, and what uses Pyodide. The lane that is
-// free takes the packages that use neither. A test whose name begins with TestAlone measures clocks or memory, and runs when all others have
-// ended. At the end stand the minutes of each lane, of each package and of the longest tests, and which package has taken more than its
-// budget, which is in tiers.go.
+// Tests run in two lanes at a time, one package after the other in each: what uses a Docker engine,
+// and what uses Pyodide. The lane that is free takes the packages that use neither. A test whose
+// name begins with TestAlone measures clocks or memory, and runs when all others have ended. At the
+// end stand the minutes of each lane, of each package and of the longest tests, and which package
+// has taken more than its budget, which is in tiers.go.
 //
-// Up to three failed tests are retried; each must then pass three times. It is listed as UNSTEADY at the end and in the file unsteady.txt.
+// Up to three failed tests are retried; each must then pass three times. It is listed as UNSTEADY
+// at the end and in the file unsteady.txt.
 //
 // # Exhaustive
 //
-// The rules in tiers.go say which tests only exhaustive runs; it also fuzzes. Patterns of packages after the flags select, and so does
-// -since REV: the packages that are affected by what has changed since this branch and REV parted. With -shard 2/3 it runs the second of
-// three parts. What has passed on this machine with the same inputs is not repeated: files below the user's cache directory say so.
+// The rules in tiers.go say which tests only exhaustive runs; it also fuzzes. Patterns of packages
+// after the flags select, and so does -since REV: the packages that are affected by what has
+// changed since this branch and REV parted. With -shard 2/3 it runs the second of three parts. What
+// has passed on this machine with the same inputs is not repeated: files below the user's cache
+// directory say so.
 package main
 
 import (

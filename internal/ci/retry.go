@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// The run of thousands of tests over engines, kernels and clocks meets accidents of the machine. Up to three failed tests are retried;
-// each must then pass three times. The output of the failure stays where it was. A data race, a panic, a test that did not end, a skipped
-// one and whatever fails outside of a test, such as a leak that TestMain finds, are never retried.
+// The run of thousands of tests over engines, kernels and clocks meets accidents of the machine. Up
+// to three failed tests are retried; each must then pass three times. The output of the failure
+// stays where it was. A data race, a panic, a test that did not end, a skipped one and whatever
+// fails outside of a test, such as a leak that TestMain finds, are never retried.
 const (
 	retryTests = 3               // the most failures of a run
 	retryCount = 3               // how often each has to pass
@@ -41,7 +42,8 @@ func pattern(test string) string {
 	return strings.Join(parts, "/")
 }
 
-// retry runs the tests that failed once more, one after the other. Those that pass are unsteady, and count as passed.
+// retry runs the tests that failed once more, one after the other. Those that pass are unsteady,
+// and count as passed.
 func (s *results) retry(ctx context.Context) error {
 	if n := len(s.failures); n == 0 || n > retryTests || n != s.sum().failed || slices.ContainsFunc(s.failures, func(f failure) bool { return f.final }) {
 		return nil

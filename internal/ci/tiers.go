@@ -8,24 +8,26 @@ import (
 	"github.com/execbroker/execbroker/conformance/conformancetest"
 )
 
-// Tests are in one of two tiers. Those of make test are all but those of the rules below, which are in make exhaustive. A tier is chosen by
-// selection: make test passes the rules of a package to go test -skip, and make exhaustive passes the same to -run.
+// Tests are in one of two tiers. Those of make test are all but those of the rules below, which are
+// in make exhaustive. A tier is chosen by selection: make test passes the rules of a package to go
+// test -skip, and make exhaustive passes the same to -run.
 
 // A rule selects tests of a package.
 type rule struct {
 	dir string // of the package, from the root of the repository
-	// tests is a pattern of names, element by element as for go test -run. Each element has to match as a whole. No element matches what
-	// is below it: all of it is selected.
+	// tests is a pattern of names, element by element as for go test -run. Each element has to
+	// match as a whole. No element matches what is below it: all of it is selected.
 	tests   string
 	minutes float64 // that they take, for shares of equal size
 	why     string
 }
 
-// stable are the areas of the suite that no transport can break: what the code of a run finds in its interpreter. Docker runs them over the
-// same runner in the same containers.
+// stable are the areas of the suite that no transport can break: what the code of a run finds in
+// its interpreter. Docker runs them over the same runner in the same containers.
 const stable = "await|cell-names|code|dir|exceptions|hostile|isolation|language|mixed|subprocess|surroundings|threads|values|workdir"
 
-// fewFaults are the faults that make test plants over Pyodide, one for each kind of thing that can go wrong only over real sandboxes.
+// fewFaults are the faults that make test plants over Pyodide, one for each kind of thing that can
+// go wrong only over real sandboxes.
 var fewFaults = []string{"none", "stdout-stderr-swapped", "state-lost-untold", "cancel-ignored", "interrupt-kills", "file-content-changed", "process-leaked"}
 
 // exhaustive are the tests that only make exhaustive runs.
@@ -51,7 +53,8 @@ func manyFaults() (names []string) {
 	return names
 }
 
-// always are added to the tests of a rule, so that they run in both tiers: they count what the others have left.
+// always are added to the tests of a rule, so that they run in both tiers: they count what the
+// others have left.
 var always = []rule{
 	{dir: "e2b", tests: "TestConformance/leaks"},
 	{dir: "flymachines", tests: "TestConformance/leaks"},
@@ -105,9 +108,9 @@ func selected(r rule) string {
 	return strings.Join(all, "|")
 }
 
-// budgets are the minutes that a package may take in make test on two processors, by directory. What is not listed has the last entry's.
-// Two lanes run at a time, so the sum is at most what two of them have in 20 minutes: a package that needs more gets it
-// from others.
+// budgets are the minutes that a package may take in make test on two processors, by directory.
+// What is not listed has the last entry's. Two lanes run at a time, so the sum is at most what two
+// of them have in 20 minutes: a package that needs more gets it from others.
 var budgets = []struct {
 	dir     string
 	minutes float64
@@ -131,8 +134,8 @@ var budgets = []struct {
 	{"", 0.05},
 }
 
-// Minutes of make test after preparation: in all, of them for building before the lanes and for the tests that run alone after them, and
-// for the checks, which are part of a lane.
+// Minutes of make test after preparation: in all, of them for building before the lanes and for the
+// tests that run alone after them, and for the checks, which are part of a lane.
 const (
 	budgetMinutes = 20.0
 	otherMinutes  = 2.0

@@ -23,7 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "renew the tiers in testdata/proofs.txt")
 
-// suites are the tests with a subtest for each case of the suite, and the languages that they run it in.
+// suites are the tests with a subtest for each case of the suite, and the languages that they run
+// it in.
 var suites = []struct {
 	dir, test string
 	languages []executor.Language
@@ -40,7 +41,8 @@ var suites = []struct {
 // attemptFiles are those with the tables of attempts to get out of a sandbox.
 var attemptFiles = []string{"pyodide/escape_*_test.go", "internal/attempttest/*.go"}
 
-// A proof is a test function, a case of a suite, a planted fault or an attempt to get out of a sandbox.
+// A proof is a test function, a case of a suite, a planted fault or an attempt to get out of a
+// sandbox.
 type proof struct{ dir, name string }
 
 // proofs lists those that there are, without building or running anything.
@@ -141,7 +143,8 @@ func (p proof) tier() string {
 	return "test"
 }
 
-// testdata/proofs.txt lists what there was once, and its tier. Whoever renames or removes one changes its line.
+// testdata/proofs.txt lists what there was once, and its tier. Whoever renames or removes one
+// changes its line.
 func TestNothingIsLost(t *testing.T) {
 	t.Chdir("../..")
 	const list = "internal/ci/testdata/proofs.txt"
@@ -183,7 +186,8 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-// A rule names what there is, with each of its alternatives, and both tiers together run every test.
+// A rule names what there is, with each of its alternatives, and both tiers together run every
+// test.
 func TestRules(t *testing.T) {
 	t.Chdir("../..")
 	all := proofs(t)
@@ -194,8 +198,8 @@ func TestRules(t *testing.T) {
 				t.Errorf("%s %s selects nothing", one.dir, one.tests)
 			}
 		}
-		if strings.Contains(strings.NewReplacer("(", "", ")", "").Replace(r.tests), "(") || strings.Count(r.tests, "|") > 0 && !strings.Contains(r.tests, "(") {
-			t.Errorf("%s %s: alternatives stand in parentheses, which would else be those of two tests", r.dir, r.tests)
+		if strings.ContainsAny(parentheses.ReplaceAllString(r.tests, ""), "|()") {
+			t.Errorf("%s %s: alternatives stand in parentheses, and not in each other's", r.dir, r.tests)
 		}
 	}
 	for _, name := range fewFaults {
