@@ -40,6 +40,7 @@ At the first signal a server of HTTP refuses new calls and waits for those that 
 most as long as --drain says; at the second it ends at once. Over standard input and
 output the program ends with its client.`,
 		Example: `  {"mcpServers": {"sandbox": {"command": "execbroker", "args": ["mcp"]}}}
+  execbroker mcp install cursor
   execbroker mcp --config app.yaml --backend box
   execbroker mcp --listen 127.0.0.1:3001`,
 		Args: cobra.NoArgs,
@@ -48,6 +49,7 @@ output the program ends with its client.`,
 			return a.mcp(cmd.Context(), f)
 		},
 	}
+	c.AddCommand(a.mcpInstallCommand())
 	l := c.Flags()
 	l.StringVar(&f.listen, "listen", "", "serve HTTP at this `address` and port instead; port 0 is a free one")
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients over HTTP, in JSON")
@@ -78,6 +80,11 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	}
 	if f.listen == "" && f.keys != "" {
 		return usage("--keys: is for --listen; who starts the program needs none")
+	}
+	if f.listen == "" && isTerminal(a.in) {
+		if err := a.mcpHello(); err != nil {
+			return err
+		}
 	}
 	p := newProgress(a.err)
 	starting, end := p.begin(ctx, "opening backends")

@@ -266,6 +266,14 @@ func TestRunOnTerminal(t *testing.T) {
 	s.ends(0)
 }
 
+// Who starts the server of MCP by hand is told what it is and what a client needs.
+func TestMCPOnTerminal(t *testing.T) {
+	s := onTerminal(t, command(t, "mcp", "--backend", "fake"))
+	s.see("a server of the Model Context Protocol", `"mcpServers"`, `"--backend",`, `"fake"`, "mcp install CLIENT")
+	s.keys("\x03")
+	s.ends(130)
+}
+
 // TestInterruptOnTerminal presses Ctrl-C, which reaches every process of the terminal.
 func TestInterruptOnTerminal(t *testing.T) {
 	p := command(t, "run", "--timeout", "0", "-c", "print(\"ready\")\nforever()")

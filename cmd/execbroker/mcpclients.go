@@ -1,0 +1,320 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execbroker/execbroker/executor/driver"
+)
+
+// maxClientFile bounds the configuration of a client.
+const maxClientFile = 4 << 20
+
+// mcpClient is a program that speaks the Model Context Protocol and has its servers in a file.
+type mcpClient struct {
+	title string
+	list  string // the key with the servers
+	file  func(places) string
+	entry func(server mcpEntry) any // of the list
+}
+
+// mcpEntry says how a client starts the program.
+type mcpEntry struct {
+	Type    string   `json:"type,omitempty"`
+	Command string   `json:"command"`
+	Args    []string `json:"args"`
+}
+
+// places are the directories of a user.
+type places struct{ home, config string }
+
+func plainEntry(e mcpEntry) any { return e }
+
+// mcpClients are those that mcp install knows, by what they are called there.
+var mcpClients = map[string]mcpClient{
+	"claude-desktop": {"Claude Desktop", "mcpServers", func(p places) string { return filepath.Join(p.config, "Claude", "claude_desktop_config.json") }, plainEntry},
+	"cursor":         {"Cursor", "mcpServers", func(p places) string { return filepath.Join(p.home, ".cursor", "mcp.json") }, plainEntry},
+	"vscode": {"Visual Studio Code", "servers", func(p places) string { return filepath.Join(p.config, "Code", "User", "mcp.json") }, func(e mcpEntry) any {
+		e.Type = "stdio"
+		return e
+	}},
+	"windsurf": {"Windsurf", "mcpServers", func(p places) string { return filepath.Join(p.home, ".codeium", "windsurf", "mcp_config.json") }, plainEntry},
+}
+
+// userPlaces returns the directories of the user.
+func (a *app) userPlaces() (places, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return places{}, err
+	}
+	p := places{home: home}
+	switch runtime.GOOS {
+	case "darwin":
+		p.config = filepath.Join(home, "Library", "Application Support")
+	case "windows":
+		p.config = cmp.Or(a.getenv("AppData"), filepath.Join(home, "AppData", "Roaming"))
+	default:
+		p.config = filepath.Join(home, ".config")
+		if dir := a.getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+			p.config = dir
+		}
+	}
+	return p, nil
+}
+
+func (a *app) mcpInstallCommand() *cobra.Command {
+	var name string
+	names := slices.Sorted(maps.Keys(mcpClients))
+	c := &cobra.Command{
+		Use:   "install CLIENT",
+		Short: "Tell an MCP client of this program",
+		Long: `Write an entry for this program into the configuration of a client of the Model
+Context Protocol: ` + strings.Join(names, ", ") + `.
+
+The flags --config and --backend go into the entry. What else is in the file stays;
+an entry of the same name that says something else is refused, and so is a file that
+is not JSON. Start the client again afterwards.`,
+		Example: `  execbroker mcp install cursor
+  execbroker mcp install vscode --config app.yaml --name app`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return a.mcpInstall(args[0], name) },
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	c.Flags().StringVar(&name, "name", "sandbox", "what the client calls the server: a `name`")
+	must(c.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions))
+	return c
+}
+
+// mcpEntry is how a client starts this program with the flags of now. Clients start programs elsewhere and with another PATH, so the names
+// of files are whole.
+func (a *app) mcpEntry() (mcpEntry, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return mcpEntry{}, err
+	}
+	e := mcpEntry{Command: exe, Args: []string{"mcp"}}
+	if a.config != "" {
+		file, err := filepath.Abs(a.config)
+		if err != nil {
+			return e, usage("--config: %w", err)
+		}
+		e.Args = append(e.Args, "--config", file)
+	}
+	if a.backend != "" {
+		e.Args = append(e.Args, "--backend", a.backend)
+	}
+	return e, nil
+}
+
+func (a *app) mcpInstall(client, name string) error {
+	c, ok := mcpClients[client]
+	if !ok {
+		return usage("%w", driver.Unknown("client", client, slices.Sorted(maps.Keys(mcpClients))))
+	}
+	if name == "" {
+		return usage("--name: want a name")
+	}
+	if _, err := a.routed(); err != nil { // the client would be told nothing of it
+		return err
+	}
+	p, err := a.userPlaces()
+	if err != nil {
+		return err
+	}
+	e, err := a.mcpEntry()
+	if err != nil {
+		return err
+	}
+	file := c.file(p)
+	changed, err := addServer(file, c.list, name, c.entry(e))
+	if err != nil {
+		return usage("%s: %w", plain(file), err)
+	}
+	if a.json {
+		return a.printJSON(struct {
+			Client  string `json:"client"`
+			File    string `json:"file"`
+			Changed bool   `json:"changed"`
+		}{client, file, changed})
+	}
+	verb := "is now"
+	if !changed {
+		verb = "was already"
+	}
+	_, err = fmt.Fprintf(a.out, "%s %s a server of %s, in %s; start the client again\n", plain(name), verb, c.title, plain(file))
+	return err
+}
+
+// addServer adds an entry to a file in JSON. Everything else in the file stays, in its order and form as far as JSON says something of
+// them; only blanks change.
+func addServer(file, list, name string, entry any) (changed bool, err error) {
+	text, err := json.Marshal(entry)
+	if err != nil {
+		return false, err
+	}
+	doc, servers := &object{}, &object{}
+	mode := fs.FileMode(0o600)
+	data, err := readBounded(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return false, err
+	default:
+		if info, err := os.Stat(file); err == nil {
+			mode = info.Mode().Perm()
+		}
+		if len(bytes.TrimSpace(data)) > 0 {
+			if err := doc.parse(data); err != nil {
+				return false, fmt.Errorf("not a JSON object, and so left as it is: %w", err)
+			}
+		}
+	}
+	if old := doc.get(list); old != nil {
+		if err := servers.parse(old); err != nil {
+			return false, fmt.Errorf("%q is not a JSON object, and so left as it is: %w", list, err)
+		}
+	}
+	if old := servers.get(name); old != nil {
+		var was, is any
+		if json.Unmarshal(old, &was) == nil && json.Unmarshal(text, &is) == nil && fmt.Sprint(was) == fmt.Sprint(is) {
+			return false, nil
+		}
+		return false, fmt.Errorf("there is another server named %q; remove it or choose another --name", name)
+	}
+	servers.set(name, text)
+	doc.set(list, servers.bytes())
+	var out bytes.Buffer
+	if err := json.Indent(&out, doc.bytes(), "", "  "); err != nil {
+		return false, err
+	}
+	out.WriteByte('\n')
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return false, err
+	}
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		file = target // a link stays one
+	}
+	part, err := os.CreateTemp(filepath.Dir(file), ".execbroker-*")
+	if err != nil {
+		return false, err
+	}
+	_, err = part.Write(out.Bytes())
+	if err = errors.Join(err, part.Chmod(mode), part.Close()); err == nil {
+		err = os.Rename(part.Name(), file)
+	}
+	if err != nil {
+		os.Remove(part.Name())
+	}
+	return err == nil, err
+}
+
+func readBounded(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxClientFile+1))
+	if err == nil && len(data) > maxClientFile {
+		err = fmt.Errorf("more than %s", size(maxClientFile))
+	}
+	return data, err
+}
+
+// object is a JSON object that keeps the order of its members.
+type object struct {
+	names  []string
+	values map[string]json.RawMessage
+}
+
+func (o *object) parse(data []byte) error {
+	if err := json.Unmarshal(data, &o.values); err != nil {
+		return err
+	}
+	if o.values == nil {
+		return errors.New("it is null")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+		if n, ok := name.(string); ok && !slices.Contains(o.names, n) {
+			o.names = append(o.names, n)
+		}
+	}
+	return nil
+}
+
+func (o *object) get(name string) json.RawMessage { return o.values[name] }
+
+func (o *object) set(name string, value json.RawMessage) {
+	if _, ok := o.values[name]; !ok {
+		o.names = append(o.names, name)
+	}
+	if o.values == nil {
+		o.values = map[string]json.RawMessage{}
+	}
+	o.values[name] = value
+}
+
+func (o *object) bytes() json.RawMessage {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, name := range o.names {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		key, _ := json.Marshal(name) // strings always can
+		b.Write(key)
+		b.WriteByte(':')
+		b.Write(o.values[name])
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}
+
+// mcpHello tells a person who has started mcp by hand what it is.
+func (a *app) mcpHello() error {
+	e, err := a.mcpEntry()
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(map[string]map[string]mcpEntry{"mcpServers": {"sandbox": e}}, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.err, `execbroker: this is a server of the Model Context Protocol: a client starts it and talks to its
+standard input and output. You are at a terminal, so nothing will come of it; Ctrl-C ends it.
+
+Most clients take this in the file of their servers (Visual Studio Code calls the first key "servers"):
+
+%s
+
+"execbroker mcp install CLIENT" writes it, for %s; --listen serves HTTP.
+`, plainText(string(text)), strings.Join(slices.Sorted(maps.Keys(mcpClients)), ", "))
+	return err
+}
