@@ -56,6 +56,11 @@ type Config struct {
 	// MaxLimits is the most that a session may ask for. Zero fields: no bound but the machine's.
 	MaxLimits Limits `json:"max_limits,omitzero"`
 
+	// StrictMemory refuses engines whose limit of memory leaves something out: control groups of version 1 do not count what waits in sockets
+	// of the families INET and INET6, those of the loopback interface included, of which code can make gigabytes. Default: such an engine
+	// is used, and Doctor says so.
+	StrictMemory bool `json:"strict_memory,omitempty"`
+
 	// AllowWeak lets a sandbox start in which no filter narrows what sockets code can make: that of the runtime does not take effect, and the
 	// Python of the image has no ctypes, by which the runner installs its own. The log says so then. Default: Create refuses it with
 	// ErrUnsupported.
@@ -147,9 +152,11 @@ func (c *Config) Validate() error {
 		}
 		at("templates."+name+".image", c.checkImage(t.Image))
 		at("templates."+name+".limits", t.Limits.check())
+		at("templates."+name+".limits", t.Limits.countable(c.Runtime))
 		at("templates."+name+".packages", packages.CheckPreset(t.Packages))
 	}
 	at("languages", driver.Choices("language", c.Languages, runner.Languages))
+	at("limits", c.Limits.countable(c.Runtime))
 	if c.Timeout < 0 {
 		at("timeout", errors.New("negative"))
 	}
@@ -176,6 +183,14 @@ func checkNetwork(name string) error {
 func (l Limits) check() error {
 	if l.CPUs < 0 || l.Memory < 0 || l.Disk < 0 || l.Processes < 0 {
 		return errors.New("negative")
+	}
+	return nil
+}
+
+// countable refuses what a runtime does not count.
+func (l Limits) countable(runtime string) error {
+	if l.Processes > 0 && isolationOf(runtime) == executor.IsolationGVisor {
+		return errors.New("processes: gVisor does not count them")
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session,
 	if err != nil {
 		return nil, err
 	}
-	if err := f.refuse(b.cfg.Runtime); err != nil {
+	if err := f.refuse(&b.cfg); err != nil {
 		return nil, err
 	}
 	b.sweep(f)

@@ -31,9 +31,12 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 		Detail: fmt.Sprintf("%s, API %s, at %s (%s)", i.ServerVersion, f.apiVersion, e.at.host, e.at.from),
 	}}
 	enforce := driver.Check{Name: "limits and system calls", OK: true, Detail: fmt.Sprintf("cgroup v%s, %s", i.CgroupVersion, strings.Join(i.SecurityOptions, " "))}
-	if err := f.refuse(cfg.Runtime); err != nil {
+	if err := f.refuse(&cfg); err != nil {
 		enforce.OK, enforce.Detail = false, err.Error()
 		enforce.Fix = "use an engine of version 20.10 or later that manages control groups and has seccomp"
+	}
+	if !f.countsSockets(cfg.Runtime) {
+		enforce.Detail += "; the limit of memory leaves out what waits in sockets, see strict_memory"
 	}
 	checks = append(checks, enforce)
 	isolation := driver.Check{Name: "isolation", OK: true, Detail: string(isolationOf(cfg.Runtime))}

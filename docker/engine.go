@@ -98,8 +98,8 @@ func (e *engine) answer(ctx context.Context) (context.Context, context.CancelFun
 }
 
 // refuse returns an error if the engine cannot enforce what every session has, or is not one that this adapter knows.
-func (f *facts) refuse(runtime string) error {
-	i := &f.info
+func (f *facts) refuse(cfg *Config) error {
+	i, runtime := &f.info, cfg.Runtime
 	if versions.LessThan(f.apiVersion, minAPI) {
 		return unsupported(fmt.Errorf("the engine speaks API %s; %s (Engine 20.10) or later is needed", f.apiVersion, minAPI), "api>="+minAPI)
 	}
@@ -128,6 +128,10 @@ func (f *facts) refuse(runtime string) error {
 	if !slices.ContainsFunc(i.SecurityOptions, func(s string) bool { return securityName(s) == "seccomp" && !strings.Contains(s, "profile=unconfined") }) {
 		return unsupported(errors.New("the engine filters no system calls: its seccomp support is missing or its default profile is unconfined"), "seccomp")
 	}
+	if cfg.StrictMemory && !f.countsSockets(runtime) {
+		return unsupported(errors.New("strict_memory: the engine has control groups of version 1, whose limit of memory leaves out what waits in sockets; version 2 is needed"),
+			string(executor.FeatureLimitMemory))
+	}
 	if _, ok := i.Runtimes[runtime]; runtime != "" && !ok {
 		var names []string
 		for n := range i.Runtimes {
@@ -136,6 +140,12 @@ func (f *facts) refuse(runtime string) error {
 		return unsupported(driver.Unknown("runtime", runtime, names), "runtime:"+runtime)
 	}
 	return nil
+}
+
+// countsSockets reports whether the limit of memory is also one of what waits in sockets. Control groups of version 1 have a limit of its own
+// for that, which the client has no field for. gVisor keeps it in the memory of its process.
+func (f *facts) countsSockets(runtime string) bool {
+	return f.info.CgroupVersion != "1" || isolationOf(runtime) == executor.IsolationGVisor
 }
 
 // securityName returns the name in "name=seccomp,profile=default".

@@ -40,23 +40,29 @@ func able() facts {
 func TestRefusedEngines(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit    func(*facts)
-		runtime string
+		cfg     Config
 		missing []string
 	}{
-		"able":              {func(*facts) {}, "", nil},
-		"newer":             {func(f *facts) { f.apiVersion = "1.52" }, "runc", nil},
-		"older":             {func(f *facts) { f.apiVersion = "1.40" }, "", []string{"api>=1.41"}},
-		"podman":            {func(f *facts) { f.components = []string{"Podman Engine", "Conmon"} }, "", []string{"engine"}},
-		"windows":           {func(f *facts) { f.info.OSType = "windows" }, "", []string{"linux"}},
-		"rootless":          {func(f *facts) { f.info.MemoryLimit, f.info.CPUCfsQuota, f.info.PidsLimit = false, false, false }, "", []string{"limit-memory", "limit-cpu", "limit-processes"}},
-		"no-seccomp":        {func(f *facts) { f.info.SecurityOptions = []string{"name=apparmor"} }, "", []string{"seccomp"}},
-		"seccomp-no-filter": {func(f *facts) { f.info.SecurityOptions = []string{"name=seccomp,profile=unconfined"} }, "", []string{"seccomp"}},
-		"no-runtime":        {func(*facts) {}, "runsc", []string{"runtime:runsc"}},
+		"able":              {func(*facts) {}, Config{}, nil},
+		"newer":             {func(f *facts) { f.apiVersion = "1.52" }, Config{Runtime: "runc"}, nil},
+		"older":             {func(f *facts) { f.apiVersion = "1.40" }, Config{}, []string{"api>=1.41"}},
+		"podman":            {func(f *facts) { f.components = []string{"Podman Engine", "Conmon"} }, Config{}, []string{"engine"}},
+		"windows":           {func(f *facts) { f.info.OSType = "windows" }, Config{}, []string{"linux"}},
+		"rootless":          {func(f *facts) { f.info.MemoryLimit, f.info.CPUCfsQuota, f.info.PidsLimit = false, false, false }, Config{}, []string{"limit-memory", "limit-cpu", "limit-processes"}},
+		"no-seccomp":        {func(f *facts) { f.info.SecurityOptions = []string{"name=apparmor"} }, Config{}, []string{"seccomp"}},
+		"seccomp-no-filter": {func(f *facts) { f.info.SecurityOptions = []string{"name=seccomp,profile=unconfined"} }, Config{}, []string{"seccomp"}},
+		"no-runtime":        {func(*facts) {}, Config{Runtime: "runsc"}, []string{"runtime:runsc"}},
+		"strict":            {func(*facts) {}, Config{StrictMemory: true}, nil},
+		"strict-version-1":  {func(f *facts) { f.info.CgroupVersion = "1" }, Config{StrictMemory: true}, []string{"limit-memory"}},
+		"strict-gvisor": {func(f *facts) {
+			f.info.CgroupVersion, f.info.Runtimes = "1", map[string]system.RuntimeWithStatus{"runsc": {}}
+		}, Config{StrictMemory: true, Runtime: "runsc"}, nil},
+		"version-1": {func(f *facts) { f.info.CgroupVersion = "1" }, Config{}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := able()
 			c.edit(&f)
-			err := f.refuse(c.runtime)
+			err := f.refuse(&c.cfg)
 			if c.missing == nil {
 				if err != nil {
 					t.Errorf("got %v", err)

@@ -39,7 +39,7 @@ func inBox(t *testing.T, e *engine, image string, program string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.refuse(""); err != nil {
+	if err := f.refuse(&Config{}); err != nil {
 		t.Fatal(err)
 	}
 	img, err := e.inspect(t.Context(), image, f)

@@ -279,6 +279,16 @@ for _ in range(400): os.write(f, b"x" * (1 << 20))`, "memory", "limits", "ok"},
 	{"memory-shared", `import mmap
 m = mmap.mmap(-1, 400 << 20)
 for i in range(0, 400 << 20, 4096): m[i] = 1`, "memory", "limits", "ok"},
+	{"memory-of-unix-sockets", `
+keep, sent = [], 0
+while sent < 400 << 20:
+    for s in socket.socketpair():
+        s.setblocking(False)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+        keep.append(s)
+        try:
+            while True: sent += s.send(b"x" * 65536)
+        except BlockingIOError: pass`, "memory", "limits", "ok"},
 	{"disk", `
 try:
     with open("/workspace/big", "wb") as f:
