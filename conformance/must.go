@@ -72,8 +72,8 @@ var mustDeclare = map[string]func() Must{
 		return Must{
 			Features: []executor.Feature{
 				executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns,
-				executor.FeatureAttach, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureLimitCPU, executor.FeatureLimitMemory,
-				executor.FeatureLimitDisk, executor.FeatureLimitProcesses, executor.FeatureNetworkNone, executor.FeatureNetworkFull,
+				executor.FeatureAttach, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureLimitDisk,
+				executor.FeatureNetworkNone, executor.FeatureNetworkFull, // the other limits are not those of every runtime
 			},
 			EachLanguage: runnerLanguage,
 			Isolation:    executor.IsolationContainer,

@@ -138,6 +138,35 @@ func BenchmarkCold(b *testing.B) {
 	}
 }
 
+// A session and its first value with each runtime that the engine has, in turn, so that what else the machine does is the same for all.
+func BenchmarkRuntimes(b *testing.B) {
+	f, err := testEngine(b).facts(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	took, boxes := map[string][]time.Duration{}, map[string]executor.Executor{}
+	for _, runtime := range []string{"runc", dockertest.Crun, dockertest.GVisor} {
+		if _, ok := f.info.Runtimes[runtime]; ok {
+			boxes[runtime] = open(b, func(c *Config) { c.Runtime = runtime })
+		}
+	}
+	for b.Loop() {
+		for runtime, x := range boxes {
+			start := time.Now()
+			s := benchSession(b, x, executor.RunLimits{})
+			benchRun(b, s, "1+1", nil)
+			took[runtime] = append(took[runtime], time.Since(start))
+			if err := s.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(0, "ns/op") // of all with their ends: says nothing
+	for runtime, t := range took {
+		b.ReportMetric(median(t).Seconds()*1e3, "ms-"+runtime)
+	}
+}
+
 func BenchmarkWarm(b *testing.B) {
 	b.Run("session", func(b *testing.B) {
 		s := benchSession(b, open(b), executor.RunLimits{})

@@ -50,6 +50,10 @@ func TestConfig(t *testing.T) {
 				`packages.wheels: not an absolute path`, `packages.size: negative`, `packages.network: host would`,
 			},
 		},
+		"gvisor": {
+			`{"runtime":"runsc","limits":{"processes":10},"templates":{"a":{"image":"example.org/a","limits":{"processes":5}}}}`,
+			[]string{`templates.a.limits: processes: gVisor does not`, `limits: processes: gVisor does not`},
+		},
 		"other-container": {`{"network":"container:db"}`, []string{`network: joining the network of a container`}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 // must is what the backend has to declare with images for both languages.
 var must = func() conformance.Must {
 	m, _ := conformance.MustDeclare(Type)
-	m.Features = append(m.Features, executor.FeatureMixedLanguages)
+	m.Features = append(append(m.Features, executor.FeatureMixedLanguages), gvisorLacks...)
 	m.Languages = map[executor.Language][]executor.Feature{
 		executor.Python:     append([]executor.Feature{executor.FeaturePackages}, m.EachLanguage...),
 		executor.JavaScript: append([]executor.Feature{executor.FeaturePackages}, m.EachLanguage...),
@@ -126,7 +127,12 @@ func testRuntime(t *testing.T, runtime string) {
 	if _, ok := f.info.Runtimes[runtime]; !ok {
 		t.Skipf("the engine has no runtime %q\n\tto prepare one: go run ./internal/ci prepare", runtime)
 	}
-	conformancetest.Test(t, target(f.info.ServerVersion, runtime))
+	x := target(f.info.ServerVersion, runtime)
+	if runtime == dockertest.GVisor {
+		x.Must.Isolation = executor.IsolationGVisor
+		x.Must.Features = slices.DeleteFunc(slices.Clone(x.Must.Features), func(f executor.Feature) bool { return slices.Contains(gvisorLacks, f) })
+	}
+	conformancetest.Test(t, x)
 }
 
 func TestConformanceOfGVisor(t *testing.T) { testRuntime(t, dockertest.GVisor) }

@@ -27,6 +27,10 @@ const (
 	supervisorProcesses = 16
 )
 
+// gvisorTasks is how many tasks of the host gVisor may have for each process that code should have. It takes several for one, and some for
+// itself; when it gets no more it ends, and the sandbox with it.
+const gvisorTasks = 16
+
 // When the whole machine runs out of memory, sandboxes go before what it is there for. When a sandbox does, code goes before the
 // supervisor.
 const (
@@ -98,6 +102,9 @@ type box struct {
 	mapped   bool // the engine has few uids
 }
 
+// gvisor reports whether the processes of the code are those of gVisor's kernel, which does not count them.
+func (b *box) gvisor() bool { return isolationOf(b.runtime) == executor.IsolationGVisor }
+
 // mounts returns the sizes of the writable directories.
 func (b *box) mounts() map[string]int64 {
 	return map[string]int64{executor.Workdir: pages(b.want.DiskBytes), tempDir: scratch, shmDir: shared}
@@ -107,7 +114,10 @@ func (b *box) mounts() map[string]int64 {
 // use as disk.
 func (b *box) limits() executor.Limits {
 	l := executor.Limits{CPUs: max(b.want.CPUs, minCPUs), Processes: b.want.Processes}
-	if b.mapped {
+	switch {
+	case b.gvisor():
+		l.Processes = 0
+	case b.mapped:
 		l.Processes += supervisorProcesses
 	}
 	for _, size := range b.mounts() {
@@ -177,6 +187,9 @@ func (b *box) options(f *facts) client.ContainerCreateOptions {
 	no := false
 	l := b.limits()
 	pids := int64(b.want.Processes + supervisorProcesses)
+	if b.gvisor() {
+		pids *= gvisorTasks
+	}
 	tmpfs := map[string]string{}
 	for dir, size := range b.mounts() {
 		owner, exec := "mode=1777", "exec" // what people install has shared libraries in it

@@ -90,9 +90,14 @@ func (e *Engine) start(ctx context.Context, args []string) error {
 	if err := os.Remove(filepath.Join(dir, pidFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	config, err := writeRuntimes(dir)
+	if err != nil {
+		return err
+	}
 	args = append([]string{
 		"dockerd", "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "run"),
 		"--host", e.Host, "--pidfile", filepath.Join(dir, pidFile), "--containerd-namespace", "execbroker",
+		"--config-file", config,
 	}, args...)
 	cmd := exec.Command(args[0], args[1:]...)
 	if !e.opts.Detach {

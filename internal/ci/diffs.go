@@ -41,6 +41,11 @@ var moves = []move{{"pyodide", "docker", map[string]string{
 	"capabilities.isolation":                               "A container shares the kernel of the host, and its code makes system calls; WebAssembly makes none, in a process that the operating system confines. A Spec with MinIsolation wasm or wasm-os is refused.",
 	"capabilities.templates.small":                         "Templates are in the configuration on both; the one that was tested on Docker has this one.",
 	"capabilities.max_limits.":                             "Pyodide keeps code and files in the memory of one process, which ends there; a container may have what the machine has, or what max_limits says.",
+}}, {"docker", "docker-gvisor", map[string]string{
+	"capabilities.isolation":                "gVisor is a kernel in a process: code calls it, and it calls the host's for a few things.",
+	"capabilities.features.limit-cpu":       "The host enforces a quota, of which gVisor's clocks of processor time know nothing: what code measures is more than it gets. A Spec that limits it is refused; the limit of the configuration is in force.",
+	"capabilities.features.limit-memory":    "Code and its kernel share the limit of the container: beyond it the sandbox ends as a whole, with ErrNotFound for the run. A Spec that limits it is refused; the limit of the configuration is in force.",
+	"capabilities.features.limit-processes": "gVisor counts no processes. The host bounds its tasks to sixteen times the usual number of processes; beyond it the sandbox ends as a whole.",
 }}, {"docker", "flymachines", map[string]string{
 	"mode":                             "The suite ran over an emulator of Fly's API, whose Machines are containers: what it says of Fly itself is only as good as that.",
 	"capabilities.features.limit-disk": "A Machine has a root file system of about 8 GB, and nothing that would make it smaller; a Spec that limits it is refused.",

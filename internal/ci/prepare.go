@@ -29,7 +29,9 @@ var steps = []step{
 	{"chromium", command("chromium", "chromium")},                         // shows the page of examples/chatbackend
 	{"bubblewrap", bubblewrap},                                            // confines the Pyodide process
 	{"pyodide runtime", pyodideRuntime},
-	{"debian roots", ensureRoots}, // other versions of Python and Node for the runner
+	{"debian roots", ensureRoots},         // other versions of Python and Node for the runner
+	{"gvisor", command("runsc", "runsc")}, // runtimes of the engine beside its own
+	{"crun", command("crun", "crun")},
 	{"docker engine", ensureEngine},
 	{"docker images", ensureImages},
 }

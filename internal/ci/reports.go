@@ -32,6 +32,7 @@ func (s subject) backend() bool { return s.name == s.dir }
 var subjects = []subject{
 	{"pyodide", "pyodide", "TestConformance"},
 	{"docker", "docker", "TestConformance"},
+	{"docker-gvisor", "docker", "TestConformanceOfGVisor"},
 	{"flymachines", "flymachines", "TestConformance"},
 	{"e2b", "e2b", "TestConformance"},
 	{"e2b-code-interpreter", "e2b", "TestConformanceOfCodeInterpreter"},

@@ -37,6 +37,7 @@ var exhaustive = []rule{
 	{"e2b", "TestConformanceOfCodeInterpreter", 5, "the suite over the second kernel; unit tests translate what its service says"},
 	{"flymachines", "TestConformance/javascript", 4, "JavaScript takes the same way as Python, and Docker runs all of it"},
 	{"flymachines", "TestConformance/python/(" + stable + ")", 2, "Docker runs them over the same runner"},
+	{"docker", "TestConformanceOf(GVisor|Crun)", 8, "the suite over other runtimes than the engine's own"},
 	{"e2b", "TestAttempts", 0.3, "Docker makes the same attempts, of which its containers are also the stand-in's"},
 	{"flymachines", "TestAttempts", 0.3, "Docker makes the same attempts"},
 	{"pyodide", "TestFaults/(" + strings.Join(manyFaults(), "|") + ")", 6, "the backend in memory is tested with every fault"},
