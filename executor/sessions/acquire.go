@@ -327,17 +327,23 @@ func (m *Manager) open(leased, caller context.Context, e *entry, spec executor.S
 	return s, err == nil, why, err
 }
 
-// reach returns the session that is there; nil: it is gone. With brief it does not take long.
-func (m *Manager) reach(ctx context.Context, e *entry, l *local, brief bool) (executor.Session, error) {
+// reach returns the session that is there; nil: it is gone. With brief it does not take long. A backend that says nothing is one that
+// does not answer, also for a caller who would wait for ever.
+func (m *Manager) reach(caller context.Context, e *entry, l *local, brief bool) (s executor.Session, err error) {
+	limit := reachTime
 	if brief {
-		limit := lastTry
-		if end, ok := ctx.Deadline(); ok {
+		limit = lastTry
+		if end, ok := caller.Deadline(); ok {
 			limit = min(limit, time.Until(end)/2)
 		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
 	}
+	ctx, cancel := context.WithTimeout(caller, limit)
+	defer cancel()
+	defer func() {
+		if err != nil && ctx.Err() != nil && caller.Err() == nil {
+			err = m.fail("acquire", executor.ErrUnavailable, fmt.Errorf("the backend did not answer within %v: %w", limit, err))
+		}
+	}()
 	if l.session != nil {
 		s, err := m.reuse(ctx, e, l)
 		if s != nil || err != nil {

@@ -27,6 +27,9 @@ const DefaultReplace = 2 * time.Minute
 // may be short.
 const lastTry = 5 * time.Second
 
+// reachTime bounds any other attempt. Attaching may wake a sandbox.
+const reachTime = time.Minute
+
 // forever is until when a run without a wall time may go on.
 var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 

@@ -141,6 +141,22 @@ func TestHungBackendIsReplaced(t *testing.T) {
 	})
 }
 
+// TestHungBackendIsUnavailable, also for a caller who sets no bound.
+func TestHungBackendIsUnavailable(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		p := w.start("one")
+		release(w, p.acquire("chat"))
+		free := w.b.Hold(fake.OpRefresh)
+		began := time.Now()
+		p.unavailable("chat")
+		if took := time.Since(began); took > 2*time.Minute {
+			w.Errorf("took %v", took)
+		}
+		free()
+		release(w, p.acquire("chat"))
+	})
+}
+
 // TestNotReplacedDuringARun: a run of which nobody knows the end has the sandbox until its wall time is over, whether its holder lost
 // sight of it or died.
 func TestNotReplacedDuringARun(t *testing.T) {
