@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,15 +163,26 @@ routes: [{name: r, split: [{backend: a, weight: 1}], fallback: [b]}]`)
 // TestBreakerTriesWhatFailed: what works with another Spec, and what is refused without being asked, is no sign of health.
 func TestBreakerTriesWhatFailed(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
-		var asked []executor.Spec
-		fails := true
+		var (
+			mu    sync.Mutex
+			made  []executor.Spec
+			fails atomic.Bool
+		)
+		fails.Store(true)
+		asked := func() []executor.Spec {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(made)
+		}
 		w.wrap = func(x executor.Executor) executor.Executor {
 			return &picky{Executor: x, create: func(spec executor.Spec) error {
-				asked = append(asked, spec)
+				mu.Lock()
+				defer mu.Unlock()
+				made = append(made, spec)
 				switch {
 				case spec.Template == "":
 					return &executor.Error{Op: "create", Backend: "a", Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: []string{"template:"}}
-				case fails:
+				case fails.Load():
 					return &executor.Error{Op: "create", Backend: "a", Kind: executor.ErrUnavailable, Ran: executor.RanNo}
 				}
 				return nil
@@ -189,23 +201,23 @@ func TestBreakerTriesWhatFailed(t *testing.T) {
 		if state() != "open" {
 			w.Errorf("got %s: what was refused without being asked has counted as health", state())
 		}
-		before := len(asked)
+		before := len(asked())
 		time.Sleep(11 * time.Second)
-		if len(asked) != before+1 || asked[before].Template != spec.Template || asked[before].Labels != nil || state() != "open" {
-			w.Errorf("tried %+v, the breaker is %s", asked[before:], state())
+		if got := asked()[before:]; len(got) != 1 || got[0].Template != spec.Template || got[0].Labels != nil || state() != "open" {
+			w.Errorf("tried %+v, the breaker is %s", got, state())
 		}
 		// An outage of the whole provider costs lists, and no sandbox.
-		fails = false
-		before = len(asked)
+		fails.Store(false)
+		before = len(asked())
 		w.at["a"].Fail(fake.OpSessions, -1, unavailable)
 		time.Sleep(31 * time.Second)
-		if len(asked) != before || state() != "open" {
-			w.Errorf("tried %+v, the breaker is %s", asked[before:], state())
+		if got := asked()[before:]; len(got) != 0 || state() != "open" {
+			w.Errorf("tried %+v, the breaker is %s", got, state())
 		}
 		w.at["a"].Fail(fake.OpSessions, 0, nil)
 		time.Sleep(11 * time.Second)
-		if len(asked) != before+1 || state() != "closed" {
-			w.Errorf("tried %+v, the breaker is %s", asked[before:], state())
+		if got := asked()[before:]; len(got) != 1 || state() != "closed" {
+			w.Errorf("tried %+v, the breaker is %s", got, state())
 		}
 	})
 }
