@@ -19,9 +19,6 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// unclaimed are the pages about security that do not yet name the tests of their claims. No page is added here.
-var unclaimed = []string{"docs/security/docker.md", "docs/security/e2b.md", "docs/security/flymachines.md"}
-
 // Every claim about security names the test that holds it. docs/security/README.md says how. A block is a paragraph, an item of a list or
 // a row of a table.
 func TestClaimsAboutSecurity(t *testing.T) {
@@ -31,9 +28,6 @@ func TestClaimsAboutSecurity(t *testing.T) {
 	}
 	tests := newTests()
 	for _, page := range append(pages, "SECURITY.md") {
-		if slices.Contains(unclaimed, page) {
-			continue
-		}
 		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {
 			for _, b := range textBlocks(readFile(t, page)) {
 				names, err := b.claims()

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -138,26 +139,35 @@ func freeze(t *testing.T, pid int) {
 	})
 }
 
+// buried is a place that counts how often its sandbox is removed.
+type buried struct {
+	Place
+	removed int
+}
+
+func (b *buried) Remove(context.Context) error { b.removed++; return nil }
+
 // TestStuck leaves a process that nothing ends. The result says that the sandbox has ended for it, and it has.
 func TestStuck(t *testing.T) {
-	for name, end := range map[string]func(t *testing.T, s *sandbox, stuck func(code string) result) result{
-		"wall-time": func(t *testing.T, s *sandbox, stuck func(string) result) result {
+	for name, end := range map[string]func(t *testing.T, h *Holder, stuck func(code string) result) result{
+		"wall-time": func(t *testing.T, h *Holder, stuck func(string) result) result {
 			return stuck("while True:\n  try: rest()\n  except BaseException: pass")
 		},
-		"heeded": func(t *testing.T, s *sandbox, stuck func(string) result) result { return stuck("rest()") },
-		"reset": func(t *testing.T, s *sandbox, stuck func(string) result) result {
+		"heeded": func(t *testing.T, h *Holder, stuck func(string) result) result { return stuck("rest()") },
+		"reset": func(t *testing.T, h *Holder, stuck func(string) result) result {
 			if r := stuck(""); r.err != nil || r.Reason != "" {
 				t.Errorf("got %+v", r)
 			}
-			return result{err: s.Reset(t.Context(), executor.Interpreter{})}
+			return result{err: h.Reset(t.Context(), executor.Interpreter{})}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, host, impatient, func(c *Config) { c.Languages = nil })
 			begin := time.Now()
-			frozen := false
-			r := end(t, s, func(code string) result {
+			frozen, at := false, &buried{}
+			h := NewHolder(s.Client, at)
+			r := end(t, h, func(code string) result {
 				in, out := io.Pipe()
 				defer out.Close()
 				req := executor.Request{
@@ -165,7 +175,7 @@ func TestStuck(t *testing.T) {
 					Code: "import os, time\ndef rest(): time.sleep(1000)\npid = os.fork()\nif pid == 0: rest()\nprint(pid, flush=True)\ninput()\n" + code,
 				}
 				var r result
-				r.Exit, r.err = s.Run(t.Context(), &req, func(ev executor.Event) error {
+				r.Exit, r.err = h.Run(t.Context(), &req, func(ev executor.Event) error {
 					if pid, err := strconv.Atoi(strings.TrimSpace(string(ev.Data))); ev.Kind == executor.EventStdout && err == nil {
 						freeze(t, pid)
 						frozen = true
@@ -180,6 +190,9 @@ func TestStuck(t *testing.T) {
 			}
 			if name == "reset" && kindOf(r.err) != executor.ErrNotFound || name != "reset" && (r.err != nil || r.Reason != executor.ReasonSandbox || !r.FilesLost || !r.StateLost) {
 				t.Errorf("got %+v", r)
+			}
+			if at.removed != 1 {
+				t.Errorf("the provider was asked %d times to remove the sandbox", at.removed)
 			}
 			if err := s.cmd.Wait(); s.cmd.ProcessState.ExitCode() != 3 {
 				t.Errorf("the runner: %v", err)

@@ -110,7 +110,18 @@ func (h *Holder) Run(ctx context.Context, req *executor.Request, emit func(execu
 		return driver.Exit{Code: -1}, err
 	}
 	exit, err := c.Run(ctx, req, emit)
+	if exit.FilesLost {
+		h.bury(ctx)
+	}
 	return h.outcome(ctx, exit, err)
+}
+
+// bury removes a sandbox that its supervisor has ended: where the supervisor is not the main process, what it could not end lives on. A
+// provider that does not answer ends the sandbox by the time that it was given.
+func (h *Holder) bury(ctx context.Context) {
+	ctx, cancel := driver.StopContext(ctx)
+	defer cancel()
+	_ = h.at.Remove(ctx) // see above
 }
 
 // outcome finds out what a run was that ended without a word of the runner: with its sandbox, or with the connection only.
@@ -157,7 +168,11 @@ func (h *Holder) Reset(ctx context.Context, which executor.Interpreter) error {
 	if err != nil {
 		return err
 	}
-	return h.Explain(ctx, c.Reset(ctx, which))
+	err = h.Explain(ctx, c.Reset(ctx, which))
+	if errors.Is(err, executor.ErrNotFound) && !wasCut(c) {
+		h.bury(ctx)
+	}
+	return err
 }
 
 // KeepAlive implements driver.KeepAliver.

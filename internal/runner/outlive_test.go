@@ -108,3 +108,26 @@ func TestOutlive(t *testing.T) {
 		})
 	}
 }
+
+// TestIdleWithLeftovers leaves processes that live and write. They are no use of the sandbox, and end with it.
+func TestIdleWithLeftovers(t *testing.T) {
+	t.Parallel()
+	s := start(t, host, func(c *Config) { c.IdleTTL = time.Second })
+	code := ""
+	for _, a := range attempttest.Of(attempttest.Outliving, "") {
+		switch a.Name {
+		case "double-fork", "dead-first-thread", "blocked-in-write":
+			code += a.Code
+		}
+	}
+	code += "\ndef f(ready):\n  ready()\n  while True: os.write(1, b'x'); time.sleep(0.01)\nchild(f)"
+	if r := s.do(t.Context(), executor.Request{Language: executor.Python, Code: attempttest.Prelude() + code}); r.err != nil || r.Code != 0 {
+		t.Fatalf("got %+v %+v", r, r.Exception)
+	}
+	if err := s.cmd.Wait(); err != nil {
+		t.Errorf("the runner: %v", err)
+	}
+	if left := s.alive(t); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
