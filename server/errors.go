@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -17,7 +18,7 @@ import (
 // Problem is the answer to a request that was not done.
 type Problem struct {
 	Status  int      `json:"status"`
-	Kind    string   `json:"kind"` // "unauthorized", "draining", "origin", or a word of executor.KindName
+	Kind    string   `json:"kind"` // "unauthorized", "draining", "origin", "method", or a word of executor.KindName
 	Message string   `json:"message"`
 	Ran     string   `json:"ran"` // whether the code may have run: "no", "maybe", "yes"
 	Missing []string `json:"missing,omitempty"`
@@ -91,6 +92,9 @@ func problem(err error) *Problem {
 		p.Message = fmt.Sprint(kind)
 		if cause != nil {
 			p.Message += ": " + cause.Error()
+		}
+		if len(p.Missing) > 0 {
+			p.Message += ": the backend lacks " + strings.Join(p.Missing, ", ")
 		}
 	}
 	return p

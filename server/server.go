@@ -102,6 +102,11 @@ func (s *Server) routes() {
 		_, _ = w.Write(OpenAPI)
 	})
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if allowed := s.methods(r); len(allowed) > 0 {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			s.answerError(w, r, refuse(http.StatusMethodNotAllowed, "method", "%s %.200q: want %s", r.Method, r.URL.Path, strings.Join(allowed, " or ")))
+			return
+		}
 		s.answerError(w, r, refuse(http.StatusNotFound, "no-such-operation", "%s %.200q: there is no such operation; see /v1/openapi.json", r.Method, r.URL.Path))
 	})
 }
@@ -114,6 +119,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	s.front.ServeHTTP(w, r)
+}
+
+// methods returns those that the path of a request has.
+func (s *Server) methods(r *http.Request) (allowed []string) {
+	for _, m := range []string{http.MethodDelete, http.MethodGet, http.MethodPost, http.MethodPut} {
+		q := r.Clone(r.Context())
+		q.Method = m
+		if _, pattern := s.mux.Handler(q); pattern != "/" && pattern != "" {
+			allowed = append(allowed, m)
+		}
+	}
+	return allowed
 }
 
 // newID returns 26 characters of [a-z2-7], of which no two are ever alike.

@@ -292,7 +292,7 @@ func TestHostile(t *testing.T) {
 		"file-nul":          {400, "GET", s + "/files/a%00b", "", nil},
 		"file-of-a-run":     {400, "POST", "/v1/run", `{"code": "1", "files": [{"name": "../x", "content": "y"}]}`, nil},
 		"directory-as-file": {400, "GET", s + "/files/.", "", nil},
-		"method":            {404, "PATCH", s, "", nil},
+		"method":            {405, "PATCH", s, "", nil},
 		"path":              {404, "GET", "/v1/nothing", "", nil},
 		"admin":             {404, "GET", "/debug/pprof/", "", nil},
 	} {
@@ -428,6 +428,21 @@ func TestFailures(t *testing.T) {
 }
 
 // The description has the operations and the fields that there are.
+// A wrong method and what the backend lacks are named.
+func TestWhatIsWrong(t *testing.T) {
+	w := newWorld(t, fake.Options{Capabilities: fake.Without(fake.All(), executor.FeatureStdin)}, Config{})
+	res, got := w.do("GET", "/v1/run", "")
+	if has(t, got, `"kind":"method"`, "want POST"); res.StatusCode != 405 || res.Header.Get("Allow") != "POST" {
+		t.Errorf("got %d %v %s", res.StatusCode, res.Header, got)
+	}
+	res, got = w.do("POST", "/v1/sessions/x/files/y", "")
+	if res.StatusCode != 405 || res.Header.Get("Allow") != "DELETE, GET, PUT" {
+		t.Errorf("got %d %v %s", res.StatusCode, res.Header, got)
+	}
+	has(t, w.want(404, "GET", "/v1/nothing", ""), "no-such-operation")
+	has(t, w.want(501, "POST", "/v1/run", `{"code": "1", "stdin": "x"}`), "the backend lacks stdin:python", `"missing":["stdin:python"]`)
+}
+
 func TestOpenAPI(t *testing.T) {
 	var doc struct {
 		Paths      map[string]map[string]json.RawMessage

@@ -148,6 +148,17 @@ func (a *app) printDecision(d router.Decision) error {
 		assigned = "drawn for each session, since the route splits and no --subject is given"
 	}
 	fmt.Fprintf(t, "route\t%s\nassigned\t%s\n", plain(d.Route), assigned)
+	if len(d.Split) > 1 {
+		all := 0
+		for _, s := range d.Split {
+			all += s.Weight
+		}
+		var shares []string
+		for _, s := range d.Split {
+			shares = append(shares, fmt.Sprintf("%s %d of %d", plain(s.Backend), s.Weight, all))
+		}
+		fmt.Fprintf(t, "split\t%s\n", strings.Join(shares, ", "))
+	}
 	if len(d.Eligible) > 0 {
 		fmt.Fprintf(t, "tried\t%s\n", plain(strings.Join(d.Eligible, ", then ")))
 	} else if d.Assigned != "" {

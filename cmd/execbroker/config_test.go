@@ -56,7 +56,8 @@ func TestConfigExplain(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	contains(t, explain(exitOK, "--attribute", "plan=pro", "--require", "command"), "tried     full\n", "cannot    less lacks command\n")
-	contains(t, explain(exitOK), "route     rest\n", "drawn for each session")
+	contains(t, explain(exitOK), "route     rest\n", "drawn for each session", "split     full 1 of 2, less 1 of 2\n")
+	contains(t, explain(exitOK, "--require", "command"), "drawn for each session", "cannot    less lacks command\n")
 	contains(t, explain(exitFailed, "--attribute", "plan=pro", "--template", "none"), "tried     nothing", "cannot    full lacks template:none\n")
 	var first, again router.Decision
 	decode(t, []byte(explain(exitOK, "--subject", "u7", "--json")), &first)

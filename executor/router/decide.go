@@ -12,6 +12,8 @@ type Decision struct {
 	Route string `json:"route"`
 	// Assigned is what the split says, whether or not that backend can; "" if the split needs a subject and there is none.
 	Assigned string `json:"assigned"`
+	// Split is that of the route, with its weights. Who reads it must not change it.
+	Split []Share `json:"split"`
 	// Eligible is what Create tries, in order: Assigned and the fallbacks, without those in Missing.
 	Eligible []string `json:"eligible"`
 	// Missing says of the backends that cannot what they lack: see executor.Capabilities.MissingFor.
@@ -29,7 +31,7 @@ func (r *Router) Decide(spec executor.Spec) (Decision, error) {
 		}
 	}
 	rt := &r.cfg.Routes[i]
-	d := Decision{Route: rt.Name, Assigned: rt.only()}
+	d := Decision{Route: rt.Name, Assigned: rt.only(), Split: rt.Split}
 	if d.Assigned == "" && spec.Subject != "" {
 		d.Assigned = rt.assign(spec.Subject)
 	}
@@ -48,6 +50,12 @@ func (r *Router) Decide(spec executor.Spec) (Decision, error) {
 	}
 	if d.Assigned != "" {
 		consider(d.Assigned)
+	} else {
+		for _, s := range rt.Split { // whichever is drawn
+			if s.Weight > 0 && len(r.backends[s.Backend].Info().Capabilities.MissingFor(spec)) > 0 {
+				consider(s.Backend)
+			}
+		}
 	}
 	for _, name := range rt.Fallback {
 		consider(name)

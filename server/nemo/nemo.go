@@ -99,6 +99,10 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	s := &Server{x: x, cfg: cfg, places: make(chan struct{}, cfg.MaxRuns)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /execute", s.execute)
+	mux.HandleFunc("/execute", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", http.MethodPost)
+		write(w, http.StatusMethodNotAllowed, Answer{Status: "error", Stderr: r.Method + " is not supported; want POST"})
+	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
