@@ -52,7 +52,7 @@ type counter struct {
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)
-	if err != nil && err != io.EOF { //nolint:errorlint // Readers return it unwrapped
+	if err != nil && err != io.EOF {
 		c.err = err
 	}
 	return n, err

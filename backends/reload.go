@@ -112,8 +112,8 @@ func (b *Broker) retire(old, next *table, gone []*member, removed []*pool.Pool) 
 // leftBehind returns what is left of the errors of a Manager's Close. That a sandbox could not be closed or detached from is none if its
 // backend has closed in order since: that has destroyed what was still held.
 func leftBehind(err error, clean map[string]bool) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what is joined here, not what an error of a backend is made of
-		if _, ok := err.(*executor.Error); !ok { //nolint:errorlint // likewise
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		if _, ok := err.(*executor.Error); !ok { //nolint:errorlint // what is joined here, not what an error of a backend is made of
 			var errs []error
 			for _, part := range joined.Unwrap() {
 				errs = append(errs, leftBehind(part, clean))

@@ -121,7 +121,7 @@ func TestDecideWithoutRoutes(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		b := w.open("backends: {a: {type: fake, on: a}}")
 		d, err := b.Decide(executor.Spec{})
-		if want := (router.Decision{Route: "default", Assigned: "a", Eligible: []string{"a"}}); err != nil || !reflect.DeepEqual(d, want) {
+		if want := (router.Decision{Route: "default", Assigned: "a", Split: []router.Share{{Backend: "a", Weight: 1}}, Eligible: []string{"a"}}); err != nil || !reflect.DeepEqual(d, want) {
 			w.Errorf("got %+v, %v", d, err)
 		}
 		w.close(b)
