@@ -262,6 +262,71 @@ func TestBreakerStaysClosed(t *testing.T) {
 	})
 }
 
+// TestBreakerCountsNoCode: code that makes its run look like a failure of the sandbox does not keep
+// others from the backend, and is in the figures as an answer.
+func TestBreakerCountsNoCode(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		w.wrap = func(x executor.Executor) executor.Executor { return &liars{x} }
+		b := w.open("backends: {a: {type: fake, on: a, broker: {breaker: {failures: 1}}}}")
+		defer w.close(b)
+		const runs = 5
+		run := func(s interface {
+			Run(context.Context, executor.Request, func(executor.Event) error) (*executor.Result, error)
+		}) {
+			r, err := s.Run(w.Context(), executor.Request{Code: "1"}, nil)
+			if err != nil || r.Status != executor.StatusKilled || r.Reason != executor.ReasonCode {
+				w.Fatalf("got %+v, %v", r, err)
+			}
+			if got := b.Stats().Backends[0].Breaker; got != "closed" {
+				w.Errorf("the breaker is %s after a run that the code spoiled", got)
+			}
+		}
+		for i := range runs {
+			s := w.create(b, executor.Spec{})
+			run(s)
+			s.Close()
+			l, err := b.Manager().Acquire(w.Context(), fmt.Sprint("chat-", i), executor.Spec{})
+			if err != nil {
+				w.Fatal(err)
+			}
+			run(l)
+			if err := errors.Join(l.Release(), b.Manager().Discard(w.Context(), l.Key)); err != nil {
+				w.Error(err)
+			}
+		}
+		var killed int64
+		for _, a := range b.Stats().Arms {
+			if killed += a.Runs[executor.StatusKilled]; a.Answered != a.Turns || len(a.RunErrors) > 0 {
+				w.Errorf("got %+v", a)
+			}
+		}
+		if killed != 2*runs {
+			w.Errorf("the figures have %d of %d runs", killed, 2*runs)
+		}
+	})
+}
+
+// liars is a backend in whose sandboxes all code lies about its end.
+type liars struct{ executor.Executor }
+
+func (x *liars) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
+	s, err := x.Executor.Create(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return &liar{s}, nil
+}
+
+type liar struct{ executor.Session }
+
+func (s *liar) Run(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
+	r, err := s.Session.Run(ctx, req, emit)
+	if r != nil {
+		r.Status, r.Reason, r.StateLost = executor.StatusKilled, executor.ReasonCode, true
+	}
+	return r, err
+}
+
 func TestGuard(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		b := w.open(`
