@@ -104,7 +104,7 @@ func (f *facts) refuse(cfg *Config) error {
 		return unsupported(fmt.Errorf("the engine speaks API %s; %s (Engine 20.10) or later is needed", f.apiVersion, minAPI), "api>="+minAPI)
 	}
 	if slices.Contains(f.components, podman) {
-		return unsupported(errors.New("the engine is Podman, whose Docker API gives a tmpfs neither an owner nor a limit on its files; Docker's engine is needed"), "engine")
+		return unsupported(errors.New("the engine is Podman, whose Docker API takes no owner of a tmpfs, no limit on the number of its files and no seccomp profile; Docker's engine is needed"), "engine")
 	}
 	if i.OSType != "linux" {
 		return unsupported(fmt.Errorf("the engine runs %s containers; linux is needed", i.OSType), "linux")

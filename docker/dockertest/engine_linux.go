@@ -81,11 +81,6 @@ kill $watch; exit $code`
 
 func (e *Engine) start(ctx context.Context, args []string) error {
 	dir := e.opts.Dir
-	log, err := os.Create(filepath.Join(dir, logFile))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	// A pid file that a killed dockerd has left makes the next one refuse if the number is in use again.
 	if err := os.Remove(filepath.Join(dir, pidFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -94,11 +89,21 @@ func (e *Engine) start(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	args = append([]string{
+	return e.run(ctx, append([]string{
 		"dockerd", "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "run"),
 		"--host", e.Host, "--pidfile", filepath.Join(dir, pidFile), "--containerd-namespace", "execbroker",
 		"--config-file", config,
-	}, args...)
+	}, args...))
+}
+
+// run starts the program of an engine and waits until it answers.
+func (e *Engine) run(ctx context.Context, args []string) error {
+	logName := filepath.Join(e.opts.Dir, logFile)
+	log, err := os.Create(logName)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
 	cmd := exec.Command(args[0], args[1:]...)
 	if !e.opts.Detach {
 		cmd = exec.Command("/bin/sh", append([]string{"-c", leashed, "sh"}, args...)...)
@@ -117,7 +122,7 @@ func (e *Engine) start(ctx context.Context, args []string) error {
 	}
 	done := make(chan struct{})
 	e.cmd, e.done = cmd, done
-	go func() { // ends with dockerd: Restart waits for it, and a detached engine outlives this process
+	go func() { // ends with the engine: Restart waits for it, and a detached engine outlives this process
 		cmd.Wait()
 		close(done)
 	}()
@@ -131,11 +136,11 @@ func (e *Engine) start(ctx context.Context, args []string) error {
 		}
 		select {
 		case <-e.done:
-			return fmt.Errorf("dockerd ended: %s", tail(filepath.Join(dir, logFile)))
+			return fmt.Errorf("%s ended: %s", args[0], tail(logName))
 		case <-ctx.Done():
 			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 			<-e.done
-			return fmt.Errorf("dockerd does not answer: %w: %s", ctx.Err(), tail(filepath.Join(dir, logFile)))
+			return fmt.Errorf("%s does not answer: %w: %s", args[0], ctx.Err(), tail(logName))
 		case <-poll.C:
 		}
 	}

@@ -32,6 +32,7 @@ var steps = []step{
 	{"debian roots", ensureRoots},         // other versions of Python and Node for the runner
 	{"gvisor", command("runsc", "runsc")}, // runtimes of the engine beside its own
 	{"crun", command("crun", "crun")},
+	{"podman", command("podman", "podman")}, // why it is refused has a test
 	{"docker engine", ensureEngine},
 	{"docker images", ensureImages},
 }
