@@ -19,6 +19,7 @@ var forged = []struct {
 }{
 	// Until the end the clocks of the run hold, after it that of the handing over of files.
 	{"good", executor.StatusOK, ""},
+	{"no-answer-after-the-run", executor.StatusOK, ""},
 	{"spans-backwards", executor.StatusKilled, executor.ReasonSandbox},
 	{"spans-byte-by-byte", executor.StatusKilled, executor.ReasonSandbox},
 	{"spans-with-gaps", executor.StatusKilled, executor.ReasonSandbox},

@@ -44,6 +44,7 @@ const (
 	fromLate   // the wall time is over, and the code has been told
 	fromStuck  // the code cannot be stopped without the process
 	fromFatal  // JSON of hostFatal
+	fromGiven  // the interpreter is about to be given the code
 )
 
 const (
@@ -126,7 +127,7 @@ func (fr *frameReader) next() (frame, error) {
 		return frame{}, errNonce
 	}
 	f := frame{typ: frameType(h[4+nonceLen]), id: binary.LittleEndian.Uint32(h[5+nonceLen:]), payload: make([]byte, n-nonceLen-headLen)}
-	if f.typ < fromReady || f.typ > fromFatal {
+	if f.typ < fromReady || f.typ > fromGiven {
 		return frame{}, fmt.Errorf("%w: type %d", errFrame, f.typ)
 	}
 	if _, err := io.ReadFull(fr.r, f.payload); err != nil {

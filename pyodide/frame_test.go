@@ -47,7 +47,7 @@ func TestFrames(t *testing.T) {
 		{"length-of-all", edit(func(b []byte) { binary.LittleEndian.PutUint32(b, math.MaxUint32) }), errFrame},
 		{"another-nonce", edit(func(b []byte) { b[4+nonceLen-1]++ }), errNonce},
 		{"type-zero", edit(func(b []byte) { b[4+nonceLen] = 0 }), errFrame},
-		{"type-unknown", edit(func(b []byte) { b[4+nonceLen] = byte(fromFatal) + 1 }), errFrame},
+		{"type-unknown", edit(func(b []byte) { b[4+nonceLen] = byte(fromGiven) + 1 }), errFrame},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newFrameReader(bytes.NewReader(c.in), testNonce)
@@ -103,6 +103,7 @@ func TestConstantsOfTheHost(t *testing.T) {
 		{"READY", int64(fromReady)}, {"STARTED", int64(fromStarted)}, {"STDOUT", int64(fromStdout)}, {"STDERR", int64(fromStderr)},
 		{"OUTPUT", int64(fromOutput)}, {"WANT", int64(fromWant)}, {"END", int64(fromEnd)}, {"FILE", int64(fromFile)}, {"DATA", int64(fromData)},
 		{"SYNCED", int64(fromSynced)}, {"REPLY", int64(fromReply)}, {"LATE", int64(fromLate)}, {"STUCK", int64(fromStuck)}, {"FATAL", int64(fromFatal)},
+		{"GIVEN", int64(fromGiven)},
 	} {
 		if got := number(`\b` + c.name + `: (\d+)`); got != c.want {
 			t.Errorf("%s: got %d, want %d", c.name, got, c.want)
@@ -116,7 +117,7 @@ func TestConstantsOfTheHost(t *testing.T) {
 			t.Errorf("%s: got %d, want %d", c.name, got, c.want)
 		}
 	}
-	for typ := fromReady; typ <= fromFatal; typ++ {
+	for typ := fromReady; typ <= fromGiven; typ++ {
 		name := regexp.MustCompile(`\b([A-Z]+): `+strconv.Itoa(int(typ))+`,`).FindAllStringSubmatch(text, -1)
 		counted := regexp.MustCompile(`\[FROM_HOST\.` + name[len(name)-1][1] + `, true\]`).MatchString(text)
 		if counted != typ.counted() {
@@ -204,6 +205,7 @@ func FuzzFrames(f *testing.F) {
 		payload string
 	}{
 		{fromReady, `{"version":"314.0.7","ms":200}`},
+		{fromGiven, ""},
 		{fromStarted, "\x01\x00\x00\x00"},
 		{fromStdout, "hello\n"},
 		{fromOutput, "\x01" + string(bundle(1, 1, "text/plain", "42"))},

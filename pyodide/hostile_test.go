@@ -89,12 +89,16 @@ func (h hostileHost) serve() {
 	if h.mode == "run:deaf" {
 		select {} // it takes nothing
 	}
-	for {
+	for runs := 0; ; {
 		typ, id, _ := h.frame()
 		when, what, _ := strings.Cut(h.mode, ":")
 		switch typ {
 		case toRun:
-			if when == "run" {
+			if runs++; when == "run" || when == "again" && runs > 1 {
+				h.misbehave(what, id)
+			}
+			h.send(fromGiven, id, "")
+			if when == "given" || when == "given-again" && runs > 1 {
 				h.misbehave(what, id)
 			}
 			h.send(fromStarted, id, "\x01\x00\x00\x00")
@@ -163,6 +167,8 @@ func (h hostileHost) misbehave(what string, id uint32) {
 		h.send(fromFatal, 0, "{")
 	case "started":
 		h.send(fromStarted, id, "\x01\x00\x00\x00")
+	case "given":
+		h.send(fromGiven, id, "")
 	case "synced":
 		h.send(fromSynced, id, "")
 	case "file":
@@ -341,6 +347,9 @@ func TestHostileHost(t *testing.T) {
 		{when: "run", what: "ready", kind: executor.ErrUnavailable},
 		{when: "run", what: "never", kind: executor.ErrUnavailable, says: "did not start the code in time"},
 		{when: "run", what: "deaf", kind: context.DeadlineExceeded}, // with more code than the pipe holds
+		{when: "given", what: "exit", kind: executor.ErrUnavailable},
+		{when: "given", what: "given", kind: executor.ErrUnavailable}, // twice
+		{when: "started", what: "given", status: executor.StatusKilled, reason: executor.ReasonSandbox},
 		{when: "started", what: "exit", status: executor.StatusKilled, reason: executor.ReasonSandbox},
 		{when: "started", what: "signal", status: executor.StatusKilled, reason: executor.ReasonSandbox},
 		{when: "started", what: "close", status: executor.StatusKilled, reason: executor.ReasonSandbox},
@@ -430,5 +439,33 @@ func TestHostileHost(t *testing.T) {
 			}
 			x.clean(t)
 		})
+	}
+}
+
+// Code is run again in another process only if the one that had it has not given it to its interpreter. Each process keeps the first run.
+func TestRunsOnce(t *testing.T) {
+	t.Parallel()
+	worlds := sharetest.New(func() hostileWorld { return newHostileWorld(t) })
+	for when, status := range map[string]executor.Status{"again": executor.StatusOK, "given-again": executor.StatusKilled} {
+		for _, what := range []string{"exit", "signal", "close", "fatal", "never"} {
+			t.Run(when+"-"+what, func(t *testing.T) {
+				t.Parallel()
+				x := worlds.Take(t)
+				x.behave(when + ":" + what)
+				s := create(t, x, executor.Spec{})
+				if r := runCode(t, s, "x"); r.Status != executor.StatusOK {
+					t.Fatalf("the first run: got %s", describeResult(r))
+				}
+				starts := len(x.pids())
+				r := runCode(t, s, "x")
+				again := status == executor.StatusOK
+				if r.Status != status || r.StateFresh != again || r.StateLost == again || len(x.pids()) > starts != again {
+					t.Errorf("got %s, fresh %v, lost %v, %d processes more", describeResult(r), r.StateFresh, r.StateLost, len(x.pids())-starts)
+				}
+				if r := runCode(t, s, "x"); r.Status != executor.StatusOK {
+					t.Errorf("afterwards: got %s", describeResult(r))
+				}
+			})
+		}
 	}
 }

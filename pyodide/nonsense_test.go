@@ -60,8 +60,8 @@ func TestNonsense(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Replace(string(b), "let draining = false;\n", "let draining = false;\n"+tricks, 1)
-	text = strings.Replace(text, "      use();\n      return port.postMessage({ op: \"run\"",
-		"      use();\n      const trick = /# trick (.*)/.exec(new TextDecoder().decode(payload))?.[1];\n      if (trick) return void tricks[trick]();\n      return port.postMessage({ op: \"run\"", 1)
+	text = strings.Replace(text, "      use();\n      return leftovers.hurry(",
+		"      use();\n      const trick = /# trick (.*)/.exec(new TextDecoder().decode(payload))?.[1];\n      if (trick) return writer.send(FROM_HOST.GIVEN, id) || tricks[trick]();\n      return leftovers.hurry(", 1)
 	if strings.Count(text, "trick") < 5 {
 		t.Fatal("main.mjs is not as this test knows it")
 	}

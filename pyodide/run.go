@@ -54,7 +54,7 @@ func (c *runChanged) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &[]any{&c.name, &c.size, &c.mtime})
 }
 
-// run is one execution. What it knows it learns from frames, in a fixed order: started, output, end, files, synced.
+// run is one execution. What it knows it learns from frames, in a fixed order: given, started, output, end, files, synced.
 type run struct {
 	s    *session
 	h    *host
@@ -65,6 +65,7 @@ type run struct {
 	state   runState
 	value   parts // a value that is coming in
 	ending  parts // how the code ended, likewise
+	shown   bool  // the interpreter was asked what the code imports, so that earlier code may have got hold of it
 	late    bool  // the wall time is over
 	flooded bool  // a value was larger than all output may be
 	end     runEnd
@@ -87,6 +88,7 @@ type runState int
 
 const (
 	runSent    runState = iota // the code is on its way
+	runGiven                   // the interpreter is being given it
 	runStarted                 // it runs
 	runEnded                   // it has ended; changed files come
 	runSynced                  // all has come
@@ -112,8 +114,8 @@ func (s *session) Run(ctx context.Context, req *executor.Request, emit func(exec
 	}
 }
 
-// errLeft says that a process in which earlier code has run did not say that it has started the code, and is gone. Whatever it has done with
-// it is gone with it, so that another process may run the code.
+// errLeft says that a process in which earlier code has run is gone, and that its trusted thread had not given the code to the interpreter.
+// No part of it has run, so that another process may run it.
 var errLeft = errors.New("what earlier code has left does not let the next run start")
 
 // try is Run in the process that is there.
@@ -129,6 +131,7 @@ func (s *session) try(ctx context.Context, req *executor.Request, emit func(exec
 	}
 	r := &run{
 		s: s, h: h, req: req, emit: emit, resetting: make(chan struct{}), done: make(chan struct{}),
+		shown: s.d.cfg.Packages.FromImports,
 		value: parts{max: int(min(req.Limits.OutputBytes, maxBundle)) + 64<<10}, ending: parts{max: maxEnd},
 	}
 	s.mu.Lock()
@@ -313,8 +316,14 @@ func (r *run) reset(ctx context.Context) error {
 func (r *run) frame(ctx context.Context, f frame) error {
 	wrong := func() error { return fmt.Errorf("%w: type %d in state %d of a run", errFrame, f.typ, r.state) }
 	switch f.typ {
+	case fromGiven:
+		if r.state != runSent {
+			return wrong()
+		}
+		r.state = runGiven
+		return nil
 	case fromStarted:
-		if r.state != runSent || len(f.payload) != 4 {
+		if r.state != runGiven || len(f.payload) != 4 {
 			return wrong()
 		}
 		r.state, r.due = runStarted, nil
@@ -440,11 +449,16 @@ func (r *run) broken(ctx context.Context, cause error) (driver.Exit, error) {
 	if why == nil || !errors.Is(cause, io.EOF) {
 		why = cause
 	}
-	if r.state == runSent && !r.exit.StateFresh && r.stopErr == nil && ctx.Err() == nil && !r.isReset() {
+	if r.state == runSent && !r.shown && !r.exit.StateFresh && r.stopErr == nil && ctx.Err() == nil && !r.isReset() {
 		return r.exit, errLeft
 	}
-	if r.state == runSent && r.stopErr == nil {
-		return r.exit, driver.Fail(executor.ErrUnavailable, executor.RanMaybe, fmt.Errorf("before the code had started: %w", why))
+	if r.state < runStarted && r.stopErr == nil {
+		if r.exit.StateFresh || ctx.Err() != nil {
+			return r.exit, driver.Fail(executor.ErrUnavailable, executor.RanMaybe, fmt.Errorf("before the code had started: %w", why))
+		}
+		// It may have run, and earlier code may be why nobody knows: that is no failure of the infrastructure.
+		r.state = runStarted
+		r.pass(ctx, executor.Event{Kind: executor.EventStarted})
 	}
 	if r.stopErr == nil && ctx.Err() != nil {
 		r.stopErr = context.Cause(ctx) // both have come at once, for example by Close

@@ -64,8 +64,11 @@ type stream struct{ bytes.Buffer }
 func (s *stream) frame(typ frameType, payload string) {
 	s.Write(hostFrame(testNonce, typ, 1, []byte(payload)))
 }
-func (s *stream) begin() { s.frame(fromStarted, "\x01\x00\x00\x00") }
-func (s *stream) end()   { s.frame(fromEnd, "\x01{}") }
+func (s *stream) begin() {
+	s.frame(fromGiven, "")
+	s.frame(fromStarted, "\x01\x00\x00\x00")
+}
+func (s *stream) end() { s.frame(fromEnd, "\x01{}") }
 func (s *stream) file(id uint32, path string, whole bool, size int64) {
 	s.frame(fromFile, string(spoolFrame(spoolEntry{kind: kindFile, id: id, size: size}, whole, path)))
 }

@@ -99,12 +99,15 @@ const CALLS = 60; // how many pauses in a row it may be left alone because it wo
 
 // Leftovers bounds what code leaves running when its run is over. Time in which the event loop of the worker does not answer counts; when
 // there is too much of it the worker has to end.
+//
+// The code of the next run is handed to the worker after an answer, not before: what ends without one has not had that code.
 export class Leftovers {
   #on;
   #most = Infinity; // ms that there were
   #left = Infinity; // ms that remain
   #asked = null; // when; null: there is no question
   #timer = null;
+  #free = null; // what waits until the event loop is free
   #busy = 0; // pauses in a row
 
   // on has functions: ask() and answered() are about the question, busy() says that the worker works for somebody, over() ends it.
@@ -118,9 +121,10 @@ export class Leftovers {
     this.#pause();
   }
 
-  // hurry says that another run waits.
-  hurry() {
-    if (!this.#timer) return; // nothing has run yet
+  // hurry says that another run waits: free is called when the event loop is free.
+  hurry(free) {
+    if (!this.#timer) return free(); // nothing has run yet
+    this.#free = free;
     const waited = this.#asked === null ? 0 : performance.now() - this.#asked;
     this.#left = Math.min(this.#left, waited + LEAST);
     if (this.#asked === null) this.#ask();
@@ -145,18 +149,23 @@ export class Leftovers {
   #ask() {
     this.#asked = performance.now();
     this.#on.ask();
-    this.#look();
+    this.look();
   }
 
-  #look() {
+  // look is called when there may be an answer.
+  look() {
+    if (this.#asked === null) return;
     this.#timer.stop();
-    this.#timer = after(LOOK, () => {
-      const waited = performance.now() - this.#asked;
-      const answered = this.#on.answered();
-      if (!answered && waited < this.#left) return this.#look();
-      if (!answered) return this.#on.over();
-      this.#left = waited > 2 * LOOK ? this.#left - waited : Math.min(this.#most, this.#left + BACK);
-      this.#pause();
-    });
+    const waited = performance.now() - this.#asked;
+    if (!this.#on.answered()) {
+      if (waited >= this.#left) return this.#on.over();
+      this.#timer = after(LOOK, () => this.look());
+      return;
+    }
+    this.#left = waited > 2 * LOOK ? this.#left - waited : Math.min(this.#most, this.#left + BACK);
+    this.#pause();
+    const free = this.#free;
+    this.#free = null;
+    free?.();
   }
 }

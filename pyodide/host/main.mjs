@@ -26,7 +26,10 @@ let up = false;
 let draining = false;
 
 const { port1: port, port2 } = new MessageChannel();
-port.onmessage = drain;
+port.onmessage = () => {
+  leftovers.look();
+  drain();
+};
 const javascript = options.mode === "javascript";
 const worker = new Worker(new URL(javascript ? "worker-javascript.mjs" : "worker.mjs", dir), { type: "module", deno: { permissions: "none" } });
 worker.onerror = (e) => {
@@ -82,8 +85,12 @@ function serve({ type, id, payload }) {
       });
       receiver.begin(payload[8] === 1);
       use();
-      leftovers.hurry();
-      return port.postMessage({ op: "run", id, payload: payload.subarray(9) });
+      return leftovers.hurry(async () => {
+        // Written before the worker can have the code: without this frame none of the code has run, whatever ends the process.
+        writer.send(FROM_HOST.GIVEN, id);
+        await writer.flushed();
+        port.postMessage({ op: "run", id, payload: payload.subarray(9) });
+      });
     }
     case TO_HOST.CALL:
       use();

@@ -51,7 +51,7 @@ export class Sender {
   #wait = Atomics.wait; // bound early: the code may replace what it can reach
   #load = Atomics.load;
 
-  // kick wakes the main thread.
+  // kick wakes the main thread, to look into the ring and at the words.
   constructor(shared, kick) {
     this.#words = new Int32Array(shared.words);
     this.#ring = new Uint8Array(shared.ring);
@@ -80,6 +80,7 @@ export class Sender {
   // answer says that the event loop is free.
   answer() {
     Atomics.store(this.#words, ANSWERED, 1);
+    this.#kick();
   }
 
   // send writes one frame. While a frame that counts waits for room, an interrupt ends it with EINTR; nothing has been written then.

@@ -24,6 +24,7 @@ export const FROM_HOST = {
   LATE: 12, // the wall time is over, and the code has been told
   STUCK: 13, // the code cannot be stopped without the process
   FATAL: 14, // JSON: the interpreter is beyond use
+  GIVEN: 15, // the worker is about to be given the code
 };
 
 // WORKER says what the worker may send, and which of it counts against the bytes that Go has not confirmed.

@@ -54,9 +54,20 @@ addEventListener("message", (e) => {
     for (let i = 0; ; i++) f(i);
   };
 
+  let silent = false; // and then it must not be given the code of another run
   const attacks = {
+    "no-answer-after-the-run": (id) => {
+      silent = true;
+      end(id);
+      send(F.SYNCED, id);
+    },
     good: (id) => {
       send(F.STDOUT, id, new TextEncoder().encode("good\n"));
+      end(id);
+      send(F.SYNCED, id);
+    },
+    "good-without-an-answer": (id) => {
+      send(F.STDOUT, id, new TextEncoder().encode("it has the code without an answer\n"));
       end(id);
       send(F.SYNCED, id);
     },
@@ -179,10 +190,13 @@ addEventListener("message", (e) => {
   };
 
   port.onmessage = ({ data: { op, id, payload } }) => {
-    if (op === "ask") Atomics.store(words, 7, 1);
+    if (op === "ask" && !silent) {
+      Atomics.store(words, 7, 1);
+      kick();
+    }
     if (op !== "run") return;
     const head = new DataView(payload.buffer, payload.byteOffset).getUint32(0, true);
-    const code = new TextDecoder().decode(payload.subarray(4 + head));
+    const code = silent ? "good-without-an-answer" : new TextDecoder().decode(payload.subarray(4 + head));
     send(F.STARTED, id, number.u32(1));
     attacks[code](id);
   };
