@@ -5,9 +5,18 @@
 // container. The source names the protocol between it and its host.
 package cell
 
-import _ "embed"
+import (
+	_ "embed" // the programs
+	"strconv"
+)
 
-// Source is the text of cell.py. It runs on Python 3.9 and later, on CPython and on Pyodide, and needs the standard library only.
-//
-//go:embed cell.py
-var Source string
+// Source is the text of cell.py, and in it that of notebook.py, which it loads when a cell asks for what notebooks have beyond Python. It
+// runs on Python 3.9 and later, on CPython and on Pyodide, and needs the standard library only.
+var Source = cell + "\n\n_NOTEBOOK = " + strconv.QuoteToASCII(notebook) + "\n"
+
+var (
+	//go:embed cell.py
+	cell string
+	//go:embed notebook.py
+	notebook string
+)

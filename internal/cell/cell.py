@@ -38,6 +38,10 @@ MAX_FRAMES = 2000  # of a traceback, before repeated ones are folded
 MAX_SOURCES = 4 << 20  # characters of cells whose source lines tracebacks can show
 MAX_FILES = 10000  # of changes
 MAX_ENTRIES = 200000  # looked at in a scan
+MAX_KEPT = 20  # values and sources that a cell can come back to
+MAX_KEPT_SIZE = 16 << 20  # bytes of these values, as far as they say
+MAX_UPDATES = 100  # of displays that are told apart
+MAX_ROWS = 1000  # of a data frame that is passed on as data
 PART = ".execbroker-"  # begins the names of files that a host has not completed
 
 _ONLY_AST, _TOP_LEVEL_AWAIT, _CO_COROUTINE = 0x400, 0x2000, 0x80
@@ -78,6 +82,8 @@ class Interpreter:
         self._flags = _TOP_LEVEL_AWAIT
         self._sources = {}
         self._shown = []
+        self.cell, self.capture, self._updates, self._shell = 0, None, {}, None
+        self._in_list, self._out_dict, self._sizes = [""], {}, {}
         _environ.setdefault("MPLBACKEND", "Agg")
         sys.argv = [""]
         if workdir not in sys.path:
@@ -85,8 +91,15 @@ class Interpreter:
         # Compiled files beside the user's modules would turn up among the files that a run has made.
         sys.dont_write_bytecode = True
         self._hooks = {"matplotlib.pyplot": self._adopt, "linecache": lambda module: self._publish()}
+        for name in _ADOPTED:
+            self._hooks[name] = self._adopter(name)
         sys.meta_path.insert(0, _Finder(self._hooks))
-        builtins.display = self.display
+        sys.meta_path.append(_Last(self))  # what is installed comes first
+        self.display, self.shell = self.display, self.shell  # one object each, however often they are asked for
+        builtins.display, builtins.get_ipython = self.display, self.shell
+        builtins.In, builtins.Out = self._in_list, self._out_dict
+        for name in ("_", "__", "___"):
+            setattr(builtins, name, "")
         try:
             _chdir(workdir)
         except OSError:
@@ -112,13 +125,15 @@ class Interpreter:
         """Runs one cell in directory dir, with env added to the environment. What the code does never raises here."""
         name = "<cell %d>" % cell
         out = Outcome()
-        parts = ()
+        parts, around = (), ()
+        self.cell, self.capture, self._updates = cell, None, {}
         try:
             self._install()
-            parts = self._compile(source, name)
+            self._note_source(source)
+            parts, around = self._compile(source, name)
         except BaseException as e:
             self._judge(out, e, name)
-        job = self._job(out, parts, name, dir, env or {})
+        job = self._job(out, parts, around, name, dir, env or {})
         if any(code.co_flags & _CO_COROUTINE for code, _ in parts):
             return job
         # A job without await at its top level never yields: it needs no event loop, and may start one itself.
@@ -130,21 +145,29 @@ class Interpreter:
 
     # The parts of a run.
 
-    async def _job(self, out, parts, name, dir, env):
+    async def _job(self, out, parts, around, name, dir, env):
         saved = None
         try:
+            entered = []
             try:
                 saved = self._surroundings(dir, env)
+                for manager in around:
+                    manager.__enter__()
+                    entered.append(manager)
                 for code, shows in parts:
                     value = eval(code, self.main.__dict__)
                     if code.co_flags & _CO_COROUTINE:
                         value = await value
                     if shows and value is not None:
-                        builtins._ = value
-                        self._emit(True, value)
+                        self._keep(value, self._emit(True, value))
                     value = None
             except BaseException as e:
                 self._judge(out, e, name)
+            while entered:
+                entered.pop().__exit__()
+            self.capture = None
+            if not out.interrupted:
+                self._settle()
             self._figures(show=not out.interrupted)
             self._flush()
         except KeyboardInterrupt:
@@ -228,20 +251,28 @@ class Interpreter:
         if source[:1] == "\ufeff":
             source = source[1:]
         self._remember(source, name)
-        tree = compile(source, name, "exec", self._flags | _ONLY_AST, True)
+        lines, around = self._sources[name], ()
+        try:
+            tree = compile(source, name, "exec", self._flags | _ONLY_AST, True)
+        except SyntaxError:
+            # Only what is no Python is looked at as a cell of a notebook.
+            found = _notebook().transform(source)
+            if found is None:
+                raise
+            tree = _compile_again(found.source, name, self._flags | _ONLY_AST)
+            lines, around = _StringIO(found.source + "\n", None).readlines(), _notebook().surround(self, found.around)
         parts = []
         last = tree.body[-1] if tree.body else None
-        if type(last).__name__ == "Expr" and not self._silenced(name, last):
+        if type(last).__name__ == "Expr" and not self._silenced(lines, last):
             tree.body.pop()
             parts.append((compile(type(_EXPRESSION)(last.value), name, "eval", self._flags, True), True))
         if tree.body:
             parts.insert(0, (compile(tree, name, "exec", self._flags, True), False))
             self._flags |= parts[0][0].co_flags & _CO_FUTURES
-        return parts
+        return parts, around
 
-    def _silenced(self, name, last):
+    def _silenced(self, lines, last):
         """Reports whether a semicolon follows the last expression, which means that its value is not to be shown."""
-        lines = self._sources[name]
         rest = [lines[last.end_lineno - 1].encode("utf-8", "surrogatepass")[last.end_col_offset:].decode("utf-8", "replace")]
         return "".join(rest + lines[last.end_lineno:]).lstrip()[:1] == ";"
 
@@ -274,24 +305,103 @@ class Interpreter:
 
     # Values.
 
-    def display(self, *values, raw=False):
-        """Shows values in their richest forms. With raw they are dicts of media types and data."""
+    def display(self, *values, raw=False, display_id=None, update=False, **options):
+        """Shows values in their richest forms. With raw they are dicts of media types and data.
+
+        With a display_id, True for one that is made, it returns a handle. What is shown stays shown: of all updates of a display the
+        last one is shown as well, when the cell has ended. Other options of notebooks are taken, and mean nothing here.
+        """
+        handle = None
+        if display_id is not None:
+            handle = self._handle(None if display_id is True else display_id)
         for v in values:
-            self._emit(False, v, raw)
+            key = str(handle.display_id) if handle else ""
+            if update and (key in self._updates or len(self._updates) < MAX_UPDATES):
+                self._updates[key] = v, raw
+            else:
+                self._emit(False, v, raw)
+        return handle
+
+    def _handle(self, display_id):
+        kind = _notebook().DisplayHandle
+        kind.it = self
+        return kind(display_id)
+
+    def _settle(self):
+        """Shows the last updates of displays."""
+        updates, self._updates = self._updates, {}
+        for value, raw in updates.values():
+            try:
+                self._emit(False, value, raw)
+            except Exception as e:
+                self._complain("update of a display", e)
+
+    def shell(self):
+        """Returns what get_ipython() does in a notebook."""
+        if self._shell is None:
+            self._shell = _notebook().Shell(self)
+        return self._shell
+
+    def give(self, main, bundle):
+        """Passes a value on, to the host or to who captures what the cell shows."""
+        if self.capture is None:
+            self.host.output(main, bundle)
+        else:
+            self.capture.append(bundle)
+
+    def _note_source(self, source):
+        """Keeps the last sources for In, whose places are the numbers of the cells."""
+        self._in_list += [""] * (self.cell + 1 - len(self._in_list))
+        self._in_list[self.cell] = source if len(source) <= MAX_SOURCES // MAX_KEPT else ""
+        if self.cell >= MAX_KEPT:
+            self._in_list[self.cell - MAX_KEPT] = ""
+
+    def _keep(self, value, bundle):
+        """Keeps the last values for Out and _, as many as they may have bytes."""
+        size = _size(value, bundle)
+        if size > MAX_KEPT_SIZE or value is self._out_dict:
+            return
+        try:
+            builtins._, builtins.__, builtins.___ = value, builtins._, builtins.__
+        except AttributeError:  # removed by the code
+            builtins._ = builtins.__ = builtins.___ = value
+        self._out_dict[self.cell], self._sizes[self.cell] = value, size
+        while len(self._sizes) > MAX_KEPT or sum(self._sizes.values()) > MAX_KEPT_SIZE:
+            first = min(self._sizes)
+            del self._sizes[first]
+            self._forget(self._out_dict.pop(first, None))
+
+    def _forget(self, value):
+        for name in ("_", "__", "___"):
+            if builtins.__dict__.get(name) is value:
+                builtins.__dict__[name] = ""
 
     def _displayhook(self, value):
         if value is not None:
-            builtins._ = value
-            self._emit(False, value)
+            self._keep(value, self._emit(False, value))
 
     def _emit(self, main, value, raw=False):
         b = {}
         if raw:
             self._add_all(b, value)
+        elif self._shows_itself(value):
+            return b
         else:
             self._represent(b, value)
         self._flush()
-        self.host.output(main, b)
+        self.give(main, b)
+        return b
+
+    def _shows_itself(self, value):
+        """Lets a value show itself in the way of notebooks, and reports whether it has."""
+        if isinstance(value, type) or not callable(getattr(type(value), "_ipython_display_", None)):
+            return False
+        try:
+            value._ipython_display_()
+            return True
+        except Exception as e:
+            self._complain("_ipython_display_ of %s" % _name(type(value)), e)
+            return False
 
     def _represent(self, b, value):
         kind = type(value)
@@ -308,6 +418,8 @@ class Interpreter:
         if kind.__module__ == "matplotlib.figure" and hasattr(kind, "savefig"):
             b["image/png"] = _png(value, None)
             self._shown.append(value)
+        if any(k.__name__ == "DataFrame" and k.__module__.startswith("pandas.core.") for k in kind.__mro__):
+            self._add_rows(b, value)
         for mime, method in _METHODS:
             if getattr(kind, method, None) is None:
                 continue
@@ -323,6 +435,15 @@ class Interpreter:
                     self._add(b, mime, data)
             except Exception as e:
                 self._complain("%s of %s" % (method, _name(kind)), e)
+
+    def _add_rows(self, b, frame):
+        """Adds the rows of a data frame as data, as far as the format has a place for its index and its columns."""
+        try:
+            data = frame.head(max(min(MAX_ROWS, 20 * MAX_ROWS // max(frame.shape[1], 1)), 1)).to_json(orient="table")
+            if len(data) <= MAX_JSON:
+                b["application/vnd.dataresource+json"] = data.encode("utf-8")
+        except Exception:  # columns in several levels, names that are there twice
+            pass
 
     def _add_all(self, b, data):
         for mime, d in dict(data).items():
@@ -359,6 +480,15 @@ class Interpreter:
         except Exception:
             pass
 
+    def _adopter(self, name):
+        def adopt(module):
+            try:
+                _notebook().ADOPT[name](self, module)
+            except Exception as e:  # another version than those that are known
+                self._complain(name, e)
+
+        return adopt
+
     # Figures.
 
     def _adopt(self, pyplot):
@@ -382,7 +512,7 @@ class Interpreter:
                             data = _png(figure, plt)
                             text = _cut(repr(figure), MAX_TEXT).encode("utf-8", "replace")
                             self._flush()
-                            self.host.output(False, {"text/plain": text, "image/png": data})
+                            self.give(False, {"text/plain": text, "image/png": data})
                 except Exception as e:
                     self._complain("figure %s" % ascii(n)[:100], e)
                 finally:
@@ -531,6 +661,31 @@ class _Finder:
         return None
 
 
+class _Last:
+    """Finds IPython where it is not installed: what programs import from it."""
+
+    def __init__(self, it):
+        self._it, self._modules = it, None
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "IPython" and not name.startswith("IPython."):
+            return None
+        if name != "IPython" and getattr(sys.modules.get("IPython"), "__file__", "") != "<execbroker IPython>":
+            return None  # a part that the installed one does not have
+        if self._modules is None:
+            self._modules = _notebook().ipython(self._it)
+        if name not in self._modules:
+            return None
+        spec = type(sys.__spec__)(name, self, is_package=hasattr(self._modules[name], "__path__"))
+        return spec
+
+    def create_module(self, spec):
+        return self._modules[spec.name]
+
+    def exec_module(self, module):
+        pass
+
+
 class _Loader:
     def __init__(self, loader, hook):
         self._loader, self._hook = loader, hook
@@ -544,6 +699,47 @@ class _Loader:
     def exec_module(self, module):
         self._loader.exec_module(module)
         self._hook(module)
+
+
+_loaded = None
+
+
+def _notebook():
+    """Returns the module of notebook.py, whose text follows this one."""
+    global _loaded
+    if _loaded is None:
+        module = type(sys)("notebook")
+        module.__dict__.update(__builtins__=__builtins__, _load=_load, _StringIO=_StringIO, _environ=_environ)
+        exec(compile(_NOTEBOOK, "<execbroker notebook.py>", "exec"), module.__dict__)
+        _loaded = module
+    return _loaded
+
+
+def _compile_again(source, name, flags):
+    """Compiles what was made of a cell. That the cell itself did not compile is not the cause of an error in it."""
+    try:
+        return compile(source, name, "exec", flags, True)
+    except SyntaxError as e:
+        e.__context__ = None
+        raise
+
+
+def _size(value, bundle):
+    """Returns how many bytes a value has, as far as it says."""
+    size = sum(len(data) for data in bundle.values())
+    try:
+        if type(value) in _PLAIN or type(value) in (bytes, bytearray, set, frozenset):
+            size = max(size, sys.getsizeof(value))
+        else:
+            said = getattr(value, "nbytes", 0)
+            if type(said) is int:
+                size = max(size, said)
+            if type(value).__module__.startswith("pandas."):
+                use = value.memory_usage()
+                size = max(size, int(use.sum() if hasattr(use, "sum") else use))
+    except Exception:
+        pass
+    return size
 
 
 def _png(figure, plt):
@@ -672,6 +868,10 @@ def _traceback(e):
 
 _PLAIN = (dict, list, tuple, str, int, float, bool, type(None))
 _MAIN = {"__name__": "__main__", "__doc__": None, "__package__": None, "__loader__": None, "__spec__": None}
+_ADOPTED = (
+    "plotly.basedatatypes", "PIL.Image", "altair.vegalite.v4.api", "altair.vegalite.v5.api", "altair.vegalite.v6.api", "bokeh.io.showing",
+    "IPython.core.display", "IPython.core.display_functions", "IPython.core.getipython",
+)  # modules that notebook.py changes when they are imported
 _EXPRESSION = compile("0", "", "eval", _ONLY_AST)
 _METHODS = (
     ("text/html", "_repr_html_"),

@@ -70,16 +70,33 @@ func pythons(t *testing.T) []string {
 	return list
 }
 
+// sourceFile is a file with Source.
+func sourceFile(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "cell.py")
+	if err := os.WriteFile(name, []byte(Source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
 // runCells runs cells in one interpreter.
 func runCells(t *testing.T, python string, steps ...step) []outcome {
 	t.Helper()
-	in, err := json.Marshal(steps)
+	return runGroups(t, python, steps)[0]
+}
+
+// runGroups runs each list of cells in an interpreter of its own.
+func runGroups(t *testing.T, python string, groups ...[]step) [][]outcome {
+	t.Helper()
+	in, err := json.Marshal(groups)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a cell that hangs is a failure of its own case
+	// A cell that hangs is a failure of its own case.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python, "-I", "testdata/host.py", "cell.py", t.TempDir())
+	cmd := exec.CommandContext(ctx, python, "-I", "testdata/host.py", sourceFile(t), t.TempDir())
 	cmd.Stdin = bytes.NewReader(in)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -87,16 +104,20 @@ func runCells(t *testing.T, python string, steps ...step) []outcome {
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", python, err, stderr.Bytes())
 	}
-	var all []outcome
+	var flat []outcome
 	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
 		var o outcome
 		if err := d.Decode(&o); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, o)
+		flat = append(flat, o)
 	}
-	if len(all) != len(steps) {
-		t.Fatalf("%s: got %d outcomes of %d cells\n%s", python, len(all), len(steps), stderr.Bytes())
+	var all [][]outcome
+	for _, steps := range groups {
+		if len(flat) < len(steps) {
+			t.Fatalf("%s: got %d outcomes of %d cells\n%s", python, len(flat), len(steps), stderr.Bytes())
+		}
+		all, flat = append(all, flat[:len(steps)]), flat[len(steps):]
 	}
 	return all
 }

@@ -37,7 +37,7 @@ func events(o outcome) string {
 		case string:
 			b.WriteString(v)
 		case map[string]any:
-			for _, mime := range []string{"text/plain", "text/html", "text/markdown", "text/latex", "image/svg+xml", "image/png", "image/jpeg", "application/json", "application/vnd.x+json"} {
+			for _, mime := range []string{"text/plain", "text/html", "text/markdown", "text/latex", "image/svg+xml", "image/png", "image/jpeg", "application/json", "application/vnd.x+json", "application/vnd.dataresource+json"} {
 				if s, ok := v[mime].(string); ok {
 					b.WriteString(" " + mime[strings.IndexByte(mime, '/')+1:] + "=" + s)
 				}

@@ -1,4 +1,4 @@
-"""Runs cells from a JSON list on standard input in one interpreter and writes what the host was given, one JSON list per cell."""
+"""Runs cells from a JSON list of lists on standard input, each list in one interpreter, and writes what the host was given, a JSON object per cell."""
 
 import builtins
 import json
@@ -7,7 +7,8 @@ import sys
 
 __builtins__ = dict(vars(builtins))  # a cell may break them
 source, workdir = sys.argv[1], sys.argv[2]
-cells = json.load(sys.stdin)
+sys.path[:] = [p for p in sys.path if "-packages" not in p]  # what is installed here is not there for everybody
+groups = json.load(sys.stdin)
 result = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
 cell = type(sys)("cell")
 with open(source, encoding="utf-8") as f:
@@ -39,7 +40,7 @@ class Host:
         return data
 
 
-def main():
+def main(cells):
     host, loop = Host(), None
     it = cell.Interpreter(host, workdir)
     for n, c in enumerate(cells, 1):
@@ -61,6 +62,15 @@ def main():
         result.write(dumps(out) + "\n")
 
 
-main()
-result.flush()
-exit(0)  # what the cells left behind does not run
+fork, wait, mkdir, join = os.fork, os.waitpid, os.mkdir, os.path.join
+for n, group in enumerate(groups):
+    pid = fork()
+    if pid == 0:
+        workdir = join(workdir, str(n))
+        mkdir(workdir)
+        main(group)
+        result.flush()
+        exit(0)  # what the cells left behind does not run
+    if wait(pid, 0)[1]:
+        exit(1)
+exit(0)
