@@ -49,6 +49,8 @@ const MaxInput = 32 << 20
 // From the code it takes what models put around it: Markdown fences with prose before and after, a dictionary or a tag around it, escapes
 // that were made twice. Code that is a program already is never changed.
 //
+// Lines of notebooks that begin a cell of Python and ask pip for packages, such as "%pip install numpy", become Input.Packages.
+//
 // It fails with an *InputError.
 func ParseInput(arguments string, language executor.Language) (Input, error) {
 	if len(arguments) > MaxInput {
@@ -80,6 +82,7 @@ func ParseInput(arguments string, language executor.Language) (Input, error) {
 		in.Language = language
 	}
 	in.unwrap(sure)
+	in.installs()
 	return in, nil
 }
 
@@ -94,6 +97,44 @@ func cutObject(text string) bool {
 	}
 	var v json.RawMessage
 	return errors.Is(json.NewDecoder(strings.NewReader(text)).Decode(&v), io.ErrUnexpectedEOF)
+}
+
+// installLine is a line of a notebook that installs packages. No statement of Python begins so.
+var installLine = regexp.MustCompile(`^[ \t]*[%!][ \t]*(?:python3?[ \t]+-m[ \t]+)?pip3?[ \t]+install[ \t]+(.+?)[ \t]*\r?$`)
+
+// quietFlags are options of pip that change nothing of what is installed here.
+var quietFlags = []string{"-q", "-qq", "--quiet", "-U", "--upgrade", "--user", "--no-cache-dir", "--disable-pip-version-check", "--no-input"}
+
+// installs makes of the lines that begin a cell of Python, and ask pip for packages, the packages of the call, which are checked as those
+// are. Running code can make nobody install anything: anywhere else such a line is an error of the cell.
+func (in *Input) installs() {
+	if in.Language != executor.Python {
+		return
+	}
+	lines := strings.SplitAfter(in.Code, "\n")
+	for i, line := range lines {
+		text := strings.TrimSpace(line)
+		if text == "" || text[0] == '#' {
+			continue
+		}
+		m := installLine.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if m == nil {
+			break
+		}
+		var names []string
+		for _, word := range strings.Fields(m[1]) {
+			if slices.Contains(quietFlags, word) {
+				continue
+			}
+			names = append(names, strings.Trim(word, `"'`))
+		}
+		if slices.ContainsFunc(names, func(s string) bool { return strings.HasPrefix(s, "-") }) {
+			break // what it means cannot be done here, and the cell says so
+		}
+		in.Packages = append(in.Packages, names...)
+		lines[i] = "# " + line
+	}
+	in.Code = strings.Join(lines, "")
 }
 
 // object reads arguments that are an object.

@@ -150,7 +150,7 @@ var programs = map[string]string{
 	"html":               "print('<code>x</code>')",
 	"backquotes":         "print('`a`')",
 	"syntax-error":       "def f(:\n  pass",
-	"magic":              "!pip install x",
+	"magic":              "!ls x",
 	"unicode":            "größe = 'ü'\nprint(größe)",
 }
 
@@ -335,5 +335,32 @@ func TestArgumentsThatAreCutOff(t *testing.T) {
 		if in, err := tool.ParseInput(program, executor.Python); err != nil || in.Code != program {
 			t.Errorf("%s: got %+v, %v, want it as it is", program, in, err)
 		}
+	}
+}
+
+// What asks pip for packages at the beginning of a cell is a part of the call. Anywhere else it is the cell's.
+func TestLinesThatInstall(t *testing.T) {
+	tests := map[string]struct {
+		code, want string
+		packages   []string
+	}{
+		"magic":     {"%pip install numpy 'pandas>=2'\nimport numpy", "# %pip install numpy 'pandas>=2'\nimport numpy", []string{"numpy", "pandas>=2"}},
+		"command":   {"# first\n\n!pip install -q six\n!python -m pip install --upgrade attrs\nx", "# first\n\n# !pip install -q six\n# !python -m pip install --upgrade attrs\nx", []string{"six", "attrs"}},
+		"alone":     {"%pip install six", "# %pip install six", []string{"six"}},
+		"later":     {"x = 1\n%pip install six", "x = 1\n%pip install six", nil},
+		"option":    {"%pip install -r requirements.txt", "%pip install -r requirements.txt", nil},
+		"in-string": {"s = \"\"\"\n%pip install six\n\"\"\"", "s = \"\"\"\n%pip install six\n\"\"\"", nil},
+		"list":      {"!pip list", "!pip list", nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := parse(t, arguments(t, map[string]any{"code": test.code, "language": "python"}))
+			if in.Code != test.want || !slices.Equal(in.Packages, test.packages) {
+				t.Errorf("got %q, %q, want %q, %q", in.Code, in.Packages, test.want, test.packages)
+			}
+		})
+	}
+	if in := parse(t, arguments(t, map[string]any{"code": "%pip install six", "language": "javascript"})); in.Packages != nil {
+		t.Errorf("got packages %q of another language", in.Packages)
 	}
 }

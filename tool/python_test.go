@@ -44,7 +44,7 @@ func TestPython(t *testing.T) {
 		{name: "module", in: "import nonesuch", value: "null", errors: []string{"ModuleNotFoundError", `"packages": ["nonesuch"]`}},
 		{name: "file", in: `{"code": "open('b.csv')", "files": {"a.csv": "1"}}`, value: "null", errors: []string{"FileNotFoundError", `in /workspace there are: "a.csv".`}},
 		{name: "name", in: "python\nprint(1)", value: "null", errors: []string{"the first line is the name of a language"}},
-		{name: "magic", in: "!pip install x", value: "null", errors: []string{"SyntaxError"}},
+		{name: "magic", in: "y = 1\n!pip install x", value: "null", errors: []string{"UsageError: !pip: packages are installed before the code runs"}},
 		{name: "input", in: "name = input()", value: "null", errors: []string{"nobody to answer input()"}},
 		{name: "artifact", in: "open('out.txt', 'w').write('abc')", value: "3"},
 		{name: "timeout", in: `{"code": "print('before')\nwhile True: pass", "timeout": 1}`, value: "null", stdout: "before\n", errors: []string{"stopped by its timeout", "Variables and files are still there."}},
