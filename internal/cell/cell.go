@@ -10,13 +10,14 @@ import (
 	"strconv"
 )
 
-// Source is the text of cell.py, and in it that of notebook.py, which it loads when a cell asks for what notebooks have beyond Python. It
-// runs on Python 3.9 and later, on CPython and on Pyodide, and needs the standard library only.
-var Source = cell + "\n\n_NOTEBOOK = " + strconv.QuoteToASCII(notebook) + "\n"
+// Source is the text of Program with that of Notebook in it.
+var Source = Program + "\n\n_NOTEBOOK = " + strconv.QuoteToASCII(Notebook) + "\n"
 
+// Program is cell.py and Notebook is notebook.py, which cell.py loads from its name _NOTEBOOK when a cell asks for what notebooks have
+// beyond Python. They run on Python 3.9 and later, on CPython and on Pyodide, and need the standard library only.
 var (
 	//go:embed cell.py
-	cell string
+	Program string
 	//go:embed notebook.py
-	notebook string
+	Notebook string
 )

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/cell"
 	"github.com/execbroker/execbroker/internal/wire"
 )
 
@@ -55,7 +56,8 @@ type Config struct {
 
 // encode returns the configuration as the runner reads it.
 func (c Config) encode() wire.Map {
-	m := wire.Map{"same_user": c.SameUser, "own": c.OwnWorkdir, "filtered": c.Filtered, "allow_weak": c.AllowWeak, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
+	// The program in the configuration of a machine has to be small, so this travels over the connection.
+	m := wire.Map{"notebook": shipped(cell.Notebook), "same_user": c.SameUser, "own": c.OwnWorkdir, "filtered": c.Filtered, "allow_weak": c.AllowWeak, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
 	text := func(key, v string) {
 		if v != "" {
 			m[key] = v

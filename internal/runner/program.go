@@ -67,7 +67,7 @@ func pack(supervisor []string, extra ...string) []byte {
 		all.WriteString(source(name))
 	}
 	part("runner.py", all.String())
-	part("cell.py", shipped(cell.Source))
+	part("cell.py", shipped(cell.Program))
 	for _, name := range programs {
 		part(name, source(name))
 	}

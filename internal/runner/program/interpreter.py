@@ -129,6 +129,7 @@ class Loop:
             sys.path.append(user)  # where pip installs what it may not install elsewhere
         cell = type(sys)("cell")
         exec(compile(CELL, CELL_NAME, "exec"), cell.__dict__)
+        cell._NOTEBOOK = CONFIG["notebook"]
         self.lock, self.main = _thread.allocate_lock(), _thread.get_ident()
         self.cell = cell.Interpreter(Host(self.tell, self.origin), CONFIG["workdir"])
         self.cell.after_import("concurrent.futures.thread", self.origin.carry)
