@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -87,25 +88,34 @@ func source(name string) string {
 	if strings.HasSuffix(name, ".py") {
 		return shipped(string(text))
 	}
-	return string(text)
+	return wholeComment.ReplaceAllString(string(text), "")
 }
 
-// shipped leaves out comments that have a line of their own, and the words of those that tell of a function or class in one line. Lines
-// keep their numbers.
+var (
+	wholeComment = regexp.MustCompile(`(?m)^[ \t]*//.*$`)              // of JavaScript
+	endComment   = regexp.MustCompile(`(?m)(?:^[ \t]*|  )# [^"'\n]*$`) // of Python; no string ends behind it
+)
+
+// shipped leaves out of Python what only its readers need: comments, and the words that tell of a module, class or function. Lines keep
+// their numbers.
 func shipped(python string) string {
 	lines := strings.Split(python, "\n")
-	head := false // the line before begins a block
+	head, words := true, false // the line before begins a block; the line before is within the words that tell of one
 	for i, line := range lines {
 		switch text := strings.TrimSpace(line); {
+		case words:
+			lines[i], words = "", !strings.HasSuffix(text, `"""`)
+		case head && strings.HasPrefix(text, `"""`):
+			lines[i] = line[:strings.IndexByte(line, '"')] + `""`
+			words = len(text) < 6 || !strings.HasSuffix(text, `"""`)
+			head = false
 		case strings.HasPrefix(text, "#"):
 			lines[i] = ""
-		case head && len(text) > 6 && strings.HasPrefix(text, `"""`) && strings.HasSuffix(text, `"""`):
-			lines[i] = line[:strings.IndexByte(line, '"')] + `""`
 		default:
 			head = strings.HasSuffix(text, ":")
 		}
 	}
-	return strings.Join(lines, "\n")
+	return endComment.ReplaceAllString(strings.Join(lines, "\n"), "")
 }
 
 // Command returns the command line of the runner. Its standard input and output become the connection of the creator, for Start. What

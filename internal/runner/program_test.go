@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/cell"
 	"github.com/execbroker/execbroker/internal/wire"
 )
 
@@ -28,6 +30,79 @@ func TestProgramSize(t *testing.T) {
 		t.Logf("%d bytes for a machine, %d in base64", len(GuestProgram()), n)
 	}
 }
+
+// What is left out of the program when it is sent changes nothing but comments and the words about functions, and no line moves.
+func TestShippedProgramIsTheSame(t *testing.T) {
+	t.Parallel()
+	const same = `
+import ast, json, sys
+def form(text):
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(node) is not None:
+            node.body[0].value = ast.Constant("")
+        for name in ("col_offset", "end_col_offset", "end_lineno"):
+            node.__dict__.pop(name, None)
+    return ast.dump(tree, include_attributes=True)
+for name, (before, after) in json.load(sys.stdin).items():
+    if form(before) != form(after) or before.count("\n") != after.count("\n"):
+        print(name)
+`
+	texts := map[string][2]string{
+		"cell.py": {cell.Program, shipped(cell.Program)}, "notebook.py": {cell.Notebook, shipped(cell.Notebook)},
+		"forms": {formsOfComments, shipped(formsOfComments)},
+	}
+	entries, err := sources.ReadDir("program")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".py") {
+			text, err := sources.ReadFile("program/" + e.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[e.Name()] = [2]string{string(text), source(e.Name())}
+		}
+	}
+	in, err := json.Marshal(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "python3", "-I", "-c", same)
+	cmd.Stdin = bytes.NewReader(in)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) != 0 {
+		t.Errorf("another program: %s (%v)", out, err)
+	}
+	if got := shipped(formsOfComments); strings.Contains(got, "words") || !strings.Contains(got, "kept") {
+		t.Errorf("got %s", got)
+	}
+}
+
+// formsOfComments has the comments and strings that shipped must tell apart.
+const formsOfComments = `"""words of
+a module, words"""
+
+import os  # words
+
+
+class A:
+    """words"""
+
+    # words
+    def f(self, x="  # kept"):
+        """words
+
+        words
+        """
+        s = "# kept"  # words
+        return """  # kept"""
+
+
+def g():
+    """words
+    words"""
+`
 
 // The program needs nothing but the standard library of the oldest Python, and of that nothing that is gone in later ones.
 func TestProgramImports(t *testing.T) {
