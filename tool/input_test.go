@@ -91,9 +91,6 @@ func TestWrappedCode(t *testing.T) {
 		"stray-quotes":            {in: "x = 1\nprint(\\\"hi\\\", x)", want: "x = 1\nprint(\"hi\", x)"},
 		"stray-tabs":              {in: `if True:\n\tprint(1)`, want: "if True:\n\tprint(1)"},
 		"stray-in-json":           {in: `{"code": "x = 1\\nprint(x)"}`, want: "x = 1\nprint(x)"},
-		"indented":                {in: "    x = 1\n    if x:\n        print(x)\n", want: "x = 1\nif x:\n    print(x)\n"},
-		"indented-string":         {in: "    x = '''\n  a\n    b'''\n    print(x)", want: "x = '''\n  a\n    b'''\nprint(x)"},
-		"indented-first":          {in: " import math\nprint(math.pi)", want: two},
 		"byte-order-mark":         {in: "\ufeffprint(1)", want: "print(1)"},
 		"empty":                   {in: "", want: ""},
 	}
@@ -145,6 +142,7 @@ var programs = map[string]string{
 	"prefix-of-name":     "for_f = 1\nif\"a\":\n    print(rb'\\n', Rb'x', BR\"y\")",
 	"blank-lines":        "\n\nprint(1)\n\n",
 	"comment-indented":   "    # note\nprint(1)",
+	"indented":           "    x = 1\n    if x:\n        print(x)\n",
 	"string":             "'print(1)'",
 	"number":             "42",
 	"html":               "print('<code>x</code>')",

@@ -28,7 +28,7 @@ func (in *Input) unwrap(sure bool) {
 		case in.fromFence(&sure):
 		default:
 			if in.Language == executor.Python {
-				in.Code = dedent(unescapeStray(in.Code))
+				in.Code = unescapeStray(in.Code)
 			}
 			return
 		}
@@ -155,47 +155,6 @@ func replaceEscapes(code string, is func(i int) bool) string {
 		n, text := unescape(code[i:])
 		b.WriteString(text)
 		i += n
-	}
-	return b.String()
-}
-
-// dedent removes what all lines are indented by, if the first one is, which no program in Python has. Lines that are within a string
-// have no say and keep what they have.
-func dedent(code string) string {
-	t := scanPython(code)
-	common, first := "", true
-	at := 0
-	for line := range strings.Lines(code) {
-		rest := strings.TrimLeft(line, " \t")
-		blank := strings.TrimSpace(rest) == "" || rest[0] == '#'
-		if indent := line[:len(line)-len(rest)]; !blank && !t.inside(at) {
-			if first && indent == "" {
-				return code
-			}
-			if first {
-				common, first = indent, false
-			}
-			for !strings.HasPrefix(indent, common) {
-				common = common[:len(common)-1]
-			}
-		}
-		at += len(line)
-	}
-	if first {
-		return code // nothing but comments
-	}
-	if common == "" { // the first line alone has slipped
-		return strings.TrimLeft(code, " \t\r\n")
-	}
-	var b strings.Builder
-	at = 0
-	for line := range strings.Lines(code) {
-		if t.inside(at) {
-			b.WriteString(line)
-		} else {
-			b.WriteString(strings.TrimPrefix(line, common))
-		}
-		at += len(line)
 	}
 	return b.String()
 }
