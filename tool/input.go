@@ -49,7 +49,8 @@ const MaxInput = 32 << 20
 // From the code it takes what models put around it: Markdown fences with prose before and after, a dictionary or a tag around it, escapes
 // that were made twice. Code that is a program already is never changed.
 //
-// Lines of notebooks that begin a cell of Python and ask pip for packages, such as "%pip install numpy", become Input.Packages.
+// Lines of notebooks that begin a cell of Python and ask pip for packages, such as "%pip install
+// numpy", become Input.Packages.
 //
 // It fails with an *InputError.
 func ParseInput(arguments string, language executor.Language) (Input, error) {
@@ -105,8 +106,9 @@ var installLine = regexp.MustCompile(`^[ \t]*[%!][ \t]*(?:python3?[ \t]+-m[ \t]+
 // quietFlags are options of pip that change nothing of what is installed here.
 var quietFlags = []string{"-q", "-qq", "--quiet", "-U", "--upgrade", "--user", "--no-cache-dir", "--disable-pip-version-check", "--no-input"}
 
-// installs makes of the lines that begin a cell of Python, and ask pip for packages, the packages of the call, which are checked as those
-// are. Running code can make nobody install anything: anywhere else such a line is an error of the cell.
+// installs makes of the lines that begin a cell of Python, and ask pip for packages, the packages
+// of the call, which are checked as those are. Running code can make nobody install anything:
+// anywhere else such a line is an error of the cell.
 func (in *Input) installs() {
 	if in.Language != executor.Python {
 		return

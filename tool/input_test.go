@@ -336,7 +336,8 @@ func TestArgumentsThatAreCutOff(t *testing.T) {
 	}
 }
 
-// What asks pip for packages at the beginning of a cell is a part of the call. Anywhere else it is the cell's.
+// What asks pip for packages at the beginning of a cell is a part of the call. Anywhere else it is
+// the cell's.
 func TestLinesThatInstall(t *testing.T) {
 	tests := map[string]struct {
 		code, want string

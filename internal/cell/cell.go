@@ -13,8 +13,9 @@ import (
 // Source is the text of Program with that of Notebook in it.
 var Source = Program + "\n\n_NOTEBOOK = " + strconv.QuoteToASCII(Notebook) + "\n"
 
-// Program is cell.py and Notebook is notebook.py, which cell.py loads from its name _NOTEBOOK when a cell asks for what notebooks have
-// beyond Python. They run on Python 3.9 and later, on CPython and on Pyodide, and need the standard library only.
+// Program is cell.py and Notebook is notebook.py, which cell.py loads from its name _NOTEBOOK when
+// a cell asks for what notebooks have beyond Python. They run on Python 3.9 and later, on CPython
+// and on Pyodide, and need the standard library only.
 var (
 	//go:embed cell.py
 	Program string

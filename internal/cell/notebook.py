@@ -76,10 +76,12 @@ def _statements(lines):
         line = lines[i][len(base) :] if lines[i].startswith(base) else lines[i]
         end = i + 1
         if _magic(line) is not None:
+            parts = []
             while line.endswith("\\") and end < len(lines):
-                line = line[:-1] + lines[end].strip()
+                parts.append(line[:-1])
+                line = lines[end].strip()
                 end += 1
-            out.append(_magic(line))
+            out.append(_magic("".join(parts) + line))
             out += [""] * (end - i - 1)
         else:
             found = _logical(lines, i)
@@ -96,7 +98,7 @@ def _statements(lines):
 def _logical(lines, i):
     """Returns where the statement that begins in line i ends, and the lines of it that begin within a string."""
     tokenize = _load("tokenize")
-    rest = iter(lines[i:])
+    rest = (lines[n] for n in range(i, len(lines)))
     inside, strings = set(), []
     opens = {getattr(tokenize, n, None) for n in ("FSTRING_START", "TSTRING_START")} - {None}
     closes = {getattr(tokenize, n, None) for n in ("FSTRING_END", "TSTRING_END")} - {None}
@@ -128,9 +130,9 @@ def _magic(line):
     """Returns Python for a line that is a magic, a command or a question; None if it is none. Python has no statement like these."""
     text = line.strip()
     indent = line[: len(line) - len(line.lstrip(" \t"))]
-    m = _match(r"([A-Za-z_][\w.,\s*]*?)[ \t]*=[ \t]*(?:(!)|(%)(?=[A-Za-z_]))(.*)$", text)
+    m = _match(r"([A-Za-z_][\w.,\s*]*)=[ \t]*(?:(!)|(%)(?=[A-Za-z_]))(.*)$", text)
     if m:
-        return "%s%s = %s" % (indent, m.group(1), _call(m.group(2) or m.group(3), m.group(4), True))
+        return "%s%s = %s" % (indent, m.group(1).rstrip(), _call(m.group(2) or m.group(3), m.group(4), True))
     m = _match(r"(!!|!)(.*)$", text) or _match(r"(%)(?!%)([A-Za-z_].*)$", text)
     if m:
         return indent + _call(m.group(1), m.group(2), m.group(1) == "!!")

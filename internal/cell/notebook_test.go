@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What cells mean that are no Python. The first cells of a case are separated from the last by a line "---".
+// What cells mean that are no Python. The first cells of a case are separated from the last by a
+// line "---".
 func TestNotebookSyntax(t *testing.T) {
 	cases := []struct{ name, code, want, exception string }{
 		{"indented", "    x = 1\n    if x:\n        print('a')\n    x + 1", "[stdout]a\n[main] plain=2 json=2", ""},
@@ -193,7 +194,8 @@ func TestDisplayOfNotebooks(t *testing.T) {
 	}
 }
 
-// installed is what programs use of packages that want a browser, a viewer or a kernel to show something.
+// installed is what programs use of packages that want a browser, a viewer or a kernel to show
+// something.
 const installed = `
 import os
 def package(**files):

@@ -56,7 +56,8 @@ type Config struct {
 
 // encode returns the configuration as the runner reads it.
 func (c Config) encode() wire.Map {
-	// The program in the configuration of a machine has to be small, so this travels over the connection.
+	// The program in the configuration of a machine has to be small, so this travels over the
+	// connection.
 	m := wire.Map{"notebook": shipped(cell.Notebook), "same_user": c.SameUser, "own": c.OwnWorkdir, "filtered": c.Filtered, "allow_weak": c.AllowWeak, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
 	text := func(key, v string) {
 		if v != "" {

@@ -96,8 +96,8 @@ var (
 	endComment   = regexp.MustCompile(`(?m)(?:^[ \t]*|  )# [^"'\n]*$`) // of Python; no string ends behind it
 )
 
-// shipped leaves out of Python what only its readers need: comments, and the words that tell of a module, class or function. Lines keep
-// their numbers.
+// shipped leaves out of Python what only its readers need: comments, and the words that tell of a
+// module, class or function. Lines keep their numbers.
 func shipped(python string) string {
 	lines := strings.Split(python, "\n")
 	head, words := true, false // the line before begins a block; the line before is within the words that tell of one

@@ -31,7 +31,8 @@ func TestProgramSize(t *testing.T) {
 	}
 }
 
-// What is left out of the program when it is sent changes nothing but comments and the words about functions, and no line moves.
+// What is left out of the program when it is sent changes nothing but comments and the words about
+// functions, and no line moves.
 func TestShippedProgramIsTheSame(t *testing.T) {
 	t.Parallel()
 	const same = `
