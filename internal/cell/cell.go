@@ -13,12 +13,21 @@ import (
 // Source is the text of Program with that of Notebook in it.
 var Source = Program + "\n\n_NOTEBOOK = " + strconv.QuoteToASCII(Notebook) + "\n"
 
-// Program is cell.py and Notebook is notebook.py, which cell.py loads from its name _NOTEBOOK when
-// a cell asks for what notebooks have beyond Python. They run on Python 3.9 and later, on CPython
-// and on Pyodide, and need the standard library only.
+// Program is cell.py with report.py. Notebook is notebook.py with displays.py: cell.py loads it from
+// its name _NOTEBOOK when a cell asks for what notebooks have beyond Python. They run on Python 3.9
+// and later, on CPython and on Pyodide, and need the standard library only.
+var (
+	Program  = program + "\n\n" + report
+	Notebook = notebook + "\n\n" + displays
+)
+
 var (
 	//go:embed cell.py
-	Program string
+	program string
+	//go:embed report.py
+	report string
 	//go:embed notebook.py
-	Notebook string
+	notebook string
+	//go:embed displays.py
+	displays string
 )

@@ -12,7 +12,7 @@ func TestChanges(t *testing.T) {
 	const program = `
 import json, os, sys
 cell = type(sys)("cell")
-exec(open("cell.py").read(), cell.__dict__)
+exec(open("cell.py").read() + open("report.py").read(), cell.__dict__)
 os.chdir(sys.argv[1])
 out = []
 for step in json.load(sys.stdin):
