@@ -1,6 +1,7 @@
 package pyodide
 
 import (
+	"strings"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -248,7 +249,7 @@ for (const f of kinds) {
   const c = Object.getPrototypeOf(f).constructor
   if (/\[native code\]/.test(Function.prototype.toString.call(c))) escaped(c.name)
 }`},
-	{name: "finalizers", code: `
+	{name: "finalizers", wall: 5 * time.Minute, code: `
 const r = new FinalizationRegistry(function (held) { powers(this); powers(held) })
 for (let i = 0; i < 1000; i++) r.register({}, {i})
 for (let i = 0; i < 5; i++) { new Array(1e5).fill({}); await pause(1) }`},
@@ -344,6 +345,24 @@ for (const [o, name] of [[Array.prototype, "push"], [Array.prototype, Symbol.ite
   try { o[name] = real } catch {}
   if (changed) escaped(String(name))
 }`},
+	{name: "everything-replaced", code: replaceEverything + `
+const shown = [new Map([[1, new Date(0)]]), [1.5, 10n, /x/g], new Error("shown"), {a: new Set([1]), b: new Uint8Array(2), c: Symbol("s"), d: function () {}}]
+try {
+replace()
+print(shown[0], shown[1], shown[2], shown[3])
+show({a: [1, "x"], b: null})
+show({[Symbol.for("Jupyter.display")]: () => ({"text/html": "<b>", "image/png": "AAAA"})})
+script("1.5, 0x10, 10n, /x/g, ` + "`${1}`" + `, [...[1]]"); new evaluate("a = 1", "return a")()
+for (const f of [() => null.x, () => script("(")]) try { f() } catch (e) { print(e) }
+await Promise.resolve(1).then((v) => v)
+await new Promise((resolve) => timer(resolve, 1))
+timer(() => { throw new Error("uncaught") }, 0)
+Promise.reject(new Error("unhandled"))
+await new Promise((resolve) => timer(resolve, 10))
+print("replaced", done.join(" "))
+} finally { console.log = print }`, want: func(r *executor.Result) bool {
+		return len(r.Outputs) == 2 && strings.Contains(string(r.Stdout), "Map(1)") && strings.Contains(string(r.Stderr), "uncaught")
+	}},
 	{name: "species", code: `
 for (const c of [Array, Promise, Map, Set, RegExp, Object.getPrototypeOf(Uint8Array)]) {
   try { Object.defineProperty(c, Symbol.species, {get: () => function () { escaped(c.name); return {} }}) } catch {}
@@ -357,11 +376,47 @@ for (const name of ["JSON", "Promise", "Uint8Array", "TextEncoder", "Object", "E
 }`},
 }
 
+// replaceEverything makes replace, which puts hostile functions in the place of all that globals and what evaluation makes lead to, as far
+// as that can be replaced. What the functions are called with must be nobody's but the code's.
+const replaceEverything = `
+const {log: print} = console, timer = setTimeout, show = display, script = eval, evaluate = Function
+const {ownKeys, getOwnPropertyDescriptor, defineProperty} = Reflect
+const done = []
+const mine = {console, setTimeout, escaped, attempt}
+let inside = false
+const look = (o) => {
+  if (inside) return
+  inside = true
+  try { if (o instanceof SharedArrayBuffer || o?.buffer instanceof SharedArrayBuffer) print("ESCAPED the ring") } catch {} finally { inside = false }
+}
+const hostile = (name) => function () {
+  look(this)
+  for (let i = 0; i < arguments.length; i++) look(arguments[i])
+  throw {name, message: "was called"}
+}
+const objects = []
+const samples = [globalThis, [].keys(), new Map().keys(), new Set().keys(), ""[Symbol.iterator](), "".matchAll(/a/g), (function* () {})(), (async function* () {})(),
+  async function () {}, new AbortController().signal, Promise.resolve(), new Error()]
+for (let i = 0; i < samples.length; i++) walk(samples[i], (o) => void objects.push(o))
+const replace = () => {
+  for (let i = 0; i < objects.length; i++) {
+    const o = objects[i], keys = ownKeys(o)
+    if (o === mine || o === objects || o === samples || o === done) continue
+    for (let j = 0; j < keys.length; j++) {
+      const key = keys[j], d = getOwnPropertyDescriptor(o, key)
+      if (!d || o === globalThis && (key in mine || typeof key === "symbol") || typeof d.value !== "function" && !d.get) continue
+      const name = typeof key === "symbol" ? "a symbol" : key
+      const f = hostile(name)
+      if (defineProperty(o, key, "value" in d ? {value: f} : {get: f, set: f})) done[done.length] = name
+    }
+  }
+}`
+
 // scriptHarm is about one's own session: what is broken is broken there, and nowhere else.
 var scriptHarm = []attempt{
 	{name: "loop", lost: true, wall: 200 * time.Millisecond, code: `for (;;);`, want: timedOut},
 	{name: "loop-of-promises", lost: true, wall: 200 * time.Millisecond, code: `for (;;) await Promise.resolve()`, want: timedOut},
-	{name: "chain-of-promises", lost: true, code: `const f = () => Promise.resolve().then(f); await f()`, want: outOfMemory}, // each keeps the one before
+	{name: "chain-of-promises", lost: true, wall: 5 * time.Minute, code: `const f = () => Promise.resolve().then(f); await f()`, want: outOfMemory}, // each keeps the one before
 	{name: "loop-in-a-finally", lost: true, wall: 200 * time.Millisecond, code: `try { await new Promise(() => {}) } finally { for (;;); }`, want: timedOut},
 	{name: "regexp", lost: true, wall: 200 * time.Millisecond, code: `/(a+)+$/.test("a".repeat(60) + "b")`, want: timedOut},
 	{name: "atomics-wait", lost: true, wall: 200 * time.Millisecond, code: `Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)`, want: timedOut},

@@ -170,7 +170,8 @@ func (g guest) code(prelude string, a attempt) string {
 // create makes a session of the guest.
 func (g guest) create(t *testing.T, x executor.Executor) executor.Session {
 	t.Helper()
-	return create(t, x, executor.Spec{Languages: []executor.Language{g.language}, Limits: executor.Limits{MemoryBytes: 128 * mib, DiskBytes: 32 * mib}})
+	return create(t, x, executor.Spec{Languages: []executor.Language{g.language}, Limits: executor.Limits{MemoryBytes: 128 * mib, DiskBytes: 32 * mib},
+		Run: executor.RunLimits{WallTime: 5 * time.Minute}})
 }
 
 // answers reports whether a session prints 42 when code says so, and what it says otherwise.

@@ -51,8 +51,18 @@ func TestIdleSessionEnds(t *testing.T) {
 
 func TestLifeEnds(t *testing.T) {
 	t.Parallel()
-	s := one(t, executor.Spec{MaxLife: 3 * time.Second, Run: executor.RunLimits{WallTime: executor.NoLimit}})
-	r := runCode(t, s, "while True: pass")
+	s := one(t, executor.Spec{MaxLife: time.Hour, Run: executor.RunLimits{WallTime: executor.NoLimit}})
+	// The hour ends as soon as the code runs.
+	req := executor.Request{Language: executor.Python, Code: "print(1, flush=True)\nwhile True: pass"}
+	r, err := s.Run(t.Context(), req, func(ev executor.Event) error {
+		if ev.Kind == executor.EventStdout {
+			driverSession(s).lifetime.Reset(0)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if r.Status != executor.StatusKilled || r.Reason != executor.ReasonLifetime || !r.StateLost || !r.FilesLost {
 		t.Errorf("got %s, lost %v %v", describeResult(r), r.StateLost, r.FilesLost)
 	}

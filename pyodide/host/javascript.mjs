@@ -1,7 +1,7 @@
 // Runs cells of JavaScript in the scrubbed realm. There is no second realm below it: what the host needs is fixed in this one, and what
 // the code can spoil nevertheless is its own session.
 import { console, show } from "./console.mjs";
-import { describe, define, evaluate, evaluation, harden, stacks, syntax, text, url } from "./realm.mjs";
+import { describe, define, evaluate, evaluation, harden, listeners, stacks, syntax, text, url } from "./realm.mjs";
 import { EINTR } from "./ring.mjs";
 import { finish, kept } from "./scrub.mjs";
 import { BACK, cell, IMPORT, RUN } from "./transform.mjs";
@@ -34,6 +34,7 @@ export class Interpreter {
     evaluation();
     harden();
     kept.addEventListener("unhandledrejection", (e) => it.#uncaught(e.reason));
+    listeners();
     return it;
   }
 

@@ -13,8 +13,10 @@ export { define };
 export const evaluate = (text) => indirect(text);
 
 // What the modules of the host use, by name, when code runs. The parser is one of them: code that it called could lead it astray.
+// TestFixedNames reads the modules and says what is missing.
 const FIXED = `
-  Object Function Array Number BigInt Boolean String Symbol Promise RegExp Error RangeError SyntaxError TypeError JSON Math ArrayBuffer
+  Object Function Array Number BigInt Boolean String Symbol Promise RegExp Error AggregateError EvalError RangeError
+  ReferenceError SyntaxError TypeError URIError JSON Math ArrayBuffer
   SharedArrayBuffer Atomics Uint8Array Int32Array DataView Map Set WeakMap WeakSet Reflect TextEncoder TextDecoder isFinite parseInt
   parseFloat
 `.split(/\s+/).filter(Boolean);
@@ -33,6 +35,15 @@ export function harden() {
   for (const o of objects) if (o) fix(o);
   // Everything has what this one has: a property "then" would be called for every message that arrives.
   Object.preventExtensions(Object.prototype);
+}
+
+// listeners fixes what the host listens with. Code can look it up: the engine keeps it in the global object, by a symbol.
+export function listeners() {
+  for (const key of Object.getOwnPropertySymbols(globalThis)) {
+    for (const all of Object.values(globalThis[key]?.listeners ?? {})) {
+      for (const l of all) define(l, "callback", l.callback);
+    }
+  }
 }
 
 // evaluation puts eval, and constructors of functions, in place of those that do not look at what they are given.

@@ -28,7 +28,7 @@ const words = (s) => s.split(/\s+/).filter(Boolean);
 function scrub(allowed) {
   for (let o = globalThis; o !== eventTarget; o = Object.getPrototypeOf(o)) {
     for (const key of Reflect.ownKeys(o)) {
-      // Symbols hold what Deno knows about the object as a target of events, and nothing to call.
+      // Symbols hold what Deno knows about the object as a target of events, and nothing to call but listeners.
       if (o === globalThis ? allowed.has(key) || typeof key === "symbol" : key === "constructor") continue;
       delete o[key];
       if (Reflect.ownKeys(o).includes(key)) throw new Error(`global ${String(key)} cannot be removed`);

@@ -1,0 +1,72 @@
+package pyodide
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// FIXED of realm.mjs has each name of the language that the modules of a worker of JavaScript use, the parser among them.
+func TestFixedNames(t *testing.T) {
+	t.Parallel()
+	in, err := find(realRuntime(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) string {
+		path := filepath.Join("host", name)
+		if name == "acorn.mjs" {
+			path = in.acorn
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	list := func(name, after string) []string {
+		_, text, _ := strings.Cut(read(name), "const "+after+" = `")
+		text, _, ok := strings.Cut(text, "`")
+		if !ok {
+			t.Fatalf("%s has no list %s", name, after)
+		}
+		return strings.Fields(text)
+	}
+	fixed := list("realm.mjs", "FIXED")
+	// But for values. URL and the like are of the surroundings.
+	language := slices.DeleteFunc(list("scrub.mjs", "LANGUAGE"), func(name string) bool {
+		return slices.Contains([]string{"Infinity", "NaN", "undefined", "globalThis"}, name)
+	})
+	language = append(language, "TextEncoder", "TextDecoder", "URL", "DOMException", "AbortController", "AbortSignal")
+
+	used := map[string]string{} // name and module
+	modules := []string{"worker-javascript.mjs"}
+	comments := regexp.MustCompile(`(?m)^\s*//.*$|\s// .*$`)
+	texts := regexp.MustCompile("(?s)const [A-Z]+ = `[^`]*`|\"(?:[^\"\\\\\n]|\\\\.)*\"")
+	imports := regexp.MustCompile(`(?m)^import .* from "\./([a-z-]+\.mjs)";$`)
+	for i := 0; i < len(modules); i++ {
+		text := read(modules[i])
+		for _, m := range imports.FindAllStringSubmatch(text, -1) {
+			if !slices.Contains(modules, m[1]) {
+				modules = append(modules, m[1])
+			}
+		}
+		text = texts.ReplaceAllString(comments.ReplaceAllString(text, ""), `""`)
+		for _, name := range language {
+			if regexp.MustCompile(`(?:^|[^\w.#$])` + name + `(?:[^\w:$]|$)`).MatchString(text) {
+				used[name] = modules[i]
+			}
+		}
+	}
+	if !slices.Contains(modules, "acorn.mjs") || len(modules) < 8 {
+		t.Fatalf("got modules %q", modules)
+	}
+	for name, module := range used {
+		if !slices.Contains(fixed, name) {
+			t.Errorf("realm.mjs: FIXED lacks %s, which %s uses", name, module)
+		}
+	}
+}
