@@ -73,6 +73,8 @@ def _statements(lines):
             continue
         if base is None:
             base = lines[i][: len(lines[i]) - len(lines[i].lstrip(" \t"))]
+            if lines[i][len(base) :].startswith("\f"):
+                base = ""  # Python counts the indentation behind it
         line = lines[i][len(base) :] if lines[i].startswith(base) else lines[i]
         end = i + 1
         if _magic(line) is not None:
