@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"sync"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -54,11 +55,12 @@ type Config struct {
 	Socket string
 }
 
+// notebook is the part of cells that travels over the connection, because the program in the configuration of a machine has to be small.
+var notebook = sync.OnceValue(func() string { return shipped(cell.Notebook) })
+
 // encode returns the configuration as the runner reads it.
 func (c Config) encode() wire.Map {
-	// The program in the configuration of a machine has to be small, so this travels over the
-	// connection.
-	m := wire.Map{"notebook": shipped(cell.Notebook), "same_user": c.SameUser, "own": c.OwnWorkdir, "filtered": c.Filtered, "allow_weak": c.AllowWeak, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
+	m := wire.Map{"notebook": notebook(), "same_user": c.SameUser, "own": c.OwnWorkdir, "filtered": c.Filtered, "allow_weak": c.AllowWeak, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
 	text := func(key, v string) {
 		if v != "" {
 			m[key] = v
