@@ -137,7 +137,7 @@ func (a *arena) weakened(t *testing.T, name string) executor.Session {
 	})
 	check(t, err)
 	a.t.Cleanup(func() { check(a.t, p.Close()) })
-	owner := a.t.Name() + "-without-" + name
+	owner := owner(a.t) + "-without-" + name
 	cfg := Config{Host: p.Host, Image: a.image, Pull: PullNever}
 	a.edit(&cfg)
 	x, err := Open(t.Context(), driver.Env{Owner: owner, CacheDir: a.cache}, cfg)

@@ -67,7 +67,7 @@ type cutting struct {
 // left at the engine. It returns the steps of the phase.
 func (c *cutting) life(t *testing.T, at dockertest.Cut) (steps []string) {
 	t.Helper()
-	owner := t.Name()
+	owner := owner(t)
 	x, err := Open(t.Context(), driver.Env{Owner: owner}, Config{Host: c.line.Host, Image: dockertest.Trixie, Pull: PullNever, Timeout: driver.Duration(30 * time.Second)})
 	check(t, err)
 	defer func() {

@@ -266,7 +266,7 @@ func measure(t *testing.T) usage {
 func endure(t *testing.T, rounds, sessions, workers int) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	n := &endurance{engine: ownEngine(t), owner: t.Name()}
+	n := &endurance{engine: ownEngine(t), owner: owner(t)}
 	x, err := Open(t.Context(), driver.Env{Owner: n.owner}, Config{Host: n.engine.Host, Image: dockertest.Trixie, Pull: PullNever, Timeout: driver.Duration(20 * time.Second)})
 	check(t, err)
 	n.x = x

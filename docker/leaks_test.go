@@ -68,7 +68,7 @@ func holdSessions(ctx context.Context, owner string) error {
 func TestKilledHost(t *testing.T) {
 	t.Parallel()
 	e := testEngine(t)
-	owner := t.Name()
+	owner := owner(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), hostProgram+"="+owner)
 	cmd.Stderr = os.Stderr
@@ -135,7 +135,7 @@ func TestKilledHost(t *testing.T) {
 func TestReap(t *testing.T) {
 	t.Parallel()
 	e := testEngine(t)
-	owner, otherOwner := t.Name(), t.Name()+"-other"
+	owner, otherOwner := owner(t), owner(t)+"-other"
 	x := open(t)
 	s := create(t, x, executor.Spec{Labels: map[string]string{"a": "b"}})
 	// A program that dies between making a container and starting it leaves this.
@@ -222,21 +222,21 @@ func TestSweep(t *testing.T) {
 		}
 		return containerName(id)
 	}
-	exited, young := make("exited"+strings.Repeat("0", 20), t.Name(), true), make("young"+strings.Repeat("0", 21), t.Name(), false)
-	other := make("other"+strings.Repeat("0", 21), t.Name()+"-other", true)
+	exited, young := make("exited"+strings.Repeat("0", 20), owner(t), true), make("young"+strings.Repeat("0", 21), owner(t), false)
+	other := make("other"+strings.Repeat("0", 21), owner(t)+"-other", true)
 	x := open(t, func(c *Config) { c.Image = dockertest.Trixie })
 	s := create(t, x, executor.Spec{})
-	for slices.Contains(containers(t, e.at.host, t.Name()), exited) {
+	for slices.Contains(containers(t, e.at.host, owner(t)), exited) {
 		if err := t.Context().Err(); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	check(t, s.Close())
-	if got := containers(t, e.at.host, t.Name()); !slices.Equal(got, []string{young}) {
+	if got := containers(t, e.at.host, owner(t)); !slices.Equal(got, []string{young}) {
 		t.Errorf("got %q, want %q, which may be about to start", got, young)
 	}
-	if got := containers(t, e.at.host, t.Name()+"-other"); !slices.Equal(got, []string{other}) {
+	if got := containers(t, e.at.host, owner(t)+"-other"); !slices.Equal(got, []string{other}) {
 		t.Errorf("of the other owner: got %q, want %q", got, other)
 	}
 	check(t, e.destroy(t.Context(), strings.TrimPrefix(young, containerName(""))))

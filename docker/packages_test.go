@@ -48,7 +48,7 @@ func openPackages(t testing.TB, cache string, p driver.Packages, edit ...func(*C
 	for _, f := range edit {
 		f(&cfg)
 	}
-	x, err := Open(t.Context(), driver.Env{Owner: t.Name(), CacheDir: cache}, cfg)
+	x, err := Open(t.Context(), driver.Env{Owner: owner(t), CacheDir: cache}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func openPackages(t testing.TB, cache string, p driver.Packages, edit ...func(*C
 		if err := x.Close(); err != nil {
 			t.Error(err)
 		}
-		if left := containers(t, host, t.Name()); len(left) > 0 {
+		if left := containers(t, host, owner(t)); len(left) > 0 {
 			t.Errorf("containers are left: %q", left)
 		}
 	})
@@ -287,7 +287,7 @@ func TestBuilder(t *testing.T) {
 		gaveUp <- err
 	}()
 	<-asked
-	bs := builders(t, e, t.Name())
+	bs := builders(t, e, owner(t))
 	if len(bs) != 1 {
 		t.Fatalf("got %d builders, want 1", len(bs))
 	}
@@ -312,7 +312,7 @@ func TestBuilder(t *testing.T) {
 	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	if bs := builders(t, e, t.Name()); len(bs) > 0 {
+	if bs := builders(t, e, owner(t)); len(bs) > 0 {
 		t.Errorf("left: %s", bs[0].Name)
 	}
 	close(answer)
@@ -327,7 +327,7 @@ func TestBuilderAlone(t *testing.T) {
 	defer close(answer)
 	host, err := dockertest.Host()
 	check(t, err)
-	b, err := newDriver(driver.Env{Owner: t.Name()}, Config{Host: host, Image: dockertest.Python, Pull: PullNever, Packages: Packages{Packages: driver.Packages{IndexURL: x.URL + "/simple", Insecure: true}}})
+	b, err := newDriver(driver.Env{Owner: owner(t)}, Config{Host: host, Image: dockertest.Python, Pull: PullNever, Packages: Packages{Packages: driver.Packages{IndexURL: x.URL + "/simple", Insecure: true}}})
 	check(t, err)
 	t.Cleanup(func() { check(t, b.Close()) })
 	defer b.Close()
@@ -358,7 +358,7 @@ func TestBuilderAlone(t *testing.T) {
 	if err := <-over; err == nil {
 		t.Error("got an answer")
 	}
-	for len(builders(t, b.engine, t.Name())) > 0 {
+	for len(builders(t, b.engine, owner(t))) > 0 {
 		if t.Context().Err() != nil {
 			t.Fatal("it still runs")
 		}

@@ -44,7 +44,7 @@ func TestPodman(t *testing.T) {
 		}
 	})
 
-	x, err := Open(t.Context(), driver.Env{Owner: t.Name()}, Config{Host: host, Image: dockertest.Python, Pull: PullNever})
+	x, err := Open(t.Context(), driver.Env{Owner: owner(t)}, Config{Host: host, Image: dockertest.Python, Pull: PullNever})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ print(made(1), made(2), made(16, 3, 0), made(16, 3, 15), made(40, 1), made(38, 5
 	check(t, err)
 	t.Cleanup(func() { check(t, p.Close()) })
 	for _, weak := range []bool{false, true} {
-		x, err := Open(t.Context(), driver.Env{Owner: t.Name()}, Config{Host: p.Host, Image: dockertest.NoCtypes, Pull: PullNever, AllowWeak: weak})
+		x, err := Open(t.Context(), driver.Env{Owner: owner(t)}, Config{Host: p.Host, Image: dockertest.NoCtypes, Pull: PullNever, AllowWeak: weak})
 		check(t, err)
 		t.Cleanup(func() { check(t, x.Close()) })
 		if weak {

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ func openAt(t testing.TB, host string, edit ...func(*Config)) executor.Executor 
 	for _, f := range edit {
 		f(&cfg)
 	}
-	x, err := Open(t.Context(), driver.Env{Owner: t.Name()}, cfg)
+	x, err := Open(t.Context(), driver.Env{Owner: owner(t)}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,12 +39,18 @@ func openAt(t testing.TB, host string, edit ...func(*Config)) executor.Executor 
 		if err := x.Close(); err != nil {
 			t.Error(err)
 		}
-		if left := containers(t, host, t.Name()); len(left) > 0 {
+		if left := containers(t, host, owner(t)); len(left) > 0 {
 			t.Errorf("containers are left: %q", left)
 		}
 	})
 	return x
 }
+
+// thisRun tells the owners of this process from those of one that was killed and left containers.
+var thisRun = strings.ToLower(rand.Text()[:8])
+
+// owner is the owner of what a test creates.
+func owner(t testing.TB) string { return t.Name() + "-" + thisRun }
 
 // containers counts the containers of an owner where they live.
 func containers(t testing.TB, host, owner string) []string {

@@ -20,7 +20,7 @@ func TestStartsWait(t *testing.T) {
 	}
 	var b *backend
 	take := func(d driver.Driver) driver.Driver { b = d.(*backend); return d }
-	x, err := Open(t.Context(), driver.Env{Owner: t.Name(), Wrap: take}, Config{Host: host, Image: dockertest.Python, Pull: PullNever})
+	x, err := Open(t.Context(), driver.Env{Owner: owner(t), Wrap: take}, Config{Host: host, Image: dockertest.Python, Pull: PullNever})
 	if err != nil {
 		t.Fatal(err)
 	}
