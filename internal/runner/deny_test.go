@@ -139,6 +139,61 @@ func freeze(t *testing.T, pid int) {
 	})
 }
 
+// starve gives a process and its threads a thousandth of a processor, which it has overdrawn by
+// several seconds at most times.
+func starve(t testing.TB, pid int) {
+	t.Helper()
+	const groups = "/sys/fs/cgroup/cpu"
+	if _, err := os.Stat(groups + "/cpu.cfs_quota_us"); err != nil {
+		t.Skip("needs control groups, version 1, with quotas of processors")
+	}
+	group := filepath.Join(groups, fmt.Sprintf("execbroker-test-%d", pid))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []struct{ name, text string }{{"cpu.cfs_period_us", "1000000"}, {"cpu.cfs_quota_us", "1000"}, {"cgroup.procs", strconv.Itoa(pid)}} {
+		if err := os.WriteFile(filepath.Join(group, file.name), []byte(file.text), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() { eventually(t, "the group is empty", func() bool { return os.Remove(group) == nil }) })
+}
+
+// TestStarved kills a process that gets no processor for some seconds: the sandbox waits for it,
+// and lives on.
+func TestStarved(t *testing.T) {
+	t.Parallel()
+	s := start(t, host, impatient, func(c *Config) { c.Languages = nil })
+	h := NewHolder(s.Client, &buried{})
+	var out strings.Builder
+	run := func(code string, each func(pid int)) result {
+		var r result
+		req := executor.Request{Language: executor.Python, Code: code, Limits: executor.RunLimits{WallTime: 3 * time.Second, OutputBytes: 1 << 20}}
+		r.Exit, r.err = h.Run(t.Context(), &req, func(ev executor.Event) error {
+			if pid, err := strconv.Atoi(strings.TrimSpace(string(ev.Data))); ev.Kind == executor.EventStdout && err == nil {
+				each(pid)
+			}
+			out.Write(ev.Data)
+			return nil
+		})
+		return r
+	}
+	starving := 0
+	r := run("import os, time\nfor i in range(16):\n  pid = os.fork()\n  if pid == 0:\n    while True: pass\n  print(pid, flush=True)\n  time.sleep(0.02)\ntime.sleep(1000)", func(pid int) {
+		starve(t, pid)
+		starving++
+	})
+	if starving != 16 {
+		t.Fatalf("%d processes starve; got %+v", starving, r)
+	}
+	if r.err != nil || r.Reason != executor.ReasonWallTime || r.FilesLost {
+		t.Errorf("got %+v", r)
+	}
+	if r := run("print('alive')", func(int) {}); r.err != nil || !strings.Contains(out.String(), "alive") {
+		t.Errorf("the next run: got %+v, %q", r, out.String())
+	}
+}
+
 // buried is a place that counts how often its sandbox is removed.
 type buried struct {
 	Place

@@ -14,6 +14,7 @@ FIRST_MARK, LAST_MARK = 40000, 59999  # groups that no image uses, within what u
 OTHER_MARK = 50000  # where one begins that is not the main process: another one may be there, with the same users
 SWEEP_SECONDS = 1  # for processes to die of SIGKILL, before everything of the user is killed at once
 LEFT_SECONDS = 2  # likewise, before the sandbox ends
+STARVED_SECONDS = 10  # likewise, for those that only wait for a processor
 STUCK = 3  # the exit code when it does
 LOOKS = 4  # at what is left, at least, before each of them: on a busy machine seconds say little
 LOOK_SECONDS = 0.005, 0.05  # between two looks, at least and at most
@@ -176,7 +177,7 @@ class Supervisor:
         table = Table()
         for sweep in self.sweeps:
             sweep.check(table)
-            if sweep.forced and sweep.late(LEFT_SECONDS):
+            if sweep.forced and (sweep.late(STARVED_SECONDS) or sweep.late(LEFT_SECONDS) and stuck(sweep.alive)):
                 self.end("stuck")
                 return
             if sweep.forced and not sweep.done or sweep.late(SWEEP_SECONDS):

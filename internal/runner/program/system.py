@@ -165,6 +165,21 @@ class Table:
         return {pid for pid, (_, uid, groups) in self.rows.items() if uid == user and name in groups}
 
 
+def stuck(pids):
+    """Reports whether one of the processes lives and waits for something else than a processor: SIGKILL does not end it."""
+    for pid in pids:
+        states = set()
+        try:
+            for thread in os.listdir("/proc/%d/task" % pid):
+                with open("/proc/%d/task/%s/stat" % (pid, thread), "rb") as f:
+                    states.add(f.read().rpartition(b")")[2].split()[0])
+        except (OSError, IndexError):
+            continue  # it is ending
+        if states - {b"Z", b"X"} and b"R" not in states:
+            return True
+    return False
+
+
 def ticks():
     """Returns the time in which the kernel says when a process was started."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
