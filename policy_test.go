@@ -103,7 +103,7 @@ var rules = []rule{
 	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor"}},
 	{packages: []string{"conformance/conformancetest"}, imports: []string{"conformance", "executor", "executor/driver"}},
 	// Adapters translate; none knows another.
-	{packages: []string{"internal/cell", "internal/leaktest", "internal/sharetest", "internal/wire"}},
+	{packages: []string{"internal/cell", "internal/leaktest", "internal/npmtest", "internal/sharetest", "internal/wire"}},
 	{packages: []string{"internal/store"}, imports: []string{"executor"}, modules: []string{"golang.org/x/sys"}},
 	{packages: []string{"internal/npm"}},
 	{packages: []string{"internal/requirement"}, modules: []string{"github.com/aquasecurity/go-pep440-version"}},

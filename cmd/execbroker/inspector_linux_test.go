@@ -11,26 +11,16 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/execbroker/execbroker/internal/npmtest"
 )
 
 // inspect installs the protocol's own inspector at its pinned version and returns a function that makes one request with it.
 func inspect(t *testing.T) func(wantFailure bool, args ...string) string {
 	t.Helper()
-	dir := t.TempDir()
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		data, err := os.ReadFile(filepath.Join("testdata/inspector", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(t, dir, name, string(data))
-	}
+	dir := npmtest.Install(t, "testdata/inspector")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
-	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-progress", "--prefer-offline")
-	npm.Dir = dir
-	if out, err := npm.CombinedOutput(); err != nil {
-		t.Fatalf("npm ci: %v\n%s", err, out)
-	}
 	file, err := build()
 	if err != nil {
 		t.Fatal(err)

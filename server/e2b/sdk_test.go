@@ -13,6 +13,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/npmtest"
 	"github.com/execbroker/execbroker/pyodide"
 	"github.com/execbroker/execbroker/server/e2b"
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
@@ -40,15 +41,7 @@ func (s shell) Run(ctx context.Context, req executor.Request, emit func(executor
 
 // The judges of this package are E2B's own SDKs: a program that uses them gets what it expects, on every backend that has it.
 func TestSDKs(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/sdk")); err != nil {
-		t.Fatal(err)
-	}
-	npm := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-progress", "--prefer-offline")
-	npm.Dir = dir
-	if out, err := npm.CombinedOutput(); err != nil {
-		t.Fatalf("npm ci: %v\n%s", err, out)
-	}
+	dir := npmtest.Install(t, "testdata/sdk")
 	memory := func(*testing.T) (executor.Executor, error) {
 		x, err := fake.New(fake.Options{}).Open(driver.Env{})
 		return shells{x}, err
