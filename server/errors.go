@@ -17,12 +17,13 @@ import (
 
 // Problem is the answer to a request that was not done.
 type Problem struct {
-	Status  int      `json:"status"`
-	Kind    string   `json:"kind"` // "unauthorized", "draining", "origin", "method", or a word of executor.KindName
-	Message string   `json:"message"`
-	Ran     string   `json:"ran"` // whether the code may have run: "no", "maybe", "yes"
-	Missing []string `json:"missing,omitempty"`
-	Request string   `json:"request_id"`
+	Status  int             `json:"status"`
+	Kind    string          `json:"kind"` // "unauthorized", "draining", "origin", "method", or a word of executor.KindName
+	Message string          `json:"message"`
+	Ran     string          `json:"ran"` // whether the code may have run: "no", "maybe", "yes"
+	Missing []string        `json:"missing,omitempty"`
+	Denied  executor.Denial `json:"denied,omitzero"` // of the kind "denied": the rule and its figures
+	Request string          `json:"request_id"`
 
 	retry time.Duration
 }
@@ -78,7 +79,7 @@ func problem(err error) *Problem {
 	kind, cause := err, error(nil)
 	if e := (*executor.Error)(nil); errors.As(err, &e) {
 		kind, cause = e.Kind, e.Err
-		p.Ran, p.Missing, p.retry = e.Ran.String(), e.Missing, e.RetryAfter
+		p.Ran, p.Missing, p.Denied, p.retry = e.Ran.String(), e.Missing, e.Denied, e.RetryAfter
 	}
 	for _, s := range statuses {
 		if errors.Is(kind, s.kind) {

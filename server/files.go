@@ -18,9 +18,21 @@ type FileEntry struct {
 	Modified time.Time `json:"modified"`
 }
 
+// FileList is a directory.
+type FileList struct {
+	Files []FileEntry `json:"files"`
+	More  bool        `json:"more"` // there are more than are listed
+}
+
+// Written is a file that has been written.
+type Written struct {
+	Name string `json:"name"`
+	Size int64  `json:"size"`
+}
+
 // transfer counts a file that is moved.
 func (s *Server) transfer(c Client) (done func(), err error) {
-	return s.use(c, func(u *usage) *int { return &u.transfers }, s.cfg.MaxTransfers, "transfers")
+	return s.use(c, func(u *usage) *int { return &u.transfers }, s.cfg.MaxTransfers, "transfers", "")
 }
 
 func (s *Server) listFiles(_ http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
@@ -53,7 +65,7 @@ func (s *Server) listFiles(_ http.ResponseWriter, r *http.Request, c Client) (in
 		}
 		files = append(files, e)
 	}
-	return http.StatusOK, map[string]any{"files": files, "more": more}, nil
+	return http.StatusOK, FileList{files, more}, nil
 }
 
 func (s *Server) readFile(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
@@ -147,7 +159,7 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request, c Client) (in
 		return 0, nil, s.gone(b, err)
 	}
 	_ = rc.SetReadDeadline(time.Time{})
-	return http.StatusCreated, map[string]any{"name": r.PathValue("name"), "size": body.n}, nil
+	return http.StatusCreated, Written{r.PathValue("name"), body.n}, nil
 }
 
 // arriving remembers why a body did not arrive.

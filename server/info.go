@@ -11,7 +11,7 @@ import (
 // Capabilities says what the backend can do and what a key may ask for.
 type Capabilities struct {
 	Backend           string                 `json:"backend"`
-	Capabilities      executor.Capabilities  `json:"capabilities"`
+	Capabilities      *BackendCapabilities   `json:"capabilities"`
 	Network           executor.NetworkPolicy `json:"network"`
 	Limits            executor.Limits        `json:"limits"`
 	MaxTimeoutSeconds float64                `json:"max_timeout_seconds"`
@@ -25,7 +25,7 @@ type Capabilities struct {
 func (s *Server) capabilities(http.ResponseWriter, *http.Request, Client) (int, any, error) {
 	i := s.x.Info()
 	v := Capabilities{
-		Backend: i.Name, Capabilities: i.Capabilities, Network: s.cfg.Spec.Network, Limits: s.cfg.Spec.Limits,
+		Backend: i.Name, Capabilities: capabilitiesOf(i.Capabilities), Network: s.cfg.Spec.Network, Limits: s.cfg.Spec.Limits,
 		MaxTimeoutSeconds: s.cfg.MaxTimeout.Seconds(), MaxIdleSeconds: s.cfg.MaxIdle.Seconds(),
 		MaxBodyBytes: s.cfg.MaxBody, MaxFileBytes: s.cfg.MaxFile, MaxSessions: s.cfg.MaxSessions, MaxRuns: s.cfg.MaxRuns,
 	}
@@ -56,10 +56,15 @@ func (s *Server) stats(_ http.ResponseWriter, _ *http.Request, c Client) (int, a
 	}, nil
 }
 
+// Health says whether the server takes runs: "ok", or "draining" when it is shutting down.
+type Health struct {
+	Status string `json:"status"`
+}
+
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if s.runs.IsShut() {
-		answer(w, http.StatusServiceUnavailable, map[string]string{"status": "draining"})
+		answer(w, http.StatusServiceUnavailable, Health{"draining"})
 		return
 	}
-	answer(w, http.StatusOK, map[string]string{"status": "ok"})
+	answer(w, http.StatusOK, Health{"ok"})
 }

@@ -70,14 +70,7 @@ func (s *Server) result(c Client, res *executor.Result, err error) (int, any, er
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, visible(res), nil
-}
-
-// visible is a result without the provider's name of the sandbox, which is nobody's affair.
-func visible(res *executor.Result) *executor.Result {
-	v := *res
-	v.Origin.Session = ""
-	return &v
+	return http.StatusOK, resultOf(res), nil
 }
 
 // once calls run with a sandbox that lives as long.

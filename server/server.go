@@ -196,8 +196,8 @@ func (s *Server) arrive(w http.ResponseWriter, r *http.Request, most int64) ([]b
 	return data, nil
 }
 
-// use counts something of a key up, unless that would be one too many. release counts it down.
-func (s *Server) use(c Client, what func(*usage) *int, most int, name string) (release func(), err error) {
+// use counts something of a key up, unless that would be one too many by a rule, which may be without a name. release counts it down.
+func (s *Server) use(c Client, what func(*usage) *int, most int, name string, rule executor.Rule) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.runs.IsShut() {
@@ -205,7 +205,7 @@ func (s *Server) use(c Client, what func(*usage) *int, most int, name string) (r
 	}
 	n := what(s.usageOf(c))
 	if *n >= most {
-		return nil, tooMany(name)
+		return nil, tooMany(name, rule, most)
 	}
 	*n++
 	return func() {
@@ -240,7 +240,7 @@ func (s *Server) begin(c Client) (end func(), err error) {
 		return nil, &Problem{Status: http.StatusTooManyRequests, Kind: "exhausted", Ran: "no", Message: "the server has as many runs as it can take", retry: time.Second}
 	case u.runs >= s.cfg.MaxRuns:
 		leave()
-		return nil, tooMany("runs")
+		return nil, tooMany("runs", executor.RuleRunsAtOnce, s.cfg.MaxRuns)
 	}
 	u.runs++
 	return func() {
@@ -255,8 +255,11 @@ func draining() *Problem {
 	return &Problem{Status: http.StatusServiceUnavailable, Kind: "draining", Ran: "no", Message: "the server is shutting down", retry: 5 * time.Second}
 }
 
-func tooMany(what string) *Problem {
-	return &Problem{Status: http.StatusTooManyRequests, Kind: "denied", Ran: "no", Message: "the key has too many " + what + " at a time", retry: time.Second}
+func tooMany(what string, rule executor.Rule, most int) *Problem {
+	return &Problem{
+		Status: http.StatusTooManyRequests, Kind: "denied", Ran: "no", Message: "the key has too many " + what + " at a time",
+		Denied: executor.Denial{Rule: rule, Limit: int64(most), Have: int64(most)}, retry: time.Second,
+	}
 }
 
 // Drain refuses new runs and sessions and waits until those that run have ended and been answered, or ctx ends. Health says so from then

@@ -22,15 +22,20 @@ type SessionRequest struct {
 
 // Session describes a session.
 type Session struct {
-	ID          string                `json:"id"`
-	Languages   []executor.Language   `json:"languages"`
-	Template    string                `json:"template,omitempty"`
-	Backend     string                `json:"backend"`
-	Created     time.Time             `json:"created"`
-	IdleSeconds float64               `json:"idle_seconds"`
-	Busy        bool                  `json:"busy"` // something is being done in it
-	Limits      executor.Limits       `json:"limits"`
-	Features    executor.Capabilities `json:"capabilities,omitzero"`
+	ID          string               `json:"id"`
+	Languages   []executor.Language  `json:"languages"`
+	Template    string               `json:"template,omitempty"`
+	Backend     string               `json:"backend"`
+	Created     time.Time            `json:"created"`
+	IdleSeconds float64              `json:"idle_seconds"`
+	Busy        bool                 `json:"busy"` // something is being done in it
+	Limits      executor.Limits      `json:"limits"`
+	Features    *BackendCapabilities `json:"capabilities,omitempty"` // not in a listing
+}
+
+// SessionList are the sessions of a key.
+type SessionList struct {
+	Sessions []Session `json:"sessions"`
 }
 
 // session is one of a key.
@@ -99,7 +104,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, c Client) (int, 
 	if err != nil {
 		return 0, nil, err
 	}
-	free, err := s.use(c, func(u *usage) *int { return &u.sessions }, s.cfg.MaxSessions, "sessions")
+	free, err := s.use(c, func(u *usage) *int { return &u.sessions }, s.cfg.MaxSessions, "sessions", executor.RuleSessions)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -130,7 +135,7 @@ func (s *Server) describe(b *session) Session {
 	s.mu.Unlock()
 	v := Session{
 		ID: b.id, Template: i.Template, Backend: i.Handle.Backend, Created: i.Created, IdleSeconds: b.idle.Seconds(), Busy: busy,
-		Limits: i.Limits, Features: i.Capabilities, Languages: []executor.Language{},
+		Limits: i.Limits, Features: capabilitiesOf(i.Capabilities), Languages: []executor.Language{},
 	}
 	for _, l := range i.Capabilities.Languages {
 		v.Languages = append(v.Languages, l.Language)
@@ -226,11 +231,11 @@ func (s *Server) list(_ http.ResponseWriter, _ *http.Request, c Client) (int, an
 	all := []Session{}
 	for _, b := range own {
 		v := s.describe(b)
-		v.Features = executor.Capabilities{} // as in a listing of an Executor
+		v.Features = nil // as in a listing of an Executor
 		all = append(all, v)
 	}
 	slices.SortFunc(all, func(a, b Session) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
-	return http.StatusOK, map[string]any{"sessions": all}, nil
+	return http.StatusOK, SessionList{all}, nil
 }
 
 func (s *Server) remove(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {

@@ -123,6 +123,23 @@ func TestServeNative(t *testing.T) {
 	p.clean(t)
 }
 
+// A client that a guard refuses is told the rule and its figures.
+func TestServeTellsRules(t *testing.T) {
+	t.Parallel()
+	config := write(t, t.TempDir(), "app.yaml", "backends: {box: {type: fake}}\nguard: {runs_per_minute: 1, code_bytes: 100}\n")
+	p := command(t, "serve", "--config", config, "--listen", "127.0.0.1:0", "--json")
+	s := announced[serving](t, p)
+	key := []string{"Authorization", "Bearer " + s.Key}
+	contains(t, ask(t, 403, "POST", s.URL+"/v1/run", `{"code": "`+strings.Repeat("1", 101)+`"}`, key...), `"denied":{"rule":"code-size","limit":100,"have":101}`)
+	ask(t, 200, "POST", s.URL+"/v1/run", `{"code": "1"}`, key...)
+	contains(t, ask(t, 403, "POST", s.URL+"/v1/run", `{"code": "1"}`, key...), `"kind":"denied"`, `"ran":"no"`, `"denied":{"rule":"rate","limit":1,"have":1}`)
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Wait()
+	p.clean(t)
+}
+
 func TestServeNeMo(t *testing.T) {
 	t.Parallel()
 	p := command(t, "serve", "--api", "nemo", "--listen", "127.0.0.1:0", "--json")

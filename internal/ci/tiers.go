@@ -127,6 +127,7 @@ var budgets = []struct {
 	{"examples/thirdparty", 1},
 	{"flymachines/flytest", 0.5},
 	{"server/e2b", 0.5},
+	{"server", 0.1},
 	{"internal/load", 0.2},
 	{"internal/ci", 0.5},
 	{"tool", 0.3},

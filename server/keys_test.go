@@ -1,22 +1,9 @@
 package server
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 )
-
-// fields returns the names of a struct in JSON.
-func fields(v any) map[string]bool {
-	names := map[string]bool{}
-	for _, f := range reflect.VisibleFields(reflect.TypeOf(v).Elem()) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name != "" && f.IsExported() && !f.Anonymous {
-			names[name] = true
-		}
-	}
-	return names
-}
 
 func TestKeys(t *testing.T) {
 	for name, test := range map[string]struct{ in, want string }{
