@@ -46,8 +46,9 @@ type Broker struct {
 
 var _ executor.Executor = (*Broker)(nil)
 
-// Open opens the backends of cfg, all or none. It reports every mistake in cfg first, as Check does, and does no remote I/O: a provider
-// that is down does not keep a program from starting. env.Name is the broker's Info.Name where there are routes; the backends are called
+// Open opens the backends of cfg, all or none. It reports every mistake in cfg first, as Check does, and then what the adapters find at
+// opening and what their backends cannot do of what pools ask for, also as *Mistake, joined. It does no remote I/O: a provider that is
+// down does not keep a program from starting. env.Name is the broker's Info.Name where there are routes; the backends are called
 // as cfg calls them. env.Instance should say how other processes reach this one: see sessions.ElsewhereError.
 func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts ...Option) (*Broker, error) {
 	if err := cfg.Check(reg); err != nil {
@@ -69,7 +70,7 @@ func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts .
 		b.table = t
 		close(t.earlier)
 		b.guard.set(cfg.Guard)
-		_, err = t.apply()
+		_, err = b.apply(t)
 	}
 	if err == nil {
 		err = b.openManager(cfg.Sessions)
@@ -100,7 +101,7 @@ func (b *Broker) build(ctx context.Context, cfg Config, have map[string]*member)
 		errs = append(errs, driver.At("backends."+name, m.check(c.Broker)))
 		members[name] = m
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := report(cfg.at.locate(Mistakes(errors.Join(errs...)))); err != nil {
 		return nil, nil, errors.Join(err, b.discard(opened))
 	}
 	if t, err = newTable(b.env.Name, cfg, members, b.env.Hooks); err != nil {
@@ -345,6 +346,14 @@ func (b *Broker) Doctor(ctx context.Context) map[string][]driver.Check {
 	cfg := b.table.cfg
 	b.mu.Unlock()
 	return Doctor(ctx, b.env, b.reg, cfg)
+}
+
+// Setup does what the function Setup does, for the backends that are configured now.
+func (b *Broker) Setup(ctx context.Context) error {
+	b.mu.Lock()
+	cfg := b.table.cfg
+	b.mu.Unlock()
+	return Setup(ctx, b.env, b.reg, cfg)
 }
 
 func (b *Broker) audit(a Audit) {

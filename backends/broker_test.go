@@ -217,7 +217,7 @@ func TestBrokerWithSeveralBackends(t *testing.T) {
 func TestOpenIsAllOrNothing(t *testing.T) {
 	var log journal
 	_, err := open(t, &log, "backends: {a: {type: toy}, b: {type: toy, fail: open}, c: {type: toy}, d: {type: toy, fail: open}}")
-	if want := "backends.b: no key\nbackends.d: no key"; err == nil || err.Error() != want {
+	if want := "backends.b: no key (line 1, column 28)\nbackends.d: no key (line 1, column 72)"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	closed := 0

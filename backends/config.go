@@ -96,7 +96,7 @@ func (b Backend) check(reg *Registry) error {
 	if b.Type == "" {
 		for _, key := range slices.Sorted(maps.Keys(b.Settings)) {
 			if driver.Nearest(key, []string{"type"}) != "" {
-				return driver.Unknown("field", key, []string{"type"})
+				return &driver.FieldError{Field: key, Err: driver.Unknown("field", key, []string{"type"})}
 			}
 		}
 		return errors.New("has no type; there are " + strings.Join(reg.Types(), ", "))

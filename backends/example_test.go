@@ -48,7 +48,7 @@ func ExampleMistakes() {
 		fmt.Println(m)
 	}
 	// Output:
-	// unknown field "bakends"; did you mean "backends"?
+	// unknown field "bakends"; did you mean "backends"? (line 4, column 1)
 	// backends.box.type: unknown type "fkae"; did you mean "fake"? (line 2, column 9)
-	// backends.cloud: unknown field "tyop"; did you mean "type"? (line 3, column 3)
+	// backends.cloud: unknown field "tyop"; did you mean "type"? (line 3, column 11)
 }

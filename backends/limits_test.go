@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/fake"
@@ -448,6 +449,21 @@ func TestPoolsServeTheTool(t *testing.T) {
 		}
 		if err := b.Manager().Discard(w.Context(), "c/python"); err != nil {
 			w.Error(err)
+		}
+	})
+}
+
+func TestWithoutPools(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		b := w.open("backends: {a: {type: fake, on: a, broker: {pools: [{size: 1}]}}}", backends.WithoutPools())
+		defer w.close(b)
+		synctest.Wait()
+		if n, pools := len(w.at["a"].Sandboxes()), b.Stats().Backends[0].Pools; n != 0 || len(pools) != 0 {
+			w.Errorf("got %d sandboxes, pools %+v", n, pools)
+		}
+		_, err := backends.Open(w.Context(), driver.Env{Owner: "me"}, w.reg, parse(w.T, "backends: {a: {type: fake, on: a, broker: {pools: [{size: 1, suspended: true}]}}}"), backends.WithoutPools())
+		if !errors.Is(err, executor.ErrUnsupported) || !strings.HasPrefix(err.Error(), "backends.a.broker.pools[0]: ") {
+			w.Errorf("got %v", err)
 		}
 	})
 }

@@ -18,7 +18,13 @@ type Mistake struct {
 	Line    int    `json:"line,omitempty"` // in the text, from 1; 0: not known
 	Column  int    `json:"column,omitempty"`
 	Problem string `json:"problem"` // what is wrong and what was probably meant; no value stands in it, since it may be a secret
+
+	field string // below Path, that nobody knows
+	cause error
 }
+
+// Unwrap returns the error that an adapter gave, if the mistake is one that it found when it was opened.
+func (m *Mistake) Unwrap() error { return m.cause }
 
 // Error returns `backends.box: unknown field "imgae"; did you mean "image"? (line 3, column 5)`.
 func (m *Mistake) Error() string {
@@ -50,13 +56,13 @@ func split(err error) (ms []*Mistake) {
 	case *Mistake:
 		ms = append(ms, e)
 	case *driver.FieldError:
-		ms = append(ms, &Mistake{Path: e.Path, Problem: e.Err.Error()})
+		ms = append(ms, &Mistake{Path: e.Path, Problem: e.Err.Error(), field: e.Field, cause: e.Err})
 	case interface{ Unwrap() []error }:
 		for _, part := range e.Unwrap() {
 			ms = append(ms, split(part)...)
 		}
 	default:
-		ms = append(ms, &Mistake{Problem: err.Error()})
+		ms = append(ms, &Mistake{Problem: err.Error(), cause: err})
 	}
 	return ms
 }
@@ -86,7 +92,14 @@ type places struct {
 // locate fills in the positions of ms.
 func (p places) locate(ms []*Mistake) []*Mistake {
 	for _, m := range ms {
-		if n := find(p.doc, m.Path); n != nil && m.Line == 0 && m.Path != "" {
+		path := m.Path
+		switch {
+		case m.field != "" && path != "":
+			path += "." + m.field
+		case m.field != "":
+			path = m.field
+		}
+		if n := find(p.doc, path); n != nil && m.Line == 0 && path != "" {
 			m.Line, m.Column = n.Line, n.Column
 		}
 	}

@@ -35,7 +35,7 @@ func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	removed, err := next.apply()
+	removed, err := b.apply(next)
 	if err != nil {
 		return errors.Join(err, b.discard(opened))
 	}
@@ -56,10 +56,14 @@ func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 }
 
 // apply gives the members the settings of the configuration and returns the pools that it no longer has.
-func (t *table) apply() (removed []*pool.Pool, err error) {
+func (b *Broker) apply(t *table) (removed []*pool.Pool, err error) {
 	var errs []error
 	for name, m := range t.members {
-		gone, err := m.apply(t.cfg.Backends[name].Broker)
+		s := t.cfg.Backends[name].Broker
+		if b.opts.brief {
+			s.Pools = nil
+		}
+		gone, err := m.apply(s)
 		removed = append(removed, gone...)
 		errs = append(errs, driver.At("backends."+name, err))
 	}

@@ -117,7 +117,7 @@ func (d *decoder) object(path string, raw json.RawMessage, v reflect.Value) {
 			d.value(member(path, m), value, embedded(v, f.Index))
 			continue
 		}
-		d.add(&FieldError{Path: path, Err: Unknown("field", m, slices.Collect(maps.Keys(fields))), surplus: true})
+		d.add(&FieldError{Path: path, Field: m, Err: Unknown("field", m, slices.Collect(maps.Keys(fields))), surplus: true})
 	}
 }
 

@@ -11,8 +11,9 @@ import (
 
 // A FieldError is one mistake in settings, with the path of the field: "pool.sizes[2]". An empty Path is the whole.
 type FieldError struct {
-	Path string
-	Err  error
+	Path  string
+	Field string // the name below Path that nobody knows, if that is the mistake: whoever has the text finds it by that
+	Err   error
 
 	surplus bool // the field should not be there, so that no value is missing because of it
 }
