@@ -28,14 +28,13 @@ func holds(want, have map[string]string) bool {
 
 // assign returns the backend of a subject. Every unit of weight is a ticket with a number that depends on salt, subject, backend and
 // the position of the ticket alone, and the highest number wins. So a backend wins with its part of the tickets, and a ticket that is
-// added or taken away changes nothing between the others.
-func (r *Route) assign(subject string) string {
+// added or taken away changes nothing between the others. bucket is the ticket that has won, from 1 to the weight of the winner.
+func (r *Route) assign(subject string) (winner string, bucket int) {
 	salt := r.Salt
 	if salt == "" {
 		salt = r.Name
 	}
 	var best uint64
-	winner := ""
 	buf := make([]byte, 0, 128)
 	for _, s := range r.Split {
 		if s.Weight == 0 {
@@ -49,15 +48,15 @@ func (r *Route) assign(subject string) string {
 		}
 		h := sha256.Sum256(buf)
 		state := binary.BigEndian.Uint64(h[:])
-		for range s.Weight {
+		for i := range s.Weight {
 			state += 0x9e3779b97f4a7c15
 			// The backend's name breaks the tie that one pair in 2^64 would be.
 			if n := mix(state); n > best || n == best && s.Backend < winner || winner == "" {
-				best, winner = n, s.Backend
+				best, winner, bucket = n, s.Backend, i+1
 			}
 		}
 	}
-	return winner
+	return winner, bucket
 }
 
 // mix is the output function of the generator SplitMix64, which turns a counter into numbers that look independent.

@@ -14,6 +14,9 @@ type Decision struct {
 	Assigned string `json:"assigned"`
 	// Split is that of the route, with its weights. Who reads it must not change it.
 	Split []Share `json:"split"`
+	// Bucket is the unit of weight of Assigned, from 1, by which the split has given it the subject. The subject stays while the weight
+	// of Assigned is at least that and no other weight grows. 0: the subject has not decided.
+	Bucket int `json:"bucket,omitempty"`
 	// Eligible is what Create tries, in order: Assigned and the fallbacks, without those in Missing.
 	Eligible []string `json:"eligible"`
 	// Missing says of the backends that cannot what they lack: see executor.Capabilities.MissingFor.
@@ -33,7 +36,7 @@ func (r *Router) Decide(spec executor.Spec) (Decision, error) {
 	rt := &r.cfg.Routes[i]
 	d := Decision{Route: rt.Name, Assigned: rt.only(), Split: rt.Split}
 	if d.Assigned == "" && spec.Subject != "" {
-		d.Assigned = rt.assign(spec.Subject)
+		d.Assigned, d.Bucket = rt.assign(spec.Subject)
 	}
 	consider := func(name string) {
 		if slices.Contains(d.Eligible, name) || d.Missing[name] != nil {

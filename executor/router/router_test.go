@@ -151,6 +151,34 @@ func TestSplitIsSticky(t *testing.T) {
 			}
 		}
 	})
+	t.Run("stays-down-to-its-bucket", func(t *testing.T) {
+		decide := func(weight int, subject string) router.Decision {
+			d, err := w.router(t, router.Route{Name: "r", Salt: "s", Split: shares("a", weight, "b", 30)}).Decide(executor.Spec{Subject: subject})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		moved := 0
+		for _, s := range all[:200] {
+			d := decide(70, s)
+			if most := map[string]int{"a": 70, "b": 30}[d.Assigned]; d.Bucket < 1 || d.Bucket > most {
+				t.Fatalf("%s: got %+v", s, d)
+			}
+			if d.Assigned != "a" {
+				continue
+			}
+			if kept := decide(d.Bucket, s); kept.Assigned != "a" || kept.Bucket != d.Bucket {
+				t.Errorf("%s: with the weight of its bucket, %d, got %+v", s, d.Bucket, kept)
+			}
+			if decide(d.Bucket-1, s).Assigned != "a" {
+				moved++
+			}
+		}
+		if moved == 0 {
+			t.Error("with less than the weight of its bucket no subject has moved")
+		}
+	})
 	t.Run("salts-are-independent", func(t *testing.T) {
 		same := 0
 		for s, b := range at("other", "a", 70, "b", 30) {
