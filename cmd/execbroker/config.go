@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,9 +29,11 @@ func (a *app) configCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "Report every mistake in a configuration",
-		Long: `Report every mistake in a configuration, each with its place, and the pools that never
-serve what the tool for models or the server ask for. No provider is asked. Only
-backends with pools are opened, and only for them secrets are read.
+		Long: `Report every mistake in a configuration, each with its place: all for which run, serve
+and mcp refuse to open it. No provider is asked, and keys of providers are not read.
+
+Then it says which of them ask by default for what the backends do not have, and which
+pools never serve what the tool for models or the server ask for.
 
 Exit codes: 0 it is right, 2 it is not.`,
 		Example: "  execbroker config check --config app.yaml",
@@ -40,18 +43,29 @@ Exit codes: 0 it is right, 2 it is not.`,
 			if err != nil {
 				return err
 			}
-			unserved := a.misfits(cmd.Context(), cfg)
+			b, err := a.openBroker(cmd.Context(), cfg, backends.WithoutPools())
+			if err == nil {
+				defer a.closing(newProgress(a.err), "closing", b.Close)
+			}
+			if err := a.inFile(errors.Join(unrouted(cfg), err)); err != nil {
+				return err
+			}
+			refused, unserved := refusals(b), misfits(b, cfg)
 			if a.json {
 				return a.printJSON(struct {
-					Backends []string `json:"backends"`
-					Routes   []string `json:"routes"`
-					Pools    []misfit `json:"pools,omitempty"`
-				}{slices.Sorted(maps.Keys(cfg.Backends)), routeNames(cfg), unserved})
+					Backends []string  `json:"backends"`
+					Routes   []string  `json:"routes"`
+					Refusing []refusal `json:"refusing,omitempty"`
+					Pools    []misfit  `json:"pools,omitempty"`
+				}{slices.Sorted(maps.Keys(cfg.Backends)), routeNames(cfg), refused, unserved})
+			}
+			for _, r := range refused {
+				fmt.Fprintln(a.out, plain(r.String()))
 			}
 			for _, m := range unserved {
 				fmt.Fprintln(a.out, plain(m.String()))
 			}
-			_, err = fmt.Fprintf(a.out, "%s is right: %d backends, %d routes\n", plain(a.config), len(cfg.Backends), len(cfg.Routes))
+			_, err = fmt.Fprintf(a.out, "%s is right: %s, %s\n", plain(a.config), count(len(cfg.Backends), "backend"), count(len(cfg.Routes), "route"))
 			return err
 		},
 	}
@@ -81,7 +95,9 @@ func (a *app) configExplainCommand() *cobra.Command {
 		Use:   "explain",
 		Short: "Say where a session would go, and why",
 		Long: `Say where a session would go: the route that matches, the backend that the split
-gives to the subject, what is tried in which order, and what a backend lacks.
+gives to the subject, by which unit of its weight (the bucket), what is tried in
+which order, and what a backend lacks. Without --subject that is said of every
+backend that the split may draw.
 
 That depends on the configuration and the session alone. Whether a backend is up
 at the moment makes no difference.
@@ -121,7 +137,7 @@ func (a *app) explain(ctx context.Context, spec executor.Spec) error {
 	if err != nil {
 		return err
 	}
-	b, err := backends.Open(ctx, a.env(), a.reg, brief(cfg))
+	b, err := a.openBroker(ctx, cfg, backends.WithoutPools())
 	if err != nil {
 		return err
 	}
@@ -135,10 +151,17 @@ func (a *app) explain(ctx context.Context, spec executor.Spec) error {
 	} else {
 		err = a.printDecision(d)
 	}
-	if err == nil && len(d.Eligible) == 0 && d.Assigned != "" {
+	if err == nil && !serves(d) {
 		err = exitCode(exitFailed)
 	}
 	return err
+}
+
+// serves reports whether a session can go somewhere. Without a subject it may be that only some can.
+func serves(d router.Decision) bool {
+	return len(d.Eligible) > 0 || d.Assigned == "" && slices.ContainsFunc(d.Split, func(s router.Share) bool {
+		return s.Weight > 0 && d.Missing[s.Backend] == nil
+	})
 }
 
 func (a *app) printDecision(d router.Decision) error {
@@ -159,9 +182,17 @@ func (a *app) printDecision(d router.Decision) error {
 		}
 		fmt.Fprintf(t, "split\t%s\n", strings.Join(shares, ", "))
 	}
-	if len(d.Eligible) > 0 {
-		fmt.Fprintf(t, "tried\t%s\n", plain(strings.Join(d.Eligible, ", then ")))
-	} else if d.Assigned != "" {
+	if d.Bucket > 0 {
+		i := slices.IndexFunc(d.Split, func(s router.Share) bool { return s.Backend == d.Assigned })
+		fmt.Fprintf(t, "bucket\t%d of the %d of %s\n", d.Bucket, d.Split[i].Weight, assigned)
+	}
+	tried := d.Eligible
+	if d.Assigned == "" {
+		tried = append([]string{"the one that is drawn, if it can"}, tried...)
+	}
+	if serves(d) {
+		fmt.Fprintf(t, "tried\t%s\n", plain(strings.Join(tried, ", then ")))
+	} else {
 		fmt.Fprint(t, "tried\tnothing: no backend of the route can do it\n")
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Missing)) {

@@ -148,7 +148,7 @@ func (a *app) target(ctx context.Context, o conformanceOptions) (conformance.Tar
 	if err != nil {
 		return conformance.Target{}, err
 	}
-	b, err := a.open(ctx)
+	b, err := a.open(ctx, backends.WithoutPools())
 	if err != nil {
 		return conformance.Target{}, err
 	}

@@ -71,12 +71,16 @@ type fakeConfig struct {
 	Broken     bool               `json:"broken"`
 	Packages   []string           `json:"packages"`
 	Address    string             `json:"address"` // of a backend in another process
+	Refuse     bool               `json:"refuse"`  // to open
 }
 
 // program is main over the fake. It writes the number of sandboxes that were left.
 func program(file string) int {
 	var made []*fake.Backend
 	factory := driver.NewFactory(fake.Type, func(ctx context.Context, env driver.Env, c fakeConfig) (executor.Executor, error) {
+		if c.Refuse {
+			return nil, driver.At("refuse", errors.New("the machine is not right"))
+		}
 		b := fake.New(fake.Options{
 			CreateTime:   time.Duration(c.CreateTime),
 			Packages:     c.Packages,

@@ -88,7 +88,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	}
 	p := newProgress(a.err)
 	starting, end := p.begin(ctx, "opening backends")
-	x, err := a.openLasting(starting)
+	x, err := a.open(starting)
 	end()
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ func (a *app) configuration() (backends.Config, error) {
 		err = errors.Join(err, c.Check(a.reg))
 	}
 	if err != nil {
-		return c, &configError{file: a.config, err: err}
+		return c, a.inFile(err)
 	}
 	if a.backend != "" {
 		b, ok := c.Backends[a.backend]
@@ -56,17 +56,6 @@ func (a *app) configuration() (backends.Config, error) {
 	return c, nil
 }
 
-// brief is a configuration for a program that ends soon: no session is kept warm, and none outlives it.
-func brief(c backends.Config) backends.Config {
-	c.Backends = maps.Clone(c.Backends)
-	for name, b := range c.Backends {
-		b.Broker.Pools = nil
-		c.Backends[name] = b
-	}
-	c.Sessions = backends.Sessions{}
-	return c
-}
-
 // configError says in which file the mistakes are.
 type configError struct {
 	file string
@@ -74,7 +63,9 @@ type configError struct {
 }
 
 func (e *configError) Error() string { return e.file + ": " + e.err.Error() }
-func (e *configError) Unwrap() error { return e.err }
+
+// Unwrap returns a list of one, as errors.Join does, so that backends.Mistakes finds what is in it.
+func (e *configError) Unwrap() []error { return []error{e.err} }
 
 // env is what the program gives to every adapter.
 func (a *app) env() driver.Env {
@@ -100,22 +91,45 @@ func defaultOwner() string {
 }
 
 // open opens the backend that the flags ask for, or what the routes of the configuration say. The caller closes it.
-func (a *app) open(ctx context.Context) (*backends.Broker, error) {
+func (a *app) open(ctx context.Context, opts ...backends.Option) (*backends.Broker, error) {
 	c, err := a.routed()
 	if err != nil {
 		return nil, err
 	}
-	return backends.Open(ctx, a.env(), a.reg, brief(c))
+	return a.openBroker(ctx, c, opts...)
+}
+
+// openBroker opens the backends of c. Mistakes that are found by it are those of the file, too.
+func (a *app) openBroker(ctx context.Context, c backends.Config, opts ...backends.Option) (*backends.Broker, error) {
+	c.Sessions = backends.Sessions{} // of conversations, which this program has none of
+	b, err := backends.Open(ctx, a.env(), a.reg, c, opts...)
+	return b, a.inFile(err)
+}
+
+// inFile says of mistakes in which file they are.
+func (a *app) inFile(err error) error {
+	if in := (*backends.Mistake)(nil); a.config != "" && errors.As(err, &in) {
+		return &configError{file: a.config, err: err}
+	}
+	return err
 }
 
 // routed returns a configuration that says where code runs.
 func (a *app) routed() (backends.Config, error) {
 	c, err := a.configuration()
-	if err == nil && len(c.Backends) > 1 && len(c.Routes) == 0 {
-		err = usage("%s has several backends and no routes; choose one with --backend: %s",
-			plain(a.config), strings.Join(slices.Sorted(maps.Keys(c.Backends)), ", "))
+	if err == nil {
+		err = a.inFile(unrouted(c))
 	}
 	return c, err
+}
+
+// unrouted returns the mistake of a configuration that does not say where code runs. For programs that do by themselves it is none.
+func unrouted(c backends.Config) error {
+	if len(c.Backends) < 2 || len(c.Routes) > 0 {
+		return nil
+	}
+	return &backends.Mistake{Path: "routes", Problem: "there are none, and several backends; write some, or choose a backend with --backend: " +
+		strings.Join(slices.Sorted(maps.Keys(c.Backends)), ", ")}
 }
 
 // closing closes what a command has opened. That it failed is said and changes nothing: a sandbox has a TTL.

@@ -86,7 +86,7 @@ func (a *app) parity(ctx context.Context, o parityOptions) error {
 	if err != nil {
 		return usage("--programs: %w", err)
 	}
-	b, err := backends.Open(ctx, a.env(), a.reg, brief(cfg))
+	b, err := a.openBroker(ctx, cfg, backends.WithoutPools())
 	if err != nil {
 		return err
 	}

@@ -242,7 +242,7 @@ func TestConfigurationMistakes(t *testing.T) {
 	p := run(t, exitUsage, "run", "--config", config, "-c", "1")
 	want := "execbroker: " + config + ": 2 mistakes\n" +
 		"  backends.a.type: unknown type \"fkae\"; did you mean \"fake\"? (line 2, column 7)\n" +
-		"  backends.b: unknown field \"craete_time\"; did you mean \"create_time\"? (line 3, column 3)\n"
+		"  backends.b: unknown field \"craete_time\"; did you mean \"create_time\"? (line 3, column 19)\n"
 	if got := p.err.String(); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}

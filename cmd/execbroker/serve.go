@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/server"
@@ -102,7 +101,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 	}
 	p := newProgress(a.err)
 	starting, end := p.begin(ctx, "opening backends")
-	x, err := a.openLasting(starting)
+	x, err := a.open(starting)
 	end()
 	if err != nil {
 		return err
@@ -236,16 +235,6 @@ func (a *app) listen(ctx context.Context, address string, h http.Handler, drain 
 		_ = srv.Shutdown(last) // Close follows
 		return ctx.Err()
 	}
-}
-
-// openLasting opens what open does, for a program that stays: sessions are kept warm if the configuration says so.
-func (a *app) openLasting(ctx context.Context) (*backends.Broker, error) {
-	c, err := a.routed()
-	if err != nil {
-		return nil, err
-	}
-	c.Sessions = backends.Sessions{} // of conversations, which this program has none of
-	return backends.Open(ctx, a.env(), a.reg, c)
 }
 
 // announce says how clients reach the server.

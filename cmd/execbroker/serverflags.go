@@ -82,20 +82,15 @@ func (a *app) examine(ctx context.Context, p *progress, x *backends.Broker, f se
 
 // warm does what the first client would wait for.
 func (a *app) warm(ctx context.Context, p *progress, x *backends.Broker, f serverFlags) {
-	c, err := a.configuration()
-	if err == nil {
-		sctx, end := p.begin(ctx, "setting up")
-		err = backends.Setup(sctx, a.env(), a.reg, c)
-		end()
-	}
+	sctx, end := p.begin(ctx, "setting up")
+	err := x.Setup(sctx)
+	end()
 	if err != nil {
 		a.log().WarnContext(ctx, "setting up", "err", err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Backends)) {
-		b, ok := x.Backend(name)
-		if !ok {
-			continue
-		}
+	for _, s := range x.Stats().Backends {
+		name := s.Name
+		b, _ := x.Backend(name)
 		wctx, end := p.begin(ctx, "starting a sandbox of "+name)
 		s, err := b.Create(wctx, executor.Spec{Network: executor.NetworkPolicy{Mode: executor.NetworkMode(f.network)}})
 		if err == nil {

@@ -47,9 +47,9 @@ func (a *app) openFleet(ctx context.Context) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	bare := brief(c)
+	bare := c
 	bare.Routes, bare.Guard = nil, backends.Guard{} // nothing is created
-	b, err := backends.Open(ctx, a.env(), a.reg, bare)
+	b, err := a.openBroker(ctx, bare, backends.WithoutPools())
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func (a *app) openWorkplace(ctx context.Context, o codeOptions) (*workplace, err
 			return nil, err
 		}
 	}
-	if w.b, err = a.open(ctx); err != nil {
+	if w.b, err = a.open(ctx, backends.WithoutPools()); err != nil {
 		w.close()
 		return nil, err
 	}
