@@ -149,12 +149,13 @@ func TestFaults(t *testing.T) {
 		t.Skip("runs the suite a hundred times")
 	}
 	caps := fake.All(executor.Python)
-	light := func(fault string) (ids []string) {
+	cases := func(fault string) (ids []string) {
 		for _, c := range conformance.Cases(executor.Python) {
-			if fault == "started-as-not-run" && slices.ContainsFunc(endEitherWay, func(end string) bool { return strings.HasSuffix(c.ID, end) }) {
+			if slices.ContainsFunc(endEitherWay[fault], func(end string) bool { return strings.HasSuffix(c.ID, end) }) {
 				continue
 			}
-			if !isReal(c.ID) && (!slices.Contains(heavy, c.ID) || strings.HasPrefix(fault, "file-")) {
+			light := !isReal(c.ID) && (!slices.Contains(heavy, c.ID) || strings.HasPrefix(fault, "file-"))
+			if light || slices.Contains(everywhere, fault) {
 				ids = append(ids, c.ID)
 			}
 		}
@@ -170,12 +171,7 @@ func TestFaults(t *testing.T) {
 			Golden: "testdata/faults.json", Parallel: 5,
 			Virtual: func(wrap func(driver.Driver) driver.Driver) conformance.Target { return virtual(caps, wrap) },
 			Real:    isReal,
-			Cases: func(fault string) []string {
-				if slices.Contains(everywhere, fault) {
-					return nil
-				}
-				return light(fault)
-			},
+			Cases:   cases,
 		})
 }
 
@@ -205,9 +201,12 @@ var heavy = []string{
 	"python/output/slow-reader",
 }
 
-// endEitherWay ends the cases in which a sandbox ends under a run: with a result or with an error, whichever comes first. Only an error can
-// be told wrongly.
-var endEitherWay = []string{"during-run", "close/destroy", "ttl/max-life"}
+// endEitherWay are the ends of the cases that notice a fault only if one of two things comes first:
+// the result or the error of a run whose sandbox ends, or the end of Create or of Close.
+var endEitherWay = map[string][]string{
+	"started-as-not-run": {"during-run", "close/destroy", "ttl/max-life"},
+	"session-leaked":     {"close/during-create"},
+}
 
 func isReal(id string) bool {
 	for _, l := range []string{"python/", "javascript/"} {
