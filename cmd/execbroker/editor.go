@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -71,39 +70,68 @@ type terminalEditor struct {
 	in      *os.File
 	out     io.Writer
 	history *history
-	tab     func(before string) (insert string)
+	tab     func(before string) (insert string, choices []string)
 	t       *term.Terminal
+	search  search
 	keys    *keyReader
 
 	mu     sync.Mutex
 	cooked *term.State // to go back to; nil: the terminal is as it was
 }
 
-// keyReader is the terminal as the editor of x/term wants it. That takes Ctrl-C for the end of the input, so it is noted here.
+// keyReader is the terminal as the editor of x/term wants it. It gives one byte at a time, so that what the editor does with it is known
+// before the next: x/term takes Ctrl-C for the end of the input, and keeps to itself some keys that end a search.
 type keyReader struct {
 	io.Reader
 	io.Writer
+	search      *search
 	interrupted bool
+	held        []byte // read, and not given yet
 }
 
-const ctrlC = 3
-
 func (k *keyReader) Read(p []byte) (int, error) {
-	n, err := k.Reader.Read(p)
-	k.interrupted = bytes.IndexByte(p[:n], ctrlC) >= 0
-	return n, err
+	if len(k.held) == 0 {
+		buf := make([]byte, 1024)
+		n, err := k.Reader.Read(buf)
+		if n == 0 {
+			return 0, err
+		}
+		k.held = buf[:n]
+	}
+	c := k.held[0]
+	if k.search.on {
+		switch {
+		case c == backspace, c == deleteKey:
+			c = searchErase
+		case c < ' ' && c != ctrlR && c != ctrlG:
+			p[0] = searchTake // and then the key
+			return 1, nil
+		}
+	}
+	k.held = k.held[1:]
+	k.interrupted = c == ctrlC
+	p[0] = c
+	return 1, nil
 }
 
 // renew begins with an empty line: after Ctrl-C x/term keeps the old one.
 func (e *terminalEditor) renew() {
-	e.keys = &keyReader{Reader: e.in, Writer: e.out}
+	var ahead []byte
+	if e.keys != nil {
+		ahead = e.keys.held
+	}
+	e.search = search{history: e.history}
+	e.keys = &keyReader{Reader: e.in, Writer: e.out, search: &e.search, held: ahead}
 	e.t = term.NewTerminal(e.keys, "")
 	e.t.History = e.history
 	e.t.AutoCompleteCallback = func(line string, pos int, key rune) (string, int, bool) {
 		if key != '\t' {
-			return "", 0, false
+			return e.search.key(line, key)
 		}
-		insert := e.tab(line[:pos])
+		insert, choices := e.tab(line[:pos])
+		if insert == "" && len(choices) > 0 {
+			fmt.Fprintln(e.t, strings.Join(choices, "  ")) // it draws the line anew below
+		}
 		return line[:pos] + insert + line[pos:], pos + len(insert), true
 	}
 }

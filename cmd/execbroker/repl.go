@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -25,8 +26,10 @@ func (a *app) replCommand() *cobra.Command {
 
 A line that begins with % is for execbroker and not for the sandbox: %help lists
 what there is, for files, packages and the session. The body of a def or a loop
-ends at an empty line. Ctrl-C stops the code that runs, or forgets what was
-typed, and Ctrl-D leaves. The sandbox is removed at the end.
+ends at an empty line. Tab indents, and completes names that the language has or
+that were typed, commands, and files of this machine. Ctrl-R searches what was
+typed, at other times as well. Ctrl-C stops the code that runs, or forgets what was
+typed; Ctrl-D leaves, and so do exit() and quit(). The sandbox is removed at the end.
 
 If standard input is not a terminal, it is read without prompts, and the exit
 code is 1 if something in it failed. What was typed is kept in the state
@@ -48,6 +51,7 @@ type repl struct {
 	ed       editor
 	terminal bool
 	lines    []string // of the code that is being typed
+	words    *words   // that Tab knows
 	failed   bool
 }
 
@@ -62,7 +66,7 @@ func (a *app) repl(ctx context.Context, o codeOptions) error {
 	defer w.close()
 	// Whoever sits here may change the time limit.
 	w.spec.MaxRun = w.b.Info().Capabilities.MaxRun.Or(executor.RunLimits{WallTime: executor.NoLimit})
-	r := &repl{workplace: w}
+	r := &repl{workplace: w, words: newWords(w.language())}
 	if r.s, err = w.session(ctx); err != nil {
 		return err
 	}
@@ -95,26 +99,8 @@ func (r *repl) openEditor() {
 		plain(strings.TrimSpace(string(rt.Language)+" "+rt.Version)), plain(r.b.Info().Name))
 }
 
-// tab indents, and completes the name of a command.
-func (r *repl) tab(before string) string {
-	if strings.TrimSpace(before) == "" {
-		return strings.Repeat(" ", 4)
-	}
-	name, ok := strings.CutPrefix(before, "%")
-	if !ok || len(r.lines) > 0 || name == "" {
-		return ""
-	}
-	found := ""
-	for _, c := range replCommands {
-		if strings.HasPrefix(c.name, name) {
-			if found != "" {
-				return ""
-			}
-			found = c.name[len(name):] + " "
-		}
-	}
-	return found
-}
+// leaves matches what people type to leave, in any language.
+var leaves = regexp.MustCompile(`^(exit|quit)\(\)\s*;?\s*$`)
 
 // errLeave ends the loop.
 var errLeave = errors.New("leave")
@@ -132,6 +118,9 @@ func (r *repl) loop(ctx context.Context) error {
 			return exitCode(exitHangup)
 		case t.err != nil:
 			return t.err
+		}
+		if len(r.lines) == 0 && leaves.MatchString(t.text) {
+			return r.leave(ctx)
 		}
 		if len(r.lines) == 0 && (strings.HasPrefix(t.text, "%") || strings.TrimSpace(t.text) == "") {
 			if err := r.command(ctx, t.text); errors.Is(err, errLeave) {
@@ -163,7 +152,7 @@ func (r *repl) read(ctx context.Context) typed {
 	if len(r.lines) > 0 {
 		first = next
 	}
-	return readLine(ctx, r.ed, first)
+	return readLine(ctx, r.ed, coloured(r.terminal && r.a.colours(r.a.out), colourPrompt, first))
 }
 
 // leave runs what is left at the end of the input.
@@ -184,6 +173,7 @@ func (r *repl) leave(ctx context.Context) error {
 func (r *repl) flush(ctx context.Context) {
 	code := strings.Join(r.lines, "\n")
 	r.lines = nil
+	r.words.learn(code)
 	if err := r.run(ctx, code); err != nil {
 		r.complain(ctx, err)
 	}

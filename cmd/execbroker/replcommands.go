@@ -39,7 +39,7 @@ func init() {
 		{"info", "", "say what this sandbox is and can do", 0, 0, (*repl).info},
 		{"reset", "", "forget the variables; files stay", 0, 0, (*repl).reset},
 		{"restart", "", "replace the sandbox by a new one", 0, 0, (*repl).restart},
-		{"quit", "", "leave; so does Ctrl-D", 0, 0, func(*repl, context.Context, []string) error { return errLeave }},
+		{"quit", "", "leave; so do Ctrl-D, exit() and quit()", 0, 0, func(*repl, context.Context, []string) error { return errLeave }},
 	}
 }
 

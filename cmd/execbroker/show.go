@@ -20,6 +20,7 @@ type show struct {
 	progress *progress
 	dir      *outDir            // where images go; nil: nowhere
 	quiet    bool               // for a document that comes at the end
+	colours  bool               // in what this program says on err
 	limits   executor.RunLimits // of the runs
 
 	images  int // so far
@@ -163,7 +164,7 @@ var fileKinds = []error{fs.ErrNotExist, fs.ErrExist, fs.ErrInvalid, fs.ErrPermis
 func (s *show) note(format string, args ...any) {
 	if !s.quiet {
 		s.progress.pause()
-		fmt.Fprintf(s.err, "execbroker: "+format+"\n", args...)
+		fmt.Fprintln(s.err, coloured(s.colours, colourNote, fmt.Sprintf("execbroker: "+format, args...)))
 	}
 }
 
@@ -176,7 +177,7 @@ func (s *show) result(r *executor.Result) int {
 		}
 		if !s.quiet {
 			s.progress.pause()
-			fmt.Fprintln(s.err, strings.TrimRight(plainText(text), "\n"))
+			fmt.Fprintln(s.err, coloured(s.colours, colourError, strings.TrimRight(plainText(text), "\n")))
 		}
 	}
 	switch r.Status {

@@ -26,10 +26,12 @@ type terminal struct {
 	done   chan struct{} // closed when nothing more comes
 }
 
-func onTerminal(t *testing.T, p *process) *terminal {
+// onTerminal starts a process on a terminal, by default without colours.
+func onTerminal(t *testing.T, p *process, env ...string) *terminal {
 	t.Helper()
 	p.Stdin, p.Stdout, p.Stderr = nil, nil, nil
-	p.Env = append(p.Env, "TERM=xterm", "XDG_STATE_HOME="+filepath.Join(p.Dir, "state"))
+	p.Env = append(p.Env, "TERM=xterm", "NO_COLOR=1", "XDG_STATE_HOME="+filepath.Join(p.Dir, "state"))
+	p.Env = append(p.Env, env...)
 	f, err := pty.StartWithSize(p.Cmd, &pty.Winsize{Rows: 24, Cols: 80})
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func (a *app) openWorkplace(ctx context.Context, o codeOptions) (*workplace, err
 	if err != nil {
 		return nil, err
 	}
-	w := &workplace{a: a, show: &show{out: a.out, err: a.err, progress: newProgress(a.err), quiet: a.json, limits: limits}}
+	w := &workplace{a: a, show: &show{out: a.out, err: a.err, progress: newProgress(a.err), quiet: a.json, colours: a.colours(a.err), limits: limits}}
 	if !o.raw {
 		w.guard()
 	}
