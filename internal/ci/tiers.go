@@ -124,6 +124,7 @@ var budgets = []struct {
 	{"conformance/conformancetest", 2.5},
 	{"cmd/execbroker", 1.5},
 	{"internal/runner", 1.5},
+	{"docs/guides", 1},
 	{"examples/thirdparty", 1},
 	{"flymachines/flytest", 0.5},
 	{"server/e2b", 0.5},

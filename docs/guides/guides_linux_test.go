@@ -1,0 +1,376 @@
+// Package guides has the guides, and a test that follows them.
+package guides
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
+
+// guides says what a test knows of a guide besides what stands in it. One that is not here needs nothing.
+var guides = map[string]struct {
+	prints []string // among the output of its commands
+	host   bool     // it needs the network of the machine, not one of its own, in which its ports are free
+	cloud  bool     // it needs services of the Internet for which there are stand-ins
+}{
+	"chat":                   {prints: []string{"chat at http://127.0.0.1:8080", "chat at http://127.0.0.1:8081"}},
+	"conformance":            {prints: []string{"checked in part ("}},
+	"docker":                 {prints: []string{"docker works", "hottest"}},
+	"e2b":                    {prints: []string{"e2b works"}, host: true, cloud: true},
+	"e2b-sdks":               {prints: []string{"[ '42\\n' ]"}, host: true}, // npm's registry
+	"fly-emulator":           {prints: []string{`"state":"created"`, "\n42\n"}, host: true},
+	"fly-machines":           {prints: []string{"cloud (flymachines) works"}, host: true, cloud: true},
+	"from-mvp-to-production": {prints: []string{"1 same", "python.platform: emscripten -> linux", "they differ"}},
+	"http":                   {prints: []string{`"stdout":"42\n"`}},
+	"mcp":                    {prints: []string{`"protocolVersion"`}},
+	"nemo":                   {prints: []string{`"completed"`, "42"}},
+	"quick-start":            {prints: []string{"42\n", "hottest:  2014-08-11", "3.1", "pyodide works"}},
+}
+
+// TestGuides follows every guide from top to bottom: its shell blocks, one after the other, in one shell in a clone of the repository.
+// A block of another language whose first line is a comment with the name of a file becomes that file. Commands that go on in the
+// background are waited for until they say where they serve. HOME is empty; caches are those of the machine, since how a first run
+// fills them is a test of the README.
+func TestGuides(t *testing.T) {
+	all, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := dockertest.Host()
+	if err != nil {
+		t.Skip(err)
+	}
+	program := filepath.Join(t.TempDir(), "execbroker")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", program, "../../cmd/execbroker")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	stand(t, engine, dockertest.Trixie, "docker.io/library/python:3.13-slim")
+	stand(t, engine, dockertest.Python, "example/execbroker:trixie")
+	var left []string
+	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps := parse(string(text))
+		for _, s := range steps {
+			if s.why != "" {
+				left = append(left, fmt.Sprintf("%s:%d: %s", file, s.line, s.why))
+			}
+		}
+		if !hasCommands(steps) {
+			continue
+		}
+		name := strings.TrimSuffix(file, ".md")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			follow(t, name, steps, filepath.Dir(program), engine)
+		})
+	}
+	t.Logf("not run:\n%s", strings.Join(left, "\n"))
+	if len(left) > 5 {
+		t.Errorf("%d blocks are not run, want at most 5", len(left))
+	}
+}
+
+// step is a block that a reader copies.
+type step struct {
+	line int
+	file string // that the text goes to; "" is the shell
+	text string
+	why  string // it is not run
+}
+
+var (
+	block   = regexp.MustCompile("(?m)^(?:<!-- not run: (.*) -->\n)?```(\\w+)\n((?s:.*?))^```$")
+	heading = regexp.MustCompile(`^(?:#|//) ([\w.-]+\.\w+)\n`)
+)
+
+func parse(text string) (steps []step) {
+	for _, m := range block.FindAllStringSubmatchIndex(text, -1) {
+		part := func(i int) string {
+			if m[2*i] < 0 {
+				return ""
+			}
+			return text[m[2*i]:m[2*i+1]]
+		}
+		s := step{line: 1 + strings.Count(text[:m[6]], "\n"), why: part(1), text: part(3)}
+		if part(2) != "sh" {
+			h := heading.FindStringSubmatch(s.text)
+			if h == nil {
+				continue
+			}
+			s.file = h[1]
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+func TestParse(t *testing.T) {
+	got := parse("a\n```sh\nx\ny &\n```\n```yaml\n# app.yaml\nb\n```\n```yaml\nno: file\n```\n<!-- not run: why -->\n```sh\nz\n```\n")
+	want := []step{{line: 3, text: "x\ny &\n"}, {line: 7, file: "app.yaml", text: "# app.yaml\nb\n"}, {line: 15, text: "z\n", why: "why"}}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func hasCommands(steps []step) bool {
+	for _, s := range steps {
+		if s.file == "" && s.why == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// follow does what a reader of a guide does.
+func follow(t *testing.T, name string, steps []step, bin, engine string) {
+	dir := t.TempDir()
+	clone, home := filepath.Join(dir, "clone"), filepath.Join(dir, "home")
+	copyRepository(t, clone)
+	if err := os.Mkdir(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// curl's exit code says nothing of HTTP by itself.
+	if err := os.WriteFile(filepath.Join(home, ".curlrc"), []byte("fail-with-body\nno-progress-meter\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	env := environment(t, home, bin, engine)
+	if guides[name].cloud {
+		env = append(env, clouds(t, engine)...)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Minute)
+	t.Cleanup(cancel)
+	sh := start(t, ctx, clone, env, steps, !guides[name].host)
+	t.Cleanup(func() { sh.end(t) })
+	for _, s := range steps {
+		switch {
+		case s.why != "":
+		case s.file != "":
+			if err := os.WriteFile(filepath.Join(clone, s.file), []byte(s.text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			before := sh.out.len()
+			if err := sh.next(); err != nil {
+				sh.end(t) // all output is there then
+				t.Fatalf("%s.md:%d: %v\n%s\n%s", name, s.line, err, s.text, sh.out.from(before))
+			}
+			for strings.HasSuffix(s.text, " &\n") && !served.MatchString(sh.out.from(before)) {
+				if err := sh.more(ctx); err != nil {
+					t.Fatalf("%s.md:%d: %v: it does not serve\n%s\n%s", name, s.line, err, s.text, sh.out.from(before))
+				}
+			}
+		}
+	}
+	sh.end(t)
+	for _, want := range guides[name].prints {
+		if got := sh.out.from(0); !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwant %q in it", got, want)
+		}
+	}
+}
+
+var served = regexp.MustCompile(`at http://127\.0\.0\.1:\d+`)
+
+// copyRepository makes what a clone of these sources would be.
+func copyRepository(t *testing.T, to string) {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list.Dir = root
+	names, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // deleted, and not yet committed
+		}
+		file := filepath.Join(to, name)
+		if err := errors.Join(err, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, text, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// environment is that of a reader who has installed the program, and an engine.
+func environment(t *testing.T, home, bin, engine string) (env []string) {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); !strings.HasPrefix(name, "EXECBROKER_") && !strings.HasPrefix(name, "CONFORMANCE_") {
+			env = append(env, v)
+		}
+	}
+	answer := func(name string, args ...string) string {
+		out, err := exec.CommandContext(t.Context(), name, args...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOENV", "GOPATH"} {
+		env = append(env, name+"="+answer("go", "env", name))
+	}
+	own := filepath.Join(home, "bin")
+	return append(env, "HOME="+home, "XDG_CACHE_HOME="+cache, "DOCKER_HOST="+engine, "GOBIN="+own,
+		"PATH="+strings.Join([]string{own, bin, os.Getenv("PATH")}, string(filepath.ListSeparator)),
+		"GOFLAGS=-trimpath", // so that what was built in another directory is not built again
+		"NPM_CONFIG_USERCONFIG="+answer("npm", "config", "get", "userconfig"), "NPM_CONFIG_CACHE="+answer("npm", "config", "get", "cache"),
+		"NPM_CONFIG_PREFER_OFFLINE=true")
+}
+
+// shell runs blocks one after the other, each when it is told to.
+type shell struct {
+	cmd  *exec.Cmd
+	out  *output
+	say  *os.File // a line for each block that may begin
+	hear *os.File // a line for each block that has ended
+}
+
+// start starts a shell for steps, which stops when a command fails.
+func start(t *testing.T, ctx context.Context, dir string, env []string, steps []step, alone bool) *shell {
+	t.Helper()
+	var script strings.Builder
+	script.WriteString("set -e\n")
+	for _, s := range steps {
+		if s.file == "" && s.why == "" {
+			fmt.Fprintf(&script, "read -r _ <&3\n%secho >&4\n", s.text)
+		}
+	}
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, say, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shell{cmd: exec.CommandContext(ctx, "sh", "-c", script.String()), out: &output{more: make(chan struct{}, 1)}, say: say, hear: ours}
+	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = dir, env, s.out, s.out
+	s.cmd.ExtraFiles = []*os.File{told, theirs}
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	s.cmd.Cancel = func() error { return syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) }
+	s.cmd.WaitDelay = time.Minute
+	err = startIn(s.cmd, alone)
+	told.Close()
+	theirs.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// startIn starts cmd, if alone with a network of its own that has nothing but loopback. Who may not make one gets that of the machine.
+func startIn(cmd *exec.Cmd, alone bool) error {
+	if !alone || os.Geteuid() != 0 {
+		return cmd.Start()
+	}
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread ends with this function, since it is in another network then
+		failed <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(fd)
+			lo, err := unix.NewIfreq("lo")
+			if err != nil {
+				return err
+			}
+			lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+			if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
+				return err
+			}
+			return cmd.Start()
+		}()
+	}()
+	return <-failed
+}
+
+// next runs the next block.
+func (s *shell) next() error {
+	if _, err := s.say.WriteString("\n"); err != nil {
+		return err
+	}
+	if n, err := s.hear.Read(make([]byte, 1)); n != 1 {
+		return fmt.Errorf("a command failed: %w", err)
+	}
+	return nil
+}
+
+// more waits for output.
+func (s *shell) more(ctx context.Context) error {
+	select {
+	case <-s.out.more:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end ends what goes on in the background, and waits until it has cleaned up.
+func (s *shell) end(t *testing.T) {
+	if s.cmd.ProcessState != nil {
+		return
+	}
+	s.say.Close()
+	s.hear.Close()
+	if err := syscall.Kill(-s.cmd.Process.Pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		t.Error(err)
+	}
+	if err := s.cmd.Wait(); errors.Is(err, exec.ErrWaitDelay) {
+		t.Errorf("what was in the background does not end:\n%s", s.out.from(0))
+	}
+	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // usually nothing is there
+}
+
+// output is what programs have written so far.
+type output struct {
+	mu   sync.Mutex
+	b    bytes.Buffer
+	more chan struct{} // has something if there was something new
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	select {
+	case o.more <- struct{}{}:
+	default:
+	}
+	return o.b.Write(p)
+}
+
+func (o *output) len() int { o.mu.Lock(); defer o.mu.Unlock(); return o.b.Len() }
+
+func (o *output) from(at int) string { o.mu.Lock(); defer o.mu.Unlock(); return o.b.String()[at:] }
