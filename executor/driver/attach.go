@@ -125,11 +125,14 @@ func (x *exec) Destroy(ctx context.Context, h executor.Handle) error {
 			a, ok := x.d.(Attacher)
 			if held := x.held(h.Session); len(held) > 0 {
 				var errs []error
+				destroyed := false
 				for _, s := range held {
-					errs = append(errs, s.destroy(ctx))
+					err := s.destroy(ctx)
+					errs = append(errs, err)
+					destroyed = destroyed || err == nil && !s.detached.Load()
 				}
-				// A holder that a later one has shut out can do nothing any more, but destroying needs no holder.
-				if err := joinFailures(errs...); !ok || !errors.Is(err, executor.ErrClosed) {
+				// A holder that a later one has shut out can do nothing any more, nor one that was letting go, but destroying needs no holder.
+				if err := joinFailures(errs...); !ok || destroyed && err == nil || err != nil && !errors.Is(err, executor.ErrClosed) {
 					return err
 				}
 			}

@@ -290,6 +290,37 @@ func TestDetachIsBounded(t *testing.T) {
 	})
 }
 
+// TestDestroyDuringDetach tests that a holder which is letting go does not keep a sandbox from being destroyed.
+func TestDestroyDuringDetach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud()
+		release := make(chan struct{})
+		c.detach = func() error {
+			<-release
+			return nil
+		}
+		x := c.open(t)
+		s := create(t, x, executor.Spec{})
+		var wg sync.WaitGroup
+		for _, end := range []func() error{s.Detach, func() error { return x.Destroy(t.Context(), s.Info().Handle) }} {
+			wg.Go(func() {
+				if err := end(); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		close(release)
+		wg.Wait()
+		if n := c.count(); n != 0 {
+			t.Errorf("%d sandboxes are left", n)
+		}
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestCloseOfTheDriverFails(t *testing.T) {
 	c := newCloud()
 	c.close = func() error { return errors.New("socket") }
