@@ -96,7 +96,7 @@ var rules = []rule{
 	// Whom web pages reach through a browser is one question for all servers.
 	{packages: []string{"internal/origin", "internal/requestid"}},
 	// Code in fences is what models write, whoever asks them.
-	{packages: []string{"server/nemo"}, imports: []string{"executor", "internal/drain", "internal/origin", "internal/requestid", "server", "tool"}},
+	{packages: []string{"server/nemo"}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/origin", "internal/requestid", "server", "tool"}},
 	{packages: []string{"server/..."}, imports: []string{"executor", "internal/drain", "internal/origin", "internal/requestid", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults below it.
 	{packages: []string{"conformance"}, imports: []string{"executor"}},

@@ -25,6 +25,9 @@ type Client struct {
 	id keyID // of the key; what belongs to a key belongs to this
 }
 
+// ID names the key, and does not give it away. It is the same for as long as the key is.
+func (c Client) ID() string { return hex.EncodeToString(c.id[:]) }
+
 // keyID is the hash of a key: comparing it tells nothing of the key by its time, and no log can hold the key.
 type keyID [sha256.Size]byte
 

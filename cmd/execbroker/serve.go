@@ -164,7 +164,7 @@ func (a *app) front(f serveFlags) (func(executor.Executor) (*front, error), erro
 			if err != nil {
 				return nil, err
 			}
-			return &front{Handler: s, drain: s.Drain, close: func() error { return nil }}, nil
+			return &front{Handler: s, drain: s.Drain, close: s.Close}, nil
 		}, nil
 	}
 	keys, made, err := a.clients(f.keys, f.listen)

@@ -129,6 +129,7 @@ var budgets = []struct {
 	{"flymachines/flytest", 0.5},
 	{"server/e2b", 0.5},
 	{"server", 0.1},
+	{"server/nemo", 0.2},
 	{"internal/load", 0.2},
 	{"internal/ci", 0.5},
 	{"tool", 0.3},

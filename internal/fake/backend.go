@@ -72,6 +72,7 @@ const (
 	OpSessions  Op = "sessions"
 	OpRefresh   Op = "refresh"
 	OpRun       Op = "run" // before the code starts
+	OpReset     Op = "reset"
 	OpKeepAlive Op = "keep-alive"
 	OpRelabel   Op = "relabel"
 	OpFiles     Op = "files"

@@ -164,7 +164,10 @@ func (h *holder) Install(ctx context.Context, p executor.Packages, emit func(exe
 	return h.box.install(ctx, p, emit)
 }
 
-func (h *holder) Reset(_ context.Context, which executor.Interpreter) error {
+func (h *holder) Reset(ctx context.Context, which executor.Interpreter) error {
+	if err := h.box.b.enter(ctx, OpReset); err != nil {
+		return err
+	}
 	done, err := h.box.use(h.fence)
 	if err != nil {
 		return err

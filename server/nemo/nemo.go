@@ -2,13 +2,14 @@
 // with generated_code, timeout and language gives process_status, stdout and stderr.
 //
 // It differs where the original goes wrong. Output has no bound of 64 KB, and what was printed before a timeout is there. sys.exit ends the
-// program and nothing else. Code below "if __name__ == '__main__'" runs. Code in Markdown fences is unwrapped. Every call has a sandbox of
-// its own: files and variables of one call are not there for the next, and nobody else's.
+// program and nothing else. Code below "if __name__ == '__main__'" runs. Code in Markdown fences is unwrapped. Each key has a
+// sandbox of its own, in which files stay from call to call; variables do not.
 package nemo
 
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,9 +19,11 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/internal/drain"
 	"github.com/execbroker/execbroker/internal/origin"
 	"github.com/execbroker/execbroker/internal/requestid"
@@ -42,7 +45,8 @@ const (
 type Config struct {
 	// Keys are asked for as bearer tokens if there are any. The toolkit's own client sends none.
 	Keys server.Keys
-	// Spec is what every sandbox begins with. Its Languages are Python.
+	// Spec is what every sandbox begins with. Its Languages are Python. Its IdleTTL is how long a workspace waits for its next call before
+	// it ends with its files.
 	Spec executor.Spec
 	// MaxTimeout is the longest run that a client may ask for. Zero: DefaultMaxTimeout, and never more than the backend allows.
 	MaxTimeout time.Duration
@@ -58,13 +62,16 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Server serves the interface. It is an http.Handler, safe for concurrent use.
+// Server serves the interface. It is an http.Handler, safe for concurrent use. The caller closes it, before the Executor.
 type Server struct {
-	x      executor.Executor
 	cfg    Config
 	front  http.Handler
 	runs   drain.Gate
 	places chan struct{} // one for each run
+
+	sessions   *sessions.Manager
+	mu         sync.Mutex
+	workspaces map[string]*workspace // by key
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -96,7 +103,11 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	if missing := caps.MissingFor(cfg.Spec); len(missing) > 0 {
 		return nil, &executor.Error{Op: "nemo", Backend: x.Info().Name, Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing}
 	}
-	s := &Server{x: x, cfg: cfg, places: make(chan struct{}, cfg.MaxRuns)}
+	m, err := sessions.New(x, sessions.NewMemoryStore(), sessions.Options{Instance: "nemo." + strings.ToLower(rand.Text()), Private: true, Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, places: make(chan struct{}, cfg.MaxRuns), sessions: m, workspaces: map[string]*workspace{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /execute", s.execute)
 	mux.HandleFunc("/execute", func(w http.ResponseWriter, r *http.Request) {
@@ -159,14 +170,14 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) (a Answer, err error) {
-	spec := s.cfg.Spec
+	spec, key := s.cfg.Spec, "all"
 	if s.cfg.Keys.Len() > 0 {
 		c, ok := s.cfg.Keys.Lookup(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 		if !ok {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			return a, &refusal{http.StatusUnauthorized, "A key is required, as a bearer token"}
 		}
-		spec.Subject, spec.Attributes = c.Subject, c.Attributes
+		spec.Subject, spec.Attributes, key = c.Subject, c.Attributes, c.ID()
 	}
 	req, err := s.read(w, r)
 	if err != nil {
@@ -177,7 +188,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (a Answer, err e
 		return a, err
 	}
 	defer end()
-	res, err := executor.Run(r.Context(), s.x, spec, req)
+	res, lost, err := s.run(r.Context(), key, spec, req)
 	if err != nil {
 		return a, err
 	}
@@ -188,20 +199,27 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (a Answer, err e
 	case executor.StatusTimedOut:
 		a.Status = "timeout"
 		a.say("Timed out")
-		return a, nil
-	}
-	a.Status = "error"
-	switch e := res.Exception; {
-	case e != nil && e.Traceback != "":
-		a.say(e.Traceback)
-	case e != nil:
-		a.say(e.Type + ": " + e.Message)
-	case res.Status == executor.StatusFailed:
-		a.say(fmt.Sprintf("Exited with code %d", res.ExitCode))
 	default:
-		a.say(res.Err().Error())
+		a.Status = "error"
+		a.say(failure(res))
+	}
+	if lost || res.FilesLost { // what fails may fail for that
+		a.say("The files of earlier calls are gone: the sandbox that had them has ended")
 	}
 	return a, nil
+}
+
+// failure says how code has failed.
+func failure(res *executor.Result) string {
+	switch e := res.Exception; {
+	case e != nil && e.Traceback != "":
+		return e.Traceback
+	case e != nil:
+		return e.Type + ": " + e.Message
+	case res.Status == executor.StatusFailed:
+		return fmt.Sprintf("Exited with code %d", res.ExitCode)
+	}
+	return res.Err().Error()
 }
 
 // say adds a line to stderr.

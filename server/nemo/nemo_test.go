@@ -31,6 +31,11 @@ func serve(t *testing.T, x executor.Executor, cfg nemo.Config) *nemo.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return s
 }
 
@@ -88,8 +93,9 @@ func TestPython(t *testing.T) {
 		{"fence", "Here it is:\n```python\nprint('fenced')\n```\nDone.", 10, "completed", "fenced\n", ""},
 		{"before-a-timeout", "print('before', flush=True)\nwhile True: pass", 1, "timeout", "before\n", "Timed out\n"},
 		{"after-a-timeout", "print('again')", 10, "completed", "again\n", ""},
-		{"own-files-1", "open('left.txt', 'w').write('x')", 10, "completed", "", ""},
-		{"own-files-2", "import os\nprint(os.path.exists('left.txt'), os.getcwd())", 10, "completed", "False /workspace\n", ""},
+		{"files-stay-1", "left = 'x'\nopen('left.txt', 'w').write(left)", 10, "completed", "", ""},
+		{"files-stay-2", "import os\nprint(open('left.txt').read(), os.getcwd())", 10, "completed", "x /workspace\n", ""},
+		{"variables-do-not", "left", 10, "error", "", "NameError: name 'left' is not defined\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			status, a := do(t, s, call(t, test.code, test.timeout))
