@@ -26,7 +26,7 @@ type codeContext struct {
 
 	mu        sync.Mutex
 	begun     bool
-	abandoned time.Time // when a client last went before its code had ended
+	abandoned time.Time // when code was last stopped because its client had gone
 }
 
 // contexts are those of a sandbox. Each language has one from the beginning, whose ID is the name of the language.

@@ -134,7 +134,11 @@ func (b *sandbox) runCode(ctx context.Context, x *codeContext, req executor.Requ
 		<-ctx.Done()
 		return
 	}
-	defer context.AfterFunc(ctx, x.abandon)()
+	defer func() { // before the turn is given: the next run asks whether this one was abandoned
+		if ctx.Err() != nil {
+			x.abandon()
+		}
+	}()
 	req.Dir = x.start()
 	result, err := b.session.Run(ctx, req, func(ev executor.Event) error {
 		switch ev.Kind {

@@ -46,8 +46,8 @@ type Faults struct {
 
 	// Of the code interpreter.
 
-	// StuckAfterAbandon: a run that begins so soon after one whose client has gone is never executed, and never ends. E2B's does so for
-	// about 50 ms. Zero: none.
+	// StuckAfterAbandon: a run that begins so soon after the end of one whose client has gone is never executed, and never ends. E2B's does
+	// so for about 50 ms. Zero: none.
 	StuckAfterAbandon time.Duration
 	UnseenDisconnects bool // code whose client has gone goes on, and the next waits for it
 	PastedEnvironment bool // env_vars become source text in Python, without quoting

@@ -79,7 +79,7 @@ func (l blankLines) Write(p []byte) (int, error) {
 	return l.ResponseWriter.Write(p)
 }
 
-// abandon remembers that a client has gone before its code had ended.
+// abandon remembers that code was stopped now because its client has gone.
 func (x *codeContext) abandon() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
