@@ -85,19 +85,19 @@ var rules = []rule{
 	{packages: []string{"executor/sessions/..."}, imports: []string{"executor", "executor/sessions/..."}},
 	{packages: []string{"executor/telemetry"}, imports: []string{"executor"}, modules: []string{"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"}},
 	// Calls of one conversation share a session. Tables come as HTML, and models read Markdown.
-	{packages: []string{"tool/..."}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/origin", "internal/requestid", "tool/..."}, modules: []string{"github.com/modelcontextprotocol/go-sdk", "golang.org/x/net"}},
+	{packages: []string{"tool/..."}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "tool/..."}, modules: []string{"github.com/modelcontextprotocol/go-sdk", "golang.org/x/net"}},
 	// E2B's daemon speaks the Connect protocol. Messages register themselves by name, so there is one copy for whoever speaks it.
 	{packages: []string{"internal/envd/..."}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
-	{packages: []string{"server/e2b"}, imports: []string{"executor", "internal/envd/...", "internal/origin", "internal/requestid"}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
+	{packages: []string{"server/e2b"}, imports: []string{"executor", "internal/envd/...", "internal/front"}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
 	// A stand-in for tests: real sandboxes behind the server, with what the contract does not know.
 	{packages: []string{"server/e2b/e2btest"}, imports: []string{"executor", "executor/driver", "docker/...", "server/e2b"}, modules: []string{"github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	// What ends in good order waits for what it has begun.
 	{packages: []string{"internal/drain"}},
-	// Whom web pages reach through a browser is one question for all servers.
-	{packages: []string{"internal/origin", "internal/requestid"}},
+	// Whom web pages reach through a browser, and how a request is called, is one question for all servers.
+	{packages: []string{"internal/front"}},
 	// Code in fences is what models write, whoever asks them.
-	{packages: []string{"server/nemo"}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/origin", "internal/requestid", "server", "tool"}},
-	{packages: []string{"server/..."}, imports: []string{"executor", "internal/drain", "internal/origin", "internal/requestid", "server/..."}},
+	{packages: []string{"server/nemo"}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "server", "tool"}},
+	{packages: []string{"server/..."}, imports: []string{"executor", "internal/drain", "internal/front", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults below it.
 	{packages: []string{"conformance"}, imports: []string{"executor"}},
 	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor"}},
@@ -124,7 +124,7 @@ var rules = []rule{
 	{packages: []string{"backends"}, imports: []string{"executor", "executor/driver", "executor/router", "executor/pool", "executor/sessions/...", "internal/requirement"}, modules: []string{"github.com/sony/gobreaker/v2", "go.yaml.in/yaml/v3"}},
 	{packages: []string{"backends/all"}, imports: append([]string{"backends", "executor/driver"}, adapters...)},
 	// Programs.
-	{packages: []string{"cmd/..."}, imports: append([]string{"backends/...", "conformance/corpus", "conformance/parity", "conformance", "executor/...", "internal/origin", "server/...", "tool/...", "cmd/..."}, adapters...), modules: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/term"}},
+	{packages: []string{"cmd/..."}, imports: append([]string{"backends/...", "conformance/corpus", "conformance/parity", "conformance", "executor/...", "internal/front", "server/...", "tool/...", "cmd/..."}, adapters...), modules: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/term"}},
 	{packages: []string{"examples/thirdparty"}, imports: []string{"executor", "executor/driver"}},
 	{packages: []string{"examples/..."}, imports: append([]string{"backends/...", "executor/...", "tool/...", "examples/..."}, adapters...)},
 	// It starts programs and speaks to them over the network; the stand-in names an engine.

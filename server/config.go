@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/internal/origin"
+	"github.com/execbroker/execbroker/internal/front"
 )
 
 // The defaults of Config.
@@ -57,7 +57,7 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 	if min(c.MaxBody, c.MaxFile) < 0 || min(c.BodyTime, c.MaxTimeout, c.MaxIdle) < 0 || min(c.MaxSessions, c.MaxRuns, c.MaxRunsTotal, c.MaxTransfers) < 0 {
 		errs = append(errs, errors.New("limits: none may be negative"))
 	}
-	if err := (origin.Policy{Hosts: c.Hosts}).Check(); err != nil {
+	if err := (front.Policy{Hosts: c.Hosts}).Check(); err != nil {
 		errs = append(errs, fmt.Errorf("hosts: %w", err))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/front"
 	"github.com/execbroker/execbroker/internal/leaktest"
-	"github.com/execbroker/execbroker/internal/requestid"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
@@ -102,7 +102,7 @@ func (w world) want(status int, method, target, body string, headers ...string) 
 	if res.StatusCode != status {
 		w.Fatalf("%s %s: got %d %s, want %d", method, target, res.StatusCode, got, status)
 	}
-	if !requestid.Form.MatchString(res.Header.Get(requestid.Header)) {
+	if !front.RequestIDForm.MatchString(res.Header.Get(front.RequestIDHeader)) {
 		w.Errorf("%s %s: got request ID %q", method, target, res.Header.Get("X-Request-Id"))
 	}
 	if p := (Problem{}); status >= 400 {

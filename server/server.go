@@ -15,8 +15,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/drain"
-	"github.com/execbroker/execbroker/internal/origin"
-	"github.com/execbroker/execbroker/internal/requestid"
+	"github.com/execbroker/execbroker/internal/front"
 )
 
 // OpenAPI is the description of the API, in JSON.
@@ -65,9 +64,9 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	}
 	s := &Server{x: x, cfg: cfg, started: time.Now(), sessions: map[string]*session{}, usage: map[keyID]*usage{}}
 	s.routes()
-	s.front = requestid.Handler(origin.Policy{Hosts: cfg.Hosts}.Handler(s.mux, func(w http.ResponseWriter, r *http.Request, status int, message string) {
+	s.front = front.Policy{Hosts: cfg.Hosts}.Handler(s.mux, func(w http.ResponseWriter, r *http.Request, status int, message string) {
 		s.answerError(w, r, refuse(status, "origin", "%s", message))
-	}))
+	})
 	return s, nil
 }
 
@@ -111,13 +110,11 @@ func (s *Server) routes() {
 	})
 }
 
-func requestID(r *http.Request) string { return requestid.Of(r.Context()) }
+func requestID(r *http.Request) string { return front.RequestID(r.Context()) }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
+	w.Header().Set("Cache-Control", "no-store")
 	s.front.ServeHTTP(w, r)
 }
 

@@ -85,8 +85,8 @@ type serving struct {
 // key is what stands for the key in what people read.
 func (s serving) key() string { return cmp.Or(s.Key, "...") }
 
-// front is a server of one of the interfaces.
-type front struct {
+// apiServer is a server of one of the interfaces.
+type apiServer struct {
 	http.Handler
 	made  string                          // the key that was made
 	drain func(ctx context.Context) error // waits for runs
@@ -136,7 +136,7 @@ func (a *app) drain(ctx context.Context, p *progress, wait func(context.Context)
 }
 
 // front checks the flags and returns a function that makes the server over an Executor.
-func (a *app) front(f serveFlags) (func(executor.Executor) (*front, error), error) {
+func (a *app) front(f serveFlags) (func(executor.Executor) (*apiServer, error), error) {
 	if !slices.Contains(apis, f.api) {
 		return nil, usage("--api: %w", driver.Unknown("interface", f.api, apis))
 	}
@@ -159,12 +159,12 @@ func (a *app) front(f serveFlags) (func(executor.Executor) (*front, error), erro
 				return nil, err
 			}
 		}
-		return func(x executor.Executor) (*front, error) {
+		return func(x executor.Executor) (*apiServer, error) {
 			s, err := nemo.New(x, cfg)
 			if err != nil {
 				return nil, err
 			}
-			return &front{Handler: s, drain: s.Drain, close: s.Close}, nil
+			return &apiServer{Handler: s, drain: s.Drain, close: s.Close}, nil
 		}, nil
 	}
 	keys, made, err := a.clients(f.keys, f.listen)
@@ -172,16 +172,16 @@ func (a *app) front(f serveFlags) (func(executor.Executor) (*front, error), erro
 		return nil, err
 	}
 	cfg := server.Config{Keys: keys, Spec: spec, Hosts: f.domains, MaxTimeout: f.maxTimeout, MaxSessions: f.maxSandboxes, Log: a.log()}
-	return func(x executor.Executor) (*front, error) {
+	return func(x executor.Executor) (*apiServer, error) {
 		s, err := server.New(x, cfg)
 		if err != nil {
 			return nil, err
 		}
-		return &front{Handler: s, made: made, drain: s.Drain, close: s.Close}, nil
+		return &apiServer{Handler: s, made: made, drain: s.Drain, close: s.Close}, nil
 	}, nil
 }
 
-func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(executor.Executor) (*front, error), error) {
+func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(executor.Executor) (*apiServer, error), error) {
 	if f.keys != "" {
 		return nil, usage("--keys: is not for --api e2b, which takes its keys from %s", keysVariable)
 	}
@@ -200,12 +200,12 @@ func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(executor.Executor
 		made = newKey("e2b_") // older SDKs insist on the form
 		cfg.Keys = append(cfg.Keys, made)
 	}
-	return func(x executor.Executor) (*front, error) {
+	return func(x executor.Executor) (*apiServer, error) {
 		s, err := e2b.New(x, cfg)
 		if err != nil {
 			return nil, err
 		}
-		return &front{Handler: s, made: made, close: s.Close}, nil
+		return &apiServer{Handler: s, made: made, close: s.Close}, nil
 	}, nil
 }
 

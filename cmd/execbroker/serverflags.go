@@ -12,7 +12,7 @@ import (
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/internal/origin"
+	"github.com/execbroker/execbroker/internal/front"
 )
 
 // serverFlags are those of every command that serves.
@@ -105,7 +105,7 @@ func (a *app) warm(ctx context.Context, p *progress, x *backends.Broker, f serve
 
 // checkNames looks at --domain. Every name would let in what the check is there to keep out, so that is not to be had here.
 func (f *serverFlags) checkNames() error {
-	if err := (origin.Policy{Hosts: f.domains}).Check(); err != nil {
+	if err := (front.Policy{Hosts: f.domains}).Check(); err != nil {
 		return usage("--domain: %w", err)
 	}
 	if slices.Contains(f.domains, "*") {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/internal/origin"
+	"github.com/execbroker/execbroker/internal/front"
 )
 
 // envdVersion is what sandboxes say of themselves. The SDKs leave out what came later: files with metadata, and watching with entries.
@@ -95,8 +95,8 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 var below = regexp.MustCompile(`^(api|` + sandboxLabel + `)$`)
 
 // names are those that clients may use.
-func (c Config) names() origin.Policy {
-	p := origin.Policy{Hosts: c.Hosts}
+func (c Config) names() front.Policy {
+	p := front.Policy{Hosts: c.Hosts}
 	if c.Domain != "" {
 		p.Hosts, p.Below = append([]string{c.Domain}, c.Hosts...), below
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/internal/requestid"
+	"github.com/execbroker/execbroker/internal/front"
 )
 
 // apiError is an answer of the control plane that is not what the client wanted. The SDKs choose their error by Status.
@@ -81,7 +81,7 @@ func asAPIError(err error) *apiError {
 // fail writes err, and logs what is the server's or the backend's.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if e := asAPIError(err); e.Status >= 500 && e.Status != http.StatusNotImplemented {
-		s.cfg.Log.WarnContext(r.Context(), "request failed", "id", requestid.Of(r.Context()), "path", r.URL.Path, "kind", executor.KindName(err), "err", err)
+		s.cfg.Log.WarnContext(r.Context(), "request failed", "id", front.RequestID(r.Context()), "path", r.URL.Path, "kind", executor.KindName(err), "err", err)
 	}
 	writeError(w, err)
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/internal/requestid"
 )
 
 const (
@@ -63,9 +62,9 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 		s.owners[sha256.Sum256([]byte(key))] = true
 	}
 	s.api = s.routes()
-	s.front = requestid.Handler(cfg.names().Handler(http.HandlerFunc(s.dispatch), func(w http.ResponseWriter, _ *http.Request, status int, message string) {
+	s.front = cfg.names().Handler(http.HandlerFunc(s.dispatch), func(w http.ResponseWriter, _ *http.Request, status int, message string) {
 		writeError(w, refuse(status, "%s", message))
-	}))
+	})
 	s.SetFaults(cfg.Faults)
 	return s, nil
 }

@@ -25,8 +25,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/internal/drain"
-	"github.com/execbroker/execbroker/internal/origin"
-	"github.com/execbroker/execbroker/internal/requestid"
+	"github.com/execbroker/execbroker/internal/front"
 	"github.com/execbroker/execbroker/server"
 	"github.com/execbroker/execbroker/tool"
 )
@@ -82,7 +81,7 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	if cfg.MaxTimeout < 0 || cfg.MaxRuns < 0 || cfg.MaxBody < 0 || cfg.BodyTime < 0 {
 		return nil, &executor.Error{Op: "nemo", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: errors.New("limits: none may be negative")}
 	}
-	names := origin.Policy{Hosts: cfg.Hosts}
+	names := front.Policy{Hosts: cfg.Hosts}
 	if err := names.Check(); err != nil {
 		return nil, &executor.Error{Op: "nemo", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: fmt.Errorf("hosts: %w", err)}
 	}
@@ -117,17 +116,15 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
-	s.front = requestid.Handler(names.Handler(mux, func(w http.ResponseWriter, _ *http.Request, status int, message string) {
+	s.front = names.Handler(mux, func(w http.ResponseWriter, _ *http.Request, status int, message string) {
 		write(w, status, Answer{Status: "error", Stderr: message})
-	}))
+	})
 	return s, nil
 }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "SAMEORIGIN")
+	w.Header().Set("X-Frame-Options", "SAMEORIGIN")
 	s.front.ServeHTTP(w, r)
 }
 
@@ -157,7 +154,7 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	}
 	var bad *refusal
 	if !errors.As(err, &bad) {
-		s.cfg.Log.WarnContext(r.Context(), "request failed", "id", requestid.Of(r.Context()), "kind", executor.KindName(err), "err", err)
+		s.cfg.Log.WarnContext(r.Context(), "request failed", "id", front.RequestID(r.Context()), "kind", executor.KindName(err), "err", err)
 		// The toolkit's client repeats a call that was answered with 502, so nothing that may have run is.
 		bad = &refusal{http.StatusInternalServerError, "Server error: " + tool.Explain(err)}
 		if executor.Retryable(err) {

@@ -14,8 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/execbroker/execbroker/internal/origin"
-	"github.com/execbroker/execbroker/internal/requestid"
+	"github.com/execbroker/execbroker/internal/front"
 	"github.com/execbroker/execbroker/tool"
 )
 
@@ -68,9 +67,8 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 	authenticated := auth.RequireBearerToken(func(_ context.Context, key string, _ *http.Request) (*auth.TokenInfo, error) {
 		return verify(o, key)
 	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(s.guard(o, s.answered(inner)))
-	return requestid.Handler(origin.Policy{Hosts: o.Hosts}.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		r.Header.Set(requestid.Header, requestid.Of(r.Context())) // the SDK passes on headers, not contexts
+	return front.Policy{Hosts: o.Hosts}.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set(front.RequestIDHeader, front.RequestID(r.Context())) // the SDK passes on headers, not contexts
 		if _, _, open := o.Authenticate(""); open && r.Header.Get("Authorization") == "" {
 			// The SDK knows who a request is from by its token only.
 			r = r.Clone(r.Context())
@@ -79,7 +77,7 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 		authenticated.ServeHTTP(w, r)
 	}), func(w http.ResponseWriter, _ *http.Request, status int, message string) {
 		http.Error(w, message, status)
-	}))
+	})
 }
 
 // sessionHeader names the session of a request, and in an answer the one that was begun.

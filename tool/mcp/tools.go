@@ -16,7 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/internal/requestid"
+	"github.com/execbroker/execbroker/internal/front"
 	"github.com/execbroker/execbroker/tool"
 )
 
@@ -119,7 +119,7 @@ func (s *Server) add(t *sdk.Tool, h handler) {
 			return nil, err
 		}
 		if req.Extra != nil {
-			ctx = requestid.With(ctx, req.Extra.Header.Get(requestid.Header))
+			ctx = front.WithRequestID(ctx, req.Extra.Header.Get(front.RequestIDHeader))
 		}
 		ctx, stop := both(ctx, c.life)
 		defer stop()
@@ -367,7 +367,7 @@ func (s *Server) failed(ctx context.Context, op string, err error) *sdk.CallTool
 
 func (s *Server) log(ctx context.Context, op string, err error) {
 	if err != nil {
-		s.o.Log.WarnContext(ctx, "call failed", "id", requestid.Of(ctx), "tool", op, "kind", executor.KindName(err), "err", err)
+		s.o.Log.WarnContext(ctx, "call failed", "id", front.RequestID(ctx), "tool", op, "kind", executor.KindName(err), "err", err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package origin
+package front
 
 import (
 	"bufio"
@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
@@ -70,7 +71,9 @@ func TestCheck(t *testing.T) {
 }
 
 func TestHandler(t *testing.T) {
-	h := Policy{}.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(w http.ResponseWriter, _ *http.Request, status int, message string) {
+	seen := "" // by who answers
+	h := Policy{}.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = RequestID(r.Context()) }), func(w http.ResponseWriter, r *http.Request, status int, message string) {
+		seen = RequestID(r.Context())
 		http.Error(w, message, status)
 	})
 	for name, test := range map[string]struct {
@@ -103,7 +106,24 @@ func TestHandler(t *testing.T) {
 			if rec.Code != test.want {
 				t.Errorf("got %d %s, want %d", rec.Code, rec.Body, test.want)
 			}
+			if id := rec.Header().Get(RequestIDHeader); !RequestIDForm.MatchString(id) || id != seen || rec.Header().Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("got %v for the request %q", rec.Header(), seen)
+			}
 		})
+	}
+}
+
+// A client may name its requests, by a name that can do no harm in headers and logs.
+func TestRequestID(t *testing.T) {
+	h := Policy{}.Handler(http.NotFoundHandler(), nil)
+	for id, kept := range map[string]bool{"abc-1": true, "": false, "a b": false, strings.Repeat("a", 65): false, "a\r\nb": false} {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost/", nil)
+		r.Header.Set(RequestIDHeader, id)
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		if got := rec.Header().Get(RequestIDHeader); (got == id) != kept || !RequestIDForm.MatchString(got) {
+			t.Errorf("%q: got %q", id, got)
+		}
 	}
 }
 

@@ -1,10 +1,10 @@
-// Package origin refuses the requests that a web page makes a browser send to a server that is not the page's own. Every HTTP server of
-// the module goes through it.
+// Package front stands before every HTTP server of the module. It names each request, which the client is told and the log has, so that both
+// are found together, and refuses the requests that a web page makes a browser send to a server that is not the page's own.
 //
-// Two checks do that. Requests that a browser marks as another site's are refused, as far as they may change something. And the host name
+// Two checks do the latter. Requests that a browser marks as another site's are refused, as far as they may change something. And the host name
 // has to be one of the server's: a page whose own name was pointed at this machine (DNS rebinding) is the same origin for the browser, and
 // only the name gives it away.
-package origin
+package front
 
 import (
 	"fmt"
@@ -36,10 +36,13 @@ func (p Policy) Check() error {
 
 var hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?)*$`)
 
-// Handler returns next behind the checks. What they refuse goes to refuse, with the status and what the client should be told.
+// Handler returns next behind the checks. What they refuse goes to refuse, with the status and what the client should be told. Both get
+// requests with a name, and no browser guesses the type of what they answer.
 func (p Policy) Handler(next http.Handler, refuse func(w http.ResponseWriter, r *http.Request, status int, message string)) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = named(w, r)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
 		status, message := 0, ""
 		switch {
 		case !p.allows(r.Host):
