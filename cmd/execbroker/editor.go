@@ -71,6 +71,7 @@ type terminalEditor struct {
 	out     io.Writer
 	history *history
 	tab     func(before string) (insert string, choices []string)
+	ahead   []byte // what was typed before the first line was asked for
 	t       *term.Terminal
 	search  search
 	keys    *keyReader
@@ -116,7 +117,7 @@ func (k *keyReader) Read(p []byte) (int, error) {
 
 // renew begins with an empty line: after Ctrl-C x/term keeps the old one.
 func (e *terminalEditor) renew() {
-	var ahead []byte
+	ahead := e.ahead
 	if e.keys != nil {
 		ahead = e.keys.held
 	}

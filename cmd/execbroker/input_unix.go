@@ -5,12 +5,24 @@ package main
 import (
 	"io"
 	"os"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 // keyboard opens the terminal once more, for code that asks the user something. Unlike standard input it can be closed while somebody
 // reads from it, so that no reader is left who takes what is typed at the next prompt.
 func keyboard() (io.ReadCloser, error) {
+	f, err := openTerminal()
+	if err != nil { // not a nil *os.File in an interface
+		return nil, err
+	}
+	return f, nil
+}
+
+func openTerminal() (*os.File, error) {
 	f, err := os.Open("/dev/tty")
 	if err != nil {
 		return nil, err
@@ -20,4 +32,46 @@ func keyboard() (io.ReadCloser, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// askTerminal puts questions to the terminal that out is, and returns what comes until whole says that it is all, or the time is over. A program
+// in the background asks nothing: it would be stopped. Who presses Ctrl-C meanwhile ends the program.
+func askTerminal(out io.Writer, question string, whole func([]byte) bool) (answer []byte) {
+	f, err := openTerminal()
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	conn, err := f.SyscallConn() // File.Fd would make reads block for good
+	if err != nil {
+		return nil
+	}
+	var cooked *term.State
+	err = conn.Control(func(fd uintptr) {
+		if group, err := unix.IoctlGetInt(int(fd), unix.TIOCGPGRP); err == nil && group == unix.Getpgrp() {
+			cooked, _ = term.MakeRaw(int(fd)) // nil if that is not possible
+		}
+	})
+	if err != nil || cooked == nil {
+		return nil
+	}
+	defer conn.Control(func(fd uintptr) { term.Restore(int(fd), cooked) })
+	if _, err := io.WriteString(out, question); err != nil || f.SetReadDeadline(time.Now().Add(answerTime)) != nil {
+		return nil
+	}
+	buf := make([]byte, maxAnswer)
+	for len(answer) < maxAnswer && !whole(answer) {
+		n, err := f.Read(buf[:maxAnswer-len(answer)])
+		for _, c := range buf[:n] {
+			if c == ctrlC {
+				_ = unix.Kill(os.Getpid(), syscall.SIGINT) // as the terminal would have done
+				continue
+			}
+			answer = append(answer, c)
+		}
+		if err != nil {
+			break
+		}
+	}
+	return answer
 }

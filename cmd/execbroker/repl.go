@@ -92,7 +92,7 @@ func (r *repl) openEditor() {
 	if err != nil {
 		r.note("what is typed is not kept: %s", plainText(err.Error()))
 	}
-	r.ed = &terminalEditor{in: in, out: r.a.out, history: h, tab: r.tab}
+	r.ed = &terminalEditor{in: in, out: r.a.out, history: h, tab: r.tab, ahead: r.ahead}
 	info := r.s.Info()
 	rt, _ := info.Capabilities.Runtime(r.language())
 	r.note("%s in a sandbox of %s; %%help says what else there is, Ctrl-D leaves",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,8 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run [-c CODE | FILE | -]",
 		Short: "Run code in a new sandbox and remove the sandbox",
 		Long: `Run code in a new sandbox, show what it prints while it runs, and remove the
-sandbox.
+sandbox. Charts are shown in terminals that take images (kitty's protocol, iTerm2's or
+sixel) and saved otherwise.
 
 The code is FILE, the text after -c, or with - what comes from standard input.
 Otherwise standard input is the input of the code. The value of the last
@@ -98,6 +100,9 @@ func (a *app) run(ctx context.Context, o runOptions) error {
 	// The input of the program is there whether or not anybody thinks of it, so it is no reason to refuse a backend.
 	if o.file != "-" && s.Info().Capabilities.HasFor(w.language(), executor.FeatureStdin) {
 		req.Stdin = a.in
+		if len(w.ahead) > 0 && isTerminal(a.in) {
+			req.Stdin = io.MultiReader(bytes.NewReader(bytes.ReplaceAll(w.ahead, []byte("\r"), []byte("\n"))), a.in)
+		}
 	}
 	r, err := w.run(ctx, s, req)
 	return a.ran(ctx, w.show, r, err)

@@ -48,7 +48,6 @@ func TestRun(t *testing.T) {
 		"no-limit":       {args: []string{"run", "--timeout", "0", "-c", "1"}, out: "1\n"},
 		"killed":         {args: []string{"run", "-c", `die("SIGSEGV")`}, code: exitFailed},
 		"unavailable":    {args: []string{"run", "--config", config, "--backend", "down", "-c", "1"}, code: exitInfrastructure},
-		"image-unsaved":  {args: []string{"run", "-c", `show("text/plain", "pic", "image/png", "12345")`}, out: "pic\n", err: "execbroker: image/png of 5 bytes is not shown; --out DIR keeps it\n"},
 		"both":           {args: []string{"run", "-c", "1", script}, code: exitUsage},
 		"none":           {args: []string{"run"}, code: exitUsage},
 		"two":            {args: []string{"run", script, other}, code: exitUsage},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -18,12 +19,16 @@ type show struct {
 	out, err io.Writer
 	terminal [2]*sequences // for out and err; nil: as it is
 	progress *progress
-	dir      *outDir            // where images go; nil: nowhere
+	graphics graphics           // of the terminal that out is
+	dir      *outDir            // where files and images go; nil: see charts
+	charts   *outDir            // where images go that cannot be shown, if dir is nil; made when there is one
 	quiet    bool               // for a document that comes at the end
 	colours  bool               // in what this program says on err
+	together bool               // out and err are on one terminal
 	limits   executor.RunLimits // of the runs
 
 	images  int // so far
+	shown   int // of them, in this run
 	saved   []savedFile
 	missing []missedFile
 	midway  bool // stdout is within a line
@@ -114,18 +119,28 @@ func (s *show) output(o executor.Output) error {
 	return s.write(s.out, text)
 }
 
-// image keeps the image of a value, if it has one.
+// image shows the image of a value, if it has one and the terminal can. What is not shown is saved, and with --out every image is.
 func (s *show) image(b executor.MIMEBundle) (has bool, err error) {
 	for _, kind := range images {
 		data, ok := b[kind.mime]
 		if !ok {
 			continue
 		}
-		if s.images++; s.dir == nil {
-			s.note("%s of %s is not shown; --out DIR keeps it", kind.mime, size(int64(len(data))))
+		s.images++
+		shown, err := s.picture(kind.mime, data)
+		if err != nil {
+			return true, err
+		}
+		to := s.dir
+		if to == nil && (shown || s.quiet) { // the document has it
 			return true, nil
 		}
-		f, err := s.dir.save(fmt.Sprintf("output-%d%s", s.images, kind.ending), kind.mime, bytes.NewReader(data))
+		if to == nil {
+			if to, err = s.chartDir(); err != nil {
+				return true, err
+			}
+		}
+		f, err := to.save(fmt.Sprintf("output-%d%s", s.images, kind.ending), kind.mime, bytes.NewReader(data))
 		if err != nil {
 			return true, err
 		}
@@ -133,6 +148,35 @@ func (s *show) image(b executor.MIMEBundle) (has bool, err error) {
 		return true, nil
 	}
 	return false, nil
+}
+
+// picture shows an image on the terminal. What cannot be decoded, or is one too many, is not shown.
+func (s *show) picture(mime string, data []byte) (shown bool, err error) {
+	if s.quiet || !drawable[mime] || s.shown == maxCharts {
+		return false, nil
+	}
+	text, err := s.graphics.draw(data)
+	if err != nil {
+		return false, nil //nolint:nilerr // it is saved
+	}
+	if s.midway {
+		text = slices.Concat([]byte("\n"), text)
+	}
+	s.shown++
+	return true, s.put(s.out, text)
+}
+
+// chartDir returns a new directory of the user's for images.
+func (s *show) chartDir() (*outDir, error) {
+	if s.charts != nil {
+		return s.charts, nil
+	}
+	name, err := os.MkdirTemp("", "execbroker-charts-")
+	if err != nil {
+		return nil, err
+	}
+	s.charts, err = openOutDir(name)
+	return s.charts, err
 }
 
 // keep notes a file that was written.
@@ -164,6 +208,9 @@ var fileKinds = []error{fs.ErrNotExist, fs.ErrExist, fs.ErrInvalid, fs.ErrPermis
 func (s *show) note(format string, args ...any) {
 	if !s.quiet {
 		s.progress.pause()
+		if s.together && s.midway {
+			_ = s.put(s.out, []byte("\n")) // if it is gone the next output says so
+		}
 		fmt.Fprintln(s.err, coloured(s.colours, colourNote, fmt.Sprintf("execbroker: "+format, args...)))
 	}
 }

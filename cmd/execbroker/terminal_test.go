@@ -20,6 +20,8 @@ type terminal struct {
 	p *process
 	f *os.File
 
+	answers map[string]string // by question
+
 	mu     sync.Mutex
 	screen string        // what came and was not yet looked at
 	more   chan struct{} // something came
@@ -28,6 +30,12 @@ type terminal struct {
 
 // onTerminal starts a process on a terminal, by default without colours.
 func onTerminal(t *testing.T, p *process, env ...string) *terminal {
+	t.Helper()
+	return onAnswering(t, p, map[string]string{askAttributes: "\x1b[?62;22c"}, env...)
+}
+
+// onAnswering is onTerminal for a terminal that answers what it is asked.
+func onAnswering(t *testing.T, p *process, answers map[string]string, env ...string) *terminal {
 	t.Helper()
 	p.Stdin, p.Stdout, p.Stderr = nil, nil, nil
 	p.Env = append(p.Env, "TERM=xterm", "NO_COLOR=1", "XDG_STATE_HOME="+filepath.Join(p.Dir, "state"))
@@ -46,7 +54,7 @@ func onTerminal(t *testing.T, p *process, env ...string) *terminal {
 		t.Fatal(err)
 	}
 	f = os.NewFile(uintptr(fd), "terminal")
-	s := &terminal{t: t, p: p, f: f, more: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &terminal{t: t, p: p, f: f, answers: answers, more: make(chan struct{}, 1), done: make(chan struct{})}
 	go s.look()
 	t.Cleanup(func() {
 		f.Close()
@@ -59,8 +67,10 @@ func onTerminal(t *testing.T, p *process, env ...string) *terminal {
 func (s *terminal) look() {
 	defer close(s.done)
 	buf := make([]byte, 4096)
+	asked := ""
 	for {
 		n, err := s.f.Read(buf)
+		asked = s.answer(asked + string(buf[:n]))
 		s.mu.Lock()
 		s.screen += string(buf[:n])
 		s.mu.Unlock()
@@ -71,6 +81,25 @@ func (s *terminal) look() {
 		if err != nil {
 			return
 		}
+	}
+}
+
+// answer answers the questions in what came, in their order, and returns what may be the beginning of one.
+func (s *terminal) answer(asked string) string {
+	for {
+		at, question := len(asked), ""
+		for q := range s.answers {
+			if i := strings.Index(asked, q); i >= 0 && i < at {
+				at, question = i, q
+			}
+		}
+		if question == "" {
+			return asked[max(0, len(asked)-64):]
+		}
+		if _, err := s.f.WriteString(s.answers[question]); err != nil {
+			return ""
+		}
+		asked = asked[at+len(question):]
 	}
 }
 

@@ -33,7 +33,7 @@ func (o *codeOptions) addTo(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.language, "language", "", "the `language`, or py, js, sh (default by the ending of the file, otherwise the first of the backend)")
 	f.StringArrayVar(&o.files, "file", nil, "copy a file into the sandbox, under its name or as DST; may be repeated (`SRC[:DST]`)")
-	f.StringVar(&o.out, "out", "", "save images and the files that the code makes in this `directory`")
+	f.StringVar(&o.out, "out", "", "save images and the files that the code makes in this `directory`; without it images that the terminal cannot show are saved in a new one")
 	f.DurationVar(&o.timeout, "timeout", executor.DefaultWallTime, "stop code that runs longer than this `time`; 0 means never")
 	f.StringArrayVar(&o.packages, "package", nil, "make a `package` importable, such as numpy or 'rich>=13'; may be repeated")
 	o.network = reach(executor.NetworkNone)
@@ -53,6 +53,7 @@ type workplace struct {
 	b       *backends.Broker
 	spec    executor.Spec // of the sandboxes; one language
 	uploads []upload
+	ahead   []byte // what was typed before anybody reads
 }
 
 // openWorkplace opens what the flags ask for. The caller closes it.
@@ -61,9 +62,12 @@ func (a *app) openWorkplace(ctx context.Context, o codeOptions) (*workplace, err
 	if err != nil {
 		return nil, err
 	}
-	w := &workplace{a: a, show: &show{out: a.out, err: a.err, progress: newProgress(a.err), quiet: a.json, colours: a.colours(a.err), limits: limits}}
+	w := &workplace{a: a, show: &show{out: a.out, err: a.err, progress: newProgress(a.err), quiet: a.json, colours: a.colours(a.err), together: isTerminal(a.out) && isTerminal(a.err), limits: limits}}
 	if !o.raw {
 		w.guard()
+	}
+	if !a.json {
+		w.graphics, w.ahead = a.graphics()
 	}
 	if w.uploads, err = parseUploads(o.files); err != nil {
 		return nil, err
@@ -92,8 +96,10 @@ func (w *workplace) close() {
 	if w.b != nil {
 		w.a.closing(w.progress, "closing", w.b.Close)
 	}
-	if w.dir != nil {
-		w.dir.close()
+	for _, d := range []*outDir{w.dir, w.charts} {
+		if d != nil {
+			d.close()
+		}
 	}
 }
 
@@ -123,6 +129,7 @@ func (w *workplace) remove(s executor.Session) {
 // run executes code, shows what comes, and saves the files that it makes.
 func (w *workplace) run(ctx context.Context, s executor.Session, req executor.Request) (*executor.Result, error) {
 	req.Language, req.Limits = w.language(), w.limits
+	w.shown = 0
 	if req.Keep = -1; w.quiet {
 		req.Keep = executor.DefaultOutputBytes // all of it, for the document
 	}
