@@ -43,6 +43,7 @@ func TestNeMoToolkit(t *testing.T) {
 		{"persistence-create", lines("import os, numpy as np, pandas as pd", "open('kept.txt', 'w').write('kept')", "pd.DataFrame({'a': [1, 2, 3], 'b': [4, 5, 6]}).to_csv('kept.csv', index=False)", "np.save('kept.npy', np.arange(1, 6))", "print(*sorted(n for n in os.listdir('.') if 'kept' in n))"), 30, "completed", []string{"kept.csv kept.npy kept.txt"}, ""},
 		{"persistence-read", lines("import numpy as np, pandas as pd", "print(open('kept.txt').read(), pd.read_csv('kept.csv').shape, np.load('kept.npy').sum())"), 30, "completed", []string{"kept (3, 2) 15"}, ""},
 		{"variables", "print('np' in globals(), 'pd' in globals())", 30, "completed", []string{"False False"}, ""},
+		{"as-the-client-wraps-code", lines("import contextlib, io, json", "out = io.StringIO()", "with contextlib.redirect_stdout(out):", "    exec('def f(): return 6 * 7\\nprint(f())')", "print(json.dumps({'stdout': out.getvalue()}))"), 30, "completed", []string{`{"stdout": "42\n"}`}, ""},
 		{"json", lines("import json", "with open('kept.json', 'w') as f:", "    json.dump({'n': [1.5, 2.3]}, f, indent=2)", "with open('kept.json') as f:", "    print(json.load(f)['n'])"), 30, "completed", []string{"[1.5, 2.3]"}, ""},
 		{"timeout-too-low", lines("import time", "time.sleep(20)"), 1, "timeout", nil, "Timed out\n"},
 		{"after-a-timeout", "print(open('kept.txt').read())", 30, "completed", []string{"kept"}, ""},

@@ -178,22 +178,25 @@ func TestTransfer(t *testing.T) {
 	d.ask(200, d.http, "GET", "path=z&username=user", "", nil)
 }
 
+// signed returns the query of an address that the SDKs give away.
+func signed(token, path, op, exp string) string {
+	raw := path + ":" + op + "::" + token
+	q := url.Values{"path": {path}}
+	if exp != "" {
+		raw += ":" + exp
+		q.Set("signature_expiration", exp)
+	}
+	sum := hash(raw)
+	q.Set("signature", "v1_"+strings.TrimRight(base64.StdEncoding.EncodeToString(sum[:]), "="))
+	return q.Encode()
+}
+
 // Who has no token gets in with a signature, for what was signed and as long as it says.
 func TestSignatures(t *testing.T) {
 	d := newDaemon(t, fake.Options{})
 	d.ask(200, d.http, "POST", "path=a", octets, []byte("signed"))
 	stranger := d.client("")
-	sign := func(path, op string, exp string) string {
-		raw := path + ":" + op + "::" + d.box.EnvdAccessToken
-		q := url.Values{"path": {path}}
-		if exp != "" {
-			raw += ":" + exp
-			q.Set("signature_expiration", exp)
-		}
-		sum := hash(raw)
-		q.Set("signature", "v1_"+strings.TrimRight(base64.StdEncoding.EncodeToString(sum[:]), "="))
-		return q.Encode()
-	}
+	sign := func(path, op, exp string) string { return signed(d.box.EnvdAccessToken, path, op, exp) }
 	later, earlier := fmt.Sprint(time.Now().Unix()+100), fmt.Sprint(time.Now().Unix()-100)
 	for _, q := range []string{sign("a", "read", ""), sign("a", "read", later)} {
 		if got := d.ask(200, stranger, "GET", q, "", nil); string(got) != "signed" {
@@ -220,6 +223,43 @@ func TestSignatures(t *testing.T) {
 	d.ask(401, d.client("wrong"), "POST", "path=a", octets, nil)
 	_, err := fspb.NewFilesystemClient(d.client("wrong"), d.url).Stat(t.Context(), connect.NewRequest(&fspb.StatRequest{Path: "a"}))
 	wantCode(t, "wrong token", err, connect.CodeUnauthenticated)
+}
+
+// A web page moves files by signed addresses if it has the origin of the server, for example behind one proxy. A page of another origin can be
+// a link to a file, and nothing else: it cannot write, and its scripts are not given what they ask for.
+func TestWebPages(t *testing.T) {
+	w := newWorld(t, fake.Options{}, Config{Hosts: []string{"app.test"}})
+	box := w.create("")
+	write, read := "/files?"+signed(box.EnvdAccessToken, "a.txt", "write", ""), "/files?"+signed(box.EnvdAccessToken, "a.txt", "read", "")
+	for _, c := range []struct {
+		name, method, target string
+		origin, site         string
+		status               int
+	}{
+		{"own-page-uploads", "POST", write, "https://app.test", "same-origin", 200},
+		{"old-browser", "POST", write, "https://app.test", "", 200},
+		{"own-page-reads", "GET", read, "", "same-origin", 200},
+		{"other-page-uploads", "POST", write, "https://shop.test", "cross-site", 403},
+		{"sibling-uploads", "POST", write, "https://www.app.test", "same-site", 403},
+		{"old-browser-of-another", "POST", write, "https://shop.test", "", 403},
+		{"other-page-asks", "OPTIONS", write, "https://shop.test", "cross-site", 401},
+		{"other-page-reads", "GET", read, "https://shop.test", "cross-site", 200},
+		{"link", "GET", read, "", "cross-site", 200},
+	} {
+		headers := []string{"Host", "app.test", "X-API-KEY", "", "Content-Type", octets}
+		for k, v := range map[string]string{"Origin": c.origin, "Sec-Fetch-Site": c.site} {
+			if v != "" {
+				headers = append(headers, k, v)
+			}
+		}
+		rec := w.do(c.method, c.target, c.name, headers...)
+		if rec.Code != c.status || rec.Header().Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: got %d %v %s, want %d", c.name, rec.Code, rec.Header(), rec.Body, c.status)
+		}
+	}
+	if rec := w.do("GET", read, "", "Host", "app.test"); rec.Body.String() != "old-browser" {
+		t.Errorf("got %s", rec.Body)
+	}
 }
 
 func TestFilesystem(t *testing.T) {
