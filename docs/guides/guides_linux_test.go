@@ -249,15 +249,16 @@ func environment(t *testing.T, home, bin, engine string) (env []string) {
 type shell struct {
 	cmd  *exec.Cmd
 	out  *output
-	say  *os.File // a line for each block that may begin
-	hear *os.File // a line for each block that has ended
+	say  *os.File    // a line for each block that may begin
+	hear *os.File    // an empty line for each block that has ended
+	kept func() bool // ends the watch over its time
 }
 
 // start starts a shell for steps, which stops when a command fails.
 func start(t *testing.T, ctx context.Context, dir string, env []string, steps []step, alone bool) *shell {
 	t.Helper()
 	var script strings.Builder
-	script.WriteString("set -e\n")
+	script.WriteString("set -e\ntrap 'echo failed >&4' EXIT\n") // a server in the background keeps the pipe open
 	for _, s := range steps {
 		if s.file == "" && s.why == "" {
 			fmt.Fprintf(&script, "read -r _ <&3\n%secho >&4\n", s.text)
@@ -271,11 +272,10 @@ func start(t *testing.T, ctx context.Context, dir string, env []string, steps []
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shell{cmd: exec.CommandContext(ctx, "sh", "-c", script.String()), out: &output{more: make(chan struct{}, 1)}, say: say, hear: ours}
+	s := &shell{cmd: exec.Command("sh", "-c", script.String()), out: &output{more: make(chan struct{}, 1)}, say: say, hear: ours}
 	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = dir, env, s.out, s.out
 	s.cmd.ExtraFiles = []*os.File{told, theirs}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	s.cmd.Cancel = func() error { return syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) }
 	s.cmd.WaitDelay = time.Minute
 	err = startIn(s.cmd, alone)
 	told.Close()
@@ -283,6 +283,7 @@ func start(t *testing.T, ctx context.Context, dir string, env []string, steps []
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.kept = context.AfterFunc(ctx, func() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) })
 	return s
 }
 
@@ -322,8 +323,12 @@ func (s *shell) next() error {
 	if _, err := s.say.WriteString("\n"); err != nil {
 		return err
 	}
-	if n, err := s.hear.Read(make([]byte, 1)); n != 1 {
-		return fmt.Errorf("a command failed: %w", err)
+	said := make([]byte, 1)
+	if n, err := s.hear.Read(said); n != 1 {
+		return fmt.Errorf("it was killed: %w", err)
+	}
+	if said[0] != '\n' {
+		return errors.New("a command failed")
 	}
 	return nil
 }
@@ -343,8 +348,8 @@ func (s *shell) end(t *testing.T) {
 	if s.cmd.ProcessState != nil {
 		return
 	}
+	s.kept()
 	s.say.Close()
-	s.hear.Close()
 	if err := syscall.Kill(-s.cmd.Process.Pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		t.Error(err)
 	}
@@ -352,6 +357,7 @@ func (s *shell) end(t *testing.T) {
 		t.Errorf("what was in the background does not end:\n%s", s.out.from(0))
 	}
 	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // usually nothing is there
+	s.hear.Close()
 }
 
 // output is what programs have written so far.
