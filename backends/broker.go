@@ -295,6 +295,23 @@ func (b *Broker) Backend(name string) (x executor.Executor, ok bool) {
 	return &direct{Broker: b, name: name}, true
 }
 
+// Backends returns the backends that Create may lead to now, each as Backend does: those that a route gives weight, or falls back to.
+func (b *Broker) Backends() map[string]executor.Executor {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := map[string]executor.Executor{}
+	for name := range b.table.members {
+		routes := b.table.cfg.Routes
+		if len(routes) == 0 || slices.ContainsFunc(routes, func(r router.Route) bool {
+			weighted := slices.ContainsFunc(r.Split, func(s router.Share) bool { return s.Backend == name && s.Weight > 0 })
+			return weighted || slices.Contains(r.Fallback, name)
+		}) {
+			all[name] = &direct{Broker: b, name: name}
+		}
+	}
+	return all
+}
+
 // Manager returns the session manager. Its sessions go through the same guard and routes.
 func (b *Broker) Manager() *sessions.Manager { return b.manager }
 
@@ -375,6 +392,11 @@ func (d *direct) Info() executor.Info {
 		return m.Info()
 	}
 	return executor.Info{Name: d.name}
+}
+
+// Backends returns d alone, and not those that the Broker has besides.
+func (d *direct) Backends() map[string]executor.Executor {
+	return map[string]executor.Executor{d.name: d}
 }
 
 func (d *direct) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {

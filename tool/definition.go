@@ -1,7 +1,9 @@
 package tool
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,11 +35,15 @@ type Schema struct {
 }
 
 // Define describes the tool on a backend with capabilities c. What the backend cannot do is not offered to the model.
-func Define(c executor.Capabilities, o Options) Definition {
+// Versions and packages of an image are in Tool.Definition, after Learn.
+func Define(c executor.Capabilities, o Options) Definition { return define(c, o, facts{}) }
+
+func define(c executor.Capabilities, o Options, f facts) Definition {
 	o = o.with(c)
-	return Definition{Name: o.Name, Description: describe(c, o), Input: inputSchema(c, o), Output: outputSchema()}
+	return Definition{Name: o.Name, Description: describe(c, o), Input: inputSchema(c, o, f), Output: outputSchema()}
 }
 
+// describe is short: some APIs take 1024 characters.
 func describe(c executor.Capabilities, o Options) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
@@ -58,20 +64,63 @@ func describe(c executor.Capabilities, o Options) string {
 	} else {
 		say("Variables do not stay for the next call. ")
 	}
-	say("The working directory is %s. There is nobody to answer input().", executor.Workdir)
+	if files, without := filed(c, o.Languages); len(files) > 0 {
+		say("The working directory is %s: write files there, by relative names. ", executor.Workdir)
+		if len(without) > 0 {
+			say("There are no files in %s. ", words(without, "or"))
+		}
+	}
+	say("There is nobody to answer input().")
 	return b.String()
 }
 
-func inputSchema(c executor.Capabilities, o Options) *Schema {
+// versions says what each language is: which version, or what a script may do.
+func versions(c executor.Capabilities, o Options, f facts) string {
+	var b strings.Builder
+	for _, l := range o.Languages {
+		r, _ := c.Runtime(l)
+		if v := cmp.Or(f.languages[l].version, r.Version); v != "" && l != Bash {
+			fmt.Fprintf(&b, " %s is %s.", l, v)
+		}
+	}
+	if !slices.Contains(o.Languages, Bash) {
+		return b.String()
+	}
+	fmt.Fprintf(&b, " %s runs shell commands with the files of the other languages, without their variables", Bash)
+	switch o.Spec.Network.Mode {
+	case executor.NetworkFull, executor.NetworkAllowlist:
+		b.WriteString(", over the same network")
+	default:
+		b.WriteString(" and without network")
+	}
+	if len(f.commands) > 0 {
+		fmt.Fprintf(&b, "; among them are %s", strings.Join(f.commands, ", "))
+	}
+	return b.String() + "."
+}
+
+// filed tells the languages whose code starts in the working directory from the others.
+func filed(c executor.Capabilities, ls []executor.Language) (files, without []executor.Language) {
+	for _, l := range ls {
+		if l == Bash || c.HasFor(l, executor.FeatureWorkdir) {
+			files = append(files, l)
+		} else {
+			without = append(without, l)
+		}
+	}
+	return files, without
+}
+
+func inputSchema(c executor.Capabilities, o Options, f facts) *Schema {
 	s := &Schema{Type: "object", Required: []string{"code"}, Closed: true, Properties: map[string]*Schema{
-		"code": {Type: "string", MaxLength: o.MaxCode, Description: "The program to run, as plain source text."},
+		"code": {Type: "string", MaxLength: o.MaxCode, Description: "The program to run, as plain source text." + f.installed(o.Languages)},
 		"timeout": {
 			Type: "number", Default: o.Timeout.Seconds(), Minimum: min(minTimeout, o.MaxTimeout).Seconds(), Maximum: o.MaxTimeout.Seconds(),
 			Description: fmt.Sprintf("Seconds after which the program is stopped; %v if not given.", o.Timeout.Seconds()),
 		},
 	}}
 	if len(o.Languages) > 0 {
-		l := &Schema{Type: "string", Default: string(o.Languages[0]), Description: fmt.Sprintf("The language of the code; %s if not given.", o.Languages[0])}
+		l := &Schema{Type: "string", Default: string(o.Languages[0]), Description: fmt.Sprintf("The language of the code; %s if not given.%s", o.Languages[0], versions(c, o, f))}
 		for _, name := range o.Languages {
 			l.Enum = append(l.Enum, string(name))
 		}

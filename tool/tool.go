@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/sessions"
@@ -20,6 +21,11 @@ type Tool struct {
 	x executor.Executor
 	m *sessions.Manager
 	o Options
+
+	learning chan struct{} // full while somebody asks
+
+	mu      sync.Mutex
+	learned map[string]learned // by backend
 }
 
 // Conversation says whose call it is.
@@ -55,11 +61,11 @@ func New(x executor.Executor, m *sessions.Manager, o Options) (*Tool, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, &executor.Error{Op: "tool", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: err}
 	}
-	return &Tool{x: x, m: m, o: o}, nil
+	return &Tool{x: x, m: m, o: o, learning: make(chan struct{}, 1), learned: map[string]learned{}}, nil
 }
 
-// Definition describes the tool as the backend can do it now.
-func (t *Tool) Definition() Definition { return Define(t.x.Info().Capabilities, t.o) }
+// Definition describes the tool as the backend can do it now, with what Learn has learned. It asks nobody.
+func (t *Tool) Definition() Definition { return define(t.x.Info().Capabilities, t.o, t.facts()) }
 
 // Call runs a call as the model wrote it. The Output is always for the model. What is wrong with the call is in it; the error is a
 // failure or refusal of the executor, for logs, and the Output says what the model may know of it.

@@ -64,6 +64,14 @@ func run(ctx context.Context, l net.Listener, cfg backends.Config, m model) (err
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	learned := make(chan struct{})
+	go func() {
+		defer close(learned)
+		if err := t.Learn(ctx); err != nil && ctx.Err() == nil {
+			log.Printf("the model is not told what is installed: %v", err)
+		}
+	}()
+	defer func() { <-learned }()
 	srv := &http.Server{Handler: newChat(t, m), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()

@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -41,10 +42,15 @@ type Server struct {
 	work  sync.WaitGroup // what waits for the ends of sessions
 	calls drain.Gate     // and the answers to requests
 
-	mu      sync.Mutex
-	closed  bool
-	clients map[*sdk.ServerSession]*client
-	ended   error // from removing sandboxes of clients that have gone
+	life context.Context // until Close
+	end  context.CancelFunc
+
+	mu        sync.Mutex
+	closed    bool
+	learned   chan struct{} // see learn
+	learnedAt time.Time     // zero while somebody asks
+	clients   map[*sdk.ServerSession]*client
+	ended     error // from removing sandboxes of clients that have gone
 }
 
 // client is one session of the protocol.
@@ -80,6 +86,8 @@ func New(t *tool.Tool, o Options) *Server {
 		Capabilities: &sdk.ServerCapabilities{}, // without logging, which nothing here does
 		Logger:       o.Log,
 	})
+	s.life, s.end = context.WithCancel(context.Background())
+	s.sdk.AddReceivingMiddleware(s.informed)
 	s.addTools()
 	s.addResources()
 	return s
@@ -174,6 +182,7 @@ func (s *Server) Close() error {
 		c.end(errClosed)
 	}
 	s.mu.Unlock()
+	s.end()
 	s.endSessions()
 	s.work.Wait()
 	s.mu.Lock()

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -38,17 +39,17 @@ type handler func(ctx context.Context, c *client, arguments json.RawMessage, p *
 
 func (s *Server) addTools() {
 	d, caps := s.t.Definition(), s.t.Capabilities()
-	m := d.MCP()
-	s.add(&sdk.Tool{Name: m.Name, Title: m.Title, Description: m.Description, InputSchema: m.InputSchema, OutputSchema: m.OutputSchema, Annotations: hints(false, false)}, s.execute)
+	s.addExecute(d)
 	object := func(properties map[string]*tool.Schema, required ...string) *tool.Schema {
 		return &tool.Schema{Type: "object", Properties: properties, Required: required, Closed: true}
 	}
-	language := d.Input.Properties["language"]
+	language := *d.Input.Properties["language"]
+	language.Description = "The language that imports the packages; " + language.Enum[0] + " if not given."
 	if p := d.Input.Properties["packages"]; p != nil {
 		s.add(&sdk.Tool{
 			Name: toolInstall, Title: "Install packages", Annotations: hints(false, true),
 			Description: "Installs packages in the sandbox of this session, for the code that runs after it.",
-			InputSchema: object(map[string]*tool.Schema{"packages": p, "language": language}, "packages"),
+			InputSchema: object(map[string]*tool.Schema{"packages": p, "language": &language}, "packages"),
 		}, s.install)
 	}
 	if ls := s.t.FileLanguages(); len(ls) > 0 {
@@ -93,6 +94,12 @@ func (s *Server) addTools() {
 		Description: "Removes the sandbox of this session with all variables and files. The next call gets a new one.",
 		InputSchema: object(nil),
 	}, s.reset)
+}
+
+// addExecute adds the tool that runs code, or replaces it.
+func (s *Server) addExecute(d tool.Definition) {
+	m := d.MCP()
+	s.add(&sdk.Tool{Name: m.Name, Title: m.Title, Description: m.Description, InputSchema: m.InputSchema, OutputSchema: m.OutputSchema, Annotations: hints(false, false)}, s.execute)
 }
 
 // hints are for the host of a client. Nothing outside the sandbox is ever changed.
@@ -293,7 +300,9 @@ func (s *Server) capabilities(_ context.Context, _ *client, arguments json.RawMe
 		Language string `json:"language"`
 		Version  string `json:"version,omitempty"`
 		Packages any    `json:"packages"` // false, true, or the names that are allowed
-		State    bool   `json:"state"`
+
+		Installed map[string]string `json:"installed_packages,omitempty"` // versions by name, as far as they are known
+		State     bool              `json:"state"`
 	}
 	doc := struct {
 		Languages     []language           `json:"languages"`
@@ -318,7 +327,8 @@ func (s *Server) capabilities(_ context.Context, _ *client, arguments json.RawMe
 	for _, l := range o.Languages {
 		d := language{Language: string(l), Packages: false}
 		if r, ok := caps.Runtime(l); ok {
-			d.Version, d.State = r.Version, caps.HasFor(l, executor.FeatureState)
+			d.Version, d.Installed = s.t.Installed(l)
+			d.Version, d.State = cmp.Or(d.Version, r.Version), caps.HasFor(l, executor.FeatureState)
 			if names, bounded := o.Packages[l], o.Packages != nil; caps.HasFor(l, executor.FeaturePackages) && bounded && len(names) > 0 {
 				d.Packages = names
 			} else if caps.HasFor(l, executor.FeaturePackages) {
@@ -328,6 +338,11 @@ func (s *Server) capabilities(_ context.Context, _ *client, arguments json.RawMe
 		doc.Languages = append(doc.Languages, d)
 	}
 	text := s.t.Definition().Description
+	for _, d := range doc.Languages {
+		if d.Version != "" {
+			text += fmt.Sprintf(" %s is %s.", d.Language, d.Version)
+		}
+	}
 	if most := doc.MaxFile; most > 0 {
 		text += fmt.Sprintf(" Files of up to %d bytes can be downloaded.", most)
 	}
