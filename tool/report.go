@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/sessions"
 )
 
 // Outcome is what Report makes an Output of.
@@ -15,6 +16,8 @@ type Outcome struct {
 	Result *executor.Result
 	// Lost says that the conversation had an older sandbox, which is gone: see sessions.Lease.
 	Lost bool
+	// Why is the reason, if it is known: see sessions.Lease.
+	Why sessions.Loss
 	// Restored are the files of it that the new one got: see sessions.Lease.
 	Restored []string
 	// First says that no code in the language had run in the sandbox before, so that a run with StateFresh has lost nothing.
@@ -163,9 +166,9 @@ func (w *writer) files() {
 func (w *writer) state() {
 	if n := len(w.r.Restored); w.r.Lost && n > 0 {
 		names := plain([]byte(strings.Join(w.r.Restored[:min(n, maxNames)], ", ")))
-		w.out.note(fmt.Sprintf("This is a new sandbox: variables of earlier calls are gone. %d files were kept: %s.", n, cut(names, maxCause)))
+		w.out.note(fmt.Sprintf("This is a new sandbox%s: variables of earlier calls are gone. %d files were kept: %s.", because(w.r.Why), n, cut(names, maxCause)))
 	} else if w.r.Lost {
-		w.out.note("This is a new sandbox: variables and files of earlier calls are gone.")
+		w.out.note(fmt.Sprintf("This is a new sandbox%s: variables and files of earlier calls are gone.", because(w.r.Why)))
 	} else if w.beganAnew() && w.r.Input.Language != Bash {
 		w.out.note("This run began without variables of earlier calls. Define again what you need; files are still there.")
 	}
@@ -174,6 +177,19 @@ func (w *writer) state() {
 			w.out.note(s)
 		}
 	}
+}
+
+// because says why there is another sandbox than before, if that is known.
+func because(why sessions.Loss) string {
+	switch why {
+	case sessions.LossGone:
+		return ", because the earlier one has ended, as it does when it is not used for long or when it fails"
+	case sessions.LossUnavailable:
+		return ", because the service that ran the earlier one does not answer"
+	case sessions.LossAbandoned:
+		return ", because the application has given up the earlier one"
+	}
+	return ""
 }
 
 // beganAnew reports whether variables of earlier calls were gone when the run began.

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/internal/fake"
 	"github.com/execbroker/execbroker/tool"
 )
@@ -358,6 +359,10 @@ func TestReportOfState(t *testing.T) {
 		"same":          {o: tool.Outcome{Result: ok(func(*executor.Result) {})}},
 		"first-ever":    {o: tool.Outcome{First: true, Result: ok(func(r *executor.Result) { r.StateFresh = true })}},
 		"lost-before":   {o: tool.Outcome{Lost: true, First: true, Result: ok(func(r *executor.Result) { r.StateFresh = true })}, want: fresh},
+		"unavailable":   {o: tool.Outcome{Lost: true, Why: sessions.LossUnavailable, Result: ok(func(*executor.Result) {})}, want: "This is a new sandbox, because the service that ran the earlier one does not answer: variables and files"},
+		"abandoned":     {o: tool.Outcome{Lost: true, Why: sessions.LossAbandoned, Restored: []string{"a.csv"}, Result: ok(func(*executor.Result) {})}, want: "because the application has given up the earlier one: variables of earlier calls are gone. 1 files were kept: a.csv."},
+		"why-of-later":  {o: tool.Outcome{Lost: true, Why: "moved", Result: ok(func(*executor.Result) {})}, want: "This is a new sandbox: variables"},
+		"nothing-lost":  {o: tool.Outcome{Why: sessions.LossGone, Result: ok(func(*executor.Result) {})}},
 		"restarted":     {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateFresh = true })}, want: began},
 		"bash":          {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateFresh = true })}, l: tool.Bash},
 		"without-state": {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateFresh = true })}, c: fake.Without(fake.All(), executor.FeatureState)},

@@ -171,11 +171,34 @@ func TestTimeoutAndLostState(t *testing.T) {
 			w.Error(err)
 		}
 		out = w.call("c", `print(y)`)
-		has(w, "notes", out.Stderr, "This is a new sandbox: variables and files of earlier calls are gone")
+		has(w, "notes", out.Stderr, "This is a new sandbox, because the earlier one has ended, as it does when it is not used for long or when it fails: variables and files of earlier calls are gone")
 		has(w, "error", out.Error, "began without variables of earlier calls. Define y again")
 		if got := w.call("c", `x = 1`); got.Stderr != "" {
 			w.Errorf("got notes %q, want the loss said once", got.Stderr)
 		}
+	})
+}
+
+// A backend that does not answer is given up after a while, and the model is told why its variables are gone.
+func TestUnavailableBackend(t *testing.T) {
+	bubble(t, fake.Options{}, tool.Options{}, sessions.Options{}, func(w *world) {
+		w.call("c", `x = 1`)
+		silence := func(n int) {
+			for _, op := range []fake.Op{fake.OpRefresh, fake.OpLookup, fake.OpAttach} {
+				w.b.Fail(op, n, driver.Fail(executor.ErrUnavailable, executor.RanNo, nil))
+			}
+		}
+		silence(-1)
+		if _, err := w.Call(w.Context(), tool.Conversation{ID: "c"}, `x`, nil); !errors.Is(err, executor.ErrUnavailable) {
+			w.Fatalf("got %v, want the backend to be away", err)
+		}
+		time.Sleep(sessions.DefaultReplace + time.Second)
+		out := w.call("c", `print(2)`)
+		silence(0)
+		if out.Stdout != "2\n" {
+			w.Errorf("got %+v", out)
+		}
+		has(w, "notes", out.ForModel().Text, "This is a new sandbox, because the service that ran the earlier one does not answer: variables and files of earlier calls are gone.")
 	})
 }
 
