@@ -9,7 +9,8 @@
 // # Results and errors
 //
 // What the code did is in an answer with status 200, also if it failed: see executor.Result. Other statuses say what the infrastructure
-// did not do, with its kind, and whether the code may have run. Every answer has X-Request-Id.
+// did not do, with its kind, whether the code may have run, and, where a rule refuses, which and by which figures. Times that pass are
+// numbers of seconds. Every answer has X-Request-Id.
 //
 // # Limits
 //

@@ -32,8 +32,10 @@ func serve(t *testing.T, x executor.Executor, cfg nemo.Config) *nemo.Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
+		for range 2 {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	return s

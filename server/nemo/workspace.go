@@ -162,7 +162,7 @@ func (s *Server) reset(ctx context.Context, l *lease, name string) error {
 	return l.Reset(ctx, executor.Interpreter{Language: executor.Python, Context: name})
 }
 
-// Close ends every workspace, with its files and what runs in it.
+// Close ends every workspace, with its files and what runs in it. It may be called again.
 func (s *Server) Close() error {
 	s.runs.Shut()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
