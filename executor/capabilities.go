@@ -194,6 +194,7 @@ func (c Capabilities) MissingForRequest(r Request) (missing []string) {
 		{len(r.Env) > 0, FeatureEnv},
 		{r.Dir != "", FeatureDir},
 		{r.Artifacts != nil, FeatureArtifacts},
+		{r.Linger != nil && *r.Linger > 0, FeatureLinger},
 	} {
 		if n.asked {
 			need.featureOf(l, n.f)

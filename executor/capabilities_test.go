@@ -45,6 +45,7 @@ func TestEveryFieldIsMappedOrExempt(t *testing.T) {
 		"Env":       {Code: "x", Env: map[string]string{"A": "b"}},
 		"Dir":       {Code: "x", Dir: "d"},
 		"Artifacts": {Code: "x", Artifacts: &executor.ArtifactRequest{}},
+		"Linger":    {Code: "x", Linger: new(time.Second)},
 	}
 	exempt := map[string]string{
 		"Spec.Labels":     "every backend stores them",

@@ -55,6 +55,11 @@ type Result struct {
 	Artifacts        []Artifact `json:"artifacts,omitempty"`
 	ArtifactsOmitted int        `json:"artifacts_omitted,omitempty"` // matched, but beyond MaxFiles
 
+	// LeftRunning names what goes on in the interpreter after this run, whichever run has started it: "timer", "interval",
+	// "thread Thread-1", "server 127.0.0.1:8080", "process 42 sleep". At most 20 names, in words that the code may have chosen; a last
+	// one may say how many more there are. It needs FeatureLinger.
+	LeftRunning []string `json:"left_running,omitempty"`
+
 	Cell       int  `json:"cell,omitempty"`        // execution count of the interpreter, from 1
 	StateFresh bool `json:"state_fresh,omitempty"` // this run began without earlier variables
 	StateLost  bool `json:"state_lost,omitempty"`  // the variables as of the end of this run are gone

@@ -100,6 +100,8 @@ func (r Request) Validate() error {
 		}
 	case r.Code != "" || r.Language != "" || r.Context != "":
 		bad.add("command excludes code, language and context")
+	case r.Linger != nil:
+		bad.add("command excludes linger: the end of a command leaves nothing")
 	case len(r.Command) == 0 || r.Command[0] == "":
 		bad.add("command: no program")
 	case slices.ContainsFunc(r.Command, func(a string) bool { return !plainText(a) }):
@@ -110,6 +112,9 @@ func (r Request) Validate() error {
 		bad.add("dir: NUL, not UTF-8, or more than 4095 bytes")
 	} else if d == ".." || strings.HasPrefix(d, "../") {
 		bad.add("dir %q: a relative directory is one below %s", r.Dir, Workdir)
+	}
+	if r.Linger != nil && *r.Linger < 0 {
+		bad.add("linger: negative")
 	}
 	r.Limits.check("limits", &bad)
 	if a := r.Artifacts; a != nil {

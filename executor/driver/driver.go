@@ -106,6 +106,7 @@ type Exit struct {
 	FilesLost        bool
 	Artifacts        []executor.Artifact // from Collect
 	ArtifactsOmitted int                 // from Collect
+	LeftRunning      []string            // with FeatureLinger
 	Usage            executor.Usage
 }
 

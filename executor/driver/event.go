@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/execbroker/execbroker/executor"
 )
@@ -150,6 +151,8 @@ const (
 	maxExceptionMessage = 64 << 10
 	maxTraceback        = 256 << 10
 	maxSignal           = 64
+	maxLeft             = 20 // of what is left running
+	maxLeftName         = 100
 )
 
 // bounded returns e within its bounds.
@@ -165,7 +168,29 @@ func (e Exit) bounded() Exit {
 	e.Signal = boundedText(e.Signal, maxSignal)
 	e.Usage.CPU, e.Usage.PeakMemory = max(e.Usage.CPU, 0), max(e.Usage.PeakMemory, 0)
 	e.ArtifactsOmitted = max(e.ArtifactsOmitted, 0)
+	e.LeftRunning = boundedNames(e.LeftRunning)
 	return e
+}
+
+// boundedNames returns at most maxLeft names, each a line of printable text, and how many there are besides.
+func boundedNames(names []string) []string {
+	var short []string
+	for _, name := range names[:min(len(names), maxLeft)] {
+		name = strings.Map(func(r rune) rune {
+			if !unicode.IsPrint(r) {
+				return -1
+			}
+			return r
+		}, name)
+		if r := []rune(name); len(r) > maxLeftName {
+			name = string(r[:maxLeftName])
+		}
+		short = append(short, name)
+	}
+	if more := len(names) - maxLeft; more > 0 {
+		short = append(short, fmt.Sprintf("%d more", more))
+	}
+	return short
 }
 
 // boundedText returns at most n bytes of UTF-8 and a note of about that size: of what is longer the beginning and the end.

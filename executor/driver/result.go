@@ -74,7 +74,7 @@ func (r *run) fill(exit *Exit) {
 	res.ID, res.ExitCode = r.req.ID, -1
 	res.Started, res.Queued, res.Duration = r.started, r.started.Sub(r.began), time.Since(r.started)
 	res.Origin = executor.Origin{Backend: r.x.env.Name, Session: r.s.id}
-	res.Exception, res.Usage = exit.Exception, exit.Usage
+	res.Exception, res.Usage, res.LeftRunning = exit.Exception, exit.Usage, exit.LeftRunning
 	res.StateFresh, res.StateLost, res.FilesLost = exit.StateFresh, exit.StateLost, exit.FilesLost
 	if r.req.Artifacts != nil {
 		res.Artifacts, res.ArtifactsOmitted = exit.Artifacts, exit.ArtifactsOmitted
