@@ -7,6 +7,8 @@ The module does no I/O of its own; a host gives it a place to write and to read:
     host.read(n)                   up to n bytes of the run's standard input, b"" at its end
     host.open(stream)              optional: a raw binary stream to use instead of write
     host.fileno(stream)            optional: the descriptor that a child process may inherit
+    host.linger()                  optional: awaited when the code has ended, and waits for what that has started; without await at
+                                   the top level of the cell, see Interpreter.run
     host.stray()                   optional: whether its caller was left running by an earlier run; see Interpreter.sift
 
     it = Interpreter(host, workdir="/workspace")
@@ -72,7 +74,7 @@ class Interpreter:
     """The interpreter of this process. There can be one."""
 
     def __init__(self, host, workdir="/workspace"):
-        self.host = host
+        self.host, self.linger = host, getattr(host, "linger", None)
         self._text, self._sieve = _Text, None
         self.workdir = workdir
         self.main = type(sys)("__main__")
@@ -166,6 +168,8 @@ class Interpreter:
             while entered:
                 entered.pop().__exit__()
             self.capture = None
+            if not out.interrupted and self.linger is not None:
+                await self.linger()
             if not out.interrupted:
                 self._settle()
             self._figures(show=not out.interrupted)

@@ -55,12 +55,15 @@ type Config struct {
 	Socket string
 }
 
-// notebook is the part of cells that travels over the connection, because the program in the configuration of a machine has to be small.
-var notebook = sync.OnceValue(func() string { return shipped(cell.Notebook) })
+// notebook and linger are the parts that travel over the connection, because the program in the configuration of a machine has to be small.
+var (
+	notebook = sync.OnceValue(func() string { return shipped(cell.Notebook) })
+	linger   = sync.OnceValue(func() string { return source("linger.py") })
+)
 
 // encode returns the configuration as the runner reads it.
 func (c Config) encode() wire.Map {
-	m := wire.Map{"notebook": notebook(), "same_user": c.SameUser, "own": c.OwnWorkdir, "filtered": c.Filtered, "allow_weak": c.AllowWeak, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
+	m := wire.Map{"notebook": notebook(), "linger": linger(), "same_user": c.SameUser, "own": c.OwnWorkdir, "filtered": c.Filtered, "allow_weak": c.AllowWeak, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
 	text := func(key, v string) {
 		if v != "" {
 			m[key] = v

@@ -11,6 +11,6 @@ func Features() []executor.Feature {
 		executor.FeatureContexts, executor.FeatureState, executor.FeatureInterrupt, executor.FeatureStreaming, executor.FeatureRichOutput,
 		executor.FeatureArtifacts, executor.FeatureFiles, executor.FeatureStdin, executor.FeatureEnv, executor.FeatureDir,
 		executor.FeatureExitCode, executor.FeatureSubprocess, executor.FeatureThreads, executor.FeatureTopLevelAwait,
-		executor.FeatureCellNames, executor.FeatureWorkdir,
+		executor.FeatureLinger, executor.FeatureCellNames, executor.FeatureWorkdir,
 	}
 }

@@ -143,7 +143,7 @@ func TestOutputOfEarlierRuns(t *testing.T) {
 			}
 			t.Run(c.name, func(t *testing.T) {
 				run := func(code string) result {
-					return s.do(t.Context(), executor.Request{Language: c.language, Context: c.name, Code: code})
+					return s.do(t.Context(), executor.Request{Language: c.language, Context: c.name, Code: code, Linger: new(time.Duration)})
 				}
 				if r := run(c.before); r.err != nil || r.Exception != nil {
 					t.Fatalf("before: got %+v, %+v", r, r.Exception)

@@ -69,6 +69,9 @@ func request(req *executor.Request) wire.Map {
 		m["argv"] = list(req.Command)
 	} else {
 		m["language"], m["context"], m["code"] = string(req.Language), req.Context, req.Code
+		if req.Linger != nil {
+			m["linger"] = int64(*req.Linger)
+		}
 	}
 	return m
 }
@@ -248,6 +251,9 @@ func (r *run) exit(m wire.Map) (driver.Exit, error) {
 		StateLost:  m.Bool("lost"),
 		FilesLost:  m.Bool("gone"),
 		Usage:      executor.Usage{CPU: time.Duration(max(0, m.Int("cpu"))), PeakMemory: max(0, m.Int("memory"))},
+	}
+	if left := m.Text("left"); left != "" {
+		exit.LeftRunning = strings.Split(left, "\n")
 	}
 	if e := m.Map("exception"); e != nil {
 		valid := func(key string) string { return strings.ToValidUTF8(e.Text(key), "\uFFFD") }

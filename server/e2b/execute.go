@@ -116,7 +116,8 @@ func (b *sandbox) codeRequest(ask codeRequest) (req executor.Request, x *codeCon
 	if x, err = b.contexts.find(ask.ContextID, ask.Language); err != nil {
 		return req, nil, err
 	}
-	req = executor.Request{Language: x.Language, Context: x.name, Code: *ask.Code, Env: ask.EnvVars, Keep: -1}
+	// E2B's kernel returns at the last statement.
+	req = executor.Request{Language: x.Language, Context: x.name, Code: *ask.Code, Env: ask.EnvVars, Keep: -1, Linger: new(time.Duration)}
 	if missing := b.contexts.caps.MissingForRequest(req); len(missing) > 0 {
 		return req, nil, unsupported(strings.Join(missing, ", "))
 	}

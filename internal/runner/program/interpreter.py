@@ -32,8 +32,8 @@ class Host:
 
     numbers = {"stdin": 0, "stdout": 1, "stderr": 2}
 
-    def __init__(self, tell, origin):
-        self.tell, self.origin, self.pid = tell, origin, os.getpid()
+    def __init__(self, tell, origin, left):
+        self.tell, self.origin, self.pid, self.linger = tell, origin, os.getpid(), left.linger
 
     def open(self, stream):
         return Raw(stream)
@@ -64,6 +64,7 @@ class Origin:
 
     def __init__(self):
         self.now, self.run, self.threads = 0, _contextvars.ContextVar("run", default=0), {}
+        self.noted = None  # is called with the future of each work for an executor, and the run that it is of
         for name in ("start_new_thread", "start_new", "start_joinable_thread"):
             if hasattr(_thread, name):
                 setattr(_thread, name, self.follow(getattr(_thread, name)))
@@ -102,21 +103,34 @@ class Origin:
 
     def carry(self, module):
         """Lets the threads of executors belong to the run whose work they do."""
-        submit, run = module.ThreadPoolExecutor.submit, self.run
+        run, threads = self.run, self.threads
 
-        def submit_here(self, fn, /, *args, **kwargs):
+        def wrap(fn):
             number = run.get()
 
             def job(*a, **k):
-                token = run.set(number)
+                token, me = run.set(number), _thread.get_ident()
+                before, threads[me] = threads.get(me, 0), number
                 try:
                     return fn(*a, **k)
                 finally:
+                    threads[me] = before
                     run.reset(token)
 
-            return submit(self, job, *args, **kwargs)
+            return job
 
-        module.ThreadPoolExecutor.submit = submit_here
+        self.submit(module.ThreadPoolExecutor, wrap)
+
+    def submit(self, executor, wrap=lambda fn: fn):
+        """Notes what is submitted to executors of a class."""
+        submit, run, left = executor.submit, self.run, self.noted
+
+        def submit_here(self, fn, /, *args, **kwargs):
+            future = submit(self, wrap(fn), *args, **kwargs)
+            left(future, run.get())
+            return future
+
+        executor.submit = submit_here
 
 
 class Loop:
@@ -131,8 +145,11 @@ class Loop:
         exec(compile(CELL, CELL_NAME, "exec"), cell.__dict__)
         cell._NOTEBOOK = CONFIG["notebook"]
         self.lock, self.main = _thread.allocate_lock(), _thread.get_ident()
-        self.cell = cell.Interpreter(Host(self.tell, self.origin), CONFIG["workdir"])
+        self.leaves = Left(self.origin)
+        self.origin.noted = self.leaves.submitted
+        self.cell = cell.Interpreter(Host(self.tell, self.origin, self.leaves), CONFIG["workdir"])
         self.cell.after_import("concurrent.futures.thread", self.origin.carry)
+        self.cell.after_import("concurrent.futures.process", lambda module: self.origin.submit(module.ProcessPoolExecutor))
         os.chdir(cwd)
         self.users, self.events = user, None
         self.pid, self.held, self.task = os.getpid(), False, None
@@ -180,6 +197,7 @@ class Loop:
         exit_code, exception, interrupted, r = 130, None, True, None
         env = {k: text(v) for k, v in m["env"].items()}
         self.origin.begin(m["cell"])
+        self.leaves.begin(m["linger"])
         self.cell.sift(self.origin.left() or self.events is not None)
         self.tell(STARTED, {})
         try:
@@ -204,7 +222,8 @@ class Loop:
         self.connect(-1, 0)
         self.origin.now = -1  # from now on all that runs is left running
         self.cell.sift(self.origin.left() or self.events is not None)
-        self.tell(DONE, {"exit": exit_code, "exception": exception, "interrupted": interrupted, "cpu": cpu() - before})
+        left = self.leaves.names()
+        self.tell(DONE, {"exit": exit_code, "exception": exception, "interrupted": interrupted, "left": left, "kids": kids(), "cpu": cpu() - before})
 
     def tell(self, kind, fields, wait=False):
         """Sends a frame to the supervisor, and with wait waits until it is passed on. An interrupt waits as long."""
@@ -245,7 +264,7 @@ class Loop:
         import asyncio
 
         if self.events is None or self.events.is_closed():
-            self.events = asyncio.new_event_loop()
+            self.events = self.leaves.events = asyncio.new_event_loop()
         asyncio.set_event_loop(self.events)
         self.task = self.events.create_task(job)
         _signal.signal(_signal.SIGINT, self.cancel)
@@ -291,6 +310,15 @@ def quietly(handler):
             return came
         except KeyboardInterrupt:
             came = True
+
+
+def kids():
+    """Reports whether there have been processes that this one has started."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return True
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
 
 
 def cpu():

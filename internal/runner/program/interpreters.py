@@ -5,6 +5,7 @@ from collections import deque
 
 FIRST_SECONDS = 25  # for a new interpreter to accept code
 ANSWER_SECONDS = 5  # for one that has run code before
+MAX_LEFT = 21  # names of processes
 MAX_TURNS = 8  # taken from an interpreter that does not wait
 ASKS = 1  # channel of an Output frame after which the interpreter waits until it is passed on
 
@@ -37,6 +38,7 @@ class Interpreter(Process):
         self.language, self.context, self.cwd = language, context, cwd
         self.cells, self.request, self.timer, self.feed = 0, None, None, None
         self.asked = 0  # answers that it waits for
+        self.known = set()  # processes that it has not left running
         mine, theirs = socketpair()
         try:
             self.launch(theirs)
@@ -69,7 +71,7 @@ class Interpreter(Process):
             return
         self.control.send_map(OPEN, 1, {
             "code": code, "cell": self.cells, "dir": run.cwd, "env": run.env, "stdin": run.has_input,
-            "paths": self.sup.config["paths"].get(self.language, []),
+            "paths": self.sup.config["paths"].get(self.language, []), "linger": run.linger,
         })  # fmt: skip
         self.timer = self.sup.after(FIRST_SECONDS if self.cells == 1 else ANSWER_SECONDS, self.kill)
 
@@ -124,7 +126,8 @@ class Interpreter(Process):
         """Returns what may be believed of what an interpreter says about a run."""
         fields = {
             "exit": get(m, "exit", int, 0) & 0xFF, "cpu": max(get(m, "cpu", int, 0), 0),
-            "interrupted": get(m, "interrupted", bool, False), "fresh": self.cells == 1,
+            "interrupted": get(m, "interrupted", bool, False), "fresh": self.cells == 1, "left": get(m, "left", bytes, b"")[:8192],
+            "kids": get(m, "kids", bool, True),
         }  # fmt: skip
         e = get(m, "exception", dict)
         if e is not None:
@@ -134,9 +137,20 @@ class Interpreter(Process):
 
     def done(self, fields):
         run, self.run = self.run, None
+        if fields.pop("kids"):
+            fields["left"] = b"\n".join([s for s in [fields["left"]] if s] + self.strangers())
         self.pump()
         self.control.pause(False)
         run.finish(fields)
+
+    def strangers(self):
+        """Names the processes that it has left running. One that is known not to be such is not looked at again."""
+        pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+        self.known &= pids
+        table = Table(None if self.sup.config["same_user"] else pids - self.known)
+        left = table.alive(self.left(table))
+        self.known |= table.rows.keys() - left
+        return [b"process %d %s" % (pid, command_line(pid)) for pid in sorted(left)[:MAX_LEFT]]
 
     def interrupt(self):
         try:
@@ -208,7 +222,7 @@ class Python(Interpreter):
         sup = self.sup
         config, system, mark, env, parts = sup.config, sup.system, self.mark, sup.env, sup.parts
         cwd = self.cwd or config["workdir"]
-        source, cell = parts["interpreter.py"], parts["cell.py"]
+        source, cell = config["linger"] + parts["interpreter.py"], parts["cell.py"]
 
         def job(out, err):
             null = os.open("/dev/null", os.O_RDONLY)

@@ -32,6 +32,8 @@ const MAX_JSON = 1 << 20;
 const MAX_TRACEBACK = 64 << 10;
 
 const { read, readFileSync, readSync, writeSync } = fs;
+const { clearTimeout, setInterval, setTimeout } = timers;
+const { _getActiveHandles: activeHandles, _getActiveRequests: activeRequests, getActiveResourcesInfo } = process;
 const workdir = process.cwd();
 const userRequire = createRequire(path.join(workdir, 'cell.js'));
 const display_symbol = Symbol.for('Jupyter.display'); // the convention of other JavaScript notebooks
@@ -188,13 +190,147 @@ function following(start) {
     const callback = function (...a) {
       return within(r, this, f, a);
     };
-    return Reflect.apply(start, this, [callback, ...args]);
+    const started = Reflect.apply(start, this, [callback, ...args]);
+    if (stray(r)) started?.unref?.(); // it is not waited for
+    return started;
   };
   return Object.defineProperties(wrapped, Object.getOwnPropertyDescriptors(start));
 }
 for (const name of ['setTimeout', 'setInterval', 'setImmediate']) timers[name] = globalThis[name] = following(timers[name]);
 globalThis.queueMicrotask = following(globalThis.queueMicrotask);
 process.nextTick = following(process.nextTick);
+
+// What code leaves running. While a run waits for it, our own connection does not keep the event loop alive, and Node says itself when
+// nothing does. What is never waited for, and what a run has left when it ends, does not keep the loop alive from then on.
+
+const { decRefCount, timerListMap = {}, Timeout } = inside('internal/timers') ?? {};
+const named = new WeakSet(); // timers that the code has, unlike those that Node makes for itself
+const released = new Set(); // servers, sockets and the like that have been unreferenced
+const workers = new Map(); // that run, and the run that started each
+let stuck = []; // requests of earlier runs, which cannot be unreferenced
+const { moduleLoadList } = process;
+let torn = false; // code was ended by force, perhaps that of a timer
+let waiting; // ends the wait of the run in progress
+
+const { unref } = Timeout?.prototype ?? {};
+if (unref) {
+  Timeout.prototype.unref = {
+    unref() {
+      if (!/node:/.test(new Error().stack?.split?.('\n')[2])) named.add(this);
+      return Reflect.apply(unref, this, []);
+    },
+  }.unref;
+}
+
+function* running() {
+  for (const ms in timerListMap) {
+    const list = timerListMap[ms];
+    for (let t = list._idleNext, next; t && t !== list; t = next) {
+      next = t._idleNext;
+      yield t;
+    }
+  }
+}
+
+let first; // handles that were there before any code
+// mend takes back the references of timers whose callbacks were ended by force: Node would count them for ever.
+function mend() {
+  let n = getActiveResourcesInfo?.().filter((kind) => kind === 'Timeout').length;
+  for (const t of running()) if (t.hasRef()) n--;
+  for (; n > 0; n--) decRefCount();
+  torn = false;
+}
+
+const handles = () => activeHandles().filter((h) => !first.includes(h));
+
+// endless reports whether something is never waited for: what listens, what that has accepted, and what watches.
+const endless = (h) =>
+  h instanceof net.Server || h.server instanceof net.Server || typeof h.bind === 'function' || /Watcher$/.test(h.constructor?.name);
+
+function release(all) {
+  for (const t of running()) {
+    if (!t.hasRef() || (!all && t._repeat === null)) continue;
+    named.add(t);
+    Reflect.apply(unref, t, []);
+  }
+  for (const h of handles()) {
+    if (!all && !endless(h)) continue;
+    h.unref?.();
+    if (h instanceof net.Server || h instanceof net.Socket || endless(h)) released.add(h);
+  }
+  if (all) for (const w of workers.keys()) w.unref();
+}
+
+// calm reports whether there is surely nothing to wait for. Without further modules there is nothing that Node does not list.
+let calm = () => {
+  const [listed, loaded] = [getActiveResourcesInfo?.().length, moduleLoadList?.length];
+  calm = (code) =>
+    workers.size === 0 &&
+    getActiveResourcesInfo?.().length === listed &&
+    moduleLoadList?.length === loaded &&
+    !code.includes('WebAssembly') &&
+    Object.keys(userRequire.cache).length === 0;
+};
+
+// linger waits for at most that many milliseconds for what the run has started.
+function linger(most) {
+  return new Promise((resolve) => {
+    if (!process.listeners('beforeExit').includes(idle)) process.on('beforeExit', idle);
+    if (torn) quiet(mend);
+    let looks = 0;
+    const look = () => {
+      release(false);
+      // As long as an earlier run has requests, Node does not say that there is nothing.
+      const only = stuck.length && !handles().length && activeRequests().every((q) => stuck.includes(q)) && ![...running()].some((t) => t.hasRef());
+      looks = only ? looks + 1 : 0;
+      if (looks > 1) waiting?.();
+    };
+    const clocks = [setInterval(look, 50).unref()];
+    if (most < 2 ** 31) clocks.push(setTimeout(() => waiting?.(), most).unref());
+    waiting = () => {
+      control.ref();
+      waiting = undefined;
+      clocks.forEach(clearTimeout);
+      resolve();
+    };
+    control.unref();
+    look();
+  });
+}
+
+function idle() {
+  control.ref();
+  waiting?.();
+}
+
+// halt stops what the run in progress waits for.
+function halt() {
+  for (const t of running()) if (t.hasRef()) clearTimeout(t);
+  for (const h of handles()) if (!endless(h)) (h.destroy ?? h.kill ?? h.close)?.call(h);
+  for (const [w, r] of workers) if (r === run) w.terminate();
+}
+
+// kids reports whether there may have been processes that this one has started.
+const kids = () => threads || moduleLoadList === undefined || moduleLoadList.includes('Internal Binding spawn_sync');
+let threads = false; // of the code
+
+function left() {
+  const names = [];
+  for (const t of running()) if (named.has(t)) names.push(t._repeat === null ? 'timer' : 'interval');
+  for (const h of released) {
+    if (h.destroyed || h._handle === null || h.listening === false) released.delete(h);
+    else if (h instanceof net.Socket) names.push(`socket ${h.remoteAddress ?? ''}:${h.remotePort ?? ''}`);
+    else if (!h.address) names.push('watcher');
+    else {
+      const at = quiet(() => h.address()); // one of datagrams that is closed has none
+      if (at) names.push(`server ${at.address ? `${at.address}:${at.port}` : at}`);
+      else released.delete(h);
+    }
+  }
+  for (const w of workers.keys()) names.push(`worker ${w.threadId}`);
+  for (const q of activeRequests()) names.push(`request ${q.constructor?.name}`);
+  return names.slice(0, 21).join('\n');
+}
 
 function output(fd, number) {
   const stream = new Writable();
@@ -555,6 +691,15 @@ function settle(r) {
   if (Atomics.compareExchange(shared, MODE, USERS, OURS) !== DOOMED) r.resolve(r.fields);
 }
 
+// quiet calls what looks at things that the code may have broken.
+function quiet(f) {
+  try {
+    return f();
+  } catch {
+    return undefined;
+  }
+}
+
 function evaluate(code) {
   return new Promise((resolve) => {
     session.post('Runtime.evaluate', { expression: code, replMode: true, objectGroup: 'cell' }, (error, answer) => resolve({ error, answer }));
@@ -578,6 +723,7 @@ async function execute(m, r) {
     if (shows && value !== undefined && !r.fields) show(true, await bundle(value));
     // Rejections that nobody handles are known one turn later.
     await new Promise((resolve) => setImmediate(resolve));
+    if (m.linger && !r.fields && !calm(m.code)) await linger(m.linger < 0 ? Infinity : m.linger / 1e6);
     finish(r, { exit: 0 });
   } catch (e) {
     finish(r, { exit: 1, exception: describe(e, m.cell) });
@@ -598,6 +744,11 @@ async function serve(m) {
     }
     addPaths(m.paths);
     forget();
+    if (first === undefined) {
+      first = activeHandles();
+      calm();
+    }
+    stuck = activeRequests();
     process.exitCode = undefined;
     send(STARTED, {});
     leave();
@@ -608,6 +759,11 @@ async function serve(m) {
       finish(run, { exit: 1, exception: describe(e, m.cell) });
     }
   });
+  if (waiting !== undefined) {
+    waiting();
+    if (fields.interrupted) quiet(halt);
+  }
+  quiet(() => release(true));
   run = from = thrower = undefined; // an interrupt may have left the last two
   for (const k in env) {
     if (env[k] === undefined) delete process.env[k];
@@ -623,7 +779,7 @@ async function serve(m) {
   if (fields.exit === 0 && Number(process.exitCode)) fields = { exit: Number(process.exitCode) & 255 };
   session.post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
   const { user, system } = process.cpuUsage(before);
-  send(DONE, { ...fields, cpu: (user + system) * 1000 });
+  send(DONE, { ...fields, left: quiet(left) ?? '', kids: kids(), cpu: (user + system) * 1000 });
 }
 
 const packages = []; // directories of them
@@ -641,6 +797,7 @@ function addPaths(paths) {
 process.exit = (code = process.exitCode ?? 0) => {
   if (run === undefined) process.reallyExit(code);
   finish(run, { exit: Number(code) & 255 });
+  torn = true;
   session.post('Runtime.terminateExecution');
   for (;;);
 };
@@ -697,10 +854,17 @@ worker.on('message', ({ cell, terminated }) => {
   const r = run;
   if (r === undefined || r.cell !== cell) return;
   r.fields ??= { exit: 130, interrupted: true };
+  torn ||= terminated;
   if (terminated) Atomics.compareExchange(shared, MODE, DOOMED, USERS);
   settle(r);
 });
 worker.unref();
+process.on('worker', (w) => {
+  if (w === worker) return;
+  threads = true;
+  workers.set(w, run);
+  w.once('exit', () => workers.delete(w));
+});
 
 Object.defineProperty(process, 'stdout', { value: output(OUT, 1), configurable: true, enumerable: true, writable: true });
 Object.defineProperty(process, 'stderr', { value: output(ERR, 2), configurable: true, enumerable: true, writable: true });
@@ -713,7 +877,7 @@ for (const [name, value] of Object.entries({ require: userRequire, display, __im
 
 let received = Buffer.alloc(0);
 let part = Buffer.alloc(0);
-new net.Socket({ fd: CONTROL })
+const control = new net.Socket({ fd: CONTROL })
   .on('data', async (data) => {
     received = Buffer.concat([received, data]);
     while (received.length >= 12) {

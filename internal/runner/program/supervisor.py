@@ -304,7 +304,7 @@ class Supervisor:
             "idle": get(m, "idle", int, 0), "life": get(m, "life", int, 0), "grace": get(m, "grace", int, 2 * 10**9),
             "oom_score": get(m, "oom_score", int, 500), "rlimits": rlimits, "nofile": self.nofile,
             "paths": {k: [text(p) for p in v] for k, v in get(m, "paths", dict, {}).items()},
-            "notebook": text(get(m, "notebook", bytes, b"")),
+            "notebook": text(get(m, "notebook", bytes, b"")), "linger": text(get(m, "linger", bytes, b"")),
             "network": text(get(m, "network", bytes, b"none")), "hide": [text(b) for b in get(m, "hide", list, [])],
         }  # fmt: skip
         self.degraded = []

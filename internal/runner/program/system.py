@@ -131,9 +131,9 @@ class Table:
     ended alone. The dead are kept apart: one that has just died may have started another that the table lacks.
     """
 
-    def __init__(self):
+    def __init__(self, only=None):
         self.rows, self.dead = {}, set()  # parent, user and groups of each, dead or alive; which of them are dead
-        for name in os.listdir("/proc"):
+        for name in os.listdir("/proc") if only is None else map(str, only):
             if name.isdigit():
                 s = status(name)
                 if b"PPid" not in s:
@@ -192,6 +192,16 @@ def started(pid):
             return int(f.read().rpartition(b")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def command_line(pid):
+    """Returns the beginning of what a process was started with."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as f:
+            line = f.read(200).replace(b"\0", b" ").strip().partition(b"\n")[0]
+            return b"python" if b" -c import builtins, os, sys" in line else line  # one that the code has forked
+    except OSError:
+        return b""
 
 
 def kill(pid, number):
