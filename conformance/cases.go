@@ -18,6 +18,7 @@ func allCases() []caseDef {
 		inputCases(),
 		languageCases(),
 		stateCases(),
+		lingerCases(),
 		timeoutCases(),
 		cancelCases(),
 		limitCases(),

@@ -189,7 +189,9 @@ func outputCases() []caseDef {
 			Doc: "What code that was left running prints after its run is dropped, and never counted to a later run.",
 			Positive: func(t *T) {
 				s := t.Session()
-				t.says(s, t.Program("late", "ms", 300), "left")
+				late := t.Program("late", "ms", 300)
+				late.Linger = without()
+				t.says(s, late, "left")
 				wait := "nap"
 				if t.Has(executor.FeatureTopLevelAwait) {
 					wait = "pause" // lets timers and tasks go on

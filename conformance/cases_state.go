@@ -154,7 +154,9 @@ func stateCases() []caseDef {
 			Doc:      "What code left running lives on after its run, or where there are no threads while a later one awaits, and Reset ends it with the interpreter.",
 			Positive: func(t *T) {
 				s := t.Session()
-				t.says(s, t.Program("leave-ticker", "name", "ticks"), "left")
+				ticker := t.Program("leave-ticker", "name", "ticks")
+				ticker.Linger = without()
+				t.says(s, ticker, "left")
 				first := t.size(s, "ticks")
 				pause := func() {
 					if t.Has(executor.FeatureTopLevelAwait) {

@@ -29,7 +29,7 @@ func MustDeclare(typ string) (must Must, known bool) {
 var runnerLanguage = []executor.Feature{
 	executor.FeatureContexts, executor.FeatureState, executor.FeatureInterrupt, executor.FeatureStreaming, executor.FeatureRichOutput,
 	executor.FeatureArtifacts, executor.FeatureFiles, executor.FeatureStdin, executor.FeatureEnv, executor.FeatureDir,
-	executor.FeatureExitCode, executor.FeatureSubprocess, executor.FeatureThreads, executor.FeatureTopLevelAwait,
+	executor.FeatureExitCode, executor.FeatureSubprocess, executor.FeatureThreads, executor.FeatureTopLevelAwait, executor.FeatureLinger,
 	executor.FeatureCellNames, executor.FeatureWorkdir,
 }
 

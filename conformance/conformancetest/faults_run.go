@@ -67,6 +67,22 @@ func runFaults() []Fault {
 			Plant: plant(tamper{run: lostWhenStopped}),
 		},
 		{
+			Name: "never-waits", Doc: "A run ends with its last statement, whatever it has started.",
+			Needs: []executor.Feature{executor.FeatureLinger}, Plant: onRequest(func(r *executor.Request) {
+				if r.Command == nil {
+					r.Linger = new(time.Duration)
+				}
+			}),
+		},
+		{
+			Name: "linger-ignored", Doc: "A run waits for what it has started as if nothing was said about that.",
+			Needs: []executor.Feature{executor.FeatureLinger}, Plant: onRequest(func(r *executor.Request) { r.Linger = nil }),
+		},
+		{
+			Name: "left-running-unsaid", Doc: "What goes on after a run is not named.",
+			Needs: []executor.Feature{executor.FeatureLinger}, Plant: onExit(func(e *driver.Exit) { e.LeftRunning = nil }),
+		},
+		{
 			Name: "exit-124-as-timeout", Doc: "Exit code 124 is taken for the one of timeout(1).",
 			Needs: []executor.Feature{executor.FeatureExitCode},
 			Plant: onExit(func(e *driver.Exit) {

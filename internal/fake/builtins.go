@@ -223,25 +223,44 @@ func init() { // the functions refer to the table, by way of what they call
 		"subprocess": func(e *execution, a arguments) any { return e.has(executor.FeatureSubprocess) },
 		"thread":     func(e *execution, a arguments) any { return e.has(executor.FeatureThreads) },
 		"imported":   func(e *execution, a arguments) any { return e.box.installed(e.req.Language, a.text(0)) },
+		"language":   func(e *execution, a arguments) any { return string(e.req.Language) },
 		"connect":    func(e *execution, a arguments) any { return e.connect(a.text(0), a.text(1)) },
 		"query":      func(e *execution, a arguments) any { return e.query(a.text(0), a.text(1)) },
 
-		// What stays when the code has ended: a line that is printed later, a file that grows.
+		// What stays when the code has ended: a line that is printed later, an error that comes later, a file that grows.
 		"later": func(e *execution, a arguments) any {
 			d, line := a.millis(0), a.text(1)+"\n"
-			e.in.leave(func(end <-chan struct{}) {
+			e.started = append(e.started, e.in.leave("timer", func(end <-chan struct{}) {
 				if pause(d, end) {
 					e.post(executor.Event{Kind: executor.EventStdout, Data: executor.Bytes(line)})
 				}
-			})
+			}))
+			return nil
+		},
+		"late_error": func(e *execution, a arguments) any {
+			d, message := a.millis(0), a.text(1)
+			e.started = append(e.started, e.in.leave("timer", func(end <-chan struct{}) {
+				switch {
+				case !pause(d, end):
+				case e.req.Language == executor.Python: // whose threads fail alone
+					e.post(executor.Event{Kind: executor.EventStderr, Data: executor.Bytes("ValueError: " + message + "\n")})
+				default:
+					e.mu.Lock()
+					defer e.mu.Unlock()
+					e.late = &thrown{typ: "Error", msg: message}
+				}
+			}))
 			return nil
 		},
 		"ticker": func(e *execution, a arguments) any {
 			name := a.file(0)
-			e.in.leave(func(end <-chan struct{}) {
+			l := e.in.leave("interval", func(end <-chan struct{}) {
 				for e.box.disk.extend(name, "x") == nil && pause(10*time.Millisecond, end) {
 				}
 			})
+			if len(a.v) > 1 { // as a chain of timers that a run waits for
+				e.started = append(e.started, l)
+			}
 			return nil
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,6 +46,7 @@ type execution struct {
 	deaf    bool // it does not heed interrupts
 	signal  string
 	figures []int64
+	started []*leftover      // what the run waits for when its code has ended
 	pending []executor.Event // events to pass on; without streaming, when there are many or at the end
 	held    int              // bytes in pending
 	input   *input
@@ -52,6 +54,7 @@ type execution struct {
 	mu    sync.Mutex
 	cause error            // the first reason to stop
 	mail  []executor.Event // what threads have written
+	late  *thrown          // the error of something that the code has started
 	over  bool
 	soft  chan struct{} // closed: it is asked to stop
 	hard  chan struct{} // closed: it is stopped
@@ -208,6 +211,9 @@ func (e *execution) run(ctx context.Context, prog []stmt, bad *syntaxError) (dri
 	exit := e.code(prog, bad)
 	exit.Usage.PeakMemory = e.peak
 	e.flush()
+	if !e.command() && e.has(executor.FeatureLinger) {
+		exit.LeftRunning = e.in.names()
+	}
 	e.mu.Lock()
 	cause := e.cause
 	e.mu.Unlock()
@@ -245,6 +251,11 @@ func (e *execution) code(prog []stmt, bad *syntaxError) (exit driver.Exit) {
 		}
 		e.display(true, bundle(e.program(prog)))
 	})
+	if _, stop := end.(stopped); !stop && !e.command() && e.has(executor.FeatureLinger) {
+		if failed := e.protect(e.linger); failed != nil {
+			end = failed
+		}
+	}
 	if _, stop := end.(stopped); !stop { // also after an error: figures are shown when the cell ends
 		if failed := e.protect(e.showFigures); failed != nil {
 			end = failed
@@ -268,6 +279,38 @@ func (e *execution) code(prog []stmt, bad *syntaxError) (exit driver.Exit) {
 		}
 	}
 	return exit
+}
+
+// linger waits for what the code has started. When the run is stopped, that is, too.
+func (e *execution) linger() {
+	var late <-chan time.Time
+	if e.req.Linger != nil {
+		t := time.NewTimer(*e.req.Linger)
+		defer t.Stop()
+		late = t.C
+	}
+	for _, l := range e.started {
+		select {
+		case <-l.done:
+			e.check()
+			e.mu.Lock()
+			late := e.late
+			e.mu.Unlock()
+			if late != nil {
+				panic(late)
+			}
+			continue
+		case <-late:
+			return
+		case <-e.hard:
+		case <-e.heeded():
+		}
+		for _, l := range e.started {
+			l.stopOnce()
+			<-l.done
+		}
+		panic(stopped{})
+	}
 }
 
 // protect calls f and returns with what it ended before its end: stopped, exited, a thrown error, or nil.
@@ -341,21 +384,50 @@ type interpreter struct {
 	current *execution
 	ended   chan struct{} // closed at the end
 	left    sync.WaitGroup
+	others  []*leftover // in order
+}
+
+// leftover is something that runs beside the code and after it.
+type leftover struct {
+	name       string
+	stop, done chan struct{} // closed when it is to end, and when it has
+	stopOnce   func()
 }
 
 func newInterpreter() *interpreter {
 	return &interpreter{turn: make(chan struct{}, 1), vars: map[string]any{}, ended: make(chan struct{})}
 }
 
-// leave lets f run beside the code and after it, until the interpreter ends.
-func (in *interpreter) leave(f func(end <-chan struct{})) {
+// leave lets f run beside the code and after it, until it is stopped, at the latest when the interpreter ends.
+func (in *interpreter) leave(name string, f func(end <-chan struct{})) *leftover {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	l := &leftover{name: name, stop: make(chan struct{}), done: make(chan struct{})}
+	l.stopOnce = sync.OnceFunc(func() { close(l.stop) })
 	select {
 	case <-in.ended:
+		close(l.done)
 	default:
-		in.left.Go(func() { f(in.ended) })
+		in.others = append(in.others, l)
+		in.left.Go(func() {
+			f(l.stop)
+			in.mu.Lock()
+			defer in.mu.Unlock()
+			in.others = slices.DeleteFunc(in.others, func(o *leftover) bool { return o == l })
+			close(l.done)
+		})
 	}
+	return l
+}
+
+// names lists what runs beside the code.
+func (in *interpreter) names() (names []string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, l := range in.others {
+		names = append(names, l.name)
+	}
+	return names
 }
 
 // begin notes the run in progress, which is nil after it.
@@ -381,6 +453,9 @@ func (in *interpreter) end(cause error) {
 		return
 	default:
 		close(in.ended)
+		for _, l := range in.others {
+			l.stopOnce()
+		}
 	}
 	if in.current != nil {
 		in.current.stop(cause, true)

@@ -1,0 +1,4 @@
+setTimeout(() => {
+  throw new Error("late error");
+}, {{ms}});
+console.log("left");

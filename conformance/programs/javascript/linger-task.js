@@ -1,0 +1,7 @@
+(async () => {
+  await null;
+  await new Promise((resolve) => setTimeout(resolve, {{ms}}));
+  console.log("late");
+})();
+await null;
+console.log("left");

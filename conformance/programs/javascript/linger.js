@@ -1,0 +1,2 @@
+setTimeout(() => console.log("late"), {{ms}});
+console.log("left");
