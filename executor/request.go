@@ -31,7 +31,7 @@ type Request struct {
 	Command []string
 
 	// Stdin requires FeatureStdin; nil means empty. Run never waits for a Read after the code has ended, so one may still be going on
-	// when Run returns: a reader is for one run.
+	// when Run returns: a reader is for one run. A backend may read ahead of the code: see InputCounter.
 	Stdin io.Reader
 
 	Env map[string]string // added to the session's; requires FeatureEnv
@@ -60,4 +60,14 @@ type ArtifactRequest struct {
 	MaxFiles int      `json:"max_files,omitempty"` // default 100
 	MaxBytes int64    `json:"max_bytes,omitempty"` // of contents, all together; default 32 MiB
 	Contents bool     `json:"contents,omitempty"`  // fill Artifact.Data
+}
+
+// InputCounter is a Request.Stdin that wants to know what the code has left of it, such as a terminal that has to give it to whoever reads
+// next.
+type InputCounter interface {
+	io.Reader
+	// Taken is called at most once, before Run returns, with the number of bytes that the code has taken. Its own buffers count as
+	// the code. It is not called by backends that read only what the code asks for, after a run whose interpreter is gone, or if that
+	// is not known: then everything that was read counts as taken. The number comes from the sandbox and may be anything from 0.
+	Taken(n int64)
 }

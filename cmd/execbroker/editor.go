@@ -167,6 +167,9 @@ func (e *terminalEditor) line(prompt string) (text string, pasted bool, err erro
 	return text, false, err
 }
 
+// unread has the next lines begin with what was typed while nobody asked for one.
+func (e *terminalEditor) unread(data []byte) { e.keys.held = append(e.keys.held, data...) }
+
 // The switches for pasted text to arrive between marks.
 const (
 	pasteOn  = "\x1b[?2004h"

@@ -181,16 +181,23 @@ func (r *repl) flush(ctx context.Context) {
 
 func (r *repl) run(ctx context.Context, code string) error {
 	req := executor.Request{Code: code}
+	var keys *keyboardInput
 	if r.terminal && r.s.Info().Capabilities.HasFor(r.language(), executor.FeatureStdin) {
 		if in, err := keyboard(); err == nil {
-			defer in.Close()
-			req.Stdin = in
+			keys = newKeyboardInput(in)
+			req.Stdin = keys
 		}
 	}
 	rctx, done := r.a.signals.interruptible(ctx)
 	res, err := r.workplace.run(rctx, r.s, req)
 	stopped := rctx.Err() != nil && ctx.Err() == nil
 	done()
+	if keys != nil {
+		ahead := keys.close()
+		if e, ok := r.ed.(*terminalEditor); ok && !stopped { // Ctrl-C forgets what was typed, as ever
+			e.unread(ahead)
+		}
+	}
 	if res != nil {
 		defer r.lost(res)
 	}

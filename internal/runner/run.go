@@ -26,7 +26,7 @@ func (c *Client) Run(ctx context.Context, req *executor.Request, emit func(execu
 	if err != nil {
 		return driver.Exit{}, err
 	}
-	r := &run{c: c, s: s, ctx: ctx, emit: emit}
+	r := &run{c: c, s: s, ctx: ctx, emit: emit, stdin: req.Stdin}
 	defer r.close()
 	if req.Stdin != nil {
 		go r.feed(req.Stdin) // cannot be waited for: a Read may last longer than the run
@@ -87,6 +87,7 @@ type run struct {
 	refused executor.Reason // not empty: what the code has said, or what is collected of it, is not taken
 	bundle  []byte          // a value of which more follows
 	entries []byte          // of changed files
+	stdin   io.Reader
 }
 
 // close ends the run if nothing else has, and waits for that: emit may have panicked.
@@ -206,6 +207,9 @@ func (r *run) frame(ctx context.Context, f wire.Frame) (exit driver.Exit, over b
 		}
 		if !reasons[executor.Reason(m.Text("reason"))] {
 			return broken(fmt.Errorf("an end for the reason %.40q", m.Text("reason")))
+		}
+		if counter, ok := r.stdin.(executor.InputCounter); ok && m["taken"] != nil {
+			counter.Taken(max(0, m.Int("taken")))
 		}
 		exit, err = r.exit(m)
 		return exit, true, err

@@ -129,6 +129,8 @@ class Interpreter(Process):
             "interrupted": get(m, "interrupted", bool, False), "fresh": self.cells == 1, "left": get(m, "left", bytes, b"")[:8192],
             "kids": get(m, "kids", bool, True),
         }  # fmt: skip
+        if isinstance(self.feed, Feed):  # only the interpreter knows
+            self.feed.taken = get(m, "taken", int)
         e = get(m, "exception", dict)
         if e is not None:
             fields["exception"] = {k: get(e, k, bytes, b"")[: 256 << 10] for k in ("type", "message", "traceback")}

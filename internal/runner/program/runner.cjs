@@ -363,8 +363,10 @@ const input = {
   run: 0,
   ended: true,
   rest: Buffer.alloc(0),
+  got: 0, // bytes, rest included
   begin(run, some) {
     this.run = run;
+    this.got = 0;
     this.ended = !some;
     this.rest = Buffer.alloc(0);
     const stream = new Readable({ read: () => this.push(stream) });
@@ -373,6 +375,7 @@ const input = {
   },
   take(head, data) {
     if (head.readUInt32BE(0) !== this.run) return; // of an earlier run
+    this.got += data.length;
     if (head.readUInt32BE(4) === 0) this.ended = true;
     else this.rest = Buffer.concat([this.rest, data]);
   },
@@ -779,7 +782,7 @@ async function serve(m) {
   if (fields.exit === 0 && Number(process.exitCode)) fields = { exit: Number(process.exitCode) & 255 };
   session.post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
   const { user, system } = process.cpuUsage(before);
-  send(DONE, { ...fields, left: quiet(left) ?? '', kids: kids(), cpu: (user + system) * 1000 });
+  send(DONE, { ...fields, left: quiet(left) ?? '', kids: kids(), cpu: (user + system) * 1000, taken: input.got - input.rest.length });
 }
 
 const packages = []; // directories of them

@@ -130,6 +130,8 @@ class Run(Task):
             self.over()
             if self.reason:
                 fields["reason"] = self.reason
+            if self.input is not None and self.input.taken is not None:
+                fields["taken"] = self.input.taken
             if not self.alone:
                 self.reply(DONE, fields)
 
@@ -158,6 +160,8 @@ class Input:
         self.sup, self.fd, self.run = sup, fd, run
         self.queue, self.ended = deque(), False  # what it is worth, and bytes
         self.torn = False  # the first was written in part
+        self.written = 0
+        self.taken = None  # bytes that code has read, when nothing is written any more; None: not known
         os.set_blocking(fd, False)
 
     def put(self, data):
@@ -185,6 +189,7 @@ class Input:
                 self.over()
                 return
             self.torn = n < len(data)
+            self.written += n
             if self.torn:
                 self.queue[0] = worth, data[n:]
             else:
@@ -193,6 +198,7 @@ class Input:
         self.sup.unwatch(self.fd)
         if self.ended:
             self.over()
+            self.taken = self.written  # what waits in the pipe may still be read
 
     def paid(self, worth):
         if self.run is not None and not self.run.alone and not self.run.ended:
@@ -201,6 +207,7 @@ class Input:
     def over(self):
         """Nobody reads it any more."""
         if self.fd >= 0:
+            self.taken = max(self.written - pending(self.fd), 0)
             self.sup.unwatch(self.fd)
             close(self.fd)
             self.fd = -1
@@ -214,7 +221,7 @@ class Feed(Input):
     PAIR = struct.Struct(">II")
 
     def begin(self, run, number):
-        self.run, self.number, self.ended = run, number, False
+        self.run, self.number, self.ended, self.taken = run, number, False, None
 
     def put(self, data):
         self.queue.append((len(data), self.PAIR.pack(self.number, len(data)) + data))
