@@ -1,6 +1,9 @@
 package executor
 
-import "time"
+import (
+	"crypto/sha256"
+	"time"
+)
 
 // Status is the outcome of code that was started. Canceled is not lost: a stop button is the commonest thing in a chat, and "stopped, the
 // state is kept" has to be told from "unknown, it may still run".
@@ -78,6 +81,44 @@ func (r *Result) Err() error {
 		return nil
 	}
 	return &ExitError{Result: r}
+}
+
+// Shown says which artifacts were displayed as well: for each of Artifacts the index of the first of Outputs that has the same bytes under
+// the same media type, or -1. An artifact without Data is never one of them. Who passes on both passes on such a file once.
+func (r *Result) Shown() []int {
+	type content struct {
+		mime string
+		hash [sha256.Size]byte
+	}
+	first := map[content]int{}
+	sizes := map[int]bool{} // others need not be looked at
+	for _, a := range r.Artifacts {
+		if len(a.Data) > 0 {
+			sizes[len(a.Data)] = true
+		}
+	}
+	for i, o := range r.Outputs {
+		for mime, data := range o.Data {
+			if !sizes[len(data)] {
+				continue
+			}
+			c := content{mime, sha256.Sum256(data)}
+			if _, ok := first[c]; !ok {
+				first[c] = i
+			}
+		}
+	}
+	shown := make([]int, len(r.Artifacts))
+	for i, a := range r.Artifacts {
+		shown[i] = -1
+		if len(a.Data) == 0 || len(first) == 0 {
+			continue
+		}
+		if at, ok := first[content{a.MIME, sha256.Sum256(a.Data)}]; ok {
+			shown[i] = at
+		}
+	}
+	return shown
 }
 
 // Exception is an uncaught error of the language.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,5 +107,27 @@ func TestBest(t *testing.T) {
 	}
 	if m, d, ok := b.Best("text/html"); ok || m != "" || d != nil {
 		t.Errorf("got %q %q %v of what is not there", m, d, ok)
+	}
+}
+
+func TestShown(t *testing.T) {
+	png := func(s string) executor.Output {
+		return executor.Output{Data: executor.MIMEBundle{"image/png": executor.Bytes(s), "text/plain": executor.Bytes("same text")}}
+	}
+	file := func(mime, s string) executor.Artifact {
+		return executor.Artifact{MIME: mime, Size: int64(len(s)), Data: executor.Bytes(s)}
+	}
+	r := executor.Result{
+		Outputs: []executor.Output{png("a"), png("b"), png("b")},
+		Artifacts: []executor.Artifact{
+			file("image/png", "b"), file("image/png", "a"), file("image/png", "c"), file("image/svg+xml", "a"), file("text/plain", "same text"),
+			file("image/png", ""), {MIME: "image/png", Size: 1}, file("image/png", "a"),
+		},
+	}
+	if got, want := r.Shown(), []int{1, 0, -1, -1, 0, -1, -1, 0}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := (&executor.Result{}).Shown(); len(got) != 0 {
+		t.Errorf("got %v of nothing", got)
 	}
 }

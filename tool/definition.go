@@ -166,6 +166,7 @@ func outputSchema() *Schema {
 				Type: "object", Closed: true, Required: []string{"type", "base64"}, Properties: map[string]*Schema{
 					"type":   {Type: "string", Description: "Media type, for example image/png."},
 					"base64": {Type: "string"},
+					"file":   {Type: "string", Description: "Name of a file that has the same content, if there is one."},
 				},
 			}},
 			"files": {Type: "array", Description: "Files that the code made or changed.", Items: &Schema{
@@ -173,7 +174,7 @@ func outputSchema() *Schema {
 					"name":   {Type: "string", Description: "Name relative to the working directory."},
 					"type":   {Type: "string", Description: "Media type."},
 					"size":   {Type: "integer", Description: "Bytes."},
-					"base64": {Type: "string", Description: "The content, unless it is too large."},
+					"base64": {Type: "string", Description: "The content, unless it is too large or that of an image."},
 				},
 			}},
 			"error": {Type: "string", Nullable: true, Description: "What went wrong and what can be done about it; null if nothing did."},

@@ -53,6 +53,9 @@ func (o Output) ForModel(files ...string) Answer {
 		} else {
 			line += ", which models do not take"
 		}
+		if image.File != "" {
+			line += ", the file " + image.File
+		}
 		lines = append(lines, line)
 	}
 	section("images", strings.Join(lines, "\n"))
@@ -65,12 +68,19 @@ func (o Output) ForModel(files ...string) Answer {
 		if !slices.ContainsFunc(files, func(pattern string) bool { ok, err := path.Match(pattern, f.Name); return ok && err == nil }) {
 			continue
 		}
+		if at := slices.IndexFunc(o.Images, func(i Image) bool { return i.File == f.Name }); at >= 0 && f.Base64 == nil {
+			if takenImage(f.Type) {
+				section("file "+f.Name, "[attached as an image]")
+				continue
+			}
+			f.Base64 = o.Images[at].Base64
+		}
 		switch {
 		case int64(len(f.Base64)) != f.Size:
 			section("file "+f.Name, "[the content is too large]")
 		case takenImage(f.Type) && isImage(f.Type, f.Base64):
 			section("file "+f.Name, "[attached as an image]")
-			a.Images = append(a.Images, Image{f.Type, f.Base64})
+			a.Images = append(a.Images, Image{Type: f.Type, Base64: f.Base64})
 		case utf8.Valid(f.Base64) && !bytes.ContainsRune(f.Base64, 0):
 			section("file "+f.Name, cut(string(f.Base64), maxFileText))
 		default:

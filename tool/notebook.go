@@ -267,7 +267,7 @@ func (o *Output) image(data map[string]json.RawMessage, str func(json.RawMessage
 			}
 		}
 		if isImage(mime, b) {
-			o.Images = append(o.Images, Image{mime, b})
+			o.Images = append(o.Images, Image{Type: mime, Base64: b})
 			return true
 		}
 	}

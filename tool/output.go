@@ -23,6 +23,7 @@ type Output struct {
 type Image struct {
 	Type   string `json:"type"` // media type
 	Base64 []byte `json:"base64"`
+	File   string `json:"file,omitempty"` // that has the same content; empty: none
 }
 
 // File is one that the code made or changed.
@@ -30,7 +31,7 @@ type File struct {
 	Name   string `json:"name"` // relative to executor.Workdir
 	Type   string `json:"type"` // media type, by content
 	Size   int64  `json:"size"`
-	Base64 []byte `json:"base64,omitempty"` // nil if Options.MaxFileBytes does not allow it
+	Base64 []byte `json:"base64,omitempty"` // nil if it is that of an Image, or Options.MaxFileBytes does not allow it
 }
 
 // MarshalJSON implements json.Marshaler.

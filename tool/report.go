@@ -34,8 +34,7 @@ func Report(r Outcome, c executor.Capabilities, o Options) Output {
 	w.out = Output{Success: w.res.Status == executor.StatusOK, Language: r.Input.Language, ExecutionTime: w.res.Duration.Seconds()}
 	w.out.Stdout = w.stream(executor.EventStdout, w.res.Stdout)
 	w.out.Stderr = w.stream(executor.EventStderr, w.res.Stderr)
-	w.outputs()
-	w.files()
+	w.files(w.outputs())
 	w.out.Error = w.failure()
 	w.state()
 	if len(r.Input.Ignored) > 0 {
@@ -81,17 +80,20 @@ var images = []string{"image/png", "image/jpeg", "image/webp", "image/gif", "ima
 // texts are the media types that a model can read, the best first. What Python calls text/plain of a table is one.
 var texts = []string{"text/markdown", "text/plain", "text/latex", "application/json", "text/html"}
 
-func (w *writer) outputs() {
+// outputs returns which of Images an output has become.
+func (w *writer) outputs() (image map[int]int) {
+	image = map[int]int{}
 	left, out := w.o.MaxImageBytes, 0
 	shown := strings.Builder{}
-	for _, v := range w.res.Outputs {
+	for i, v := range w.res.Outputs {
 		if t, data, ok := v.Data.Best(images...); ok {
 			if !isImage(t, data) || len(w.out.Images) >= w.o.MaxImages || int64(len(data)) > left {
 				out++
 				continue
 			}
 			left -= int64(len(data))
-			w.out.Images = append(w.out.Images, Image{t, data})
+			image[i] = len(w.out.Images)
+			w.out.Images = append(w.out.Images, Image{Type: t, Base64: data})
 			continue
 		}
 		if data, ok := v.Data["application/json"]; ok && v.Main && len(data) <= w.o.MaxOutput && json.Valid(data) {
@@ -120,6 +122,7 @@ func (w *writer) outputs() {
 		}
 		w.out.Stdout += cut(shown.String(), w.o.MaxOutput)
 	}
+	return image
 }
 
 // isImage reports whether data is what its type says as far as its beginning tells: it goes to decoders of others.
@@ -137,16 +140,20 @@ func isImage(mime string, data []byte) bool {
 	return bytes.Contains(data[:min(len(data), 4096)], []byte("<svg"))
 }
 
-func (w *writer) files() {
+// files lists the files. What was displayed as well is passed on once, as an image.
+func (w *writer) files(image map[int]int) {
+	shown := w.res.Shown()
 	left, empty := w.o.MaxFileBytes, 0
 	omitted := w.res.ArtifactsOmitted
-	for _, a := range w.res.Artifacts {
+	for i, a := range w.res.Artifacts {
 		if len(w.out.Files) >= w.o.MaxFiles {
 			omitted++
 			continue
 		}
 		f := File{Name: plain([]byte(a.Name)), Type: a.MIME, Size: a.Size}
-		if n := int64(len(a.Data)); n == a.Size && n <= left {
+		if at, ok := image[shown[i]]; ok && w.out.Images[at].Type == a.MIME && w.out.Images[at].File == "" {
+			w.out.Images[at].File = f.Name
+		} else if n := int64(len(a.Data)); n == a.Size && n <= left {
 			left -= n
 			f.Base64 = a.Data
 		} else {

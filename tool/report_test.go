@@ -413,3 +413,50 @@ func FuzzReport(f *testing.F) {
 		}
 	})
 }
+
+// A chart that is both shown and saved is passed on once: as an image, which the file is named with.
+func TestReportOfChartsThatAreSaved(t *testing.T) {
+	image := func(data string) executor.Output {
+		return executor.Output{Data: executor.MIMEBundle{"image/png": executor.Bytes(data)}}
+	}
+	file := func(name, data string) executor.Artifact {
+		return executor.Artifact{Name: name, MIME: "image/png", Size: int64(len(data)), Data: executor.Bytes(data)}
+	}
+	other, more := png+"other", png+"more"
+	r := ok(func(r *executor.Result) {
+		r.Outputs = []executor.Output{image(png), image(other), image(more)}
+		r.Artifacts = []executor.Artifact{file("a.png", png), file("again.png", png), file("left-out.png", more), file("only.png", png+"only")}
+	})
+	out := tool.Report(tool.Outcome{Input: tool.Input{Language: executor.Python}, Result: r}, fake.All(), tool.Options{MaxImages: 2})
+	if len(out.Images) != 2 || out.Images[0].File != "a.png" || out.Images[1].File != "" {
+		t.Errorf("got images %+v", out.Images)
+	}
+	var contents []string
+	for _, f := range out.Files {
+		contents = append(contents, f.Name+"="+string(f.Base64))
+	}
+	if got, want := contents, []string{"a.png=", "again.png=" + png, "left-out.png=" + more, "only.png=" + png + "only"}; !slices.Equal(got, want) {
+		t.Errorf("got files %q, want %q", got, want)
+	}
+	if strings.Contains(out.Stderr, "files") {
+		t.Errorf("got notes %q", out.Stderr)
+	}
+	a := out.ForModel("*.png")
+	for _, want := range []string{"1. image/png, 11 bytes, the file a.png", "- a.png (image/png, 11 bytes)", "file a.png:\n[attached as an image]"} {
+		if !strings.Contains(a.Text, want) {
+			t.Errorf("got %q, want %q in it", a.Text, want)
+		}
+	}
+	if first := out.ForModel("a.png"); len(first.Images) != 2 {
+		t.Errorf("the model gets %d images, want the two that were shown", len(first.Images))
+	}
+	svg := executor.Bytes("<svg></svg>")
+	r = ok(func(r *executor.Result) {
+		r.Outputs = []executor.Output{{Data: executor.MIMEBundle{"image/svg+xml": svg}}}
+		r.Artifacts = []executor.Artifact{{Name: "a.svg", MIME: "image/svg+xml", Size: int64(len(svg)), Data: svg}}
+	})
+	text := tool.Report(tool.Outcome{Input: tool.Input{Language: executor.Python}, Result: r}, fake.All(), tool.Options{}).ForModel("*").Text
+	if !strings.Contains(text, "file a.svg:\n<svg></svg>") { // models do not take it as an image
+		t.Errorf("got %q", text)
+	}
+}

@@ -36,7 +36,12 @@ func containers(t *testing.T, host, owner string) int {
 func TestDockerRun(t *testing.T) {
 	t.Parallel()
 	host, config := boxes(t)
-	out := filepath.Join(t.TempDir(), "out")
+	out, charts := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "charts")
+	t.Cleanup(func() {
+		if files, err := filepath.Glob(filepath.Join(charts, "*")); err != nil || len(files) != 1 || filepath.Base(files[0]) != "chart.png" {
+			t.Errorf("got the charts %q, %v, want the one that the code has saved", files, err)
+		}
+	})
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -48,6 +53,7 @@ func TestDockerRun(t *testing.T) {
 		"exit":       {args: []string{"-c", "import os; os._exit(137)"}, code: exitFailed, err: []string{"exit code 137"}},
 		"memory":     {args: []string{"-c", "b = []\nwhile True: b.append(bytearray(1 << 24))"}, code: exitFailed, err: []string{"memory"}},
 		"unreadable": {args: []string{"--out", out, "-c", "import os\nfor n in 'abc': open(n + '.txt', 'w').write(n)\nos.chmod('b.txt', 0)"}, code: exitFailed, err: []string{"a.txt (", "not saved: b.txt: ", "c.txt ("}},
+		"saved":      {args: []string{"--out", charts, "-c", "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.savefig('chart.png', dpi=50); plt.show()"}, err: []string{"saved " + filepath.Join(charts, "chart.png"), "removed " + filepath.Join(charts, "output-1.png")}},
 		"figure":     {args: []string{"--out", out, "-c", "import matplotlib.pyplot as plt\nplt.plot([1, 2]);"}, err: []string{"image/png"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -59,6 +59,18 @@ func (d *outDir) save(name, mime string, r io.Reader) (savedFile, error) {
 	return f, nil
 }
 
+// remove removes a file that save has written.
+func (d *outDir) remove(f savedFile) error {
+	local, err := filepath.Rel(d.path, f.Path)
+	if err == nil {
+		err = d.root.Remove(local)
+	}
+	if err != nil {
+		return fmt.Errorf("--out: %s: %w", plain(f.Path), err)
+	}
+	return nil
+}
+
 func (d *outDir) write(name string, r io.Reader) (n int64, err error) {
 	if err := d.mkdir(path.Dir(name)); err != nil {
 		return 0, err

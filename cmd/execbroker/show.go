@@ -27,8 +27,10 @@ type show struct {
 	together bool               // out and err are on one terminal
 	limits   executor.RunLimits // of the runs
 
-	images  int // so far
-	shown   int // of them, in this run
+	images  int               // so far
+	shown   int               // of them, in this run
+	outputs int               // values, in this run
+	files   map[int]savedFile // of images, by the number of the value in this run
 	saved   []savedFile
 	missing []missedFile
 	midway  bool // stdout is within a line
@@ -102,6 +104,7 @@ func (s *show) ended() error {
 
 // output saves the image of a value, or prints its text.
 func (s *show) output(o executor.Output) error {
+	defer func() { s.outputs++ }()
 	image, err := s.image(o.Data)
 	if err != nil || image && !o.Main {
 		return err // the text of a figure says nothing
@@ -144,6 +147,10 @@ func (s *show) image(b executor.MIMEBundle) (has bool, err error) {
 		if err != nil {
 			return true, err
 		}
+		if s.files == nil {
+			s.files = map[int]savedFile{}
+		}
+		s.files[s.outputs] = f
 		s.keep(f)
 		return true, nil
 	}
@@ -183,6 +190,16 @@ func (s *show) chartDir() (*outDir, error) {
 func (s *show) keep(f savedFile) {
 	s.saved = append(s.saved, f)
 	s.note("saved %s (%s, %s)", plain(f.Path), plain(f.MIME), size(f.Size))
+}
+
+// discard removes the file of an image that was saved by the code as well.
+func (s *show) discard(f savedFile) error {
+	if err := s.dir.remove(f); err != nil {
+		return err
+	}
+	s.saved = slices.DeleteFunc(s.saved, func(g savedFile) bool { return g.Path == f.Path })
+	s.note("removed %s: it is the file before", plain(f.Path))
+	return nil
 }
 
 // missedFile is a file that was not saved, in JSON too.

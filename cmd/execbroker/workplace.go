@@ -129,7 +129,7 @@ func (w *workplace) remove(s executor.Session) {
 // run executes code, shows what comes, and saves the files that it makes.
 func (w *workplace) run(ctx context.Context, s executor.Session, req executor.Request) (*executor.Result, error) {
 	req.Language, req.Limits = w.language(), w.limits
-	w.shown = 0
+	w.shown, w.outputs, w.files = 0, 0, nil
 	if req.Keep = -1; w.quiet {
 		req.Keep = executor.DefaultOutputBytes // all of it, for the document
 	}
@@ -144,12 +144,17 @@ func (w *workplace) run(ctx context.Context, s executor.Session, req executor.Re
 		return r, err
 	}
 	var errs []error
+	shown := r.Shown()
 	for i := range r.Artifacts {
 		a := &r.Artifacts[i]
 		f, err := w.dir.saveArtifact(ctx, s, *a)
 		switch {
 		case err == nil:
 			w.keep(f)
+			if image, ok := w.files[shown[i]]; ok { // once is enough, under the name that the code has given it
+				errs = append(errs, w.discard(image))
+				delete(w.files, shown[i])
+			}
 			a.Data = nil // it is in the file
 		case ctx.Err() != nil:
 			return r, err

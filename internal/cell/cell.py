@@ -747,6 +747,10 @@ def _size(value, bundle):
 
 
 def _png(figure, plt):
+    if getattr(figure, "stale", True) is False:
+        saved = getattr(figure, "_execbroker_saved", None)  # see displays.py
+        if type(saved) is bytes and saved:
+            return saved
     buf = _BytesIO()
     (figure if hasattr(figure, "savefig") else plt).savefig(buf, format="png", bbox_inches="tight")
     data = buf.getvalue()

@@ -56,6 +56,25 @@ def of(**m):
     return type("B", (A,), {k: (lambda self, k=k: self.m[k]() if callable(self.m[k]) else self.m[k]) for k in m})(**m)
 def fail(): raise ValueError("no")
 `
+	// saves lets figures of pyplot save themselves in files, as those of matplotlib do.
+	const saves = `
+open("matplotlib/figure.py", "w").write('''
+import os
+class Figure:
+    stale = True
+    def __init__(self, n): self.n = n
+    def __repr__(self): return "<Figure %d>" % self.n
+    def savefig(self, f, format=None, size=0, **kwargs):
+        if isinstance(f, str):
+            head = b"\\x89PNG\\r\\n\\x1a\\n" if f.endswith(".png") else b"<svg>"
+            open(f if "." in f else f + ".png", "wb").write(head + b"saved" + b"." * size)
+        else:
+            f.write(b"PNG%d" % self.n)
+''')
+with open("matplotlib/pyplot.py", "a") as f:
+    f.write("\nfrom matplotlib.figure import Figure\n")
+`
+	const saved = "\\x89PNG\r\n\x1a\nsaved"
 	png := base64.StdEncoding.EncodeToString([]byte("PNG"))
 	for _, c := range []struct{ name, setup, code, want string }{
 		{"display-text", "", "display(1, 'a')", "[display] plain=1 json=1[display] plain='a' json=\"a\""},
@@ -84,6 +103,12 @@ def fail(): raise ValueError("no")
 		{"figure-closed-after", pyplot + "\nimport matplotlib.pyplot as plt\nplt.figure()", "1", "[main] plain=1 json=1"},
 		{"figure-show", pyplot, "import matplotlib.pyplot as plt\nplt.figure(); print('a'); plt.show(); print('b')", "[stdout]a\n[display] plain=<Figure 1> png=PNG1[stdout]b\n"},
 		{"figure-show-in-same-cell-as-import", pyplot, "from matplotlib.pyplot import figure, show\nfigure(); show(); 3", "[display] plain=<Figure 1> png=PNG1[main] plain=3 json=3"},
+		{"figure-saved", pyplot + saves, "import matplotlib.pyplot as plt\nf = plt.figure(); f.savefig('a.png'); plt.figure(); None", "[display] plain=<Figure 1> png=" + saved + "[display] plain=<Figure 2> png=PNG2"},
+		{"figure-saved-and-shown", pyplot + saves, "import matplotlib.pyplot as plt\nplt.figure().savefig('a.png'); plt.show()", "[display] plain=<Figure 1> png=" + saved},
+		{"figure-saved-and-changed", pyplot + saves, "import matplotlib.pyplot as plt\nf = plt.figure(); f.savefig('a.png'); f.stale = True", "[display] plain=<Figure 1> png=PNG1"},
+		{"figure-saved-over", pyplot + saves, "import matplotlib.pyplot as plt\nf = plt.figure(); f.savefig('a.png'); open('a.png', 'wb').write(b'x');", "[display] plain=<Figure 1> png=" + saved},
+		{"figure-saved-otherwise", pyplot + saves, "import matplotlib.pyplot as plt, io\nf = plt.figure(); f.savefig(io.BytesIO()); f.savefig('a.svg'); f.savefig('a')", "[display] plain=<Figure 1> png=PNG1"},
+		{"figure-saved-large", pyplot + saves, "import matplotlib.pyplot as plt\nf = plt.figure(); f.savefig('a.png', size=2**20)", "[display] plain=<Figure 1> png=PNG1"},
 		{"figure-after-value", pyplot, "import matplotlib.pyplot as plt\nplt.figure(); 5", "[main] plain=5 json=5[display] plain=<Figure 1> png=PNG1"},
 		{"figure-after-exception", pyplot, "import matplotlib.pyplot as plt\nplt.figure(); 1/0", "[display] plain=<Figure 1> png=PNG1"},
 		{"figure-fails", pyplot, "import matplotlib.pyplot as plt\nplt.figure(12); plt.figure(13); plt.figure(14); 1", "[main] plain=1 json=1[display] plain=<Figure 12> png=PNG12[stderr]figure 13: ValueError: unlucky\n[display] plain=<Figure 14> png=PNG14"},
