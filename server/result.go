@@ -23,6 +23,7 @@ type Result struct {
 	Outputs          []executor.Output   `json:"outputs,omitempty"`
 	Artifacts        []executor.Artifact `json:"artifacts,omitempty"`
 	ArtifactsOmitted int                 `json:"artifacts_omitted,omitempty"`
+	LeftRunning      []string            `json:"left_running,omitempty"`
 	Cell             int                 `json:"cell,omitempty"`
 	StateFresh       bool                `json:"state_fresh,omitempty"`
 	StateLost        bool                `json:"state_lost,omitempty"`
@@ -51,7 +52,7 @@ func resultOf(r *executor.Result) *Result {
 	return &Result{
 		ID: r.ID, Status: r.Status, Reason: r.Reason, Signal: r.Signal, ExitCode: r.ExitCode, Exception: r.Exception,
 		Stdout: r.Stdout, Stderr: r.Stderr, Dropped: r.Dropped, Outputs: r.Outputs, Artifacts: r.Artifacts, ArtifactsOmitted: r.ArtifactsOmitted,
-		Cell: r.Cell, StateFresh: r.StateFresh, StateLost: r.StateLost, FilesLost: r.FilesLost,
+		LeftRunning: r.LeftRunning, Cell: r.Cell, StateFresh: r.StateFresh, StateLost: r.StateLost, FilesLost: r.FilesLost,
 		Started: r.Started, QueuedSeconds: r.Queued.Seconds(), DurationSeconds: r.Duration.Seconds(),
 		Usage:  Usage{CPUSeconds: r.Usage.CPU.Seconds(), PeakMemory: r.Usage.PeakMemory},
 		Origin: Origin{Backend: r.Origin.Backend, Route: r.Origin.Route, Assigned: r.Origin.Assigned},

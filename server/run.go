@@ -20,6 +20,7 @@ type RunRequest struct {
 	Env            map[string]string         `json:"env,omitempty"`
 	Dir            string                    `json:"dir,omitempty"`
 	TimeoutSeconds float64                   `json:"timeout_seconds,omitempty"` // zero: 30, or less if less is allowed
+	LingerSeconds  *float64                  `json:"linger_seconds,omitempty"`  // executor.Request.Linger
 	Artifacts      *executor.ArtifactRequest `json:"artifacts,omitempty"`
 }
 
@@ -46,6 +47,13 @@ func (s *Server) request(q RunRequest) (executor.Request, error) {
 	r := executor.Request{
 		ID: q.ID, Language: q.Language, Context: q.Context, Code: q.Code, Command: q.Command, Env: q.Env, Dir: q.Dir, Keep: maxOutputInResultBytes,
 		Limits: executor.RunLimits{WallTime: cmp.Or(timeout, min(executor.DefaultWallTime, s.cfg.MaxTimeout))},
+	}
+	if q.LingerSeconds != nil {
+		linger, err := seconds("linger_seconds", *q.LingerSeconds, s.cfg.MaxTimeout)
+		if err != nil {
+			return executor.Request{}, err
+		}
+		r.Linger = &linger
 	}
 	if q.Stdin != nil {
 		r.Stdin = strings.NewReader(*q.Stdin)

@@ -29,6 +29,8 @@ func TestRun(t *testing.T) {
 		"value":     {`{"code": "6 * 7", "language": "javascript"}`, []string{`"main":true`, `42`}},
 		"exception": {`{"code": "raise(\"ValueError\", \"bad\")"}`, []string{`"status":"failed"`, `"type":"ValueError"`}},
 		"timeout":   {`{"code": "print(1)\nforever()", "timeout_seconds": 0.2}`, []string{`"status":"timed_out"`, `"stdout":"1\n"`}},
+		"linger":    {`{"code": "later(50, \"late\")"}`, []string{`"stdout":"late\n"`}},
+		"at-once":   {`{"code": "later(60000, \"late\")", "linger_seconds": 0}`, []string{`"left_running":["timer"]`}},
 		"stdin":     {`{"code": "print(readline())", "stdin": "hello\n"}`, []string{`hello`}},
 		"files":     {`{"code": "print(read(\"a/b.txt\"))", "files": [{"name": "a/b.txt", "content": "hi"}]}`, []string{`"stdout":"hi\n"`}},
 		"binary":    {`{"code": "print(read(\"b\") == \"hi\")", "files": [{"name": "b", "content": {"base64": "aGk="}}]}`, []string{`"stdout":"true\n"`}},
@@ -41,7 +43,7 @@ func TestRun(t *testing.T) {
 		})
 	}
 	got := decode[Stats](t, w.want(200, "GET", "/v1/stats", ""))
-	if got.Subject != "alice" || got.Runs[executor.StatusOK] != 8 || got.Runs[executor.StatusFailed] != 1 || got.Runs[executor.StatusTimedOut] != 1 || got.Running != 0 {
+	if got.Subject != "alice" || got.Runs[executor.StatusOK] != 10 || got.Runs[executor.StatusFailed] != 1 || got.Runs[executor.StatusTimedOut] != 1 || got.Running != 0 {
 		t.Errorf("got %+v", got)
 	}
 	if got := decode[Stats](t, w.want(200, "GET", "/v1/stats", "", "Authorization", "", "X-API-Key", bob)); len(got.Runs) > 0 || !strings.HasPrefix(got.Subject, "key-") {
@@ -280,6 +282,7 @@ func TestHostile(t *testing.T) {
 		"too-large":         {413, "POST", "/v1/run", `{"code": "` + strings.Repeat("x", 10_000) + `"}`, nil},
 		"too-large-file":    {413, "PUT", s + "/files/a.txt", strings.Repeat("x", 20_001), nil},
 		"timeout":           {400, "POST", "/v1/run", `{"code": "1", "timeout_seconds": 1e9}`, nil},
+		"linger":            {400, "POST", "/v1/run", `{"code": "1", "linger_seconds": -1}`, nil},
 		"negative-timeout":  {400, "POST", "/v1/run", `{"code": "1", "timeout_seconds": -1}`, nil},
 		"idle":              {400, "POST", "/v1/sessions", `{"idle_seconds": 1e9}`, nil},
 		"code-and-command":  {400, "POST", "/v1/run", `{"code": "1", "command": ["x"]}`, nil},

@@ -179,6 +179,10 @@ func (w *writer) state() {
 	} else if w.beganAnew() && w.r.Input.Language != Bash {
 		w.out.note("This run began without variables of earlier calls. Define again what you need; files are still there.")
 	}
+	if n := len(w.res.LeftRunning); n > 0 {
+		names := plain([]byte(strings.Join(w.res.LeftRunning[:min(n, maxNames)], ", ")))
+		w.out.note(fmt.Sprintf("Still running after this call: %s. What it prints is not seen.", cut(names, maxCause)))
+	}
 	if w.out.Error == "" { // otherwise it says so
 		if s := w.lost(); s != "" {
 			w.out.note(s)

@@ -368,6 +368,7 @@ func TestReportOfState(t *testing.T) {
 		"without-state": {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateFresh = true })}, c: fake.Without(fake.All(), executor.FeatureState)},
 		"lost":          {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateLost = true })}, want: gone},
 		"files-lost":    {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateLost, r.FilesLost = true, true })}, want: "with all variables and files"},
+		"left":          {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.LeftRunning = []string{"timer", "server :80"} })}, want: "Still running after this call: timer, server :80."},
 		"ignored":       {o: tool.Outcome{Input: tool.Input{Ignored: []string{"stdin"}}, Result: ok(func(*executor.Result) {})}, want: "were ignored: stdin"},
 	}
 	for name, test := range tests {
