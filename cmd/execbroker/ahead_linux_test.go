@@ -30,6 +30,8 @@ func TestReplKeepsWhatIsTypedAhead(t *testing.T) {
 			if c.docker {
 				_, config := boxes(t)
 				c.args = append(c.args, "--config", config)
+			} else if err := installed(t, append([]string{"setup"}, c.args...)...).Run(); err != nil { // it may take longer than a prompt
+				t.Fatal(err)
 			}
 			p := installed(t, append([]string{"repl"}, c.args...)...)
 			s := onTerminal(t, p)
