@@ -31,7 +31,7 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run code in a new sandbox and remove the sandbox",
 		Long: `Run code in a new sandbox, show what it prints while it runs, and remove the
 sandbox. Charts are shown in terminals that take images (kitty's protocol, iTerm2's or
-sixel) and saved otherwise.
+sixel) and saved otherwise, in the directory of --out or a new one.
 
 The code is FILE, the text after -c, or with - what comes from standard input.
 Otherwise standard input is the input of the code. The value of the last

@@ -33,7 +33,7 @@ func (o *codeOptions) addTo(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.language, "language", "", "the `language`, or py, js, sh (default by the ending of the file, otherwise the first of the backend)")
 	f.StringArrayVar(&o.files, "file", nil, "copy a file into the sandbox, under its name or as DST; may be repeated (`SRC[:DST]`)")
-	f.StringVar(&o.out, "out", "", "save images and the files that the code makes in this `directory`; without it images that the terminal cannot show are saved in a new one")
+	f.StringVar(&o.out, "out", "", "save images and the files that the code makes in this `directory`")
 	f.DurationVar(&o.timeout, "timeout", executor.DefaultWallTime, "stop code that runs longer than this `time`; 0 means never")
 	f.StringArrayVar(&o.packages, "package", nil, "make a `package` importable, such as numpy or 'rich>=13'; may be repeated")
 	o.network = reach(executor.NetworkNone)
