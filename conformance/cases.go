@@ -13,6 +13,7 @@ func allCases() []caseDef {
 		outputCases(),
 		eventCases(),
 		valueCases(),
+		cellCases(),
 		exceptionCases(),
 		exitCases(),
 		inputCases(),

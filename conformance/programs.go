@@ -88,6 +88,14 @@ var programInfos = []ProgramInfo{
 	{"recall", `prints what the function of "remember" returns, or "absent" if there is none`},
 	{"count", "adds 1 to a variable that is 0 at first, and prints it"},
 
+	// Notebooks, Python only.
+	{"indented", `is indented as a whole; prints a text in triple quotes whose only line is "in a string" behind four blanks, and "indented"`},
+	{"not-notebook", `is plain Python; prints a text in triple quotes with the lines "%time" and "!echo", and the value of "5 %3", with the percent sign before the digit`},
+	{"magic", `prints {{text}} under the cell magic %%capture, into the variable captured`},
+	{"after-magic", "prints what that variable holds of stdout"},
+	{"magic-unknown", "has the line magic no_such_magic, of which there is none"},
+	{"shell-line", "prints {{text}} by a command of the shell, in a line that begins with an exclamation mark"},
+
 	// Values and displays.
 	{"value", "ends with an expression whose value is the number 42"},
 	{"value-none", "ends with an assignment, which has no value"},

@@ -9,7 +9,9 @@ import (
 )
 
 // pythonOnly are the programs about what other languages do not have.
-var pythonOnly = []string{"exit-text", "figure", "leave-dead-ticker", "main", "raise-chained"}
+var pythonOnly = []string{
+	"after-magic", "exit-text", "figure", "indented", "leave-dead-ticker", "magic", "magic-unknown", "main", "not-notebook", "raise-chained", "shell-line",
+}
 
 func TestProgramsAreComplete(t *testing.T) {
 	var names []string

@@ -24,7 +24,7 @@ type rule struct {
 
 // stable are the areas of the suite that no transport can break: what the code of a run finds in
 // its interpreter. Docker runs them over the same runner in the same containers.
-const stable = "await|cell-names|code|dir|exceptions|hostile|isolation|language|mixed|subprocess|surroundings|threads|values|workdir"
+const stable = "await|cell-names|cells|code|dir|exceptions|hostile|isolation|language|mixed|subprocess|surroundings|threads|values|workdir"
 
 // fewFaults are the faults that make test plants over Pyodide, one for each kind of thing that can
 // go wrong only over real sandboxes.

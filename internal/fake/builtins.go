@@ -104,8 +104,14 @@ func init() { // the functions refer to the table, by way of what they call
 		// Values. show makes one of pairs of media type and content; display displays one.
 		"show":    showing,
 		"display": func(e *execution, a arguments) any { e.display(false, bundle(a.any(0))); return nil },
-		"figure":  func(e *execution, a arguments) any { e.figures = append(e.figures, a.int(0)); return nil },
-		"plot":    func(e *execution, a arguments) any { e.showFigures(); return nil },
+		"notebook": func(e *execution, a arguments) any {
+			if !e.has(executor.FeatureRichOutput) {
+				e.throw("SyntaxError", "this is the syntax of notebooks")
+			}
+			return nil
+		},
+		"figure": func(e *execution, a arguments) any { e.figures = append(e.figures, a.int(0)); return nil },
+		"plot":   func(e *execution, a arguments) any { e.showFigures(); return nil },
 
 		// Ends. What follows the message in raise are the names of the functions on the way.
 		"raise": func(e *execution, a arguments) any {

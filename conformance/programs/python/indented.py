@@ -1,0 +1,5 @@
+    text = """
+    in a string"""
+    if text:
+        print(text[1:])
+        print("indented")

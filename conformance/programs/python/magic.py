@@ -1,0 +1,2 @@
+%%capture captured
+print({{text}})

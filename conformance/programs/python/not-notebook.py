@@ -1,0 +1,3 @@
+print("""%time
+!echo""")
+print(5 %3)
