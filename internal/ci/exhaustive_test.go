@@ -81,6 +81,9 @@ func TestReadsAreKnown(t *testing.T) {
 		}
 		for _, m := range above.FindAllSubmatch(b, -1) {
 			to := path.Join(p.dir, string(m[1]))
+			if strings.HasPrefix(to, "../") {
+				continue // code of a sandbox names it
+			}
 			if info, err := os.Stat(to); err != nil || info.IsDir() {
 				continue
 			}
