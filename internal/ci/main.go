@@ -29,7 +29,8 @@
 //
 // # Exhaustive
 //
-// The rules in tiers.go say which tests only exhaustive runs; it also fuzzes. Patterns of packages
+// The rules in tiers.go say which tests only exhaustive runs; it also fuzzes, and vets for other
+// systems. Patterns of packages
 // after the flags select, and so does -since REV: the packages that are affected by what has
 // changed since this branch and REV parted. With -shard 2/3 it runs the second of three parts. What
 // has passed on this machine with the same inputs is not repeated: files below the user's cache
@@ -68,12 +69,12 @@ var errNotPassed = errors.New("not everything passed")
 // commands are the stages that each command goes through.
 var commands = map[string][]stage{
 	"all":   {checkAndTest},
-	"check": {check, generate, short},
+	"check": {check, otherSystems, generate, short},
 	"lint":  {lint},
 	"test":  {test},
 	"fuzz":  {fuzz},
 
-	"exhaustive":  {everythingElse},
+	"exhaustive":  {otherSystems, everythingElse},
 	"conformance": {renew},
 	"matrix":      {matrix},
 }
