@@ -295,7 +295,8 @@ func (b *Broker) Backend(name string) (x executor.Executor, ok bool) {
 	return &direct{Broker: b, name: name}, true
 }
 
-// Backends returns the backends that Create may lead to now, each as Backend does: those that a route gives weight, or falls back to.
+// Backends returns the backends that Create may lead to now, each as Backend does: those that a route gives weight, or falls back to. What
+// is created there is the program's own, and counts as nobody's turn.
 func (b *Broker) Backends() map[string]executor.Executor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -306,7 +307,7 @@ func (b *Broker) Backends() map[string]executor.Executor {
 			weighted := slices.ContainsFunc(r.Split, func(s router.Share) bool { return s.Backend == name && s.Weight > 0 })
 			return weighted || slices.Contains(r.Fallback, name)
 		}) {
-			all[name] = &direct{Broker: b, name: name}
+			all[name] = &direct{Broker: b, name: name, own: true}
 		}
 	}
 	return all
@@ -383,6 +384,7 @@ func (b *Broker) audit(a Audit) {
 type direct struct {
 	*Broker
 	name string
+	own  bool // its sessions are no user's
 }
 
 func (d *direct) Info() executor.Info {
@@ -396,11 +398,15 @@ func (d *direct) Info() executor.Info {
 
 // Backends returns d alone, and not those that the Broker has besides.
 func (d *direct) Backends() map[string]executor.Executor {
-	return map[string]executor.Executor{d.name: d}
+	return map[string]executor.Executor{d.name: &direct{Broker: d.Broker, name: d.name, own: true}}
 }
 
 func (d *direct) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
-	return d.create(ctx, d.name, spec, true)
+	s, err := d.create(ctx, d.name, spec, !d.own)
+	if err == nil {
+		s.(*session).own = d.own // before anybody has it
+	}
+	return s, err
 }
 
 func (d *direct) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {

@@ -39,6 +39,7 @@ type session struct {
 	arm     *arm
 	subject string
 	born    time.Time
+	own     bool // the program's: its runs are no turns
 
 	attributes atomic.Pointer[map[string]string] // of the Spec, or of the last Acquire
 	spent      atomic.Int64                      // nanoseconds that the next turn has taken so far
@@ -133,7 +134,9 @@ func (s *session) run(a Audit, do func() (*executor.Result, error)) (res *execut
 	defer func() {
 		took := time.Since(a.Time)
 		s.arm.ran(res, err, took)
-		s.arm.turn(err, spent+took)
+		if !s.own {
+			s.arm.turn(err, spent+took)
+		}
 		a.closing(res, err)
 		s.b.audit(a)
 	}()

@@ -80,7 +80,7 @@ type several interface {
 // commands. It makes a sandbox for that, as conversations get one, and removes it. What it has learned it does not ask again for an hour.
 // Over a backends.Broker every backend is asked to which a conversation may go, and Definition tells what they have in common.
 //
-// Until Learn has returned, and after an error, Definition tells the rest. Where Python's or Node's program cannot be run nothing is
+// Until Learn has returned, and after an error, Definition tells what it told before. Where Python's or Node's program cannot be run nothing is
 // learned of the language, and the error says so.
 func (t *Tool) Learn(ctx context.Context) error {
 	select {
@@ -94,9 +94,11 @@ func (t *Tool) Learn(ctx context.Context) error {
 		all = x.Backends()
 	}
 	t.mu.Lock()
-	maps.DeleteFunc(t.learned, func(name string, l learned) bool { return all[name] == nil || time.Since(l.at) > learnedFor })
-	for name := range t.learned {
-		delete(all, name)
+	maps.DeleteFunc(t.learned, func(name string, _ learned) bool { return all[name] == nil })
+	for name, l := range t.learned {
+		if time.Since(l.at) <= learnedFor {
+			delete(all, name)
+		}
 	}
 	t.mu.Unlock()
 	var wg sync.WaitGroup

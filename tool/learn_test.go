@@ -210,5 +210,11 @@ func TestLearnOnce(t *testing.T) {
 			}
 			has(t, "definition", told(tl.Definition()), "python is 3.13.5.")
 		}
+		time.Sleep(time.Hour + time.Second)
+		b.Fail(fake.OpCreate, 1, driver.Fail(executor.ErrUnavailable, executor.RanNo, nil))
+		if err := tl.Learn(t.Context()); err == nil {
+			t.Error("the backend is away again, and nobody says so")
+		}
+		has(t, "definition", told(tl.Definition()), "python is 3.13.5.") // as far as anybody knows
 	})
 }

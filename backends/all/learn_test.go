@@ -62,4 +62,9 @@ func TestLearn(t *testing.T) {
 			t.Errorf("got %q, though versions differ", got)
 		}
 	}
+	for _, arm := range b.Stats().Arms {
+		if arm.Turns > 0 {
+			t.Errorf("asking counts as %d turns of users on %s", arm.Turns, arm.Backend)
+		}
+	}
 }
