@@ -35,14 +35,18 @@ var fewFaults = []string{"none", "stdout-stderr-swapped", "state-lost-untold", "
 
 // exhaustive are the tests that only make exhaustive runs.
 var exhaustive = []rule{
-	{"e2b", "TestConformance/javascript", 5, "JavaScript takes the same way as Python, and Docker runs all of it"},
+	{"e2b", "TestConformance/javascript", 5, "JavaScript takes the same way as Python, and Docker runs what is its own"},
 	{"e2b", "TestConformance/python/(" + stable + ")", 2, "Docker runs them over the same runner"},
 	{"e2b", "TestConformanceOfCodeInterpreter", 5, "the suite over the second kernel; unit tests translate what its service says"},
-	{"flymachines", "TestConformance/javascript", 4, "JavaScript takes the same way as Python, and Docker runs all of it"},
+	{"flymachines", "TestConformance/javascript", 4, "JavaScript takes the same way as Python, and Docker runs what is its own"},
 	{"flymachines", "TestConformance/python/(" + stable + ")", 2, "Docker runs them over the same runner"},
 	{"docker", "TestConformance/javascript/(" + mechanics + ")", 4, "make test runs them in Python; the supervisor is the same"},
 	{"backends/all", "TestParity", 14, "make test compares every tenth program"},
 	{"pyodide", "TestKilledWhilePreparing", 3.5, "it prepares the runtime nine times; make test kills it once, in TestKilledWhileInstalling"},
+	{"pyodide", "Test(DamageIsRepaired|FallBack|TwoProgramsPrepareAtOnce)", 3, "they prepare the runtime many times"},
+	{"docker", "TestOutlive", 1.5, "internal/runner makes the same attempts over the runner alone, with more ends of a run"},
+	{"docker", "Test(Endure|InstallAttached|TemplateRegistry)", 2, "make test proves the parts that they put together"},
+	{"examples/thirdparty", "TestConformance/python/(" + stable + ")", 1, "the backends of this repository run them"},
 	{"docker", "TestConformanceOf(GVisor|Crun)", 8, "the suite over other runtimes than the engine's own"},
 	{"e2b", "TestAttempts", 0.3, "Docker makes the same attempts, of which its containers are also the stand-in's"},
 	{"flymachines", "TestAttempts", 0.3, "Docker makes the same attempts"},
@@ -63,7 +67,9 @@ func manyFaults() (names []string) {
 // always are added to the tests of a rule, so that they run in both tiers: they count what the
 // others have left.
 var always = []rule{
+	{dir: "docker", tests: "TestConformance/leaks"},
 	{dir: "e2b", tests: "TestConformance/leaks"},
+	{dir: "examples/thirdparty", tests: "TestConformance/leaks"},
 	{dir: "flymachines", tests: "TestConformance/leaks"},
 }
 
