@@ -33,7 +33,7 @@ import (
 // internal/ci has not started is somebody's own; it pulls what it lacks.
 func stand(t *testing.T, engine, image, name string) {
 	t.Helper()
-	if _, ours, err := dockertest.Find(t.Context()); err != nil || !ours {
+	if _, own, err := dockertest.Find(t.Context()); err != nil || !own {
 		return
 	}
 	c, err := client.New(client.WithHost(engine))
@@ -41,7 +41,11 @@ func stand(t *testing.T, engine, image, name string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if _, err := c.ImageInspect(t.Context(), name); err == nil {
+	ours, err := c.ImageInspect(t.Context(), image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there, err := c.ImageInspect(t.Context(), name); err == nil && there.ID != ours.ID { // the same is left from a run that was killed
 		return
 	}
 	if _, err := c.ImageTag(t.Context(), client.ImageTagOptions{Source: image, Target: name}); err != nil {
