@@ -44,7 +44,7 @@ var mustDeclare = map[string]func() Must{
 				executor.Python: {
 					executor.FeatureState, executor.FeatureInterrupt, executor.FeatureStreaming, executor.FeatureRichOutput, executor.FeatureArtifacts,
 					executor.FeatureFiles, executor.FeatureStdin, executor.FeatureEnv, executor.FeatureDir, executor.FeatureExitCode,
-					executor.FeatureTopLevelAwait, executor.FeatureCellNames, executor.FeatureWorkdir, executor.FeaturePackages,
+					executor.FeatureTopLevelAwait, executor.FeatureLinger, executor.FeatureCellNames, executor.FeatureWorkdir, executor.FeaturePackages,
 				},
 			},
 			Isolation: executor.IsolationWasm, // with a layer of the system it is more
@@ -52,7 +52,7 @@ var mustDeclare = map[string]func() Must{
 		if runtime.GOOS == "linux" { // elsewhere nothing bounds the memory of JavaScript
 			m.Languages[executor.JavaScript] = []executor.Feature{
 				executor.FeatureState, executor.FeatureStreaming, executor.FeatureRichOutput, executor.FeatureExitCode,
-				executor.FeatureTopLevelAwait, executor.FeatureCellNames,
+				executor.FeatureTopLevelAwait, executor.FeatureLinger, executor.FeatureCellNames,
 			}
 		}
 		return m

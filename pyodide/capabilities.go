@@ -34,6 +34,7 @@ func capabilities(goos string, c Config, layer confine.Method) executor.Capabili
 				executor.FeatureDir,
 				executor.FeatureExitCode,
 				executor.FeatureTopLevelAwait,
+				executor.FeatureLinger,
 				executor.FeatureCellNames,
 				executor.FeatureWorkdir,
 				executor.FeaturePackages,

@@ -26,6 +26,7 @@ var javascriptRuntime = executor.Runtime{
 		executor.FeatureRichOutput,
 		executor.FeatureExitCode,
 		executor.FeatureTopLevelAwait,
+		executor.FeatureLinger,
 		executor.FeatureCellNames,
 	},
 }

@@ -61,7 +61,7 @@ func TestScriptState(t *testing.T) {
 			s := script(t, executor.Limits{})
 			var r *executor.Result
 			for _, code := range c.cells {
-				r = runScript(t, s, code)
+				r = runScript(t, s, code, atOnce)
 			}
 			if got := string(r.Stdout); got != c.want || r.Status != executor.StatusOK {
 				t.Errorf("got %s, want %q", describeResult(r), c.want)

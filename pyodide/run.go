@@ -27,6 +27,7 @@ type runRequest struct {
 	Dir     string            `json:"dir"`
 	Env     map[string]string `json:"env"`
 	Changes bool              `json:"changes"` // report which files the run changes
+	Linger  float64           `json:"linger"`  // for how many seconds it waits for what it has started; -1: for ever
 }
 
 // runEnd is how the code ended.
@@ -40,6 +41,7 @@ type runEnd struct {
 	} `json:"exception"`
 	Interrupted bool         `json:"interrupted"`
 	Changes     []runChanged `json:"changes"`
+	Left        []string     `json:"left"` // names of what goes on
 }
 
 // runChanged is a file that a run changed: its name, size and time of modification in ns.
@@ -186,7 +188,11 @@ func (r *run) do(ctx context.Context) (driver.Exit, error) {
 	} else {
 		head = append(head, 0)
 	}
-	request := envelope(runRequest{Dir: r.req.Dir, Env: r.req.Env, Changes: r.req.Artifacts != nil})
+	linger := -1.0
+	if r.req.Linger != nil {
+		linger = r.req.Linger.Seconds()
+	}
+	request := envelope(runRequest{Dir: r.req.Dir, Env: r.req.Env, Changes: r.req.Artifacts != nil, Linger: linger})
 	r.within(ctx, r.s.d.patience.start, errNotStarted)
 	sending, cancel := context.WithTimeout(ctx, r.s.d.patience.start)
 	defer cancel()
@@ -419,7 +425,7 @@ func (r *run) pass(ctx context.Context, ev executor.Event) {
 
 // finish makes the Exit of code that has ended, while its process lives on.
 func (r *run) finish(ctx context.Context) (driver.Exit, error) {
-	r.exit.Code = r.end.ExitCode
+	r.exit.Code, r.exit.LeftRunning = r.end.ExitCode, r.end.Left
 	if e := r.end.Exception; e != nil {
 		r.exit.Exception = &executor.Exception{Type: e.Type, Message: e.Message, Traceback: e.Traceback, Line: max(e.Line, 0)}
 	}

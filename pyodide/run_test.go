@@ -282,7 +282,7 @@ async def background():
         await asyncio.sleep(0.005)
         ticks += 1
         print("late")
-task = asyncio.create_task(background())`)
+task = asyncio.create_task(background())`, atOnce)
 	if got := output(t, s, "while ticks < 4: await asyncio.sleep(0.01)\nprint('ticked')"); got != "ticked\n" {
 		t.Errorf("got %q", got)
 	}
@@ -305,7 +305,7 @@ asyncio.get_event_loop().call_later(0.05, burn)`
 		t.Run(map[bool]string{false: "alone", true: "another-waits"}[waits], func(t *testing.T) {
 			t.Parallel()
 			s := one(t, executor.Spec{})
-			runCode(t, s, burn, within(time.Second))
+			runCode(t, s, burn, within(time.Second), atOnce)
 			if waits {
 				eventually(t, "the interpreter is taken", func() bool {
 					ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

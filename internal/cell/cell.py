@@ -138,12 +138,11 @@ class Interpreter:
         job = self._job(out, parts, around, name, dir, env or {})
         if any(code.co_flags & _CO_COROUTINE for code, _ in parts):
             return job
-        # A job without await at its top level never yields: it needs no event loop, and may start one itself.
+        # A job without await at its top level needs no event loop, and may start one itself. Only a host that lingers makes it yield.
         try:
-            job.send(None)
+            return _rest(job, job.send(None))
         except StopIteration as done:
             return done.value
-        raise RuntimeError("a cell without await has yielded")
 
     # The parts of a run.
 
@@ -706,6 +705,29 @@ class _Loader:
 
 
 _loaded = None
+
+
+class _Rest:
+    """What is left of a coroutine that has been begun."""
+
+    def __init__(self, job, step):
+        self._job, self._step = job, step
+
+    def __await__(self):
+        step, send, value = self._step, self._job.send, None
+        while True:
+            try:
+                send, value = self._job.send, (yield step)
+            except BaseException as e:
+                send, value = self._job.throw, e
+            try:
+                step = send(value)
+            except StopIteration as done:
+                return done.value
+
+
+async def _rest(job, step):
+    return await _Rest(job, step)
 
 
 def _notebook():

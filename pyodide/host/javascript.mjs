@@ -44,20 +44,26 @@ export class Interpreter {
     global("console", console((type, line) => this.#write(type === "stderr" ? FROM_HOST.STDERR : FROM_HOST.STDOUT, line)));
     global("display", (value) => this.#display(false, value));
     global("exit", (code = 0) => this.#exit(code));
-    const { clearTimeout } = globalThis;
+    const { clearTimeout, setTimeout } = globalThis;
     const timer = (set, once) => (f, ms, ...args) => {
       if (typeof f !== "function") throw new TypeError("the first argument must be a function");
       const run = this.#active;
       const id = set(() => {
-        if (once) run?.timers.delete(id);
+        if (once) this.#timers.delete(id);
         this.#as(run, () => f(...args));
       }, ms);
-      run?.timers.add(id);
+      this.#timers.set(id, { __proto__: null, run, once });
       return id;
     };
     global("setTimeout", timer(setTimeout, true));
     global("setInterval", timer(setInterval, false));
-    this.#clear = clearTimeout;
+    this.#clear = (id) => {
+      this.#timers.delete(id);
+      clearTimeout(id);
+    };
+    this.#later = setTimeout;
+    global("clearTimeout", (id) => this.#clear(id));
+    global("clearInterval", (id) => this.#clear(id));
     const { queueMicrotask } = globalThis;
     global("queueMicrotask", (f) => {
       const run = this.#active;
@@ -81,8 +87,10 @@ export class Interpreter {
   }
 
   #clear;
+  #later;
+  #timers = new Map(); // by id: the run that each belongs to, and whether it is for once
 
-  // as calls f as code of a run. What fails in there fails alone.
+  // as calls f as code of a run. What fails in there fails the run, if it is still the one in progress.
   #as(run, f) {
     this.#active = run;
     try {
@@ -112,11 +120,12 @@ export class Interpreter {
   }
 
   #uncaught(e) {
-    if (!this.#active || this.#active !== this.#run) return;
+    const run = this.#active;
+    if (!run || run !== this.#run) return;
     try {
       if (e instanceof Stop) return;
-      this.#write(FROM_HOST.STDERR, `Uncaught ${describe(e).traceback}\n`);
-    } catch {} // it is being stopped, or what was thrown fails again
+      run.settle({ __proto__: null, exit_code: 1, exception: describe(e), interrupted: false });
+    } catch {} // what was thrown fails again
   }
 
   // write sends text of the run that the code belongs to. What earlier code left running prints into nothing.
@@ -159,8 +168,7 @@ export class Interpreter {
   #stop(run, end = { exit_code: INTERRUPTED, interrupted: true }) {
     if (run.stop) return;
     run.stop = new Stop();
-    for (const id of run.timers) this.#clear(id);
-    run.timers.clear();
+    for (const [id, timer] of this.#timers) if (timer.run === run) this.#clear(id);
     run.settle({ __proto__: null, exit_code: end.exit_code, exception: null, interrupted: end.interrupted });
   }
 
@@ -178,15 +186,36 @@ export class Interpreter {
     const sender = this.#sender;
     let settle;
     const ended = new Promise((resolve) => (settle = resolve));
-    const run = { __proto__: null, id, stop: null, timers: new Set(), settle };
+    const run = { __proto__: null, id, stop: null, most: JSON.parse(request).linger, settle };
     this.#run = this.#active = run;
     sender.send(FROM_HOST.STARTED, id, number.u32(++this.#cell));
     this.#execute(run, source, this.#cell);
     const end = await ended;
     this.#run = this.#active = null;
     sender.clearInterrupt();
-    sender.long(FROM_HOST.END, id, json(end));
+    sender.long(FROM_HOST.END, id, json({ __proto__: null, ...end, left: this.#left() }));
     sender.send(FROM_HOST.SYNCED, id);
+  }
+
+  // linger waits for the timers of a run, and for the promises that depend on them.
+  async #linger(run) {
+    const end = run.most < 0 ? Infinity : performance.now() + run.most * 1000;
+    const waits = () => {
+      for (const timer of this.#timers.values()) if (timer.once && timer.run === run) return true;
+      return false;
+    };
+    // Whatever goes on without a timer has done so after one turn of the event loop.
+    for (let pause = 0; !run.stop && performance.now() < end; pause = Math.min(2 * pause + 1, 20)) {
+      await new Promise((resolve) => this.#later(resolve, Math.min(pause, end - performance.now())));
+      if (!waits()) return;
+    }
+  }
+
+  // left names what goes on.
+  #left() {
+    const names = [];
+    for (const timer of this.#timers.values()) if (names.length < 21) names.push(timer.once ? "timer" : "interval");
+    return names;
   }
 
   async #execute(run, source, n) {
@@ -205,6 +234,7 @@ export class Interpreter {
       const result = await evaluate(parts.body + url(n, source));
       this.#active = run;
       if (result && result.value !== undefined) this.#display(true, result.value);
+      await this.#linger(run);
       run.settle(ok);
     } catch (e) {
       if (!run.stop) failed(describe(e));

@@ -21,7 +21,7 @@ MAX_OUTPUT = 48 << 20  # of a value, in all its forms
 
 _write, _read, _open = os.write, os.read, os.open
 _dumps, _loads = json.dumps, json.loads
-_all_tasks = asyncio.all_tasks
+_all_tasks, _current_task, _sleep, _now = asyncio.all_tasks, asyncio.current_task, asyncio.sleep, time.monotonic
 _cancel = asyncio.Future.cancel  # of a task: ends it without asking it
 _bytes = int.to_bytes
 
@@ -66,10 +66,12 @@ class _Host:
 class _Session:
     def __init__(self, settle):
         self.host = _Host()
+        self.host.linger = self.linger
         self.interpreter = cell.Interpreter(self.host, WORKDIR)
         self.settle = settle  # called with the end of a cell that awaits
         self.before = ()
         self.task = None
+        self.most = -1
 
     def run(self, source, number, request):
         """Runs a cell. Returns its end as JSON, or None if it awaits: then settle gets it."""
@@ -78,6 +80,7 @@ class _Session:
         loop = asyncio.get_event_loop()
         self.before = set(_all_tasks(loop))
         self.task = None
+        self.most = request["linger"]
         _run.set(number)
         self.host.run = number
         r = None
@@ -106,9 +109,37 @@ class _Session:
         _ignore_interrupts()
         self.settle(self._end(outcome, state))
 
+    async def linger(self):
+        """Waits for the tasks and timers that the run has started."""
+        pause, end = 0.001, float("inf") if self.most < 0 else _now() + self.most
+        try:
+            while _now() < end and self.pending():
+                await _sleep(pause)
+                pause = min(2 * pause, 0.02, max(end - _now(), 0))
+        except BaseException:  # an interrupt, which they have heard of as well
+            for _ in range(10):
+                if self.pending():
+                    await _sleep(0)
+            raise
+
+    def pending(self):
+        """Lists the tasks and timers of the run in progress, without that of the cell."""
+        mine = {self.task, _current_task()}
+        tasks = [t for t in _all_tasks(asyncio.get_event_loop()) if t not in self.before and t not in mine and not t.done()]
+        return tasks + [h for h, run in _timers.items() if run == self.host.run and not h.cancelled()]
+
+    def names(self):
+        """Names what goes on."""
+        for h in [h for h in _timers if h.cancelled()]:
+            del _timers[h]
+        mine = {self.task, _current_task()}
+        tasks = [t for t in _all_tasks(asyncio.get_event_loop()) if t not in mine and not t.done()]
+        return (["task " + getattr(t.get_coro(), "__qualname__", "") for t in tasks] + ["timer"] * len(_timers))[:21]
+
     def _end(self, outcome, state):
         self.host.run = 0
         end = {"exit_code": outcome.exit_code, "exception": outcome.exception, "interrupted": outcome.interrupted}
+        end["left"] = self.names()
         if state is not None:
             end["changes"] = cell.changes(WORKDIR, state)
         return _dumps(end)
@@ -119,6 +150,9 @@ class _Session:
         try:
             if again and self.task is not None and self.task.done():
                 return self.finish()  # an interrupt has hit what should have done that
+            for h, run in list(_timers.items()):
+                if run == self.host.run:
+                    h.cancel()
             for t in _all_tasks(asyncio.get_event_loop()) - self.before:
                 waiter = t._fut_waiter
                 if not again or waiter is not None and not waiter.done():
@@ -172,6 +206,43 @@ def _sleeper(block):
 
     return sleep
 
+
+def _follow(loop):
+    """Takes note of the timers of the code, and lets run_forever run until the loop is stopped."""
+    later, stopped = loop.call_later, "_execbroker_stopped"
+
+    def call_later(self, delay, callback, *args, context=None):
+        if (getattr(callback, "__module__", None) or type(callback).__module__).partition(".")[0] in ("asyncio", "_asyncio", "pyodide"):
+            return later(self, delay, callback, *args, context=context)
+
+        def call(*args):
+            _timers.pop(handle, None)
+            callback(*args)
+
+        handle = later(self, delay, call, *args, context=context)
+        _timers[handle] = _run.get()
+        return handle
+
+    async def forever(self):
+        future = self.create_future()
+        setattr(self, stopped, future)
+        await future
+
+    def run_forever(self):
+        """Run the event loop until it is stopped."""
+        self.run_until_complete(self.create_task(forever(self)))
+
+    def stop(self):
+        """Stop the event loop."""
+        future = getattr(self, stopped, None)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    loop.call_later, loop.run_forever, loop.stop = call_later, run_forever, stop
+
+
+_timers = {}  # of the code, and the run of each
+_follow(type(asyncio.get_event_loop()))
 
 # An interrupt or an exit that escapes from a callback of the event loop must not end the worker.
 asyncio.get_event_loop()._keyboard_interrupt_handler = lambda: None
