@@ -750,24 +750,6 @@ def _compile_again(source, name, flags):
         raise
 
 
-def _size(value, bundle):
-    """Returns how many bytes a value has, as far as it says."""
-    size = sum(len(data) for data in bundle.values())
-    try:
-        if type(value) in _PLAIN or type(value) in (bytes, bytearray, set, frozenset):
-            size = max(size, sys.getsizeof(value))
-        else:
-            said = getattr(value, "nbytes", 0)
-            if type(said) is int:
-                size = max(size, said)
-            if type(value).__module__.startswith("pandas."):
-                use = value.memory_usage()
-                size = max(size, int(use.sum() if hasattr(use, "sum") else use))
-    except Exception:
-        pass
-    return size
-
-
 def _png(figure, plt):
     if getattr(figure, "stale", True) is False:
         saved = getattr(figure, "_execbroker_saved", None)  # see displays.py
