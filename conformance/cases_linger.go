@@ -87,7 +87,7 @@ func lingerCases() []caseDef {
 			Positive: func(t *T) {
 				s := t.Session()
 				t.remembers(s)
-				res := t.Run(s, limited(t.Program("linger-ticker", "name", "ticks"), 700*time.Millisecond))
+				res := t.Run(s, limited(t.Program("linger-ticker", "name", "ticks"), 2*time.Second))
 				t.ended(res, executor.StatusTimedOut, executor.ReasonWallTime)
 				if string(res.Stdout) != "left\n" {
 					t.Errorf("stdout: got %q", res.Stdout)
