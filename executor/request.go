@@ -40,7 +40,8 @@ type Request struct {
 	// Linger is how long the run waits, after the last statement of Code, for what the code has started: timers, tasks, pending input and
 	// output, threads, workers and children of the language. Nil: until that has ended, within Limits. Zero: not at all. What it never
 	// waits for, and what is left when it no longer waits, is named in Result.LeftRunning; when the wall time ends the wait, what it
-	// waited for is stopped as well. Without FeatureLinger no run waits, nil means zero, and more is refused. Not for Command.
+	// waited for is stopped as well. Without FeatureLinger the backend decides whether runs wait, and more than zero is refused. Not for
+	// Command.
 	Linger *time.Duration
 
 	// Limits of this run. Zero fields are those of SessionInfo.Run; asking for more than SessionInfo.MaxRun is ErrInvalid.
