@@ -36,7 +36,7 @@ type Config struct {
 	MaxRun  executor.RunLimits // ceiling of all runs; zero fields: none
 	IdleTTL time.Duration      // the runner ends when nothing has used it for so long; zero: never
 	MaxLife time.Duration      // the runner ends when it is so old; zero: never
-	Grace   time.Duration      // from interrupt to kill; zero means 2 s
+	Grace   time.Duration      // from interrupt to kill, three times that for code that gets no processor; zero means 2 s
 
 	// Filtered says that the creator has given the sandbox a filter of system calls that lets code make sockets of the families that the
 	// runner allows, and has neither io_uring nor calls of another architecture. The runner installs the same filter itself where its

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
 )
 
 // TestWithheldArtifact lets code hold a lease on a file that it leaves. That is the code's doing and no failure of the infrastructure,
@@ -139,9 +140,9 @@ func freeze(t *testing.T, pid int) {
 	})
 }
 
-// starve gives a process and its threads a thousandth of a processor, which it has overdrawn by
-// several seconds at most times.
-func starve(t testing.TB, pid int) {
+// starve gives a process and its threads a processor for as many microseconds of each second. The
+// kernel looks at each of its ticks, so that the process overdraws that, by seconds if it is little.
+func starve(t testing.TB, pid, quota int) {
 	t.Helper()
 	const groups = "/sys/fs/cgroup/cpu"
 	if _, err := os.Stat(groups + "/cpu.cfs_quota_us"); err != nil {
@@ -151,12 +152,15 @@ func starve(t testing.TB, pid int) {
 	if err := os.Mkdir(group, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []struct{ name, text string }{{"cpu.cfs_period_us", "1000000"}, {"cpu.cfs_quota_us", "1000"}, {"cgroup.procs", strconv.Itoa(pid)}} {
+	for _, file := range []struct{ name, text string }{{"cpu.cfs_period_us", "1000000"}, {"cpu.cfs_quota_us", strconv.Itoa(quota)}, {"cgroup.procs", strconv.Itoa(pid)}} {
 		if err := os.WriteFile(filepath.Join(group, file.name), []byte(file.text), 0o644); err != nil {
 			t.Error(err)
 		}
 	}
-	t.Cleanup(func() { eventually(t, "the group is empty", func() bool { return os.Remove(group) == nil }) })
+	t.Cleanup(func() {
+		os.WriteFile(filepath.Join(groups, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644) // if it lives
+		eventually(t, "the group is empty", func() bool { return os.Remove(group) == nil })
+	})
 }
 
 // TestStarved kills a process that gets no processor for some seconds: the sandbox waits for it,
@@ -165,32 +169,49 @@ func TestStarved(t *testing.T) {
 	t.Parallel()
 	s := start(t, host, impatient, func(c *Config) { c.Languages = nil })
 	h := NewHolder(s.Client, &buried{})
-	var out strings.Builder
-	run := func(code string, each func(pid int)) result {
-		var r result
+	out := &starter{then: func(pid int) { starve(t, pid, 1000) }}
+	run := func(code string) (driver.Exit, error) {
 		req := executor.Request{Language: executor.Python, Code: code, Limits: executor.RunLimits{WallTime: 3 * time.Second, OutputBytes: 1 << 20}}
-		r.Exit, r.err = h.Run(t.Context(), &req, func(ev executor.Event) error {
-			if pid, err := strconv.Atoi(strings.TrimSpace(string(ev.Data))); ev.Kind == executor.EventStdout && err == nil {
-				each(pid)
-			}
-			out.Write(ev.Data)
-			return nil
-		})
-		return r
+		return h.Run(t.Context(), &req, out.emit)
 	}
-	starving := 0
-	r := run("import os, time\nfor i in range(16):\n  pid = os.fork()\n  if pid == 0:\n    while True: pass\n  print(pid, flush=True)\n  time.sleep(0.02)\ntime.sleep(1000)", func(pid int) {
-		starve(t, pid)
-		starving++
-	})
-	if starving != 16 {
-		t.Fatalf("%d processes starve; got %+v", starving, r)
+	exit, err := run("import os, time\nfor i in range(16):\n  pid = os.fork()\n  if pid == 0:\n    while True: pass\n  print(pid, flush=True)\n  time.sleep(0.02)\ntime.sleep(1000)")
+	if err != nil || exit.Reason != executor.ReasonWallTime || exit.FilesLost || out.pids != 16 {
+		t.Errorf("got %+v, %v; %d processes starve", exit, err, out.pids)
 	}
-	if r.err != nil || r.Reason != executor.ReasonWallTime || r.FilesLost {
-		t.Errorf("got %+v", r)
+	if exit, err := run("print('alive')"); err != nil || exit.Reason != "" {
+		t.Errorf("the next run: got %+v, %v", exit, err)
 	}
-	if r := run("print('alive')", func(int) {}); r.err != nil || !strings.Contains(out.String(), "alive") {
-		t.Errorf("the next run: got %+v, %q", r, out.String())
+}
+
+// starter calls then for each number of a process that code prints in a line of its own.
+type starter struct {
+	then func(pid int)
+	pids int
+}
+
+func (s *starter) emit(ev executor.Event) error {
+	for line := range strings.Lines(string(ev.Data)) {
+		if pid, err := strconv.Atoi(strings.TrimSpace(line)); ev.Kind == executor.EventStdout && err == nil {
+			s.then(pid)
+			s.pids++
+		}
+	}
+	return nil
+}
+
+// TestHeedsLate interrupts code that gets a processor too seldom to heed that at once. It keeps its
+// state.
+func TestHeedsLate(t *testing.T) {
+	t.Parallel()
+	s := start(t, host, impatient)
+	out := &starter{then: func(pid int) { starve(t, pid, 12000) }}
+	req := executor.Request{
+		Language: executor.Python, Code: "import os\nprint(os.getpid(), flush=True)\nwhile True: pass",
+		Limits: executor.RunLimits{WallTime: 2 * time.Second, OutputBytes: 1 << 20},
+	}
+	exit, err := NewHolder(s.Client, &buried{}).Run(t.Context(), &req, out.emit)
+	if err != nil || exit.Reason != executor.ReasonWallTime || exit.StateLost || out.pids != 1 {
+		t.Errorf("got %+v, %v", exit, err)
 	}
 }
 

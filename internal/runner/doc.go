@@ -41,8 +41,9 @@
 //
 // Runs of one interpreter are serialized: a second one is refused as busy. Interpreters and commands run side by side. A run that
 // reaches its wall time or output limit, or is stopped by its holder, is interrupted (SIGINT to the process group) and keeps its state
-// if it heeds that within Config.Grace; else the interpreter is killed with all it has started, and StateLost says so. The ceiling of
-// the limits is that of the creator, whatever a later holder asks for.
+// if it heeds that within Config.Grace; else the interpreter is killed with all it has started, and StateLost says so. On a busy machine
+// code that has hardly had a processor since has three times that. The ceiling of the limits is that of the creator, whatever a later
+// holder asks for.
 //
 // Text and values of a run arrive in the order in which its code made them, and what an earlier run has left running prints for nobody:
 // see docs/decisions/0019. Output that comes a little at a time, but all the time, is passed on every millisecond.

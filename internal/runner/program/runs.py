@@ -5,6 +5,7 @@ import select
 import struct
 from collections import deque
 
+GRACES = 3  # for code that has not had a processor to heed its interrupt
 
 class Run(Task):
     """One execution, in an interpreter or as a command."""
@@ -69,7 +70,20 @@ class Run(Task):
             return
         if self.started:
             self.process.interrupt()
-        self.timer = self.sup.after(self.sup.config["grace"] / 1e9, self.process.kill)
+        self.heed(1, worked(self.process.pid))
+
+    def heed(self, time, had):
+        """Waits for the code to heed its interrupt. If it has only waited for a processor, it gets more than one such time."""
+        grace = self.sup.config["grace"] / 1e9
+
+        def overdue():
+            pid = self.process.pid
+            if time < GRACES and b"R" in states(pid) and worked(pid) - had < grace / 4:
+                self.heed(time + 1, had)
+            else:
+                self.process.kill()
+
+        self.timer = self.sup.after(grace, overdue)
 
     # What the process does.
 

@@ -28,6 +28,7 @@ class Sweep:
         self.find, self.then = find, then
         self.begin, self.looks, self.alive, self.dead, self.done = time.monotonic(), 0, set(), set(), False
         self.forced = False  # everything of the user has been killed
+        self.held = 0  # looks in a row at which something waited for more than a processor
 
     def check(self, table):
         self.looks += 1
@@ -41,6 +42,12 @@ class Sweep:
 
     def late(self, seconds):
         return not self.done and self.looks >= LOOKS and time.monotonic() - self.begin > seconds
+
+    def hopeless(self):
+        """Reports whether SIGKILL does not end what is left."""
+        if self.forced and self.late(LEFT_SECONDS):
+            self.held = self.held + 1 if stuck(self.alive) else 0
+        return self.held >= LOOKS or self.forced and self.late(STARVED_SECONDS)
 
     def force(self):
         if not self.forced:
@@ -177,7 +184,7 @@ class Supervisor:
         table = Table()
         for sweep in self.sweeps:
             sweep.check(table)
-            if sweep.forced and (sweep.late(STARVED_SECONDS) or sweep.late(LEFT_SECONDS) and stuck(sweep.alive)):
+            if sweep.hopeless():
                 self.end("stuck")
                 return
             if sweep.forced and not sweep.done or sweep.late(SWEEP_SECONDS):

@@ -165,19 +165,30 @@ class Table:
         return {pid for pid, (_, uid, groups) in self.rows.items() if uid == user and name in groups}
 
 
+def states(pid):
+    """Returns the states of the threads of a process that live; none if it is ending."""
+    found = set()
+    try:
+        for thread in os.listdir("/proc/%d/task" % pid):
+            with open("/proc/%d/task/%s/stat" % (pid, thread), "rb") as f:
+                found.add(f.read().rpartition(b")")[2].split()[0])
+    except (OSError, IndexError):
+        return set()
+    return found - {b"Z", b"X"}
+
+
 def stuck(pids):
     """Reports whether one of the processes lives and waits for something else than a processor: SIGKILL does not end it."""
-    for pid in pids:
-        states = set()
-        try:
-            for thread in os.listdir("/proc/%d/task" % pid):
-                with open("/proc/%d/task/%s/stat" % (pid, thread), "rb") as f:
-                    states.add(f.read().rpartition(b")")[2].split()[0])
-        except (OSError, IndexError):
-            continue  # it is ending
-        if states - {b"Z", b"X"} and b"R" not in states:
-            return True
-    return False
+    return any(found and b"R" not in found for found in map(states, pids))
+
+
+def worked(pid):
+    """Returns for how many seconds a process has had a processor."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as f:
+            return sum(map(int, f.read().rpartition(b")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError):
+        return 0
 
 
 def ticks():
