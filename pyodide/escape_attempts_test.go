@@ -27,9 +27,10 @@ type attempt struct {
 	works []string
 
 	// What it may do to its own session, of which it has one of its own if any of this is set.
-	lost bool          // the state may be gone, or end with the run
-	wall time.Duration // the time it gets, if it is meant to run out
-	want func(*executor.Result) bool
+	lost  bool          // the state may be gone, or end with the run
+	fails bool          // an error that nothing catches ends the run
+	wall  time.Duration // the time it gets, if it is meant to run out
+	want  func(*executor.Result) bool
 }
 
 var (

@@ -263,7 +263,10 @@ func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session) {
 		if strings.Contains(text, driverSession(s).p.assets) {
 			t.Errorf("it says where the host program is: %s", describeResult(r))
 		}
-		if !a.lost && (r.StateLost || r.Status != executor.StatusOK || !strings.HasSuffix(string(r.Stdout), "TRIED\n")) {
+		if a.fails && r.Status != executor.StatusFailed {
+			t.Errorf("got %s, want that its uncaught error fails the run", describeResult(r))
+		}
+		if !a.lost && (r.StateLost || !a.fails && (r.Status != executor.StatusOK || !strings.HasSuffix(string(r.Stdout), "TRIED\n"))) {
 			t.Errorf("got %s, lost %v; want it refused and nothing else", describeResult(r), r.StateLost)
 		}
 		if a.want != nil && !a.want(r) {
