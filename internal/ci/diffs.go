@@ -119,6 +119,7 @@ var moves = []move{{"pyodide", "docker", map[string]string{
 	"capabilities.languages.python.features.stdin":      "E2B gives its kernels no standard input: input() raises there, and a request with one is refused.",
 	"capabilities.languages.python.features.cell-names": "Tracebacks are as IPython words them: Cell In[3].",
 	"capabilities.languages.python.features.packages":   "With this kernel packages are those of the template.",
+	"capabilities.languages.python.features.linger":     "E2B's kernels end a run at its last statement, whatever it has left running.",
 	"capabilities.languages.javascript":                 "The suite runs with this kernel in Python only. It has JavaScript all the same, and TypeScript, R, Java and Bash, if the configuration names them.",
 	"python/output/binary":                              "The events of E2B's code interpreter carry text. What is no UTF-8 arrives as U+FFFD; write bytes to a file, or run a command.",
 	"python/output/half-character":                      "The events of E2B's code interpreter carry text. What is no UTF-8 arrives as U+FFFD; write bytes to a file, or run a command.",
