@@ -439,7 +439,7 @@ for o in gc.get_objects():
 import gc, execbroker_session
 for o in gc.get_objects():
     if type(o).__name__ == "_Session": type(o)._end = lambda *a: '"' + 'x' * (40 << 20)`},
-	{name: "builtins", lost: true, code: `
+	{name: "builtins", lost: true, wall: 2 * time.Second, code: `
 import builtins, json
 os.write = lambda f, d: len(d)
 json.dumps = lambda *a, **k: "{}"
@@ -538,15 +538,15 @@ def replace(o):
 
 // left is about what goes on when its run is over.
 var left = []attempt{
-	{name: "timer-that-burns", lost: true, code: `
+	{name: "timer-that-burns", lost: true, wall: 2 * time.Second, code: `
 def burn():
     while True: pass
 asyncio.get_event_loop().call_later(0.2, burn)`},
-	{name: "timer-that-burns-in-javascript", lost: true, code: `
+	{name: "timer-that-burns-in-javascript", lost: true, wall: 2 * time.Second, code: `
 import re
 def burn(): re.match("(a+)+$", "a" * 60 + "b")
 js.setTimeout(create_proxy(burn), 100)`},
-	{name: "task-that-burns", lost: true, code: `
+	{name: "task-that-burns", lost: true, wall: 2 * time.Second, code: `
 async def burn():
     await asyncio.sleep(0.1)
     while True:
@@ -554,13 +554,13 @@ async def burn():
             while True: pass
         except BaseException: pass
 task = asyncio.ensure_future(burn())`},
-	{name: "finalizer-that-burns", lost: true, code: `
+	{name: "finalizer-that-burns", lost: true, wall: 2 * time.Second, code: `
 class Burn:
     def __del__(self):
         while True: pass
 def drop(): Burn()
 asyncio.get_event_loop().call_soon(drop)`},
-	{name: "timers-that-renew", lost: true, code: `
+	{name: "timers-that-renew", lost: true, wall: 2 * time.Second, code: `
 import time
 def again():
     end = time.monotonic() + 0.5

@@ -11,7 +11,17 @@ var attempt = async (f) => {
 };
 
 var pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-var patient = (p) => Promise.race([p, pause(5000).then(() => { throw new Error("too late") })]);
+
+// patient waits for a promise, but not for ever. It leaves no timer, for which a run would wait.
+var patient = async (p) => {
+  let timer;
+  const late = new Promise((_, reject) => timer = setTimeout(() => reject(new Error("too late")), 5000));
+  try {
+    return await Promise.race([p, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+};
 
 // A module that everybody can load who can load any, and what is in it.
 var MODULE = "data:text/javascript,export default 42";
