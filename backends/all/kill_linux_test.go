@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/backends/all"
 	"github.com/execbroker/execbroker/executor"
@@ -52,29 +54,25 @@ func openFile(ctx context.Context, owner, instance, config string) (*backends.Br
 
 // application counts in each conversation and says what it has seen.
 func application(owner, config string) error {
-	ctx := context.Background()
-	box, err := openFile(ctx, owner, "killed", config)
+	box, err := openFile(context.Background(), owner, "killed", config)
 	if err != nil {
 		return err
 	}
-	var wg sync.WaitGroup
+	g, ctx := errgroup.WithContext(context.Background()) // who waits for a line of each would wait for ever
 	var mu sync.Mutex
-	errs := make([]error, len(conversations))
-	for i, c := range conversations {
-		wg.Go(func() {
+	for _, c := range conversations {
+		g.Go(func() error {
 			for n := 0; ; n++ {
 				lease, err := box.Manager().Acquire(ctx, c.key, specOf(c.plan))
 				if err != nil {
-					errs[i] = err
-					return
+					return err
 				}
 				res, err := lease.Run(ctx, executor.Request{Code: fmt.Sprintf("n = 0 if %d == 0 else n + 1\nprint(n)", n)}, nil)
 				if err == nil {
 					err = lease.Release()
 				}
 				if err != nil {
-					errs[i] = err
-					return
+					return err
 				}
 				mu.Lock()
 				fmt.Printf("%s %s", c.key, res.Stdout)
@@ -82,8 +80,7 @@ func application(owner, config string) error {
 			}
 		})
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return g.Wait()
 }
 
 // TestKilledApplication kills an application under load and starts it anew: what can go on goes on, what cannot is told, and nothing is

@@ -26,27 +26,32 @@ type rule struct {
 // its interpreter. Docker runs them over the same runner in the same containers.
 const stable = "await|cell-names|cells|code|dir|exceptions|hostile|isolation|language|mixed|subprocess|surroundings|threads|values|workdir"
 
+// supervised are the areas of the suite whose work the runner does inside of the sandbox. What is left
+// for a backend over it are those that can fail by transport: output, input, files, times and ends.
+const supervised = "artifacts|contexts|env|errors|events|exit|interrupt|linger|packages|parallel|runs|state"
+
 // mechanics are the areas of the suite whose work is the supervisor's, whatever the language.
 const mechanics = "artifacts|attach|close|contexts|create|dir|env|errors|files|hostile|isolation|lifecycle|limits|network|parallel|refresh|runs|subprocess|timeouts|ttl|workdir"
 
 // fewFaults are the faults that make test plants over Pyodide, one for each kind of thing that can
 // go wrong only over real sandboxes.
-var fewFaults = []string{"none", "stdout-stderr-swapped", "state-lost-untold", "cancel-ignored", "interrupt-kills", "file-content-changed", "process-leaked"}
+var fewFaults = []string{"none", "stdout-stderr-swapped", "state-lost-untold", "interrupt-kills", "process-leaked"}
 
 // exhaustive are the tests that only make exhaustive runs.
 var exhaustive = []rule{
 	{"e2b", "TestConformance/javascript", 5, "JavaScript takes the same way as Python, and Docker runs what is its own"},
-	{"e2b", "TestConformance/python/(" + stable + ")", 2, "Docker runs them over the same runner"},
+	{"e2b", "TestConformance/python/(" + stable + "|" + supervised + ")", 4, "Docker runs them over the same runner"},
 	{"e2b", "TestConformanceOfCodeInterpreter", 5, "the suite over the second kernel; unit tests translate what its service says"},
 	{"flymachines", "TestConformance/javascript", 4, "JavaScript takes the same way as Python, and Docker runs what is its own"},
-	{"flymachines", "TestConformance/python/(" + stable + ")", 2, "Docker runs them over the same runner"},
+	{"flymachines", "TestConformance/python/(" + stable + "|" + supervised + ")", 4, "Docker runs them over the same runner"},
 	{"docker", "TestConformance/javascript/(" + mechanics + ")", 4, "make test runs them in Python; the supervisor is the same"},
+	{"pyodide", "TestConformance/javascript/(" + mechanics + ")", 2, "make test runs them in Python; the host program is the same"},
 	{"backends/all", "TestParity", 14, "make test compares every tenth program"},
 	{"pyodide", "TestKilledWhilePreparing", 3.5, "it prepares the runtime nine times; make test kills it once, in TestKilledWhileInstalling"},
 	{"pyodide", "Test(DamageIsRepaired|FallBack|TwoProgramsPrepareAtOnce)", 3, "they prepare the runtime many times"},
 	{"docker", "TestOutlive", 1.5, "internal/runner makes the same attempts over the runner alone, with more ends of a run"},
 	{"docker", "Test(Endure|InstallAttached|TemplateRegistry)", 2, "make test proves the parts that they put together"},
-	{"examples/thirdparty", "TestConformance/python/(" + stable + ")", 1, "the backends of this repository run them"},
+	{"examples/thirdparty", "TestConformance/python/(" + stable + "|" + supervised + ")", 2, "the backends of this repository run them"},
 	{"docker", "TestConformanceOf(GVisor|Crun)", 8, "the suite over other runtimes than the engine's own"},
 	{"e2b", "TestAttempts", 0.3, "Docker makes the same attempts, of which its containers are also the stand-in's"},
 	{"flymachines", "TestAttempts", 0.3, "Docker makes the same attempts"},
@@ -71,6 +76,7 @@ var always = []rule{
 	{dir: "e2b", tests: "TestConformance/leaks"},
 	{dir: "examples/thirdparty", tests: "TestConformance/leaks"},
 	{dir: "flymachines", tests: "TestConformance/leaks"},
+	{dir: "pyodide", tests: "TestConformance/leaks"},
 }
 
 // alone is the pattern of the tests that measure clocks or memory. They run when nothing else does.
