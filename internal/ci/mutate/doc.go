@@ -5,9 +5,10 @@
 //	go run ./internal/ci mutate -n 5 docker              from one of them
 //	go run ./internal/ci mutate -list                    what would be drawn, without a test
 //
-// A change that make test does not notice is tried with make exhaustive. If that notices it, make test has
-// lost a proof that it should have, and the command fails. A change that neither notices is listed: it has no
-// effect, or a test is missing.
+// Each change is tried alone with the tests of its own package. Those that these do not notice are made
+// together and tried with make test of all that depends on them, and then with make exhaustive. If only that
+// notices one, make test has lost a proof that it should have, and the command fails. A change that neither
+// notices is listed: it has no effect, or a test is missing.
 //
 // Changes are made in a copy of the working tree. The same seed draws the same changes as long as the sources
 // are the same.

@@ -1,13 +1,13 @@
 package mutate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,8 +42,8 @@ func Run(ctx context.Context, args []string) error {
 	set := flag.NewFlagSet("mutate", flag.ContinueOnError)
 	set.Uint64Var(&o.seed, "seed", Seed, "draws the changes")
 	set.IntVar(&o.n, "n", 30, "how many changes")
-	set.IntVar(&o.jobs, "jobs", 2, "how many at a time, each in a copy of the working tree")
-	set.DurationVar(&o.limit, "limit", 15*time.Minute, "how long one command may take; a change that makes it take longer is noticed")
+	set.IntVar(&o.jobs, "jobs", 2, "how many at a time are tried by the tests of their own package, each in a copy of the working tree")
+	set.DurationVar(&o.limit, "limit", 15*time.Minute, "how long these may take; a change that makes them take longer is noticed")
 	set.BoolVar(&o.list, "list", false, "only say what would be changed")
 	set.StringVar(&o.out, "o", "", "file for the table, which goes to standard output otherwise")
 	if err := set.Parse(args); err != nil {
@@ -93,21 +93,17 @@ func Run(ctx context.Context, args []string) error {
 // trial is what is known of a change.
 type trial struct {
 	Mutation
-	steps []step // that are left
-	tier  int    // of the test that has noticed it
-	by    string // that test; empty: none so far
-	err   error  // why it was given up
-	took  time.Duration
-}
-
-// step is a command of internal/ci.
-type step struct {
-	tier     int
-	packages []string
+	near    []string // patterns of the package that is changed and of others of its subject
+	far     []string // of the other packages with tests that depend on it
+	tier    int      // of the test that has noticed it
+	by      string   // that test; empty: none so far
+	decided bool     // if no test has noticed it, none does
+	err     error    // why it was given up
+	took    time.Duration
 }
 
 // open reports whether there is more to try.
-func (t *trial) open() bool { return t.by == "" && t.err == nil && len(t.steps) > 0 }
+func (t *trial) open() bool { return t.by == "" && t.err == nil && !t.decided }
 
 func (t *trial) outcome() string {
 	switch {
@@ -121,8 +117,17 @@ func (t *trial) outcome() string {
 	return "no test"
 }
 
-// try tries n changes that compile. All of them take their first step before any takes its second: most are
-// noticed by the tests of their own package.
+func stillOpen(trials []*trial) (open []*trial) {
+	for _, t := range trials {
+		if t.open() {
+			open = append(open, t)
+		}
+	}
+	return open
+}
+
+// try tries n changes that compile. Each is tried alone by the tests of its own package, which notice most.
+// Those that are left are made together, because what depends on a package takes long to test.
 func try(ctx context.Context, root string, o options, next func() (Mutation, bool)) (trials []*trial, err error) {
 	trees := make(chan *tree, o.jobs)
 	for range o.jobs {
@@ -146,29 +151,32 @@ func try(ctx context.Context, root string, o options, next func() (Mutation, boo
 		if !good {
 			continue
 		}
-		steps, err := t.steps(ctx, m)
-		if err != nil {
+		tr := &trial{Mutation: m}
+		if tr.near, tr.far, err = t.dependants(ctx, m); err != nil {
 			return trials, err
 		}
-		trials = append(trials, &trial{Mutation: m, steps: steps})
+		trials = append(trials, tr)
 	}
 	trees <- t
-	for left := slices.Clone(trials); len(left) > 0; left = slices.DeleteFunc(left, func(t *trial) bool { return !t.open() }) {
-		var wg sync.WaitGroup
-		for _, tr := range left {
-			t := <-trees
-			wg.Go(func() {
-				defer func() { trees <- t }()
-				begin := time.Now()
-				t.step(ctx, tr, o.limit)
-				tr.took += time.Since(begin)
-				fmt.Printf("%2d %s: %s (%.1f min)\n", slices.Index(trials, tr)+1, tr.Mutation, tr.outcome(), tr.took.Minutes())
-			})
+	var wg sync.WaitGroup
+	for _, tr := range trials {
+		t := <-trees
+		wg.Go(func() {
+			defer func() { trees <- t }()
+			begin := time.Now()
+			t.alone(ctx, tr, o.limit)
+			tr.took = time.Since(begin)
+			fmt.Printf("%2d %s: %s (%.1f min)\n", slices.Index(trials, tr)+1, tr.Mutation, tr.outcome(), tr.took.Minutes())
+		})
+	}
+	wg.Wait()
+	for tier := range tiers {
+		if err := t.together(ctx, stillOpen(trials), tier); err != nil {
+			return trials, err
 		}
-		wg.Wait()
-		if ctx.Err() != nil {
-			return trials, ctx.Err()
-		}
+	}
+	for _, tr := range stillOpen(trials) {
+		tr.decided = true
 	}
 	return trials, nil
 }
@@ -230,95 +238,169 @@ func (t *tree) run(ctx context.Context, name string, args ...string) (out string
 	return string(b), err
 }
 
-// change makes the change and returns what takes it back.
-func (t *tree) change(m Mutation) (restore func() error, err error) {
-	path := filepath.Join(t.dir, filepath.FromSlash(m.File))
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
+// with makes changes, does something and takes them back.
+func (t *tree) with(changes []Mutation, do func() error) (err error) {
+	changes = slices.Clone(changes)
+	slices.SortFunc(changes, func(a, b Mutation) int { return b.start - a.start }) // so that no change moves the next one
+	was := map[string][]byte{}
+	defer func() {
+		for path, text := range was {
+			err = errors.Join(err, os.WriteFile(path, text, 0o644))
+		}
+	}()
+	for _, m := range changes {
+		path := filepath.Join(t.dir, filepath.FromSlash(m.File))
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if _, ok := was[path]; !ok {
+			was[path] = text
+		}
+		if err := os.WriteFile(path, m.apply(text), 0o644); err != nil {
+			return err
+		}
 	}
-	restore = func() error { return os.WriteFile(path, text, 0o644) }
-	return restore, os.WriteFile(path, m.apply(text), 0o644)
+	return do()
 }
 
 // builds reports whether a change compiles.
 func (t *tree) builds(ctx context.Context, m Mutation) (good bool, err error) {
-	restore, err := t.change(m)
-	if err != nil {
-		return false, err
-	}
-	if filepath.Ext(m.File) == ".py" {
-		text, rerr := os.ReadFile(filepath.Join(t.dir, filepath.FromSlash(m.File)))
-		if rerr != nil {
-			return false, rerr
+	err = t.with([]Mutation{m}, func() error {
+		if filepath.Ext(m.File) != ".py" {
+			_, err := t.run(ctx, "go", "build", "./"+m.Package)
+			good = err == nil
+			return nil
 		}
+		text, err := os.Open(filepath.Join(t.dir, filepath.FromSlash(m.File)))
+		if err != nil {
+			return err
+		}
+		defer text.Close()
 		cmd := exec.CommandContext(ctx, "python3", "-c", compiles)
-		cmd.Stdin = bytes.NewReader(text)
+		cmd.Stdin = text
 		good = cmd.Run() == nil
-	} else {
-		_, berr := t.run(ctx, "go", "build", "./"+m.Package)
-		good = berr == nil
-	}
-	return good, errors.Join(restore(), ctx.Err())
+		return nil
+	})
+	return good, errors.Join(err, ctx.Err())
 }
 
-// step takes the next step of a trial.
-func (t *tree) step(ctx context.Context, tr *trial, limit time.Duration) {
-	next := tr.steps[0]
-	restore, err := t.change(tr.Mutation)
-	if err == nil {
-		tr.tier = next.tier
-		tr.by, err = t.noticed(ctx, tiers[next.tier], next.packages, tr.Mutation, limit)
-		err = errors.Join(err, restore())
-	}
-	if ctx.Err() == nil { // otherwise it was not taken
-		tr.steps, tr.err = tr.steps[1:], err
+// alone tries a change by the tests of make test that are near to it.
+func (t *tree) alone(ctx context.Context, tr *trial, limit time.Duration) {
+	for unsteady := map[string]bool{}; ; {
+		tctx, cancel := context.WithTimeout(ctx, limit)
+		var failed []failed
+		err := t.with([]Mutation{tr.Mutation}, func() (err error) {
+			failed, err = t.failing(tctx, slices.Concat(tiers[0], tr.near), unsteady, 1)
+			return err
+		})
+		late := tctx.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case late:
+			tr.by = strings.Join(tr.near, " ") + " in more than " + limit.String()
+		case err == nil && len(failed) > 0:
+			var notices bool
+			if notices, err = t.notices(ctx, failed[0], tr.Mutation); err == nil && !notices {
+				fmt.Printf("   %s is not steady: left out of account for %s\n", failed[0], tr.Mutation)
+				unsteady[failed[0].String()] = true
+				continue
+			}
+			if err == nil {
+				tr.by = failed[0].String()
+			}
+		}
+		if ctx.Err() == nil {
+			tr.err = err
+		}
+		return
 	}
 }
 
-// costly are the packages whose tests take minutes, in the order in which they are tried, after all others.
-var costly = []string{"internal/runner", "conformance/conformancetest", "docker", "pyodide", "examples/thirdparty", "cmd/execbroker", "e2b", "flymachines", "backends/all"}
+// together makes all changes at once and runs a tier of all that depends on them. Each failure is then tried
+// with each change alone. As one change may hide another, what is left is tried again until nothing is found.
+func (t *tree) together(ctx context.Context, open []*trial, tier int) error {
+	for found := true; found && len(open) > 0; open = stillOpen(open) {
+		found = false
+		var packages []string
+		for _, tr := range open {
+			packages = append(packages, tr.far...)
+			if tier > 0 {
+				packages = append(packages, tr.near...)
+			}
+		}
+		slices.Sort(packages)
+		packages = slices.Compact(packages)
+		if len(packages) == 0 {
+			return nil
+		}
+		fmt.Printf("make %s of %d packages with %d changes\n", tiers[tier][0], len(packages), len(open))
+		var failures []failed
+		err := t.with(mutations(open), func() (err error) {
+			failures, err = t.failing(ctx, slices.Concat(tiers[tier], packages), nil, math.MaxInt)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, f := range failures {
+			// What has been found explains most of the others.
+			if fails, err := t.fails(ctx, f, mutations(stillOpen(open))...); err != nil {
+				return err
+			} else if !fails {
+				continue
+			}
+			for _, tr := range stillOpen(open) {
+				notices, err := t.notices(ctx, f, tr.Mutation)
+				if err != nil {
+					return err
+				}
+				if notices {
+					tr.by, tr.tier, found = f.String(), tier, true
+					fmt.Printf("   %s: %s\n", tr.Mutation, tr.outcome())
+				}
+			}
+		}
+	}
+	return nil
+}
 
-// steps returns what finds out whether a change is noticed: the tests of make test of the packages that depend on
-// its package, that and the subject itself first, then all that are done soon, and each of the others; and then
-// those of make exhaustive.
-func (t *tree) steps(ctx context.Context, m Mutation) (all []step, err error) {
+func mutations(trials []*trial) (all []Mutation) {
+	for _, t := range trials {
+		all = append(all, t.Mutation)
+	}
+	return all
+}
+
+// dependants returns the patterns of the packages whose tests depend on a change, those of its subject apart.
+func (t *tree) dependants(ctx context.Context, m Mutation) (near, far []string, err error) {
 	module, err := t.run(ctx, "go", "list", "-m")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	prefix := strings.TrimSpace(module) + "/"
 	out, err := t.run(ctx, "go", "list", "-test", "-f", `{{if .ForTest}}{{.ForTest}} {{.ImportPath}} {{join .Deps " "}}{{end}}`, "./...")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var found []string
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
 		if len(f) == 0 || !slices.ContainsFunc(f, func(s string) bool { return s == prefix+m.Package }) {
 			continue
 		}
-		if dir := strings.TrimPrefix(f[0], prefix); !slices.Contains(found, dir) && dir != "internal/ci/mutate" && dir != "internal/ci" {
-			found = append(found, dir)
+		dir := strings.TrimPrefix(f[0], prefix)
+		switch pattern := "./" + dir; {
+		case slices.Contains(near, pattern) || slices.Contains(far, pattern) || dir == "internal/ci/mutate" || dir == "internal/ci":
+		case dir == m.Package || slices.Contains(subjects[m.Subject], dir):
+			near = append(near, pattern)
+		default:
+			far = append(far, pattern)
 		}
 	}
-	groups := make([][]string, 2+len(costly))
-	for _, dir := range found {
-		i := 2 + slices.Index(costly, dir) // what is not costly is in the second
-		if dir == m.Package || slices.Contains(subjects[m.Subject], dir) {
-			i = 0
-		}
-		groups[i] = append(groups[i], "./"+dir)
+	if near == nil {
+		return nil, nil, fmt.Errorf("%s has no tests", m.Package)
 	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("%s: no tests depend on it", m.Package)
-	}
-	for _, g := range groups {
-		if g != nil {
-			all = append(all, step{0, g})
-		}
-	}
-	return append(all, step{1, slices.Concat(groups...)}), nil
+	return near, far, nil
 }
 
 // failure is a line of internal/ci about a test that failed.
@@ -327,88 +409,69 @@ var (
 	isTest  = regexp.MustCompile("^(Test|Example|Fuzz)")
 )
 
-// noticed runs the tests of packages in a tier and returns the first that fails, if it fails again and does not
-// without the change. One that is not steady is left out of account, and the others are run anew.
-func (t *tree) noticed(ctx context.Context, command, packages []string, m Mutation, limit time.Duration) (by string, err error) {
-	unsteady := map[string]bool{}
-	for {
-		tctx, cancel := context.WithTimeout(ctx, limit)
-		pkg, test, err := t.first(tctx, slices.Concat(command, packages), unsteady)
-		late := tctx.Err() != nil
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return "", ctx.Err()
-		case pkg == "" && late:
-			return strings.Join(packages, " ") + " in more than " + limit.String(), nil
-		case err != nil || pkg == "":
-			return "", err
-		case test == "":
-			return pkg + " as a whole", nil
-		}
-		steady, err := t.steady(ctx, m, pkg, test, limit)
-		if err != nil {
-			return "", err
-		}
-		if steady {
-			return pkg + " " + test, nil
-		}
-		fmt.Printf("   %s %s is not steady: left out of account for %s\n", pkg, test, m)
-		unsteady[pkg+" "+test] = true
+// failed is a test, or a package as a whole if the name of the test is empty.
+type failed struct{ pkg, test string }
+
+func (f failed) String() string {
+	if f.test == "" {
+		return f.pkg + " as a whole"
 	}
+	return f.pkg + " " + f.test
 }
 
-// steady reports whether a test fails with the change, which has been made, and not without.
-func (t *tree) steady(ctx context.Context, m Mutation, pkg, test string, limit time.Duration) (bool, error) {
-	args := []string{"test", "-race", "-vet=off", "-count=1", "-timeout=" + limit.String(), "-run=" + pattern(test), pkg}
-	if _, err := t.run(ctx, "go", args...); err == nil || ctx.Err() != nil {
-		return false, ctx.Err()
-	}
-	path := filepath.Join(t.dir, filepath.FromSlash(m.File))
-	changed, err := os.ReadFile(path)
-	if err != nil {
+// notices reports whether a test fails with a change and not without.
+func (t *tree) notices(ctx context.Context, f failed, m Mutation) (bool, error) {
+	with, err := t.fails(ctx, f, m)
+	if err != nil || !with {
 		return false, err
 	}
-	original := slices.Concat(changed[:m.start], []byte(m.was), changed[m.start+len(m.with):])
-	if err := os.WriteFile(path, original, 0o644); err != nil {
-		return false, err
-	}
-	_, failed := t.run(ctx, "go", args...)
-	return failed == nil, errors.Join(os.WriteFile(path, changed, 0o644), ctx.Err())
+	without, err := t.fails(ctx, f)
+	return !without, err
 }
 
-// first runs a command of internal/ci until a test fails, but for some, and returns its package and its name, which
-// is empty if the package fails as a whole.
-func (t *tree) first(ctx context.Context, args []string, but map[string]bool) (pkg, test string, err error) {
+// fails reports whether a test fails with changes.
+func (t *tree) fails(ctx context.Context, f failed, changes ...Mutation) (fails bool, err error) {
+	args := []string{"test", "-race", "-vet=off", "-count=1", "-timeout=10m"}
+	if f.test != "" {
+		args = append(args, "-run="+pattern(f.test))
+	}
+	err = t.with(changes, func() error {
+		_, err := t.run(ctx, "go", append(args, f.pkg)...)
+		fails = err != nil
+		return nil
+	})
+	return fails, errors.Join(err, ctx.Err())
+}
+
+// failing runs a command of internal/ci and returns the first tests that fail, but for some.
+func (t *tree) failing(ctx context.Context, args []string, but map[string]bool, most int) ([]failed, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	cmd := exec.CommandContext(ctx, t.ci, args...)
 	cmd.Dir = t.dir
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its children
 	cmd.WaitDelay = time.Minute
-	found := &failures{first: stop, but: but}
+	found := &failures{enough: stop, most: most, but: but}
 	cmd.Stdout = found
 	group(cmd)
 	if err := cmd.Start(); err != nil {
-		return "", "", err
+		return nil, err
 	}
-	err = cmd.Wait()
+	err := cmd.Wait()
 	ungroup(cmd)
-	if found.pkg != "" || ctx.Err() != nil {
-		return found.pkg, found.test, nil
+	if len(found.all) == 0 && err != nil && ctx.Err() == nil && len(but) == 0 {
+		return nil, fmt.Errorf("%s: %w, and no test failed", strings.Join(args, " "), err)
 	}
-	if err != nil && len(but) == 0 {
-		return "", "", fmt.Errorf("%s: %w, and no test failed", strings.Join(args, " "), err)
-	}
-	return "", "", nil
+	return found.all, nil
 }
 
-// failures looks for the first line about a test that failed in what is written to it.
+// failures collects the lines about tests that failed of what is written to it.
 type failures struct {
-	first     func() // is called when it is there
-	but       map[string]bool
-	line      []byte
-	pkg, test string
+	enough func() // is called when there are most
+	most   int
+	but    map[string]bool
+	line   []byte
+	all    []failed
 }
 
 func (f *failures) Write(p []byte) (int, error) {
@@ -417,14 +480,15 @@ func (f *failures) Write(p []byte) (int, error) {
 			f.line = append(f.line, c)
 			continue
 		}
-		if m := failure.FindStringSubmatch(string(f.line)); m != nil && f.pkg == "" {
+		if m := failure.FindStringSubmatch(string(f.line)); m != nil && len(f.all) < f.most {
 			test := strings.TrimSuffix(m[2], ":")
 			if !isTest.MatchString(test) {
 				test = ""
 			}
-			if !f.but[m[1]+" "+test] {
-				f.pkg, f.test = m[1], test
-				f.first()
+			if one := (failed{m[1], test}); !f.but[one.String()] && !slices.Contains(f.all, one) {
+				if f.all = append(f.all, one); len(f.all) == f.most {
+					f.enough()
+				}
 			}
 		}
 		f.line = f.line[:0]

@@ -172,33 +172,41 @@ exit 1
 	return tr
 }
 
-func TestTrial(t *testing.T) {
+// What its own tests do not notice is tried together with the rest: a change that hides another does not save it.
+func TestTrials(t *testing.T) {
 	tr := toy(t)
 	path := filepath.Join(tr.dir, "a", "a.go")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps, err := tr.steps(t.Context(), Mutation{Package: "a"})
-	if err != nil || len(steps) != 2 || steps[0].tier != 0 || !slices.Equal(steps[0].packages, []string{"./a"}) || steps[1].tier != 1 {
-		t.Fatalf("got %+v, %v", steps, err)
+	near, far, err := tr.dependants(t.Context(), Mutation{Package: "a"})
+	if err != nil || !slices.Equal(near, []string{"./a"}) || far != nil {
+		t.Fatalf("got %v, %v, %v", near, far, err)
 	}
-	for _, c := range []struct{ was, with, want string }{
-		{"==", "!=", "make test: toy/a TestIs"},
-		{"*", "+ 1 +", "make exhaustive: toy/a TestDouble"},
-		{"2 *", "2 * 1 *", "no test"},
-	} {
-		at := strings.Index(string(text), c.was)
-		x := &trial{steps: steps, Mutation: Mutation{File: "a/a.go", Package: "a", start: at, end: at + len(c.was), was: c.was, with: c.with}}
-		for x.open() {
-			tr.step(t.Context(), x, time.Minute)
+	var trials []*trial
+	wants := []string{"make test: toy/a TestIs", "make exhaustive: toy/a TestDouble", "no test", "make exhaustive: toy/a TestDouble"}
+	for _, c := range [][2]string{{"==", "!="}, {"*", "+ 1 +"}, {"Unused = 1", "Unused = 2"}, {"2 *", "4 *"}} {
+		at := strings.Index(string(text), c[0])
+		x := &trial{near: near, Mutation: Mutation{File: "a/a.go", Package: "a", start: at, end: at + len(c[0]), was: c[0], with: c[1]}}
+		tr.alone(t.Context(), x, time.Minute)
+		trials = append(trials, x)
+	}
+	for tier := range tiers {
+		if err := tr.together(t.Context(), stillOpen(trials), tier); err != nil {
+			t.Fatal(err)
 		}
-		if got := x.outcome(); got != c.want {
-			t.Errorf("%s: got %q, want %q", x.Mutation, got, c.want)
+	}
+	for i, x := range trials {
+		if x.err == nil {
+			x.decided = true
 		}
-		if now, err := os.ReadFile(path); err != nil || string(now) != string(text) {
-			t.Fatalf("%s: the file was not restored: %v", x.Mutation, err)
+		if got := x.outcome(); got != wants[i] {
+			t.Errorf("%s: got %q, want %q", x.Mutation, got, wants[i])
 		}
+	}
+	if now, err := os.ReadFile(path); err != nil || string(now) != string(text) {
+		t.Fatalf("the file was not restored: %v", err)
 	}
 	good, err := tr.builds(t.Context(), Mutation{File: "a/a.go", Package: "a", start: 0, end: 7, with: "pack"})
 	if good || err != nil {
@@ -206,32 +214,34 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// The first failure that counts is found in whatever pieces the output comes.
+// The failures that count are found in whatever pieces the output comes, each once.
 func TestFailures(t *testing.T) {
-	const out = "ok  a 1 s\nFAIL  m/a TestOdd (0.1 s)\n  FAIL  no\nFAIL  m/b TestX/y: skipped\nFAIL  m/c TestZ did not end\n"
+	const out = "ok  a 1 s\nFAIL  m/a TestOdd (0.1 s)\n  FAIL  no\nFAIL  m/b TestX/y: skipped\nFAIL  m/a TestOdd\nFAIL  m/c TestZ did not end\nFAIL  m/d\n"
+	odd, x, z, d := failed{"m/a", "TestOdd"}, failed{"m/b", "TestX/y"}, failed{"m/c", "TestZ"}, failed{"m/d", ""}
 	for _, c := range []struct {
-		but       string
-		pkg, test string
-	}{{"m/a TestOdd", "m/b", "TestX/y"}, {"", "m/a", "TestOdd"}} {
+		but  string
+		most int
+		want []failed
+		told int
+	}{
+		{"m/a TestOdd", 1, []failed{x}, 1},
+		{"", 1, []failed{odd}, 1},
+		{"", 9, []failed{odd, x, z, d}, 0},
+	} {
 		n := 0
-		f := &failures{first: func() { n++ }, but: map[string]bool{c.but: true}}
+		f := &failures{enough: func() { n++ }, most: c.most, but: map[string]bool{c.but: true}}
 		for _, b := range []byte(out) {
 			f.Write([]byte{b})
 		}
-		if f.pkg != c.pkg || f.test != c.test || n != 1 {
-			t.Errorf("got %q %q, told %d times", f.pkg, f.test, n)
+		if !slices.Equal(f.all, c.want) || n != c.told {
+			t.Errorf("got %q, told %d times, want %q, %d", f.all, n, c.want, c.told)
 		}
-	}
-	f := &failures{first: func() {}}
-	f.Write([]byte("FAIL  m/a\n"))
-	if f.pkg != "m/a" || f.test != "" {
-		t.Errorf("got %q %q of a package that does not build", f.pkg, f.test)
 	}
 }
 
 func TestTable(t *testing.T) {
 	var out strings.Builder
-	trials := []*trial{{tier: 0, by: "x"}, {tier: 1, by: "y"}, {}, {steps: make([]step, 1)}, {err: errors.New("z")}}
+	trials := []*trial{{tier: 0, by: "x"}, {tier: 1, by: "y"}, {decided: true}, {}, {err: errors.New("z")}}
 	const want = "Of 5 changes make test notices 1, make exhaustive 1 more, and no test 1; 2 are not decided.\n"
 	if lost := table(&out, 7, trials); lost != 1 || !strings.HasSuffix(out.String(), want) {
 		t.Errorf("got %d lost in\n%s", lost, out.String())
