@@ -114,6 +114,11 @@ func (r *rootRun) exitCode(ctx context.Context, id string) (int, error) {
 	}
 }
 
+// ended is a shell program that kills a process group and waits for its end: a process that was killed and
+// gets no processor is still there. What it prints says that it has not ended.
+const ended = `kill -9 -%[1]d; i=0
+while kill -0 -%[1]d; do i=$((i+1)); [ $i -gt 400 ] && echo left && exit; sleep 0.05; done 2>/dev/null`
+
 // kill ends the process group of a process. The engine has no request for that; its number on the host is of no use to another process
 // in the container, so the process has said the one that it has there.
 func (r *rootRun) kill(ctx context.Context, id string) error {
@@ -128,7 +133,7 @@ func (r *rootRun) kill(ctx context.Context, id string) error {
 		return errors.New("the process does not say its number")
 	}
 	made, err := r.engine.ExecCreate(ctx, r.container, client.ExecCreateOptions{
-		User: "0:0", AttachStdout: true, Cmd: []string{"/bin/sh", "-c", fmt.Sprintf("kill -9 -%d", r.pid)},
+		User: "0:0", AttachStdout: true, Cmd: []string{"/bin/sh", "-c", fmt.Sprintf(ended, r.pid)},
 	})
 	if err != nil {
 		return err
@@ -138,7 +143,10 @@ func (r *rootRun) kill(ctx context.Context, id string) error {
 		return err
 	}
 	defer a.Close()
-	_, err = io.Copy(io.Discard, a.Reader)
+	said, err := io.ReadAll(io.LimitReader(a.Reader, 64))
+	if err == nil && len(said) > 0 {
+		err = errors.New("the processes were killed and have not ended")
+	}
 	return err
 }
 
