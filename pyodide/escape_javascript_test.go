@@ -240,9 +240,9 @@ a.abort()
 setTimeout(() => { throw new Error("y") }, 0)
 await pause(20)`, lost: true},
 	{name: "console-internals", code: `
-for (const s of Object.getOwnPropertySymbols(console)) escaped(String(s))`},
+for (const s of Object.getOwnPropertySymbols(console)) if (s !== Symbol.toStringTag) escaped(String(s))`},
 	{name: "source-of-the-host", code: `
-for (const f of [display, exit, eval, Function, console.log, setTimeout, __execbroker_run]) if (/\.mjs|file:/.test(Function.prototype.toString.call(f))) escaped()`},
+for (const f of [display, exit, eval, Function, console.log, setTimeout]) if (/\.mjs|file:/.test(Function.prototype.toString.call(f))) escaped()`},
 	{name: "real-constructors", works: unscrubbed, code: `
 const kinds = [function () {}, async function () {}, function* () {}, async function* () {}]
 for (const f of kinds) {
@@ -292,13 +292,49 @@ console.log("now")
 display(1)
 for (let i = 0; i < 8; i++) delete Array.prototype[i]
 for (const o of got) if (o instanceof SharedArrayBuffer || o?.buffer instanceof SharedArrayBuffer) escaped("the ring")`},
-	{name: "run-of-another-number", lost: true, code: `__execbroker_run().id = 999; console.log("to somebody else")`},
-	{name: "run-without-a-number", lost: true, code: `__execbroker_run().id = "x"; console.log("to nobody")`},
-	{name: "end-of-nonsense", lost: true, code: `__execbroker_run().settle({exit_code: "x".repeat(1e6), exception: [1]}); await pause(100)`},
-	{name: "end-with-changed-files", lost: true, code: `__execbroker_run().settle({exit_code: 0, exception: null, changes: [["/etc/passwd", 1, 1]]}); await pause(100)`},
-	{name: "run-of-one's-own-making", code: `__execbroker_back({id: 77, timers: new Set(), settle() {}}, 1); display("nobody's")`},
+	// The names of the host are no properties, and code that says one is refused as a whole.
+	{name: "names-of-the-host", works: unscrubbed, code: `
+const ours = Reflect.ownKeys(globalThis).filter((k) => String(k).includes("execbroker"))
+if (ours.length) escaped(ours)
+const name = "__exec" + "broker_"
+for (const n of ["run()", "back({id: 77, timers: new Set(), settle() {}}, 1)", "text", "value", "constant", "import", "eval"])
+  for (const f of [eval, Function, (s) => eval(s), (s) => new Function("return " + s)(), (s) => setTimeout(s, 0), (s) => eval("\\u005f" + s.slice(1))])
+    try { f(name + n); escaped(n) } catch {}`},
+	{name: "eval-of-the-engine", works: unscrubbed, code: `
+const found = []
+const note = (f) => { try { found.push(f()) } catch {} }
+note(() => { const {eval: e} = globalThis; return e })
+note(() => { const o = {eval}; return o.eval })
+note(() => { let e; ({eval: e = 1} = {}); return [eval].pop() })
+note(() => ((e) => e)(eval))
+note(() => eval("eval"))
+note(() => eval("(() => eval)()"))
+note(() => (function () { return arguments[0] })(eval))
+note(() => new Function("return eval")())
+note(() => new Function("eval", "return eval")(eval))
+note(() => eval.bind(null))
+note(() => { with ({get e() { return eval }}) return e })
+for (const e of found) if (typeof e === "function") for (const text of ["import('" + MODULE + "')", "(() => import('" + MODULE + "'))()"])
+  try { const m = await e(text); if (m.default === 42) escaped("a module") } catch {}`},
+	{name: "eval-of-one's-own", code: `
+const calls = []
+const text = "import('" + MODULE + "')"
+calls.push(() => { const eval = (s) => s; return eval(text) })
+calls.push(() => { with ({eval: (s) => s}) return eval(text) })
+calls.push(() => ((eval) => eval(text))((s) => s))
+calls.push(() => { eval("var eval = (s) => s"); return eval(text) })
+calls.push(() => eval(...[text]))
+calls.push(() => eval(text, 1))
+calls.push(() => eval?.(text))
+calls.push(() => eval({toString: () => text}))
+calls.push(() => eval(new String(text)))
+calls.push(() => (0, eval)(text))
+calls.push(() => eval.call(null, text))
+calls.push(() => Reflect.apply(eval, null, [text]))
+calls.push(() => eval("eval(" + JSON.stringify(text) + ")"))
+for (const f of calls) try { const m = await f(); if (m?.default === 42) escaped(f) } catch {}`},
 	{name: "host-functions-replaced", code: `
-for (const name of ["__execbroker_run", "__execbroker_back", "__execbroker_import", "eval"]) {
+for (const name of ["eval", "JSON", "Promise"]) {
   try { globalThis[name] = () => 7 } catch {}
   try { delete globalThis[name] } catch {}
   if (Object.getOwnPropertyDescriptor(globalThis, name)?.writable !== false) escaped(name)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -378,6 +379,30 @@ func TestAttemptsWork(t *testing.T) {
 	}
 }
 
+// realmNames makes an import map of what the realm needs, without what the host's own map takes away.
+func realmNames(t *testing.T, realm string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(realm, "importmap.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m struct {
+		Imports map[string]string `json:"imports"`
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		t.Fatal(err)
+	}
+	maps.DeleteFunc(m.Imports, func(name, _ string) bool { return !strings.HasPrefix(name, "execbroker:") })
+	if b, err = json.Marshal(m); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "names.json")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // weak makes the attempts in one process of Deno with flags, and returns what each printed.
 func weak(t *testing.T, g guest, o *outside, in installation, layer confine.Method, flags []string, realm string) map[string]string {
 	t.Helper()
@@ -398,6 +423,9 @@ func weak(t *testing.T, g guest, o *outside, in installation, layer confine.Meth
 	b, err := json.Marshal(map[string]any{"prelude": o.prelude(t, g), "attempts": programs, "host": realm})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if realm != "" {
+		flags = append(slices.Clone(flags), "--import-map="+realmNames(t, realm))
 	}
 	args := slices.Concat([]string{"run", "--no-prompt", "--no-config", "--no-lock"}, flags,
 		[]string{filepath.Join(dir, g.weak), "file://" + filepath.Join(in.pyodide, "pyodide.mjs")})

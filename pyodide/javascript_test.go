@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,15 @@ func TestScriptState(t *testing.T) {
 		{"await", []string{"const p = new Promise(r => setTimeout(r, 30, 7))\nlet q = await p, r = await Promise.all([p, q])", "console.log(q, r[0], await p)"}, "7 7 7\n"},
 		{"for-await", []string{"async function* g() { yield 1; yield 2 }\nfor await (const v of g()) var sum = (sum ?? 0) + v", "console.log(sum)"}, "3\n"},
 		{"failed", []string{"const kept = 'k'\nthrow 1", "console.log(kept)"}, "k\n"},
+		{"hashbang", []string{"#!/usr/bin/env node\nconsole.log('run')"}, "run\n"},
+		{"constant", []string{"const c = 1; let d = 2", "try { c = 2 } catch (e) { console.log(e.message) }\ntry { c++ } catch (e) { console.log(e.name) }\nd++; { const c = 7; let d = c; d = 8 }",
+			"console.log(c, d)", "let c = 5; c = 6; console.log(c)"}, "6\n"},
+		{"early", []string{"try { late } catch (e) { console.log(e.name, e.message) }\nlet late = 1; console.log(late)"}, "ReferenceError Cannot access 'late' before initialization\n1\n"},
+		{"no-properties", []string{"let hidden = 1; const [also] = [2]; class Third {}", "console.log(Object.keys(globalThis).filter((k) => ['hidden', 'also', 'Third'].includes(k)).length, hidden, also, Third.name)"}, "0 1 2 Third\n"},
+		{"direct-eval", []string{"function f(a) { let b = 1; return eval('a + b') }\nclass P { #p = 4; get() { return eval('this.#p') } }\nfor (let i = 7; i < 8; i++) var g = eval('i')",
+			"console.log(f(41), new P().get(), g, (function () { 'use strict'; eval('var own = 1'); return typeof own })(), (function () { eval('var own = 1'); return typeof own })())"}, "42 4 7 undefined number\n"},
+		{"eval-by-other-names", []string{"const o = {eval}, [e] = [eval]; let {eval: h = 1} = globalThis",
+			"console.log(o.eval('1 + 1'), e('2'), h('3'), eval.name, typeof eval, (function () { let x = 1; return (0, eval)('typeof x') })())"}, "2 2 3 eval function undefined\n"},
 		{"left-running", []string{"setTimeout(() => { console.log('late') }, 20); setTimeout(async () => { await 1; console.log('late') }, 20);\n" +
 			"(async () => { for (;;) { await new Promise(r => setTimeout(r, 5)); console.log('late') } })();\n" +
 			"void new Promise(r => setTimeout(r, 20)).then(() => console.log('late'))",
@@ -83,6 +93,54 @@ console.warn("w"); console.error(new RangeError("e").message); console.group("g"
 	}
 }
 
+// The console writes what that of Node.js 20 writes.
+func TestScriptConsole(t *testing.T) {
+	t.Parallel()
+	s := script(t, executor.Limits{})
+	for _, c := range []struct{ code, out, err string }{
+		{`console.table([{a: 1, b: "xyz"}, {a: [1, 2], c: {d: 1}}])`, `┌─────────┬──────────┬───────┬──────────┐
+│ (index) │ a        │ b     │ c        │
+├─────────┼──────────┼───────┼──────────┤
+│ 0       │ 1        │ 'xyz' │          │
+│ 1       │ [ 1, 2 ] │       │ { d: 1 } │
+└─────────┴──────────┴───────┴──────────┘
+`, ""},
+		{`console.table(new Map([["ä", {x: 1}]]))`, `┌───────────────────┬─────┬──────────┐
+│ (iteration index) │ Key │ Values   │
+├───────────────────┼─────┼──────────┤
+│ 0                 │ 'ä' │ { x: 1 } │
+└───────────────────┴─────┴──────────┘
+`, ""},
+		{`console.table([{a: 1, b: "界"}], ["b"]); console.table(5)`, `┌─────────┬──────┐
+│ (index) │ b    │
+├─────────┼──────┤
+│ 0       │ '界' │
+└─────────┴──────┘
+5
+`, ""},
+		{`console.group("a", "b"); console.log({x: "1\n2"}, "y\nz"); console.group(); console.error("e"); console.groupEnd(); console.groupEnd(); console.log("end")`,
+			"a b\n  { x: '1\\n2' } y\n  z\nend\n", "    e\n"},
+		{`console.log("%s %d %i %f %j %o %O%c %%", {a: 1}, "5", 4.7, "1.5", {a: 1}, [1], {b: 2}, "css"); console.log("%d", 1n, "%s"); console.log("%")`,
+			"{ a: 1 } 5 4 1.5 {\"a\":1} [ 1, [length]: 1 ] { b: 2 } %\n1n %s\n%\n", ""},
+		{`console.assert(true); console.assert(false); console.assert(0, "x %d", 4)`, "", "Assertion failed\nAssertion failed: x 4\n"},
+		{`console.count(); console.count("b"); console.count(); console.countReset(); console.count(); console.countReset("none")`,
+			"default: 1\nb: 1\ndefault: 2\ndefault: 1\n", "(node:1) Warning: Count for 'none' does not exist\n"},
+		{`console.dir({a: {b: {c: {}}}}, {depth: 0}); console.dirxml([1], 2); console.log(-0, [,], new Map([[{a: 1}, new Set("ab")]]), Object.create(null), class A {}, [1.5, "x"])`,
+			"{ a: [Object] }\n[ 1 ] 2\n-0 [ <1 empty item> ] Map(1) { { a: 1 } => Set(2) { 'a', 'b' } } [Object: null prototype] {} [class A] [ 1.5, 'x' ]\n", ""},
+		{`console.timeEnd("t"); console.time("t"); console.time("t")`, "", "(node:1) Warning: No such label 't' for console.timeEnd()\n(node:1) Warning: Label 't' already exists for console.time()\n"},
+		{`const {log} = console; log.call(null, Promise.resolve(1), Symbol("s"), new (class Odd { x = 1 })())`, "Promise { 1 } Symbol(s) Odd { x: 1 }\n", ""},
+	} {
+		r := runScript(t, s, c.code, atOnce)
+		if string(r.Stdout) != c.out || string(r.Stderr) != c.err || r.Status != executor.StatusOK {
+			t.Errorf("%s\ngot %s\nwant %s%s", c.code, describeResult(r), c.out, c.err)
+		}
+	}
+	r := runScript(t, s, "console.time('t2'); console.timeLog('t2', 1); console.timeEnd('t2')", atOnce)
+	if ok, _ := regexp.Match(`^t2: [\d.]+ms 1\nt2: [\d.]+ms\n$`, r.Stdout); !ok {
+		t.Errorf("got %s", describeResult(r))
+	}
+}
+
 func TestScriptValues(t *testing.T) {
 	t.Parallel()
 	s := script(t, executor.Limits{})
@@ -91,7 +149,9 @@ func TestScriptValues(t *testing.T) {
 		{"const a = 1\n;[a, 'x'] // end", `[ 1, 'x' ]`, `[1,"x"]`},
 		{"(await 5);;", "5", "5"},
 		{"({toJSON() { return 1 }})", "{ toJSON: [Function: toJSON] }", ""},
-		{"Promise.resolve(3)", "Promise { 3 }", ""},
+		{"Promise.resolve(3)", "3", "3"},
+		{"(async () => { await 1; return [2] })()", "[ 2 ]", "[2]"},
+		{"return 4", "", ""},
 		{"NaN", "NaN", ""},
 		{"'use strict'", `'use strict'`, `"use strict"`},
 		{"undefined", "", ""},
@@ -259,7 +319,7 @@ func TestScriptTampering(t *testing.T) {
 		"Object.defineProperty(Array.prototype, 0, {set(v) { throw v }, get() { return 1 }, configurable: true}); delete Array.prototype[0]",
 		"Error.prepareStackTrace = () => 'forged'; Error.captureStackTrace = null; Error.stackTraceLimit = 0; Error.stackTraceLimit = 50",
 		"for (const n of ['JSON', 'Promise', 'Uint8Array', 'TextEncoder', 'Object', 'Error', 'Map', 'eval', 'Atomics']) try { delete globalThis[n]; globalThis[n] = null } catch {}",
-		"for (const n of ['__execbroker_run', '__execbroker_back', '__execbroker_import']) try { delete globalThis[n]; globalThis[n] = null } catch {}",
+		"for (const n of ['run', 'back', 'import', 'eval', 'text', 'value']) for (const f of [eval, Function]) try { f('__execbroker' + '_' + n + ' = null')() } catch {}",
 		"Promise.prototype.then = function () { return this }; Promise.resolve = null; Function.prototype.call = Function.prototype.apply = () => 1",
 	} {
 		s := script(t, executor.Limits{})

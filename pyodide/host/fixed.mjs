@@ -14,11 +14,12 @@ export function unnamed() {
   return objects;
 }
 
-// fix makes the properties of an object unchangeable. New ones can be added.
-export function fix(o) {
+// fix makes the properties of an object unchangeable. New ones can be added. With open what says of which kind an object is stays as it
+// is: util.inspect looks for it.
+export function fix(o, open = false) {
   for (const key of Reflect.ownKeys(o)) {
     const d = Object.getOwnPropertyDescriptor(o, key);
-    if (!d.configurable || key === "stackTraceLimit") continue;
+    if (!d.configurable || key === "stackTraceLimit" || open && key === "constructor" && ASSIGNABLE.has(o)) continue;
     if (!("value" in d)) {
       Object.defineProperty(o, key, { configurable: false });
     } else if (!ASSIGNABLE.has(o) || typeof key === "symbol") {

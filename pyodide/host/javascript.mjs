@@ -1,10 +1,11 @@
 // Runs cells of JavaScript in the scrubbed realm. There is no second realm below it: what the host needs is fixed in this one, and what
 // the code can spoil nevertheless is its own session.
+import { types } from "execbroker:util";
 import { console, show } from "./console.mjs";
-import { describe, define, evaluate, evaluation, harden, listeners, stacks, syntax, text, url } from "./realm.mjs";
+import { constants, describe, evaluate, evaluation, harden, listeners, stacks, syntax, text, url } from "./realm.mjs";
 import { EINTR } from "./ring.mjs";
 import { finish, kept } from "./scrub.mjs";
-import { BACK, cell, IMPORT, RUN } from "./transform.mjs";
+import { BACK, cell, CONSTANT, IMPORT, RUN, VALUE } from "./transform.mjs";
 import { FROM_HOST, json, number } from "./wire.mjs";
 
 const INTERRUPTED = 130;
@@ -14,11 +15,19 @@ class Stop extends Error {
   name = "Stop";
 }
 
+// Value is that of the last expression of a cell. It is an object, because a promise in its place would be awaited where it is too early.
+class Value {
+  constructor(value) {
+    this.value = value;
+  }
+}
+
 // Interpreter is a realm with one session in it.
 export class Interpreter {
   #sender;
   #cell = 0;
   #run = null; // in progress
+  #constants = new Set(); // names of the top level
   #active = null; // the run that the code belongs to which is executed now
   #encoder = new TextEncoder();
   // There are no files, and nothing that calls could do.
@@ -41,7 +50,8 @@ export class Interpreter {
   #globals() {
     const global = (name, value) => Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
     for (const [name, value] of Object.entries(kept.harmless)) global(name, value);
-    global("console", console((type, line) => this.#write(type === "stderr" ? FROM_HOST.STDERR : FROM_HOST.STDOUT, line)));
+    const write = (type, line) => this.#write(type === "stderr" ? FROM_HOST.STDERR : FROM_HOST.STDOUT, line);
+    global("console", console(write, (warning) => write("stderr", `(node:1) Warning: ${warning}\n`)));
     global("display", (value) => this.#display(false, value));
     global("exit", (code = 0) => this.#exit(code));
     const { clearTimeout, setTimeout } = globalThis;
@@ -79,10 +89,16 @@ export class Interpreter {
       },
     }.then;
     const active = () => this.#active;
-    define(globalThis, RUN, active);
-    define(globalThis, BACK, (run, value) => this.#back(run, value));
-    define(globalThis, IMPORT, async () => {
-      throw new TypeError("import: there are no modules in this sandbox");
+    constants({
+      [RUN]: active,
+      [BACK]: (run, value) => this.#back(run, value),
+      [IMPORT]: async () => {
+        throw new TypeError("import: there are no modules in this sandbox");
+      },
+      [VALUE]: (value) => new Value(value),
+      [CONSTANT]: () => {
+        throw new TypeError("Assignment to constant variable.");
+      },
     });
   }
 
@@ -223,17 +239,22 @@ export class Interpreter {
     const failed = (exception) => run.settle({ __proto__: null, exit_code: 1, exception, interrupted: false });
     let parts;
     try {
-      parts = cell(source);
-      for (const name of parts.all) free(name);
+      parts = cell(source, this.#constants);
+      for (const [name, kind] of parts.names) declare(name, kind);
     } catch (e) {
       return failed(e?.loc ? syntax(e, source, n) : describe(e));
     }
     try {
-      if (parts.names.length) evaluate("var " + parts.names.join(","));
+      const variables = parts.names.filter(([, kind]) => kind === "var");
+      if (variables.length) evaluate("var " + variables.map(([name]) => name).join(","));
       if (parts.hoisted) evaluate(parts.hoisted + url(n, source));
-      const result = await evaluate(parts.body + url(n, source));
+      let value = await evaluate(parts.body + url(n, source));
+      value = value instanceof Value ? value.value : undefined;
+      // "main();" at the end is how most programs begin.
+      if (types.isPromise(value)) value = await value;
+      if (run.stop) return;
       this.#active = run;
-      if (result && result.value !== undefined) this.#display(true, result.value);
+      if (value !== undefined) this.#display(true, value);
       await this.#linger(run);
       run.settle(ok);
     } catch (e) {
@@ -251,10 +272,21 @@ export class Interpreter {
   changed() {}
 }
 
-// free refuses names that code cannot have: assignments to them would be ignored.
-function free(name) {
-  const d = Object.getOwnPropertyDescriptor(globalThis, name);
-  if (d && !d.configurable && !d.writable) throw new SyntaxError(`${text(name, "")} belongs to the sandbox and cannot be declared`);
+// declare makes a name of the top level. Names that code cannot have are refused: assignments to them would be ignored. One of let, const
+// or class has no value until its declaration assigns it.
+function declare(name, kind) {
+  const old = Object.getOwnPropertyDescriptor(globalThis, name);
+  const property = (d) => Object.defineProperty(globalThis, name, { configurable: true, enumerable: false, ...d });
+  if (old && !old.configurable) {
+    if (!old.writable) throw new SyntaxError(`${text(name, "")} belongs to the sandbox and cannot be declared`);
+  } else if (kind === "let" || kind === "const") {
+    const early = () => {
+      throw new ReferenceError(`Cannot access '${name}' before initialization`);
+    };
+    property({ get: early, set: (value) => void property({ value, writable: kind === "let" }) });
+  } else if (old && (old.get || !old.writable)) {
+    property({ value: old.value, writable: true });
+  }
 }
 
 // encode makes the message of a value: u8 main, u16 count, and for each form u16 length, type, u32 length, data.

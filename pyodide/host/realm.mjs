@@ -3,7 +3,7 @@
 import { fix, unnamed } from "./fixed.mjs";
 import { kept } from "./scrub.mjs";
 import { inspect } from "./console.mjs";
-import { script } from "./transform.mjs";
+import { EVAL, OURS, script, TEXT } from "./transform.mjs";
 
 const indirect = kept.evaluate;
 const define = (o, key, value) => Object.defineProperty(o, key, { value, writable: false, configurable: false, enumerable: false });
@@ -32,7 +32,7 @@ export function harden() {
     for (let p = o.prototype; p; p = Object.getPrototypeOf(p)) objects.add(p);
   }
   objects.add(Object.getPrototypeOf(Uint8Array));
-  for (const o of objects) if (o) fix(o);
+  for (const o of objects) if (o) fix(o, true);
   // Everything has what this one has: a property "then" would be called for every message that arrives.
   Object.preventExtensions(Object.prototype);
 }
@@ -46,10 +46,21 @@ export function listeners() {
   }
 }
 
-// evaluation puts eval, and constructors of functions, in place of those that do not look at what they are given.
+// constants makes constants of the global scope. They are no properties of the global object: only code that names them gets them.
+export function constants(values) {
+  globalThis[OURS] = values;
+  const [, failure] = kept.script(`const {${Object.keys(values).join(",")}} = ${OURS}`, "execbroker:constants");
+  if (!Reflect.deleteProperty(globalThis, OURS) || failure) throw new Error("the constants of the sandbox cannot be made");
+}
+
+// evaluation puts eval, and constructors of functions, in place of those that do not look at what they are given. The engine's own eval is
+// there for what the transformation has made of calls of eval, which must see the scope around them.
 export function evaluation() {
   const compile = (text) => indirect(script(text));
-  define(globalThis, "eval", (x) => (typeof x === "string" ? compile(x) : x));
+  const f = { eval: (x) => (typeof x === "string" ? compile(x) : x) }.eval;
+  delete globalThis.eval;
+  constants({ eval: indirect, [EVAL]: f, [TEXT]: (x) => (typeof x === "string" ? script(x, true) : x) });
+  define(globalThis, "eval", f);
   for (const [kind, f] of [
     ["function", function () {}],
     ["async function", async function () {}],

@@ -49,7 +49,7 @@ export const kept = {
   addEventListener: globalThis.addEventListener.bind(globalThis),
   // For sessions with JavaScript. In others the engine does not evaluate anything.
   evaluate: globalThis.eval,
-  inspect: Deno.inspect,
+  script: Deno[Deno.internal].core.evalContext,
   harmless: { structuredClone, atob, btoa, URLSearchParams },
 };
 

@@ -2,13 +2,19 @@
 // properties of the global object and may be repeated, its last expression is its value. Lines stay where they are.
 import { parse } from "./acorn.mjs";
 
-// The functions that transformed code calls. They are properties of the global object that cannot be changed.
-export const RUN = "__execbroker_run"; // () => the run that the code belongs to
-export const BACK = "__execbroker_back"; // (run, value) => value, once it is known that the run is the one that goes on
-export const IMPORT = "__execbroker_import"; // instead of import()
+// The functions that transformed code calls. They are constants of the global scope that have no property: code reaches them by their
+// names only, and a name that begins like theirs is refused in it.
+export const OURS = "__execbroker_";
+export const RUN = OURS + "run"; // () => the run that the code belongs to
+export const BACK = OURS + "back"; // (run, value) => value, once it is known that the run is the one that goes on
+export const IMPORT = OURS + "import"; // instead of import()
+export const EVAL = OURS + "eval"; // what eval is when it is not called at once
+export const TEXT = OURS + "text"; // (x) => x for a call of eval, which sees the scope that it is in
+export const VALUE = OURS + "value"; // (x) => x as the value of the cell
+export const CONSTANT = OURS + "constant"; // () => throws what an assignment to a constant throws
 
 const FUNCTIONS = new Set(["FunctionDeclaration", "FunctionExpression", "ArrowFunctionExpression", "StaticBlock"]);
-const VALUE = "return{__proto__:null,value:("; // an object, because the value may be a promise
+const OPTIONS = { ecmaVersion: "latest", allowHashBang: true };
 
 // bare removes elements that all arrays would inherit. Adding to a list assigns, so a setter among them could take away what the parser has
 // found, or what has to be changed.
@@ -19,23 +25,52 @@ function bare() {
   }
 }
 
-// cell returns the parts to evaluate, in order: the names to declare, the functions, and the body, which is an async function.
-export function cell(source) {
+// parsed parses a cell. One with import declarations is a module.
+function parsed(source) {
+  const options = { ...OPTIONS, allowAwaitOutsideFunction: true, allowReturnOutsideFunction: true };
+  try {
+    return parse(source, { ...options, sourceType: "script" });
+  } catch (e) {
+    if (!/^\s*(import|export)\b/m.test(source)) throw e;
+    const tree = parse(source, { ...options, sourceType: "module" });
+    const wrong = tree.body.find((n) => n.type.startsWith("Export"));
+    if (!wrong) return tree;
+    throw Object.assign(new SyntaxError("a cell has nobody to export to"), { loc: { line: source.slice(0, wrong.start).split("\n").length, column: 0 } });
+  }
+}
+
+// cell returns the parts to evaluate, in order: the names to declare, each with its kind, the functions, and the body, which is an async
+// function. constants has the names that are constant from cells before; it gets those of this one.
+export function cell(source, constants) {
   bare();
-  const tree = parse(source, { ecmaVersion: "latest", sourceType: "script", allowAwaitOutsideFunction: true });
+  const tree = parsed(source);
   const edits = [];
-  const names = new Set();
+  const names = new Map();
   const functions = [];
-  common(tree, edits);
-  for (const [node, parent] of declarations(tree)) {
+  const all = declarations(tree);
+  for (const [node] of all) {
+    const kind = { VariableDeclaration: node.kind, FunctionDeclaration: "function", ClassDeclaration: "let", ImportDeclaration: "const" }[node.type];
+    const found = new Set();
+    if (node.type === "VariableDeclaration") for (const d of node.declarations) bound(d.id, found);
+    else if (node.type === "ImportDeclaration") for (const s of node.specifiers) found.add(s.local.name);
+    else found.add(node.id.name);
+    for (const name of found) {
+      names.set(name, kind);
+      if (kind === "const") constants.add(name);
+      else constants.delete(name);
+    }
+  }
+  common(tree, edits, { constants, top: new Set(all.map(([node]) => node)), wrapped: true });
+  for (const [node, parent] of all) {
     switch (node.type) {
       case "VariableDeclaration":
-        for (const d of node.declarations) bound(d.id, names);
         assign(source, node, parent, edits);
         break;
       case "ClassDeclaration":
-        names.add(node.id.name);
         edits.push([node.start, node.start, `void (${node.id.name} = `], [node.end, node.end, ");"]);
+        break;
+      case "ImportDeclaration":
+        edits.push([node.start, node.end, imported(source, node)]);
         break;
       case "FunctionDeclaration":
         functions.push(node);
@@ -44,9 +79,10 @@ export function cell(source) {
   const last = tree.body.findLast((n) => n.type !== "EmptyStatement");
   if (last?.type === "ExpressionStatement") {
     const end = source[last.end - 1] === ";" ? last.end - 1 : last.end;
-    edits.push([end, end, ")};"]);
-    edits.unshift([last.start, last.start, VALUE]);
+    edits.push([end, end, ");"]);
+    edits.unshift([last.start, last.start, `return ${VALUE}(`]);
   }
+  if (source.startsWith("#!")) edits.unshift([0, 2, "//"]);
   const strict = tree.body[0]?.directive === "use strict";
   let hoisted = strict ? '"use strict";' : "";
   let body = "(async()=>{" + (strict ? '"use strict";' : "");
@@ -59,26 +95,112 @@ export function cell(source) {
   body += render(source, to, source.length, edits) + "\n})()";
   // What strict code that is evaluated declares is its own.
   if (strict) hoisted += functions.map((f) => `;globalThis.${f.id.name}=${f.id.name}`).join("");
-  return { names: [...names], all: [...names, ...functions.map((f) => f.id.name)], hoisted: functions.length ? hoisted : "", body };
+  return { names: [...names], hoisted: functions.length ? hoisted : "", body };
 }
 
-// script transforms code that is evaluated by the code itself.
-export function script(source) {
+// imported makes an assignment of an import declaration.
+function imported(source, node) {
+  const load = `await ${BACK}(${RUN}(), ${IMPORT}(${node.source.raw}))`;
+  let space = "";
+  const names = [];
+  for (const s of node.specifiers) {
+    if (s.type === "ImportNamespaceSpecifier") space = s.local.name;
+    else names.push(`${s.type === "ImportDefaultSpecifier" ? "default" : source.slice(s.imported.start, s.imported.end)}: ${s.local.name}`);
+  }
+  const to = [];
+  if (space) to.push(`${space} = ${load}`);
+  if (names.length) to.push(`({${names.join(", ")}} = ${space || load})`);
+  return `void (${to.join(", ") || load});` + "\n".repeat(source.slice(node.start, node.end).split("\n").length - 1);
+}
+
+// script transforms code that is evaluated by the code itself. With direct it sees the scope of the function that it is in.
+export function script(source, direct = false) {
   bare();
   const edits = [];
-  common(parse(source, { ecmaVersion: "latest", sourceType: "script" }), edits);
+  const more = direct ? { allowSuperOutsideMethod: true, checkPrivateFields: false } : {};
+  common(parse(source, { ...OPTIONS, ...more, sourceType: "script" }), edits);
   return render(source, 0, source.length, edits);
 }
 
-// common edits what is the same everywhere: what may wait, and import().
-function common(tree, edits) {
-  walk(tree, null, (node) => {
-    if (node.type === "AwaitExpression") edits.push([node.start, node.start, `${BACK}(${RUN}(), `]);
-    if (node.type === "ImportExpression") edits.push([node.start, node.start + "import".length, IMPORT]);
+// common edits what is the same everywhere: what may wait, import(), eval, and assignments to constants of the top level.
+// wrapped says that a function is to be around it that the code does not know of: what eval declares there is of the global scope.
+function common(tree, edits, { constants = new Set(), top = new Set(), wrapped = false } = {}) {
+  const shadowed = constants.size ? inner(tree, top) : undefined;
+  let scopes = wrapped ? 0 : 1; // around what is visited
+  const short = new Set(); // identifiers that are name and value of a property
+  const constant = (node, target) => {
+    const found = new Set();
+    bound(target, found);
+    for (const name of found) {
+      if (!constants.has(name) || shadowed.has(name)) continue;
+      edits.push([node.start, node.start, `(${CONSTANT}(), `], [node.end, node.end, ")"]);
+      return;
+    }
+  };
+  walk(tree, null, (node, parent) => {
+    if (scope(node)) scopes++;
+    switch (node.type) {
+      case "AwaitExpression":
+        edits.push([node.start, node.start, `${BACK}(${RUN}(), `]);
+        break;
+      case "ImportExpression":
+        if (node.phase) throw new SyntaxError(`import.${node.phase} is not supported`);
+        edits.push([node.start, node.start + "import".length, IMPORT]);
+        break;
+      case "MetaProperty":
+        if (node.meta.name === "import") throw new SyntaxError("Cannot use 'import.meta' outside a module");
+        break;
+      case "Property":
+        if (node.shorthand) short.add(node.value.type === "AssignmentPattern" ? node.value.left : node.value);
+        break;
+      case "AssignmentExpression":
+        constant(node, node.left);
+        break;
+      case "UpdateExpression":
+        constant(node, node.argument);
+        break;
+      case "Identifier":
+        if (node.name.startsWith(OURS)) throw new SyntaxError(`${node.name} belongs to the sandbox`);
+        if (node.name !== "eval" || key(node, parent)) break;
+        if (parent.type === "CallExpression" && parent.callee === node && !parent.optional && scopes) {
+          const args = parent.arguments;
+          if (args.length) edits.push([args[0].start, args[0].start, TEXT + "("], [args.at(-1).end, args.at(-1).end, ")"]);
+        } else {
+          edits.push([node.start, node.end, (short.has(node) ? "eval: " : "") + EVAL]);
+        }
+    }
     return true;
   }, (node) => {
+    if (scope(node)) scopes--;
     if (node.type === "AwaitExpression") edits.push([node.end, node.end, ")"]);
   });
+}
+
+// scope reports whether a node has names of its own.
+function scope(node) {
+  if (FUNCTIONS.has(node.type) || node.type === "CatchClause" || node.type.startsWith("Class")) return true;
+  const declares = (n) => n?.type === "VariableDeclaration" && n.kind !== "var" || n?.type === "ClassDeclaration" || n?.type === "FunctionDeclaration";
+  return node.type === "BlockStatement" && node.body.some(declares) || declares(node.init) || declares(node.left);
+}
+
+// key reports whether an identifier is the name of a property, and no more.
+function key(node, parent) {
+  if (parent.type === "ImportSpecifier") return true;
+  if (parent.computed) return false;
+  return parent.type === "MemberExpression" ? parent.property === node : parent.key === node && parent.type !== "Identifier";
+}
+
+// inner returns the names that are bound below the top level.
+function inner(tree, top) {
+  const names = new Set();
+  walk(tree, null, (node) => {
+    if (node.type === "VariableDeclaration" && !top.has(node)) for (const d of node.declarations) bound(d.id, names);
+    if ((FUNCTIONS.has(node.type) || node.type.startsWith("Class")) && !top.has(node) && node.id) names.add(node.id.name);
+    for (const p of node.params ?? []) bound(p, names);
+    if (node.type === "CatchClause") bound(node.param, names);
+    return true;
+  });
+  return names;
 }
 
 // declarations returns those that belong to the top level, each with its parent.
@@ -87,7 +209,7 @@ function declarations(tree) {
   walk(tree, null, (node, parent) => {
     const top = parent === tree;
     if (node.type === "VariableDeclaration" && (node.kind === "var" || top && (node.kind === "let" || node.kind === "const"))) found.push([node, parent]);
-    if (top && (node.type === "ClassDeclaration" || node.type === "FunctionDeclaration")) found.push([node, parent]);
+    if (top && ["ClassDeclaration", "FunctionDeclaration", "ImportDeclaration"].includes(node.type)) found.push([node, parent]);
     return !FUNCTIONS.has(node.type);
   });
   return found;
