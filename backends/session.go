@@ -114,7 +114,7 @@ func (s *session) Run(ctx context.Context, req executor.Request, emit func(execu
 // Install implements executor.Session.
 func (s *session) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (*executor.Result, error) {
 	named := p
-	named.Language = s.language(p.Language)
+	named.Language = s.Session.Info().Capabilities.Interpreter(s.language(p.Language))
 	a := Audit{Op: "install", Language: named.Language, Packages: []executor.Packages{named}}
 	return s.run(a, func() (*executor.Result, error) { return s.Session.Install(ctx, p, emit) })
 }
@@ -190,7 +190,7 @@ func ran(err error) executor.Ran {
 	return executor.RanMaybe
 }
 
-// named returns packages with the language that an empty one means, as far as the Spec tells.
+// named returns packages with the language that an empty one means, as far as the Spec tells, and under whose name they are listed.
 func named(spec executor.Spec) []executor.Packages {
 	out := slices.Clone(spec.Packages)
 	for i := range out {
@@ -200,6 +200,9 @@ func named(spec executor.Spec) []executor.Packages {
 			out[i].Language = spec.Languages[0]
 		default:
 			out[i].Language = executor.Python
+		}
+		if out[i].Language == executor.TypeScript { // which has those of JavaScript
+			out[i].Language = executor.JavaScript
 		}
 	}
 	return out

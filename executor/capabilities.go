@@ -58,14 +58,41 @@ type Runtime struct {
 	Isolation Isolation `json:"isolation,omitempty"`
 }
 
-// Runtime returns the entry of a language; the empty language is the first.
+// Runtime returns the entry of a language; the empty language is the first. With FeatureTypeScript JavaScript and TypeScript have one
+// entry, which comes under the name that is asked for.
 func (c Capabilities) Runtime(l Language) (Runtime, bool) {
 	for _, r := range c.Languages {
 		if l == "" || r.Language == l {
 			return r, true
 		}
 	}
+	if (l == JavaScript || l == TypeScript) && c.Has(FeatureTypeScript) {
+		for _, r := range c.Languages {
+			if r.Language == JavaScript || r.Language == TypeScript {
+				r.Language = l
+				return r, true
+			}
+		}
+	}
 	return Runtime{Language: l}, false
+}
+
+// Interpreter returns the language under which the interpreter of l is known: JavaScript for TypeScript with FeatureTypeScript, else l.
+func (c Capabilities) Interpreter(l Language) Language {
+	if l == TypeScript && c.Has(FeatureTypeScript) {
+		return JavaScript
+	}
+	return l
+}
+
+// Interpreters returns the languages under which the interpreters of ls are known, each once.
+func (c Capabilities) Interpreters(ls []Language) (known []Language) {
+	for _, l := range ls {
+		if l = c.Interpreter(l); !slices.Contains(known, l) {
+			known = append(known, l)
+		}
+	}
+	return known
 }
 
 // Has reports whether c has f; a PerLanguage feature, in every language.
@@ -136,7 +163,7 @@ func (c Capabilities) MissingFor(s Spec) (missing []string) {
 			need.feature(f)
 		}
 	}
-	if len(s.Languages) > 1 {
+	if len(c.Interpreters(s.Languages)) > 1 {
 		need.feature(FeatureMixedLanguages)
 	}
 	if s.Template != "" && !slices.Contains(c.Templates, s.Template) {

@@ -232,6 +232,54 @@ func TestCapabilitiesOfSession(t *testing.T) {
 	}
 }
 
+// With FeatureTypeScript there is one interpreter for two languages, whichever a session was made for.
+func TestTypeScript(t *testing.T) {
+	caps := executor.Capabilities{
+		Features: []executor.Feature{executor.FeatureCode, executor.FeatureNetworkNone, executor.FeatureTypeScript},
+		Languages: []executor.Runtime{
+			{Language: executor.Python, Features: []executor.Feature{executor.FeatureStdin}},
+			{Language: executor.JavaScript, Version: "20", Features: []executor.Feature{executor.FeatureEnv}},
+		},
+	}
+	without := caps
+	without.Features = caps.Features[:2]
+	own := without
+	own.Languages = append([]executor.Runtime{{Language: executor.TypeScript}}, caps.Languages...)
+	for _, l := range []executor.Language{executor.JavaScript, executor.TypeScript} {
+		session := caps.For(l)
+		if r, ok := session.Runtime(""); !ok || r.Language != l || r.Version != "20" || len(session.Languages) != 1 {
+			t.Errorf("a session with %s: got %+v", l, session.Languages)
+		}
+		for _, in := range []executor.Language{executor.JavaScript, executor.TypeScript} {
+			if got := session.MissingForRequest(executor.Request{Language: in, Code: "x", Env: map[string]string{"A": ""}}); got != nil {
+				t.Errorf("%s in a session with %s: got %q missing", in, l, got)
+			}
+			if got := session.Interpreter(in); got != executor.JavaScript {
+				t.Errorf("%s in a session with %s: got the interpreter of %q", in, l, got)
+			}
+		}
+	}
+	both := executor.Spec{Languages: []executor.Language{executor.TypeScript, executor.JavaScript}}
+	for name, c := range map[string]struct {
+		got, want any
+	}{
+		"both-are-one":     {caps.MissingFor(both), []string(nil)},
+		"three-are-two":    {caps.MissingFor(executor.Spec{Languages: append(both.Languages, executor.Python)}), []string{"mixed-languages"}},
+		"feature-by-name":  {caps.MissingForRequest(executor.Request{Language: executor.TypeScript, Stdin: strings.NewReader("")}), []string{"stdin:typescript"}},
+		"without":          {without.MissingFor(both), []string{"language:typescript", "mixed-languages"}},
+		"request-without":  {without.MissingForRequest(executor.Request{Language: executor.TypeScript}), []string{"language:typescript"}},
+		"python-only":      {caps.For(executor.Python).MissingForRequest(executor.Request{Language: executor.TypeScript}), []string{"language:typescript"}},
+		"language-of-its":  {own.Interpreter(executor.TypeScript), executor.TypeScript},
+		"all-interpreters": {caps.Interpreter(""), executor.Language("")},
+		"interpreters":     {caps.Interpreters([]executor.Language{executor.Python, executor.TypeScript, executor.JavaScript}), []executor.Language{executor.Python, executor.JavaScript}},
+		"interpreters-own": {own.Interpreters(both.Languages), both.Languages},
+	} {
+		if !reflect.DeepEqual(c.got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, c.got, c.want)
+		}
+	}
+}
+
 func TestIsolationAtLeast(t *testing.T) {
 	levels := []executor.Isolation{
 		executor.IsolationProcess, executor.IsolationWasm, executor.IsolationWasmOS, executor.IsolationContainer, executor.IsolationGVisor,

@@ -8,10 +8,14 @@ import (
 // Language names an interpreter. Adapters may define more.
 type Language string
 
-// The languages that the conformance suite has programs for.
+// The languages of the contract.
 const (
 	Python     Language = "python"
 	JavaScript Language = "javascript"
+
+	// TypeScript is JavaScript with types, which are not checked. With FeatureTypeScript the interpreters of JavaScript run both, so that
+	// cells of one use what cells of the other have declared. Without, it is a language like any other, if it is there at all.
+	TypeScript Language = "typescript"
 )
 
 // Request is one execution. Exactly one of Code and Command is set; empty code is Code with Language set and Command nil.

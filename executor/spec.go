@@ -23,7 +23,8 @@ type Spec struct {
 	// Template is a logical name, such as "data-science", that the configuration of each backend maps to what it has. Empty is the
 	// default of the backend.
 	Template string
-	// Languages lists what will be run; more than one requires FeatureMixedLanguages. The first is the default of requests. None
+	// Languages lists what will be run; more than one requires FeatureMixedLanguages, but for JavaScript and TypeScript that are one by
+	// FeatureTypeScript: who names either has both. The first is the default of requests. None
 	// means the first language of the backend, which may differ between backends.
 	Languages []Language
 	// Packages are installed before Create returns. They require FeaturePackages.

@@ -59,11 +59,14 @@ func (x *exec) resolve(spec executor.Spec) (*Create, executor.SessionInfo) {
 	if len(s.Languages) == 0 {
 		s.Languages = []executor.Language{x.info.Capabilities.Languages[0].Language}
 	}
+	named := s.Languages
+	s.Languages = x.info.Capabilities.Interpreters(named)
 	s.Packages = slices.Clone(s.Packages)
 	for i := range s.Packages {
 		if s.Packages[i].Language == "" {
 			s.Packages[i].Language = s.Languages[0]
 		}
+		s.Packages[i].Language = x.info.Capabilities.Interpreter(s.Packages[i].Language)
 	}
 	s.Run, s.MaxRun = s.Bounds()
 	if s.IdleTTL == 0 {
@@ -84,14 +87,14 @@ func (x *exec) resolve(spec executor.Spec) (*Create, executor.SessionInfo) {
 		LabelOwner:     x.env.Owner,
 		LabelInstance:  x.env.Instance,
 		LabelID:        c.ID,
-		LabelLanguages: joinLanguages(s.Languages),
+		LabelLanguages: joinLanguages(named),
 	})
 	return c, executor.SessionInfo{
 		Handle:       executor.Handle{Run: s.Run, MaxRun: s.MaxRun, IdleTTL: s.IdleTTL, MaxLife: s.MaxLife},
 		Template:     s.Template,
 		Labels:       spec.Labels,
 		Limits:       s.Limits,
-		Capabilities: x.info.Capabilities.For(s.Languages...),
+		Capabilities: x.info.Capabilities.For(named...),
 	}
 }
 

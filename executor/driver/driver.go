@@ -75,7 +75,7 @@ type Session interface {
 	Info() executor.SessionInfo
 
 	// Run executes a validated request in which nothing is zero that has a default; Dir is absolute or empty. It blocks until the
-	// code has ended.
+	// code has ended. With FeatureTypeScript, and nowhere else than here, a language may be TypeScript instead of JavaScript.
 	//
 	// emit takes EventStarted once, as soon as the sandbox says that it has accepted the code, then EventStdout, EventStderr and
 	// EventOutput. It must be called on the goroutine that called Run. It is done with Data when it returns; an Output it keeps. If

@@ -27,7 +27,7 @@ func (s *session) Run(ctx context.Context, req executor.Request, emit func(execu
 		err = s.prepare(&req)
 	}
 	if err == nil {
-		place := executor.Interpreter{Language: req.Language, Context: req.Context}
+		place := executor.Interpreter{Language: s.caps.Interpreter(req.Language), Context: req.Context}
 		if len(req.Command) > 0 {
 			place.Context = commands
 		}
@@ -80,6 +80,7 @@ func (s *session) install(ctx context.Context, p executor.Packages, emit func(ex
 	if p.Language == "" {
 		p.Language = s.firstLanguage()
 	}
+	p.Language = s.caps.Interpreter(p.Language)
 	req := executor.Request{
 		ID: newID(), Language: p.Language, Keep: executor.DefaultKeep,
 		Limits: executor.RunLimits{WallTime: s.x.o.InstallTimeout, OutputBytes: executor.DefaultOutputBytes},

@@ -168,6 +168,7 @@ func (s *session) Reset(ctx context.Context, which executor.Interpreter) error {
 		if err := s.canReset(which); err != nil {
 			return err
 		}
+		which.Language = s.caps.Interpreter(which.Language)
 		return s.d.(Resetter).Reset(ctx, which) // check has seen that it is one
 	})
 }

@@ -322,10 +322,11 @@ func (le *Lease) unknown(res *executor.Result, err error, wall time.Duration) {
 
 // note keeps for the record that something has run.
 func (le *Lease) note(req executor.Request) {
-	l := req.Language
-	if ls := le.session.Info().Capabilities.Languages; l == "" && len(ls) > 0 {
-		l = ls[0].Language
+	l, caps := req.Language, le.session.Info().Capabilities
+	if l == "" && len(caps.Languages) > 0 {
+		l = caps.Languages[0].Language
 	}
+	l = caps.Interpreter(l)
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	le.first = false
@@ -337,6 +338,7 @@ func (le *Lease) note(req executor.Request) {
 // Ran reports whether code in l has run in the default interpreter of this sandbox, under this lease or an earlier one. If it has not, a
 // run with StateFresh has lost nothing.
 func (le *Lease) Ran(l executor.Language) bool {
+	l = le.Info().Capabilities.Interpreter(l)
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	return slices.Contains(le.ran, l)

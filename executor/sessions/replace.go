@@ -159,7 +159,7 @@ func (le *Lease) place(l executor.Language, context string) executor.Interpreter
 	case l == "" && len(caps.Languages) > 0:
 		l = caps.Languages[0].Language
 	}
-	return executor.Interpreter{Language: l, Context: context}
+	return executor.Interpreter{Language: caps.Interpreter(l), Context: context}
 }
 
 // A job is a run or an installation in a session.

@@ -228,10 +228,12 @@ func init() { // the functions refer to the table, by way of what they call
 		},
 		"subprocess": func(e *execution, a arguments) any { return e.has(executor.FeatureSubprocess) },
 		"thread":     func(e *execution, a arguments) any { return e.has(executor.FeatureThreads) },
-		"imported":   func(e *execution, a arguments) any { return e.box.installed(e.req.Language, a.text(0)) },
-		"language":   func(e *execution, a arguments) any { return string(e.req.Language) },
-		"connect":    func(e *execution, a arguments) any { return e.connect(a.text(0), a.text(1)) },
-		"query":      func(e *execution, a arguments) any { return e.query(a.text(0), a.text(1)) },
+		"imported": func(e *execution, a arguments) any {
+			return e.box.installed(e.box.caps.Interpreter(e.req.Language), a.text(0))
+		},
+		"language": func(e *execution, a arguments) any { return string(e.req.Language) },
+		"connect":  func(e *execution, a arguments) any { return e.connect(a.text(0), a.text(1)) },
+		"query":    func(e *execution, a arguments) any { return e.query(a.text(0), a.text(1)) },
 
 		// What stays when the code has ended: a line that is printed later, an error that comes later, a file that grows.
 		"later": func(e *execution, a arguments) any {

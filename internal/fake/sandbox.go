@@ -160,7 +160,7 @@ func (s *sandbox) discard(in *interpreter, cause error) {
 // run executes a request.
 func (s *sandbox) run(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
 	command := len(req.Command) > 0
-	in, err := s.interpreter(ctx, executor.Interpreter{Language: req.Language, Context: req.Context}, command)
+	in, err := s.interpreter(ctx, executor.Interpreter{Language: s.caps.Interpreter(req.Language), Context: req.Context}, command)
 	if err != nil {
 		return driver.Exit{}, err
 	}
