@@ -116,7 +116,7 @@ var features = []executor.Feature{
 	executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns,
 	executor.FeatureFilesDuringRun, executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
 	executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitDisk, executor.FeatureLimitProcesses,
-	executor.FeatureNetworkNone, executor.FeatureNetworkFull,
+	executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript,
 }
 
 // gvisorLacks are the features that sessions under gVisor do not have. Its kernel is a process of the host in the control group of the

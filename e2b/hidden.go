@@ -53,7 +53,7 @@ func hiddenCell(l executor.Language, mark, file string) (code string, answers bo
 	switch l {
 	case executor.Python:
 		return fmt.Sprintf(`__import__("builtins").exec(%s, {"path": %s, "mark": %s})`, literal(setupPython), literal(file), literal(mark)), true
-	case executor.JavaScript, "typescript":
+	case executor.JavaScript, executor.TypeScript:
 		return fmt.Sprintf("void ((path, mark) => {\n%s})(%s, %s);", setupJavaScript, literal(file), literal(mark)), true
 	case "r":
 		return "invisible(0)", false

@@ -25,7 +25,7 @@ const (
 // kernelFeatures are those of a session with each kernel, beside sessionFeatures. Code interpreters run beside the supervisor, so that it
 // cannot count their processes.
 var kernelFeatures = map[string][]executor.Feature{
-	KernelRunner:          {executor.FeatureLimitProcesses},
+	KernelRunner:          {executor.FeatureLimitProcesses, executor.FeatureTypeScript},
 	KernelCodeInterpreter: {FeatureCodeInterpreter},
 }
 
@@ -45,7 +45,7 @@ var scriptFeatures = []executor.Feature{
 var interpreterLanguages = []executor.Runtime{
 	{Language: executor.Python, Features: slices.Concat(scriptFeatures, []executor.Feature{executor.FeatureInterrupt, executor.FeatureExitCode})},
 	{Language: executor.JavaScript, Features: scriptFeatures},
-	{Language: "typescript", Features: scriptFeatures},
+	{Language: executor.TypeScript, Features: scriptFeatures},
 	{Language: "r", Features: []executor.Feature{executor.FeatureRichOutput}},
 	{Language: "java", Features: []executor.Feature{executor.FeatureRichOutput, executor.FeatureThreads}},
 	{Language: "bash"},

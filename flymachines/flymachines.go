@@ -111,7 +111,7 @@ var features = []executor.Feature{
 	executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns,
 	executor.FeatureFilesDuringRun, executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
 	executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitProcesses,
-	executor.FeatureNetworkNone, executor.FeatureNetworkFull,
+	executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript,
 }
 
 // Capabilities implements driver.Driver.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/typescript"
 	"github.com/execbroker/execbroker/internal/wire"
 )
 
@@ -69,6 +70,9 @@ func request(req *executor.Request) wire.Map {
 		m["argv"] = list(req.Command)
 	} else {
 		m["language"], m["context"], m["code"] = string(req.Language), req.Context, req.Code
+		if req.Language == executor.TypeScript {
+			m["language"], m["typescript"] = string(executor.JavaScript), typescript.Packed()
+		}
 		if req.Linger != nil {
 			m["linger"] = int64(*req.Linger)
 		}

@@ -71,7 +71,7 @@ class Interpreter(Process):
             return
         self.control.send_map(OPEN, 1, {
             "code": code, "cell": self.cells, "dir": run.cwd, "env": run.env, "stdin": run.has_input,
-            "paths": self.sup.config["paths"].get(self.language, []), "linger": run.linger,
+            "paths": self.sup.config["paths"].get(self.language, []), "linger": run.linger, "typescript": run.typescript,
         })  # fmt: skip
         self.timer = self.sup.after(FIRST_SECONDS if self.cells == 1 else ANSWER_SECONDS, self.kill)
 

@@ -20,6 +20,7 @@ const { pathToFileURL } = require('node:url');
 const timers = require('node:timers');
 const util = require('node:util');
 const { promiseHooks } = require('node:v8');
+const { compileFunction } = require('node:vm');
 const { Worker } = require('node:worker_threads');
 
 const [OPEN, STARTED, OUTPUT, DONE, MORE] = [5, 9, 10, 11, 1]; // see package wire
@@ -571,6 +572,20 @@ function prepare(code) {
   return wrapped ? { code: wrapped, shows, wraps: true } : { code, shows };
 }
 
+// javascript returns what the types of a cell leave of it. What does that comes with the cell.
+let strip;
+function javascript(m) {
+  try {
+    strip ??= compileFunction(`${require('node:zlib').gunzipSync(Buffer.from(m.typescript, 'base64'))};return typescript.strip`, [], {
+      filename: 'node:execbroker/typescript',
+    })();
+    return strip(m.code);
+  } catch (e) {
+    if (e.loc) e.stack = `cell:${m.cell}:${e.loc.line}\nSyntaxError: ${e.message}`;
+    throw e;
+  }
+}
+
 async function importModule(name, options) {
   if (/^\.{0,2}\//.test(name)) return import(pathToFileURL(path.resolve(name)).href, options);
   try {
@@ -711,7 +726,7 @@ function evaluate(code) {
 
 async function execute(m, r) {
   try {
-    const { code, shows, wraps } = prepare(m.code);
+    const { code, shows, wraps } = prepare(m.typescript ? javascript(m) : m.code);
     const { error, answer } = await evaluate(`${code}\n//# sourceURL=cell:${m.cell}`);
     if (error) return; // terminated, by an interrupt or by exit: they say what it was
     if (answer.exceptionDetails) {

@@ -18,6 +18,7 @@ class Run(Task):
         if not self.own and (most["max_wall"] >= 0 and not 0 <= self.wall <= most["max_wall"] or not 0 < self.limit <= most["max_output"]):
             raise Refused("invalid", "limits: more than the session was created with")
         self.linger = get(m, "linger", int, -1)
+        self.typescript = get(m, "typescript", bytes, b"")  # what makes JavaScript of the code, gzip in base64
         self.cwd, self.env = text(get(m, "dir", bytes, b"")), environment(m, "env")
         if self.cwd:
             self.cwd = os.path.join(most["workdir"], self.cwd)
