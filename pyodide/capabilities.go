@@ -48,6 +48,7 @@ func capabilities(goos string, c Config, layer confine.Method) executor.Capabili
 		js := javascriptRuntime
 		js.Isolation = scriptIsolation(layer)
 		caps.Languages = append(caps.Languages, js)
+		caps.Features = append(caps.Features, executor.FeatureTypeScript)
 	}
 	return caps
 }

@@ -21,6 +21,9 @@ func TestFixedNames(t *testing.T) {
 		if name == "acorn.mjs" {
 			path = in.acorn
 		}
+		if name == "typescript.mjs" {
+			return typescriptModule
+		}
 		b, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/cell"
 	"github.com/execbroker/execbroker/internal/store"
+	"github.com/execbroker/execbroker/internal/typescript"
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
@@ -199,7 +200,7 @@ func runtimeName() (name, id string, err error) {
 // key names what is made from an installation and this version of the host program.
 func key(installation string) string {
 	h := sha256.New()
-	fmt.Fprintln(h, runtime.GOOS, runtime.GOARCH, installation, len(cell.Source), cell.Source)
+	fmt.Fprintln(h, runtime.GOOS, runtime.GOARCH, installation, len(cell.Source), cell.Source, len(typescriptModule), typescriptModule)
 	fs.WalkDir(hostFiles, ".", func(path string, d fs.DirEntry, err error) error { //nolint:errcheck // it is in memory
 		if !d.IsDir() {
 			b, _ := hostFiles.ReadFile(path)
@@ -255,6 +256,9 @@ func (b builder) build(ctx context.Context, dir string, fast bool) error {
 	return nil
 }
 
+// typescriptModule makes JavaScript of TypeScript.
+var typescriptModule = typescript.Script + "export const { strip } = typescript;\n"
+
 // copy puts the host program, the files of Pyodide, the lock without packages and the import map into dir.
 func (b builder) copy(ctx context.Context, dir string) error {
 	files, err := fs.Sub(hostFiles, "host")
@@ -273,6 +277,9 @@ func (b builder) copy(ctx context.Context, dir string) error {
 		}
 	}
 	if err := copyFile(filepath.Join(dir, "acorn.mjs"), b.in.acorn); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "typescript.mjs"), []byte(typescriptModule), 0o644); err != nil {
 		return err
 	}
 	if err := emptyLock(filepath.Join(dir, "pyodide-lock.json"), filepath.Join(dir, "lock.json")); err != nil {

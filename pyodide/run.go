@@ -28,6 +28,7 @@ type runRequest struct {
 	Env     map[string]string `json:"env"`
 	Changes bool              `json:"changes"` // report which files the run changes
 	Linger  float64           `json:"linger"`  // for how many seconds it waits for what it has started; -1: for ever
+	Types   bool              `json:"types"`   // the code is TypeScript
 }
 
 // runEnd is how the code ended.
@@ -192,7 +193,7 @@ func (r *run) do(ctx context.Context) (driver.Exit, error) {
 	if r.req.Linger != nil {
 		linger = r.req.Linger.Seconds()
 	}
-	request := envelope(runRequest{Dir: r.req.Dir, Env: r.req.Env, Changes: r.req.Artifacts != nil, Linger: linger})
+	request := envelope(runRequest{Dir: r.req.Dir, Env: r.req.Env, Changes: r.req.Artifacts != nil, Linger: linger, Types: r.req.Language == executor.TypeScript})
 	r.within(ctx, r.s.d.patience.start, errNotStarted)
 	sending, cancel := context.WithTimeout(ctx, r.s.d.patience.start)
 	defer cancel()

@@ -6,6 +6,7 @@ import { constants, describe, evaluate, evaluation, harden, listeners, stacks, s
 import { EINTR } from "./ring.mjs";
 import { finish, kept } from "./scrub.mjs";
 import { BACK, cell, CONSTANT, IMPORT, RUN, VALUE } from "./transform.mjs";
+import { strip } from "./typescript.mjs";
 import { FROM_HOST, json, number } from "./wire.mjs";
 
 const INTERRUPTED = 130;
@@ -202,7 +203,8 @@ export class Interpreter {
     const sender = this.#sender;
     let settle;
     const ended = new Promise((resolve) => (settle = resolve));
-    const run = { __proto__: null, id, stop: null, most: JSON.parse(request).linger, settle };
+    const { linger, types: typed } = JSON.parse(request);
+    const run = { __proto__: null, id, stop: null, most: linger, typed, settle };
     this.#run = this.#active = run;
     sender.send(FROM_HOST.STARTED, id, number.u32(++this.#cell));
     this.#execute(run, source, this.#cell);
@@ -239,7 +241,7 @@ export class Interpreter {
     const failed = (exception) => run.settle({ __proto__: null, exit_code: 1, exception, interrupted: false });
     let parts;
     try {
-      parts = cell(source, this.#constants);
+      parts = cell(run.typed ? strip(source) : source, this.#constants);
       for (const [name, kind] of parts.names) declare(name, kind);
     } catch (e) {
       return failed(e?.loc ? syntax(e, source, n) : describe(e));
