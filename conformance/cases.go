@@ -18,6 +18,7 @@ func allCases() []caseDef {
 		exitCases(),
 		inputCases(),
 		languageCases(),
+		typescriptCases(),
 		stateCases(),
 		lingerCases(),
 		timeoutCases(),

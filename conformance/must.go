@@ -54,6 +54,7 @@ var mustDeclare = map[string]func() Must{
 				executor.FeatureState, executor.FeatureStreaming, executor.FeatureRichOutput, executor.FeatureExitCode,
 				executor.FeatureTopLevelAwait, executor.FeatureLinger, executor.FeatureCellNames,
 			}
+			m.Features = append(m.Features, executor.FeatureTypeScript)
 		}
 		return m
 	},
@@ -62,7 +63,7 @@ var mustDeclare = map[string]func() Must{
 			Features: []executor.Feature{
 				executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns,
 				executor.FeatureAttach, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureLimitCPU, executor.FeatureLimitMemory,
-				executor.FeatureLimitProcesses, executor.FeatureNetworkNone, executor.FeatureNetworkFull,
+				executor.FeatureLimitProcesses, executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript,
 			},
 			EachLanguage: runnerLanguage,
 			Isolation:    executor.IsolationMicroVM,
@@ -73,7 +74,7 @@ var mustDeclare = map[string]func() Must{
 			Features: []executor.Feature{
 				executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns,
 				executor.FeatureAttach, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureLimitDisk,
-				executor.FeatureNetworkNone, executor.FeatureNetworkFull, // the other limits are not those of every runtime
+				executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript, // the other limits are not those of every runtime
 			},
 			EachLanguage: runnerLanguage,
 			Isolation:    executor.IsolationContainer,

@@ -127,6 +127,10 @@ var programInfos = []ProgramInfo{
 
 	// The language.
 	{"main", `Python only: prints "main 42" if __name__ is "__main__" and the module __main__ has the program's variable`},
+	{"typed", `JavaScript only: TypeScript with an interface, a generic type, an enum, an abstract class, a parameter property, an ambient declaration and the operators as, satisfies and !; prints {{text}}`},
+	{"typed-raise", `JavaScript only: TypeScript that raises with the message {{message}} on line 7, in a function that line 10 calls, with types of several lines before`},
+	{"typed-syntax-error", `JavaScript only: TypeScript that has a type and prints "never" on line 1, and an error where a type is missing on line 2`},
+	{"namespace", `JavaScript only: TypeScript that has a namespace with a variable on line 2, and would print "never" on line 1`},
 	{"await", `awaits 10 ms at its top level and prints "awaited"`},
 
 	// Files.

@@ -13,6 +13,9 @@ var pythonOnly = []string{
 	"after-magic", "exit-text", "figure", "indented", "leave-dead-ticker", "magic", "magic-unknown", "main", "not-notebook", "raise-chained", "shell-line",
 }
 
+// javascriptOnly are likewise those of its dialects.
+var javascriptOnly = []string{"namespace", "typed", "typed-raise", "typed-syntax-error"}
+
 func TestProgramsAreComplete(t *testing.T) {
 	var names []string
 	for _, p := range ProgramNames() {
@@ -32,7 +35,7 @@ func TestProgramsAreComplete(t *testing.T) {
 		}
 		for _, name := range names {
 			_, ok := set.Source[name]
-			if want := set.Language == executor.Python || !slices.Contains(pythonOnly, name); ok != want {
+			if want := !slices.Contains(map[executor.Language][]string{executor.Python: javascriptOnly, executor.JavaScript: pythonOnly}[set.Language], name); ok != want {
 				t.Errorf("%s: %q: there is a program: %v, want %v", set.Language, name, ok, want)
 			}
 		}

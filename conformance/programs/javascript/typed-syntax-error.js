@@ -1,0 +1,2 @@
+console.log("never" as string);
+let x: = 1;
