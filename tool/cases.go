@@ -141,8 +141,8 @@ func (s Suite) calls(l executor.Language) (calls []string, err error) {
 	if !functionName.MatchString(s.Function) {
 		add("%.80q is not the name of a function.", s.Function)
 	}
-	if l != executor.Python && l != executor.JavaScript {
-		add("Functions in %q cannot be tested; use python or javascript.", l)
+	if l != executor.Python && l != executor.JavaScript && l != executor.TypeScript {
+		add("Functions in %q cannot be tested; use python, javascript or typescript.", l)
 	}
 	if n := len(s.Cases); n == 0 || n > MaxCases {
 		add("There are %d cases; want 1 to %d.", n, MaxCases)
@@ -157,7 +157,7 @@ func (s Suite) calls(l executor.Language) (calls []string, err error) {
 			continue
 		}
 		text, _ := json.Marshal(string(args)) // a string in JSON is one in both languages
-		if l == executor.JavaScript {
+		if l != executor.Python {
 			calls = append(calls, fmt.Sprintf("JSON.parse(JSON.stringify((await %s(...JSON.parse(%s))) ?? null))", s.Function, text))
 		} else {
 			calls = append(calls, fmt.Sprintf("__import__('json').loads(__import__('json').dumps(%s(*__import__('json').loads(%s))))", s.Function, text))

@@ -31,7 +31,7 @@ func Check(in Input, c executor.Capabilities, o Options) error {
 	if in.Language == "" && len(o.Languages) > 0 {
 		k.in.Language = o.Languages[0]
 	}
-	known := slices.Contains(o.Languages, k.in.Language)
+	known := o.takes(c, k.in.Language)
 	if !known && len(o.Languages) > 0 {
 		k.add("The language %.40q is not available. Use %s.", k.in.Language, words(o.Languages, "or"))
 	}
@@ -86,7 +86,7 @@ func (k *checker) code() {
 }
 
 func (k *checker) packages() {
-	names, l := k.in.Packages, k.in.Language
+	names, l := k.in.Packages, k.c.Interpreter(k.in.Language)
 	switch {
 	case len(names) == 0:
 		return

@@ -123,6 +123,9 @@ func inputSchema(c executor.Capabilities, o Options, f facts) *Schema {
 		l := &Schema{Type: "string", Default: string(o.Languages[0]), Description: fmt.Sprintf("The language of the code; %s if not given.%s", o.Languages[0], versions(c, o, f))}
 		for _, name := range o.Languages {
 			l.Enum = append(l.Enum, string(name))
+			if name == executor.JavaScript && o.takes(c, executor.TypeScript) {
+				l.Enum = append(l.Enum, string(executor.TypeScript))
+			}
 		}
 		s.Properties["language"] = l
 	}

@@ -67,7 +67,7 @@ func TestDefineFollowsTheBackend(t *testing.T) {
 		not       string
 	}{
 		"all": {
-			c: fake.All(), languages: []string{"python", "javascript", "bash"},
+			c: fake.All(), languages: []string{"python", "javascript", "typescript", "bash"},
 			inputs: []string{"code", "files", "language", "packages", "timeout"}, says: "no network", not: "do not stay",
 		},
 		"one-language": {c: python, languages: []string{"python", "bash"}, inputs: []string{"code", "files", "language", "packages", "timeout"}, not: "javascript"},
@@ -77,7 +77,7 @@ func TestDefineFollowsTheBackend(t *testing.T) {
 		"no-state":     {c: fake.Without(python, executor.FeatureState), languages: []string{"python", "bash"}, inputs: []string{"code", "files", "language", "packages", "timeout"}, says: "Variables do not stay"},
 		"chosen": {
 			c: fake.All(), o: tool.Options{Languages: []executor.Language{executor.JavaScript, "r"}, Packages: map[executor.Language][]string{}},
-			languages: []string{"javascript"}, inputs: []string{"code", "files", "language", "timeout"}, not: "python",
+			languages: []string{"javascript", "typescript"}, inputs: []string{"code", "files", "language", "timeout"}, not: "python",
 		},
 		"network": {
 			c: python, o: tool.Options{Spec: executor.Spec{Network: executor.NetworkPolicy{Mode: executor.NetworkAllowlist, Hosts: []string{"data.example.org"}}}},

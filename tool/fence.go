@@ -12,6 +12,7 @@ var languageNames = map[string]executor.Language{
 	"python": executor.Python, "python3": executor.Python, "py": executor.Python, "py3": executor.Python, "ipython": executor.Python, "python-exec": executor.Python,
 	"tool_code":  executor.Python, // Gemini's word for it
 	"javascript": executor.JavaScript, "js": executor.JavaScript, "node": executor.JavaScript, "nodejs": executor.JavaScript, "mjs": executor.JavaScript,
+	"typescript": executor.TypeScript, "ts": executor.TypeScript, "mts": executor.TypeScript,
 	"bash": Bash, "sh": Bash, "shell": Bash, "zsh": Bash,
 }
 
@@ -139,6 +140,9 @@ func enclosed(text string, i int, l executor.Language) bool { return encloser(te
 
 // encloser returns a function that reports whether the line at a position may be in a string or comment. Positions do not go back.
 func encloser(text string, l executor.Language) func(i int) bool {
+	if l == executor.TypeScript {
+		l = executor.JavaScript
+	}
 	if l != executor.JavaScript && l != Bash {
 		t := scanPython(text)
 		return t.inside

@@ -59,7 +59,7 @@ func (w *writer) hint() string {
 	switch {
 	case noProcesses.MatchString(message):
 		return "this Python starts neither threads nor processes. Do the work one after the other."
-	case w.r.Input.Language == executor.JavaScript && noNode.MatchString(message):
+	case w.r.Input.Language != executor.Python && noNode.MatchString(message):
 		return "this is JavaScript without Node: there is no require, no import and no process. Use what the language itself has."
 	case kind == "ModuleNotFoundError" || kind == "ImportError" || noScriptModule.MatchString(message):
 		return w.missingModule(message)
@@ -125,7 +125,7 @@ func (w *writer) syntax(message string) string {
 }
 
 func (w *writer) missingModule(message string) string {
-	name, l := "", w.r.Input.Language
+	name, l := "", w.c.Interpreter(w.r.Input.Language)
 	if m := noPythonModule.FindStringSubmatch(message); m != nil {
 		if name = m[1]; strings.HasPrefix(name, "_") {
 			return "" // a part of Python, which this one lacks

@@ -83,7 +83,7 @@ func (c notebookCell) MarshalJSON() ([]byte, error) {
 }
 
 // magics are the first lines of cells in another language than the notebook's, Python.
-var magics = map[executor.Language]string{executor.JavaScript: "%%javascript", Bash: "%%bash"}
+var magics = map[executor.Language]string{executor.JavaScript: "%%javascript", executor.TypeScript: "%%typescript", Bash: "%%bash"}
 
 // ExportNotebook writes calls and their answers as a Jupyter notebook (nbformat 4.5): code, output, values, images and errors. Cells in
 // other languages than Python begin with a cell magic. Files are not in it.
@@ -209,9 +209,11 @@ func notebookLanguage(metadata map[string]any) (executor.Language, error) {
 			return executor.Python, nil
 		case "javascript":
 			return executor.JavaScript, nil
+		case "typescript":
+			return executor.TypeScript, nil
 		case "":
 		default:
-			return "", fmt.Errorf("tool: notebook: its language is %.40q; python and javascript can be read", name)
+			return "", fmt.Errorf("tool: notebook: its language is %.40q; python, javascript and typescript can be read", name)
 		}
 	}
 	return executor.Python, nil

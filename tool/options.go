@@ -73,7 +73,7 @@ func (o Options) with(c executor.Capabilities) Options {
 	if o.Languages == nil {
 		o.Languages = []executor.Language{executor.Python, executor.JavaScript, Bash}
 	}
-	o.Languages = slices.DeleteFunc(slices.Clone(o.Languages), func(l executor.Language) bool {
+	o.Languages = slices.DeleteFunc(c.Interpreters(o.Languages), func(l executor.Language) bool {
 		if l == Bash {
 			return !c.Has(executor.FeatureCommand)
 		}
@@ -81,6 +81,11 @@ func (o Options) with(c executor.Capabilities) Options {
 		return !ok
 	})
 	return o
+}
+
+// takes reports whether calls may name a language: one of the tool's, or TypeScript where that comes with JavaScript.
+func (o Options) takes(c executor.Capabilities, l executor.Language) bool {
+	return slices.Contains(o.Languages, c.Interpreter(l))
 }
 
 // installs returns the languages whose packages a call may name.

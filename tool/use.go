@@ -53,7 +53,7 @@ func (t *Tool) Install(ctx context.Context, c Conversation, p executor.Packages)
 	caps := t.Capabilities()
 	k := checker{in: Input{Language: t.language(p.Language), Packages: p.Names}, c: caps, o: t.o.with(caps)}
 	switch {
-	case !slices.Contains(k.o.Languages, k.in.Language):
+	case !k.o.takes(caps, k.in.Language):
 		k.add("The language %.40q is not available. Use %s.", k.in.Language, words(k.o.Languages, "or"))
 	case len(p.Names) == 0:
 		k.add(`The argument "packages" is empty. Name what to install.`)
@@ -162,6 +162,7 @@ func (t *Tool) language(l executor.Language) executor.Language {
 
 // use calls f with the session of a conversation. What f did stands even if the session cannot be given back in order.
 func (t *Tool) use(ctx context.Context, c Conversation, l executor.Language, f func(*sessions.Lease) error) (err error) {
+	l = t.Capabilities().Interpreter(l)
 	switch ls := t.FileLanguages(); {
 	case len(ls) == 0:
 		return &InputError{[]string{"Files cannot be passed here."}}
@@ -183,6 +184,6 @@ func (t *Tool) acquire(ctx context.Context, c Conversation, l executor.Language,
 	if c.ID == "" { // strangers would share a sandbox
 		return nil, &executor.Error{Op: "tool", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: errors.New("conversation: empty ID")}
 	}
-	spec := t.spec(c, l, caps)
+	spec := t.spec(c, caps.Interpreter(l), caps)
 	return t.m.Acquire(ctx, key(c.ID, spec.Languages), spec)
 }

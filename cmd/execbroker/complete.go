@@ -13,7 +13,7 @@ func complete(l executor.Language, lines []string) bool {
 	switch l {
 	case executor.Python:
 		return completePython(lines)
-	case executor.JavaScript:
+	case executor.JavaScript, executor.TypeScript:
 		return completeJavaScript(strings.Join(lines, "\n"))
 	}
 	return !strings.HasSuffix(lines[len(lines)-1], `\`)

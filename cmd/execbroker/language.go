@@ -12,11 +12,12 @@ import (
 // endings are the file names from which a language is guessed.
 var endings = map[string]executor.Language{
 	".py": executor.Python, ".js": executor.JavaScript, ".mjs": executor.JavaScript, ".cjs": executor.JavaScript,
+	".ts": executor.TypeScript, ".mts": executor.TypeScript, ".cts": executor.TypeScript,
 }
 
 // shortNames are what people type for languages.
 var shortNames = map[string]executor.Language{
-	"py": executor.Python, "python3": executor.Python, "js": executor.JavaScript, "node": executor.JavaScript, "sh": "bash", "shell": "bash",
+	"py": executor.Python, "python3": executor.Python, "js": executor.JavaScript, "node": executor.JavaScript, "ts": executor.TypeScript, "sh": "bash", "shell": "bash",
 }
 
 // named returns the language that a word means.

@@ -146,7 +146,7 @@ func (r *repl) read(ctx context.Context) typed {
 		}
 	}
 	first, next := ">>> ", "... "
-	if r.language() == executor.JavaScript {
+	if l := r.language(); l == executor.JavaScript || l == executor.TypeScript {
 		first, next = "> ", "... "
 	}
 	if len(r.lines) > 0 {

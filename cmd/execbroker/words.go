@@ -42,7 +42,12 @@ type words struct {
 	typed []string // the newest last
 }
 
-func newWords(l executor.Language) *words { return &words{known: strings.Fields(knownWords[l])} }
+func newWords(l executor.Language) *words {
+	if l == executor.TypeScript {
+		l = executor.JavaScript
+	}
+	return &words{known: strings.Fields(knownWords[l])}
+}
 
 // learn takes the names out of code that was typed.
 func (w *words) learn(code string) {

@@ -41,7 +41,7 @@ func (o *codeOptions) addTo(cmd *cobra.Command) {
 	must(cmd.RegisterFlagCompletionFunc("package", cobra.NoFileCompletions))
 	must(cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]cobra.Completion{"none", "full"}, cobra.ShellCompDirectiveNoFileComp)))
 	f.BoolVar(&o.raw, "raw", false, "let the code control the terminal; otherwise a terminal gets its text and colours only")
-	known := []cobra.Completion{string(executor.Python), string(executor.JavaScript)}
+	known := []cobra.Completion{string(executor.Python), string(executor.JavaScript), string(executor.TypeScript)}
 	must(cmd.RegisterFlagCompletionFunc("language", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.MarkFlagDirname("out"))
 }

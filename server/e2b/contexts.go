@@ -51,6 +51,16 @@ func newContexts(caps executor.Capabilities) *contexts {
 		}
 		c.all = append(c.all, x)
 	}
+	// JavaScript and TypeScript that share their interpreters share the first one, too.
+	for _, pair := range [][2]executor.Language{{executor.JavaScript, executor.TypeScript}, {executor.TypeScript, executor.JavaScript}} {
+		i := slices.IndexFunc(c.all, func(x *codeContext) bool { return x.Language == pair[0] })
+		if _, ok := caps.Runtime(pair[1]); !ok || i < 0 || slices.ContainsFunc(c.all, func(x *codeContext) bool { return x.Language == pair[1] }) {
+			continue
+		}
+		x := c.make(pair[1], "")
+		x.ID, x.name, x.turn = string(pair[1]), c.all[i].name, c.all[i].turn
+		c.all = append(c.all, x)
+	}
 	return c
 }
 
@@ -84,6 +94,8 @@ func (c *contexts) language(name string) executor.Language {
 	switch name = strings.ToLower(strings.TrimSpace(name)); name {
 	case "js":
 		return executor.JavaScript
+	case "ts":
+		return executor.TypeScript
 	case "":
 		return c.caps.Languages[0].Language
 	}

@@ -184,7 +184,7 @@ func TestContexts(t *testing.T) {
 	if x.Language != "python" || x.Cwd != "/tmp" {
 		t.Errorf("got %+v", x)
 	}
-	if got, want := all(), []string{"python", "javascript", x.ID}; !slices.Equal(got, want) {
+	if got, want := all(), []string{"python", "javascript", "typescript", x.ID}; !slices.Equal(got, want) {
 		t.Errorf("got contexts %v, want %v", got, want)
 	}
 	in := fmt.Sprintf(`"context_id": %q`, x.ID)
@@ -210,11 +210,25 @@ func TestContexts(t *testing.T) {
 	if got := ask(200, "DELETE", "/contexts/"+x.ID, "").Body.String(); got != "null\n" {
 		t.Errorf("got %q", got)
 	}
+	// TypeScript and JavaScript share their first interpreter.
+	w.run(id, body("kept = 3", `"language": "ts"`))
+	if got := text(w.run(id, body(`print(recall("kept", "absent"))`, `"language": "js"`))); got != "3\n" {
+		t.Errorf("JavaScript and TypeScript do not share state: %v", got)
+	}
+	ask(200, "POST", "/contexts/typescript/restart", "")
+	if got := text(w.run(id, body(`print(recall("kept", "absent"))`, `"context_id": "javascript"`))); got != "absent\n" {
+		t.Errorf("state of JavaScript after a restart of TypeScript: %v", got)
+	}
+	if y := decode[contextAnswer](t, ask(200, "POST", "/contexts", `{"language": "ts"}`)); y.Language != "typescript" {
+		t.Errorf("got %+v", y)
+	} else {
+		ask(200, "DELETE", "/contexts/"+y.ID, "")
+	}
 	ask(404, "DELETE", "/contexts/"+x.ID, "")
 	ask(404, "POST", "/contexts/"+x.ID+"/restart", "")
 	ask(501, "POST", "/contexts", `{"language": "r"}`)
 	ask(422, "POST", "/contexts", `{`)
-	for range maxContexts - 2 {
+	for range maxContexts - 3 {
 		ask(200, "POST", "/contexts", `{}`)
 	}
 	ask(429, "POST", "/contexts", `{}`)
