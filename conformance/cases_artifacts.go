@@ -16,7 +16,7 @@ func artifactsCase(id, doc string, programs []string, positive func(*T)) caseDef
 		Positive: positive,
 		Negative: func(t *T) {
 			req := executor.Request{Language: t.Language(), Artifacts: &executor.ArtifactRequest{}}
-			t.refuses(t.Session(), req, executor.FeatureArtifacts)
+			t.refuses(t.Shared(), req, executor.FeatureArtifacts)
 		},
 	}
 }

@@ -16,7 +16,7 @@ func commandCase(id, doc string, programs []string, positive func(*T)) caseDef {
 		ID: "commands/" + id, Feature: executor.FeatureCommand, Doc: doc, Programs: programs,
 		Positive: positive,
 		Negative: func(t *T) {
-			t.refuses(t.Session(), executor.Request{Command: []string{"true"}}, executor.FeatureCommand)
+			t.refuses(t.Shared(), executor.Request{Command: []string{"true"}}, executor.FeatureCommand)
 		},
 	}
 }
@@ -26,7 +26,7 @@ func commandCases() []caseDef {
 	return []caseDef{
 		commandCase("output", "A command's stdout, stderr and exit code are told, and it has neither exception nor outputs.",
 			[]string{"command-echo"}, func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				res, events := t.events(s, t.command("command-echo", "code", "0"))
 				streams(t, res, events, "out\n", "err\n")
 				if res.ExitCode != 0 || res.Exception != nil || len(res.Outputs) > 0 {
@@ -35,7 +35,7 @@ func commandCases() []caseDef {
 			}),
 		commandCase("exit-codes", "A command that exits with another code than 0 has failed with it; 124 is not a timeout and 137 not a lack of memory.",
 			[]string{"command-echo"}, func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				for _, code := range []int{1, 3, 124, 137, 143, 255} {
 					res := t.Run(s, t.command("command-echo", "code", strconv.Itoa(code)))
 					t.ended(res, executor.StatusFailed, "")
@@ -46,7 +46,7 @@ func commandCases() []caseDef {
 			}),
 		commandCase("arguments", "Arguments arrive as they are, without a shell, empty ones and those with odd characters too.",
 			[]string{"command-args"}, func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				for _, args := range [][3]string{
 					{"two words", "", "*"}, {"$HOME `id` $(id)", "a;b|c&d>e", "it's \"quoted\""}, {"two\nlines", "back\\slash", "渐😀"},
 				} {
@@ -58,7 +58,7 @@ func commandCases() []caseDef {
 			}),
 		commandCase("stdin", "A command reads Request.Stdin to its end; without one there is nothing to read.",
 			[]string{"command-cat"}, func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				data := pattern(300 << 10)
 				req := t.command("command-cat")
 				req.Stdin = bytes.NewReader(data)
@@ -82,7 +82,7 @@ func commandCases() []caseDef {
 			}),
 		commandCase("dir", "A command starts in /workspace or in its Dir.",
 			[]string{"command-pwd"}, func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				t.says(s, t.command("command-pwd"), executor.Workdir)
 				req := t.command("command-pwd")
 				req.Dir = "/tmp"
@@ -97,7 +97,7 @@ func commandCases() []caseDef {
 			}),
 		commandCase("missing", "A program that is not there is a failed result, not an error.",
 			[]string{"command-missing", "command-echo"}, func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				res := t.Run(s, t.command("command-missing"))
 				t.ended(res, executor.StatusFailed, "")
 				if res.ExitCode != 127 {
@@ -107,7 +107,7 @@ func commandCases() []caseDef {
 			}),
 		commandCase("signal", "A command that a signal of its own ends is killed with ReasonSignal and the name of the signal.",
 			[]string{"command-signal"}, func(t *T) {
-				res := t.Run(t.Session(), t.command("command-signal"))
+				res := t.Run(t.Shared(), t.command("command-signal"))
 				t.ended(res, executor.StatusKilled, executor.ReasonSignal)
 				if res.Signal != "SIGSEGV" {
 					t.Errorf("got the signal %q, want SIGSEGV", res.Signal)
@@ -152,7 +152,7 @@ func commandCases() []caseDef {
 			[]string{"command-cat"}, func(t *T) {
 				req := limited(t.command("command-cat"), 20*time.Second)
 				req.Limits.OutputBytes, req.Stdin = 4096, bytes.NewReader(pattern(1<<20))
-				t.ended(t.Run(t.Session(), req), executor.StatusKilled, executor.ReasonOutput)
+				t.ended(t.Run(t.Shared(), req), executor.StatusKilled, executor.ReasonOutput)
 			}),
 		commandCase("beside", "Commands leave the interpreters and their state alone, and share the files.",
 			[]string{"remember", "recall", "command-write", "read-file", "command-echo"}, func(t *T) {

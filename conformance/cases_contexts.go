@@ -16,7 +16,7 @@ func contextCases() []caseDef {
 		return req
 	}
 	none := func(t *T) {
-		t.refuses(t.Session(), in("other", executor.Request{Language: t.Language()}), contexts)
+		t.refuses(t.Shared(), in("other", executor.Request{Language: t.Language()}), contexts)
 	}
 	return []caseDef{
 		{

@@ -21,7 +21,7 @@ func eventCases() []caseDef {
 			Doc: "Events are numbered from 0 without gaps, begin with one started event, and their times do not go back.",
 			Positive: func(t *T) {
 				before := time.Now()
-				_, events := t.events(t.Session(), t.Program("alternate"))
+				_, events := t.events(t.Shared(), t.Program("alternate"))
 				if len(events) < 3 {
 					t.Fatalf("got %d events, want started, stdout and stderr at least", len(events))
 				}
@@ -46,7 +46,7 @@ func eventCases() []caseDef {
 			ID: "events/goroutine", PerLanguage: true, Programs: []string{"alternate", "print"},
 			Doc: "Emit is called on the goroutine that called Run, one call at a time, and never after Run has returned.",
 			Positive: func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				mine, returned, inside := goroutine(), false, false
 				_, err := s.Run(t.Context(), t.Program("alternate"), func(executor.Event) error {
 					if g := goroutine(); g != mine {
@@ -127,7 +127,7 @@ func eventCases() []caseDef {
 			Doc: "Stream yields the events of the run and then one done event with the Result.",
 			Positive: func(t *T) {
 				var events []executor.Event
-				for ev, err := range executor.Stream(t.Context(), t.Session(), t.Program("alternate")) {
+				for ev, err := range executor.Stream(t.Context(), t.Shared(), t.Program("alternate")) {
 					if err != nil {
 						t.Fatalf("stream: %v", err)
 					}
@@ -188,7 +188,7 @@ func eventCases() []caseDef {
 			Positive: func(t *T) {
 				const wait = 1000
 				var begin, end time.Time
-				_, err := t.Session().Run(t.Context(), t.Program("nap", "ms", wait), func(ev executor.Event) error {
+				_, err := t.Shared().Run(t.Context(), t.Program("nap", "ms", wait), func(ev executor.Event) error {
 					switch {
 					case strings.Contains(string(ev.Data), "begin"):
 						begin = time.Now()

@@ -15,7 +15,7 @@ func exceptionCases() []caseDef {
 			ID: "exceptions/fields", PerLanguage: true, Programs: []string{"raise"},
 			Doc: "An uncaught exception is a result with its type, message and line, not an error; what was written before is kept.",
 			Positive: func(t *T) {
-				res := t.Run(t.Session(), t.Program("raise", "message", "it's \"boom\" 渐"))
+				res := t.Run(t.Shared(), t.Program("raise", "message", "it's \"boom\" 渐"))
 				e := failed(t, res, 1)
 				if e.Message != "it's \"boom\" 渐" || e.Line != 3 {
 					t.Errorf("got the message %q and line %d, want the message and line 3", e.Message, e.Line)
@@ -35,7 +35,7 @@ func exceptionCases() []caseDef {
 			ID: "exceptions/traceback", PerLanguage: true, Programs: []string{"raise-deep"},
 			Doc: "The traceback has the functions of the user's code that the exception went through, and no frame of anything else.",
 			Positive: func(t *T) {
-				e := failed(t, t.Run(t.Session(), t.Program("raise-deep")), 1)
+				e := failed(t, t.Run(t.Shared(), t.Program("raise-deep")), 1)
 				for _, want := range []string{"inner", "outer", "deep"} {
 					if !strings.Contains(e.Traceback, want) {
 						t.Errorf("the traceback lacks %q: %s", want, excerpt(e.Traceback))
@@ -51,7 +51,7 @@ func exceptionCases() []caseDef {
 			ID: "exceptions/in-library", PerLanguage: true, Programs: []string{"raise-in-library"},
 			Doc: "An exception that the standard library raises has the line of the user's code that called it, and no frame of the library.",
 			Positive: func(t *T) {
-				e := failed(t, t.Run(t.Session(), t.Program("raise-in-library")), 1)
+				e := failed(t, t.Run(t.Shared(), t.Program("raise-in-library")), 1)
 				if e.Line != 2 {
 					t.Errorf("got line %d, want 2", e.Line)
 				}
@@ -62,7 +62,7 @@ func exceptionCases() []caseDef {
 			ID: "exceptions/chained", Only: executor.Python, PerLanguage: true, Programs: []string{"raise-chained"},
 			Doc: "The traceback has the cause of an exception as well.",
 			Positive: func(t *T) {
-				e := failed(t, t.Run(t.Session(), t.Program("raise-chained")), 1)
+				e := failed(t, t.Run(t.Shared(), t.Program("raise-chained")), 1)
 				if e.Type != "RuntimeError" || e.Message != "outer" || e.Line != 4 {
 					t.Errorf("got %s: %s on line %d, want RuntimeError: outer on line 4", e.Type, e.Message, e.Line)
 				}
@@ -78,7 +78,7 @@ func exceptionCases() []caseDef {
 			ID: "exceptions/users-own", PerLanguage: true, Programs: []string{"raise-custom"},
 			Doc: "An exception of a class that the code defines has that type, and its message may have several lines.",
 			Positive: func(t *T) {
-				e := failed(t, t.Run(t.Session(), t.Program("raise-custom", "message", "one\ntwo")), 1)
+				e := failed(t, t.Run(t.Shared(), t.Program("raise-custom", "message", "one\ntwo")), 1)
 				if e.Type != "OddError" || e.Message != "one\ntwo" {
 					t.Errorf("got %s: %q, want OddError with two lines", e.Type, e.Message)
 				}
@@ -88,7 +88,7 @@ func exceptionCases() []caseDef {
 			ID: "exceptions/escape-sequences", PerLanguage: true, Programs: []string{"raise-custom"},
 			Doc: "The traceback is plain text without escape sequences, whatever is in the message.",
 			Positive: func(t *T) {
-				e := failed(t, t.Run(t.Session(), t.Program("raise-custom", "message", "\x1b[31mred\x1b[0m")), 1)
+				e := failed(t, t.Run(t.Shared(), t.Program("raise-custom", "message", "\x1b[31mred\x1b[0m")), 1)
 				if strings.Contains(e.Traceback, "\x1b") || !strings.Contains(e.Traceback, "red") {
 					t.Errorf("got the traceback %s, want red without escape sequences", excerpt(e.Traceback))
 				}
@@ -98,7 +98,7 @@ func exceptionCases() []caseDef {
 			ID: "exceptions/syntax", PerLanguage: true, Programs: []string{"syntax-error"},
 			Doc: "Code with a syntax error fails with its line, and no part of it runs.",
 			Positive: func(t *T) {
-				res := t.Run(t.Session(), t.Program("syntax-error"))
+				res := t.Run(t.Shared(), t.Program("syntax-error"))
 				if e := failed(t, res, 1); e.Type != "SyntaxError" || e.Line != 2 {
 					t.Errorf("got %s on line %d, want SyntaxError on line 2", e.Type, e.Line)
 				}

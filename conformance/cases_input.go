@@ -15,7 +15,7 @@ func inputCases() []caseDef {
 	none := func(t *T) {
 		req := t.Program("ask")
 		req.Stdin = strings.NewReader("Ada\n")
-		t.refuses(t.Session(), req, executor.FeatureStdin)
+		t.refuses(t.Shared(), req, executor.FeatureStdin)
 	}
 	ask := func(t *T, stdin io.Reader) executor.Request {
 		req := limited(t.Program("ask"), 20*time.Second)
@@ -27,7 +27,7 @@ func inputCases() []caseDef {
 			ID: "stdin/line", Feature: executor.FeatureStdin, Programs: []string{"ask"},
 			Doc: "Code reads lines of Request.Stdin.",
 			Positive: func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				t.says(s, ask(t, strings.NewReader("Ada\nGrace\n")), "name?\nhello Ada")
 				t.says(s, ask(t, strings.NewReader("without an end")), "name?\nhello without an end")
 			},
@@ -37,7 +37,7 @@ func inputCases() []caseDef {
 			ID: "stdin/nil", PerLanguage: true, Programs: []string{"ask"},
 			Doc: "Without Request.Stdin standard input is empty: code that reads it does not wait.",
 			Positive: func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				start := time.Now()
 				res := t.Run(s, ask(t, nil))
 				t.prompt("reading nothing", start, 10*time.Second)
@@ -53,7 +53,7 @@ func inputCases() []caseDef {
 			ID: "stdin/not-kept", Feature: executor.FeatureStdin, Programs: []string{"ask"},
 			Doc: "What a run leaves unread is not the input of the next one.",
 			Positive: func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				t.says(s, ask(t, strings.NewReader("Ada\nGrace\nHedy\n")), "name?\nhello Ada")
 				t.says(s, ask(t, nil), "name?\nhello nobody")
 				t.says(s, ask(t, strings.NewReader("Joan\n")), "name?\nhello Joan")
@@ -67,7 +67,7 @@ func inputCases() []caseDef {
 				data := pattern(1 << 20)
 				req := t.Program("echo")
 				req.Stdin, req.Keep = bytes.NewReader(data), 4<<20
-				if res := t.ok(t.Session(), req); !bytes.Equal(res.Stdout, data) {
+				if res := t.ok(t.Shared(), req); !bytes.Equal(res.Stdout, data) {
 					t.Errorf("got %s, want the %d bytes of the input", excerpt(string(res.Stdout)), len(data))
 				}
 			},
@@ -77,7 +77,7 @@ func inputCases() []caseDef {
 			ID: "stdin/unread", Feature: executor.FeatureStdin, Programs: []string{"ask", "print"},
 			Doc: "Run does not wait for a Read of Request.Stdin after the code has ended.",
 			Positive: func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				r, w := io.Pipe()
 				defer w.Close()
 				req := t.Program("print", "text", "done")
@@ -94,7 +94,7 @@ func inputCases() []caseDef {
 			Doc: "A program can be answered after it has asked.",
 			Positive: func(t *T) {
 				r, w := io.Pipe()
-				run := t.start(t.Session(), ask(t, r), nil)
+				run := t.start(t.Shared(), ask(t, r), nil)
 				run.awaitStart()
 				if _, err := io.WriteString(w, "Ada\n"); err != nil {
 					t.Errorf("the answer: %v", err)
@@ -131,14 +131,14 @@ func languageCases() []caseDef {
 		{
 			ID: "language/main", Only: executor.Python, PerLanguage: true, Programs: []string{"main"},
 			Doc:      `Code is the module __main__, so that "if __name__ == '__main__'" holds.`,
-			Positive: func(t *T) { t.says(t.Session(), t.Program("main"), "main 42") },
+			Positive: func(t *T) { t.says(t.Shared(), t.Program("main"), "main 42") },
 		},
 		{
 			ID: "await/top-level", Feature: executor.FeatureTopLevelAwait, Programs: []string{"await"},
 			Doc:      "Code can await outside of functions.",
-			Positive: func(t *T) { t.says(t.Session(), t.Program("await"), "awaited") },
+			Positive: func(t *T) { t.says(t.Shared(), t.Program("await"), "awaited") },
 			Negative: func(t *T) {
-				if res := t.Run(t.Session(), t.Program("await")); res.Status == executor.StatusOK {
+				if res := t.Run(t.Shared(), t.Program("await")); res.Status == executor.StatusOK {
 					t.Errorf("got %s, although await is not declared", describe(res))
 				}
 			},
@@ -147,7 +147,7 @@ func languageCases() []caseDef {
 			ID: "code/verbatim", PerLanguage: true, Programs: []string{"verbatim"},
 			Doc: "Code arrives as it is, whatever quotes, braces, dollars, backslashes and characters it has.",
 			Positive: func(t *T) {
-				t.says(t.Session(), t.Program("verbatim"),
+				t.says(t.Shared(), t.Program("verbatim"),
 					"quotes \" ' ` braces { } [ ] ( ) dollar $HOME ${HOME} $(id) `id` percent % %s %%d\n"+
 						"slash / \\ \\n three ''' \"\"\" end tag </script> &amp; 渐 é 😀")
 			},
@@ -158,7 +158,7 @@ func languageCases() []caseDef {
 			Positive: func(t *T) {
 				req := t.Program("raise", "message", "boom")
 				req.Code = strings.ReplaceAll(req.Code, "\n", "\r\n")
-				if e := failed(t, t.Run(t.Session(), req), 1); e.Line != 3 {
+				if e := failed(t, t.Run(t.Shared(), req), 1); e.Line != 3 {
 					t.Errorf("got line %d, want 3", e.Line)
 				}
 			},
@@ -170,19 +170,19 @@ func languageCases() []caseDef {
 				long := strings.Repeat("渐x", 1<<19)
 				req := t.Program("print", "text", long)
 				req.Keep = 4 << 20
-				t.says(t.Session(), req, long)
+				t.says(t.Shared(), req, long)
 			},
 		},
 		{
 			ID: "subprocess/start", Feature: executor.FeatureSubprocess, Programs: []string{"subprocess"},
 			Doc:      "Code can start programs and read their output.",
-			Positive: func(t *T) { t.says(t.Session(), t.Program("subprocess"), "subprocess ok") },
+			Positive: func(t *T) { t.says(t.Shared(), t.Program("subprocess"), "subprocess ok") },
 			Negative: func(t *T) { lacks(t, "subprocess") },
 		},
 		{
 			ID: "threads/start", Feature: executor.FeatureThreads, Programs: []string{"threads"},
 			Doc:      "Code can start threads.",
-			Positive: func(t *T) { t.says(t.Session(), t.Program("threads"), "threads ok") },
+			Positive: func(t *T) { t.says(t.Shared(), t.Program("threads"), "threads ok") },
 			Negative: func(t *T) { lacks(t, "threads") },
 		},
 	}
@@ -190,7 +190,7 @@ func languageCases() []caseDef {
 
 // lacks checks that a program which tries what is not declared cannot do it.
 func lacks(t *T, program string) {
-	res := t.Run(t.Session(), t.Program(program))
+	res := t.Run(t.Shared(), t.Program(program))
 	if strings.Contains(string(res.Stdout), "ok") {
 		t.Errorf("stdout: got %q, although %s is not declared", res.Stdout, program)
 	}

@@ -19,7 +19,7 @@ func lingerCases() []caseDef {
 			ID: "linger/waits", Feature: linger, Programs: []string{"linger"},
 			Doc: "A run waits for what its code has started, and its output is that of the run.",
 			Positive: func(t *T) {
-				if res := t.says(t.Session(), t.Program("linger", "ms", 400), "left\nlate"); len(res.LeftRunning) > 0 {
+				if res := t.says(t.Shared(), t.Program("linger", "ms", 400), "left\nlate"); len(res.LeftRunning) > 0 {
 					t.Errorf("got %q left running, want nothing", res.LeftRunning)
 				}
 			},
@@ -27,7 +27,7 @@ func lingerCases() []caseDef {
 		{
 			ID: "linger/task", PerLanguage: true, Needs: []executor.Feature{linger, executor.FeatureTopLevelAwait}, Programs: []string{"linger-task"},
 			Doc:      "A run waits for tasks and promises that its code has not awaited.",
-			Positive: func(t *T) { t.says(t.Session(), t.Program("linger-task", "ms", 400), "left\nlate") },
+			Positive: func(t *T) { t.says(t.Shared(), t.Program("linger-task", "ms", 400), "left\nlate") },
 		},
 		{
 			ID: "linger/kinds", PerLanguage: true, Needs: []executor.Feature{linger, executor.FeatureSubprocess, executor.FeatureFiles}, Programs: []string{"linger-kinds"},

@@ -51,7 +51,7 @@ func networkCases() []caseDef {
 			Doc:      "Programs can make no other sockets than those of the families UNIX, INET and INET6 and those of NETLINK for routes: network namespaces do not divide all of the others.",
 			Positive: func(t *T) { t.says(t.Session(), t.command("command-sockets"), "made") },
 			Negative: func(t *T) {
-				t.refuses(t.Session(), executor.Request{Command: []string{"true"}}, executor.FeatureCommand)
+				t.refuses(t.Shared(), executor.Request{Command: []string{"true"}}, executor.FeatureCommand)
 			},
 			unsuited: func(s *suite) string {
 				if s.info.Capabilities.Isolation == executor.IsolationProcess {

@@ -20,7 +20,7 @@ func outputCases() []caseDef {
 			Doc: "What code writes to stdout is in Result.Stdout, byte by byte, and nowhere else.",
 			Positive: func(t *T) {
 				const want = "to stdout: naïve 渐 😀 \u2028 end\n"
-				res, events := t.events(t.Session(), t.Program("print", "text", strings.TrimSuffix(want, "\n")))
+				res, events := t.events(t.Shared(), t.Program("print", "text", strings.TrimSuffix(want, "\n")))
 				streams(t, res, events, want, "")
 			},
 		},
@@ -28,7 +28,7 @@ func outputCases() []caseDef {
 			ID: "output/stderr", PerLanguage: true, Programs: []string{"print-err"},
 			Doc: "What code writes to stderr is in Result.Stderr and nowhere else.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Session(), t.Program("print-err", "text", "to stderr"))
+				res, events := t.events(t.Shared(), t.Program("print-err", "text", "to stderr"))
 				streams(t, res, events, "", "to stderr\n")
 			},
 		},
@@ -36,7 +36,7 @@ func outputCases() []caseDef {
 			ID: "output/both", PerLanguage: true, Programs: []string{"alternate"},
 			Doc: "Stdout and stderr are told apart, and each keeps its order.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Session(), t.Program("alternate"))
+				res, events := t.events(t.Shared(), t.Program("alternate"))
 				streams(t, res, events, "out 1\nout 2\nout 3\nout 4\nout 5\n", "err 1\nerr 2\nerr 3\nerr 4\nerr 5\n")
 			},
 		},
@@ -44,7 +44,7 @@ func outputCases() []caseDef {
 			ID: "output/none", PerLanguage: true,
 			Doc: "Empty code runs, writes nothing and ends with exit code 0.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Session(), executor.Request{Language: t.Language()})
+				res, events := t.events(t.Shared(), executor.Request{Language: t.Language()})
 				streams(t, res, events, "", "")
 				if res.ExitCode != 0 || len(res.Outputs) > 0 {
 					t.Errorf("got %s and %d outputs, want exit code 0 and none", describe(res), len(res.Outputs))
@@ -55,7 +55,7 @@ func outputCases() []caseDef {
 			ID: "output/unterminated", PerLanguage: true, Programs: []string{"write"},
 			Doc: "Text without the end of a line is output too.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Session(), t.Program("write", "text", "tail"))
+				res, events := t.events(t.Shared(), t.Program("write", "text", "tail"))
 				want := "tail"
 				if t.Language() != executor.Python && string(res.Stdout) == "tail\n" {
 					want = "tail\n" // the description of the program allows it
@@ -71,14 +71,14 @@ func outputCases() []caseDef {
 				for i := range all {
 					all[i] = byte(i)
 				}
-				writesBytes(t, t.Session(), all)
+				writesBytes(t, t.Shared(), all)
 			},
 		},
 		{
 			ID: "output/half-character", PerLanguage: true, Programs: []string{"write-bytes"},
 			Doc: "A character that is cut off by the end of the code, or never was one, is passed on as it is.",
 			Positive: func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				writesBytes(t, s, []byte("cut off \xe6\xb8"))
 				writesBytes(t, s, []byte("\xff"), []byte("\xe6"), []byte("a\x80\xbf"))
 			},
@@ -87,7 +87,7 @@ func outputCases() []caseDef {
 			ID: "output/split-character", PerLanguage: true, Programs: []string{"write-bytes"},
 			Doc: "No event ends within a character that goes on in the next one of its stream, however the code writes it.",
 			Positive: func(t *T) {
-				events := writesBytes(t, t.Session(), []byte("\xe6"), []byte("\xb8"), []byte("\x90\xf0\x9f"), []byte("\x98"), []byte("\x80."))
+				events := writesBytes(t, t.Shared(), []byte("\xe6"), []byte("\xb8"), []byte("\x90\xf0\x9f"), []byte("\x98"), []byte("\x80."))
 				for _, ev := range events {
 					if !utf8.Valid(ev.Data) {
 						t.Errorf("the event %d ends within a character: %q", ev.Seq, ev.Data)
@@ -102,7 +102,7 @@ func outputCases() []caseDef {
 				const unit = "0123456789abcdef"
 				req := t.Program("repeat", "text", unit, "count", 1<<16)
 				req.Keep = 4 << 20
-				res, events := t.events(t.Session(), req)
+				res, events := t.events(t.Shared(), req)
 				streams(t, res, events, strings.Repeat(unit, 1<<16)+"\n", "")
 			},
 		},
@@ -121,7 +121,7 @@ func outputCases() []caseDef {
 			ID: "output/many-lines", PerLanguage: true, Programs: []string{"lines"},
 			Doc: "Ten thousand lines arrive in order and without a gap.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Session(), t.Program("lines", "count", 10000))
+				res, events := t.events(t.Shared(), t.Program("lines", "count", 10000))
 				streams(t, res, events, numbered(10000), "")
 			},
 		},
@@ -129,7 +129,7 @@ func outputCases() []caseDef {
 			ID: "output/keep", PerLanguage: true, Programs: []string{"lines", "repeat"},
 			Doc: "Request.Keep cuts the Result in the middle, between characters, and says where and how much; events are not cut.",
 			Positive: func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				req := t.Program("lines", "count", 2000)
 				req.Keep = 1000
 				keepsEnds(t, s, req, numbered(2000))

@@ -18,7 +18,7 @@ func resultCases() []caseDef {
 			ID: "runs/result", PerLanguage: true, Programs: []string{"print"},
 			Doc: "A result has the ID of its request or one of its own, where it ran, and plausible times.",
 			Positive: func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				begin := time.Now()
 				req := t.Program("print", "text", "x")
 				req.ID = "Run.1_a-b"
@@ -63,14 +63,14 @@ func resultCases() []caseDef {
 			Positive: func(t *T) {
 				req := t.Program("print", "text", "x")
 				req.Language = ""
-				t.says(t.Session(), req, "x")
+				t.says(t.Shared(), req, "x")
 			},
 		},
 		{
 			ID: "runs/many", PerLanguage: true, Programs: []string{"print"},
 			Doc: "A hundred runs of a session each get their own answer.",
 			Positive: func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				for i := range 100 {
 					t.says(s, t.Program("print", "text", "run "+strconv.Itoa(i)), "run "+strconv.Itoa(i))
 				}
@@ -80,7 +80,7 @@ func resultCases() []caseDef {
 			ID: "runs/json", PerLanguage: true, Programs: []string{"write-bytes", "raise"},
 			Doc: "Results and events of real runs come back from JSON as they were.",
 			Positive: func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				for _, req := range []executor.Request{t.Program("write-bytes", "chunks", "61 ff00 e6b890"), t.Program("raise", "message", "渐")} {
 					res, events := t.events(s, req)
 					back := &executor.Result{}
@@ -98,7 +98,7 @@ func resultCases() []caseDef {
 			ID: "runs/invalid", PerLanguage: true, Programs: []string{"print"},
 			Doc: "A request that no session could accept is ErrInvalid with RanNo, and the session goes on.",
 			Positive: func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				l := t.Language()
 				for what, req := range map[string]executor.Request{
 					"neither code nor command": {},

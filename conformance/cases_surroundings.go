@@ -21,7 +21,7 @@ func environmentCases() []caseDef {
 	none := func(t *T) {
 		req := t.Program("environ")
 		req.Env = map[string]string{"CONFORMANCE": "x"}
-		t.refuses(t.Session(), req, executor.FeatureEnv)
+		t.refuses(t.Shared(), req, executor.FeatureEnv)
 	}
 	return []caseDef{
 		{
@@ -85,7 +85,7 @@ func environmentCases() []caseDef {
 			Positive: func(t *T) {
 				req := t.Program("raise", "message", "boom")
 				req.Env = map[string]string{"CONFORMANCE": "x", "CONFORMANCE_LINES": "a\nb\nc"}
-				if e := failed(t, t.Run(t.Session(), req), 1); e.Line != 3 {
+				if e := failed(t, t.Run(t.Shared(), req), 1); e.Line != 3 {
 					t.Errorf("got line %d, want 3", e.Line)
 				}
 			},
@@ -149,7 +149,7 @@ func variables(t *T, res *executor.Result) map[string]string {
 func surroundingsCases() []caseDef {
 	noDir := func(t *T) {
 		req := executor.Request{Language: t.Language(), Dir: "/tmp"}
-		t.refuses(t.Session(), req, executor.FeatureDir)
+		t.refuses(t.Shared(), req, executor.FeatureDir)
 	}
 	inDir := func(t *T, s executor.Session, dir string) string {
 		req := t.Program("cwd")
@@ -161,7 +161,7 @@ func surroundingsCases() []caseDef {
 			ID: "workdir/start", Feature: executor.FeatureWorkdir, Programs: []string{"cwd"},
 			Doc: "Code starts in /workspace.",
 			Positive: func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				for range 2 {
 					t.says(s, t.Program("cwd"), executor.Workdir)
 				}
@@ -275,7 +275,7 @@ type found struct {
 }
 
 func surroundings(t *T) (f found) {
-	res := t.ok(t.Session(), t.Program("surroundings"))
+	res := t.ok(t.Shared(), t.Program("surroundings"))
 	f.Offset = 1 // lest what is missing looks right
 	if err := json.Unmarshal(res.Stdout, &f); err != nil {
 		t.Fatalf("the program surroundings printed %s: %v", excerpt(string(res.Stdout)), err)

@@ -22,7 +22,7 @@ func valueCases() []caseDef {
 			ID: "values/last-expression", Feature: rich, Programs: []string{"value"},
 			Doc: "The value of the last expression is the one output with Main set, in the result and in the events.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Session(), t.Program("value"))
+				res, events := t.events(t.Shared(), t.Program("value"))
 				outs := outputs(t, res, events)
 				if len(outs) != 1 || !outs[0].Main || string(outs[0].Data["text/plain"]) != "42" {
 					t.Errorf("got %v, want one main output with text/plain 42", outs)
@@ -37,7 +37,7 @@ func valueCases() []caseDef {
 			ID: "values/none", Feature: rich, Programs: []string{"value-none"},
 			Doc: "Code that ends without a value has no output.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Session(), t.Program("value-none"))
+				res, events := t.events(t.Shared(), t.Program("value-none"))
 				if outs := outputs(t, res, events); len(outs) > 0 {
 					t.Errorf("got %v, want no output", outs)
 				}
@@ -48,7 +48,7 @@ func valueCases() []caseDef {
 			ID: "values/json", Feature: rich, Programs: []string{"value-json"},
 			Doc: "A value made of the language's plain containers has the type application/json, whose content is the text.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Session(), t.Program("value-json"))
+				res, events := t.events(t.Shared(), t.Program("value-json"))
 				outs := outputs(t, res, events)
 				if len(outs) != 1 {
 					t.Fatalf("got %v, want one output", outs)
@@ -68,7 +68,7 @@ func valueCases() []caseDef {
 			ID: "values/bundle", Feature: rich, Programs: []string{"value-rich"},
 			Doc: "A value that can show itself in several ways is one output with all of them, images as bytes.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Session(), t.Program("value-rich"))
+				res, events := t.events(t.Shared(), t.Program("value-rich"))
 				outs := outputs(t, res, events)
 				if len(outs) != 1 || !outs[0].Main {
 					t.Fatalf("got %v, want one main output", outs)
@@ -85,7 +85,7 @@ func valueCases() []caseDef {
 			ID: "values/displays", Feature: rich, Programs: []string{"displays"},
 			Doc: "Displays come in order with each other, with the text around them and with the last value.",
 			Positive: func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				for range 10 { // text and displays that travel on different ways may be in order by chance
 					res, events := t.events(s, t.Program("displays"))
 					outputs(t, res, events)
@@ -100,7 +100,7 @@ func valueCases() []caseDef {
 			ID: "values/before-exception", Feature: rich, Programs: []string{"display-then-raise"},
 			Doc: "What was displayed before an exception is kept.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Session(), t.Program("display-then-raise"))
+				res, events := t.events(t.Shared(), t.Program("display-then-raise"))
 				t.ended(res, executor.StatusFailed, "")
 				if outs := outputs(t, res, events); len(outs) != 1 || outs[0].Main || !strings.Contains(string(outs[0].Data["text/plain"]), "kept") {
 					t.Errorf("got %v, want one output that is not the main one", outs)
@@ -139,7 +139,7 @@ func valueCases() []caseDef {
 			ID: "values/media-types", Feature: rich, Programs: []string{"display-odd-types"},
 			Doc: "Media types of outputs are lower-case, without parameters and of a sane length, whatever the code displays.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Session(), t.Program("display-odd-types"))
+				res, events := t.events(t.Shared(), t.Program("display-odd-types"))
 				if !strings.Contains(string(res.Stdout), "end") {
 					t.Errorf("the code did not come to its end: %s", describe(res))
 				}
@@ -157,7 +157,7 @@ func valueCases() []caseDef {
 			ID: "values/figures", Feature: rich, Only: executor.Python, Programs: []string{"figure", "value-none"},
 			Doc: "Open figures of matplotlib are outputs of type image/png without savefig: by show at once, others at the end; then they are closed.",
 			Positive: func(t *T) {
-				s := t.Session()
+				s := t.Shared()
 				res, events := t.events(s, t.Program("figure"))
 				outputs(t, res, events)
 				want := `png "figure 1" "shown\ndrawn\n" png "figure 2" png "figure 3"`
@@ -201,7 +201,7 @@ func outputs(t *T, res *executor.Result, events []executor.Event) []executor.Out
 
 // noOutputs checks that a backend without rich output has none, so that no code comes to rely on it.
 func noOutputs(t *T, program string, args ...any) {
-	res, events := t.events(t.Session(), t.Program(program, args...))
+	res, events := t.events(t.Shared(), t.Program(program, args...))
 	if outs := outputs(t, res, events); len(outs) > 0 {
 		t.Errorf("got %v, although rich output is not declared", outs)
 	}

@@ -243,6 +243,8 @@ type worker struct {
 	s    *suite
 	x    executor.Executor // nil: open one for the next case
 	none bool              // its cases use no Executor of the suite's
+
+	shared map[executor.Language]executor.Session // of T.Shared; the case that runs uses it alone
 }
 
 // do runs a case and reports it.
@@ -270,7 +272,7 @@ func (w *worker) try(ctx context.Context, j *job) {
 	}
 	cctx, cancel := context.WithTimeoutCause(ctx, j.c.Bound+s.target.Grace, errBound)
 	defer cancel()
-	t := &T{s: s, c: j.c, ctx: cctx}
+	t := &T{s: s, c: j.c, ctx: cctx, w: w}
 	if w.x != nil {
 		t.x = watch(t, w.x)
 	}
@@ -305,8 +307,11 @@ func (w *worker) try(ctx context.Context, j *job) {
 		s.abandoned = append(s.abandoned, j.c.ID)
 		s.mu.Unlock()
 	}
-	if !whole || panicked {
+	switch {
+	case !whole || panicked:
 		w.close() // it may hold locks forever, so the next case gets another one
+	case l.Outcome == Failed:
+		w.closeShared() // and what is wrong with it would be found again
 	}
 }
 
@@ -329,21 +334,34 @@ func (s *suite) within(bound time.Duration, f func(), t *T) bool {
 	}
 }
 
-// close closes the Executor of the worker, in bounded time.
+// close closes the Executor of the worker.
 func (w *worker) close() {
 	if w.x == nil {
 		return
 	}
-	x := w.x
+	w.closeShared()
+	w.bounded("the Executor", w.x.Close)
 	w.x = nil
+}
+
+// closeShared closes the sessions that cases of the worker share.
+func (w *worker) closeShared() {
+	for _, s := range w.shared {
+		w.bounded("a session that cases share", s.Close)
+	}
+	clear(w.shared)
+}
+
+// bounded calls the Close of what outlives a case, in bounded time.
+func (w *worker) bounded(what string, f func() error) {
 	t := &T{s: w.s}
 	inTime := w.s.within(w.s.cleanupBound(), func() {
-		if err := x.Close(); err != nil {
-			t.Errorf("close of the Executor: %v", err)
+		if err := f(); err != nil {
+			t.Errorf("close of %s: %v", what, err)
 		}
 	}, t)
 	if !inTime {
-		t.find(Failed, "the Executor did not close in time")
+		t.find(Failed, what+" did not close in time")
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

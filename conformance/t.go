@@ -18,8 +18,11 @@ import (
 // The labels that every session of the suite carries, so that what is left can be found at the backend, and whose it is.
 const (
 	LabelRun  = "conformance-run"  // one value for each call of Run
-	LabelCase = "conformance-case" // the ID of the case
+	LabelCase = "conformance-case" // the ID of the case, or "shared" for a session that several cases use
 )
+
+// labelShared is the value of LabelCase of a session that several cases use.
+const labelShared = "shared"
 
 // T is what cases use: the backend under test, and a way to say what was found. Its methods are safe for concurrent use, but those
 // that end the case (Session, Run, Program, Child, Eventually, Fatalf, Abort) work only on the goroutine that the case was called on.
@@ -30,6 +33,7 @@ type T struct {
 	c   Case
 	ctx context.Context
 	x   executor.Executor
+	w   *worker // nil in a child process
 
 	child *childEnd // in a child process: the way to the parent
 
@@ -125,7 +129,32 @@ func (t *T) label(spec executor.Spec) executor.Spec {
 // Session creates a session of the Target's Spec, labelled, closed at the end of the case. A failure fails the case, unless it says
 // that the service is down, out of capacity, or does not know the key: that says nothing about the contract.
 func (t *T) Session(edit ...func(*executor.Spec)) executor.Session {
-	s, err := t.x.Create(t.ctx, t.Spec(edit...))
+	return t.created(t.x.Create(t.ctx, t.Spec(edit...)))
+}
+
+// Shared returns a session of the Target's Spec in which cases before have run code, and later ones will. It is for cases that
+// neither look at what earlier runs have left nor leave anything that a later run could notice. A case that finds something is the
+// last one of its session.
+func (t *T) Shared() executor.Session {
+	if t.w == nil {
+		return t.Session() // in a child process
+	}
+	l := t.Language()
+	if t.w.shared[l] == nil {
+		spec := t.Spec()
+		spec.Labels[LabelCase] = labelShared
+		s, err := t.x.(*watched).create(t.ctx, spec)
+		s = t.created(s, err)
+		if t.w.shared == nil {
+			t.w.shared = map[executor.Language]executor.Session{}
+		}
+		t.w.shared[l] = s
+	}
+	return &watchedSession{Session: t.w.shared[l], t: t, x: t.w.x}
+}
+
+// created returns a session that was created, or ends the case.
+func (t *T) created(s executor.Session, err error) executor.Session {
 	for _, kind := range []error{executor.ErrUnavailable, executor.ErrExhausted, executor.ErrAuth} {
 		if errors.Is(err, kind) {
 			t.Abort("create: %v", err)

@@ -29,14 +29,20 @@ func (t *T) met(op string, err error) {
 }
 
 func (w *watched) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
+	s, err := w.create(ctx, w.t.label(spec))
+	return w.adopt("create", s, err)
+}
+
+// create creates a session that the budget of the suite has room for.
+func (w *watched) create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
 	if !w.t.s.spend(w.t) {
 		return nil, &executor.Error{Op: "create", Kind: executor.ErrExhausted, Ran: executor.RanNo, Err: errBudget}
 	}
-	s, err := w.Executor.Create(ctx, w.t.label(spec))
+	s, err := w.Executor.Create(ctx, spec)
 	if errors.Is(err, executor.ErrUnsupported) || errors.Is(err, executor.ErrInvalid) {
 		w.t.s.created.Add(-1) // it was refused, and cost nothing
 	}
-	return w.adopt("create", s, err)
+	return s, err
 }
 
 func (w *watched) Attach(ctx context.Context, h executor.Handle) (executor.Session, error) {

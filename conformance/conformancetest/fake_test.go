@@ -144,12 +144,30 @@ func TestOverAProcessBoundary(t *testing.T) {
 	conformancetest.Test(t, target)
 }
 
+// TestFaults looks for each fault in the cases that take little time: a case that needs another process or the network costs seconds,
+// and one that moves tens of megabytes as much as fifty others. The faults that only such a case notices have them too.
 func TestFaults(t *testing.T) {
+	faults(t, conformancetest.FaultOptions{}, "allow-list-ignored", "disk-limit-ignored", "network-open")
+}
+
+// TestFaultsInAllCases looks for faults that break what many cases need in all of them.
+func TestFaultsInAllCases(t *testing.T) {
+	all := []string{
+		"none", "cancel-ignored", "clock-in-the-queue", "declares-less", "destroy-refuses-the-dead", "fence-ignored", "idle-ttl-ignored",
+		"label-filter-ignored", "labels-lost", "other-owner-accepted", "process-leaked", "reset-ignored", "session-leaked",
+		"state-kept-undeclared", "stdin-ignored",
+	}
+	faults(t, conformancetest.FaultOptions{Only: all}, all...)
+}
+
+// faults tests faults, those of everywhere in all cases.
+func faults(t *testing.T, opts conformancetest.FaultOptions, everywhere ...string) {
 	if testing.Short() {
 		t.Skip("runs the suite a hundred times")
 	}
 	caps := fake.All(executor.Python)
-	cases := func(fault string) (ids []string) {
+	opts.Golden, opts.Parallel, opts.Real = "testdata/faults.json", 5, isReal
+	opts.Cases = func(fault string) (ids []string) {
 		for _, c := range conformance.Cases(executor.Python) {
 			if slices.ContainsFunc(endEitherWay[fault], func(end string) bool { return strings.HasSuffix(c.ID, end) }) {
 				continue
@@ -161,18 +179,12 @@ func TestFaults(t *testing.T) {
 		}
 		return ids
 	}
-	conformancetest.TestFaults(t,
-		func(wrap func(driver.Driver) driver.Driver) conformance.Target {
-			t := target(caps, wrap)
-			t.Grace = 6 * time.Second
-			return t
-		},
-		conformancetest.FaultOptions{
-			Golden: "testdata/faults.json", Parallel: 5,
-			Virtual: func(wrap func(driver.Driver) driver.Driver) conformance.Target { return virtual(caps, wrap) },
-			Real:    isReal,
-			Cases:   cases,
-		})
+	opts.Virtual = func(wrap func(driver.Driver) driver.Driver) conformance.Target { return virtual(caps, wrap) }
+	conformancetest.TestFaults(t, func(wrap func(driver.Driver) driver.Driver) conformance.Target {
+		t := target(caps, wrap)
+		t.Grace = 6 * time.Second
+		return t
+	}, opts)
 }
 
 // virtual returns a target whose backend has neither a socket nor another process, so that it works in a bubble.
@@ -185,14 +197,6 @@ func virtual(caps executor.Capabilities, wrap func(driver.Driver) driver.Driver)
 	}
 	t.Leaks = func(context.Context, map[string]string) ([]string, error) { return b.Sandboxes(), nil }
 	return t
-}
-
-// everywhere are the faults that are looked for in all cases. For the others those have to do that take little time: a case that needs
-// another process or the network costs seconds, and one that moves tens of megabytes as much as fifty others.
-var everywhere = []string{
-	"none", "allow-list-ignored", "cancel-ignored", "clock-in-the-queue", "declares-less", "destroy-refuses-the-dead", "fence-ignored",
-	"disk-limit-ignored", "idle-ttl-ignored", "label-filter-ignored", "labels-lost", "network-open", "other-owner-accepted", "process-leaked", "reset-ignored",
-	"session-leaked", "state-kept-undeclared", "stdin-ignored", "stdout-stderr-swapped",
 }
 
 // heavy are the cases that move much. Of the others only faults of files need them.

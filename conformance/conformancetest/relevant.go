@@ -38,7 +38,7 @@ func Relevant(language executor.Language, most int) func(fault string) []string 
 		}
 		for _, ofLanguage := range []bool{true, false} { // a backend that declares little has more of the former to break
 			for _, id := range noticed[fault] {
-				rule, ok := strings.CutPrefix(strings.TrimSuffix(id, " (errored)"), string(executor.Python)+"/")
+				rule, ok := strings.CutPrefix(strings.TrimSuffix(id, errored), string(executor.Python)+"/")
 				if ok {
 					rule = string(language) + "/" + rule
 				}

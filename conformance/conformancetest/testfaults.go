@@ -29,8 +29,10 @@ type FaultOptions struct {
 	// Golden names a JSON file with, for each fault, the IDs of exactly those cases that fail, or what the backend lacks for it. It is
 	// written anew if $CONFORMANCE_UPDATE is set, and then to be read by a person: a case that fails for a wrong reason shows there.
 	Golden string
+	// Only names the faults to test. Nil: all.
+	Only []string
 	// Cases restricts a fault to cases by patterns as in Target.Only, where a run of the whole suite takes too long. Nil, and a nil
-	// answer: all. What is asserted is exact among them.
+	// answer: all. What is asserted is exact among them: what the golden file has of others is left as it is.
 	Cases func(fault string) []string
 	// Harmless names the faults that the backend makes up for, so that no case may notice them, each with the reason.
 	Harmless map[string]string
@@ -64,6 +66,10 @@ const (
 func TestFaults(t *testing.T, open func(wrap func(driver.Driver) driver.Driver) conformance.Target, opts FaultOptions) {
 	t.Helper()
 	faults := append([]Fault{{Name: noFault, Doc: "Nothing is wrong.", Plant: plant(tamper{})}}, Faults()...)
+	known := faults
+	if opts.Only != nil {
+		faults = slices.DeleteFunc(slices.Clone(faults), func(f Fault) bool { return f.Name != noFault && !slices.Contains(opts.Only, f.Name) })
+	}
 	if name := os.Getenv(envFault); name != "" {
 		i := slices.IndexFunc(faults, func(f Fault) bool { return f.Name == name })
 		if i < 0 {
@@ -100,24 +106,28 @@ func TestFaults(t *testing.T, open func(wrap func(driver.Driver) driver.Driver) 
 				t.Errorf("no case notices it: %s", f.Doc)
 			}
 			want, ok := golden[f.Name]
+			want = opts.among(f.Name, want)
 			if os.Getenv(EnvUpdate) == "" && (!ok || !slices.Equal(got, want)) {
 				t.Errorf("%s\n%s", f.Doc, difference(failing, got, want))
 			}
 		})
 	}
 	for name := range golden {
-		if !slices.ContainsFunc(faults, func(f Fault) bool { return f.Name == name }) {
+		if !slices.ContainsFunc(known, func(f Fault) bool { return f.Name == name }) {
 			t.Errorf("%s: there is no fault %q", opts.Golden, name)
 		}
 	}
 	findAll(t, asked, opts.Parallel, dir, found, errs)
 	if os.Getenv(EnvUpdate) != "" {
 		renewed := map[string][]string{}
-		for _, f := range faults {
+		for _, f := range known {
 			missing, plantable := f.fits(caps)
 			renewed[f.Name] = golden[f.Name]
 			if tested, ok := found[f.Name]; ok || !plantable {
-				renewed[f.Name] = outcome(tested.Failing, missing)
+				selected := opts.among(f.Name, golden[f.Name])
+				others := slices.DeleteFunc(slices.Concat([]string{}, golden[f.Name]), func(id string) bool { return slices.Contains(selected, id) })
+				renewed[f.Name] = append(others, outcome(tested.Failing, missing)...)
+				slices.Sort(renewed[f.Name])
 			}
 		}
 		if err := writeGolden(opts.Golden, renewed); err != nil {
@@ -125,6 +135,23 @@ func TestFaults(t *testing.T, open func(wrap func(driver.Driver) driver.Driver) 
 		}
 	}
 }
+
+// among returns those of the IDs in the golden file that are of cases which the options select for a fault.
+func (o FaultOptions) among(fault string, ids []string) (selected []string) {
+	var target conformance.Target
+	if o.Cases != nil {
+		target.Only = o.Cases(fault)
+	}
+	for _, id := range ids {
+		if strings.HasPrefix(id, "(") || target.Selects(strings.TrimSuffix(id, errored)) {
+			selected = append(selected, id)
+		}
+	}
+	return selected
+}
+
+// errored marks the ID of a case that the suite could not find out about.
+const errored = " (errored)"
 
 // outcome is what stands in the golden file for a fault: the failing cases, or the feature that is missing for it.
 func outcome(failing map[string]string, missing executor.Feature) []string {
@@ -153,7 +180,7 @@ func (f *finding) add(r *conformance.Report) {
 		case conformance.Failed:
 			f.Failing[l.ID] = l.Reason
 		case conformance.Errored:
-			f.Failing[l.ID+" (errored)"] = l.Reason
+			f.Failing[l.ID+errored] = l.Reason
 		}
 	}
 }
