@@ -125,8 +125,8 @@ func TestFaults(t *testing.T, open func(wrap func(driver.Driver) driver.Driver) 
 			renewed[f.Name] = golden[f.Name]
 			if tested, ok := found[f.Name]; ok || !plantable {
 				selected := opts.among(f.Name, golden[f.Name])
-				others := slices.DeleteFunc(slices.Concat([]string{}, golden[f.Name]), func(id string) bool { return slices.Contains(selected, id) })
-				renewed[f.Name] = append(others, outcome(tested.Failing, missing)...)
+				others := slices.DeleteFunc(slices.Clone(golden[f.Name]), func(id string) bool { return slices.Contains(selected, id) })
+				renewed[f.Name] = append(outcome(tested.Failing, missing), others...)
 				slices.Sort(renewed[f.Name])
 			}
 		}
