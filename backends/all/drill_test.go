@@ -157,7 +157,7 @@ func TestMigration(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &crowd{t: t, box: b, ctx: ctx, talking: map[string]bool{}}
 	c.broken.Store("")
-	for i := range 4 {
+	for i := range 2 {
 		c.wg.Go(func() { c.user(i) })
 	}
 	stop := sync.OnceFunc(func() { cancel(); c.wg.Wait() })

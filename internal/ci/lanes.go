@@ -200,6 +200,16 @@ func (s *results) jobs(ctx context.Context, o options, packages []*testPackage) 
 	small := map[string][]string{}
 	for _, p := range packages {
 		skip, lane := skipped(p.dir), p.lane()
+		for _, r := range plain {
+			if r.dir == p.dir {
+				skip = strings.TrimPrefix(skip+"|"+r.expression(), "|")
+				jobs = append(jobs, job{lane, budget(p.dir), func(ctx context.Context) error {
+					args := slices.DeleteFunc(testArgs(), func(arg string) bool { return arg == "-race" })
+					_, err := s.run(ctx, append(args, "-run="+r.expression()), p.path)
+					return err
+				}})
+			}
+		}
 		if skip == "" && budget(p.dir) == budget("") {
 			small[lane] = append(small[lane], p.path)
 			continue

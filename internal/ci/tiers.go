@@ -35,7 +35,7 @@ const mechanics = "artifacts|attach|close|contexts|create|dir|env|errors|files|h
 
 // fewFaults are the faults that make test plants over Pyodide, one for each kind of thing that can
 // go wrong only over real sandboxes.
-var fewFaults = []string{"none", "stdout-stderr-swapped", "state-lost-untold", "interrupt-kills", "process-leaked"}
+var fewFaults = []string{"none", "state-lost-untold", "process-leaked"}
 
 // exhaustive are the tests that only make exhaustive runs.
 var exhaustive = []rule{
@@ -46,7 +46,7 @@ var exhaustive = []rule{
 	{"flymachines", "TestConformance/python/(" + stable + "|" + supervised + ")", 4, "Docker runs them over the same runner"},
 	{"docker", "TestConformance/javascript/(" + mechanics + ")", 4, "make test runs them in Python; the supervisor is the same"},
 	{"pyodide", "TestConformance/javascript/(" + mechanics + ")", 2, "make test runs them in Python; the host program is the same"},
-	{"backends/all", "TestParity", 14, "make test compares every tenth program"},
+	{"backends/all", "TestParity", 14, "make test compares every twentieth program"},
 	{"pyodide", "TestKilledWhilePreparing", 3.5, "it prepares the runtime nine times; make test kills it once, in TestKilledWhileInstalling"},
 	{"pyodide", "Test(DamageIsRepaired|FallBack|TwoProgramsPrepareAtOnce)", 3, "they prepare the runtime many times"},
 	{"docker", "TestOutlive", 1.5, "internal/runner makes the same attempts over the runner alone, with more ends of a run"},
@@ -56,6 +56,12 @@ var exhaustive = []rule{
 	{"e2b", "TestAttempts", 0.3, "Docker makes the same attempts, of which its containers are also the stand-in's"},
 	{"flymachines", "TestAttempts", 0.3, "Docker makes the same attempts"},
 	{"pyodide", "TestFaults/(" + strings.Join(manyFaults(), "|") + ")", 6, "the backend in memory is tested with every fault"},
+	{"pyodide", "Test(Floods|ScriptMemory|FilesSurviveTheProcess|InterruptAtRandomMoments|HashSeed)", 3, "make test proves one of each: the limits of memory, files after a lost process, interrupts"},
+	{"conformance/conformancetest", "TestFaultsInAllCases", 2, "make test looks for the same faults in the cases that take little time"},
+	{"internal/runner", "Test.*/(bookworm|trixie)", 3, "make test runs them with this machine's Python and Node, and with the oldest"},
+	{"docker", "Test(Wheels|Index)", 2, "make test installs from an index in TestRegistry and in the suite"},
+	{"docker", "Test(Floods|Verdicts)", 1, "internal/runner makes the same floods over the runner alone"},
+	{".", "TestReadmeInFreshClone", 2, "it builds and prepares everything again; make test runs the same programs in the documents' own tests"},
 	{"pyodide", "TestEscape/(python|javascript)/(none|namespaces)", 3, "make test attacks the default layer, bubblewrap"},
 }
 
@@ -77,6 +83,12 @@ var always = []rule{
 	{dir: "examples/thirdparty", tests: "TestConformance/leaks"},
 	{dir: "flymachines", tests: "TestConformance/leaks"},
 	{dir: "pyodide", tests: "TestConformance/leaks"},
+}
+
+// plain are the tests of make test that run without the race detector: each is the suite over the
+// backend in memory, a hundred times, which TestConformance of the package runs with it.
+var plain = []rule{
+	{dir: "conformance/conformancetest", tests: "TestFaults"},
 }
 
 // alone is the pattern of the tests that measure clocks or memory. They run when nothing else does.

@@ -91,7 +91,42 @@ func proofs(t *testing.T) []proof {
 			}
 		}
 	}
+	for _, name := range inEachRoot(t) {
+		all = append(all, proof{"internal/runner", name + "/host"})
+		for _, r := range roots {
+			all = append(all, proof{"internal/runner", name + "/" + r.Image})
+		}
+	}
 	return all
+}
+
+// inEachRoot returns the tests of internal/runner with a subtest for each system that they run on.
+func inEachRoot(t *testing.T) (tests []string) {
+	t.Helper()
+	files, err := filepath.Glob("internal/runner/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || !strings.HasPrefix(fn.Name.Name, "Test") {
+				continue
+			}
+			for _, s := range fn.Body.List {
+				if e, ok := s.(*ast.ExprStmt); ok {
+					if call, ok := e.X.(*ast.CallExpr); ok && strings.HasPrefix(fmt.Sprint(call.Fun), "each") {
+						tests = append(tests, fn.Name.Name)
+					}
+				}
+			}
+		}
+	}
+	return tests
 }
 
 // attempts returns the names in the values of type []attempt or []Attempt in a file.
