@@ -1,5 +1,5 @@
 # Each target is one command; what needs logic is Go, in internal/ci and in the tests.
-.PHONY: help test exhaustive check lint cover fuzz bench load soak conformance matrix
+.PHONY: help test exhaustive check lint cover fuzz bench load soak conformance matrix parity
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -36,3 +36,6 @@ conformance: ## run the conformance suite against every backend and renew docs/r
 
 matrix: ## renew docs/matrix.md from docs/reports
 	go run ./internal/ci matrix
+
+parity: ## run programs on every backend and as scripts, and renew docs/reports/parity.md
+	go test -count 1 -timeout 4h -run '^TestParity$$' ./backends/all -update

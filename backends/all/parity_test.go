@@ -1,7 +1,9 @@
 package all_test
 
 import (
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -13,37 +15,93 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// TestParity runs the corpus on the backends. Each program does the same on all of them, or says why not.
-func TestParity(t *testing.T) { compare(t, 1) }
+var update = flag.Bool("update", false, "TestParity renews docs/reports/parity.md")
 
-// TestParityOfSample does it with every twentieth program.
-func TestParityOfSample(t *testing.T) { compare(t, 20) }
-
-// compare runs every nth program of the corpus on the backends, and compares each with every other.
-func compare(t *testing.T, nth int) {
+// TestParity runs the corpus on the backends and with the plain interpreters of the image. Each program does the same on all of them, or
+// it is known why not.
+func TestParity(t *testing.T) {
 	t.Parallel()
-	programs, err := parity.Load(corpus.FS)
+	r := compare(t, programs(t, 1))
+	if *update && r != nil {
+		text := reportHead + "## The corpus\n\n" + r.Markdown() + "\n## Documented differences\n\n" + listed()
+		if err := os.WriteFile(reportFile, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const (
+	reportFile = "../../docs/reports/parity.md"
+	reportHead = `# Programs on every backend and as scripts
+
+What [` + "`execbroker parity`" + `](../guides/parity.md) finds with the programs of this repository, made by ` + "`make parity`" + `. ` + "`plain`" + ` is
+` + "`python3 main.py` and `node main.js`" + ` in the image of ` + "`docker`" + `, for programs of one cell. The backends run in the
+tests' configuration: Docker, stand-ins for Fly Machines and E2B over the same engine and image, and Pyodide.
+
+`
+)
+
+// listed is the documented differences as a list.
+func listed() string {
+	var b strings.Builder
+	for _, k := range parity.KnownDifferences() {
+		where := "without `" + string(k.Lacks) + "`"
+		if len(k.Types) > 0 {
+			where = "`" + strings.Join(k.Types, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "- %s: %s\n", where, k.Why)
+	}
+	return b.String()
+}
+
+// TestParityReport: the report has the documented differences of today.
+func TestParityReport(t *testing.T) {
+	text, err := os.ReadFile(reportFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(programs) < 150 {
-		t.Errorf("got %d programs, want at least 150", len(programs))
+	if !strings.HasSuffix(string(text), listed()) {
+		t.Error("the documented differences are others; run make parity")
 	}
-	for i := range len(programs) / nth {
-		programs[i] = programs[i*nth]
+}
+
+// TestParityOfSample does it with every twentieth program.
+func TestParityOfSample(t *testing.T) {
+	t.Parallel()
+	compare(t, programs(t, 20))
+}
+
+// programs returns every nth program of the corpus.
+func programs(t *testing.T, nth int) (some []parity.Program) {
+	t.Helper()
+	all, err := parity.Load(corpus.FS)
+	if err != nil {
+		t.Fatal(err)
 	}
-	programs = programs[:len(programs)/nth]
+	if len(all) < 190 {
+		t.Errorf("got %d programs, want at least 190", len(all))
+	}
+	for i := nth - 1; i < len(all); i += nth {
+		some = append(some, all[i])
+	}
+	return some
+}
+
+// compare runs programs on the four backends. What differs without an explanation is an error.
+func compare(t *testing.T, programs []parity.Program) *parity.Report {
+	t.Helper()
 	f := newFour(t)
-	names := []string{local, box, cloud, machines}
+	names := []string{"docker", "flymachines", "e2b", "pyodide"}
+	settings := map[string]string{"docker": f.settings[box], "flymachines": f.settings[machines], "e2b": f.settings[cloud], "pyodide": f.settings[local]}
 	var file strings.Builder
 	for _, name := range names {
 		languages := ", languages: [python, javascript]"
-		if name == local {
+		if name == "pyodide" {
 			languages = "" // it has both, in sessions of their own
 		}
-		fmt.Fprintf(&file, "  %s: {%s%s}\n", name, f.settings[name], languages)
+		fmt.Fprintf(&file, "  %s: {%s%s}\n", name, settings[name], languages)
 	}
-	cfg, err := backends.Parse(fmt.Appendf(nil, "backends:\n%sroutes:\n  - {name: all, split: [{backend: local, weight: 1}]}\n", &file))
+	cfg, err := backends.Parse(fmt.Appendf(nil, "backends:\n%sroutes:\n  - {name: all, split: [{backend: docker, weight: 1}]}\n", &file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,26 +118,22 @@ func compare(t *testing.T, nth int) {
 		}
 		executors = append(executors, x)
 	}
-	checkSurroundings(t, executors)
-	var seen []*parity.Observation
-	for _, x := range executors {
-		o, err := parity.Observe(t.Context(), x, programs, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen = append(seen, o)
+	checkSurroundings(t, append(executors[3:4:4], executors[:3]...)) // Pyodide is the one that is unlike the others
+	r, err := parity.Run(t.Context(), parity.Options{Backends: executors, Plain: executors[0], Parallel: 2, Reuse: 20}, programs)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i, from := range seen {
-		for _, to := range seen[i+1:] {
-			r := parity.Compare(from, to, programs)
-			t.Logf("%s and %s: %v", r.From, r.To, r.Totals)
-			for _, l := range r.Programs {
-				if l.Outcome != parity.Same && l.Outcome != parity.Explained {
-					t.Errorf("%s: %s: %+v", l.Name, l.Outcome, l.Differences)
-				}
+	for _, c := range r.Causes {
+		t.Logf("%s: %s: %v", c.Outcome, c.Cause, c.Programs)
+	}
+	for _, l := range r.Programs {
+		for _, f := range l.Findings {
+			if f.Outcome != parity.Same && f.Outcome != parity.Explained && f.Outcome != parity.NotRun {
+				t.Errorf("%s: %s on %s: %s: %+v", l.Name, f.Outcome, f.Backend, f.Cause, f.Differences)
 			}
 		}
 	}
+	return r
 }
 
 // checkSurroundings checks that every backend describes its interpreters, and that these are not all the same.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -17,74 +17,82 @@ import (
 	"github.com/execbroker/execbroker/conformance/corpus"
 	"github.com/execbroker/execbroker/conformance/parity"
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/router"
 )
 
 // parityOptions are the flags of parity.
 type parityOptions struct {
-	from, to    string
-	programs    string
+	corpus      string
+	plain       string
 	environment bool
 	parallel    int
+	reuse       int
 }
+
+// noPlain is the value of --plain for no plain interpreter.
+const noPlain = "none"
 
 func (a *app) parityCommand() *cobra.Command {
 	var o parityOptions
 	cmd := &cobra.Command{
-		Use:   "parity",
-		Short: "Run the same programs on two backends, and say where they differ",
-		Long: `Run programs on two backends and compare status, exit code, exception, output,
-values, artifacts and state, cell by cell. Each program has a sandbox of its own.
+		Use:   "parity [BACKEND...]",
+		Short: "Run the same programs on several backends and as scripts, and say where they differ",
+		Long: `Run programs on backends, and as scripts with the plain interpreter of an image
+("python3 main.py", "node main.js"), and compare status, exit code, exception,
+output, values, artifacts and state, cell by cell. A backend is a name of the
+configuration or, without one, a type; without any it is all of the configuration.
 
-Programs are the files below a directory that end in .py, .js or .mjs. A line
-"# %%" begins a new cell, and "# stdin: TEXT" as its first line is its input, a
-JSON string. In the comment at the beginning, "# differs on TYPE: why" says that a
-difference is known for that type of backend. In JavaScript it is "//". Without
---programs it is execbroker's own collection of small programs.
+Programs are the files below a directory that end in .py, .js, .mjs or .ts, or the
+lines of a file of JSON:
+
+  {"id": "sum", "language": "python", "code": "print(int(input()) + 1)",
+   "stdin": "41\n", "stdout": "42\n", "exit_code": 0, "files": {"a.txt": "text"}}
+
+"stdout" and "exit_code" are what is expected, if you know it. Lines in the form of
+HumanEval are taken too. Without --corpus it is execbroker's own collection.
+
+A difference is explained if the backend does not declare a feature that the program
+needs, if it is in the list of documented differences, or if the program says so.
+What is left is grouped by cause. A program that differs without an explanation runs
+twice, and is unsteady if it does something else each time.
 
 With --environment the interpreters themselves are compared instead: versions,
 settings, modules that are missing, installed packages.
 
 Exit codes: 0 nothing differs that is not explained, 1 something does, 2 and 3 as
 everywhere.`,
-		Example: `  execbroker parity --from pyodide --to docker
-  execbroker parity --config app.yaml --from local --to box --programs ./programs
-  execbroker parity --config app.yaml --from local --to box --environment`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.parity(cmd.Context(), o) },
+		Example: `  execbroker parity pyodide docker
+  execbroker parity --config app.yaml --corpus programs.jsonl
+  execbroker parity --config app.yaml --environment local box`,
+		ValidArgsFunction: a.backendNames,
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.parity(cmd.Context(), o, args) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.from, "from", "", "the `backend` that programs run on now: a name of the configuration or, without one, a type")
-	f.StringVar(&o.to, "to", "", "the `backend` to compare with")
-	f.StringVar(&o.programs, "programs", "", "the `directory` of the programs (default execbroker's own)")
+	f.StringVar(&o.corpus, "corpus", "", "the `directory or file` of the programs (default execbroker's own)")
+	f.StringVar(&o.plain, "plain", "", `run scripts in the image of this `+"`backend`"+` (default the first that has commands, "none": nowhere)`)
 	f.BoolVar(&o.environment, "environment", false, "compare interpreters and packages instead of programs")
-	f.IntVar(&o.parallel, "parallel", 2, "run this `number` of programs at a time on each")
-	must(cmd.MarkFlagDirname("programs"))
-	cmd.MarkFlagsMutuallyExclusive("programs", "environment")
-	for _, name := range []string{"from", "to"} {
-		must(cmd.RegisterFlagCompletionFunc(name, a.backendNames))
+	f.IntVar(&o.parallel, "parallel", 2, "run this `number` of programs at a time")
+	f.IntVar(&o.reuse, "reuse", 1, "run this `number` of programs in a sandbox, one after the other, each in a new interpreter and an empty working directory")
+	must(cmd.MarkFlagFilename("corpus", "jsonl"))
+	must(cmd.RegisterFlagCompletionFunc("plain", a.backendNames))
+	for _, other := range []string{"corpus", "plain", "reuse"} {
+		cmd.MarkFlagsMutuallyExclusive(other, "environment")
 	}
 	return cmd
 }
 
-func (a *app) parity(ctx context.Context, o parityOptions) error {
+func (a *app) parity(ctx context.Context, o parityOptions, names []string) error {
 	if a.backend != "" {
-		return usage("--backend: parity takes two, --from and --to")
+		return usage("--backend: parity takes the backends as arguments")
 	}
-	if o.from == "" || o.to == "" {
-		return usage("parity takes two backends, --from and --to")
-	}
-	cfg, err := a.pair(o.from, o.to)
+	cfg, names, err := a.several(names)
 	if err != nil {
 		return err
 	}
-	var fsys fs.FS = corpus.FS
-	if o.programs != "" {
-		fsys = os.DirFS(o.programs)
-	}
-	programs, err := parity.Load(fsys)
+	programs, err := load(o.corpus)
 	if err != nil {
-		return usage("--programs: %w", err)
+		return usage("--corpus: %w", err)
 	}
 	b, err := a.openBroker(ctx, cfg, backends.WithoutPools())
 	if err != nil {
@@ -94,31 +102,90 @@ func (a *app) parity(ctx context.Context, o parityOptions) error {
 	defer a.closing(p, "removing sandboxes", b.Close)
 	ctx, end := p.begin(ctx, "parity")
 	defer end()
-	from, _ := b.Backend(o.from)
-	to, _ := b.Backend(o.to)
+	var executors []executor.Executor
+	for _, name := range names {
+		x, _ := b.Backend(name)
+		executors = append(executors, x)
+	}
 	if o.environment {
-		return a.compareSurroundings(ctx, from, to, end)
+		return a.compareSurroundings(ctx, executors, end)
 	}
-	seen := make([]*parity.Observation, 2)
-	for i, x := range []executor.Executor{from, to} {
-		if seen[i], err = parity.Observe(ctx, x, programs, o.parallel); err != nil {
-			return err
-		}
+	options := parity.Options{Backends: executors, Parallel: o.parallel, Reuse: o.reuse}
+	if options.Plain, err = scripts(o.plain, names, executors); err != nil {
+		return err
 	}
+	if err := options.Check(); err != nil {
+		return usage("%w", err)
+	}
+	r, err := parity.Run(ctx, options, programs)
 	end()
-	return a.compared(parity.Compare(seen[0], seen[1], programs))
+	if r != nil {
+		err = errors.Join(err, a.compared(r))
+	}
+	return err
 }
 
-// pair returns a configuration with the two backends: those of the file or, without one, of these types. It needs a route to be one,
-// which is not used.
-func (a *app) pair(from, to string) (backends.Config, error) {
+// load reads programs from a directory, a file, or what this program has.
+func load(from string) ([]parity.Program, error) {
+	if from == "" {
+		return parity.Load(corpus.FS)
+	}
+	info, err := os.Stat(from)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return parity.Load(os.DirFS(from))
+	}
+	f, err := os.Open(from)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	programs, err := parity.ReadLines(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	return programs, nil
+}
+
+// scripts returns the backend whose image has the plain interpreter: nil for none.
+func scripts(name string, names []string, executors []executor.Executor) (executor.Executor, error) {
+	for i, x := range executors {
+		switch c := x.Info().Capabilities; {
+		case name == "" && c.Has(executor.FeatureCommand) && c.Has(executor.FeatureFiles), name == names[i]:
+			return x, nil
+		}
+	}
+	if name != "" && name != noPlain {
+		return nil, usage("--plain: %w", driver.Unknown("backend", name, append(names, noPlain)))
+	}
+	return nil, nil
+}
+
+// several returns a configuration with some backends: those of the file or, without one, of these types. It needs a route to be one, which
+// is not used.
+func (a *app) several(names []string) (backends.Config, []string, error) {
 	var cfg backends.Config
-	for _, name := range []string{from, to} {
+	if len(names) == 0 {
+		if a.config == "" {
+			return cfg, nil, usage("parity takes two or more types of backends as arguments, or --config")
+		}
+		one, err := a.configuration()
+		if err != nil {
+			return cfg, nil, err
+		}
+		cfg, names = one, slices.Sorted(maps.Keys(one.Backends))
+	}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return cfg, nil, usage("%s is there twice", plain(name))
+		}
 		a.backend = name
 		one, err := a.configuration()
 		a.backend = ""
 		if err != nil {
-			return cfg, err
+			return cfg, nil, err
 		}
 		if cfg.Backends == nil {
 			cfg = one
@@ -126,43 +193,54 @@ func (a *app) pair(from, to string) (backends.Config, error) {
 		}
 		maps.Copy(cfg.Backends, one.Backends)
 	}
-	cfg.Routes = []router.Route{{Name: "parity", Split: []router.Share{{Backend: from, Weight: 1}}}}
+	cfg.Routes = []router.Route{{Name: "parity", Split: []router.Share{{Backend: names[0], Weight: 1}}}}
 	cfg.Guard = backends.Guard{} // it is for users
-	if len(cfg.Backends) == 1 {
-		return cfg, usage("--from and --to are both %s", plain(from))
-	}
-	return cfg, nil
+	return cfg, names, nil
 }
 
-func (a *app) compareSurroundings(ctx context.Context, from, to executor.Executor, end func()) error {
-	var seen [2]parity.Fields
-	for i, x := range []executor.Executor{from, to} {
-		var err error
-		if seen[i], err = parity.Surroundings(ctx, x); err != nil {
+// compareSurroundings compares the first with each of the others.
+func (a *app) compareSurroundings(ctx context.Context, executors []executor.Executor, end func()) error {
+	if len(executors) < 2 {
+		return usage("nothing to compare: want two backends")
+	}
+	found := map[string][]parity.Difference{}
+	var first parity.Fields
+	differ := false
+	for i, x := range executors {
+		seen, err := parity.Surroundings(ctx, x)
+		if err != nil {
 			return err
 		}
+		if i == 0 {
+			first = seen
+			continue
+		}
+		list := append([]parity.Difference{}, parity.CompareSurroundings(first, seen)...)
+		found[x.Info().Name] = list
+		differ = differ || len(list) > 0
 	}
 	end()
-	found := parity.CompareSurroundings(seen[0], seen[1])
-	switch {
-	case a.json:
-		if err := a.printJSON(append([]parity.Difference{}, found...)); err != nil {
+	if a.json {
+		if err := a.printJSON(found); err != nil {
 			return err
 		}
-	case len(found) == 0:
-		if _, err := fmt.Fprintln(a.out, "nothing differs"); err != nil {
-			return err
-		}
-	default:
-		if err := printDifferences(a.out, "", found); err != nil {
-			return err
+	} else {
+		for _, x := range executors[1:] {
+			list := found[x.Info().Name]
+			_, err := fmt.Fprintf(a.out, "%s and %s: %d differences\n", plain(executors[0].Info().Name), plain(x.Info().Name), len(list))
+			if err = errors.Join(err, printDifferences(a.out, "    ", list)); err != nil {
+				return err
+			}
 		}
 	}
-	if len(found) > 0 {
+	if differ {
 		return exitCode(exitFailed)
 	}
 	return nil
 }
+
+// maxExamples are the programs of a cause that are printed; --json has all.
+const maxExamples = 3
 
 // compared says what was found. Only what differs without an explanation is a failure.
 func (a *app) compared(r *parity.Report) error {
@@ -170,35 +248,55 @@ func (a *app) compared(r *parity.Report) error {
 		if err := a.printJSON(r); err != nil {
 			return err
 		}
-	} else {
-		for _, l := range r.Programs {
-			if l.Outcome == parity.Same {
-				continue
-			}
-			why := ""
-			if l.Why != "" {
-				why = " (" + plain(l.Why) + ")"
-			}
-			_, err := fmt.Fprintf(a.out, "%s: %s%s\n", plain(l.Name), l.Outcome, why)
-			if l.Outcome == parity.Different {
-				err = errors.Join(err, printDifferences(a.out, "    ", l.Differences))
-			}
-			if err != nil {
-				return err
-			}
-		}
-		var counts []string
-		for _, o := range slices.Sorted(maps.Keys(r.Totals)) {
-			counts = append(counts, fmt.Sprintf("%d %s", r.Totals[o], o))
-		}
-		if _, err := fmt.Fprintf(a.out, "%s and %s: %s\n", plain(r.From), plain(r.To), strings.Join(counts, ", ")); err != nil {
-			return err
-		}
+	} else if err := printReport(a.out, r); err != nil {
+		return err
 	}
-	if r.Totals[parity.Different] > 0 {
+	if r.Total(parity.Different) > 0 {
 		return exitCode(exitFailed)
 	}
 	return nil
+}
+
+func printReport(out io.Writer, r *parity.Report) error {
+	var b strings.Builder
+	for _, c := range r.Causes {
+		var where []string
+		for _, name := range r.Backends {
+			if n := c.Programs[name]; n > 0 {
+				where = append(where, fmt.Sprintf("%s %d", plain(name), n))
+			}
+		}
+		fmt.Fprintf(&b, "%s: %s (%s)\n", c.Outcome, plain(c.Cause), strings.Join(where, ", "))
+		if c.Outcome == parity.Explained {
+			continue
+		}
+		for _, name := range c.Names[:min(len(c.Names), maxExamples)] {
+			fmt.Fprintf(&b, "    %s\n", plain(name))
+			i := slices.IndexFunc(r.Programs, func(l parity.Line) bool { return l.Name == name })
+			f := slices.IndexFunc(r.Programs[i].Findings, func(f parity.Finding) bool { return f.Outcome == c.Outcome && f.Cause == c.Cause })
+			if err := printDifferences(&b, "        ", r.Programs[i].Findings[f].Differences); err != nil {
+				return err
+			}
+		}
+		if more := len(c.Names) - maxExamples; more > 0 {
+			fmt.Fprintf(&b, "    and %d more\n", more)
+		}
+	}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "backend")
+	for _, o := range parity.Outcomes() {
+		fmt.Fprintf(w, "\t%s", o)
+	}
+	for _, name := range r.Backends {
+		fmt.Fprintf(w, "\n%s", plain(name))
+		for _, o := range parity.Outcomes() {
+			fmt.Fprintf(w, "\t%d", r.Totals[name][o])
+		}
+	}
+	fmt.Fprintln(w)
+	w.Flush()
+	_, err := io.WriteString(out, b.String())
+	return err
 }
 
 // maxShown bounds a field on the terminal; --json has all that was kept.
@@ -210,7 +308,7 @@ func printDifferences(w io.Writer, indent string, found []parity.Difference) (er
 		if d.Cell > 0 {
 			where = fmt.Sprintf("cell %d, %s", d.Cell, where)
 		}
-		_, e := fmt.Fprintf(w, "%s%s: %s -> %s\n", indent, where, shown(d.From), shown(d.To))
+		_, e := fmt.Fprintf(w, "%s%s: %s -> %s\n", indent, where, shown(d.Want), shown(d.Got))
 		err = errors.Join(err, e)
 	}
 	return err

@@ -5,7 +5,7 @@ package corpus
 
 import "embed"
 
-// FS holds the programs, in a directory for each language.
+// FS holds the programs: a directory for each language, with an archive for each topic.
 //
 //go:embed python javascript
 var FS embed.FS

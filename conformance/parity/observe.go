@@ -1,11 +1,12 @@
 package parity
 
 import (
-	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,42 +16,194 @@ import (
 
 // Fields is what was observed of a cell: by name of a field, its value as text. A field that is empty is absent.
 //
-// The names: "refused" (what the backend lacks; then there is nothing else), "error" (of the infrastructure, by kind), "status" with its reason,
-// "exit code", "exception", "stdout", "stderr", "values" (media types, and the text where there is one), "artifacts", "state".
+// The names: "refused" (what the backend lacks; then there is nothing else), "error" (of the infrastructure), "status" with its reason,
+// "exit code", "signal", "exception", "stdout", "stderr", "errors" (stderr and the exception, as a script has both on stderr), "values" (media
+// types, and the text where there is one), "artifacts", "state".
 type Fields map[string]string
 
-// maxText bounds a field: the beginning of two outputs that long tells enough.
-const maxText = 16 << 10
+// plainFields are those that a plain interpreter has too.
+var plainFields = []string{"status", "exit code", "signal", "stdout", "errors", "artifacts"}
+
+// maxText bounds a field in bytes. Of what is longer there is the beginning, the size and a hash.
+const maxText = 4 << 10
 
 // wallTime bounds a cell. It is the same everywhere, so that a program that does not end says so everywhere.
 const wallTime = 20 * time.Second
 
-// observe runs a program in a sandbox of its own. A backend that refuses it has said so in the Fields. An error is of ctx.
-func observe(ctx context.Context, x executor.Executor, p Program) ([]Fields, error) {
-	s, err := x.Create(ctx, executor.Spec{Languages: []executor.Language{p.Language}})
+// notFound is the exit code of a command that is not there.
+const notFound = 127
+
+// A subject is what runs programs: a backend, or the plain interpreter of its image.
+type subject struct {
+	name, typ string
+	plain     bool
+	executor.Executor
+}
+
+// A sandbox is that of a subject for programs of one language, one after the other.
+type sandbox struct {
+	executor.Session
+	programs int // that it has run
+}
+
+// key names a sandbox that a worker holds.
+type key struct {
+	subject  int
+	language executor.Language
+}
+
+// A worker runs programs one after the other.
+type worker struct {
+	subjects []subject
+	reuse    int // programs for each sandbox
+	held     map[key]*sandbox
+	errs     []error // of closing
+}
+
+// close closes what the worker holds.
+func (w *worker) close() error {
+	for k := range w.held {
+		w.drop(k)
+	}
+	return errors.Join(w.errs...)
+}
+
+func (w *worker) drop(k key) {
+	if s := w.held[k]; s != nil {
+		delete(w.held, k)
+		if err := s.Close(); err != nil {
+			w.errs = append(w.errs, fmt.Errorf("%s: closing a sandbox: %w", w.subjects[k.subject].name, err))
+		}
+	}
+}
+
+// sandbox returns one without files and variables.
+func (w *worker) sandbox(ctx context.Context, k key) (*sandbox, error) {
+	if s := w.held[k]; s != nil {
+		if s.programs < w.reuse && clean(ctx, s, w.subjects[k.subject].plain) == nil {
+			return s, nil
+		}
+		w.drop(k)
+	}
+	session, err := w.subjects[k.subject].Create(ctx, executor.Spec{Languages: []executor.Language{k.language}})
+	if err != nil {
+		return nil, err
+	}
+	s := &sandbox{Session: session}
+	w.held[k] = s
+	return s, nil
+}
+
+// clean ends the interpreters and removes the files. A plain interpreter has ended with its command.
+func clean(ctx context.Context, s *sandbox, plain bool) error {
+	if !plain {
+		if err := s.Reset(ctx, executor.Interpreter{}); err != nil {
+			return err
+		}
+	}
+	if !s.Info().Capabilities.Has(executor.FeatureFiles) {
+		return nil
+	}
+	var names []string
+	for f, err := range s.Files().List(ctx, executor.Workdir) {
+		if err != nil {
+			return err
+		}
+		names = append(names, f.Name)
+	}
+	for _, name := range names {
+		if err := s.Files().Remove(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// observe runs a program on a subject: nil if the subject does not run such programs, or lacks the interpreter. What a backend refuses or fails to do is in the
+// Fields. An error is of ctx.
+func (w *worker) observe(ctx context.Context, at int, p Program) ([]Fields, error) {
+	k := key{at, p.Language}
+	sub := w.subjects[at]
+	requests := cellRequests(p)
+	if sub.plain {
+		if requests = plainRequest(p); requests == nil {
+			return nil, nil
+		}
+	}
+	s, err := w.sandbox(ctx, k)
 	if err != nil {
 		f, err := failure(ctx, err)
 		return []Fields{f}, err
 	}
-	defer s.Close()
+	s.programs++
+	files := maps.Clone(p.Files)
+	if sub.plain {
+		if files == nil {
+			files = map[string]string{}
+		}
+		files[requests[0].Command[1]] = p.Cells[0].Code
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := s.Files().Write(ctx, name, strings.NewReader(files[name]), 0); err != nil {
+			w.drop(k)
+			f, err := failure(ctx, err)
+			return []Fields{f}, err
+		}
+	}
 	artifacts := s.Info().Capabilities.HasFor(p.Language, executor.FeatureArtifacts)
 	var all []Fields
-	for _, c := range p.Cells {
-		req := executor.Request{Language: p.Language, Code: c.Code, Limits: executor.RunLimits{WallTime: wallTime}}
-		if c.Stdin != "" {
-			req.Stdin = strings.NewReader(c.Stdin)
+	for i, req := range requests {
+		req.Limits.WallTime = wallTime
+		if in := p.Cells[i].Stdin; in != "" {
+			req.Stdin = strings.NewReader(in)
 		}
-		if artifacts {
+		if artifacts || sub.plain {
 			req.Artifacts = &executor.ArtifactRequest{}
 		}
 		r, err := s.Run(ctx, req, nil)
 		if err != nil {
+			w.drop(k)
 			f, err := failure(ctx, err)
 			return append(all, f), err
 		}
-		all = append(all, describe(r))
+		f := describe(p.Language, r)
+		if sub.plain {
+			if r.ExitCode == notFound {
+				return nil, nil
+			}
+			maps.DeleteFunc(f, func(name, _ string) bool { return !slices.Contains(plainFields, name) })
+		}
+		all = append(all, f)
+		if r.FilesLost {
+			w.drop(k)
+			if i < len(requests)-1 {
+				break
+			}
+		}
 	}
 	return all, nil
+}
+
+func cellRequests(p Program) (all []executor.Request) {
+	for _, c := range p.Cells {
+		all = append(all, executor.Request{Language: p.Language, Code: c.Code})
+	}
+	return all
+}
+
+// plainRequest is how a program runs as a file of its own. Only one of a single cell does, in a language that the interpreter takes.
+func plainRequest(p Program) []executor.Request {
+	if len(p.Cells) != 1 || p.Language == executor.TypeScript {
+		return nil
+	}
+	command := []string{"python3", "main.py"}
+	if p.Language == executor.JavaScript {
+		command = []string{"node", "main.js"}
+		if p.Module {
+			command[1] = "main.mjs"
+		}
+	}
+	return []executor.Request{{Command: command}}
 }
 
 // failure describes a run that did not take place, or an end that is not known.
@@ -66,7 +219,7 @@ func failure(ctx context.Context, err error) (Fields, error) {
 }
 
 // describe is what a program, or a user, sees of a result. Durations and identities differ from run to run and are left out.
-func describe(r *executor.Result) Fields {
+func describe(l executor.Language, r *executor.Result) Fields {
 	f := Fields{}
 	set := func(name, value string) {
 		if value != "" {
@@ -78,11 +231,14 @@ func describe(r *executor.Result) Fields {
 		set("exit code", fmt.Sprint(r.ExitCode))
 	}
 	set("signal", r.Signal)
+	errors := string(r.Stderr)
 	if e := r.Exception; e != nil {
 		set("exception", fmt.Sprintf("%s: %s (line %d)", e.Type, e.Message, e.Line))
+		errors += "\n" + e.Traceback
 	}
 	set("stdout", string(r.Stdout))
-	set("stderr", withoutFrames(string(r.Stderr)))
+	set("stderr", withoutFrames(l, string(r.Stderr)))
+	set("errors", withoutFrames(l, errors))
 	var values []string
 	for _, o := range r.Outputs {
 		values = append(values, value(o))
@@ -121,54 +277,35 @@ func value(o executor.Output) string {
 	return s
 }
 
-// withoutFrames leaves out tracebacks on stderr: the exception is a field of its own, and which inner frames a language names differs
-// between its versions.
-func withoutFrames(stderr string) string {
-	before, _, _ := strings.Cut(stderr, "Traceback (most recent call last)")
-	return before
+// frames are the lines of stderr that say where an exception was raised. Which inner frames a language names, and how it quotes the source,
+// differs between its versions and with the name of the file.
+var frames = map[executor.Language][]*regexp.Regexp{
+	executor.Python: {
+		regexp.MustCompile(`(?m)^(Exception Group )?Traceback \(most recent call last\):\n(([ \t|+].*)?\n)*`),
+		regexp.MustCompile(`(?m)^  File ".*", line \d+\n(([ \t].*)?\n)*`),
+	},
+	executor.JavaScript: {
+		regexp.MustCompile(`(?m)^    at .*\n?`),
+		regexp.MustCompile("(?m)^\\(Use `node --trace-.*\n?"),
+		regexp.MustCompile(`(?m)^(<cell \d+>|/.*|file:.*):\d+\n((.*\n)?[ \t]*\^+\n\n?)?`),
+		regexp.MustCompile(`(?m)^Node\.js v\d.*\n?`),
+	},
+}
+
+func withoutFrames(l executor.Language, stderr string) string {
+	if l == executor.TypeScript {
+		l = executor.JavaScript
+	}
+	for _, re := range frames[l] {
+		stderr = re.ReplaceAllString(stderr, "")
+	}
+	return strings.TrimSpace(stderr)
 }
 
 // clip bounds a text from a sandbox.
 func clip(s string) string {
-	return strings.ToValidUTF8(s[:min(len(s), maxText)], "�")
-}
-
-// Difference is a field of a cell that differs.
-type Difference struct {
-	Cell  int    `json:"cell,omitempty"` // from 1; 0: of surroundings
-	Field string `json:"field"`
-	From  string `json:"from,omitempty"`
-	To    string `json:"to,omitempty"`
-}
-
-// compare returns where two observations differ, in the order of cells and names.
-func compare(from, to []Fields) (found []Difference) {
-	for i := range max(len(from), len(to)) {
-		var a, b Fields
-		if i < len(from) {
-			a = from[i]
-		}
-		if i < len(to) {
-			b = to[i]
-		}
-		for name := range both(a, b) {
-			if a[name] != b[name] {
-				found = append(found, Difference{Cell: i + 1, Field: name, From: a[name], To: b[name]})
-			}
-		}
+	if len(s) > maxText {
+		s = fmt.Sprintf("%s... %d bytes, SHA-256 %x", s[:maxText], len(s), sha256.Sum256([]byte(s)))
 	}
-	slices.SortFunc(found, func(a, b Difference) int { return cmp.Or(a.Cell-b.Cell, strings.Compare(a.Field, b.Field)) })
-	return found
-}
-
-// both has the names of two sets of fields.
-func both(a, b Fields) map[string]bool {
-	names := map[string]bool{}
-	for name := range a {
-		names[name] = true
-	}
-	for name := range b {
-		names[name] = true
-	}
-	return names
+	return strings.ToValidUTF8(s, "�")
 }

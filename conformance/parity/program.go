@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -14,12 +15,15 @@ import (
 
 // Program is a conversation with one sandbox: cells that run one after the other.
 type Program struct {
-	Name     string // path of its file, with slashes
+	Name     string // path of its file, with slashes; or its id
 	Language executor.Language
+	Module   bool   // JavaScript: the plain interpreter takes it for a module
 	Doc      string // the comment at its beginning
 	Cells    []Cell
+	Files    map[string]string // by name below executor.Workdir; they are there before the first cell
 
-	// Differs has, by type of backend, why the program does something else there than elsewhere.
+	// Differs has, by type of backend, why the program does something else there than elsewhere. The type of the plain interpreter is
+	// TypePlain.
 	Differs map[string]string
 }
 
@@ -27,7 +31,18 @@ type Program struct {
 type Cell struct {
 	Code  string
 	Stdin string // empty: none
+	// What the cell is expected to do. Nil: nothing is said. White space at the end of the output does not count.
+	Stdout   *string
+	ExitCode *int
 }
+
+// Bounds of programs. What is beyond is an error.
+const (
+	MaxPrograms = 20_000
+	maxLine     = 1 << 20 // of a program, in bytes
+	maxCells    = 200
+	maxMistakes = 20 // that are reported; the others are counted
+)
 
 // languages are those of programs, by the ending of the file, with what a comment begins with.
 var languages = map[string]struct {
@@ -37,13 +52,16 @@ var languages = map[string]struct {
 	".py":  {executor.Python, "#"},
 	".js":  {executor.JavaScript, "//"},
 	".mjs": {executor.JavaScript, "//"},
+	".ts":  {executor.TypeScript, "//"},
 }
 
-// Load reads the programs below a directory, in the order of their names. The ending of a file is its language: .py, .js or .mjs; other files
-// are left out. All mistakes are reported at once. No program at all is an error.
+// Load reads the programs below a directory, in the order of their names. The ending of a file is its language: .py, .js, .mjs or .ts. A file that
+// ends in .jsonl has a program in each line, see ReadLines. One that ends in .txtar has several files, each after a line "-- NAME --", as
+// if they were in a directory of its name. Other files are left out. All mistakes are reported at once. No program at all is an error.
 //
-// The comment at the beginning of a file is its Doc. In it a line "differs on TYPE: why" is for Differs. A line that begins with the mark "%%"
-// of a comment begins a new cell. A comment "stdin: TEXT" as the first line of a cell is its input, a string of JSON:
+// The comment at the beginning of a program is its Doc. In it a line "differs on TYPE: why" is for Differs, and a line "file NAME: TEXT" for
+// Files. A line that begins with the mark "%%" of a comment begins a new cell. A comment "stdin: TEXT" as the first line of a cell is its
+// input. These texts are strings of JSON:
 //
 //	# Input is read line by line.
 //	# differs on mybackend: it has no standard input.
@@ -53,30 +71,122 @@ var languages = map[string]struct {
 func Load(fsys fs.FS) ([]Program, error) {
 	var programs []Program
 	var errs []error
-	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
+	add := func(name, text string) {
 		l, ok := languages[path.Ext(name)]
-		if d.IsDir() || !ok {
-			return nil
+		if !ok {
+			return
 		}
-		text, err := fs.ReadFile(fsys, name)
+		p := Program{Name: name, Language: l.language, Module: path.Ext(name) == ".mjs"}
+		err := p.parse(text, l.comment)
+		if err == nil {
+			err = p.check()
+		}
 		if err != nil {
-			return err
-		}
-		p := Program{Name: name, Language: l.language}
-		if err := p.parse(string(text), l.comment); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
 		programs = append(programs, p)
+	}
+	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		ext := path.Ext(name)
+		if err != nil || d.IsDir() || ext != ".jsonl" && ext != ".txtar" && languages[ext].comment == "" {
+			return err
+		}
+		f, err := fsys.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if ext == ".jsonl" {
+			more, err := ReadLines(f)
+			for _, p := range more {
+				p.Name = strings.TrimSuffix(name, ext) + "/" + p.Name
+				programs = append(programs, p)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			}
+			return nil
+		}
+		text, err := io.ReadAll(io.LimitReader(f, maxLine+1))
+		switch {
+		case err != nil:
+			return err
+		case len(text) > maxLine:
+			errs = append(errs, fmt.Errorf("%s: more than %d bytes", name, maxLine))
+		case ext == ".txtar":
+			for part, text := range archive(string(text)) {
+				add(strings.TrimSuffix(name, ext)+"/"+part, text)
+			}
+		default:
+			add(name, string(text))
+		}
 		return nil
 	})
-	if err == nil && len(programs) == 0 {
-		err = errors.New("no programs: files that end in .py, .js or .mjs")
+	if err == nil && len(programs) == 0 && len(errs) == 0 {
+		err = errors.New("no programs: files that end in .py, .js, .mjs, .ts, .jsonl or .txtar")
 	}
-	slices.SortFunc(programs, func(a, b Program) int { return strings.Compare(a.Name, b.Name) })
-	return programs, errors.Join(append(errs, err)...)
+	slices.SortStableFunc(programs, func(a, b Program) int { return strings.Compare(a.Name, b.Name) })
+	errs = append(errs, err, unique(programs))
+	return programs, fewer(errs)
+}
+
+// archive yields the files of a text in the form of txtar.
+func archive(text string) func(yield func(name, text string) bool) {
+	return func(yield func(name, text string) bool) {
+		name, begin := "", 0
+		for at := 0; at < len(text); {
+			line, _, _ := strings.Cut(text[at:], "\n")
+			next := min(at+len(line)+1, len(text))
+			if inner, ok := strings.CutPrefix(line, "-- "); ok && strings.HasSuffix(inner, " --") {
+				if name != "" && !yield(name, text[begin:at]) {
+					return
+				}
+				name, begin = strings.TrimSuffix(inner, " --"), next
+			}
+			at = next
+		}
+		if name != "" {
+			yield(name, text[begin:])
+		}
+	}
+}
+
+// unique returns an error for programs of the same name, and for too many.
+func unique(programs []Program) error {
+	if len(programs) > MaxPrograms {
+		return fmt.Errorf("more than %d programs", MaxPrograms)
+	}
+	var errs []error
+	seen := map[string]bool{}
+	for _, p := range programs {
+		if seen[p.Name] {
+			errs = append(errs, fmt.Errorf("two programs are called %q", p.Name))
+		}
+		seen[p.Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+// fewer joins errors, and counts those that are too many to be read.
+func fewer(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if more := len(errs) - maxMistakes; more > 0 {
+		errs = append(errs[:maxMistakes], fmt.Errorf("and %d more mistakes", more))
+	}
+	return errors.Join(errs...)
+}
+
+// check bounds a program.
+func (p *Program) check() error {
+	if len(p.Cells) > maxCells {
+		return fmt.Errorf("%d cells, more than %d", len(p.Cells), maxCells)
+	}
+	for name := range p.Files {
+		if !fs.ValidPath(name) || name == "." {
+			return fmt.Errorf("file %q: want a name below the working directory", name)
+		}
+	}
+	return nil
 }
 
 // parse takes a file apart. Code keeps its comments. What comes before the first mark is a cell if it has more than comments.
@@ -109,25 +219,30 @@ func (p *Program) parse(text, comment string) error {
 // header reads the comment at the beginning.
 func (p *Program) header(head, comment string) error {
 	var doc []string
+	p.Differs, p.Files = map[string]string{}, map[string]string{}
 	for line := range strings.Lines(head) {
 		text, ok := strings.CutPrefix(strings.TrimSpace(line), comment)
 		if !ok {
 			break
 		}
 		text = strings.TrimSpace(text)
-		rest, ok := strings.CutPrefix(text, "differs on ")
-		if !ok {
-			doc = append(doc, text)
-			continue
-		}
-		typ, why, ok := strings.Cut(rest, ": ")
-		if !ok || typ == "" || why == "" {
+		key, value, ok := strings.Cut(text, ": ")
+		typ, differs := strings.CutPrefix(key, "differs on ")
+		name, file := strings.CutPrefix(key, "file ")
+		switch {
+		case differs && (!ok || typ == "" || value == ""):
 			return fmt.Errorf("%q: want \"differs on TYPE: why\"", text)
+		case differs:
+			p.Differs[typ] = value
+		case file && ok && strings.HasPrefix(value, `"`):
+			var content string
+			if err := json.Unmarshal([]byte(value), &content); err != nil {
+				return fmt.Errorf("file %s: %w; it is a string of JSON", name, err)
+			}
+			p.Files[name] = content
+		default:
+			doc = append(doc, text)
 		}
-		if p.Differs == nil {
-			p.Differs = map[string]string{}
-		}
-		p.Differs[typ] = why
 	}
 	p.Doc = strings.Join(doc, " ")
 	return nil

@@ -2,106 +2,137 @@ package parity
 
 import (
 	"context"
-	"maps"
+	"errors"
 	"slices"
 	"sync"
 
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Observation is what programs did on one backend.
-type Observation struct {
-	Backend  string              `json:"backend"` // the name in the configuration
-	Type     string              `json:"type"`
-	Programs map[string][]Fields `json:"programs"` // by Program.Name, a Fields for each cell that was reached
+// TypePlain is the type of the plain interpreter beside the backends, and its name.
+const TypePlain = "plain"
+
+// Options say how programs are run.
+type Options struct {
+	Backends []executor.Executor // that are compared; at least one
+	// Plain is the backend whose commands run the plain interpreter, with executor.FeatureCommand and FeatureFiles. Nil: programs are
+	// compared among the backends, and with what is expected of them.
+	Plain executor.Executor
+	// Parallel is how many programs run at a time; less than 1 is one. Each has one sandbox at a time.
+	Parallel int
+	// Reuse is how many programs of a language a sandbox runs, one after the other, each with a new interpreter and an empty working
+	// directory; less than 2: each program has a sandbox of its own.
+	Reuse int
 }
 
-// Observe runs every program in a sandbox of its own, so many of them at a time; less than 1 is one. It fails only if ctx ends: what a
-// backend refuses or fails to do is observed.
-func Observe(ctx context.Context, x executor.Executor, programs []Program, parallel int) (*Observation, error) {
-	info := x.Info()
-	o := &Observation{Backend: info.Name, Type: info.Type, Programs: map[string][]Fields{}}
+// Check returns an error for options that cannot be.
+func (o Options) Check() error {
+	if len(o.Backends) == 0 || len(o.Backends) == 1 && o.Plain == nil {
+		return errors.New("nothing to compare: want two backends, or one that has commands")
+	}
+	if c := o.Plain; c != nil && !(c.Info().Capabilities.Has(executor.FeatureCommand) && c.Info().Capabilities.Has(executor.FeatureFiles)) {
+		return errors.New(c.Info().Name + ": a plain interpreter needs a backend with the features command and files")
+	}
+	return nil
+}
+
+// Run runs every program on all backends and compares. Programs that differ without an explanation run a second time, in sandboxes of
+// their own, to tell what differs from what changes from run to run. What a backend refuses or fails to do is in the report. An error
+// is of ctx, of the options or, together with a report, of removing sandboxes.
+func Run(ctx context.Context, o Options, programs []Program) (*Report, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	var subjects []subject
+	if o.Plain != nil {
+		subjects = append(subjects, subject{TypePlain, TypePlain, true, o.Plain})
+	}
+	for _, x := range o.Backends {
+		subjects = append(subjects, subject{name: x.Info().Name, typ: x.Info().Type, Executor: x})
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	work := make(chan Program)
+	lines, work := make([]Line, len(programs)), make(chan int)
 	var mu sync.Mutex
+	var done int64
+	var closing []error
 	var wg sync.WaitGroup
-	for range max(parallel, 1) {
+	for range max(o.Parallel, 1) {
 		wg.Go(func() {
-			for p := range work {
-				f, err := observe(ctx, x, p)
+			w := &worker{subjects: subjects, reuse: o.Reuse, held: map[key]*sandbox{}}
+			for i := range work {
+				line, err := w.line(ctx, programs[i])
 				if err != nil {
 					cancel(err)
 				}
 				mu.Lock()
-				o.Programs[p.Name] = f
-				done := len(o.Programs)
+				lines[i] = line
+				done++
+				executor.ReportProgress(ctx, executor.Progress{What: "parity", Done: done, Total: int64(len(programs))})
 				mu.Unlock()
-				executor.ReportProgress(ctx, executor.Progress{What: "parity " + info.Name, Done: int64(done), Total: int64(len(programs))})
 			}
+			err := w.close()
+			mu.Lock()
+			defer mu.Unlock()
+			closing = append(closing, err)
 		})
 	}
-	for _, p := range programs {
-		work <- p // after the end of ctx each fails at once
+	for i := range programs {
+		work <- i // after the end of ctx each fails at once
 	}
 	close(work)
 	wg.Wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return o, nil
+	return newReport(subjects, lines), errors.Join(closing...)
 }
 
-// Outcome says what was found about a program.
-type Outcome string
-
-// The outcomes.
-const (
-	Same      Outcome = "same"
-	Explained Outcome = "explained" // differs, and Program.Differs says why
-	Different Outcome = "different"
-	Stale     Outcome = "stale" // is said to differ, and does not
-)
-
-// Line is what was found about a program.
-type Line struct {
-	Name        string       `json:"name"`
-	Doc         string       `json:"doc,omitempty"`
-	Outcome     Outcome      `json:"outcome"`
-	Why         string       `json:"why,omitempty"`
-	Differences []Difference `json:"differences,omitempty"`
-}
-
-// Report compares two backends.
-type Report struct {
-	From     string            `json:"from"`
-	To       string            `json:"to"`
-	Programs []Line            `json:"programs"` // in the order of the programs
-	Totals   map[Outcome]int64 `json:"totals"`
-}
-
-// Compare says in which of the programs two observations differ.
-func Compare(from, to *Observation, programs []Program) *Report {
-	r := &Report{From: from.Backend, To: to.Backend, Totals: map[Outcome]int64{}}
-	for _, p := range programs {
-		l := Line{Name: p.Name, Doc: p.Doc, Outcome: Same, Differences: compare(from.Programs[p.Name], to.Programs[p.Name])}
-		if from.Type != to.Type {
-			for _, typ := range slices.Sorted(maps.Keys(p.Differs)) {
-				if typ == from.Type || typ == to.Type {
-					l.Why = typ + ": " + p.Differs[typ]
-				}
-			}
-		}
-		switch explained := l.Why != ""; {
-		case len(l.Differences) > 0 && explained:
-			l.Outcome = Explained
-		case len(l.Differences) > 0:
-			l.Outcome = Different
-		case explained:
-			l.Outcome = Stale
-		}
-		r.Totals[l.Outcome]++
-		r.Programs = append(r.Programs, l)
+// line runs a program on all subjects, and says what was found.
+func (w *worker) line(ctx context.Context, p Program) (Line, error) {
+	first, err := w.look(ctx, p)
+	if err != nil {
+		return Line{}, err
 	}
-	return r
+	l := Line{Name: p.Name, Doc: p.Doc, Findings: judge(w.subjects, p, first)}
+	if !slices.ContainsFunc(l.Findings, func(f Finding) bool { return f.Outcome == Different }) {
+		return l, nil
+	}
+	for k := range w.held {
+		w.drop(k)
+	}
+	second, err := w.look(ctx, p)
+	if err != nil {
+		return Line{}, err
+	}
+	again := judge(w.subjects, p, second)
+	moved := compare(reference(w.subjects, p, first).fields, reference(w.subjects, p, second).fields)
+	for i := range l.Findings {
+		if f := &l.Findings[i]; f.Outcome == Different && (again[i].Outcome != Different || slices.ContainsFunc(f.Differences, among(moved))) {
+			f.Outcome, f.Cause = Unsteady, "it changes from run to run"
+		}
+	}
+	return l, nil
+}
+
+// among reports for a difference whether its field is in others.
+func among(others []Difference) func(Difference) bool {
+	return func(d Difference) bool {
+		return slices.ContainsFunc(others, func(o Difference) bool { return o.Cell == d.Cell && o.Field == d.Field })
+	}
+}
+
+// look runs a program on every subject.
+func (w *worker) look(ctx context.Context, p Program) ([][]Fields, error) {
+	seen := make([][]Fields, len(w.subjects))
+	for i := range w.subjects {
+		var err error
+		if seen[i], err = w.observe(ctx, i, p); err != nil {
+			return nil, err
+		}
+		if w.reuse < 2 {
+			w.drop(key{i, p.Language})
+		}
+	}
+	return seen, nil
 }

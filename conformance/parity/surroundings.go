@@ -74,7 +74,7 @@ func inspect(ctx context.Context, x executor.Executor, language executor.Languag
 func CompareSurroundings(from, to Fields) (found []Difference) {
 	for name := range both(from, to) {
 		if from[name] != to[name] {
-			found = append(found, Difference{Field: name, From: from[name], To: to[name]})
+			found = append(found, Difference{Field: name, Want: from[name], Got: to[name]})
 		}
 	}
 	slices.SortFunc(found, func(a, b Difference) int { return strings.Compare(a.Field, b.Field) })

@@ -38,10 +38,11 @@ var guides = map[string]struct {
 	"e2b-sdks":               {prints: []string{"[ '42\\n' ]"}, host: true}, // npm's registry
 	"fly-emulator":           {prints: []string{`"state":"created"`, "\n42\n"}, host: true},
 	"fly-machines":           {prints: []string{"cloud (flymachines) works"}, host: true, cloud: true},
-	"from-mvp-to-production": {prints: []string{"1 same", "python.platform: emscripten -> linux", "they differ"}},
+	"from-mvp-to-production": {prints: []string{"backend  same"}},
 	"http":                   {prints: []string{`"stdout":"42\n"`}},
 	"mcp":                    {prints: []string{`"protocolVersion"`}},
 	"nemo":                   {prints: []string{`"completed"`, "42"}},
+	"parity":                 {prints: []string{"explained: code cannot start threads (code 1)", "python.platform: linux -> emscripten", "they differ"}},
 	"quick-start":            {prints: []string{"42\n", "hottest:  2014-08-11", "3.1", "pyodide works"}},
 }
 

@@ -1,2 +1,0 @@
-// Anything can be thrown.
-throw "just text";

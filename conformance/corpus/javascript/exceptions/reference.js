@@ -1,2 +1,0 @@
-// A name that nobody gave.
-console.log(totl);

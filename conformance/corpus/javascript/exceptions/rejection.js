@@ -1,2 +1,0 @@
-// A rejected promise that is awaited.
-await Promise.reject(new RangeError("too far"));

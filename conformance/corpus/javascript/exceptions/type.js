@@ -1,3 +1,0 @@
-// A method of nothing.
-const user = undefined;
-user.name

@@ -1,2 +1,0 @@
-// Big integers and numbers do not mix.
-1n + 1

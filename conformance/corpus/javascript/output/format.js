@@ -1,2 +1,0 @@
-// Placeholders.
-console.log("%s is %d years", "Ann", 5);

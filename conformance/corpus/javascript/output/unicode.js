@@ -1,2 +1,0 @@
-// Text beyond ASCII.
-console.log("żółć 日本語 🎉");

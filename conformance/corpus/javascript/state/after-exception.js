@@ -1,5 +1,0 @@
-// What was made before an exception is there.
-var a = 1;
-null.x;
-// %%
-console.log(a);

@@ -1,2 +1,0 @@
-// A mistake in a pattern.
-new RegExp("a(b")

@@ -1,4 +1,0 @@
-# The value of an awaited expression.
-import asyncio
-
-await asyncio.sleep(0, "done")

@@ -1,3 +1,0 @@
-# A list ends somewhere.
-rows = [1, 2, 3]
-rows[10]

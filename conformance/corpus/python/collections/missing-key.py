@@ -1,2 +1,0 @@
-# A missing key names itself.
-{"a": 1}["b"]

@@ -1,2 +1,0 @@
-# An attribute that is not there.
-"text".no_such_method()

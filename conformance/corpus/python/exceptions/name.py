@@ -1,3 +1,0 @@
-# A name that nobody gave.
-total = 10
-print(totl)

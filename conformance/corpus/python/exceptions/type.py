@@ -1,2 +1,0 @@
-# Types that do not add.
-"1" + 1

@@ -1,4 +1,0 @@
-# An exit code.
-import sys
-
-sys.exit(3)

@@ -1,4 +1,0 @@
-# What is not JSON says where.
-import json
-
-json.loads('{"a": 1,}x')

@@ -1,5 +1,0 @@
-# One line of input.
-# %%
-# stdin: "Ada\n"
-name = input("name? ")
-print("hello", name)

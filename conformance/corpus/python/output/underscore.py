@@ -1,2 +1,0 @@
-# Long representations are values like others.
-list(range(100))

@@ -1,2 +1,0 @@
-# Bytes that are no text are an exception.
-b"caf\xe9".decode("utf-8")

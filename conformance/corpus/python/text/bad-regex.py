@@ -1,4 +1,0 @@
-# A mistake in a pattern says where it is.
-import re
-
-re.compile("a(b")

@@ -1,5 +1,0 @@
-# A month as text.
-import calendar
-
-print(calendar.month(2024, 2))
-calendar.isleap(1900)
