@@ -186,6 +186,54 @@ func exitCases() []caseDef {
 			},
 		},
 		{
+			ID: "exit/hook", PerLanguage: true, Only: executor.Python, Needs: []executor.Feature{executor.FeatureCellNames}, Programs: []string{"hook"},
+			Doc: "A sys.excepthook that code sets is called for an exception that nothing catches, which ends the run as ever.",
+			Positive: func(t *T) {
+				res := t.Run(t.Session(), t.Program("hook"))
+				if e := failed(t, res, 1); e.Type != "ValueError" || string(res.Stdout) != "hook ValueError boom\n" || len(res.Stderr) > 0 {
+					t.Errorf("got %s, want the exception, and what the hook prints", describe(res))
+				}
+			},
+		},
+		{
+			ID: "exit/hard", PerLanguage: true, Only: executor.Python,
+			Needs:    []executor.Feature{executor.FeatureExitCode, executor.FeatureCellNames, executor.FeatureFiles, executor.FeatureState, executor.FeatureArtifacts},
+			Programs: []string{"hard-exit", "remember", "recall"},
+			Doc:      "Code that ends its process by itself has the exit code that it says, loses its state and keeps its files.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.remembers(s)
+				req := t.Program("hard-exit", "name", "hard.txt", "code", 4)
+				req.Artifacts = &executor.ArtifactRequest{}
+				res := t.Run(s, req)
+				t.ended(res, executor.StatusFailed, "")
+				if res.ExitCode != 4 || string(res.Stdout) != "before\n" || len(res.Stderr) > 0 || !res.StateLost || res.FilesLost {
+					t.Errorf("got %s, want exit code 4, what was printed, and no state", describe(res))
+				}
+				if len(res.Artifacts) != 1 || res.Artifacts[0].Name != "hard.txt" {
+					t.Errorf("got the artifacts %v, want the file", res.Artifacts)
+				}
+				t.holds(s.Files(), "hard.txt", "kept")
+				t.aftermath(s, res)
+			},
+		},
+		{
+			ID: "exit/at-exit", PerLanguage: true, Only: executor.Python,
+			Needs:    []executor.Feature{executor.FeatureCellNames, executor.FeatureFiles, executor.FeatureState},
+			Programs: []string{"at-exit", "print"},
+			Doc:      "What code registers by atexit is called at the end of its interpreter, by Reset for example, and what it prints there is nobody's.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.says(s, t.Program("at-exit", "name", "bye.txt"), "registered")
+				t.missing(s.Files(), "bye.txt")
+				if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
+					t.Fatalf("reset: %v", err)
+				}
+				t.holds(s.Files(), "bye.txt", "bye")
+				t.says(s, t.Program("print", "text", "next"), "next")
+			},
+		},
+		{
 			ID: "exit/abort", PerLanguage: true, Programs: []string{"die", "remember", "recall"},
 			Doc: "Code that kills its interpreter is a result that says so, and the next run works.",
 			Positive: func(t *T) {
@@ -196,12 +244,20 @@ func exitCases() []caseDef {
 				if !strings.HasPrefix(string(res.Stdout), "before\n") {
 					t.Errorf("stdout: got %q, want what was printed before", res.Stdout)
 				}
+				for line := range strings.Lines(string(res.Stdout) + string(res.Stderr)) {
+					if strings.Contains(line, "execbroker") {
+						t.Errorf("it names what is not the user's: %s", excerpt(line))
+					}
+				}
 				ok := []executor.Status{executor.StatusKilled, executor.StatusFailed}
 				if !slices.Contains(ok, res.Status) {
 					t.Errorf("got %s, want killed or failed", describe(res))
 				}
 				if res.Status == executor.StatusKilled && res.Reason != executor.ReasonSignal && res.Reason != executor.ReasonSandbox {
 					t.Errorf("got %s, want the reason signal or sandbox", describe(res))
+				}
+				if res.Signal != "" && res.Signal != "SIGABRT" {
+					t.Errorf("got the signal %q", res.Signal)
 				}
 				if (res.Signal != "") != (res.Reason == executor.ReasonSignal) {
 					t.Errorf("got the signal %q with the reason %q", res.Signal, res.Reason)

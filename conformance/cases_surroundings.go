@@ -229,6 +229,43 @@ func surroundingsCases() []caseDef {
 			},
 		},
 		{
+			ID: "surroundings/home", Feature: executor.FeatureWorkdir, Needs: []executor.Feature{executor.FeatureCellNames}, Programs: []string{"surroundings"},
+			Doc: "HOME is /tmp/home.",
+			Positive: func(t *T) {
+				if found := surroundings(t); found.HomeDir != nil && *found.HomeDir != executor.Home {
+					t.Errorf("got %q", *found.HomeDir)
+				}
+			},
+		},
+		{
+			ID: "surroundings/user", PerLanguage: true, Only: executor.Python, Needs: []executor.Feature{executor.FeatureCellNames}, Programs: []string{"user"},
+			Doc: "The user of the code has a name, and it is the same whoever is asked.",
+			Positive: func(t *T) {
+				names := strings.Fields(t.stdout(t.Shared(), t.Program("user")))
+				if len(names) < 2 || t.Has(executor.FeatureSubprocess) && len(names) != 3 {
+					t.Errorf("got %q, want that all know it", names)
+				}
+				for _, n := range names {
+					if n != names[0] {
+						t.Errorf("got %q, want one name", names)
+					}
+				}
+			},
+		},
+		{
+			ID: "surroundings/zones", PerLanguage: true, Only: executor.Python, Needs: []executor.Feature{executor.FeatureCellNames}, Programs: []string{"zones"},
+			Doc: "Time zones other than the local one are known.",
+			Positive: func(t *T) {
+				t.says(t.Shared(), t.Program("zones"), "2026-07-01T14:00:00+02:00\n2026-07-01T17:30:00+05:30")
+			},
+		},
+		{
+			ID: "surroundings/program", PerLanguage: true, Only: executor.Python,
+			Needs: []executor.Feature{executor.FeatureCellNames, executor.FeatureWorkdir}, Programs: []string{"program"},
+			Doc:      "The cell is the program: sys.argv[0] has its name, and __file__ is that in the working directory.",
+			Positive: func(t *T) { t.says(t.Session(), t.Program("program"), "<cell 1> "+executor.Workdir+"/<cell 1> w") },
+		},
+		{
 			ID: "dir/run", Feature: executor.FeatureDir, Programs: []string{"cwd", "make-files"},
 			Doc: "Request.Dir, absolute or below the working directory, is that of its run only.",
 			Positive: func(t *T) {
@@ -272,6 +309,7 @@ type found struct {
 	Lang       *string `json:"lang"`
 	Encoding   *string `json:"encoding"`
 	Home, Temp *bool
+	HomeDir    *string `json:"home_dir"`
 }
 
 func surroundings(t *T) (f found) {

@@ -126,6 +126,12 @@ var programInfos = []ProgramInfo{
 	{"echo", "copies standard input to standard output, byte by byte the same"},
 
 	// The language.
+	{"program", "Python only: prints what names it as a program: sys.argv[0], the absolute path that __file__ is, and sys.stdout.mode"},
+	{"hook", `Python only: sets a sys.excepthook that prints "hook", the name of the type and the message of an exception, and raises ValueError("boom")`},
+	{"at-exit", `Python only: prints "registered", after registering by atexit a function that prints much and then writes "bye" into the file {{name}}`},
+	{"user", `Python only: prints the name of the user by getpass, by the variable USER, and, where it can start programs, by whoami`},
+	{"zones", `Python only: prints what is 2026-07-01T12:00:00 UTC in the time zones Europe/Berlin and Asia/Kolkata in ISO format, by zoneinfo`},
+	{"hard-exit", `Python only: writes "kept" into the file {{name}}, prints "before" and ends its process by os._exit with the exit code that is the number {{code}}`},
 	{"main", `Python only: prints "main 42" if __name__ is "__main__" and the module __main__ has the program's variable`},
 	{"typed", `JavaScript only: TypeScript with an interface, a generic type, an enum, an abstract class, a parameter property, an ambient declaration and the operators as, satisfies and !; prints {{text}}`},
 	{"typed-raise", `JavaScript only: TypeScript that raises with the message {{message}} on line 7, in a function that line 10 calls, with types of several lines before`},
@@ -148,7 +154,7 @@ var programInfos = []ProgramInfo{
 	{"getenv", "prints the value of the environment variable {{name}} as JSON, null if it is not set"},
 	{"environ", "prints all environment variables as a JSON object"},
 	{"cwd", "prints the working directory"},
-	{"surroundings", `prints a JSON object: "offset" (of local time from UTC in seconds), "tz" and "lang" (the variables TZ and LANG), "encoding" (of text files), "home" and "temp" (whether a file can be made in the home and the temporary directory). What the language does not know is left out`},
+	{"surroundings", `prints a JSON object: "offset" (of local time from UTC in seconds), "tz" and "lang" (the variables TZ and LANG), "encoding" (of text files), "home" and "temp" (whether a file can be made in the home and the temporary directory), "home_dir" (the home directory). What the language does not know is left out`},
 
 	// Limits.
 	{"allocate", `takes memory and writes to it, 8 MiB at a time, up to the number {{mib}} of MiB; prints "allocated N" with the MiB so far after each, and "done" at the end. It ends as the language does when there is no more`},

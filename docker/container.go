@@ -54,8 +54,9 @@ const (
 // is left on the disk of the host.
 const (
 	tempDir = "/tmp"
-	homeDir = "/tmp/home"
 	shmDir  = "/dev/shm"
+	// namesDir is where C libraries ask for names of users before they look into files, by its name /var/run/nscd.
+	namesDir = "/run/nscd"
 )
 
 // limits returns what a session gets: what it asks for, or else what the template or the configuration says.
@@ -201,6 +202,8 @@ func (b *box) options(f *facts) client.ContainerCreateOptions {
 		}
 		tmpfs[dir] = fmt.Sprintf("rw,nosuid,nodev,%s,size=%d,nr_inodes=%d,%s", exec, size, max(size/inodeBytes, 256), owner)
 	}
+	// Only a socket is there. The root file system is read-only, and so is its list of users.
+	tmpfs[namesDir] = "rw,nosuid,nodev,noexec,size=4096,nr_inodes=4,mode=755"
 	for _, l := range b.installs { // root's, and executable because it has shared libraries
 		tmpfs[packages.Dirs[l]] = fmt.Sprintf("rw,nosuid,nodev,exec,size=%d,nr_inodes=%d,mode=755", b.packages, max(b.packages/inodeBytes, 256))
 	}

@@ -109,10 +109,10 @@ func (b *backend) start(ctx context.Context, x *box, f *facts, spec *executor.Sp
 		return nil, err
 	}
 	r, err := runner.Start(actx, conn, runner.Config{
-		UID: x.uid, GID: x.uid, Workdir: executor.Workdir, Home: homeDir, Temp: tempDir,
+		UID: x.uid, GID: x.uid, Workdir: executor.Workdir, Home: executor.Home, Temp: tempDir,
 		Env: x.env(spec.Env), Paths: x.paths(), Languages: spec.Languages,
 		MaxRun: spec.MaxRun, IdleTTL: spec.IdleTTL, MaxLife: spec.MaxLife,
-		Rlimits: x.rlimits(), OOMScore: codeOOMScore, Socket: socket,
+		Rlimits: x.rlimits(), OOMScore: codeOOMScore, Socket: socket, Names: namesDir + "/socket",
 		Filtered: true, AllowWeak: b.cfg.AllowWeak,
 	})
 	release()

@@ -121,7 +121,7 @@ func TestHardening(t *testing.T) {
 		}
 	}
 	// By root, which is the supervisor: the work directory belongs to the code, and /dev, of 64 KiB, does not.
-	if want := []string{"/dev", shmDir, tempDir}; !slices.Equal(in.Written, want) {
+	if want := []string{"/dev", shmDir, namesDir, tempDir}; !slices.Equal(in.Written, want) {
 		t.Errorf("could write to %q, want %q", in.Written, want)
 	}
 	for k, want := range map[string][2]int{"core": {0, 0}, "nofile": {descriptors, descriptors}, "memlock": {locked, locked}, "msgqueue": {0, 0}} {

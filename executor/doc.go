@@ -4,7 +4,7 @@
 // variables; a sandbox has one for each language and context. A run is one execution. A holder is a process that has the sandbox
 // open: the [Session] value. An [Executor] creates sandboxes; closing a Session destroys its sandbox, detaching only lets go of it.
 //
-// Every run finds the same surroundings: working directory /workspace (FeatureWorkdir), TZ=UTC, LANG=C.UTF-8, HOME and the temporary
+// Every run finds the same surroundings: working directory /workspace (FeatureWorkdir), TZ=UTC, LANG=C.UTF-8, HOME=/tmp/home and the temporary
 // directory writable, no variable of the host's environment, and cells named <cell 1>, <cell 2> in tracebacks (FeatureCellNames).
 //
 // # Results and errors

@@ -8,6 +8,9 @@ import (
 // Workdir is the working directory of every interpreter and command.
 const Workdir = "/workspace"
 
+// Home is the directory that HOME names in every sandbox with FeatureWorkdir. What code leaves there is no artifact.
+const Home = "/tmp/home"
+
 // An Executor creates sandboxes on one backend. All methods are safe for concurrent use.
 //
 // Methods may be added. Implementations and restricting wrappers embed BaseExecutor, which refuses them.

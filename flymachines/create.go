@@ -248,7 +248,7 @@ func (b *backend) start(ctx context.Context, to io.ReadWriteCloser, c *driver.Cr
 		env, paths = packages.Env(env), map[executor.Language][]string{executor.Python: {packages.Dirs[executor.Python]}}
 	}
 	return runner.StartGuest(ctx, to, runner.Config{
-		UID: uid, GID: uid, Workdir: executor.Workdir, Home: "/home/sandbox", Temp: "/tmp",
+		UID: uid, GID: uid, Workdir: executor.Workdir, Home: executor.Home, Temp: "/tmp",
 		Env: env, Paths: paths, Languages: c.Spec.Languages, MaxRun: c.Spec.MaxRun, IdleTTL: c.Spec.IdleTTL, MaxLife: life,
 		Rlimits: map[string]int64{"nproc": int64(limits.Processes), "nofile": 4096, "core": 0}, OOMScore: 1000, AllowWeak: b.cfg.AllowWeak,
 	}, runner.Guest{Network: string(c.Spec.Network.Mode), Hide: []string{flyDir}})

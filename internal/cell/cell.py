@@ -55,6 +55,7 @@ _LIBRARY = os.path.dirname(os.__file__) + "/"
 _PATH = list(sys.path)
 _import, _environ, _now = __import__, os.environ, time.time_ns
 _chdir, _getcwd, _join, _scandir = os.chdir, os.getcwd, os.path.join, os.scandir
+_excepthook = sys.excepthook
 _StringIO, _BytesIO, _TextIOWrapper = io.StringIO, io.BytesIO, io.TextIOWrapper
 _BufferedReader, _BufferedWriter = io.BufferedReader, io.BufferedWriter
 
@@ -87,6 +88,7 @@ class Interpreter:
         self.cell, self.capture, self._updates, self._shell = 0, None, {}, None
         self._in_list, self._out_dict, self._sizes = [""], {}, {}
         _environ.setdefault("MPLBACKEND", "Agg")
+        self._named = ""  # the last name that was given to the program
         sys.argv = [""]
         if workdir not in sys.path:
             sys.path.insert(0, workdir)
@@ -131,10 +133,11 @@ class Interpreter:
         self.cell, self.capture, self._updates = cell, None, {}
         try:
             self._install()
+            self._name_program(name)
             self._note_source(source)
             parts, around = self._compile(source, name)
         except BaseException as e:
-            self._judge(out, e, name)
+            self._uncaught(out, e, name)
         job = self._job(out, parts, around, name, dir, env or {})
         if any(code.co_flags & _CO_COROUTINE for code, _ in parts):
             return job
@@ -163,7 +166,7 @@ class Interpreter:
                         self._keep(value, self._emit(True, value))
                     value = None
             except BaseException as e:
-                self._judge(out, e, name)
+                self._uncaught(out, e, name)
             while entered:
                 entered.pop().__exit__()
             self.capture = None
@@ -191,6 +194,7 @@ class Interpreter:
             self._err = self._writer("stderr", "backslashreplace")
         # What an earlier run left unread is not input of this one.
         self._in = _TextIOWrapper(_BufferedReader(_Source(self.host)), "utf-8", "surrogateescape")
+        self._in.mode = "r"
         sys.stdout = sys.__stdout__ = self._out
         sys.stderr = sys.__stderr__ = self._err
         sys.stdin = sys.__stdin__ = self._in
@@ -204,12 +208,23 @@ class Interpreter:
         _mend()
         self._shown = []
 
+    def _name_program(self, name):
+        """Names the cell as the program, unless the code has named another."""
+        before, self._named = self._named, name
+        if type(sys.argv) is list and sys.argv[:1] == [before]:
+            sys.argv[0] = name
+        path = _join(self.workdir, before) if before else None
+        if self.main.__dict__.get("__file__", path) == path:
+            self.main.__file__ = _join(self.workdir, name)
+
     def _writer(self, stream, errors):
         # An interrupt may come between a write in Python and the note that it was done, and then the text is written twice. A raw
         # stream in C cannot be torn so.
         raw = self._raw[stream] = self.host.open(stream) if hasattr(self.host, "open") else _Sink(self.host, stream)
         # As on a terminal, text goes out at the end of each line.
-        return self._text(_BufferedWriter(raw, 1 << 16), "utf-8", errors, "\n", line_buffering=True)
+        f = self._text(_BufferedWriter(raw, 1 << 16), "utf-8", errors, "\n", line_buffering=True)
+        f.mode = "w"
+        return f
 
     def _works(self, f, stream):
         try:
@@ -545,6 +560,24 @@ class Interpreter:
             out.interrupted = True
         except BaseException:  # out of memory, out of stack, or a hostile exception: what there is will do
             pass
+
+    def _uncaught(self, out, e, name):
+        """Judges an exception that ends the cell, and shows it to the hook for such that the code has set."""
+        self._judge(out, e, name)
+        hook = sys.excepthook
+        if out.exception is None or out.interrupted or hook is _excepthook or not callable(hook):
+            return
+        tb = e.__traceback__
+        while tb is not None and tb.tb_frame.f_code.co_filename == _HERE:
+            tb = tb.tb_next
+        try:
+            hook(type(e), e.with_traceback(tb), tb)
+        except SystemExit as last:
+            out.exit_code = self._exit_code(last)
+        except KeyboardInterrupt:
+            out.exit_code, out.interrupted = 130, True
+        except BaseException as last:
+            self._complain("sys.excepthook", last)
 
     def _exit_code(self, e):
         code = e.code

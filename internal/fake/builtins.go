@@ -125,7 +125,13 @@ func init() { // the functions refer to the table, by way of what they call
 			if !e.command() && !e.has(executor.FeatureExitCode) {
 				e.throw("SystemExit", "%d", a.int(0))
 			}
-			panic(exited{int(a.int(0))})
+			panic(exited{int(a.int(0)), len(a.v) > 1})
+		},
+		// at_exit writes a file when the interpreter is reset.
+		"at_exit": func(e *execution, a arguments) any {
+			name, data := a.file(0), []byte(a.text(1))
+			e.in.exits = append(e.in.exits, func() { _ = e.box.disk.write(name, data, 0, false) })
+			return nil
 		},
 		"die": func(e *execution, a arguments) any {
 			e.signal = a.text(0)
@@ -177,7 +183,7 @@ func init() { // the functions refer to the table, by way of what they call
 		"surroundings": func(e *execution, a arguments) any {
 			return jsonText(map[string]any{
 				"offset": 0, "tz": e.env["TZ"], "lang": e.env["LANG"], "encoding": "UTF-8",
-				"home": e.canWrite(home), "temp": e.canWrite("/tmp"),
+				"home": e.canWrite(home), "temp": e.canWrite("/tmp"), "home_dir": home,
 			})
 		},
 

@@ -65,7 +65,10 @@ type (
 	// stopped unwinds code that has been stopped.
 	stopped struct{}
 	// exited unwinds code that ends itself.
-	exited struct{ code int }
+	exited struct {
+		code int
+		lost bool // with the interpreter
+	}
 	// thrown is an error of the language on its way up.
 	thrown struct {
 		typ, msg string
@@ -263,7 +266,7 @@ func (e *execution) code(prog []stmt, bad *syntaxError) (exit driver.Exit) {
 	}
 	switch end := end.(type) {
 	case exited:
-		exit.Code = end.code
+		exit.Code, exit.StateLost = end.code, end.lost
 	case *thrown:
 		exit.Code, exit.Exception = 1, e.exception(end)
 		if !e.command() && !e.has(executor.FeatureExitCode) {
@@ -379,6 +382,8 @@ type interpreter struct {
 	vars map[string]any
 	cell int
 	dir  string // where it was started
+
+	exits []func() // to be called when it is reset; of the run in progress, too
 
 	mu      sync.Mutex
 	current *execution

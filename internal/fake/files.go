@@ -46,7 +46,7 @@ var (
 const maxLinks = 40
 
 // home is the home directory of the code.
-const home = "/home/user"
+const home = executor.Home
 
 func newDisk(quota int64) *disk {
 	d := &disk{quota: quota}

@@ -249,6 +249,9 @@ func (s *sandbox) reset(which executor.Interpreter) {
 	}
 	for _, in := range ins {
 		in.left.Wait()
+		for _, f := range in.exits {
+			f()
+		}
 	}
 }
 

@@ -325,6 +325,12 @@ func (c *Client) Reset(ctx context.Context, which executor.Interpreter) error {
 	return err
 }
 
+// Leave ends the idle interpreters whose code has registered something to be called at their end, because the sandbox is about to end.
+func (c *Client) Leave(ctx context.Context) error {
+	_, err := c.ask(ctx, wire.Map{"op": "leave"})
+	return err
+}
+
 // KeepAlive sets the idle TTL, counts it from now, and returns when the runner will end.
 func (c *Client) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
 	m, err := c.ask(ctx, wire.Map{"op": "keepalive", "idle": int64(idle)})

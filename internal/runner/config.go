@@ -50,20 +50,24 @@ type Config struct {
 	Rlimits map[string]int64
 	// OOMScore is the oom_score_adj of user code, so that the kernel does not choose the supervisor. Zero means 500.
 	OOMScore int
+	// Names is the socket at which the C library asks for names of users, for a sandbox whose files with names cannot be written: a path
+	// in a directory that only the supervisor's user can write to. Empty: the image has to name the user of user code.
+	Names string
 	// Socket is where BridgeCommand finds the supervisor: a path in a directory that only the supervisor's user can reach, or, behind
 	// "@", an abstract name, which user code can connect to but not use. Empty: no further holders.
 	Socket string
 }
 
-// notebook and linger are the parts that travel over the connection, because the program in the configuration of a machine has to be small.
+// notebook, linger and account are the parts that travel over the connection, because the program in the configuration of a machine has to be small.
 var (
 	notebook = sync.OnceValue(func() string { return shipped(cell.Notebook) })
 	linger   = sync.OnceValue(func() string { return source("linger.py") })
+	account  = sync.OnceValue(func() string { return source("account.py") })
 )
 
 // encode returns the configuration as the runner reads it.
 func (c Config) encode() wire.Map {
-	m := wire.Map{"notebook": notebook(), "linger": linger(), "same_user": c.SameUser, "own": c.OwnWorkdir, "filtered": c.Filtered, "allow_weak": c.AllowWeak, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
+	m := wire.Map{"notebook": notebook(), "linger": linger(), "account": account(), "same_user": c.SameUser, "own": c.OwnWorkdir, "filtered": c.Filtered, "allow_weak": c.AllowWeak, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
 	text := func(key, v string) {
 		if v != "" {
 			m[key] = v
@@ -81,6 +85,7 @@ func (c Config) encode() wire.Map {
 	text("temp", c.Temp)
 	text("node", c.Node)
 	text("socket", c.Socket)
+	text("names", c.Names)
 	number("max_wall", int64(c.MaxRun.WallTime)) // executor.NoLimit is -1, which means the same there
 	number("max_output", c.MaxRun.OutputBytes)
 	number("grace", int64(c.Grace))

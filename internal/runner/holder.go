@@ -199,14 +199,15 @@ func (h *Holder) Refreshed(ctx context.Context, info executor.SessionInfo) (exec
 	return info, nil
 }
 
-// fenceTimeout is how long Destroy waits for word of a later holder. A sandbox that does not answer is destroyed.
+// fenceTimeout is how long Destroy waits for word of a later holder, and for what code wants to be called at the end. A sandbox that does
+// not answer is destroyed.
 const fenceTimeout = 2 * time.Second
 
 // Destroy implements driver.Session.
 func (h *Holder) Destroy(ctx context.Context) error {
 	fctx, cancel := context.WithTimeout(ctx, fenceTimeout)
 	defer cancel()
-	if c, err := h.Client(fctx); err == nil && errors.Is(c.Ping(fctx), executor.ErrClosed) && !h.destroyed.Load() {
+	if c, err := h.Client(fctx); err == nil && errors.Is(c.Leave(fctx), executor.ErrClosed) && !h.destroyed.Load() {
 		c.Detach()
 		return driver.Fail(executor.ErrClosed, executor.RanNo, errors.New("a later holder has taken over"))
 	}

@@ -17,6 +17,7 @@
     report.lang = process.env.LANG ?? null;
     report.home = writable(os.homedir());
     report.temp = writable(os.tmpdir());
+    report.home_dir = os.homedir();
   }
   console.log(JSON.stringify(report));
 }

@@ -23,4 +23,5 @@ print(json.dumps({
     "encoding": locale.getpreferredencoding(False),
     "home": writable(os.path.expanduser("~")),
     "temp": writable(tempfile.gettempdir()),
+    "home_dir": os.path.expanduser("~"),
 }))

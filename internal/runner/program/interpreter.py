@@ -1,5 +1,6 @@
 """A process that runs cells of Python with the user's rights. The code in it may do whatever it likes with this as well."""
 
+import atexit
 import io
 import os
 import resource
@@ -175,7 +176,7 @@ class Loop:
         while True:
             data, fds = receive_fds(3, 1 << 16, 1)
             if not data:
-                os._exit(0)
+                self.leave()
             if fds:
                 stdin = fds[0]
             inbuf += data
@@ -186,6 +187,14 @@ class Loop:
                 if not flags & MORE:
                     self.run(unpack(part), stdin)
                     part, stdin = b"", -1
+
+    def leave(self):
+        """Ends the process, and before that calls what the code wanted to be called then."""
+        try:
+            atexit._run_exitfuncs()
+        except BaseException:
+            pass  # it is told like all that is written now: to nobody
+        os._exit(0)
 
     def run(self, m, stdin):
         # The last run may have closed or replaced any of the three.
@@ -223,7 +232,7 @@ class Loop:
         self.origin.now = -1  # from now on all that runs is left running
         self.cell.sift(self.origin.left() or self.events is not None)
         left = self.leaves.names()
-        self.tell(DONE, {"exit": exit_code, "exception": exception, "interrupted": interrupted, "left": left, "kids": kids(), "cpu": cpu() - before})
+        self.tell(DONE, {"exit": exit_code, "exception": exception, "interrupted": interrupted, "left": left, "kids": kids(), "exits": exits(), "cpu": cpu() - before})
 
     def tell(self, kind, fields, wait=False):
         """Sends a frame to the supervisor, and with wait waits until it is passed on. An interrupt waits as long."""
@@ -319,6 +328,11 @@ def kids():
         return True
     except OSError:
         return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
+
+
+def exits():
+    """Reports whether something is to be called at the end of the process."""
+    return atexit._ncallbacks() > 0
 
 
 def cpu():

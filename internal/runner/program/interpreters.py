@@ -5,6 +5,7 @@ from collections import deque
 
 FIRST_SECONDS = 25  # for a new interpreter to accept code
 ANSWER_SECONDS = 5  # for one that has run code before
+LEAVE_SECONDS = 1  # for one to call what code has registered for its end
 MAX_LEFT = 21  # names of processes
 MAX_TURNS = 8  # taken from an interpreter that does not wait
 ASKS = 1  # channel of an Output frame after which the interpreter waits until it is passed on
@@ -39,6 +40,7 @@ class Interpreter(Process):
         self.cells, self.request, self.timer, self.feed = 0, None, None, None
         self.asked = 0  # answers that it waits for
         self.known = set()  # processes that it has not left running
+        self.exits = False  # code has registered something to be called at its end
         mine, theirs = socketpair()
         try:
             self.launch(theirs)
@@ -129,6 +131,7 @@ class Interpreter(Process):
             "interrupted": get(m, "interrupted", bool, False), "fresh": self.cells == 1, "left": get(m, "left", bytes, b"")[:8192],
             "kids": get(m, "kids", bool, True),
         }  # fmt: skip
+        self.exits = get(m, "exits", bool, False)
         if isinstance(self.feed, Feed):  # only the interpreter knows
             self.feed.taken = get(m, "taken", int)
         e = get(m, "exception", dict)
@@ -163,6 +166,15 @@ class Interpreter(Process):
 
     def hurry(self):
         """Makes sure that an interpreter that waits for an answer hears of an interrupt."""
+
+    def leave(self):
+        """Ends the process. One that is idle calls before that what code has registered for its end."""
+        if self.run is not None or not self.exits:
+            self.kill()
+            return
+        self.retire()
+        self.control.shut()
+        self.sup.after(LEAVE_SECONDS, lambda: self.over or self.kill())
 
     def kill(self):
         self.retire()

@@ -312,9 +312,11 @@ class Supervisor:
             "oom_score": get(m, "oom_score", int, 500), "rlimits": rlimits, "nofile": self.nofile,
             "paths": {k: [text(p) for p in v] for k, v in get(m, "paths", dict, {}).items()},
             "notebook": text(get(m, "notebook", bytes, b"")), "linger": text(get(m, "linger", bytes, b"")),
+            "account": text(get(m, "account", bytes, b"")),
             "network": text(get(m, "network", bytes, b"none")), "hide": [text(b) for b in get(m, "hide", list, [])],
         }  # fmt: skip
         self.degraded = []
+        user = "user"
         if not c["same_user"]:
             if os.getuid() != 0:
                 raise Refused("invalid", "the runner is not root and cannot give user code another uid")
@@ -322,6 +324,10 @@ class Supervisor:
                 self.own(c)
             if c["uid"] <= 0 or c["gid"] <= 0:
                 raise Refused("invalid", "uid and gid of user code must not be root's")
+            names = dict(globals())
+            exec(compile(c["account"], "<execbroker account.py>", "exec"), names)
+            mine = self.server is not None or get(m, "own", bool, False)
+            user = names["account"](self, c, mine, text(get(m, "names", bytes, b"")))
         if self.server is not None:
             Guest(self.system).confine(c)
         s = self.system
@@ -343,7 +349,7 @@ class Supervisor:
             self.degraded.append("no memory events: out of memory looks like SIGKILL")
         self.env = {
             "PATH": os.environ.get("PATH") or os.defpath, "HOME": c["home"], "TMPDIR": c["temp"], "TZ": "UTC", "LANG": "C.UTF-8",
-            "USER": "user", "LOGNAME": "user",
+            "USER": user, "LOGNAME": user,
         }  # fmt: skip
         self.env.update(environment(m, "env"))
         names = [c["node"]] if c["node"] else [os.path.join(d, n) for d in self.env["PATH"].split(":") for n in ("node", "nodejs")]
@@ -439,6 +445,8 @@ class Supervisor:
         op = text(get(m, "op", bytes, b""))
         if op == "run":
             self.run(holder, stream, m)
+        elif op == "leave":
+            self.reset(Task(holder, stream), "", "", True)
         elif op == "reset":
             self.reset(Task(holder, stream), text(get(m, "language", bytes, b"")), text(get(m, "context", bytes, b"")))
         elif op == "status":
@@ -498,18 +506,19 @@ class Supervisor:
         except OSError as e:  # out of descriptors
             run.fail("exhausted", e.strerror)
 
-    def reset(self, task, language, context):
+    def reset(self, task, language, context, last=False):
+        """Ends interpreters. With last the sandbox ends next: then only those that have something left to do, and are idle."""
         which = [i for i in self.processes.values() if isinstance(i, Interpreter)
-                 and language in ("", i.language) and context in ("", i.context)]  # fmt: skip
+                 and language in ("", i.language) and context in ("", i.context) and (not last or i.exits and i.run is None)]  # fmt: skip
         for i in which:
             if i.run is not None and not i.run.reason:
                 i.run.reason = "reset"
-            i.kill()
+            i.leave()
 
         def done():
             if any(not i.over for i in which):
                 self.after(0.005, done)
-            elif any(isinstance(p, Process) for p in self.processes.values()):
+            elif last or any(isinstance(p, Process) for p in self.processes.values()):
                 task.reply(DONE, {})  # what code shares, others may use
             else:
                 self.helper.forget(task)

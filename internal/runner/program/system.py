@@ -243,7 +243,8 @@ def kill_all(find):
 
 def signal_name(number):
     for name, value in vars(_signal).items():
-        if name.startswith("SIG") and name[3] != "_" and value == number:
+        # Some have an old name as well.
+        if name.startswith("SIG") and name[3] != "_" and value == number and name not in ("SIGIOT", "SIGCLD", "SIGPOLL"):
             return name
     return "SIG%d" % number
 

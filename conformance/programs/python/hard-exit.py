@@ -1,0 +1,6 @@
+import os
+
+with open({{name}}, "w") as f:
+    f.write("kept")
+print("before", flush=True)
+os._exit({{code}})
