@@ -272,7 +272,11 @@ func (b builder) copy(ctx context.Context, dir string) error {
 		return err
 	}
 	for _, name := range pyodideFiles {
-		if err := copyFile(filepath.Join(dir, name), filepath.Join(b.in.pyodide, name)); err != nil {
+		put := copyFile
+		if name == stockLibrary {
+			put = addZones
+		}
+		if err := put(filepath.Join(dir, name), filepath.Join(b.in.pyodide, name)); err != nil {
 			return err
 		}
 	}

@@ -41,6 +41,7 @@ type runEnd struct {
 		Line      int    `json:"line"`
 	} `json:"exception"`
 	Interrupted bool         `json:"interrupted"`
+	Exited      bool         `json:"exited"` // with its interpreter
 	Changes     []runChanged `json:"changes"`
 	Left        []string     `json:"left"` // names of what goes on
 }
@@ -440,6 +441,13 @@ func (r *run) finish(ctx context.Context) (driver.Exit, error) {
 	}
 	actx, cancel := context.WithTimeoutCause(ctx, r.s.d.patience.handOver(r.s.opts.disk), errNotSynced)
 	defer cancel()
+	if r.end.Exited {
+		r.exit.StateLost = true
+		defer func() {
+			r.h.kill()
+			<-r.h.dead
+		}()
+	}
 	var err error
 	r.exit.Artifacts, r.exit.ArtifactsOmitted, err = r.s.artifacts(actx, r.h, r.req.Artifacts, r.end.Changes)
 	if err != nil && ctx.Err() == nil && (actx.Err() != nil || r.h.isDead()) {

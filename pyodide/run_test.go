@@ -75,15 +75,30 @@ func TestSurroundings(t *testing.T) {
 	got := output(t, s, `
 import os, sys, tempfile, time
 print(os.getcwd(), os.environ["HOME"], os.environ["TZ"], os.environ["LANG"], time.strftime("%Z"), tempfile.gettempdir())
-print(sorted(k for k in os.environ if k not in ("HOME", "TZ", "LANG", "PATH", "MPLBACKEND")), os.environ["BOTH"], sys.path[0], __name__)
+print(sorted(k for k in os.environ if k not in ("HOME", "TZ", "LANG", "PATH", "USER", "LOGNAME", "MPLBACKEND")), os.environ["BOTH"], sys.path[0], __name__)
 for d in (os.getcwd(), os.environ["HOME"], tempfile.gettempdir()): open(d + "/writable", "w").close()
 `, func(r *executor.Request) { r.Env = map[string]string{"FROM_RUN": "2", "BOTH": "run"} })
-	want := "/workspace /home/user UTC C.UTF-8 UTC /tmp\n['BOTH', 'FROM_RUN', 'FROM_SPEC'] run /workspace __main__\n"
+	want := "/workspace /tmp/home UTC C.UTF-8 UTC /tmp\n['BOTH', 'FROM_RUN', 'FROM_SPEC'] run /workspace __main__\n"
 	if got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	if got := output(t, s, "import os; print(os.environ['BOTH'], 'FROM_RUN' in os.environ)"); got != "spec False\n" {
 		t.Errorf("after the run: got %q", got)
+	}
+}
+
+func TestZones(t *testing.T) {
+	t.Parallel()
+	got := output(t, one(t, executor.Spec{}), `
+import datetime, zoneinfo
+names = zoneinfo.available_timezones()
+winter = {n: datetime.datetime(2026, 1, 1, tzinfo=zoneinfo.ZoneInfo(n)).utcoffset() for n in names}
+print(len(names) > 400, {"UTC", "America/Argentina/Ushuaia", "Etc/GMT+12"} <= names, winter["America/New_York"])
+try: zoneinfo.ZoneInfo("Nowhere/Land")
+except zoneinfo.ZoneInfoNotFoundError: print("none")
+`)
+	if want := "True True -1 day, 19:00:00\nnone\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

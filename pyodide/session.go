@@ -64,10 +64,11 @@ func (o sandboxOptions) nodes() int { return int(min(max(o.disk/4096, 1000), 50_
 
 // environment is what every interpreter sees. The surroundings are the same on every backend.
 var environment = map[string]string{
-	"HOME": "/home/user",
+	"HOME": executor.Home,
 	"LANG": "C.UTF-8",
 	"PATH": "/usr/local/bin:/usr/bin:/bin",
 	"TZ":   "UTC",
+	"USER": "user", "LOGNAME": "user",
 }
 
 func newSession(d *Driver, p *prepared, dir string, c *driver.Create) *session {
@@ -293,7 +294,11 @@ func (s *session) Reset(ctx context.Context, which executor.Interpreter) error {
 	// What code left running may have changed files since its run. It has a moment to let go of the interpreter.
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	s.change(ctx, h, callRequest{Op: "sync"}) //nolint:errcheck // then the files are those of the last run
+	op := "sync"
+	if s.lang == executor.Python {
+		op = "leave" // calls what the code has registered for its end, too
+	}
+	s.change(ctx, h, callRequest{Op: op}) //nolint:errcheck // then the files are those of the last run
 	h.kill()
 	<-h.dead
 	return nil

@@ -290,6 +290,17 @@ export class Disk {
     this.#changed = false;
   }
 
+  // changed lists the regular files below dir that the next call of changes will send: names relative to it, sizes, times in ns.
+  changed(dir) {
+    const found = [];
+    this.#walk((path, node) => {
+      if (path.startsWith(dir + "/") && this.#fs.isFile(node.mode) && (this.#known.get(path) !== node || node.xDirty)) {
+        found.push([path.slice(dir.length + 1), node.usedBytes, Math.round(Number(node.mtime) * 1e6)]);
+      }
+    });
+    return found;
+  }
+
   // restored says that path, just made, is what the Go program has under the number id.
   restored(path, node, id) {
     node.xId = id;

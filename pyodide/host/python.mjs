@@ -10,7 +10,7 @@ import { finish, unplaced } from "./scrub.mjs";
 import { restoreCalls, sendChanges } from "./spool.mjs";
 import { CHUNK, FROM_HOST, json, number } from "./wire.mjs";
 
-const HOME = "/home/user";
+const HOME = "/tmp/home";
 const WORKDIR = "/workspace";
 const SITE = "/lib/python3.14/site-packages";
 const DEVICE = 40; // the major number of our devices
@@ -113,6 +113,7 @@ export class Interpreter {
   #run = 0; // id of the run in progress
   #cell = 0;
   #settle = null; // ends the run in progress
+  #broken = false; // what is written from now on is Pyodide's own
   calls;
 
   static async start(sender, assets, options) {
@@ -130,11 +131,12 @@ export class Interpreter {
       (seconds) => it.#sleep(seconds * 1000),
       JSON.stringify(options.env),
     );
-    it.#session = { run: session.run, interrupt: session.interrupt };
+    it.#session = { run: session.run, interrupt: session.interrupt, leave: session.leave };
     it.#disk = new Disk(py.FS, options.disk, options.nodes);
     it.calls = { ...fileCalls(py.FS, it.#disk), ...restoreCalls(py.FS, it.#disk), ...packageCalls(py, it.#disk, SITE) };
+    it.calls.leave = () => [{ left: it.#session.leave() }];
     py.setInterruptBuffer(sender.interruptBuffer);
-    py._api.on_fatal = (e) => sender.send(FROM_HOST.FATAL, 0, json({ message: String(e?.message ?? e).slice(0, 1000) }));
+    it.#fatal(py._api);
     // The buffers from which it started are not needed again. Collecting them is left to no chance.
     py._api.config._loadSnapshot = undefined;
     for (const b of [assets.snapshot, assets.stdlib]) b?.buffer.transfer(0);
@@ -146,6 +148,20 @@ export class Interpreter {
 
   get version() {
     return this.#py.version;
+  }
+
+  // fatal says what becomes of the session when Pyodide can no longer be used.
+  #fatal(api) {
+    const { fatal_error: before } = api;
+    api.fatal_error = (e) => {
+      this.#broken = true; // it writes a traceback with names of ours
+      return before(e);
+    };
+    api.on_fatal = (e) => {
+      // os._exit is the code's own end. All that is left to do needs no Python.
+      if (Number.isInteger(e?.status) && this.#settle) return this.#settle({ status: e.status & 0xff });
+      this.#sender.send(FROM_HOST.FATAL, 0, json({ message: String(e?.message ?? e).slice(0, 1000) }));
+    };
   }
 
   // devices joins the standard descriptors, and one for values, to the host.
@@ -161,7 +177,7 @@ export class Interpreter {
     const stream = (type) => ({
       write: guarded((_, buffer, offset, length) => {
         // What earlier code left running prints into nothing.
-        return this.#run ? this.#sender.stream(type, this.#run, bytes(buffer, offset, length)) : length;
+        return this.#run && !this.#broken ? this.#sender.stream(type, this.#run, bytes(buffer, offset, length)) : length;
       }),
     });
     const input = {
@@ -219,10 +235,17 @@ export class Interpreter {
     }
     this.#settle = null;
     sender.clearInterrupt();
+    if (end.status !== undefined) end = this.#exited(end.status);
     this.#longEnd(id, end);
     this.#run = 0;
     sendChanges(sender, this.#disk, id);
     sender.send(FROM_HOST.SYNCED, id);
+  }
+
+  // exited returns the end of a run that has ended its interpreter.
+  #exited(code) {
+    const changes = this.#disk.changed(WORKDIR);
+    return JSON.stringify({ exit_code: code, exception: null, interrupted: false, exited: true, left: [], changes });
   }
 
   #longEnd(id, end) {

@@ -4,7 +4,7 @@ import { Sender } from "./ring.mjs";
 import { envelope, FROM_HOST, json, open } from "./wire.mjs";
 
 // The calls that change files.
-const MUTATING = new Set(["mkdir", "rename", "remove", "commit", "sync"]);
+const MUTATING = new Set(["mkdir", "rename", "remove", "commit", "sync", "leave"]);
 
 // listen waits for the message of the main thread, starts an interpreter with it, and serves it.
 export function listen(begin) {

@@ -5,7 +5,9 @@ be, because the host of the snapshot is another, comes with begin().
 """
 
 import asyncio
+import atexit
 import contextvars
+import io
 import json
 import os
 import random
@@ -68,6 +70,7 @@ class _Session:
         self.host = _Host()
         self.host.linger = self.linger
         self.interpreter = cell.Interpreter(self.host, WORKDIR)
+        self.interpreter.after_import("zoneinfo._common", _find_zones)
         self.settle = settle  # called with the end of a cell that awaits
         self.before = ()
         self.task = None
@@ -144,6 +147,14 @@ class _Session:
             end["changes"] = cell.changes(WORKDIR, state)
         return _dumps(end)
 
+    def leave(self):
+        """Calls what the code wants to be called at its end. It is told like all that is written now: to nobody."""
+        try:
+            atexit._run_exitfuncs()
+        except BaseException:
+            pass
+        return True
+
     def interrupt(self, again):
         """Cancels what the run has started. again says that it was told a while ago."""
         handler = _ignore_interrupts()
@@ -167,6 +178,19 @@ class _Session:
         finally:
             if self.host.run:
                 signal.signal(signal.SIGINT, handler)
+
+
+def _find_zones(module):
+    """Lets zoneinfo read zones from the library at once: its own way through importlib reads the table of that archive each time."""
+    load, library = module.load_tzdata, json.__spec__.loader
+
+    def load_tzdata(key):
+        try:
+            return io.BytesIO(library.get_data("%s/tzdata/zoneinfo/%s" % (library.archive, key)))
+        except (AttributeError, OSError):
+            return load(key)
+
+    module.load_tzdata = load_tzdata
 
 
 def _ignore_interrupts():
