@@ -1,5 +1,5 @@
 # What is said of a cell: its errors, its values as JSON, and the files that it has changed. It follows cell.py
-# in one program.
+# and streams.py in one program.
 
 
 def _cut(text, limit):
