@@ -134,6 +134,23 @@ func languageCases() []caseDef {
 			Positive: func(t *T) { t.says(t.Shared(), t.Program("main"), "main 42") },
 		},
 		{
+			ID: "language/processes", Feature: executor.FeatureSubprocess, Only: executor.Python,
+			Needs: []executor.Feature{executor.FeatureCellNames, executor.FeatureState}, Programs: []string{"spawn-define", "spawn-use"},
+			Doc: "Processes of multiprocessing that are not forked find functions and values of the conversation. Without processes that is an exception.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.says(s, t.Program("spawn-define"), "")
+				t.says(s, t.Program("spawn-use"), "spawn [109]\nforkserver [109]")
+			},
+			Negative: func(t *T) {
+				s := t.Session()
+				t.Run(s, t.Program("spawn-define"))
+				if res := t.Run(s, limited(t.Program("spawn-use"), 20*time.Second)); res.Status != executor.StatusFailed {
+					t.Errorf("got %s, want that it fails at once", describe(res))
+				}
+			},
+		},
+		{
 			ID: "await/top-level", Feature: executor.FeatureTopLevelAwait, Programs: []string{"await"},
 			Doc:      "Code can await outside of functions.",
 			Positive: func(t *T) { t.says(t.Shared(), t.Program("await"), "awaited") },

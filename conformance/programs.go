@@ -132,6 +132,8 @@ var programInfos = []ProgramInfo{
 	{"user", `Python only: prints the name of the user by getpass, by the variable USER, and, where it can start programs, by whoami`},
 	{"zones", `Python only: prints what is 2026-07-01T12:00:00 UTC in the time zones Europe/Berlin and Asia/Kolkata in ISO format, by zoneinfo`},
 	{"hard-exit", `Python only: writes "kept" into the file {{name}}, prints "before" and ends its process by os._exit with the exit code that is the number {{code}}`},
+	{"spawn-define", "Python only: imports multiprocessing, and defines a function square that adds the variable offset, 100, to the square of its argument"},
+	{"spawn-use", `Python only: prints "spawn [109]" and "forkserver [109]", by a Pool of multiprocessing that starts its process so, and square`},
 	{"main", `Python only: prints "main 42" if __name__ is "__main__" and the module __main__ has the program's variable`},
 	{"typed", `JavaScript only: TypeScript with an interface, a generic type, an enum, an abstract class, a parameter property, an ambient declaration and the operators as, satisfies and !; prints {{text}}`},
 	{"typed-raise", `JavaScript only: TypeScript that raises with the message {{message}} on line 7, in a function that line 10 calls, with types of several lines before`},

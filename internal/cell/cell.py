@@ -213,9 +213,12 @@ class Interpreter:
         before, self._named = self._named, name
         if type(sys.argv) is list and sys.argv[:1] == [before]:
             sys.argv[0] = name
-        path = _join(self.workdir, before) if before else None
-        if self.main.__dict__.get("__file__", path) == path:
+        if not before or self.main.__dict__.get("__file__", "") in ("", _join(self.workdir, before)):
             self.main.__file__ = _join(self.workdir, name)
+
+    def is_program(self, path):
+        """Reports whether path is what names the cell as a program."""
+        return path == _join(self.workdir, self._named)
 
     def _writer(self, stream, errors):
         # An interrupt may come between a write in Python and the note that it was done, and then the text is written twice. A raw
@@ -683,7 +686,7 @@ def _notebook():
     global _loaded
     if _loaded is None:
         module = type(sys)("notebook")
-        module.__dict__.update(__builtins__=__builtins__, _load=_load, _StringIO=_StringIO, _environ=_environ)
+        module.__dict__.update(__builtins__=__builtins__, _load=_load, _ONLY_AST=_ONLY_AST, _StringIO=_StringIO, _environ=_environ)
         exec(compile(_NOTEBOOK, "<execbroker notebook.py>", "exec"), module.__dict__)
         _loaded = module
     return _loaded

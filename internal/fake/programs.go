@@ -23,7 +23,7 @@ func Programs(l executor.Language) map[string]string {
 		all[name] = source
 	}
 	if l == executor.JavaScript {
-		for _, name := range []string{"at-exit", "exit-text", "figure", "hard-exit", "hook", "main", "program", "raise-chained", "user", "zones"} { // the suite has them for Python only
+		for _, name := range []string{"at-exit", "exit-text", "figure", "hard-exit", "hook", "main", "program", "raise-chained", "spawn-define", "spawn-use", "user", "zones"} { // the suite has them for Python only
 			delete(all, name)
 		}
 	}

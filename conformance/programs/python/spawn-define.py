@@ -1,0 +1,7 @@
+import multiprocessing
+
+offset = 100
+
+
+def square(x):
+    return x * x + offset
