@@ -51,8 +51,9 @@ var mustDeclare = map[string]func() Must{
 		}
 		if runtime.GOOS == "linux" { // elsewhere nothing bounds the memory of JavaScript
 			m.Languages[executor.JavaScript] = []executor.Feature{
-				executor.FeatureState, executor.FeatureStreaming, executor.FeatureRichOutput, executor.FeatureExitCode,
-				executor.FeatureTopLevelAwait, executor.FeatureLinger, executor.FeatureCellNames,
+				executor.FeatureState, executor.FeatureStreaming, executor.FeatureRichOutput, executor.FeatureArtifacts, executor.FeatureFiles,
+				executor.FeatureStdin, executor.FeatureEnv, executor.FeatureDir, executor.FeatureExitCode, executor.FeatureTopLevelAwait,
+				executor.FeatureLinger, executor.FeatureCellNames, executor.FeatureWorkdir,
 			}
 			m.Features = append(m.Features, executor.FeatureTypeScript)
 		}

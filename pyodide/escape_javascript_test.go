@@ -15,12 +15,12 @@ var unscrubbed = []string{plainHost, permissionHost, systemHost}
 
 // modules is about import, which is the one way to code that did not come through the transformation, and to the modules of Node.
 var modules = []attempt{
-	{name: "import-node", works: unscrubbed, code: `const m = await import("node:fs"); escaped(m.readFileSync)`},
+	{name: "import-node", works: unscrubbed, code: `const m = await import("node:vm"); escaped(m.runInThisContext)`},
 	{name: "import-node-and-read", works: reaching, code: `const m = await import("node:fs"); escaped(m.readFileSync(SECRET_FILE, "utf8"))`},
 	{name: "import-node-and-run", works: reaching, code: `
 const m = await import("node:child_process")
 if (m.spawnSync("/bin/sh", ["-c", "echo x > " + MARKER]).status === 0) escaped()`},
-	{name: "import-bare", code: `const m = await import("fs"); escaped(m.readFileSync)`},
+	{name: "import-bare", code: `const m = await import("vm"); escaped(m.runInThisContext)`},
 	{name: "import-sqlite", works: unscrubbed, code: `const m = await import("node:sqlite"); escaped(m.DatabaseSync)`},
 	{name: "import-internal", code: `const m = await import("ext:core/mod.js"); escaped(Object.keys(m))`},
 	{name: "import-file", works: reaching, code: "await loaded(import(`file://${SECRET_MODULE}`))"},
@@ -68,6 +68,43 @@ for (const e of errors) await loaded(e.constructor.constructor("m", "return impo
 	{name: "import-of-changing-text", code: `
 let n = 0
 await loaded(new Function({ toString: () => n++ ? "return import(MODULE)" : "return 1" })())`},
+	{name: "other-modules", works: []string{plainHost, systemHost, permissionHost}, code: `
+const load = globalThis.require ?? process.getBuiltinModule
+const names = "child_process cluster dgram dns http http2 https inspector module net repl sqlite test tls tty v8 vm wasi worker_threads zlib internal/util bootstrap".split(" ")
+for (const name of names) for (const n of [name, "node:" + name, "execbroker:" + name, "./../" + name, "ext:deno_node/" + name]) {
+  try { if (load(n)) escaped(n) } catch {}
+  try { if (await eval("import(n)")) escaped(n) } catch {}
+}`},
+	{name: "modules-by-strange-names", code: `
+for (const n of ["__proto__", "constructor", "toString", "hasOwnProperty", "node:__proto__", "", ".", "..", "/", "/etc/passwd", "file:///etc/passwd", "../../etc/passwd", "/proc/self/environ", {toString: () => "fs"}])
+  try { const m = require(n); if (m) escaped(String(n)) } catch {}`},
+	{name: "modules-loaded-among-traps", lost: true, code: `
+const got = []
+for (const name of ["Proxy", "Set", "Map", "WeakMap", "Date", "Intl", "URL", "AbortController", "WeakRef", "FinalizationRegistry", "BigInt64Array", "Float64Array", "Deno", "process", "Buffer"])
+  try { const real = globalThis[name]; globalThis[name] = new Proxy(real ?? function () {}, {apply: (f, self, args) => (got.push(self, ...args), Reflect.apply(f, self, args)), construct: (f, args) => (got.push(...args), Reflect.construct(f, args)), get: (o, k, r) => (got.push(o, r), Reflect.get(o, k, r))}) } catch {}
+for (const name of ["listeners", "emit", "on"]) try { Object.defineProperty(Object.prototype, name, {set(v) { got.push(this, v) }, get() { got.push(this) }}) } catch {}
+for (let i = 0; i < 4; i++) Object.defineProperty(Array.prototype, i, {configurable: true, set(v) { got.push(this, v) }, get() { got.push(this) }})
+let m
+try { m = await eval("import('stream')"); got.push(m, await eval("import('crypto')")) } finally {
+  for (let i = 0; i < 4; i++) delete Array.prototype[i]
+  for (const o of got) powers(o)
+}`},
+	{name: "emitters-replaced", lost: true, code: `
+const {EventEmitter} = require("events"), stream = require("stream")
+const got = []
+for (const o of [EventEmitter.prototype, stream.Readable.prototype, stream.Writable.prototype, Buffer.prototype, Buffer, require("util"), require("util").inspect])
+  for (const name of Reflect.ownKeys(o)) {
+    const real = Reflect.getOwnPropertyDescriptor(o, name).value
+    if (typeof real === "function" && name !== "constructor") try { o[name] = function (...args) { got.push(this, ...args); return Reflect.apply(real, this, args) } } catch {}
+  }
+const e = new EventEmitter()
+for (let i = 0; i < 20; i++) e.on("x", () => {})
+process.emitWarning("w")
+await new Promise((done) => stream.pipeline(stream.Readable.from(["a"]), new stream.PassThrough(), done))
+require("crypto").randomBytes(4, () => {})
+console.log({a: 1})
+await pause(20)
+for (const o of got) powers(o)`},
 	{name: "timer-of-text", code: `
 for (const set of [setTimeout, setInterval]) try { set("globalThis.evaluated = 1", 0) } catch {}
 await pause(20)
@@ -125,7 +162,7 @@ var scriptSurroundings = []attempt{
 	{name: "deno-internal", works: unscrubbed, code: `if (Deno[Deno.internal]) escaped()`},
 	{name: "deno-kill", code: `Deno.kill(Deno.ppid, "SIGKILL"); escaped()`},
 	{name: "deno-exit", code: `Deno.exit(0)`},
-	{name: "process-exit", code: `process.exit(0)`},
+	{name: "process-exit", lost: true, code: `process.exit(0)`},
 	{name: "process-abort", code: `process.abort()`},
 	{name: "process-binding", code: `escaped(process.binding("fs"))`},
 	{name: "builtin-fs", works: reaching, code: `escaped(process.getBuiltinModule("node:fs").readFileSync(SECRET_FILE, "utf8"))`},
@@ -137,11 +174,11 @@ if (process.getBuiltinModule("node:child_process").spawnSync("/bin/sh", ["-c", "
 	{name: "fetch-file", works: reaching, code: "escaped(await (await patient(fetch(`file://${SECRET_FILE}`))).text())"},
 	{name: "storage", works: unscrubbed, code: `for (const name of ["caches", "localStorage", "indexedDB", "sessionStorage"]) if (globalThis[name]) escaped(name)`},
 	{name: "globals", works: unscrubbed, code: `
-for (const name of ("Deno process Buffer fetch XMLHttpRequest WebSocket WebSocketStream EventSource Worker SharedWorker importScripts postMessage onmessage close "
+for (const name of ("Deno fetch XMLHttpRequest WebSocket WebSocketStream EventSource Worker SharedWorker importScripts postMessage onmessage close "
   + "MessageChannel MessagePort BroadcastChannel navigator WorkerGlobalScope WorkerNavigator caches Cache CacheStorage GPU Blob File FileReader Request Response "
-  + "require module global MessageEvent Event EventTarget __bootstrap prompt alert reportError ShadowRealm").split(" ")) if (globalThis[name] != null) escaped(name)`},
+  + "MessageEvent Event EventTarget __bootstrap prompt alert reportError ShadowRealm").split(" ")) if (globalThis[name] != null) escaped(name)`},
 	{name: "globals-in-evaluated-code", works: unscrubbed, code: `for (const f of [eval, (s) => new Function("return " + s)()]) if (f("typeof Deno") !== "undefined") escaped()`},
-	{name: "globals-of-sloppy-functions", works: unscrubbed, code: `const self = new Function("return this")(); if (self.Deno || self.process) escaped()`},
+	{name: "globals-of-sloppy-functions", works: unscrubbed, code: `const self = new Function("return this")(); if (self.Deno || self.process?.binding) escaped()`},
 	{name: "location", works: unscrubbed, code: `if (location.href.length > "file:///".length) escaped(location.href)`},
 	{name: "other-sessions", code: `walk(globalThis, (o, path) => { if (Object.hasOwn(o, "bystander_state")) escaped(path) })`},
 }
@@ -212,6 +249,12 @@ for (const o of got) powers(o)`},
 const f = new Function("got", "let c = arguments.callee.caller; for (let i = 0; c && i < 20; i++) { got.push(c, c.arguments); c = c.caller }")
 const got = []
 try { display({[Symbol.for("Jupyter.display")]() { f(got); return {} }}) } finally { for (const o of got) powers(o) }`},
+	{name: "powers-of-modules", code: `
+const ALL_MODULES = "assert assert/strict buffer console crypto events fs fs/promises os path perf_hooks process querystring stream stream/promises string_decoder timers timers/promises url util util/types".split(" ")
+for (const name of ALL_MODULES) powers(require(name))
+powers(process); powers(require); powers(module); powers(Buffer)
+powers(require("stream").Readable.from([1])); powers(require("crypto").createHash("md5"))
+for (const name of ALL_MODULES) powers(await import("node:" + name))`},
 	{name: "call-sites", works: unscrubbed, code: `
 let got = []
 Error.prepareStackTrace = (e, sites) => { got = sites; return "" }
@@ -405,7 +448,7 @@ for (const c of [Array, Promise, Map, Set, RegExp, Object.getPrototypeOf(Uint8Ar
 console.log([1].map(String)); display([1, 2])
 await Promise.resolve(1)`},
 	{name: "globals-of-the-language", works: unscrubbed, code: `
-for (const name of ["JSON", "Promise", "Uint8Array", "TextEncoder", "Object", "Error", "Map", "Atomics", "parseInt", "parseFloat", "BigInt", "performance", "crypto"]) {
+for (const name of ["JSON", "Promise", "Uint8Array", "TextEncoder", "Object", "Error", "Map", "Atomics", "parseInt", "parseFloat", "BigInt"]) {
   const d = Object.getOwnPropertyDescriptor(globalThis, name)
   if (d && (d.writable || d.configurable)) escaped(name)
 }`},

@@ -15,8 +15,7 @@ func javascriptOn(goos string) bool { return goos == "linux" }
 
 var javascriptHere = javascriptOn(runtime.GOOS)
 
-// javascriptRuntime is what sessions with JavaScript can do. There is no file system and no standard input for the code to find, and
-// nothing interrupts a loop: it costs the state.
+// javascriptRuntime is what sessions with JavaScript can do. Nothing interrupts a loop: it costs the state.
 var javascriptRuntime = executor.Runtime{
 	Language: executor.JavaScript,
 	Version:  "ECMAScript",
@@ -24,10 +23,16 @@ var javascriptRuntime = executor.Runtime{
 		executor.FeatureState,
 		executor.FeatureStreaming,
 		executor.FeatureRichOutput,
+		executor.FeatureArtifacts,
+		executor.FeatureFiles,
+		executor.FeatureStdin,
+		executor.FeatureEnv,
+		executor.FeatureDir,
 		executor.FeatureExitCode,
 		executor.FeatureTopLevelAwait,
 		executor.FeatureLinger,
 		executor.FeatureCellNames,
+		executor.FeatureWorkdir,
 	},
 }
 
@@ -37,9 +42,9 @@ const scriptSpare = 16 * mib
 // javascript starts the host of a session with JavaScript.
 //
 // Buffers are outside of the engine's heap, so it is the system that bounds them: by what such a process has when it is up, and the
-// memory of the session. The former depends on the machine and is measured once.
+// memory of the session. Contents of files are in buffers as well, so that they count against both limits. The former depends on the machine and is measured once.
 func (p *prepared) javascript(ctx context.Context, denoDir string, o sandboxOptions) (*host, error) {
-	opts := hostOptions{Mode: "javascript", IdleMS: o.idle.Milliseconds(), LifeMS: o.life.Milliseconds()}
+	opts := hostOptions{Mode: "javascript", Disk: o.disk, Nodes: o.nodes(), Env: o.env, IdleMS: o.idle.Milliseconds(), LifeMS: o.life.Milliseconds()}
 	prog := p.program(denoDir, o.memory, 0)
 	prog.script = true
 	p.mu.Lock()

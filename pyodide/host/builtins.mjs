@@ -11,5 +11,6 @@ for (const name of [...builtinModules, ...PREFIXED]) {
   const bare = name.replace(/^node:/, "");
   imports[bare] = imports[`node:${bare}`] = "./denied";
 }
-for (const name of ["util"]) imports[`execbroker:${name}`] = `node:${name}`;
+const HARMLESS = ["assert", "assert/strict", "buffer", "crypto", "events", "path", "path/posix", "querystring", "stream", "stream/promises", "string_decoder", "url", "util", "util/types"];
+for (const name of HARMLESS) imports[`execbroker:${name}`] = `node:${name}`;
 console.log(JSON.stringify({ imports }, null, 1));

@@ -23,7 +23,7 @@ export function console(write, warn) {
   };
   const timed = (method, label, args) => {
     if (!timers.has(label)) return warn(`No such label '${label}' for console.${method}()`);
-    out("%s: %s", label, duration(performance.now() - timers.get(label)), ...args);
+    out("%s: %s", label, duration(kept.time() - timers.get(label)), ...args);
   };
   const methods = {
     log: out,
@@ -61,7 +61,7 @@ export function console(write, warn) {
     groupEnd: () => void (indent = indent.slice(2)),
     time: (label = "default") => {
       if (timers.has(`${label}`)) return warn(`Label '${label}' already exists for console.time()`);
-      timers.set(`${label}`, performance.now());
+      timers.set(`${label}`, kept.time());
     },
     timeLog: (label = "default", ...args) => timed("timeLog", `${label}`, args),
     timeEnd: (label = "default") => {
@@ -144,7 +144,7 @@ export function show(value) {
     }
     if (!forms.length) return forms;
   }
-  if (!forms.some(([t]) => t === "text/plain")) forms.push(["text/plain", encoder.encode(inspect(value))]);
+  if (!forms.some(([t]) => t === "text/plain")) forms.push(["text/plain", encoder.encode(inspect(value, { maxStringLength: MAX_JSON }))]);
   if (typeof own !== "function") {
     const text = plain(value) ? JSON.stringify(value) : undefined;
     if (text !== undefined && text.length <= MAX_JSON) forms.push(["application/json", encoder.encode(text)]);

@@ -1,8 +1,11 @@
 // Fixes objects of the language, so that code cannot put something of its own in the place of what the host calls.
 
 // Assigning to an object what these prototypes have is common. It must work although they cannot be changed.
-const ASSIGNABLE = new Set([Object.prototype, Function.prototype]);
+const ASSIGNABLE = new Set([Object.prototype, Function.prototype, Set.prototype]);
 for (const e of [Error, AggregateError, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError]) ASSIGNABLE.add(e.prototype);
+
+// With these it is common by symbols as well: modules of Deno do so.
+const BY_SYMBOLS = new Set([Set.prototype]);
 
 // unnamed returns the objects that no global leads to but by a call: the prototypes of iterators and of the other kinds of functions.
 export function unnamed() {
@@ -22,7 +25,7 @@ export function fix(o, open = false) {
     if (!d.configurable || key === "stackTraceLimit" || open && key === "constructor" && ASSIGNABLE.has(o)) continue;
     if (!("value" in d)) {
       Object.defineProperty(o, key, { configurable: false });
-    } else if (!ASSIGNABLE.has(o) || typeof key === "symbol") {
+    } else if (!(typeof key === "symbol" ? BY_SYMBOLS : ASSIGNABLE).has(o)) {
       Object.defineProperty(o, key, { writable: false, configurable: false });
     } else {
       const { value } = d;

@@ -1,15 +1,26 @@
 // Runs cells of JavaScript in the scrubbed realm. There is no second realm below it: what the host needs is fixed in this one, and what
 // the code can spoil nevertheless is its own session.
+import { Buffer } from "execbroker:buffer";
 import { types } from "execbroker:util";
 import { console, show } from "./console.mjs";
+import { fileCalls } from "./files.mjs";
+import { fileSystem } from "./fs.mjs";
+import { Disk } from "./memfs.mjs";
+import { Modules } from "./modules.mjs";
+import { environment, os } from "./process.mjs";
 import { constants, describe, evaluate, evaluation, harden, listeners, stacks, syntax, text, url } from "./realm.mjs";
 import { EINTR } from "./ring.mjs";
 import { finish, kept } from "./scrub.mjs";
+import { restoreCalls, sendChanges } from "./spool.mjs";
+import { Timers } from "./timers.mjs";
 import { BACK, cell, CONSTANT, IMPORT, RUN, VALUE } from "./transform.mjs";
 import { strip } from "./typescript.mjs";
+import { ERRNO, Volume } from "./volume.mjs";
 import { FROM_HOST, json, number } from "./wire.mjs";
 
+const WORKDIR = "/workspace";
 const INTERRUPTED = 130;
+const MAX_FILES = 10_000; // that a run is said to have changed
 
 // Stop is thrown through code that has to end: it has been interrupted, or it has called exit.
 class Stop extends Error {
@@ -28,57 +39,83 @@ export class Interpreter {
   #sender;
   #cell = 0;
   #run = null; // in progress
-  #constants = new Set(); // names of the top level
   #active = null; // the run that the code belongs to which is executed now
+  #constants = new Set(); // names of the top level
   #encoder = new TextEncoder();
-  // There are no files, and nothing that calls could do.
-  calls = { __proto__: null, sync: () => [{}] };
+  #volume = new Volume();
+  #disk;
+  #cwd = WORKDIR;
+  #timers = new Timers(() => this.#active, (run, f) => this.#as(run, f));
+  #modules;
+  #surroundings; // of the code
+  #require;
+  calls;
   version = "ECMAScript";
 
-  static async start(sender) {
+  static async start(sender, assets, { disk = 64 << 20, nodes = 1000, env = {} } = {}) {
     const it = new Interpreter();
     it.#sender = sender;
     finish();
     stacks();
-    it.#globals();
+    it.#files(disk, nodes);
+    it.#globals(env);
     evaluation();
     harden();
-    kept.addEventListener("unhandledrejection", (e) => it.#uncaught(e.reason));
+    kept.addEventListener("unhandledrejection", (e) => it.#uncaught(e.reason, "unhandledRejection"));
     listeners();
     return it;
   }
 
-  #globals() {
+  // files makes the file system. What is there before there is a disk belongs to the system.
+  #files(bytes, nodes) {
+    const volume = this.#volume;
+    for (const dir of ["/dev", "/home", "/home/user", "/tmp", WORKDIR]) volume.mkdir(dir, dir === "/tmp" ? 0o1777 : 0o755);
+    for (const kind of ["null", "stdin", "stdout", "stderr"]) volume.device(`/dev/${kind}`, kind);
+    this.#disk = new Disk(volume, bytes, nodes);
+    this.calls = { __proto__: null, ...fileCalls(volume, this.#disk), ...restoreCalls(volume, this.#disk) };
+  }
+
+  #globals(env) {
     const global = (name, value) => Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
     for (const [name, value] of Object.entries(kept.harmless)) global(name, value);
     const write = (type, line) => this.#write(type === "stderr" ? FROM_HOST.STDERR : FROM_HOST.STDOUT, line);
-    global("console", console(write, (warning) => write("stderr", `(node:1) Warning: ${warning}\n`)));
+    const host = {
+      env,
+      cwd: () => this.#cwd,
+      chdir: (path) => this.#chdir(path),
+      exit: (code) => this.#exit(code),
+      output: (fd, data) => this.#write(fd === 2 ? FROM_HOST.STDERR : FROM_HOST.STDOUT, data),
+      input: (most) => this.#input(most),
+      later: (f) => this.#timers.soon(f),
+      soon: (f, args) => queueMicrotask(() => Reflect.apply(f, undefined, args)),
+      unique: () => Array.from(kept.getRandomValues(new Uint8Array(6)), (n) => "abcdefghijklmnopqrstuvwxyzABCDEF"[n & 31]).join(""),
+      stream: () => this.#modules.get("stream") ?? this.#require("stream"),
+    };
+    const fs = fileSystem(this.#volume, host);
+    this.#surroundings = environment(host);
+    const { process } = this.#surroundings;
+    const log = console(write, (warning) => process.emitWarning(warning));
+    const timers = this.#timers.globals();
+    const promises = this.#timers.promises();
+    const own = { fs, "fs/promises": fs.promises, process, os: os(process), console: log, timers: { ...timers, promises }, "timers/promises": promises, perf_hooks: { performance } };
+    this.#modules = new Modules(own, (path) => {
+      try {
+        return fs.readFileSync(path, "utf8");
+      } catch {
+        return undefined;
+      }
+    });
+    const module = { id: ".", exports: {}, filename: "", loaded: false, children: [], paths: [] };
+    this.#require = module.require = this.#modules.require(() => this.#cwd, module);
+    const { clearTimeout, setTimeout, ...others } = timers;
+    for (const [name, value] of Object.entries({ ...others, clearTimeout, setTimeout, console: log, process, Buffer, global: globalThis, module, exports: module.exports, require: this.#require })) global(name, value);
     global("display", (value) => this.#display(false, value));
-    global("exit", (code = 0) => this.#exit(code));
-    const { clearTimeout, setTimeout } = globalThis;
-    const timer = (set, once) => (f, ms, ...args) => {
-      if (typeof f !== "function") throw new TypeError("the first argument must be a function");
-      const run = this.#active;
-      const id = set(() => {
-        if (once) this.#timers.delete(id);
-        this.#as(run, () => f(...args));
-      }, ms);
-      this.#timers.set(id, { __proto__: null, run, once });
-      return id;
-    };
-    global("setTimeout", timer(setTimeout, true));
-    global("setInterval", timer(setInterval, false));
-    this.#clear = (id) => {
-      this.#timers.delete(id);
-      clearTimeout(id);
-    };
-    this.#later = setTimeout;
-    global("clearTimeout", (id) => this.#clear(id));
-    global("clearInterval", (id) => this.#clear(id));
-    const { queueMicrotask } = globalThis;
+    global("exit", (code = 0) => process.exit(code));
+    const { queueMicrotask: real } = globalThis;
     global("queueMicrotask", (f) => {
+      if (typeof f !== "function") throw new TypeError('The "callback" argument must be of type function.');
       const run = this.#active;
-      queueMicrotask(() => this.#as(run, f));
+      real(() => this.#as(run, f));
     });
     // What waits for a promise by a callback goes on as the run that it belonged to. For await transform.mjs sees to that.
     const { then } = Promise.prototype;
@@ -93,19 +130,13 @@ export class Interpreter {
     constants({
       [RUN]: active,
       [BACK]: (run, value) => this.#back(run, value),
-      [IMPORT]: async () => {
-        throw new TypeError("import: there are no modules in this sandbox");
-      },
+      [IMPORT]: (name) => this.#modules.import(name, this.#require),
       [VALUE]: (value) => new Value(value),
       [CONSTANT]: () => {
         throw new TypeError("Assignment to constant variable.");
       },
     });
   }
-
-  #clear;
-  #later;
-  #timers = new Map(); // by id: the run that each belongs to, and whether it is for once
 
   // as calls f as code of a run. What fails in there fails the run, if it is still the one in progress.
   #as(run, f) {
@@ -136,24 +167,59 @@ export class Interpreter {
     return value;
   }
 
-  #uncaught(e) {
+  // uncaught fails the run, unless it has a listener for what nothing has caught.
+  #uncaught(e, event = "uncaughtException") {
     const run = this.#active;
     if (!run || run !== this.#run) return;
     try {
       if (e instanceof Stop) return;
+      try {
+        const { heard } = this.#surroundings;
+        if (heard(event, e, event) || event !== "uncaughtException" && heard("uncaughtException", e, event)) return;
+      } catch (another) {
+        e = another;
+      }
       run.settle({ __proto__: null, exit_code: 1, exception: describe(e), interrupted: false });
     } catch {} // what was thrown fails again
   }
 
   // write sends text of the run that the code belongs to. What earlier code left running prints into nothing.
-  #write(type, line) {
+  #write(type, data) {
     const run = this.#active;
     this.#check(run);
     if (!run || run !== this.#run) return;
     this.#guard(run, () => {
-      const data = this.#encoder.encode(line);
+      if (typeof data === "string") data = this.#encoder.encode(data);
       for (let at = 0; at < data.length; ) at += this.#sender.stream(type, run.id, data.subarray(at));
     });
+  }
+
+  // input returns bytes of standard input, none at its end. Code that waits for them keeps the interpreter.
+  #input(most) {
+    const run = this.#active;
+    this.#check(run);
+    if (!run || run !== this.#run) return new Uint8Array();
+    let data;
+    this.#guard(run, () => {
+      data = this.#sender.input(most, (room) => this.#sender.send(FROM_HOST.WANT, run.id, number.u32(room)));
+    });
+    return data;
+  }
+
+  #chdir(path) {
+    const to = typeof path === "string" && !path.startsWith("/") ? `${this.#cwd}/${path}` : path;
+    const fail = (code, text) => {
+      throw Object.assign(new Error(`${code}: ${text}, chdir '${this.#cwd}' -> '${path}'`), { code, syscall: "chdir", path: this.#cwd, dest: path });
+    };
+    let node;
+    try {
+      ({ node } = this.#volume.find(`${to}`, { follow: true }));
+    } catch (e) {
+      if (e.errno === ERRNO.NOTDIR) fail("ENOTDIR", "not a directory");
+      fail("ENOENT", "no such file or directory");
+    }
+    if (!this.#volume.isDir(node.mode)) fail("ENOTDIR", "not a directory");
+    this.#cwd = this.#volume.path(node);
   }
 
   #display(main, value) {
@@ -185,58 +251,62 @@ export class Interpreter {
   #stop(run, end = { exit_code: INTERRUPTED, interrupted: true }) {
     if (run.stop) return;
     run.stop = new Stop();
-    for (const [id, timer] of this.#timers) if (timer.run === run) this.#clear(id);
+    this.#timers.end(run);
     run.settle({ __proto__: null, exit_code: end.exit_code, exception: null, interrupted: end.interrupted });
   }
 
   #exit(code) {
     const run = this.#active;
-    const n = Number(code);
-    if (!Number.isInteger(n)) throw new TypeError("exit: the code must be an integer");
     if (!run) return;
-    this.#stop(run, { exit_code: n & 255, interrupted: false });
+    this.#stop(run, { exit_code: code & 255, interrupted: false });
     throw run.stop;
   }
 
   // run executes one cell and sends all that comes of it.
   async run(id, request, source) {
     const sender = this.#sender;
+    const { dir, env, changes, linger, types: typed } = JSON.parse(request);
     let settle;
     const ended = new Promise((resolve) => (settle = resolve));
-    const { linger, types: typed } = JSON.parse(request);
     const run = { __proto__: null, id, stop: null, most: linger, typed, settle };
     this.#run = this.#active = run;
     sender.send(FROM_HOST.STARTED, id, number.u32(++this.#cell));
-    this.#execute(run, source, this.#cell);
+    const before = changes ? this.#disk.files(WORKDIR + "/") : undefined;
+    const cwd = this.#cwd;
+    const leave = this.#surroundings.begin(env);
+    this.#execute(run, source, this.#cell, dir);
     const end = await ended;
     this.#run = this.#active = null;
+    if (dir) this.#cwd = cwd;
+    leave();
+    if (end.exit_code === 0 && !end.interrupted && !run.stop) end.exit_code = this.#surroundings.code();
     sender.clearInterrupt();
-    sender.long(FROM_HOST.END, id, json({ __proto__: null, ...end, left: this.#left() }));
+    sender.long(FROM_HOST.END, id, json({ __proto__: null, ...end, left: this.#timers.names(), ...(before ? { changes: this.#changes(before) } : {}) }));
+    this.changed(id);
     sender.send(FROM_HOST.SYNCED, id);
+  }
+
+  // changes lists the files that a run has changed: name, size and time in ns.
+  #changes(before) {
+    const found = [];
+    for (const [name, { node, tick }] of this.#disk.files(WORKDIR + "/")) {
+      const old = before.get(name);
+      if (old?.node !== node || old.tick !== tick) found.push([name, node.usedBytes, Math.trunc(node.mtime) * 1e6]);
+    }
+    return found.sort(([a], [b]) => (a < b ? -1 : 1)).slice(0, MAX_FILES);
   }
 
   // linger waits for the timers of a run, and for the promises that depend on them.
   async #linger(run) {
-    const end = run.most < 0 ? Infinity : performance.now() + run.most * 1000;
-    const waits = () => {
-      for (const timer of this.#timers.values()) if (timer.once && timer.run === run) return true;
-      return false;
-    };
+    const end = run.most < 0 ? Infinity : kept.time() + run.most * 1000;
     // Whatever goes on without a timer has done so after one turn of the event loop.
-    for (let pause = 0; !run.stop && performance.now() < end; pause = Math.min(2 * pause + 1, 20)) {
-      await new Promise((resolve) => this.#later(resolve, Math.min(pause, end - performance.now())));
-      if (!waits()) return;
+    for (let pause = 0; !run.stop && kept.time() < end; pause = Math.min(2 * pause + 1, 20)) {
+      await this.#timers.sleep(Math.min(pause, end - kept.time()));
+      if (!this.#timers.waits(run)) return;
     }
   }
 
-  // left names what goes on.
-  #left() {
-    const names = [];
-    for (const timer of this.#timers.values()) if (names.length < 21) names.push(timer.once ? "timer" : "interval");
-    return names;
-  }
-
-  async #execute(run, source, n) {
+  async #execute(run, source, n, dir) {
     const ok = { __proto__: null, exit_code: 0, exception: null, interrupted: false };
     const failed = (exception) => run.settle({ __proto__: null, exit_code: 1, exception, interrupted: false });
     let parts;
@@ -247,6 +317,10 @@ export class Interpreter {
       return failed(e?.loc ? syntax(e, source, n) : describe(e));
     }
     try {
+      if (dir) this.#chdir(dir);
+      await this.#modules.prepare(source);
+      if (run.stop) return;
+      this.#active = run;
       const variables = parts.names.filter(([, kind]) => kind === "var");
       if (variables.length) evaluate("var " + variables.map(([name]) => name).join(","));
       if (parts.hoisted) evaluate(parts.hoisted + url(n, source));
@@ -271,8 +345,14 @@ export class Interpreter {
     this.#stop(this.#run);
   }
 
-  changed() {}
+  // changed sends what has changed.
+  changed(id) {
+    sendChanges(this.#sender, this.#disk, id);
+  }
 }
+
+// Code often takes these from a module under their own names, and they are what the global ones are.
+const SAME = new Set(["TextEncoder", "TextDecoder"]);
 
 // declare makes a name of the top level. Names that code cannot have are refused: assignments to them would be ignored. One of let, const
 // or class has no value until its declaration assigns it.
@@ -280,6 +360,7 @@ function declare(name, kind) {
   const old = Object.getOwnPropertyDescriptor(globalThis, name);
   const property = (d) => Object.defineProperty(globalThis, name, { configurable: true, enumerable: false, ...d });
   if (old && !old.configurable) {
+    if (SAME.has(name)) return;
     if (!old.writable) throw new SyntaxError(`${text(name, "")} belongs to the sandbox and cannot be declared`);
   } else if (kind === "let" || kind === "const") {
     const early = () => {

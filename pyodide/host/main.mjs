@@ -54,7 +54,8 @@ Deno.exit(0);
 
 // boot gives the worker its assets. They are read at the same time, and handed over without a copy.
 async function boot() {
-  if (javascript) return worker.postMessage({ shared, assets: {}, options: {} }, [port2]);
+  const { mode, disk, nodes, env } = options;
+  if (javascript) return worker.postMessage({ shared, assets: {}, options: { disk, nodes, env } }, [port2]);
   const read = (name) => Deno.readFile(new URL(name, dir));
   const text = (name) => Deno.readTextFile(new URL(name, dir));
   const [wasm, lock, stdlib, snapshot, ...sources] = await Promise.all([
@@ -65,7 +66,6 @@ async function boot() {
     ...Object.values(options.modules).map(text),
   ]);
   const modules = Object.fromEntries(Object.keys(options.modules).map((name, i) => [name, sources[i]]));
-  const { mode, disk, nodes, env } = options;
   worker.postMessage({ shared, assets: { wasm, lock, stdlib, snapshot, modules }, options: { mode, disk, nodes, env } }, [
     port2,
     stdlib.buffer,

@@ -3,6 +3,8 @@
 // File contents live in JavaScript buffers, outside of the WebAssembly memory and its cap, so they need a cap of their own. And what
 // has changed since the last run travels to the Go program, which puts it into the next process if this one has to be killed.
 
+import { kept } from "./scrub.mjs";
+
 const ENOSPC = 51;
 const ENAMETOOLONG = 37;
 const NAME_MAX = 255; // bytes
@@ -16,6 +18,7 @@ export class Disk {
   #bytes = 0; // at least what is in use: deleted contents are found out only when it matters
   #nodes = 0;
   #changed = false;
+  #ticks = 0; // how often something has changed
   #known = new Map(); // path -> node, as the Go program has it
   #next = 1; // number of the next node that the Go program gets to know
 
@@ -40,6 +43,7 @@ export class Disk {
     };
     const touch = (node) => {
       node.xDirty = true;
+      node.xTick = ++disk.#ticks;
       disk.#changed = true;
     };
     // Every call of Emscripten goes by the whole path from the root, so one that is too long is of no use and costs a lot.
@@ -106,7 +110,7 @@ export class Disk {
       disk.#grow(node, position + length);
       node.contents.set(buffer.subarray(offset, offset + length), position);
       span(node, position, position + length);
-      node.mtime = node.ctime = Date.now();
+      node.mtime = node.ctime = kept.now();
       touch(node);
       return length;
     };
@@ -206,6 +210,15 @@ export class Disk {
         visit(at, node);
       }
     }
+  }
+
+  // files returns the regular files below a directory, each with what tells whether it is as it was.
+  files(below) {
+    const found = new Map();
+    this.#walk((path, node) => {
+      if (this.#fs.isFile(node.mode) && path.startsWith(below)) found.set(path.slice(below.length), { __proto__: null, node, tick: node.xTick ?? 0 });
+    });
+    return found;
   }
 
   // Files that are being written from outside: they count, but have no name yet.

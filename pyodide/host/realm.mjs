@@ -17,7 +17,7 @@ export const evaluate = (text) => indirect(text);
 const FIXED = `
   Object Function Array Number BigInt Boolean String Symbol Promise RegExp Error AggregateError EvalError RangeError
   ReferenceError SyntaxError TypeError URIError JSON Math ArrayBuffer
-  SharedArrayBuffer Atomics Uint8Array Int32Array DataView Map Set WeakMap WeakSet Reflect TextEncoder TextDecoder isFinite parseInt
+  SharedArrayBuffer Atomics Uint8Array Int32Array DataView Map Set WeakMap WeakSet Reflect Proxy TextEncoder TextDecoder isFinite parseInt
   parseFloat
 `.split(/\s+/).filter(Boolean);
 

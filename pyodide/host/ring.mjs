@@ -4,6 +4,7 @@
 // The main thread believes nothing in here: positions are masked and lengths are checked, because the worker runs untrusted code.
 import { CHUNK, COST, HEAD, MAX_FRAME, number, WINDOW, WORKER } from "./wire.mjs";
 
+const now = performance.now.bind(performance); // the code may have another by this name
 const SIZE = 256 << 10; // a power of two
 const MASK = SIZE - 1;
 
@@ -154,8 +155,8 @@ export class Sender {
 
   // sleep waits for that many milliseconds.
   sleep(ms) {
-    for (const end = performance.now() + ms; ; ) {
-      const left = end - performance.now();
+    for (const end = now() + ms; ; ) {
+      const left = end - now();
       if (this.interrupted) throw EINTR;
       if (!(left > 0)) return;
       this.#wait(this.#words, BELL, this.#load(this.#words, BELL), Math.min(left, 1000));

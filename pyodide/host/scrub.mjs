@@ -38,10 +38,8 @@ function scrub(allowed) {
 
 const eventTarget = EventTarget.prototype;
 const messagePort = MessagePort.prototype;
-const { getRandomValues } = crypto;
+const { getRandomValues, randomUUID } = crypto;
 const { now } = performance;
-const realCrypto = crypto;
-const realPerformance = performance;
 const timeOrigin = performance.timeOrigin;
 
 // kept holds what the modules of the host need and the code must not have.
@@ -49,18 +47,25 @@ export const kept = {
   addEventListener: globalThis.addEventListener.bind(globalThis),
   // For sessions with JavaScript. In others the engine does not evaluate anything.
   evaluate: globalThis.eval,
+  now: globalThis.Date.now,
+  time: now.bind(performance), // ms since the start
+  getRandomValues: getRandomValues.bind(crypto),
+  randomUUID: randomUUID.bind(crypto),
+  Date: globalThis.Date,
+  decode: globalThis.decodeURIComponent,
+  dispose: Symbol.dispose,
   script: Deno[Deno.internal].core.evalContext,
   harmless: { structuredClone, atob, btoa, URLSearchParams },
 };
 
-const define = (name, value) => Object.defineProperty(globalThis, name, { value, writable: false, configurable: false, enumerable: false });
+const define = (name, value) => Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
 
 scrub(new Set([...words(LANGUAGE), ...words(SURROUNDINGS), ...words(START)]));
 
 // Of three objects only a part may stay.
 for (const name of ["crypto", "performance", "location"]) delete globalThis[name];
-define("crypto", Object.freeze({ __proto__: null, getRandomValues: (a) => getRandomValues.call(realCrypto, a) }));
-define("performance", Object.freeze({ __proto__: null, now: () => now.call(realPerformance), timeOrigin }));
+define("crypto", Object.freeze({ __proto__: null, getRandomValues: (a) => kept.getRandomValues(a), randomUUID: () => kept.randomUUID() }));
+define("performance", Object.freeze({ __proto__: null, now: () => kept.time(), timeOrigin }));
 define("location", Object.freeze({ __proto__: null, href: "file:///", toString: () => "file:///" }));
 
 // finish removes what was left for the start, and freezes what the messages of the host pass through.

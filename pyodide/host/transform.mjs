@@ -16,9 +16,9 @@ export const CONSTANT = OURS + "constant"; // () => throws what an assignment to
 const FUNCTIONS = new Set(["FunctionDeclaration", "FunctionExpression", "ArrowFunctionExpression", "StaticBlock"]);
 const OPTIONS = { ecmaVersion: "latest", allowHashBang: true };
 
-// bare removes elements that all arrays would inherit. Adding to a list assigns, so a setter among them could take away what the parser has
+// sound removes elements that all arrays would inherit. Adding to a list assigns, so a setter among them could take away what the parser has
 // found, or what has to be changed.
-function bare() {
+export function sound() {
   for (const key of Reflect.ownKeys(Array.prototype)) {
     if (typeof key !== "string" || !/^\d+$/.test(key)) continue;
     if (!Reflect.deleteProperty(Array.prototype, key)) throw new TypeError(`Array.prototype[${key}] keeps the sandbox from evaluating anything`);
@@ -31,7 +31,7 @@ function parsed(source) {
   try {
     return parse(source, { ...options, sourceType: "script" });
   } catch (e) {
-    if (!/^\s*(import|export)\b/m.test(source)) throw e;
+    if (!/^\s*(import|export)\b(?!\s*[.(])/m.test(source)) throw e;
     const tree = parse(source, { ...options, sourceType: "module" });
     const wrong = tree.body.find((n) => n.type.startsWith("Export"));
     if (!wrong) return tree;
@@ -42,7 +42,7 @@ function parsed(source) {
 // cell returns the parts to evaluate, in order: the names to declare, each with its kind, the functions, and the body, which is an async
 // function. constants has the names that are constant from cells before; it gets those of this one.
 export function cell(source, constants) {
-  bare();
+  sound();
   const tree = parsed(source);
   const edits = [];
   const names = new Map();
@@ -115,7 +115,7 @@ function imported(source, node) {
 
 // script transforms code that is evaluated by the code itself. With direct it sees the scope of the function that it is in.
 export function script(source, direct = false) {
-  bare();
+  sound();
   const edits = [];
   const more = direct ? { allowSuperOutsideMethod: true, checkPrivateFields: false } : {};
   common(parse(source, { ...OPTIONS, ...more, sourceType: "script" }), edits);

@@ -52,7 +52,7 @@ var walk = (root, seen, most = 50_000) => {
 };
 
 // What only the host has: whoever finds one of these has got out of what the code is given.
-var POWERS = ["Deno", "process", "core", "ops", "internalRequire", "getBuiltinModule", "permissions", "fetch", "Worker", "postMessage", "importScripts"];
+var POWERS = ["Deno", "reallyExit", "dlopen", "binding", "_linkedBinding", "core", "ops", "internalRequire", "getBuiltinModule", "permissions", "fetch", "Worker", "postMessage", "importScripts"];
 var powers = (root) => walk(root, (o, path) => {
   const found = POWERS.find((name) => Object.hasOwn(o, name));
   if (found) escaped(`${path}.${found}`);

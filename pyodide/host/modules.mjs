@@ -1,0 +1,143 @@
+// The modules that code of a session with JavaScript can have. Those that need nothing of the machine are Node's own, as Deno carries them;
+// what has to do with the session is ours. There are no others.
+import util from "execbroker:util";
+import events from "execbroker:events";
+import buffer from "execbroker:buffer";
+import { evaluate } from "./realm.mjs";
+import { kept } from "./scrub.mjs";
+import { script, sound } from "./transform.mjs";
+
+// What is loaded when code first speaks of it. The second group takes three times as long as the first.
+const LIGHT = ["assert", "assert/strict", "path", "path/posix", "querystring", "string_decoder", "url", "util/types"];
+const HEAVY = ["stream", "stream/promises", "crypto"];
+
+const CRYPTO = ["createHash", "createHmac", "getHashes", "hash", "Hash", "Hmac", "randomBytes", "randomFill", "randomFillSync", "randomInt", "timingSafeEqual"];
+const BUFFER = ["Buffer", "SlowBuffer", "atob", "btoa", "constants", "isAscii", "isUtf8", "kMaxLength", "kStringMaxLength", "transcode"];
+const some = (from, names) => Object.fromEntries(names.filter((name) => name in from).map((name) => [name, from[name]]));
+
+// What is random comes from the host: code may have a constant of its own named crypto, where Deno's module would look.
+const random = () => {
+  const { getRandomValues, randomUUID } = { getRandomValues: (a) => kept.getRandomValues(a), randomUUID: () => kept.randomUUID() };
+  return { getRandomValues, randomUUID, webcrypto: Object.freeze({ getRandomValues, randomUUID }) };
+};
+
+// What Deno's modules ask about the program that loads them.
+const surroundings = {
+  __proto__: null, args: [], build: { __proto__: null, arch: "x86_64", os: "linux", standalone: false }, cwd: () => "/workspace",
+  env: { __proto__: null, get: () => undefined, toObject: () => ({}) }, execPath: () => "/usr/local/bin/node", mainModule: "file:///workspace/cell.js", noColor: true, pid: 1, ppid: 0, version: { __proto__: null, deno: "", v8: "" },
+};
+
+// Modules are those of one session. own has what is made for it, by name; read(path) returns the text of a file of the session, undefined if
+// there is none.
+export class Modules {
+  #there = { __proto__: null, buffer: some(buffer, BUFFER), events, util: util };
+  #cache = { __proto__: null }; // of files
+  #read;
+
+  constructor(own, read) {
+    Object.assign(this.#there, own);
+    this.#read = read;
+  }
+
+  // get returns a module of the sandbox that is loaded, or undefined.
+  get(name) {
+    return this.#there[name];
+  }
+
+  // prepare loads what a cell may ask for while it runs, when nothing can be waited for.
+  async prepare(source) {
+    if (/\b(require|import)\b/.test(source)) await this.#load(LIGHT);
+    const other = /\brequire\b(?!\s*\(\s*["'`])|\b(eval|Function)\b/.test(source) && /\brequire\b/.test(source);
+    if (other || /stream|crypto|stdin|pipeline/i.test(source)) await this.#load(HEAVY);
+  }
+
+  async #load(names) {
+    if (names[0] in this.#there) return;
+    sound(); // else they could be led astray by what code has put into the language
+    const found = [];
+    globalThis.Deno = surroundings;
+    try {
+      for (const name of names) found.push((await import(`execbroker:${name}`)).default);
+    } finally {
+      Reflect.deleteProperty(globalThis, "Deno");
+    }
+    for (let i = 0; i < names.length; i++) this.#there[names[i]] = names[i] === "crypto" ? { ...some(found[i], CRYPTO), ...random() } : found[i];
+  }
+
+  // has reports whether the sandbox has a module.
+  #has(name) {
+    return name in this.#there || LIGHT.includes(name) || HEAVY.includes(name);
+  }
+
+  #refused(name) {
+    const all = [...Object.keys(this.#there), ...LIGHT, ...HEAVY].filter((n, i, names) => names.indexOf(n) === i).sort();
+    return Object.assign(new Error(`Cannot find module '${name}': this sandbox has ${all.join(", ")}, and files of the session by their path`), { code: "MODULE_NOT_FOUND" });
+  }
+
+  // require returns the function for code in a directory, which cwd says.
+  require(cwd, main) {
+    const require = (name) => {
+      if (typeof name !== "string") throw Object.assign(new TypeError('The "id" argument must be of type string.'), { code: "ERR_INVALID_ARG_TYPE" });
+      if (/^(\.{0,2}\/|\.{1,2}$)/.test(name)) return this.#file(this.#resolve(name, cwd()), main);
+      const bare = name.replace(/^node:/, "");
+      const found = this.#there[bare];
+      if (found !== undefined) return found;
+      if (this.#has(bare)) throw new Error(`the module '${bare}' is loaded before a cell that names it: write require("${bare}") in the cell itself`);
+      throw this.#refused(name);
+    };
+    require.resolve = (name) => {
+      if (/^(\.{0,2}\/|\.{1,2}$)/.test(name)) return this.#resolve(name, cwd());
+      if (!this.#has(name.replace(/^node:/, ""))) throw this.#refused(name);
+      return name;
+    };
+    require.cache = this.#cache;
+    require.main = main;
+    return require;
+  }
+
+  #resolve(name, dir) {
+    const at = [];
+    for (const part of (name.startsWith("/") ? name : `${dir}/${name}`).split("/")) {
+      if (part === "..") at.pop();
+      else if (part !== "" && part !== ".") at.push(part);
+    }
+    const path = "/" + at.join("/");
+    for (const end of ["", ".js", ".cjs", ".json", "/index.js"]) if (this.#read(path + end) !== undefined) return path + end;
+    throw Object.assign(new Error(`Cannot find module '${name}'`), { code: "MODULE_NOT_FOUND" });
+  }
+
+  // file returns what a file exports.
+  #file(path, main) {
+    if (this.#cache[path]) return this.#cache[path].exports;
+    const source = this.#read(path).replace(/^\ufeff/, "");
+    const module = (this.#cache[path] = { id: path, filename: path, exports: {}, loaded: false });
+    try {
+      if (path.endsWith(".json")) module.exports = JSON.parse(source);
+      else if (path.endsWith(".mjs")) throw new SyntaxError(`${path}: a file cannot be a module with import and export here; require takes CommonJS`);
+      else {
+        const dir = path.slice(0, path.lastIndexOf("/")) || "/";
+        const f = evaluate(script(`(function (exports, require, module, __filename, __dirname) {${source.replace(/^#!/, "//")}\n})`));
+        Reflect.apply(f, module.exports, [module.exports, this.require(() => dir, main), module, path, dir]);
+      }
+    } catch (e) {
+      delete this.#cache[path];
+      throw e;
+    }
+    module.loaded = true;
+    return module.exports;
+  }
+
+  // import returns the namespace of a module.
+  async import(name, require) {
+    name = `${name}`;
+    const bare = name.replace(/^node:/, "");
+    if (LIGHT.includes(bare)) await this.#load(LIGHT);
+    if (HEAVY.includes(bare)) await this.#load(HEAVY);
+    const exports = require(name.startsWith("file:///") ? kept.decode(name.slice(7)) : name);
+    const names = Object(exports) === exports ? Object.keys(exports).filter((n) => n !== "default") : [];
+    const space = { __proto__: null };
+    for (const n of names) space[n] = exports[n];
+    space.default = exports;
+    return Object.freeze(Object.defineProperty(space, Symbol.toStringTag, { value: "Module" }));
+  }
+}
