@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	fly "github.com/superfly/fly-go"
@@ -60,6 +61,7 @@ const (
 	firstPause = 200 * time.Millisecond
 	lastPause  = 5 * time.Second
 	attempts   = 6
+	dials      = 3 // without a connection: whoever waits can be served elsewhere
 )
 
 // pause returns how long to wait before the next attempt.
@@ -95,16 +97,25 @@ func (a *api) call(ctx context.Context, action, target string, timeout time.Dura
 	return classify(action, at)
 }
 
-// repeat is call for what may be asked for again, as often as it takes within reason.
+// repeat is call for what may be asked for again, as often as it takes within reason. Only to destroy a Machine it waits as long as Fly
+// asks for.
 func (a *api) repeat(ctx context.Context, action, target string, f func(context.Context) error) error {
+	known := ""
 	for n := 0; ; n++ {
 		err := a.call(ctx, action, target, callTimeout, f)
 		var e *APIError
-		if !errors.As(err, &e) || e.class != classLost && e.class != classRate && e.class != classNotYet || n+1 >= attempts {
+		switch {
+		case err == nil:
+			return nil
+		case !errors.As(err, &e):
+			return after(err, known)
+		case !slices.Contains([]class{classLost, classUnsent, classRate, classNotYet}, e.class), n+1 >= attempts,
+			n+1 >= dials && e.class == classUnsent, e.tooLong() && action != actionDestroy:
 			return err
 		}
+		known = e.Error()
 		if err := sleep(ctx, pause(n, e)); err != nil {
-			return err
+			return after(err, known)
 		}
 	}
 }

@@ -1,12 +1,16 @@
 package flymachines
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	fly "github.com/superfly/fly-go"
@@ -94,7 +98,7 @@ func (b *backend) make(ctx context.Context, in fly.LaunchMachineInput, id string
 
 // makeIn makes the Machine in a region. The name is its own, so a Machine that has it was made by a request whose answer was lost.
 func (b *backend) makeIn(ctx context.Context, in fly.LaunchMachineInput, id string) (m *fly.Machine, err error) {
-	begin := time.Now()
+	begin, known, lost := time.Now(), "", false
 	for n := 0; ; n++ {
 		m = nil
 		err := b.api.call(ctx, actionCreate, b.api.app, callTimeout, func(ctx context.Context) (err error) {
@@ -112,12 +116,18 @@ func (b *backend) makeIn(ctx context.Context, in fly.LaunchMachineInput, id stri
 			}
 			return nil, err
 		case !errors.As(err, &e):
-			return nil, err
+			return nil, after(err, known)
 		}
+		known = e.Error()
 		switch e.class {
 		case classTaken:
 			return b.adopt(ctx, e, id)
+		case classUnsent:
+			if lost {
+				e.class = classLost // by an earlier attempt
+			}
 		case classLost:
+			lost = true
 			// It may have been made. If so, and it is seen already, that is it; else the same name is asked for again.
 			if found, ferr := b.find(ctx, id); ferr == nil {
 				return found, nil
@@ -130,11 +140,11 @@ func (b *backend) makeIn(ctx context.Context, in fly.LaunchMachineInput, id stri
 		default:
 			return nil, err
 		}
-		if n+1 >= attempts && e.class != classMissing {
+		if n+1 >= attempts && e.class != classMissing || n+1 >= dials && e.class == classUnsent || e.tooLong() {
 			return nil, err
 		}
 		if err := sleep(ctx, pause(n, e)); err != nil {
-			return nil, err
+			return nil, after(err, known)
 		}
 	}
 }
@@ -172,6 +182,10 @@ var errNoMachine = errors.New("no such Machine")
 // find returns the Machine of a session. It fails with errNoMachine if the API knows of none.
 func (b *backend) find(ctx context.Context, id string) (*fly.Machine, error) {
 	ms, err := b.api.list(ctx, metadataID, id)
+	var e *APIError
+	if errors.As(err, &e) && e.class == classMissing {
+		return nil, errNoMachine // nor an app
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -256,15 +270,21 @@ func (b *backend) start(ctx context.Context, to io.ReadWriteCloser, c *driver.Cr
 
 // up waits until a Machine has started, which the pull of its image may delay, and returns it with its address.
 func (b *backend) up(ctx context.Context, m *fly.Machine) (*fly.Machine, error) {
-	begin := time.Now()
+	begin, said := time.Now(), error(nil)
 	for n := 0; ; n++ {
 		err := b.api.waitFor(ctx, m.ID, fly.MachineStateStarted)
 		if err == nil && m.PrivateIP != "" {
 			return m, nil
 		}
 		var e *APIError
-		if err != nil && (!errors.As(err, &e) || e.class == classAuth || e.class == classInvalid) {
+		switch {
+		case err == nil:
+		case !errors.As(err, &e):
+			return nil, after(err, progress(m, said))
+		case e.class == classAuth, e.class == classInvalid, e.tooLong():
 			return nil, err
+		default:
+			said = err
 		}
 		got, gerr := b.api.get(ctx, m.ID)
 		var ge *APIError
@@ -274,17 +294,31 @@ func (b *backend) up(ctx context.Context, m *fly.Machine) (*fly.Machine, error) 
 		case gerr == nil && got.State == fly.MachineStateStarted && got.PrivateIP != "":
 			return got, nil
 		case gerr == nil:
-			// It is on its way.
-		case !errors.As(gerr, &ge), ge.class != classMissing, time.Since(begin) > settle:
+			m = got // it is on its way
+		case !errors.As(gerr, &ge):
+			return nil, after(gerr, progress(m, said))
+		case ge.class != classMissing, time.Since(begin) > settle:
 			return nil, gerr
 		}
 		if e == nil {
 			e = &APIError{}
 		}
 		if err := sleep(ctx, pause(min(n, 2), e)); err != nil {
-			return nil, err
+			return nil, after(err, progress(m, said))
 		}
 	}
+}
+
+// progress tells what was last known of a Machine that has not come up, for people.
+func progress(m *fly.Machine, said error) string {
+	s := fmt.Sprintf("Machine %s is %s in region %s", m.ID, cmp.Or(m.State, "in no state that is known"), cmp.Or(m.Region, "unknown"))
+	if c := m.GetConfig(); c != nil && c.Image != "" {
+		s += ", with the image " + c.Image
+	}
+	if said != nil {
+		s += ": " + said.Error()
+	}
+	return s
 }
 
 // lastWords tells how a Machine has ended, for people.
@@ -326,16 +360,31 @@ func (b *backend) ready(ctx context.Context, m *fly.Machine, e runner.Endpoint) 
 				return b.notSetUp(ctx, m, gone)
 			}
 		}
-		if sleep(ctx, wait) != nil {
-			var status *runner.StatusError
-			if errors.As(err, &status) && status.Status == 401 {
-				err = fmt.Errorf("%w: another program listens there", err)
-			}
-			return driver.Fail(executor.ErrUnavailable, executor.RanNo,
-				fmt.Errorf("Machine %s has started and its runner is not reached at %s: %w; this program has to be in the private network of the app, or use proxy", m.ID, e.URL, err))
+		if hopeless(err) || sleep(ctx, wait) != nil {
+			return driver.Fail(executor.ErrUnavailable, executor.RanNo, b.unreached(m, e, err))
 		}
 		wait = min(wait*3/2, time.Second)
 	}
+}
+
+// hopeless reports whether an error of a connection stays as it is for as long as this program runs where it does.
+func hopeless(err error) bool {
+	var name *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	return errors.Is(err, syscall.ENETUNREACH) || errors.As(err, &name) && name.IsNotFound || errors.As(err, &certificate)
+}
+
+// unreached says that a runner does not answer, and what the configuration needs for it.
+func (b *backend) unreached(m *fly.Machine, e runner.Endpoint, err error) error {
+	advice := "this program has to be in the private network of the app, or use proxy"
+	if b.cfg.Proxy != "" {
+		advice = "proxy has to lead to the app " + b.cfg.App + ", and to the Machine that Fly-Force-Instance-Id names"
+	}
+	var status *runner.StatusError
+	if errors.As(err, &status) && status.Status == 401 {
+		advice = "another program listens there"
+	}
+	return fmt.Errorf("Machine %s has started and its runner is not reached at %s: %w; %s", m.ID, e.URL, err, advice)
 }
 
 // notSetUp finds out why a runner did not come up.

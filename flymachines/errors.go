@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -66,6 +67,7 @@ type class int
 const (
 	classOther    class = iota
 	classLost           // no answer, or one from something in between: what was asked for may have been done
+	classUnsent         // there was no connection to ask on: not done
 	classRate           // not done; may be asked again
 	classCapacity       // not done; elsewhere perhaps
 	classTaken          // the name is taken
@@ -97,6 +99,8 @@ func classify(action string, a *attempt) *APIError {
 	switch {
 	case errors.As(a.err, &te):
 		e.class = classAuth
+	case a.status == 0 && unsent(a.err):
+		e.class = classUnsent
 	case a.status == 0, a.status == http.StatusRequestTimeout, a.status == http.StatusInternalServerError,
 		a.status == http.StatusBadGateway, a.status == http.StatusServiceUnavailable, a.status == http.StatusGatewayTimeout:
 		e.class = classLost
@@ -105,7 +109,7 @@ func classify(action string, a *attempt) *APIError {
 	case e.Code == "insufficient_capacity", a.status == http.StatusUnprocessableEntity && says("could not find a candidate host"),
 		a.status == http.StatusBadRequest && says("no capacity"):
 		capacity(ScopeRegion)
-	case a.status == http.StatusForbidden && says("over the allowed quota"):
+	case a.status == http.StatusForbidden && (says("quota") || says("limit")):
 		capacity(ScopeQuota)
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden:
 		e.class = classAuth
@@ -124,10 +128,31 @@ func classify(action string, a *attempt) *APIError {
 		capacity(ScopeHost)
 	case a.status == http.StatusConflict, a.status == http.StatusPreconditionFailed:
 		e.class = classNotYet
-	case a.status == http.StatusBadRequest, a.status == http.StatusUnprocessableEntity, a.status == http.StatusRequestEntityTooLarge:
+	case a.status == http.StatusBadRequest, a.status == http.StatusUnprocessableEntity, a.status == http.StatusRequestEntityTooLarge,
+		a.status == http.StatusPaymentRequired:
 		e.class = classInvalid
 	}
 	return e
+}
+
+// unsent reports whether an error of a connection says that there was none: nothing of the request has left this program.
+func unsent(err error) bool {
+	var e *net.OpError
+	return errors.As(err, &e) && (e.Op == "dial" || e.Op == "proxyconnect")
+}
+
+// patience is the longest Retry-After that is waited for. Whoever called can go elsewhere meanwhile.
+const patience = 5 * time.Second
+
+// tooLong reports whether Fly asks for more patience than there is.
+func (e *APIError) tooLong() bool { return e.RetryAfter > patience }
+
+// after adds what was known before to the end of a context, which alone says nothing of Fly.
+func after(err error, known string) error {
+	if known == "" {
+		return err
+	}
+	return fmt.Errorf("%w; last: %s", err, known)
 }
 
 // printable bounds what comes from elsewhere and is shown to people.
@@ -152,8 +177,11 @@ func fail(ctx context.Context, err error) error {
 	if errors.As(err, &done) {
 		return err
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx) // the caller's; what fly-go makes of it says nothing more
+	if cause := context.Cause(ctx); cause != nil {
+		if errors.Is(err, cause) {
+			return err // and it may say what was known before
+		}
+		return cause // the caller's; what fly-go makes of it says nothing more
 	}
 	out := &executor.Error{Kind: executor.ErrUnavailable, Ran: executor.RanNo, Err: err}
 	var e *APIError
@@ -161,15 +189,28 @@ func fail(ctx context.Context, err error) error {
 		return out
 	}
 	out.RetryAfter = e.RetryAfter
+	creates := e.Action == actionCreate
 	switch e.class {
 	case classRate, classCapacity:
 		out.Kind = executor.ErrExhausted
+	case classLost:
+		if e.tooLong() {
+			out.Kind = executor.ErrExhausted
+		}
 	case classAuth:
 		out.Kind = executor.ErrAuth
 	case classMissing:
-		out.Kind = executor.ErrNotFound
-	case classInvalid, classTaken:
-		out.Kind = executor.ErrInternal // what is sent was checked
+		if out.Kind = executor.ErrNotFound; creates || e.Action == actionList { // there is no session yet that could be missing
+			out.Kind = executor.ErrUnavailable
+			out.Err = fmt.Errorf("there is no such app, or no such image: %w", err)
+		}
+	case classInvalid:
+		if out.Kind = executor.ErrInternal; creates { // image, region, size and account are those of the configuration; the rest was checked
+			out.Kind = executor.ErrInvalid
+			out.Err = fmt.Errorf("Fly does not take the image, region or size of the configuration, or the account: %w", err)
+		}
+	case classTaken:
+		out.Kind = executor.ErrInternal // names are random
 	}
 	return out
 }

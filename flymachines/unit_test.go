@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,19 +77,23 @@ func TestClassify(t *testing.T) {
 		{412, `{"error":"insufficient resources to create new machine with existing volume id 'vol_1'"}`, classCapacity, ScopeHost, executor.ErrExhausted},
 		{400, `{"error":"no capacity"}`, classCapacity, ScopeRegion, executor.ErrExhausted},
 		{403, `{"error":"organization \"x\" is using 4096 MB of memory in fra which is over the allowed quota"}`, classCapacity, ScopeQuota, executor.ErrExhausted},
+		{403, `{"error":"organization \"x\" has reached its limit of 50 machines"}`, classCapacity, ScopeQuota, executor.ErrExhausted},
 		{409, `{"error":"already_exists: unique machine name violation, machine ID 148e21ea7d9389 already exists with name \"n\""}`, classTaken, "", executor.ErrInternal},
 		{409, `{"status":"error","message":"machine ID 148e21ea7d9389 lease currently held by x, expires at y","code":"invalid"}`, classNotYet, "", executor.ErrUnavailable},
 		{412, `{"error":"failed_precondition: machine still active, refusing to start"}`, classNotYet, "", executor.ErrUnavailable},
 		{408, `{"error":"deadline_exceeded: machine failed to reach desired state, started, currently stopped"}`, classLost, "", executor.ErrUnavailable},
-		{404, `{"error":"not_found: machine not found"}`, classMissing, "", executor.ErrNotFound},
+		{404, `{"error":"app not found"}`, classMissing, "", executor.ErrUnavailable},
 		{500, `{"error":"internal: failed to get app: sql: no rows in result set"}`, classLost, "", executor.ErrUnavailable},
 		{429, `rate limit exceeded`, classRate, ScopeRate, executor.ErrExhausted},
 		{503, `{"error":"unavailable: deploys to this host are temporarily disabled"}`, classLost, "", executor.ErrUnavailable},
 		{502, "<html>\x1b[2J</html>", classLost, "", executor.ErrUnavailable},
 		{401, `{"error":"Authenticate: token validation error"}`, classAuth, "", executor.ErrAuth},
 		{403, `{"error":"unauthorized"}`, classAuth, "", executor.ErrAuth},
-		{400, `{"error":"EOF"}`, classInvalid, "", executor.ErrInternal},
-		{400, ``, classInvalid, "", executor.ErrInternal},
+		{400, `{"error":"EOF"}`, classInvalid, "", executor.ErrInvalid},
+		{400, ``, classInvalid, "", executor.ErrInvalid},
+		{402, `{"error":"a payment method is needed"}`, classInvalid, "", executor.ErrInvalid},
+		{413, `request entity too large`, classInvalid, "", executor.ErrInvalid},
+		{422, `{"error":"invalid_argument: region \"xyz\" not found"}`, classInvalid, "", executor.ErrInvalid},
 	} {
 		e := classify("create", &attempt{status: c.status, body: []byte(c.body), requestID: "01J-yyz"})
 		if e.class != c.want || e.Scope != c.scope || !errors.Is(fail(t.Context(), e), c.kind) {
@@ -97,6 +104,121 @@ func TestClassify(t *testing.T) {
 		}
 		if c.want == classTaken && e.id != "148e21ea7d9389" {
 			t.Errorf("got the ID %q", e.id)
+		}
+	}
+}
+
+// Beyond the first call an answer is about a Machine that was there.
+func TestClassifyOfMachine(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]error{404: executor.ErrNotFound, 400: executor.ErrInternal, 422: executor.ErrInternal} {
+		if err := fail(t.Context(), classify(actionGet, &attempt{status: status})); !errors.Is(err, want) {
+			t.Errorf("%d: got %v, want %v", status, err, want)
+		}
+	}
+}
+
+// opened returns a backend whose API is at an address, and a session to create in it.
+func opened(t *testing.T, at string) (*backend, *driver.Create) {
+	t.Helper()
+	t.Setenv("FLY_TEST_TOKEN", "fm2_secret")
+	b, err := newDriver(t.Context(), driver.Env{Owner: "owner"}.WithInstance(), Config{
+		App: "app", Image: "registry.example/an/image", Token: driver.Secret{Env: "FLY_TEST_TOKEN"}, API: at, Rate: 1000,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b, &driver.Create{ID: "id", Spec: executor.Spec{Languages: []executor.Language{executor.Python}}}
+}
+
+// What Fly says instead of making a Machine.
+func TestCreateIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		status     int
+		retryAfter string
+		body       string
+		want       error
+		says       string
+		requests   int64
+	}{
+		"busy-for-long": {429, "30", "rate limit exceeded", executor.ErrExhausted, "rate limit exceeded", 1},
+		"bad-image":     {400, "", `{"error":"failed to get manifest registry.example/an/image"}`, executor.ErrInvalid, "failed to get manifest registry.example/an/image", 1},
+		"too-large":     {413, "", "too large", executor.ErrInvalid, "too large", 1},
+		"quota":         {403, "", `{"error":"you have reached the limit of machines"}`, executor.ErrExhausted, "limit of machines", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests atomic.Int64
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost { // the others are of the sweep
+					requests.Add(1)
+				}
+				w.Header().Set("Retry-After", c.retryAfter)
+				w.WriteHeader(c.status)
+				io.WriteString(w, c.body)
+			}))
+			defer srv.Close()
+			b, create := opened(t, srv.URL)
+			_, err := b.Create(t.Context(), create)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || requests.Load() != c.requests {
+				t.Errorf("got %v after %d requests", err, requests.Load())
+			}
+			if e := (*executor.Error)(nil); c.retryAfter != "" && (!errors.As(err, &e) || e.RetryAfter != 30*time.Second) {
+				t.Errorf("got %+v, want when to come back", err)
+			}
+		})
+	}
+}
+
+// A deadline that ends the attempts keeps what Fly said.
+func TestDeadlineKeepsTheLastFact(t *testing.T) {
+	asked := make(chan struct{}, 100)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		io.WriteString(w, "rate limit exceeded")
+		asked <- struct{}{}
+	}))
+	defer srv.Close()
+	b, create := opened(t, srv.URL)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() { <-asked; <-asked; cancel(context.DeadlineExceeded) }() // the second time the first answer is known
+	_, err := b.make(ctx, fly.LaunchMachineInput{Config: &fly.MachineConfig{}}, create.ID)
+	if err = fail(ctx, err); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rate limit exceeded") {
+		t.Errorf("got %v, want the deadline and what Fly said", err)
+	}
+}
+
+// An API that is down is not searched for what was never sent.
+func TestUnsent(t *testing.T) {
+	srv := httptest.NewServer(nil)
+	at := srv.URL
+	srv.Close()
+	b, create := opened(t, at)
+	_, err := b.Create(t.Context(), create)
+	var e *APIError
+	if !errors.Is(err, executor.ErrUnavailable) || !errors.As(err, &e) || e.class != classUnsent || e.Action != actionCreate {
+		t.Errorf("got %v, want that there was no connection", err)
+	}
+	if !refused(err) {
+		t.Errorf("%v is searched for", err)
+	}
+}
+
+// A way to the Machine that is not there ends at once, with advice that fits the configuration.
+func TestUnreached(t *testing.T) {
+	for proxy, want := range map[string]string{"": "private network of the app", "http://127.0.0.1:1": "proxy has to lead to the app"} {
+		b, _ := opened(t, "http://127.0.0.1:1")
+		b.cfg.Proxy = proxy
+		dialed := 0
+		b.data.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			dialed++
+			return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ENETUNREACH)}
+		}
+		m := &fly.Machine{ID: "148e21ea7d9389", PrivateIP: "fdaa::2"}
+		err := b.ready(t.Context(), m, b.endpoint(m, "secret", 80))
+		if !errors.Is(err, executor.ErrUnavailable) || !strings.Contains(err.Error(), want) || dialed != 1 {
+			t.Errorf("got %v after %d dials, want %s", err, dialed, want)
 		}
 	}
 }
@@ -156,7 +278,7 @@ func TestTransport(t *testing.T) {
 	srv.Close()
 	a.rates.buckets = map[string]*bucket{}
 	var e *APIError
-	if err := launch(); !errors.As(err, &e) || e.Status != 0 || e.class != classLost {
+	if err := launch(); !errors.As(err, &e) || e.Status != 0 || e.class != classUnsent && e.class != classLost {
 		t.Errorf("got %v of a server that is down", err)
 	}
 	t.Setenv("FLY_TEST_TOKEN", "")
