@@ -221,18 +221,24 @@ func TestReplOnTerminal(t *testing.T) {
 	}
 }
 
-// interrupts presses Ctrl-C until code has stopped, which may not have begun.
+// interrupts presses Ctrl-C until code has stopped, which may not have begun. The pauses are long, because a program that is asked
+// twice before it has stopped ends.
 func (s *terminal) interrupts() {
 	s.t.Helper()
-	for stopped := false; !stopped; {
+	for range 20 {
 		s.keys("\x03")
-		stopped = s.sees("execbroker: stopped\r\n")
+		if s.sees("execbroker: stopped\r\n", 5*time.Second) {
+			return
+		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.t.Fatalf("the code does not stop; the screen has\n%s", s.screen)
 }
 
-// sees reports whether a text comes within a moment.
-func (s *terminal) sees(want string) bool {
-	late := time.NewTimer(300 * time.Millisecond)
+// sees reports whether a text comes within a time.
+func (s *terminal) sees(want string, within time.Duration) bool {
+	late := time.NewTimer(within)
 	defer late.Stop()
 	for {
 		s.mu.Lock()
