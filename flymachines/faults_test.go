@@ -125,7 +125,8 @@ func TestRefuses(t *testing.T) {
 		{flytest.Cut(flytest.OpCreate), executor.ErrUnavailable, ""},
 		{flytest.Answer(401, `{"error":"Authenticate: token validation error"}`, flytest.OpCreate), executor.ErrAuth, ""},
 		{flytest.Answer(403, `{"error":"unauthorized"}`, flytest.OpCreate), executor.ErrAuth, ""},
-		{flytest.Answer(400, `{"error":"invalid_argument: something"}`, flytest.OpCreate), executor.ErrInternal, ""},
+		{flytest.Answer(400, `{"error":"invalid_argument: something"}`, flytest.OpCreate), executor.ErrInvalid, ""},
+		{flytest.Answer(404, `{"error":"app not found"}`, flytest.OpCreate), executor.ErrUnavailable, ""},
 		{flytest.StuckStarting(), executor.ErrUnavailable, ""},
 		{flytest.SlowPull(0), executor.ErrUnavailable, ""},
 	} {
@@ -153,6 +154,9 @@ func TestRefuses(t *testing.T) {
 			var a *APIError
 			if c.scope != "" && (!errors.As(err, &a) || a.Scope != c.scope) {
 				t.Errorf("got %v, want scope %s", err, c.scope)
+			}
+			if limit == some && !strings.Contains(err.Error(), "in region iad, with the image ") {
+				t.Errorf("got %v, want what was known of the Machine", err)
 			}
 			if strings.Contains(err.Error(), w.Token()) {
 				t.Errorf("the error has the token: %v", err)
