@@ -13,10 +13,9 @@
 //
 // # Features
 //
-// A session has one language. JavaScript has state, values and displays, and top-level await; a loop in it can only be ended with its
-// state. Python has state, interrupts, values and displays, files, artifacts, input, top-level await and packages;
-// there are no processes, threads or sockets in WebAssembly. Code in Python is three to five times slower than outside. Session.Info
-// says what is declared.
+// A session has one language. Both have state, values and displays, files, artifacts, input and top-level await; Python has interrupts and
+// packages, and JavaScript modules of Node, see docs/guides/pyodide.md. A loop in JavaScript can only be ended with its state. There are no
+// processes, threads or sockets. Code in Python is three to five times slower than outside. Session.Info says what is declared.
 //
 // A session ends with the program that made it: the sandbox is its child, and ends when its input does. Its files live in memory. After
 // each run what has changed of them is kept by this program, so that a process that has to be killed, because code does not heed the

@@ -48,6 +48,7 @@ func TestScriptState(t *testing.T) {
 		{"for-await", []string{"async function* g() { yield 1; yield 2 }\nfor await (const v of g()) var sum = (sum ?? 0) + v", "console.log(sum)"}, "3\n"},
 		{"failed", []string{"const kept = 'k'\nthrow 1", "console.log(kept)"}, "k\n"},
 		{"hashbang", []string{"#!/usr/bin/env node\nconsole.log('run')"}, "run\n"},
+		{"html-comments", []string{"--> not code\nlet h = 1 <!-- + 1\nfunction f() { return h }\n--> nor this", "console.log(h, f())"}, "1 1\n"},
 		{"constant", []string{"const c = 1; let d = 2", "try { c = 2 } catch (e) { console.log(e.message) }\ntry { c++ } catch (e) { console.log(e.name) }\nd++; { const c = 7; let d = c; d = 8 }",
 			"console.log(c, d)", "let c = 5; c = 6; console.log(c)"}, "6\n"},
 		{"early", []string{"try { late } catch (e) { console.log(e.name, e.message) }\nlet late = 1; console.log(late)"}, "ReferenceError Cannot access 'late' before initialization\n1\n"},
@@ -188,6 +189,7 @@ func TestScriptErrors(t *testing.T) {
 		{"throw {[Symbol.for('Deno.customInspect')]() { throw 3 }}", "Error", "", 0, "Error"},
 		{"const JSON = 1", "SyntaxError", "JSON belongs to the sandbox and cannot be declared", 0, "SyntaxError: JSON belongs to the sandbox and cannot be declared"},
 		{"const e = new Error('own'); e.stack = 'at forged (/etc/passwd:1)'\nthrow e", "Error", "own", 0, "Error: own"},
+		{"(class eval {})", "SyntaxError", "Unexpected eval or arguments in strict mode", 0, "SyntaxError: Unexpected eval or arguments in strict mode"},
 		{"export const a = 1", "SyntaxError", "a cell has nobody to export to", 1, "<cell 1>:1\nexport const a = 1\n^\nSyntaxError: a cell has nobody to export to"},
 		{"\nimport.meta.url", "SyntaxError", "Cannot use 'import.meta' outside a module", 2, "<cell 1>:2\nimport.meta.url\n^\nSyntaxError: Cannot use 'import.meta' outside a module"},
 	} {

@@ -26,12 +26,15 @@ export function sound() {
 }
 
 // parsed parses a cell. One with import declarations is a module.
-function parsed(source) {
-  const options = { ...OPTIONS, allowAwaitOutsideFunction: true, allowReturnOutsideFunction: true };
+function parsed(source, edits) {
+  // The end of a comment of HTML is one at the beginning of a line only, where the first line of a cell does not stay.
+  const onComment = (block, text, start) => void (source.startsWith("-->", start) && edits.push([start, start + 3, "// "]));
+  const options = { ...OPTIONS, allowAwaitOutsideFunction: true, allowReturnOutsideFunction: true, onComment };
   try {
     return parse(source, { ...options, sourceType: "script" });
   } catch (e) {
     if (!/^\s*(import|export)\b(?!\s*[.(])/m.test(source)) throw e;
+    edits.length = 0;
     const tree = parse(source, { ...options, sourceType: "module" });
     const wrong = tree.body.find((n) => n.type.startsWith("Export"));
     if (!wrong) return tree;
@@ -43,8 +46,8 @@ function parsed(source) {
 // function. constants has the names that are constant from cells before; it gets those of this one.
 export function cell(source, constants) {
   sound();
-  const tree = parsed(source);
   const edits = [];
+  const tree = parsed(source, edits);
   const names = new Map();
   const functions = [];
   const all = declarations(tree);
@@ -162,6 +165,7 @@ function common(tree, edits, { constants = new Set(), top = new Set(), wrapped =
       case "Identifier":
         if (node.name.startsWith(OURS)) throw new SyntaxError(`${node.name} belongs to the sandbox`);
         if (node.name !== "eval" || key(node, parent)) break;
+        if (parent.type.startsWith("Class") && parent.id === node) throw new SyntaxError("Unexpected eval or arguments in strict mode");
         if (parent.type === "CallExpression" && parent.callee === node && !parent.optional && scopes) {
           const args = parent.arguments;
           if (args.length) edits.push([args[0].start, args[0].start, TEXT + "("], [args.at(-1).end, args.at(-1).end, ")"]);
