@@ -17,25 +17,36 @@ import (
 
 var update = flag.Bool("update", false, "TestParity renews docs/reports/parity.md")
 
-// TestParity runs the corpus on the backends and with the plain interpreters of the image. Each program does the same on all of them, or
-// it is known why not.
+// TestParity runs the corpus, and programs that are generated, on the backends and with the plain interpreters of the image. Each program
+// does the same on all of them, or it is known why not.
 func TestParity(t *testing.T) {
 	t.Parallel()
-	r := compare(t, programs(t, 1))
-	if *update && r != nil {
-		text := reportHead + "## The corpus\n\n" + r.Markdown() + "\n## Documented differences\n\n" + listed()
+	x := openFour(t)
+	made := generate(seed, generated)
+	if !*update {
+		made = made[:generated/5]
+	}
+	corpus, others := compare(t, x, programs(t, 1)), compare(t, x, made)
+	if *update {
+		text := fmt.Sprintf("%s## The corpus\n\n%s\n## Generated programs\n\n%s\n%s", reportHead, corpus.Markdown(), others.Markdown(), listed())
 		if err := os.WriteFile(reportFile, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
+// The generated programs of the report, of which the test runs a part.
+const (
+	seed      = 14
+	generated = 1000
+)
+
 const (
 	reportFile = "../../docs/reports/parity.md"
 	reportHead = `# Programs on every backend and as scripts
 
 What [` + "`execbroker parity`" + `](../guides/parity.md) finds with the programs of this repository, made by ` + "`make parity`" + `. ` + "`plain`" + ` is
-` + "`python3 main.py` and `node main.js`" + ` in the image of ` + "`docker`" + `, for programs of one cell. The backends run in the
+` + "`python3 cell.py` and `node cell.js`" + ` in the image of ` + "`docker`" + `, for programs of one cell. The backends run in the
 tests' configuration: Docker, stand-ins for Fly Machines and E2B over the same engine and image, and Pyodide.
 
 `
@@ -45,8 +56,11 @@ tests' configuration: Docker, stand-ins for Fly Machines and E2B over the same e
 func listed() string {
 	var b strings.Builder
 	for _, k := range parity.KnownDifferences() {
-		where := "without `" + string(k.Lacks) + "`"
-		if len(k.Types) > 0 {
+		where := "all backends"
+		switch {
+		case k.Lacks != "":
+			where = "without `" + string(k.Lacks) + "`"
+		case len(k.Types) > 0:
 			where = "`" + strings.Join(k.Types, "`, `") + "`"
 		}
 		fmt.Fprintf(&b, "- %s: %s\n", where, k.Why)
@@ -65,10 +79,10 @@ func TestParityReport(t *testing.T) {
 	}
 }
 
-// TestParityOfSample does it with every twentieth program.
+// TestParityOfSample does it with every fiftieth program.
 func TestParityOfSample(t *testing.T) {
 	t.Parallel()
-	compare(t, programs(t, 20))
+	compare(t, openFour(t), programs(t, 50))
 }
 
 // programs returns every nth program of the corpus.
@@ -78,8 +92,8 @@ func programs(t *testing.T, nth int) (some []parity.Program) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all) < 190 {
-		t.Errorf("got %d programs, want at least 190", len(all))
+	if len(all) < 500 {
+		t.Errorf("got %d programs, want at least 500", len(all))
 	}
 	for i := nth - 1; i < len(all); i += nth {
 		some = append(some, all[i])
@@ -87,12 +101,12 @@ func programs(t *testing.T, nth int) (some []parity.Program) {
 	return some
 }
 
-// compare runs programs on the four backends. What differs without an explanation is an error.
-func compare(t *testing.T, programs []parity.Program) *parity.Report {
+// openFour opens the four backends, Docker first. They are called by their types.
+func openFour(t *testing.T) []executor.Executor {
 	t.Helper()
 	f := newFour(t)
-	names := []string{"docker", "flymachines", "e2b", "pyodide"}
 	settings := map[string]string{"docker": f.settings[box], "flymachines": f.settings[machines], "e2b": f.settings[cloud], "pyodide": f.settings[local]}
+	names := []string{"docker", "flymachines", "e2b", "pyodide"}
 	var file strings.Builder
 	for _, name := range names {
 		languages := ", languages: [python, javascript]"
@@ -109,7 +123,11 @@ func compare(t *testing.T, programs []parity.Program) *parity.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	var executors []executor.Executor
 	for _, name := range names {
 		x, ok := b.Backend(name)
@@ -119,6 +137,12 @@ func compare(t *testing.T, programs []parity.Program) *parity.Report {
 		executors = append(executors, x)
 	}
 	checkSurroundings(t, append(executors[3:4:4], executors[:3]...)) // Pyodide is the one that is unlike the others
+	return executors
+}
+
+// compare runs programs on backends, and as scripts on the first. What differs without an explanation is an error.
+func compare(t *testing.T, executors []executor.Executor, programs []parity.Program) *parity.Report {
+	t.Helper()
 	r, err := parity.Run(t.Context(), parity.Options{Backends: executors, Plain: executors[0], Parallel: 2, Reuse: 20}, programs)
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func (a *app) parityCommand() *cobra.Command {
 		Use:   "parity [BACKEND...]",
 		Short: "Run the same programs on several backends and as scripts, and say where they differ",
 		Long: `Run programs on backends, and as scripts with the plain interpreter of an image
-("python3 main.py", "node main.js"), and compare status, exit code, exception,
+("python3 cell.py", "node cell.js"), and compare status, exit code, exception,
 output, values, artifacts and state, cell by cell. A backend is a name of the
 configuration or, without one, a type; without any it is all of the configuration.
 

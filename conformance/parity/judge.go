@@ -68,7 +68,7 @@ func reference(subjects []subject, p Program, seen [][]Fields) ref {
 	}
 	if plain >= 0 {
 		if r.plain = p.Differs[TypePlain]; r.plain == "" {
-			r.plain = known(subjects[plain], p, compare(plainOf(r.fields), seen[plain]))
+			r.plain = known(subjects[plain], p, seen[plain], compare(plainOf(r.fields), seen[plain]))
 		}
 		if r.plain == "" {
 			r.subjects = append(r.subjects, plain)
@@ -170,7 +170,7 @@ func explain(subjects []subject, at int, p Program, seen []Fields, found []Diffe
 	if last := seen[len(seen)-1]; last["refused"] != "" {
 		return Explained, "it lacks " + last["refused"]
 	}
-	if why := known(s, p, found); why != "" {
+	if why := known(s, p, seen, found); why != "" {
 		return Explained, why
 	}
 	return Different, signature(found)
@@ -225,7 +225,7 @@ func compare(want, got []Fields) (found []Difference) {
 		}
 		for name := range both(a, b) {
 			twice := name == "errors" && (a["exception"] != b["exception"] || a["stderr"] != b["stderr"])
-			if a[name] != b[name] && !twice {
+			if a[name] != b[name] && !twice && name != leftRunning {
 				found = append(found, Difference{Cell: i + 1, Field: name, Want: a[name], Got: b[name]})
 			}
 		}

@@ -12,17 +12,21 @@ import (
 type KnownDifference struct {
 	Why string // a sentence for users
 
-	// Types are the types of backends that do so, TypePlain for the plain interpreter. None: those that lack the feature.
+	// Types are the types of backends that do so, TypePlain for the plain interpreter. None: those that lack the feature. Neither: all.
 	Types    []string
 	Lacks    executor.Feature
 	Language executor.Language // empty: all
 
 	// Got matches in the fields that differ, "NAME: VALUE" each, as the backend has them. Nil: everything.
 	Got *regexp.Regexp
+	// Left: the run has left something running.
+	Left bool
 }
 
 // KnownDifferences returns the list, which is in the documentation.
 func KnownDifferences() []KnownDifference { return slices.Clone(knownDifferences) }
+
+var pyodide = []string{"pyodide"}
 
 var knownDifferences = []KnownDifference{
 	{
@@ -30,20 +34,49 @@ var knownDifferences = []KnownDifference{
 		Got: regexp.MustCompile(`^errors: .*SyntaxError: ('await' outside function|'async (for|with)' outside async function|asynchronous comprehension outside|await is only valid|Unexpected reserved word|missing \) after argument list)`),
 	},
 	{
+		Why: "cells take the syntax of notebooks, and code that is indented; scripts do not", Types: []string{TypePlain}, Language: executor.Python,
+		Got: regexp.MustCompile(`(?s)^errors: .*(SyntaxError: invalid syntax|IndentationError: unexpected indent)`),
+	},
+	{
+		Why: "cells import IPython.display without IPython", Types: []string{TypePlain}, Language: executor.Python,
+		Got: regexp.MustCompile(`No module named 'IPython'`),
+	},
+	{
+		Why: "a script is a file in its working directory, and code that lists the directory sees it", Types: []string{TypePlain},
+		Got: regexp.MustCompile(`(?s)^stdout: .*\bcell\.(py|m?js)\b`),
+	},
+	{
+		Why: "a run does not wait for what goes on without an end, such as an interval or a server, and names it; a script does", Left: true,
+		Got: regexp.MustCompile(`^(stdout|errors|artifacts|status|exit code): `),
+	},
+	{
 		Why: "code cannot start threads", Lacks: executor.FeatureThreads, Language: executor.Python,
 		Got: regexp.MustCompile(`can't start new thread`),
 	},
 	{
 		Why: "code cannot start programs", Lacks: executor.FeatureSubprocess, Language: executor.Python,
-		Got: regexp.MustCompile(`does not support processes`),
+		Got: regexp.MustCompile(`does not support processes|No module named '_multiprocessing'|module '_?posixsubprocess'`),
+	},
+	{
+		Why: "the numbers of errors of the operating system are those of its C library", Types: pyodide, Language: executor.Python,
+		Got: regexp.MustCompile(`\[Errno \d+\]`),
+	},
+	{
+		Why: "the standard library lacks dbm and what hashlib has of OpenSSL", Types: pyodide, Language: executor.Python,
+		Got: regexp.MustCompile(`No module named '_?(g?dbm)'|module 'hashlib' has no attribute`),
+	},
+	{
+		Why: "of the modules of Node there are those that its page lists", Types: pyodide, Language: executor.JavaScript,
+		Got: regexp.MustCompile(`Cannot find module '[\w:/]+': this sandbox has`),
 	},
 }
 
 // known returns why a subject differs, or "".
-func known(s subject, p Program, found []Difference) string {
+func known(s subject, p Program, seen []Fields, found []Difference) string {
 	for _, k := range knownDifferences {
 		if k.Language != "" && k.Language != p.Language || len(k.Types) > 0 && !slices.Contains(k.Types, s.typ) ||
-			k.Lacks != "" && (s.plain || s.Info().Capabilities.HasFor(p.Language, k.Lacks)) {
+			k.Lacks != "" && (s.plain || s.Info().Capabilities.HasFor(p.Language, k.Lacks)) ||
+			k.Left && !slices.ContainsFunc(seen, func(f Fields) bool { return f[leftRunning] != "" }) {
 			continue
 		}
 		if k.Got == nil || slices.ContainsFunc(found, func(d Difference) bool { return k.Got.MatchString(d.Field + ": " + d.Got) }) {

@@ -18,8 +18,11 @@ import (
 //
 // The names: "refused" (what the backend lacks; then there is nothing else), "error" (of the infrastructure), "status" with its reason,
 // "exit code", "signal", "exception", "stdout", "stderr", "errors" (stderr and the exception, as a script has both on stderr), "values" (media
-// types, and the text where there is one), "artifacts", "state".
+// types, and the text where there is one), "artifacts", "state", "left running" (which explains, and is not compared).
 type Fields map[string]string
+
+// leftRunning is the field that is not compared.
+const leftRunning = "left running"
 
 // plainFields are those that a plain interpreter has too.
 var plainFields = []string{"status", "exit code", "signal", "stdout", "errors", "artifacts"}
@@ -196,11 +199,11 @@ func plainRequest(p Program) []executor.Request {
 	if len(p.Cells) != 1 || p.Language == executor.TypeScript {
 		return nil
 	}
-	command := []string{"python3", "main.py"}
+	command := []string{"python3", "cell.py"}
 	if p.Language == executor.JavaScript {
-		command = []string{"node", "main.js"}
+		command = []string{"node", "cell.js"}
 		if p.Module {
-			command[1] = "main.mjs"
+			command[1] = "cell.mjs"
 		}
 	}
 	return []executor.Request{{Command: command}}
@@ -262,6 +265,7 @@ func describe(l executor.Language, r *executor.Result) Fields {
 	}
 	slices.Sort(state)
 	set("state", strings.Join(state, ", "))
+	set(leftRunning, strings.Join(r.LeftRunning, ", "))
 	return f
 }
 
@@ -281,16 +285,22 @@ func value(o executor.Output) string {
 // differs between its versions and with the name of the file.
 var frames = map[executor.Language][]*regexp.Regexp{
 	executor.Python: {
-		regexp.MustCompile(`(?m)^(Exception Group )?Traceback \(most recent call last\):\n(([ \t|+].*)?\n)*`),
-		regexp.MustCompile(`(?m)^  File ".*", line \d+\n(([ \t].*)?\n)*`),
+		regexp.MustCompile(`(?m)^Traceback \(most recent call last\):\n(([ \t].*)?\n)*`),
+		regexp.MustCompile(`(?m)^[ |]*\+? ?Exception Group Traceback \(most recent call last\):\n`),
+		regexp.MustCompile(`(?m)^[ |]+File ".*", line \d+.*\n([ |]* {4}[^|\n]*\n)*`),
 	},
 	executor.JavaScript: {
+		regexp.MustCompile(`(?m)^    at .* \{\n(  .*\n)*\}\n?`), // with what the error has besides
 		regexp.MustCompile(`(?m)^    at .*\n?`),
 		regexp.MustCompile("(?m)^\\(Use `node --trace-.*\n?"),
-		regexp.MustCompile(`(?m)^(<cell \d+>|/.*|file:.*):\d+\n((.*\n)?[ \t]*\^+\n\n?)?`),
+		regexp.MustCompile(`(?m)^(<cell \d+>|/.*|file:.*|node:.*):\d+\n((.*\n){0,2}[ \t]*\^+\n\n?)?`),
+		regexp.MustCompile(`(?m)^Emitted .* event .*at:\n( +\[\.\.\. lines.*\n)?`),
 		regexp.MustCompile(`(?m)^Node\.js v\d.*\n?`),
 	},
 }
+
+// addresses of objects differ from run to run.
+var addresses = regexp.MustCompile(`\b0x[0-9a-f]{5,16}\b`)
 
 func withoutFrames(l executor.Language, stderr string) string {
 	if l == executor.TypeScript {
@@ -302,8 +312,9 @@ func withoutFrames(l executor.Language, stderr string) string {
 	return strings.TrimSpace(stderr)
 }
 
-// clip bounds a text from a sandbox.
+// clip bounds a text from a sandbox, and leaves out addresses.
 func clip(s string) string {
+	s = addresses.ReplaceAllString(s, "0x…")
 	if len(s) > maxText {
 		s = fmt.Sprintf("%s... %d bytes, SHA-256 %x", s[:maxText], len(s), sha256.Sum256([]byte(s)))
 	}

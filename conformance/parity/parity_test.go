@@ -174,6 +174,7 @@ func TestJudge(t *testing.T) {
 	value := []Fields{{"status": "ok", "stdout": "1\n", "values": "main text/plain 1"}}
 	refused := []Fields{{"refused": "files"}}
 	failed := []Fields{{"status": "failed", "exit code": "1", "exception": "E: m (line 1)", "errors": "E: m"}}
+	left := []Fields{{"status": "ok", "stdout": "2\n", leftRunning: "interval"}}
 	await := []Fields{{"status": "failed", "exit code": "1", "errors": "SyntaxError: 'await' outside function"}}
 	threads := []Fields{{"status": "failed", "exit code": "1", "errors": "RuntimeError: can't start new thread"}}
 	for name, c := range map[string]struct {
@@ -183,25 +184,27 @@ func TestJudge(t *testing.T) {
 		want     []Outcome
 		cause    string // of the last
 	}{
-		"same":                     {Program{}, []string{TypePlain, "x", "y"}, [][]Fields{ok, ok, ok}, []Outcome{Same, Same, Same}, ""},
-		"values are of backends":   {Program{}, []string{TypePlain, "x", "y"}, [][]Fields{ok, value, ok}, []Outcome{Same, Same, Different}, "values is missing"},
-		"plain is right":           {Program{}, []string{TypePlain, "x", "y"}, [][]Fields{ok, other, ok}, []Outcome{Same, Different, Same}, ""},
-		"several cells":            {Program{}, []string{TypePlain, "x", "y"}, [][]Fields{nil, ok, failed}, []Outcome{NotRun, Same, Different}, "exception was not expected: E: m (line N)"},
-		"refused":                  {Program{}, []string{"x", "y"}, [][]Fields{ok, refused}, []Outcome{Same, Explained}, "it lacks files"},
-		"the first refuses":        {Program{}, []string{"x", "y", "z"}, [][]Fields{refused, ok, other}, []Outcome{Explained, Same, Different}, "stdout differs"},
-		"the program says":         {Program{Differs: map[string]string{"y": "so"}}, []string{"x", "y"}, [][]Fields{ok, other}, []Outcome{Same, Explained}, "y: so"},
-		"and says of the first":    {Program{Differs: map[string]string{"x": "so"}}, []string{"x", "y"}, [][]Fields{ok, other}, []Outcome{Explained, Same}, ""},
-		"stale":                    {Program{Differs: map[string]string{"y": "so"}}, []string{"x", "y"}, [][]Fields{ok, ok}, []Outcome{Same, Stale}, "y: so"},
-		"of a backend elsewhere":   {Program{Differs: map[string]string{"z": "so"}}, []string{"x", "y"}, [][]Fields{ok, ok}, []Outcome{Same, Same}, ""},
-		"plain says otherwise":     {Program{Differs: map[string]string{TypePlain: "so"}}, []string{TypePlain, "x"}, [][]Fields{ok, other}, []Outcome{Explained, Same}, ""},
-		"plain is stale":           {Program{Differs: map[string]string{TypePlain: "so"}}, []string{TypePlain, "x"}, [][]Fields{ok, value}, []Outcome{Stale, Same}, ""},
-		"cells take more":          {Program{Language: executor.Python}, []string{TypePlain, "x", "y"}, [][]Fields{await, ok, other}, []Outcome{Explained, Same, Different}, "stdout differs"},
-		"a syntax error is one":    {Program{Language: executor.Python}, []string{TypePlain, "x"}, [][]Fields{await, await}, []Outcome{Same, Same}, ""},
-		"a feature is missing":     {Program{Language: executor.Python}, []string{TypePlain, "x"}, [][]Fields{ok, threads}, []Outcome{Same, Explained}, "code cannot start threads"},
-		"expected of plain":        {Program{Cells: []Cell{{Stdout: new("2")}}}, []string{TypePlain, "x"}, [][]Fields{ok, ok}, []Outcome{Different, Same}, ""},
-		"expected, and so it is":   {Program{Cells: []Cell{{Stdout: new("1"), ExitCode: new(0)}}}, []string{"x", "y"}, [][]Fields{ok, ok}, []Outcome{Same, Same}, ""},
-		"expected of all":          {Program{Cells: []Cell{{ExitCode: new(3)}}}, []string{"x", "y"}, [][]Fields{ok, ok}, []Outcome{Different, Different}, "exit code is missing: N"},
-		"expected and not reached": {Program{Cells: []Cell{{}, {ExitCode: new(3)}}}, []string{"x", "y"}, [][]Fields{ok, ok}, []Outcome{Same, Same}, ""},
+		"same":                       {Program{}, []string{TypePlain, "x", "y"}, [][]Fields{ok, ok, ok}, []Outcome{Same, Same, Same}, ""},
+		"values are of backends":     {Program{}, []string{TypePlain, "x", "y"}, [][]Fields{ok, value, ok}, []Outcome{Same, Same, Different}, "values is missing"},
+		"plain is right":             {Program{}, []string{TypePlain, "x", "y"}, [][]Fields{ok, other, ok}, []Outcome{Same, Different, Same}, ""},
+		"several cells":              {Program{}, []string{TypePlain, "x", "y"}, [][]Fields{nil, ok, failed}, []Outcome{NotRun, Same, Different}, "exception was not expected: E: m (line N)"},
+		"refused":                    {Program{}, []string{"x", "y"}, [][]Fields{ok, refused}, []Outcome{Same, Explained}, "it lacks files"},
+		"the first refuses":          {Program{}, []string{"x", "y", "z"}, [][]Fields{refused, ok, other}, []Outcome{Explained, Same, Different}, "stdout differs"},
+		"the program says":           {Program{Differs: map[string]string{"y": "so"}}, []string{"x", "y"}, [][]Fields{ok, other}, []Outcome{Same, Explained}, "y: so"},
+		"and says of the first":      {Program{Differs: map[string]string{"x": "so"}}, []string{"x", "y"}, [][]Fields{ok, other}, []Outcome{Explained, Same}, ""},
+		"stale":                      {Program{Differs: map[string]string{"y": "so"}}, []string{"x", "y"}, [][]Fields{ok, ok}, []Outcome{Same, Stale}, "y: so"},
+		"of a backend elsewhere":     {Program{Differs: map[string]string{"z": "so"}}, []string{"x", "y"}, [][]Fields{ok, ok}, []Outcome{Same, Same}, ""},
+		"plain says otherwise":       {Program{Differs: map[string]string{TypePlain: "so"}}, []string{TypePlain, "x"}, [][]Fields{ok, other}, []Outcome{Explained, Same}, ""},
+		"plain is stale":             {Program{Differs: map[string]string{TypePlain: "so"}}, []string{TypePlain, "x"}, [][]Fields{ok, value}, []Outcome{Stale, Same}, ""},
+		"cells take more":            {Program{Language: executor.Python}, []string{TypePlain, "x", "y"}, [][]Fields{await, ok, other}, []Outcome{Explained, Same, Different}, "stdout differs"},
+		"a syntax error is one":      {Program{Language: executor.Python}, []string{TypePlain, "x"}, [][]Fields{await, await}, []Outcome{Same, Same}, ""},
+		"a feature is missing":       {Program{Language: executor.Python}, []string{TypePlain, "x"}, [][]Fields{ok, threads}, []Outcome{Same, Explained}, "code cannot start threads"},
+		"left running":               {Program{}, []string{TypePlain, "x"}, [][]Fields{ok, left}, []Outcome{Same, Explained}, "a run does not wait for what goes on without an end, such as an interval or a server, and names it; a script does"},
+		"left running, and the same": {Program{}, []string{"x", "y"}, [][]Fields{other, left}, []Outcome{Same, Same}, ""},
+		"expected of plain":          {Program{Cells: []Cell{{Stdout: new("2")}}}, []string{TypePlain, "x"}, [][]Fields{ok, ok}, []Outcome{Different, Same}, ""},
+		"expected, and so it is":     {Program{Cells: []Cell{{Stdout: new("1"), ExitCode: new(0)}}}, []string{"x", "y"}, [][]Fields{ok, ok}, []Outcome{Same, Same}, ""},
+		"expected of all":            {Program{Cells: []Cell{{ExitCode: new(3)}}}, []string{"x", "y"}, [][]Fields{ok, ok}, []Outcome{Different, Different}, "exit code is missing: N"},
+		"expected and not reached":   {Program{Cells: []Cell{{}, {ExitCode: new(3)}}}, []string{"x", "y"}, [][]Fields{ok, ok}, []Outcome{Same, Same}, ""},
 	} {
 		if c.program.Cells == nil {
 			c.program.Cells = []Cell{{}}
@@ -220,8 +223,8 @@ func TestJudge(t *testing.T) {
 func TestKnownDifferences(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range KnownDifferences() {
-		if k.Why == "" || len(k.Types) == 0 && k.Lacks == "" {
-			t.Errorf("%+v: want why, and a type or a feature", k)
+		if k.Why == "" || seen[k.Why] || k.Got == nil || len(k.Types) == 0 && k.Lacks == "" && !k.Left {
+			t.Errorf("%+v: want why, a pattern, and a type or a feature", k)
 		}
 		seen[k.Why] = true
 	}
@@ -239,6 +242,11 @@ func TestWithoutFrames(t *testing.T) {
 		{executor.Python, "  File \"main.py\", line 1\n    x = = 1\n        ^\nSyntaxError: invalid syntax\n", "SyntaxError: invalid syntax"},
 		{executor.JavaScript, "/w/main.js:2\nthrow new Error('x')\n^\n\nError: x\n    at f (/w/main.js:2:7)\n    at node:internal\n\nNode.js v20.19.2\n", "Error: x"},
 		{executor.JavaScript, "<cell 1>:3\nx = ;\n    ^\n\nSyntaxError: Unexpected token ';'\n", "SyntaxError: Unexpected token ';'"},
+		{
+			executor.Python, "  + Exception Group Traceback (most recent call last):\n  |   File \"cell.py\", line 2, in <module>\n  |     raise g\n  | ExceptionGroup: g (1 sub-exception)\n  +-+---------------- 1 ----------------\n    | ValueError: a\n    +------------------------------------\n",
+			"| ExceptionGroup: g (1 sub-exception)\n  +-+---------------- 1 ----------------\n    | ValueError: a\n    +------------------------------------",
+		},
+		{executor.JavaScript, "node:fs:573\n  return binding.open(\n                 ^\n\nError: ENOENT: x\n    at y (cell.js:1:1) {\n  errno: -2,\n  path: 'x'\n}\n\nNode.js v20.1.0\n", "Error: ENOENT: x"},
 		{executor.JavaScript, "<cell 1>:3\nSyntaxError: Unexpected token ';'", "SyntaxError: Unexpected token ';'"},
 	} {
 		if got := withoutFrames(c.language, c.stderr); got != c.want {
