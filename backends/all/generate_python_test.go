@@ -131,8 +131,8 @@ var pythonFamilies = []family{
 	}},
 	{executor.Python, "async", func(g *generator) {
 		n := 2 + g.IntN(4)
-		g.line("import asyncio\n\n\nasync def work(i, ms):\n    try:\n        await asyncio.sleep(ms / 1000)\n        print('done', i)\n        if i == %d:\n            raise ValueError(i)\n        return i * i\n    except asyncio.CancelledError:\n        print('canceled', i)\n        raise\n\n\nasync def main():", g.IntN(2*n))
-		g.line("    ts = [asyncio.create_task(work(i, 5 + 30 * %s)) for i in range(%d)]", pick(g, "i", "(9 - i)", "(i ^ 1)"), n)
+		g.line("import asyncio\n\n\nasync def work(i, turns):\n    try:\n        for _ in range(turns):\n            await asyncio.sleep(0)\n        print('done', i)\n        if i == %d:\n            raise ValueError(i)\n        return i * i\n    except asyncio.CancelledError:\n        print('canceled', i)\n        raise\n\n\nasync def main():", g.IntN(2*n))
+		g.line("    ts = [asyncio.create_task(work(i, 1 + 5 * %s)) for i in range(%d)]", pick(g, "i", "(9 - i)", "(i ^ 1)"), n)
 		g.line("    %s", pick(g, "print(await asyncio.gather(*ts, return_exceptions=True))", "print([await t for t in ts])", "done, rest = await asyncio.wait(ts, return_when=asyncio.FIRST_COMPLETED)\n    print(len(done), len(rest))\n    [t.cancel() for t in rest]\n    print([type(r).__name__ for r in await asyncio.gather(*ts, return_exceptions=True)])", "for c in asyncio.as_completed(ts):\n        try:\n            print('got', await c)\n        except ValueError as e:\n            print('bad', e)"))
 		g.line("\n\nasyncio.run(main())")
 	}},
@@ -169,7 +169,7 @@ func (g *generator) pyNumber(depth int) string {
 		return pick(g, g.integer(), g.float(), "True", "1j")
 	}
 	return fill(pick(g, "($1 + $2)", "($1 - $2)", "($1 * $2)", "($1 / $2)", "($1 // $2)", "($1 % $2)", "($1 & $2)", "($1 << 3)", "-$1", "~$1", "abs($1)", "round($1, 1)", "($1 < $2)",
-		"int($1)", "divmod($1, $2)", "float($1)", "max($1, $2)", "($1 if $2 else 0)", "str($1)", "hash($1)", "int.bit_length($1)"), g.pyNumber(depth-1), g.pyNumber(depth-1))
+		"int($1)", "divmod($1, $2)", "float($1)", "max($1, $2)", "($1 if $2 else 0)", "str($1)", "int.bit_length($1)"), g.pyNumber(depth-1), g.pyNumber(depth-1))
 }
 
 // pyValue is a literal of a value.

@@ -17,8 +17,10 @@ type KnownDifference struct {
 	Lacks    executor.Feature
 	Language executor.Language // empty: all
 
-	// Got matches in the fields that differ, "NAME: VALUE" each, as the backend has them. Nil: everything.
+	// Got matches in one of the fields that differ, "NAME: VALUE", as the backend has it.
 	Got *regexp.Regexp
+	// Apart is in the place of Got: where it matches, the fields that differ may differ, and nowhere else.
+	Apart *regexp.Regexp
 	// Left: the run has left something running.
 	Left bool
 }
@@ -36,6 +38,10 @@ var knownDifferences = []KnownDifference{
 	{
 		Why: "cells take the syntax of notebooks, and code that is indented; scripts do not", Types: []string{TypePlain}, Language: executor.Python,
 		Got: regexp.MustCompile(`(?s)^errors: .*(SyntaxError: invalid syntax|IndentationError: unexpected indent)`),
+	},
+	{
+		Why: "an interrupt that nobody catches ends a script by its signal; a run fails with exit code 130", Types: []string{TypePlain}, Language: executor.Python,
+		Got: regexp.MustCompile(`^signal: SIGINT`),
 	},
 	{
 		Why: "cells import IPython.display without IPython", Types: []string{TypePlain}, Language: executor.Python,
@@ -59,7 +65,15 @@ var knownDifferences = []KnownDifference{
 	},
 	{
 		Why: "the numbers of errors of the operating system are those of its C library", Types: pyodide, Language: executor.Python,
-		Got: regexp.MustCompile(`\[Errno \d+\]`),
+		Apart: regexp.MustCompile(`\[Errno \d+\]`),
+	},
+	{
+		Why: "its Python is another version than that of the image, and some messages of exceptions are others", Types: pyodide, Language: executor.Python,
+		Apart: regexp.MustCompile(`(integer |float |complex |decimal )?(floor )?(division|modulo)( or modulo)?( by zero)?|\S+ is not in list|list\.index\(x\): x not in list|unhashable type: '\w+'|cannot use '\w+' as a (dict key|set element) \(unhashable type: '\w+'\)`),
+	},
+	{
+		Why: "its parser of JavaScript says syntax errors in other words", Types: pyodide, Language: executor.JavaScript,
+		Apart: regexp.MustCompile(`SyntaxError: .*`),
 	},
 	{
 		Why: "the standard library lacks dbm and what hashlib has of OpenSSL", Types: pyodide, Language: executor.Python,
@@ -79,9 +93,18 @@ func known(s subject, p Program, seen []Fields, found []Difference) string {
 			k.Left && !slices.ContainsFunc(seen, func(f Fields) bool { return f[leftRunning] != "" }) {
 			continue
 		}
-		if k.Got == nil || slices.ContainsFunc(found, func(d Difference) bool { return k.Got.MatchString(d.Field + ": " + d.Got) }) {
+		if k.matches(found) {
 			return k.Why
 		}
 	}
 	return ""
+}
+
+func (k KnownDifference) matches(found []Difference) bool {
+	if k.Apart != nil {
+		return !slices.ContainsFunc(found, func(d Difference) bool {
+			return k.Apart.ReplaceAllLiteralString(d.Want, "") != k.Apart.ReplaceAllLiteralString(d.Got, "")
+		})
+	}
+	return slices.ContainsFunc(found, func(d Difference) bool { return k.Got.MatchString(d.Field + ": " + d.Got) })
 }

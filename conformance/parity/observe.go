@@ -291,7 +291,8 @@ var frames = map[executor.Language][]*regexp.Regexp{
 	},
 	executor.JavaScript: {
 		regexp.MustCompile(`(?m)^    at .* \{\n(  .*\n)*\}\n?`), // with what the error has besides
-		regexp.MustCompile(`(?m)^    at .*\n?`),
+		regexp.MustCompile(`(?m)^    (at|\.\.\. \d+ lines matching) .*\n?`),
+		regexp.MustCompile(`(?m)^Caused by: .*\n?`),
 		regexp.MustCompile("(?m)^\\(Use `node --trace-.*\n?"),
 		regexp.MustCompile(`(?m)^(<cell \d+>|/.*|file:.*|node:.*):\d+\n((.*\n){0,2}[ \t]*\^+\n\n?)?`),
 		regexp.MustCompile(`(?m)^Emitted .* event .*at:\n( +\[\.\.\. lines.*\n)?`),

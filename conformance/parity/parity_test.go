@@ -201,6 +201,8 @@ func TestJudge(t *testing.T) {
 		"a feature is missing":       {Program{Language: executor.Python}, []string{TypePlain, "x"}, [][]Fields{ok, threads}, []Outcome{Same, Explained}, "code cannot start threads"},
 		"left running":               {Program{}, []string{TypePlain, "x"}, [][]Fields{ok, left}, []Outcome{Same, Explained}, "a run does not wait for what goes on without an end, such as an interval or a server, and names it; a script does"},
 		"left running, and the same": {Program{}, []string{"x", "y"}, [][]Fields{other, left}, []Outcome{Same, Same}, ""},
+		"numbers of errors":          {Program{Language: executor.Python}, []string{"x", "pyodide"}, [][]Fields{{{"stdout": "a [Errno 2] b"}}, {{"stdout": "a [Errno 44] b"}}}, []Outcome{Same, Explained}, "the numbers of errors of the operating system are those of its C library"},
+		"numbers and something else": {Program{Language: executor.Python}, []string{"x", "pyodide"}, [][]Fields{{{"stdout": "a [Errno 2] b"}}, {{"stdout": "a [Errno 44] c"}}}, []Outcome{Same, Different}, "stdout differs"},
 		"expected of plain":          {Program{Cells: []Cell{{Stdout: new("2")}}}, []string{TypePlain, "x"}, [][]Fields{ok, ok}, []Outcome{Different, Same}, ""},
 		"expected, and so it is":     {Program{Cells: []Cell{{Stdout: new("1"), ExitCode: new(0)}}}, []string{"x", "y"}, [][]Fields{ok, ok}, []Outcome{Same, Same}, ""},
 		"expected of all":            {Program{Cells: []Cell{{ExitCode: new(3)}}}, []string{"x", "y"}, [][]Fields{ok, ok}, []Outcome{Different, Different}, "exit code is missing: N"},
@@ -223,7 +225,7 @@ func TestJudge(t *testing.T) {
 func TestKnownDifferences(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range KnownDifferences() {
-		if k.Why == "" || seen[k.Why] || k.Got == nil || len(k.Types) == 0 && k.Lacks == "" && !k.Left {
+		if k.Why == "" || seen[k.Why] || (k.Got == nil) == (k.Apart == nil) || len(k.Types) == 0 && k.Lacks == "" && !k.Left {
 			t.Errorf("%+v: want why, a pattern, and a type or a feature", k)
 		}
 		seen[k.Why] = true
@@ -247,6 +249,8 @@ func TestWithoutFrames(t *testing.T) {
 			"| ExceptionGroup: g (1 sub-exception)\n  +-+---------------- 1 ----------------\n    | ValueError: a\n    +------------------------------------",
 		},
 		{executor.JavaScript, "node:fs:573\n  return binding.open(\n                 ^\n\nError: ENOENT: x\n    at y (cell.js:1:1) {\n  errno: -2,\n  path: 'x'\n}\n\nNode.js v20.1.0\n", "Error: ENOENT: x"},
+		{executor.JavaScript, "Error: e\n    at f (<cell 1>:1:1)\nCaused by: TypeError: c\n    at f (<cell 1>:1:1)", "Error: e"},
+		{executor.JavaScript, "/w/cell.js:1\nx\n^\n\nError: e\n    ... 4 lines matching cause stack trace ...\n    at a (b:1:1) {\n  [cause]: TypeError: c\n      at x\n}\n\nNode.js v20\n", "Error: e"},
 		{executor.JavaScript, "<cell 1>:3\nSyntaxError: Unexpected token ';'", "SyntaxError: Unexpected token ';'"},
 	} {
 		if got := withoutFrames(c.language, c.stderr); got != c.want {
