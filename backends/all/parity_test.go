@@ -152,7 +152,7 @@ func compare(t *testing.T, executors []executor.Executor, programs []parity.Prog
 	}
 	for _, l := range r.Programs {
 		for _, f := range l.Findings {
-			if f.Outcome != parity.Same && f.Outcome != parity.Explained && f.Outcome != parity.NotRun {
+			if f.Outcome == parity.Different || f.Outcome == parity.Stale {
 				t.Errorf("%s: %s on %s: %s: %+v", l.Name, f.Outcome, f.Backend, f.Cause, f.Differences)
 			}
 		}
