@@ -3,6 +3,7 @@ package parity
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/execbroker/execbroker/executor"
 )
@@ -21,7 +22,7 @@ type KnownDifference struct {
 	Got *regexp.Regexp
 	// Apart is in the place of Got: where it matches, the fields that differ may differ, and nowhere else.
 	Apart *regexp.Regexp
-	// Left: the run has left something running.
+	// Left is in the place of Got: the run has left something running, and there is less of what it was to do.
 	Left bool
 }
 
@@ -53,7 +54,6 @@ var knownDifferences = []KnownDifference{
 	},
 	{
 		Why: "a run does not wait for what goes on without an end, such as an interval or a server, and names it; a script does", Left: true,
-		Got: regexp.MustCompile(`^(stdout|errors|artifacts|status|exit code): `),
 	},
 	{
 		Why: "code cannot start threads", Lacks: executor.FeatureThreads, Language: executor.Python,
@@ -76,12 +76,20 @@ var knownDifferences = []KnownDifference{
 		Apart: regexp.MustCompile(`SyntaxError: .*`),
 	},
 	{
+		Why: "what modules of Node keep in their objects is not the same, and shows where an object is displayed", Types: pyodide, Language: executor.JavaScript,
+		Apart: regexp.MustCompile(`(?s)main text/plain (Timeout|Immediate|Readable|ReadStream|Writable|WriteStream|Transform) \{.*`),
+	},
+	{
+		Why: "a module that is not found does not say who asked for it", Types: pyodide, Language: executor.JavaScript,
+		Apart: regexp.MustCompile(`\nRequire stack:(\n- \S+)*`),
+	},
+	{
 		Why: "the standard library lacks dbm and what hashlib has of OpenSSL", Types: pyodide, Language: executor.Python,
 		Got: regexp.MustCompile(`No module named '_?(g?dbm)'|module 'hashlib' has no attribute`),
 	},
 	{
 		Why: "of the modules of Node there are those that its page lists", Types: pyodide, Language: executor.JavaScript,
-		Got: regexp.MustCompile(`Cannot find module '[\w:/]+': this sandbox has`),
+		Got: regexp.MustCompile(`Cannot find module '[^']+': this sandbox has|a file cannot be a module with import and export here`),
 	},
 }
 
@@ -89,18 +97,21 @@ var knownDifferences = []KnownDifference{
 func known(s subject, p Program, seen []Fields, found []Difference) string {
 	for _, k := range knownDifferences {
 		if k.Language != "" && k.Language != p.Language || len(k.Types) > 0 && !slices.Contains(k.Types, s.typ) ||
-			k.Lacks != "" && (s.plain || s.Info().Capabilities.HasFor(p.Language, k.Lacks)) ||
-			k.Left && !slices.ContainsFunc(seen, func(f Fields) bool { return f[leftRunning] != "" }) {
+			k.Lacks != "" && (s.plain || s.Info().Capabilities.HasFor(p.Language, k.Lacks)) {
 			continue
 		}
-		if k.matches(found) {
+		if k.matches(seen, found) {
 			return k.Why
 		}
 	}
 	return ""
 }
 
-func (k KnownDifference) matches(found []Difference) bool {
+func (k KnownDifference) matches(seen []Fields, found []Difference) bool {
+	if k.Left {
+		return slices.ContainsFunc(seen, func(f Fields) bool { return f[leftRunning] != "" }) &&
+			!slices.ContainsFunc(found, func(d Difference) bool { return d.Field == "status" || !strings.HasPrefix(d.Want, d.Got) })
+	}
 	if k.Apart != nil {
 		return !slices.ContainsFunc(found, func(d Difference) bool {
 			return k.Apart.ReplaceAllLiteralString(d.Want, "") != k.Apart.ReplaceAllLiteralString(d.Got, "")

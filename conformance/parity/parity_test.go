@@ -174,7 +174,7 @@ func TestJudge(t *testing.T) {
 	value := []Fields{{"status": "ok", "stdout": "1\n", "values": "main text/plain 1"}}
 	refused := []Fields{{"refused": "files"}}
 	failed := []Fields{{"status": "failed", "exit code": "1", "exception": "E: m (line 1)", "errors": "E: m"}}
-	left := []Fields{{"status": "ok", "stdout": "2\n", leftRunning: "interval"}}
+	left, early := []Fields{{"status": "ok", "stdout": "2\n", leftRunning: "interval"}}, []Fields{{"status": "ok", leftRunning: "interval"}}
 	await := []Fields{{"status": "failed", "exit code": "1", "errors": "SyntaxError: 'await' outside function"}}
 	threads := []Fields{{"status": "failed", "exit code": "1", "errors": "RuntimeError: can't start new thread"}}
 	for name, c := range map[string]struct {
@@ -199,8 +199,9 @@ func TestJudge(t *testing.T) {
 		"cells take more":            {Program{Language: executor.Python}, []string{TypePlain, "x", "y"}, [][]Fields{await, ok, other}, []Outcome{Explained, Same, Different}, "stdout differs"},
 		"a syntax error is one":      {Program{Language: executor.Python}, []string{TypePlain, "x"}, [][]Fields{await, await}, []Outcome{Same, Same}, ""},
 		"a feature is missing":       {Program{Language: executor.Python}, []string{TypePlain, "x"}, [][]Fields{ok, threads}, []Outcome{Same, Explained}, "code cannot start threads"},
-		"left running":               {Program{}, []string{TypePlain, "x"}, [][]Fields{ok, left}, []Outcome{Same, Explained}, "a run does not wait for what goes on without an end, such as an interval or a server, and names it; a script does"},
+		"left running":               {Program{}, []string{TypePlain, "x"}, [][]Fields{ok, early}, []Outcome{Same, Explained}, "a run does not wait for what goes on without an end, such as an interval or a server, and names it; a script does"},
 		"left running, and the same": {Program{}, []string{"x", "y"}, [][]Fields{other, left}, []Outcome{Same, Same}, ""},
+		"left running, and another":  {Program{}, []string{"x", "y"}, [][]Fields{ok, left}, []Outcome{Same, Different}, "stdout differs"},
 		"numbers of errors":          {Program{Language: executor.Python}, []string{"x", "pyodide"}, [][]Fields{{{"stdout": "a [Errno 2] b"}}, {{"stdout": "a [Errno 44] b"}}}, []Outcome{Same, Explained}, "the numbers of errors of the operating system are those of its C library"},
 		"numbers and something else": {Program{Language: executor.Python}, []string{"x", "pyodide"}, [][]Fields{{{"stdout": "a [Errno 2] b"}}, {{"stdout": "a [Errno 44] c"}}}, []Outcome{Same, Different}, "stdout differs"},
 		"expected of plain":          {Program{Cells: []Cell{{Stdout: new("2")}}}, []string{TypePlain, "x"}, [][]Fields{ok, ok}, []Outcome{Different, Same}, ""},
@@ -225,7 +226,7 @@ func TestJudge(t *testing.T) {
 func TestKnownDifferences(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range KnownDifferences() {
-		if k.Why == "" || seen[k.Why] || (k.Got == nil) == (k.Apart == nil) || len(k.Types) == 0 && k.Lacks == "" && !k.Left {
+		if k.Why == "" || seen[k.Why] || !k.Left && (k.Got == nil) == (k.Apart == nil) || len(k.Types) == 0 && k.Lacks == "" && !k.Left {
 			t.Errorf("%+v: want why, a pattern, and a type or a feature", k)
 		}
 		seen[k.Why] = true
