@@ -52,9 +52,10 @@ tests' configuration: Docker, stand-ins for Fly Machines and E2B over the same e
 `
 )
 
-// listed is the documented differences as a list.
+// listed is the section of the documented differences.
 func listed() string {
 	var b strings.Builder
+	b.WriteString("## Documented differences\n\n")
 	for _, k := range parity.KnownDifferences() {
 		where := "all backends"
 		switch {
