@@ -48,6 +48,21 @@ func artifactCases() []caseDef {
 				res := t.ok(t.Session(), wanting(t.Program("make-artifacts"), executor.ArtifactRequest{}))
 				made(t, res, false, "blob.bin", "data/deep/plot.png", "data/table.csv", "report.txt")
 			}),
+		{
+			ID: "artifacts/home", Feature: executor.FeatureArtifacts, Needs: []executor.Feature{executor.FeatureEnv, executor.FeatureWorkdir, executor.FeatureCellNames},
+			Programs: []string{"make-files", "write-file"},
+			Doc:      "Where HOME is the working directory, because Spec.Env says so, names in it that begin with a dot are no artifacts. Elsewhere they are.",
+			Positive: func(t *T) {
+				for home, want := range map[string][]string{executor.Home: {".cache/f0000"}, executor.Workdir: nil} {
+					s := t.Session(func(spec *executor.Spec) { spec.Env = map[string]string{"HOME": home} })
+					made(t, t.ok(s, wanting(t.Program("make-files", "dir", ".cache", "count", 1), executor.ArtifactRequest{})), false, want...)
+					made(t, t.ok(s, wanting(t.Program("write-file", "name", "seen.txt", "text", "x"), executor.ArtifactRequest{})), false, "seen.txt")
+				}
+			},
+			Negative: func(t *T) {
+				t.refuses(t.Shared(), executor.Request{Language: t.Language(), Artifacts: &executor.ArtifactRequest{}}, executor.FeatureArtifacts)
+			},
+		},
 		artifactsCase("contents", "With Contents the artifacts have them, as long as they fit into MaxBytes all together.",
 			[]string{"make-artifacts"}, func(t *T) {
 				s := t.Session()

@@ -190,9 +190,9 @@ def _json_text(value):
     return json.dumps(value)
 
 
-def scan(root):
-    """Returns the state of the files below root, for a later call of changes."""
-    found = _walk(root)
+def scan(root, home=""):
+    """Returns the state of the files below root, for a later call of changes. home is the home directory."""
+    found = _walk(root, home)
     # File systems tell times in ticks. A write in the tick of the last one would not show, so that is waited out.
     newest = max((v[2] for v in found.values()), default=0)
     while 0 <= _now() - newest < _TICK:
@@ -200,17 +200,18 @@ def scan(root):
     return found
 
 
-def changes(root, state):
+def changes(root, state, home=""):
     """Lists the regular files below root that are not as they were: (name relative to root, size, mtime_ns), by name.
 
-    Symbolic links are not followed, and what Python compiles for itself does not count.
+    Symbolic links are not followed, and what Python compiles for itself does not count. Neither does what programs keep for themselves
+    in the home directory, if that is root.
     """
-    now = _walk(root)
+    now = _walk(root, home)
     return [(k, v[0], v[1]) for k, v in sorted(now.items()) if state.get(k) != v][:MAX_FILES]
 
 
-def _walk(root):
-    found = {}
+def _walk(root, home):
+    found, bare = {}, home and _normpath(home) == _normpath(root)
     todo, left = [""], MAX_ENTRIES
     while todo and left > 0:
         below = todo.pop()
@@ -221,6 +222,8 @@ def _walk(root):
                     if left <= 0:
                         break
                     name = below + "/" + entry.name if below else entry.name
+                    if bare and not below and name.startswith("."):
+                        continue
                     try:
                         if entry.is_dir(follow_symlinks=False):
                             if entry.name != "__pycache__":

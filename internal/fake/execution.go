@@ -223,7 +223,7 @@ func (e *execution) run(ctx context.Context, prog []stmt, bad *syntaxError) (dri
 	var err error
 	switch {
 	case cause == nil && e.req.Artifacts != nil:
-		exit.Artifacts, exit.ArtifactsOmitted, err = driver.Collect(ctx, e.req.Artifacts, e.box.disk.changedSince(mark), e.box.disk.open)
+		exit.Artifacts, exit.ArtifactsOmitted, err = driver.Collect(ctx, e.req.Artifacts, e.box.disk.changedSince(mark, environment(e.box.spec.Env)["HOME"]), e.box.disk.open)
 	case cause == nil:
 	case errors.Is(cause, errWall):
 		exit.Reason = executor.ReasonWallTime

@@ -384,13 +384,18 @@ func (d *disk) mark() int64 {
 }
 
 // changedSince returns the regular files below the working directory that were made, changed or moved there after mark.
-func (d *disk) changedSince(mark int64) (found []driver.Changed) {
+//
+// What programs keep for themselves in the home directory is left out, if that is the working directory.
+func (d *disk) changedSince(mark int64, home string) (found []driver.Changed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var visit func(prefix string, n *node, moved bool)
 	visit = func(prefix string, n *node, moved bool) {
 		for name, e := range n.entries {
 			name, moved := path.Join(prefix, name), moved || e.changed > mark
+			if prefix == "" && strings.HasPrefix(name, ".") && path.Clean(home) == executor.Workdir {
+				continue
+			}
 			if e.mode.IsRegular() && moved {
 				found = append(found, driver.Changed{Name: name, Size: int64(len(e.data)), ModTime: e.mtime})
 			}

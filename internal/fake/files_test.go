@@ -75,7 +75,7 @@ func TestChangedSince(t *testing.T) {
 		}
 	}
 	got := map[string]bool{}
-	for _, c := range d.changedSince(mark) {
+	for _, c := range d.changedSince(mark, home) {
 		got[c.Name] = true
 	}
 	if len(got) != 3 || !got["rewritten"] || !got["new/deep"] || !got["moved/in"] {

@@ -289,7 +289,7 @@ class Stream:
                         yield ""
 
     def do_scan(self):
-        self.files.scans[self.number] = self.semantics().scan(CONFIG["workdir"])
+        self.files.scans[self.number] = self.semantics().scan(CONFIG["workdir"], HOME)
         while len(self.files.scans) > 64:  # of runs whose end nobody has heard of
             del self.files.scans[next(iter(self.files.scans))]
         return {}
@@ -300,7 +300,7 @@ class Stream:
         if state is None:
             raise Refused("not-exist", "no such scan")
         left, batch = MAX_ENTRIES_SIZE, []
-        for name, size, mtime in self.semantics().changes(CONFIG["workdir"], state):
+        for name, size, mtime in self.semantics().changes(CONFIG["workdir"], state, HOME):
             batch.append(pack({"name": name, "size": size, "mtime": mtime}))
             left -= len(batch[-1])
             if left < 0:

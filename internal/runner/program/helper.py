@@ -14,11 +14,11 @@ class Helper(Peer):
             return
         mine, theirs = socketpair()
         config, system, parts = self.sup.config, self.sup.system, self.sup.parts
-        files, cell = parts["files.py"], parts["cell.py"]
+        files, cell, home = parts["files.py"], parts["cell.py"], self.sup.env["HOME"]
 
         def job():
             become_helper(config, system, theirs)
-            names = dict(globals(), CELL=cell, CONFIG=config, __name__="files")
+            names = dict(globals(), CELL=cell, CONFIG=config, HOME=home, __name__="files")
             exec(compile(files, "<execbroker files.py>", "exec"), names)
 
         try:
