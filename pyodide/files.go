@@ -9,6 +9,7 @@ import (
 	"iter"
 	"math"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -255,9 +256,12 @@ func (f files) Write(ctx context.Context, name string, src io.Reader, mode fs.Fi
 
 // artifacts makes the artifacts of a run that has just ended.
 func (s *session) artifacts(ctx context.Context, h *host, req *executor.ArtifactRequest, changes []runChanged) ([]executor.Artifact, int, error) {
-	changed := make([]driver.Changed, len(changes))
-	for i, c := range changes {
-		changed[i] = driver.Changed{Name: c.name, Size: c.size, ModTime: time.Unix(0, c.mtime).UTC()}
+	var changed []driver.Changed
+	for _, c := range changes {
+		// What programs keep for themselves in the home directory is none.
+		if !strings.HasPrefix(c.name, ".") || path.Clean(s.opts.env["HOME"]) != executor.Workdir {
+			changed = append(changed, driver.Changed{Name: c.name, Size: c.size, ModTime: time.Unix(0, c.mtime).UTC()})
+		}
 	}
 	return driver.Collect(ctx, req, changed, func(ctx context.Context, name string) (io.ReadCloser, error) {
 		r, err := h.call(ctx, callRequest{Op: "open", Path: path.Join(executor.Workdir, name)}, nil, nil)

@@ -69,7 +69,7 @@ export class Interpreter {
   // files makes the file system. What is there before there is a disk belongs to the system.
   #files(bytes, nodes) {
     const volume = this.#volume;
-    for (const dir of ["/dev", "/home", "/home/user", "/tmp", WORKDIR]) volume.mkdir(dir, dir === "/tmp" ? 0o1777 : 0o755);
+    for (const dir of ["/dev", "/tmp", "/tmp/home", WORKDIR]) volume.mkdir(dir, dir === "/tmp" ? 0o1777 : 0o755);
     for (const kind of ["null", "stdin", "stdout", "stderr"]) volume.device(`/dev/${kind}`, kind);
     this.#disk = new Disk(volume, bytes, nodes);
     this.calls = { __proto__: null, ...fileCalls(volume, this.#disk), ...restoreCalls(volume, this.#disk) };

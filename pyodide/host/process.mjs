@@ -5,7 +5,7 @@ import { kept } from "./scrub.mjs";
 import { wrong } from "./fs.mjs";
 
 const { emit, listenerCount } = EventEmitter.prototype;
-const HOME = "/home/user";
+const HOME = "/tmp/home";
 const VERSION = "24.0.0"; // of Node, whose modules these are about
 const CODES = { name: "code", want: "an integer" };
 

@@ -113,14 +113,12 @@ export class Interpreter {
   #run = 0; // id of the run in progress
   #cell = 0;
   #settle = null; // ends the run in progress
-  #home; // HOME of the session
   #broken = false; // what is written from now on is Pyodide's own
   calls;
 
   static async start(sender, assets, options) {
     const it = new Interpreter();
     it.#sender = sender;
-    it.#home = options.env.HOME.replace(/\/+$/, "");
     const py = (it.#py = await load(assets, {}));
     if (!assets.snapshot) modules(py, assets.modules);
     it.#devices(py.FS);
@@ -246,8 +244,7 @@ export class Interpreter {
 
   // exited returns the end of a run that has ended its interpreter.
   #exited(code) {
-    const hidden = this.#home === WORKDIR ? "." : "/";
-    const changes = this.#disk.changed(WORKDIR).filter(([name]) => !name.startsWith(hidden));
+    const changes = this.#disk.changed(WORKDIR);
     return JSON.stringify({ exit_code: code, exception: null, interrupted: false, exited: true, left: [], changes });
   }
 

@@ -71,7 +71,6 @@ class _Session:
         self.host.linger = self.linger
         self.interpreter = cell.Interpreter(self.host, WORKDIR)
         self.interpreter.after_import("zoneinfo._common", _find_zones)
-        self.home = os.environ["HOME"]
         self.settle = settle  # called with the end of a cell that awaits
         self.before = ()
         self.task = None
@@ -80,7 +79,7 @@ class _Session:
     def run(self, source, number, request):
         """Runs a cell. Returns its end as JSON, or None if it awaits: then settle gets it."""
         request = _loads(request)
-        state = cell.scan(WORKDIR, self.home) if request["changes"] else None
+        state = cell.scan(WORKDIR) if request["changes"] else None
         loop = asyncio.get_event_loop()
         self.before = set(_all_tasks(loop))
         self.task = None
@@ -145,7 +144,7 @@ class _Session:
         end = {"exit_code": outcome.exit_code, "exception": outcome.exception, "interrupted": outcome.interrupted}
         end["left"] = self.names()
         if state is not None:
-            end["changes"] = cell.changes(WORKDIR, state, self.home)
+            end["changes"] = cell.changes(WORKDIR, state)
         return _dumps(end)
 
     def leave(self):
