@@ -49,6 +49,7 @@ var exhaustive = []rule{
 	{"backends/all", "TestParity", 20, "make test compares every fiftieth program"},
 	{"pyodide", "TestKilledWhilePreparing", 3.5, "it prepares the runtime nine times; make test kills it once, in TestKilledWhileInstalling"},
 	{"pyodide", "Test(DamageIsRepaired|FallBack|TwoProgramsPrepareAtOnce)", 3, "they prepare the runtime many times"},
+	{"internal/runner", "TestScripts", 3, "make test runs the cases of the suite about scripts; these compare 133 programs with plain Node"},
 	{"docker", "TestOutlive", 1.5, "internal/runner makes the same attempts over the runner alone, with more ends of a run"},
 	{"docker", "Test(Endure|InstallAttached|TemplateRegistry)", 2, "make test proves the parts that they put together"},
 	{"examples/thirdparty", "TestConformance/python/(" + stable + "|" + supervised + ")", 2, "the backends of this repository run them"},

@@ -36,7 +36,14 @@ const { read, readFileSync, readSync, writeSync } = fs;
 const { clearTimeout, setInterval, setTimeout } = timers;
 const { _getActiveHandles: activeHandles, _getActiveRequests: activeRequests, getActiveResourcesInfo } = process;
 const workdir = process.cwd();
-const userRequire = createRequire(path.join(workdir, 'cell.js'));
+
+// Cells are the code of one module, which is the main one.
+const filename = path.join(workdir, 'cell.js');
+const main = Object.assign(new Module('.', null), { filename, paths: Module._nodeModulePaths(workdir) });
+process.mainModule = main;
+const userRequire = Object.defineProperties(function require(id) {
+  return main.require(id);
+}, Object.getOwnPropertyDescriptors({ ...createRequire(filename), main }));
 const display_symbol = Symbol.for('Jupyter.display'); // the convention of other JavaScript notebooks
 const cut = (s, n) => (s.length <= n ? s : `${s.slice(0, n / 2)}\n... ${s.length - n} characters left out ...\n${s.slice(-n / 2)}`);
 
@@ -267,6 +274,7 @@ let calm = () => {
   const [listed, loaded] = [getActiveResourcesInfo?.().length, moduleLoadList?.length];
   calm = (code) =>
     workers.size === 0 &&
+    process.listeners('beforeExit').every((f) => f === idle) &&
     getActiveResourcesInfo?.().length === listed &&
     moduleLoadList?.length === loaded &&
     !code.includes('WebAssembly') &&
@@ -276,7 +284,7 @@ let calm = () => {
 // linger waits for at most that many milliseconds for what the run has started.
 function linger(most) {
   return new Promise((resolve) => {
-    if (!process.listeners('beforeExit').includes(idle)) process.on('beforeExit', idle);
+    if (!process.listeners('beforeExit').includes(idle)) process.prependListener('beforeExit', idle);
     if (torn) quiet(mend);
     let looks = 0;
     const look = () => {
@@ -299,9 +307,11 @@ function linger(most) {
   });
 }
 
+// idle is called when nothing keeps the loop alive. Other listeners may start more.
 function idle() {
   control.ref();
-  waiting?.();
+  const before = getActiveResourcesInfo?.().length;
+  queueMicrotask(() => (waiting && getActiveResourcesInfo?.().length > before ? control.unref() : waiting?.()));
 }
 
 // halt stops what the run in progress waits for.
@@ -529,11 +539,15 @@ function display(value, options) {
 const acorn = inside('internal/deps/acorn/acorn/dist/acorn');
 const { processTopLevelAwait } = inside('internal/repl/await') ?? {};
 
+// RETURN stands for a return outside of functions until the code is in one.
+const RETURN = 'throw/*execbroker*/';
+
 // prepare returns what to evaluate, whether its value is that of an expression, and whether that is wrapped in a promise.
 function prepare(code) {
+  code = code.replace(/^#!/, '//');
   let tree;
   try {
-    const options = { ecmaVersion: 'latest', allowAwaitOutsideFunction: true, allowReturnOutsideFunction: false, allowHashBang: true };
+    const options = { ecmaVersion: 'latest', allowAwaitOutsideFunction: true, allowReturnOutsideFunction: true, allowHashBang: true };
     try {
       tree = acorn.parse(code, { ...options, sourceType: 'script' });
     } catch {
@@ -544,10 +558,28 @@ function prepare(code) {
   }
   const edits = [];
   const literal = (node) => code.slice(node.start, node.end);
-  (function walk(node) {
+  const lines = (start, end) => '\n'.repeat(code.slice(start, end).split('\n').length - 1);
+  const loads = (node) => edits.push([node.start, node.end, `await __import__(${literal(node.source)});${lines(node.start, node.end)}`]);
+  let returns = false;
+  (function walk(node, inside) {
     if (node === null || typeof node !== 'object') return;
-    if (Array.isArray(node)) return node.forEach(walk);
+    if (Array.isArray(node)) return node.forEach((n) => walk(n, inside));
+    if (/Function/.test(node.type)) inside = true;
     if (node.type === 'ImportExpression') edits.push([node.start, node.start + 'import'.length, '__import__']);
+    if (node.type === 'MetaProperty' && node.meta.name === 'import') edits.push([node.start, node.end, '__import__.meta']);
+    if (node.type === 'ReturnStatement' && !inside) {
+      returns = true;
+      edits.push([node.start, node.start + 'return'.length, RETURN + (node.argument ? 'void(' : '0')]);
+      if (node.argument) edits.push([node.argument.end, node.argument.end, ')']);
+    }
+    // What is exported has nobody to import it.
+    if (/^Export/.test(node.type) && node.source) return loads(node);
+    if (node.type === 'ExportNamedDeclaration' || node.declaration?.id) {
+      const end = (node.declaration ?? { start: node.end }).start;
+      edits.push([node.start, end, lines(node.start, end)]);
+    } else if (node.type === 'ExportDefaultDeclaration') {
+      edits.push([node.start, node.start + /^export\s+default/.exec(literal(node))[0].length, 'void 0,'], [node.end, node.end, ';']);
+    }
     if (node.type === 'ImportDeclaration') {
       const names = [];
       let space = '';
@@ -559,17 +591,18 @@ function prepare(code) {
       const to = [];
       if (space) to.push(`${space} = ${load}`);
       if (names.length) to.push(`{${names.join(', ')}} = ${space || load}`);
-      const lines = '\n'.repeat(code.slice(node.start, node.end).split('\n').length - 1);
-      edits.push([node.start, node.end, `${to.length ? `const ${to.join(', ')}` : load};${lines}`]);
+      edits.push([node.start, node.end, `${to.length ? `const ${to.join(', ')}` : load};${lines(node.start, node.end)}`]);
       return;
     }
-    for (const k in node) if (k !== 'type') walk(node[k]);
+    for (const k in node) if (k !== 'type') walk(node[k], inside);
   })(tree.body);
+  const at = tree.body.findLast((node) => node.directive)?.end ?? 0;
+  if (returns) edits.push([at, at, ';if(0)await 0;']);
   edits.sort((a, b) => b[0] - a[0]);
   for (const [start, end, text] of edits) code = code.slice(0, start) + text + code.slice(end);
   const shows = tree.body.at(-1)?.type === 'ExpressionStatement';
   const wrapped = code.includes('await') && processTopLevelAwait?.(code);
-  return wrapped ? { code: wrapped, shows, wraps: true } : { code, shows };
+  return wrapped ? { code: wrapped.replaceAll(RETURN, 'return '), shows, wraps: true } : { code, shows };
 }
 
 // javascript returns what the types of a cell leave of it. What does that comes with the cell.
@@ -601,6 +634,13 @@ async function importModule(name, options) {
     return import(pathToFileURL(found).href, options);
   }
 }
+
+importModule.meta = Object.assign(Object.create(null), {
+  dirname: workdir,
+  filename,
+  resolve: (name) => pathToFileURL(userRequire.resolve(name)).href,
+  url: pathToFileURL(filename).href,
+});
 
 // ours matches the lines of a stack that are not the user's.
 const ours = /^\s+at (.*[(\s])?(node:|\[eval\d*\])|^\s+at (async )?(new Promise|Session\.post) /;
@@ -724,6 +764,17 @@ function evaluate(code) {
   });
 }
 
+// tell gives the code an error that would end a script, in a turn of the loop that exit may end, and reports whether it wants it.
+function tell(e, origin) {
+  if (!heard(EXCEPTION) && !heard(MONITOR)) return false;
+  return new Promise((resolve) =>
+    setImmediate(() => {
+      process.emit(MONITOR, e, origin);
+      resolve(heard(EXCEPTION) && process.emit(EXCEPTION, e, origin));
+    }),
+  );
+}
+
 async function execute(m, r) {
   try {
     const { code, shows, wraps } = prepare(m.typescript ? javascript(m) : m.code);
@@ -731,13 +782,20 @@ async function execute(m, r) {
     if (error) return; // terminated, by an interrupt or by exit: they say what it was
     if (answer.exceptionDetails) {
       const d = answer.exceptionDetails;
-      finish(r, { exit: 1, exception: describe(held(d.exception ?? {}), m.cell, d) });
-      return;
+      const e = held(d.exception ?? {});
+      if (!(await tell(e, EXCEPTION))) return finish(r, { exit: 1, exception: describe(e, m.cell, d) });
     }
-    let value = held(answer.result);
-    if (wraps) value = (await value)?.value;
-    // "main();" at the end is how most programs begin.
-    if (util.types.isPromise(value)) value = await value;
+    let value = answer.exceptionDetails ? undefined : held(answer.result);
+    try {
+      if (wraps) value = (await value)?.value;
+      // "main();" at the end is how most programs begin.
+      if (util.types.isPromise(value)) value = await value;
+    } catch (e) {
+      const rejected = value;
+      value = undefined;
+      if (heard(REJECTION)) process.emit(REJECTION, e, rejected);
+      else if (!(await tell(e, REJECTION))) throw e;
+    }
     if (shows && value !== undefined && !r.fields) show(true, await bundle(value));
     // Rejections that nobody handles are known one turn later.
     await new Promise((resolve) => setImmediate(resolve));
@@ -782,6 +840,7 @@ async function serve(m) {
     if (fields.interrupted) quiet(halt);
   }
   quiet(() => release(true));
+  quiet(deafen);
   run = from = thrower = undefined; // an interrupt may have left the last two
   for (const k in env) {
     if (env[k] === undefined) delete process.env[k];
@@ -820,12 +879,25 @@ process.exit = (code = process.exitCode ?? 0) => {
   for (;;);
 };
 const failed = (r, e) => stray(r) || finish(run, { exit: 1, exception: describe(e, run?.cell) });
-process.on('unhandledRejection', (e, promise) => failed(origins.get(promise), e));
-process.on('uncaughtException', (e) => {
+const [REJECTION, EXCEPTION, MONITOR] = ['unhandledRejection', 'uncaughtException', 'uncaughtExceptionMonitor'];
+// heard reports whether the code has seen to such errors itself, besides us. It sees to those of the run that said so.
+const heard = (event) => process.rawListeners(event).some((f) => !own.has(f));
+process.on(REJECTION, (e, promise) => {
+  if (heard(REJECTION)) return;
+  if (heard(EXCEPTION)) process.emit(EXCEPTION, e, REJECTION);
+  else failed(origins.get(promise), e);
+});
+process.on(EXCEPTION, (e) => {
   const r = thrower;
   thrower = undefined;
-  failed(r, e);
+  if (!heard(EXCEPTION)) failed(r, e);
 });
+const own = new Set([REJECTION, EXCEPTION].flatMap((event) => process.rawListeners(event)));
+function deafen() {
+  for (const event of [REJECTION, EXCEPTION, MONITOR]) {
+    for (const f of process.rawListeners(event)) if (!own.has(f)) process.removeListener(event, f);
+  }
+}
 process.on('SIGINT', () => {}); // it is for the children; a worker sees to the code
 
 // The worker hears of an interrupt, and of answers, while this thread is busy. If this thread is not, it ends the run itself. An interrupt
@@ -888,10 +960,12 @@ Object.defineProperty(process, 'stdout', { value: output(OUT, 1), configurable: 
 Object.defineProperty(process, 'stderr', { value: output(ERR, 2), configurable: true, enumerable: true, writable: true });
 input.begin(0, false);
 process.execArgv = [];
-process.argv = [process.execPath, ''];
-for (const [name, value] of Object.entries({ require: userRequire, display, __import__: importModule })) {
-  Object.defineProperty(globalThis, name, { value, configurable: true, writable: true, enumerable: false });
-}
+process.argv = [process.execPath, filename];
+// Node makes the global module what it was when this program has been read.
+process.nextTick(() => {
+  const globals = { require: userRequire, module: main, exports: main.exports, __filename: filename, __dirname: workdir, display, __import__: importModule };
+  for (const name in globals) Object.defineProperty(globalThis, name, { value: globals[name], configurable: true, writable: true, enumerable: false });
+});
 
 let received = Buffer.alloc(0);
 let part = Buffer.alloc(0);
