@@ -127,6 +127,8 @@ func inputCases() []caseDef {
 
 // languageCases are about what code may expect of its language.
 func languageCases() []caseDef {
+	// A language that is JavaScript and can start programs has all of Node.
+	node := []executor.Feature{executor.FeatureSubprocess, executor.FeatureFiles}
 	return []caseDef{
 		{
 			ID: "language/main", Only: executor.Python, PerLanguage: true, Programs: []string{"main"},
@@ -147,6 +149,44 @@ func languageCases() []caseDef {
 				t.Run(s, t.Program("spawn-define"))
 				if res := t.Run(s, limited(t.Program("spawn-use"), 20*time.Second)); res.Status != executor.StatusFailed {
 					t.Errorf("got %s, want that it fails at once", describe(res))
+				}
+			},
+		},
+		{
+			ID: "language/return", Only: executor.JavaScript, PerLanguage: true, Programs: []string{"return"},
+			Doc: "Code may return at its top level, which ends it as it ends a script, and keeps what it has declared.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.says(s, t.Program("return", "text", "returned"), "before\nfinally")
+				if t.Has(executor.FeatureState) {
+					t.says(s, t.Program("return", "text", ""), "before\nafter")
+				}
+			},
+		},
+		{
+			ID: "language/hashbang", Feature: executor.FeatureTopLevelAwait, Only: executor.JavaScript, Programs: []string{"hashbang"},
+			Doc:      "Code may begin with the line that names its interpreter.",
+			Positive: func(t *T) { t.says(t.Shared(), t.Program("hashbang", "text", "run"), "run") },
+			Negative: func(t *T) { t.Run(t.Shared(), t.Program("hashbang", "text", "run")) },
+		},
+		{
+			ID: "language/script", Only: executor.JavaScript, PerLanguage: true, Needs: node, Programs: []string{"script"},
+			Doc:      "In Node code is the main module, with a name, a directory, arguments and exports.",
+			Positive: func(t *T) { t.says(t.Session(), t.Program("script"), "object true true true\ntrue 2 true") },
+		},
+		{
+			ID: "language/esm", Only: executor.JavaScript, PerLanguage: true, Needs: node, Programs: []string{"esm"},
+			Doc:      "In Node code may be written as an ES module that is run: what it exports is its own.",
+			Positive: func(t *T) { t.says(t.Session(), t.Program("esm", "text", "module"), "module") },
+		},
+		{
+			ID: "language/handlers", Only: executor.JavaScript, PerLanguage: true, Needs: append(node, executor.FeatureLinger), Programs: []string{"handlers", "raise"},
+			Doc: "In Node a run that handles uncaughtException has errors handled, as a script has; the next run has not.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.says(s, t.Program("handlers"), "uncaughtException now\nuncaughtException later\ngoes on")
+				if res := t.Run(s, t.Program("raise", "message", "next")); failed(t, res, 1).Message != "next" {
+					t.Errorf("got %s, want the exception of the next run", describe(res))
 				}
 			},
 		},

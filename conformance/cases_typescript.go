@@ -17,7 +17,7 @@ func (t *T) typed(name string, args ...any) executor.Request {
 func typescriptCases() []caseDef {
 	const typescript = executor.FeatureTypeScript
 	fails := func(t *T, req executor.Request, line int, word string) {
-		res := t.Run(t.Session(), req)
+		res := t.Run(t.Shared(), req)
 		e := failed(t, res, 1)
 		if len(res.Stdout) > 0 || e.Type != "SyntaxError" || line != 0 && e.Line != line || !strings.Contains(e.Message, word) {
 			t.Errorf("got %s, want a SyntaxError that has %q, in line %d if that is not 0", describe(res), word, line)
@@ -27,7 +27,7 @@ func typescriptCases() []caseDef {
 		{
 			ID: "typescript/types", Feature: typescript, PerLanguage: true, Only: executor.JavaScript, Programs: []string{"typed"},
 			Doc:      "Code in TypeScript runs without its types, with its enums and parameter properties; where there is none it is refused.",
-			Positive: func(t *T) { t.says(t.Session(), t.typed("typed", "text", "渐 typed"), "渐 typed") },
+			Positive: func(t *T) { t.says(t.Shared(), t.typed("typed", "text", "渐 typed"), "渐 typed") },
 			Negative: func(t *T) {
 				if _, ok := t.Executor().Info().Capabilities.Runtime(executor.TypeScript); !ok {
 					t.refuses(t.Session(), t.typed("typed", "text", "never"))
@@ -65,7 +65,7 @@ func typescriptCases() []caseDef {
 			ID: "typescript/lines", PerLanguage: true, Only: executor.JavaScript, Needs: []executor.Feature{typescript}, Programs: []string{"typed-raise"},
 			Doc: "Errors of TypeScript name the lines that were written.",
 			Positive: func(t *T) {
-				if e := failed(t, t.Run(t.Session(), t.typed("typed-raise", "message", "typed")), 1); e.Line != 7 || e.Message != "typed" || !strings.Contains(e.Traceback, "fail") {
+				if e := failed(t, t.Run(t.Shared(), t.typed("typed-raise", "message", "typed")), 1); e.Line != 7 || e.Message != "typed" || !strings.Contains(e.Traceback, "fail") {
 					t.Errorf("got line %d and traceback %q, want 7, in fail", e.Line, e.Traceback)
 				}
 			},

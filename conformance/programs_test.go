@@ -13,8 +13,8 @@ var pythonOnly = []string{
 	"after-magic", "exit-text", "figure", "indented", "leave-dead-ticker", "magic", "magic-unknown", "main", "not-notebook", "raise-chained", "shell-line",
 }
 
-// javascriptOnly are likewise those of its dialects.
-var javascriptOnly = []string{"namespace", "typed", "typed-raise", "typed-syntax-error"}
+// javascriptOnly are likewise those of its dialects and its modules.
+var javascriptOnly = []string{"esm", "handlers", "hashbang", "namespace", "return", "script", "typed", "typed-raise", "typed-syntax-error"}
 
 func TestProgramsAreComplete(t *testing.T) {
 	var names []string

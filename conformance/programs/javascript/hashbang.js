@@ -1,0 +1,3 @@
+#!/usr/bin/env node
+const later = await Promise.resolve({{text}});
+console.log(later);
