@@ -10,7 +10,8 @@ import (
 
 // pythonOnly are the programs about what other languages do not have.
 var pythonOnly = []string{
-	"after-magic", "exit-text", "figure", "indented", "leave-dead-ticker", "magic", "magic-unknown", "main", "not-notebook", "raise-chained", "shell-line",
+	"after-magic", "at-exit", "exit-text", "figure", "hard-exit", "hook", "indented", "leave-dead-ticker", "magic", "magic-unknown", "main", "not-notebook", "program",
+	"raise-chained", "shell-line", "spawn-define", "spawn-use", "user", "zones",
 }
 
 // javascriptOnly are likewise those of its dialects and its modules.
