@@ -138,7 +138,7 @@ func languageCases() []caseDef {
 		{
 			ID: "language/processes", Feature: executor.FeatureSubprocess, Only: executor.Python,
 			Needs: []executor.Feature{executor.FeatureCellNames, executor.FeatureState}, Programs: []string{"spawn-define", "spawn-use"},
-			Doc: "Processes of multiprocessing that are not forked find functions and values of the conversation. Without processes that is an exception.",
+			Doc: "Processes of multiprocessing that are not forked find functions and values of the conversation, and without processes that is an exception.",
 			Positive: func(t *T) {
 				s := t.Session()
 				t.says(s, t.Program("spawn-define"), "")
