@@ -182,6 +182,7 @@ func TestScriptImports(t *testing.T) {
 	t.Parallel()
 	s := script(t, executor.Limits{})
 	for _, c := range []struct{ code, want string }{
+		{"const both = await Promise.all(['u' + 'rl', 'cry' + 'pto', 'str' + 'eam'].map((n) => import(n))); console.log(both.map((m) => typeof m.default))", "[ 'object', 'object', 'function' ]\n"},
 		{"import fs, {existsSync as there} from 'node:fs'; import * as p from 'path'\nimport 'url'\nconsole.log(there('/workspace'), fs.existsSync === there, p.basename('/a/b'), p.default.sep)", "true true b /\n"},
 		{"console.log(there('/none'), typeof p.join)", "false function\n"},
 		{"const {default: util, inspect} = await import('util'); console.log(util.inspect === inspect)", "true\n"},

@@ -33,6 +33,7 @@ export class Modules {
   #there = { __proto__: null, buffer: some(buffer, BUFFER), events, util: util };
   #cache = { __proto__: null }; // of files
   #read;
+  #loading = Promise.resolve();
 
   constructor(own, read) {
     Object.assign(this.#there, own);
@@ -51,7 +52,14 @@ export class Modules {
     if (other || /stream|crypto|stdin|pipeline/i.test(source)) await this.#load(HEAVY);
   }
 
-  async #load(names) {
+  // load loads modules, one group after the other: each needs its surroundings until it is complete.
+  #load(names) {
+    const loaded = this.#loading.then(() => this.#group(names));
+    this.#loading = loaded.catch(() => {});
+    return loaded;
+  }
+
+  async #group(names) {
     if (names[0] in this.#there) return;
     sound(); // else they could be led astray by what code has put into the language
     const found = [];
