@@ -49,8 +49,9 @@ export class Run {
     });
   }
 
-  // ended stops all clocks.
+  // ended stops all clocks. What asks the code to stop from now on is late: it would stop the code of the next run.
   ended() {
+    this.#stopping = true;
     this.#timer?.stop();
     this.#over = performance.now();
   }
