@@ -257,6 +257,9 @@ func numbered(count int) string {
 // keepsEnds checks a Result whose stdout was cut against the whole of it.
 func keepsEnds(t *T, s executor.Session, req executor.Request, whole string) {
 	res, events := t.events(s, req)
+	if res.Status != executor.StatusOK {
+		t.Fatalf("Keep %d: got %s, want ok", req.Keep, describe(res))
+	}
 	if got := text(events, executor.EventStdout); got != whole {
 		t.Errorf("Keep %d: events are cut: got %s, want %d bytes", req.Keep, excerpt(got), len(whole))
 	}
