@@ -51,7 +51,7 @@ func artifactCases() []caseDef {
 		{
 			ID: "artifacts/home", Feature: executor.FeatureArtifacts, Needs: []executor.Feature{executor.FeatureEnv, executor.FeatureWorkdir, executor.FeatureCellNames},
 			Programs: []string{"make-files", "write-file"},
-			Doc:      "Where HOME is the working directory, because Spec.Env says so, names in it that begin with a dot are no artifacts. Elsewhere they are.",
+			Doc:      "Names that begin with a dot are artifacts, except in a working directory that Spec.Env has made HOME.",
 			Positive: func(t *T) {
 				for home, want := range map[string][]string{executor.Home: {".cache/f0000"}, executor.Workdir: nil} {
 					s := t.Session(func(spec *executor.Spec) { spec.Env = map[string]string{"HOME": home} })

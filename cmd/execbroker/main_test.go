@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +31,8 @@ func TestMain(m *testing.M) {
 	if file := os.Getenv(asProgram); file != "" {
 		os.Exit(program(file))
 	}
+	// What is started with nohup ignores a hangup, and so do its children, unless it wants to hear of one.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	code := leaktest.Main(m)
 	if dir := builtIn; dir != "" {
 		os.RemoveAll(dir)
