@@ -18,6 +18,7 @@ import (
 var reads = map[string][]string{
 	".":                    {"."},
 	"internal/ci":          {"."},
+	"backends/all":         {"docs/reports"},
 	"cmd/execbroker":       {"docs/guides"},
 	"internal/attempttest": {"docs/security"},
 	"docker":               {"docs/security"},
