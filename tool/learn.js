@@ -1,6 +1,12 @@
 {
   const said = { Name: "ECMAScript", Version: "", Packages: {} };
-  if (typeof process === "object" && process.versions && process.versions.node && typeof require === "function") {
+  let node = typeof process === "object" && process.versions && process.versions.node && typeof require === "function";
+  try {
+    node = node && require.resolve("child_process"); // what has no processes has some of its modules only
+  } catch {
+    node = false;
+  }
+  if (node) {
     const fs = require("fs");
     said.Name = "Node.js";
     said.Version = process.versions.node;

@@ -98,6 +98,7 @@ export class Modules {
       if (!this.#has(name.replace(/^node:/, ""))) throw this.#refused(name);
       return name;
     };
+    require.resolve.paths = (name) => (this.#has(String(name).replace(/^node:/, "")) ? null : []); // no directory has packages
     require.cache = this.#cache;
     require.main = main;
     return require;
