@@ -18,7 +18,12 @@ import (
 )
 
 // Store is a sessions.Store. Open makes one.
-type Store struct{ db *sql.DB }
+type Store struct {
+	db *sql.DB
+	// writes has one connection, which database/sql gives to those who wait in their order. SQLite itself lets a newcomer overtake: a
+	// renewal would wait behind a thousand other writes, and a lease would be lost.
+	writes *sql.DB
+}
 
 var _ sessions.Store = (*Store)(nil)
 
@@ -42,23 +47,31 @@ func Open(path string) (*Store, error) {
 	q.Add("_pragma", "journal_mode(WAL)") // readers and a writer do not wait for each other
 	q.Add("_pragma", "synchronous(FULL)") // a revision that was given away is not given away again after a power cut
 	q.Add("_txlock", "immediate")         // a transaction that reads to write must not lose the race for the lock in the middle
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
+	name := "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
+	db, err := sql.Open("sqlite", name)
 	if err != nil {
 		return nil, fmt.Errorf("sessions: %s: %w", path, err)
 	}
+	writes, err := sql.Open("sqlite", name)
+	if err != nil {
+		db.Close()
+		return nil, fmt.Errorf("sessions: %s: %w", path, err)
+	}
+	writes.SetMaxOpenConns(1)
+	s := &Store{db: db, writes: writes}
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
 	for end := time.Now().Add(patience); ; <-poll.C {
-		_, err = db.Exec(schema) //nolint:noctx // a local file, bounded by patience
+		_, err = writes.Exec(schema) //nolint:noctx // a local file, bounded by patience
 		if !busy(err) || time.Now().After(end) {
 			break
 		}
 	}
 	if err != nil {
-		db.Close()
+		s.Close()
 		return nil, fmt.Errorf("sessions: %s: %w", path, err)
 	}
-	return &Store{db: db}, nil
+	return s, nil
 }
 
 // busy reports whether the database is locked by somebody else. SQLite does not wait by itself for who changes the journal of a new file at
@@ -69,7 +82,7 @@ func busy(err error) bool {
 }
 
 // Close closes the database.
-func (s *Store) Close() error { return s.db.Close() }
+func (s *Store) Close() error { return errors.Join(s.db.Close(), s.writes.Close()) }
 
 // Get implements sessions.Store.
 func (s *Store) Get(ctx context.Context, key string) (sessions.Entry, error) {
@@ -154,7 +167,7 @@ func same(ctx context.Context, tx *sql.Tx, key, rev string, must bool) error {
 }
 
 func (s *Store) write(ctx context.Context, op string, f func(*sql.Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+	tx, err := s.writes.BeginTx(ctx, nil)
 	if err != nil {
 		return wrap(ctx, op, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/executor/sessions/sqlite"
@@ -99,6 +100,46 @@ func TestProcesses(t *testing.T) {
 	wg.Wait()
 	if e, err := open(t, path).Get(t.Context(), "n"); err != nil || string(e.Value) != fmt.Sprint(50*processes) {
 		t.Errorf("got %q %v, want %d", e.Value, err, 50*processes)
+	}
+}
+
+// A lease is lost if its renewal waits for too long. SQLite lets any writer overtake those who wait, so the Store puts them in a queue.
+func TestWritersTakeTurns(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "sessions.db"))
+	const writers, writes = 12, 600
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		last [writers]int // the number of its last write
+		all  int
+	)
+	for w := range writers {
+		wg.Go(func() {
+			for {
+				_, err := s.Put(t.Context(), fmt.Sprintf("%d/%d", w, time.Now().UnixNano()), sessions.Entry{Value: []byte("v")})
+				mu.Lock()
+				all++
+				waited := all - last[w]
+				last[w] = all
+				end := all >= writes || err != nil
+				mu.Unlock()
+				if err != nil {
+					t.Error(err)
+				}
+				if waited > 10*writers {
+					t.Errorf("writer %d waited for %d writes of %d others", w, waited, writers-1)
+				}
+				if end {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for w, n := range last {
+		if n < writes-10*writers {
+			t.Errorf("writer %d came last at %d of %d writes", w, n, writes)
+		}
 	}
 }
 
