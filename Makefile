@@ -10,7 +10,7 @@ test: ## prepare this machine, then everything that has to pass: 20 minutes on t
 exhaustive: ## all the tests that test leaves out; PKG=./pyodide/... or SINCE=main for some, SHARD=2/3 for a part
 	go run ./internal/ci exhaustive $(if $(SINCE),-since $(SINCE)) $(if $(SHARD),-shard $(SHARD)) $(PKG)
 
-check: ## what takes minutes: formatting, vet on three systems, linters, go.mod, generated code, the tests that need no sandbox
+check: ## what takes minutes: formatting, linters and vet, go.mod, generated code, the tests that need no sandbox
 	go run ./internal/ci check
 
 lint: ## the linters of .golangci.yml only

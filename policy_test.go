@@ -100,7 +100,9 @@ var rules = []rule{
 	{packages: []string{"server/..."}, imports: []string{"executor", "internal/drain", "internal/front", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults below it.
 	{packages: []string{"conformance"}, imports: []string{"executor"}},
-	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor"}},
+	// It counts what a run makes at the provider between the adapter and the service, so it knows of both by their words alone.
+	{packages: []string{"conformance/live"}, imports: []string{"conformance", "executor", "executor/driver"}},
+	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor"}, modules: []string{"golang.org/x/tools"}},
 	{packages: []string{"conformance/conformancetest"}, imports: []string{"conformance", "executor", "executor/driver"}},
 	// Adapters translate; none knows another.
 	{packages: []string{"internal/cell", "internal/typescript", "internal/leaktest", "internal/npmtest", "internal/sharetest", "internal/wire"}},
@@ -113,7 +115,7 @@ var rules = []rule{
 	{packages: []string{"internal/packages"}, imports: []string{"executor", "executor/driver", "internal/npm", "internal/requirement", "internal/store"}},
 	// What is tried from inside of sandboxes, for the tests of their adapters.
 	{packages: []string{"internal/attempttest"}, imports: []string{"executor"}},
-	{packages: []string{"internal/fake"}, imports: []string{"executor", "executor/driver"}},
+	{packages: []string{"internal/fake"}, imports: []string{"executor", "executor/driver"}, modules: []string{"golang.org/x/tools"}},
 	{packages: []string{"pyodide/..."}, imports: []string{"executor", "executor/driver", "internal/cell", "internal/requirement", "internal/store", "internal/typescript", "pyodide/..."}, modules: []string{"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"}},
 	{packages: []string{"docker/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "internal/runner/...", "internal/wire", "docker/..."}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	{packages: []string{"e2b/..."}, imports: []string{"executor", "executor/driver", "internal/envd/...", "internal/packages", "internal/runner/...", "internal/wire", "e2b/..."}, modules: []string{"connectrpc.com/connect", "golang.org/x/sync", "google.golang.org/protobuf", "github.com/oapi-codegen/runtime"}},
@@ -124,7 +126,7 @@ var rules = []rule{
 	{packages: []string{"backends"}, imports: []string{"executor", "executor/driver", "executor/router", "executor/pool", "executor/sessions/...", "internal/requirement"}, modules: []string{"github.com/sony/gobreaker/v2", "go.yaml.in/yaml/v3"}},
 	{packages: []string{"backends/all"}, imports: append([]string{"backends", "executor/driver"}, adapters...)},
 	// Programs.
-	{packages: []string{"cmd/..."}, imports: append([]string{"backends/...", "conformance/corpus", "conformance/parity", "conformance", "executor/...", "internal/front", "server/...", "tool/...", "cmd/..."}, adapters...), modules: []string{"github.com/mattn/go-sixel", "github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/image", "golang.org/x/sys", "golang.org/x/term"}},
+	{packages: []string{"cmd/..."}, imports: append([]string{"backends/...", "conformance/corpus", "conformance/live", "conformance/parity", "conformance", "executor/...", "internal/front", "server/...", "tool/...", "cmd/..."}, adapters...), modules: []string{"github.com/mattn/go-sixel", "github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/image", "golang.org/x/sys", "golang.org/x/term"}},
 	{packages: []string{"examples/thirdparty"}, imports: []string{"executor", "executor/driver"}},
 	{packages: []string{"examples/..."}, imports: append([]string{"backends/...", "executor/...", "tool/...", "examples/..."}, adapters...)},
 	// It starts programs and speaks to them over the network; the stand-in names an engine.

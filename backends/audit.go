@@ -13,7 +13,7 @@ import (
 // whether two programs are one.
 type Audit struct {
 	Time       time.Time           `json:"time"`          // of the beginning
-	Op         string              `json:"op"`            // "acquire", "create", "attach", "run", "install", "upload", "download"
+	Op         string              `json:"op"`            // "acquire", "create", "attach", "run", "install", "upload", "download", "dial"
 	Key        string              `json:"key,omitempty"` // of acquire
 	Subject    string              `json:"subject,omitempty"`
 	Attributes map[string]string   `json:"attributes,omitempty"` // of the Spec; after Attach those of the handle, which carries up to 2 KiB of them
@@ -30,6 +30,7 @@ type Audit struct {
 	Rule       executor.Rule       `json:"rule,omitempty"`  // with the Error "denied": what refused
 	File       string              `json:"file,omitempty"`  // of upload and download, as the caller named it
 	FileBytes  int64               `json:"file_bytes,omitempty"`
+	Port       int                 `json:"port,omitempty"` // of dial, whose audit comes when it is connected or refused
 	Duration   time.Duration       `json:"duration_ns"`
 }
 

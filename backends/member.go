@@ -62,7 +62,7 @@ func (m *member) check(s Settings) error {
 	var errs []error
 	caps := m.Info().Capabilities
 	for i, p := range s.Pools {
-		missing := caps.MissingFor(p.spec())
+		missing := caps.MissingFor(p.spec(caps))
 		if p.Suspended && !m.Info().Suspends {
 			missing = append(missing, "suspend")
 		}
@@ -95,7 +95,7 @@ func (m *member) apply(s Settings) (removed []*pool.Pool, err error) {
 			left = append(left[:at:at], left[at+1:]...)
 			continue
 		}
-		p, perr := pool.New(m.gate, cfg.options(m.env))
+		p, perr := pool.New(m.gate, cfg.options(m.env, m.Info().Capabilities))
 		if perr != nil {
 			err = errors.Join(err, driver.At(index("broker.pools", i), reason(perr)))
 			continue

@@ -213,7 +213,7 @@ func TestAuditOfAConversation(t *testing.T) {
 				if a.Time.IsZero() || a.Subject != "u" || a.Attributes["plan"] != "pro" || a.Origin.Route != "default" || a.Origin.Assigned != "a" {
 					w.Errorf("got %+v", a)
 				}
-				got = append(got, fmt.Sprintf("%s %s%s %s%d ran %s %s%s", a.Op, a.Key, a.Run, a.File, a.FileBytes, a.Ran, a.Status, a.Error))
+				got = append(got, fmt.Sprintf("%s %s%s %s%d ran %s %s%s", a.Op, a.Key, a.Run, a.File, a.FileBytes+int64(a.Port), a.Ran, a.Status, a.Error))
 			}
 			if !slices.Equal(got, want) {
 				w.Errorf("got  %q\nwant %q", got, want)
@@ -237,6 +237,10 @@ func TestAuditOfAConversation(t *testing.T) {
 			w.Error("got no error")
 		}
 		expect("upload  a.txt5 ran no ", "download  a.txt5 ran no ", "download  none0 ran no file-not-found")
+		if _, err := l.Dial(w.Context(), 8000); !errors.Is(err, executor.ErrUnsupported) {
+			w.Errorf("got %v", err)
+		}
+		expect("dial  8000 ran no unsupported")
 		if _, err := l.Run(w.Context(), executor.Request{ID: "mine", Code: "x = 1"}, nil); err != nil {
 			w.Error(err)
 		}

@@ -166,13 +166,31 @@ func (b *Broker) Close() error {
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
 	}
-	err := errors.Join(errs...)
+	err := alone(errors.Join(errs...))
 	if err == nil {
 		return nil
+	}
+	if e, ok := err.(*executor.Error); ok && e.Op != "" { //nolint:errorlint // complete already, with its backend
+		return e
 	}
 	kind := executor.ErrInternal
 	if e := (*executor.Error)(nil); errors.As(err, &e) {
 		kind = e.Kind
 	}
 	return &executor.Error{Op: "close", Backend: name, Kind: kind, Ran: executor.RanNo, Err: err}
+}
+
+// alone returns the error that errors.Join has made one of, if it was only one.
+func alone(err error) error {
+	for {
+		joined, ok := err.(interface{ Unwrap() []error })
+		if _, whole := err.(*executor.Error); whole || !ok { //nolint:errorlint // an executor.Error also unwraps to its kind
+			return err
+		}
+		errs := joined.Unwrap()
+		if len(errs) != 1 {
+			return err
+		}
+		err = errs[0]
+	}
 }

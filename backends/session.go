@@ -119,6 +119,16 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 	return s.run(a, func() (*executor.Result, error) { return s.Session.Install(ctx, p, emit) })
 }
 
+// Dial implements executor.Session.
+func (s *session) Dial(ctx context.Context, port int) (executor.Conn, error) {
+	a := Audit{Op: "dial", Port: port}
+	s.opening(&a)
+	c, err := s.Session.Dial(ctx, port)
+	a.closing(nil, err)
+	s.b.audit(a)
+	return c, err
+}
+
 // language returns what an empty Language of a request means.
 func (s *session) language(l executor.Language) executor.Language {
 	if ls := s.Session.Info().Capabilities.Languages; l == "" && len(ls) > 0 {

@@ -29,6 +29,8 @@ type Pool struct {
 	Template  string                 `json:"template,omitempty"`
 	Languages []executor.Language    `json:"languages,omitempty"`
 	Packages  []executor.Packages    `json:"packages,omitempty"`
+	Aliases   []string               `json:"aliases,omitzero"` // default executor.DataDir where the backend has aliases. Specs without them are served as well
+	Ports     bool                   `json:"ports,omitempty"`  // for Specs that ask for ports, and for no others
 	Limits    executor.Limits        `json:"limits,omitzero"`
 	Network   executor.NetworkPolicy `json:"network,omitzero"`
 }
@@ -85,7 +87,7 @@ func (s Settings) check() error {
 				wrong(fmt.Sprintf("%s.prelude[%d].code", at, j), "empty")
 			}
 		}
-		if err := p.spec().Validate(); err != nil {
+		if err := p.spec(executor.Capabilities{}).Validate(); err != nil {
 			errs = append(errs, driver.At(at, reason(err)))
 		}
 	}
@@ -120,7 +122,7 @@ func (s Settings) check() error {
 // Misfit says whether the pools can serve a session of spec on a backend with caps. If none can, it returns the one that comes nearest
 // and the fields of executor.Spec in which that differs. Without pools, and where one can, there are no fields.
 func (s Settings) Misfit(caps executor.Capabilities, spec executor.Spec) (i int, fields []string) {
-	return nearest(s.Pools, func(p Pool) []string { return pool.Differs(p.spec(), caps, spec) })
+	return nearest(s.Pools, func(p Pool) []string { return pool.Differs(p.spec(caps), caps, spec) })
 }
 
 // nearest returns the pool of which differs names the fewest fields, and these; without pools it is -1. It is the first that fits, if
@@ -143,14 +145,17 @@ func reason(err error) error {
 	return err
 }
 
-// spec is that of the warm sessions.
-func (p Pool) spec() executor.Spec {
-	return executor.Spec{Template: p.Template, Languages: p.Languages, Packages: p.Packages, Limits: p.Limits, Network: p.Network}
+// spec is that of the warm sessions at a backend with the capabilities c.
+func (p Pool) spec(c executor.Capabilities) executor.Spec {
+	if p.Aliases == nil && c.Has(executor.FeatureAliases) {
+		p.Aliases = []string{executor.DataDir}
+	}
+	return executor.Spec{Template: p.Template, Languages: p.Languages, Packages: p.Packages, Aliases: p.Aliases, Ports: p.Ports, Limits: p.Limits, Network: p.Network}
 }
 
-func (p Pool) options(env driver.Env) pool.Options {
+func (p Pool) options(env driver.Env, c executor.Capabilities) pool.Options {
 	o := pool.Options{
-		Spec: p.spec(), Size: p.Size, MaxAge: time.Duration(p.MaxAge), Refill: p.Refill, Suspended: p.Suspended,
+		Spec: p.spec(c), Size: p.Size, MaxAge: time.Duration(p.MaxAge), Refill: p.Refill, Suspended: p.Suspended,
 		Hooks: env.Hooks, Log: env.Logger(),
 	}
 	for _, r := range p.Prelude {

@@ -28,10 +28,12 @@ func allCases() []caseDef {
 		artifactCases(),
 		environmentCases(),
 		surroundingsCases(),
+		aliasCases(),
 		isolationCases(),
 		contextCases(),
 		languagesCases(),
 		commandCases(),
+		ptyCases(),
 		hostileCases(),
 		lifecycleCases(),
 		ttlCases(),
@@ -39,6 +41,7 @@ func allCases() []caseDef {
 		fencingCases(),
 		listCases(),
 		networkCases(),
+		portCases(),
 		packageCases(),
 	)
 }

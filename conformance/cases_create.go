@@ -85,6 +85,7 @@ func createCases() []caseDef {
 					t.Errorf("created: got %v, want about %v", i.Created, begin)
 				}
 				want := info.Capabilities.For(t.Language())
+				want.Features = slices.DeleteFunc(slices.Clone(want.Features), func(f executor.Feature) bool { return f == executor.FeaturePorts }) // which it has not asked for
 				if !sameJSON(i.Capabilities.Languages, want.Languages) || !sameJSON(i.Capabilities.Features, want.Features) {
 					t.Errorf("capabilities: got %+v, want those of the backend for the language: %+v", i.Capabilities, want)
 				}
@@ -271,6 +272,8 @@ func refusals(c executor.Capabilities, l executor.Language) (all []refusal) {
 	maybe("packages", func(s *executor.Spec) {
 		s.Packages = []executor.Packages{{Language: l, Names: []string{"conformance-no-such-package"}}}
 	})
+	maybe("aliases", withAliases)
+	maybe("ports", withPorts)
 	for _, i := range executor.Features() {
 		maybe("the feature "+string(i.Feature), func(s *executor.Spec) { s.Require = []executor.Feature{i.Feature} })
 	}
@@ -319,6 +322,12 @@ var invalidSpecs = map[string]func(*executor.Spec){
 	"a host with a port": func(s *executor.Spec) {
 		s.Network = executor.NetworkPolicy{Mode: executor.NetworkAllowlist, Hosts: []string{"example.org:443"}}
 	},
+	"an alias that is relative":     func(s *executor.Spec) { s.Aliases = []string{"mnt/data"} },
+	"an alias that is not clean":    func(s *executor.Spec) { s.Aliases = []string{"/mnt/../mnt/data"} },
+	"an alias below /":              func(s *executor.Spec) { s.Aliases = []string{"/data"} },
+	"an alias below Workdir":        func(s *executor.Spec) { s.Aliases = []string{executor.Workdir + "/data"} },
+	"an alias below /tmp":           func(s *executor.Spec) { s.Aliases = []string{"/tmp/data"} },
+	"an alias below another":        func(s *executor.Spec) { s.Aliases = []string{"/mnt/data", "/mnt/data/more"} },
 	"a negative limit":              func(s *executor.Spec) { s.Limits.MemoryBytes = -1 },
 	"a limit that is not a number":  func(s *executor.Spec) { s.Limits.CPUs = math.NaN() },
 	"a negative wall time":          func(s *executor.Spec) { s.Run.WallTime = -2 },

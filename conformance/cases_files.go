@@ -19,11 +19,35 @@ func filesCase(id, doc string, programs []string, positive func(t *T, s executor
 	return caseDef{
 		ID: "files/" + id, Feature: executor.FeatureFiles, Doc: doc, Programs: programs,
 		Positive: func(t *T) {
-			s := t.Session()
+			s := t.Shared()
+			if !t.emptied(s.Files()) {
+				s = t.Session()
+			}
 			positive(t, s, s.Files())
 		},
 		Negative: noFiles,
 	}
+}
+
+// emptied removes all that is in the working directory, and reports whether nothing is left.
+func (t *T) emptied(f executor.Files) bool {
+	names := func() (all []string, err error) {
+		for i, err := range f.List(t.ctx, ".") {
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, i.Name)
+		}
+		return all, nil
+	}
+	left, err := names()
+	for _, name := range left {
+		err = errors.Join(err, f.Remove(t.ctx, name))
+	}
+	if err == nil && len(left) > 0 {
+		left, err = names()
+	}
+	return err == nil && len(left) == 0
 }
 
 // noFiles checks that every method of Files refuses.

@@ -177,16 +177,17 @@ func readers(t *T, s executor.Session, f executor.Files) {
 		t.Errorf("a reader went on to the end after its context had ended")
 	}
 	r.Close()
+	_, err = f.Stat(ctx, "large")
+	t.isNo("stat with a context that has ended", err, context.Canceled)
+	t.holds(f, "large", data)
+	s = t.Session()
+	f = s.Files()
+	t.put(f, "large", data)
 	r, err = f.Read(t.Context(), "large")
 	if err != nil {
 		t.Fatalf("read: %v", err)
 	}
 	defer r.Close()
-	ctx, cancel = context.WithCancel(t.Context())
-	cancel()
-	_, err = f.Stat(ctx, "large")
-	t.isNo("stat with a context that has ended", err, context.Canceled)
-	t.holds(f, "large", data)
 	if err := s.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}

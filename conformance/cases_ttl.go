@@ -47,11 +47,23 @@ func ttlCases() []caseDef {
 			Doc: "A sandbox ends at its maximum life although it is in use: the run is killed with ReasonLifetime.",
 			Positive: func(t *T) {
 				noLimit := t.Executor().Info().Capabilities.MaxRun.WallTime == 0
-				life, start := 3*time.Second, time.Now()
-				s, err := t.short(life, noLimit)
-				for errors.Is(err, executor.ErrNotFound) && life < 24*time.Second { // a busy machine took longer to start it
-					life, start = 2*life, time.Now()
-					s, err = t.short(life, noLimit)
+				var (
+					life  = 3 * time.Second
+					start time.Time
+					s     executor.Session
+					err   error
+				)
+				for ; ; life *= 2 {
+					start = time.Now()
+					s, err = t.Executor().Create(t.ctx, t.Spec(func(spec *executor.Spec) {
+						spec.MaxLife = life
+						if noLimit {
+							spec.Run.WallTime = executor.NoLimit
+						}
+					}))
+					if !errors.Is(err, executor.ErrNotFound) || life >= 24*time.Second { // a busy machine may take longer to start it
+						break
+					}
 				}
 				s = t.created(s, err)
 				if noLimit { // else no run fits into so short a life
@@ -137,16 +149,6 @@ func ttlCases() []caseDef {
 			},
 		},
 	}
-}
-
-// short creates a session with a life, in which a run may take as long as it likes if noLimit says so.
-func (t *T) short(life time.Duration, noLimit bool) (executor.Session, error) {
-	return t.Executor().Create(t.ctx, t.Spec(func(spec *executor.Spec) {
-		spec.MaxLife = life
-		if noLimit {
-			spec.Run.WallTime = executor.NoLimit
-		}
-	}))
 }
 
 // longest returns d, or the longest wall time of the backend if that is less.

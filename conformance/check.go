@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -145,8 +146,9 @@ func (t *T) start(s executor.Session, req executor.Request, emit func(executor.E
 			r.mu.Lock()
 			r.events = append(r.events, ev)
 			r.mu.Unlock()
-			// The programs that are started so say something first. That they were started is too early: they may have said nothing.
-			if ev.Kind == executor.EventStdout {
+			// The programs that are started so print a line first. That they were started is too early: they may have said nothing. So
+			// is a part of the line: an interpreter without a buffer writes its end by itself.
+			if ev.Kind == executor.EventStdout && bytes.Contains(ev.Data, []byte("\n")) {
 				r.once.Do(func() { close(r.begun) })
 			}
 			if emit != nil {

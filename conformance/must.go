@@ -39,6 +39,7 @@ var mustDeclare = map[string]func() Must{
 		m := Must{
 			Features: []executor.Feature{
 				executor.FeatureCode, executor.FeatureLimitMemory, executor.FeatureLimitDisk, executor.FeatureNetworkNone,
+				executor.FeatureAliases,
 			},
 			Languages: map[executor.Language][]executor.Feature{
 				executor.Python: {
@@ -62,9 +63,10 @@ var mustDeclare = map[string]func() Must{
 	"flymachines": func() Must {
 		return Must{
 			Features: []executor.Feature{
-				executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns,
+				executor.FeatureCode, executor.FeatureCommand, executor.FeaturePTY, executor.FeatureParallelRuns,
 				executor.FeatureAttach, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureLimitCPU, executor.FeatureLimitMemory,
 				executor.FeatureLimitProcesses, executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript,
+				executor.FeatureAliases,
 			},
 			EachLanguage: runnerLanguage,
 			Isolation:    executor.IsolationMicroVM,
@@ -75,7 +77,8 @@ var mustDeclare = map[string]func() Must{
 			Features: []executor.Feature{
 				executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns,
 				executor.FeatureAttach, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureLimitDisk,
-				executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript, // the other limits are not those of every runtime
+				executor.FeatureAliases,
+				executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript, // the other limits, and terminals, are not those of every runtime
 			},
 			EachLanguage: runnerLanguage,
 			Isolation:    executor.IsolationContainer,
@@ -84,7 +87,7 @@ var mustDeclare = map[string]func() Must{
 	"e2b": func() Must {
 		return Must{
 			Features: []executor.Feature{
-				executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns,
+				executor.FeatureCode, executor.FeatureCommand, executor.FeaturePTY, executor.FeatureParallelRuns,
 				executor.FeatureAttach, executor.FeatureList, executor.FeatureKeepAlive,
 				executor.FeatureNetworkNone, executor.FeatureNetworkFull,
 			},

@@ -161,6 +161,7 @@ var programInfos = []ProgramInfo{
 	{"getenv", "prints the value of the environment variable {{name}} as JSON, null if it is not set"},
 	{"environ", "prints all environment variables as a JSON object"},
 	{"cwd", "prints the working directory"},
+	{"spoil-alias", `tries to remove, replace and rename the link {{name}}, also by the file {{file}}, and to write to the directory {{above}} that it is in, to rename that and to open it up for writing; prints a line for each that it could do, and "done"`},
 	{"surroundings", `prints a JSON object: "offset" (of local time from UTC in seconds), "tz" and "lang" (the variables TZ and LANG), "encoding" (of text files), "home" and "temp" (whether a file can be made in the home and the temporary directory), "home_dir" (the home directory). What the language does not know is left out`},
 
 	// Limits.
@@ -174,6 +175,8 @@ var programInfos = []ProgramInfo{
 	{"threads", `prints "threads ok" if it can start a thread that does something, else "threads none"`},
 	{"leave-dead-ticker", `Python only: leaves a process running whose first thread has ended, so that it shows as dead, and whose other one appends "x" to the file {{name}} every 10 ms, and prints "left"; "none" where code has no way to do that`},
 	{"leave-ticker", `leaves a thread, timer or task running that appends "x" to the file {{name}} every 10 ms, if need be while a later run awaits, and prints "left"`},
+	{"serve", `leaves a server running, for which no run waits, at a free port of the address {{address}}, and prints the port. Each connection begins with a line that says what the server does: "echo" sends back what comes until its end, and then "end"; "flood" sends without an end; "half" sends "half", ends that and goes on reading; "reset" resets the connection; "mute" reads and sends nothing`},
+	{"listening", `prints the ports of TCP at which something listens in the network of the sandbox, separated by blanks`},
 	{"connect", `sends the text {{token}} to each of the blank-separated addresses of {{tcp}} by every means that it has, and in the name that a DNS query asks for to each of {{udp}}; prints "reached ADDRESS" for each that answers, and "done"`},
 	{"package-name", "is not code, but the requirement of a small package that the backend can install"},
 	{"package-import", `prints "present" if that package can be imported, else "absent"`},
@@ -196,5 +199,10 @@ var programInfos = []ProgramInfo{
 	{"command-signal", "kills itself with SIGSEGV"},
 	{"command-missing", "names a program that does not exist"},
 	{"command-write", "writes {{text}} into the file {{name}}"},
+	{"terminal-report", `prints "terminal" with the rows and columns of its controlling terminal, if its standard input, output and error are a terminal and it leads its session`},
+	{"terminal-sizes", "prints the rows and columns of its terminal, again whenever they change"},
+	{"terminal-interrupt", `prints "ready", waits to be interrupted, prints "interrupted" and exits with 7`},
+	{"terminal-deaf", `ignores hang-ups, interrupts and requests to end, prints "ready" and goes on for ever`},
+	{"terminal-lines", "prints the numbers from 1 to {{count}}, which is a string"},
 	{"command-wait", `prints "waiting", waits until the file {{name}} has content, for at most 30 s, and prints it`},
 }

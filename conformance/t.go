@@ -143,8 +143,9 @@ func (t *T) Shared() executor.Session {
 	if t.w.shared[l] == nil {
 		spec := t.Spec()
 		spec.Labels[LabelCase] = labelShared
-		s, err := t.x.(*watched).create(t.ctx, spec)
-		s = t.created(s, err)
+		x := t.x.(*watched)
+		s, err := x.create(t.ctx, spec)
+		s = t.created(x.examined("create", s, err))
 		if t.w.shared == nil {
 			t.w.shared = map[executor.Language]executor.Session{}
 		}

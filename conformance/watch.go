@@ -52,6 +52,16 @@ func (w *watched) Attach(ctx context.Context, h executor.Handle) (executor.Sessi
 
 // adopt takes a session into the books of the case.
 func (w *watched) adopt(op string, s executor.Session, err error) (executor.Session, error) {
+	if s, err = w.examined(op, s, err); err != nil {
+		return nil, err
+	}
+	ws := &watchedSession{Session: s, t: w.t, x: w.Executor}
+	w.t.cleanup(ws.end)
+	return ws, nil
+}
+
+// examined looks at what the implementation returned in the place of a session.
+func (w *watched) examined(op string, s executor.Session, err error) (executor.Session, error) {
 	w.t.met(op, err)
 	if err != nil {
 		if s != nil {
@@ -63,9 +73,7 @@ func (w *watched) adopt(op string, s executor.Session, err error) (executor.Sess
 		w.t.Errorf("%s: neither a session nor an error", op)
 		return nil, errors.New("neither a session nor an error")
 	}
-	ws := &watchedSession{Session: s, t: w.t, x: w.Executor}
-	w.t.cleanup(ws.end)
-	return ws, nil
+	return s, nil
 }
 
 func (w *watched) Destroy(ctx context.Context, h executor.Handle) error {

@@ -43,7 +43,7 @@ func weaknesses(socketFile string) map[string]weakness {
 		h["PidsLimit"], h["Memory"], h["MemorySwap"] = 1000, 2<<30, 2<<30
 		h["Ulimits"] = []map[string]any{{"Name": "nofile", "Soft": descriptors + 2000, "Hard": descriptors + 2000}, {"Name": "memlock", "Soft": 4 << 20, "Hard": 4 << 20}, {"Name": "msgqueue", "Soft": 800_000, "Hard": 800_000}, {"Name": "core", "Soft": 4096, "Hard": 4096}}
 		delete(h, "NanoCpus")
-		h["Tmpfs"] = map[string]string{executor.Workdir: "rw,mode=1777,size=256m", tempDir: "rw,mode=1777,exec,size=256m", shmDir: "rw,mode=1777,size=256m"}
+		h["Tmpfs"] = map[string]string{executor.Workdir: "rw,mode=1777,size=256m", tempDir: "rw,mode=1777,exec,size=256m", shmDir: "rw,mode=1777,size=256m", namesDir: "rw,mode=755"}
 	}
 	return map[string]weakness{
 		"uid":               {user: root},

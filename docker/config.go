@@ -51,6 +51,9 @@ type Config struct {
 	// Packages says what sessions may install without a network of their own. The zero value: nothing.
 	Packages Packages `json:"packages,omitzero"`
 
+	// Ports lets sessions ask for ports, so that this program can connect to servers in their sandboxes. Default: they are refused.
+	Ports bool `json:"ports,omitempty"`
+
 	// Limits are those of sessions that ask for none. Defaults: 1 CPU, 512 MiB of memory, 256 MiB of disk, 128 processes.
 	Limits Limits `json:"limits,omitzero"`
 	// MaxLimits is the most that a session may ask for. Zero fields: no bound but the machine's.

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 // must is what the backend has to declare with images for both languages.
 var must = func() conformance.Must {
 	m, _ := conformance.MustDeclare(Type)
-	m.Features = append(append(m.Features, executor.FeatureMixedLanguages), gvisorLacks...)
+	m.Features = append(append(m.Features, executor.FeatureMixedLanguages, executor.FeaturePorts), gvisorLacks...)
 	m.Languages = map[executor.Language][]executor.Feature{
 		executor.Python:     append([]executor.Feature{executor.FeaturePackages}, m.EachLanguage...),
 		executor.JavaScript: append([]executor.Feature{executor.FeaturePackages}, m.EachLanguage...),
@@ -81,7 +81,7 @@ func target(version, runtime string) conformance.Target {
 			}
 			env := driver.Env{Owner: params[paramRun] + params[conformance.ParamOwner], CacheDir: filepath.Join(params[paramDir], "cache")}
 			return Open(ctx, env, Config{
-				Host: host, Runtime: params[paramRuntime], Image: dockertest.Python, Pull: PullNever, Languages: []executor.Language{executor.Python, executor.JavaScript},
+				Host: host, Runtime: params[paramRuntime], Image: dockertest.Python, Pull: PullNever, Ports: true, Languages: []executor.Language{executor.Python, executor.JavaScript},
 				Templates: map[string]Template{"small": {Image: dockertest.Python, Limits: Limits{Memory: 128 << 20, Disk: 8 << 20}}},
 				Packages: Packages{Packages: driver.Packages{
 					Allow:  packagestest.Allow(),

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"path"
 	"slices"
 
 	"github.com/moby/moby/api/types/container"
@@ -99,6 +100,7 @@ type box struct {
 	want     executor.Limits // none is zero
 	packages int64           // bytes for installed packages of each language of installs
 	installs []executor.Language
+	aliases  []string
 	uid      int  // of the code
 	mapped   bool // the engine has few uids
 }
@@ -126,6 +128,16 @@ func (b *box) limits() executor.Limits {
 	}
 	l.MemoryBytes = pages(max(b.want.MemoryBytes, minMemory)) + l.DiskBytes + b.packages*int64(len(b.installs)) + supervisorMemory
 	return l
+}
+
+// parents returns the directories that aliases are in. The root file system is read-only, so each is a tmpfs.
+func (b *box) parents() (dirs []string) {
+	for _, a := range b.aliases {
+		if dir := path.Dir(a); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
 }
 
 // paths returns where interpreters find installed packages that do not look there by themselves.
@@ -204,6 +216,10 @@ func (b *box) options(f *facts) client.ContainerCreateOptions {
 	}
 	// Only a socket is there. The root file system is read-only, and so is its list of users.
 	tmpfs[namesDir] = "rw,nosuid,nodev,noexec,size=4096,nr_inodes=4,mode=755"
+	// The supervisor makes a link in each. start sees to it that they hide nothing of the image.
+	for _, dir := range b.parents() {
+		tmpfs[dir] = "rw,nosuid,nodev,noexec,size=16384,nr_inodes=16,mode=755"
+	}
 	for _, l := range b.installs { // root's, and executable because it has shared libraries
 		tmpfs[packages.Dirs[l]] = fmt.Sprintf("rw,nosuid,nodev,exec,size=%d,nr_inodes=%d,mode=755", b.packages, max(b.packages/inodeBytes, 256))
 	}

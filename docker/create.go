@@ -43,7 +43,7 @@ func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session,
 	}
 	x := &box{
 		id: c.ID, image: img, command: runner.Command(python), runtime: b.cfg.Runtime, network: string(executor.NetworkNone),
-		want: b.cfg.limits(&c.Spec, f), packages: b.cfg.packagesSize(), installs: b.cfg.installs(), uid: f.userID(c.ID), mapped: f.mapped(),
+		want: b.cfg.limits(&c.Spec, f), packages: b.cfg.packagesSize(), installs: b.cfg.installs(), aliases: c.Spec.Aliases, uid: f.userID(c.ID), mapped: f.mapped(),
 	}
 	if c.Spec.Network.Mode == executor.NetworkFull {
 		if x.network, err = b.fullNetwork(ctx); err != nil {
@@ -104,13 +104,13 @@ func (b *backend) start(ctx context.Context, x *box, f *facts, spec *executor.Sp
 	defer release()
 	actx, cancel := e.answer(ctx)
 	defer cancel()
-	id, conn, err := b.launch(actx, x.options(f))
+	id, conn, err := b.launch(actx, x.options(f), func(ctx context.Context, id string) error { return e.bare(ctx, id, x) })
 	if err != nil {
 		return nil, err
 	}
 	r, err := runner.Start(actx, conn, runner.Config{
 		UID: x.uid, GID: x.uid, Workdir: executor.Workdir, Home: executor.Home, Temp: tempDir,
-		Env: x.env(spec.Env), Paths: x.paths(), Languages: spec.Languages,
+		Aliases: spec.Aliases, Ports: spec.Ports, Env: x.env(spec.Env), Paths: x.paths(), Languages: spec.Languages,
 		MaxRun: spec.MaxRun, IdleTTL: spec.IdleTTL, MaxLife: spec.MaxLife,
 		Rlimits: x.rlimits(), OOMScore: codeOOMScore, Socket: socket, Names: namesDir + "/socket",
 		Filtered: true, AllowWeak: b.cfg.AllowWeak,
@@ -141,7 +141,8 @@ func (b *backend) start(ctx context.Context, x *box, f *facts, spec *executor.Sp
 }
 
 // launch makes a container and starts it, and connects to its main process. What it has made when it fails is the caller's to remove.
-func (b *backend) launch(ctx context.Context, o client.ContainerCreateOptions) (id string, conn *stdio, err error) {
+// check may refuse the container before it starts; nil: nothing is wrong with it.
+func (b *backend) launch(ctx context.Context, o client.ContainerCreateOptions, check func(ctx context.Context, id string) error) (id string, conn *stdio, err error) {
 	e := b.engine
 	lctx, cancel := linger(ctx)
 	defer cancel()
@@ -156,6 +157,11 @@ func (b *backend) launch(ctx context.Context, o client.ContainerCreateOptions) (
 	}
 	for _, w := range made.Warnings {
 		b.env.Logger().Warn("the engine made a container with a warning", "container", o.Name, "warning", w)
+	}
+	if check != nil {
+		if err := check(ctx, made.ID); err != nil {
+			return "", nil, err
+		}
 	}
 	// Before it starts: what the main process says to nobody is lost.
 	a, err := e.ContainerAttach(ctx, made.ID, client.ContainerAttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})

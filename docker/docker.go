@@ -84,7 +84,9 @@ func Open(_ context.Context, env driver.Env, cfg Config) (executor.Executor, err
 		return nil, err
 	}
 	// What stops a run goes through the engine, so an engine that is given up after a moment is not waited for longer.
-	return driver.New(d, env, driver.Options{Type: Type, CreateTimeout: createTimeout, StopTimeout: min(d.engine.timeout, stopTimeout)})
+	return driver.New(d, env, driver.Options{
+		Type: Type, CreateTimeout: createTimeout, StopTimeout: min(d.engine.timeout, stopTimeout), Suspends: true, SuspendsRuns: true,
+	})
 }
 
 // Factory is for registries.
@@ -113,16 +115,19 @@ func newDriver(env driver.Env, cfg Config) (*backend, error) {
 
 // features are those of every session.
 var features = []executor.Feature{
-	executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns,
+	executor.FeatureCode, executor.FeatureCommand, executor.FeaturePTY, executor.FeatureParallelRuns,
 	executor.FeatureFilesDuringRun, executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
 	executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitDisk, executor.FeatureLimitProcesses,
-	executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript,
+	executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript, executor.FeatureAliases,
 }
 
 // gvisorLacks are the features that sessions under gVisor do not have. Its kernel is a process of the host in the control group of the
 // container, so that what goes beyond memory, or beyond a number of tasks that a program does not see, ends the whole sandbox. Its clocks of
-// processor time do not know of the quota that the host enforces.
-var gvisorLacks = []executor.Feature{executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitProcesses}
+// processor time do not know of the quota that the host enforces. Its terminals are no controlling ones for what a shell starts, edit no
+// lines and send no signals.
+var gvisorLacks = []executor.Feature{
+	executor.FeaturePTY, executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitProcesses,
+}
 
 // Capabilities implements driver.Driver.
 func (b *backend) Capabilities() executor.Capabilities {
@@ -135,6 +140,9 @@ func (b *backend) Capabilities() executor.Capabilities {
 	}
 	if isolationOf(b.cfg.Runtime) == executor.IsolationGVisor {
 		c.Features = slices.DeleteFunc(c.Features, func(f executor.Feature) bool { return slices.Contains(gvisorLacks, f) })
+	}
+	if b.cfg.Ports {
+		c.Features = append(c.Features, executor.FeaturePorts)
 	}
 	for _, l := range b.cfg.languages() {
 		r := executor.Runtime{Language: l, Features: runner.Features()}

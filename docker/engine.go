@@ -43,8 +43,9 @@ type engine struct {
 
 	removals chan struct{} // holds a value for each that is under way
 
-	mu    sync.Mutex
-	known *facts
+	mu       sync.Mutex
+	known    *facts
+	contents map[content]string // what was found in images; empty: nothing
 }
 
 // maxRemovals bounds how many containers are removed at once. More are hardly faster. And up to 20.10.26 the more containers end together, the
@@ -52,7 +53,7 @@ type engine struct {
 const maxRemovals = 4
 
 func newEngine(c *client.Client, at endpoint, timeout time.Duration) *engine {
-	return &engine{Client: c, at: at, timeout: timeout, removals: make(chan struct{}, maxRemovals)}
+	return &engine{Client: c, at: at, timeout: timeout, removals: make(chan struct{}, maxRemovals), contents: map[content]string{}}
 }
 
 // facts asks the engine what it is, unless it has said so lately.

@@ -350,7 +350,7 @@ func TestUndo(t *testing.T) {
 			o := client.ContainerCreateOptions{Name: containerName("x"), Config: &container.Config{Image: "x"}}
 			failure := error(&unansweredError{errors.New("not sent"), o})
 			if heard {
-				_, _, failure = b.launch(t.Context(), o)
+				_, _, failure = b.launch(t.Context(), o, nil)
 			}
 			if err := e.undo(t.Context(), "x", failure); err != nil || there || busy > 0 {
 				t.Errorf("got %v; a container is left: %v, or is still made: %v", err, there, busy > 0)

@@ -39,7 +39,7 @@ func (b *backend) build(ctx context.Context, f *packages.Fetch, file string) (er
 	o.Config.StdinOnce = true // when this process dies its input ends, and it ends itself
 	actx, stop := e.answer(ctx)
 	defer stop()
-	_, conn, err := b.launch(actx, o)
+	_, conn, err := b.launch(actx, o, nil)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package docker
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -147,7 +148,7 @@ func TestReap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead := "dead" + strings.Repeat("0", 22)
+	dead := strings.ToLower(rand.Text())
 	labels := map[string]string{driver.LabelOwner: owner, driver.LabelID: dead, labelSpec: `{"labels":["execbroker.owner","execbroker.id"]}`}
 	if _, err := e.ContainerCreate(t.Context(), (&box{id: dead, image: img, labels: labels, command: []string{python}, network: "none"}).options(f)); err != nil {
 		t.Fatal(err)
@@ -196,7 +197,8 @@ func TestSweep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	make := func(id, owner string, start bool) string {
+	make := func(owner string, start bool) string {
+		id := strings.ToLower(rand.Text())
 		labels := map[string]string{driver.LabelOwner: owner, driver.LabelID: id, labelSpec: `{}`}
 		opts := (&box{id: id, image: img, labels: labels, command: []string{"/bin/true"}, network: "none"}).options(f)
 		opts.HostConfig.AutoRemove = false // the engine has died before it came to that
@@ -222,8 +224,8 @@ func TestSweep(t *testing.T) {
 		}
 		return containerName(id)
 	}
-	exited, young := make("exited"+strings.Repeat("0", 20), owner(t), true), make("young"+strings.Repeat("0", 21), owner(t), false)
-	other := make("other"+strings.Repeat("0", 21), owner(t)+"-other", true)
+	exited, young := make(owner(t), true), make(owner(t), false)
+	other := make(owner(t)+"-other", true)
 	x := open(t, func(c *Config) { c.Image = dockertest.Trixie })
 	s := create(t, x, executor.Spec{})
 	for slices.Contains(containers(t, e.at.host, owner(t)), exited) {

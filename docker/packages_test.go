@@ -339,7 +339,7 @@ func TestBuilderAlone(t *testing.T) {
 	builder := b.builder(f, img, facts)
 	o := builder.options(facts)
 	o.Config.StdinOnce = true
-	_, conn, err := b.launch(t.Context(), o)
+	_, conn, err := b.launch(t.Context(), o, nil)
 	t.Cleanup(func() {
 		if err := b.engine.destroy(context.Background(), builder.id); err != nil {
 			t.Error(err)

@@ -17,7 +17,7 @@ type session struct {
 	fence     int64
 	info      executor.SessionInfo
 
-	*runner.Holder // Run, Reset, KeepAlive, Files, Destroy, Detach
+	*runner.Holder // Run, Reset, KeepAlive, Suspend, Files, Dial, Destroy, Detach
 }
 
 var (
@@ -26,7 +26,9 @@ var (
 	_ driver.Refresher  = (*session)(nil)
 	_ driver.Resetter   = (*session)(nil)
 	_ driver.KeepAliver = (*session)(nil)
+	_ driver.Suspender  = (*session)(nil)
 	_ driver.Filer      = (*session)(nil)
+	_ driver.Dialer     = (*session)(nil)
 	_ driver.Installer  = (*session)(nil)
 	_ driver.Aser       = (*session)(nil)
 	_ runner.Place      = (*place)(nil)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -24,17 +23,18 @@ func (n *notebook) Run(ctx context.Context, req *executor.Request, emit func(exe
 		return driver.Exit{}, context.Cause(ctx)
 	}
 	which := executor.Interpreter{Language: req.Language, Context: req.Context}
-	l, id, err := n.lease(ctx, which, req)
+	l, noted, err := n.lease(ctx, which, req)
 	if err != nil {
 		return driver.Exit{Code: -1}, err
 	}
 	defer l.end(ctx)
 	c := &cell{n: n, l: l, req: req, ctx: ctx, emit: emit}
-	exit, err := c.run(which, id)
+	exit, err := c.run(which, noted)
 	if exit.FilesLost {
 		return exit, err // what the lease has said
 	}
 	l.end(ctx)
+	exit.StateLost = exit.StateLost || l.alone()
 	exit.Artifacts, exit.ArtifactsOmitted = l.exit.Artifacts, l.exit.ArtifactsOmitted
 	if err == nil && l.err != nil && req.Artifacts != nil {
 		err = c.fail(l.err)
@@ -84,18 +84,18 @@ func (c *cell) fail(err error) error {
 	return driver.Fail(executor.ErrUnavailable, c.ran(), fmt.Errorf("running code: %w", err))
 }
 
-// run runs the code. id is what the lease says of the context.
-func (c *cell) run(which executor.Interpreter, id string) (exit driver.Exit, err error) {
+// run runs the code. noted is what the lease says of the context.
+func (c *cell) run(which executor.Interpreter, noted note) (exit driver.Exit, err error) {
 	// The lease tells when there is no sense in waiting for the rest.
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.l.live, func() { cancel(errLease) })()
 	leave := false
 	for try := 0; ; try++ {
-		if leave, err = c.open(ctx, which, id); err == nil {
+		if leave, err = c.open(ctx, which, noted); err == nil {
 			break
 		}
-		if id = ""; try > 0 || !errors.Is(err, errNoContext) {
+		if noted = (note{}); try > 0 || !errors.Is(err, errNoContext) {
 			return c.prevented(err)
 		}
 	}
@@ -111,8 +111,8 @@ func (c *cell) run(which executor.Interpreter, id string) (exit driver.Exit, err
 }
 
 // open sends the code to its context. leave says that something is to be taken back afterwards.
-func (c *cell) open(ctx context.Context, which executor.Interpreter, id string) (leave bool, err error) {
-	if c.k, err = c.n.find(ctx, which, id); err != nil {
+func (c *cell) open(ctx context.Context, which executor.Interpreter, noted note) (leave bool, err error) {
+	if c.k, err = c.n.find(ctx, which, noted); err != nil {
 		return false, err
 	}
 	c.k.settled = false
@@ -156,6 +156,10 @@ func (c *cell) stop() (lost bool, err error) {
 	c.x.close()
 	ctx, cancel := driver.StopContext(c.ctx)
 	defer cancel()
+	if c.l.alone() {
+		c.k.suspect, c.k.settled = true, true
+		return true, c.n.drop(ctx, c.k, true) // a lease may have been deceived
+	}
 	return c.n.settle(ctx, c.k)
 }
 
@@ -175,23 +179,37 @@ func (c *cell) stopped(reason executor.Reason, cause error) (driver.Exit, error)
 	return exit, nil
 }
 
-// follow passes on what the code does until its end.
+// beginTime is how long a kernel may take to say that code has begun. Then it has, and holds the lock of its interpreter: the answer's headers
+// say that the code was accepted, and nothing is before it.
+const beginTime = 5 * time.Second
+
+// goneTime is how long the code interpreter may take to say that the process of a context has ended, and to pass on what it has written.
+const goneTime = 4 * time.Second
+
+// follow passes on what the code does until its end. The wall time counts from the headers of the answer, since code that holds the lock of
+// its interpreter from the beginning keeps the kernel from saying that it has begun.
 func (c *cell) follow() (driver.Exit, error) {
-	wall := time.NewTimer(time.Hour)
-	wall.Stop()
+	wall := time.NewTimer(c.req.Limits.WallTime)
 	defer wall.Stop()
+	if c.req.Limits.WallTime == executor.NoLimit {
+		wall.Stop()
+	}
+	begun := time.NewTimer(beginTime)
+	defer begun.Stop()
+	dead := time.NewTimer(goneTime)
+	dead.Stop()
+	defer dead.Stop()
+	gone := c.l.gone
 	for {
 		select {
 		case h := <-c.x.events:
 			c.x.took(h)
-			was := c.started
 			over, err := c.event(h)
-			if !was && c.started && c.req.Limits.WallTime != executor.NoLimit {
-				wall.Reset(c.req.Limits.WallTime)
-			}
 			switch {
 			case c.emitErr != nil:
 				return c.stopped("", nil)
+			case errors.Is(err, errLongLine) && c.started: // a value that goes beyond every limit
+				return c.stopped(executor.ReasonOutput, nil)
 			case err != nil:
 				return c.broken(err)
 			case over:
@@ -203,7 +221,18 @@ func (c *cell) follow() (driver.Exit, error) {
 			return c.stopped("", context.Cause(c.ctx))
 		case <-wall.C:
 			c.rest()
+			c.starts(c.k.cell() + 1)
 			return c.stopped(executor.ReasonWallTime, nil)
+		case <-begun.C:
+			if c.starts(c.k.cell() + 1); c.emitErr != nil {
+				return c.stopped("", nil)
+			}
+		case <-gone:
+			gone = nil
+			dead.Reset(goneTime)
+		case <-dead.C:
+			c.starts(c.k.cell() + 1)
+			return c.stopped(executor.ReasonSandbox, nil)
 		case <-c.l.live.Done():
 			return c.ended()
 		}
@@ -237,10 +266,7 @@ func (c *cell) event(h heard) (over bool, err error) {
 	default:
 		return false, nil
 	}
-	if !c.started {
-		c.started = true
-		c.pass(executor.Event{Kind: executor.EventStarted, Cell: c.k.cell()})
-	}
+	c.starts(c.k.cell())
 	switch h.kind {
 	case evStdout:
 		c.pass(executor.Event{Kind: executor.EventStdout, Data: h.text})
@@ -254,6 +280,14 @@ func (c *cell) event(h heard) (over bool, err error) {
 		}
 	}
 	return h.kind == evEnd, nil
+}
+
+// starts passes on that the code has begun, if that was not known.
+func (c *cell) starts(number int) {
+	if !c.started {
+		c.started = true
+		c.pass(executor.Event{Kind: executor.EventStarted, Cell: number})
+	}
 }
 
 func (c *cell) pass(e executor.Event) {
@@ -275,21 +309,20 @@ func (c *cell) verdict() (driver.Exit, error) {
 	if services[f.name] && strings.TrimSpace(f.traceback) == "" {
 		return c.died(exit, f)
 	}
-	if f.name == "SystemExit" && c.req.Language == executor.Python {
+	// JavaScript that ends its process says the same, by what the adapter has put into it, without a stack.
+	if f.name == "SystemExit" && (c.req.Language == executor.Python || strings.TrimSpace(f.traceback) == "") {
 		return c.exited(exit, f.value)
 	}
 	exit.Code = -1
-	if f.name == "SystemExit" && strings.TrimSpace(f.traceback) == "" {
-		return exit, nil // no exception, but what a stand-in calls the end of its process
-	}
 	if c.n.b.hasExitCode(c.req.Language) {
 		exit.Code = 1
 	}
-	exit.Exception = &executor.Exception{Type: f.name, Message: f.value, Traceback: plain(f.traceback), Line: c.line(f.traceback)}
+	trace := f.trace()
+	exit.Exception = &executor.Exception{Type: f.name, Message: f.value, Traceback: trace, Line: c.line(trace)}
 	return exit, nil
 }
 
-// exited says how Python ended that called sys.exit.
+// exited says how code ended that has said with which exit code.
 func (c *cell) exited(exit driver.Exit, value string) (driver.Exit, error) {
 	switch n, err := strconv.Atoi(value); {
 	case value == "" || value == "None":
@@ -354,35 +387,6 @@ func (c *cell) broken(cause error) (driver.Exit, error) {
 	}
 	return driver.Exit{Code: -1}, c.fail(cause)
 }
-
-// frames find lines of the user's code in tracebacks: of IPython, of other Pythons that name cells, of JavaScript.
-var frames = []*regexp.Regexp{
-	regexp.MustCompile(`Cell In\[(\d+)\], line (\d+)`),
-	regexp.MustCompile(`<cell (\d+)>", line (\d+)`),
-	regexp.MustCompile(`<cell (\d+)>:(\d+)`),
-	regexp.MustCompile(`evalmachine\.<anonymous>()?:(\d+)`),
-}
-
-// line returns the line of the code that an exception has come through last, and 0 if that is not known.
-func (c *cell) line(traceback string) int {
-	for i, form := range frames {
-		all := form.FindAllStringSubmatch(traceback, -1)
-		if i >= 2 && len(all) > 0 { // these begin with the innermost
-			all = all[:1]
-		}
-		for j := len(all) - 1; j >= 0; j-- {
-			if n, err := strconv.Atoi(all[j][2]); err == nil && (all[j][1] == "" || all[j][1] == strconv.Itoa(c.k.seen)) {
-				return n
-			}
-		}
-	}
-	return 0
-}
-
-var escapes = regexp.MustCompile("\x1b(\\[[0-9;?]*[ -/]*[@-~]|[@-_])?")
-
-// plain returns a text without escape sequences.
-func plain(s string) string { return escapes.ReplaceAllString(s, "") }
 
 // drain waits for the end of a stream whose last event has come, so that its connection can be used again.
 func (x *execution) drain(ctx context.Context) {

@@ -67,6 +67,10 @@ type Config struct {
 	// PublicTraffic lets anybody who knows the ID of a sandbox reach what listens in it, for services that cannot prevent it.
 	PublicTraffic bool `json:"public_traffic,omitempty"`
 
+	// Ports lets sessions ask for ports, so that this program can connect to servers in their sandboxes, through the daemon of E2B and never
+	// by the public address of the sandbox. It takes the kernel "runner". Default: they are refused.
+	Ports bool `json:"ports,omitempty"`
+
 	// AllowWeak lets a sandbox start in which no filter narrows what sockets code can make, because the Python of its template has no
 	// ctypes, by which the runner installs one. The log says so then. Default: Create refuses it with ErrUnsupported.
 	AllowWeak bool `json:"allow_weak,omitempty"`
@@ -115,6 +119,9 @@ func (c *Config) Validate() error {
 		known = append(known, r.Language)
 	}
 	at("languages", driver.Choices("language", c.Languages, known))
+	if c.Ports && c.kernel() != KernelRunner {
+		at("ports", fmt.Errorf("takes the kernel %q", KernelRunner))
+	}
 	if c.User != "" && !userForm.MatchString(c.User) {
 		at("user", fmt.Errorf("%q is no name of a user", c.User))
 	}

@@ -52,24 +52,41 @@ func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session,
 	}
 	labels := maps.Clone(c.Labels)
 	labels[labelNote] = string(note)
-	idle := min(c.Spec.IdleTTL, b.cfg.maxLife())
-	if c.Spec.MaxLife > 0 {
-		idle = min(idle, c.Spec.MaxLife)
-	}
 	// The service counts from the beginning, and setting up is use.
-	ttl := min(max(idle, b.cfg.timeout()), b.cfg.maxLife())
+	ttl := min(max(b.idle(&c.Spec), b.cfg.timeout()), b.cfg.maxLife())
 	ask := api.NewSandbox{TemplateID: b.cfg.template(c.Spec.Template), Metadata: &labels}
 	b.network(&ask, c.Spec.Network)
 	seconds := wholeSeconds(ttl)
 	ask.Timeout = &seconds
 
+	// A sandbox whose connections break while it is set up is given up for another one: none of the user's code has run. E2B's proxy breaks
+	// some on a loaded machine.
+	for try := 0; ; try++ {
+		s, again, err := b.open(ctx, c, ask, labels, limits, try)
+		if err == nil || !again || try+1 == sandboxes || !pause(ctx, try, err) {
+			return s, err
+		}
+		b.env.Logger().Info("a sandbox was given up while it was set up, and another one is made", "error", err)
+	}
+}
+
+// sandboxes is how many may be made for one session.
+const sandboxes = 3
+
+// open makes a sandbox and sets it up. If it fails, again says that another sandbox may do better, and that nothing is left of this one.
+func (b *backend) open(ctx context.Context, c *driver.Create, ask api.NewSandbox, labels map[string]string, limits executor.Limits, try int) (opened driver.Session, again bool, err error) {
+	key := c.ID
+	if try > 0 {
+		key += "n" + strconv.Itoa(try) // the service would answer with the sandbox that was given up
+	}
+	idle, seconds := b.idle(&c.Spec), *ask.Timeout
 	asked := time.Now()
-	made, err := b.make(ctx, c.ID, ask)
+	made, err := b.make(ctx, c.ID, key, ask)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	s, err := b.start(ctx, made, &c.Spec, labels, limits, asked.Add(time.Duration(seconds)*time.Second))
-	opened := driver.Session(s)
+	opened = s
 	if err == nil && b.cfg.kernel() == KernelCodeInterpreter {
 		n := b.notebook(s, made)
 		if err = n.open(ctx, &c.Spec); err != nil {
@@ -87,11 +104,20 @@ func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session,
 		defer cancel()
 		if kerr := b.service.kill(kctx, made.SandboxID); kerr != nil {
 			b.env.Logger().Warn("a sandbox may be left, and is removed when the service answers", "sandbox", made.SandboxID, "error", kerr)
-			return nil, driver.Leftover(err, func(ctx context.Context) error { return b.service.kill(ctx, made.SandboxID) })
+			return nil, false, driver.Leftover(err, func(ctx context.Context) error { return b.service.kill(ctx, made.SandboxID) })
 		}
-		return nil, err
+		return nil, ctx.Err() == nil && broke(err), err
 	}
-	return opened, nil
+	return opened, false, nil
+}
+
+// idle returns how long a sandbox lives that nobody uses.
+func (b *backend) idle(spec *executor.Spec) time.Duration {
+	idle := min(spec.IdleTTL, b.cfg.maxLife())
+	if spec.MaxLife > 0 {
+		idle = min(idle, spec.MaxLife)
+	}
+	return idle
 }
 
 // wholeSeconds rounds up: the service counts in seconds, and less than asked for would end runs that have their permission.
@@ -192,8 +218,8 @@ func (b *backend) sweep(ctx context.Context, id string, then time.Time) error {
 }
 
 // make is tryMake for sessions.
-func (b *backend) make(ctx context.Context, id string, ask api.NewSandbox) (*api.Sandbox, error) {
-	made, unclear, err := b.tryMake(ctx, id, ask)
+func (b *backend) make(ctx context.Context, id, key string, ask api.NewSandbox) (*api.Sandbox, error) {
+	made, unclear, err := b.tryMake(ctx, id, key, ask)
 	if unclear != nil {
 		err = driver.Leftover(err, unclear)
 	}
@@ -201,9 +227,9 @@ func (b *backend) make(ctx context.Context, id string, ask api.NewSandbox) (*api
 }
 
 // tryMake asks for a sandbox until there is one. Only what has certainly made none is asked for again. If an error leaves open whether there
-// is one, the function that comes with it removes that.
-func (b *backend) tryMake(ctx context.Context, id string, ask api.NewSandbox) (*api.Sandbox, func(context.Context) error, error) {
-	key := id
+// is one, the function that comes with it removes that. key is the first of the idempotency keys.
+func (b *backend) tryMake(ctx context.Context, id, key string, ask api.NewSandbox) (*api.Sandbox, func(context.Context) error, error) {
+	first := key
 	for n := 0; ; n++ {
 		a := b.attempt(ctx, id, ask, key)
 		select {
@@ -227,7 +253,7 @@ func (b *backend) tryMake(ctx context.Context, id string, ask api.NewSandbox) (*
 		}
 		if !same {
 			// The service repeats its answer to a key, also if that was an error.
-			key = id + strconv.Itoa(n+1)
+			key = first + strconv.Itoa(n+1)
 		}
 	}
 }
@@ -283,14 +309,13 @@ func (b *backend) start(ctx context.Context, made *api.Sandbox, spec *executor.S
 	defer cancel()
 	d := b.service.daemon(made)
 	uid, gid, languages, maxRun := codeID, codeID, spec.Languages, spec.MaxRun
+	same := b.cfg.user() != DefaultUser
 	if b.cfg.kernel() == KernelCodeInterpreter {
 		own, group, err := b.owner(ctx, made)
 		if err != nil {
 			return nil, err
 		}
-		if own != 0 { // the supervisor gives code the rights of whom the files belong to, but never its own
-			uid, gid = own, group
-		}
+		uid, gid, same = rights(own, group, b.cfg.user())
 		// What runs there are leases, which last longer than the code.
 		languages, maxRun = []executor.Language{executor.Python}, executor.RunLimits{}
 	}
@@ -298,14 +323,13 @@ func (b *backend) start(ctx context.Context, made *api.Sandbox, spec *executor.S
 	if err != nil {
 		return nil, b.notStarted(ctx, err)
 	}
-	same := b.cfg.user() != DefaultUser
 	env, paths := spec.Env, map[executor.Language][]string(nil)
 	if !b.installer.None(executor.Python) {
 		env, paths = packages.Env(env), map[executor.Language][]string{executor.Python: {packages.Dirs[executor.Python]}}
 	}
 	cfg := runner.Config{
 		UID: uid, GID: gid, OwnWorkdir: !same, SameUser: same,
-		Env: env, Paths: paths, Languages: languages, MaxRun: maxRun, MaxLife: spec.MaxLife, // E2B's timeout is the idle TTL
+		Aliases: spec.Aliases, Ports: spec.Ports, Env: env, Paths: paths, Languages: languages, MaxRun: maxRun, MaxLife: spec.MaxLife, // E2B's timeout is the idle TTL
 		Rlimits: map[string]int64{"core": 0, "nofile": maxDescriptors}, OOMScore: codeOOMScore, Socket: socket, AllowWeak: b.cfg.AllowWeak,
 	}
 	if limits.Processes > 0 {
@@ -331,6 +355,13 @@ func (b *backend) start(ctx context.Context, made *api.Sandbox, spec *executor.S
 	}
 	info.Expires = ends
 	return b.session(info, d, r, p, 0), nil
+}
+
+// rights returns whose rights files and commands have beside kernels of a user: those of the kernels, to whom files belong that nobody else
+// may read. In E2B's template that is root. The supervisor gives nobody the rights of root, so same says that it keeps its own; code of root
+// could do to it what it wants in any case.
+func rights(kernelUID, kernelGID int, user string) (uid, gid int, same bool) {
+	return kernelUID, kernelGID, user != DefaultUser || kernelUID == 0
 }
 
 // startNew starts a process in a sandbox whose daemon may not listen yet.

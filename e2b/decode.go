@@ -13,8 +13,13 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// maxLine bounds one event of the code interpreter. All that code prints at once, and a value in all its representations, is one line.
-const maxLine = 64 << 20
+const (
+	// maxLine bounds one event of the code interpreter: a value in all its representations is one line.
+	maxLine = 32 << 20
+	// maxPiece is how much of one event is text. All that code prints at once is one line, of which there may be any number of bytes, and
+	// becomes several events. Of a longer exception what comes first is kept.
+	maxPiece = 1 << 20
+)
 
 // The types of events. Others are ignored: there are some that no document names, and there may be more.
 const (
@@ -41,27 +46,46 @@ type codeEvent struct {
 	fail  codeError // evError
 }
 
+// size is about how much memory an event takes.
+func (e *codeEvent) size() int64 {
+	n := len(e.text) + len(e.fail.name) + len(e.fail.value) + len(e.fail.traceback)
+	if e.out != nil {
+		for mime, data := range e.out.Data {
+			n += len(mime) + len(data)
+		}
+	}
+	return int64(n)
+}
+
 // codeError is what code ended with.
 type codeError struct{ name, value, traceback string }
 
 // eventReader decodes the stream of POST /execute: lines of JSON. What arrives in pieces is put together before it is decoded, so that no
 // letter is torn, and a stream counts as whole only if it says so.
 type eventReader struct {
-	r    *bufio.Reader
-	most int // bytes of a line
-	line []byte
-	over bool // evEnd was read
+	r     *bufio.Reader
+	most  int // bytes of a line
+	piece int // bytes of text in an event
+	line  []byte
+	text  string // the type of an event whose text goes on in line
+	over  bool   // evEnd was read
 }
 
 func newEventReader(r io.Reader) *eventReader {
-	return &eventReader{r: bufio.NewReaderSize(r, 64<<10), most: maxLine}
+	return &eventReader{r: bufio.NewReaderSize(r, 64<<10), most: maxLine, piece: maxPiece}
 }
 
 // next returns the next event, and io.EOF at the end of a whole stream. Other errors are errTruncated, errLongLine, errNoEvent, or that of
 // reading.
 func (e *eventReader) next() (codeEvent, error) {
 	for {
+		if e.text != "" {
+			return e.goOn()
+		}
 		line, err := e.readLine()
+		if err == errLongText {
+			return e.long()
+		}
 		if err != nil {
 			return codeEvent{}, err
 		}
@@ -86,6 +110,8 @@ func (e *eventReader) readLine() ([]byte, error) {
 		switch {
 		case err == nil:
 			return e.line[:len(e.line)-1], nil
+		case len(e.line) > e.piece && longForm.Match(e.line[:min(len(e.line), longBegin)]):
+			return nil, errLongText
 		case errors.Is(err, bufio.ErrBufferFull):
 		case err == io.EOF && e.over && len(e.line) == 0:
 			return nil, io.EOF

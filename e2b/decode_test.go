@@ -97,48 +97,55 @@ func TestGarbageIsNoEvent(t *testing.T) {
 			t.Errorf("a line of %d bytes: got %v, want %v", n, err, want)
 		}
 	}
-	// Fields of other types are as good as missing, and long lines are nothing special.
-	long := strings.Repeat("渐", 1<<20)
-	got, err := all(strings.NewReader(`{"type":"number_of_executions","execution_count":"x"}` + "\n" + `{"type":"stdout","text":"` + long + "\"}\n" +
+	// Fields of other types are as good as missing.
+	got, err := all(strings.NewReader(`{"type":"number_of_executions","execution_count":"x"}` + "\n" +
 		`{"type":"result","png":"!","text":5,"extra":[]}` + "\n" + `{"type":"end_of_execution"}` + "\n"))
-	if err != io.EOF || len(got) != 4 || got[0].count != 0 || string(got[1].text) != long || !reflect.DeepEqual(got[2].out.Data, executor.MIMEBundle{"text/plain": executor.Bytes("5")}) {
+	if err != io.EOF || len(got) != 3 || got[0].count != 0 || !reflect.DeepEqual(got[1].out.Data, executor.MIMEBundle{"text/plain": executor.Bytes("5")}) {
 		t.Errorf("got %d events, %v", len(got), err)
 	}
 }
 
-// Events that nobody takes wait, and no more of them than there is room for, however long the lines are that a sandbox sends.
+// Events that nobody takes wait, and no more of them than there is room for, however long the lines are that a sandbox sends. Of a line that is
+// longer than there is room for no more is read.
 func TestEventsWaitInLittleRoom(t *testing.T) {
 	t.Parallel()
-	const lines, size, room = 40, 100 << 10, 1 << 20
-	line := `{"type":"stdout","text":"` + strings.Repeat("x", size) + "\"}\n"
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, strings.Repeat(line, lines)+`{"type":"end_of_execution"}`+"\n") // who has left misses nothing
-	}))
-	defer srv.Close()
-	i := &interpreter{base: srv.URL, http: srv.Client(), timeout: time.Minute, silence: time.Minute, room: room}
-	x, err := i.execute(t.Context(), "x", "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.close()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for len(x.events) < cap(x.events) && len(x.events) <= lines && x.room.TryAcquire(size) { // until it is full, or has too many
-		x.room.Release(size)
-		<-tick.C
-	}
-	if n := len(x.events); n == 0 || n > room/size {
-		t.Errorf("%d lines of %d bytes wait", n, size)
-	}
-	for n := 0; ; n++ {
-		h := <-x.events
-		x.took(h)
-		if h.err != nil {
-			if h.err != io.EOF || n != lines+1 {
-				t.Errorf("the stream ended with %v after %d lines", h.err, n)
+	for name, c := range map[string]struct{ lines, size, room, piece int }{
+		"lines": {40, 100 << 10, 1 << 20, 100 << 10},
+		"line":  {1, 24 << 20, 4 * maxPiece, maxPiece},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			line := `{"type":"stdout","text":"` + strings.Repeat("x", c.size) + "\"}\n"
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, strings.Repeat(line, c.lines)+`{"type":"end_of_execution"}`+"\n") // who has left misses nothing
+			}))
+			defer srv.Close()
+			i := &interpreter{base: srv.URL, http: srv.Client(), timeout: time.Minute, silence: time.Minute, room: int64(c.room)}
+			x, err := i.execute(t.Context(), "x", "", "")
+			if err != nil {
+				t.Fatal(err)
 			}
-			break
-		}
+			defer x.close()
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for len(x.events) < cap(x.events) && x.room.TryAcquire(int64(c.piece)) { // until it is full, or has too many
+				x.room.Release(int64(c.piece))
+				<-tick.C
+			}
+			if n := len(x.events); n == 0 || n > c.room/c.piece {
+				t.Errorf("%d events of %d bytes wait", n, c.piece)
+			}
+			for got := 0; ; {
+				h := <-x.events
+				x.took(h)
+				if got += len(h.text); h.err != nil {
+					if h.err != io.EOF || got != c.lines*c.size {
+						t.Errorf("the stream ended with %v after %d bytes", h.err, got)
+					}
+					break
+				}
+			}
+		})
 	}
 }
 
@@ -211,7 +218,7 @@ func FuzzEvents(f *testing.F) {
 
 // checkEvents decodes a stream whose lines may have so many bytes, and checks what comes of it.
 func checkEvents(t *testing.T, stream []byte, most int) (evs []codeEvent, err error) {
-	d := &eventReader{r: bufio.NewReaderSize(bytes.NewReader(stream), 16), most: most} // lines are put together from pieces
+	d := &eventReader{r: bufio.NewReaderSize(bytes.NewReader(stream), 16), most: most, piece: most / 2} // lines are put together from pieces
 	ended := false
 	for {
 		var ev codeEvent
@@ -235,7 +242,7 @@ func checkEvents(t *testing.T, stream []byte, most int) (evs []codeEvent, err er
 				size += len(mime) + len(data)
 			}
 		}
-		if size > 3*len(d.line)+64 { // a byte that is not UTF-8 becomes three
+		if size > 3*(len(d.line)+min(d.piece, 64))+64 { // a byte that is not UTF-8 becomes three, and what was taken of a long text is no longer there
 			t.Errorf("%d bytes came of a line of %d", size, len(d.line))
 		}
 	}

@@ -98,7 +98,7 @@ func newDriver(env driver.Env, cfg Config) (*backend, error) {
 
 // features are those of every session.
 var features = []executor.Feature{
-	executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns, executor.FeatureFilesDuringRun, executor.FeatureAttach,
+	executor.FeatureCode, executor.FeatureCommand, executor.FeaturePTY, executor.FeatureParallelRuns, executor.FeatureFilesDuringRun, executor.FeatureAttach,
 	executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
 }
 
@@ -114,6 +114,12 @@ func (b *backend) Capabilities() executor.Capabilities {
 		Templates: slices.Sorted(maps.Keys(b.cfg.Templates)),
 		Isolation: executor.IsolationMicroVM,
 		MaxLife:   b.cfg.maxLife(),
+	}
+	if b.cfg.kernel() == KernelRunner && b.cfg.user() == DefaultUser { // another user's files could be changed by code
+		c.Features = append(c.Features, executor.FeatureAliases)
+	}
+	if b.cfg.Ports {
+		c.Features = append(c.Features, executor.FeaturePorts)
 	}
 	for _, m := range b.cfg.networks() {
 		c.Features = append(c.Features, networkFeatures[m])

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/runner"
 )
 
 // ServiceError is an answer of the service that is not what was asked for. It is the cause of the *executor.Error that callers get.
@@ -119,6 +121,22 @@ func early(err error) bool {
 func undelivered(err error) bool {
 	var said *ServiceError
 	return early(err) || errors.As(err, &said) && said.Status == http.StatusTooManyRequests
+}
+
+// broke reports whether what failed is a connection that was there: not the service, which answers with a status or not at all.
+func broke(err error) bool {
+	var said *ServiceError
+	if errors.As(err, &said) || errors.Is(err, errNoAnswer) || !errors.Is(err, executor.ErrUnavailable) {
+		return false
+	}
+	for _, cut := range []error{errCut, errTruncated, io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, cut) {
+			return true
+		}
+	}
+	var lost *runner.LostError
+	var ce *connect.Error
+	return errors.As(err, &lost) || errors.As(err, &ce) && !connect.IsWireError(err)
 }
 
 // gone reports whether the sandbox is known to be none. Of the answers with status 502 only one says so: another says that the service in

@@ -38,7 +38,9 @@ type setup struct {
 
 // answered is what a hidden cell says. It comes from where code could have changed it.
 type answered struct {
-	Hidden int    `json:"hidden"` // cells in this kernel
+	Hidden int    `json:"hidden"` // cells in this process
+	PID    int    `json:"pid"`
+	Born   string `json:"born"` // the process, in the words of /proc
 	UID    int    `json:"uid"`
 	GID    int    `json:"gid"`
 	Error  string `json:"error"`
@@ -111,7 +113,7 @@ func (n *notebook) hidden(ctx context.Context, k *kernel, file string) (a answer
 			if !found || json.Unmarshal(line, &a) != nil {
 				return a, errHidden
 			}
-			k.hidden = a.Hidden
+			k.answers(&a)
 			return a, nil
 		}
 	}
@@ -146,7 +148,12 @@ func (n *notebook) enter(ctx context.Context, k *kernel, req *executor.Request, 
 		err = errors.Join(err, n.Files().Remove(rctx, file)) // nobody else is to find it
 	}()
 	a, err := n.hidden(ctx, k, file)
-	if err == nil && a.Error != "" {
+	switch {
+	case err == nil && k.anew: // since the lease has looked
+		if err = n.drop(ctx, k, false); err == nil {
+			err = errNoContext
+		}
+	case err == nil && a.Error != "":
 		err = driver.Fail(executor.ErrInvalid, executor.RanNo, fmt.Errorf("dir %s: %s", req.Dir, printable(a.Error, maxMessage)))
 	}
 	return true, err

@@ -27,7 +27,7 @@ type interpreter struct {
 	http    *http.Client
 	timeout time.Duration
 	silence time.Duration // of a stream, in which something comes every 5 seconds; after it the connection counts as lost
-	room    int64         // of the lines of a stream that wait to be taken: it is the sandbox that says how long they are
+	room    int64         // of the events of a stream that wait to be taken, one that is larger alone: it is the sandbox that says how large they are
 }
 
 // interpreter returns that of a sandbox which the service has described. It asks for no token of its own: what keeps others out is that of
@@ -42,7 +42,7 @@ func (s *service) interpreter(sandbox *api.Sandbox) *interpreter {
 	}
 	h.Set("Content-Type", "application/json")
 	return &interpreter{
-		id: sandbox.SandboxID, base: s.base(sandbox, interpreterPort), timeout: s.cfg.timeout(), silence: s.ping + 5*time.Second, room: maxLine,
+		id: sandbox.SandboxID, base: s.base(sandbox, interpreterPort), timeout: s.cfg.timeout(), silence: s.ping + 5*time.Second, room: 4 * maxPiece,
 		http: &http.Client{
 			Transport:     &sandboxTransport{base: s.code, id: sandbox.SandboxID, port: interpreterPort, header: h},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -138,17 +138,9 @@ func (i *interpreter) create(ctx context.Context, l executor.Language) (string, 
 	return made.ID, err
 }
 
-// restart ends what runs in a context, with its state. A context that is gone is no error.
-func (i *interpreter) restart(ctx context.Context, id string) error {
-	return known(i.ask(ctx, http.MethodPost, "/contexts/"+id+"/restart", nil, nil))
-}
-
-// remove removes a context. One that is gone is no error.
+// remove removes a context, with what runs in it. One that is gone is no error.
 func (i *interpreter) remove(ctx context.Context, id string) error {
-	return known(i.ask(ctx, http.MethodDelete, "/contexts/"+id, nil, nil))
-}
-
-func known(err error) error {
+	err := i.ask(ctx, http.MethodDelete, "/contexts/"+id, nil, nil)
 	if errors.Is(err, errNoContext) {
 		return nil
 	}
@@ -158,14 +150,14 @@ func known(err error) error {
 // heard is an event of a stream, or why there are no more.
 type heard struct {
 	codeEvent
-	size int64 // of its line
+	size int64 // of what it holds
 	err  error // io.EOF: it was whole
 }
 
 // execution is code that was sent. Its connection is its interrupt: closing it stops the code, if the code interpreter notices.
 type execution struct {
 	events chan heard          // closed after the last; who receives calls took
-	room   *semaphore.Weighted // of the lines that wait there
+	room   *semaphore.Weighted // of the events that wait there
 	cut    context.CancelCauseFunc
 	left   context.Context // ended by close: nobody takes events any more
 	leave  context.CancelFunc
@@ -210,7 +202,7 @@ func (i *interpreter) execute(ctx context.Context, contextID, language, code str
 				err = cause
 			}
 			watch.Stop() // while events are not taken, nothing is read
-			h := heard{ev, int64(len(r.line)), err}
+			h := heard{ev, min(ev.size(), i.room), err}
 			if x.room.Acquire(x.left, h.size) != nil {
 				return
 			}

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -16,24 +17,64 @@ import (
 
 // lease is a run of the supervisor beside one of the code interpreter.
 type lease struct {
-	id   chan string     // gets what is written down of the context, once
-	live context.Context // until it has ended, by end or otherwise
-	exit driver.Exit     // set when live ends
-	err  error
+	noted chan note       // gets what is written down of the context, once
+	gone  chan struct{}   // closed when the process of the context has ended
+	live  context.Context // until it has ended, by end or otherwise
+	exit  driver.Exit     // set when live ends
+	err   error
 
 	input  *io.PipeWriter
 	cancel context.CancelFunc
 }
 
-// leaseCode says what is written down of a context, and waits until its input ends.
-const leaseCode = `import sys
-try:
-    with open(%q) as f:
-        print(f.read(1000), flush=True)
-except OSError:
-    print(flush=True)
-sys.stdin.read()
+// leaseCode says what is written down of a context, and waits until its input ends. If the process of the context ends before, it says
+// that: the code interpreter may take 3 seconds to notice, and of JavaScript it never does.
+const leaseCode = `def lease(name, most, over):
+    import sys, threading
+
+    def gone(pid, born):
+        try:
+            with open("/proc/%%s/stat" %% pid) as f:
+                now = f.read().rsplit(")", 1)[1].split()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False  # nobody may know
+        return now[0] in "ZX" or now[19] != born
+
+    def read():
+        try:
+            with open(name) as f:
+                note = f.read(most).split()[:4]
+        except OSError:
+            note = []
+        return note, len(note) == 4 and gone(*note[2:])
+
+    first, ended = read()
+    print(*first, *[over] * ended, flush=True)
+    done = threading.Event()
+
+    def watch():
+        last = False
+        while not last:
+            last = done.wait(0.25)
+            note, now = read()  # the context may have been made meanwhile
+            if now and not (ended and note == first):
+                return print(over, flush=True)
+
+    t = threading.Thread(target=watch)
+    t.start()
+    try:
+        sys.stdin.read()
+    finally:
+        done.set()
+        t.join()
+
+lease(%q, %d, %q)
 `
+
+// over is the word for the end of a process.
+const over = "over"
 
 const (
 	// leaseSlack is how much longer than the wall time of the code, which is counted here, that of the lease is.
@@ -44,47 +85,51 @@ const (
 )
 
 // lease begins one for a request, if nothing else runs in the context.
-func (n *notebook) lease(ctx context.Context, which executor.Interpreter, req *executor.Request) (*lease, string, error) {
+func (n *notebook) lease(ctx context.Context, which executor.Interpreter, req *executor.Request) (*lease, note, error) {
 	lctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	in, out := io.Pipe()
-	l := &lease{id: make(chan string, 1), input: out, cancel: cancel}
+	l := &lease{noted: make(chan note, 1), gone: make(chan struct{}), input: out, cancel: cancel}
 	var ended context.CancelFunc
 	l.live, ended = context.WithCancel(context.WithoutCancel(ctx))
 	hold := executor.Request{
 		ID: "lease-" + strings.ToLower(rand.Text()), Language: executor.Python, Context: name(which),
-		Code: fmt.Sprintf(leaseCode, path.Join(deskDir, name(which))), Stdin: in, Artifacts: req.Artifacts,
+		Code: fmt.Sprintf(leaseCode, path.Join(deskDir, name(which)), maxNote, over), Stdin: in, Artifacts: req.Artifacts,
 		Limits: executor.RunLimits{WallTime: executor.NoLimit, OutputBytes: leaseBytes},
 	}
 	if req.Limits.WallTime != executor.NoLimit {
 		hold.Limits.WallTime = req.Limits.WallTime + leaseSlack
 	}
-	var said strings.Builder
+	var said []byte
+	lines := 0
 	go func() { // end waits for it
 		defer ended()
 		l.exit, l.err = n.Holder.Run(lctx, &hold, func(e executor.Event) error {
-			if e.Kind != executor.EventStdout || said.Len() > leaseBytes {
+			if e.Kind != executor.EventStdout || len(said)+len(e.Data) > 2*maxNote {
 				return nil
 			}
-			said.Write(e.Data)
-			if id, _, ok := strings.Cut(said.String(), "\n"); ok {
-				select {
-				case l.id <- id:
-				default: // it was said
+			said = append(said, e.Data...)
+			for line, rest, ok := bytes.Cut(said, []byte("\n")); ok; line, rest, ok = bytes.Cut(said, []byte("\n")) {
+				switch lines++; {
+				case lines == 1:
+					l.noted <- parseNote(string(line))
+				case lines == 2 && string(line) == over:
+					close(l.gone)
 				}
+				said = rest
 			}
 			return nil
 		})
 		in.Close() // nobody reads it any more
 	}()
 	select {
-	case id := <-l.id:
-		return l, id, nil
+	case noted := <-l.noted:
+		return l, noted, nil
 	case <-l.live.Done():
 		cancel()
-		return nil, "", l.why()
+		return nil, note{}, l.why()
 	case <-ctx.Done():
 		l.end(ctx)
-		return nil, "", driver.Fail(executor.ErrUnavailable, executor.RanNo, context.Cause(ctx))
+		return nil, note{}, driver.Fail(executor.ErrUnavailable, executor.RanNo, context.Cause(ctx))
 	}
 }
 
@@ -98,6 +143,16 @@ func (l *lease) why() error {
 		return driver.Fail(executor.ErrInternal, executor.RanNo, l.err)
 	}
 	return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("the context was ended meanwhile: %s", l.exit.Reason))
+}
+
+// alone reports whether the process of the context is known to have ended before the lease.
+func (l *lease) alone() bool {
+	select {
+	case <-l.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // over reports whether the lease has ended.

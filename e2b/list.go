@@ -26,7 +26,7 @@ type remembered struct {
 // sessionInfo describes a sandbox to driver.New. Who has the key of the account can make sandboxes with any metadata there.
 func sessionInfo(id string, state api.State, metadata map[string]string) (executor.SessionInfo, error) {
 	info := executor.SessionInfo{Handle: executor.Handle{Session: id}, State: executor.SessionDead, Labels: maps.Clone(metadata)}
-	if state == api.Running {
+	if state == api.Running || state == api.Paused { // which Attach resumes
 		info.State = executor.SessionRunning
 	}
 	note, ok := metadata[labelNote]
@@ -105,7 +105,7 @@ func (b *backend) Destroy(ctx context.Context, h executor.Handle) error {
 	return nil
 }
 
-// Sessions implements driver.Lister. Paused sandboxes are listed, too: as dead. Nothing here pauses one.
+// Sessions implements driver.Lister. Sandboxes that another client has paused are listed, too: as running, since they are resumed by use.
 func (b *backend) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {
 	return func(yield func(executor.SessionInfo, error) bool) {
 		more := true

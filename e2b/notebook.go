@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -38,9 +39,11 @@ var (
 type kernel struct {
 	id      string
 	which   executor.Interpreter
+	process identity
 	seen    int  // the last number of an execution; a lower one says that it began anew
 	hidden  int  // executions that were the adapter's
-	anew    bool // the last execution was the first of its kernel, though another one was before
+	before  int  // executions that the code interpreter has counted and nobody has asked for
+	anew    bool // the last execution was in another process than those before: its state is lost
 	suspect bool // nobody knows what runs in it
 	settled bool // what the last run has set was taken back
 }
@@ -50,14 +53,21 @@ func (k *kernel) begins(count int) {
 	if count > 0 {
 		k.anew = count <= k.seen
 		if k.anew {
-			k.hidden = 0
+			k.hidden, k.before = 0, 0
 		}
 		k.seen = count
 	}
 }
 
+// answers takes what a hidden cell has said of the process that it ran in. There are kernels that replace it and count on.
+func (k *kernel) answers(a *answered) {
+	now := identity{a.PID, a.Born}
+	k.anew = k.anew || k.process.known() && now != k.process
+	k.process, k.hidden = now, a.Hidden
+}
+
 // cell returns the number of the last execution among those of the user.
-func (k *kernel) cell() int { return max(k.seen-k.hidden, 1) }
+func (k *kernel) cell() int { return max(k.seen-k.hidden-k.before, 1) }
 
 // notebook makes the session of a sandbox.
 func (b *backend) notebook(s *session, sandbox *api.Sandbox) *notebook {
@@ -136,12 +146,12 @@ func (n *notebook) begin(ctx context.Context, k *kernel) error {
 		err = fmt.Errorf("%w: %s", errHidden, printable(a.Error, maxMessage))
 	}
 	if err == nil {
-		err = n.Files().Write(ctx, path.Join(deskDir, name(k.which)), strings.NewReader(id), 0o644)
+		k.before = max(k.seen-k.hidden, 0)
+		err = n.Files().Write(ctx, path.Join(deskDir, name(k.which)), strings.NewReader(k.note().String()), 0o644)
 	}
 	if err != nil {
-		rctx, cancel := driver.StopContext(ctx)
-		defer cancel()
-		return errors.Join(err, n.code.remove(rctx, id))
+		n.discard(ctx, id)
+		return err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -149,44 +159,63 @@ func (n *notebook) begin(ctx context.Context, k *kernel) error {
 	return nil
 }
 
-// find returns the context of a run whose lease is held, and whether it was made for it. id is what the lease says.
-func (n *notebook) find(ctx context.Context, which executor.Interpreter, id string) (k *kernel, err error) {
+// find returns the context of a run whose lease is held. noted is what the lease says.
+func (n *notebook) find(ctx context.Context, which executor.Interpreter, noted note) (k *kernel, err error) {
 	n.mu.Lock()
 	k = n.kernels[which]
 	n.mu.Unlock()
 	switch {
-	case id == "" || !contextID.MatchString(id):
+	case noted.id == "":
 		k = nil
-	case k == nil || k.id != id: // another holder's
-		k = &kernel{id: id, which: which, suspect: true}
+	case k == nil || k.id != noted.id: // another holder's
+		k = &kernel{id: noted.id, which: which, process: noted.process, before: noted.before, suspect: true}
 	}
-	if k != nil && k.suspect {
+	switch {
+	case k == nil:
+	case noted.over: // it has ended, and what runs there by now has nothing of what was set up
+		if err := n.drop(ctx, k, false); err != nil {
+			return nil, err
+		}
+		k = nil
+	case k.suspect:
 		lost, err := n.settle(ctx, k)
 		if err != nil {
 			return nil, err
 		}
 		if lost {
 			k = nil
-		} else {
-			n.mu.Lock()
-			n.kernels[which] = k
-			n.mu.Unlock()
+			break
 		}
+		n.mu.Lock()
+		n.kernels[which] = k
+		n.mu.Unlock()
 	}
 	if k == nil {
 		k = &kernel{which: which}
-		if err := n.begin(ctx, k); err != nil {
-			return nil, err
+		for try := 0; ; try++ {
+			err := n.begin(ctx, k)
+			if err == nil || !startsAgain(err) || try+1 == beginnings || !pause(ctx, try, err) {
+				return k, err
+			}
 		}
 	}
 	return k, nil
 }
 
+// beginnings is how often a context is asked for while what runs kernels starts again, which takes it about 3 seconds.
+const beginnings = 6
+
+// startsAgain reports whether a context may be had later: of Jupyter nothing is known but that the service in front of it fails.
+func startsAgain(err error) bool {
+	var said *ServiceError
+	return errors.As(err, &said) && said.Status >= http.StatusInternalServerError && !said.gone()
+}
+
 const (
-	// heedTime is how long code may take to heed that its connection was closed. Then its context is restarted.
-	heedTime = 7 * time.Second
-	// probeTime is how long one probe may take to begin: one that comes too early is never executed.
-	probeTime = 3 * time.Second
+	// heedTime is how long code may take to heed that its connection was closed. Then its context is removed, for which E2B takes 3 s.
+	heedTime = 3 * time.Second
+	// probeTime is how long the first probe may take: one that comes too early is never executed.
+	probeTime = time.Second
 	// abortTime is how long after the end of a connection what comes next may be thrown away with it.
 	abortTime = 100 * time.Millisecond
 )
@@ -197,30 +226,27 @@ func (n *notebook) settle(ctx context.Context, k *kernel) (lost bool, err error)
 	k.suspect, k.settled = true, true // or it is gone
 	pctx, cancel := context.WithTimeout(ctx, heedTime)
 	defer cancel()
-	for err = errHidden; err != nil && pctx.Err() == nil; {
+	for patience := probeTime; pctx.Err() == nil; patience = heedTime {
 		select {
 		case <-time.After(abortTime):
 		case <-pctx.Done():
 		}
-		tctx, cancel := context.WithTimeout(pctx, probeTime)
+		tctx, cancel := context.WithTimeout(pctx, patience)
 		_, err = n.hidden(tctx, k, "")
 		cancel()
 		if errors.Is(err, errNoContext) || errors.Is(err, errHidden) || err == nil && k.anew {
-			return true, n.drop(ctx, k)
+			return true, n.drop(ctx, k, false)
+		}
+		if err == nil {
+			k.suspect = false
+			return false, nil
 		}
 	}
-	if err == nil {
-		k.suspect = false
-		return false, nil
-	}
-	if err := n.code.restart(ctx, k.id); err != nil {
-		return false, err
-	}
-	return true, n.drop(ctx, k)
+	return true, n.drop(ctx, k, true)
 }
 
-// drop removes a context. The next run in it begins anew.
-func (n *notebook) drop(ctx context.Context, k *kernel) error {
+// drop gives a context up: the next run begins anew. What runs in it ends when the code interpreter has removed it, for which wait waits.
+func (n *notebook) drop(ctx context.Context, k *kernel, wait bool) error {
 	n.mu.Lock()
 	if n.kernels[k.which] == k {
 		delete(n.kernels, k.which)
@@ -229,7 +255,23 @@ func (n *notebook) drop(ctx context.Context, k *kernel) error {
 	if err := n.Files().Remove(ctx, path.Join(deskDir, name(k.which))); err != nil {
 		return err
 	}
-	return n.code.remove(ctx, k.id)
+	if wait {
+		return n.code.remove(ctx, k.id)
+	}
+	n.discard(ctx, k.id)
+	return nil
+}
+
+// discard removes a context in which nothing of the user runs. Nobody waits for it, since E2B takes some seconds.
+func (n *notebook) discard(ctx context.Context, id string) {
+	n.b.work.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.b.cfg.timeout())
+		defer cancel()
+		defer context.AfterFunc(n.b.life, cancel)()
+		if err := n.code.remove(ctx, id); err != nil && n.b.life.Err() == nil {
+			n.b.env.Logger().Debug("a context is left in its sandbox", "sandbox", n.id, "context", id, "error", err)
+		}
+	})
 }
 
 // Reset implements driver.Resetter.
@@ -271,13 +313,13 @@ func (n *notebook) reset(ctx context.Context, which executor.Interpreter) error 
 		if err := n.Holder.Reset(ctx, executor.Interpreter{Language: executor.Python, Context: file}); err != nil {
 			return err
 		}
-		id, err := n.noted(ctx, file)
+		noted, err := n.noted(ctx, file)
 		if err != nil {
 			return err
 		}
-		k := &kernel{id: id, which: matching[file]}
+		k := &kernel{id: noted.id, which: matching[file]}
 		n.mu.Lock()
-		if id == "" && n.kernels[k.which] != nil {
+		if k.id == "" && n.kernels[k.which] != nil {
 			k.id = n.kernels[k.which].id
 		}
 		delete(n.kernels, k.which)
@@ -285,30 +327,23 @@ func (n *notebook) reset(ctx context.Context, which executor.Interpreter) error 
 		if k.id == "" {
 			continue
 		}
-		if err := n.code.restart(ctx, k.id); err != nil {
-			return err
-		}
-		if err := n.drop(ctx, k); err != nil {
+		if err := n.drop(ctx, k, true); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// noted returns the ID that is written down for a context; empty: none.
-func (n *notebook) noted(ctx context.Context, file string) (string, error) {
+// noted returns what is written down of a context; its zero value: nothing.
+func (n *notebook) noted(ctx context.Context, file string) (note, error) {
 	rc, err := n.Files().Read(ctx, path.Join(deskDir, file))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return note{}, nil
 	}
 	if err != nil {
-		return "", err
+		return note{}, err
 	}
 	defer rc.Close()
-	buf := make([]byte, 256)
-	got, _ := rc.Read(buf) // what is no ID is none
-	if id := string(buf[:got]); contextID.MatchString(id) {
-		return id, nil
-	}
-	return "", nil
+	text, _ := io.ReadAll(io.LimitReader(rc, maxNote)) // what is no note is none
+	return parseNote(string(text)), nil
 }

@@ -16,7 +16,12 @@ import (
 
 // interpreting makes a world whose kernel is E2B's code interpreter.
 func interpreting(t *testing.T) *world {
-	return newWorld(t, func(c *Config) { c.Kernel = KernelCodeInterpreter })
+	return newWorld(t, withKernel(KernelCodeInterpreter))
+}
+
+// withKernel gives a configuration a kernel, and takes from it what only the other one has.
+func withKernel(kernel string) func(*Config) {
+	return func(c *Config) { c.Kernel, c.Ports = kernel, c.Ports && kernel == KernelRunner }
 }
 
 func TestNotebook(t *testing.T) {
@@ -145,6 +150,48 @@ func TestAnswersToExecute(t *testing.T) {
 	}
 }
 
+// TestVerdict says how code ended by what the code interpreter says of its failure.
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	b := &backend{cfg: Config{Kernel: KernelCodeInterpreter}}
+	trace := func(name string) string { return "Traceback (most recent call last)\n" + name }
+	for name, c := range map[string]struct {
+		language executor.Language
+		failure  *codeError
+		code     int
+		stderr   string
+		raised   bool
+	}{
+		"ok":          {executor.Python, nil, 0, "", false},
+		"exception":   {executor.Python, &codeError{"ValueError", "bad", trace("ValueError: bad")}, 1, "", true},
+		"no-trace":    {executor.Python, &codeError{"ValueError", "bad", ""}, 1, "", true},
+		"own-name":    {executor.Python, &codeError{"WebSocketError", "bad", trace("WebSocketError: bad")}, 1, "", true}, // which the service uses, too
+		"exit":        {executor.Python, &codeError{"SystemExit", "", trace("SystemExit")}, 0, "", false},
+		"exit-none":   {executor.Python, &codeError{"SystemExit", "None", ""}, 0, "", false},
+		"exit-3":      {executor.Python, &codeError{"SystemExit", "3", trace("SystemExit: 3")}, 3, "", false},
+		"exit-300":    {executor.Python, &codeError{"SystemExit", "300", ""}, 44, "", false},
+		"exit-text":   {executor.Python, &codeError{"SystemExit", "no", ""}, 1, "no\n", false},
+		"node":        {executor.JavaScript, &codeError{"TypeError", "bad", trace("TypeError: bad")}, -1, "", true},
+		"node-ended":  {executor.JavaScript, &codeError{"SystemExit", "3", ""}, 3, "", false}, // process.exit
+		"node-throws": {executor.JavaScript, &codeError{"SystemExit", "1", trace("SystemExit: 1")}, -1, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := ""
+			cell := &cell{
+				n: &notebook{session: &session{b: b}}, k: &kernel{seen: 2}, failure: c.failure, req: &executor.Request{Language: c.language},
+				emit: func(e executor.Event) error { said += string(e.Data); return nil },
+			}
+			exit, err := cell.verdict()
+			if err != nil || exit.Code != c.code || said != c.stderr || exit.StateFresh || (exit.Exception != nil) != c.raised {
+				t.Errorf("got %+v, %q, %v", exit, said, err)
+			}
+			if c.raised && (exit.Exception.Type != c.failure.name || exit.Exception.Message != c.failure.value || exit.Exception.Traceback != c.failure.traceback) {
+				t.Errorf("got %+v", exit.Exception)
+			}
+		})
+	}
+}
+
 // interpreterSwitches are those of the code interpreter.
 var interpreterSwitches = []struct {
 	name string
@@ -156,6 +203,11 @@ var interpreterSwitches = []struct {
 	{"pasted-environment", server.Faults{PastedEnvironment: true}},
 	{"lost-directory", server.Faults{LostDirectory: true}},
 	{"blank-lines", server.Faults{BlankLines: true}},
+	{"silent-execution", server.Faults{SilentExecution: true}},
+	{"replaced-processes", server.Faults{ReplacedProcesses: true}},
+	{"endless-exit", server.Faults{EndlessExit: true}},
+	{"late-numbers", server.Faults{LateNumbers: true}},
+	{"slow-deletes", server.Faults{SlowDeletes: time.Second}},
 }
 
 // What E2B's code interpreter does that its clients trip over. Each fault is on while code is stopped at its wall time, and for a life
@@ -254,6 +306,34 @@ func TestLinesOfTracebacks(t *testing.T) {
 		x := cell{k: &kernel{seen: 3}}
 		if got := x.line(c.text); got != c.want {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// IPython makes tracebacks of parts, and E2B joins them with nothing in between.
+func TestPartsOfTracebacks(t *testing.T) {
+	const line = "---------------------------------------------------------------------------"
+	for name, c := range map[string]struct {
+		fail codeError
+		want string
+	}{
+		"joined": {
+			codeError{"ValueError", "no", line + "ValueError                                Traceback (most recent call last)Cell In[3], line 4\n      2 f()\n----> 4 g()\n" +
+				"File ~/lib.py:7, in g()\n----> 7 raise\nValueError: no"},
+			line + "\nValueError                                Traceback (most recent call last)\nCell In[3], line 4\n      2 f()\n----> 4 g()\n" +
+				"File ~/lib.py:7, in g()\n----> 7 raise\nValueError: no",
+		},
+		"frames": {
+			codeError{"E", "no", "E   Traceback (most recent call last)Cell In[3], line 4\n----> 4 g()Cell In[2], line 1, in g()\n----> 1 raise EFile /usr/lib/x.py:7, in f()E: no"},
+			"E   Traceback (most recent call last)\nCell In[3], line 4\n----> 4 g()\nCell In[2], line 1, in g()\n----> 1 raise E\nFile /usr/lib/x.py:7, in f()\nE: no",
+		},
+		"whole":  {codeError{"E", "no", "Traceback (most recent call last):\n  File \"<cell 3>\", line 4\nE: no\n"}, "Traceback (most recent call last):\n  File \"<cell 3>\", line 4\nE: no\n"},
+		"module": {codeError{"E", "no", "Traceback (most recent call last):\nx.E: no"}, "Traceback (most recent call last):\nx.E: no"},
+		"none":   {codeError{"E", "no", ""}, ""},
+		"colour": {codeError{"E", "no", "\x1b[31mE\x1b[0m: no"}, "E: no"},
+	} {
+		if got := c.fail.trace(); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}
 }

@@ -112,7 +112,7 @@ func (b *backend) build(ctx context.Context, template string, f *packages.Fetch,
 		driver.LabelOwner: b.env.Owner, driver.LabelInstance: b.env.Instance, driver.LabelID: id, labelNote: string(note),
 	}}
 	b.network(&ask, executor.NetworkPolicy{Mode: b.cfg.fetching(f.Offline)})
-	made, unclear, err := b.tryMake(ctx, id, ask)
+	made, unclear, err := b.tryMake(ctx, id, id, ask)
 	if err != nil {
 		if unclear != nil { // the answer may take its time, and whoever waits for packages does not
 			b.work.Go(func() { b.tidy(ctx, id, unclear) })

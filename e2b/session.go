@@ -22,7 +22,7 @@ type session struct {
 	d     *daemon
 	main  *process // the runner's, if this process has created the sandbox
 
-	*runner.Holder // Run, Reset, Files, Destroy, Detach
+	*runner.Holder // Run, Reset, Files, Dial, Destroy, Detach
 }
 
 var (
@@ -32,6 +32,7 @@ var (
 	_ driver.Resetter   = (*session)(nil)
 	_ driver.KeepAliver = (*session)(nil)
 	_ driver.Filer      = (*session)(nil)
+	_ driver.Dialer     = (*session)(nil)
 	_ driver.Installer  = (*session)(nil)
 	_ driver.Aser       = (*session)(nil)
 	_ runner.Place      = (*place)(nil)
@@ -63,7 +64,7 @@ func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 	if err != nil {
 		return info, err
 	}
-	if d.State != api.Running || s.over() {
+	if d.State != api.Running && d.State != api.Paused || s.over() {
 		info.State = executor.SessionDead
 	}
 	info.Expires = d.EndAt.Add(-offset)
@@ -143,6 +144,19 @@ func (p *place) Fate(ctx context.Context) (runner.Fate, error) {
 func (p *place) Bridge(ctx context.Context) (*runner.Client, error) {
 	if p.s.over() {
 		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, errors.New("the supervisor of the sandbox has ended"))
+	}
+	r, err := p.s.b.bridge(ctx, p.s.d, p.s.fence)
+	if !errors.Is(err, executor.ErrNotFound) {
+		return r, err
+	}
+	// To its ports a sandbox that another client has paused is not there.
+	d, offset, gerr := p.s.b.get(ctx, p.s.id)
+	if gerr != nil || d.State != api.Paused {
+		return r, err
+	}
+	left := max(time.Until(d.EndAt.Add(-offset)), p.s.b.cfg.timeout())
+	if _, err := p.s.b.service.connect(ctx, p.s.id, wholeSeconds(left)); err != nil {
+		return nil, p.s.b.failed(ctx, p.s.id, "resuming a paused sandbox", err)
 	}
 	return p.s.b.bridge(ctx, p.s.d, p.s.fence)
 }

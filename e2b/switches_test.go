@@ -68,7 +68,7 @@ var switches = []struct {
 	{"too-many-open", server.Faults{TooManyOpen: 1}, executor.ErrExhausted},
 	{"cut-at-once", server.Faults{CutAfter: 1}, executor.ErrUnavailable},
 	{"cut-in-good-order", server.Faults{CutAfter: 40, CutInGoodOrder: true}, executor.ErrUnavailable},
-	{"cut-once", server.Faults{CutAfter: 40, CutPort: daemonPort, Cuts: 1}, executor.ErrUnavailable},
+	{"cut-once", server.Faults{CutAfter: 40, CutPort: daemonPort, Cuts: 1}, nil}, // another sandbox takes its place
 	{"torn-uploads", server.Faults{TornUploads: true}, nil},
 	{"packed-downloads", server.Faults{PackedDownloads: true}, nil},
 	{"detached-output", server.Faults{DetachedOutput: true}, nil},

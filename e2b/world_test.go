@@ -42,7 +42,7 @@ func newWorldOver(t *testing.T, containers docker.Config, edit ...func(*Config))
 	w := &world{T: t, owner: "e2b-" + strings.ToLower(rand.Text()), cache: t.TempDir(), hook: new(atomic.Pointer[func(w http.ResponseWriter, r *http.Request, next http.Handler) bool])}
 	var err error
 	w.Server, err = e2btest.Start(t.Context(), e2btest.Options{
-		Owner: w.owner, Server: server.Config{}, Docker: containers,
+		Owner: w.owner, Server: server.Config{}, Docker: containers, Jupyter: containers.Image == dockertest.Jupyter,
 		Wrap: func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				if h := w.hook.Load(); h == nil || !(*h)(rw, r, next) {

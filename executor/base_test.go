@@ -26,6 +26,7 @@ func TestBaseRefuses(t *testing.T) {
 		"install":      {second(s.Install(ctx, executor.Packages{}, nil)), executor.FeaturePackages},
 		"reset":        {s.Reset(ctx, executor.Interpreter{}), executor.FeatureState},
 		"keep-alive":   {second(s.KeepAlive(ctx, 1)), executor.FeatureKeepAlive},
+		"dial":         {second(s.Dial(ctx, 80)), executor.FeaturePorts},
 		"relabel":      {s.Relabel(ctx, nil), executor.FeatureRelabel},
 		"detach":       {s.Detach(), executor.FeatureAttach},
 		"files.read":   {second(s.Files().Read(ctx, "x")), executor.FeatureFiles},

@@ -166,6 +166,12 @@ func (c Capabilities) MissingFor(s Spec) (missing []string) {
 	if len(c.Interpreters(s.Languages)) > 1 {
 		need.feature(FeatureMixedLanguages)
 	}
+	if len(s.Aliases) > 0 {
+		need.feature(FeatureAliases)
+	}
+	if s.Ports {
+		need.feature(FeaturePorts)
+	}
 	if s.Template != "" && !slices.Contains(c.Templates, s.Template) {
 		need.add("template:" + s.Template)
 	}
@@ -202,6 +208,9 @@ func (c Capabilities) MissingForRequest(r Request) (missing []string) {
 	need := needs{c: c}
 	if len(r.Command) > 0 {
 		need.feature(FeatureCommand)
+		if r.Terminal != nil {
+			need.feature(FeaturePTY)
+		}
 		return need.missing
 	}
 	need.feature(FeatureCode)

@@ -28,6 +28,8 @@ func TestEveryFieldIsMappedOrExempt(t *testing.T) {
 		"Languages":    {Languages: []executor.Language{"r"}},
 		"Packages":     {Packages: []executor.Packages{{Names: []string{"numpy"}}}},
 		"Env":          {Env: map[string]string{"A": "b"}},
+		"Ports":        {Ports: true},
+		"Aliases":      {Aliases: []string{"/mnt/data"}},
 		"Limits":       {Limits: executor.Limits{MemoryBytes: 1}},
 		"Run":          {Run: executor.RunLimits{WallTime: time.Hour}},
 		"MaxRun":       {MaxRun: executor.RunLimits{WallTime: time.Hour}},
@@ -46,6 +48,7 @@ func TestEveryFieldIsMappedOrExempt(t *testing.T) {
 		"Dir":       {Code: "x", Dir: "d"},
 		"Artifacts": {Code: "x", Artifacts: &executor.ArtifactRequest{}},
 		"Linger":    {Code: "x", Linger: new(time.Second)},
+		"Terminal":  {Command: []string{"ls"}, Terminal: new(executor.Terminal)},
 	}
 	exempt := map[string]string{
 		"Spec.Labels":     "every backend stores them",
@@ -198,6 +201,9 @@ func TestMissingForRequest(t *testing.T) {
 	caps.Features = append(caps.Features, executor.FeatureCommand)
 	if got := caps.MissingForRequest(executor.Request{Command: []string{"ls"}, Stdin: stdin, Dir: "d"}); got != nil {
 		t.Errorf("command includes stdin and dir: got %q", got)
+	}
+	if got := caps.MissingForRequest(executor.Request{Command: []string{"ls"}, Terminal: new(executor.Terminal)}); !slices.Equal(got, []string{"pty"}) {
+		t.Errorf("command does not include terminals: got %q", got)
 	}
 }
 

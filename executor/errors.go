@@ -22,7 +22,8 @@ var (
 	ErrAuth        = errors.New("not authorized by the provider")
 	ErrExhausted   = errors.New("quota, rate or capacity of the provider exhausted")
 	ErrUnavailable = errors.New("backend unavailable")
-	ErrInternal    = errors.New("internal error") // a bug here, or a reply that breaks the protocol
+	ErrNoServer    = errors.New("no server takes the connection") // of Dial: nothing listens at the port, or it does not accept
+	ErrInternal    = errors.New("internal error")                 // a bug here, or a reply that breaks the protocol
 )
 
 // kinds are the words for the kinds, for logs, statistics and JSON.
@@ -40,6 +41,7 @@ var kinds = []struct {
 	{ErrAuth, "auth"},
 	{ErrExhausted, "exhausted"},
 	{ErrUnavailable, "unavailable"},
+	{ErrNoServer, "no-server"},
 	{ErrInternal, "internal"},
 	{context.Canceled, "canceled"},
 	{context.DeadlineExceeded, "deadline-exceeded"},
@@ -78,7 +80,7 @@ func (r Ran) String() string { return [...]string{"maybe", "no", "yes"}[min(r, R
 
 // Error is a failure of the infrastructure, a refusal or a wrong use. It unwraps to Kind and Err.
 type Error struct {
-	Op      string // "create", "attach", "destroy", "sessions", "run", "install", "reset", "files.read", "close", ...
+	Op      string // "create", "attach", "destroy", "sessions", "run", "install", "reset", "files.read", "dial", "close", ...
 	Backend string // Info.Name
 	Session string // Handle.Session; may be empty
 	// Kind is one of the Err variables, context.Canceled or context.DeadlineExceeded if the caller's context ended, and for Files

@@ -8,6 +8,9 @@ import (
 // Workdir is the working directory of every interpreter and command.
 const Workdir = "/workspace"
 
+// DataDir is the alias that the tool for language models gives its sandboxes by default: the name that models know.
+const DataDir = "/mnt/data"
+
 // Home is the directory that HOME names in every sandbox with FeatureWorkdir. What code leaves there is no artifact.
 const Home = "/tmp/home"
 

@@ -11,7 +11,7 @@ import (
 // Files is the file system of a session, with the rights of the code in it. Names are slash-separated, absolute or relative to
 // Workdir, and cleaned as path.Clean does, without looking at links. A relative name that climbs above Workdir is fs.ErrInvalid, and
 // so are an empty name, one with a NUL or that is not UTF-8, elements of more than 255 and names of more than 4095 bytes, and
-// renaming or removing Workdir or a directory above it.
+// renaming or removing Workdir or a directory above it. Each of SessionInfo.Aliases is Workdir here, as text.
 //
 // Errors have the kinds fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, fs.ErrInvalid and ErrTooLarge besides those of the session,
 // and RanNo. While code runs, every method fails with ErrBusy unless the session has FeatureFilesDuringRun; without it a Run fails

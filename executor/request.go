@@ -38,6 +38,13 @@ type Request struct {
 	// when Run returns: a reader is for one run. A backend may read ahead of the code: see InputCounter.
 	Stdin io.Reader
 
+	// Terminal gives a Command a terminal as its standard input, output and error, and as its controlling terminal. It requires
+	// FeaturePTY. The command leads a session of its own. What the terminal shows, with the echo of what is typed, is EventStdout. Stdin
+	// is what is typed: control characters go through the terminal, "\x03" interrupts what runs in its foreground and "\x04" ends a line or
+	// the input. The end of Stdin leaves the terminal open, and what a terminal does not take waits. TERM is xterm-256color unless Env
+	// says otherwise. A command that is stopped hears SIGHUP. Nil: pipes.
+	Terminal *Terminal
+
 	Env map[string]string // added to the session's; requires FeatureEnv
 	Dir string            // absolute, or below Workdir; requires FeatureDir. In a living interpreter for this run only
 
@@ -61,7 +68,7 @@ type Request struct {
 
 // ArtifactRequest selects files under Workdir that a run creates or changes.
 type ArtifactRequest struct {
-	Globs    []string `json:"globs,omitempty"`     // as in path.Match, relative to Workdir, "**" for any depth; empty: all
+	Globs    []string `json:"globs,omitempty"`     // as in path.Match, relative to Workdir or below it by any of its names, "**" for any depth; empty: all
 	MaxFiles int      `json:"max_files,omitempty"` // default 100
 	MaxBytes int64    `json:"max_bytes,omitempty"` // of contents, all together; default 32 MiB
 	Contents bool     `json:"contents,omitempty"`  // fill Artifact.Data

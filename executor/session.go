@@ -46,6 +46,13 @@ type Session interface {
 	// Files gives access to the files of the sandbox. It is never nil; without FeatureFiles every method fails with ErrUnsupported.
 	Files() Files
 
+	// Dial connects to a port of 127.0.0.1 or, if nothing takes it there, of ::1 in the sandbox's own network. It fails with ErrNoServer
+	// if no server takes the connection, and with ErrDenied if the port belongs to the backend and not to what runs in the sandbox. ctx
+	// is for connecting only. What the Conn reads is untrusted. It ends with the session, the sandbox or a Reset that ends the server, and at
+	// MaxForwardBytes and MaxForwardTime. Connecting and what the caller writes count as use of the sandbox; what the server writes does
+	// not. It requires Spec.Ports, by whoever has created the session.
+	Dial(ctx context.Context, port int) (Conn, error)
+
 	// KeepAlive sets the idle TTL, counts it from now and returns when the sandbox will end. It requires FeatureKeepAlive.
 	KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error)
 
@@ -82,6 +89,7 @@ type SessionInfo struct {
 	Handle       Handle            `json:"handle"`
 	State        SessionState      `json:"state"`
 	Template     string            `json:"template,omitempty"`
+	Aliases      []string          `json:"aliases,omitempty"`  // other names of Workdir that it has; a warm session may have more than its Spec
 	Labels       map[string]string `json:"labels,omitempty"`   // without the reserved ones
 	Instance     string            `json:"instance,omitempty"` // the process that created it; empty: not known
 	Created      time.Time         `json:"created"`

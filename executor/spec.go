@@ -32,6 +32,17 @@ type Spec struct {
 	// Env is seen by every run. It requires FeatureEnv for each of the languages. Names are not empty and without "=" and NUL,
 	// values without NUL.
 	Env map[string]string
+	// Aliases are other names of Workdir, such as "/mnt/data", for programs that were written for another service. They are there before
+	// any code runs, and code can neither remove nor replace them. Code gets to the same files by each name, os.getcwd says Workdir, and
+	// Files, Request.Dir and the globs of artifacts take each name for Workdir, as text: no link is followed for that. They require
+	// FeatureAliases. Each is absolute, clean, below another directory than "/", of at most 60 of [A-Za-z0-9._/-]; there are at most
+	// four, none below or above Workdir or another, and none below /proc, /sys, /dev, /tmp and /run. Create fails with ErrUnsupported
+	// where an image has anything of that name, an empty directory too, or where code could write to the directory above it.
+	Aliases []string
+	// Ports lets programs outside reach servers in the sandbox, by Session.Dial. It requires FeaturePorts, which a backend has only if
+	// its configuration allows it. False: Dial is refused, and the session does not have the feature, although
+	// Require may say that its backend must.
+	Ports bool
 
 	// Labels are stored at the backend, where other processes find sessions by them. Keys: [a-z0-9._-], 1 to 63, not beginning with
 	// "execbroker."; values: at most 255 bytes of printable ASCII.

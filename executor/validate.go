@@ -47,6 +47,7 @@ func (s Spec) Validate() error {
 		p.check(&bad)
 	}
 	checkEnv(s.Env, &bad)
+	checkAliases(s.Aliases, &bad)
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
 		if strings.HasPrefix(k, ReservedPrefix) {
 			bad.add("labels: key %q: names that begin with %q are reserved", k, ReservedPrefix)
@@ -97,6 +98,9 @@ func (r Request) Validate() error {
 		}
 		if !utf8.ValidString(r.Code) {
 			bad.add("code: not UTF-8")
+		}
+		if r.Terminal != nil {
+			bad.add("terminal: only a command has one")
 		}
 	case r.Code != "" || r.Language != "" || r.Context != "":
 		bad.add("command excludes code, language and context")
@@ -168,8 +172,8 @@ func (a *ArtifactRequest) check(bad *mistakes) {
 		switch {
 		case err != nil || g == "" || len(g) > maxGlob || !plainText(g):
 			bad.add("artifacts: glob %q: not a pattern", g)
-		case path.IsAbs(g) || slices.Contains(strings.Split(g, "/"), ".."):
-			bad.add("artifacts: glob %q: want one relative to %s", g, Workdir)
+		case slices.Contains(strings.Split(g, "/"), ".."), path.IsAbs(g) && !below(g, Workdir) && strings.Count(g, "/") < 3: // no alias is so short
+			bad.add("artifacts: glob %q: want one relative to %s, or below it", g, Workdir)
 		}
 	}
 	if a.MaxFiles < 0 || a.MaxBytes < 0 {

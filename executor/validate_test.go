@@ -35,6 +35,7 @@ func checkInvalid(t *testing.T, err error, want string) {
 func TestSpecValidate(t *testing.T) {
 	labels := func(k, v string) executor.Spec { return executor.Spec{Labels: map[string]string{k: v}} }
 	env := func(k, v string) executor.Spec { return executor.Spec{Env: map[string]string{k: v}} }
+	aliases := func(names ...string) executor.Spec { return executor.Spec{Aliases: names} }
 	pkgs := func(names ...string) executor.Spec {
 		return executor.Spec{Packages: []executor.Packages{{Names: names}}}
 	}
@@ -85,6 +86,25 @@ func TestSpecValidate(t *testing.T) {
 		"life-negative":     {executor.Spec{MaxLife: -1}, "max life"},
 		"isolation":         {spec: executor.Spec{MinIsolation: executor.IsolationGVisor}},
 		"isolation-unknown": {executor.Spec{MinIsolation: "steel"}, "min isolation"},
+		"aliases":           {spec: aliases("/mnt/data", "/home/user", "/mnt/more/deep", "/opt/A-b_c.d")},
+		"alias-relative":    {aliases("mnt/data"), "absolute"},
+		"alias-top":         {aliases("/data"), "below another directory"},
+		"alias-root":        {aliases("/"), "absolute"},
+		"alias-empty":       {aliases(""), "absolute"},
+		"alias-unclean":     {aliases("/mnt/../mnt/data"), "clean"},
+		"alias-slash":       {aliases("/mnt/data/"), "clean"},
+		"alias-dots":        {aliases("/mnt/.."), "clean"},
+		"alias-comma":       {aliases("/mnt/a,b"), "clean"},
+		"alias-newline":     {aliases("/mnt/a\n"), "clean"},
+		"alias-long":        {aliases("/mnt/" + strings.Repeat("a", 60)), "at most 60"},
+		"alias-workdir":     {aliases("/workspace/data"), "nothing below /workspace"},
+		"alias-temp":        {aliases("/tmp/data"), "nothing below /tmp"},
+		"alias-proc":        {aliases("/proc/data"), "nothing below /proc"},
+		"alias-repeated":    {aliases("/mnt/data", "/mnt/data"), "repeated"},
+		"alias-below":       {aliases("/mnt/data", "/mnt/data/x"), "below or above"},
+		"alias-above":       {aliases("/mnt/data/x", "/mnt/data"), "below or above"},
+		"aliases-many":      {aliases("/a/a", "/a/b", "/a/c", "/a/d", "/a/e"), "at most 4"},
+		"alias-all":         {aliases("/dev/x", "data"), "another name of /workspace\naliases: \"data\""},
 		"require-empty":     {executor.Spec{Require: []executor.Feature{""}}, "require"},
 	} {
 		t.Run(name, func(t *testing.T) { checkInvalid(t, c.spec.Validate(), c.want) })
@@ -179,6 +199,8 @@ func TestRequestValidate(t *testing.T) {
 		"command-empty":    {executor.Request{Command: []string{}}, "command: no program"},
 		"command-nameless": {executor.Request{Command: []string{"", "x"}}, "command: no program"},
 		"command-nul":      {executor.Request{Command: []string{"ls", "a\x00b"}}, "command: NUL"},
+		"terminal":         {req: executor.Request{Command: []string{"sh"}, Terminal: new(executor.Terminal)}},
+		"terminal-of-code": {executor.Request{Code: "x", Terminal: new(executor.Terminal)}, "only a command"},
 		"both":             {executor.Request{Command: []string{"ls"}, Code: "x"}, "excludes"},
 		"command-language": {executor.Request{Command: []string{"ls"}, Language: "python"}, "excludes"},
 		"command-context":  {executor.Request{Command: []string{"ls"}, Context: "c"}, "excludes"},
@@ -204,6 +226,8 @@ func TestRequestValidate(t *testing.T) {
 		"glob-empty":       {globs(""), "not a pattern"},
 		"glob-long":        {globs(strings.Repeat("a", 1025)), "not a pattern"},
 		"glob-absolute":    {globs("/etc/*"), "relative"},
+		"glob-of-workdir":  {req: globs("/workspace/*.csv", "/mnt/data/*")}, // whether that is an alias the session knows
+		"glob-beside":      {globs("/workspaces/*"), "relative"},
 		"glob-climbs":      {globs("a/../../*"), "relative"},
 		"globs-many":       {globs(make([]string, 101)...), "more than 100"},
 		"max-files":        {artifacts(executor.ArtifactRequest{MaxFiles: -1}), "negative"},

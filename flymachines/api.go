@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -35,7 +36,7 @@ type api struct {
 	app   string
 	flaps *flaps.Client
 	http  *http.Transport
-	rates rates
+	rates *rates
 }
 
 func newAPI(ctx context.Context, cfg *Config) (*api, error) {
@@ -44,17 +45,21 @@ func newAPI(ctx context.Context, cfg *Config) (*api, error) {
 		return nil, err
 	}
 	t := http.DefaultTransport.(*http.Transport).Clone() // with the proxy of the environment, if there is one
-	t.ResponseHeaderTimeout = callTimeout
+	t.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	t.ResponseHeaderTimeout = waitSlice + waitSlack
 	c, err := flaps.NewWithOptions(ctx, flaps.NewClientOpts{
 		UserAgent: "execbroker", Transport: &transport{next: t, to: to, token: cfg.Token},
 	}) // without a Logger: it would show bodies
 	if err != nil {
 		return nil, fmt.Errorf("fly-go: %w", err)
 	}
-	return &api{app: cfg.App, flaps: c, http: t, rates: rates{factor: cfg.Rate, buckets: map[string]*bucket{}}}, nil
+	return &api{app: cfg.App, flaps: c, http: t, rates: ratesOf(to.String(), cfg.App, cfg.Rate)}, nil
 }
 
-func (a *api) close() { a.http.CloseIdleConnections() }
+func (a *api) close() {
+	a.http.CloseIdleConnections()
+	a.rates.done()
+}
 
 // Pauses between attempts.
 const (
@@ -62,6 +67,16 @@ const (
 	lastPause  = 5 * time.Second
 	attempts   = 6
 	dials      = 3 // without a connection: whoever waits can be served elsewhere
+)
+
+// The time limits of the API: with one that hangs, whoever waits is to be served elsewhere within seconds.
+const (
+	dialTimeout = 5 * time.Second
+	callTimeout = 15 * time.Second // of one attempt; a create takes one to three seconds, as reported
+	listTimeout = time.Minute      // of one attempt: an app may have thousands of Machines
+	lostTimeout = 15 * time.Second // of all attempts that came to nothing, until the last one begins
+	seekTimeout = 10 * time.Second // to find what a create has made whose answer was lost
+	waitSlack   = 15 * time.Second // of a wait, beyond what it asks for
 )
 
 // pause returns how long to wait before the next attempt.
@@ -94,15 +109,22 @@ func (a *api) call(ctx context.Context, action, target string, timeout time.Dura
 	if at.status == 0 && at.err == nil {
 		at.err = err
 	}
-	return classify(action, at)
+	e := classify(action, at)
+	if e.class == classRate {
+		a.rates.refused(action, target)
+	}
+	return e
 }
 
 // repeat is call for what may be asked for again, as often as it takes within reason. Only to destroy a Machine it waits as long as Fly
 // asks for.
 func (a *api) repeat(ctx context.Context, action, target string, f func(context.Context) error) error {
-	known := ""
+	known, begin, timeout := "", time.Now(), callTimeout
+	if action == actionList {
+		timeout = listTimeout
+	}
 	for n := 0; ; n++ {
-		err := a.call(ctx, action, target, callTimeout, f)
+		err := a.call(ctx, action, target, timeout, f)
 		var e *APIError
 		switch {
 		case err == nil:
@@ -110,7 +132,7 @@ func (a *api) repeat(ctx context.Context, action, target string, f func(context.
 		case !errors.As(err, &e):
 			return after(err, known)
 		case !slices.Contains([]class{classLost, classUnsent, classRate, classNotYet}, e.class), n+1 >= attempts,
-			n+1 >= dials && e.class == classUnsent, e.tooLong() && action != actionDestroy:
+			n+1 >= dials && e.class == classUnsent, e.class == classLost && time.Since(begin) > lostTimeout, e.tooLong() && action != actionDestroy:
 			return err
 		}
 		known = e.Error()
@@ -161,7 +183,7 @@ func (a *api) waitFor(ctx context.Context, id string, states ...string) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		slice = max(time.Second, min(slice, time.Until(deadline).Truncate(time.Second)))
 	}
-	return a.call(ctx, actionWait, id, slice+15*time.Second, func(ctx context.Context) error {
+	return a.call(ctx, actionWait, id, slice+waitSlack, func(ctx context.Context) error {
 		return a.flaps.Wait(ctx, a.app, id, flaps.WithWaitStates(states...), flaps.WithWaitTimeout(slice))
 	})
 }

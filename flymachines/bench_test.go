@@ -26,7 +26,11 @@ func BenchmarkWarmRun(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { d.Close() })
-	e := d.endpoint(m, secretOf(m), d.cfg.port())
+	secret, err := d.secretOf(s.Info().Handle.Session)
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := d.endpoint(m, secret, d.cfg.port())
 	c, err := runner.Attach(b.Context(), e.Dial(), 0)
 	if err != nil {
 		b.Fatal(err)

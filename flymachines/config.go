@@ -39,14 +39,19 @@ type Config struct {
 	App string `json:"app"`
 	// Token names a token for that app, as fly tokens create deploy makes it. It is read for each request and never leaves this process.
 	Token driver.Secret `json:"token"`
+	// Key is what the secrets of sandboxes are made of, with the ID of each: at least 32 characters. Programs that attach to each other's
+	// sessions need the same, and so does one that attaches after Token was renewed. Default: Token.
+	Key driver.Secret `json:"key,omitzero"`
 	// API is the address of the Machines API. Default: PublicAPI.
 	API string `json:"api,omitempty"`
 
 	// Image is what sessions run in. It needs python3 for Python and node for JavaScript. A digest makes it the same everywhere.
 	// Default: DefaultImage.
 	Image string `json:"image,omitempty"`
-	// Runner says how the runner gets into the Machine: "files" (the default) sends it along with each create, about 62 KB; "image" says
-	// that every image has it at RunnerPath, as flymachines/image/Dockerfile puts it there.
+	// Runner says how the runner gets into the Machine: "files" sends a first part of 33 KB along with each
+	// create, and the rest to the Machine itself, whatever it grows to; "image" says that every image has it
+	// at RunnerPath, as flymachines/image/Dockerfile puts it there. Default: "files", unless those of Machine
+	// leave no room for it or Fly refuses them as too large; then "image".
 	Runner RunnerIn `json:"runner,omitempty"`
 	// Templates are further images by logical names. In a file the image alone stands for the whole.
 	Templates map[string]Template `json:"templates,omitempty"`
@@ -67,7 +72,8 @@ type Config struct {
 	Processes int `json:"processes,omitempty"`
 
 	// Proxy is the public address of the app, "https://my-app.fly.dev", for programs that are outside of Fly's private network: requests
-	// then go through the Fly Proxy, with fly-force-instance-id. Empty: directly to the private address of the Machine.
+	// then go through the Fly Proxy, with fly-force-instance-id. "http://my-app.flycast" is the same for programs in another private
+	// network of Fly than the app, in which the app has a Flycast address. Empty: directly to the private address of the Machine.
 	Proxy string `json:"proxy,omitempty"`
 	// Port is where the runner listens. Default: 8731.
 	Port int `json:"port,omitempty"`
@@ -84,6 +90,9 @@ type Config struct {
 	// Timeout is how long a create may take, the pull of an image included. A Machine that nobody has set up as long after it has started
 	// ends by itself: its program has died during the create. Default: 5 minutes.
 	Timeout driver.Duration `json:"timeout,omitzero"`
+	// Ports lets sessions ask for ports, so that this program can connect to servers in their Machines, through the connection that it has
+	// and by no service of Fly. Default: they are refused.
+	Ports bool `json:"ports,omitempty"`
 	// AllowWeak lets a Machine start in which no filter narrows what sockets code can make, because the Python of its image has no ctypes, by
 	// which the runner installs one. Then code may reach the host of the Machine over VSOCK. The log says so. Default: Create refuses it with
 	// ErrUnsupported.
@@ -150,9 +159,13 @@ func (c *Config) Validate() error {
 		at("token", errors.New("is needed: {env: FLY_API_TOKEN}; fly tokens create deploy makes one"))
 	}
 	at("token", c.Token.Validate())
+	at("key", c.Key.Validate())
 	at("api", checkAddress(cmp.Or(c.API, PublicAPI)))
 	if c.Proxy != "" {
 		at("proxy", checkAddress(c.Proxy))
+		if c.flycast() && !strings.HasPrefix(c.Proxy, "http:") {
+			at("proxy", errors.New("Flycast has no certificates; use http, which the private network encrypts"))
+		}
 	}
 	at("image", checkImage(c.image("")))
 	if c.Runner != "" && c.Runner != RunnerFiles && c.Runner != RunnerImage {
@@ -261,6 +274,13 @@ func (c *Config) base() (*fly.MachineConfig, error) {
 		if strings.HasPrefix(k, metadataPrefix) {
 			errs = append(errs, driver.At("metadata."+k, errors.New("the prefix is the adapter's")))
 		}
+	}
+	most, beside := maxFiles, ""
+	if c.Runner == RunnerFiles {
+		most, beside = room(), ", which are left beside the runner"
+	}
+	if size := sizeOf(m.Files); size > most {
+		errs = append(errs, driver.At("files", fmt.Errorf("%d bytes in base64 are more than %d%s: put them into the image", size, most, beside)))
 	}
 	return m, errors.Join(errs...)
 }

@@ -74,7 +74,7 @@ func configOf(params map[string]string) (Config, error) {
 	languages := []executor.Language{executor.Python, executor.JavaScript}
 	if live() {
 		return Config{
-			App: os.Getenv("FLY_APP"), Token: driver.Secret{Env: "FLY_API_TOKEN"}, Image: os.Getenv("FLY_IMAGE"), Proxy: os.Getenv("FLY_PROXY"), Languages: languages,
+			App: os.Getenv("FLY_APP"), Token: driver.Secret{Env: "FLY_API_TOKEN"}, Image: os.Getenv("FLY_IMAGE"), Proxy: os.Getenv("FLY_PROXY"), Languages: languages, Ports: true,
 			Packages: driver.Packages{Allow: map[executor.Language][]string{executor.Python: {"six", packagestest.Missing}}},
 		}, nil
 	}
@@ -82,7 +82,7 @@ func configOf(params map[string]string) (Config, error) {
 		return Config{}, err
 	}
 	return Config{
-		App: testApp, Token: driver.Secret{Env: tokenVariable}, API: params[paramAPI], Proxy: params[paramEdge], Rate: 1000, Languages: languages,
+		App: testApp, Token: driver.Secret{Env: tokenVariable}, API: params[paramAPI], Proxy: params[paramEdge], Rate: 1000, Languages: languages, Ports: true,
 		Templates: map[string]Template{"small": {Image: DefaultImage, Guest: Guest{CPUs: 1, MemoryMB: 256}}},
 		Packages: driver.Packages{
 			Allow:    packagestest.Allow(),
@@ -94,7 +94,7 @@ func configOf(params map[string]string) (Config, error) {
 // target is what the suite tests.
 func target() conformance.Target {
 	must, _ := conformance.MustDeclare(Type)
-	must.Features = append(must.Features, executor.FeatureMixedLanguages)
+	must.Features = append(must.Features, executor.FeatureMixedLanguages, executor.FeaturePorts)
 	packages := append([]executor.Feature{executor.FeaturePackages}, must.EachLanguage...)
 	must.Languages = map[executor.Language][]executor.Feature{executor.Python: packages, executor.JavaScript: packages}
 	mode, most := conformance.Emulated, 0

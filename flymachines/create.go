@@ -3,14 +3,11 @@ package flymachines
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"net/http"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	fly "github.com/superfly/fly-go"
@@ -47,6 +44,12 @@ func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session,
 // obtain makes a Machine and sets it up. If that fails nothing is left, or the error is a driver.Leftover.
 func (b *backend) obtain(ctx context.Context, in fly.LaunchMachineInput, secret string, limits executor.Limits, c *driver.Create) (*session, error) {
 	m, err := b.make(ctx, in, c.ID)
+	var e *APIError
+	if errors.As(err, &e) && e.Status == http.StatusRequestEntityTooLarge && b.cfg.Runner == "" && fromImage(&in) {
+		b.noFiles.Store(true)
+		b.env.Logger().Warn("Fly takes no files of this size: from now on the runner is expected in the image", "path", RunnerPath, "error", err)
+		m, err = b.make(ctx, in, c.ID)
+	}
 	if err == nil {
 		var s *session
 		if s, err = b.setUp(ctx, m, secret, limits, c); err == nil {
@@ -58,10 +61,19 @@ func (b *backend) obtain(ctx context.Context, in fly.LaunchMachineInput, secret 
 		return nil, err
 	}
 	// Whatever the API did before it failed to say so is found by the name.
-	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout/2)
-	defer cancel()
-	remove := func(ctx context.Context) error { return b.remove(ctx, m, c.ID) }
-	if rerr := remove(cctx); rerr != nil {
+	remove := func(ctx context.Context) error {
+		if err := b.remove(ctx, m, c.ID); err != nil {
+			return fail(ctx, err)
+		}
+		return nil
+	}
+	rerr := err
+	if e := (*APIError)(nil); !errors.As(err, &e) || !e.unknown { // else it has just been asked, in vain
+		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout/2)
+		defer cancel()
+		rerr = remove(cctx)
+	}
+	if rerr != nil {
 		b.env.Logger().Warn("a Machine may be left, and is removed when the API answers; it ends by itself", "machine", in.Name, "error", rerr)
 		return nil, driver.Leftover(err, remove)
 	}
@@ -128,9 +140,17 @@ func (b *backend) makeIn(ctx context.Context, in fly.LaunchMachineInput, id stri
 			}
 		case classLost:
 			lost = true
-			// It may have been made. If so, and it is seen already, that is it; else the same name is asked for again.
-			if found, ferr := b.find(ctx, id); ferr == nil {
+			// It may have been made. If so, and it is seen already, that is it; else the same name is asked for again. An API that does
+			// not even answer that is down.
+			sctx, cancel := context.WithTimeout(ctx, seekTimeout)
+			found, ferr := b.find(sctx, id)
+			cancel()
+			if ferr == nil {
 				return found, nil
+			}
+			if !errors.Is(ferr, errNoMachine) {
+				e.unknown = true
+				return nil, err
 			}
 		case classMissing: // of an app that was only just made
 			if time.Since(begin) > settle {
@@ -214,12 +234,9 @@ func (b *backend) remove(ctx context.Context, m *fly.Machine, id string) error {
 
 // setUp waits until the runner of a new Machine answers, and sets it up.
 func (b *backend) setUp(ctx context.Context, m *fly.Machine, secret string, limits executor.Limits, c *driver.Create) (*session, error) {
-	if s := secretOf(m); s != "" {
-		secret = s // that of an earlier request whose answer was lost is the same; this is what the provider has
-	}
 	m, err := b.up(ctx, m)
 	if err != nil {
-		return nil, err
+		return nil, b.notSetUp(ctx, m, err)
 	}
 	e := b.endpoint(m, secret, b.cfg.port())
 	if err := b.ready(ctx, m, e); err != nil {
@@ -246,7 +263,7 @@ func (b *backend) setUp(ctx context.Context, m *fly.Machine, secret string, limi
 	if d := r.Info().Degraded; len(d) > 0 {
 		b.env.Logger().Warn("the image weakens sandboxes", "image", m.GetConfig().Image, "how", d)
 	}
-	s := b.session(info, m, r, 0)
+	s := b.session(info, m, r, secret, 0)
 	s.made = c
 	return s, nil
 }
@@ -263,12 +280,13 @@ func (b *backend) start(ctx context.Context, to io.ReadWriteCloser, c *driver.Cr
 	}
 	return runner.StartGuest(ctx, to, runner.Config{
 		UID: uid, GID: uid, Workdir: executor.Workdir, Home: executor.Home, Temp: "/tmp",
-		Env: env, Paths: paths, Languages: c.Spec.Languages, MaxRun: c.Spec.MaxRun, IdleTTL: c.Spec.IdleTTL, MaxLife: life,
+		Aliases: c.Spec.Aliases, Ports: c.Spec.Ports, Env: env, Paths: paths, Languages: c.Spec.Languages, MaxRun: c.Spec.MaxRun, IdleTTL: c.Spec.IdleTTL, MaxLife: life,
 		Rlimits: map[string]int64{"nproc": int64(limits.Processes), "nofile": 4096, "core": 0}, OOMScore: 1000, AllowWeak: b.cfg.AllowWeak,
 	}, runner.Guest{Network: string(c.Spec.Network.Mode), Hide: []string{flyDir}})
 }
 
-// up waits until a Machine has started, which the pull of its image may delay, and returns it with its address.
+// up waits until a Machine has started, which the pull of its image may delay, and returns it with its address. It also returns one that
+// has ended instead, with errNotUp.
 func (b *backend) up(ctx context.Context, m *fly.Machine) (*fly.Machine, error) {
 	begin, said := time.Now(), error(nil)
 	for n := 0; ; n++ {
@@ -290,7 +308,7 @@ func (b *backend) up(ctx context.Context, m *fly.Machine) (*fly.Machine, error) 
 		var ge *APIError
 		switch {
 		case gerr == nil && slices.Contains(ended, got.State):
-			return nil, driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%w: %s", errNotUp, lastWords(got)))
+			return got, driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%w: %s", errNotUp, lastWords(got)))
 		case gerr == nil && got.State == fly.MachineStateStarted && got.PrivateIP != "":
 			return got, nil
 		case gerr == nil:
@@ -338,84 +356,34 @@ func lastWords(m *fly.Machine) string {
 	return m.State
 }
 
-// Pauses between questions to a runner that is starting, and between those to the API about it.
-const (
-	readyPause = 20 * time.Millisecond
-	fatePause  = 2 * time.Second
-)
-
-// ready waits until the runner of a started Machine answers.
-func (b *backend) ready(ctx context.Context, m *fly.Machine, e runner.Endpoint) error {
-	wait, asked := readyPause, time.Now()
-	for {
-		actx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := e.Ready(actx)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		if time.Since(asked) > fatePause {
-			asked = time.Now()
-			if gone := e.Gone(ctx); gone != nil {
-				return b.notSetUp(ctx, m, gone)
-			}
-		}
-		if hopeless(err) || sleep(ctx, wait) != nil {
-			return driver.Fail(executor.ErrUnavailable, executor.RanNo, b.unreached(m, e, err))
-		}
-		wait = min(wait*3/2, time.Second)
-	}
-}
-
-// hopeless reports whether an error of a connection stays as it is for as long as this program runs where it does.
-func hopeless(err error) bool {
-	var name *net.DNSError
-	var certificate *tls.CertificateVerificationError
-	return errors.Is(err, syscall.ENETUNREACH) || errors.As(err, &name) && name.IsNotFound || errors.As(err, &certificate)
-}
-
-// unreached says that a runner does not answer, and what the configuration needs for it.
-func (b *backend) unreached(m *fly.Machine, e runner.Endpoint, err error) error {
-	advice := "this program has to be in the private network of the app, or use proxy"
-	if b.cfg.Proxy != "" {
-		advice = "proxy has to lead to the app " + b.cfg.App + ", and to the Machine that Fly-Force-Instance-Id names"
-	}
-	var status *runner.StatusError
-	if errors.As(err, &status) && status.Status == 401 {
-		advice = "another program listens there"
-	}
-	return fmt.Errorf("Machine %s has started and its runner is not reached at %s: %w; %s", m.ID, e.URL, err, advice)
-}
-
 // notSetUp finds out why a runner did not come up.
 func (b *backend) notSetUp(ctx context.Context, m *fly.Machine, err error) error {
 	var lost *runner.LostError
 	var gone *goneError
-	if !errors.As(err, &lost) && !errors.As(err, &gone) {
+	ended := errors.Is(err, errNotUp)
+	if !ended && !errors.As(err, &lost) && !errors.As(err, &gone) {
 		return err
 	}
-	f, ferr := b.fate(ctx, m.ID)
+	f, ferr := b.fate(ctx, m.ID, 0)
 	switch {
+	case ended && (ferr != nil || !f.known):
+		return err
 	case ferr != nil || !f.gone:
 		return driver.Fail(executor.ErrUnavailable, executor.RanNo, err)
 	case f.oom:
 		return driver.Fail(executor.ErrExhausted, executor.RanNo, errors.New("the memory of the sandbox did not suffice for its interpreter"))
+	case f.code == runner.ExitNotRoot:
+		return &executor.Error{Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: []string{"root"}, Err: fmt.Errorf(
+			"the image %s has a USER, and the runner has to be root to give code a user of its own: make one of it with the line USER root",
+			m.GetConfig().Image)}
+	case f.code == runner.ExitNoProgram:
+		return &executor.Error{Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: []string{"runner"}, Err: fmt.Errorf(
+			"the image %s has no runner at %s, and the files of a Machine have no room for it: make one of it with flymachines/image/Dockerfile",
+			m.GetConfig().Image, RunnerPath)}
 	case f.code > 0 && f.code < 128:
 		// It is the program of the image that has ended by itself: too old, broken, or none.
 		return &executor.Error{Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: []string{python + ">=3.9"},
 			Err: fmt.Errorf("the %s of the image cannot run the supervisor (exit code %d); what it said is in fly logs", python, f.code)}
 	}
 	return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%w with exit code %d", errNotUp, f.code))
-}
-
-// endpoint is where the runner of a Machine is reached.
-func (b *backend) endpoint(m *fly.Machine, secret string, port int) runner.Endpoint {
-	e := runner.Endpoint{Token: secret, Transport: b.data, Gone: func(ctx context.Context) error { return b.gone(ctx, m.ID) }}
-	if b.cfg.Proxy != "" {
-		e.URL = strings.TrimSuffix(b.cfg.Proxy, "/")
-		e.Header = map[string][]string{"Fly-Force-Instance-Id": {m.ID}}
-	} else {
-		e.URL = fmt.Sprintf("http://[%s]:%d", m.PrivateIP, port)
-	}
-	return e
 }

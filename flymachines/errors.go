@@ -25,8 +25,9 @@ type APIError struct {
 	Scope      Scope // of what is missing, with ErrExhausted
 	Err        error // of the connection, with Status 0
 
-	class class
-	id    string // of the Machine that has the name
+	class   class
+	id      string // of the Machine that has the name
+	unknown bool   // whether it was done, and the API does not tell
 }
 
 // Scope says where capacity is missing.

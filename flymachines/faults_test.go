@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	fly "github.com/superfly/fly-go"
+	"github.com/superfly/fly-go/flaps"
+
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/flymachines/flytest"
@@ -200,6 +203,50 @@ func TestFates(t *testing.T) {
 			w.empty(t)
 		})
 	}
+}
+
+// A Machine that somebody restarts is another sandbox: a run in it ends, and nobody finds the session again.
+func TestRestarted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	box := w.open(t, plain)
+	s := create(t, box, executor.Spec{})
+	var m Machine
+	executor.As(s, &m)
+	restart := func() error {
+		if err := m.Client.Restart(t.Context(), testApp, fly.RestartMachineInput{ID: m.Machine.ID, ForceStop: true}, ""); err != nil {
+			return err
+		}
+		return m.Client.Wait(t.Context(), testApp, m.Machine.ID, flaps.WithWaitStates(fly.MachineStateStarted), flaps.WithWaitTimeout(time.Minute))
+	}
+	mustRun(t, s, "x = 1\nx", "1")
+	if err := restart(); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.Run(t.Context(), executor.Request{Code: "x"}, nil); !errors.Is(err, executor.ErrNotFound) {
+		t.Errorf("Run: got %+v, %v, want not found", r, err)
+	}
+	if again, err := box.Attach(t.Context(), s.Info().Handle); !errors.Is(err, executor.ErrNotFound) {
+		t.Errorf("Attach: got %v, %v, want not found", again, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	s = create(t, box, executor.Spec{})
+	executor.As(s, &m)
+	r, err := s.Run(t.Context(), executor.Request{Code: "print('on', flush=True)\nwhile True: pass"}, func(ev executor.Event) error {
+		if ev.Kind == executor.EventStdout {
+			return restart()
+		}
+		return nil
+	})
+	if err != nil || r.Status != executor.StatusKilled || !r.StateLost || !r.FilesLost || r.Stdout.String() != "on\n" {
+		t.Errorf("got %+v, %v, want that the run was killed", r, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	w.empty(t)
 }
 
 // mute is a way to Machines that does not tell of the end of one: connections stay open, and new ones do not come about.

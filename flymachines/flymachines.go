@@ -1,7 +1,7 @@
 // Package flymachines is the adapter of type "flymachines": sandboxes are Machines of Fly.io, one for each session.
 //
 // Any image with python3 will do, and with node for JavaScript. A program that the adapter sends along in the configuration of the
-// Machine, the runner, is its main process: it supervises the code and answers over HTTP, with a secret that only this Machine has.
+// Machine, the runner, is its main process: it supervises the code and answers over HTTP, to who has a secret of which the Machine knows a digest.
 //
 // # Configuration
 //
@@ -21,9 +21,11 @@ package flymachines
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	fly "github.com/superfly/fly-go"
@@ -48,8 +50,8 @@ type Machine struct {
 
 // The time limits of the adapter.
 const (
-	createTimeout = 5 * time.Minute // the first pull of an image on a host takes long
-	callTimeout   = 75 * time.Second
+	createTimeout = 5 * time.Minute  // the first pull of an image on a host takes long
+	placeTimeout  = 75 * time.Second // to start what puts packages into a sandbox
 	cleanTimeout  = time.Minute
 )
 
@@ -60,7 +62,11 @@ type backend struct {
 	api  *api
 	data *http.Transport
 
+	addresses func() ([]net.Addr, error) // of this program
+
 	installer *packages.Installer
+
+	noFiles atomic.Bool // Fly has refused those of a create as too large
 
 	life     context.Context // until Close
 	end      context.CancelFunc
@@ -101,17 +107,17 @@ func newDriver(ctx context.Context, env driver.Env, cfg Config) (*backend, error
 	if err != nil {
 		return nil, err
 	}
-	b := &backend{cfg: cfg, env: env, api: a, data: cfg.dataTransport(), installer: p}
+	b := &backend{cfg: cfg, env: env, api: a, data: cfg.dataTransport(), addresses: net.InterfaceAddrs, installer: p}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
 }
 
 // features are those of every session.
 var features = []executor.Feature{
-	executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns,
+	executor.FeatureCode, executor.FeatureCommand, executor.FeaturePTY, executor.FeatureParallelRuns,
 	executor.FeatureFilesDuringRun, executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
 	executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitProcesses,
-	executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript,
+	executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript, executor.FeatureAliases,
 }
 
 // Capabilities implements driver.Driver.
@@ -119,6 +125,9 @@ func (b *backend) Capabilities() executor.Capabilities {
 	c := executor.Capabilities{
 		Features: slices.Clone(features), Templates: b.cfg.templates(), Isolation: executor.IsolationMicroVM, MaxLimits: b.cfg.maxLimits(),
 		MaxLife: b.cfg.MaxLife.Max(),
+	}
+	if b.cfg.Ports {
+		c.Features = append(c.Features, executor.FeaturePorts)
 	}
 	for _, l := range b.cfg.languages() {
 		r := executor.Runtime{Language: l, Features: runner.Features()}

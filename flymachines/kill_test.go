@@ -73,7 +73,7 @@ func TestNobodyComes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := fateOf(m); !f.gone || !f.known || f.requested || f.code != 0 {
+	if f := fateOf(m, 0); !f.gone || !f.known || f.requested || f.code != 0 {
 		t.Errorf("got %+v, want that its program has ended of itself, without error", f)
 	}
 }

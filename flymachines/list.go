@@ -112,11 +112,15 @@ func (b *backend) Attach(ctx context.Context, h executor.Handle) (driver.Session
 	if err != nil {
 		return nil, err
 	}
-	r, err := b.connect(ctx, m, h.Fence, nil)
+	secret, err := b.secretOf(h.Session)
 	if err != nil {
 		return nil, err
 	}
-	return b.session(info, m, r, h.Fence), nil
+	r, err := b.connect(ctx, m, secret, h.Fence, nil)
+	if err != nil {
+		return nil, err
+	}
+	return b.session(info, m, r, secret, h.Fence), nil
 }
 
 // Destroy implements driver.Attacher.

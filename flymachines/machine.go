@@ -2,11 +2,14 @@ package flymachines
 
 import (
 	"cmp"
-	"crypto/rand"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	fly "github.com/superfly/fly-go"
@@ -25,19 +28,20 @@ const (
 	metadataSpec   = metadataPrefix + "_spec"
 )
 
-// Where files of a Machine are. Both are removed by the runner when it has read them.
-const (
-	fileDir     = "/etc/execbroker"
-	programFile = fileDir + "/runner"
-	tokenFile   = fileDir + "/token"
-)
+// programFile is where a Machine has the runner that was sent along, which removes it when it has read it.
+const programFile = "/etc/execbroker/runner"
 
 // flyDir is where every guest has a socket that speaks for its Machine.
 const flyDir = "/.fly"
 
-// maxFiles bounds what goes into the configuration of a Machine in files: Fly does not say how much it takes, and every listing repeats
-// it.
+// maxFiles bounds what goes into the configuration of a Machine in files, in base64: Fly does not say how much it takes, and every listing
+// repeats it.
 const maxFiles = 64 << 10
+
+// room returns how much of maxFiles is left beside the runner.
+func room() int {
+	return maxFiles - base64.StdEncoding.EncodedLen(len(runner.GuestProgram()))
+}
 
 // python runs the runner and the Python of sessions. The image says where it is.
 const python = "python3"
@@ -56,7 +60,8 @@ type remembered struct {
 // machineName is the name of the Machine of a session, and the key by which a repeated create finds it.
 func machineName(id string) string { return "execbroker-" + id }
 
-// launch describes the Machine of a session, or of one that fetches packages. secret is that of its runner.
+// launch describes the Machine of a session, or of one that fetches packages. secret is that of its runner. The description has a digest
+// of it only.
 func (b *backend) launch(c *driver.Create, image string, fetches bool) (in fly.LaunchMachineInput, secret string, limits executor.Limits, err error) {
 	guest, limits, err := b.cfg.guest(&c.Spec)
 	if err != nil {
@@ -73,26 +78,17 @@ func (b *backend) launch(c *driver.Create, image string, fetches bool) (in fly.L
 	if err != nil {
 		return in, "", limits, err
 	}
-	secret = rand.Text()
+	if secret, err = b.secretOf(c.ID); err != nil {
+		return in, "", limits, err
+	}
 	program := programFile
-	if b.cfg.Runner == RunnerImage {
+	if b.cfg.Runner == RunnerImage || b.cfg.Runner == "" && (sizeOf(m.Files) > room() || b.noFiles.Load()) {
 		program = RunnerPath
 	} else {
 		m.Files = append(m.Files, newFile(programFile, runner.GuestProgram(), 0o400))
 	}
-	m.Files = append(m.Files, newFile(tokenFile, []byte(secret), 0o400))
-	size := 0
-	for _, f := range m.Files {
-		if f.RawValue != nil {
-			size += len(*f.RawValue)
-		}
-	}
-	if size > maxFiles {
-		return in, "", limits, driver.Fail(executor.ErrTooLarge, executor.RanNo,
-			fmt.Errorf("the files of a Machine are %d bytes in base64, more than %d: bake the runner into the image (runner: image), or large files", size, maxFiles))
-	}
 	m.Image, m.Guest = image, guest
-	m.Init.Exec = runner.GuestCommand(python, program, tokenFile, b.cfg.port(), b.cfg.timeout())
+	m.Init.Exec = runner.GuestCommand(python, program, secret, b.cfg.port(), b.cfg.timeout())
 	// The Machine goes with its main process, which has a watchdog. Fly heeds the first only with the second.
 	m.AutoDestroy, m.Restart = true, &fly.MachineRestart{Policy: fly.MachineRestartPolicyNo}
 	kill, soon := "SIGKILL", fly.Duration{Duration: 5 * time.Second}
@@ -106,7 +102,7 @@ func (b *backend) launch(c *driver.Create, image string, fetches bool) (in fly.L
 	}
 	m.Metadata[metadataOwner], m.Metadata[metadataID], m.Metadata[metadataSpec] = b.env.Owner, c.ID, string(note)
 	if b.cfg.Proxy != "" {
-		m.Services = append(m.Services, service(b.cfg.port()))
+		m.Services = append(m.Services, b.cfg.service())
 	}
 	return fly.LaunchMachineInput{
 		Name: machineName(c.ID), Config: m, SkipSecrets: true, SkipServiceRegistration: len(m.Services) == 0,
@@ -118,30 +114,51 @@ func newFile(path string, data []byte, mode uint32) *fly.File {
 	return &fly.File{GuestPath: path, RawValue: &raw, Mode: mode}
 }
 
-// service is how the Fly Proxy reaches the runner. It neither starts nor stops Machines: it does not know what they do.
-func service(port int) fly.MachineService {
-	off, no, public := fly.MachineAutostopOff, false, 443
-	return fly.MachineService{
-		Protocol: "tcp", InternalPort: port, Autostop: &off, Autostart: &no,
-		Ports: []fly.MachinePort{{Port: &public, Handlers: []string{"tls", "http"}}},
-	}
-}
-
-// secretOf returns the secret of a runner, which the provider keeps for holders that did not create the session.
-func secretOf(m *fly.Machine) string {
-	c := m.GetConfig()
-	if c == nil {
-		return ""
-	}
-	for _, f := range c.Files {
-		if f != nil && f.GuestPath == tokenFile && f.RawValue != nil {
-			b, err := base64.StdEncoding.DecodeString(*f.RawValue)
-			if err == nil {
-				return string(b)
-			}
+// fromImage changes the description of a Machine so that its runner comes from the image. It reports whether it did not before.
+func fromImage(in *fly.LaunchMachineInput) bool {
+	m := *in.Config
+	n := len(m.Files)
+	m.Files = slices.DeleteFunc(slices.Clone(m.Files), func(f *fly.File) bool { return f.GuestPath == programFile })
+	m.Init.Exec = slices.Clone(m.Init.Exec)
+	for i, arg := range m.Init.Exec {
+		if arg == programFile {
+			m.Init.Exec[i] = RunnerPath
 		}
 	}
-	return ""
+	in.Config = &m
+	return len(m.Files) < n
+}
+
+// sizeOf returns how much files take in the configuration of a Machine.
+func sizeOf(files []*fly.File) (n int) {
+	for _, f := range files {
+		if f != nil && f.RawValue != nil {
+			n += len(*f.RawValue)
+		}
+	}
+	return n
+}
+
+// minKey is the least that Config.Key may have: who reads a digest can try keys.
+const minKey = 32
+
+// secretOf returns the secret of the runner of a session: what the key of this program makes of its ID. So every program with the key can
+// attach, and nobody else learns it, whatever Fly shows of the Machine.
+func (b *backend) secretOf(id string) (string, error) {
+	from, least := b.cfg.Key, minKey
+	if from.IsZero() {
+		from, least = b.cfg.Token, 1
+	}
+	key, err := from.Value()
+	if err == nil && len(key) < least {
+		err = fmt.Errorf("%v has fewer than %d characters", from, least)
+	}
+	if err != nil {
+		return "", driver.Fail(executor.ErrAuth, executor.RanNo, fmt.Errorf("key of secrets: %w", err))
+	}
+	mac := hmac.New(sha256.New, []byte(key))
+	fmt.Fprintf(mac, "execbroker runner\x00%s\x00%s", b.cfg.App, id)
+	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
 // specOf returns what is remembered of a session in its Machine.

@@ -61,7 +61,7 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 
 // placer starts a process that puts packages into a sandbox.
 func placer(ctx context.Context, r *runner.Client, l executor.Language) (*packages.Placer, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
 	defer cancel()
 	conn, err := r.Beside(ctx, packages.PlaceCommand(python, l, false))
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -18,11 +19,13 @@ import (
 
 // session is a Machine as this process holds it.
 type session struct {
-	b     *backend
-	m     *fly.Machine
-	fence int64
-	info  executor.SessionInfo
+	b      *backend
+	m      *fly.Machine
+	secret string // of its runner
+	fence  int64
+	info   executor.SessionInfo
 
+	seen   atomic.Int64   // the time of the last event of the Machine that came before the connection
 	made   *driver.Create // nil: by another process
 	used   atomic.Bool    // it is no longer as it was made
 	asleep atomic.Bool    // it was suspended and not woken since, as far as this holder knows
@@ -36,6 +39,7 @@ var (
 	_ driver.Refresher  = (*session)(nil)
 	_ driver.Resetter   = (*session)(nil)
 	_ driver.KeepAliver = (*session)(nil)
+	_ driver.Dialer     = (*session)(nil)
 	_ driver.Filer      = (*session)(nil)
 	_ driver.Installer  = (*session)(nil)
 	_ driver.Suspender  = (*session)(nil)
@@ -44,8 +48,9 @@ var (
 )
 
 // session makes the session of a Machine.
-func (b *backend) session(info executor.SessionInfo, m *fly.Machine, r *runner.Client, fence int64) *session {
-	s := &session{b: b, m: m, fence: fence, info: info}
+func (b *backend) session(info executor.SessionInfo, m *fly.Machine, r *runner.Client, secret string, fence int64) *session {
+	s := &session{b: b, m: m, secret: secret, fence: fence, info: info}
+	s.seen.Store(lastEvent(m))
 	s.Holder = runner.NewHolder(r, &place{s})
 	return s
 }
@@ -80,9 +85,13 @@ func (p *place) Bridge(ctx context.Context) (*runner.Client, error) {
 	if err != nil {
 		return nil, fail(ctx, err)
 	}
-	c, err := p.s.b.connect(ctx, m, p.s.fence, p.s.unused())
-	if err == nil {
+	c, err := p.s.b.connect(ctx, m, p.s.secret, p.s.fence, p.s.unused())
+	switch {
+	case err == nil:
 		p.s.asleep.Store(false)
+		p.s.seen.Store(lastEvent(m))
+	case errors.Is(err, runner.ErrUnprepared): // it was prepared
+		err = driver.Fail(executor.ErrNotFound, executor.RanNo, errForgotten)
 	}
 	return c, err
 }
@@ -97,7 +106,7 @@ func (p *place) Remove(ctx context.Context) error {
 
 // Fate implements runner.Place.
 func (p *place) Fate(ctx context.Context) (runner.Fate, error) {
-	f, err := p.s.b.fate(ctx, p.s.m.ID)
+	f, err := p.s.b.fate(ctx, p.s.m.ID, p.s.seen.Load())
 	if err != nil || !f.gone {
 		return runner.Fate{}, err
 	}
@@ -144,8 +153,8 @@ func (b *backend) gone(ctx context.Context, id string) error {
 // eventTime is how long the event of an exit may be behind the exit.
 const eventTime = 2 * time.Second
 
-// fate asks the API. Only the last 20 events are kept, so this is asked at once.
-func (b *backend) fate(ctx context.Context, id string) (fate, error) {
+// fate asks the API what has become of a Machine since the time of an event. Only the last 20 events are kept, so this is asked at once.
+func (b *backend) fate(ctx context.Context, id string, since int64) (fate, error) {
 	begin := time.Now()
 	for n := 0; ; n++ {
 		m, err := b.api.get(ctx, id)
@@ -156,7 +165,7 @@ func (b *backend) fate(ctx context.Context, id string) (fate, error) {
 		if err != nil {
 			return fate{}, fail(ctx, err)
 		}
-		f := fateOf(m)
+		f := fateOf(m, since)
 		if !f.gone || f.known || time.Since(begin) > eventTime {
 			return f, nil
 		}
@@ -166,12 +175,20 @@ func (b *backend) fate(ctx context.Context, id string) (fate, error) {
 	}
 }
 
-// fateOf reads the events of a Machine, of which the newest comes first.
-func fateOf(m *fly.Machine) fate {
-	f := fate{gone: slices.Contains(ended, m.State)}
-	if !f.gone {
-		return f
+// lastEvent returns the time of the last event of a Machine. Zero: there is none.
+func lastEvent(m *fly.Machine) (last int64) {
+	for _, ev := range m.Events {
+		if ev != nil {
+			last = max(last, ev.Timestamp)
+		}
 	}
+	return last
+}
+
+// fateOf reads the events of a Machine, of which the newest comes first. A Machine whose program has ended since then is gone even if it
+// has been started again: what it held is.
+func fateOf(m *fly.Machine, since int64) fate {
+	f := fate{gone: slices.Contains(ended, m.State)}
 	for _, ev := range m.Events {
 		if ev == nil {
 			continue
@@ -186,19 +203,21 @@ func fateOf(m *fly.Machine) fate {
 		if x == nil && ev.Request.MonitorEvent != nil {
 			x = ev.Request.MonitorEvent.ExitEvent
 		}
-		if x != nil {
-			f.known, f.code, f.oom = true, x.ExitCode, x.OOMKilled
+		if x != nil && (f.gone || ev.Timestamp > since) {
+			f.gone, f.known, f.code, f.oom = true, true, x.ExitCode, x.OOMKilled
 			f.requested = f.requested || x.RequestedStop
 		}
 	}
 	f.known = f.known || f.requested
+	if !f.gone {
+		return fate{}
+	}
 	return f
 }
 
 // connect opens a connection to the runner of a Machine, and wakes that first if it is suspended. unused is what the Machine was made for,
 // if nothing has used it since: then a runner that has lost its set-up gets it again.
-func (b *backend) connect(ctx context.Context, m *fly.Machine, fence int64, unused *driver.Create) (*runner.Client, error) {
-	secret := secretOf(m)
+func (b *backend) connect(ctx context.Context, m *fly.Machine, secret string, fence int64, unused *driver.Create) (*runner.Client, error) {
 	r, err := specOf(m)
 	switch {
 	case slices.Contains(ended, m.State):
@@ -209,8 +228,6 @@ func (b *backend) connect(ctx context.Context, m *fly.Machine, fence int64, unus
 		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, err)
 	case r.Fetches:
 		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, fmt.Errorf("Machine %s fetches packages", m.ID))
-	case secret == "":
-		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, fmt.Errorf("the configuration of Machine %s has no secret", m.ID))
 	}
 	slept := isSuspended(m)
 	if slept {
@@ -226,10 +243,14 @@ func (b *backend) connect(ctx context.Context, m *fly.Machine, fence int64, unus
 		c, err = runner.Attach(ctx, to, fence)
 	}
 	var gone *goneError
+	var status *runner.StatusError
 	switch {
+	case errors.As(err, &status) && status.Status == http.StatusUnauthorized:
+		return nil, driver.Fail(executor.ErrAuth, executor.RanNo, fmt.Errorf(
+			"the runner of Machine %s does not know the secret of this program: the session was created with another token; set key to the same in both programs", m.ID))
 	case errors.As(err, &gone):
 		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, gone)
-	case slept && errors.Is(err, runner.ErrUnprepared):
+	case errors.Is(err, runner.ErrUnprepared) && (slept || fateOf(m, 0).gone):
 		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, errForgotten)
 	}
 	return c, err

@@ -35,8 +35,8 @@ func isSuspended(m *fly.Machine) bool {
 	return m.State == fly.MachineStateSuspended || m.State == stateSuspending
 }
 
-// errForgotten says that Fly has started a suspended Machine anew.
-var errForgotten = errors.New("the Machine was started anew: what it held while it was suspended is lost")
+// errForgotten says that a Machine was started anew: by Fly while it was suspended, or by somebody who asked the API for it.
+var errForgotten = errors.New("the Machine was started anew: what it held is lost")
 
 // Suspend implements driver.Suspender.
 func (s *session) Suspend(ctx context.Context) error {
@@ -126,6 +126,12 @@ func (s *session) Run(ctx context.Context, req *executor.Request, emit func(exec
 func (s *session) Files() driver.Files {
 	s.used.Store(true)
 	return s.Holder.Files()
+}
+
+// Dial implements driver.Dialer.
+func (s *session) Dial(ctx context.Context, port int) (executor.Conn, error) {
+	s.used.Store(true)
+	return s.Holder.Dial(ctx, port)
 }
 
 // KeepAlive implements driver.KeepAliver.

@@ -2,7 +2,6 @@ package flymachines
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,7 +17,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// maxAnswer bounds an answer of the API: a list has the whole configuration of every Machine, 64 KB of files included.
+// maxAnswer bounds an answer of the API: a list has the whole configuration of every Machine, its files included.
 const maxAnswer = 256 << 20
 
 // attempt is what one call of fly-go has come to. fly-go repeats requests on its own account, whatever their method: answers 502 and 503,
@@ -172,66 +171,6 @@ func mend(v any) (changed bool) {
 		}
 	}
 	return changed
-}
-
-// bucket lets a number of calls pass at once and then so many in a second.
-type bucket struct {
-	tokens float64
-	at     time.Time
-}
-
-// rate is what Fly's documentation allows.
-type rate struct{ perSecond, burst float64 }
-
-var (
-	commonRate = rate{1, 3}
-	getRate    = rate{5, 10}
-)
-
-// rates keeps below the limits of the API, so that a 429 is the exception: it counts for everybody who uses the app.
-type rates struct {
-	factor float64
-
-	mu      sync.Mutex
-	buckets map[string]*bucket
-}
-
-const maxBuckets = 10000
-
-// wait waits until an action on a target may be called.
-func (r *rates) wait(ctx context.Context, action, target string) error {
-	limit := commonRate
-	if action == actionGet {
-		limit = getRate
-	}
-	f := cmp.Or(r.factor, 1)
-	pause := r.take(action+" "+target, limit.perSecond*f, max(1, limit.burst*f), time.Now())
-	if pause <= 0 {
-		return ctx.Err()
-	}
-	return sleep(ctx, pause)
-}
-
-// take takes a token, perhaps one that is still to come, and returns when that will be.
-func (r *rates) take(key string, perSecond, burst float64, now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.buckets) > maxBuckets {
-		for k, b := range r.buckets {
-			if b.tokens+now.Sub(b.at).Seconds()*perSecond >= burst {
-				delete(r.buckets, k)
-			}
-		}
-	}
-	b := r.buckets[key]
-	if b == nil {
-		b = &bucket{tokens: burst, at: now}
-		r.buckets[key] = b
-	}
-	b.tokens = min(burst, b.tokens+now.Sub(b.at).Seconds()*perSecond)
-	b.at = now
-	b.tokens--
-	return time.Duration(-b.tokens / perSecond * float64(time.Second))
 }
 
 // sleep waits, or returns why ctx has ended.

@@ -144,7 +144,7 @@ func TestCreateIsRefused(t *testing.T) {
 	}{
 		"busy-for-long": {429, "30", "rate limit exceeded", executor.ErrExhausted, "rate limit exceeded", 1},
 		"bad-image":     {400, "", `{"error":"failed to get manifest registry.example/an/image"}`, executor.ErrInvalid, "failed to get manifest registry.example/an/image", 1},
-		"too-large":     {413, "", "too large", executor.ErrInvalid, "too large", 1},
+		"too-large":     {413, "", "too large", executor.ErrInvalid, "too large", 2}, // with the runner, and without
 		"quota":         {403, "", `{"error":"you have reached the limit of machines"}`, executor.ErrExhausted, "limit of machines", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,6 +203,29 @@ func TestUnsent(t *testing.T) {
 	if !refused(err) {
 		t.Errorf("%v is searched for", err)
 	}
+}
+
+// A Machine in another private network is given up before the time of a create is over.
+func TestAnotherNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := opened(t, "http://127.0.0.1:1")
+		b.addresses = func() ([]net.Addr, error) {
+			return []net.Addr{&net.IPNet{IP: net.ParseIP("fdaa:0:19:a7b::3"), Mask: net.CIDRMask(112, 128)}}, nil
+		}
+		b.data.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, &net.OpError{Op: "dial", Err: ctx.Err()}
+		}
+		m := &fly.Machine{ID: "148e21ea7d9389", PrivateIP: "fdaa:0:18:a7b::2"}
+		e := b.endpoint(m, "secret", 80)
+		e.Gone = func(context.Context) error { return nil }
+		ctx, cancel := context.WithTimeout(t.Context(), createTimeout)
+		defer cancel()
+		err := b.ready(ctx, m, e)
+		if !errors.Is(err, executor.ErrUnavailable) || !strings.Contains(err.Error(), "in the private network fdaa:0:19::/48, and the app app in fdaa:0:18::/48") || ctx.Err() != nil {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 // A way to the Machine that is not there ends at once, with advice that fits the configuration.
@@ -276,9 +299,10 @@ func TestTransport(t *testing.T) {
 	}
 	srv.CloseClientConnections()
 	srv.Close()
+	a.http.CloseIdleConnections() // so that it has to connect anew
 	a.rates.buckets = map[string]*bucket{}
 	var e *APIError
-	if err := launch(); !errors.As(err, &e) || e.Status != 0 || e.class != classUnsent && e.class != classLost {
+	if err := launch(); !errors.As(err, &e) || e.Status != 0 || e.class != classUnsent {
 		t.Errorf("got %v of a server that is down", err)
 	}
 	t.Setenv("FLY_TEST_TOKEN", "")
@@ -311,6 +335,39 @@ func TestRates(t *testing.T) {
 	})
 }
 
+// Backends over one app have its rates in common, others and those of other apps do not, and a 429 holds up all of them.
+func TestRatesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const at = "http://127.0.0.1:2"
+		one, other, apart := ratesOf(at, "app", 0), ratesOf(at, "app", 0), ratesOf(at, "another", 0)
+		begin := time.Now()
+		for n, r := range []*rates{one, other, one, apart, other} {
+			if err := r.wait(t.Context(), actionCreate, r.key.app); err != nil {
+				t.Fatal(err)
+			}
+			if took, want := time.Since(begin), time.Duration(n/4)*time.Second; took != want { // the fourth of one app
+				t.Errorf("create %d: waited %v, want %v", n, took, want)
+			}
+		}
+		time.Sleep(time.Minute)
+		one.refused(actionCreate, "app")
+		begin = time.Now()
+		if err := other.wait(t.Context(), actionCreate, "app"); err != nil || time.Since(begin) < time.Second/2 {
+			t.Errorf("after a 429: waited %v, %v", time.Since(begin), err)
+		}
+		one.done()
+		if again := ratesOf(at, "app", 0); again != other {
+			t.Error("the rates are forgotten while they are in use")
+		}
+		for _, r := range []*rates{other, other, apart} {
+			r.done()
+		}
+		if inUse.rates[one.key] != nil || inUse.rates[apart.key] != nil {
+			t.Error("the rates are kept when nobody uses them")
+		}
+	})
+}
+
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	const good = `{"app":"sandboxes","token":{"env":"FLY_API_TOKEN"}`
@@ -320,6 +377,8 @@ func TestValidate(t *testing.T) {
 		good + `,"tokn":1}`:                   `unknown field "tokn"; did you mean "token"?`,
 		good + `,"api":"http://api.example"}`: "api: http would show the token to everybody on the way; use https",
 		good + `,"api":"http://_api.internal:4280"}`:          "",
+		good + `,"proxy":"https://x.flycast"}`:                "proxy: Flycast has no certificates; use http, which the private network encrypts",
+		good + `,"proxy":"http://x.flycast"}`:                 "",
 		good + `,"proxy":"ftp://x.fly.dev"}`:                  `proxy: unknown scheme "ftp"; did you mean "http"?`,
 		good + `,"image":"python"}`:                           `image: "python" has no registry; write "docker.io/library/python" if that is meant`,
 		good + `,"guest":{"cpus":3}}`:                         "guest.cpus: Fly has [1 2 4 8 16]",
@@ -333,6 +392,8 @@ func TestValidate(t *testing.T) {
 		good + `,"packages":{"allow":{"python":["six","*"]},"index_url":"https://index.example.org/simple","size":"1GiB"}}`: "",
 		good + `,"packages":{"allow":{"python":["./x"],"javascript":["ms"]},"wheels":"here","size":-1}}`: "packages: there are some of javascript, which is not one of the languages\n" +
 			"packages.allow.python[0]: requirement \"./x\": addresses and files are not accepted; name packages of the configured index only\npackages.wheels: not an absolute path\npackages.size: negative",
+		good + `,"machine":{"files":[{"guest_path":"/a","raw_value":"` + strings.Repeat("QUFB", 7<<10) + `"}]}}`:                     "",
+		good + `,"runner":"image","machine":{"files":[{"guest_path":"/a","raw_value":"` + strings.Repeat("QUFB", 16<<10+1) + `"}]}}`: "machine.files: 65540 bytes in base64 are more than 65536: put them into the image",
 		good + `,"runner":"disk"}`: `runner: unknown way "disk"; there are files, image`,
 	} {
 		got := ""
@@ -340,7 +401,7 @@ func TestValidate(t *testing.T) {
 			got = err.Error()
 		}
 		if got != want {
-			t.Errorf("%s:\ngot  %s\nwant %s", settings, got, want)
+			t.Errorf("%.1000s:\ngot  %s\nwant %s", settings, got, want)
 		}
 	}
 }

@@ -21,6 +21,7 @@ type callRequest struct {
 	Offset int64  `json:"offset"`
 	Max    int    `json:"max"`
 
+	Names   []string       `json:"names,omitempty"`   // of "aliases"
 	Entries []restoreEntry `json:"entries,omitempty"` // of "put"
 	Parts   []restorePart  `json:"parts,omitempty"`   // of "fill"; the data of all of them follows
 }

@@ -18,6 +18,7 @@ func capabilities(goos string, c Config, layer confine.Method) executor.Capabili
 			executor.FeatureLimitMemory,
 			executor.FeatureLimitDisk,
 			executor.FeatureNetworkNone,
+			executor.FeatureAliases,
 		},
 		Languages: []executor.Runtime{{
 			Language: executor.Python,

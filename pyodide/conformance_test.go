@@ -47,7 +47,7 @@ func openIn(ctx context.Context, params map[string]string, wrap func(driver.Driv
 	return pyodide.Open(ctx, env, pyodide.Config{Packages: pyodide.Packages{Wheels: filepath.Join(params["cache"], "packages")}})
 }
 
-// setup prepares a cache directory of the suite's own, by which leaks tells its processes and files from those of others.
+// setup makes a cache directory of the suite's own, by which leaks tells its processes and files from those of others.
 func setup(ctx context.Context) (params map[string]string, cleanup func() error, err error) {
 	dir, err := os.MkdirTemp("", "execbroker-conformance-")
 	if err != nil {
@@ -62,7 +62,7 @@ func setup(ctx context.Context) (params map[string]string, cleanup func() error,
 		err = os.WriteFile(filepath.Join(dir, "packages", name), wheel, 0o600)
 	}
 	if err == nil {
-		err = pyodide.Prepare(ctx, driver.Env{CacheDir: dir}, pyodide.Config{})
+		_, err = pyodide.Seed(ctx, dir)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, cleanup())

@@ -631,7 +631,7 @@ for i in range(100_000): l.append(os.open("/dev/null", os.O_RDONLY))`},
 	{name: "threads", code: `
 import threading
 t = threading.Thread(target=print); t.start(); escaped()`},
-	{name: "tasks-that-stay", lost: true, code: `
+	{name: "tasks-that-stay", lost: true, wall: time.Second, code: `
 async def stay():
     while True:
         try: await asyncio.sleep(0)

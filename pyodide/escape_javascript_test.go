@@ -173,10 +173,23 @@ if (process.getBuiltinModule("node:child_process").spawnSync("/bin/sh", ["-c", "
 	{name: "builtin-v8", works: unscrubbed, code: `process.getBuiltinModule("node:v8").setFlagsFromString("--expose-gc"); escaped()`},
 	{name: "fetch-file", works: reaching, code: "escaped(await (await patient(fetch(`file://${SECRET_FILE}`))).text())"},
 	{name: "storage", works: unscrubbed, code: `for (const name of ["caches", "localStorage", "indexedDB", "sessionStorage"]) if (globalThis[name]) escaped(name)`},
+	{name: "events-of-the-global-object", lost: true, code: `
+for (const type of ["message", "messageerror", "error", "unhandledrejection", "rejectionhandled", "close", "unload"]) {
+  for (const data of [null, [], {}, { op: "run", id: 1 }, new Uint8Array(64).fill(255)]) {
+    try {
+      const event = Object.assign(new Event(type, { cancelable: true }), { data, ports: [], reason: data, error: data, promise: Promise.resolve() });
+      EventTarget.prototype.dispatchEvent.call(globalThis, event);
+    } catch {}
+  }
+}
+const seen = [];
+try { EventTarget.prototype.addEventListener.call(globalThis, "message", (e) => seen.push(e)) } catch {}
+await new Promise((done) => setTimeout(done, 50));
+if (seen.length > 0) escaped(seen);`},
 	{name: "globals", works: unscrubbed, code: `
 for (const name of ("Deno fetch XMLHttpRequest WebSocket WebSocketStream EventSource Worker SharedWorker importScripts postMessage onmessage close "
   + "MessageChannel MessagePort BroadcastChannel navigator WorkerGlobalScope WorkerNavigator caches Cache CacheStorage GPU Blob File FileReader Request Response "
-  + "MessageEvent Event EventTarget __bootstrap prompt alert reportError ShadowRealm").split(" ")) if (globalThis[name] != null) escaped(name)`},
+  + "MessageEvent __bootstrap prompt alert reportError ShadowRealm").split(" ")) if (globalThis[name] != null) escaped(name)`},
 	{name: "globals-in-evaluated-code", works: unscrubbed, code: `for (const f of [eval, (s) => new Function("return " + s)()]) if (f("typeof Deno") !== "undefined") escaped()`},
 	{name: "globals-of-sloppy-functions", works: unscrubbed, code: `const self = new Function("return this")(); if (self.Deno || self.process?.binding) escaped()`},
 	{name: "location", works: unscrubbed, code: `if (location.href.length > "file:///".length) escaped(location.href)`},

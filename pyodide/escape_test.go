@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"net/http"
@@ -204,7 +205,7 @@ func TestEscape(t *testing.T) {
 	for _, g := range guests() {
 		for _, m := range layersHere() {
 			t.Run(string(g.language)+"/"+string(m), func(t *testing.T) {
-				x := open(t, Config{OSLayer: string(m)})
+				all, x := t, open(t, Config{OSLayer: string(m)})
 				bystander := g.create(t, x)
 				runCode(t, bystander, g.state, func(r *executor.Request) { r.Language = g.language })
 				t.Cleanup(func() { // when all attempts are over
@@ -214,25 +215,22 @@ func TestEscape(t *testing.T) {
 				})
 				type world struct {
 					*outside
-					shared executor.Session
+					shared executor.Session // may be nil
 				}
-				worlds := sharetest.New(func() world {
-					w := world{outside: newOutside(t)}
-					// What an attempt does to JavaScript's globals, or leaves in its queues, the next one would find.
-					if g.language != executor.JavaScript {
-						w.shared = g.create(t, x)
-					}
-					return w
-				})
+				worlds := sharetest.New(func() *world { return &world{outside: newOutside(t)} })
 				for _, a := range g.attempts {
 					t.Run(a.name, func(t *testing.T) {
 						t.Parallel()
 						w := worlds.Take(t)
 						s := w.shared
-						if a.lost || s == nil {
-							s = g.create(t, x)
+						if w.shared = nil; s == nil {
+							s = g.create(all, x)
 						}
-						a.check(t, g, w.outside, s)
+						if a.check(t, g, w.outside, s) {
+							w.shared = s
+						} else if err := s.Close(); err != nil {
+							t.Error(err)
+						}
 					})
 				}
 			})
@@ -240,8 +238,8 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// check makes the attempt in a session.
-func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session) {
+// check makes the attempt in a session, and reports whether the next one finds nothing of it there.
+func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session) (clean bool) {
 	t.Helper()
 	wall := a.wall
 	if wall == 0 {
@@ -282,7 +280,8 @@ func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session) {
 		if err := g.answers(t.Context(), s, g.alive()); err != nil {
 			t.Errorf("the session afterwards: %v", err)
 		}
-		return
+		// What an attempt does to JavaScript's globals, or leaves in its queues, the next one would find.
+		return g.language != executor.JavaScript
 	}
 	t.Cleanup(func() {
 		if got := o.reached(t); got != nil {
@@ -291,8 +290,12 @@ func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session) {
 	})
 	// Code that has broken its own interpreter may have made it lie, or hang. It is told so, and has another one after a reset.
 	next, err := s.Run(t.Context(), executor.Request{Code: g.alive(), Limits: executor.RunLimits{WallTime: time.Second}}, nil)
+	empty := func() bool {
+		left, err := fs.ReadDir(executor.FS(t.Context(), s), ".")
+		return err == nil && len(left) == 0
+	}
 	if err == nil && next.Status == executor.StatusOK && string(next.Stdout) == "42\n" {
-		return
+		return next.StateFresh && empty()
 	}
 	t.Logf("the next run: %v", err)
 	if err := s.Reset(t.Context(), executor.Interpreter{Language: g.language}); err != nil {
@@ -301,6 +304,7 @@ func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session) {
 	if err := g.answers(t.Context(), s, g.alive()); err != nil {
 		t.Errorf("the session after a reset: %v", err)
 	}
+	return empty()
 }
 
 // printed is all that a run has put out.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/execbroker/execbroker/executor"
@@ -41,6 +42,41 @@ func PrepareChild() bool {
 	}
 	fmt.Println("done")
 	return true
+}
+
+// userRuntime prepares the user's cache, unless it is, and returns where Deno and Pyodide are in it.
+func userRuntime(ctx context.Context) (string, error) {
+	if err := Prepare(ctx, driver.Env{}, Config{}); err != nil {
+		return "", fmt.Errorf("the tests need the runtime: %w", err)
+	}
+	dir, err := cacheDir(driver.Env{})
+	if err != nil {
+		return "", err
+	}
+	name, _, err := runtimeName()
+	return filepath.Join(dir, name), err
+}
+
+// Seed fills a cache directory from the user's, with all but Deno's analysis, which goes by path. That takes half a minute less of a
+// processor than Prepare. It returns where the host program is.
+func Seed(ctx context.Context, cache string) (host string, err error) {
+	installed, err := userRuntime(ctx)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "pyodide")
+	_, id, err := runtimeName()
+	if err == nil {
+		err = os.Mkdir(dir, 0o755)
+	}
+	if err == nil {
+		err = os.Symlink(installed, filepath.Join(dir, filepath.Base(installed)))
+	}
+	host = filepath.Join(dir, "host-"+key(id))
+	if err == nil {
+		err = os.CopyFS(host, os.DirFS(filepath.Join(filepath.Dir(installed), filepath.Base(host))))
+	}
+	return host, err
 }
 
 // hold runs code in a session, says which process and directory it has, and waits to be killed.

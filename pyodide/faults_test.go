@@ -2,9 +2,6 @@ package pyodide_test
 
 import (
 	"context"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -13,9 +10,6 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 )
-
-// envPrepared tells the processes of the faults where the first one has prepared a cache directory.
-const envPrepared = "EXECBROKER_TEST_PREPARED"
 
 // chosen are the cases of faults for which those that Relevant knows are not good here: they wait until code that nobody stops has run
 // for half a minute, or depend on how output falls into events, or on where in code that swallows interrupts one hits.
@@ -40,18 +34,6 @@ func relevant(fault string) []string {
 // TestFaults proves the suite over real sandboxes: each fault is found out by exactly the cases in testdata/faults.json, of those that
 // are relevant to it. The in-memory backend goes through all of them.
 func TestFaults(t *testing.T) {
-	if os.Getenv(envPrepared) == "" {
-		params, cleanup, err := setup(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := cleanup(); err != nil {
-				t.Error(err)
-			}
-		})
-		t.Setenv(envPrepared, params["cache"])
-	}
 	conformancetest.TestFaults(t, faulty, conformancetest.FaultOptions{
 		Golden: "testdata/faults.json",
 		Cases:  relevant,
@@ -62,40 +44,12 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// faulty is target over a cache directory that is its own, so that it counts what it has left itself, and is not prepared again.
+// faulty is target with a fault.
 func faulty(wrap func(driver.Driver) driver.Driver) conformance.Target {
 	t := target()
 	t.Parallel = 1
-	t.Setup = func(context.Context) (map[string]string, func() error, error) {
-		dir, err := os.MkdirTemp("", "execbroker-faults-")
-		if err != nil {
-			return nil, nil, err
-		}
-		cleanup := func() error { return os.RemoveAll(dir) }
-		return map[string]string{"cache": dir}, cleanup, link(dir, os.Getenv(envPrepared))
-	}
 	t.Open = func(ctx context.Context, params map[string]string) (executor.Executor, error) {
 		return openIn(ctx, params, wrap)
 	}
 	return t
-}
-
-// link makes to a copy of the tree from, whose files are links: what is prepared never changes.
-func link(to, from string) error {
-	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || path == from {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		switch {
-		case e.IsDir():
-			return os.Mkdir(filepath.Join(to, rel), 0o755)
-		case e.Type().IsRegular():
-			return os.Link(path, filepath.Join(to, rel))
-		}
-		return nil
-	})
 }

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"math"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -254,12 +255,18 @@ func (f files) Write(ctx context.Context, name string, src io.Reader, mode fs.Fi
 	return f.changeIn(ctx, h, callRequest{Op: "commit", Token: r.Token})
 }
 
+// atHome reports whether HOME is the working directory, by any of its names.
+func (s *session) atHome() bool {
+	home := path.Clean(s.opts.env["HOME"])
+	return home == executor.Workdir || slices.Contains(s.opts.alias, home)
+}
+
 // artifacts makes the artifacts of a run that has just ended.
 func (s *session) artifacts(ctx context.Context, h *host, req *executor.ArtifactRequest, changes []runChanged) ([]executor.Artifact, int, error) {
 	var changed []driver.Changed
 	for _, c := range changes {
 		// What programs keep for themselves in the home directory is none.
-		if !strings.HasPrefix(c.name, ".") || path.Clean(s.opts.env["HOME"]) != executor.Workdir {
+		if !strings.HasPrefix(c.name, ".") || !s.atHome() {
 			changed = append(changed, driver.Changed{Name: c.name, Size: c.size, ModTime: time.Unix(0, c.mtime).UTC()})
 		}
 	}

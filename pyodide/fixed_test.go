@@ -45,26 +45,32 @@ func TestFixedNames(t *testing.T) {
 	})
 	language = append(language, "TextEncoder", "TextDecoder", "URL", "DOMException", "AbortController", "AbortSignal")
 
+	named := map[string]bool{}
+	for _, name := range language {
+		named[name] = true
+	}
+
 	used := map[string]string{} // name and module
 	modules := []string{"worker-javascript.mjs"}
 	comments := regexp.MustCompile(`(?m)^\s*//.*$|\s// .*$`)
 	texts := regexp.MustCompile("(?s)const [A-Z]+ = `[^`]*`|\"(?:[^\"\\\\\n]|\\\\.)*\"")
-	imports := regexp.MustCompile(`(?m)^import .* from "\./([a-z-]+\.mjs)";$`)
+	words := regexp.MustCompile(`[\w$]+`)
+	imports := regexp.MustCompile(`(?m)^import .* from "\./([a-z-]+\.mjs)";$|\bimport\("\./([a-z-]+\.mjs)"\)`)
 	for i := 0; i < len(modules); i++ {
 		text := read(modules[i])
 		for _, m := range imports.FindAllStringSubmatch(text, -1) {
-			if !slices.Contains(modules, m[1]) {
-				modules = append(modules, m[1])
+			if name := m[1] + m[2]; !slices.Contains(modules, name) {
+				modules = append(modules, name)
 			}
 		}
 		text = texts.ReplaceAllString(comments.ReplaceAllString(text, ""), `""`)
-		for _, name := range language {
-			if regexp.MustCompile(`(?:^|[^\w.#$])` + name + `(?:[^\w:$]|$)`).MatchString(text) {
+		for _, at := range words.FindAllStringIndex(text, -1) {
+			if name := text[at[0]:at[1]]; named[name] && !strings.HasSuffix(text[:at[0]], ".") && !strings.HasSuffix(text[:at[0]], "#") && !strings.HasPrefix(text[at[1]:], ":") {
 				used[name] = modules[i]
 			}
 		}
 	}
-	if !slices.Contains(modules, "acorn.mjs") || len(modules) < 8 {
+	if !slices.Contains(modules, "acorn.mjs") || !slices.Contains(modules, "typescript.mjs") || len(modules) < 8 {
 		t.Fatalf("got modules %q", modules)
 	}
 	for name, module := range used {

@@ -240,7 +240,10 @@ func (h *host) deliver(f frame) error {
 	return nil
 }
 
-// kill ends the process and all in its group. dead is closed soon after.
+// reapTimeout is how long the process that watches over a killed one may take to end.
+const reapTimeout = time.Second
+
+// kill ends the process. dead is closed soon after.
 func (h *host) kill() {
 	select {
 	case <-h.dead:
@@ -249,6 +252,18 @@ func (h *host) kill() {
 	}
 	h.mu.Lock()
 	h.killed = true
+	reaped := !h.gone && confine.Kill(h.layer, h.cmd.Process.Pid)
+	h.mu.Unlock()
+	if reaped {
+		time.AfterFunc(reapTimeout, h.killAll)
+	} else {
+		h.killAll()
+	}
+}
+
+// killAll ends the process that was started and all in its group.
+func (h *host) killAll() {
+	h.mu.Lock()
 	if !h.gone {
 		killGroup(h.cmd.Process.Pid)
 	}

@@ -37,7 +37,7 @@ var javascriptRuntime = executor.Runtime{
 }
 
 // scriptSpare is what the engine has taken and not used when it is up, so that code could have it besides.
-const scriptSpare = 16 * mib
+const scriptSpare = 24 * mib
 
 // javascript starts the host of a session with JavaScript.
 //

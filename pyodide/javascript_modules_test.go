@@ -21,7 +21,7 @@ fs.writeFileSync("a.txt", "héllo\n"); fs.appendFileSync("a.txt", "more")
 console.log(fs.readFileSync("a.txt", "utf8"), fs.readFileSync("a.txt").length, fs.existsSync("none"), fs.statSync("a.txt").size, (fs.statSync("a.txt").mode & 0o777).toString(8))
 fs.mkdirSync("d/e/f", {recursive: true}); fs.writeFileSync("d/e/x.json", '{"q": [1, 2]}')
 console.log(fs.readdirSync("."), fs.readdirSync("d", {withFileTypes: true}).map((e) => [e.name, e.isDirectory()]), require("./d/e/x.json"), require("./d/e/x").q)
-fs.renameSync("a.txt", "d/b.txt"); fs.copyFileSync("d/b.txt", "c.txt"); fs.cpSync("d", "copy", {recursive: true})
+fs.renameSync("a.txt", "d/b.txt"); fs.copyFileSync("d/b.txt", "c.txt"); fs.copyFileSync("c.txt", "./c.txt"); fs.cpSync("d", "copy", {recursive: true})
 console.log(fs.readdirSync("copy"), fs.readFileSync("copy/b.txt", "latin1"))
 fs.symlinkSync("c.txt", "l"); console.log(fs.readlinkSync("l"), fs.lstatSync("l").isSymbolicLink(), fs.readFileSync("l", "utf8").length)
 fs.truncateSync("c.txt", 2); fs.utimesSync("c.txt", 1, 2); fs.chmodSync("c.txt", 0o600)
@@ -101,6 +101,28 @@ process.nextTick((v) => console.log("tick", v), 1)
 process.env.NUMBER = 5; console.log(process.env.NUMBER === "5", process.env.MISSING)
 process.stdout.write("out "); process.stdout.write(Buffer.from("bytes\n")); process.stdout.write("end\n", () => console.log("written"))
 process.on("uncaughtException", (e) => console.log("caught", e.message)); setTimeout(() => { throw new Error("late") }, 1)`},
+	{"uncaught", `
+console.log(__filename === process.argv[1], require("path").dirname(__filename) === __dirname, __dirname === process.cwd())
+process.on("uncaughtException", (e, origin) => console.log("caught", e.message, origin)); setTimeout(() => console.log("goes on"), 1); throw new Error("x")`},
+	{"callbacks", `
+const util = require("util")
+util.callbackify(async (v) => v)(5, (e, v) => console.log("value", e, v)); util.callbackify(async () => { throw null })((e) => console.log(e.code, e.reason))
+const old = util.deprecate(function (v) { return [this.n, v] }, "old", "X1"); console.log(Reflect.apply(old, {n: 1}, [2]), old.length, new (util.deprecate(class { n = 3 }, "class"))().n)`},
+	{"web", `
+for (const args of [["x"], ["x", "y"]]) try { new URL(...args) } catch (e) { console.log(String(e), e.code, e.input, e.base) }
+class Mine extends URL {}
+console.log(new URL("http://u:p@h:81/p?q=1#f"), new Mine("http://h").constructor.name, new URL("http://h").constructor === URL, require("url").URL === URL, URL.canParse("x"))
+const t = new EventTarget(), c = new AbortController()
+t.addEventListener("x", (e) => { console.log(e.detail, e.target === t, e instanceof Event); e.preventDefault() }, { once: true })
+console.log(t.dispatchEvent(new CustomEvent("x", { detail: 5, cancelable: true })), t.dispatchEvent(new CustomEvent("x")))
+t.addEventListener("y", () => console.log("y"), { signal: c.signal }); t.dispatchEvent(new Event("y")); c.abort(); t.dispatchEvent(new Event("y"))
+console.log(c.signal.reason.message, AbortSignal.abort().reason.name, AbortSignal.abort("r").reason)
+process.on("uncaughtException", (e) => console.log("caught", e.message)); t.addEventListener("z", () => { throw new Error("listener") }); t.dispatchEvent(new Event("z")); console.log("after")`},
+	{"words-of-errors", `
+"use strict"
+class K { get g() { return 1 } }
+for (const f of [() => { Object.freeze({ a: 1 }).a = 2 }, () => { new K().g = 2 }, () => { delete Object.freeze({ a: 1 }).a }, () => { class X extends ({}) {} }, () => { new Map([1]) }]) try { f() } catch (e) { console.log(e.message) }
+const o = {}; o.toString = () => "own"; console.log(String(o), String({}))`},
 	{"modules-of-one's-own", `
 const fs = require("fs")
 fs.mkdirSync("lib/sub", {recursive: true})

@@ -153,6 +153,8 @@ func TestScriptValues(t *testing.T) {
 		{"(async () => { await 1; return [2] })()", "[ 2 ]", "[2]"},
 		{"return 4", "", ""},
 		{"NaN", "NaN", ""},
+		{"[[1, , 2]]", "[ [ 1, <1 empty item>, 2 ] ]", ""},
+		{"new Array(2 ** 32 - 1)", "[ <4294967295 empty items> ]", ""},
 		{"'use strict'", `'use strict'`, `"use strict"`},
 		{"undefined", "", ""},
 		{"var v = 1", "", ""},

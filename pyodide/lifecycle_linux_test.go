@@ -1,9 +1,13 @@
 package pyodide
 
 import (
+	"errors"
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/execbroker/execbroker/executor"
 )
@@ -48,5 +52,49 @@ func TestProcessDies(t *testing.T) {
 	}
 	if got := output(t, s, "print(open('kept').read())"); got != "kept\n" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// Where the program is the first process of a container, nobody else removes ended processes from the table of processes. Here it takes
+// orphans in as that one does.
+func TestEndedProcessesAreReaped(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		end  func(s executor.Session) error
+	}{
+		{"idle", executor.Session.Close},
+		{"running", func(s executor.Session) error {
+			_, err := s.Run(t.Context(), executor.Request{Code: "print(1, flush=True)\nwhile True: pass"}, func(executor.Event) error { return s.Close() })
+			if errors.Is(err, executor.ErrClosed) {
+				err = nil
+			}
+			return err
+		}},
+		{"crashed", func(s executor.Session) error {
+			_, err := s.Run(t.Context(), executor.Request{Code: "import ctypes; ctypes.string_at(0xfffffff0)"}, nil)
+			return errors.Join(err, s.Close())
+		}},
+		{"stubborn", func(s executor.Session) error {
+			_, err := s.Run(t.Context(), executor.Request{
+				Code: "while True:\n    try:\n        while True: pass\n    except BaseException: pass", Limits: executor.RunLimits{WallTime: time.Second},
+			}, nil)
+			return errors.Join(err, s.Close())
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := one(t, executor.Spec{})
+			family := descendants(t, process(t, s))
+			if err := c.end(s); err != nil {
+				t.Error(err)
+			}
+			for _, p := range family {
+				eventually(t, fmt.Sprintf("process %d of %d has gone", p, family), func() bool {
+					return errors.Is(syscall.Kill(p, 0), syscall.ESRCH)
+				})
+			}
+		})
 	}
 }

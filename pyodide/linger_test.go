@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/sharetest"
 )
 
 // atOnce makes a run end with its last statement.
@@ -15,6 +16,13 @@ func atOnce(r *executor.Request) { r.Linger = new(time.Duration) }
 // A run waits for the tasks and timers that it has started, and says what else goes on.
 func TestLinger(t *testing.T) {
 	t.Parallel()
+	x := open(t, Config{})
+	shared := map[executor.Language]sharetest.Pool[executor.Session]{}
+	for _, l := range []executor.Language{executor.Python, executor.JavaScript} {
+		if l == executor.Python || javascriptHere {
+			shared[l] = sharetest.New(func() executor.Session { return create(t, x, executor.Spec{Languages: []executor.Language{l}}) })
+		}
+	}
 	const tick = "import asyncio\nloop = asyncio.get_event_loop()\ndef tick(): loop.call_later(0.01, tick)\n"
 	for _, c := range []struct {
 		name     string
@@ -58,7 +66,12 @@ func TestLinger(t *testing.T) {
 			if c.language != "" {
 				l = c.language
 			}
-			s := one(t, executor.Spec{Languages: []executor.Language{l}})
+			var s executor.Session
+			if c.late || len(c.left) > 0 { // the next one would be told of it
+				s = create(t, x, executor.Spec{Languages: []executor.Language{l}})
+			} else {
+				s = shared[l].Take(t)
+			}
 			edits := []func(*executor.Request){func(r *executor.Request) { r.Language = l }}
 			if c.edit != nil {
 				edits = append(edits, c.edit)

@@ -33,7 +33,7 @@ var hostFiles embed.FS
 
 // The modules of Python that the host loads: those of a session, and those that preparing needs besides.
 var (
-	sessionModules = map[string]string{"execbroker_cell": "cell.py", "execbroker_session": "session.py"}
+	sessionModules = map[string]string{"execbroker_cell": "cell.py", "execbroker_loop": "loop.py", "execbroker_session": "session.py"}
 	prepareModules = map[string]string{"execbroker_prepare": "prepare.py", "execbroker_warm": "warm.py"}
 )
 

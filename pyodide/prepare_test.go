@@ -22,18 +22,11 @@ import (
 // realRuntime installs Deno and Pyodide into the user's cache, if need be, and returns where they are.
 func realRuntime(t testing.TB) string {
 	t.Helper()
-	if err := Prepare(t.Context(), driver.Env{}, Config{}); err != nil {
-		t.Fatalf("the tests need the runtime: %v", err)
-	}
-	dir, err := cacheDir(driver.Env{})
+	dir, err := userRuntime(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	name, _, err := runtimeName()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(dir, name)
+	return dir
 }
 
 // fakeNPM makes a program in place of npm, so that tests neither wait for the network nor depend on it. It
@@ -54,23 +47,11 @@ func copyInstallation(t testing.TB) string {
 	return "cp -r " + filepath.Join(realRuntime(t), "node_modules") + " ."
 }
 
-// seeded returns a cache directory that is prepared but for Deno's analysis, which goes by path.
+// seeded returns a cache directory that Seed has filled.
 func seeded(t *testing.T) (cache, host string) {
 	t.Helper()
-	installed := realRuntime(t)
 	cache = t.TempDir()
-	dir := filepath.Join(cache, "pyodide")
-	_, id, err := runtimeName()
-	if err == nil {
-		err = os.Mkdir(dir, 0o755)
-	}
-	if err == nil {
-		err = os.Symlink(installed, filepath.Join(dir, filepath.Base(installed)))
-	}
-	host = filepath.Join(dir, "host-"+key(id))
-	if err == nil {
-		err = os.CopyFS(host, os.DirFS(filepath.Join(filepath.Dir(installed), filepath.Base(host))))
-	}
+	host, err := Seed(t.Context(), cache)
 	if err != nil {
 		t.Fatal(err)
 	}

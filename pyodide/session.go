@@ -57,6 +57,7 @@ type sandboxOptions struct {
 	idle   time.Duration
 	life   time.Duration // 0: none
 	env    map[string]string
+	alias  []string
 }
 
 // nodes is how many files and directories fit into a quota. Each takes memory of the engine, however small it is.
@@ -73,7 +74,7 @@ var environment = map[string]string{
 
 func newSession(d *Driver, p *prepared, dir string, c *driver.Create) *session {
 	l := c.Spec.Limits
-	o := sandboxOptions{memory: d.cfg.Memory, disk: d.cfg.Disk, idle: c.Spec.IdleTTL, life: c.Spec.MaxLife, env: maps.Clone(environment)}
+	o := sandboxOptions{memory: d.cfg.Memory, disk: d.cfg.Disk, idle: c.Spec.IdleTTL, life: c.Spec.MaxLife, env: maps.Clone(environment), alias: c.Spec.Aliases}
 	if l.MemoryBytes > 0 {
 		o.memory = (max(l.MemoryBytes, minMemory) + wasmPage - 1) / wasmPage * wasmPage
 	}
@@ -220,6 +221,11 @@ func (s *session) up(ctx context.Context) (*host, error) {
 	if h, err = s.start(ctx); err != nil {
 		return nil, unavailable(ctx, err)
 	}
+	if err := s.alias(ctx, h); err != nil {
+		h.kill()
+		<-h.dead
+		return nil, err
+	}
 	if err := s.spool.restore(ctx, h); err != nil {
 		h.kill()
 		<-h.dead
@@ -240,6 +246,21 @@ func (s *session) up(ctx context.Context) (*host, error) {
 	}
 	s.h, s.fresh = h, true
 	return h, nil
+}
+
+// alias makes the aliases in a new process, before there is anything of the code in it.
+func (s *session) alias(ctx context.Context, h *host) error {
+	if len(s.opts.alias) == 0 {
+		return nil
+	}
+	_, err := h.call(ctx, callRequest{Op: "aliases", Names: s.opts.alias, To: executor.Workdir}, nil, nil)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errLost), ctx.Err() != nil:
+		return unavailable(ctx, err)
+	}
+	return driver.Fail(executor.ErrUnsupported, executor.RanNo, err)
 }
 
 // start starts a process when it is its turn among those of all sessions.

@@ -17,6 +17,7 @@ type RunRequest struct {
 	Code           string                    `json:"code,omitempty"`
 	Command        []string                  `json:"command,omitempty"`
 	Stdin          *string                   `json:"stdin,omitempty"`
+	Terminal       *executor.TerminalSize    `json:"terminal,omitempty"` // gives a command a terminal of this size: executor.Request.Terminal
 	Env            map[string]string         `json:"env,omitempty"`
 	Dir            string                    `json:"dir,omitempty"`
 	TimeoutSeconds float64                   `json:"timeout_seconds,omitempty"` // zero: 30, or less if less is allowed
@@ -57,6 +58,12 @@ func (s *Server) request(q RunRequest) (executor.Request, error) {
 	}
 	if q.Stdin != nil {
 		r.Stdin = strings.NewReader(*q.Stdin)
+	}
+	if q.Terminal != nil {
+		r.Terminal = new(executor.Terminal)
+		if err := r.Terminal.Resize(*q.Terminal); err != nil {
+			return executor.Request{}, err
+		}
 	}
 	if a := q.Artifacts; a != nil {
 		r.Artifacts = a

@@ -32,6 +32,7 @@ func TestRun(t *testing.T) {
 		"linger":    {`{"code": "later(50, \"late\")"}`, []string{`"stdout":"late\n"`}},
 		"at-once":   {`{"code": "later(60000, \"late\")", "linger_seconds": 0}`, []string{`"left_running":["timer"]`}},
 		"stdin":     {`{"code": "print(readline())", "stdin": "hello\n"}`, []string{`hello`}},
+		"terminal":  {`{"command": ["script", "print(terminal())\nprint(readline())"], "stdin": "typed\r", "terminal": {"rows": 40, "columns": 120}}`, []string{`"stdout":"40 120\r\ntyped\r\ntyped\r\n"`}},
 		"files":     {`{"code": "print(read(\"a/b.txt\"))", "files": [{"name": "a/b.txt", "content": "hi"}]}`, []string{`"stdout":"hi\n"`}},
 		"binary":    {`{"code": "print(read(\"b\") == \"hi\")", "files": [{"name": "b", "content": {"base64": "aGk="}}]}`, []string{`"stdout":"true\n"`}},
 		"artifacts": {`{"code": "write(\"out.txt\", \"made\")", "artifacts": {"contents": true}}`, []string{`"name":"out.txt"`, `"data":"made"`}},
@@ -43,7 +44,7 @@ func TestRun(t *testing.T) {
 		})
 	}
 	got := decode[Stats](t, w.want(200, "GET", "/v1/stats", ""))
-	if got.Subject != "alice" || got.Runs[executor.StatusOK] != 10 || got.Runs[executor.StatusFailed] != 1 || got.Runs[executor.StatusTimedOut] != 1 || got.Running != 0 {
+	if got.Subject != "alice" || got.Runs[executor.StatusOK] != 11 || got.Runs[executor.StatusFailed] != 1 || got.Runs[executor.StatusTimedOut] != 1 || got.Running != 0 {
 		t.Errorf("got %+v", got)
 	}
 	if got := decode[Stats](t, w.want(200, "GET", "/v1/stats", "", "Authorization", "", "X-API-Key", bob)); len(got.Runs) > 0 || !strings.HasPrefix(got.Subject, "key-") {
@@ -283,6 +284,8 @@ func TestHostile(t *testing.T) {
 		"too-large-file":    {413, "PUT", s + "/files/a.txt", strings.Repeat("x", 20_001), nil},
 		"timeout":           {400, "POST", "/v1/run", `{"code": "1", "timeout_seconds": 1e9}`, nil},
 		"linger":            {400, "POST", "/v1/run", `{"code": "1", "linger_seconds": -1}`, nil},
+		"terminal":          {400, "POST", "/v1/run", `{"command": ["x"], "terminal": {"rows": 0, "columns": 80}}`, nil},
+		"terminal-of-code":  {400, "POST", "/v1/run", `{"code": "1", "terminal": {"rows": 24, "columns": 80}}`, nil},
 		"negative-timeout":  {400, "POST", "/v1/run", `{"code": "1", "timeout_seconds": -1}`, nil},
 		"idle":              {400, "POST", "/v1/sessions", `{"idle_seconds": 1e9}`, nil},
 		"code-and-command":  {400, "POST", "/v1/run", `{"code": "1", "command": ["x"]}`, nil},

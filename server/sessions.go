@@ -17,6 +17,7 @@ type SessionRequest struct {
 	Template    string              `json:"template,omitempty"`
 	Packages    []string            `json:"packages,omitempty"` // of the first language
 	Env         map[string]string   `json:"env,omitempty"`
+	Aliases     []string            `json:"aliases,omitempty"`      // other names of the working directory
 	IdleSeconds float64             `json:"idle_seconds,omitempty"` // the session ends this long after its last use; zero: the most that is allowed
 }
 
@@ -25,6 +26,7 @@ type Session struct {
 	ID          string               `json:"id"`
 	Languages   []executor.Language  `json:"languages"`
 	Template    string               `json:"template,omitempty"`
+	Aliases     []string             `json:"aliases,omitempty"` // other names of the working directory
 	Backend     string               `json:"backend"`
 	Created     time.Time            `json:"created"`
 	IdleSeconds float64              `json:"idle_seconds"`
@@ -63,6 +65,9 @@ func (s *Server) spec(c Client, q SessionRequest) (executor.Spec, error) {
 		spec.Languages = q.Languages
 	}
 	spec.Template = cmp.Or(q.Template, spec.Template)
+	if q.Aliases != nil {
+		spec.Aliases = q.Aliases
+	}
 	if len(q.Packages) > 0 {
 		p := executor.Packages{Names: q.Packages}
 		if len(spec.Languages) > 0 {
@@ -134,7 +139,7 @@ func (s *Server) describe(b *session) Session {
 	busy := b.uses > 0
 	s.mu.Unlock()
 	v := Session{
-		ID: b.id, Template: i.Template, Backend: i.Handle.Backend, Created: i.Created, IdleSeconds: b.idle.Seconds(), Busy: busy,
+		ID: b.id, Template: i.Template, Aliases: i.Aliases, Backend: i.Handle.Backend, Created: i.Created, IdleSeconds: b.idle.Seconds(), Busy: busy,
 		Limits: i.Limits, Features: capabilitiesOf(i.Capabilities), Languages: []executor.Language{},
 	}
 	for _, l := range i.Capabilities.Languages {

@@ -152,7 +152,7 @@ func (k *checker) files() {
 	}
 	seen := map[string]bool{}
 	for _, f := range k.in.Files {
-		name, ok := fileName(f.Name)
+		name, ok := k.o.fileName(f.Name)
 		switch {
 		case !ok:
 			k.add("%.80q is no name for a file: names are relative to %s and do not leave it.", f.Name, executor.Workdir)
@@ -164,12 +164,17 @@ func (k *checker) files() {
 }
 
 // fileName returns a name relative to the working directory, if it is one below it.
-func fileName(name string) (string, bool) {
+func (o Options) fileName(name string) (string, bool) {
 	if name == "" || len(name) > 1024 || strings.HasSuffix(name, "/") || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
 		return "", false
 	}
 	if !path.IsAbs(name) {
 		name = path.Join(executor.Workdir, name)
 	}
-	return strings.CutPrefix(path.Clean(name), executor.Workdir+"/")
+	for _, dir := range append([]string{executor.Workdir}, o.Spec.Aliases...) {
+		if below, ok := strings.CutPrefix(path.Clean(name), dir+"/"); ok {
+			return below, true
+		}
+	}
+	return "", false
 }

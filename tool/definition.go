@@ -65,7 +65,7 @@ func describe(c executor.Capabilities, o Options) string {
 		say("Variables do not stay for the next call. ")
 	}
 	if files, without := filed(c, o.Languages); len(files) > 0 {
-		say("The working directory is %s: write files there, by relative names. ", executor.Workdir)
+		say("The working directory is %s: write files there, by relative names. ", strings.Join(append([]string{executor.Workdir}, o.Spec.Aliases...), ", also "))
 		if len(without) > 0 {
 			say("There are no files in %s. ", words(without, "or"))
 		}

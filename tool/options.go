@@ -32,7 +32,8 @@ const (
 type Options struct {
 	// Name is what the model calls, 1 to 64 of [A-Za-z0-9_-]. Empty: DefaultName.
 	Name string
-	// Spec is what sandboxes are created from. Its Languages are those of the call, and MaxTimeout raises its MaxRun.WallTime.
+	// Spec is what sandboxes are created from. Its Languages are those of the call, and MaxTimeout raises its MaxRun.WallTime. Nil Aliases
+	// are executor.DataDir where the backend has aliases; empty ones are none.
 	Spec executor.Spec
 	// Languages are those that the model may use, among them Bash; the first is the default of a call. Those that the backend lacks
 	// are left out. Nil: python, javascript and bash as far as the backend has them.
@@ -70,6 +71,9 @@ func (o Options) with(c executor.Capabilities) Options {
 		o.MaxTimeout = min(o.MaxTimeout, most)
 	}
 	o.Timeout = min(o.Timeout, o.MaxTimeout)
+	if o.Spec.Aliases == nil && c.Has(executor.FeatureAliases) {
+		o.Spec.Aliases = []string{executor.DataDir}
+	}
 	if o.Languages == nil {
 		o.Languages = []executor.Language{executor.Python, executor.JavaScript, Bash}
 	}

@@ -115,7 +115,7 @@ func (t *Tool) Run(ctx context.Context, c Conversation, in Input, emit func(exec
 // furnish writes the files of a call and installs its packages. If it cannot, the Output says so.
 func furnish(ctx context.Context, s executor.Session, in Input) (out Output, ok bool, err error) {
 	for _, f := range in.Files {
-		name, _ := fileName(f.Name) // Check has looked
+		name, _ := Options{Spec: executor.Spec{Aliases: s.Info().Aliases}}.fileName(f.Name) // Check has looked
 		if err := s.Files().Write(ctx, name, bytes.NewReader(f.Content), 0); err != nil {
 			out, err = unwritten(in.Language, name, err)
 			return out, false, err

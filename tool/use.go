@@ -120,7 +120,7 @@ func (t *Tool) ListFiles(ctx context.Context, c Conversation, l executor.Languag
 		}
 		return nil
 	}
-	if dir == "" || dir == "." || dir == executor.Workdir {
+	if dir == "" || dir == "." || dir == executor.Workdir || slices.Contains(t.Options().Spec.Aliases, dir) {
 		err = t.use(ctx, c, l, func(s *sessions.Lease) error { return aboutFile(dir, list(s, ".")) })
 	} else {
 		err = t.withFile(ctx, c, l, dir, list)
@@ -130,7 +130,7 @@ func (t *Tool) ListFiles(ctx context.Context, c Conversation, l executor.Languag
 
 // withFile calls f with a name that is below the working directory.
 func (t *Tool) withFile(ctx context.Context, c Conversation, l executor.Language, name string, f func(s *sessions.Lease, clean string) error) error {
-	clean, ok := fileName(name)
+	clean, ok := t.Options().fileName(name)
 	if !ok {
 		return &InputError{[]string{fmt.Sprintf("%.80q is no name for a file: names are relative to %s and do not leave it.", name, executor.Workdir)}}
 	}

@@ -108,9 +108,11 @@ var javascriptFamilies = []family{
 		g.line("const v = new DataView(new ArrayBuffer(16));\nv.setFloat64(0, %s);\nv.setInt32(8, %s, true);\nconsole.log(new Uint8Array(v.buffer), v.getUint16(9));", g.float(), g.integer())
 	}},
 	{executor.JavaScript, "promises", func(g *generator) {
-		g.line("const wait = (ms, v) => new Promise((r) => setTimeout(r, ms, v)), log = (...a) => console.log(...a);")
-		for i := range 4 + g.IntN(4) { // each at a time of its own
-			g.line("%s;", fill(pick(g, "setTimeout(log, $1, 'timer', $1)", "Promise.resolve($1).then((x) => log('then', x))", "queueMicrotask(() => log('micro', $1))", "wait($1, 'w').then(log)", "Promise.reject(new Error('r$1')).catch((e) => log(e.message)).finally(() => log('finally'))", "(async () => { log('in', $1); await null; log('out', $1); })()", "Promise.allSettled([wait($1, 1), Promise.reject(2)]).then((r) => log(r))", "Promise.any([Promise.reject(1), wait($1, $1)]).then(log)", "Promise.race([wait($1, 'slow'), wait(150, 'never')]).then(log)", "log('now', $1)"), fmt.Sprint(10+40*(i*5%8))))
+		g.line("const wait = (ms, v) => new Promise((r) => setTimeout(r, ms, v)), log = (...a) => console.log(...a);\nlog('begin');")
+		// The first line of a script takes up to 100 ms. Then each timer has a time of its own, far enough from the others for a machine
+		// that pauses.
+		for i := range 4 + g.IntN(4) {
+			g.line("%s;", fill(pick(g, "setTimeout(log, $1, 'timer', $1)", "Promise.resolve($1).then((x) => log('then', x))", "queueMicrotask(() => log('micro', $1))", "wait($1, 'w').then(log)", "Promise.reject(new Error('r$1')).catch((e) => log(e.message)).finally(() => log('finally'))", "(async () => { log('in', $1); await null; log('out', $1); })()", "Promise.allSettled([wait($1, 1), Promise.reject(2)]).then((r) => log(r))", "Promise.any([Promise.reject(1), wait($1, $1)]).then(log)", "Promise.race([wait($1, 'slow'), wait(900, 'never')]).then(log)", "log('now', $1)"), fmt.Sprint(50+100*(i*5%8))))
 		}
 	}},
 	{executor.JavaScript, "cells", func(g *generator) {

@@ -15,14 +15,17 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-var update = flag.Bool("update", false, "TestParity renews docs/reports/parity.md")
+var (
+	update = flag.Bool("update", false, "TestParity renews docs/reports/parity.md")
+	seed   = flag.Uint64("seed", 14, "of the programs that TestParity generates")
+)
 
 // TestParity runs the corpus, and programs that are generated, on the backends and with the plain interpreters of the image. Each program
 // does the same on all of them, or it is known why not.
 func TestParity(t *testing.T) {
 	t.Parallel()
 	x := openFour(t)
-	made := generate(seed, generated)
+	made := generate(*seed, generated)
 	if !*update {
 		made = made[:generated/5]
 	}
@@ -35,11 +38,8 @@ func TestParity(t *testing.T) {
 	}
 }
 
-// The generated programs of the report, of which the test runs a part.
-const (
-	seed      = 14
-	generated = 1000
-)
+// generated programs are in the report, of which the test runs a part.
+const generated = 1000
 
 const (
 	reportFile = "../../docs/reports/parity.md"
@@ -80,10 +80,10 @@ func TestParityReport(t *testing.T) {
 	}
 }
 
-// TestParityOfSample does it with every fiftieth program.
+// TestParityOfSample does it with every hundredth program.
 func TestParityOfSample(t *testing.T) {
 	t.Parallel()
-	compare(t, openFour(t), programs(t, 50))
+	compare(t, openFour(t), programs(t, 100))
 }
 
 // programs returns every nth program of the corpus.

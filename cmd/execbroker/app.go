@@ -98,7 +98,7 @@ routes of the file do.`,
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what happens inside")
 	f.Lookup("config").DefValue = "" // it is in the text
 	root.AddCommand(
-		a.runCommand(), a.replCommand(), a.sessionCommand(),
+		a.runCommand(), a.replCommand(), a.shellCommand(), a.sessionCommand(),
 		a.configCommand(), a.doctorCommand(), a.setupCommand(),
 		a.conformanceCommand(), a.parityCommand(),
 		a.serveCommand(), a.emulateCommand(), a.mcpCommand(),
@@ -108,9 +108,9 @@ routes of the file do.`,
 	return root
 }
 
-// log is where the library reports what it does. A server logs warnings at least, in JSON if no terminal shows them.
+// log is where the library reports what it does. A server logs more than warnings, in JSON if no terminal shows it.
 func (a *app) log() *slog.Logger {
-	o := &slog.HandlerOptions{Level: slog.LevelWarn}
+	o := &slog.HandlerOptions{Level: slog.LevelInfo}
 	switch {
 	case a.verbose:
 		o.Level = slog.LevelDebug

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,6 +23,9 @@ func boxes(t *testing.T) (host, config string) {
 	}
 	return host, write(t, t.TempDir(), "docker.yaml", "backends:\n  box: {type: docker, host: \""+host+"\", image: \""+dockertest.Python+"\", pull: never, languages: [python, javascript]}\n")
 }
+
+// testOwner is one that nobody else has: what a test that was killed has left is not the next one's.
+func testOwner() string { return "test-" + strings.ToLower(rand.Text()) }
 
 // containers counts the containers of an owner where they live.
 func containers(t *testing.T, host, owner string) int {
@@ -58,7 +62,7 @@ func TestDockerRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			owner := "test-" + t.Name()
+			owner := testOwner()
 			p := installed(t, append([]string{"run", "--config", config, "--owner", owner}, c.args...)...)
 			if got := p.code(t, p.Run()); got != c.code {
 				t.Errorf("got exit code %d, want %d", got, c.code)
@@ -77,7 +81,7 @@ func TestDockerRun(t *testing.T) {
 func TestDockerReap(t *testing.T) {
 	t.Parallel()
 	host, config := boxes(t)
-	owners := []string{"test-" + t.Name(), "test-" + t.Name() + "-other"}
+	owners := []string{testOwner(), testOwner()}
 	for _, o := range owners {
 		p := installed(t, "run", "--config", config, "--owner", o, "-c", "print('on', flush=True)\nwhile True: pass")
 		p.Stdout = nil

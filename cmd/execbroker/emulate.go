@@ -151,6 +151,7 @@ func (a *app) announceEmulator(e emulating) error {
 	}
 	_, err := fmt.Fprintf(a.out, `emulating the Machines API at %s; programs need in their environment:
 
+  FLY_API_BASE_URL=%s
   FLY_FLAPS_BASE_URL=%s
   FLY_API_HOSTNAME=%s
   FLY_API_TOKEN=%s
@@ -158,6 +159,6 @@ func (a *app) announceEmulator(e emulating) error {
 apps: %q. Services of Machines answer at %s, with the header
 fly-force-instance-id. Machines are containers with the rights of root:
 run nothing here that you would not run yourself.
-`, e.URL, e.URL, e.URL, token, e.Apps, e.Proxy)
+`, e.URL, e.URL, e.URL, e.URL, token, e.Apps, e.Proxy)
 	return err
 }

@@ -5,11 +5,15 @@ package main
 import (
 	"io"
 	"os"
+	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"github.com/execbroker/execbroker/executor"
 )
 
 // keyboard opens the terminal once more, for code that asks the user something. Unlike standard input it can be closed while somebody
@@ -74,4 +78,27 @@ func askTerminal(out io.Writer, question string, whole func([]byte) bool) (answe
 		}
 	}
 	return answer
+}
+
+// followSize gives t the size of the terminal of this program, and every size that it gets until end is called.
+func followSize(fd int, t *executor.Terminal) (end func()) {
+	changes, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(changes, syscall.SIGWINCH)
+	takeSize(fd, t)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-changes:
+				takeSize(fd, t)
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		signal.Stop(changes)
+		close(done)
+		wg.Wait()
+	}
 }

@@ -68,7 +68,7 @@ output the program ends with its client.`,
 	return c
 }
 
-func (a *app) mcp(ctx context.Context, f mcpFlags) error {
+func (a *app) mcp(ctx context.Context, f mcpFlags) (err error) {
 	a.serving = true
 	o := tool.Options{MaxTimeout: f.maxTimeout, Timeout: min(tool.DefaultTimeout, f.maxTimeout)}
 	o.Spec.Network.Mode = executor.NetworkMode(f.network)
@@ -93,6 +93,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	if err != nil {
 		return err
 	}
+	defer a.ended(ctx, &err)
 	defer a.closing(p, "closing backends", x.Close)
 	defer a.examine(ctx, p, x, f.serverFlags)()
 	t, err := tool.New(x, x.Manager(), o)

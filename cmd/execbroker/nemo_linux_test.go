@@ -13,7 +13,7 @@ import (
 func TestNeMoToolkit(t *testing.T) {
 	t.Parallel()
 	host, config := boxes(t)
-	owner := "test-" + t.Name()
+	owner := testOwner()
 	p := installed(t, "serve", "--api", "nemo", "--config", config, "--owner", owner, "--listen", "127.0.0.1:0", "--json")
 	s := announced[serving](t, p)
 	type answer struct {

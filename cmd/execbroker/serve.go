@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -22,11 +23,22 @@ import (
 // apis are what serve can speak.
 var apis = []string{"native", "nemo", "e2b"}
 
+// portsOff is what --ports is by default: sandboxes are reached by nobody.
+const portsOff = "off"
+
+var ports = []string{portsOff, string(e2b.PortsPrivate), string(e2b.PortsPublic)}
+
+// onPauses are what may become of paused sandboxes.
+var onPauses = []string{string(e2b.PauseKeep), string(e2b.PauseKill), string(e2b.PauseRefuse)}
+
 // serveFlags are those of serve.
 type serveFlags struct {
 	serverFlags
 	api          string
 	maxSandboxes int
+	onPause      string
+	ports        string
+	pausedTTL    time.Duration
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -66,10 +78,15 @@ as long as --drain says; at the second it ends at once.`,
 	f.warmth(c)
 	l.DurationVar(&f.maxTimeout, "max-timeout", server.DefaultMaxTimeout, "the longest run that clients may ask for; for e2b the longest life of a sandbox (default 24h)")
 	l.IntVar(&f.maxSandboxes, "max-sandboxes", e2b.DefaultMaxSandboxes, "how many sessions each key may have")
+	l.StringVar(&f.onPause, "on-pause", string(e2b.PauseKeep), "e2b: what becomes of paused sandboxes on backends that cannot put them aside: keep, kill or refuse")
+	l.StringVar(&f.ports, "ports", portsOff, "e2b: who reaches servers in sandboxes: off, private (who has a token) or public")
+	l.DurationVar(&f.pausedTTL, "paused-ttl", e2b.DefaultPausedTTL, "e2b: how long a paused sandbox is kept")
 	l.DurationVar(&f.drain, "drain", 0, "how long runs may take to end at the first signal (default the longest run; e2b: not at all)")
 	must(c.MarkFlagFilename("keys", "json"))
 	must(c.RegisterFlagCompletionFunc("api", cobra.FixedCompletions(apis, cobra.ShellCompDirectiveNoFileComp)))
-	for _, name := range []string{"listen", "max-timeout", "max-sandboxes", "drain"} {
+	must(c.RegisterFlagCompletionFunc("ports", cobra.FixedCompletions(ports, cobra.ShellCompDirectiveNoFileComp)))
+	must(c.RegisterFlagCompletionFunc("on-pause", cobra.FixedCompletions(onPauses, cobra.ShellCompDirectiveNoFileComp)))
+	for _, name := range []string{"listen", "max-timeout", "max-sandboxes", "paused-ttl", "drain"} {
 		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
 	}
 	return c
@@ -106,6 +123,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	defer a.ended(ctx, &err)
 	defer a.closing(p, "closing backends", x.Close)
 	defer a.examine(ctx, p, x, f.serverFlags)()
 	s, err := open(x)
@@ -121,6 +139,11 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 	return a.listen(ctx, f.listen, s, drain, func(l net.Addr) error {
 		return a.announce(serving{API: f.api, URL: "http://" + l.String(), Key: s.made})
 	})
+}
+
+// ended makes what a server was ended by the last line of its log.
+func (a *app) ended(ctx context.Context, err *error) {
+	a.log().InfoContext(ctx, "the server has ended", "why", cmp.Or(context.Cause(ctx), *err, io.EOF))
 }
 
 // drain waits for runs when ctx has ended, at most as long as limit.
@@ -144,6 +167,18 @@ func (a *app) front(f serveFlags) (func(executor.Executor) (*apiServer, error), 
 	spec.Network.Mode = executor.NetworkMode(f.network)
 	if f.maxTimeout < time.Second || f.maxSandboxes < 1 || f.drain < 0 {
 		return nil, usage("--max-timeout, --max-sandboxes and --drain: want at least 1s, 1 and 0")
+	}
+	if f.api != "e2b" && (f.given("on-pause") || f.given("paused-ttl")) {
+		return nil, usage("--on-pause and --paused-ttl: are for --api e2b")
+	}
+	if f.api != "e2b" && f.given("ports") {
+		return nil, usage("--ports: is for --api e2b")
+	}
+	if !slices.Contains(ports, f.ports) {
+		return nil, usage("--ports: want one of %q", ports)
+	}
+	if !slices.Contains(onPauses, f.onPause) || f.pausedTTL < time.Second {
+		return nil, usage("--on-pause and --paused-ttl: want one of %q, and at least 1s", onPauses)
 	}
 	if err := f.checkNames(); err != nil {
 		return nil, err
@@ -185,7 +220,13 @@ func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(executor.Executor
 	if f.keys != "" {
 		return nil, usage("--keys: is not for --api e2b, which takes its keys from %s", keysVariable)
 	}
-	cfg := e2b.Config{Keys: a.keyList(), Spec: spec, Hosts: f.domains, MaxSandboxes: f.maxSandboxes, Log: a.log()}
+	cfg := e2b.Config{
+		Keys: a.keyList(), Spec: spec, Hosts: f.domains, MaxSandboxes: f.maxSandboxes,
+		OnPause: e2b.OnPause(f.onPause), PausedTTL: f.pausedTTL, Log: a.log(),
+	}
+	if f.ports != portsOff {
+		cfg.Ports = e2b.Ports(f.ports)
+	}
 	if len(f.domains) > 0 {
 		cfg.Domain = f.domains[0]
 	}

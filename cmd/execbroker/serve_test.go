@@ -200,6 +200,10 @@ func TestServeMistakes(t *testing.T) {
 		"network":   {"--network", "some"},
 		"timeout":   {"--max-timeout", "0s"},
 		"sandboxes": {"--max-sandboxes", "0"},
+		"pause":     {"--api", "e2b", "--on-pause", "freeze"},
+		"paused":    {"--on-pause", "kill"}, // of another interface
+		"ports":     {"--api", "e2b", "--ports", "open"},
+		"ports-of":  {"--ports", "private"}, // of another interface
 		"drain":     {"--drain", "-1s"},
 		"domain":    {"--domain", "https://x.example"},
 		"domains":   {"--api", "nemo", "--domain", "*"},
@@ -251,16 +255,18 @@ func TestServersLog(t *testing.T) {
 			}
 			_ = p.Wait()
 			var missing, failed, ahead bool
+			last := ""
 			for line := range strings.Lines(p.err.String()) {
-				var l struct{ Level, Msg, Missing, Fix, ID, Err string }
+				var l struct{ Level, Msg, Missing, Fix, ID, Err, Why string }
 				if json.Unmarshal([]byte(line), &l) != nil {
 					continue // progress
 				}
+				last = l.Msg + ": " + l.Why
 				missing = missing || l.Level == "WARN" && l.Missing == "engine" && l.Fix == "start it"
 				failed = failed || strings.Contains(l.Err, "the engine is") && (l.ID == "mine-7" || name == "mcp" && l.ID != "")
 				ahead = ahead || l.Msg == "starting a sandbox ahead"
 			}
-			if !missing || !failed || ahead != (name == "warm") {
+			if !missing || !failed || ahead != (name == "warm") || last != "the server has ended: stopped by terminated" {
 				t.Errorf("got %s", p.err.String())
 			}
 		})

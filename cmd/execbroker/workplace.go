@@ -26,24 +26,33 @@ type codeOptions struct {
 	timeout  time.Duration
 	raw      bool
 	packages []string
+	aliases  []string
 	network  reach
 }
 
 func (o *codeOptions) addTo(cmd *cobra.Command) {
+	o.addSandbox(cmd, executor.DefaultWallTime)
+	f := cmd.Flags()
+	f.StringVar(&o.out, "out", "", "save images and the files that the code makes in this `directory`")
+	f.BoolVar(&o.raw, "raw", false, "let the code control the terminal; otherwise a terminal gets its text and colours only")
+	must(cmd.MarkFlagDirname("out"))
+}
+
+// addSandbox adds the flags that are about the sandbox, and not about what is shown of it.
+func (o *codeOptions) addSandbox(cmd *cobra.Command, timeout time.Duration) {
 	f := cmd.Flags()
 	f.StringVar(&o.language, "language", "", "the `language`, or py, js, sh (default by the ending of the file, otherwise the first of the backend)")
 	f.StringArrayVar(&o.files, "file", nil, "copy a file into the sandbox, under its name or as DST; may be repeated (`SRC[:DST]`)")
-	f.StringVar(&o.out, "out", "", "save images and the files that the code makes in this `directory`")
-	f.DurationVar(&o.timeout, "timeout", executor.DefaultWallTime, "stop code that runs longer than this `time`; 0 means never")
+	f.DurationVar(&o.timeout, "timeout", timeout, "stop code that runs longer than this `time`; 0 means never")
 	f.StringArrayVar(&o.packages, "package", nil, "make a `package` importable, such as numpy or 'rich>=13'; may be repeated")
+	f.StringArrayVar(&o.aliases, "alias", nil, "another `name` of the working directory, such as /mnt/data; may be repeated")
+	must(cmd.RegisterFlagCompletionFunc("alias", cobra.NoFileCompletions))
 	o.network = reach(executor.NetworkNone)
 	f.Var(&o.network, "network", "what the code reaches: none or full")
 	must(cmd.RegisterFlagCompletionFunc("package", cobra.NoFileCompletions))
 	must(cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]cobra.Completion{"none", "full"}, cobra.ShellCompDirectiveNoFileComp)))
-	f.BoolVar(&o.raw, "raw", false, "let the code control the terminal; otherwise a terminal gets its text and colours only")
 	known := []cobra.Completion{string(executor.Python), string(executor.JavaScript), string(executor.TypeScript)}
 	must(cmd.RegisterFlagCompletionFunc("language", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp)))
-	must(cmd.MarkFlagDirname("out"))
 }
 
 // workplace is an open backend, and what goes into its sandboxes and comes out.
@@ -81,7 +90,7 @@ func (a *app) openWorkplace(ctx context.Context, o codeOptions) (*workplace, err
 		w.close()
 		return nil, err
 	}
-	w.spec = executor.Spec{Languages: []executor.Language{named(o.language)}, Run: limits}
+	w.spec = executor.Spec{Languages: []executor.Language{named(o.language)}, Aliases: o.aliases, Run: limits}
 	w.spec.Network.Mode = executor.NetworkMode(o.network)
 	if ls := w.b.Info().Capabilities.Languages; o.language == "" && len(ls) > 0 {
 		w.spec.Languages[0] = ls[0].Language

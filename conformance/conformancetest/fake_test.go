@@ -122,7 +122,7 @@ func both(t *testing.T, caps executor.Capabilities) map[conformance.Outcome]int 
 // and what stops code within moments: that says more about the machine. Labels are not looked at either, since the cases that change
 // them would see each other's.
 func TestOverAProcessBoundary(t *testing.T) {
-	target := target(fake.All(executor.Python), nil)
+	target := target(fake.Without(fake.All(executor.Python), executor.FeaturePorts, executor.FeaturePTY), nil)
 	target.Parallel = 4
 	for _, c := range conformance.Cases(executor.Python) {
 		rule := strings.TrimPrefix(c.ID, "python/")
@@ -202,7 +202,7 @@ func virtual(caps executor.Capabilities, wrap func(driver.Driver) driver.Driver)
 // heavy are the cases that move much. Of the others only faults of files need them.
 var heavy = []string{
 	"python/exceptions/huge", "python/files/large", "python/files/reader", "python/limits/disk", "python/output/bulk", "python/output/many-lines",
-	"python/output/slow-reader",
+	"python/output/slow-reader", "ports/hostile",
 }
 
 // endEitherWay are the ends of the cases that notice a fault only if one of two things comes first:

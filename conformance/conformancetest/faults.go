@@ -49,7 +49,7 @@ func (f Fault) fits(c executor.Capabilities) (missing executor.Feature, ok bool)
 // Faults lists the faults.
 func Faults() []Fault {
 	var all []Fault
-	for _, fs := range [][]Fault{runFaults(), stateFaults(), optionFaults(), limitFaults(), fileFaults(), lifeFaults(), leakFaults(), aboveFaults()} {
+	for _, fs := range [][]Fault{runFaults(), stateFaults(), optionFaults(), limitFaults(), fileFaults(), lifeFaults(), leakFaults(), portFaults(), aboveFaults()} {
 		all = append(all, fs...)
 	}
 	return all

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -117,6 +118,33 @@ func optionFaults() []Fault {
 			}),
 		},
 		{
+			Name: "terminal-ignored", Doc: "A command has pipes where it was to have a terminal.",
+			Needs: []executor.Feature{executor.FeaturePTY}, Plant: onRequest(func(r *executor.Request) { r.Terminal = nil }),
+		},
+		{
+			Name: "resize-ignored", Doc: "A terminal keeps the size that it began with.",
+			Needs: []executor.Feature{executor.FeaturePTY},
+			Plant: onRequest(func(r *executor.Request) {
+				if size := r.Terminal; size != nil {
+					r.Terminal = new(executor.Terminal)
+					_ = r.Terminal.Resize(size.Size()) // a valid size
+				}
+			}),
+		},
+		{
+			Name: "terminal-ends-with-input", Doc: "A terminal is hung up when nothing more is typed.",
+			Needs: []executor.Feature{executor.FeaturePTY},
+			Plant: onRequest(func(r *executor.Request) {
+				if r.Terminal == nil {
+					return
+				}
+				if r.Stdin == nil {
+					r.Stdin = strings.NewReader("")
+				}
+				r.Stdin = io.MultiReader(r.Stdin, strings.NewReader("\x04"))
+			}),
+		},
+		{
 			Name: "env-ignored", Doc: "The environment of a request is dropped.",
 			Needs: []executor.Feature{executor.FeatureEnv}, Plant: onRequest(func(r *executor.Request) { r.Env = nil }),
 		},
@@ -127,6 +155,20 @@ func optionFaults() []Fault {
 		{
 			Name: "dir-ignored", Doc: "Code starts in the working directory, whatever the request says.",
 			Needs: []executor.Feature{executor.FeatureDir}, Plant: onRequest(func(r *executor.Request) { r.Dir = "" }),
+		},
+		{
+			Name: "aliases-ignored", Doc: "A session has no alias of the working directory, whatever its spec says.",
+			Needs: []executor.Feature{executor.FeatureAliases}, Plant: onCreate(func(s *executor.Spec) { s.Aliases = nil }),
+		},
+		{
+			Name: "aliases-forgotten", Doc: "Nobody is told the aliases that a session was created with.",
+			Needs: []executor.Feature{executor.FeatureAliases}, Plant: plant(tamper{create: func(c *driver.Create) { delete(c.Labels, driver.LabelAliases) }}),
+		},
+		{
+			Name: "alias-left-out", Doc: "An alias with the name of something is left out, without a word.",
+			Needs: []executor.Feature{executor.FeatureAliases}, Plant: onCreate(func(s *executor.Spec) {
+				s.Aliases = slices.DeleteFunc(s.Aliases, func(a string) bool { return !strings.HasPrefix(a, "/mnt/") })
+			}),
 		},
 		{
 			Name: "artifacts-ignored", Doc: "A run has no artifacts.",

@@ -117,7 +117,7 @@ func (d bareDriver) Create(ctx context.Context, c *driver.Create) (driver.Sessio
 // TestWrapperHidesNothing checks that what driver.New finds out about a session it finds out about a wrapped one.
 func TestWrapperHidesNothing(t *testing.T) {
 	little := fake.Without(fake.All(executor.Python), executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureRelabel,
-		executor.FeatureState, executor.FeaturePackages, executor.FeatureFiles, executor.FeatureKeepAlive)
+		executor.FeatureState, executor.FeaturePackages, executor.FeatureFiles, executor.FeatureKeepAlive, executor.FeaturePorts)
 	for name, c := range map[string]struct {
 		add  executor.Feature
 		want error

@@ -31,6 +31,7 @@ type tamper struct {
 	keepAlive    func(s *faultySession, ctx context.Context, idle time.Duration) (time.Time, error)
 	relabel      func(s *faultySession, ctx context.Context, labels map[string]string) error
 	files        func(s *faultySession, f driver.Files) driver.Files
+	dial         func(s *faultySession, ctx context.Context, port int, next dialFunc) (executor.Conn, error)
 	attach       func(h executor.Handle) executor.Handle
 	destroyByID  func(ctx context.Context, h executor.Handle, next func(context.Context, executor.Handle) error) error
 	sessions     func(labels map[string]string, next func(map[string]string) iter.Seq2[executor.SessionInfo, error]) iter.Seq2[executor.SessionInfo, error]
@@ -128,9 +129,10 @@ func check(s driver.Session, caps executor.Capabilities) error {
 	_, reset := s.(driver.Resetter)
 	_, install := s.(driver.Installer)
 	_, files := s.(driver.Filer)
+	_, dial := s.(driver.Dialer)
 	for f, has := range map[executor.Feature]bool{
 		executor.FeatureAttach: detach, executor.FeatureKeepAlive: keep, executor.FeatureRelabel: relabel,
-		executor.FeatureState: reset, executor.FeaturePackages: install, executor.FeatureFiles: files,
+		executor.FeatureState: reset, executor.FeaturePackages: install, executor.FeatureFiles: files, executor.FeaturePorts: dial,
 	} {
 		if declares(f) && !has {
 			return driver.Fail(executor.ErrInternal, executor.RanNo, fmt.Errorf("%T declares %s and does not implement it", s, f))
@@ -219,6 +221,7 @@ var (
 	_ driver.Relabeler = (*faultySession)(nil)
 	_ driver.Installer = (*faultySession)(nil)
 	_ driver.Filer     = (*faultySession)(nil)
+	_ driver.Dialer    = (*faultySession)(nil)
 	_ driver.Aser      = (*faultySession)(nil)
 )
 
@@ -272,6 +275,17 @@ func (s *faultySession) Run(ctx context.Context, req *executor.Request, emit fun
 		return s.d.t.run(s, ctx, req, emit, s.Session.Run)
 	}
 	return s.Session.Run(ctx, req, emit)
+}
+
+func (s *faultySession) Dial(ctx context.Context, port int) (executor.Conn, error) {
+	d, ok := s.Session.(driver.Dialer)
+	switch {
+	case !ok:
+		return nil, errNone
+	case s.d.t.dial != nil:
+		return s.d.t.dial(s, ctx, port, d.Dial)
+	}
+	return d.Dial(ctx, port)
 }
 
 func (s *faultySession) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (driver.Exit, error) {

@@ -69,11 +69,19 @@ var knownDifferences = []KnownDifference{
 	},
 	{
 		Why: "its Python is another version than that of the image, and some messages of exceptions are others", Types: pyodide, Language: executor.Python,
-		Apart: regexp.MustCompile(`(integer |float |complex |decimal )?(floor )?(division|modulo)( or modulo)?( by zero)?|\S+ is not in list|list\.index\(x\): x not in list|unhashable type: '\w+'|cannot use '\w+' as a (dict key|set element) \(unhashable type: '\w+'\)`),
+		Apart: regexp.MustCompile(`(?m)^<cell>:\d+: DeprecationWarning: .*\n.*|expected \d+(, got \d+)?\)|(integer |float |complex |decimal )?(floor )?(division|modulo|divmod\(\))( or modulo)?( by zero)?|math domain error|expected a (\w+ input|number between \S+ and \S+), got \S+|\S+ is not in list|list\.index\(x\): x not in list|unhashable type: '\w+'|cannot use '\w+' as a (dict key|set element) \(unhashable type: '\w+'\)`),
 	},
 	{
 		Why: "its parser of JavaScript says syntax errors in other words", Types: pyodide, Language: executor.JavaScript,
 		Apart: regexp.MustCompile(`SyntaxError: .*`),
+	},
+	{
+		Why: "its JavaScript is another version than that of the image: messages about JSON say the line as well, keys that are symbols are shown without brackets, and `%s` shows a date as in a value", Types: pyodide, Language: executor.JavaScript,
+		Apart: regexp.MustCompile(` \(line \d+ column \d+\)|\[?Symbol\([\w.]*\)\]?: |\w{3} \w{3} \d\d \d{4} [\d:]{8} GMT\+0000 \([\w ]+\)|\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z`),
+	},
+	{
+		Why: "half of a character in a value that is shown is U+FFFD, and not its number", Types: pyodide, Language: executor.JavaScript,
+		Got: regexp.MustCompile(`(?s)^(stdout|values): .*\x{FFFD}`),
 	},
 	{
 		Why: "what modules of Node keep in their objects is not the same, and shows where an object is displayed", Types: pyodide, Language: executor.JavaScript,

@@ -237,7 +237,7 @@ func describe(l executor.Language, r *executor.Result) Fields {
 	errors := string(r.Stderr)
 	if e := r.Exception; e != nil {
 		set("exception", fmt.Sprintf("%s: %s (line %d)", e.Type, e.Message, e.Line))
-		errors += "\n" + e.Traceback
+		errors = strings.TrimRight(errors, "\n") + "\n" + e.Traceback
 	}
 	set("stdout", string(r.Stdout))
 	set("stderr", withoutFrames(l, string(r.Stderr)))
@@ -292,16 +292,23 @@ var frames = map[executor.Language][]*regexp.Regexp{
 	executor.JavaScript: {
 		regexp.MustCompile(`(?m)^    at .* \{\n(  .*\n)*\}\n?`), // with what the error has besides
 		regexp.MustCompile(`(?m)^    (at|\.\.\. \d+ lines matching) .*\n?`),
-		regexp.MustCompile(`(?m)^Caused by: .*\n?`),
+		regexp.MustCompile(`(?m)^(Caused by|One of): .*\n?`),
 		regexp.MustCompile("(?m)^\\(Use `node --trace-.*\n?"),
 		regexp.MustCompile(`(?m)^(<cell \d+>|/.*|file:.*|node:.*):\d+\n((.*\n){0,2}[ \t]*\^+\n\n?)?`),
+		regexp.MustCompile(`(?m)^<anonymous_script>:\d+\n(.+\n){0,2}[ \t^]*\n+`),
 		regexp.MustCompile(`(?m)^Emitted .* event .*at:\n( +\[\.\.\. lines.*\n)?`),
 		regexp.MustCompile(`(?m)^Node\.js v\d.*\n?`),
 	},
 }
 
-// addresses of objects differ from run to run.
-var addresses = regexp.MustCompile(`\b0x[0-9a-f]{5,16}\b`)
+// What differs from run to run: the addresses of objects, the numbers of Node's timers, and how long tests took.
+var (
+	addresses = regexp.MustCompile(`\b0x[0-9a-f]{5,16}\b`)
+	counters  = regexp.MustCompile(`((?:_idleStart|Symbol\((?:asyncId|triggerId)\)\]?): |Ran \d+ tests? in )[\d.]+`)
+)
+
+// ownNames are what a script and a cell are called.
+var ownNames = regexp.MustCompile(`(?:/[^\s'":]*/)?\bcell\.(?:py|m?js)\b|<cell \d+>`)
 
 func withoutFrames(l executor.Language, stderr string) string {
 	if l == executor.TypeScript {
@@ -310,12 +317,12 @@ func withoutFrames(l executor.Language, stderr string) string {
 	for _, re := range frames[l] {
 		stderr = re.ReplaceAllString(stderr, "")
 	}
-	return strings.TrimSpace(stderr)
+	return strings.TrimSpace(ownNames.ReplaceAllLiteralString(stderr, "<cell>"))
 }
 
-// clip bounds a text from a sandbox, and leaves out addresses.
+// clip bounds a text from a sandbox, and leaves out what differs from run to run.
 func clip(s string) string {
-	s = addresses.ReplaceAllString(s, "0x…")
+	s = counters.ReplaceAllString(addresses.ReplaceAllLiteralString(s, "0x…"), "${1}…")
 	if len(s) > maxText {
 		s = fmt.Sprintf("%s... %d bytes, SHA-256 %x", s[:maxText], len(s), sha256.Sum256([]byte(s)))
 	}

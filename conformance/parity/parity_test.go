@@ -251,8 +251,12 @@ func TestWithoutFrames(t *testing.T) {
 		},
 		{executor.JavaScript, "node:fs:573\n  return binding.open(\n                 ^\n\nError: ENOENT: x\n    at y (cell.js:1:1) {\n  errno: -2,\n  path: 'x'\n}\n\nNode.js v20.1.0\n", "Error: ENOENT: x"},
 		{executor.JavaScript, "Error: e\n    at f (<cell 1>:1:1)\nCaused by: TypeError: c\n    at f (<cell 1>:1:1)", "Error: e"},
+		{executor.JavaScript, "AggregateError: many\n    at f (<cell 1>:1:1)\nOne of: Error: a\n    at f (<cell 1>:1:1)", "AggregateError: many"},
 		{executor.JavaScript, "/w/cell.js:1\nx\n^\n\nError: e\n    ... 4 lines matching cause stack trace ...\n    at a (b:1:1) {\n  [cause]: TypeError: c\n      at x\n}\n\nNode.js v20\n", "Error: e"},
 		{executor.JavaScript, "<cell 1>:3\nSyntaxError: Unexpected token ';'", "SyntaxError: Unexpected token ';'"},
+		{executor.JavaScript, "<anonymous_script>:1\n{\n ^\n\nSyntaxError: Expected property name\n", "SyntaxError: Expected property name"},
+		{executor.Python, "/workspace/cell.py:3: UserWarning: w\n  f()\nusage: cell.py [-h]\n", "<cell>:3: UserWarning: w\n  f()\nusage: <cell> [-h]"},
+		{executor.Python, "<cell 1>:3: UserWarning: w\n", "<cell>:3: UserWarning: w"},
 	} {
 		if got := withoutFrames(c.language, c.stderr); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
@@ -269,8 +273,16 @@ func TestClip(t *testing.T) {
 	if a == b || len(a) > maxText+200 {
 		t.Errorf("got %d and %d bytes", len(a), len(b))
 	}
-	if got := clip("\xff"); got != "�" {
-		t.Errorf("got %q", got)
+	for text, want := range map[string]string{
+		"\xff":                  "�",
+		"<f at 0x7f0123456789>": "<f at 0x…>",
+		"  _idleStart: 41,\n  [Symbol(asyncId)]: 7,\n  [Symbol(triggerId)]: 12": "  _idleStart: …,\n  [Symbol(asyncId)]: …,\n  [Symbol(triggerId)]: …",
+		"Ran 1 test in 0.040s": "Ran 1 test in …s",
+		"it took 0.040s":       "it took 0.040s",
+	} {
+		if got := clip(text); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 	if got := slices.Sorted(maps.Keys(both(Fields{"a": "1"}, Fields{"b": "1"}))); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("got %q", got)

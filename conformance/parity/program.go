@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/tools/txtar"
+
 	"github.com/execbroker/execbroker/executor"
 )
 
@@ -114,8 +116,8 @@ func Load(fsys fs.FS) ([]Program, error) {
 		case len(text) > maxLine:
 			errs = append(errs, fmt.Errorf("%s: more than %d bytes", name, maxLine))
 		case ext == ".txtar":
-			for part, text := range archive(string(text)) {
-				add(strings.TrimSuffix(name, ext)+"/"+part, text)
+			for _, f := range txtar.Parse(text).Files {
+				add(strings.TrimSuffix(name, ext)+"/"+f.Name, string(f.Data))
 			}
 		default:
 			add(name, string(text))
@@ -128,27 +130,6 @@ func Load(fsys fs.FS) ([]Program, error) {
 	slices.SortStableFunc(programs, func(a, b Program) int { return strings.Compare(a.Name, b.Name) })
 	errs = append(errs, err, unique(programs))
 	return programs, fewer(errs)
-}
-
-// archive yields the files of a text in the form of txtar.
-func archive(text string) func(yield func(name, text string) bool) {
-	return func(yield func(name, text string) bool) {
-		name, begin := "", 0
-		for at := 0; at < len(text); {
-			line, _, _ := strings.Cut(text[at:], "\n")
-			next := min(at+len(line)+1, len(text))
-			if inner, ok := strings.CutPrefix(line, "-- "); ok && strings.HasSuffix(inner, " --") {
-				if name != "" && !yield(name, text[begin:at]) {
-					return
-				}
-				name, begin = strings.TrimSuffix(inner, " --"), next
-			}
-			at = next
-		}
-		if name != "" {
-			yield(name, text[begin:])
-		}
-	}
 }
 
 // unique returns an error for programs of the same name, and for too many.

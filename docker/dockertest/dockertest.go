@@ -28,6 +28,7 @@ const (
 	NoPython = "execbroker-test/plain:no-python" // Trixie without Python
 	NoCtypes = "execbroker-test/plain:no-ctypes" // Trixie without Python's ctypes
 	RootOnly = "execbroker-test/plain:root-only" // Trixie with no user and no group but root
+	Jupyter  = "execbroker-test/jupyter:trixie"  // Trixie with Jupyter's kernel of Python; only make exhaustive makes it
 )
 
 // The runtimes that the engine of internal/ci has besides its own.
@@ -127,6 +128,19 @@ func Containers(ctx context.Context, host string, labels ...string) ([]string, e
 		names = append(names, name)
 	}
 	return names, err
+}
+
+// HasImage reports whether the engine at host has an image.
+func HasImage(ctx context.Context, host, image string) (bool, error) {
+	c, err := client.New(client.WithHost(host))
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	if _, err = c.ImageInspect(ctx, image); errdefs.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // List returns the containers at host, dead ones too, that carry all of the given labels ("key=value" or "key"). One that the engine has

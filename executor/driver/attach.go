@@ -240,6 +240,7 @@ func (x *exec) listed(i executor.SessionInfo) executor.SessionInfo {
 	}
 	i.State = cmp.Or(i.State, executor.SessionRunning)
 	i.Instance = cmp.Or(i.Instance, i.Labels[LabelInstance])
+	i.Aliases = splitAliases(i.Labels[LabelAliases])
 	i.Labels = openLabels(i.Labels)
 	i.Capabilities = executor.Capabilities{}
 	return i

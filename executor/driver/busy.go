@@ -11,6 +11,7 @@ type use struct {
 	busy      map[executor.Interpreter]int // how many run in it; Install has a place of its own for each language
 	running   int                          // runs and installations
 	transfers int                          // calls of Files, and files that are being read
+	forwards  int                          // connections of Dial
 	aside     bool                         // being suspended
 }
 
@@ -23,6 +24,7 @@ var everything = executor.Interpreter{}
 var (
 	errRunning      = errors.New("something is running; wait for it, or reset the interpreter")
 	errAside        = errors.New("the sandbox is being suspended")
+	errForwarding   = errors.New("a connection to a port is open; close it")
 	errTransferring = errors.New("a file is being transferred; close what Files().Read has returned")
 )
 
@@ -80,17 +82,39 @@ func (s *session) releaseFiles() {
 	s.transfers--
 }
 
-// setAside takes the whole sandbox, if nothing of this holder uses it.
+// holdForward is hold for a connection to a port.
+func (s *session) holdForward() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.aside {
+		return Fail(executor.ErrBusy, executor.RanNo, errAside)
+	}
+	if s.forwards >= executor.MaxForwards {
+		return Fail(executor.ErrExhausted, executor.RanNo, errForwards)
+	}
+	s.forwards++
+	return nil
+}
+
+func (s *session) releaseForward() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forwards--
+}
+
+// setAside takes the whole sandbox, if nothing of this holder uses it but what can be suspended with it.
 func (s *session) setAside() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.aside:
 		return Fail(executor.ErrBusy, executor.RanNo, errAside)
-	case s.running > 0:
+	case s.running > 0 && !s.x.o.SuspendsRuns:
 		return Fail(executor.ErrBusy, executor.RanNo, errRunning)
 	case s.transfers > 0:
 		return Fail(executor.ErrBusy, executor.RanNo, errTransferring)
+	case s.forwards > 0:
+		return Fail(executor.ErrBusy, executor.RanNo, errForwarding)
 	}
 	s.aside = true
 	return nil

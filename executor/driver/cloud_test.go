@@ -59,7 +59,7 @@ var full = executor.Capabilities{
 	Features: []executor.Feature{
 		executor.FeatureCode, executor.FeatureCommand, executor.FeatureMixedLanguages, executor.FeatureParallelRuns, executor.FeatureFilesDuringRun,
 		executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureRelabel,
-		executor.FeatureNetworkNone, executor.FeatureLimitMemory,
+		executor.FeatureNetworkNone, executor.FeatureLimitMemory, executor.FeatureAliases,
 	},
 	Languages: []executor.Runtime{
 		{Language: executor.Python, Features: []executor.Feature{

@@ -89,6 +89,12 @@ func (x *exec) resolve(spec executor.Spec) (*Create, executor.SessionInfo) {
 		LabelID:        c.ID,
 		LabelLanguages: joinLanguages(named),
 	})
+	if len(spec.Aliases) > 0 {
+		c.Labels[LabelAliases] = joinAliases(spec.Aliases)
+	}
+	if spec.Ports {
+		c.Labels[LabelPorts] = portsAsked
+	}
 	return c, executor.SessionInfo{
 		Handle:       executor.Handle{Run: s.Run, MaxRun: s.MaxRun, IdleTTL: s.IdleTTL, MaxLife: s.MaxLife},
 		Template:     s.Template,
@@ -122,7 +128,7 @@ func (x *exec) adopt(ds Session, base executor.SessionInfo, labels map[string]st
 	if ds == nil {
 		return nil, Fail(executor.ErrInternal, executor.RanNo, errors.New("the driver returned neither a session nor an error"))
 	}
-	s := &session{x: x, d: ds, info: base, reserved: reservedLabels(labels)}
+	s := &session{x: x, d: ds, info: base, reserved: reservedLabels(labels), names: splitAliases(labels[LabelAliases])}
 	s.calls.ofSession = true
 	s.busy = map[executor.Interpreter]int{}
 	info := ds.Info()
@@ -160,12 +166,14 @@ func (s *session) check() error {
 	_, reset := s.d.(Resetter)
 	_, install := s.d.(Installer)
 	_, files := s.d.(Filer)
+	_, dial := s.d.(Dialer)
 	agree(executor.FeatureAttach, detach)
 	agree(executor.FeatureKeepAlive, keep)
 	agree(executor.FeatureRelabel, relabel)
 	agree(executor.FeatureState, reset)
 	agree(executor.FeaturePackages, install)
 	agree(executor.FeatureFiles, files)
+	agree(executor.FeaturePorts, dial)
 	if s.id == "" {
 		errs = append(errs, fmt.Errorf("%T has no name: SessionInfo.Handle.Session is empty", s.d))
 	}

@@ -45,6 +45,9 @@ type Driver interface {
 }
 
 // Create asks for a sandbox.
+//
+// With FeatureAliases the driver makes each of Spec.Aliases a link to Workdir before any code runs, in directories that code cannot write
+// to, and refuses what it would have to make over something. Of calls it never sees them again: New has mapped the names.
 type Create struct {
 	// ID is chosen by New, unique: [a-z0-9], 26 long. It is name and idempotency key at the provider, so that a retry by a client
 	// library, or a sweep after a lost reply, finds the same sandbox.
@@ -62,6 +65,7 @@ const (
 	LabelInstance  = executor.ReservedPrefix + "instance"  // Env.Instance of the creator
 	LabelID        = executor.ReservedPrefix + "id"        // Create.ID
 	LabelLanguages = executor.ReservedPrefix + "languages" // Spec.Languages, joined by ","; what an attached session can run
+	LabelAliases   = executor.ReservedPrefix + "aliases"   // Spec.Aliases, joined by ","; not there if there are none
 )
 
 // Session is a sandbox as this process holds it. Its methods are called concurrently, but Run only as the features allow.
@@ -152,8 +156,9 @@ type Relabeler interface {
 	Relabel(ctx context.Context, labels map[string]string) error
 }
 
-// Suspender is implemented by the sessions of drivers with Options.Suspends: see executor.Suspender. No call of Run, Install or
-// Files of this holder is in progress, and none begins before it returns. The calls that follow wake the sandbox; Destroy need not.
+// Suspender is implemented by the sessions of drivers with Options.Suspends: see executor.Suspender. No call of Files of this holder is in
+// progress, and of Run and Install only with Options.SuspendsRuns. None begins before it returns. The calls that follow wake the sandbox;
+// Destroy need not.
 type Suspender interface {
 	Suspend(ctx context.Context) error
 }
@@ -167,7 +172,8 @@ type Installer interface {
 // Filer is implemented by sessions that have FeatureFiles in a language.
 type Filer interface{ Files() Files }
 
-// Files is executor.Files with clean absolute names, without closed and busy states. Errors may be those of io/fs or made by Fail.
+// Files is executor.Files with clean absolute names, none of which begins with one of Spec.Aliases, and
+// without closed and busy states. Errors may be those of io/fs or made by Fail.
 // Without FeatureFilesDuringRun no method is called, and nothing that Read returned is open, during a Run, nor the other way round.
 type Files interface {
 	// Read opens a regular file, following links. Close may be called during a Read of what it returns, which then ends.
@@ -181,9 +187,9 @@ type Files interface {
 	List(ctx context.Context, dir string) iter.Seq2[executor.FileInfo, error]
 	// Mkdir makes name, which must not exist, and the directories above it.
 	Mkdir(ctx context.Context, name string) error
-	// Rename replaces an existing file. Neither name is Workdir or above it, and to is not below from.
+	// Rename replaces an existing file. Neither name is Workdir or above it or an alias of it, and to is not below from.
 	Rename(ctx context.Context, from, to string) error
-	// Remove removes a file or a tree, which is not Workdir or above it. A missing name is not an error.
+	// Remove removes a file or a tree, which is not Workdir or above it or an alias of it. A missing name is not an error.
 	Remove(ctx context.Context, name string) error
 }
 

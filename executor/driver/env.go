@@ -60,6 +60,7 @@ type Options struct {
 	InstallTimeout time.Duration // the wall time of Install. Default 10 min
 	CleanupTimeout time.Duration // of Close and of Destroy within it. Default 30 s
 	Suspends       bool          // sessions of the usual size are Suspenders that can be suspended: executor.Info.Suspends
+	SuspendsRuns   bool          // Suspend may be called while something runs, which then goes on when the sandbox is woken
 }
 
 const defaultStopTimeout = 10 * time.Second

@@ -34,7 +34,7 @@ func (f sessionFiles) begin(ctx context.Context, op string, names ...*string) (*
 	}
 	for _, n := range names {
 		if err == nil {
-			*n, err = cleanName(*n)
+			*n, err = f.s.names.clean(*n)
 		}
 	}
 	if err == nil {
@@ -86,9 +86,9 @@ func (f sessionFiles) do(ctx context.Context, op string, do func(ctx context.Con
 	return t.end(do(t.ctx, t.d))
 }
 
-// cleanName is absolute, with errors of Files.
-func cleanName(name string) (string, error) {
-	clean, err := absolute(name)
+// clean is absolute, with errors of Files.
+func (n names) clean(name string) (string, error) {
+	clean, err := n.absolute(name)
 	if err != nil {
 		return "", Fail(fs.ErrInvalid, executor.RanNo, fmt.Errorf("%q: %w", shortened(name), err))
 	}
@@ -176,7 +176,7 @@ func (f sessionFiles) Mkdir(ctx context.Context, name string) error {
 // Rename implements executor.Files.
 func (f sessionFiles) Rename(ctx context.Context, from, to string) error {
 	return f.do(ctx, "files.rename", func(ctx context.Context, d Files) error {
-		if holdsWorkdir(from) || holdsWorkdir(to) || strings.HasPrefix(to, from+"/") {
+		if f.s.names.hold(from) || f.s.names.hold(to) || strings.HasPrefix(to, from+"/") {
 			return Fail(fs.ErrInvalid, executor.RanNo, fmt.Errorf("%q to %q: %s stays where it is, and no directory goes into itself", from, to, executor.Workdir))
 		}
 		return d.Rename(ctx, from, to)
@@ -186,7 +186,7 @@ func (f sessionFiles) Rename(ctx context.Context, from, to string) error {
 // Remove implements executor.Files.
 func (f sessionFiles) Remove(ctx context.Context, name string) error {
 	return f.do(ctx, "files.remove", func(ctx context.Context, d Files) error {
-		if holdsWorkdir(name) {
+		if f.s.names.hold(name) {
 			return Fail(fs.ErrInvalid, executor.RanNo, fmt.Errorf("%q: the working directory stays; remove what is in it", name))
 		}
 		if err := d.Remove(ctx, name); !errors.Is(err, fs.ErrNotExist) {
@@ -194,11 +194,6 @@ func (f sessionFiles) Remove(ctx context.Context, name string) error {
 		}
 		return nil
 	}, &name)
-}
-
-// holdsWorkdir reports whether the clean name is Workdir or above it.
-func holdsWorkdir(name string) bool {
-	return name == "/" || name == executor.Workdir || strings.HasPrefix(executor.Workdir, name+"/")
 }
 
 // Write implements executor.Files.

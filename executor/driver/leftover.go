@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 )
@@ -92,7 +91,7 @@ func (l *leftovers) remove(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.list = append(list[:len(errs)], l.list...)
-	return errors.Join(errs...)
+	return joinFailures(errs...)
 }
 
 // drain ends the attempts in the background and makes a last one.

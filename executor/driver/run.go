@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,7 +52,7 @@ func (s *session) prepare(req *executor.Request) error {
 	}
 	req.Limits.WallTime = min(req.Limits.WallTime, longest)
 	if req.Dir != "" {
-		dir, err := absolute(req.Dir)
+		dir, err := s.names.absolute(req.Dir)
 		if err != nil {
 			return Fail(executor.ErrInvalid, executor.RanNo, fmt.Errorf("dir: %w", err))
 		}
@@ -60,6 +61,16 @@ func (s *session) prepare(req *executor.Request) error {
 	if req.Artifacts != nil {
 		a := *req.Artifacts
 		a.MaxFiles, a.MaxBytes = artifactLimits(&a)
+		a.Globs = slices.Clone(a.Globs)
+		var bad []error
+		for i, g := range a.Globs {
+			var err error
+			a.Globs[i], err = s.names.relative(g)
+			bad = append(bad, err)
+		}
+		if err := errors.Join(bad...); err != nil {
+			return Fail(executor.ErrInvalid, executor.RanNo, err)
+		}
 		req.Artifacts = &a
 	}
 	if req.Keep == 0 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,7 @@ type session struct {
 	id       string                // Handle.Session
 	caps     executor.Capabilities // of this session
 	reserved map[string]string     // its reserved labels
+	names    names                 // the aliases that they tell
 
 	calls    gate      // in progress, of this holder
 	closing  untilDone // Close or Detach
@@ -59,6 +61,7 @@ func (s *session) setInfo(i executor.SessionInfo) executor.SessionInfo {
 	i.State = cmp.Or(i.State, executor.SessionRunning)
 	i.Template = cmp.Or(i.Template, b.Template)
 	i.Limits = cmp.Or(i.Limits, b.Limits)
+	i.Aliases = s.names
 	i.Instance = s.reserved[LabelInstance]
 	if i.Expires.IsZero() {
 		i.Expires = s.expiry.at()
@@ -66,12 +69,23 @@ func (s *session) setInfo(i executor.SessionInfo) executor.SessionInfo {
 	if len(i.Capabilities.Languages) == 0 {
 		i.Capabilities = b.Capabilities
 	}
+	if s.reserved[LabelPorts] != portsAsked {
+		i.Capabilities.Features = without(i.Capabilities.Features, executor.FeaturePorts)
+	}
 	if i.Labels == nil {
 		i.Labels = b.Labels
 	}
 	i.Labels = openLabels(i.Labels)
 	s.info = i
 	return i
+}
+
+// without returns features but for one. The slice is another's, and stays as it is.
+func without(features []executor.Feature, f executor.Feature) []executor.Feature {
+	if !slices.Contains(features, f) {
+		return features
+	}
+	return slices.DeleteFunc(slices.Clone(features), func(o executor.Feature) bool { return o == f })
 }
 
 // Info implements executor.Session.

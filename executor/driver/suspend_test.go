@@ -32,11 +32,12 @@ type sleepySession struct {
 func (s *sleepySession) Suspend(ctx context.Context) error { return s.suspend(ctx) }
 
 // sleepy opens a driver of sessions that can be suspended, by suspend.
-func sleepy(t *testing.T, suspend func(ctx context.Context) error, run runFunc, suspends bool) executor.Session {
+func sleepy(t *testing.T, suspend func(ctx context.Context) error, run runFunc, o driver.Options) executor.Session {
 	t.Helper()
 	c := newCloud()
 	c.caps, c.run = small, run
-	x, err := driver.New(sleepyDriver{smallDriver{c}, suspend}, driver.Env{Owner: "me"}, driver.Options{Type: "cloud", Suspends: suspends})
+	o.Type = "cloud"
+	x, err := driver.New(sleepyDriver{smallDriver{c}, suspend}, driver.Env{Owner: "me"}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func TestSuspend(t *testing.T) {
 			}
 			<-goOn
 			return driver.Exit{}, nil
-		}, true)
+		}, driver.Options{Suspends: true})
 		var sus executor.Suspender
 		if !executor.As(s, &sus) {
 			t.Fatal("not to be suspended")
@@ -89,9 +90,35 @@ func TestSuspend(t *testing.T) {
 	})
 }
 
+// TestSuspendRuns tests that a run in progress is no obstacle where that is declared.
+func TestSuspendRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		s := sleepy(t, func(context.Context) error { return nil }, func(_ context.Context, _ *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
+			err := started(emit)
+			<-goOn
+			return driver.Exit{}, err
+		}, driver.Options{Suspends: true, SuspendsRuns: true})
+		var sus executor.Suspender
+		if !executor.As(s, &sus) {
+			t.Fatal("not to be suspended")
+		}
+		done := make(chan error)
+		go func() { _, err := s.Run(t.Context(), code, nil); done <- err }()
+		synctest.Wait()
+		if err := sus.Suspend(t.Context()); err != nil {
+			t.Error(err)
+		}
+		close(goOn)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestSuspendUndeclared(t *testing.T) {
 	var sus executor.Suspender
-	if s := sleepy(t, nil, nil, false); executor.As(s, &sus) {
+	if s := sleepy(t, nil, nil, driver.Options{}); executor.As(s, &sus) {
 		t.Error("what is not declared is there")
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // Fits reports whether warm sessions can serve spec, and if not, which fields are in the way. Attributes and Subject never are; Run
 // and MaxRun are only where the backend allows less; Labels need FeatureRelabel; IdleTTL needs FeatureKeepAlive; MinIsolation and
-// Require need what they say; the rest must be equal.
+// Require need what they say; Aliases need to be among those of the warm sessions, which may have more; the rest must be equal.
 func (p *Pool) Fits(spec executor.Spec) (ok bool, fields []string) {
 	fields = Differs(p.opts.Spec, p.Info().Capabilities, spec)
 	return len(fields) == 0, fields
@@ -31,6 +31,8 @@ func Differs(have executor.Spec, caps executor.Capabilities, spec executor.Spec)
 	equal("Languages", slices.Equal(named(all, have.Languages), named(all, spec.Languages)))
 	equal("Packages", slices.Equal(requirements(spec.Packages, caps), requirements(have.Packages, caps)))
 	equal("Env", maps.Equal(spec.Env, have.Env))
+	equal("Aliases", !slices.ContainsFunc(spec.Aliases, func(a string) bool { return !slices.Contains(have.Aliases, a) }))
+	equal("Ports", spec.Ports == have.Ports)
 	equal("Labels", maps.Equal(spec.Labels, have.Labels) || caps.Has(executor.FeatureRelabel))
 	equal("Limits", spec.Limits == have.Limits)
 	run, most := spec.Bounds()

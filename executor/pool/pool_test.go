@@ -369,7 +369,7 @@ func TestFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.Close()
-	p, err := pool.New(x, pool.Options{Size: 1})
+	p, err := pool.New(x, pool.Options{Size: 1, Spec: executor.Spec{Aliases: []string{"/mnt/data", "/home/user"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,6 +379,8 @@ func TestFits(t *testing.T) {
 		"Languages":    {Languages: []executor.Language{executor.JavaScript}},
 		"Packages":     {Packages: []executor.Packages{{Names: []string{"six"}}}},
 		"Env":          {Env: map[string]string{"A": "b"}},
+		"Aliases":      {Aliases: []string{"/mnt/data", "/mnt/more"}},
+		"Ports":        {Ports: true},
 		"Labels":       {Labels: map[string]string{"a": "b"}},
 		"Limits":       {Limits: executor.Limits{Processes: 4}},
 		"Run":          {Run: executor.RunLimits{WallTime: time.Hour}},
@@ -404,6 +406,7 @@ func TestFits(t *testing.T) {
 	for name, spec := range map[string]executor.Spec{
 		"zero":     {},
 		"named":    {Languages: []executor.Language{executor.Python}, Network: executor.NetworkPolicy{Mode: executor.NetworkNone}, IdleTTL: executor.DefaultIdleTTL},
+		"alias":    {Aliases: []string{"/home/user"}},
 		"user's":   {Subject: "u", Attributes: map[string]string{"a": "b"}},
 		"tighter":  {Run: executor.RunLimits{WallTime: time.Second}},
 		"longer":   {MaxRun: executor.RunLimits{WallTime: time.Minute}},

@@ -366,6 +366,31 @@ func (le *Lease) Reset(ctx context.Context, which executor.Interpreter) error {
 	return end(le.session.Reset(ctx, which))
 }
 
+// Dial implements executor.Session. The connection ends with the lease.
+func (le *Lease) Dial(ctx context.Context, port int) (executor.Conn, error) {
+	ctx, end, err := le.use(ctx, "dial")
+	if err != nil {
+		return nil, err
+	}
+	c, err := le.session.Dial(ctx, port)
+	if err != nil {
+		return nil, end(err)
+	}
+	_ = end(nil) // of connecting
+	return &leased{c, context.AfterFunc(le.ctx, func() { c.Close() })}, nil
+}
+
+// leased is a connection that ends with the lease.
+type leased struct {
+	executor.Conn
+	forget func() bool
+}
+
+func (c *leased) Close() error {
+	c.forget()
+	return c.Conn.Close()
+}
+
 // KeepAlive implements executor.Session.
 func (le *Lease) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
 	ctx, end, err := le.use(ctx, "keep-alive")

@@ -119,7 +119,8 @@ type Server struct {
 	tokens   []token
 	apps     map[string]*app
 	switches []*armed
-	serial   int64 // of addresses and events
+	digests  map[string]string // to IDs of images
+	serial   int64             // of addresses and events
 }
 
 // errClosed ends what is under way when a Server is closed.
@@ -152,14 +153,14 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}
-	s := &Server{cfg: cfg, engine: engine, claim: c, limits: newLimiter(cfg.Rate), apps: map[string]*app{}}
+	s := &Server{cfg: cfg, engine: engine, claim: c, limits: newLimiter(cfg.Rate), apps: map[string]*app{}, digests: map[string]string{}}
 	s.life, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.hands, s.drop = context.WithCancel(context.WithoutCancel(ctx))
 	for _, t := range cfg.Tokens {
 		s.tokens = append(s.tokens, token{value: t})
 	}
 	if len(s.tokens) == 0 {
-		s.tokens = []token{{value: newToken()}}
+		s.tokens = []token{{value: "fo1_" + newToken()}} // as those of people; clients would look into a macaroon
 	}
 	for _, a := range cfg.Apps {
 		s.apps[a.Name] = newApp(a)
@@ -196,5 +197,5 @@ const closeTimeout = time.Minute
 func newToken() string {
 	b := make([]byte, 24)
 	_, _ = rand.Read(b) // it never fails
-	return "fm2_" + hex.EncodeToString(b)
+	return hex.EncodeToString(b)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,7 +125,8 @@ func (s *Server) Published(ctx context.Context, app, machine string, port int) (
 }
 
 // Proxy returns what stands for the Fly Proxy: it passes requests on to the first service of the Machine that the header
-// fly-force-instance-id names. Without that header it takes a started Machine of the app that the host name begins with.
+// fly-force-instance-id names. Without that header it takes a started Machine of the app that the host name begins with. What asks for
+// the Flycast address of an app, "http://<app>.flycast", needs an app that has one, and a service at that port without TLS.
 func (s *Server) Proxy() http.Handler {
 	transport := &http.Transport{
 		IdleConnTimeout: 3 * time.Second, // a Machine that is killed does not always say so
@@ -159,16 +161,35 @@ func (s *Server) Proxy() http.Handler {
 
 // route finds the Machine for a request to the proxy, and the port of its service.
 func (s *Server) route(id, host string) (*machine, int) {
-	name, _, _ := strings.Cut(host, ".")
+	port := 80
+	if h, p, err := net.SplitHostPort(host); err == nil {
+		host = h
+		port, _ = strconv.Atoi(p) // or it is none that anything has
+	}
+	name, flycast := strings.CutSuffix(host, ".flycast")
+	name, _, _ = strings.Cut(name, ".")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.apps {
 		for _, m := range a.machines {
 			wanted := m.id == id || id == "" && a.Name == name
+			if flycast && (a.Name != name || !a.flycast() || len(m.cfg.Services) == 0 || !m.cfg.Services[0].plain(port)) {
+				continue
+			}
 			if wanted && m.state == stateStarted && len(m.cfg.Services) > 0 && !m.cordoned {
 				return m, m.cfg.Services[0].InternalPort
 			}
 		}
 	}
 	return nil, 0
+}
+
+// flycast reports whether the app has an address in a private network at which the proxy answers. The caller holds Server.mu.
+func (a *app) flycast() bool {
+	return slices.ContainsFunc(a.ips, func(ip ipAssignment) bool { return strings.HasPrefix(ip.IP, "fdaa:") })
+}
+
+// plain reports whether a service takes HTTP without TLS at a port.
+func (v *service) plain(port int) bool {
+	return slices.ContainsFunc(v.Ports, func(p servicePort) bool { return p.Port == port && slices.Equal(p.Handlers, []string{"http"}) })
 }

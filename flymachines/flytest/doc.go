@@ -13,7 +13,8 @@
 //
 // # What is the same as with Fly
 //
-// Paths, bodies, states, events, waits, leases, rate limits and errors, as far as they are publicly known. A Machine's main process is
+// Paths, bodies, states, events, waits, leases, rate limits and errors, as far as they are publicly known, and of Fly's GraphQL API what
+// flyctl asks for before it speaks to this one: apps, organizations, regions, the digest of an image. A Machine's main process is
 // what init of its configuration or else the image says, below an init of the emulator, as root unless the image says otherwise, with
 // files[], env, the FLY_ variables and the guest's memory and processors. Its root file system starts anew at every start. What a
 // configuration has and the emulator cannot do is refused with 400 and a text that begins with "flytest:"; what has no effect (checks,

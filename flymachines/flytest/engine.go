@@ -57,6 +57,8 @@ const guestPids = 4096
 // imageInfo is what the engine knows of an image.
 type imageInfo struct {
 	id         string
+	digest     string
+	size       int64
 	entrypoint []string
 	cmd        []string
 	labels     map[string]string
@@ -70,6 +72,13 @@ func (s *Server) findImage(ctx context.Context, ref string, pull bool) (*imageIn
 	if to, ok := s.cfg.Images[ref]; ok {
 		ref = to
 	}
+	if _, digest, found := strings.Cut(ref, "@"); found {
+		s.mu.Lock()
+		if id, ok := s.digests[digest]; ok { // clients put what image_ref told them behind the name
+			ref = id
+		}
+		s.mu.Unlock()
+	}
 	i, err := s.engine.ImageInspect(ctx, ref)
 	if errdefs.IsNotFound(err) && pull {
 		if err = s.pull(ctx, ref); err == nil {
@@ -82,7 +91,17 @@ func (s *Server) findImage(ctx context.Context, ref string, pull bool) (*imageIn
 	case err != nil:
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	info := &imageInfo{id: i.ID}
+	// An image that was made on this machine has no digest at a registry. Its ID takes the place of one.
+	info := &imageInfo{id: i.ID, digest: i.ID, size: i.Size}
+	for _, known := range i.RepoDigests {
+		if _, digest, found := strings.Cut(known, "@"); found {
+			info.digest = digest
+			break
+		}
+	}
+	s.mu.Lock()
+	s.digests[info.digest] = i.ID
+	s.mu.Unlock()
 	if i.Config != nil {
 		info.entrypoint, info.cmd, info.labels = i.Config.Entrypoint, i.Config.Cmd, i.Config.Labels
 	}
@@ -98,20 +117,24 @@ func (s *Server) pull(ctx context.Context, ref string) error {
 	return r.Wait(ctx)
 }
 
-// reference splits the name of an image.
-func reference(name string, labels map[string]string) imageRef {
-	r := imageRef{Registry: "docker-hub-mirror.fly.io", Labels: labels}
-	if r.Labels == nil {
-		r.Labels = map[string]string{}
-	}
+// reference splits the name of an image of which info may be known.
+func reference(name string, info *imageInfo) imageRef {
+	r := imageRef{Registry: "docker-hub-mirror.fly.io", Labels: map[string]string{}}
 	name, r.Digest, _ = strings.Cut(name, "@")
+	pinned := r.Digest != ""
+	if info != nil {
+		r.Digest = info.digest
+		if info.labels != nil {
+			r.Labels = info.labels
+		}
+	}
 	if first, rest, found := strings.Cut(name, "/"); found && strings.ContainsAny(first, ".:") {
 		r.Registry, name = first, rest
 	}
 	if i := strings.LastIndexByte(name, ':'); i > 0 {
 		name, r.Tag = name[:i], name[i+1:]
 	}
-	if r.Tag == "" && r.Digest == "" {
+	if r.Tag == "" && !pinned {
 		r.Tag = "latest"
 	}
 	r.Repository = name

@@ -67,6 +67,7 @@ var varying = []struct {
 	to string
 }{
 	{regexp.MustCompile(`fm2_[0-9a-f]{48}`), "fm2_.."},
+	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "sha256:.."},
 	{regexp.MustCompile(`\b[0-9A-HJKMNP-TV-Z]{26}\b`), "ULID"},
 	{regexp.MustCompile(`\b[0-9a-f]{14}\b`), "MACHINE"},
 	{regexp.MustCompile(`"execbroker-test.recipe": "[0-9a-f]+"`), `"execbroker-test.recipe": "HASH"`},
@@ -238,7 +239,7 @@ func TestBodies(t *testing.T) {
 		{"image-missing", do("POST", machines, `{"config":{"image":"nobody/nothing:1"}}`)},
 		{"guest-size", do("POST", machines, `{"config":{"image":"x","guest":{"cpu_kind":"shared","cpus":3}}}`)},
 		{"guest-memory", do("POST", machines, `{"config":{"image":"x","guest":{"cpu_kind":"performance","cpus":1,"memory_mb":512}}}`)},
-		{"no-such-path", do("GET", app+"/volumes", "")},
+		{"no-such-path", do("GET", app+"/certificates", "")},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

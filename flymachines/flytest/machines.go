@@ -36,7 +36,7 @@ func create(ctx context.Context, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	labels, err := c.s.imageLabels(ctx, cfg.Image)
+	info, err := c.s.presentImage(ctx, cfg.Image)
 	if err != nil {
 		return answer{}, err
 	}
@@ -62,7 +62,7 @@ func create(ctx context.Context, c *call) (answer, error) {
 	now := time.Now()
 	m := &machine{
 		s: s, app: c.app, id: machineID(s.serial, rand.Uint64()), address: address(c.app.Name, s.serial), created: now, updated: now,
-		name: in.Name, region: region, instance: newULID(now), raw: in.Config, cfg: cfg, image: reference(cfg.Image, labels),
+		name: in.Name, region: region, instance: newULID(now), raw: in.Config, cfg: cfg, image: reference(cfg.Image, info),
 		commands: make(chan command, 64), done: make(chan struct{}), interrupt: func() {},
 	}
 	m.versions = []version{{m.instance, in.Config}}
@@ -138,18 +138,16 @@ func (s *Server) place(c *call, expression string) (string, error) {
 	return "", last
 }
 
-// imageLabels makes sure that an image is there, if it is not to be pulled.
-func (s *Server) imageLabels(ctx context.Context, ref string) (map[string]string, error) {
+// presentImage makes sure that an image is there, if it is not to be pulled: then it returns nil.
+func (s *Server) presentImage(ctx context.Context, ref string) (*imageInfo, error) {
 	img, err := s.findImage(ctx, ref, false)
 	switch {
 	case errors.Is(err, errNoImage) && s.cfg.Pull:
-		return nil, nil
+		return nil, nil //nolint:nilnil // see above
 	case errors.Is(err, errNoImage):
 		return nil, ours("config.image: the engine has no image %.200q, and the emulator does not pull", ref)
-	case err != nil:
-		return nil, err
 	}
-	return img.labels, nil
+	return img, err
 }
 
 func get(_ context.Context, c *call) (answer, error) {
@@ -409,7 +407,7 @@ func update(ctx context.Context, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	labels, err := c.s.imageLabels(ctx, cfg.Image)
+	info, err := c.s.presentImage(ctx, cfg.Image)
 	if err != nil {
 		return answer{}, err
 	}
@@ -438,7 +436,7 @@ func update(ctx context.Context, c *call) (answer, error) {
 		return answer{}, errState("update", m.state)
 	}
 	// The old container keeps running what it was made of; the new one is made of this.
-	m.raw, m.cfg, m.image, m.instance, m.restarts = in.Config, cfg, reference(cfg.Image, labels), newULID(time.Now()), 0
+	m.raw, m.cfg, m.image, m.instance, m.restarts = in.Config, cfg, reference(cfg.Image, info), newULID(time.Now()), 0
 	if in.Name != "" {
 		m.name = in.Name
 	}

@@ -71,7 +71,7 @@ func deployToken(_ context.Context, c *call) (answer, error) {
 	if _, err := time.ParseDuration(in.Expiry); in.Expiry != "" && err != nil {
 		return answer{}, fail(http.StatusBadRequest, "invalid_argument: expiry: %v", err)
 	}
-	t := token{value: "FlyV1 " + newToken() + "," + newToken(), app: c.app.Name}
+	t := token{value: "FlyV1 fm2_" + newToken() + ",fm2_" + newToken(), app: c.app.Name}
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	c.s.tokens = append(c.s.tokens, t)
@@ -157,4 +157,11 @@ func setPolicy(_ context.Context, c *call) (answer, error) {
 		return answer{}, fail(http.StatusBadRequest, "apps array not currently supported in selectors")
 	}
 	return answer{}, ours("network policies are not enforced by the emulator, so it has none")
+}
+
+// noVolumes and noSecrets answer that there are none: clients ask before they do something else. None can be made.
+func noVolumes(_ context.Context, _ *call) (answer, error) { return ok([]any{}) }
+
+func noSecrets(_ context.Context, _ *call) (answer, error) {
+	return ok(map[string]any{"secrets": []any{}})
 }

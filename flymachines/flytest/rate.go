@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// limiter counts requests as Fly does: for each action, and for each Machine or, where there is none, each app.
+// limiter counts requests as Fly does: for each method of the API, and for each Machine or, where there is none, each app.
 type limiter struct {
 	rate float64
 
@@ -15,7 +15,7 @@ type limiter struct {
 }
 
 type bucketKey struct {
-	op     Op
+	method string // of the API: its path and what is done with it
 	target string
 }
 
@@ -46,8 +46,8 @@ func (l *limiter) of(op Op) (perSecond, burst float64) {
 }
 
 // take reports whether an operation may be done now.
-func (l *limiter) take(op Op, target string, now time.Time) bool {
-	if math.IsInf(l.rate, 1) {
+func (l *limiter) take(op Op, method, target string, now time.Time) bool {
+	if math.IsInf(l.rate, 1) || op == OpRelease || op == OpGraphQL {
 		return true
 	}
 	perSecond, burst := l.of(op)
@@ -61,10 +61,10 @@ func (l *limiter) take(op Op, target string, now time.Time) bool {
 			}
 		}
 	}
-	b := l.buckets[bucketKey{op, target}]
+	b := l.buckets[bucketKey{method, target}]
 	if b == nil {
 		b = &bucket{tokens: burst, at: now}
-		l.buckets[bucketKey{op, target}] = b
+		l.buckets[bucketKey{method, target}] = b
 	}
 	b.tokens = min(burst, b.tokens+now.Sub(b.at).Seconds()*perSecond)
 	b.at = now
@@ -84,7 +84,7 @@ func (s *Server) limit(c *call) error {
 	case c.app != nil:
 		target = c.app.Name
 	}
-	if !s.limits.take(c.op, target, time.Now()) {
+	if !s.limits.take(c.op, c.pattern, target, time.Now()) {
 		return errRate()
 	}
 	return nil

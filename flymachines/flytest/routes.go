@@ -31,6 +31,10 @@ const (
 	OpIP        Op = "ip"
 	OpPlatform  Op = "platform"
 	OpPolicy    Op = "network-policy"
+	OpRelease   Op = "release" // of a lease; no rate counts it
+	OpVolumes   Op = "volumes"
+	OpSecrets   Op = "secrets"
+	OpGraphQL   Op = "graphql" // what clients ask Fly's other API for
 )
 
 const (
@@ -62,7 +66,7 @@ func routes() []route {
 		{"GET " + inMachine + "/versions", OpVersions, scopeMachine, versions},
 		{"GET " + inMachine + "/lease", OpLease, scopeMachine, findLease},
 		{"POST " + inMachine + "/lease", OpLease, scopeMachine, acquireLease},
-		{"DELETE " + inMachine + "/lease", OpLease, scopeMachine, releaseLease},
+		{"DELETE " + inMachine + "/lease", OpRelease, scopeMachine, releaseLease},
 		{"GET " + inMachine + "/metadata", OpMetadata, scopeMachine, getMetadata},
 		{"PUT " + inMachine + "/metadata", OpMetadata, scopeMachine, mergeMetadata(true)},
 		{"PATCH " + inMachine + "/metadata", OpMetadata, scopeMachine, mergeMetadata(false)},
@@ -77,6 +81,10 @@ func routes() []route {
 		{"DELETE " + inApp + "/ip_assignments/{ip}", OpIP, scopeApp, deleteIP},
 		{"GET " + inApp + "/network_policies", OpPolicy, scopeApp, listPolicies},
 		{"POST " + inApp + "/network_policies", OpPolicy, scopeApp, setPolicy},
+		{"GET " + inApp + "/volumes", OpVolumes, scopeApp, noVolumes},
+		{"GET " + inApp + "/secrets", OpSecrets, scopeApp, noSecrets},
+		{"GET " + inApp + "/secretkeys", OpSecrets, scopeApp, noSecrets},
+		{"POST /graphql", OpGraphQL, scopeNone, graphQL},
 		{"GET /v1/platform/regions", OpPlatform, scopeNone, listRegions},
 		{"POST /v1/platform/placements", OpPlatform, scopeNone, placements},
 	}

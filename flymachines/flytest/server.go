@@ -23,15 +23,16 @@ const (
 
 // call is one request that has been let in.
 type call struct {
-	s      *Server
-	w      http.ResponseWriter
-	r      *http.Request
-	op     Op
-	tok    token
-	app    *app
-	m      *machine
-	region string // being tried, of a create
-	body   []byte
+	s       *Server
+	w       http.ResponseWriter
+	r       *http.Request
+	op      Op
+	pattern string // of its route
+	tok     token
+	app     *app
+	m       *machine
+	region  string // being tried, of a create
+	body    []byte
 }
 
 // token is what a client presents.
@@ -90,7 +91,7 @@ func (s *Server) serve(rt route) http.Handler {
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
 		defer context.AfterFunc(s.life, func() { cancel(errClosed) })()
-		c := &call{s: s, w: w, r: r, op: rt.op}
+		c := &call{s: s, w: w, r: r, op: rt.op, pattern: rt.pattern}
 		if rt.scope != scopeNone {
 			// With Fly it leads a client to a server that knows what the client has just done.
 			http.SetCookie(w, &http.Cookie{Name: "fly_flaps_affinity", Value: "flytest", Path: "/v1/apps/" + r.PathValue("app"), HttpOnly: true})

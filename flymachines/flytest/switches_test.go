@@ -212,7 +212,7 @@ while True: x.append(bytearray(1 << 24))'`)}, &hog)
 	}
 }
 
-// Requests beyond Fly's rates are refused, for each action and Machine by itself.
+// Requests beyond Fly's rates are refused, for each method and Machine by itself. Releases never are.
 func TestRates(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
@@ -222,13 +222,18 @@ func TestRates(t *testing.T) {
 	}{{OpCreate, 1, 3}, {OpGet, 1, 10}, {OpCreate, 10, 30}, {OpList, 0.1, 1}} {
 		l := newLimiter(c.rate)
 		n := 0
-		for ; n < 1000 && l.take(c.op, "a", now); n++ {
+		for ; n < 1000 && l.take(c.op, string(c.op), "a", now); n++ {
 		}
-		if n != c.burst || !l.take(c.op, "b", now) || !l.take(OpStop, "a", now) {
+		if n != c.burst || !l.take(c.op, string(c.op), "b", now) || !l.take(OpStop, "stop", "a", now) {
 			t.Errorf("%s times %v: got %d at once, want %d", c.op, c.rate, n, c.burst)
 		}
-		if again := now.Add(time.Duration(float64(time.Second) / c.rate)); !l.take(c.op, "a", again) {
+		if again := now.Add(time.Duration(float64(time.Second) / c.rate)); !l.take(c.op, string(c.op), "a", again) {
 			t.Errorf("%s times %v: refused after a second", c.op, c.rate)
+		}
+	}
+	for l, n := newLimiter(1), 0; n < 100; n++ {
+		if !l.take(OpRelease, "DELETE lease", "a", now) {
+			t.Fatalf("the release of a lease is refused after %d", n)
 		}
 	}
 	f := begin(t, func(c *Config) { c.Rate = 1 })

@@ -131,8 +131,14 @@ type stopConfig struct {
 }
 
 type service struct {
-	Protocol     string `json:"protocol"`
-	InternalPort int    `json:"internal_port"`
+	Protocol     string        `json:"protocol"`
+	InternalPort int           `json:"internal_port"`
+	Ports        []servicePort `json:"ports"`
+}
+
+type servicePort struct {
+	Port     int      `json:"port"`
+	Handlers []string `json:"handlers"`
 }
 
 type dnsConfig struct {

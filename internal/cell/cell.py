@@ -55,7 +55,7 @@ _LIBRARY = os.path.dirname(os.__file__) + "/"
 _PATH = list(sys.path)
 _import, _environ, _now = __import__, os.environ, time.time_ns
 _chdir, _getcwd, _join, _scandir = os.chdir, os.getcwd, os.path.join, os.scandir
-_excepthook, _normpath = sys.excepthook, os.path.normpath
+_excepthook, _realpath = sys.excepthook, os.path.realpath
 _StringIO, _BytesIO, _TextIOWrapper = io.StringIO, io.BytesIO, io.TextIOWrapper
 _BufferedReader, _BufferedWriter = io.BufferedReader, io.BufferedWriter
 

@@ -211,7 +211,7 @@ def changes(root, state, home=""):
 
 
 def _walk(root, home):
-    found, bare = {}, home and _normpath(home) == _normpath(root)
+    found, bare = {}, home and _realpath(home) == _realpath(root)
     todo, left = [""], MAX_ENTRIES
     while todo and left > 0:
         below = todo.pop()

@@ -36,8 +36,6 @@ func check(ctx context.Context, o options) (tally, error) {
 	return probes(ctx, o.out, []probe{
 		{name: "gofmt", args: []string{"gofmt", "-l", "."}, silent: true},
 		{name: "go.mod", args: []string{"go", "mod", "tidy", "-diff"}, silent: true},
-		{name: "vet", args: []string{"go", "vet", "./..."}},
-		{name: "vet soak", args: []string{"go", "vet", "-tags=soak", "./..."}},
 		linters,
 	})
 }

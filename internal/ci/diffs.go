@@ -21,6 +21,8 @@ type move struct {
 
 // moves are those that have a page.
 var moves = []move{{"pyodide", "docker", map[string]string{
+	"capabilities.features.pty":                            "A container has programs to give a terminal to; WebAssembly has no processes.",
+	"capabilities.features.ports":                          "Code in Pyodide has no sockets, so nothing can listen there. Elsewhere `ports: true` in the configuration allows it.",
 	"capabilities.features.command":                        "A container has programs to run; WebAssembly has no processes.",
 	"capabilities.features.mixed-languages":                "One container has both interpreters over the same files; with Pyodide each language is a sandbox of its own.",
 	"capabilities.features.parallel-runs":                  "Interpreters are processes side by side; Pyodide has one thread, for everything.",
@@ -42,6 +44,7 @@ var moves = []move{{"pyodide", "docker", map[string]string{
 	"capabilities.templates.small":                         "Templates are in the configuration on both; the one that was tested on Docker has this one.",
 	"capabilities.max_limits.":                             "Pyodide keeps code and files in the memory of one process, which ends there; a container may have what the machine has, or what max_limits says.",
 }}, {"docker", "docker-gvisor", map[string]string{
+	"capabilities.features.pty":             "gVisor has no /dev/tty, and its terminals neither edit lines nor send signals.",
 	"capabilities.isolation":                "gVisor is a kernel in a process: code calls it, and it calls the host's for a few things.",
 	"capabilities.features.limit-cpu":       "The host enforces a quota, of which gVisor's clocks of processor time know nothing: what code measures is more than it gets. A Spec that limits it is refused; the limit of the configuration is in force.",
 	"capabilities.features.limit-memory":    "Code and its kernel share the limit of the container: beyond it the sandbox ends as a whole, with ErrNotFound for the run. A Spec that limits it is refused; the limit of the configuration is in force.",
@@ -60,6 +63,8 @@ var moves = []move{{"pyodide", "docker", map[string]string{
 	"capabilities.max_life":              "Plans of E2B bound the life of a sandbox: 1 hour or 24. max_life in the configuration says which.",
 	"capabilities.templates.small":       "Templates are in the configuration on both; the one that was tested on Docker has this one.",
 }}, {"pyodide", "flymachines", map[string]string{
+	"capabilities.features.pty":                            "A Machine has programs to give a terminal to; WebAssembly has no processes.",
+	"capabilities.features.ports":                          "Code in Pyodide has no sockets, so nothing can listen there. Elsewhere `ports: true` in the configuration allows it.",
 	"mode":                                                 "The suite ran over an emulator of Fly's API, whose Machines are containers: what it says of Fly itself is only as good as that.",
 	"capabilities.features.command":                        "A Machine has programs to run; WebAssembly has no processes.",
 	"capabilities.features.mixed-languages":                "One Machine has both interpreters over the same files; with Pyodide each language is a sandbox of its own.",
@@ -89,6 +94,8 @@ var moves = []move{{"pyodide", "docker", map[string]string{
 	"capabilities.max_limits.":           "Nothing can be asked for but processes.",
 	"capabilities.templates.small":       "Templates are in the configuration on both; the one that was tested on Fly Machines has this one.",
 }}, {"pyodide", "e2b", map[string]string{
+	"capabilities.features.pty":                            "A sandbox of E2B has programs to give a terminal to; WebAssembly has no processes.",
+	"capabilities.features.ports":                          "Code in Pyodide has no sockets, so nothing can listen there. Elsewhere `ports: true` in the configuration allows it.",
 	"mode":                                                 "The suite ran over a stand-in for E2B, whose sandboxes are containers: what it says of E2B itself is only as good as that.",
 	"capabilities.features.command":                        "A machine has programs to run; WebAssembly has no processes.",
 	"capabilities.features.mixed-languages":                "One machine has both interpreters over the same files; with Pyodide each language is a sandbox of its own.",
@@ -113,6 +120,9 @@ var moves = []move{{"pyodide", "docker", map[string]string{
 	"capabilities.max_life":                                "Plans of E2B bound the life of a sandbox: 1 hour or 24. max_life in the configuration says which.",
 	"capabilities.max_limits.":                             "Pyodide keeps code and files in the memory of one process, which ends there; in a sandbox nothing can be asked for but processes.",
 }}, {"e2b", "e2b-code-interpreter", map[string]string{
+	"capabilities.features.ports":                       "Connections are made by the runner, which this kernel does without.",
+	"python/values/json":                                "E2B gives JSON only of values that are shown as JSON, not of plain containers.",
+	"capabilities.features.aliases":                     "The supervisor makes other names of the working directory before there is code; this kernel has none.",
 	"capabilities.features.typescript":                  "The kernel has no JavaScript, whose interpreters run TypeScript.",
 	"capabilities.features.mixed-languages":             "The suite runs with this kernel in Python only, so its configuration names no other language. Sessions with several have them over the same files here, too.",
 	"capabilities.features.limit-processes":             "The supervisor counts what it has started. Kernels of E2B are started by E2B's own service, beside it.",

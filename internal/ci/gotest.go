@@ -109,11 +109,16 @@ func (s *results) sum() (sum tally) {
 	return sum
 }
 
+// raceOptions are those of the race detector. By default each program that it watches waits for a second before it exits, so that races of
+// other goroutines are seen: tests start hundreds of programs, and have waited for their goroutines themselves.
+const raceOptions = "atexit_sleep_ms=20"
+
 // runTests calls go test once. What it returns is never nil.
 func runTests(ctx context.Context, w io.Writer, dir string, ci bool, args ...string) (*recorder, error) {
 	r := newRecorder(w, ci)
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GORACE="+raceOptions+" "+os.Getenv("GORACE"))
 	cmd.Stderr = w
 	// An interrupt lets go test end its children; they would outlive a kill.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

@@ -56,6 +56,25 @@ func recipes() ([]recipe, error) {
 	}, nil
 }
 
+// exhaustiveRecipes returns those of images that only exhaustive tests use.
+func exhaustiveRecipes() []recipe {
+	return []recipe{{Image: dockertest.Jupyter, Suite: "trixie", Packages: []string{"python3", "python3-ipykernel", "python3-jupyter-client"}}}
+}
+
+// exhaustiveImages is prepare for what only exhaustive needs.
+func exhaustiveImages(ctx context.Context, o options) (tally, error) {
+	did, err := makeImages(ctx, exhaustiveRecipes())
+	switch {
+	case err == nil:
+		fmt.Printf("ok       more images      %s\n", did)
+	case o.ci || ctx.Err() != nil:
+		return tally{}, fmt.Errorf("images: %w", err)
+	default:
+		fmt.Printf("missing  more images      %v\n", err)
+	}
+	return tally{}, nil
+}
+
 // section returns the packages below a line "# name" of a list, up to an empty line.
 func section(list []byte, name string) (packages []string) {
 	_, rest, _ := bytes.Cut(list, []byte("\n# "+name+"\n"))
@@ -68,6 +87,15 @@ func section(list []byte, name string) (packages []string) {
 // ensureImages makes the test images that are not there. They come from Debian's packages, because that is the one place that every
 // machine with Debian can reach; a registry is not.
 func ensureImages(ctx context.Context) (string, error) {
+	all, err := recipes()
+	if err != nil {
+		return "", err
+	}
+	return makeImages(ctx, all)
+}
+
+// makeImages makes those that are not there.
+func makeImages(ctx context.Context, all []recipe) (string, error) {
 	host, _, err := dockertest.Find(ctx) // not Host, which would make this process a user that its own stopEngine respects
 	if err != nil {
 		return "", err
@@ -77,10 +105,6 @@ func ensureImages(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	all, err := recipes()
-	if err != nil {
-		return "", err
-	}
 	var roots, derived []recipe
 	for _, r := range all {
 		made, err := r.isMade(ctx, c)

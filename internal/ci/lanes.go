@@ -163,7 +163,7 @@ func testBeside(ctx context.Context, o options, others ...stage) (sum tally, err
 		return sum, err
 	}
 	// Built ahead with all processors; what does not build is what go test will say.
-	output(ctx, "go", append([]string{"build", "-race"}, o.packages...)...)
+	output(ctx, "go", append([]string{"test", "-race", "-vet=off", "-count=1", "-exec=true"}, o.packages...)...)
 	res := newResults(o.out, ".", o.ci)
 	o.out = res.w
 	jobs, err := res.jobs(ctx, o, packages)

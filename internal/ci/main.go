@@ -4,7 +4,7 @@
 //	go run ./internal/ci all         prepare, check and test: what has to pass
 //	go run ./internal/ci exhaustive  prepare, then every test that all leaves out; see Exhaustive below
 //	go run ./internal/ci prepare     make available what the tests need, and say what was found, installed or started
-//	go run ./internal/ci check       formatting, vet, linters, go.mod, generated code, the tests without sandboxes
+//	go run ./internal/ci check       formatting, linters and vet, go.mod, generated code, the tests without sandboxes
 //	go run ./internal/ci lint        the linters only
 //	go run ./internal/ci test        the tests of all
 //	go run ./internal/ci fuzz        every fuzz target from the committed corpus
@@ -74,7 +74,7 @@ var commands = map[string][]stage{
 	"test":  {test},
 	"fuzz":  {fuzz},
 
-	"exhaustive":  {otherSystems, everythingElse},
+	"exhaustive":  {exhaustiveImages, otherSystems, everythingElse},
 	"conformance": {renew},
 	"matrix":      {matrix},
 }

@@ -28,7 +28,7 @@ const stable = "await|cell-names|cells|code|dir|exceptions|hostile|isolation|lan
 
 // supervised are the areas of the suite whose work the runner does inside of the sandbox. What is left
 // for a backend over it are those that can fail by transport: output, input, files, times and ends.
-const supervised = "artifacts|contexts|env|errors|events|exit|interrupt|linger|packages|parallel|runs|state"
+const supervised = "aliases|artifacts|contexts|env|errors|events|exit|interrupt|linger|packages|parallel|runs|state"
 
 // mechanics are the areas of the suite whose work is the supervisor's, whatever the language.
 const mechanics = "artifacts|attach|close|contexts|create|dir|env|errors|files|hostile|isolation|lifecycle|limits|network|parallel|refresh|runs|subprocess|timeouts|ttl|workdir"
@@ -41,28 +41,44 @@ var fewFaults = []string{"none", "state-lost-untold", "process-leaked"}
 var exhaustive = []rule{
 	{"e2b", "TestConformance/javascript", 5, "JavaScript takes the same way as Python, and Docker runs what is its own"},
 	{"e2b", "TestConformance/python/(" + stable + "|" + supervised + ")", 4, "Docker runs them over the same runner"},
+	{"e2b", "TestConformance/(aliases|commands)", 0.3, "Docker runs them over the same runner"},
+	{"e2b", "TestConformance/ports/(addresses|hostile|idle|many)", 1, "Docker runs them over the same runner"},
 	{"e2b", "TestConformanceOfCodeInterpreter", 5, "the suite over the second kernel; unit tests translate what its service says"},
 	{"flymachines", "TestConformance/javascript", 4, "JavaScript takes the same way as Python, and Docker runs what is its own"},
 	{"flymachines", "TestConformance/python/(" + stable + "|" + supervised + ")", 4, "Docker runs them over the same runner"},
+	{"flymachines", "TestConformance/(aliases|commands|pty)", 0.3, "Docker runs them over the same runner"},
+	{"flymachines", "TestConformance/ports/(addresses|hostile|idle|many)", 1, "Docker runs them over the same runner"},
 	{"docker", "TestConformance/javascript/(" + mechanics + ")", 4, "make test runs them in Python; the supervisor is the same"},
 	{"pyodide", "TestConformance/javascript/(" + mechanics + ")", 2, "make test runs them in Python; the host program is the same"},
-	{"backends/all", "TestParity", 20, "make test compares every fiftieth program"},
+	{"backends/all", "TestParity", 20, "make test compares every hundredth program"},
 	{"pyodide", "TestKilledWhilePreparing", 3.5, "it prepares the runtime nine times; make test kills it once, in TestKilledWhileInstalling"},
 	{"pyodide", "Test(DamageIsRepaired|FallBack|TwoProgramsPrepareAtOnce)", 3, "they prepare the runtime many times"},
 	{"internal/runner", "TestScripts", 3, "make test runs the cases of the suite about scripts; these compare 133 programs with plain Node"},
 	{"docker", "TestOutlive", 1.5, "internal/runner makes the same attempts over the runner alone, with more ends of a run"},
 	{"docker", "Test(Endure|InstallAttached|TemplateRegistry)", 2, "make test proves the parts that they put together"},
-	{"examples/thirdparty", "TestConformance/python/(" + stable + "|" + supervised + ")", 2, "the backends of this repository run them"},
+	{"examples/thirdparty", "TestConformance/python/(" + stable + "|" + supervised + "|cancel|files|timeouts|ttl)", 2, "the backends of this repository run them"},
 	{"docker", "TestConformanceOf(GVisor|Crun)", 8, "the suite over other runtimes than the engine's own"},
+	{"flymachines", "Test(Cycles|Killed)", 2, "make test counts what the suite leaves; these make a hundred Machines, and wait for those of a program that was killed"},
 	{"e2b", "TestAttempts", 0.3, "Docker makes the same attempts, of which its containers are also the stand-in's"},
 	{"flymachines", "TestAttempts", 0.3, "Docker makes the same attempts"},
 	{"pyodide", "TestFaults/(" + strings.Join(manyFaults(), "|") + ")", 6, "the backend in memory is tested with every fault"},
 	{"pyodide", "Test(Floods|ScriptMemory|FilesSurviveTheProcess|InterruptAtRandomMoments|HashSeed)", 3, "make test proves one of each: the limits of memory, files after a lost process, interrupts"},
 	{"conformance/conformancetest", "TestFaultsInAllCases", 2, "make test looks for the same faults in the cases that take little time"},
 	{"internal/runner", "Test.*/(bookworm|trixie)", 3, "make test runs them with this machine's Python and Node, and with the oldest"},
+	{"internal/runner", "TestSuspendHostile", 1, "each is a storm of processes, which starves the tests beside it; make test suspends what a shell has started"},
 	{"docker", "Test(Wheels|Index)", 2, "make test installs from an index in TestRegistry and in the suite"},
 	{"docker", "Test(Floods|Verdicts)", 1, "internal/runner makes the same floods over the runner alone"},
+	{"docs/guides", "TestGuides/(chat|conformance|e2b-sdks|nemo|parity)", 1, "make test runs the same programs in their own tests"},
 	{".", "TestReadmeInFreshClone", 2, "it builds and prepares everything again; make test runs the same programs in the documents' own tests"},
+	{"pyodide", "TestAttemptsWork", 1.5, "it shows that attempts get out of hosts that lack a layer; make test makes them where all layers are"},
+	{"pyodide", "Test(ForgedFrames|HostileHost|Nonsense)", 2, "make test reads such frames in TestFrames and in the corpus of FuzzFrames"},
+	{"pyodide", "TestEscape/javascript/bubblewrap/(chain-of-promises|finalizers|memory-of-the-engine)", 2, "each fills the memory of an engine; make test does that from Python"},
+	{"e2b", "TestCodeInterpreterSwitches", 0.5, "TestSwitches throws the same switches over the kernel that is the default"},
+	{"e2b", "TestJupyter", 2, "what only a kernel of Jupyter does, in an image of its own"},
+	{"e2b", "TestKernels", 1.5, "make test runs the kernel that is the default; unit tests translate what the service of this one says"},
+	{"server/e2b/e2btest", "TestHundredSandboxes", 1, "internal/load has a hundred users, and docker as many sessions"},
+	{"backends/all", "TestMigration", 2, "examples/switch and examples/abtest move between the same backends"},
+	{"cmd/execbroker", "TestInspector", 1, "tool/mcp speaks the protocol with the SDK's own client"},
 	{"pyodide", "TestEscape/(python|javascript)/(none|namespaces)", 3, "make test attacks the default layer, bubblewrap"},
 }
 

@@ -41,8 +41,8 @@ var suites = []struct {
 // attemptFiles are those with the tables of attempts to get out of a sandbox.
 var attemptFiles = []string{"pyodide/escape_*_test.go", "internal/attempttest/*.go"}
 
-// A proof is a test function, a case of a suite, a planted fault or an attempt to get out of a
-// sandbox.
+// A proof is a test function, a case of a suite, a planted fault, an attempt to get out of a
+// sandbox, or a guide that is followed.
 type proof struct{ dir, name string }
 
 // proofs lists those that there are, without building or running anything.
@@ -90,6 +90,13 @@ func proofs(t *testing.T) []proof {
 				}
 			}
 		}
+	}
+	guides, err := filepath.Glob("docs/guides/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range guides {
+		all = append(all, proof{"docs/guides", "TestGuides/" + strings.TrimSuffix(filepath.Base(name), ".md")})
 	}
 	for _, name := range inEachRoot(t) {
 		all = append(all, proof{"internal/runner", name + "/host"})

@@ -76,6 +76,7 @@ const (
 	OpKeepAlive Op = "keep-alive"
 	OpRelabel   Op = "relabel"
 	OpFiles     Op = "files"
+	OpDial      Op = "dial"
 )
 
 // Backend is a provider in memory: any number of Executors share it, and it knows what they left.
@@ -229,6 +230,12 @@ func (b *Backend) create(ctx context.Context, c *driver.Create) (*sandbox, error
 		return nil, context.Cause(ctx)
 	}
 	s := newSandbox(b, c)
+	for _, name := range c.Spec.Aliases {
+		if err := s.disk.alias(name); err != nil {
+			s.end(errDestroyed)
+			return nil, driver.Fail(executor.ErrUnsupported, executor.RanNo, err)
+		}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.boxes[s.id] = s

@@ -170,6 +170,16 @@ func init() { // the functions refer to the table, by way of what they call
 			return nil
 		},
 
+		// Terminals. interrupt and resized wait for what their names say.
+		"terminal": func(e *execution, a arguments) any {
+			if e.req.Terminal == nil {
+				return "none"
+			}
+			return fmt.Sprint(e.size.Rows, " ", e.size.Columns)
+		},
+		"interrupt": func(e *execution, a arguments) any { return e.interrupt() },
+		"resized":   func(e *execution, a arguments) any { return e.resized() },
+
 		// Surroundings.
 		"cwd": func(e *execution, a arguments) any { return e.dir },
 		"env": func(e *execution, a arguments) any {
@@ -240,6 +250,10 @@ func init() { // the functions refer to the table, by way of what they call
 		"language": func(e *execution, a arguments) any { return string(e.req.Language) },
 		"connect":  func(e *execution, a arguments) any { return e.connect(a.text(0), a.text(1)) },
 		"query":    func(e *execution, a arguments) any { return e.query(a.text(0), a.text(1)) },
+
+		// Servers: serve starts one at an address and returns its port; listening tells the ports that something listens at before.
+		"serve":     func(e *execution, a arguments) any { return e.serve(a.text(0)) },
+		"listening": func(*execution, arguments) any { return int64(ownPort) },
 
 		// What stays when the code has ended: a line that is printed later, an error that comes later, a file that grows.
 		"later": func(e *execution, a arguments) any {

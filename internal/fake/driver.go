@@ -124,6 +124,7 @@ var (
 	_ driver.Relabeler  = (*holder)(nil)
 	_ driver.Installer  = (*holder)(nil)
 	_ driver.Filer      = (*holder)(nil)
+	_ driver.Dialer     = (*holder)(nil)
 	_ driver.Aser       = (*holder)(nil)
 )
 

@@ -51,6 +51,11 @@ type execution struct {
 	held    int              // bytes in pending
 	input   *input
 
+	// At a terminal.
+	size        executor.TerminalSize // that the program knows
+	interrupted bool
+	awaited     bool // an interrupt does not end the program
+
 	mu    sync.Mutex
 	cause error            // the first reason to stop
 	mail  []executor.Event // what threads have written
@@ -181,6 +186,9 @@ func (e *execution) flush() {
 }
 
 func (e *execution) write(stream executor.EventKind, text string) {
+	if e.req.Terminal != nil {
+		stream, text = executor.EventStdout, strings.ReplaceAll(text, "\n", "\r\n")
+	}
 	if text != "" {
 		e.event(executor.Event{Kind: stream, Data: executor.Bytes(text)})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -67,6 +68,26 @@ func newDisk(quota int64) *disk {
 	}
 	d.root.entries["etc"].entries["hostname"] = &node{mode: 0o644, system: true, data: []byte("sandbox\n"), mtime: time.Now()}
 	return d
+}
+
+// alias makes name another name of the working directory, in directories of the system.
+func (d *disk) alias(name string) error {
+	at := d.root
+	elems := strings.Split(strings.Trim(name, "/"), "/")
+	for _, e := range elems[:len(elems)-1] {
+		if at.entries[e] == nil {
+			at.entries[e] = &node{mode: fs.ModeDir | 0o755, system: true, entries: map[string]*node{}, mtime: time.Now()}
+		}
+		if at = at.entries[e]; !at.mode.IsDir() || !at.system {
+			return fmt.Errorf("alias %s: there is something else than a directory of the system above it", name)
+		}
+	}
+	last := elems[len(elems)-1]
+	if at.entries[last] != nil {
+		return fmt.Errorf("alias %s: there is something of that name", name)
+	}
+	at.entries[last] = &node{mode: fs.ModeSymlink | 0o777, system: true, target: executor.Workdir, mtime: time.Now()}
+	return nil
 }
 
 // walk finds the directory of name and its last element. With follow, a symbolic link at the end is followed too. The last element is
@@ -393,7 +414,7 @@ func (d *disk) changedSince(mark int64, home string) (found []driver.Changed) {
 	visit = func(prefix string, n *node, moved bool) {
 		for name, e := range n.entries {
 			name, moved := path.Join(prefix, name), moved || e.changed > mark
-			if prefix == "" && strings.HasPrefix(name, ".") && path.Clean(home) == executor.Workdir {
+			if prefix == "" && strings.HasPrefix(name, ".") && d.atHome(home) {
 				continue
 			}
 			if e.mode.IsRegular() && moved {
@@ -406,6 +427,13 @@ func (d *disk) changedSince(mark int64, home string) (found []driver.Changed) {
 		visit("", w, false)
 	}
 	return found
+}
+
+// atHome reports whether home is the working directory, by any of its names.
+func (d *disk) atHome(home string) bool {
+	n, err := d.get(home, true)
+	workdir, werr := d.get(executor.Workdir, true)
+	return err == nil && werr == nil && n == workdir
 }
 
 // open returns the content of a file below the working directory.

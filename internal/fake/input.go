@@ -9,6 +9,7 @@ import (
 type input struct {
 	chunks chan []byte // closed at the end
 	buf    []byte
+	line   []byte // that is not yet for the program, at a terminal
 }
 
 // newInput starts to read r. Its goroutine ends with the input or with the run, whose end closes over. A Read that is in progress then
@@ -39,13 +40,22 @@ func newInput(r io.Reader, over <-chan struct{}) *input {
 func (e *execution) more() bool {
 	if e.input == nil {
 		if e.req.Stdin == nil {
+			if e.req.Terminal != nil {
+				e.wait(nil)
+			}
 			return false
 		}
 		e.input = newInput(e.req.Stdin, e.hard)
 	}
 	select {
 	case b, ok := <-e.input.chunks:
+		if ok && e.req.Terminal != nil {
+			return !e.typed(b)
+		}
 		e.input.buf = append(e.input.buf, b...)
+		if !ok && e.req.Terminal != nil {
+			e.wait(nil) // that nothing more is typed does not end it
+		}
 		return ok
 	case <-e.hard:
 		panic(stopped{})

@@ -4,6 +4,8 @@ import (
 	_ "embed" // for the programs
 	"strings"
 
+	"golang.org/x/tools/txtar"
+
 	"github.com/execbroker/execbroker/executor"
 )
 
@@ -18,9 +20,8 @@ func Programs(l executor.Language) map[string]string {
 		text = strings.NewReplacer("ValueError", "RangeError", "RecursionError", "RangeError", "JSONDecodeError", "SyntaxError").Replace(text)
 	}
 	all := map[string]string{}
-	for _, part := range strings.Split("\n"+text, "\n-- ")[1:] {
-		name, source, _ := strings.Cut(part, " --\n")
-		all[name] = source
+	for _, f := range txtar.Parse([]byte(text)).Files {
+		all[f.Name] = strings.TrimSuffix(string(f.Data), "\n")
 	}
 	if l == executor.JavaScript {
 		for _, name := range []string{"at-exit", "exit-text", "figure", "hard-exit", "hook", "main", "program", "raise-chained", "spawn-define", "spawn-use", "user", "zones"} { // the suite has them for Python only

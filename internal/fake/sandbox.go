@@ -37,6 +37,9 @@ type sandbox struct {
 	interps  map[executor.Interpreter]*interpreter
 	all      []*interpreter // those of commands too; to end them
 	packages map[string]bool
+
+	ports     int               // that were given to servers
+	listeners map[int]*listener // that a forward can reach
 }
 
 func newSandbox(b *Backend, c *driver.Create) *sandbox {
@@ -168,6 +171,9 @@ func (s *sandbox) run(ctx context.Context, req *executor.Request, emit func(exec
 	e := &execution{
 		box: s, in: in, req: req, emit: emit, env: environment(s.spec.Env, req.Env), dir: s.directory(in, req),
 		soft: make(chan struct{}), hard: make(chan struct{}),
+	}
+	if req.Terminal != nil {
+		e.size = req.Terminal.Size()
 	}
 	in.begin(e)
 	defer in.begin(nil)

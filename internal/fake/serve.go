@@ -60,7 +60,9 @@ func Serve(b *Backend) (address string, stop func() error, err error) {
 func (s *server) handler() http.Handler {
 	m := http.NewServeMux()
 	att, lst := attacher{s.b}, lister{s.b}
-	m.Handle("POST /capabilities", answer(func(context.Context, struct{}) (executor.Capabilities, error) { return s.b.caps, nil }))
+	m.Handle("POST /capabilities", answer(func(context.Context, struct{}) (executor.Capabilities, error) {
+		return Without(s.b.caps, executor.FeaturePorts, executor.FeaturePTY), nil // one request carries no connection, and no later size
+	}))
 	m.Handle("POST /create", answer(func(ctx context.Context, c *driver.Create) (wireHolder, error) {
 		h, err := s.hold(plainDriver{s.b}.Create(ctx, c))
 		s.mu.Lock()

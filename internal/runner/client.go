@@ -337,6 +337,13 @@ func (c *Client) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, 
 	return expires(m.Int("left")), err
 }
 
+// Suspend stops all processes of user code until the next request of any holder, and counts the idle TTL from now, whatever runs. A run
+// goes on afterwards. Its wall time does not wait for that: a run that is stopped while it is suspended is killed.
+func (c *Client) Suspend(ctx context.Context) error {
+	_, err := c.ask(ctx, wire.Map{"op": "suspend"})
+	return err
+}
+
 // Status asks the runner. It does not count as use.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	m, err := c.ask(ctx, wire.Map{"op": "status"})

@@ -24,6 +24,13 @@ type Config struct {
 	// Workdir, Home and Temp are made if they are not there, and must be writable for the user. Empty means executor.Workdir,
 	// /tmp/home and /tmp.
 	Workdir, Home, Temp string
+	// Aliases are executor.Spec.Aliases: links to Workdir that are made before there is user code. The directories above each that are
+	// there belong to root, and nobody else can write to them; the others are made. Otherwise the runner refuses to start with
+	// ErrUnsupported, and so it does where something else has the name of an alias. With SameUser there are none.
+	Aliases []string
+	// Ports lets holders connect to servers in the sandbox: executor.Spec.Ports. The ports at which root or the user of the supervisor
+	// listens before there is user code stay closed: they are the runner's own, and those of daemons of the provider.
+	Ports bool
 	// Env is added to the environment of every run, which otherwise has PATH of the image, HOME, TMPDIR, TZ, LANG and USER only.
 	Env map[string]string
 	// Paths are directories in which an interpreter finds packages before its own. They need not exist yet.
@@ -58,16 +65,16 @@ type Config struct {
 	Socket string
 }
 
-// notebook, linger and account are the parts that travel over the connection, because the program in the configuration of a machine has to be small.
+// notebook, linger and setup are the parts that travel over the connection, because what is sent ahead of every sandbox has to be small.
 var (
 	notebook = sync.OnceValue(func() string { return shipped(cell.Notebook) })
 	linger   = sync.OnceValue(func() string { return source("linger.py") })
-	account  = sync.OnceValue(func() string { return source("account.py") })
+	setup    = sync.OnceValue(func() string { return source("account.py") + source("setup.py") })
 )
 
 // encode returns the configuration as the runner reads it.
 func (c Config) encode() wire.Map {
-	m := wire.Map{"notebook": notebook(), "linger": linger(), "account": account(), "same_user": c.SameUser, "own": c.OwnWorkdir, "filtered": c.Filtered, "allow_weak": c.AllowWeak, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
+	m := wire.Map{"notebook": notebook(), "linger": linger(), "setup": setup(), "same_user": c.SameUser, "own": c.OwnWorkdir, "filtered": c.Filtered, "allow_weak": c.AllowWeak, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
 	text := func(key, v string) {
 		if v != "" {
 			m[key] = v
@@ -86,6 +93,12 @@ func (c Config) encode() wire.Map {
 	text("node", c.Node)
 	text("socket", c.Socket)
 	text("names", c.Names)
+	if len(c.Aliases) > 0 {
+		m["aliases"] = list(c.Aliases)
+	}
+	if c.Ports {
+		m["ports"] = source("ports.py")
+	}
 	number("max_wall", int64(c.MaxRun.WallTime)) // executor.NoLimit is -1, which means the same there
 	number("max_output", c.MaxRun.OutputBytes)
 	number("grace", int64(c.Grace))

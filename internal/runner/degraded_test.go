@@ -86,15 +86,17 @@ func TestSameUser(t *testing.T) {
 	if _, err := startAs(t, asNobody); kindOf(err) != executor.ErrInvalid || !strings.Contains(err.Error(), "not root") {
 		t.Errorf("without SameUser: got %v", err)
 	}
-	s, err := startAs(t, asNobody, func(c *Config) {
-		c.SameUser = true
-		for _, d := range []string{c.Workdir, c.Temp} {
-			if err := os.Chown(d, 65534, 65534); err != nil {
-				t.Fatal(err)
+	as := func(uid int) func(c *Config) {
+		return func(c *Config) {
+			c.SameUser, c.Socket = true, ""
+			for _, d := range []string{c.Workdir, c.Temp} {
+				if err := os.Chown(d, uid, uid); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-		c.Socket = ""
-	})
+	}
+	s, err := startAs(t, asNobody, as(65534))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +107,19 @@ func TestSameUser(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	s.usable(t)
+
+	// Root as well, beside kernels of root whose files nobody else may read.
+	root, err := startAs(t, func(argv []string) []string { return argv }, as(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := root.sh(t, "umask 077 && echo secret > kept && stat -c %u:%a kept"); r.stdout != "0:600\n" {
+		t.Errorf("got %+v", r)
+	}
+	if r := root.code(t, "open('kept').read()"); r.value() != `'secret\n'` {
+		t.Errorf("got %+v", r)
+	}
+	root.usable(t)
 }
 
 // memoryGroup makes a control group with a limit of memory. It returns the group and where such groups are mounted.

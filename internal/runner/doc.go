@@ -48,6 +48,9 @@
 // Text and values of a run arrive in the order in which its code made them, and what an earlier run has left running prints for nobody:
 // see docs/decisions/0019. Output that comes a little at a time, but all the time, is passed on every millisecond.
 //
+// A command at a terminal is such a run. The user of the code owns the terminal, and the supervisor has both of its ends open: it ends
+// with the command, and not when programs close it. Stopped means hung up, and so does a holder that is gone.
+//
 // # Holders
 //
 // Each connection is a holder. One that attaches with a fence shuts out those with a lower one: their calls fail with ErrClosed. A

@@ -185,6 +185,25 @@ func (h *Holder) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, 
 	return expires, h.Explain(ctx, err)
 }
 
+// Suspend implements driver.Suspender, by stopping all processes of user code. The supervisor goes on and ends the sandbox in time.
+func (h *Holder) Suspend(ctx context.Context) error {
+	c, err := h.Client(ctx)
+	if err != nil {
+		return err
+	}
+	return h.Explain(ctx, c.Suspend(ctx))
+}
+
+// Dial implements driver.Dialer.
+func (h *Holder) Dial(ctx context.Context, port int) (executor.Conn, error) {
+	c, err := h.Client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := c.Dial(ctx, port)
+	return conn, h.Explain(ctx, err)
+}
+
 // Refreshed returns info with what the runner says of it now: that the sandbox lives, and for how long. It does not count as use.
 func (h *Holder) Refreshed(ctx context.Context, info executor.SessionInfo) (executor.SessionInfo, error) {
 	c, err := h.Client(ctx)

@@ -54,12 +54,10 @@ func bootFor(t testing.TB, root string, within time.Duration) (*guestBox, Config
 	dir := filepath.Dir(s.socket)
 	g := &guestBox{sandbox: s, port: freePort(t), done: make(chan error, 1)}
 	g.Endpoint = Endpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", g.port), Token: rand.Text(), Transport: newTransport(t)}
-	for name, data := range map[string][]byte{"program": GuestProgram(), "token": []byte(g.Token)} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.WriteFile(filepath.Join(dir, "program"), GuestProgram(), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	argv := inRoot(root, GuestCommand(s.python, filepath.Join(dir, "program"), filepath.Join(dir, "token"), g.port, within)...)
+	argv := inRoot(root, GuestCommand(s.python, filepath.Join(dir, "program"), g.Token, g.port, within)...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stderr = "/", s.stderr
 	cmd.Env = append(os.Environ(), "FLY_APP_NAME=secret", "FLY_MACHINE_ID=secret")

@@ -31,7 +31,7 @@ func TestLingerPython(t *testing.T) {
 			{"after-exit", thread + "import sys; threading.Thread(target=late).start(); sys.exit()", "late\n", nil, ""},
 			{"exception-in-a-thread", "import threading\ndef f(): raise ValueError('in a thread')\nthreading.Thread(target=f).start()", "", nil, "ValueError: in a thread"},
 			{"daemon", thread + "threading.Thread(target=late, args=[3600], daemon=True, name='five').start(); print('left')", "left\n", []string{"daemon thread five"}, ""},
-			{"raw-thread", "import _thread, time; _thread.start_new_thread(time.sleep, (3600,)); time.sleep(0.1); print('left')", "left\n", []string{"thread "}, ""},
+			{"raw-thread", "import _thread, time\nbegun = _thread.allocate_lock(); begun.acquire()\ndef f():\n  begun.release()\n  time.sleep(3600)\n_thread.start_new_thread(f, ()); begun.acquire(); print('left')", "left\n", []string{"thread "}, ""},
 			{"executor", thread + "from concurrent.futures import ThreadPoolExecutor as P; pool = P(1, thread_name_prefix='pool'); f = pool.submit(late)\nf.add_done_callback(lambda f: (time.sleep(0.05), print('called')))", "late\ncalled\n", []string{"thread pool"}, ""},
 			{"idle-executor", "from concurrent.futures import ThreadPoolExecutor as P; pool = P(1, thread_name_prefix='pool'); pool.submit(print, 'a').result()", "a\n", []string{"thread pool"}, ""},
 			{"process", "import multiprocessing as m, time, os\ndef f(): time.sleep(0.1); os.write(1, b'late\\n')\nm.get_context('fork').Process(target=f).start()", "late\n", nil, ""},

@@ -18,7 +18,7 @@ import (
 var sources embed.FS
 
 // supervisor lists the files that make the program of the supervisor. They are joined, so that it is one program to compile.
-var supervisor = []string{"protocol.py", "system.py", "peers.py", "runs.py", "processes.py", "interpreters.py", "helper.py", "supervisor.py"}
+var supervisor = []string{"protocol.py", "system.py", "peers.py", "runs.py", "processes.py", "interpreters.py", "helper.py", "aside.py", "supervisor.py"}
 
 // programs lists what the supervisor compiles later, in other processes, by name.
 var programs = []string{"interpreter.py", "files.py", "runner.cjs"}
@@ -56,24 +56,35 @@ s.recv(1)
 `
 
 // program returns what Start sends ahead: the sources, compressed.
-var program = sync.OnceValue(func() []byte { return pack(supervisor) })
+var program = sync.OnceValue(func() []byte { return pack(append([]part{runner(supervisor)}, later()...)...) })
 
-// pack compresses the program. extra are names that it finds among its parts.
-func pack(supervisor []string, extra ...string) []byte {
-	var b bytes.Buffer
-	z, _ := zlib.NewWriterLevel(&b, zlib.BestCompression) // the level is valid, and a Buffer takes everything
-	part := func(name, source string) { fmt.Fprintf(z, "%s\x00%s\x00", name, source) }
+// part is a piece of the program by its name.
+type part struct{ name, source string }
+
+// runner is the part that is compiled first: the supervisor of some files.
+func runner(files []string) part {
 	var all strings.Builder
-	for _, name := range supervisor {
+	for _, name := range files {
 		all.WriteString(source(name))
 	}
-	part("runner.py", all.String())
-	part("cell.py", shipped(cell.Program))
+	return part{"runner.py", all.String()}
+}
+
+// later are the parts that the supervisor compiles later.
+func later() []part {
+	parts := []part{{"cell.py", shipped(cell.Program)}}
 	for _, name := range programs {
-		part(name, source(name))
+		parts = append(parts, part{name, source(name)})
 	}
-	for _, name := range extra {
-		part(name, "")
+	return parts
+}
+
+// pack compresses parts.
+func pack(parts ...part) []byte {
+	var b bytes.Buffer
+	z, _ := zlib.NewWriterLevel(&b, zlib.BestCompression) // the level is valid, and a Buffer takes everything
+	for _, p := range parts {
+		fmt.Fprintf(z, "%s\x00%s\x00", p.name, p.source)
 	}
 	z.Close()
 	return b.Bytes()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -23,14 +24,25 @@ func (c *Client) Run(ctx context.Context, req *executor.Request, emit func(execu
 	if ctx.Err() != nil {
 		return driver.Exit{}, context.Cause(ctx)
 	}
-	s, err := c.open(ctx, request(req))
+	var size executor.TerminalSize
+	if req.Terminal != nil {
+		size = req.Terminal.Size()
+	}
+	s, err := c.open(ctx, request(req, size))
 	if err != nil {
 		return driver.Exit{}, err
 	}
-	r := &run{c: c, s: s, ctx: ctx, emit: emit, stdin: req.Stdin}
+	r := &run{c: c, s: s, ctx: ctx, emit: emit, stdin: req.Stdin, size: size}
 	defer r.close()
 	if req.Stdin != nil {
 		go r.feed(req.Stdin) // cannot be waited for: a Read may last longer than the run
+	}
+	if req.Terminal != nil {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		var resizing sync.WaitGroup
+		resizing.Go(func() { r.resize(ctx, req.Terminal) })
+		defer resizing.Wait()
+		defer cancel()
 	}
 	exit, err := r.wait()
 	if err != nil || len(r.entries) == 0 {
@@ -60,14 +72,17 @@ func (r *run) verdict(exit driver.Exit) driver.Exit {
 	return exit
 }
 
-// request encodes a run.
-func request(req *executor.Request) wire.Map {
+// request encodes a run. size is that of its terminal, if it has one.
+func request(req *executor.Request, size executor.TerminalSize) wire.Map {
 	m := wire.Map{
 		"op": "run", "wall": int64(req.Limits.WallTime), "output": req.Limits.OutputBytes, "dir": req.Dir, "env": texts(req.Env),
 		"stdin": req.Stdin != nil, "artifacts": req.Artifacts != nil,
 	}
 	if len(req.Command) > 0 {
 		m["argv"] = list(req.Command)
+		if req.Terminal != nil {
+			m["rows"], m["columns"] = int64(size.Rows), int64(size.Columns)
+		}
 	} else {
 		m["language"], m["context"], m["code"] = string(req.Language), req.Context, req.Code
 		if req.Language == executor.TypeScript {
@@ -80,7 +95,7 @@ func request(req *executor.Request) wire.Map {
 	return m
 }
 
-// run is a run in progress. All of it but feed is on the goroutine that called Run.
+// run is a run in progress. All of it but feed and resize is on the goroutine that called Run.
 type run struct {
 	c       *Client
 	s       *stream
@@ -92,6 +107,7 @@ type run struct {
 	bundle  []byte          // a value of which more follows
 	entries []byte          // of changed files
 	stdin   io.Reader
+	size    executor.TerminalSize // of its terminal, as the runner knows it; for resize
 }
 
 // close ends the run if nothing else has, and waits for that: emit may have panicked.
@@ -309,6 +325,20 @@ func (r *run) feed(stdin io.Reader) {
 		if err != nil {
 			_ = r.s.finish(ctx) // as above
 			return
+		}
+	}
+}
+
+// resize tells the runner of every size that a terminal gets, until ctx ends.
+func (r *run) resize(ctx context.Context, t *executor.Terminal) {
+	for {
+		size, err := t.Changed(ctx, r.size)
+		if err != nil {
+			return
+		}
+		r.size = size
+		if _, err := r.c.ask(ctx, wire.Map{"op": "resize", "run": int64(r.s.id), "rows": int64(size.Rows), "columns": int64(size.Columns)}); err != nil {
+			return // the connection or the run is at its end
 		}
 	}
 }

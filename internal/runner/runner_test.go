@@ -188,7 +188,8 @@ func (s *sandbox) do(ctx context.Context, req executor.Request) result {
 	return doWith(ctx, s.Client, req)
 }
 
-func doWith(ctx context.Context, c *Client, req executor.Request) result {
+// doWith runs a request, and calls see with each event.
+func doWith(ctx context.Context, c *Client, req executor.Request, see ...func(executor.Event)) result {
 	if req.Limits.WallTime == 0 {
 		req.Limits.WallTime = 30 * time.Second
 	}
@@ -209,6 +210,9 @@ func doWith(ctx context.Context, c *Client, req executor.Request) result {
 			r.outputs = append(r.outputs, *ev.Output)
 		}
 		r.events = append(r.events, ev)
+		for _, f := range see {
+			f(ev)
+		}
 		return nil
 	})
 	r.stdout, r.stderr = out.String(), errs.String()

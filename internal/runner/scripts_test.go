@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/tools/txtar"
+
 	"github.com/execbroker/execbroker/executor"
 )
 
@@ -22,16 +24,15 @@ type script struct {
 
 func scripts(t *testing.T) (all []script) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/scripts.txt")
+	archive, err := txtar.ParseFile("testdata/scripts.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	head := regexp.MustCompile(`^(\S+)(?: (\.\w+))?(?: <(.+))?$`)
-	for _, part := range strings.Split(string(text), "\n-- ")[1:] {
-		first, code, _ := strings.Cut(part, " --\n")
-		m := head.FindStringSubmatch(first)
+	for _, f := range archive.Files {
+		m := head.FindStringSubmatch(f.Name)
 		if m == nil {
-			t.Fatalf("not the name of a script: %q", first)
+			t.Fatalf("not the name of a script: %q", f.Name)
 		}
 		s := script{name: m[1], ext: m[2], input: m[3] != "", stdin: strings.ReplaceAll(m[3], `\n`, "\n")}
 		if s.ext == "" {
@@ -40,7 +41,7 @@ func scripts(t *testing.T) (all []script) {
 		if s.stdin == "*" {
 			s.stdin = strings.Repeat("0123456789", 100_000)
 		}
-		s.code, s.differs, _ = strings.Cut(strings.TrimSuffix(code, "\n")+"\n", "\ndiffers: ")
+		s.code, s.differs, _ = strings.Cut(string(f.Data), "\ndiffers: ")
 		all = append(all, s)
 	}
 	return all

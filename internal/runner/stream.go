@@ -199,6 +199,8 @@ var kinds = map[string]error{
 	"unavailable": executor.ErrUnavailable,
 	"canceled":    context.Canceled,
 	"gone":        executor.ErrNotFound,
+	"denied":      executor.ErrDenied,
+	"no-server":   executor.ErrNoServer,
 	"too-large":   executor.ErrTooLarge,
 	"not-exist":   fs.ErrNotExist,
 	"exist":       fs.ErrExist,

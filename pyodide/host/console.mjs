@@ -171,7 +171,9 @@ function plain(value, depth = 0, budget = { left: 10_000 }) {
   if (value === null || typeof value === "string" || typeof value === "boolean") return true;
   if (typeof value === "number") return Number.isFinite(value);
   if (typeof value !== "object") return false;
-  if (Array.isArray(value)) return Object.getPrototypeOf(value) === Array.prototype && value.every((v) => plain(v, depth + 1, budget));
+  if (Array.isArray(value)) { // from() because every() passes over holes, of which there may be billions
+    return Object.getPrototypeOf(value) === Array.prototype && value.length <= budget.left && Array.from(value).every((v) => plain(v, depth + 1, budget));
+  }
   const prototype = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null || typeof value.toJSON === "function") return false;
   return Reflect.ownKeys(value).every((key) => {

@@ -65,6 +65,11 @@ export function fileCalls(FS, disk) {
       return [{}];
     },
 
+    aliases({ names, to }) {
+      disk.aliases(names, to);
+      return [{}];
+    },
+
     stat({ path }) {
       return [info(path.slice(path.lastIndexOf("/") + 1), lookup(path, false))];
     },

@@ -17,12 +17,15 @@ export function unnamed() {
   return objects;
 }
 
+// kind reports whether a property says of which kind an object is.
+const kind = (o, key) => (key === "constructor" && ASSIGNABLE.has(o)) || (key === "toString" && o === Object.prototype);
+
 // fix makes the properties of an object unchangeable. New ones can be added. With open what says of which kind an object is stays as it
-// is: util.inspect looks for it.
+// is: util.inspect looks for it, and so do the messages of the engine.
 export function fix(o, open = false) {
   for (const key of Reflect.ownKeys(o)) {
     const d = Object.getOwnPropertyDescriptor(o, key);
-    if (!d.configurable || key === "stackTraceLimit" || open && key === "constructor" && ASSIGNABLE.has(o)) continue;
+    if (!d.configurable || key === "stackTraceLimit" || open && kind(o, key)) continue;
     if (!("value" in d)) {
       Object.defineProperty(o, key, { configurable: false });
     } else if (!(typeof key === "symbol" ? BY_SYMBOLS : ASSIGNABLE).has(o)) {

@@ -225,9 +225,10 @@ export function fileSystem(volume, host) {
   // content copies the contents of a file.
   const content = (source, to) => {
     if (!volume.isFile(source.mode)) fail(volume.isDir(source.mode) ? ERRNO.ISDIR : ERRNO.INVAL);
+    if (volume.find(to, { follow: true, missing: true }).node === source) return; // opening it would empty it
     const stream = volume.open(to, flagsOf("w"), source.mode & 0o777);
     try {
-      if (stream.node !== source) volume.write(stream, source.contents.slice(0, source.usedBytes));
+      volume.write(stream, source.contents.slice(0, source.usedBytes));
     } finally {
       volume.close(stream.fd);
     }

@@ -7,18 +7,19 @@ import { fileCalls } from "./files.mjs";
 import { fileSystem } from "./fs.mjs";
 import { Disk } from "./memfs.mjs";
 import { Modules } from "./modules.mjs";
-import { environment, os } from "./process.mjs";
+import { environment, os, utilities } from "./process.mjs";
 import { constants, describe, evaluate, evaluation, harden, listeners, stacks, syntax, text, url } from "./realm.mjs";
 import { EINTR } from "./ring.mjs";
 import { finish, kept } from "./scrub.mjs";
 import { restoreCalls, sendChanges } from "./spool.mjs";
 import { Timers } from "./timers.mjs";
-import { BACK, cell, CONSTANT, IMPORT, RUN, VALUE } from "./transform.mjs";
-import { strip } from "./typescript.mjs";
+import { BACK, cell, CONSTANT, IMPORT, RUN, sound, VALUE } from "./transform.mjs";
 import { ERRNO, Volume } from "./volume.mjs";
+import { Address } from "./web.mjs";
 import { FROM_HOST, json, number } from "./wire.mjs";
 
 const WORKDIR = "/workspace";
+const CELL = `${WORKDIR}/cell.js`; // the file that the code is taken for
 const INTERRUPTED = 130;
 const MAX_FILES = 10_000; // that a run is said to have changed
 
@@ -32,6 +33,13 @@ class Value {
   constructor(value) {
     this.value = value;
   }
+}
+
+// stripped returns the JavaScript of a cell in TypeScript. What strips it is as large as all else that a session loads.
+async function stripped(source) {
+  sound(); // else it could be led astray by what code has put into the language
+  const { strip } = await import("./typescript.mjs");
+  return strip(source);
 }
 
 // Interpreter is a realm with one session in it.
@@ -54,6 +62,7 @@ export class Interpreter {
 
   static async start(sender, assets, { disk = 64 << 20, nodes = 1000, env = {} } = {}) {
     const it = new Interpreter();
+    const { queueMicrotask: later } = globalThis;
     it.#sender = sender;
     finish();
     stacks();
@@ -62,6 +71,14 @@ export class Interpreter {
     evaluation();
     harden();
     kept.addEventListener("unhandledrejection", (e) => it.#uncaught(e.reason, "unhandledRejection"));
+    // What a listener of the code has thrown would end the worker.
+    kept.addEventListener("error", (e) => {
+      e.preventDefault();
+      const [run, { error }] = [it.#active, e];
+      later(() => it.#as(run, () => {
+        throw error;
+      }));
+    });
     listeners();
     return it;
   }
@@ -77,7 +94,7 @@ export class Interpreter {
 
   #globals(env) {
     const global = (name, value) => Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
-    for (const [name, value] of Object.entries(kept.harmless)) global(name, value);
+    for (const [name, value] of Object.entries({ ...kept.harmless, URL: Address })) global(name, value);
     const write = (type, line) => this.#write(type === "stderr" ? FROM_HOST.STDERR : FROM_HOST.STDOUT, line);
     const host = {
       env,
@@ -92,12 +109,12 @@ export class Interpreter {
       stream: () => this.#modules.get("stream") ?? this.#require("stream"),
     };
     const fs = fileSystem(this.#volume, host);
-    this.#surroundings = environment(host);
+    this.#surroundings = environment(host, CELL);
     const { process } = this.#surroundings;
     const log = console(write, (warning) => process.emitWarning(warning));
     const timers = this.#timers.globals();
     const promises = this.#timers.promises();
-    const own = { fs, "fs/promises": fs.promises, process, os: os(process), console: log, timers: { ...timers, promises }, "timers/promises": promises, perf_hooks: { performance } };
+    const own = { fs, "fs/promises": fs.promises, process, util: utilities(process), os: os(process), console: log, timers: { ...timers, promises }, "timers/promises": promises, perf_hooks: { performance } };
     this.#modules = new Modules(own, (path) => {
       try {
         return fs.readFileSync(path, "utf8");
@@ -105,10 +122,10 @@ export class Interpreter {
         return undefined;
       }
     });
-    const module = { id: ".", exports: {}, filename: "", loaded: false, children: [], paths: [] };
+    const module = { id: ".", exports: {}, filename: CELL, loaded: false, children: [], paths: [] };
     this.#require = module.require = this.#modules.require(() => this.#cwd, module);
     const { clearTimeout, setTimeout, ...others } = timers;
-    for (const [name, value] of Object.entries({ ...others, clearTimeout, setTimeout, console: log, process, Buffer, global: globalThis, module, exports: module.exports, require: this.#require })) global(name, value);
+    for (const [name, value] of Object.entries({ ...others, clearTimeout, setTimeout, console: log, process, Buffer, global: globalThis, module, exports: module.exports, require: this.#require, __filename: CELL, __dirname: WORKDIR })) global(name, value);
     global("display", (value) => this.#display(false, value));
     global("exit", (code = 0) => process.exit(code));
     const { queueMicrotask: real } = globalThis;
@@ -167,6 +184,12 @@ export class Interpreter {
     return value;
   }
 
+  // told gives the code an error that would end a script, and reports whether it wants it. What it throws then is thrown.
+  #told(e, event) {
+    const { heard } = this.#surroundings;
+    return heard(event, e, event) || event !== "uncaughtException" && heard("uncaughtException", e, event);
+  }
+
   // uncaught fails the run, unless it has a listener for what nothing has caught.
   #uncaught(e, event = "uncaughtException") {
     const run = this.#active;
@@ -174,8 +197,7 @@ export class Interpreter {
     try {
       if (e instanceof Stop) return;
       try {
-        const { heard } = this.#surroundings;
-        if (heard(event, e, event) || event !== "uncaughtException" && heard("uncaughtException", e, event)) return;
+        if (this.#told(e, event)) return;
       } catch (another) {
         e = another;
       }
@@ -308,10 +330,11 @@ export class Interpreter {
 
   async #execute(run, source, n, dir) {
     const ok = { __proto__: null, exit_code: 0, exception: null, interrupted: false };
-    const failed = (exception) => run.settle({ __proto__: null, exit_code: 1, exception, interrupted: false });
+    const failed = (exception) => run.stop || run.settle({ __proto__: null, exit_code: 1, exception, interrupted: false });
+    let event = "uncaughtException";
     let parts;
     try {
-      parts = cell(run.typed ? strip(source) : source, this.#constants);
+      parts = cell(run.typed ? await stripped(source) : source, this.#constants);
       for (const [name, kind] of parts.names) declare(name, kind);
     } catch (e) {
       return failed(e?.loc ? syntax(e, source, n) : describe(e));
@@ -327,15 +350,24 @@ export class Interpreter {
       let value = await evaluate(parts.body + url(n, source));
       value = value instanceof Value ? value.value : undefined;
       // "main();" at the end is how most programs begin.
-      if (types.isPromise(value)) value = await value;
+      if (types.isPromise(value)) {
+        event = "unhandledRejection";
+        value = await value;
+      }
       if (run.stop) return;
       this.#active = run;
       if (value !== undefined) this.#display(true, value);
-      await this.#linger(run);
-      run.settle(ok);
     } catch (e) {
-      if (!run.stop) failed(describe(e));
+      if (run.stop) return;
+      this.#active = run;
+      try {
+        if (!this.#told(e, event)) return failed(describe(e));
+      } catch (another) {
+        return failed(describe(another));
+      }
     }
+    await this.#linger(run);
+    run.settle(ok);
   }
 
   // interrupt is called when the loop is free: the run waits for something.

@@ -5,7 +5,9 @@
 
 import { kept } from "./scrub.mjs";
 
+const EACCES = 2;
 const ENOSPC = 51;
+const EPERM = 63;
 const ENAMETOOLONG = 37;
 const NAME_MAX = 255; // bytes
 const PATH_MAX = 4096;
@@ -61,19 +63,25 @@ export class Disk {
       return node;
     };
 
+    // What aliases are in is as it is for good.
+    const loose = (...nodes) => nodes.some((n) => n?.xFixed) && fail(EACCES);
+
     const { mknod, symlink, rename, unlink, rmdir, setattr } = dir.node;
     dir.node.mknod = (parent, name, mode, dev) => {
+      loose(parent);
       check(parent, name);
       disk.#chargeNode();
       return created(parent, mknod(parent, name, mode, dev));
     };
     dir.node.symlink = (parent, name, target) => {
+      loose(parent);
       check(parent, name);
       disk.#chargeNode();
       disk.#charge(target.length);
       return created(parent, symlink(parent, name, target));
     };
     dir.node.rename = (node, to, name) => {
+      loose(node, node.parent, to);
       check(to, name);
       const from = node.parent;
       rename(node, to, name);
@@ -82,14 +90,17 @@ export class Disk {
       touch(node);
     };
     dir.node.unlink = (parent, name) => {
+      loose(parent);
       unlink(parent, name);
       touch(parent);
     };
     dir.node.rmdir = (parent, name) => {
+      loose(parent, parent.contents[name]);
       rmdir(parent, name);
       touch(parent);
     };
     dir.node.setattr = link.node.setattr = (node, attr) => {
+      if (node.xFixed) fail(EPERM);
       setattr(node, attr);
       touch(node);
     };
@@ -219,6 +230,35 @@ export class Disk {
       if (this.#fs.isFile(node.mode) && path.startsWith(below)) found.set(path.slice(below.length), { __proto__: null, node, tick: node.xTick ?? 0 });
     });
     return found;
+  }
+
+  // aliases makes each name a link to a directory. From then on nobody changes the links and the directories that they are in. What is there
+  // stays, and the Go program makes them anew in the next process.
+  aliases(all, to) {
+    const fs = this.#fs;
+    const fixed = new Set();
+    for (const name of all) {
+      let [at, dir] = ["", fs.root];
+      for (const element of name.split("/").slice(1)) {
+        at += `/${element}`;
+        if (!fs.isDir(dir.mode) || dir.mounted) throw new Error(`alias ${name}: something else than a directory is above it`);
+        const there = dir.contents[element];
+        if (at === name) {
+          if (there) throw new Error(`alias ${name}: the sandbox has something of that name`);
+          fs.symlink(to, at);
+        } else if (!there) {
+          fs.mkdir(at, 0o755);
+        }
+        dir = dir.contents[element];
+        fixed.add(dir);
+      }
+    }
+    for (const node of fixed) {
+      node.xFixed = node.xSystem = true;
+      node.xDirty = false;
+    }
+    fs.root.xDirty = false;
+    this.#recount();
   }
 
   // Files that are being written from outside: they count, but have no name yet.

@@ -6,6 +6,7 @@ import buffer from "execbroker:buffer";
 import { evaluate } from "./realm.mjs";
 import { kept } from "./scrub.mjs";
 import { script, sound } from "./transform.mjs";
+import { Address } from "./web.mjs";
 
 // What is loaded when code first speaks of it. The second group takes three times as long as the first.
 const LIGHT = ["assert", "assert/strict", "path", "path/posix", "querystring", "string_decoder", "url", "util/types"];
@@ -13,6 +14,8 @@ const HEAVY = ["stream", "stream/promises", "crypto"];
 
 const CRYPTO = ["createHash", "createHmac", "getHashes", "hash", "Hash", "Hmac", "randomBytes", "randomFill", "randomFillSync", "randomInt", "timingSafeEqual"];
 const BUFFER = ["Buffer", "SlowBuffer", "atob", "btoa", "constants", "isAscii", "isUtf8", "kMaxLength", "kStringMaxLength", "transcode"];
+const bare = (name) => name.replace(/^node:/, "");
+const isPath = (name) => /^(\.{0,2}\/|\.{1,2}$)/.test(name);
 const some = (from, names) => Object.fromEntries(names.filter((name) => name in from).map((name) => [name, from[name]]));
 
 // What is random comes from the host: code may have a constant of its own named crypto, where Deno's module would look.
@@ -69,7 +72,8 @@ export class Modules {
     } finally {
       Reflect.deleteProperty(globalThis, "Deno");
     }
-    for (let i = 0; i < names.length; i++) this.#there[names[i]] = names[i] === "crypto" ? { ...some(found[i], CRYPTO), ...random() } : found[i];
+    const ours = { __proto__: null, crypto: (m) => ({ ...some(m, CRYPTO), ...random() }), url: (m) => ({ ...m, URL: Address }) };
+    for (let i = 0; i < names.length; i++) this.#there[names[i]] = names[i] in ours ? ours[names[i]](found[i]) : found[i];
   }
 
   // has reports whether the sandbox has a module.
@@ -86,19 +90,19 @@ export class Modules {
   require(cwd, main) {
     const require = (name) => {
       if (typeof name !== "string") throw Object.assign(new TypeError('The "id" argument must be of type string.'), { code: "ERR_INVALID_ARG_TYPE" });
-      if (/^(\.{0,2}\/|\.{1,2}$)/.test(name)) return this.#file(this.#resolve(name, cwd()), main);
-      const bare = name.replace(/^node:/, "");
-      const found = this.#there[bare];
+      if (isPath(name)) return this.#file(this.#resolve(name, cwd()), main);
+      const module = bare(name);
+      const found = this.#there[module];
       if (found !== undefined) return found;
-      if (this.#has(bare)) throw new Error(`the module '${bare}' is loaded before a cell that names it: write require("${bare}") in the cell itself`);
+      if (this.#has(module)) throw new Error(`the module '${module}' is loaded before a cell that names it: write require("${module}") in the cell itself`);
       throw this.#refused(name);
     };
     require.resolve = (name) => {
-      if (/^(\.{0,2}\/|\.{1,2}$)/.test(name)) return this.#resolve(name, cwd());
-      if (!this.#has(name.replace(/^node:/, ""))) throw this.#refused(name);
+      if (isPath(name)) return this.#resolve(name, cwd());
+      if (!this.#has(bare(name))) throw this.#refused(name);
       return name;
     };
-    require.resolve.paths = (name) => (this.#has(String(name).replace(/^node:/, "")) ? null : []); // no directory has packages
+    require.resolve.paths = (name) => (this.#has(bare(String(name))) ? null : []); // no directory has packages
     require.cache = this.#cache;
     require.main = main;
     return require;
@@ -139,9 +143,9 @@ export class Modules {
   // import returns the namespace of a module.
   async import(name, require) {
     name = `${name}`;
-    const bare = name.replace(/^node:/, "");
-    if (LIGHT.includes(bare)) await this.#load(LIGHT);
-    if (HEAVY.includes(bare)) await this.#load(HEAVY);
+    const module = bare(name);
+    if (LIGHT.includes(module)) await this.#load(LIGHT);
+    if (HEAVY.includes(module)) await this.#load(HEAVY);
     const exports = require(name.startsWith("file:///") ? kept.decode(name.slice(7)) : name);
     const names = Object(exports) === exports ? Object.keys(exports).filter((n) => n !== "default") : [];
     const space = { __proto__: null };

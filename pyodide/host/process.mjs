@@ -1,6 +1,7 @@
 // What code of a session with JavaScript finds of Node's around it: process and os, with values that say nothing about the machine.
 import { EventEmitter } from "execbroker:events";
 import { Buffer } from "execbroker:buffer";
+import util from "execbroker:util";
 import { kept } from "./scrub.mjs";
 import { wrong } from "./fs.mjs";
 
@@ -46,7 +47,8 @@ function output(fd, write, later) {
 }
 
 // environment makes process. host has env, cwd(), chdir(path), exit(code), output(fd, data), input(most), later(f), soon(f, args) and stream().
-export function environment(host) {
+// cell is the file that the code is taken for.
+export function environment(host, cell) {
   const began = kept.time();
   const process = new EventEmitter();
   const nanoseconds = () => BigInt(Math.round(kept.time() * 1e6));
@@ -60,7 +62,7 @@ export function environment(host) {
   none.rss = () => 0;
   Object.assign(process, {
     title: "node", version: `v${VERSION}`, versions: { node: VERSION }, arch: "x64", platform: "linux", release: { name: "node" }, features: {}, config: {},
-    pid: 1, ppid: 0, argv: ["/usr/local/bin/node", ""], argv0: "node", execArgv: [], execPath: "/usr/local/bin/node", exitCode: undefined,
+    pid: 1, ppid: 0, argv: ["/usr/local/bin/node", cell], argv0: "node", execArgv: [], execPath: "/usr/local/bin/node", exitCode: undefined,
     cwd: host.cwd, chdir: host.chdir, hrtime, uptime: () => (kept.time() - began) / 1000, cpuUsage: usage, memoryUsage: none,
     exit(code = process.exitCode ?? 0) {
       const n = Number(code);
@@ -132,6 +134,38 @@ function quiet(f) {
   } catch {
     return undefined;
   }
+}
+
+// utilities makes the module util. Two of its functions would ask Deno for its process.
+export function utilities(process) {
+  const said = new Set();
+  const must = (f, name) => {
+    if (typeof f !== "function") throw wrong(name, "of type function", f);
+  };
+  return {
+    ...util,
+    callbackify(original) {
+      must(original, "original");
+      return function (...args) {
+        const done = args.pop();
+        must(done, "last argument");
+        const falsy = (reason) => Object.assign(new Error("Promise was rejected with falsy value"), { code: "ERR_FALSY_VALUE_REJECTION", reason });
+        Reflect.apply(original, this, args).then((v) => process.nextTick(done, null, v), (e) => process.nextTick(done, e || falsy(e)));
+      };
+    },
+    deprecate(f, message, code) {
+      let told = false;
+      const deprecated = function (...args) {
+        if (!told && !said.has(code)) process.emitWarning(message, "DeprecationWarning", code);
+        told = true;
+        if (code !== undefined) said.add(code);
+        return new.target ? Reflect.construct(f, args, new.target) : Reflect.apply(f, this, args);
+      };
+      Object.setPrototypeOf(deprecated, f);
+      deprecated.prototype = f.prototype;
+      return deprecated;
+    },
+  };
 }
 
 // os makes the module os.

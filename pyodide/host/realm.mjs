@@ -146,13 +146,15 @@ function uncaught(value) {
 }
 
 function failure(error) {
-  let found = [];
-  try {
-    void error.stack; // makes the frames
-    found = frames.get(error) ?? [];
-  } catch {}
+  let [found, coded] = [[], ""];
   const [type, message] = [text(error.name, "Error").slice(0, 200), text(error.message, "").slice(0, MOST)];
-  const head = message ? `${type}: ${message}` : type;
+  try {
+    const { stack, code } = error; // the former makes the frames
+    found = frames.get(error) ?? [];
+    // Errors of Node's modules have their code there, and nowhere else.
+    if (typeof code === "string" && `${stack}`.startsWith(`${type} [${code}]`)) coded = ` [${code}]`;
+  } catch {}
+  const head = message ? `${type}${coded}: ${message}` : type + coded;
   const traceback = plain(head + found.slice(0, 40).map((f) => "\n" + f.text.slice(0, 300)).join(""));
   return { __proto__: null, type, message, traceback, line: found[0]?.line ?? 0 };
 }

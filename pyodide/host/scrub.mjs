@@ -55,7 +55,8 @@ export const kept = {
   decode: globalThis.decodeURIComponent,
   dispose: Symbol.dispose,
   script: Deno[Deno.internal].core.evalContext,
-  harmless: { structuredClone, atob, btoa, URLSearchParams },
+  harmless: { structuredClone, atob, btoa, URLSearchParams, EventTarget, Event, CustomEvent },
+  web: { AbortController: globalThis.AbortController, AbortSignal: globalThis.AbortSignal, DOMException: globalThis.DOMException, URL: globalThis.URL },
 };
 
 const define = (name, value) => Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });

@@ -6,7 +6,6 @@ be, because the host of the snapshot is another, comes with begin().
 
 import asyncio
 import atexit
-import contextvars
 import io
 import json
 import os
@@ -16,6 +15,7 @@ import sys
 import time
 
 import execbroker_cell as cell
+from execbroker_loop import complain as _complain, owner as _run, timers as _timers
 
 WORKDIR = "/workspace"
 OUTPUT = "/dev/output"
@@ -24,11 +24,8 @@ MAX_OUTPUT = 48 << 20  # of a value, in all its forms
 _write, _read, _open = os.write, os.read, os.open
 _dumps, _loads = json.dumps, json.loads
 _all_tasks, _current_task, _sleep, _now = asyncio.all_tasks, asyncio.current_task, asyncio.sleep, time.monotonic
-_cancel = asyncio.Future.cancel  # of a task: ends it without asking it
+_Future, _cancel = asyncio.Future, asyncio.Future.cancel  # of a task: ends it without asking it
 _bytes = int.to_bytes
-
-# The run that code belongs to: what it leaves running keeps it.
-_run = contextvars.ContextVar("run", default=0)
 
 
 class _Host:
@@ -115,15 +112,20 @@ class _Session:
     async def linger(self):
         """Waits for the tasks and timers that the run has started."""
         pause, end = 0.001, float("inf") if self.most < 0 else _now() + self.most
+        seen = set()
         try:
-            while _now() < end and self.pending():
+            while _now() < end and (found := self.pending()):
+                seen.update(found)
                 await _sleep(pause)
                 pause = min(2 * pause, 0.02, max(end - _now(), 0))
-        except BaseException:  # an interrupt, which they have heard of as well
+        except BaseException:  # an interrupt, of which they may not have heard
+            for x in self.pending():
+                x.cancel()
             for _ in range(10):
                 if self.pending():
                     await _sleep(0)
             raise
+        _complain(t for t in seen if isinstance(t, _Future))
 
     def pending(self):
         """Lists the tasks and timers of the run in progress, without that of the cell."""
@@ -229,45 +231,3 @@ def _sleeper(block):
             raise KeyboardInterrupt from None  # without the frames of the host
 
     return sleep
-
-
-def _follow(loop):
-    """Takes note of the timers of the code, and lets run_forever run until the loop is stopped."""
-    later, stopped = loop.call_later, "_execbroker_stopped"
-
-    def call_later(self, delay, callback, *args, context=None):
-        if (getattr(callback, "__module__", None) or type(callback).__module__).partition(".")[0] in ("asyncio", "_asyncio", "pyodide"):
-            return later(self, delay, callback, *args, context=context)
-
-        def call(*args):
-            _timers.pop(handle, None)
-            callback(*args)
-
-        handle = later(self, delay, call, *args, context=context)
-        _timers[handle] = _run.get()
-        return handle
-
-    async def forever(self):
-        future = self.create_future()
-        setattr(self, stopped, future)
-        await future
-
-    def run_forever(self):
-        """Run the event loop until it is stopped."""
-        self.run_until_complete(self.create_task(forever(self)))
-
-    def stop(self):
-        """Stop the event loop."""
-        future = getattr(self, stopped, None)
-        if future is not None and not future.done():
-            future.set_result(None)
-
-    loop.call_later, loop.run_forever, loop.stop = call_later, run_forever, stop
-
-
-_timers = {}  # of the code, and the run of each
-_follow(type(asyncio.get_event_loop()))
-
-# An interrupt or an exit that escapes from a callback of the event loop must not end the worker.
-asyncio.get_event_loop()._keyboard_interrupt_handler = lambda: None
-asyncio.get_event_loop()._system_exit_handler = lambda code: None

@@ -82,8 +82,8 @@ export function cell(source, constants) {
   const last = tree.body.findLast((n) => n.type !== "EmptyStatement");
   if (last?.type === "ExpressionStatement") {
     const end = source[last.end - 1] === ";" ? last.end - 1 : last.end;
-    edits.push([end, end, ");"]);
-    edits.unshift([last.start, last.start, `return ${VALUE}(`]);
+    edits.push([end, end, "));"]);
+    edits.unshift([last.start, last.start, `return ${VALUE}((`]);
   }
   if (source.startsWith("#!")) edits.unshift([0, 2, "//"]);
   const strict = tree.body[0]?.directive === "use strict";

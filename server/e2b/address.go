@@ -17,6 +17,7 @@ const (
 type address struct {
 	sandbox string
 	port    int
+	named   bool // by the host name
 }
 
 // sandboxLabel is the form of the first label of the host name of a sandbox.
@@ -32,7 +33,7 @@ func (s *Server) address(r *http.Request) (address, error) {
 		if err != nil {
 			return address{}, refuse(http.StatusBadRequest, "the host name: invalid port %s", m[1])
 		}
-		return address{m[2], int(port)}, nil
+		return address{m[2], int(port), true}, nil
 	}
 	id, port := r.Header.Get("E2b-Sandbox-Id"), r.Header.Get("E2b-Sandbox-Port")
 	switch {
@@ -45,7 +46,7 @@ func (s *Server) address(r *http.Request) (address, error) {
 	if err != nil {
 		return address{}, refuse(http.StatusBadRequest, "E2b-Sandbox-Port: invalid port")
 	}
-	return address{id, int(n)}, nil
+	return address{id, int(n), false}, nil
 }
 
 // signer finds the sandbox that a URL was signed for. Where all share one address, the signature is all in it that says which: a program
@@ -58,8 +59,8 @@ func (s *Server) signer(r *http.Request) address {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, b := range s.boxes {
-		if b.signed(r, operation) {
-			return address{id, envdPort}
+		if signed, _ := b.signed(r, operation); signed {
+			return address{id, envdPort, false}
 		}
 	}
 	return address{}
@@ -82,9 +83,19 @@ func (s *Server) serveSandbox(w http.ResponseWriter, r *http.Request, to address
 		badGateway(w, SandboxNotFound, to)
 		return
 	}
-	if to.port != envdPort && b.traffic != "" && !sameToken(r.Header.Get("E2b-Traffic-Access-Token"), b.traffic) {
+	if to.port != envdPort && (b.private || to.port != interpreterPort) && b.traffic != "" && !sameToken(r.Header.Get("E2b-Traffic-Access-Token"), b.traffic) {
 		writeJSON(w, http.StatusForbidden, proxyError{SandboxID: b.id, Message: "the header E2B-Traffic-Access-Token is missing or wrong", Code: http.StatusForbidden})
 		return
+	}
+	if b.isPaused() {
+		if b.resumes == 0 {
+			badGateway(w, SandboxNotFound, to)
+			return
+		}
+		if _, err := b.resume(r.Context(), b.resumes); err != nil {
+			s.fail(w, r, err)
+			return
+		}
 	}
 	w, answered := s.wayFault(w, to)
 	if answered {
@@ -106,6 +117,6 @@ func (s *Server) serveSandbox(w http.ResponseWriter, r *http.Request, to address
 	case interpreterPort:
 		b.serveInterpreter(w, r)
 	default:
-		badGateway(w, PortNotOpen, to)
+		s.serveForward(w, r, b, to)
 	}
 }

@@ -17,7 +17,7 @@ type newSandbox struct {
 	Metadata            map[string]string `json:"metadata"`
 	EnvVars             map[string]string `json:"envVars"`
 	AutoPause           bool              `json:"autoPause"`
-	AutoPauseMemory     *bool             `json:"autoPauseMemory"` // means nothing without AutoPause
+	AutoPauseMemory     *bool             `json:"autoPauseMemory"` // means nothing: memory is kept as long as the sandbox is
 	AutoResume          struct {
 		Enabled bool `json:"enabled"`
 	} `json:"autoResume"`

@@ -52,7 +52,7 @@ func (c lasting) send(d daemon, target string, port int, typ, body string) *http
 func TestConnectionOutlivesSandbox(t *testing.T) {
 	d := newDaemon(t, fake.Options{})
 	c := d.lasting()
-	start := `{"process": {"cmd": "print(1)\nforever()"}}`
+	defer d.b.Hold(fake.OpFiles)()
 	for range 50 {
 		res := c.send(d, "/v2/sandboxes", 0, "application/json", `{"templateID": "base"}`)
 		text, err := io.ReadAll(res.Body)
@@ -62,13 +62,19 @@ func TestConnectionOutlivesSandbox(t *testing.T) {
 		if err := json.Unmarshal(text, &d.box); err != nil {
 			t.Fatal(err)
 		}
-		res = c.send(d, "/process.Process/Start", envdPort, "application/connect+json", envelope(0, uint32(len(start)), start))
-		if _, err := io.ReadFull(res.Body, make([]byte, 5)); err != nil { // it has begun
-			t.Fatal(err)
+		before, killed := d.b.Calls(fake.OpFiles), make(chan int)
+		go func() {
+			for d.b.Calls(fake.OpFiles) == before { // it has not begun
+				time.Sleep(time.Millisecond)
+			}
+			killed <- d.do("DELETE", "/sandboxes/"+d.box.SandboxID, "").Code
+		}()
+		res = c.send(d, "/filesystem.Filesystem/Stat", envdPort, "application/json", `{"path": "x"}`)
+		if text, err = io.ReadAll(res.Body); err != nil || !strings.Contains(string(text), "the sandbox is gone") {
+			t.Fatalf("got %s %s, %v", res.Status, text, err)
 		}
-		d.want(http.StatusNoContent, "DELETE", "/sandboxes/"+d.box.SandboxID, "")
-		if _, err := io.Copy(io.Discard, res.Body); err != nil {
-			t.Fatal(err)
+		if status := <-killed; status != http.StatusNoContent {
+			t.Fatalf("got %d", status)
 		}
 	}
 }

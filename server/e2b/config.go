@@ -21,6 +21,7 @@ const envdVersion = "0.5.7"
 const (
 	DefaultMaxTimeout   = 24 * time.Hour
 	DefaultMaxSandboxes = 100
+	DefaultPausedTTL    = time.Hour
 )
 
 // Config configures New. Keys are required.
@@ -44,6 +45,12 @@ type Config struct {
 	MaxTimeout time.Duration
 	// MaxSandboxes is how many each key may have at a time. Zero means DefaultMaxSandboxes.
 	MaxSandboxes int
+	// OnPause is for backends that cannot put sandboxes aside. Zero means PauseKeep.
+	OnPause OnPause
+	// PausedTTL is how long a paused sandbox is kept for who resumes it. Zero means DefaultPausedTTL.
+	PausedTTL time.Duration
+	// Ports says who reaches servers in sandboxes. Zero means PortsOff: nobody. Others take a backend with executor.FeaturePorts.
+	Ports Ports
 	// Root runs the commands of clients that ask for the user root, in the session of their sandbox and by the rules of its Run. The
 	// contract knows one user, so it has to come from beside it. Nil: they are refused.
 	Root func(ctx context.Context, s executor.Session, req executor.Request, emit func(executor.Event) error) (*executor.Result, error)
@@ -71,6 +78,14 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 	if c.MaxTimeout < time.Second || c.MaxSandboxes < 0 {
 		return c, errors.New("e2b: max_timeout and max_sandboxes: want positive values")
 	}
+	c.OnPause, c.PausedTTL = cmp.Or(c.OnPause, PauseKeep), cmp.Or(c.PausedTTL, DefaultPausedTTL)
+	if !slices.Contains([]OnPause{PauseKeep, PauseKill, PauseRefuse}, c.OnPause) || c.PausedTTL < time.Second {
+		return c, errors.New("e2b: on_pause and paused_ttl: want keep, kill or refuse, and at least 1s")
+	}
+	if !slices.Contains([]Ports{PortsOff, PortsPrivate, PortsPublic}, c.Ports) {
+		return c, fmt.Errorf("e2b: ports: %q is neither %q nor %q", c.Ports, PortsPrivate, PortsPublic)
+	}
+	c.Spec.Ports = c.Ports != PortsOff
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

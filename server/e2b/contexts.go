@@ -27,19 +27,22 @@ type codeContext struct {
 	mu        sync.Mutex
 	begun     bool
 	abandoned time.Time // when code was last stopped because its client had gone
+	before    int       // executions that are counted before those of the interpreter
+	last      int       // the number of the last execution
 }
 
 // contexts are those of a sandbox. Each language has one from the beginning, whose ID is the name of the language.
 type contexts struct {
 	caps executor.Capabilities
+	home string        // where code is that asks for no other place
 	one  chan struct{} // the turn of everything, where not all can run side by side; else nil
 
 	mu  sync.Mutex
 	all []*codeContext // in the order of their making
 }
 
-func newContexts(caps executor.Capabilities) *contexts {
-	c := &contexts{caps: caps}
+func newContexts(caps executor.Capabilities, home string) *contexts {
+	c := &contexts{caps: caps, home: home}
 	if !caps.Has(executor.FeatureParallelRuns) || !caps.Has(executor.FeatureFilesDuringRun) {
 		c.one = make(chan struct{}, 1)
 	}
@@ -68,7 +71,7 @@ func (c *contexts) make(l executor.Language, dir string) *codeContext {
 	x := &codeContext{ID: newToken(), Language: l, Cwd: dir, dir: dir, turn: c.one}
 	x.name = x.ID
 	if dir == "" {
-		x.Cwd = executor.Workdir
+		x.Cwd = c.home
 	}
 	if c.one == nil {
 		x.turn = make(chan struct{}, 1)
@@ -151,7 +154,9 @@ func (c *contexts) remove(x *codeContext) {
 
 // restart ends the interpreter of x, and what runs in it. The next run starts it anew, in the directory that it was made with.
 func (b *sandbox) restart(ctx context.Context, x *codeContext) error {
+	b.slowly(ctx)
 	x.mu.Lock()
+	x.before, x.last = 0, 0
 	begun := x.begun
 	x.begun = false
 	if b.faults().LostDirectory {

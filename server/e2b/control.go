@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// connect returns a running sandbox and extends its life. Sandboxes are never paused here, so there is nothing to resume.
+// connect returns a sandbox and extends its life. One that is paused is resumed.
 func (s *Server) connect(r *http.Request, o owner, v2 bool) (int, any, error) {
 	b, err := s.find(r, o)
 	if err != nil {
@@ -27,14 +27,25 @@ func (s *Server) connect(r *http.Request, o owner, v2 bool) (int, any, error) {
 	}
 	d := min(300*time.Second, s.cfg.MaxTimeout)
 	switch {
-	case ask.AutoPause:
-		return 0, nil, unsupported("autoPause")
 	case ask.Timeout != nil:
 		if d, err = s.seconds(*ask.Timeout); err != nil {
 			return 0, nil, err
 		}
 	case !v2:
 		return 0, nil, refuse(http.StatusBadRequest, "timeout: is required")
+	}
+	if ask.AutoPause {
+		then, err := s.then(true)
+		if err != nil {
+			return 0, nil, err
+		}
+		b.setThen(then)
+	}
+	switch resumed, err := b.resume(r.Context(), d); {
+	case err != nil:
+		return 0, nil, err
+	case resumed:
+		return http.StatusCreated, s.answer(b), nil
 	}
 	if err := b.setEnd(r.Context(), d, true); err != nil {
 		return 0, nil, err
@@ -49,7 +60,9 @@ func (s *Server) get(r *http.Request, o owner) (int, any, error) {
 	}
 	d := s.detail(b)
 	d.EnvdAccessToken, d.Domain, d.AllowInternetAccess = b.token, s.domain(), &b.internet
-	d.Lifecycle = &lifecycle{OnTimeout: "kill"}
+	b.mu.Lock()
+	d.Lifecycle = &lifecycle{AutoResume: b.resumes > 0, OnTimeout: b.onTimeout}
+	b.mu.Unlock()
 	return http.StatusOK, d, nil
 }
 
@@ -59,6 +72,11 @@ func (s *Server) kill(r *http.Request, o owner) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
+	return s.end(r, b)
+}
+
+// end ends a sandbox for its client.
+func (s *Server) end(r *http.Request, b *sandbox) (int, any, error) {
 	b.stop(errKilled)
 	select {
 	case <-b.gone:
@@ -103,6 +121,9 @@ func (s *Server) move(r *http.Request, o owner, ask any, apply func(*sandbox) er
 	body, err := readBody(r)
 	if err == nil {
 		err = decodeJSON(body, ask)
+	}
+	if err == nil && b.isPaused() { // its time is that of paused sandboxes
+		err = notFound(b.id)
 	}
 	if err == nil {
 		err = apply(b)

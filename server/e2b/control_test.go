@@ -36,7 +36,7 @@ func TestCreate(t *testing.T) {
 		"no-template":      {path: "/v2/sandboxes", body: `{}`, status: 404, message: `template "" not found`},
 		"timeout-0":        {path: "/sandboxes", body: `{"templateID": "base", "timeout": 0}`, status: 400, message: "Timeout must be greater than 0"},
 		"timeout-huge":     {path: "/sandboxes", body: `{"templateID": "base", "timeout": 9223372036854775807}`, status: 400, message: "Timeout cannot be greater than 24h0m0s"},
-		"pause":            {path: "/v2/sandboxes", body: `{"templateID": "base", "autoPause": true}`, status: 501, message: "autoPause"},
+		"pause-on-timeout": {path: "/v2/sandboxes", body: `{"templateID": "base", "autoPause": true, "autoResume": {"enabled": true}}`, status: 201},
 		"volumes":          {path: "/v2/sandboxes", body: `{"templateID": "base", "volumeMounts": [{"name": "a", "path": "/a"}]}`, status: 501, message: "volumeMounts"},
 		"deny-some":        {path: "/v2/sandboxes", body: `{"templateID": "base", "network": {"denyOut": ["10.0.0.0/8"]}}`, status: 501, message: "denyOut"},
 		"bad-host":         {path: "/v2/sandboxes", body: `{"templateID": "base", "network": {"denyOut": ["0.0.0.0/0"], "allowOut": ["a b"]}}`, status: 400, message: "not a host name"},
@@ -109,6 +109,8 @@ func TestConfigurationIsChecked(t *testing.T) {
 		"no-key":    {},
 		"empty-key": {Keys: []string{"a", ""}},
 		"timeout":   {Keys: []string{"a"}, MaxTimeout: -1},
+		"on-pause":  {Keys: []string{"a"}, OnPause: "freeze"},
+		"paused":    {Keys: []string{"a"}, PausedTTL: -1},
 		"network":   {Keys: []string{"a"}, Spec: executor.Spec{Network: executor.NetworkPolicy{Mode: executor.NetworkFull}}},
 	} {
 		if _, err := New(x, c); err == nil {
@@ -316,8 +318,8 @@ func TestUnsupported(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{})
 	id := w.create("").SandboxID
 	for _, c := range []string{
-		"POST /sandboxes/{id}/pause", "POST /sandboxes/{id}/fork", "POST /sandboxes/{id}/snapshots", "GET /snapshots",
-		"PUT /sandboxes/{id}/network", "GET /volumes", "DELETE /templates/x", "GET /templates",
+		"POST /sandboxes/{id}/fork", "POST /sandboxes/{id}/snapshots", "GET /snapshots",
+		"PUT /sandboxes/{id}/network", "GET /volumes", "DELETE /templates/x", "POST /v3/templates", "GET /v2/templates", "GET /teams", "GET /templates",
 	} {
 		method, path, _ := strings.Cut(strings.ReplaceAll(c, "{id}", id), " ")
 		w.want(501, method, path, "")

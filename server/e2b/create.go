@@ -3,6 +3,7 @@ package e2b
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -30,13 +31,17 @@ func (s *Server) create(ctx context.Context, o owner, body []byte, timeout time.
 	if err != nil {
 		return 0, nil, err
 	}
+	then, err := s.then(n.AutoPause)
+	if err != nil {
+		return 0, nil, err
+	}
 	if err := s.createFault(); err != nil {
 		return 0, nil, err
 	}
 	if err := s.reserve(o); err != nil {
 		return 0, nil, err
 	}
-	session, err := s.x.Create(ctx, spec)
+	session, err := s.session(ctx, spec)
 	if err != nil {
 		s.mu.Lock()
 		s.release(o)
@@ -46,22 +51,36 @@ func (s *Server) create(ctx context.Context, o owner, body []byte, timeout time.
 	}
 	b := &sandbox{
 		id: id, owner: o, faults: s.faults, patience: s.patience, longest: s.cfg.MaxTimeout, template: n.TemplateID, token: newToken(), metadata: n.Metadata, internet: spec.Network.Mode == executor.NetworkFull,
-		started: time.Now(), session: session, root: s.cfg.Root, moved: make(chan struct{}, 1), gone: make(chan struct{}),
+		started: time.Now(), session: session, home: executor.Workdir, root: s.cfg.Root, onTimeout: then, moved: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	b.end = b.started.Add(timeout)
+	b.note("sandbox created")
+	if n.AutoResume.Enabled {
+		b.resumes = timeout
+	}
 	caps := session.Info().Capabilities
-	b.contexts = newContexts(caps)
-	b.envd = b.newEnvd()
+	if slices.Contains(session.Info().Aliases, home) {
+		b.home = home
+	}
+	b.contexts = newContexts(caps, b.home)
 	if caps.MaxLife > 0 {
 		b.latest = b.started.Add(caps.MaxLife)
 	}
 	if !caps.Has(executor.FeatureKeepAlive) { // it may be unused for as long as its spec says
 		b.latest = b.started.Add(s.cfg.MaxTimeout)
 	}
-	if n.Network != nil && n.Network.AllowPublicTraffic != nil && !*n.Network.AllowPublicTraffic {
+	b.private = n.Network != nil && n.Network.AllowPublicTraffic != nil && !*n.Network.AllowPublicTraffic
+	if b.private || s.cfg.Ports == PortsPrivate {
 		b.traffic = newToken()
 	}
+	if s.cfg.Ports != PortsOff {
+		b.forward = s.newForward(b)
+	}
+	if spec.Run.WallTime == executor.NoLimit {
+		b.wall = s.cfg.MaxTimeout
+	}
 	b.life, b.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	b.envd = b.newEnvd()
 	s.mu.Lock()
 	if s.closed { // Close does not know of it
 		b.stop(errServerClosed)
@@ -74,6 +93,31 @@ func (s *Server) create(ctx context.Context, o owner, body []byte, timeout time.
 		return 0, nil, refuse(http.StatusServiceUnavailable, "%v", errServerClosed)
 	}
 	return http.StatusCreated, s.answer(b), nil
+}
+
+// home is where programs of E2B have their files.
+const home = "/home/user"
+
+// session makes a session whose working directory is at home as well, if the backend has aliases. A template that has something there, or
+// beside it where the backend cannot keep that, goes without: it is asked for once.
+func (s *Server) session(ctx context.Context, spec executor.Spec) (executor.Session, error) {
+	wished := spec
+	wished.Aliases = append(slices.Clone(spec.Aliases), home)
+	_, without := s.homeless.Load(spec.Template)
+	if without || !s.x.Info().Capabilities.Has(executor.FeatureAliases) || wished.Validate() != nil {
+		return s.x.Create(ctx, spec)
+	}
+	b, err := s.x.Create(ctx, wished)
+	if !errors.Is(err, executor.ErrUnsupported) {
+		return b, err
+	}
+	b, other := s.x.Create(ctx, spec)
+	if other != nil {
+		return nil, other
+	}
+	s.homeless.Store(spec.Template, true)
+	s.cfg.Log.Warn("sandboxes have no "+home, "template", spec.Template, "err", err)
+	return b, nil
 }
 
 // reserve takes a place among the sandboxes of o, and makes Close wait for what comes of it.
@@ -114,7 +158,7 @@ func (s *Server) spec(n newSandbox, id string, timeout time.Duration) (executor.
 		asked bool
 		what  string
 	}{
-		{n.AutoPause, "autoPause"}, {n.AutoResume.Enabled, "autoResume"}, {says(n.MCP), "mcp"}, {says(n.IAM), "iam"},
+		{says(n.MCP), "mcp"}, {says(n.IAM), "iam"},
 		{says(n.VolumeMounts), "volumeMounts"},
 	} {
 		if u.asked {
@@ -139,7 +183,7 @@ func (s *Server) spec(n newSandbox, id string, timeout time.Duration) (executor.
 	}
 	spec.Labels["e2b.sandbox"] = id
 	// The backend ends what this process leaves behind. Where the idle TTL cannot be changed it has to fit what clients may ask for later.
-	spec.IdleTTL = timeout + spare
+	spec.IdleTTL = timeout + spareOf(timeout)
 	if !caps.Has(executor.FeatureKeepAlive) {
 		spec.IdleTTL = s.cfg.MaxTimeout + spare
 	}

@@ -14,6 +14,6 @@
 // # What differs from E2B
 //
 // Sandboxes have no network unless the configuration gives them one or a program asks for it. What a backend cannot do, and what this
-// server does not offer (pause, fork, snapshots, volumes, templates), is refused with status 501 and says what is missing; nothing is
+// server does not offer (fork, snapshots, volumes, templates), is refused with status 501 and says what is missing; nothing is
 // ignored in silence. Sandboxes belong to the process: they end with it, since their registry is in memory.
 package e2b

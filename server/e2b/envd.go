@@ -24,7 +24,7 @@ const (
 
 // newEnvd makes the handler of the daemon that runs in every sandbox of E2B: commands, files, and the transfer of files.
 func (b *sandbox) newEnvd() http.Handler {
-	bounded := connect.WithHandlerOptions(connect.WithReadMaxBytes(maxMessage), connect.WithInterceptors(arrivals{}))
+	bounded := connect.WithHandlerOptions(connect.WithReadMaxBytes(maxMessage), connect.WithInterceptors(streams{b.life}))
 	m := http.NewServeMux()
 	b.processes = &processService{b: b}
 	m.Handle(processpb.NewProcessHandler(b.processes, bounded, connect.WithInterceptors(users{root: b.root != nil})))
@@ -49,31 +49,39 @@ func (b *sandbox) newEnvd() http.Handler {
 	return guarded
 }
 
-// arrivals ends the time that a client has for its first message. Its own value is the key of what does.
+// arrivals is the key of what ends the time that a client has for its first message.
 type arrivals struct{}
 
-var _ connect.Interceptor = arrivals{}
+// streams calls what is there by that key, and breaks off what a sandbox streams when it has ended: by that, and by what it is told of the
+// sandbox afterwards, an SDK knows why.
+type streams struct{ life context.Context }
 
-func (arrivals) arrived(ctx context.Context) {
+var _ connect.Interceptor = streams{}
+
+func (streams) arrived(ctx context.Context) {
 	if end, ok := ctx.Value(arrivals{}).(func()); ok {
 		end()
 	}
 }
 
-func (a arrivals) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (a streams) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
 		a.arrived(ctx)
 		return next(ctx, r)
 	}
 }
 
-func (arrivals) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (streams) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
-func (a arrivals) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (a streams) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, c connect.StreamingHandlerConn) error {
-		return next(ctx, arriving{c, func() { a.arrived(ctx) }})
+		err := next(ctx, arriving{c, func() { a.arrived(ctx) }})
+		if err != nil && a.life.Err() != nil && c.Spec().StreamType == connect.StreamTypeServer {
+			panic(http.ErrAbortHandler)
+		}
+		return err
 	}
 }
 
@@ -186,17 +194,19 @@ func ping(h http.Header) time.Duration {
 	return pingInterval
 }
 
-// signed reports whether a URL was signed for an operation on a file. Who signs knows the token, and gives away nothing but this.
-func (b *sandbox) signed(r *http.Request, operation string) bool {
+// signed reports whether a URL was signed for an operation on a file, and if that was for a time that is over. Who signs knows the token,
+// and gives away nothing but this.
+func (b *sandbox) signed(r *http.Request, operation string) (signed, expired bool) {
 	q := r.URL.Query()
 	raw := strings.Join([]string{q.Get("path"), operation, q.Get("username"), b.token}, ":")
 	if exp := q.Get("signature_expiration"); exp != "" {
 		n, err := strconv.ParseInt(exp, 10, 64)
-		if err != nil || time.Now().Unix() > n {
-			return false
+		if err != nil {
+			return false, false
 		}
+		expired = time.Now().Unix() > n
 		raw += ":" + exp
 	}
 	sum := hash(raw)
-	return sameToken(q.Get("signature"), "v1_"+base64.RawStdEncoding.EncodeToString(sum[:]))
+	return sameToken(q.Get("signature"), "v1_"+base64.RawStdEncoding.EncodeToString(sum[:])), expired
 }

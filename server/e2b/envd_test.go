@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"math"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -142,7 +143,7 @@ func TestTransfer(t *testing.T) {
 	}
 	m.Close()
 	if got, want := string(d.ask(200, d.http, "POST", "", m.FormDataContentType(), form.Bytes())),
-		`[{"name":"b","path":"/workspace/dir/b","type":"file"},{"name":"c \"ü\"","path":"/workspace/c \"ü\"","type":"file"}]`+"\n"; got != want {
+		`[{"name":"b","path":"/workspace/dir/b","type":"file"},{"name":"c \"ü\"","path":"/home/user/c \"ü\"","type":"file"}]`+"\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if got := d.ask(200, d.http, "GET", "path="+url.QueryEscape("c \"ü\""), "", nil); string(got) != "c \"ü\"" {
@@ -160,7 +161,8 @@ func TestTransfer(t *testing.T) {
 		"climbs":        {400, "GET", "path=../../etc/passwd", "", "", nil},
 		"climbs-up":     {400, "POST", "path=../x", octets, "x", nil},
 		"nul":           {400, "GET", "path=a%00b", "", "", nil},
-		"home":          {400, "GET", "path=~/x", "", "", nil},
+		"home":          {404, "GET", "path=~/x", "", "", nil},
+		"other-home":    {400, "GET", "path=~root/x", "", "", nil},
 		"user":          {401, "GET", "path=z&username=root", "", "", nil},
 		"type":          {415, "POST", "path=x", "text/plain", "x", nil},
 		"no-boundary":   {400, "POST", "path=x", "multipart/form-data", "x", nil},
@@ -219,6 +221,11 @@ func TestSignatures(t *testing.T) {
 			t.Fatalf("%s: got in", name)
 		}
 	}
+	for _, c := range []*http.Client{stranger, plain} {
+		if got := d.ask(401, c, "GET", sign("a", "read", earlier), "", nil); !strings.Contains(string(got), "signature is already expired") {
+			t.Errorf("got %s", got)
+		}
+	}
 	d.ask(401, d.client("wrong"), "GET", "path=a", "", nil)
 	d.ask(401, d.client("wrong"), "POST", "path=a", octets, nil)
 	_, err := fspb.NewFilesystemClient(d.client("wrong"), d.url).Stat(t.Context(), connect.NewRequest(&fspb.StatRequest{Path: "a"}))
@@ -271,7 +278,7 @@ func TestFilesystem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := s.Msg.Entry; e.Path != "/workspace/dir/sub/a" || e.Name != "a" || e.Size != 3 || e.Type != fspb.FileType_FILE_TYPE_FILE || e.Permissions != "-rw-r--r--" || e.Mode != 0o644 {
+	if e := s.Msg.Entry; e.Path != "/home/user/dir/sub/a" || e.Name != "a" || e.Size != 3 || e.Type != fspb.FileType_FILE_TYPE_FILE || e.Permissions != "-rw-r--r--" || e.Mode != 0o644 {
 		t.Errorf("got %v", e)
 	}
 	names := func(depth uint32) (all []string) {
@@ -293,7 +300,7 @@ func TestFilesystem(t *testing.T) {
 		t.Error(err)
 	}
 	m, err := d.files.Move(ctx, connect.NewRequest(&fspb.MoveRequest{Source: "dir/b", Destination: "x/y/b"}))
-	if err != nil || m.Msg.Entry.Path != "/workspace/x/y/b" {
+	if err != nil || m.Msg.Entry.Path != "/home/user/x/y/b" {
 		t.Errorf("got %v, %v", m, err)
 	}
 	for range 2 { // what is missing is not an error
@@ -303,7 +310,7 @@ func TestFilesystem(t *testing.T) {
 	}
 	_, err = d.files.MakeDir(ctx, connect.NewRequest(&fspb.MakeDirRequest{Path: "dir"}))
 	wantCode(t, "existing directory", err, connect.CodeAlreadyExists)
-	for name, want := range map[string]connect.Code{"nothing": connect.CodeNotFound, "../x": connect.CodeInvalidArgument, "": connect.CodeInvalidArgument, "~": connect.CodeInvalidArgument} {
+	for name, want := range map[string]connect.Code{"nothing": connect.CodeNotFound, "../x": connect.CodeInvalidArgument, "": connect.CodeInvalidArgument, "~root": connect.CodeInvalidArgument} {
 		_, err = d.files.Stat(ctx, connect.NewRequest(&fspb.StatRequest{Path: name}))
 		wantCode(t, name, err, want)
 	}
@@ -340,7 +347,7 @@ func TestWatch(t *testing.T) {
 		t.Fatalf("got %v, %v", err, w.Msg())
 	}
 	d.ask(200, d.http, "POST", "path=dir/a", octets, []byte("1"))
-	if got, want := events(), []string{"dir CREATE", "dir/a CREATE"}; !slices.Equal(got, want) {
+	if got, want := events(), []string{"dir CREATE", "dir/a CREATE", "dir/a WRITE"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	d.ask(200, d.http, "POST", "path=dir/a", octets, []byte("22"))
@@ -383,7 +390,7 @@ func event(s events) *pb.ProcessEvent {
 func follow(s events, text string) (out string, end *pb.ProcessEvent_EndEvent) {
 	for s.Receive() {
 		e := event(s)
-		out += string(e.GetData().GetStdout()) + string(e.GetData().GetStderr())
+		out += string(e.GetData().GetStdout()) + string(e.GetData().GetStderr()) + string(e.GetData().GetPty())
 		if text != "" && strings.Contains(out, text) {
 			return out, nil
 		}
@@ -441,11 +448,67 @@ func TestProcesses(t *testing.T) {
 	}
 	_, err := startError(t, d, &pb.StartRequest{})
 	wantCode(t, "no command", err, connect.CodeInvalidArgument)
-	_, err = startError(t, d, &pb.StartRequest{Process: &pb.ProcessConfig{Cmd: "script"}, Pty: &pb.PTY{}})
-	wantCode(t, "terminal", err, connect.CodeUnimplemented)
 	without := newDaemon(t, fake.Options{Capabilities: fake.Without(fake.All(), executor.FeatureCommand)})
 	_, err = startError(t, without, &pb.StartRequest{Process: &pb.ProcessConfig{Cmd: "script"}})
 	wantCode(t, "backend without commands", err, connect.CodeUnimplemented)
+}
+
+// A terminal has the size that was asked for, shows and takes bytes as such, and what is no terminal takes nothing of that.
+func TestTerminals(t *testing.T) {
+	d := newDaemon(t, fake.Options{})
+	pty := func(rows, cols uint32) *pb.PTY { return &pb.PTY{Size: &pb.PTY_Size{Rows: rows, Cols: cols}} }
+	input := func(pid uint32, in *pb.ProcessInput) error {
+		_, err := d.procs.SendInput(t.Context(), connect.NewRequest(&pb.SendInputRequest{Process: byPID(pid), Input: in}))
+		return err
+	}
+	typed := func(text string) *pb.ProcessInput {
+		return &pb.ProcessInput{Input: &pb.ProcessInput_Pty{Pty: []byte(text)}}
+	}
+	sent := func(text string) *pb.ProcessInput {
+		return &pb.ProcessInput{Input: &pb.ProcessInput_Stdin{Stdin: []byte(text)}}
+	}
+	resize := func(pid uint32, p *pb.PTY) error {
+		_, err := d.procs.Update(t.Context(), connect.NewRequest(&pb.UpdateRequest{Process: byPID(pid), Pty: p}))
+		return err
+	}
+
+	pid, s := d.start(t.Context(), "print(terminal())\nresized()\nprint(terminal())\nprint(readline())\ninterrupt()\nexit(5)", func(m *pb.StartRequest) { m.Pty = pty(31, 91) })
+	defer s.Close()
+	if out, _ := follow(s, "\n"); out != "31 91\r\n" {
+		t.Errorf("got %q", out)
+	}
+	for _, p := range []*pb.PTY{pty(0, 80), pty(24, 0), pty(24, 65536), pty(math.MaxUint32, math.MaxUint32)} {
+		wantCode(t, p.String(), resize(pid, p), connect.CodeInvalidArgument)
+	}
+	if err := resize(pid, pty(40, 120)); err != nil {
+		t.Error(err)
+	}
+	if out, _ := follow(s, "\n"); out != "40 120\r\n" {
+		t.Errorf("got %q", out)
+	}
+	wantCode(t, "input to stdin", input(pid, sent("x")), connect.CodeInternal)
+	wantCode(t, "no input", input(pid, nil), connect.CodeUnimplemented)
+	_, err := d.procs.CloseStdin(t.Context(), connect.NewRequest(&pb.CloseStdinRequest{Process: byPID(pid)}))
+	wantCode(t, "end of stdin", err, connect.CodeUnknown)
+	for _, text := range []string{"ab\r", "\x03"} {
+		if err := input(pid, typed(text)); err != nil {
+			t.Error(err)
+		}
+	}
+	if out, end := follow(s, ""); out != "ab\r\nab\r\n" || end.GetExitCode() != 5 {
+		t.Errorf("got %q, %v", out, end)
+	}
+	wantCode(t, "size of what has ended", resize(pid, pty(24, 80)), connect.CodeNotFound)
+
+	pid, plain := d.start(t.Context(), "forever()", nil)
+	defer plain.Close()
+	wantCode(t, "size of pipes", resize(pid, pty(24, 80)), connect.CodeInternal)
+	wantCode(t, "keys for pipes", input(pid, typed("x")), connect.CodeInternal)
+	_, err = startError(t, d, &pb.StartRequest{Process: &pb.ProcessConfig{Cmd: "script"}, Pty: pty(0, 0)})
+	wantCode(t, "no size", err, connect.CodeInvalidArgument)
+	without := newDaemon(t, fake.Options{Capabilities: fake.Without(fake.All(), executor.FeaturePTY)})
+	_, err = startError(t, without, &pb.StartRequest{Process: &pb.ProcessConfig{Cmd: "script"}, Pty: &pb.PTY{}})
+	wantCode(t, "backend without terminals", err, connect.CodeUnimplemented)
 }
 
 func startError(t *testing.T, d daemon, m *pb.StartRequest) (bool, error) {

@@ -46,6 +46,7 @@ var statuses = []struct {
 	{executor.ErrTooLarge, http.StatusRequestEntityTooLarge, ""},
 	{executor.ErrExhausted, http.StatusTooManyRequests, ""},
 	{executor.ErrUnavailable, http.StatusServiceUnavailable, "sandbox_capacity_unavailable"},
+	{executor.ErrNoServer, http.StatusBadGateway, ""},
 	{executor.ErrAuth, http.StatusInternalServerError, "internal_server_error"},
 	{executor.ErrInternal, http.StatusInternalServerError, "internal_server_error"},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout, ""},

@@ -117,7 +117,7 @@ func (b *sandbox) codeRequest(ask codeRequest) (req executor.Request, x *codeCon
 		return req, nil, err
 	}
 	// E2B's kernel returns at the last statement.
-	req = executor.Request{Language: x.Language, Context: x.name, Code: *ask.Code, Env: ask.EnvVars, Keep: -1, Linger: new(time.Duration)}
+	req = executor.Request{Language: x.Language, Context: x.name, Code: *ask.Code, Env: ask.EnvVars, Keep: -1, Linger: new(time.Duration), Limits: executor.RunLimits{WallTime: b.wallTime()}}
 	if missing := b.contexts.caps.MissingForRequest(req); len(missing) > 0 {
 		return req, nil, unsupported(strings.Join(missing, ", "))
 	}
@@ -140,11 +140,17 @@ func (b *sandbox) runCode(ctx context.Context, x *codeContext, req executor.Requ
 			x.abandon()
 		}
 	}()
+	defer b.replace(ctx, x)
 	req.Dir = x.start()
+	f, number := b.faults(), codeEvent{Type: "number_of_executions"}
 	result, err := b.session.Run(ctx, req, func(ev executor.Event) error {
 		switch ev.Kind {
 		case executor.EventStarted:
-			return send(codeEvent{Type: "number_of_executions", ExecutionCount: ev.Cell}.line())
+			number.ExecutionCount = x.number(ev.Cell, f)
+			if f.LateNumbers {
+				return nil
+			}
+			return send(number.line())
 		case executor.EventStdout, executor.EventStderr:
 			text := string(ev.Data)
 			return send(codeEvent{Type: string(ev.Kind), Text: &text, Timestamp: ev.Time.UTC().Format("2006-01-02T15:04:05.000000Z")}.line())
@@ -156,6 +162,13 @@ func (b *sandbox) runCode(ctx context.Context, x *codeContext, req executor.Requ
 	})
 	if b.seen(err); ctx.Err() != nil || b.life.Err() != nil { // nobody is there, or what came of it is the end of the sandbox
 		return
+	}
+	if f.EndlessExit && x.Language != executor.Python && result != nil && result.StateLost {
+		<-ctx.Done()
+		return
+	}
+	if f.LateNumbers {
+		_ = send(number.line())
 	}
 	if name, value, traceback := failure(result, err); name != "" {
 		_ = send(codeEvent{Type: "error", Name: &name, Value: &value, Traceback: &traceback}.line())

@@ -78,7 +78,11 @@ func TestExecute(t *testing.T) {
 	id := w.create(`"envVars": {"SPEC": "it's"}`).SandboxID
 	for _, c := range []struct{ name, body, want string }{
 		{"text", body("print(1)\neprint(2)"), `[{"type":"stdout","text":"1\n"},{"type":"stderr","text":"2\n"}]`},
-		{"value", body("6 * 7"), `[{"type":"result","is_main_result":true,"text":"42","json":42,"extra":{}}]`},
+		{"value", body("6 * 7"), `[{"type":"result","is_main_result":true,"text":"42","extra":{}}]`},
+		{"json", body(`display(show("text/plain", "<JSON object>", "application/json", "[1]"))`), `[{"type":"result","is_main_result":false,"text":"<JSON object>","json":[1],"extra":{}}]`},
+		{"table", body(`display(show("application/vnd.dataresource+json", "{\"schema\":{\"fields\":[{\"name\":\"i\"},{\"name\":\"b\"},{\"name\":0}],\"primaryKey\":[\"i\"]},\"data\":[{\"i\":0,\"b\":\"x\",\"0\":1.5},{\"i\":1,\"b\":null}]}"))`),
+			`[{"type":"result","is_main_result":false,"data":{"b":["x",null],"0":[1.5,null]},"extra":{}}]`},
+		{"odd-table", body(`display(show("application/vnd.dataresource+json", "[]"))`), `[{"type":"result","is_main_result":false,"extra":{"application/vnd.dataresource+json":"[]"}}]`},
 		{"rich", body(`display(show("text/plain", "'a\"'", "image/png", "\x89PNG", "application/json", "[1, null]", "text/x-odd", "x", "e2b/chart", "{}", "application/x-bin", "\xff"))`),
 			`[{"type":"result","is_main_result":false,"text":"a\"","png":"iVBORw==","json":[1,null],"chart":{},"extra":{"text/x-odd":"x","application/x-bin":"/w=="}}]`},
 		{"bad-json", body(`display(show("application/json", "{"))`), `[{"type":"result","is_main_result":false,"extra":{"application/json":"{"}}]`},
@@ -86,7 +90,7 @@ func TestExecute(t *testing.T) {
 		{"env", body(`print(env("SPEC"), env("A"))`, `"env_vars": {"A": "'\n\"\\"}`), `[{"type":"stdout","text":"it's '\n\"\\\n"}]`},
 		{"env-gone", body(`print(env("A"))`), `[{"type":"stdout","text":"null\n"}]`},
 		{"language", body(`print("js")`, `"language": " JS "`), `[{"type":"stdout","text":"js\n"}]`},
-		{"nulls", body(`1`, `"language": null`, `"context_id": null`, `"env_vars": null`), `[{"type":"result","is_main_result":true,"text":"1","json":1,"extra":{}}]`},
+		{"nulls", body(`1`, `"language": null`, `"context_id": null`, `"env_vars": null`), `[{"type":"result","is_main_result":true,"text":"1","extra":{}}]`},
 		{"empty", body(``), `[]`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

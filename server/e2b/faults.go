@@ -53,6 +53,15 @@ type Faults struct {
 	PastedEnvironment bool // env_vars become source text in Python, without quoting
 	LostDirectory     bool // a context that is restarted does not begin in its directory
 	BlankLines        bool // the stream has empty lines between events
+	// SilentExecution: an execution of the service itself, in which it changes the directory of a context, counts where the language is not
+	// Python.
+	SilentExecution bool
+	// ReplacedProcesses: where the language is not Python, stopping code replaces the process, with its state, and the numbers of executions
+	// go on.
+	ReplacedProcesses bool
+	EndlessExit       bool          // where the language is not Python, code that ends its process never ends
+	LateNumbers       bool          // the number of an execution comes with its end, as of code that keeps the lock of its interpreter
+	SlowDeletes       time.Duration // removing or restarting a context takes so long. At E2B it is up to 3 s
 }
 
 // BadGateway is a kind of the status 502, which means different things. The zero value is none.

@@ -355,20 +355,8 @@ func TestFaultFatalPings(t *testing.T) {
 func TestFaultStuckAfterAbandon(t *testing.T) {
 	bubble(t, fake.Options{}, Config{Faults: Faults{StuckAfterAbandon: 50 * time.Millisecond}}, func(w world) {
 		id := w.create("").SandboxID
-		abandoned := func(code string, after time.Duration) []line {
-			ctx, cancel := context.WithCancel(w.Context())
-			r := httptest.NewRequestWithContext(ctx, "POST", "http://localhost/execute", strings.NewReader(body(code)))
-			r.Header.Set("E2b-Sandbox-Id", id)
-			r.Header.Set("E2b-Sandbox-Port", "49999")
-			rec, done := httptest.NewRecorder(), make(chan struct{})
-			go func() { defer close(done); w.s.ServeHTTP(rec, r) }()
-			time.Sleep(after)
-			cancel()
-			<-done
-			return lines(w.T, rec.Body.Bytes())
-		}
-		abandoned("forever()", time.Second)
-		got := abandoned("print(1)", 12*time.Second)
+		w.leave(id, body("forever()"), time.Second)
+		got := w.leave(id, body("print(1)"), 12*time.Second)
 		if len(got) != 2 || got[0]["type"] != "keepalive" || got[1]["type"] != "keepalive" {
 			t.Errorf("got %v, want keepalives", got)
 		}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/execbroker/execbroker/executor"
 )
 
 // fatalPing reports whether a request ends envd, which it then has, with all commands.
@@ -84,6 +86,38 @@ func (x *codeContext) abandon() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.abandoned = time.Now()
+}
+
+// number returns what an execution is counted as that is so many in its interpreter.
+func (x *codeContext) number(cell int, f Faults) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if f.SilentExecution && x.Language != executor.Python && x.last == 0 {
+		x.before = 1
+	}
+	x.last = x.before + cell
+	return x.last
+}
+
+// replace replaces the process of code that was stopped now because its client has gone, if that is what happens.
+func (b *sandbox) replace(ctx context.Context, x *codeContext) {
+	if ctx.Err() == nil || x.Language == executor.Python || !b.faults().ReplacedProcesses {
+		return
+	}
+	x.mu.Lock()
+	x.before = x.last
+	x.mu.Unlock()
+	_ = b.seen(b.session.Reset(b.life, executor.Interpreter{Language: x.Language, Context: x.name})) // or the sandbox is gone
+}
+
+// slowly waits before a context is ended.
+func (b *sandbox) slowly(ctx context.Context) {
+	t := time.NewTimer(b.faults().SlowDeletes)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }
 
 // stuck reports whether a run that begins now is one of those that never do.

@@ -61,7 +61,9 @@ func (f *feed) drop() {
 	f.unread = max(f.unread, f.first)
 }
 
-func size(c *pb.ProcessEvent_DataEvent) int { return len(c.GetStdout()) + len(c.GetStderr()) }
+func size(c *pb.ProcessEvent_DataEvent) int {
+	return len(c.GetStdout()) + len(c.GetStderr()) + len(c.GetPty())
+}
 
 // push adds output. It waits for readers that are behind.
 func (f *feed) push(ctx context.Context, c *pb.ProcessEvent_DataEvent) error {

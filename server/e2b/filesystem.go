@@ -33,7 +33,7 @@ var _ pb.FilesystemHandler = (*filesystemService)(nil)
 
 // with calls f with the files of the session and the absolute name of a path, when it may.
 func (s *filesystemService) with(ctx context.Context, name string, f func(files executor.Files, abs string) error) error {
-	abs, err := absolute(name)
+	abs, err := s.b.absolute(name)
 	if err != nil {
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
@@ -59,7 +59,11 @@ func entry(abs string, i executor.FileInfo) *pb.EntryInfo {
 	case i.Mode.IsDir():
 		e.Type = pb.FileType_FILE_TYPE_DIRECTORY
 	case i.Target != "":
-		e.Type, e.SymlinkTarget = pb.FileType_FILE_TYPE_SYMLINK, &i.Target
+		to := i.Target
+		if !path.IsAbs(to) { // envd says where it leads
+			to = path.Join(path.Dir(abs), to)
+		}
+		e.Type, e.SymlinkTarget = pb.FileType_FILE_TYPE_SYMLINK, &to
 	}
 	return e
 }
@@ -94,7 +98,7 @@ func (s *filesystemService) MakeDir(ctx context.Context, r *connect.Request[pb.M
 }
 
 func (s *filesystemService) Move(ctx context.Context, r *connect.Request[pb.MoveRequest]) (*connect.Response[pb.MoveResponse], error) {
-	to, err := absolute(r.Msg.Destination)
+	to, err := s.b.absolute(r.Msg.Destination)
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
@@ -60,12 +59,12 @@ func FuzzPaths(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		abs, err := absolute(name)
+		abs, err := (&sandbox{home: home}).absolute(name)
 		switch {
 		case err != nil:
 		case abs != path.Clean(abs) || !strings.HasPrefix(abs, "/"):
 			t.Errorf("%q: got %q", name, abs)
-		case !strings.HasPrefix(name, "/") && abs != executor.Workdir && !strings.HasPrefix(abs, executor.Workdir+"/"):
+		case !strings.HasPrefix(name, "/") && abs != home && !strings.HasPrefix(abs, home+"/"):
 			t.Errorf("%q: got %q, which is outside", name, abs)
 		}
 	})

@@ -16,7 +16,7 @@ const maxPage = 100
 // filter is what a client wants to see of its sandboxes.
 type filter struct {
 	metadata map[string]string
-	running  bool
+	states   []string
 	template string
 	after    time.Time
 	newest   bool // first
@@ -37,7 +37,13 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	all := s.owned(o)
-	w.Header().Set("X-Total-Running", strconv.Itoa(len(all)))
+	running := 0
+	for _, b := range all {
+		if !b.isPaused() {
+			running++
+		}
+	}
+	w.Header().Set("X-Total-Running", strconv.Itoa(running))
 	if f.newest {
 		slices.Reverse(all)
 	}
@@ -63,7 +69,7 @@ func position(started time.Time, id string) string {
 
 func (f filter) matches(b *sandbox) bool {
 	at := position(b.started, b.id)
-	if !f.running || f.template != "" && f.template != b.template || !f.after.IsZero() && !b.started.After(f.after) {
+	if !slices.Contains(f.states, b.state()) || f.template != "" && f.template != b.template || !f.after.IsZero() && !b.started.After(f.after) {
 		return false
 	}
 	if f.from != "" && (f.newest && at >= f.from || !f.newest && at <= f.from) {
@@ -84,18 +90,16 @@ func parseFilter(q url.Values, paged bool) (f filter, err error) {
 	if f.metadata, err = parseMetadata(q.Get("metadata")); err != nil {
 		return bad("metadata", "a query string")
 	}
-	f.running, f.newest = true, true
+	f.newest = true
 	if !paged {
+		f.states = []string{stateRunning}
 		return f, nil
 	}
+	f.states = []string{stateRunning, statePaused}
 	if states := strings.Join(q["state"], ","); states != "" {
-		f.running = false
-		for state := range strings.SplitSeq(states, ",") {
-			switch state {
-			case "running":
-				f.running = true
-			case "paused": // there is none
-			default:
+		f.states = strings.Split(states, ",")
+		for _, state := range f.states {
+			if state != stateRunning && state != statePaused {
 				return bad("state", "running or paused")
 			}
 		}

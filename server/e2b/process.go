@@ -36,15 +36,16 @@ type processService struct {
 var _ pb.ProcessHandler = (*processService)(nil)
 
 type process struct {
-	pid    uint32
-	tag    *string
-	config *pb.ProcessConfig
-	stop   context.CancelCauseFunc
-	input  *input // nil: none
-	out    *feed
-	start  chan struct{} // closed when it has started, or will not
-	failed error         // it has not; set before start is closed
-	run    func(context.Context, executor.Request, func(executor.Event) error) (*executor.Result, error)
+	pid      uint32
+	terminal *executor.Terminal // nil: none
+	tag      *string
+	config   *pb.ProcessConfig
+	stop     context.CancelCauseFunc
+	input    *input // nil: none
+	out      *feed
+	start    chan struct{} // closed when it has started, or will not
+	failed   error         // it has not; set before start is closed
+	run      func(context.Context, executor.Request, func(executor.Event) error) (*executor.Result, error)
 }
 
 // signalError is the cause that a client has for the end of a process.
@@ -59,24 +60,26 @@ var (
 
 func (s *processService) Start(ctx context.Context, r *connect.Request[pb.StartRequest], out *connect.ServerStream[pb.StartResponse]) error {
 	m := r.Msg
-	if m.Pty != nil {
-		return connect.NewError(connect.CodeUnimplemented, errors.New("terminals: not supported by this server"))
-	}
 	c := m.GetProcess()
 	if c.GetCmd() == "" {
 		return connect.NewError(connect.CodeInvalidArgument, errors.New("process.cmd: is required"))
 	}
-	req := executor.Request{Command: append([]string{c.Cmd}, c.Args...), Env: c.Envs, Dir: c.GetCwd(), Keep: -1}
+	req := executor.Request{Command: append([]string{c.Cmd}, c.Args...), Env: c.Envs, Dir: c.GetCwd(), Keep: -1, Limits: executor.RunLimits{WallTime: s.b.wallTime()}}
+	terminal, err := terminalOf(m.Pty)
+	if err != nil {
+		return err
+	}
+	req.Terminal = terminal
 	if missing := s.b.contexts.caps.MissingForRequest(req); len(missing) > 0 {
 		return connect.NewError(connect.CodeUnimplemented, fmt.Errorf("commands: the backend of this sandbox has no %s", strings.Join(missing, ", ")))
 	}
-	p := &process{tag: m.Tag, config: c, out: newFeed(), start: make(chan struct{}), run: s.b.session.Run}
+	p := &process{terminal: terminal, tag: m.Tag, config: c, out: newFeed(), start: make(chan struct{}), run: s.b.session.Run}
 	if userOf(r.Header()) == rootUser { // which was let through
 		p.run = func(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
 			return s.b.root(ctx, s.b.session, req, emit)
 		}
 	}
-	if m.Stdin == nil || *m.Stdin {
+	if terminal != nil || m.Stdin == nil || *m.Stdin {
 		p.input = newInput()
 		req.Stdin = p.input
 	}
@@ -144,6 +147,9 @@ func (s *processService) run(ctx context.Context, p *process, req executor.Reque
 			case executor.EventStarted:
 				started.Do(func() { close(p.start) })
 			case executor.EventStdout:
+				if p.terminal != nil {
+					return p.out.push(ctx, &pb.ProcessEvent_DataEvent{Output: &pb.ProcessEvent_DataEvent_Pty{Pty: ev.Data}})
+				}
 				return p.out.push(ctx, &pb.ProcessEvent_DataEvent{Output: &pb.ProcessEvent_DataEvent_Stdout{Stdout: ev.Data}})
 			case executor.EventStderr:
 				return p.out.push(ctx, &pb.ProcessEvent_DataEvent{Output: &pb.ProcessEvent_DataEvent_Stderr{Stderr: ev.Data}})
@@ -301,20 +307,63 @@ func (s *processService) SendSignal(_ context.Context, r *connect.Request[pb.Sen
 	return connect.NewResponse(&pb.SendSignalResponse{}), nil
 }
 
-func (s *processService) Update(context.Context, *connect.Request[pb.UpdateRequest]) (*connect.Response[pb.UpdateResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("terminals: not supported by this server"))
+// Update resizes the terminal of a process.
+func (s *processService) Update(_ context.Context, r *connect.Request[pb.UpdateRequest]) (*connect.Response[pb.UpdateResponse], error) {
+	p, err := s.living(r.Msg.Process)
+	if err != nil {
+		return nil, err
+	}
+	if size := r.Msg.GetPty().GetSize(); size != nil {
+		if p.terminal == nil {
+			return nil, connect.NewError(connect.CodeInternal, errors.New("error resizing tty: tty not assigned to process"))
+		}
+		if err := resize(p.terminal, size); err != nil {
+			return nil, err
+		}
+	}
+	return connect.NewResponse(&pb.UpdateResponse{}), nil
+}
+
+// terminalOf returns the terminal that a client asks for, or nil.
+func terminalOf(asked *pb.PTY) (*executor.Terminal, error) {
+	if asked == nil {
+		return nil, nil
+	}
+	t := new(executor.Terminal)
+	if asked.Size == nil {
+		return t, nil
+	}
+	return t, resize(t, asked.Size)
+}
+
+func resize(t *executor.Terminal, size *pb.PTY_Size) error {
+	if err := t.Resize(executor.TerminalSize{Rows: int(size.Rows), Columns: int(size.Cols)}); err != nil {
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	return nil
 }
 
 // send gives input to a process. It waits until there is room.
 func (s *processService) send(ctx context.Context, p *process, in *pb.ProcessInput) error {
-	data, ok := in.GetInput().(*pb.ProcessInput_Stdin)
-	switch {
-	case !ok:
-		return connect.NewError(connect.CodeUnimplemented, errors.New("terminals: not supported by this server"))
-	case p.input == nil:
-		return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("process %d was started without stdin", p.pid))
+	var data []byte
+	switch in := in.GetInput().(type) {
+	case *pb.ProcessInput_Pty:
+		if p.terminal == nil {
+			return connect.NewError(connect.CodeInternal, errors.New("error writing to tty: tty not assigned to process; send input to its stdin"))
+		}
+		data = in.Pty
+	case *pb.ProcessInput_Stdin:
+		if p.terminal != nil {
+			return connect.NewError(connect.CodeInternal, errors.New("error writing to stdin: tty assigned to process; send input to its pty"))
+		}
+		if p.input == nil {
+			return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("process %d was started without stdin", p.pid))
+		}
+		data = in.Stdin
+	default:
+		return connect.NewError(connect.CodeUnimplemented, errors.New("input: neither stdin nor pty"))
 	}
-	if err := p.input.send(ctx, data.Stdin); err != nil {
+	if err := p.input.send(ctx, data); err != nil {
 		return connect.NewError(connect.CodeFailedPrecondition, err)
 	}
 	return nil
@@ -360,7 +409,10 @@ func (s *processService) CloseStdin(_ context.Context, r *connect.Request[pb.Clo
 	if err != nil {
 		return nil, err
 	}
-	if p.input == nil {
+	switch {
+	case p.terminal != nil:
+		return nil, connect.NewError(connect.CodeUnknown, errors.New("error closing stdin: a PTY process has none; send Ctrl+D (0x04) instead"))
+	case p.input == nil:
 		return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("process %d was started without stdin", p.pid))
 	}
 	p.input.close()

@@ -13,8 +13,11 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// spare is how much longer than its sandbox a session may live unused, so that the registry ends it and not the backend.
+// spare is how much longer than its sandbox a session may live unused, at most, so that the registry ends it and not the backend.
 const spare = time.Minute
+
+// spareOf is that of one that lives for d.
+func spareOf(d time.Duration) time.Duration { return min(d, spare) }
 
 // sandbox is one sandbox of the registry. Its goroutine in live ends it when its time is over.
 type sandbox struct {
@@ -23,16 +26,20 @@ type sandbox struct {
 	template string // as the client named it
 	token    string // for envd
 	traffic  string // for other ports; empty: they are public
+	private  bool   // the code interpreter needs it too
 	metadata map[string]string
 	internet bool
 	started  time.Time
 	latest   time.Time // it cannot live longer; zero: no bound
 	longest  time.Duration
+	wall     time.Duration // the longest that anything runs in it, see wallTime; zero: the limit of the backend
 	patience time.Duration // with bodies
 	session  executor.Session
+	home     string // by what clients know the working directory
 	contexts *contexts
 	faults   func() Faults
 	envd     http.Handler
+	forward  http.Handler // to servers in the sandbox; nil: there is none
 
 	processes *processService
 	root      func(context.Context, executor.Session, executor.Request, func(executor.Event) error) (*executor.Result, error)
@@ -46,9 +53,29 @@ type sandbox struct {
 
 	jobs sync.WaitGroup // processes; begin adds to it
 
-	mu   sync.Mutex
-	end  time.Time
-	over bool // nothing can begin
+	resumes time.Duration // for which a request to it resumes it when it is paused; zero: none does
+	turn    sync.Mutex    // held while it is paused or resumed
+
+	mu        sync.Mutex
+	end       time.Time
+	awake     context.Context // ends when it is paused; nil: nobody has asked
+	sleep     context.CancelCauseFunc
+	over      bool   // nothing can begin
+	paused    bool   // changed with turn held
+	onTimeout string // one of onTimeoutKill and onTimeoutPause
+	logs      []logEntry
+}
+
+// lifeMargin is by how much a run is kept from the end of its sandbox's life: backends refuse a wall time beyond that.
+const lifeMargin = time.Minute
+
+// wallTime bounds a run in a session without a wall time. What runs keeps its sandbox alive, also when this server was killed. The life of
+// the sandbox bounds it as well, if that ends earlier.
+func (b *sandbox) wallTime() time.Duration {
+	if !b.latest.IsZero() && time.Until(b.latest) < b.wall+lifeMargin {
+		return 0
+	}
+	return b.wall
 }
 
 // begin makes the end of b wait for one more of jobs, unless b is ending.
@@ -72,8 +99,15 @@ func (s *Server) live(b *sandbox) {
 		case <-b.life.Done():
 		case <-b.moved:
 		case <-timer.C:
-			if !time.Now().Before(b.ends()) {
+			switch {
+			case time.Now().Before(b.ends()):
+			case !b.pauses():
 				b.stop(errExpired)
+			default:
+				if err := s.pause(b.life, b); err != nil && b.pauses() {
+					s.cfg.Log.Warn("a sandbox was not paused", "sandbox", b.id, "err", err)
+					b.stop(errExpired)
+				}
 			}
 		}
 		timer.Reset(time.Until(b.ends()))
@@ -127,7 +161,7 @@ func (b *sandbox) setEnd(ctx context.Context, d time.Duration, extend bool) erro
 		return nil
 	}
 	if b.session.Info().Capabilities.Has(executor.FeatureKeepAlive) {
-		if _, err := b.session.KeepAlive(ctx, d+spare); err != nil {
+		if _, err := b.session.KeepAlive(ctx, d+spareOf(d)); err != nil {
 			return b.seen(err)
 		}
 	}
@@ -180,6 +214,6 @@ func (s *Server) detail(b *sandbox) sandboxDetail {
 	return sandboxDetail{
 		TemplateID: b.template, SandboxID: b.id, ClientID: "execbroker", StartedAt: b.started.UTC(), EndAt: b.ends().UTC(),
 		CPUCount: max(1, int(math.Ceil(l.CPUs))), MemoryMB: l.MemoryBytes >> 20, DiskSizeMB: l.DiskBytes >> 20,
-		Metadata: meta, State: "running", EnvdVersion: envdVersion, VolumeMounts: []string{},
+		Metadata: meta, State: b.state(), EnvdVersion: envdVersion, VolumeMounts: []string{},
 	}
 }

@@ -47,7 +47,7 @@ func TestSDKs(t *testing.T) {
 		return shells{x}, err
 	}
 	engine := func(t *testing.T) (executor.Executor, error) {
-		return e2btest.Docker(t.Context(), "e2b-sdk", docker.Config{})
+		return e2btest.Docker(t.Context(), "e2b-sdk", docker.Config{Ports: true})
 	}
 	wasm := func(t *testing.T) (executor.Executor, error) {
 		return pyodide.Open(t.Context(), driver.Env{Owner: "e2b-sdk"}, pyodide.Config{})
@@ -56,6 +56,7 @@ func TestSDKs(t *testing.T) {
 		name, program string
 		open          func(*testing.T) (executor.Executor, error)
 	}{
+		{"docker-ports", "ports.mjs", engine},
 		{"memory", "check.mjs", memory}, {"docker", "docker.mjs", engine}, {"docker-v1", "v1.mjs", engine}, {"pyodide", "pyodide.mjs", wasm},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -63,7 +64,11 @@ func TestSDKs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := e2btest.Serve(t.Context(), x, e2btest.Options{Server: e2b.Config{Keys: []string{e2btest.Key, "e2b_0123"}}})
+			cfg := e2b.Config{Keys: []string{e2btest.Key, "e2b_0123"}}
+			if c.program == "ports.mjs" {
+				cfg.Domain, cfg.Ports = "boxes.test", e2b.PortsPrivate
+			}
+			s, err := e2btest.Serve(t.Context(), x, e2btest.Options{Server: cfg})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -37,7 +37,9 @@ type Server struct {
 
 	patience time.Duration // bodyTime, or less in tests
 
-	lives sync.WaitGroup // sandboxes, from reserve to the end of live
+	lives    sync.WaitGroup // sandboxes, from reserve to the end of live
+	homeless sync.Map       // names of templates whose sandboxes can have no home
+	keeps    sync.Once      // it was logged that paused sandboxes go on
 
 	mu     sync.Mutex
 	closed bool
@@ -138,6 +140,10 @@ func (s *Server) routes() *http.ServeMux {
 	m.Handle("GET /sandboxes", http.HandlerFunc(s.list))
 	m.Handle("GET /sandboxes/{id}", s.op(s.get))
 	m.Handle("DELETE /sandboxes/{id}", s.op(s.kill))
+	m.Handle("GET /sandboxes/{id}/logs", s.op(s.logs))
+	m.Handle("GET /v2/sandboxes/{id}/logs", s.op(s.logs))
+	m.Handle("POST /sandboxes/{id}/pause", s.op(s.pauseNow))
+	m.Handle("POST /sandboxes/{id}/resume", s.op(s.resumeNow))
 	m.Handle("POST /sandboxes/{id}/timeout", s.op(s.setTimeout))
 	m.Handle("POST /sandboxes/{id}/refreshes", s.op(s.refresh))
 	m.Handle("GET /sandboxes/{id}/metrics", s.op(func(r *http.Request, o owner) (int, any, error) {
@@ -146,10 +152,11 @@ func (s *Server) routes() *http.ServeMux {
 	}))
 	m.Handle("GET /templates/aliases/{alias}", s.op(s.alias))
 	for path, what := range map[string]string{
-		"POST /sandboxes/{id}/pause": "pausing", "POST /sandboxes/{id}/resume": "resuming", "POST /sandboxes/{id}/fork": "forking",
+		"POST /sandboxes/{id}/fork":      "forking",
 		"POST /sandboxes/{id}/snapshots": "snapshots", "GET /snapshots": "snapshots", "PUT /sandboxes/{id}/network": "changing the network",
-		"/volumes/": "volumes", "/volumes": "volumes", "/templates/": "templates", "/templates": "templates", "/secrets": "secrets",
-		"GET /v2/sandboxes/{id}/logs": "logs", "GET /sandboxes/metrics": "metrics of many sandboxes",
+		"/volumes/": "volumes", "/volumes": "volumes", "/templates/": "templates", "/templates": "templates", "/v2/templates": "templates", "/v2/templates/": "templates",
+		"/v3/templates": "templates", "/v3/templates/": "templates", "/teams": "teams", "/teams/": "teams", "/secrets": "secrets",
+		"GET /sandboxes/metrics": "metrics of many sandboxes",
 	} {
 		m.Handle(path, s.op(func(r *http.Request, o owner) (int, any, error) {
 			if r.PathValue("id") != "" {

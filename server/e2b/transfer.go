@@ -24,8 +24,13 @@ func hash(s string) [sha256.Size]byte { return sha256.Sum256([]byte(s)) }
 
 // mayTransfer checks who asks for a transfer, and as which user.
 func (b *sandbox) mayTransfer(r *http.Request, operation string) error {
-	if !sameToken(r.Header.Get("X-Access-Token"), b.token) && !b.signed(r, operation) {
-		return refuse(http.StatusUnauthorized, "invalid signature, or the header X-Access-Token is missing or wrong")
+	if !sameToken(r.Header.Get("X-Access-Token"), b.token) {
+		switch signed, expired := b.signed(r, operation); {
+		case !signed:
+			return refuse(http.StatusUnauthorized, "invalid signature, or the header X-Access-Token is missing or wrong")
+		case expired:
+			return refuse(http.StatusUnauthorized, "signature is already expired")
+		}
 	}
 	if err := (users{}).check(r.Header); err != nil {
 		return err
@@ -34,18 +39,20 @@ func (b *sandbox) mayTransfer(r *http.Request, operation string) error {
 }
 
 // absolute returns the name that a path of a client means. The contract judges what is in it.
-func absolute(name string) (string, error) {
+func (b *sandbox) absolute(name string) (string, error) {
 	switch {
 	case name == "":
 		return "", refuse(http.StatusBadRequest, "path: is required")
-	case name == "~" || strings.HasPrefix(name, "~"):
-		return "", refuse(http.StatusBadRequest, "path %q: there are no home directories here; relative paths are below %s", name, executor.Workdir)
-	case strings.HasPrefix(name, "/"):
+	case name == "~" || strings.HasPrefix(name, "~/"):
+		name = "." + name[1:]
+	case name[0] == '~':
+		return "", refuse(http.StatusBadRequest, "path %q: there are no other users here; relative paths are below %s", name, b.home)
+	case name[0] == '/':
 		return path.Clean(name), nil
 	}
-	abs := path.Join(executor.Workdir, name)
-	if abs != executor.Workdir && !strings.HasPrefix(abs, executor.Workdir+"/") {
-		return "", refuse(http.StatusBadRequest, "path %q: climbs above %s", name, executor.Workdir)
+	abs := path.Join(b.home, name)
+	if abs != b.home && !strings.HasPrefix(abs, b.home+"/") {
+		return "", refuse(http.StatusBadRequest, "path %q: climbs above %s", name, b.home)
 	}
 	return abs, nil
 }
@@ -54,7 +61,7 @@ func (b *sandbox) download(w http.ResponseWriter, r *http.Request) {
 	err := b.mayTransfer(r, "read")
 	var name string
 	if err == nil {
-		name, err = absolute(r.URL.Query().Get("path"))
+		name, err = b.absolute(r.URL.Query().Get("path"))
 	}
 	if err != nil {
 		writeError(w, err)
@@ -230,7 +237,7 @@ func (b *sandbox) store(r *http.Request, rc *http.ResponseController) (done []wr
 		return nil, refuse(http.StatusBadRequest, "Content-Encoding %q: want gzip or none", encoding)
 	}
 	write := func(name string, data io.Reader) error {
-		abs, err := absolute(name)
+		abs, err := b.absolute(name)
 		switch {
 		case err != nil:
 		case b.faults().TornUploads:

@@ -32,7 +32,7 @@ type look struct {
 }
 
 func (s *filesystemService) watch(ctx context.Context, dir string, recursive bool) (*watcher, error) {
-	abs, err := absolute(dir)
+	abs, err := s.b.absolute(dir)
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
@@ -46,6 +46,9 @@ func (s *filesystemService) watch(ctx context.Context, dir string, recursive boo
 
 // look returns what has changed since the last time, by name.
 func (w *watcher) look(ctx context.Context) (events []*pb.FilesystemEvent, err error) {
+	if w.s.b.isPaused() {
+		return nil, nil // a look would wake it, and nothing changes
+	}
 	entries, err := w.s.tree(ctx, w.dir, w.depth)
 	if err != nil {
 		return nil, err
@@ -66,6 +69,9 @@ func (w *watcher) look(ctx context.Context) (events []*pb.FilesystemEvent, err e
 		case w.seen == nil:
 		case !ok:
 			add(name, pb.EventType_EVENT_TYPE_CREATE)
+			if l.size > 0 {
+				add(name, pb.EventType_EVENT_TYPE_WRITE) // as of a file that was opened and then written
+			}
 		case before.size != l.size || !before.modified.Equal(l.modified):
 			add(name, pb.EventType_EVENT_TYPE_WRITE)
 		case before.mode != l.mode:
@@ -78,7 +84,7 @@ func (w *watcher) look(ctx context.Context) (events []*pb.FilesystemEvent, err e
 		}
 	}
 	w.seen = now
-	slices.SortFunc(events, func(a, b *pb.FilesystemEvent) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(events, func(a, b *pb.FilesystemEvent) int { return strings.Compare(a.Name, b.Name) })
 	return events, nil
 }
 

@@ -1,6 +1,7 @@
 package mutate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -378,17 +379,17 @@ func (t *tree) dependants(ctx context.Context, m Mutation) (near, far []string, 
 	if err != nil {
 		return nil, nil, err
 	}
-	prefix := strings.TrimSpace(module) + "/"
+	module = strings.TrimSpace(module)
 	out, err := t.run(ctx, "go", "list", "-test", "-f", `{{if .ForTest}}{{.ForTest}} {{.ImportPath}} {{join .Deps " "}}{{end}}`, "./...")
 	if err != nil {
 		return nil, nil, err
 	}
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
-		if len(f) == 0 || !slices.ContainsFunc(f, func(s string) bool { return s == prefix+m.Package }) {
+		if len(f) == 0 || !slices.ContainsFunc(f, func(s string) bool { return s == module+"/"+m.Package }) {
 			continue
 		}
-		dir := strings.TrimPrefix(f[0], prefix)
+		dir := cmp.Or(strings.TrimPrefix(strings.TrimPrefix(f[0], module), "/"), ".")
 		switch pattern := "./" + dir; {
 		case slices.Contains(near, pattern) || slices.Contains(far, pattern) || dir == "internal/ci/mutate" || dir == "internal/ci":
 		case dir == m.Package || slices.Contains(subjects[m.Subject], dir):

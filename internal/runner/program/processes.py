@@ -5,11 +5,13 @@ import fcntl
 import gc
 import os
 import select
+import struct
 import time
 from collections import deque
 
 PAUSE_SECONDS = 0.001  # between looks at a program that prints little at a time, but all the time
 SMALL = 32 << 10
+TERMINAL_BYTES = 256 << 10  # that a terminal holds of what was written to it, at most
 
 
 class Child(BaseException):
@@ -32,6 +34,7 @@ class Process:
     def __init__(self, sup):
         self.sup, self.run, self.pid, self.run_began = sup, None, 0, 0
         self.killed = self.over = False
+        self.drained = False  # what is not there to be read now will not come any more
         self.mark = sup.new_mark()
         self.outs = {}  # descriptors by channel
         self.turns = deque()  # what is to be passed on or done between pieces of text
@@ -40,19 +43,25 @@ class Process:
     def fork(self, job, theirs):
         """Starts job(out, err) in a process. theirs are descriptors of its own."""
         (ro, wo), (re, we) = os.pipe(), os.pipe()
-        try:
-            self.pid = fork(self.sup, lambda: job(wo, we))
-        except Refused:
-            close(ro, wo, re, we, *theirs)
-            raise
-        close(wo, we, *theirs)
-        for channel, fd in ((STDOUT, ro), (STDERR, re)):
-            os.set_blocking(fd, False)
+        self.outs = {STDOUT: ro, STDERR: re}
+        for fd in ro, re:
             try:
                 fcntl.fcntl(fd, F_SETPIPE_SZ, CHUNK)  # fewer turns for a lot of output
             except OSError:
                 pass
-            self.outs[channel] = fd
+        self.spawn(lambda: job(wo, we), (wo, we, *theirs))
+
+    def spawn(self, job, theirs):
+        """Starts job in a process whose output comes from outs."""
+        try:
+            self.pid = fork(self.sup, job)
+        except Refused:
+            self.close_outputs()
+            close(*theirs)
+            raise
+        close(*theirs)
+        for fd in self.outs.values():
+            os.set_blocking(fd, False)
         self.sup.processes[self.pid] = self
 
     def take(self, channel):
@@ -91,7 +100,11 @@ class Process:
                 try:
                     data = os.read(fd, n)
                 except BlockingIOError:
-                    break
+                    if not self.drained:
+                        break
+                    data = b""
+                except OSError:  # what a terminal says that nobody has open
+                    data = b""
                 if not data:
                     self.sup.unwatch(fd)
                     close(fd)
@@ -192,16 +205,22 @@ class Command(Process):
         super().__init__(sup)
         self.argv = argv
         self.run, run.process = run, self
-        if run.has_input:
-            stdin, feed = os.pipe()
-            self.feed = Input(sup, feed, run)
-        else:
-            stdin, self.feed = os.open("/dev/null", os.O_RDONLY), None
-        self.error, error = os.pipe()
+        self.feed, self.terminal = None, -1  # what the program has as its terminal stays open here, so that it is never hung up by itself
         config, system, mark = sup.config, sup.system, self.mark
         env, cwd = dict(sup.env, **run.env), run.cwd or config["workdir"]
         if run.own:
             env = {"PATH": os.environ.get("PATH") or os.defpath, "LANG": "C.UTF-8"}  # nothing that is meant for user code
+        elif run.size is not None:
+            env.setdefault("TERM", "xterm-256color")
+            self.outs[STDOUT], self.terminal = open_terminal(config)
+            self.resize(run.size)
+            stdin, self.feed = self.terminal, Keyboard(sup, os.dup(self.outs[STDOUT]), run)
+        if self.terminal < 0 and run.has_input:
+            stdin, feed = os.pipe()
+            self.feed = Input(sup, feed, run)
+        elif self.terminal < 0:
+            stdin = os.open("/dev/null", os.O_RDONLY)
+        self.error, error = os.pipe()
 
         def job(out, err):
             error_fd = fcntl.fcntl(error, fcntl.F_DUPFD_CLOEXEC, 100)  # closes when the program is executed
@@ -210,6 +229,8 @@ class Command(Process):
                     become_program(system, {0: stdin, 1: out, 2: err}, {error_fd})
                 else:
                     become_user(config, system, mark, {0: stdin, 1: out, 2: err}, {error_fd}, env, cwd)
+                if self.terminal >= 0:
+                    fcntl.ioctl(0, TIOCSCTTY, 0)
                 _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
                 os.execvpe(argv[0], argv, env)
             except OSError as e:
@@ -217,9 +238,12 @@ class Command(Process):
             os._exit(127)
 
         try:
-            self.fork(job, (stdin, error))
+            if self.terminal >= 0:
+                self.spawn(lambda: job(stdin, stdin), (error,))
+            else:
+                self.fork(job, (stdin, error))
         except Refused:
-            close(self.error)
+            close(self.error, self.terminal)
             if self.feed is not None:
                 self.feed.over()
             raise
@@ -237,11 +261,19 @@ class Command(Process):
                 self.run.connect(self.feed)
             self.pump()
 
+    def resize(self, size):
+        fcntl.ioctl(self.terminal, TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
+
     def interrupt(self):
-        try:
-            os.killpg(self.pid, _signal.SIGTERM)
-        except OSError:
-            pass
+        groups, numbers = {self.pid}, [_signal.SIGTERM]
+        if self.terminal >= 0:  # as when a line is hung up; what is stopped is to hear of that, too
+            groups, numbers = groups | {foreground(fd) for fd in self.outs.values()} - {0}, [_signal.SIGHUP, _signal.SIGCONT]
+        for group in groups:
+            for number in numbers:
+                try:
+                    os.killpg(group, number)
+                except OSError:
+                    pass
 
     def gone(self, code, usage):
         self.executed()
@@ -249,15 +281,26 @@ class Command(Process):
         if self.failure:
             number, _, name = self.failure.partition(b" ")
             name = name or os.fsencode(self.argv[0])
-            run.put(DATA, b"%s: %s\n" % (name, os.strerror(int(number)).encode()), 0, STDERR)
+            message, channel = b"%s: %s" % (name, os.strerror(int(number)).encode()), STDERR
+            if self.terminal >= 0:
+                message, channel = message + b"\r", STDOUT
+            run.put(DATA, message + b"\n", 0, channel)
             fields = {"exit": 126 if int(number) in (errno.EACCES, errno.ENOEXEC) else 127}
         elif fields["exit"] == 128 + _signal.SIGKILL and run.out_of_memory():
             fields = {"exit": -1, "reason": "memory"}  # what a shell says of the program that it has started
         fields["cpu"] = int((usage.ru_utime + usage.ru_stime) * 1e9)
         fields["memory"] = usage.ru_maxrss << 10
         run.rest()
-        self.turn(lambda: self.end(fields))
+        if self.terminal < 0:
+            self.turn(lambda: self.end(fields))
+        else:
+            # It does not tell how much waits in it, and others of the user may still write to it.
+            self.drained = True
+            self.turns.append(Turn({STDOUT: TERMINAL_BYTES}, b"", 0, lambda: self.end(fields)))
+            self.pump()
 
     def end(self, fields):
         self.close_outputs()
+        if self.terminal >= 0:
+            close(self.terminal)
         self.run.finish(fields)

@@ -182,8 +182,8 @@ function within(r, self, f, args) {
   }
 }
 
-// stray reports whether what belongs to a run was left running by it.
-const stray = (r) => r !== undefined && r !== run;
+// stray reports whether what belongs to a run was left running by it, or goes on although it has called exit.
+const stray = (r) => run?.exited || (r !== undefined && r !== run);
 
 promiseHooks.createHook({
   init: (promise) => from && origins.set(promise, from),
@@ -873,8 +873,10 @@ function addPaths(paths) {
 // exit ends the run, not the interpreter. No handler and no finally of the code stops it.
 process.exit = (code = process.exitCode ?? 0) => {
   if (run === undefined) process.reallyExit(code);
-  finish(run, { exit: Number(code) & 255 });
-  torn = true;
+  run.fields ??= { exit: Number(code) & 255 };
+  run.exited = torn = true;
+  // What ends here may be the queue of microtasks, and what waits for a promise would go with it.
+  setImmediate(settle, run);
   session.post('Runtime.terminateExecution');
   for (;;);
 };

@@ -6,6 +6,16 @@ import struct
 from collections import deque
 
 GRACES = 3  # for code that has not had a processor to heed its interrupt
+RETRY_SECONDS = 0.1  # between tries to type into a terminal that takes nothing
+
+
+def size(m):
+    """Returns the size of a terminal that a request has."""
+    rows, columns = get(m, "rows", int, 0), get(m, "columns", int, 0)
+    if not (0 < rows < 1 << 16 and 0 < columns < 1 << 16):
+        raise Refused("invalid", "terminal: a size of %d by %d" % (rows, columns))
+    return rows, columns
+
 
 class Run(Task):
     """One execution, in an interpreter or as a command."""
@@ -22,6 +32,7 @@ class Run(Task):
         self.cwd, self.env = text(get(m, "dir", bytes, b"")), environment(m, "env")
         if self.cwd:
             self.cwd = os.path.join(most["workdir"], self.cwd)
+        self.size = size(m) if "rows" in m and "argv" in m and not self.own else None  # of its terminal
         self.has_input, self.artifacts = get(m, "stdin", bool, False), get(m, "artifacts", bool, False)
         self.started = self.ended = self.muted = self.alone = False
         self.reason, self.written, self.credit = "", 0, WINDOW
@@ -51,8 +62,16 @@ class Run(Task):
         if self.process is not None:
             self.process.pump()
 
+    def resize(self, size):
+        if self.size is not None and not self.ended:
+            self.size = size
+            if self.process is not None and self.process.outs:
+                self.process.resize(size)
+
     def orphaned(self):
         self.alone = True
+        if self.size is not None:
+            self.stop("canceled")  # nobody is at the terminal any more
         if not self.input_ended:
             self.data(b"", True)
         self.granted(0)
@@ -68,6 +87,9 @@ class Run(Task):
         self.sup.cancel(self.timer)
         if self.process is None:
             self.fail("canceled", "stopped before it was started")
+            return
+        if self.sup.aside is not None:
+            self.process.kill()  # what is suspended heeds nothing
             return
         if self.started:
             self.process.interrupt()
@@ -223,6 +245,30 @@ class Input:
         """Nobody reads it any more."""
         if self.fd >= 0:
             self.taken = max(self.written - pending(self.fd), 0)
+            self.sup.unwatch(self.fd)
+            close(self.fd)
+            self.fd = -1
+            queue, self.queue = self.queue, deque()
+            self.paid(sum(worth for worth, _ in queue))
+
+
+class Keyboard(Input):
+    """A terminal, as what types into it. That nothing more is typed does not end it."""
+
+    retry = None
+
+    def end(self):
+        pass
+
+    def write(self):
+        super().write()
+        # A terminal that has dropped what was too long for a line does not say that it has room again.
+        self.sup.cancel(self.retry)
+        self.retry = self.sup.after(RETRY_SECONDS, self.write) if self.fd >= 0 and self.queue else None
+
+    def over(self):
+        if self.fd >= 0:
+            self.sup.cancel(self.retry)
             self.sup.unwatch(self.fd)
             close(self.fd)
             self.fd = -1

@@ -63,8 +63,9 @@ class Supervisor:
         self.holders, self.processes, self.interpreters = set(), {}, {}
         self.runs, self.active = set(), set()  # all, and those whose code has not ended
         self.sweeps, self.look, self.looked_at = [], None, 0
+        self.aside = None  # what is stopped, of a sandbox that is suspended
         self.mark = FIRST_MARK if os.getpid() == 1 else OTHER_MARK
-        self.config = self.env = None
+        self.config = self.env = self.forward = None
         self.nofile = more_descriptors()
         self.helper = Helper(self)
         self.fence, self.listener, self.server, self.quit = 0, None, None, None
@@ -234,6 +235,7 @@ class Supervisor:
             self.welcome(holder)
 
     def welcome(self, holder):
+        self.wake_up()
         holder.send_map(HELLO, 0, {
             "version": VERSION, "python": "%d.%d.%d" % sys.version_info[:3], "degraded": self.degraded,
             "languages": [name for name in LANGUAGES if self.available(name)], "left": self.left_ns(), "workdir": self.config["workdir"],
@@ -312,7 +314,6 @@ class Supervisor:
             "oom_score": get(m, "oom_score", int, 500), "rlimits": rlimits, "nofile": self.nofile,
             "paths": {k: [text(p) for p in v] for k, v in get(m, "paths", dict, {}).items()},
             "notebook": text(get(m, "notebook", bytes, b"")), "linger": text(get(m, "linger", bytes, b"")),
-            "account": text(get(m, "account", bytes, b"")),
             "network": text(get(m, "network", bytes, b"none")), "hide": [text(b) for b in get(m, "hide", list, [])],
         }  # fmt: skip
         self.degraded = []
@@ -325,10 +326,10 @@ class Supervisor:
             if c["uid"] <= 0 or c["gid"] <= 0:
                 raise Refused("invalid", "uid and gid of user code must not be root's")
             names = dict(globals())
-            exec(compile(c["account"], "<execbroker account.py>", "exec"), names)
-            mine = self.server is not None or get(m, "own", bool, False)
-            user = names["account"](self, c, mine, text(get(m, "names", bytes, b"")))
+            exec(compile(get(m, "setup", bytes), "<execbroker setup.py>", "exec"), names)
+            user = names["setup"](self, c, m)
         if self.server is not None:
+            self.parts.update(parts_of(get(m, "parts", bytes)))
             Guest(self.system).confine(c)
         s = self.system
         if s.libc is None:
@@ -355,6 +356,11 @@ class Supervisor:
         names = [c["node"]] if c["node"] else [os.path.join(d, n) for d in self.env["PATH"].split(":") for n in ("node", "nodejs")]
         self.node = next((n for n in names if os.path.isfile(n) and os.access(n, os.X_OK)), "")
         self.directories(c)
+        ports = get(m, "ports", bytes)
+        if ports is not None:
+            names = dict(globals())
+            exec(compile(ports, "<execbroker ports.py>", "exec"), names)
+            self.forward = names["forwards"](self)
         if c["socket"]:
             self.listen(c["socket"])
         self.config = c
@@ -407,14 +413,14 @@ class Supervisor:
 
     def left(self):
         idle = float("inf")
-        if self.idle > 0 and not self.active:
+        if self.idle > 0 and (not self.active or self.aside is not None):
             idle = self.idle / 1e9 - self.elapsed(self.used_at)
         return min(idle, self.life_left())
 
     def left_ns(self):
         """Returns for how long the sandbox will live unless it is used. -1: for ever."""
         left = self.left()
-        if self.active and self.idle > 0:
+        if self.active and self.idle > 0 and self.aside is None:
             left = min(left, self.idle / 1e9)  # counted from now on
         return -1 if left == float("inf") else max(int(left * 1e9), 0)
 
@@ -439,22 +445,56 @@ class Supervisor:
         if self.server is not None:
             self.after(5, lambda: os._exit(code))
 
+    def suspend(self, task):
+        """Stops all processes of the user until the sandbox is used again. Its idle time begins, whatever runs."""
+        if self.aside is not None:
+            task.reply(DONE, {})
+            return
+        if any(run.own or run.reason or not run.started for run in self.active):
+            task.holder.fail(task.stream, "busy", "something is being started, stopped or installed")
+            task.holder.streams.pop(task.stream, None)
+            return
+        self.used()
+        self.aside = Aside(self, task)
+
+    def wake_up(self):
+        """Lets go on what was stopped."""
+        if self.aside is not None:
+            aside, self.aside = self.aside, None
+            aside.over()
+
+    def user_processes(self, table):
+        if self.config["same_user"]:
+            return set().union(*(p.family(table) for p in self.processes.values() if isinstance(p, Process)))
+        return {pid for pid, (_, uid, _) in table.rows.items() if uid == self.config["uid"]}
+
     # Requests.
 
     def request(self, holder, stream, m):
         op = text(get(m, "op", bytes, b""))
+        if op == "suspend":
+            self.suspend(Task(holder, stream))
+            return
+        self.wake_up()
         if op == "run":
             self.run(holder, stream, m)
         elif op == "leave":
             self.reset(Task(holder, stream), "", "", True)
         elif op == "reset":
             self.reset(Task(holder, stream), text(get(m, "language", bytes, b"")), text(get(m, "context", bytes, b"")))
+        elif op == "resize":
+            run = holder.streams.get(get(m, "run", int, 0))
+            if isinstance(run, Run):  # else it has ended
+                run.resize(size(m))
+            Task(holder, stream).reply(DONE, {})
         elif op == "status":
             Task(holder, stream).reply(DONE, {"left": self.left_ns(), "runs": len(self.runs)})
         elif op == "keepalive":
             self.idle = max(get(m, "idle", int, 0), 1)
             self.used()
             Task(holder, stream).reply(DONE, {"left": self.left_ns()})
+        elif op == "dial" and self.forward is not None:
+            self.forward(holder, stream, get(m, "port", int, 0))
         elif op == "paths":
             language, paths = text(get(m, "language", bytes, b"")), [text(p) for p in get(m, "paths", list, [])]
             known = self.config["paths"].setdefault(language, [])
@@ -541,7 +581,7 @@ def main(parts):
     gc.disable()
     sup = Supervisor(parts)
     if "http" in parts:
-        sup.server = Server(sup, int(sys.argv[3]), take(sys.argv[2]), float(sys.argv[4]))
+        sup.server = Server(sup, int(sys.argv[3]), sys.argv[2], float(sys.argv[4]))
         take(sys.argv[1])
     else:
         Holder(sup, 0, 1)

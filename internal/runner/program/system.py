@@ -13,6 +13,7 @@ import _signal
 import _socket
 
 FIONREAD = 0x541B
+TCGETS, TCSETS, TIOCSCTTY, TIOCGPGRP, TIOCSWINSZ, TIOCGPTN, TIOCSPTLCK = 0x5401, 0x5402, 0x540E, 0x540F, 0x5414, 0x80045430, 0x40045431
 F_SETPIPE_SZ = 1031
 NETLINK = 16
 
@@ -133,10 +134,12 @@ class Table:
 
     def __init__(self, only=None):
         self.rows, self.dead = {}, set()  # parent, user and groups of each, dead or alive; which of them are dead
+        self.missed = False  # one was gone before it was looked at
         for name in os.listdir("/proc") if only is None else map(str, only):
             if name.isdigit():
                 s = status(name)
                 if b"PPid" not in s:
+                    self.missed = True
                     continue  # its parent has taken note of its end, and is in the table or was itself found dead
                 pid = int(name)
                 self.rows[pid] = int(s[b"PPid"][0]), int(s[b"Uid"][0]), s.get(b"Groups", [])
@@ -261,6 +264,35 @@ def close(*fds):
 def pending(fd):
     """Returns how many bytes wait in a pipe."""
     return struct.unpack("i", fcntl.ioctl(fd, FIONREAD, b"\0\0\0\0"))[0]
+
+
+def open_terminal(config):
+    """Returns both ends of a new terminal. It belongs to the user, who opens it by its name."""
+    if not config["same_user"]:
+        os.setresuid(-1, config["uid"], -1)  # whom user code could signal is the real user
+    flags, ours = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC, -1
+    try:
+        ours = os.open("/dev/ptmx", flags)
+        fcntl.ioctl(ours, TIOCSPTLCK, struct.pack("i", 0))
+        theirs = os.open("/dev/pts/%d" % struct.unpack("i", fcntl.ioctl(ours, TIOCGPTN, b"\0\0\0\0")), flags)
+    except OSError as e:
+        close(ours)
+        raise Refused("exhausted", "no terminal: " + e.strerror) from None
+    finally:
+        if not config["same_user"]:
+            os.setresuid(-1, 0, -1)
+    modes = bytearray(fcntl.ioctl(theirs, TCGETS, bytes(64)))
+    modes[1] |= 0x40  # IUTF8: what erases a character erases all of its bytes
+    fcntl.ioctl(theirs, TCSETS, bytes(modes))
+    return ours, theirs
+
+
+def foreground(fd):
+    """Returns the process group that a terminal sends its signals to; 0 if there is none."""
+    try:
+        return struct.unpack("i", fcntl.ioctl(fd, TIOCGPGRP, b"\0\0\0\0"))[0]
+    except OSError:
+        return 0
 
 
 def reopen(fd, flags=0):

@@ -184,6 +184,23 @@ func PID(m Method, started int) int {
 	return pid
 }
 
+// Kill ends the program alone, if another process watches over it, and reports whether it did. That process then removes it from the
+// table of processes and ends as well. If the watching process is killed instead, that is left to the first process of the system, which
+// in a container is often a program that never does it.
+func Kill(m Method, started int) bool {
+	pid := PID(m, started)
+	if pid == 0 || pid == started {
+		return false
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	// Its number may have become another's until it was opened.
+	return PID(m, started) == pid && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
+}
+
 // Signal returns the number of the signal that ended the program, or zero.
 func Signal(m Method, p *os.ProcessState) syscall.Signal {
 	w, ok := p.Sys().(syscall.WaitStatus)

@@ -41,6 +41,9 @@ func Adjustable(Method) error { return nil }
 // PID returns the number of the program itself.
 func PID(_ Method, started int) int { return started }
 
+// Kill reports false: no process watches over another.
+func Kill(Method, int) bool { return false }
+
 // Signal returns the number of the signal that ended the program, or zero.
 func Signal(_ Method, p *os.ProcessState) syscall.Signal {
 	if w, ok := p.Sys().(interface {

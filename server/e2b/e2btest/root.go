@@ -47,6 +47,9 @@ type rootRun struct {
 }
 
 func (r *rootRun) run(ctx context.Context, req executor.Request) (*executor.Result, error) {
+	if req.Terminal != nil {
+		return nil, &executor.Error{Op: "run", Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: []string{string(executor.FeaturePTY)}}
+	}
 	env := []string{"HOME=/root", "USER=root", "LOGNAME=root"}
 	for k, v := range req.Env {
 		env = append(env, k+"="+v)

@@ -25,6 +25,8 @@ type Options struct {
 	Owner string
 	// Docker is the backend. Zero fields are those of the test engine: its address, the image with both languages, and no pulling.
 	Docker docker.Config
+	// Jupyter makes Python that of Jupyter's kernels, which the image has to have.
+	Jupyter bool
 	// Server is the server. Without keys it has Key, without Root clients may be root.
 	Server e2b.Config
 	// Wrap, if not nil, stands between the network and the server.
@@ -60,8 +62,14 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Jupyter {
+		x = Jupyter(x)
+	}
 	if o.Server.Root == nil {
 		o.Server.Root = Root
+	}
+	if o.Server.Spec.Aliases == nil { // root can write to /mnt at E2B, and in a container to the directory of an alias only
+		o.Server.Spec.Aliases = []string{"/mnt/.e2b"}
 	}
 	s, err := Serve(ctx, x, o)
 	if err != nil {

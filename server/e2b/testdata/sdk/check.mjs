@@ -77,7 +77,7 @@ step('timeout', async () => {
 step('files', async () => {
   const bytes = new Uint8Array(70_000).map((_, i) => i % 256)
   const written = await box.files.write('dir/data.bin', bytes.buffer)
-  assert.equal(written.path, '/workspace/dir/data.bin')
+  assert.equal(written.path, '/home/user/dir/data.bin')
   assert.deepEqual(await box.files.read('dir/data.bin', { format: 'bytes' }), bytes)
   await box.files.write([{ path: 'a "ü".txt', data: 'text ü' }, { path: '/workspace/b', data: '' }])
   assert.equal(await box.files.read('a "ü".txt'), 'text ü')
@@ -88,7 +88,7 @@ step('files', async () => {
   assert.equal((await box.files.getInfo('dir/data.bin')).size, bytes.length)
   assert.equal(await box.files.makeDir('new'), true)
   assert.equal(await box.files.makeDir('new'), false)
-  assert.equal((await box.files.rename('b', 'new/c')).path, '/workspace/new/c')
+  assert.equal((await box.files.rename('b', 'new/c')).path, '/home/user/new/c')
   assert.equal(await box.files.exists('b'), false)
   await box.files.remove('new')
   assert.equal(await box.files.exists('new/c'), false)
@@ -144,6 +144,21 @@ step('list', async () => {
   assert.deepEqual(await ids({ state: ['paused'] }), [])
 })
 
+step('pause', async () => {
+  const paused = await Sandbox.create({ timeoutMs: 60_000, lifecycle: { onTimeout: 'pause' } })
+  assert.equal((await paused.getInfo()).lifecycle.onTimeout, 'pause')
+  await paused.runCode('kept = "渐"')
+  assert.equal(await paused.pause(), true)
+  assert.equal(await paused.pause(), false)
+  assert.equal((await paused.getInfo()).state, 'paused')
+  assert.equal(await paused.isRunning(), false)
+  await assert.rejects(paused.runCode('1'), TimeoutError)
+  const again = await Sandbox.connect(paused.sandboxId)
+  assert.equal((await again.runCode('print(kept)')).logs.stdout.join(''), '渐\n')
+  assert.equal((await again.getInfo()).state, 'running')
+  assert.equal(await again.kill(), true)
+})
+
 step('timeouts', async () => {
   await other.setTimeout(30_000)
   const left = (await other.getInfo()).endAt - Date.now()
@@ -153,9 +168,15 @@ step('timeouts', async () => {
 step('refusals', async () => {
   await assert.rejects(Sandbox.create({ apiKey: 'e2b_00' }), AuthenticationError)
   await assert.rejects(Sandbox.connect(box.sandboxId, { apiKey: process.env.OTHER_KEY }), NotFoundError)
-  await assert.rejects(box.pause(), SandboxError)
   await assert.rejects(Sandbox.create('no-such-template'))
-  await assert.rejects(box.pty.create({ cols: 80, rows: 24, onData: () => {} }))
+})
+
+step('killed-in-mid-command', async () => {
+  const lost = await Sandbox.create({ timeoutMs: 60_000 })
+  const handle = await lost.commands.run('forever()', { background: true, timeoutMs: 0 })
+  const end = assert.rejects(handle.wait(), /was killed or reached its end of life/)
+  assert.equal(await lost.kill(), true)
+  await end
 })
 
 step('kill', async () => {

@@ -68,12 +68,12 @@ export async function timeout(box) {
 
 export async function files(box) {
   const bytes = new Uint8Array(300_000).map((_, i) => (i * 7) % 256)
-  assert.equal((await box.files.write('dir/data.bin', bytes.buffer)).path, '/workspace/dir/data.bin')
+  assert.equal((await box.files.write('dir/data.bin', bytes.buffer)).path, '/home/user/dir/data.bin')
   assert.deepEqual(await box.files.read('dir/data.bin', { format: 'bytes' }), bytes)
   assert.equal(text(await box.runCode('import hashlib\ndata = open("/workspace/dir/data.bin", "rb").read()\nprint(len(data), data[255])')), `300000 ${bytes[255]}\n`)
   await box.runCode('open("made.bin", "wb").write(bytes(range(256)) * 100); None')
   assert.deepEqual(await box.files.read('made.bin', { format: 'bytes' }), new Uint8Array(25_600).map((_, i) => i % 256))
-  await box.files.write([{ path: 'a "ü".txt', data: 'text ü' }, { path: '/workspace/b', data: '' }])
+  await box.files.write([{ path: 'a "ü".txt', data: 'text ü' }, { path: '/home/user/b', data: '' }])
   assert.equal(await box.files.read('a "ü".txt'), 'text ü')
   assert.equal(await box.files.read('b'), '')
   await box.files.write('octets', bytes.buffer, { useOctetStream: true, gzip: true })
@@ -82,12 +82,12 @@ export async function files(box) {
   let n = 0
   for await (const chunk of stream) n += chunk.length
   assert.equal(n, bytes.length)
-  const names = (await box.files.list('/workspace')).map((e) => e.name)
+  const names = (await box.files.list('~')).map((e) => e.name)
   for (const name of ['a "ü".txt', 'b', 'dir', 'made.bin', 'octets']) assert.ok(names.includes(name), `${name} is not in ${names}`)
   assert.deepEqual((await box.files.list('/workspace/dir', { depth: 3 })).map((e) => [e.name, e.type, e.size]), [['data.bin', 'file', bytes.length]])
   assert.equal(await box.files.makeDir('new'), true)
   assert.equal(await box.files.makeDir('new'), false)
-  assert.equal((await box.files.rename('b', 'new/c')).path, '/workspace/new/c')
+  assert.equal((await box.files.rename('b', 'new/c')).path, '/home/user/new/c')
   assert.equal(await box.files.exists('b'), false)
   await box.files.remove('new')
   assert.equal(await box.files.exists('new/c'), false)

@@ -138,6 +138,68 @@ await walk({
     assert.equal((await cat.wait()).stdout, 'xend\n')
   },
 
+  pty: async () => {
+    const screen = () => {
+      const s = { shown: '', look: () => {} }
+      s.onData = (data) => {
+        s.shown += Buffer.from(data).toString()
+        s.look()
+      }
+      s.shows = (what) => new Promise((tell, fail) => {
+        const late = setTimeout(() => fail(new Error(`${what} is not in ${JSON.stringify(s.shown)}`)), 30_000)
+        s.look = () => {
+          if (what.test(s.shown)) {
+            clearTimeout(late)
+            tell()
+          }
+        }
+        s.look()
+      })
+      return s
+    }
+    const type = (pid, text) => box.pty.sendInput(pid, new TextEncoder().encode(text))
+    const first = screen()
+    const shell = await box.pty.create({ cols: 91, rows: 31, onData: first.onData, timeoutMs: 0, cwd: '/tmp', envs: { MARK: 'ü' } })
+    await type(shell.pid, 'tty && stty size && pwd && echo "<$MARK>" && echo $TERM\r')
+    await first.shows(/[\r\n]\/dev\/pts\/\d+\r\n31 91\r\n\/tmp\r\n<ü>\r\nxterm-256color\r\n/)
+    await box.pty.resize(shell.pid, { cols: 120, rows: 40 })
+    await type(shell.pid, 'stty size\r')
+    await first.shows(/[\r\n]40 120\r\n/)
+    await type(shell.pid, 'echo asleep; sleep 1000\r')
+    await first.shows(/[\r\n]asleep\r\n/)
+    await type(shell.pid, '\x03')
+    await type(shell.pid, 'echo $((6 * 7))\r')
+    await first.shows(/[\r\n]42\r\n/)
+    await assert.rejects(box.pty.resize(shell.pid, { cols: 0, rows: 40 }), SandboxError)
+    await assert.rejects(box.pty.resize(shell.pid, { cols: 80, rows: 4_000_000_000 }), SandboxError)
+    await assert.rejects(box.commands.sendStdin(shell.pid, 'x'), (e) => /error writing to stdin: tty assigned to process/.test(e.message))
+
+    // Another program goes on at it.
+    await shell.disconnect()
+    const second = screen()
+    const elsewhere = await Sandbox.connect(box.sandboxId)
+    assert.deepEqual((await elsewhere.commands.list()).map((p) => [p.pid, p.cmd, p.args]), [[shell.pid, '/bin/bash', ['-i', '-l']]])
+    const again = await elsewhere.pty.connect(shell.pid, { onData: second.onData, timeoutMs: 0 })
+    await elsewhere.pty.sendInput(shell.pid, new TextEncoder().encode('echo again; exit 4\r'))
+    await second.shows(/[\r\n]again\r\n/)
+    await assert.rejects(again.wait(), (e) => e instanceof CommandExitError && e.exitCode === 4)
+
+    const killed = await box.pty.create({ cols: 80, rows: 24, onData: () => {} })
+    await type(killed.pid, 'sleep 1234 & trap "" HUP TERM\r')
+    assert.equal(await box.pty.kill(killed.pid), true)
+    await assert.rejects(killed.wait(), CommandExitError)
+    assert.equal(await box.pty.kill(killed.pid), false)
+    await assert.rejects(type(killed.pid, 'x'), NotFoundError)
+    await assert.rejects(box.pty.resize(killed.pid, { cols: 80, rows: 24 }), NotFoundError)
+    assert.equal((await box.commands.run('grep -lxz "123[4]" /proc/[0-9]*/cmdline 2>/dev/null || echo none')).stdout, 'none\n')
+    await assert.rejects(box.pty.create({ cols: 80, rows: 24, onData: () => {}, timeoutMs: 1000 }).then((h) => h.wait()), TimeoutError)
+    while ((await box.commands.list()).length > 0); // what is out of time is being ended
+    const pipes = await box.commands.run('sleep 1000', { background: true })
+    await assert.rejects(box.pty.resize(pipes.pid, { cols: 80, rows: 24 }), (e) => /error resizing tty: tty not assigned to process/.test(e.message))
+    await assert.rejects(type(pipes.pid, 'x'), (e) => /error writing to tty: tty not assigned to process/.test(e.message))
+    await pipes.kill()
+  },
+
   reconnect: async () => {
     await box.runCode('kept = 5')
     const second = await Sandbox.connect(box.sandboxId)

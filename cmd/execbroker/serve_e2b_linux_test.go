@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A server that is killed leaves sandboxes, and the engine has none of them when the bounds in the guide are over: neither one that is
+// paused, nor one in which something runs for ever, nor one that does nothing. The next server knows of none, and says so as E2B does.
+func TestServeE2BKilled(t *testing.T) {
+	t.Parallel()
+	host, config := boxes(t)
+	owner := testOwner()
+	server := func() (*process, serving) {
+		p := installed(t, "serve", "--api", "e2b", "--listen", "127.0.0.1:0", "--json", "--config", config, "--owner", owner, "--paused-ttl", "2s", "--max-timeout", "4s")
+		p.Env = append(p.Env, keysVariable+"=first")
+		return p, announced[serving](t, p)
+	}
+	p, s := server()
+	key := []string{"X-API-KEY", "first"}
+	begun := func(id string) {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/execute", strings.NewReader(`{"code": "print('on', flush=True)\nwhile True: pass"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("E2b-Sandbox-Id", id)
+		r.Header.Set("E2b-Sandbox-Port", "49999")
+		res, err := (&http.Client{Timeout: time.Minute}).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { res.Body.Close() })
+		for in := bufio.NewScanner(res.Body); !strings.Contains(in.Text(), `on\n`); {
+			if !in.Scan() {
+				t.Fatalf("the code has not begun: %v", in.Err())
+			}
+		}
+	}
+	var ids []string
+	for _, c := range []struct{ runs, paused bool }{{true, true}, {true, false}, {}} {
+		var made struct{ SandboxID string }
+		if err := json.Unmarshal([]byte(ask(t, 201, "POST", s.URL+"/v2/sandboxes", `{"templateID": "base", "timeout": 4}`, key...)), &made); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, made.SandboxID)
+		if c.runs {
+			begun(made.SandboxID)
+		}
+		if c.paused {
+			ask(t, 204, "POST", s.URL+"/sandboxes/"+made.SandboxID+"/pause", "", key...)
+		}
+	}
+	_ = p.Process.Kill()
+	_ = p.Wait()
+	if n := containers(t, host, owner); n == 0 {
+		t.Error("no container is left, want that the server was killed before any has ended")
+	}
+	p, s = server()
+	for _, id := range ids {
+		ask(t, 404, "GET", s.URL+"/sandboxes/"+id, "", key...)
+		ask(t, 404, "POST", s.URL+"/v2/sandboxes/"+id+"/connect", `{"timeout": 4}`, key...)
+		contains(t, ask(t, 502, "GET", s.URL+"/health", "", "E2b-Sandbox-Id", id, "E2b-Sandbox-Port", "49983"), "sandbox was not found")
+	}
+	for end := time.Now().Add(60 * time.Second); containers(t, host, owner) > 0; time.Sleep(50 * time.Millisecond) { // a poll
+		if time.Now().After(end) {
+			t.Fatalf("%d containers of a killed server are left", containers(t, host, owner))
+		}
+	}
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Wait()
+}

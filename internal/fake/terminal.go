@@ -1,0 +1,88 @@
+package fake
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// The characters with which a terminal does something.
+const (
+	interruptKey = 3
+	endKey       = 4
+	eraseKey     = 127
+)
+
+// typed is what a terminal makes of what is typed: it echoes it, edits lines, and gives the program whole ones. It reports whether
+// the input has ended.
+func (e *execution) typed(b []byte) (end bool) {
+	in := e.input
+	var echo bytes.Buffer
+	for _, c := range b {
+		switch {
+		case c == interruptKey:
+			e.interrupted = true
+			in.line = nil
+		case c == endKey:
+			end = len(in.line) == 0
+			in.buf, in.line = append(in.buf, in.line...), nil
+		case c == eraseKey:
+			if n := len(in.line); n > 0 {
+				in.line = in.line[:n-1]
+				echo.WriteString("\b \b")
+			}
+		default:
+			if c == '\r' {
+				c = '\n'
+			}
+			in.line = append(in.line, c)
+			echo.WriteByte(c)
+			if c == '\n' {
+				in.buf, in.line = append(in.buf, in.line...), nil
+			}
+		}
+	}
+	e.write(executor.EventStdout, echo.String())
+	if e.interrupted && !e.awaited {
+		e.signal = "SIGINT"
+		e.stop(errDied, true)
+	}
+	e.check()
+	return end
+}
+
+// interrupt waits until the terminal interrupts the program.
+func (e *execution) interrupt() any {
+	e.awaited = true
+	for !e.interrupted && e.more() {
+	}
+	return nil
+}
+
+// resized waits until the size of the terminal is another than it was.
+func (e *execution) resized() any {
+	if e.req.Terminal == nil {
+		e.wait(nil)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	var size executor.TerminalSize
+	go func() {
+		defer close(done)
+		size, _ = e.req.Terminal.Changed(ctx, e.size) // an error is the end of the run
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	select {
+	case <-done:
+		e.size = size
+	case <-e.hard:
+		panic(stopped{})
+	case <-e.heeded():
+		panic(stopped{})
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package e2b
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxLogs is how many entries are kept of a sandbox: the last ones.
+const maxLogs = 1000
+
+// logEntry is a line of the log of a sandbox, in both forms that clients ask for.
+type logEntry struct {
+	Timestamp time.Time         `json:"timestamp"`
+	Line      string            `json:"line,omitempty"` // the older form; the same as Message
+	Level     string            `json:"level,omitempty"`
+	Message   string            `json:"message,omitempty"`
+	Fields    map[string]string `json:"fields,omitempty"`
+}
+
+// note adds a line to the log of b, which says what the server has done with it.
+func (b *sandbox) note(what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.logs) == maxLogs {
+		b.logs = slices.Delete(b.logs, 0, 1)
+	}
+	b.logs = append(b.logs, logEntry{Timestamp: time.Now().UTC(), Line: what})
+}
+
+// logs answers with what there is to say of a sandbox. What its code says is not in it: that is the business of who runs the code.
+func (s *Server) logs(r *http.Request, o owner) (int, any, error) {
+	b, err := s.find(r, o)
+	if err != nil {
+		return 0, nil, err
+	}
+	q := r.URL.Query()
+	bad := func(name, want string) (int, any, error) {
+		return 0, nil, refuse(http.StatusBadRequest, "%s: want %s", name, want)
+	}
+	number := func(name string, n, most int64) (int64, bool) {
+		if q.Get(name) == "" {
+			return n, true
+		}
+		n, err := strconv.ParseInt(q.Get(name), 10, 64)
+		return n, err == nil && n >= 0 && n <= most
+	}
+	limit, ok := number("limit", maxLogs, maxLogs)
+	if !ok {
+		return bad("limit", "0 to 1000")
+	}
+	b.mu.Lock()
+	all := slices.Clone(b.logs)
+	b.mu.Unlock()
+	if !strings.HasPrefix(r.URL.Path, "/v2/") {
+		start, ok := number("start", 0, 1<<62)
+		if !ok {
+			return bad("start", "milliseconds")
+		}
+		all = slices.DeleteFunc(all, func(l logEntry) bool { return l.Timestamp.UnixMilli() < start })
+		return http.StatusOK, map[string]any{"logs": all[:min(len(all), int(limit))], "logEntries": modern(all[:min(len(all), int(limit))])}, nil
+	}
+	backward := q.Get("direction") == "backward"
+	if d := q.Get("direction"); d != "" && d != "forward" && !backward {
+		return bad("direction", "forward or backward")
+	}
+	cursor, ok := number("cursor", 0, 1<<62)
+	if !ok {
+		return bad("cursor", "milliseconds")
+	}
+	all = slices.DeleteFunc(all, func(l logEntry) bool {
+		at := l.Timestamp.UnixMilli()
+		return q.Get("cursor") != "" && (backward && at > cursor || !backward && at < cursor) || !strings.Contains(l.Line, q.Get("search")) ||
+			!slices.Contains([]string{"", "debug", "info"}, q.Get("level"))
+	})
+	if backward {
+		slices.Reverse(all)
+	}
+	return http.StatusOK, map[string]any{"logs": modern(all[:min(len(all), int(limit))])}, nil
+}
+
+// modern returns entries in the newer form.
+func modern(all []logEntry) []logEntry {
+	entries := make([]logEntry, len(all))
+	for i, l := range all {
+		entries[i] = logEntry{Timestamp: l.Timestamp, Level: "info", Message: l.Line, Fields: map[string]string{}}
+	}
+	return entries
+}
