@@ -59,7 +59,7 @@ everywhere.`,
 	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats(), cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("only", cobra.NoFileCompletions))
-	cmd.AddCommand(a.conformanceDiffCommand(), a.conformanceRenderCommand())
+	cmd.AddCommand(a.conformanceLiveCommand(), a.conformanceDiffCommand(), a.conformanceRenderCommand())
 	return cmd
 }
 

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/conformance"
+	"github.com/execbroker/execbroker/conformance/live"
+	"github.com/execbroker/execbroker/executor"
+)
+
+// liveOptions are the flags of conformance live.
+type liveOptions struct {
+	budget    string
+	sandboxes int
+	time      time.Duration
+	dir       string
+	only      []string
+	traps     []string
+	hide      []string
+	dry       bool
+}
+
+func (a *app) conformanceLiveCommand() *cobra.Command {
+	var o liveOptions
+	cmd := &cobra.Command{
+		Use:   "live --backend NAME --budget AMOUNT",
+		Short: "Check a backend at a service that costs money, within a budget",
+		Long: `Run the conformance suite against a service with an account of yours, and then look
+at each fact about the service that the adapter relies on. It says beforehand what it
+will make, and what that may cost; --dry-run says no more than that.
+
+The bounds on sandboxes, time and money hold while it runs: they are counted from the
+sandboxes that are really made, and for how long. A create that would go beyond one
+is refused, and the run ends. At the end its sandboxes are removed, whatever has
+happened. If the program is killed, the next run removes them, or "session reap" with
+the owner that it names.
+
+It writes a report and the requests and answers of the service, without keys, names
+and addresses, for everybody to read. Look at them before you publish them.
+
+Services that there is a kit for: ` + strings.Join(live.Types(), ", ") + `.
+
+Exit codes: 0 every case and every fact is as expected, 1 one is not or a bound was
+reached, 2 and 3 as everywhere.`,
+		Example: `  execbroker conformance live --backend e2b --budget 2USD --dry-run
+  execbroker conformance live --config app.yaml --backend cloud --budget 0.5USD --out cloud-live`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.live(cmd.Context(), o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.budget, "budget", "", "the most that it may cost: an `amount` such as 2USD")
+	f.IntVar(&o.sandboxes, "max-sandboxes", 600, "make at most this `number` of sandboxes")
+	f.DurationVar(&o.time, "max-time", 2*time.Hour, "end after this `time`")
+	f.StringVar(&o.dir, "out", "", "write to this `directory`, which is empty or made (default live- and the type)")
+	f.StringArrayVar(&o.only, "only", nil, "run the cases whose ID matches this `pattern`; may be repeated")
+	f.StringArrayVar(&o.traps, "fact", nil, "look at the facts whose name matches this `pattern`; may be repeated")
+	f.StringArrayVar(&o.hide, "hide", nil, "a `text` that must not be written, such as the name of your organization; may be repeated")
+	f.BoolVar(&o.dry, "dry-run", false, "only say what would be made")
+	must(cmd.MarkFlagDirname("out"))
+	for _, name := range []string{"budget", "max-sandboxes", "max-time", "only", "fact", "hide"} {
+		must(cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
+	}
+	return cmd
+}
+
+func (a *app) live(ctx context.Context, o liveOptions) error {
+	usd, err := live.ParseBudget(o.budget)
+	if err != nil {
+		return usage("--budget: %w", err)
+	}
+	if o.sandboxes < 1 || o.time <= 0 {
+		return usage("--max-sandboxes and --max-time: want at least 1")
+	}
+	cfg, err := a.configuration()
+	if err != nil {
+		return err
+	}
+	if len(cfg.Backends) != 1 {
+		return usage("choose one backend with --backend")
+	}
+	var name string
+	var b backends.Backend
+	for name, b = range cfg.Backends {
+	}
+	lo := live.Options{
+		Type: b.Type, Settings: b.Settings, Owner: a.env().Owner + ".live", Dir: o.dir, Traps: o.traps, Hide: o.hide,
+		Bounds: live.Bounds{USD: usd, Sandboxes: o.sandboxes, Time: o.time},
+		Open: func(ctx context.Context, settings map[string]json.RawMessage, owner string) (executor.Executor, error) {
+			env := a.env()
+			env.Owner = owner
+			one := backends.Config{Backends: map[string]backends.Backend{name: {Type: b.Type, Settings: settings}}}
+			return backends.Open(ctx, env, a.reg, one)
+		},
+	}
+	if lo.Dir == "" {
+		lo.Dir = "live-" + b.Type
+	}
+	plan, err := lo.Plan()
+	if err != nil {
+		return &usageError{err: err}
+	}
+	if lo.Target, err = a.target(ctx, conformanceOptions{mode: string(modeOf(b)), only: o.only, parallel: 1}); err != nil {
+		return err
+	}
+	if was, err := live.RunChild(ctx, lo); was {
+		return err
+	}
+	if _, err := fmt.Fprint(a.err, plainText(plan)); err != nil || o.dry {
+		return err
+	}
+	p := newProgress(a.err)
+	running, end := p.begin(ctx, "live")
+	total, done := len(conformance.Cases(languages(lo.Target)...)), 0
+	lo.Target.Progress = func(l conformance.Line) {
+		done++
+		if !holds(l) && !a.json {
+			p.pause()
+			fmt.Fprintf(a.err, "%s %s: %s\n", l.Outcome, plain(l.ID), strings.ReplaceAll(plainText(l.Reason), "\n", "\n    "))
+		}
+		executor.ReportProgress(running, executor.Progress{What: "live", Done: int64(done), Total: int64(total)})
+	}
+	r, err := live.Run(running, lo)
+	end()
+	if r == nil {
+		return err
+	}
+	found := a.lived(r, lo.Dir)
+	switch {
+	case err == nil:
+		return found
+	case r.Stopped == "" || ctx.Err() != nil || len(r.Left) > 0:
+		return err
+	}
+	fmt.Fprintf(a.err, "execbroker: ended early: %s\n", plainText(err.Error())) // by a bound
+	return exitCode(exitFailed)
+}
+
+// lived says what a live run has found.
+func (a *app) lived(r *live.Result, dir string) error {
+	if a.json {
+		if err := a.printJSON(r); err != nil {
+			return err
+		}
+	} else {
+		for _, l := range r.Traps {
+			if l.Outcome == live.Unselected {
+				continue
+			}
+			if _, err := fmt.Fprintf(a.out, "%s %s: expected %s; seen %s\n", l.Outcome, plain(l.Name), plain(l.Expected), shown(l.Seen)); err != nil {
+				return err
+			}
+		}
+		_, err := fmt.Fprintf(a.out, "suite %v; %d sandboxes, at most %.4f USD; removed %d of earlier runs, left %d; written to %s\n",
+			r.Report.Totals, r.Spent.Sandboxes, r.Spent.USD, r.Before, len(r.Left), plain(dir))
+		if err != nil {
+			return err
+		}
+	}
+	if !r.Holds() {
+		return exitCode(exitFailed)
+	}
+	return nil
+}
+
+// modeOf says what stands behind an address: what listens on this machine is no service.
+func modeOf(b backends.Backend) conformance.Mode {
+	for _, key := range []string{"api", "api_url"} {
+		var at string
+		if json.Unmarshal(b.Settings[key], &at) != nil {
+			continue
+		}
+		if u, err := url.Parse(at); err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()) {
+			return conformance.Emulated
+		}
+	}
+	return conformance.Live
+}
