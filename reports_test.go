@@ -24,11 +24,11 @@ const withPackages = `"packages": {"allow": {"python": ["six"], "javascript": ["
 
 var reports = []reported{
 	{name: "pyodide", typ: "pyodide"},
-	{name: "docker", typ: "docker", settings: `{"languages": ["python", "javascript"], "templates": {"small": {"image": "example.org/small:1"}}, ` + withPackages + `}`},
-	{name: "flymachines", typ: "flymachines", settings: `{"app": "sandboxes", "token": {"env": "FLY_API_TOKEN"}, "languages": ["python", "javascript"], "templates": {"small": {"image": "example.org/small:1"}}, ` + withPackages + `}`},
-	{name: "e2b", typ: "e2b", settings: `{"languages": ["python", "javascript"], "networks": ["none", "full"], ` + withPackages + `}`},
+	{name: "docker", typ: "docker", settings: `{"ports": true, "languages": ["python", "javascript"], "templates": {"small": {"image": "example.org/small:1"}}, ` + withPackages + `}`},
+	{name: "flymachines", typ: "flymachines", settings: `{"ports": true, "app": "sandboxes", "token": {"env": "FLY_API_TOKEN"}, "languages": ["python", "javascript"], "templates": {"small": {"image": "example.org/small:1"}}, ` + withPackages + `}`},
+	{name: "e2b", typ: "e2b", settings: `{"ports": true, "languages": ["python", "javascript"], "networks": ["none", "full"], ` + withPackages + `}`},
 	{name: "e2b-code-interpreter", typ: "e2b", settings: `{"kernel": "code-interpreter", "networks": ["none", "full"]}`,
-		known: []string{"python/output/binary", "python/output/half-character"}}, // docs/guides/e2b.md: output is text
+		known: []string{"python/output/binary", "python/output/half-character", "python/values/json"}}, // docs/guides/e2b.md: output is text
 }
 
 // Every backend of this module has a report, which says that it conforms, and is about the suite and the declarations of today.
