@@ -104,7 +104,12 @@ func (s *Store) path(ctx context.Context, w Wheel) (string, error) {
 	}
 	// Who joins a flight that another's context ends tries once more on its own.
 	for {
-		_, err, shared := s.flights.Do(p, func() (any, error) { return nil, s.download(ctx, w, p) })
+		_, err, shared := s.flights.Do(p, func() (any, error) {
+			if exists(p) { // a flight has ended since
+				return nil, nil
+			}
+			return nil, s.download(ctx, w, p)
+		})
 		if err != nil && shared && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 			continue
 		}
