@@ -129,12 +129,8 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	defer cancel(nil)
 	ctx, stop := context.WithTimeoutCause(ctx, o.Bounds.Time, errTime)
 	defer stop()
-	scrub, err := newScrubber(svc, &o)
-	if err != nil {
-		return nil, err
-	}
 	m := newMeter(o.Bounds, cancel)
-	rec := &recorder{scrub: scrub}
+	rec := &recorder{scrub: newScrubber(svc, &o)}
 	p, err := startProxy(svc, m, rec)
 	if err != nil {
 		return nil, err
@@ -160,7 +156,7 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 		return r, err
 	}
 	s := &site{svc: svc, o: &o, proxy: p, rec: rec}
-	r.Traps, err = s.all(ctx, traps(o.Type))
+	r.Traps, err = s.all(ctx, svc.traps)
 	return r, err
 }
 

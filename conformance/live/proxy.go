@@ -18,6 +18,9 @@ import (
 // createTime bounds a create: a service answers within seconds.
 const createTime = 90 * time.Second
 
+// unknown begins the name of a sandbox whose create was not answered. No service has such an ID.
+const unknown = "unknown "
+
 // maxBody bounds what is read of a request or an answer of a control plane.
 const maxBody = 64 << 20
 
@@ -78,26 +81,21 @@ func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 			return refusal(r, err), nil
 		}
 	}
-	id := ""
+	id := "" // of the sandbox that was made
 	if c.create {
+		id = fmt.Sprintf("%s%p", unknown, r) // until an answer says otherwise it may have been made, and costs
 		// Whoever asked may give up. What comes of it is still to be known, and to be removed.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), createTime)
 		defer cancel()
 		r = r.WithContext(ctx)
-		defer func() { p.meter.began(id, p.sandbox(began, rate, c)) }()
+		defer func() { p.meter.began(id, sandbox{since: began, rate: rate, until: c.until()}) }()
 	}
 	res, err := p.next.RoundTrip(r)
 	if err != nil {
-		if c.create { // it may have been made: whatever it is, it costs
-			id = fmt.Sprintf("unknown %p", r)
-		}
 		return nil, err
 	}
 	got, err := readBody(res.Body)
 	if err != nil {
-		if c.create {
-			id = fmt.Sprintf("unknown %p", r)
-		}
 		return nil, err
 	}
 	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(got)), int64(len(got))
@@ -105,23 +103,14 @@ func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case c.create && res.StatusCode < 300:
 		id = idOf(got)
-	case c.create && res.StatusCode >= 500 || c.create && res.StatusCode == http.StatusRequestTimeout:
-		id = fmt.Sprintf("unknown %p", r)
+	case c.create && res.StatusCode < 500 && res.StatusCode != http.StatusRequestTimeout:
+		id = "" // it was refused
 	case c.destroy && (res.StatusCode < 300 || res.StatusCode == http.StatusNotFound):
 		p.meter.gone(c.id)
 	case c.id != "" && c.seconds > 0 && res.StatusCode < 300:
-		p.meter.extended(c.id, time.Now().Add(time.Duration(c.seconds*float64(time.Second))))
+		p.meter.extended(c.id, c.until())
 	}
 	return res, nil
-}
-
-// sandbox describes one that was made.
-func (p *proxy) sandbox(since time.Time, rate float64, c call) sandbox {
-	s := sandbox{since: since, rate: rate}
-	if c.seconds > 0 && p.svc.name == "E2B" {
-		s.until = time.Now().Add(time.Duration(c.seconds * float64(time.Second)))
-	}
-	return s
 }
 
 // idOf returns the ID of the sandbox that an answer tells of.
@@ -200,11 +189,11 @@ func (p *proxy) ask(ctx context.Context, name, method, path string, body []byte,
 
 // destroy removes a sandbox whose end was not seen. Of one whose create was not answered the ID is not known: its owner's list has it.
 func (p *proxy) destroy(ctx context.Context, id string) error {
-	if strings.HasPrefix(id, "unknown ") {
+	if strings.HasPrefix(id, unknown) {
 		p.meter.gone(id)
 		return nil
 	}
-	path, err := p.svc.sandboxPath(id)
+	path, err := p.svc.removal(id)
 	if err != nil {
 		return err
 	}

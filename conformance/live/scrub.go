@@ -54,19 +54,15 @@ var (
 // ordinary is what the name of an app is replaced by. It may be a word of every report.
 const ordinary = "APP"
 
-func newScrubber(svc *service, o *Options) (*scrubber, error) {
+func newScrubber(svc *service, o *Options) *scrubber {
 	s := &scrubber{secret: map[string]string{}}
 	s.learn("SECRET", svc.key)
 	_, bare, _ := strings.Cut(svc.key, " ")
 	s.learn("SECRET", bare)
-	app, err := svc.text("app")
-	if err != nil {
-		return nil, err
-	}
-	s.learn(ordinary, app)
+	s.learn(ordinary, svc.texts["app"])
 	s.learn("HIDDEN", o.Hide...)
 	s.learn("OWNER", o.Owners()...)
-	return s, nil
+	return s
 }
 
 // shortest is the length from which on a text is looked for: shorter ones would be found in every word.

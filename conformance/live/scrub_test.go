@@ -32,17 +32,9 @@ func planted() []string {
 
 func testScrubber(t *testing.T) *scrubber {
 	t.Helper()
-	app, err := json.Marshal(plantedApp)
-	if err != nil {
-		t.Fatal(err)
-	}
 	svc := flyService()
-	svc.settings, svc.key = map[string]json.RawMessage{"app": app}, plantedKey
-	s, err := newScrubber(svc, &Options{Owner: "planted-owner", Hide: []string{plantedHidden}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	svc.texts["app"], svc.key = plantedApp, plantedKey
+	return newScrubber(svc, &Options{Owner: "planted-owner", Hide: []string{plantedHidden}})
 }
 
 // TestNoSecretIsWritten plants secrets in every place of an exchange, and looks for them in all that is written.

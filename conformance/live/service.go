@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/execbroker/execbroker/executor/driver"
 )
@@ -21,10 +23,22 @@ type service struct {
 	secret   string // the setting that names the key or token
 	standard string // for a setting that is absent: the variable of the key
 	price    price
+	texts    map[string]string // settings of the adapter that are read here as well; before that, their defaults
+
+	// sandboxes returns the words of a path after that of the sandboxes, and whether it is about them.
+	sandboxes func(words []string) ([]string, bool)
+	// timed says that a sandbox ends at the time that requests name.
+	timed bool
+	// remove returns the path at which a sandbox is removed.
+	remove func(s *service, id string) string
+	// authorization returns the header with a key.
+	authorization func(key string) (name, value string)
+	// find finds the sandbox of the session that traps share: the ID that the service has for it.
+	find  func(ctx context.Context, s *site) (string, error)
+	traps []trap
 
 	upstream *url.URL
 	key      string // read once, for the traps and to be removed from what is written
-	settings map[string]json.RawMessage
 }
 
 // price says what a sandbox costs, and who says so.
@@ -35,6 +49,8 @@ type price struct {
 	rate   func(body []byte) float64 // USD in a second of a sandbox that is made by this request, at most; negative: not known
 	not    string                    // what it leaves out
 }
+
+const hour, month = 3600, 30 * 24 * 3600 // in seconds
 
 var services = map[string]func() *service{"e2b": e2bService, "flymachines": flyService}
 
@@ -48,11 +64,11 @@ func (o *Options) service() (*service, error) {
 		return nil, fmt.Errorf("there is no live kit for backends of type %s: %w", o.Type, driver.Unknown("type", o.Type, Types()))
 	}
 	s := f()
-	s.settings = o.Settings
-	at, err := s.text(s.address)
+	err := s.read(o.Settings)
 	if err != nil {
 		return nil, err
 	}
+	at := s.texts[s.address]
 	if s.upstream, err = url.Parse(at); err != nil || s.upstream.Host == "" {
 		return nil, fmt.Errorf("%s: %q is no address", s.address, at)
 	}
@@ -70,59 +86,50 @@ func (o *Options) service() (*service, error) {
 	return s, nil
 }
 
-// text returns a setting, or its default.
-func (s *service) text(name string) (v string, err error) {
-	if raw := s.settings[name]; raw != nil {
-		if err := json.Unmarshal(raw, &v); err != nil {
-			return "", fmt.Errorf("%s: %w", name, err)
+// read reads the settings that have a default here. A default may have the domain in it.
+func (s *service) read(settings map[string]json.RawMessage) error {
+	for name := range s.texts {
+		v := s.texts[name]
+		if raw := settings[name]; raw != nil {
+			if err := json.Unmarshal(raw, &v); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
 		}
-		return v, nil
+		s.texts[name] = v
 	}
-	domain := "e2b.app"
-	if raw := s.settings["domain"]; raw != nil {
-		if err := json.Unmarshal(raw, &domain); err != nil {
-			return "", fmt.Errorf("domain: %w", err)
-		}
+	for name, v := range s.texts {
+		s.texts[name] = strings.ReplaceAll(v, "{domain}", s.texts["domain"])
 	}
-	switch name {
-	case "api_url":
-		return "https://api." + domain, nil
-	case "api":
-		return "https://api.machines.dev", nil
-	case "domain":
-		return domain, nil
-	}
-	return "", nil
+	return nil
 }
 
 // call is what a request means for the bounds.
 type call struct {
 	create, destroy bool
-	id              string // of the sandbox that it is about
-	seconds         float64
+	id              string  // of the sandbox that it is about
+	seconds         float64 // how long it lives from then on; 0: the request does not say
+}
+
+// until is when the sandbox ends by itself; the zero time: the request does not say.
+func (c call) until() time.Time {
+	if c.seconds <= 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(time.Duration(c.seconds * float64(time.Second)))
 }
 
 // meaning reads a request to the control plane.
 func (s *service) meaning(r *http.Request, body []byte) (c call) {
 	words := strings.Split(strings.Trim(strings.TrimPrefix(path.Clean(r.URL.Path), strings.TrimSuffix(s.upstream.Path, "/")), "/"), "/")
-	var said struct{ Timeout, Duration float64 }
-	_ = json.Unmarshal(body, &said) // what is none has neither
-	switch {
-	case s.name == "Fly.io":
-		if len(words) < 4 || words[0] != "v1" || words[1] != "apps" || words[3] != "machines" {
-			return c
-		}
-		words = words[4:]
-	case len(words) > 0 && words[0] == "v2":
-		words = words[1:]
-		fallthrough
-	default:
-		if len(words) == 0 || words[0] != "sandboxes" {
-			return c
-		}
-		words = words[1:]
+	words, ok := s.sandboxes(words)
+	if !ok {
+		return c
 	}
-	c.seconds = max(said.Timeout, said.Duration)
+	if s.timed {
+		var said struct{ Timeout, Duration float64 }
+		_ = json.Unmarshal(body, &said) // what is none has neither
+		c.seconds = max(said.Timeout, said.Duration)
+	}
 	switch len(words) {
 	case 0:
 		c.create = r.Method == http.MethodPost
@@ -134,89 +141,16 @@ func (s *service) meaning(r *http.Request, body []byte) (c call) {
 	return c
 }
 
-// sandboxPath is where a sandbox is removed.
-func (s *service) sandboxPath(id string) (string, error) {
+// removal returns the path at which a sandbox is removed.
+func (s *service) removal(id string) (string, error) {
 	if id == "" || strings.ContainsAny(id, "/?#%.") {
 		return "", errors.New("is no ID of a sandbox")
 	}
-	if s.name != "Fly.io" {
-		return "/sandboxes/" + id, nil
-	}
-	app, err := s.text("app")
-	return "/v1/apps/" + app + "/machines/" + id + "?force=true", err
+	return s.remove(s, id), nil
 }
 
 // authorize adds the key to a request.
-func (s *service) authorize(h http.Header) {
-	if s.name != "Fly.io" {
-		h.Set("X-API-KEY", s.key)
-		return
-	}
-	switch {
-	case strings.HasPrefix(s.key, "FlyV1 "), strings.HasPrefix(s.key, "Bearer "):
-		h.Set("Authorization", s.key)
-	case strings.HasPrefix(s.key, "fm"):
-		h.Set("Authorization", "FlyV1 "+s.key)
-	default:
-		h.Set("Authorization", "Bearer "+s.key)
-	}
-}
-
-const hour, month = 3600, 30 * 24 * 3600
-
-// e2bService is E2B, or what speaks its protocols. The price is that of the example in its documentation, for any template up to that size:
-// what a CPU and a GB cost by themselves, the page shows in a calculator only.
-func e2bService() *service {
-	return &service{
-		name: "E2B", address: "api_url", secret: "api_key", standard: "E2B_API_KEY",
-		price: price{
-			what:   "0.468 USD an hour for a sandbox with 8 vCPU and 4 GB; smaller templates, such as base, cost less and are counted as that",
-			source: "https://e2b.dev/docs/billing", read: "November 2026",
-			rate: func([]byte) float64 { return 0.468 / hour },
-			not:  "templates with more than 8 vCPU or 4 GB, storage of paused sandboxes, the plan itself",
-		},
-	}
-}
-
-// flyService is Fly.io.
-func flyService() *service {
-	return &service{
-		name: "Fly.io", address: "api", secret: "token",
-		price: price{
-			what:   "about 2.02 USD a month for a shared CPU with 256 MB, 32 USD for a performance CPU with 2 GB, 5 USD for each GB more, by the second",
-			source: "https://fly.io/docs/about/pricing/", read: "August 2026",
-			rate: flyRate,
-			not:  "regions that cost more than the cheapest, traffic (0.02 to 0.12 USD a GB), addresses",
-		},
-	}
-}
-
-// flyRate is what a Machine costs that a create asks for.
-func flyRate(body []byte) float64 {
-	var in struct {
-		Config struct {
-			Guest struct {
-				Kind     string `json:"cpu_kind"`
-				CPUs     int    `json:"cpus"`
-				MemoryMB int    `json:"memory_mb"`
-			}
-		}
-	}
-	if err := json.Unmarshal(body, &in); err != nil {
-		return -1
-	}
-	g := in.Config.Guest
-	g.CPUs = max(g.CPUs, 1)
-	each, least := 2.02, 256
-	switch g.Kind {
-	case "", "shared":
-	case "performance":
-		each, least = 32, 2048
-	default:
-		return -1
-	}
-	return (float64(g.CPUs)*each + 5*float64(max(g.MemoryMB-g.CPUs*least, 0))/1024) / month
-}
+func (s *service) authorize(h http.Header) { h.Set(s.authorization(s.key)) }
 
 // Plan says what a run creates, and what that may cost.
 func (o *Options) Plan() (string, error) {

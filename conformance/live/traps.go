@@ -43,21 +43,15 @@ type trap struct {
 	look func(ctx context.Context, s *site) (seen string, holds bool, err error)
 }
 
-// traps returns those of a service.
-func traps(typ string) []trap {
-	if typ == "e2b" {
-		return e2bTraps
-	}
-	return flyTraps
-}
-
 // Trap is the name of a fact with what is expected of it.
 type Trap struct{ Name, Expected string }
 
-// Traps returns the facts about a service that a run looks at.
+// Traps returns the facts about a service that a run looks at; nil if there is no kit for the backend.
 func Traps(typ string) (list []Trap) {
-	for _, t := range traps(typ) {
-		list = append(list, Trap{t.name, t.expect})
+	if f, ok := services[typ]; ok {
+		for _, t := range f().traps {
+			list = append(list, Trap{t.name, t.expect})
+		}
 	}
 	return list
 }
@@ -134,29 +128,18 @@ func (s *site) sandbox(ctx context.Context) (string, error) {
 	if s.id != "" {
 		return s.id, nil
 	}
-	var err error
 	if s.x == nil {
+		var err error
 		if s.x, err = s.o.through(ctx, s.svc, s.proxy.url, s.o.Owners()[0]); err != nil {
 			return "", err
 		}
 	}
+	var err error
 	if s.session, err = s.x.Create(ctx, executor.Spec{}); err != nil {
 		return "", err
 	}
-	id := s.session.Info().Handle.Session
-	if s.svc.name == "Fly.io" {
-		var list []map[string]any
-		if err := s.decode(ctx, http.MethodGet, s.machines()+"?metadata.execbroker_id="+id, nil, &list); err != nil {
-			return "", err
-		}
-		if len(list) != 1 {
-			return "", fmt.Errorf("%d Machines have the ID of the session in their metadata, want 1", len(list))
-		}
-		s.about = list[0]
-		id = fmt.Sprint(list[0]["id"])
-	}
-	s.id = id
-	return id, nil
+	s.id, err = s.svc.find(ctx, s)
+	return s.id, err
 }
 
 // call sends a request to the control plane, with a body that may be nil.

@@ -20,16 +20,9 @@ const (
 
 // data sends a request into a sandbox, past the control plane.
 func (s *site) data(ctx context.Context, id string, port int, method, path string, body []byte, headers ...string) (*answer, error) {
-	base, err := s.svc.text("sandbox_url")
-	if err != nil {
-		return nil, err
-	}
+	base := s.svc.texts["sandbox_url"]
 	if base == "" {
-		domain, err := s.svc.text("domain")
-		if err != nil {
-			return nil, err
-		}
-		base = fmt.Sprintf("https://%d-%s.%s", port, id, domain)
+		base = fmt.Sprintf("https://%d-%s.%s", port, id, s.svc.texts["domain"])
 	}
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, bytes.NewReader(body))
 	if err != nil {

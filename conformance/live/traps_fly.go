@@ -5,18 +5,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
 )
 
-func (s *site) machines() string {
-	app, err := s.svc.text("app")
-	if err != nil {
-		panic(err) // it was read before
-	}
-	return "/v1/apps/" + app + "/machines"
-}
+func (s *site) machines() string { return machines(s.svc) }
 
 // exec runs a command by Fly's own way, which the adapter does not use.
 func exec(body map[string]any) func(s *site, id string) (string, string, any) {
@@ -40,13 +35,15 @@ var flyTraps = []trap{
 		return http.MethodGet, s.machines() + "/00000000000000", nil
 	}, http.StatusNotFound, ""),
 	{name: "metadata-filter", expect: "a list by metadata.KEY has the Machines with that value alone", look: func(ctx context.Context, s *site) (string, bool, error) {
-		id, err := s.sandbox(ctx)
+		if _, err := s.sandbox(ctx); err != nil {
+			return "", false, err
+		}
+		own, err := ofSession(ctx, s, s.session.Info().Handle.Session)
 		if err != nil {
 			return "", false, err
 		}
-		var list []map[string]any
-		err = s.decode(ctx, http.MethodGet, s.machines()+"?metadata.execbroker_id=nobody", nil, &list)
-		return fmt.Sprintf("%d with its value, %d with another", 1, len(list)), id != "" && len(list) == 0, err
+		other, err := ofSession(ctx, s, "nobody")
+		return fmt.Sprintf("%d with its value, %d with another", len(own), len(other)), len(own) == 1 && len(other) == 0, err
 	}},
 	{name: "request-id", expect: "every answer has a fly-request-id", look: func(ctx context.Context, s *site) (string, bool, error) {
 		a, err := s.call(ctx, http.MethodGet, s.machines(), nil)
@@ -99,10 +96,7 @@ var flyTraps = []trap{
 		var seen []string
 		for _, kib := range []int{64, 128, 256, 1024} {
 			config, _ := s.about["config"].(map[string]any)
-			next := map[string]any{}
-			for k, v := range config {
-				next[k] = v
-			}
+			next := maps.Clone(config)
 			next["files"] = []any{map[string]any{"guest_path": "/data", "raw_value": base64.StdEncoding.EncodeToString(make([]byte, kib<<10))}}
 			a, err := s.call(ctx, http.MethodPost, s.machines(), map[string]any{"config": next, "skip_launch": true})
 			if err != nil {
