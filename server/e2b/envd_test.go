@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -615,6 +616,37 @@ func TestSignalsAndDeadlines(t *testing.T) {
 		t.Errorf("got %v, %v", end, s.Err())
 	}
 	s.Close()
+}
+
+// Nobody hears the end of a process who could still find it: it is taken out of what lives while its feed cannot say so yet.
+func TestEndIsLast(t *testing.T) {
+	d := newDaemon(t, fake.Options{})
+	pid, s := d.start(t.Context(), "print(1)\nforever()", nil)
+	defer s.Close()
+	follow(s, "1\n")
+	p, err := d.s.boxes[d.box.SandboxID].processes.find(byPID(pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.out.mu.Lock()
+	unlock := sync.OnceFunc(p.out.mu.Unlock)
+	defer unlock()
+	p.stop(killed)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		l, err := d.procs.List(ctx, connect.NewRequest(&pb.ListRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(l.Msg.Processes) == 0 {
+			break
+		}
+	}
+	unlock()
+	if _, end := follow(s, ""); end == nil {
+		t.Errorf("got no end: %v", s.Err())
+	}
 }
 
 // Output that nobody reads is bounded; output that somebody reads slowly is complete.

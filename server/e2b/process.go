@@ -166,6 +166,7 @@ func (s *processService) run(ctx context.Context, p *process, req executor.Reque
 		p.failed = err
 		close(p.start)
 	})
+	s.over(p) // before anybody hears of its end
 	switch {
 	case err != nil && errors.As(cause, new(signalError)):
 		text := cause.Error()
@@ -176,6 +177,10 @@ func (s *processService) run(ctx context.Context, p *process, req executor.Reque
 	default:
 		p.out.finish(ending(result), nil)
 	}
+}
+
+// over takes p out of what lives. Its output can still be read, as long as it is not one of many that have ended since.
+func (s *processService) over(p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended = append(s.ended, p.pid); len(s.ended) > keepEnded || p.out.forgets {
