@@ -54,12 +54,19 @@ func Start(ctx context.Context, o Options) (*Engine, error) {
 	}
 	// A machine without the kernel's packet filter can still run containers without a network or with one that reaches the host.
 	variants := [][]string{{}, {"--iptables=false", "--ip6tables=false"}}
-	if !o.Bridge {
-		variants = [][]string{{"--bridge=none", "--iptables=false", "--ip6tables=false"}}
+	network := "--bridge=none"
+	if o.Bridge {
+		name, err := addBridge(o.Dir)
+		if err != nil {
+			return nil, err
+		}
+		network = "--bridge=" + name
+	} else {
+		variants = variants[1:]
 	}
 	var errs []error
 	for _, v := range variants {
-		if err = e.start(ctx, v); err == nil {
+		if err = e.start(ctx, append(v, network)); err == nil {
 			return e, nil
 		}
 		errs = append(errs, err)
@@ -236,7 +243,10 @@ func Stop(ctx context.Context, dir string) error {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && err != syscall.ESRCH {
 		return fmt.Errorf("dockerd %d: %w", pid, err)
 	}
-	return gone(ctx, pid)
+	if err := gone(ctx, pid); err != nil {
+		return err
+	}
+	return removeBridge(dir)
 }
 
 // Kill ends dockerd and its containerd as a crash would: containers live on without them.
