@@ -35,8 +35,7 @@ class Aside:
             if self.task is not None and time.monotonic() > self.end:
                 task, self.task = self.task, None
                 self.sup.wake_up()
-                task.holder.fail(task.stream, "unavailable", "code could not be stopped within %d seconds" % STOP_SECONDS)
-                task.holder.streams.pop(task.stream, None)
+                task.fail("unavailable", "code could not be stopped within %d seconds" % STOP_SECONDS)
                 return
             pause = 0.001
         else:
@@ -56,8 +55,7 @@ class Aside:
         """Lets go on what was stopped here, and nothing else: children first, so that no parent sees that they were stopped."""
         self.sup.cancel(self.timer)
         if self.task is not None:
-            self.task.holder.fail(self.task.stream, "busy", "the sandbox was used while it was being suspended")
-            self.task.holder.streams.pop(self.task.stream, None)
+            self.task.fail("busy", "the sandbox was used while it was being suspended")
         for pid in reversed(self.stopped):
             if started(pid) == self.stopped[pid]:
                 kill(pid, _signal.SIGCONT)

@@ -82,8 +82,7 @@ class Helper(Peer):
         try:
             self.open(Ask(done), {"op": "forget"})
         except Refused as e:
-            task.holder.fail(task.stream, *e.args)
-            task.holder.streams.pop(task.stream, None)
+            task.fail(*e.args)
 
     def kill_all(self):
         """Kills every process of the user at once, as the kernel does it for one who may signal nobody else."""

@@ -277,6 +277,10 @@ class Task:
         self.holder.send_map(kind, self.stream, fields)
         self.holder.streams.pop(self.stream, None)
 
+    def fail(self, kind, message):
+        """Ends the stream with an error."""
+        self.reply(FAIL, {"kind": kind, "message": message})
+
     def consumed(self, n):
         if n:
             self.granted_in += n

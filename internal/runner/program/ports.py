@@ -177,8 +177,7 @@ class Forward(Task):
         if not self.over:
             self.over = True
             self.close()
-            self.holder.fail(self.stream, kind, message)
-            self.holder.streams.pop(self.stream, None)
+            super().fail(kind, message)
 
     def close(self):
         if self.over:

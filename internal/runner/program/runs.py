@@ -176,8 +176,7 @@ class Run(Task):
         if not self.ended:
             self.over()
             if not self.alone:
-                self.holder.fail(self.stream, kind, message)
-                self.holder.streams.pop(self.stream, None)
+                super().fail(kind, message)
 
     def over(self):
         self.ended = self.input_ended = True

@@ -451,8 +451,7 @@ class Supervisor:
             task.reply(DONE, {})
             return
         if any(run.own or run.reason or not run.started for run in self.active):
-            task.holder.fail(task.stream, "busy", "something is being started, stopped or installed")
-            task.holder.streams.pop(task.stream, None)
+            task.fail("busy", "something is being started, stopped or installed")
             return
         self.used()
         self.aside = Aside(self, task)
