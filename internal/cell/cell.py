@@ -438,6 +438,7 @@ class Interpreter:
             return
         if kind.__module__ == "matplotlib.figure" and hasattr(kind, "savefig"):
             b["image/png"] = _png(value, None)
+            self._add_chart(b, value)
             self._shown.append(value)
         if any(k.__name__ == "DataFrame" and k.__module__.startswith("pandas.core.") for k in kind.__mro__):
             self._add_rows(b, value)
@@ -464,6 +465,16 @@ class Interpreter:
             if len(data) <= MAX_JSON:
                 b["application/vnd.dataresource+json"] = data.encode("utf-8")
         except Exception:  # columns in several levels, names that are there twice
+            pass
+
+    def _add_chart(self, b, figure):
+        """Adds what a figure shows as data, if it is of the kinds that are known."""
+        try:
+            notebook = _notebook()
+            data = notebook.chart(figure)
+            if data is not None:
+                b[notebook.CHART] = data
+        except Exception:  # artists of other libraries
             pass
 
     def _add_all(self, b, data):
@@ -533,7 +544,9 @@ class Interpreter:
                             data = _png(figure, plt)
                             text = _cut(repr(figure), MAX_TEXT).encode("utf-8", "replace")
                             self._flush()
-                            self.give(False, {"text/plain": text, "image/png": data})
+                            b = {"text/plain": text, "image/png": data}
+                            self._add_chart(b, figure)
+                            self.give(False, b)
                 except Exception as e:
                     self._complain("figure %s" % ascii(n)[:100], e)
                 finally:
@@ -687,6 +700,7 @@ def _notebook():
     if _loaded is None:
         module = type(sys)("notebook")
         module.__dict__.update(__builtins__=__builtins__, _load=_load, _ONLY_AST=_ONLY_AST, _StringIO=_StringIO, _environ=_environ)
+        module.__dict__.update(_cut=_cut, MAX_JSON=MAX_JSON)
         exec(compile(_NOTEBOOK, "<execbroker notebook.py>", "exec"), module.__dict__)
         _loaded = module
     return _loaded

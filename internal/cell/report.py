@@ -88,7 +88,8 @@ _PLAIN = (dict, list, tuple, str, int, float, bool, type(None))
 _MAIN = {"__name__": "__main__", "__doc__": None, "__package__": None, "__loader__": None, "__spec__": None}
 _ADOPTED = (
     "plotly.basedatatypes", "PIL.Image", "altair.vegalite.v4.api", "altair.vegalite.v5.api", "altair.vegalite.v6.api", "bokeh.io.showing",
-    "matplotlib.figure", "IPython.core.display", "IPython.core.display_functions", "IPython.core.getipython", "multiprocessing.spawn",
+    "matplotlib.figure", "matplotlib.axes._axes", "IPython.core.display", "IPython.core.display_functions", "IPython.core.getipython",
+    "multiprocessing.spawn",
 )  # modules that notebook.py changes when they are imported
 _EXPRESSION = compile("0", "", "eval", _ONLY_AST)
 _METHODS = (

@@ -44,6 +44,11 @@ await walk({
       assert.equal(Buffer.from(r.png, 'base64').subarray(0, 8).toString('latin1'), '\x89PNG\r\n\x1a\n')
     }
     assert.ok(run.results.filter((r) => r.png).length >= 2)
+    const charts = run.results.filter((r) => r.png).map((r) => r.chart)
+    assert.deepEqual(charts.map((c) => [c.type, c.title]), [['line', 't'], ['bar', '']])
+    assert.deepEqual(charts[0].elements, [{ label: '', points: [[0, 1], [1, 2], [2, 3]] }])
+    assert.equal(charts[0].x_scale, 'linear')
+    assert.deepEqual(charts[1].elements, [{ label: 'a', group: '', value: 1 }])
     const table = await box.runCode('import pandas as pd\npd.DataFrame({"a": [1, 2]})', { timeoutMs: 120_000 })
     assert.match(table.results[0].html, /<table/)
   },
