@@ -14,8 +14,8 @@ import (
 	"github.com/execbroker/execbroker/internal/front"
 )
 
-// envdVersion is what sandboxes say of themselves. The SDKs leave out what came later: files with metadata, and watching with entries.
-const envdVersion = "0.5.7"
+// envdVersion is what sandboxes say of themselves. The SDKs refuse, by themselves, what came later.
+const envdVersion = "0.6.4"
 
 // The defaults of Config.
 const (

@@ -62,7 +62,7 @@ func (s *Server) create(ctx context.Context, o owner, body []byte, timeout time.
 	if slices.Contains(session.Info().Aliases, home) {
 		b.home = home
 	}
-	b.contexts = newContexts(caps, b.home)
+	b.contexts, b.said = newContexts(caps, b.home), newMetadata(session.Info())
 	if caps.MaxLife > 0 {
 		b.latest = b.started.Add(caps.MaxLife)
 	}

@@ -170,7 +170,9 @@ func TestTransfer(t *testing.T) {
 		"not-a-form":    {400, "POST", "path=x", "multipart/form-data; boundary=b", "x", nil},
 		"not-gzip":      {400, "POST", "path=x", octets, "x", []string{"Content-Encoding", "gzip"}},
 		"encoding":      {400, "POST", "path=x", octets, "x", []string{"Content-Encoding", "br"}},
-		"metadata":      {501, "POST", "path=x", octets, "x", []string{"X-Metadata-A", "1"}},
+		"odd-metadata":  {400, "POST", "path=x", octets, "x", []string{"X-Metadata-A", "\xe4"}},
+		"no-name":       {400, "POST", "path=x", octets, "x", []string{"X-Metadata-", "a"}},
+		"much-metadata": {400, "POST", "path=x", octets, "x", []string{"X-Metadata-A", strings.Repeat("x", 4096)}},
 		"long-name":     {400, "POST", "path=" + strings.Repeat("x", 300), octets, "x", nil},
 		"basic-of-root": {401, "GET", "path=z", "", "", []string{"Authorization", "Basic cm9vdDo="}},
 	} {
@@ -359,7 +361,22 @@ func TestWatch(t *testing.T) {
 		t.Errorf("got %v, %v", w.Msg(), w.Err())
 	}
 	w.Close()
+	with, err := d.files.CreateWatcher(ctx, connect.NewRequest(&fspb.CreateWatcherRequest{Path: "/workspace/dir", IncludeEntry: true, AllowNetworkMounts: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.ask(200, d.http, "POST", "path=dir/a", octets, []byte("333"), "X-Metadata-Author", "a")
+	e, err := d.files.GetWatcherEvents(ctx, connect.NewRequest(&fspb.GetWatcherEventsRequest{WatcherId: with.Msg.WatcherId}))
+	if err != nil || len(e.Msg.Events) != 1 {
+		t.Fatalf("got %v, %v", e, err)
+	}
+	if a := e.Msg.Events[0].Entry; a.GetPath() != "/workspace/dir/a" || a.GetSize() != 3 || a.GetMetadata()["author"] != "a" {
+		t.Errorf("got %v", a)
+	}
+	events()
 	d.files.Remove(ctx, connect.NewRequest(&fspb.RemoveRequest{Path: "dir"}))
+	_, err = d.files.GetWatcherEvents(ctx, connect.NewRequest(&fspb.GetWatcherEventsRequest{WatcherId: with.Msg.WatcherId}))
+	wantCode(t, "removed directory", err, connect.CodeNotFound)
 	if got, want := events(), []string{"dir REMOVE", "dir/a REMOVE"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

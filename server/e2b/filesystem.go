@@ -50,12 +50,14 @@ func (s *filesystemService) with(ctx context.Context, name string, f func(files 
 }
 
 // entry describes a file. Sandboxes have one user.
-func entry(abs string, i executor.FileInfo) *pb.EntryInfo {
+func (b *sandbox) entry(abs string, i executor.FileInfo) *pb.EntryInfo {
 	e := &pb.EntryInfo{
 		Name: path.Base(abs), Type: pb.FileType_FILE_TYPE_FILE, Path: abs, Size: i.Size, Mode: uint32(i.Mode.Perm()), Permissions: i.Mode.String(),
 		Owner: "user", Group: "user", ModifiedTime: timestamppb.New(i.ModTime),
 	}
 	switch {
+	case i.Mode.IsRegular():
+		e.Metadata = b.said.of(abs)
 	case i.Mode.IsDir():
 		e.Type = pb.FileType_FILE_TYPE_DIRECTORY
 	case i.Target != "":
@@ -71,7 +73,7 @@ func entry(abs string, i executor.FileInfo) *pb.EntryInfo {
 func (s *filesystemService) stat(ctx context.Context, name string) (e *pb.EntryInfo, err error) {
 	err = s.with(ctx, name, func(files executor.Files, abs string) error {
 		i, err := files.Stat(ctx, abs)
-		e = entry(abs, i)
+		e = s.b.entry(abs, i)
 		return err
 	})
 	return e, err
@@ -102,7 +104,13 @@ func (s *filesystemService) Move(ctx context.Context, r *connect.Request[pb.Move
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	err = s.with(ctx, r.Msg.Source, func(files executor.Files, from string) error { return files.Rename(ctx, from, to) })
+	err = s.with(ctx, r.Msg.Source, func(files executor.Files, from string) error {
+		err := files.Rename(ctx, from, to)
+		if err == nil {
+			s.b.said.move(from, to)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +122,13 @@ func (s *filesystemService) Move(ctx context.Context, r *connect.Request[pb.Move
 }
 
 func (s *filesystemService) Remove(ctx context.Context, r *connect.Request[pb.RemoveRequest]) (*connect.Response[pb.RemoveResponse], error) {
-	err := s.with(ctx, r.Msg.Path, func(files executor.Files, abs string) error { return files.Remove(ctx, abs) })
+	err := s.with(ctx, r.Msg.Path, func(files executor.Files, abs string) error {
+		err := files.Remove(ctx, abs)
+		if err == nil {
+			s.b.said.remove(abs)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +162,7 @@ func (s *filesystemService) tree(ctx context.Context, name string, depth int) (a
 				if len(all) == maxEntries {
 					return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("path %q has more than %d entries; list less of it", abs, maxEntries))
 				}
-				e := entry(path.Join(dir, i.Name), i)
+				e := s.b.entry(path.Join(dir, i.Name), i)
 				all = append(all, e)
 				if i.Mode.IsDir() && depth > 1 {
 					if err := walk(e.Path, depth-1); err != nil {

@@ -37,6 +37,7 @@ type sandbox struct {
 	session  executor.Session
 	home     string // by what clients know the working directory
 	contexts *contexts
+	said     *metadata // of its files
 	faults   func() Faults
 	envd     http.Handler
 	forward  http.Handler // to servers in the sandbox; nil: there is none

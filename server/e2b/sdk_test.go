@@ -5,6 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +45,7 @@ func (s shell) Run(ctx context.Context, req executor.Request, emit func(executor
 // The judges of this package are E2B's own SDKs: a program that uses them gets what it expects, on every backend that has it.
 func TestSDKs(t *testing.T) {
 	dir := npmtest.Install(t, "testdata/sdk")
+	t.Run("version", func(t *testing.T) { testVersion(t, filepath.Join(dir, "node_modules/e2b/dist/index.mjs")) })
 	memory := func(*testing.T) (executor.Executor, error) {
 		x, err := fake.New(fake.Options{}).Open(driver.Env{})
 		return shells{x}, err
@@ -90,4 +94,59 @@ func TestSDKs(t *testing.T) {
 			t.Logf("%s", got)
 		})
 	}
+}
+
+// compared finds the versions that the SDK compares with.
+var compared = regexp.MustCompile(`compareVersions\((\S+), (?:"([\d.]+)"|(\w+))\)`)
+
+// gates are the versions of sandboxes from which on the SDK does something, and what that is. The step "version" of check.mjs does it.
+var gates = map[string]string{
+	"0.1.0": "Sandbox.create goes on", "0.1.4": "recursive watchDir", "0.1.5": "getMetrics", "0.2.4": "disks in getMetrics", "0.3.0": "stdin: false",
+	"0.4.0": "no user is sent", "0.5.2": "closeStdin", "0.5.7": "useOctetStream", "0.6.2": "metadata of files", "0.6.3": "includeEntry", "0.6.4": "allowNetworkMounts",
+}
+
+// testVersion tests that the SDK, which is at path, finds no sandbox of this server too old, for anything.
+func testVersion(t *testing.T, path string) {
+	code, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, m := range compared.FindAllSubmatch(code, -1) {
+		if string(m[1]) == "nodeVersion" {
+			continue
+		}
+		v := string(m[2])
+		if v == "" {
+			d := regexp.MustCompile(`const ` + string(m[3]) + ` = "([\d.]+)"`).FindSubmatch(code)
+			if d == nil {
+				t.Fatalf("%s: nothing says what %s is", path, m[3])
+			}
+			v = string(d[1])
+		}
+		found[v] = true
+		if gates[v] == "" {
+			t.Errorf("the SDK does something from version %s on: add it to gates, and to check.mjs", v)
+		}
+	}
+	for v, what := range gates {
+		if !found[v] {
+			t.Errorf("the SDK no longer looks at %s for %s", v, what)
+		}
+		if slices.Compare(numbers(t, v), numbers(t, e2b.EnvdVersion)) > 0 {
+			t.Errorf("%s is from version %s on, and sandboxes have %s", what, v, e2b.EnvdVersion)
+		}
+	}
+}
+
+func numbers(t *testing.T, version string) (n []int) {
+	t.Helper()
+	for part := range strings.SplitSeq(version, ".") {
+		i, err := strconv.Atoi(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n = append(n, i)
+	}
+	return n
 }

@@ -155,7 +155,7 @@ func (s *Server) routes() *http.ServeMux {
 		"POST /sandboxes/{id}/fork":      "forking",
 		"POST /sandboxes/{id}/snapshots": "snapshots", "GET /snapshots": "snapshots", "PUT /sandboxes/{id}/network": "changing the network",
 		"/volumes/": "volumes", "/volumes": "volumes", "/templates/": "templates", "/templates": "templates", "/v2/templates": "templates", "/v2/templates/": "templates",
-		"/v3/templates": "templates", "/v3/templates/": "templates", "/teams": "teams", "/teams/": "teams", "/secrets": "secrets",
+		"/v3/templates": "templates", "/v3/templates/": "templates", "/teams": "teams", "/teams/": "teams", "/secrets": "secrets", "/secrets/": "secrets",
 		"GET /sandboxes/metrics": "metrics of many sandboxes",
 	} {
 		m.Handle(path, s.op(func(r *http.Request, o owner) (int, any, error) {

@@ -193,14 +193,15 @@ type written struct {
 	Name string `json:"name"`
 	Path string `json:"path"`
 	Type string `json:"type"`
+
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 func (b *sandbox) upload(w http.ResponseWriter, r *http.Request) {
 	err := b.mayTransfer(r, "write")
-	for name := range r.Header {
-		if strings.HasPrefix(name, "X-Metadata-") && err == nil {
-			err = refuse(http.StatusNotImplemented, "files with metadata: not supported by this server")
-		}
+	var said map[string]string
+	if err == nil {
+		said, err = metadataOf(r.Header)
 	}
 	if err != nil {
 		writeError(w, err)
@@ -213,7 +214,7 @@ func (b *sandbox) upload(w http.ResponseWriter, r *http.Request) {
 		return // the client is gone
 	}
 	defer give()
-	done, err := b.store(r, rc)
+	done, err := b.store(r, rc, said)
 	_ = rc.SetReadDeadline(time.Time{})
 	if err != nil {
 		writeError(w, b.seen(err))
@@ -222,8 +223,8 @@ func (b *sandbox) upload(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, done)
 }
 
-// store writes the files of a body. Each is replaced as a whole or not at all.
-func (b *sandbox) store(r *http.Request, rc *http.ResponseController) (done []written, err error) {
+// store writes the files of a body, and keeps what is said of each. Each is replaced as a whole or not at all.
+func (b *sandbox) store(r *http.Request, rc *http.ResponseController, said map[string]string) (done []written, err error) {
 	var in io.Reader = patientReader{r.Body, rc}
 	switch encoding := r.Header.Get("Content-Encoding"); encoding {
 	case "", "identity":
@@ -246,7 +247,10 @@ func (b *sandbox) store(r *http.Request, rc *http.ResponseController) (done []wr
 			err = b.session.Files().Write(r.Context(), abs, data, 0)
 		}
 		if err == nil {
-			done = append(done, written{Name: path.Base(abs), Path: abs, Type: "file"})
+			err = b.said.set(abs, said)
+		}
+		if err == nil {
+			done = append(done, written{Name: path.Base(abs), Path: abs, Type: "file", Metadata: said})
 		}
 		return err
 	}

@@ -16,9 +16,10 @@ import (
 // watcher finds out what has changed in a directory by looking again: no backend tells. What happens and is undone between two looks is
 // not seen.
 type watcher struct {
-	s     *filesystemService
-	dir   string
-	depth int
+	s       *filesystemService
+	dir     string
+	depth   int
+	entries bool // are told of what there is
 
 	mu   sync.Mutex
 	seen map[string]look
@@ -31,12 +32,13 @@ type look struct {
 	modified time.Time
 }
 
-func (s *filesystemService) watch(ctx context.Context, dir string, recursive bool) (*watcher, error) {
+// watch begins to watch. Sandboxes have no network mounts, so who does not allow them is told as much.
+func (s *filesystemService) watch(ctx context.Context, dir string, recursive, entries bool) (*watcher, error) {
 	abs, err := s.b.absolute(dir)
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	w := &watcher{s: s, dir: abs, depth: 1}
+	w := &watcher{s: s, dir: abs, depth: 1, entries: entries}
 	if recursive {
 		w.depth = maxEntries
 	}
@@ -54,16 +56,23 @@ func (w *watcher) look(ctx context.Context) (events []*pb.FilesystemEvent, err e
 		return nil, err
 	}
 	now := make(map[string]look, len(entries))
+	told := map[string]*pb.EntryInfo{}
 	for _, e := range entries {
 		l := look{e.Size, e.Permissions, e.ModifiedTime.AsTime()}
 		if e.Type == pb.FileType_FILE_TYPE_DIRECTORY {
 			l = look{mode: l.mode} // what is in it changes the others
 		}
-		now[strings.TrimPrefix(strings.TrimPrefix(e.Path, w.dir), "/")] = l
+		name := strings.TrimPrefix(strings.TrimPrefix(e.Path, w.dir), "/")
+		now[name] = l
+		if w.entries {
+			told[name] = e
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	add := func(name string, t pb.EventType) { events = append(events, &pb.FilesystemEvent{Name: name, Type: t}) }
+	add := func(name string, t pb.EventType) {
+		events = append(events, &pb.FilesystemEvent{Name: name, Type: t, Entry: told[name]})
+	}
 	for name, l := range now {
 		switch before, ok := w.seen[name]; {
 		case w.seen == nil:
@@ -89,7 +98,7 @@ func (w *watcher) look(ctx context.Context) (events []*pb.FilesystemEvent, err e
 }
 
 func (s *filesystemService) WatchDir(ctx context.Context, r *connect.Request[pb.WatchDirRequest], out *connect.ServerStream[pb.WatchDirResponse]) error {
-	w, err := s.watch(ctx, r.Msg.Path, r.Msg.Recursive)
+	w, err := s.watch(ctx, r.Msg.Path, r.Msg.Recursive, r.Msg.IncludeEntry)
 	if err != nil {
 		return err
 	}
@@ -123,7 +132,7 @@ func (s *filesystemService) WatchDir(ctx context.Context, r *connect.Request[pb.
 }
 
 func (s *filesystemService) CreateWatcher(ctx context.Context, r *connect.Request[pb.CreateWatcherRequest]) (*connect.Response[pb.CreateWatcherResponse], error) {
-	w, err := s.watch(ctx, r.Msg.Path, r.Msg.Recursive)
+	w, err := s.watch(ctx, r.Msg.Path, r.Msg.Recursive, r.Msg.IncludeEntry)
 	if err != nil {
 		return nil, err
 	}

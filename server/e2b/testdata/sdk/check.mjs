@@ -1,7 +1,7 @@
 // What a program does with E2B's SDKs, with the answers that it expects. The environment says where the server is; the code is in the
 // script language of the backend that the test uses. It prints one line for each step, the last of which is "done".
 import assert from 'node:assert/strict'
-import { AuthenticationError, CommandExitError, FileNotFoundError, NotFoundError, Sandbox as Plain, SandboxError, TimeoutError } from 'e2b'
+import { AuthenticationError, CommandExitError, FileNotFoundError, InvalidArgumentError, NotFoundError, Sandbox as Plain, SandboxError, Secret, TimeoutError, Volume } from 'e2b'
 import { Sandbox } from '@e2b/code-interpreter'
 
 const steps = {}
@@ -105,6 +105,38 @@ step('watch', async () => {
   const { name, type } = await told
   assert.deepEqual([name, type], ['watched', 'create'])
   await handle.stop()
+})
+
+// What the SDK asks the version of a sandbox for, it has.
+step('version', async () => {
+  const said = { Author: 'ann', purpose: 'to test' }, kept = { author: 'ann', purpose: 'to test' }
+  assert.deepEqual((await box.files.write('said/a', 'x', { metadata: said })).metadata, kept)
+  assert.deepEqual((await box.files.write('said/b', 'x', { metadata: said, useOctetStream: true })).metadata, kept)
+  assert.deepEqual((await box.files.list('said')).map((e) => e.metadata), [kept, kept])
+  assert.deepEqual((await box.files.rename('said/a', 'said/c')).metadata, kept)
+  assert.deepEqual((await box.files.getInfo('/workspace/said/c')).metadata, kept)
+  assert.equal((await box.files.write('said/c', 'x')).metadata, undefined)
+  assert.equal((await box.files.getInfo('said/c')).metadata, undefined)
+  await assert.rejects(box.files.write('said/d', 'x', { metadata: { a: 'x'.repeat(5000) } }), InvalidArgumentError)
+
+  let tell
+  const told = new Promise((resolve) => { tell = resolve })
+  const handle = await box.files.watchDir('.', (e) => { if (e.name === 'said/sub/a' && e.type === 'write') tell(e.entry) }, { recursive: true, includeEntry: true, allowNetworkMounts: true })
+  await box.files.write('said/sub/a', 'four', { metadata: said })
+  const { path, size, metadata } = await told
+  assert.deepEqual([path, size, metadata], ['/home/user/said/sub/a', 4, kept])
+  await handle.stop()
+
+  assert.equal((await box.commands.run('print(1)', { stdin: false })).stdout, '1\n')
+  const reader = await box.commands.run('print(readline())', { background: true, stdin: true })
+  await box.commands.closeStdin(reader.pid)
+  assert.equal((await reader.wait()).stdout, 'null\n')
+  assert.equal(new URL(await box.downloadUrl('a')).searchParams.has('username'), false)
+  assert.deepEqual(await box.getMetrics(), [])
+  await assert.rejects(Sandbox.create({ volumeMounts: { '/mnt/data': 'data' } }), /501: volumeMounts: not supported by this server/)
+  await assert.rejects(Volume.create('data'), /501: volumes: not supported by this server/)
+  await assert.rejects(Secret.getInfo('a'), /501: secrets: not supported by this server/)
+  await box.files.remove('said')
 })
 
 step('commands', async () => {

@@ -218,10 +218,17 @@ await walk({
 
   watch: async () => {
     const [told, tell] = once()
-    const handle = await box.files.watchDir('/workspace', (e) => { if (e.name === 'watched') tell(e.type) })
-    await box.commands.run('touch /workspace/watched')
-    assert.equal(await told, 'create')
+    const handle = await box.files.watchDir('/workspace', (e) => { if (e.name === 'deep/watched') tell(e) }, { recursive: true, includeEntry: true })
+    await box.commands.run('mkdir /workspace/deep; touch /workspace/deep/watched')
+    const { type, entry } = await told
+    assert.deepEqual([type, entry.path, entry.type], ['create', '/workspace/deep/watched', 'file'])
     await handle.stop()
+  },
+
+  metadata: async () => {
+    await box.files.write('said', 'x', { metadata: { author: 'ann' } })
+    assert.deepEqual((await box.files.getInfo('/workspace/said')).metadata, { author: 'ann' })
+    assert.deepEqual((await box.files.rename('said', 'renamed')).metadata, { author: 'ann' })
   },
 
   list: async () => {
