@@ -135,11 +135,12 @@ func userOf(h http.Header) string {
 	return name
 }
 
-const rootUser = "root"
-
 func (u users) known(name string) error {
 	if name == "" || name == "user" || name == rootUser && u.root {
 		return nil
+	}
+	if name == rootUser {
+		return refuse(http.StatusUnauthorized, "user %q: %s", name, noRoot)
 	}
 	return refuse(http.StatusUnauthorized, "user %q: not supported by this server, which has only the default one", name)
 }

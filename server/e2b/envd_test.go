@@ -440,6 +440,8 @@ func byPID(pid uint32) *pb.ProcessSelector {
 	return &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: pid}}
 }
 
+const noSudo = "sudo: sandboxes of this server have no root; put what needs it into the image of the template\n"
+
 func TestProcesses(t *testing.T) {
 	d := newDaemon(t, fake.Options{})
 	for name, c := range map[string]struct {
@@ -461,6 +463,24 @@ func TestProcesses(t *testing.T) {
 			out, end := follow(s, "")
 			if got := strings.ReplaceAll(end.String(), "  ", " "); out != c.out || got != c.end || s.Err() != nil {
 				t.Errorf("got %q, %s, %v\nwant %q, %s", out, got, s.Err(), c.out, c.end)
+			}
+		})
+	}
+	for name, c := range map[string]struct {
+		cmd  []string
+		want string
+	}{
+		"sudo":        {[]string{"sudo", "apt-get", "install"}, "sudo: not found\n" + noSudo},
+		"shell":       {[]string{"nothing", "-c", "cd /tmp && sudo make"}, "nothing: not found\n" + noSudo},
+		"path":        {[]string{"nothing", "-c", "/usr/bin/sudo"}, "nothing: not found\n" + noSudo},
+		"other":       {[]string{"nothing", "-c", "pseudo sudoku visudo"}, "nothing: not found\n"},
+		"other-error": {[]string{"script", "exit(1) // sudo "}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, s := d.start(t.Context(), "", func(m *pb.StartRequest) { m.Process = &pb.ProcessConfig{Cmd: c.cmd[0], Args: c.cmd[1:]} })
+			defer s.Close()
+			if out, end := follow(s, ""); out != c.want || end.GetExitCode() == 0 {
+				t.Errorf("got %q, %v, want %q", out, end, c.want)
 			}
 		})
 	}

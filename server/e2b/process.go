@@ -142,7 +142,7 @@ func (s *processService) run(ctx context.Context, p *process, req executor.Reque
 			return nil, context.Cause(ctx)
 		}
 		defer give()
-		return p.run(ctx, req, func(ev executor.Event) error {
+		result, err := p.run(ctx, req, func(ev executor.Event) error {
 			switch ev.Kind {
 			case executor.EventStarted:
 				started.Do(func() { close(p.start) })
@@ -157,6 +157,12 @@ func (s *processService) run(ctx context.Context, p *process, req executor.Reque
 			}
 			return nil
 		})
+		if err == nil && p.terminal == nil {
+			if text := s.b.sudoRefusal(p.config, result); text != nil {
+				err = p.out.push(ctx, &pb.ProcessEvent_DataEvent{Output: &pb.ProcessEvent_DataEvent_Stderr{Stderr: text}})
+			}
+		}
+		return result, err
 	}()
 	if p.input != nil {
 		p.input.close()

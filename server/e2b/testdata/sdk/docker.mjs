@@ -109,7 +109,12 @@ await walk({
     await assert.rejects(box.commands.run('exit 3'), (e) => e instanceof CommandExitError && e.exitCode === 3)
     await assert.rejects(box.commands.run('no-such-program'), (e) => e instanceof CommandExitError && e.exitCode === 127)
     await assert.rejects(box.commands.run('sleep 1000', { timeoutMs: 1000 }), TimeoutError)
-    await assert.rejects(box.commands.run('true', { user: 'root' }), AuthenticationError)
+    await assert.rejects(box.commands.run('true', { user: 'root' }), (e) => e instanceof AuthenticationError && /user "root": sandboxes of this server have no root;/.test(e.message))
+    let told = ''
+    await assert.rejects(box.commands.run('cd /tmp && sudo apt-get install -y jq', { onStderr: (s) => { told += s } }), (e) => {
+      assert.match(e.stderr, /sudo: command not found\nsudo: sandboxes of this server have no root; put what needs it into the image of the template\n$/)
+      return e instanceof CommandExitError && e.exitCode === 127 && e.stderr === told
+    })
     await assert.rejects(box.commands.run('true', { cwd: '/no/such/directory' }))
     while ((await box.commands.list()).length > 0); // what is out of time is being ended
   },
