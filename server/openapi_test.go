@@ -145,6 +145,7 @@ func TestOpenAPI(t *testing.T) {
 		"post /v1/sessions/{id}/run/stream":     {RunRequest{}, nil},
 		"post /v1/sessions/{id}/reset":          {ResetRequest{}, nil},
 		"post /v1/sessions/{id}/packages":       {PackagesRequest{}, Result{}},
+		"post /v1/sessions/{id}/ports/{port}":   {nil, nil},
 		"get /v1/sessions/{id}/files":           {nil, FileList{}},
 		"get /v1/sessions/{id}/files/{name}":    {nil, nil},
 		"put /v1/sessions/{id}/files/{name}":    {nil, Written{}},

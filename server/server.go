@@ -31,7 +31,7 @@ type Server struct {
 	mux     *http.ServeMux
 	front   http.Handler // before mux
 	started time.Time
-	ends    sync.WaitGroup // sessions that end by themselves
+	ends    sync.WaitGroup // sessions that end by themselves, and connections to ports
 	runs    drain.Gate
 
 	mu       sync.Mutex
@@ -88,6 +88,7 @@ func (s *Server) routes() {
 		"POST /v1/sessions/{id}/run/stream":        s.streamIn,
 		"POST /v1/sessions/{id}/reset":             s.reset,
 		"POST /v1/sessions/{id}/packages":          s.install,
+		"POST /v1/sessions/{id}/ports/{port}":      s.dial,
 		"GET /v1/sessions/{id}/files":              s.listFiles,
 		"GET /v1/sessions/{id}/files/{name...}":    s.readFile,
 		"PUT /v1/sessions/{id}/files/{name...}":    s.writeFile,

@@ -18,6 +18,7 @@ type SessionRequest struct {
 	Packages    []string            `json:"packages,omitempty"` // of the first language
 	Env         map[string]string   `json:"env,omitempty"`
 	Aliases     []string            `json:"aliases,omitempty"`      // other names of the working directory
+	Ports       bool                `json:"ports,omitempty"`        // lets clients reach servers in the sandbox: executor.Spec.Ports
 	IdleSeconds float64             `json:"idle_seconds,omitempty"` // the session ends this long after its last use; zero: the most that is allowed
 }
 
@@ -68,6 +69,7 @@ func (s *Server) spec(c Client, q SessionRequest) (executor.Spec, error) {
 	if q.Aliases != nil {
 		spec.Aliases = q.Aliases
 	}
+	spec.Ports = spec.Ports || q.Ports
 	if len(q.Packages) > 0 {
 		p := executor.Packages{Names: q.Packages}
 		if len(spec.Languages) > 0 {

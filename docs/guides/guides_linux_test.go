@@ -39,7 +39,7 @@ var guides = map[string]struct {
 	"fly-emulator":           {prints: []string{`"state":"created"`, "cloud (flymachines) works", "\n42\n"}, host: true},
 	"fly-machines":           {host: true, cloud: true},
 	"from-mvp-to-production": {prints: []string{"backend  same"}},
-	"http":                   {prints: []string{`"stdout":"42\n"`}},
+	"http":                   {prints: []string{`"stdout":"42\n"`, "HTTP/1.0 200 OK"}},
 	"mcp":                    {prints: []string{`"protocolVersion"`}},
 	"nemo":                   {prints: []string{`"completed"`, "42"}},
 	"parity":                 {prints: []string{"explained: code cannot start threads (code 1)", "python.platform: linux -> emscripten", "they differ"}},
