@@ -88,7 +88,8 @@ var rules = []rule{
 	{packages: []string{"tool/..."}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "tool/..."}, modules: []string{"github.com/modelcontextprotocol/go-sdk", "golang.org/x/net"}},
 	// E2B's daemon speaks the Connect protocol. Messages register themselves by name, so there is one copy for whoever speaks it.
 	{packages: []string{"internal/envd/..."}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
-	{packages: []string{"server/e2b"}, imports: []string{"executor", "internal/envd/...", "internal/front"}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
+	{packages: []string{"internal/stdin"}},
+	{packages: []string{"server/e2b"}, imports: []string{"executor", "internal/envd/...", "internal/front", "internal/stdin"}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
 	// A stand-in for tests: real sandboxes behind the server, with what the contract does not know.
 	{packages: []string{"server/e2b/e2btest"}, imports: []string{"executor", "executor/driver", "docker/...", "server/e2b"}, modules: []string{"github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	// What ends in good order waits for what it has begun.
@@ -97,7 +98,7 @@ var rules = []rule{
 	{packages: []string{"internal/front"}},
 	// Code in fences is what models write, whoever asks them.
 	{packages: []string{"server/nemo"}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "server", "tool"}},
-	{packages: []string{"server/..."}, imports: []string{"executor", "internal/drain", "internal/front", "server/..."}},
+	{packages: []string{"server/..."}, imports: []string{"executor", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults below it.
 	{packages: []string{"conformance"}, imports: []string{"executor"}},
 	// It counts what a run makes at the provider between the adapter and the service, so it knows of both by their words alone.

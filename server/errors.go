@@ -18,7 +18,7 @@ import (
 // Problem is the answer to a request that was not done.
 type Problem struct {
 	Status  int             `json:"status"`
-	Kind    string          `json:"kind"` // "unauthorized", "draining", "origin", "method", "upgrade", or a word of executor.KindName
+	Kind    string          `json:"kind"` // "unauthorized", "draining", "origin", "method", "upgrade", "no-input", "no-terminal", or a word of executor.KindName
 	Message string          `json:"message"`
 	Ran     string          `json:"ran"` // whether the code may have run: "no", "maybe", "yes"
 	Missing []string        `json:"missing,omitempty"`

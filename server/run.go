@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/stdin"
 )
 
 // RunRequest is one execution. Exactly one of Code and Command is set; Code may be empty with a Language.
@@ -17,6 +18,7 @@ type RunRequest struct {
 	Code           string                    `json:"code,omitempty"`
 	Command        []string                  `json:"command,omitempty"`
 	Stdin          *string                   `json:"stdin,omitempty"`
+	Input          bool                      `json:"input,omitempty"`    // more comes while it runs, in a session and by its ID
 	Terminal       *executor.TerminalSize    `json:"terminal,omitempty"` // gives a command a terminal of this size: executor.Request.Terminal
 	Env            map[string]string         `json:"env,omitempty"`
 	Dir            string                    `json:"dir,omitempty"`
@@ -56,7 +58,12 @@ func (s *Server) request(q RunRequest) (executor.Request, error) {
 		}
 		r.Linger = &linger
 	}
-	if q.Stdin != nil {
+	switch {
+	case q.Input && (q.ID == "" || q.Stdin != nil):
+		return executor.Request{}, refuse(http.StatusBadRequest, "invalid", "input: give the run an id, and no stdin")
+	case q.Input:
+		r.Stdin = stdin.New()
+	case q.Stdin != nil:
 		r.Stdin = strings.NewReader(*q.Stdin)
 	}
 	if q.Terminal != nil {
@@ -93,6 +100,9 @@ func (s *Server) once(w http.ResponseWriter, r *http.Request, c Client, run func
 	var q OnceRequest
 	if err := s.body(w, r, &q); err != nil {
 		return 0, nil, err
+	}
+	if q.Input {
+		return 0, nil, refuse(http.StatusBadRequest, "invalid", "input: make a session, whose runs it reaches")
 	}
 	req, err := s.request(q.RunRequest)
 	if err != nil {
@@ -161,31 +171,44 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, c Client, run fu
 		return 0, nil, err
 	}
 	defer end()
-	if err := s.name(b, q.ID); err != nil {
+	over, err := s.name(b, q.ID, req)
+	if err != nil {
 		return 0, nil, err
 	}
+	defer over()
 	return run(b, req)
 }
 
 // maxNamed bounds the names of runs of a session that are remembered.
 const maxNamed = 10_000
 
-// name refuses a run that was asked for before: its client has not got the answer, and must not run the code twice.
-func (s *Server) name(b *session, id string) error {
+// name refuses a run that was asked for before: its client has not got the answer, and must not run the code twice. By its name clients
+// reach it, until over is called.
+func (s *Server) name(b *session, id string, req executor.Request) (over func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	_, known := b.runs[id]
 	switch {
 	case id == "":
-		return nil
-	case b.runs[id]:
-		return &Problem{Status: http.StatusConflict, Kind: "repeated", Ran: executor.RanMaybe.String(), Message: "a run with this id was begun before, and is not run again"}
+		return func() {}, nil
+	case known:
+		return nil, &Problem{Status: http.StatusConflict, Kind: "repeated", Ran: executor.RanMaybe.String(), Message: "a run with this id was begun before, and is not run again"}
 	case len(b.runs) >= maxNamed:
-		return refuse(http.StatusTooManyRequests, "exhausted", "the session has had %d runs with an id; make a new one, or give no ids", maxNamed)
+		return nil, refuse(http.StatusTooManyRequests, "exhausted", "the session has had %d runs with an id; make a new one, or give no ids", maxNamed)
 	case b.runs == nil:
-		b.runs = map[string]bool{}
+		b.runs = map[string]*typing{}
 	}
-	b.runs[id] = true
-	return nil
+	t := &typing{terminal: req.Terminal}
+	t.input, _ = req.Stdin.(*stdin.Input)
+	b.runs[id] = t
+	return func() {
+		if t.input != nil {
+			t.input.Close()
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		b.runs[id] = nil
+	}, nil
 }
 
 func (s *Server) runIn(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {

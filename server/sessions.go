@@ -55,7 +55,7 @@ type session struct {
 	uses  int
 	ended bool
 	timer *time.Timer
-	runs  map[string]bool // the names of runs that clients gave
+	runs  map[string]*typing // by the names that clients gave; nil: it has ended
 }
 
 // spec is what a sandbox for a request is made from.

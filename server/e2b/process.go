@@ -14,6 +14,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	pb "github.com/execbroker/execbroker/internal/envd/processpb"
+	"github.com/execbroker/execbroker/internal/stdin"
 )
 
 const (
@@ -41,7 +42,7 @@ type process struct {
 	tag      *string
 	config   *pb.ProcessConfig
 	stop     context.CancelCauseFunc
-	input    *input // nil: none
+	input    *stdin.Input // nil: none
 	out      *feed
 	start    chan struct{} // closed when it has started, or will not
 	failed   error         // it has not; set before start is closed
@@ -80,7 +81,7 @@ func (s *processService) Start(ctx context.Context, r *connect.Request[pb.StartR
 		}
 	}
 	if terminal != nil || m.Stdin == nil || *m.Stdin {
-		p.input = newInput()
+		p.input = stdin.New()
 		req.Stdin = p.input
 	}
 	// The deadline of the request is that of the process. Its connection is not.
@@ -165,7 +166,7 @@ func (s *processService) run(ctx context.Context, p *process, req executor.Reque
 		return result, err
 	}()
 	if p.input != nil {
-		p.input.close()
+		p.input.Close()
 	}
 	cause := context.Cause(ctx)
 	started.Do(func() {
@@ -374,7 +375,7 @@ func (s *processService) send(ctx context.Context, p *process, in *pb.ProcessInp
 	default:
 		return connect.NewError(connect.CodeUnimplemented, errors.New("input: neither stdin nor pty"))
 	}
-	if err := p.input.send(ctx, data); err != nil {
+	if err := p.input.Send(ctx, data); err != nil {
 		return connect.NewError(connect.CodeFailedPrecondition, err)
 	}
 	return nil
@@ -426,6 +427,6 @@ func (s *processService) CloseStdin(_ context.Context, r *connect.Request[pb.Clo
 	case p.input == nil:
 		return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("process %d was started without stdin", p.pid))
 	}
-	p.input.close()
+	p.input.Close()
 	return connect.NewResponse(&pb.CloseStdinResponse{}), nil
 }

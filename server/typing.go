@@ -1,0 +1,90 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/stdin"
+)
+
+// maxPiece is how many bytes of input a request may bring to a run that goes on. Few pieces wait for a run at a time.
+const maxPiece = 64 << 10
+
+// typing is what clients can still do to a run that goes on.
+type typing struct {
+	input    *stdin.Input       // nil: it was begun without
+	terminal *executor.Terminal // nil: none
+}
+
+// typing returns what can be done to the run that a request names.
+func (s *Server) typing(r *http.Request, b *session) (*typing, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := b.runs[r.PathValue("run")]
+	if t == nil {
+		return nil, refuse(http.StatusNotFound, "not-found", "there is no such run: it has ended, or was begun without an id")
+	}
+	return t, nil
+}
+
+// send brings input to a run.
+func (s *Server) send(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
+	b, done, err := s.find(r, c)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer done()
+	t, err := s.typing(r, b)
+	if err != nil {
+		return 0, nil, err
+	}
+	if t.input == nil {
+		return 0, nil, refuse(http.StatusConflict, "no-input", "the run was begun without input: true")
+	}
+	piece, err := s.arrive(w, r, maxPiece)
+	if err != nil {
+		return 0, nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.BodyTime)
+	defer cancel()
+	switch err := t.input.Send(ctx, piece); {
+	case errors.Is(err, stdin.ErrClosed):
+		return 0, nil, refuse(http.StatusConflict, "no-input", "the input of the run has ended")
+	case err != nil && r.Context().Err() == nil:
+		return 0, nil, refuse(http.StatusConflict, "busy", "the code does not read its input; nothing of this was taken")
+	case err != nil:
+		return 0, nil, err
+	}
+	if r.URL.Query().Get("end") == "true" {
+		t.input.Close()
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return 0, nil, nil
+}
+
+// resize sets the size of the terminal of a run.
+func (s *Server) resize(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
+	b, done, err := s.find(r, c)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer done()
+	t, err := s.typing(r, b)
+	if err != nil {
+		return 0, nil, err
+	}
+	if t.terminal == nil {
+		return 0, nil, refuse(http.StatusConflict, "no-terminal", "the run has no terminal")
+	}
+	var size executor.TerminalSize
+	if err := s.body(w, r, &size); err != nil {
+		return 0, nil, err
+	}
+	if err := t.terminal.Resize(size); err != nil {
+		return 0, nil, err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return 0, nil, nil
+}
