@@ -23,6 +23,7 @@ var reads = map[string][]string{
 	"internal/attempttest": {"docs/security"},
 	"docker":               {"docs/security"},
 	"pyodide":              {"docs/security", "docs/reports"},
+	"server/e2b":           {"docs/guides/e2b-sdks.md"},
 }
 
 // engineReads is what packages of the engine's lane read besides: their images are made of it.

@@ -150,10 +150,6 @@ func (s *Server) seconds(n int64) (time.Duration, error) {
 func (s *Server) spec(n newSandbox, id string, timeout time.Duration) (executor.Spec, error) {
 	caps := s.x.Info().Capabilities
 	spec := s.cfg.Spec
-	var ok bool
-	if spec.Template, ok = s.cfg.template(n.TemplateID, caps); !ok {
-		return spec, refuse(http.StatusNotFound, "template %q not found", n.TemplateID)
-	}
 	for _, u := range []struct {
 		asked bool
 		what  string
@@ -164,6 +160,10 @@ func (s *Server) spec(n newSandbox, id string, timeout time.Duration) (executor.
 		if u.asked {
 			return spec, unsupported(u.what)
 		}
+	}
+	var ok bool
+	if spec.Template, ok = s.cfg.template(n.TemplateID, caps); !ok {
+		return spec, refuse(http.StatusNotFound, "template %q not found", n.TemplateID)
 	}
 	var err error
 	if spec.Network, err = s.network(n); err != nil {

@@ -46,6 +46,7 @@ func (s shell) Run(ctx context.Context, req executor.Request, emit func(executor
 func TestSDKs(t *testing.T) {
 	dir := npmtest.Install(t, "testdata/sdk")
 	t.Run("version", func(t *testing.T) { testVersion(t, filepath.Join(dir, "node_modules/e2b/dist/index.mjs")) })
+	t.Run("methods", func(t *testing.T) { testMethods(t, dir) })
 	memory := func(*testing.T) (executor.Executor, error) {
 		x, err := fake.New(fake.Options{}).Open(driver.Env{})
 		return shells{x}, err
@@ -61,7 +62,7 @@ func TestSDKs(t *testing.T) {
 		open          func(*testing.T) (executor.Executor, error)
 	}{
 		{"docker-ports", "ports.mjs", engine},
-		{"memory", "check.mjs", memory}, {"docker", "docker.mjs", engine}, {"docker-v1", "v1.mjs", engine}, {"pyodide", "pyodide.mjs", wasm},
+		{"memory", "check.mjs", memory}, {"refusals", "refusals.mjs", memory}, {"docker", "docker.mjs", engine}, {"docker-v1", "v1.mjs", engine}, {"pyodide", "pyodide.mjs", wasm},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x, err := c.open(t)
@@ -92,6 +93,9 @@ func TestSDKs(t *testing.T) {
 				t.Errorf("%v\n%s\n%s", err, got, &stderr)
 			}
 			t.Logf("%s", got)
+			if c.program == "refusals.mjs" {
+				testRefusals(t, string(got))
+			}
 		})
 	}
 }

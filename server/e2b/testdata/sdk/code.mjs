@@ -2,6 +2,8 @@
 // Each of these functions is a step; box is a sandbox.
 import assert from 'node:assert/strict'
 import { FileNotFoundError, TimeoutError } from 'e2b'
+import { Sandbox, Template } from '@e2b/code-interpreter'
+import { once } from './steps.mjs'
 
 export const text = (run) => run.logs.stdout.join('')
 
@@ -94,4 +96,78 @@ export async function files(box) {
   await assert.rejects(box.files.read('nothing'), FileNotFoundError)
   await assert.rejects(box.files.read('../../etc/passwd'))
   await assert.rejects(box.files.read('x', { user: 'root' }))
+}
+
+// What a sandbox is told about itself, by its object and by its ID.
+export async function control(box) {
+  const id = box.sandboxId
+  assert.equal((await box.connect()).sandboxId, id)
+  const other = await Sandbox.connect(id, { timeoutMs: 400_000 })
+  assert.equal(await other.isRunning(), true)
+  await box.setTimeout(500_000)
+  const left = (await Sandbox.getInfo(id)).endAt - Date.now()
+  assert.ok(left > 400_000 && left <= 501_000, `${left} ms are left`)
+  await Sandbox.setTimeout(id, 300_000)
+  assert.equal((await Sandbox.getFullInfo(id)).state, 'running')
+  assert.deepEqual([await box.getMetrics(), await Sandbox.getMetrics(id)], [[], []])
+  const listed = []
+  for (const pages = Sandbox.list({ limit: 1 }); pages.hasNext;) listed.push(...(await pages.nextItems()).map((s) => s.sandboxId))
+  assert.ok(listed.includes(id), `${id} is not in ${listed}`)
+  assert.equal(new URL(`http://${box.getHost(8000)}`).hostname.startsWith(`8000-${id}.`), true)
+  assert.deepEqual([await Template.exists('base'), await Template.aliasExists('base'), await Template.exists('none')], [true, true, false])
+  const extra = await Sandbox.create({ timeoutMs: 60_000 })
+  assert.deepEqual([await Sandbox.kill(extra.sandboxId), await Sandbox.kill(extra.sandboxId)], [true, false])
+}
+
+// A pause keeps what there is.
+export async function pause(box) {
+  const id = box.sandboxId
+  await box.runCode('kept = "渐"')
+  for (const pause of [() => box.pause(), () => Sandbox.pause(id), () => box.betaPause(), () => Sandbox.betaPause(id)]) {
+    assert.deepEqual([await pause(), await pause()], [true, false])
+    assert.equal((await box.getInfo()).state, 'paused')
+    await assert.rejects(box.runCode('1'), TimeoutError)
+    await box.connect({ timeoutMs: 300_000 })
+  }
+  assert.equal(text(await box.runCode('print(kept)')), '渐\n')
+  await assert.rejects(box.pause({ keepMemory: false }), /501: pausing without memory: not supported by this server/)
+}
+
+export async function urls(box) {
+  const form = new FormData()
+  form.append('file', new Blob(['signed']), 'signed.txt')
+  const put = await fetch(await box.uploadUrl('signed.txt', { useSignatureExpiration: 60_000 }), { method: 'POST', body: form })
+  assert.equal(put.status, 200, await put.text())
+  assert.equal(await box.files.read('signed.txt'), 'signed')
+  const url = await box.downloadUrl('signed.txt', { useSignatureExpiration: 60_000 })
+  assert.equal(await (await fetch(url)).text(), 'signed')
+  const part = await fetch(url, { headers: { Range: 'bytes=2-3' } })
+  assert.deepEqual([part.status, await part.text()], [206, 'gn'])
+  assert.equal((await fetch(url.replace('signed.txt', 'a'))).status, 401)
+  const late = await fetch(await box.downloadUrl('signed.txt', { useSignatureExpiration: -10 }))
+  assert.deepEqual([late.status, (await late.json()).message], [401, 'signature is already expired'])
+}
+
+export async function watch(box) {
+  const seen = []
+  const [told, tell] = once()
+  const watcher = await box.files.watchDir('.', (e) => {
+    seen.push([e.name, e.type, e.entry?.path])
+    if (e.name === 'seen/file' && e.type === 'write') tell()
+  }, { recursive: true, includeEntry: true })
+  await box.files.writeFiles([{ path: 'seen/file', data: 'x' }])
+  await told
+  const path = '/home/user/seen/file'
+  assert.deepEqual(seen.filter(([name]) => name === 'seen/file'), [['seen/file', 'create', path], ['seen/file', 'write', path]])
+  await watcher.stop()
+}
+
+// The target of a link is absolute, wherever it leads.
+export async function links(box) {
+  await box.runCode('import os\nos.mkdir("links")\nfor name, to in {"in": "../made.bin", "out": "/etc/passwd", "none": "nowhere"}.items(): os.symlink(to, "links/" + name)')
+  assert.deepEqual((await box.files.list('links')).map((e) => [e.name, e.type, e.symlinkTarget]), [
+    ['in', 'symlink', '/home/user/made.bin'], ['none', 'symlink', '/home/user/links/nowhere'], ['out', 'symlink', '/etc/passwd'],
+  ])
+  assert.equal((await box.files.getInfo('links/in')).symlinkTarget, '/home/user/made.bin')
+  await box.files.remove('links')
 }

@@ -90,16 +90,10 @@ await walk({
     await box.files.write('more', 'x')
   },
 
-  urls: async () => {
-    const put = await fetch(await box.uploadUrl('signed.txt', { useSignatureExpiration: 60_000 }), { method: 'POST', body: form('signed') })
-    assert.equal(put.status, 200, await put.text())
-    assert.equal(await box.files.read('signed.txt'), 'signed')
-    const url = await box.downloadUrl('signed.txt', { useSignatureExpiration: 60_000 })
-    assert.equal(await (await fetch(url)).text(), 'signed')
-    const part = await fetch(url, { headers: { Range: 'bytes=2-3' } })
-    assert.deepEqual([part.status, await part.text()], [206, 'gn'])
-    assert.equal((await fetch(url.replace('signed.txt', 'a'))).status, 401)
-  },
+  control: () => code.control(box),
+  pause: () => code.pause(box),
+  urls: () => code.urls(box),
+  links: () => code.links(box),
 
   commands: async () => {
     const seen = []
@@ -142,10 +136,12 @@ await walk({
     assert.equal(await again.kill(), true)
     await assert.rejects(again.wait(), CommandExitError)
     assert.equal(await box.commands.kill(handle.pid), false)
-    const cat = await box.commands.run('cat; echo end', { background: true, stdin: true })
-    await cat.sendStdin('x')
-    await cat.closeStdin()
-    assert.equal((await cat.wait()).stdout, 'xend\n')
+    for (const close of [(cat) => cat.closeStdin(), (cat) => box.commands.closeStdin(cat.pid)]) {
+      const cat = await box.commands.run('cat; echo end', { background: true, stdin: true })
+      await cat.sendStdin('x')
+      await close(cat)
+      assert.equal((await cat.wait()).stdout, 'xend\n')
+    }
   },
 
   pty: async () => {
@@ -222,6 +218,7 @@ await walk({
   },
 
   watch: async () => {
+    await code.watch(box)
     const [told, tell] = once()
     const handle = await box.files.watchDir('/workspace', (e) => { if (e.name === 'deep/watched') tell(e) }, { recursive: true, includeEntry: true })
     await box.commands.run('mkdir /workspace/deep; touch /workspace/deep/watched')
@@ -264,9 +261,3 @@ await walk({
     await assert.rejects(box.files.read('x'), TimeoutError)
   },
 })
-
-function form(data) {
-  const f = new FormData()
-  f.append('file', new Blob([data]), 'signed.txt')
-  return f
-}

@@ -22,7 +22,16 @@ await walk({
     const second = await Sandbox.connect(box.sandboxId)
     assert.equal((await second.runCode('kept')).text, '5')
   },
+  control: () => code.control(box),
+  pause: () => code.pause(box),
+  urls: () => code.urls(box),
+  watch: () => code.watch(box),
+  links: () => code.links(box),
   refusals: async () => {
+    assert.deepEqual(await box.commands.list(), [])
+    await assert.rejects(box.git.init('x'), /no command/)
+    const forwarded = await fetch(process.env.E2B_SANDBOX_URL, { headers: { 'E2b-Sandbox-Id': box.sandboxId, 'E2b-Sandbox-Port': '8000' } })
+    assert.match((await forwarded.json()).message, /port is not open: this server forwards no ports/)
     await assert.rejects(box.commands.run('ls'), (e) => e instanceof SandboxError && /no command/.test(e.message))
     await assert.rejects(box.pty.create({ cols: 80, rows: 24, onData: () => {} }), (e) => e instanceof SandboxError && /no command, pty/.test(e.message))
     await assert.rejects(box.createCodeContext({ cwd: '/tmp' }), (e) => e instanceof SandboxError && /501/.test(e.message))
