@@ -2,7 +2,11 @@ package flytest
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +32,12 @@ func (f *emulator) graph() *fly.Client {
 func TestFlyctl(t *testing.T) {
 	f := begin(t, func(c *Config) { c.Rate = 1 })
 	ctx, g, c := t.Context(), f.graph(), f.official(f.Token())
+	tried := map[string]bool{}
+	next := func(commands ...string) { // what follows is what they call
+		for _, name := range commands {
+			tried[name] = true
+		}
+	}
 	if len(tokens.Parse(f.Token()).GetUserTokens()) != 1 {
 		t.Errorf("the token is not one of a person, which flyctl would take as it is")
 	}
@@ -38,7 +48,7 @@ func TestFlyctl(t *testing.T) {
 		return a
 	}
 
-	// auth whoami, orgs list, orgs show, platform regions
+	next("auth whoami", "orgs list", "orgs show", "platform regions")
 	if u, err := g.GetCurrentUser(ctx); err != nil || u.Email == "" {
 		t.Errorf("auth whoami: got %+v, %v", u, err)
 	}
@@ -52,7 +62,7 @@ func TestFlyctl(t *testing.T) {
 		t.Errorf("platform regions: got %+v, %+v, %v", all, here, err)
 	}
 
-	// apps create, apps list, apps destroy
+	next("apps create", "apps list", "apps destroy")
 	if a, err := g.CreateApp(ctx, fly.CreateAppInput{Name: "made", OrganizationID: personal}); err != nil || a.Name != "made" || a.Organization.Slug != personal {
 		t.Fatalf("apps create: got %+v, %v", a, err)
 	}
@@ -64,7 +74,7 @@ func TestFlyctl(t *testing.T) {
 		t.Errorf("machine run of no app: got %v, want the words by which flyctl offers to make it", err)
 	}
 
-	// machine run
+	next("machine run IMAGE")
 	if a := app(testApp); a.Name != testApp || a.PlatformVersion != "machines" || a.Organization == nil || a.Organization.Slug != personal {
 		t.Fatalf("got %+v", a)
 	}
@@ -88,7 +98,7 @@ func TestFlyctl(t *testing.T) {
 	}
 	wait("started")
 
-	// machine list, machine status, machine leases view
+	next("machine list", "machine status", "machine wait")
 	ms, err := c.List(ctx, testApp, "")
 	check(t, "machine list", err)
 	if len(ms) != 1 || ms[0].HostStatus != fly.HostStatusOk {
@@ -99,6 +109,7 @@ func TestFlyctl(t *testing.T) {
 	}
 
 	// What changes a Machine.
+	next("machine stop", "machine start", "machine suspend", "machine exec")
 	ttl := 120
 	change := func(command, state string, f func(nonce string) error) {
 		t.Helper()
@@ -126,12 +137,13 @@ func TestFlyctl(t *testing.T) {
 		t.Errorf("machine exec: got %+v", x)
 	}
 
+	next("machine cordon", "machine uncordon", "machine restart")
 	change("machine cordon", "started", func(n string) error { return c.Cordon(ctx, testApp, m.ID, n) })
 	change("machine uncordon", "started", func(n string) error { return c.Uncordon(ctx, testApp, m.ID, n) })
 	check(t, "machine restart", c.Restart(ctx, testApp, fly.RestartMachineInput{ID: m.ID, ForceStop: true}, ""))
 	wait("started")
 
-	// machine leases view, machine leases clear
+	next("machine leases view", "machine leases clear")
 	lease, err := c.AcquireLease(ctx, testApp, m.ID, &ttl)
 	check(t, "lease", err)
 	seen, err := c.FindLease(ctx, testApp, m.ID)
@@ -141,7 +153,8 @@ func TestFlyctl(t *testing.T) {
 	}
 	check(t, "machine leases clear", c.ReleaseLease(ctx, testApp, m.ID, seen.Data.Nonce))
 
-	// machine update and machine clone send what they have been told as the image, digest and all.
+	// These send what they have been told as the image, digest and all.
+	next("machine update", "machine clone", "machine kill")
 	cfg.Image, cfg.Env = m.FullImageRef(), map[string]string{"A": "b"}
 	if _, err := c.Update(ctx, testApp, fly.LaunchMachineInput{ID: m.ID, Config: cfg}, ""); err != nil {
 		t.Errorf("machine update: %v", err)
@@ -154,7 +167,7 @@ func TestFlyctl(t *testing.T) {
 	check(t, "machine kill", c.Kill(ctx, testApp, m.ID))
 	wait("stopped")
 
-	// volumes list, secrets list, ips list
+	next("volumes list", "secrets list", "secrets keys list", "ips list")
 	if v, err := c.GetVolumes(ctx, testApp); err != nil || len(v) != 0 {
 		t.Errorf("volumes list: got %v, %v", v, err)
 	}
@@ -167,9 +180,101 @@ func TestFlyctl(t *testing.T) {
 	if ips, err := c.GetIPAssignments(ctx, testApp); err != nil || len(ips.IPs) != 0 {
 		t.Errorf("ips list: got %v, %v", ips, err)
 	}
+	next("machine destroy --force")
 	change("machine destroy --force", "destroyed", func(n string) error {
 		return c.Destroy(ctx, testApp, fly.RemoveMachineInput{ID: m.ID, Kill: true}, n)
 	})
+	next("machine destroy")
+	left := ms[0]
+	change = func(command, state string, do func(nonce string) error) {
+		t.Helper()
+		lease, err := c.AcquireLease(ctx, testApp, left.ID, &ttl)
+		check(t, command+": lease", err)
+		check(t, command, do(lease.Data.Nonce))
+	}
+	check(t, "machine stop", c.Stop(ctx, testApp, fly.StopMachineInput{ID: left.ID}, ""))
+	check(t, "machine stop: wait", c.Wait(ctx, testApp, left.ID, flaps.WithWaitStates("stopped")))
+	change("machine destroy", "destroyed", func(n string) error { return c.Destroy(ctx, testApp, fly.RemoveMachineInput{ID: left.ID}, n) })
+	f.flyctlGuide(tried, refusedCommands(t, f.url, g, c))
+}
+
+// refusedCommands returns what the emulator answers to the first call of each command of flyctl that it refuses.
+func refusedCommands(t *testing.T, url string, g *fly.Client, c *flaps.Client) map[string]string {
+	ctx, said := t.Context(), map[string]string{}
+	refuse := func(err error, commands ...string) {
+		t.Helper()
+		text := "nothing"
+		if err != nil {
+			text = err.Error()
+		}
+		for _, name := range commands {
+			said[name] = text
+		}
+	}
+	_, _, err := g.EnsureRemoteBuilder(ctx, personal, "", "iad")
+	refuse(err, "machine run .", "deploy", "launch")
+	_, err = c.CreateVolume(ctx, testApp, fly.CreateVolumeRequest{Name: "data", Region: "iad"})
+	refuse(err, "volumes create")
+	_, err = c.GetVolume(ctx, testApp, "vol_0123")
+	refuse(err, "volumes show", "volumes destroy", "volumes extend")
+	value := "b"
+	_, err = c.UpdateAppSecrets(ctx, testApp, map[string]*string{"A": &value})
+	refuse(err, "secrets set", "secrets unset")
+	_, err = c.CreateACMECertificate(ctx, testApp, fly.CreateCertificateRequest{Hostname: "boxes.example.com"})
+	refuse(err, "certs add")
+	fly.SetBaseURL(url) // as flyctl does
+	t.Cleanup(func() { fly.SetBaseURL("") })
+	_, _, err = g.GetAppLogs(ctx, testApp, "", "", "")
+	refuse(err, "logs")
+	_, err = g.CreateWireGuardPeer(ctx, personal, "iad", "laptop", "key", "")
+	refuse(err, "ssh console", "proxy", "wireguard create")
+	_, _, err = g.AllocateEgressIPAddress(ctx, testApp, "0123456789abcd")
+	refuse(err, "machine egress-ip allocate")
+	_, err = g.RunWithContext(ctx, g.NewRequest(`mutation($input: CreateLimitedAccessTokenInput!) { createLimitedAccessToken(input: $input) { limitedAccessToken { tokenHeader } } }`))
+	refuse(err, "tokens create deploy", "tokens create org")
+	return said
+}
+
+// flyctlGuide tests that the table of flyctl's commands in the guide has those that were tried, as what works, and those that are refused,
+// with what they are told.
+func (f *emulator) flyctlGuide(tried map[string]bool, said map[string]string) {
+	f.t.Helper()
+	const guide = "../../docs/guides/fly-emulator.md"
+	text, err := os.ReadFile(guide)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	_, part, _ := strings.Cut(string(text), "\n## flyctl\n")
+	part, _, _ = strings.Cut(part, "\n## ")
+	works, refused := map[string]bool{}, map[string]string{}
+	for line := range strings.SplitSeq(part, "\n") {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 || !strings.HasPrefix(cells[1], " `") {
+			continue
+		}
+		for name := range strings.SplitSeq(strings.TrimSpace(cells[1]), ", ") {
+			switch name = strings.Trim(name, "`"); strings.TrimSpace(cells[2]) {
+			case "works":
+				works[name] = true
+			case "refused":
+				refused[name] = cells[3]
+			default:
+				f.t.Errorf("%s: %s: got %q", guide, name, cells[2])
+			}
+		}
+	}
+	if !maps.Equal(works, tried) {
+		f.t.Errorf("%s: got %v as what works, want %v", guide, slices.Sorted(maps.Keys(works)), slices.Sorted(maps.Keys(tried)))
+	}
+	if got, want := slices.Sorted(maps.Keys(refused)), slices.Sorted(maps.Keys(said)); !slices.Equal(got, want) {
+		f.t.Errorf("%s: got %v as what is refused, want %v", guide, got, want)
+	}
+	quoted := regexp.MustCompile("`((flytest: |404 Not)[^`]+)`")
+	for name, got := range said {
+		if m := quoted.FindStringSubmatch(refused[name]); m == nil || !strings.Contains(got, m[1]) {
+			f.t.Errorf("%s: %s is told %q, and its row says %q", guide, name, got, refused[name])
+		}
+	}
 }
 
 // What the emulator does not have is refused by its name, and no document keeps it busy.

@@ -24,6 +24,7 @@ var reads = map[string][]string{
 	"docker":               {"docs/security"},
 	"pyodide":              {"docs/security", "docs/reports"},
 	"server/e2b":           {"docs/guides/e2b-sdks.md"},
+	"flymachines/flytest":  {"docs/guides/fly-emulator.md"},
 }
 
 // engineReads is what packages of the engine's lane read besides: their images are made of it.
