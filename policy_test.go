@@ -134,7 +134,7 @@ var rules = []rule{
 	{packages: []string{"examples/..."}, imports: append([]string{"backends/...", "executor/...", "tool/...", "examples/..."}, adapters...)},
 	// It starts programs and speaks to them over the network; the stand-in names an engine.
 	{packages: []string{"internal/load"}, imports: []string{"docker/dockertest"}},
-	{packages: []string{"internal/ci/mutate"}},
+	{packages: []string{"internal/ci/mutate"}, modules: []string{"golang.org/x/sys"}},
 	{packages: []string{"docs/guides"}}, // the test that follows them
 	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor", "internal/ci/mutate"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 }

@@ -28,6 +28,9 @@ var ErrLost = errors.New("make test does not notice what make exhaustive does: i
 // The tiers, by the commands of internal/ci that run them.
 var tiers = [][]string{{"test"}, {"exhaustive", "-fuzztime", "0"}}
 
+// patience is how long a command that is interrupted may take to end by itself.
+const patience = 30 * time.Second
+
 type options struct {
 	seed  uint64
 	n     int
@@ -35,6 +38,8 @@ type options struct {
 	limit time.Duration
 	list  bool
 	out   string
+	// within makes Run what runs each command of a trial: see the function of this name.
+	within bool
 }
 
 // Run is the command. The working directory is the root of the module.
@@ -47,8 +52,12 @@ func Run(ctx context.Context, args []string) error {
 	set.DurationVar(&o.limit, "limit", 15*time.Minute, "how long these may take; a change that makes them take longer is noticed")
 	set.BoolVar(&o.list, "list", false, "only say what would be changed")
 	set.StringVar(&o.out, "o", "", "file for the table, which goes to standard output otherwise")
+	set.BoolVar(&o.within, "within", false, "run the command that follows and kill what it leaves; for this program's own use")
 	if err := set.Parse(args); err != nil {
 		return err
+	}
+	if o.within {
+		return within(ctx, set.Args())
 	}
 	root, err := os.Getwd()
 	if err != nil {
@@ -225,18 +234,28 @@ func (t *tree) close() error { return os.RemoveAll(t.dir) }
 
 // run runs a program in the tree to its end. Failure is an answer, not an error of the caller.
 func (t *tree) run(ctx context.Context, name string, args ...string) (out string, err error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = t.dir
-	cmd.WaitDelay = time.Minute // what it has left may hold its output
-	group(cmd)
-	b, err := cmd.CombinedOutput()
-	if cmd.Process != nil {
-		ungroup(cmd)
-	}
+	cmd, err := t.command(ctx, append([]string{name}, args...)...)
 	if err != nil {
-		err = fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, b)
+		return "", err
+	}
+	b, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, b)
 	}
 	return string(b), err
+}
+
+// command returns a command in the tree that leaves no process.
+func (t *tree) command(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, append([]string{"mutate", "-within"}, args...)...)
+	cmd.Dir = t.dir
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 2 * patience
+	return cmd, nil
 }
 
 // with makes changes, does something and takes them back.
@@ -448,18 +467,13 @@ func (t *tree) fails(ctx context.Context, f failed, changes ...Mutation) (fails 
 func (t *tree) failing(ctx context.Context, args []string, but map[string]bool, most int) ([]failed, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	cmd := exec.CommandContext(ctx, t.ci, args...)
-	cmd.Dir = t.dir
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its children
-	cmd.WaitDelay = time.Minute
-	found := &failures{enough: stop, most: most, but: but}
-	cmd.Stdout = found
-	group(cmd)
-	if err := cmd.Start(); err != nil {
+	cmd, err := t.command(ctx, append([]string{t.ci}, args...)...)
+	if err != nil {
 		return nil, err
 	}
-	err := cmd.Wait()
-	ungroup(cmd)
+	found := &failures{enough: stop, most: most, but: but}
+	cmd.Stdout = found
+	err = cmd.Run()
 	if len(found.all) == 0 && err != nil && ctx.Err() == nil && len(but) == 0 {
 		return nil, fmt.Errorf("%s: %w, and no test failed", strings.Join(args, " "), err)
 	}
