@@ -305,11 +305,24 @@ func TestFileLength(t *testing.T) {
 }
 
 // forbidden is what no file says, in pieces so that this file does not say it either. The places that packages come from are a matter
-// of each machine's configuration, and paths of the machine of an author mean nothing elsewhere.
-var forbidden = []*regexp.Regexp{
-	regexp.MustCompile(`https?://(registry|proxy|sum|deb|security|packages)\.[a-z0-9.-]+`),
-	regexp.MustCompile(`\b(registry\.npmjs|registry\.yarnpkg|proxy\.golang|sum\.golang|deb\.debian|files\.pythonhosted|registry-1\.docker)` + `\.(org|com|io)`),
-	regexp.MustCompile(`(^|[^a-zA-Z0-9_.])/(` + `work|farm)/`),
+// of each machine's configuration, and paths of the machine of an author mean nothing elsewhere. A file is searched by a pattern only
+// if it has one of the texts, which takes a hundredth of the time.
+var forbidden = []struct {
+	texts   []string
+	pattern *regexp.Regexp
+}{
+	{
+		[]string{"://registry.", "://proxy.", "://sum.", "://deb.", "://security.", "://packages."},
+		regexp.MustCompile(`https?://(registry|proxy|sum|deb|security|packages)\.[a-z0-9.-]+`),
+	},
+	{
+		[]string{"registry.", "proxy.", "sum.", "deb.", "files.", "registry-1."},
+		regexp.MustCompile(`\b(registry\.npmjs|registry\.yarnpkg|proxy\.golang|sum\.golang|deb\.debian|files\.pythonhosted|registry-1\.docker)` + `\.(org|com|io)`),
+	},
+	{
+		[]string{"/wo" + "rk/", "/fa" + "rm/"},
+		regexp.MustCompile(`(^|[^a-zA-Z0-9_.])/(` + `work|farm)/`),
+	},
 }
 
 // reserved are the names that no machine can have.
@@ -321,11 +334,14 @@ func TestNamesOfMachines(t *testing.T) {
 		if strings.Contains(text, "\x00") {
 			continue // binary
 		}
-		n := 0
-		for line := range strings.Lines(text) {
-			n++
-			for _, re := range forbidden {
-				if found := re.FindString(line); found != "" && !reserved.MatchString(found) {
+		for _, f := range forbidden {
+			if !slices.ContainsFunc(f.texts, func(s string) bool { return strings.Contains(text, s) }) {
+				continue
+			}
+			n := 0
+			for line := range strings.Lines(text) {
+				n++
+				if found := f.pattern.FindString(line); found != "" && !reserved.MatchString(found) {
 					t.Errorf("%s:%d: names %q", name, n, strings.TrimSpace(found))
 				}
 			}

@@ -162,8 +162,9 @@ func testBeside(ctx context.Context, o options, others ...stage) (sum tally, err
 	if err != nil {
 		return sum, err
 	}
-	// Built ahead with all processors; what does not build is what go test will say.
-	output(ctx, "go", append([]string{"test", "-race", "-vet=off", "-count=1", "-exec=true"}, o.packages...)...)
+	// Compiled ahead with all processors; what does not compile is what go test will say. Programs are
+	// linked when they are tested: go test does not keep them.
+	output(ctx, "go", append([]string{"list", "-e", "-race", "-test", "-export", "-f="}, o.packages...)...)
 	res := newResults(o.out, ".", o.ci)
 	o.out = res.w
 	jobs, err := res.jobs(ctx, o, packages)
