@@ -56,7 +56,6 @@ type prepared struct {
 	stdlib   string
 	snapshot string // empty: none
 
-	scriptData uint64 // memory of a process with JavaScript that is up; zero: not measured yet
 }
 
 // Prepare installs Deno and Pyodide, unless they are there, and makes what lets sandboxes start fast. It is done on first use anyway;
