@@ -80,10 +80,10 @@ func TestParityReport(t *testing.T) {
 	}
 }
 
-// TestParityOfSample does it with every hundredth program.
+// TestParityOfSample does it with every two-hundredth program.
 func TestParityOfSample(t *testing.T) {
 	t.Parallel()
-	compare(t, openFour(t), programs(t, 100))
+	compare(t, openFour(t), programs(t, 200))
 }
 
 // programs returns every nth program of the corpus.

@@ -30,15 +30,25 @@ const stable = "await|cell-names|cells|code|dir|exceptions|hostile|isolation|lan
 // for a backend over it are those that can fail by transport: output, input, files, times and ends.
 const supervised = "aliases|artifacts|contexts|env|errors|events|exit|interrupt|linger|packages|parallel|runs|state"
 
+// inside are cases of the areas that can fail by transport whose work the runner does inside of the
+// sandbox nevertheless: the others of their areas bring as much over the transport, or more.
+var inside = []string{
+	"cancel/(before|code-stops|deadline|swallow)",
+	"files/(bad-names|bytes|code-then-read|fs|host|list|mkdir|modes|not-there|odd-names|reader|remove|rename|replace|symlinks|write-then-code|wrong-kinds)",
+	"output/(binary|both|half-character|keep|late|limit-scope|long-line|many-lines|none|split-character|stderr|unterminated)",
+	"stdin/(line|nil|not-kept|timeout|unread)",
+	"timeouts/(ceiling|clock|loop|native|no-limit|not-early|output-kept|regex|sleep|swallow)",
+}
+
 // mechanics are the areas of the suite whose work is the supervisor's, whatever the language.
 const mechanics = "artifacts|attach|close|contexts|create|dir|env|errors|files|hostile|isolation|lifecycle|limits|network|parallel|refresh|runs|subprocess|timeouts|ttl|workdir"
 
 // fewFaults are the faults that make test plants over Pyodide, one for each kind of thing that can
 // go wrong only over real sandboxes.
-var fewFaults = []string{"none", "state-lost-untold", "process-leaked"}
+var fewFaults = []string{"state-lost-untold", "process-leaked"}
 
 // exhaustive are the tests that only make exhaustive runs.
-var exhaustive = []rule{
+var exhaustive = append([]rule{
 	{"e2b", "TestConformance/javascript", 5, "JavaScript takes the same way as Python, and Docker runs what is its own"},
 	{"e2b", "TestConformance/python/(" + stable + "|" + supervised + ")", 4, "Docker runs them over the same runner"},
 	{"e2b", "TestConformance/(aliases|commands)", 0.3, "Docker runs them over the same runner"},
@@ -50,7 +60,7 @@ var exhaustive = []rule{
 	{"flymachines", "TestConformance/ports/(addresses|hostile|idle|many)", 1, "Docker runs them over the same runner"},
 	{"docker", "TestConformance/javascript/(" + mechanics + ")", 4, "make test runs them in Python; the supervisor is the same"},
 	{"pyodide", "TestConformance/javascript/(" + mechanics + ")", 2, "make test runs them in Python; the host program is the same"},
-	{"backends/all", "TestParity", 20, "make test compares every hundredth program"},
+	{"backends/all", "TestParity", 20, "make test compares every two-hundredth program"},
 	{"pyodide", "TestKilledWhilePreparing", 3.5, "it prepares the runtime nine times; make test kills it once, in TestKilledWhileInstalling"},
 	{"pyodide", "Test(DamageIsRepaired|FallBack|TwoProgramsPrepareAtOnce)", 3, "they prepare the runtime many times"},
 	{"internal/runner", "TestScripts", 3, "make test runs the cases of the suite about scripts; these compare 133 programs with plain Node"},
@@ -64,7 +74,7 @@ var exhaustive = []rule{
 	{"pyodide", "TestFaults/(" + strings.Join(manyFaults(), "|") + ")", 6, "the backend in memory is tested with every fault"},
 	{"pyodide", "Test(Floods|ScriptMemory|FilesSurviveTheProcess|InterruptAtRandomMoments|HashSeed)", 3, "make test proves one of each: the limits of memory, files after a lost process, interrupts"},
 	{"conformance/conformancetest", "TestFaultsInAllCases", 2, "make test looks for the same faults in the cases that take little time"},
-	{"internal/runner", "Test.*/(bookworm|trixie)", 3, "make test runs them with this machine's Python and Node, and with the oldest"},
+	{"internal/runner", "Test.*/(bookworm|bullseye|trixie)", 5, "make test runs them with this machine's Python and Node; the suite runs in an image of trixie"},
 	{"internal/runner", "TestSuspendHostile", 1, "each is a storm of processes, which starves the tests beside it; make test suspends what a shell has started"},
 	{"docker", "Test(Wheels|Index)", 2, "make test installs from an index in TestRegistry and in the suite"},
 	{"docker", "Test(Floods|Verdicts)", 1, "internal/runner makes the same floods over the runner alone"},
@@ -79,7 +89,20 @@ var exhaustive = []rule{
 	{"server/e2b/e2btest", "TestHundredSandboxes", 1, "internal/load has a hundred users, and docker as many sessions"},
 	{"backends/all", "TestMigration", 2, "examples/switch and examples/abtest move between the same backends"},
 	{"cmd/execbroker", "TestInspector", 1, "tool/mcp speaks the protocol with the SDK's own client"},
+	{"cmd/execbroker", "TestNeMoToolkit", 0.3, "server/nemo answers the same requests over the backend in memory"},
 	{"pyodide", "TestEscape/(python|javascript)/(none|namespaces)", 3, "make test attacks the default layer, bubblewrap"},
+	{"backends", "TestThousandConversations", 0.5, "internal/load has a hundred users over real sandboxes"},
+	{"pyodide", "TestScript(Errors|LikeNode|State)", 0.5, "make test runs the cases of the suite about the same; these compare more programs with plain Node"},
+}, insideOf("e2b", "flymachines")...)
+
+// insideOf are the rules for the cases of inside.
+func insideOf(dirs ...string) (rules []rule) {
+	for _, dir := range dirs {
+		for _, tests := range inside {
+			rules = append(rules, rule{dir, "TestConformance/python/" + tests, 0.3, "Docker runs them over the same runner"})
+		}
+	}
+	return rules
 }
 
 // manyFaults are the faults besides fewFaults.
