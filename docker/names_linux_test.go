@@ -14,6 +14,7 @@ func TestNames(t *testing.T) {
 		{"user", "import os, pwd; p = pwd.getpwuid(os.getuid()); print(p.pw_name, p.pw_dir, p.pw_gid == os.getgid())", "user /tmp/home True"},
 		{"user-by-name", "import os, pwd; print(pwd.getpwnam('user').pw_uid == os.getuid())", "True"},
 		{"group", "import grp, os; g = grp.getgrgid(os.getgid()); print(g.gr_name, g.gr_mem)", "user []"},
+		{"group-by-name", "import grp, os; print(grp.getgrnam('user').gr_gid == os.getgid())", "True"},
 		{"root", "import grp, pwd; print(pwd.getpwuid(0).pw_name, pwd.getpwnam('root').pw_uid, grp.getgrnam('root').gr_gid)", "root 0 0"},
 		{"nobody-has-it", `
 import pwd
