@@ -49,6 +49,7 @@ type reader struct {
 // Read implements io.Reader.
 func (r *reader) Read(p []byte) (int, error) {
 	for len(r.data) == 0 && r.err == nil {
+		r.s.reuse()
 		f, err := r.s.frame(r.ctx)
 		switch {
 		case err != nil:
@@ -105,21 +106,7 @@ func (f files) Write(ctx context.Context, name string, from io.Reader, mode fs.F
 			return
 		}
 	}()
-	sent := func() error {
-		buf := make([]byte, 256<<10)
-		for {
-			n, err := from.Read(buf)
-			if serr := s.send(failed, buf[:n]); serr != nil {
-				return serr
-			}
-			if err == io.EOF {
-				return s.finish(failed)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}()
+	sent := s.sendAll(failed, from)
 	if sent != nil {
 		cancel(sent)
 	}

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -14,10 +15,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/wire"
 )
 
 // kindOf returns the kind of an error that driver.Fail made.
@@ -209,6 +212,69 @@ func TestWriteIsAtomic(t *testing.T) {
 	c.Detach()
 	wg.Wait()
 	check("after the connection has ended")
+}
+
+// Every frame costs all processes on its way some work, so a source in small pieces is not sent in small frames.
+func TestWriteFillsFrames(t *testing.T) {
+	t.Parallel()
+	s, cfg := prepare(t, host)
+	_, conn := launch(t, s.stderr, Command(s.python)...)
+	counted := &countedWrites{ReadWriteCloser: conn}
+	c, err := Start(t.Context(), counted, cfg)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, s.stderr)
+	}
+	defer c.Detach()
+	name, data := filepath.Join(s.workdir, "file"), bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)
+	before := counted.n.Load()
+	if err := c.Files().Write(t.Context(), name, iotest.HalfReader(bufio.NewReaderSize(bytes.NewReader(data), 4096)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := counted.n.Load()-before, int64(len(data)/maxData+2); got > want {
+		t.Errorf("got %d writes to the connection, want at most %d", got, want)
+	}
+	if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("the file has %d other bytes, %v", len(got), err)
+	}
+}
+
+type countedWrites struct {
+	io.ReadWriteCloser
+	n atomic.Int64
+}
+
+func (c *countedWrites) Write(p []byte) (int, error) {
+	c.n.Add(1)
+	return c.ReadWriteCloser.Write(p)
+}
+
+// A source that never fills a frame is not read on when nobody wants it.
+func TestSourceOfNobody(t *testing.T) {
+	t.Parallel()
+	s := &stream{c: &Client{out: make(chan []byte), over: make(chan struct{})}}
+	if err := s.credits.Grant(wire.Window); err != nil {
+		t.Fatal(err)
+	}
+	cause := errors.New("no room")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err := s.sendAll(ctx, readerFunc(func(p []byte) (int, error) { cancel(cause); p[0] = 'x'; return 1, nil }))
+	if !errors.Is(err, cause) {
+		t.Errorf("got %v, want %v", err, cause)
+	}
+}
+
+// A source that was cut is not one that has ended.
+func TestSourceThatWasCut(t *testing.T) {
+	t.Parallel()
+	s := start(t, host)
+	name := filepath.Join(s.workdir, "file")
+	cut := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	if err := s.Files().Write(t.Context(), name, cut, 0o644); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a file: %v", err)
+	}
 }
 
 type readerFunc func(p []byte) (int, error)

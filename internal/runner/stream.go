@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"strings"
 	"sync"
@@ -28,6 +29,8 @@ type stream struct {
 	notify  chan struct{}
 
 	taken []byte // frames that the user has begun to look at
+	begun []byte // taken, from its beginning
+	spare []byte // for buf, if not nil
 	ended bool   // its last frame was returned
 }
 
@@ -118,8 +121,15 @@ func (s *stream) frame(ctx context.Context) (wire.Frame, error) {
 func (s *stream) take() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.taken, s.buf = s.buf, nil
+	s.taken, s.begun, s.buf, s.spare = s.buf, s.buf, s.spare, nil
 	return len(s.taken) > 0
+}
+
+// reuse says that the user has kept no payload so far, so that what held them may hold what comes.
+func (s *stream) reuse() {
+	if len(s.taken) == 0 {
+		s.spare = s.begun[:0]
+	}
 }
 
 // consumed lets the runner send n bytes more, when there is enough to tell it.
@@ -136,7 +146,7 @@ func (s *stream) consumed(ctx context.Context, n int) error {
 // send sends data on a stream, as the runner takes it.
 func (s *stream) send(ctx context.Context, data []byte) error {
 	for len(data) > 0 {
-		n, err := s.credits.Take(ctx, min(len(data), 256<<10))
+		n, err := s.credits.Take(ctx, min(len(data), maxData))
 		if err != nil {
 			return err
 		}
@@ -146,6 +156,42 @@ func (s *stream) send(ctx context.Context, data []byte) error {
 		data = data[n:]
 	}
 	return nil
+}
+
+// maxData is the most data in a frame: a quarter of the window, so that there is always something under way.
+const maxData = wire.Window / 4
+
+// sendAll sends what r has to its end, in frames as large as they may be: each costs every process on its way some work.
+func (s *stream) sendAll(ctx context.Context, r io.Reader) error {
+	var frames [2][]byte // the writer has done with one when it takes the other
+	for i := 0; ; i = 1 - i {
+		room, err := s.credits.Take(ctx, maxData)
+		if err != nil {
+			return err
+		}
+		if frames[i] == nil {
+			frames[i] = make([]byte, wire.HeaderSize+maxData)
+		}
+		f := wire.Frame{Type: wire.Data, Stream: s.id}
+		data := frames[i][wire.HeaderSize:][:room]
+		n := 0
+		for n < room && f.Flags == 0 {
+			if ctx.Err() != nil { // before r has much more, which may take as long as it likes
+				return context.Cause(ctx)
+			}
+			k, err := r.Read(data[n:])
+			n += k
+			if err == io.EOF {
+				f.Flags = wire.End
+			} else if err != nil {
+				return err
+			}
+		}
+		f.Payload = data[:n]
+		if err := s.c.write1(ctx, f.Append(frames[i][:0])); err != nil || f.Flags == wire.End {
+			return err
+		}
+	}
 }
 
 // finish says that no more data follows.

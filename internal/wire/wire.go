@@ -35,7 +35,8 @@ const Version = 1
 // MaxPayload is the largest payload of a frame. What is longer travels in several.
 const MaxPayload = 1 << 20
 
-const headerSize = 12
+// HeaderSize is the size of a frame without its payload.
+const HeaderSize = 12
 
 // ErrFrame says that what was received is not a frame. Nothing that follows on the connection can be understood.
 var ErrFrame = errors.New("not a frame of the runner protocol")
@@ -166,7 +167,7 @@ func Parse(p []byte) (f Frame, rest []byte, err error) {
 	if len(p) > 0 && !Type(p[0]).valid() { // an error message, perhaps, after which nothing comes
 		return Frame{}, p, fmt.Errorf("%w: unknown %v", ErrFrame, Type(p[0]))
 	}
-	if len(p) < headerSize {
+	if len(p) < HeaderSize {
 		return Frame{}, p, io.ErrUnexpectedEOF
 	}
 	f = Frame{
@@ -179,11 +180,11 @@ func Parse(p []byte) (f Frame, rest []byte, err error) {
 	if err := f.valid(length); err != nil {
 		return Frame{}, p, err
 	}
-	n := headerSize + int(length)
+	n := HeaderSize + int(length)
 	if len(p) < n {
 		return Frame{}, p, io.ErrUnexpectedEOF
 	}
-	f.Payload = p[headerSize:n:n]
+	f.Payload = p[HeaderSize:n:n]
 	return f, p[n:], nil
 }
 
@@ -205,7 +206,7 @@ func (r *Reader) fill() error {
 		// The buffer grows with what has arrived, not with what a header announces.
 		buf := r.buf
 		if r.end-r.start > len(buf)/2 {
-			buf = make([]byte, min(2*len(buf), headerSize+MaxPayload))
+			buf = make([]byte, min(2*len(buf), HeaderSize+MaxPayload))
 		}
 		r.end = copy(buf, r.buf[r.start:r.end])
 		r.start, r.buf = 0, buf

@@ -68,7 +68,7 @@ func TestReaderRefuses(t *testing.T) {
 	}{
 		"text":                 {[]byte("Traceback (most recent call last):"), ErrFrame},
 		"unknown type":         {Frame{Type: 13, Stream: 1}.Append(nil), ErrFrame},
-		"type zero":            {make([]byte, headerSize), ErrFrame},
+		"type zero":            {make([]byte, HeaderSize), ErrFrame},
 		"unknown flag":         {Frame{Type: Data, Flags: 8, Stream: 1}.Append(nil), ErrFrame},
 		"unknown channel":      {Frame{Type: Data, Channel: 9, Stream: 1}.Append(nil), ErrFrame},
 		"hello on a stream":    {Frame{Type: Hello, Stream: 1}.Append(nil), ErrFrame},
@@ -76,7 +76,7 @@ func TestReaderRefuses(t *testing.T) {
 		"too long":             {long, ErrFrame},
 		"half a header":        {long[:5], io.ErrUnexpectedEOF},
 		"half a payload":       {encode(frames[1:2])[:20], io.ErrUnexpectedEOF},
-		"nothing after header": {encode(frames[1:2])[:headerSize], io.ErrUnexpectedEOF},
+		"nothing after header": {encode(frames[1:2])[:HeaderSize], io.ErrUnexpectedEOF},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			r := NewReader(bytes.NewReader(c.in))
@@ -89,7 +89,7 @@ func TestReaderRefuses(t *testing.T) {
 
 // A header that announces much and brings little must not cost memory.
 func TestReaderAllocatesWhatArrives(t *testing.T) {
-	head := Frame{Type: Data, Stream: 1, Payload: make([]byte, MaxPayload)}.Append(nil)[:headerSize]
+	head := Frame{Type: Data, Stream: 1, Payload: make([]byte, MaxPayload)}.Append(nil)[:HeaderSize]
 	r := NewReader(bytes.NewReader(head))
 	if _, err := r.Next(); err != io.ErrUnexpectedEOF {
 		t.Fatalf("got %v", err)

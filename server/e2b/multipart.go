@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"mime"
@@ -8,6 +9,9 @@ import (
 	"net/http"
 	"strings"
 )
+
+// formBuffer is how much of a form is read at once.
+const formBuffer = 64 << 10
 
 // formEscapes are what browsers escape in names of files, and nothing else.
 var formEscapes = strings.NewReplacer("%22", `"`, "%0D", "\r", "%0A", "\n")
@@ -17,7 +21,7 @@ func eachPart(body io.Reader, boundary string, f func(name string, data io.Reade
 	if boundary == "" {
 		return refuse(http.StatusBadRequest, "Content-Type: the boundary is missing")
 	}
-	m := multipart.NewReader(body, boundary)
+	m := multipart.NewReader(bufio.NewReaderSize(body, formBuffer), boundary) // which reads 4 KiB at a time
 	for n := 0; ; n++ {
 		p, err := m.NextRawPart()
 		switch {

@@ -177,6 +177,14 @@ func (w deadlineWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
+// downloadBuffer is the most that is written at once.
+const downloadBuffer = 256 << 10
+
+// ReadFrom implements io.ReaderFrom, with larger pieces than io.Copy.
+func (w deadlineWriter) ReadFrom(r io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, make([]byte, downloadBuffer))
+}
+
 // patientReader gives a body time for each piece.
 type patientReader struct {
 	io.Reader
