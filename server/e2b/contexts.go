@@ -20,15 +20,18 @@ type codeContext struct {
 	Language executor.Language `json:"language"`
 	Cwd      string            `json:"cwd"`
 
-	name string        // Interpreter.Context; empty only where there are no contexts
-	dir  string        // Request.Dir of the run that starts it
-	turn chan struct{} // holds a token while something runs
+	shell bool          // Bash that is run as commands
+	name  string        // Interpreter.Context; empty only where there are no contexts
+	dir   string        // Request.Dir of the run that starts it
+	turn  chan struct{} // holds a token while something runs
 
 	mu        sync.Mutex
 	begun     bool
-	abandoned time.Time // when code was last stopped because its client had gone
-	before    int       // executions that are counted before those of the interpreter
-	last      int       // the number of the last execution
+	stop      context.CancelCauseFunc // of the last run of Bash; nil: none
+	runs      int                     // of Bash
+	abandoned time.Time               // when code was last stopped because its client had gone
+	before    int                     // executions that are counted before those of the interpreter
+	last      int                     // the number of the last execution
 }
 
 // contexts are those of a sandbox. Each language has one from the beginning, whose ID is the name of the language.
@@ -62,6 +65,11 @@ func newContexts(caps executor.Capabilities, home string) *contexts {
 		}
 		x := c.make(pair[1], "")
 		x.ID, x.name, x.turn = string(pair[1]), c.all[i].name, c.all[i].turn
+		c.all = append(c.all, x)
+	}
+	if hasShell(caps) {
+		x := c.make(bash, "")
+		x.ID, x.shell = string(bash), true
 		c.all = append(c.all, x)
 	}
 	return c
@@ -118,16 +126,31 @@ func (c *contexts) find(id, language string) (*codeContext, error) {
 	case i >= 0:
 		return c.all[i], nil
 	case id == "":
-		return nil, unsupported("language " + want)
+		return nil, c.lacks(want)
 	}
 	return nil, refuse(http.StatusNotFound, "Context %s not found", id)
 }
 
+// lacks says that there is no such language, and which there are. Its status is the one of which the SDKs show the text.
+func (c *contexts) lacks(language string) error {
+	var there []string
+	for _, x := range c.all {
+		if x.ID == string(x.Language) {
+			there = append(there, x.ID)
+		}
+	}
+	return refuse(http.StatusNotFound, "language %q is not in this sandbox, which has %s", language, strings.Join(there, ", "))
+}
+
 // add makes a context.
 func (c *contexts) add(language, dir string) (*codeContext, error) {
-	l := c.language(language)
+	first, err := c.find("", language)
+	if err != nil {
+		return nil, err
+	}
+	l := first.Language
 	missing := c.caps.MissingForRequest(executor.Request{Language: l, Context: "new", Dir: dir})
-	if len(missing) > 0 {
+	if len(missing) > 0 && !first.shell {
 		return nil, unsupported(strings.Join(missing, ", "))
 	}
 	c.mu.Lock()
@@ -136,6 +159,7 @@ func (c *contexts) add(language, dir string) (*codeContext, error) {
 		return nil, refuse(http.StatusTooManyRequests, "a sandbox has at most %d contexts; remove one first", maxContexts)
 	}
 	x := c.make(l, dir)
+	x.shell = first.shell
 	c.all = append(c.all, x)
 	return x, nil
 }
@@ -156,15 +180,18 @@ func (c *contexts) remove(x *codeContext) {
 func (b *sandbox) restart(ctx context.Context, x *codeContext) error {
 	b.slowly(ctx)
 	x.mu.Lock()
-	x.before, x.last = 0, 0
+	x.before, x.last, x.runs = 0, 0, 0
 	begun := x.begun
 	x.begun = false
 	if b.faults().LostDirectory {
 		x.dir = ""
 	}
 	x.mu.Unlock()
-	if !begun {
+	switch {
+	case !begun:
 		return nil
+	case x.shell:
+		return b.restartShell(ctx, x)
 	}
 	return b.seen(b.session.Reset(ctx, executor.Interpreter{Language: x.Language, Context: x.name}))
 }

@@ -118,6 +118,9 @@ func (b *sandbox) codeRequest(ask codeRequest) (req executor.Request, x *codeCon
 	}
 	// E2B's kernel returns at the last statement.
 	req = executor.Request{Language: x.Language, Context: x.name, Code: *ask.Code, Env: ask.EnvVars, Keep: -1, Linger: new(time.Duration), Limits: executor.RunLimits{WallTime: b.wallTime()}}
+	if x.shell {
+		return req, x, checkShell(req.Code)
+	}
 	if missing := b.contexts.caps.MissingForRequest(req); len(missing) > 0 {
 		return req, nil, unsupported(strings.Join(missing, ", "))
 	}
@@ -142,10 +145,19 @@ func (b *sandbox) runCode(ctx context.Context, x *codeContext, req executor.Requ
 	}()
 	defer b.replace(ctx, x)
 	req.Dir = x.start()
+	running := ctx
+	if x.shell {
+		var stop context.CancelCauseFunc
+		running, stop, req = x.nextShell(ctx, req)
+		defer stop(nil)
+	}
 	f, number := b.faults(), codeEvent{Type: "number_of_executions"}
-	result, err := b.session.Run(ctx, req, func(ev executor.Event) error {
+	result, err := b.session.Run(running, req, func(ev executor.Event) error {
 		switch ev.Kind {
 		case executor.EventStarted:
+			if x.shell {
+				ev.Cell = x.cell()
+			}
 			number.ExecutionCount = x.number(ev.Cell, f)
 			if f.LateNumbers {
 				return nil

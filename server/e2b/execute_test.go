@@ -134,7 +134,7 @@ func TestExecuteRefusals(t *testing.T) {
 	}{
 		"both":            {400, body("1", `"language": "python"`, `"context_id": "python"`), "Only one of context_id or language can be provided", nil},
 		"unknown-context": {404, body("1", `"context_id": "x"`), "Context x not found", nil},
-		"language":        {501, body("1", `"language": "r"`), "language r", nil},
+		"language":        {404, body("1", `"language": "r"`), `language "r" is not in this sandbox, which has python`, nil},
 		"env":             {501, body("1", `"env_vars": {"A": "1"}`), "env:python", nil},
 		"no-code":         {422, `{}`, "code", nil},
 		"not-json":        {422, `{"code": 1}`, `"detail"`, nil},
@@ -188,7 +188,7 @@ func TestContexts(t *testing.T) {
 	if x.Language != "python" || x.Cwd != "/tmp" {
 		t.Errorf("got %+v", x)
 	}
-	if got, want := all(), []string{"python", "javascript", "typescript", x.ID}; !slices.Equal(got, want) {
+	if got, want := all(), []string{"python", "javascript", "typescript", "bash", x.ID}; !slices.Equal(got, want) {
 		t.Errorf("got contexts %v, want %v", got, want)
 	}
 	in := fmt.Sprintf(`"context_id": %q`, x.ID)
@@ -230,9 +230,9 @@ func TestContexts(t *testing.T) {
 	}
 	ask(404, "DELETE", "/contexts/"+x.ID, "")
 	ask(404, "POST", "/contexts/"+x.ID+"/restart", "")
-	ask(501, "POST", "/contexts", `{"language": "r"}`)
+	ask(404, "POST", "/contexts", `{"language": "r"}`)
 	ask(422, "POST", "/contexts", `{`)
-	for range maxContexts - 3 {
+	for range maxContexts - 4 {
 		ask(200, "POST", "/contexts", `{}`)
 	}
 	ask(429, "POST", "/contexts", `{}`)

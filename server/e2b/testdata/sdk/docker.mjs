@@ -58,7 +58,84 @@ await walk({
     assert.equal(text(run), 'js\n')
     assert.equal(run.text, '21')
     assert.equal((await box.runCode('x', { language: 'javascript' })).text, '20')
-    await assert.rejects(box.runCode('1', { language: 'r' }), (e) => e instanceof SandboxError && /501/.test(e.message))
+    for (const language of ['r', 'java', 'R']) {
+      const names = (e) => e instanceof NotFoundError && e.message.includes(`language "${language.toLowerCase()}"`) && /python, javascript, typescript, bash/.test(e.message)
+      await assert.rejects(box.runCode('1', { language }), names)
+      await assert.rejects(box.createCodeContext({ language }), names)
+    }
+  },
+
+  typescript: async () => {
+    const code = 'interface P { x: number }\nconst p: P = { x: 20 }\nenum Colour { Red = 4 }\np.x + Colour.Red'
+    for (const language of ['ts', 'typescript']) {
+      const x = await box.createCodeContext({ language, cwd: '/tmp' })
+      assert.equal(x.language, 'typescript')
+      assert.equal((await box.runCode(code, { context: x })).text, '24')
+      assert.equal((await box.runCode('(p as P).x', { context: x })).text, '20')
+      assert.equal(text(await box.runCode('console.log(process.cwd())', { context: x })), '/tmp\n')
+      await box.removeCodeContext(x)
+    }
+    assert.equal((await box.runCode('const typed: number = 1\ntyped', { language: 'ts' })).text, '1')
+    assert.equal((await box.runCode('typed', { language: 'js' })).text, '1') // which shares the interpreter
+    assert.equal((await box.runCode('const broken: = 1', { language: 'ts' })).error.name, 'SyntaxError')
+  },
+
+  bash: async () => {
+    const sh = (code, opts) => box.runCode(code, { language: 'bash', ...opts })
+    const seen = []
+    const first = await sh('echo out; echo err >&2', { onStdout: (m) => seen.push(m.line), onStderr: (m) => seen.push(m.line) })
+    assert.deepEqual([text(first), first.logs.stderr.join(''), first.error], ['out\n', 'err\n', undefined])
+    assert.equal(seen.sort().join(''), 'err\nout\n')
+
+    // What is kept.
+    const set = await sh(`word="it's ü"; lines=$'a\\nb  c'; list=(1 "2 3" 4); declare -A map=([k]="v w"); export OUT=seen; declare -i sum=1
+greet() { echo "hello $1"; }
+alias hi='echo hi'
+shopt -s nullglob; set -f; readonly fixed=7
+mkdir -p "/tmp/dir x"; cd "/tmp/dir x"`)
+    assert.equal(set.error, undefined)
+    const kept = await sh('echo "$word|$lines|${list[1]}|${#list[@]}|${map[k]}"; sh -c \'echo $OUT\'; sum+=2; echo $sum; greet you\nhi\npwd; echo *; shopt -q nullglob && echo nullglob; echo $fixed; (fixed=8) 2>/dev/null || echo readonly')
+    assert.equal(text(kept), "it's ü|a\nb  c|2 3|3|v w\nseen\n3\nhello you\nhi\n/tmp/dir x\n*\nnullglob\n7\nreadonly\n")
+    assert.deepEqual([kept.logs.stderr.join(''), kept.error], ['', undefined])
+    assert.equal(kept.executionCount, first.executionCount + 2)
+    assert.equal(text(await sh('set +f; cd - > /dev/null; pwd')), '/home/user\n'.replace('/home/user', text(await box.runCode('import os; print(os.getcwd())')).trim()))
+
+    // How it fails, which keeps what was done before.
+    const failed = await sh('after=1\nno-such-program')
+    assert.deepEqual([failed.error.name, failed.error.value], ['SystemExit', '127'])
+    assert.match(failed.logs.stderr.join(''), /bash: line 2: no-such-program/)
+    assert.equal((await sh('left=2; exit 3')).error.value, '3')
+    assert.equal((await sh('set -e; false; echo no')).error.value, '1')
+    assert.equal(text(await sh('set +e; echo $after $left')), '1 2\n')
+    assert.match((await sh('if then')).logs.stderr.join(''), /syntax error/)
+    assert.equal(text(await sh('cat; echo "no input"')), 'no input\n')
+
+    // Variables of a run, timeouts, much code.
+    assert.equal(text(await sh('echo "$A $word"; sh -c \'echo $A\'', { envs: { A: "it's", word: 'mine' } })), "it's mine\nit's\n")
+    assert.equal(text(await sh('echo "<$A>"')), '<>\n')
+    await assert.rejects(sh('late=1; sleep 1000', { timeoutMs: 1000 }), TimeoutError)
+    assert.match(text(await sh('echo "<$late> $after"')), /^<1?> 1\n$/) // it has a moment to keep the state
+    assert.equal(text(await sh(`w=${'ü'.repeat(150_000)}\necho $\{#w}; unset w`)), '150000\n')
+    await assert.rejects(sh('x'.repeat((1 << 20) + 1)), (e) => e instanceof SandboxError && /413/.test(e.message))
+    assert.equal(text(await sh('set -eu; IFS=,')), '')
+    assert.equal(text(await sh('echo "$A"; set +eu; unset IFS', { envs: { A: 'x y' } })), 'x y\n')
+
+    // Contexts.
+    const x = await box.createCodeContext({ language: 'bash', cwd: '/tmp' })
+    assert.deepEqual([x.language, x.cwd], ['bash', '/tmp'])
+    assert.equal(text(await box.runCode('pwd; mine=1; echo "<$after>"', { context: x })), '/tmp\n<>\n')
+    assert.equal(text(await sh('echo "<$mine>"')), '<>\n')
+    const [started, tell] = once()
+    const endless = box.runCode('echo started; sleep 1000', { context: x, onStdout: tell })
+    await started
+    await box.restartCodeContext(x)
+    assert.match((await endless).error.value, /restarted/)
+    assert.equal(text(await box.runCode('pwd; echo "<$mine>"', { context: x })), '/tmp\n<>\n')
+    await box.runCode('trap - EXIT; true; exit', { context: x }) // which keeps nothing
+    await box.restartCodeContext(x)
+    await box.removeCodeContext(x)
+    await assert.rejects(box.runCode('true', { context: x }), NotFoundError)
+    assert.equal((await box.commands.run('ls -A /tmp | grep -c execbroker-bash')).stdout, '1\n') // that of the language
   },
 
   contexts: async () => {

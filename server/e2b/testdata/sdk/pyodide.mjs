@@ -35,7 +35,9 @@ await walk({
     await assert.rejects(box.commands.run('ls'), (e) => e instanceof SandboxError && /no command/.test(e.message))
     await assert.rejects(box.pty.create({ cols: 80, rows: 24, onData: () => {} }), (e) => e instanceof SandboxError && /no command, pty/.test(e.message))
     await assert.rejects(box.createCodeContext({ cwd: '/tmp' }), (e) => e instanceof SandboxError && /501/.test(e.message))
-    await assert.rejects(box.runCode('1', { language: 'js' }), (e) => e instanceof SandboxError && /501/.test(e.message))
+    for (const language of ['js', 'ts', 'bash', 'r', 'java']) {
+      await assert.rejects(box.runCode('1', { language }), (e) => e instanceof NotFoundError && /^language "[a-z]+" is not in this sandbox, which has python/.test(e.message))
+    }
     await assert.rejects(Sandbox.create({ allowInternetAccess: true }), (e) => e instanceof SandboxError && /network-full/.test(e.message))
   },
   restart: async () => {
