@@ -248,7 +248,7 @@ mkdir -p "/tmp/dir x"; cd "/tmp/dir x"`)
     await box.pty.resize(shell.pid, { cols: 120, rows: 40 })
     await type(shell.pid, 'stty size\r')
     await first.shows(/[\r\n]40 120\r\n/)
-    await type(shell.pid, 'echo asleep; sleep 1000\r')
+    await type(shell.pid, 'sh -c "echo asleep; exec sleep 1000"\r') // in the foreground before it speaks
     await first.shows(/[\r\n]asleep\r\n/)
     await type(shell.pid, '\x03')
     await type(shell.pid, 'echo $((6 * 7))\r')
