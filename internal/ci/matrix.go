@@ -17,7 +17,9 @@ const (
 	matrixEnd   = "<!-- /matrix -->\n"
 )
 
-// withMatrix returns a page with the rows of the matrix between its marks in which backends differ. Their other configurations are left out.
+// withMatrix returns a page with the matrix between its marks, made short: only rows in which
+// backends differ, and one row for all features that the same backends have. Other configurations
+// of a backend have no column.
 func withMatrix(name string, findings []finding) ([]byte, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -32,10 +34,20 @@ func withMatrix(name string, findings []finding) ([]byte, error) {
 	b.Write(before)
 	b.WriteString(matrixBegin)
 	backends := slices.DeleteFunc(slices.Clone(findings), func(r finding) bool { return !r.backend() })
+	var rows [][]string
 	for i, row := range matrixRows(backends, reportsDir) {
-		if cells := row[1:]; i < 2 || slices.ContainsFunc(cells, func(c string) bool { return c != cells[0] }) {
-			writeRow(&b, row)
+		cells := row[1:]
+		same := func(r []string) bool { return slices.Equal(r[1:], cells) }
+		if i < 2 {
+			rows = append(rows, row)
+		} else if at := slices.IndexFunc(rows, same); at >= 0 {
+			rows[at][0] += ", " + row[0]
+		} else if slices.ContainsFunc(cells, func(c string) bool { return c != cells[0] }) {
+			rows = append(rows, row)
 		}
+	}
+	for _, row := range rows {
+		writeRow(&b, row)
 	}
 	b.WriteString(matrixEnd)
 	b.Write(after)
@@ -48,8 +60,8 @@ func writeMatrix(b *bytes.Buffer, findings []finding) {
 	for _, row := range matrixRows(findings, "reports") {
 		writeRow(b, row)
 	}
-	fmt.Fprint(b, "\n`yes` holds for every language of the backend. What a feature means says `go doc executor.Features`, and each report.\n")
-	fmt.Fprint(b, "`e2b-code-interpreter` is `e2b` with the [kernel](guides/e2b.md#kernels) of that name. The suite runs it in Python; it has more languages.\n")
+	fmt.Fprint(b, "\n`yes` holds for every language of the backend. `go doc executor.Features` and each report explain the\nfeatures. "+
+		"`e2b-code-interpreter` is `e2b` with the [kernel](guides/e2b.md#kernels) of that name. The\nsuite runs it in Python only; it has more languages.\n")
 }
 
 func writeRow(b *bytes.Buffer, cells []string) {

@@ -70,14 +70,14 @@ func TestMatrixOfReadme(t *testing.T) {
 	}
 	name := filepath.Join(t.TempDir(), "README.md")
 	findings := []finding{
-		report("one", "one", executor.FeatureCode, executor.FeatureList), report("two", "two", executor.FeatureCode),
+		report("one", "one", executor.FeatureCode, executor.FeatureAttach, executor.FeatureList), report("two", "two", executor.FeatureCode),
 		report("two-otherwise", "two"), // has no column, and its declarations make no row
 	}
 	if err := os.WriteFile(name, []byte("above\n"+matrixBegin+"old\n"+matrixEnd+"below\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got, err := withMatrix(name, findings)
-	want := "above\n" + matrixBegin + "|  | [one](docs/reports/one.md) | [two](docs/reports/two.md) |\n| --- | --- | --- |\n| `list` | yes | – |\n" + matrixEnd + "below\n"
+	want := "above\n" + matrixBegin + "|  | [one](docs/reports/one.md) | [two](docs/reports/two.md) |\n| --- | --- | --- |\n| `attach`, `list` | yes | – |\n" + matrixEnd + "below\n"
 	if err != nil || string(got) != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
