@@ -68,13 +68,15 @@ func attemptsPage() string {
 	var b strings.Builder
 	py, js := pythonAttempts(), javascriptAttempts()
 	fmt.Fprintf(&b, "# Attempts on Pyodide\n\n"+
-		"What code tries in a session of the [pyodide backend](pyodide.md), and how it ends: %d attempts from Python, %d from JavaScript, and %d\n"+
-		"sequences of frames from a worker that is in an attacker's hands. Made by `go test ./pyodide -run TestAttemptsAreListed -update`.\n"+
-		"<!-- no claim -->\n\n"+
-		"The second column says in which hosts that lack our layers the attempt gets out: `plain` is Pyodide as it comes or a plain worker, in a\n"+
-		"Deno that may do everything; `permissions` is a Deno that may do nothing, `no-eval` one that evaluates nothing, `system` one behind the\n"+
-		"operating system's layer, and `realm` our realm in a Deno that may do everything. Where it is empty the attempt is about what only our\n"+
-		"host has, or about harm to the session. (test: `pyodide.TestAttemptsWork`)\n", len(py), len(js), len(forged))
+		"What code tries in a session of the [pyodide backend](pyodide.md), and how it ends: %d attempts\n"+
+		"from Python, %d from JavaScript, and %d sequences of frames from a worker that an attacker\n"+
+		"controls. Made by `go test ./pyodide -run TestAttemptsAreListed -update`. <!-- no claim -->\n\n"+
+		"The second column names the hosts without our layers in which the attempt gets out. `plain` is\n"+
+		"Pyodide as it comes, or a plain worker, in a Deno that may do everything. `permissions` is a Deno\n"+
+		"that may do nothing, `no-eval` one that evaluates nothing, `system` one behind the operating\n"+
+		"system's layer, and `realm` our realm in a Deno that may do everything. Where the column is\n"+
+		"empty, the attempt is about something that only our host has, or about harm to the session.\n"+
+		"(test: `pyodide.TestAttemptsWork`)\n", len(py), len(js), len(forged))
 	for _, l := range []struct {
 		name   string
 		groups []attemptGroup

@@ -46,14 +46,16 @@ func page(t *testing.T) string {
 	}
 	fmt.Fprintf(&b, `# Attempts
 
-What attackers try from inside of a sandbox, and how it ends: %d attempts on Docker, %d on Fly's emulator and %d on the stand-in for E2B.
-Both of these run containers, so what they say of the provider's machines is only as good as that. Made by
+What attackers try inside a sandbox, and how it ends: %d attempts on Docker, %d on Fly's emulator
+and %d on the stand-in for E2B. The emulator and the stand-in run containers, so their results say
+no more about the provider's machines than that. Made by
 %s. <!-- no claim -->
 
-A word is what an attempt ends with: the name of the kernel's error, or what the attempt says. Several words are for different kernels.
-Where it says ok, the attempt gets what it wants: it harms the kernel of its own machine at most. On Docker each attempt is made twice:
-in a session, and in a container that lacks the protection of its row, where it has to end otherwise. A kernel that does not have the
-thing says ENOSYS or ENOENT both times. <!-- no claim -->
+A cell says how the attempt ends: with the name of the kernel's error, or with what the attempt
+itself reports. Several words are for different kernels. "ok" means that the attempt gets what it
+wants; it harms at most the kernel of its own machine. On Docker each attempt is made twice: in a
+session, and in a container that lacks the protection of its row, where it has to end differently.
+A kernel that does not have the feature answers ENOSYS or ENOENT both times. <!-- no claim -->
 `, all["docker"], all["flymachines"], all["e2b"], "`go test ./internal/attempttest -update`")
 	for _, g := range Groups() {
 		if len(g.Attempts) == 0 {
@@ -65,7 +67,7 @@ thing says ENOSYS or ENOENT both times. <!-- no claim -->
 				columns, names = append(columns, backend), append(names, "`"+name+"`")
 			}
 		}
-		fmt.Fprintf(&b, "\n## %s%s\n\n%s <!-- no claim -->\n\n| Attempt | Stopped on Docker by | %s |\n|---|---|%s\n",
+		fmt.Fprintf(&b, "\n## %s%s\n\n%s\n<!-- no claim -->\n\n| Attempt | Stopped on Docker by | %s |\n|---|---|%s\n",
 			strings.ToUpper(g.Name[:1]), g.Name[1:], g.Aim, strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 		seen := map[string]bool{}
 		for i, a := range g.Attempts {

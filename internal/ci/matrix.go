@@ -60,8 +60,9 @@ func writeMatrix(b *bytes.Buffer, findings []finding) {
 	for _, row := range matrixRows(findings, "reports") {
 		writeRow(b, row)
 	}
-	fmt.Fprint(b, "\n`yes` holds for every language of the backend. `go doc executor.Features` and each report explain the\nfeatures. "+
-		"`e2b-code-interpreter` is `e2b` with the [kernel](guides/e2b.md#kernels) of that name. The\nsuite runs it in Python only; it has more languages.\n")
+	fmt.Fprint(b, "\n`yes` holds for every language of the backend. `go doc executor.Features` and each report explain\n"+
+		"the features. `e2b-code-interpreter` is `e2b` with the [kernel](guides/e2b.md#kernels) of that name.\n"+
+		"The suite runs it in Python only; it has more languages.\n")
 }
 
 func writeRow(b *bytes.Buffer, cells []string) {
