@@ -78,7 +78,7 @@ type warm struct {
 
 var _ executor.Executor = (*Pool)(nil)
 
-// New makes a Pool over x and begins to fill it. It reports every mistake in opts.
+// New makes a Pool over x and begins to fill it. It reports every error in opts.
 func New(x executor.Executor, opts Options) (*Pool, error) {
 	if err := check(x, opts); err != nil {
 		return nil, &executor.Error{Op: "pool", Backend: x.Info().Name, Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: err}
