@@ -77,9 +77,11 @@ var rules = []rule{
 	{packages: []string{"."}},
 	// Applications see these two, so they bring nothing along.
 	{packages: []string{"executor"}},
-	{packages: []string{"executor/driver"}, imports: []string{"executor"}},
+	{packages: []string{"executor/driver"}, imports: []string{"executor", "internal/settings"}},
+	// Everything that has a configuration reports what is wrong in it alike.
+	{packages: []string{"internal/settings"}, imports: []string{"executor"}},
 	// Ordinary users of the contract: what they need of a backend is declared.
-	{packages: []string{"executor/router"}, imports: []string{"executor"}},
+	{packages: []string{"executor/router"}, imports: []string{"executor", "internal/settings"}},
 	{packages: []string{"executor/pool"}, imports: []string{"executor"}},
 	{packages: []string{"executor/sessions/sqlite"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"modernc.org/sqlite"}},
 	{packages: []string{"executor/sessions/..."}, imports: []string{"executor", "executor/sessions/..."}},
@@ -126,7 +128,7 @@ var rules = []rule{
 	{packages: []string{"flymachines/flytest"}, imports: []string{"internal/store"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "internal/runner/...", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},
 	// Configuration knows factories, not adapters; one package names them all.
-	{packages: []string{"backends"}, imports: []string{"executor", "executor/driver", "executor/router", "executor/pool", "executor/sessions/...", "internal/requirement"}, modules: []string{"github.com/sony/gobreaker/v2", "go.yaml.in/yaml/v3"}},
+	{packages: []string{"backends"}, imports: []string{"executor", "executor/driver", "executor/router", "executor/pool", "executor/sessions/...", "internal/requirement", "internal/settings"}, modules: []string{"github.com/sony/gobreaker/v2", "go.yaml.in/yaml/v3"}},
 	{packages: []string{"backends/all"}, imports: append([]string{"backends", "executor/driver"}, adapters...)},
 	// Programs.
 	{packages: []string{"cmd/..."}, imports: append([]string{"backends/...", "conformance/corpus", "conformance/live", "conformance/parity", "conformance", "executor/...", "internal/front", "server/...", "tool/...", "cmd/..."}, adapters...), modules: []string{"github.com/mattn/go-sixel", "github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/image", "golang.org/x/sys", "golang.org/x/term"}},

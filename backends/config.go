@@ -9,34 +9,39 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/router"
+	"github.com/execbroker/execbroker/internal/settings"
 )
 
 // Config is the configuration of a program. It is plain data: a program may also build it in Go.
 type Config struct {
-	// Backends are the entries by the names that the program uses for them: 1 to 63 of [a-z0-9_-], the first of [a-z0-9]. There is
-	// at least one.
+	// Backends are the entries by the names that the program uses for them: 1 to 63 of [a-z0-9_-],
+	// the first of [a-z0-9]. There is at least one.
 	Backends map[string]Backend `json:"backends"`
-	// Routes say which sessions go where: see package router. Without any, all go to the one backend that there is.
+	// Routes say which sessions go where: see package router. Without any, all go to the one
+	// backend that there is.
 	Routes   []router.Route `json:"routes,omitempty"`
 	Sessions Sessions       `json:"sessions,omitzero"`
 	Guard    Guard          `json:"guard,omitzero"`
 
-	at places // of what Parse has read
+	at positions // of what Parse has read
 }
 
-// Backend configures one backend. In a file the settings of the adapter lie flat beside the keys "type" and "broker".
+// Backend configures one backend. In a file the settings of the adapter lie flat beside the keys
+// "type" and "broker".
 type Backend struct {
 	Type     string                     // one of Registry.Types
 	Broker   Settings                   // for the Broker
 	Settings map[string]json.RawMessage // decoded strictly by the adapter
 }
 
-// Check reports every mistake in c, each as a *Mistake, joined: names, unknown types, settings. It opens nothing.
+// Check reports every error in c, each as an *executor.FieldError, joined: names, unknown types,
+// settings. It opens nothing.
 func (c Config) Check(reg *Registry) error {
 	var errs []error
-	wrong := func(path, problem string) { errs = append(errs, &Mistake{Path: path, Problem: problem}) }
+	wrong := func(path, problem string) { errs = append(errs, driver.At(path, errors.New(problem))) }
 	if len(c.Backends) == 0 {
 		wrong("backends", "there is none; the smallest configuration is {backends: {local: {type: TYPE}}}, and types are "+strings.Join(reg.Types(), ", "))
 	}
@@ -51,7 +56,7 @@ func (c Config) Check(reg *Registry) error {
 		}
 	}
 	errs = append(errs, c.checkRoutes(), driver.At("sessions", c.Sessions.check()), driver.At("guard", c.Guard.check()))
-	return report(c.at.locate(Mistakes(errors.Join(errs...))))
+	return c.at.report(errors.Join(errs...))
 }
 
 // checkRoutes looks at the routes, if there are any.
@@ -60,24 +65,9 @@ func (c Config) checkRoutes() error {
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(c.Backends))
-	all, ok := router.Config{Routes: c.Routes}.Check(names).(interface{ Unwrap() []error })
-	if !ok {
-		return nil
-	}
-	var errs []error
-	for _, err := range all.Unwrap() {
-		var e *router.ConfigError
-		switch {
-		case !errors.As(err, &e):
-			errs = append(errs, err)
-		case c.at.wrong[e.Path]:
-		case e.Backend != "":
-			errs = append(errs, driver.At(e.Path, driver.Unknown("backend", e.Backend, names)))
-		default:
-			errs = append(errs, &Mistake{Path: e.Path, Problem: e.Problem})
-		}
-	}
-	return errors.Join(errs...)
+	found := executor.FieldErrors(router.Config{Routes: c.Routes}.Check(names))
+	found = slices.DeleteFunc(found, func(e *executor.FieldError) bool { return c.at.wrong[e.Path] })
+	return settings.Join(found)
 }
 
 // index returns "path[i]".
@@ -96,7 +86,7 @@ func (b Backend) check(reg *Registry) error {
 	if b.Type == "" {
 		for _, key := range slices.Sorted(maps.Keys(b.Settings)) {
 			if driver.Nearest(key, []string{"type"}) != "" {
-				return &driver.FieldError{Field: key, Err: driver.Unknown("field", key, []string{"type"})}
+				return &executor.FieldError{Field: key, Err: driver.Unknown("field", key, []string{"type"})}
 			}
 		}
 		return errors.New("has no type; there are " + strings.Join(reg.Types(), ", "))

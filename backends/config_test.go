@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/executor"
 )
 
 const example = `
@@ -82,9 +83,10 @@ func check(data string) error {
 	return errors.Join(err, c.Check(registry()))
 }
 
-// TestMistakes compares what is said about the files in testdata. Run it with UPDATE=1 to write the answers.
-func TestMistakes(t *testing.T) {
-	files, err := filepath.Glob("testdata/mistakes/*.yaml")
+// TestErrors compares what is said about the files in testdata. Run it with UPDATE=1 to write the
+// answers.
+func TestErrors(t *testing.T) {
+	files, err := filepath.Glob("testdata/errors/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("got %v, %v", files, err)
 	}
@@ -96,10 +98,10 @@ func TestMistakes(t *testing.T) {
 			}
 			found := check(string(data))
 			if found == nil {
-				t.Fatal("no mistake was found")
+				t.Fatal("no error was found")
 			}
 			got := ""
-			for _, m := range backends.Mistakes(found) {
+			for _, m := range executor.FieldErrors(found) {
 				got += m.Error() + "\n"
 			}
 			golden := strings.TrimSuffix(file, ".yaml") + ".golden"
@@ -131,7 +133,7 @@ func TestParseBounds(t *testing.T) {
 		"too-deep":  {strings.Repeat("[", 100_000), "exceeded max depth"},
 		"deep-json": {`{"backends": {"a": ` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}}`, "exceeded max depth"},
 		"long-key":  {strings.Repeat("k", 1000) + ": 1", "a key has 1000 bytes"},
-		"many":      {"backends: {" + strings.Repeat("1: 2, ", 10_000) + "}", "more mistakes"},
+		"many":      {"backends: {" + strings.Repeat("1: 2, ", 10_000) + "}", "more errors"},
 		"wide":      {"backends: [" + strings.Repeat("0,", 100_000) + "0]", "want an object, got a list"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,14 +141,14 @@ func TestParseBounds(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %.500v, want %s", err, c.want)
 			}
-			if n := len(backends.Mistakes(err)); n > 250 {
-				t.Errorf("got %d mistakes", n)
+			if n := len(executor.FieldErrors(err)); n > 250 {
+				t.Errorf("got %d errors", n)
 			}
 		})
 	}
 }
 
-// TestSecretsAreNotPrinted puts a secret wherever a configuration may have one by mistake.
+// TestSecretsAreNotPrinted puts a secret wherever a configuration may have one by accident.
 func TestSecretsAreNotPrinted(t *testing.T) {
 	const secret = "hunter2hunter2"
 	for _, in := range []string{
@@ -165,10 +167,11 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that Parse neither panics nor says yes to what it cannot say again, and that every mistake has a text.
+// FuzzParse checks that Parse neither panics nor says yes to what it cannot say again, and that
+// every error has a text.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(example))
-	files, _ := filepath.Glob("testdata/mistakes/*.yaml")
+	files, _ := filepath.Glob("testdata/errors/*.yaml")
 	for _, file := range files {
 		if data, err := os.ReadFile(file); err == nil {
 			f.Add(data)
@@ -177,9 +180,9 @@ func FuzzParse(f *testing.F) {
 	reg := registry()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := backends.Parse(data)
-		for _, m := range backends.Mistakes(errors.Join(err, c.Check(reg))) {
-			if m.Problem == "" || m.Line < 0 || m.Column < 0 {
-				t.Errorf("got the mistake %+v", m)
+		for _, m := range executor.FieldErrors(errors.Join(err, c.Check(reg))) {
+			if m.Err == nil || m.Err.Error() == "" || m.Line < 0 || m.Column < 0 {
+				t.Errorf("got the error %+v", m)
 			}
 		}
 		if err != nil {

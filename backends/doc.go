@@ -15,10 +15,10 @@
 //	sessions: {store: "sqlite:sessions.db", max_per_subject: 2, max_total: 500}
 //	guard: {code_bytes: 10240, runs_per_minute: 10, runs_at_once: 2}
 //
-// It is decoded strictly, and all mistakes are reported at once, each with its path and, where there is one, what was probably meant.
+// It is decoded strictly, and all errors are reported at once, each with its path and, where there is one, what was probably meant.
 // Of YAML it takes what JSON can say, so that a file means what it looks like: no anchors and aliases, no merge keys, no tags, no
 // keys but text, one document, numbers as JSON writes them. Text that YAML takes for a number is refused where text is wanted, and so
-// "version: 3.10" is a mistake and not version 3.1.
+// "version: 3.10" is an error and not version 3.1.
 //
 // Secrets are never part of a configuration. It names them: {env: E2B_API_KEY} or {file: /run/secrets/e2b}.
 //

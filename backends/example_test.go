@@ -10,7 +10,8 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
-// A program lists the adapters that it links. Programs that want all of this module use backends/all.Registry.
+// A program lists the adapters that it links. Programs that want all of this module use
+// backends/all.Registry.
 func exampleRegistry() *backends.Registry {
 	b := fake.New(fake.Options{})
 	return backends.NewRegistry(driver.NewFactory(fake.Type, func(_ context.Context, env driver.Env, _ struct{}) (executor.Executor, error) {
@@ -41,10 +42,10 @@ func ExampleOpen() {
 	// Output: ok on local: 42
 }
 
-// All mistakes are reported at once, in the order of the text.
-func ExampleMistakes() {
+// All errors are reported at once, in the order of the text.
+func ExampleParse() {
 	cfg, err := backends.Parse([]byte("backends:\n  box: {type: fkae}\n  cloud: {tyop: fake}\nbakends: {}\n"))
-	for _, m := range append(backends.Mistakes(err), backends.Mistakes(cfg.Check(exampleRegistry()))...) {
+	for _, m := range append(executor.FieldErrors(err), executor.FieldErrors(cfg.Check(exampleRegistry()))...) {
 		fmt.Println(m)
 	}
 	// Output:

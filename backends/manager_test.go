@@ -83,7 +83,8 @@ func TestReaper(t *testing.T) {
 		if left != 4 {
 			w.Fatalf("got %d sandboxes", left)
 		}
-		// The memory of the killed process lives on in this test; nothing but its sign of life matters, and that can be taken away.
+		// The memory of the killed process lives on in this test; nothing but its sign of life
+		// matters, and that can be taken away.
 		e, err := store.Get(w.Context(), "instance/killed")
 		if err != nil {
 			w.Fatal(err)
@@ -123,7 +124,7 @@ func TestReaper(t *testing.T) {
 func TestOpenWithoutAStore(t *testing.T) {
 	w := newWorld(t, fake.Options{})
 	_, err := backends.Open(t.Context(), driver.Env{Owner: "me"}, w.reg, parse(t, "{backends: {a: {type: fake, on: a}}, sessions: {store: 'sqlite:/nowhere/at/all.db'}}"))
-	if ms := backends.Mistakes(err); len(ms) != 1 || ms[0].Path != "sessions.store" {
+	if ms := executor.FieldErrors(err); len(ms) != 1 || ms[0].Path != "sessions.store" {
 		t.Errorf("got %v", err)
 	}
 }

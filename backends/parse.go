@@ -12,48 +12,52 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/settings"
 )
 
-// maxBytes bounds a configuration. It is far above what a person writes, and keeps a hostile file from costing more than a moment.
+// maxBytes bounds a configuration. It is far above what a person writes, and keeps a hostile file
+// from costing more than a moment.
 const maxBytes = 256 << 10
 
-// Parse decodes YAML or JSON of at most 256 KiB strictly. Every mistake is reported at once, each as a *Mistake, joined. What could be
-// understood is in the Config also then, so that Check can add what it finds; if that was nothing, Backends is nil.
+// Parse decodes YAML or JSON of at most 256 KiB strictly. Every error is reported, each as an
+// *executor.FieldError, joined. What could be understood is in the Config also then, so that Check
+// can add what it finds; if that was nothing, Backends is nil.
 func Parse(data []byte) (Config, error) {
 	var c Config
 	switch {
 	case len(data) > maxBytes:
-		return c, &Mistake{Problem: fmt.Sprintf("the configuration has %d bytes; at most %d are allowed", len(data), maxBytes)}
+		return c, &executor.FieldError{Err: fmt.Errorf("the configuration has %d bytes; at most %d are allowed", len(data), maxBytes)}
 	case !utf8.Valid(data):
-		return c, &Mistake{Problem: "the configuration is not UTF-8"}
+		return c, &executor.FieldError{Err: errors.New("the configuration is not UTF-8")}
 	}
 	doc, err := document(data)
 	y := converter{refused: map[string]bool{}}
 	raw := data
 	switch {
 	case json.Valid(data):
-		// Most JSON is YAML as well, and then the YAML parser gives the positions. Where it is not, as with tabs between the fields, the
-		// messages do without.
+		// Most JSON is YAML as well, and then the YAML parser gives the positions. Where it is not,
+		// as with tabs between the fields, the messages do without.
 	case err != nil && bytes.HasPrefix(bytes.TrimSpace(data), []byte(`{"`)):
-		return c, report(Mistakes(driver.DecodeStrict(data, &c))) // it was meant as JSON, and what JSON says about it is clearer
+		return c, driver.DecodeStrict(data, &c) // it was meant as JSON, and what JSON says about it is clearer
 	case err != nil:
 		return c, err
 	default:
 		y.value("", 0, doc)
 		raw = y.out
 	}
-	c.at = places{doc: doc, wrong: map[string]bool{}}
-	ms := y.mistakes
-	for _, m := range c.at.locate(Mistakes(driver.DecodeStrict(raw, &c))) {
-		if !y.refused[m.Path] {
-			ms = append(ms, m)
+	c.at = positions{doc: doc, wrong: map[string]bool{}}
+	errs := y.errs
+	for _, e := range c.at.locate(driver.DecodeStrict(raw, &c)) {
+		if !y.refused[e.Path] {
+			errs = append(errs, e)
 		}
 	}
-	for _, m := range ms {
-		c.at.wrong[m.Path] = true
+	for _, e := range errs {
+		c.at.wrong[e.Path] = true
 	}
-	return c, report(ms)
+	return c, settings.Join(errs)
 }
 
 // document parses YAML as far as its nodes. Aliases are not followed, and so none can multiply.
@@ -62,13 +66,13 @@ func document(data []byte) (*yaml.Node, error) {
 	var doc, second yaml.Node
 	switch err := dec.Decode(&doc); {
 	case errors.Is(err, io.EOF) || err == nil && len(doc.Content) == 0:
-		return nil, &Mistake{Problem: "the configuration is empty"}
+		return nil, &executor.FieldError{Err: errors.New("the configuration is empty")}
 	case err != nil:
 		return nil, syntaxError(err)
 	}
 	switch err := dec.Decode(&second); {
 	case err == nil:
-		return nil, &Mistake{Line: second.Line, Column: second.Column, Problem: "a second document begins; a configuration is one"}
+		return nil, &executor.FieldError{Line: second.Line, Column: second.Column, Err: errors.New("a second document begins; a configuration is one")}
 	case !errors.Is(err, io.EOF):
 		return nil, syntaxError(err)
 	}
@@ -77,15 +81,14 @@ func document(data []byte) (*yaml.Node, error) {
 
 // syntaxError takes the line out of the text in which the parser hides it.
 func syntaxError(err error) error {
-	m := &Mistake{Problem: strings.TrimPrefix(err.Error(), "yaml: ")}
-	if at, problem, ok := strings.Cut(m.Problem, ": "); ok {
+	line, problem := 0, strings.TrimPrefix(err.Error(), "yaml: ")
+	if at, rest, ok := strings.Cut(problem, ": "); ok {
 		if n, err := strconv.Atoi(strings.TrimPrefix(at, "line ")); err == nil {
-			m.Line, m.Problem = n, problem
+			line, problem = n, rest
 		}
 	}
-	if strings.Contains(m.Problem, "cannot start any token") {
-		m.Problem += "; indent with spaces, not with tabs, and put text that begins with one of %@`&*! in quotes"
+	if strings.Contains(problem, "cannot start any token") {
+		problem += "; indent with spaces, not with tabs, and put text that begins with one of %@`&*! in quotes"
 	}
-	m.Problem = "not YAML: " + m.Problem
-	return m
+	return &executor.FieldError{Line: line, Err: errors.New("not YAML: " + problem)}
 }

@@ -147,7 +147,7 @@ func TestReloadOfWhatTheBrokerDoes(t *testing.T) {
 	})
 }
 
-func TestReloadOfAMistakeChangesNothing(t *testing.T) {
+func TestReloadOfAnErrorChangesNothing(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		file := fmt.Sprintf(split, 100, 0)
 		b := w.open(file)
@@ -159,7 +159,7 @@ func TestReloadOfAMistakeChangesNothing(t *testing.T) {
 			"pool":    "{backends: {b: {type: fake, on: b, broker: {pools: [{size: 1, template: none}]}}}}",
 		} {
 			err := b.Reload(w.Context(), parse(w.T, bad))
-			if err == nil || len(backends.Mistakes(err)) != 1 || backends.Mistakes(err)[0].Path == "" {
+			if err == nil || len(executor.FieldErrors(err)) != 1 || executor.FieldErrors(err)[0].Path == "" {
 				w.Errorf("%s: got %v", name, err)
 			}
 			if st := b.Stats().Backends; len(st) != 2 || st[0].Name != "a" || st[1].Removed {

@@ -2,11 +2,14 @@ package backends
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/execbroker/execbroker/executor"
 )
 
 // The bounds of YAML, whose parser would go on to 10,000 levels.
@@ -15,16 +18,16 @@ const (
 	maxKey   = 128 // bytes; a path has one for each level
 )
 
-// converter turns YAML into JSON and refuses what JSON cannot say. In place of a value that it refuses it writes null and remembers the
-// path, so that nobody complains about that value again.
+// converter turns YAML into JSON and refuses what JSON cannot say. In place of a value that it
+// refuses it writes null and remembers the path, so that nobody complains about that value again.
 type converter struct {
-	out      []byte
-	mistakes []*Mistake
-	refused  map[string]bool
+	out     []byte
+	errs    []*executor.FieldError
+	refused map[string]bool
 }
 
 func (y *converter) wrong(path string, n *yaml.Node, problem string) {
-	y.mistakes = append(y.mistakes, &Mistake{Path: path, Line: n.Line, Column: n.Column, Problem: problem})
+	y.errs = append(y.errs, &executor.FieldError{Path: path, Line: n.Line, Column: n.Column, Err: errors.New(problem)})
 }
 
 func (y *converter) value(path string, depth int, n *yaml.Node) {
@@ -99,7 +102,8 @@ func keyProblem(k *yaml.Node) string {
 	return ""
 }
 
-// number matches the numbers of JSON. What else YAML takes for one means different things to different readers: 0777, 0o777, 1_000.
+// number matches the numbers of JSON. What else YAML takes for one means different things to
+// different readers: 0777, 0o777, 1_000.
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
 // scalar writes n, or says why it cannot.

@@ -213,7 +213,6 @@ func closedSession(t *T, s executor.Session) {
 	check("files.write", s.Files().Write(ctx, "a", strings.NewReader("x"), 0), executor.FeatureFiles)
 	_, err = s.KeepAlive(ctx, time.Minute)
 	check("keep-alive", err, executor.FeatureKeepAlive)
-	check("relabel", s.Relabel(ctx, map[string]string{"a": "b"}), executor.FeatureRelabel)
 }
 
 // sandboxEnded checks what a run says whose sandbox ended under it: that it was killed, or that its fate is not known, with an error

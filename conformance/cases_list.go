@@ -102,9 +102,6 @@ func listCases() []caseDef {
 			t.Errorf("sessions: got %d elements, want one refusal", n)
 		}
 	}
-	noRelabel := func(t *T) {
-		t.Refused("relabel", t.Session().Relabel(t.Context(), map[string]string{"a": "b"}), executor.FeatureRelabel)
-	}
 	return []caseDef{
 		{
 			ID: "list/labels", Feature: executor.FeatureList,
@@ -188,42 +185,6 @@ func listCases() []caseDef {
 				})
 			},
 			Negative: noList,
-		},
-		{
-			ID: "relabel/replace", Feature: executor.FeatureRelabel,
-			Doc: "Relabel replaces the labels, in Info and where other processes look.",
-			Positive: func(t *T) {
-				s := t.Session(func(s *executor.Spec) { s.Labels = map[string]string{"old": "1", "both": "1"} })
-				if err := s.Relabel(t.Context(), map[string]string{"new": "2", "both": "2"}); err != nil {
-					t.Fatalf("relabel: %v", err)
-				}
-				i, err := s.Refresh(t.Context())
-				if l := i.Labels; err != nil || l["new"] != "2" || l["both"] != "2" || l["old"] != "" {
-					t.Errorf("got the labels %v, %v", l, err)
-				}
-				if t.Has(executor.FeatureList) {
-					lists(t, t.Open(nil), map[string]string{LabelRun: t.s.run, "new": "2", "both": "2"}, s)
-					lists(t, t.Open(nil), map[string]string{LabelRun: t.s.run, "old": "1"})
-				}
-				if l := s.Info().Labels; l["new"] != "2" {
-					t.Errorf("Info has the labels %v", l)
-				}
-			},
-			Negative: noRelabel,
-		},
-		{
-			ID: "relabel/invalid", Feature: executor.FeatureRelabel,
-			Doc: "Relabel refuses what a spec could not have, and then changes nothing.",
-			Positive: func(t *T) {
-				s := t.Session(func(s *executor.Spec) { s.Labels = map[string]string{"old": "1"} })
-				for _, l := range []map[string]string{{executor.ReservedPrefix + "owner": "x"}, {"Bad Name": "x"}, {"name": "two\nlines"}} {
-					t.isNo("relabel", s.Relabel(t.Context(), l), executor.ErrInvalid)
-				}
-				if i, err := s.Refresh(t.Context()); err != nil || i.Labels["old"] != "1" {
-					t.Errorf("got %v, %v, want the old label", i.Labels, err)
-				}
-			},
-			Negative: noRelabel,
 		},
 	}
 }

@@ -217,17 +217,11 @@ func TestWatchedSessionPassesOn(t *testing.T) {
 		if !executor.As(s, &found) || found != "found" {
 			t.Errorf("As is not passed on")
 		}
-		s.Relabel(t.Context(), map[string]string{"own": "x"})
-		if l := relabeled; l["own"] != "x" || l[LabelRun] != t.s.run {
-			t.Errorf("got the labels %v", l)
-		}
 	}})
 	if l := lineOf(t, r, "a"); err != nil || l.Outcome != Passed {
 		t.Errorf("got %s, %q, %v", l.Outcome, l.Reason, err)
 	}
 }
-
-var relabeled map[string]string
 
 type askable struct{ stubSession }
 
@@ -237,9 +231,4 @@ func (*askable) As(target any) bool {
 		*s = "found"
 	}
 	return ok
-}
-
-func (*askable) Relabel(_ context.Context, labels map[string]string) error {
-	relabeled = labels
-	return nil
 }

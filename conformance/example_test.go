@@ -47,7 +47,7 @@ func ExampleDiff() {
 	if err != nil {
 		fmt.Println(err)
 	}
-	to, err := conformance.Run(ctx, target(fake.Without(fake.All(executor.Python), executor.FeatureStdin, executor.FeatureRelabel)))
+	to, err := conformance.Run(ctx, target(fake.Without(fake.All(executor.Python), executor.FeatureStdin, executor.FeatureKeepAlive)))
 	if err != nil {
 		fmt.Println(err)
 	}
@@ -59,7 +59,7 @@ func ExampleDiff() {
 		fmt.Printf("%s: %s, then %s\n", c.What, c.From, c.To)
 	}
 	// Output:
-	// capabilities.features.relabel: yes, then no
+	// capabilities.features.keep-alive: yes, then no
 	// capabilities.languages.python.features.stdin: yes, then no
 	// declares: passed, then failed
 }

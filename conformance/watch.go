@@ -163,12 +163,6 @@ func (s *watchedSession) KeepAlive(ctx context.Context, idle time.Duration) (tim
 	return at, err
 }
 
-func (s *watchedSession) Relabel(ctx context.Context, labels map[string]string) error {
-	err := s.Session.Relabel(ctx, s.t.label(executor.Spec{Labels: labels}).Labels)
-	s.t.met("relabel", err)
-	return err
-}
-
 func (s *watchedSession) Detach() error {
 	err := s.Session.Detach()
 	s.t.met("detach", err)

@@ -27,7 +27,6 @@ func TestBaseRefuses(t *testing.T) {
 		"reset":        {s.Reset(ctx, executor.Interpreter{}), executor.FeatureState},
 		"keep-alive":   {second(s.KeepAlive(ctx, 1)), executor.FeatureKeepAlive},
 		"dial":         {second(s.Dial(ctx, 80)), executor.FeaturePorts},
-		"relabel":      {s.Relabel(ctx, nil), executor.FeatureRelabel},
 		"detach":       {s.Detach(), executor.FeatureAttach},
 		"files.read":   {second(s.Files().Read(ctx, "x")), executor.FeatureFiles},
 		"files.write":  {s.Files().Write(ctx, "x", strings.NewReader(""), 0), executor.FeatureFiles},

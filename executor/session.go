@@ -56,9 +56,6 @@ type Session interface {
 	// KeepAlive sets the idle TTL, counts it from now and returns when the sandbox will end. It requires FeatureKeepAlive.
 	KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error)
 
-	// Relabel replaces the labels. It requires FeatureRelabel.
-	Relabel(ctx context.Context, labels map[string]string) error
-
 	// Detach releases local resources and leaves the sandbox to its TTL. Runs of this holder are cancelled first. The Session is
 	// then closed. It requires FeatureAttach, and must not be called from emit.
 	Detach() error

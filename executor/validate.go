@@ -13,17 +13,17 @@ import (
 	"unicode/utf8"
 )
 
-// mistakes collects everything that is wrong with a value, so that its user can mend it in one go.
-type mistakes []error
+// invalid collects everything that is wrong with a value, so that its user can correct it at once.
+type invalid []error
 
-func (m *mistakes) add(format string, args ...any) { *m = append(*m, fmt.Errorf(format, args...)) }
+func (i *invalid) add(format string, args ...any) { *i = append(*i, fmt.Errorf(format, args...)) }
 
-// err returns the mistakes as one ErrInvalid, or nil.
-func (m mistakes) err(op string) error {
-	if len(m) == 0 {
+// err returns what was collected as one ErrInvalid, or nil.
+func (i invalid) err(op string) error {
+	if len(i) == 0 {
 		return nil
 	}
-	return &Error{Op: op, Kind: ErrInvalid, Ran: RanNo, Err: errors.Join(m...)}
+	return &Error{Op: op, Kind: ErrInvalid, Ran: RanNo, Err: errors.Join(i...)}
 }
 
 // The forms of what travels to every provider, in paths, headers and labels.
@@ -32,9 +32,10 @@ var (
 	plainID  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 )
 
-// Validate reports every mistake in s that no backend could accept, as ErrInvalid. It shows names but no values of variables.
+// Validate reports every error in s that no backend could accept, as ErrInvalid. It shows names but
+// no values of variables.
 func (s Spec) Validate() error {
-	var bad mistakes
+	var bad invalid
 	for i, l := range s.Languages {
 		if l == "" || slices.Contains(s.Languages[:i], l) {
 			bad.add("languages: %q is empty or repeated", l)
@@ -82,9 +83,10 @@ func (s Spec) Validate() error {
 	return bad.err("create")
 }
 
-// Validate reports every mistake in r that no session could accept, as ErrInvalid. It shows names but neither code nor values.
+// Validate reports every error in r that no session could accept, as ErrInvalid. It shows names but
+// neither code nor values.
 func (r Request) Validate() error {
-	var bad mistakes
+	var bad invalid
 	if r.ID != "" && !plainID.MatchString(r.ID) {
 		bad.add("id %q: want 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-', beginning with a letter or digit", r.ID)
 	}
@@ -127,7 +129,7 @@ func (r Request) Validate() error {
 	return bad.err("run")
 }
 
-func (p Packages) check(bad *mistakes) {
+func (p Packages) check(bad *invalid) {
 	if len(p.Names) == 0 {
 		bad.add("packages: none named")
 	}
@@ -140,14 +142,15 @@ func (p Packages) check(bad *mistakes) {
 	}
 }
 
-// place reports whether a requirement says where a package is, and not how it is called. Names of npm may have a scope, "@scope/name".
+// place reports whether a requirement says where a package is, and not how it is called. Names of
+// npm may have a scope, "@scope/name".
 func place(n string) bool {
 	n = strings.TrimSpace(n)
 	path := strings.Contains(n, "/") && (n[0] != '@' || strings.Count(n, "/") > 1)
 	return path || n[0] == '.' || strings.Contains(n, `\`) || strings.HasPrefix(n, "file:") || strings.HasPrefix(n, "git@")
 }
 
-func (l RunLimits) check(field string, bad *mistakes) {
+func (l RunLimits) check(field string, bad *invalid) {
 	if l.WallTime < NoLimit {
 		bad.add("%s: wall time: negative", field)
 	}
@@ -162,7 +165,7 @@ const (
 	maxGlob  = 1024
 )
 
-func (a *ArtifactRequest) check(bad *mistakes) {
+func (a *ArtifactRequest) check(bad *invalid) {
 	if len(a.Globs) > maxGlobs {
 		bad.add("artifacts: more than %d globs", maxGlobs)
 		return
@@ -181,7 +184,7 @@ func (a *ArtifactRequest) check(bad *mistakes) {
 	}
 }
 
-func checkEnv(env map[string]string, bad *mistakes) {
+func checkEnv(env map[string]string, bad *invalid) {
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		switch {
 		case k == "" || strings.Contains(k, "=") || !plainText(k):
@@ -192,6 +195,6 @@ func checkEnv(env map[string]string, bad *mistakes) {
 	}
 }
 
-// plainText reports whether s can be an argument or a variable on every backend: the system ends it at a NUL, and what is not UTF-8
-// does not survive JSON.
+// plainText reports whether s can be an argument or a variable on every backend: the system ends it
+// at a NUL, and what is not UTF-8 does not survive JSON.
 func plainText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -67,7 +67,7 @@ func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
 	bad := func(field, format string, args ...any) {
-		errs = append(errs, &driver.FieldError{Path: field, Err: fmt.Errorf(format, args...)})
+		errs = append(errs, driver.At(field, fmt.Errorf(format, args...)))
 	}
 	if c.RuntimeDir != "" && !filepath.IsAbs(c.RuntimeDir) {
 		bad("runtime_dir", "want an absolute path")

@@ -100,7 +100,7 @@ func TestAutoIsTheStrongest(t *testing.T) {
 
 func TestUnknownLayer(t *testing.T) {
 	_, err := Open(t.Context(), driver.Env{Owner: "test"}, Config{OSLayer: "bublewrap"})
-	var f *driver.FieldError
+	var f *executor.FieldError
 	if !errors.As(err, &f) || f.Path != "os_layer" {
 		t.Errorf("got %v, want os_layer named", err)
 	}

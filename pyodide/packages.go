@@ -52,16 +52,16 @@ func newCatalog(cfg Packages, pyodideDir, cache string) (*catalog, error) {
 		lock, c.store.Base = filepath.Join(cfg.Dir, wheels.LockName), ""
 	case cfg.BaseURL == "":
 		if c.store.Base, err = wheels.DistributionURL(pyodideDir); err != nil {
-			return nil, &driver.FieldError{Path: "packages.base_url", Err: err}
+			return nil, driver.At("packages.base_url", err)
 		}
 	}
 	if c.index, err = wheels.ReadLock(lock, cfg.Dir); err != nil {
-		return nil, &driver.FieldError{Path: "packages.dir", Err: err}
+		return nil, driver.At("packages.dir", err)
 	}
 	if cfg.Wheels != "" {
 		more, err := wheels.ReadDir(cfg.Wheels)
 		if err != nil {
-			return nil, &driver.FieldError{Path: "packages.wheels", Err: err}
+			return nil, driver.At("packages.wheels", err)
 		}
 		c.index = c.index.With(more...)
 	}

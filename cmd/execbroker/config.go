@@ -28,8 +28,8 @@ func (a *app) configCommand() *cobra.Command {
 func (a *app) configCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Report every mistake in a configuration",
-		Long: `Report every mistake in a configuration, each with its place: all for which run, serve
+		Short: "Report every error in a configuration",
+		Long: `Report every error in a configuration, each with its position: all for which run, serve
 and mcp refuse to open it. No provider is asked, and keys of providers are not read.
 
 Then it says which of them ask by default for what the backends do not have, and which
@@ -46,6 +46,9 @@ Exit codes: 0 it is right, 2 it is not.`,
 			b, err := a.openBroker(cmd.Context(), cfg, backends.WithoutPools())
 			if err == nil {
 				defer a.closing(newProgress(a.err), "closing", b.Close)
+			}
+			if in := (*configError)(nil); errors.As(err, &in) {
+				err = in.err // beside an error of the same file
 			}
 			if err := a.inFile(errors.Join(unrouted(cfg), err)); err != nil {
 				return err

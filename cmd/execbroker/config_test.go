@@ -71,7 +71,7 @@ func TestConfigCheckFindsWhatOthersRefuse(t *testing.T) {
 		"prelude":      {config: "backends: {a: {type: fake, broker: {pools: [{size: 1, prelude: [{language: python, code: \"\"}]}]}}}", want: []string{"backends.a.broker.pools[0].prelude[0].code: empty"}},
 		"guard":        {config: "backends: {a: {type: fake}}\nguard: {code_bytes: -1}", want: []string{"guard.code_bytes: negative (line 2, column 9)"}},
 		"sessions":     {config: "backends: {a: {type: fake}}\nsessions: {store: nowhere}", want: []string{"sessions.store: unknown store"}},
-		"all-of-these": {config: "backends:\n  a: {type: fake, refuse: true}\n  b: {type: fake, broker: {pools: [{size: 1, suspended: true}]}}\n", want: []string{"3 mistakes", "routes: ", "backends.a.refuse: ", "backends.b.broker.pools[0]: "}},
+		"all-of-these": {config: "backends:\n  a: {type: fake, refuse: true}\n  b: {type: fake, broker: {pools: [{size: 1, suspended: true}]}}\n", want: []string{"3 errors", "routes: ", "backends.a.refuse: ", "backends.b.broker.pools[0]: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

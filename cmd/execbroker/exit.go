@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"unicode/utf8"
 
-	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 )
@@ -33,7 +32,7 @@ type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// usageError is a mistake on the command line.
+// usageError is an error on the command line.
 type usageError struct {
 	err     error
 	command string // whose help says more; may be empty
@@ -88,13 +87,13 @@ var userKinds = []error{
 	fs.ErrNotExist, fs.ErrExist, fs.ErrInvalid, fs.ErrPermission,
 }
 
-// codeOf returns the exit code for err, and tells mistakes of the user from failures of the infrastructure.
+// codeOf returns the exit code for err, and tells errors of the user from failures of the infrastructure.
 func codeOf(ctx context.Context, err error) int {
 	var (
-		code    exitCode
-		mistake *usageError
-		in      *backends.Mistake
-		e       *executor.Error
+		code  exitCode
+		wrong *usageError
+		in    *executor.FieldError
+		e     *executor.Error
 	)
 	switch {
 	case err == nil:
@@ -105,7 +104,7 @@ func codeOf(ctx context.Context, err error) int {
 		return exitPipe
 	case signaled(ctx) != nil:
 		return signaled(ctx).code()
-	case errors.As(err, &mistake), errors.As(err, &in):
+	case errors.As(err, &wrong), errors.As(err, &in):
 		return exitUsage
 	case errors.As(err, &e) && slices.ContainsFunc(userKinds, func(k error) bool { return errors.Is(e.Kind, k) }):
 		return exitUsage
@@ -123,10 +122,10 @@ func printError(w io.Writer, err error) {
 		}
 		return
 	}
-	ms := backends.Mistakes(in.err)
-	fmt.Fprintf(w, "execbroker: %s: %s\n", plain(in.file), count(len(ms), "mistake"))
-	for _, m := range ms {
-		fmt.Fprintf(w, "  %s\n", plain(m.Error()))
+	found := executor.FieldErrors(in.err)
+	fmt.Fprintf(w, "execbroker: %s: %s\n", plain(in.file), count(len(found), "error"))
+	for _, e := range found {
+		fmt.Fprintf(w, "  %s\n", plain(e.Error()))
 	}
 }
 
@@ -149,28 +148,39 @@ func count(n int, what string) string {
 
 // errorReport is an error in JSON.
 type errorReport struct {
-	Message  string              `json:"message"`
-	Kind     string              `json:"kind"` // "usage", "configuration", or the Kind of the executor.Error
-	Op       string              `json:"op,omitempty"`
-	Backend  string              `json:"backend,omitempty"`
-	Session  string              `json:"session,omitempty"`
-	Ran      string              `json:"ran,omitempty"` // whether the code may have run: "no", "maybe", "yes"
-	Missing  []string            `json:"missing,omitempty"`
-	Retry    driver.Duration     `json:"retry_after,omitzero"`
-	Mistakes []*backends.Mistake `json:"mistakes,omitempty"`
+	Message string          `json:"message"`
+	Kind    string          `json:"kind"` // "usage", "configuration", or the Kind of the executor.Error
+	Op      string          `json:"op,omitempty"`
+	Backend string          `json:"backend,omitempty"`
+	Session string          `json:"session,omitempty"`
+	Ran     string          `json:"ran,omitempty"` // whether the code may have run: "no", "maybe", "yes"
+	Missing []string        `json:"missing,omitempty"`
+	Retry   driver.Duration `json:"retry_after,omitzero"`
+	Errors  []fieldReport   `json:"errors,omitempty"` // of the configuration
+}
+
+// fieldReport is an executor.FieldError in JSON.
+type fieldReport struct {
+	Path    string `json:"path,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Problem string `json:"problem"`
 }
 
 func newErrorReport(err error) *errorReport {
 	r := &errorReport{Message: err.Error(), Kind: "other"}
 	var (
-		in      *configError
-		mistake *usageError
-		e       *executor.Error
+		in    *configError
+		wrong *usageError
+		e     *executor.Error
 	)
 	switch {
 	case errors.As(err, &in):
-		r.Kind, r.Mistakes = "configuration", backends.Mistakes(in.err)
-	case errors.As(err, &mistake):
+		r.Kind = "configuration"
+		for _, e := range executor.FieldErrors(in.err) {
+			r.Errors = append(r.Errors, fieldReport{e.Path, e.Line, e.Column, e.Err.Error()})
+		}
+	case errors.As(err, &wrong):
 		r.Kind = "usage"
 	case errors.As(err, &e):
 		r.Op, r.Backend, r.Session, r.Ran, r.Missing, r.Retry = e.Op, e.Backend, e.Session, e.Ran.String(), e.Missing, driver.Duration(e.RetryAfter)

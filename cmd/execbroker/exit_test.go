@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor"
 )
 
@@ -27,7 +26,7 @@ func TestCodeOf(t *testing.T) {
 		"code":             {t.Context(), exitCode(124), 124},
 		"joined-code":      {t.Context(), errors.Join(exitCode(124)), 124},
 		"usage":            {t.Context(), usage("x"), 2},
-		"mistake":          {t.Context(), fmt.Errorf("x: %w", &backends.Mistake{}), 2},
+		"configuration":    {t.Context(), fmt.Errorf("x: %w", &executor.FieldError{Err: errors.New("wrong")}), 2},
 		"unsupported":      {t.Context(), fail(executor.ErrUnsupported, nil), 2},
 		"invalid":          {t.Context(), fail(executor.ErrInvalid, nil), 2},
 		"no-such-file":     {t.Context(), fail(fs.ErrNotExist, nil), 2},
@@ -46,8 +45,8 @@ func TestCodeOf(t *testing.T) {
 	}
 }
 
-// TestMistakeBeforeJSON: a mistake on the command line is a document wherever --json stands.
-func TestMistakeBeforeJSON(t *testing.T) {
+// TestErrorBeforeJSON: an error on the command line is a document wherever --json stands.
+func TestErrorBeforeJSON(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--json", "doctor", "--bogus"}, {"doctor", "--bogus", "--json"}} {
 		p := run(t, exitUsage, args...)

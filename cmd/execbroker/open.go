@@ -56,7 +56,7 @@ func (a *app) configuration() (backends.Config, error) {
 	return c, nil
 }
 
-// configError says in which file the mistakes are.
+// configError says in which file the errors are.
 type configError struct {
 	file string
 	err  error
@@ -64,8 +64,8 @@ type configError struct {
 
 func (e *configError) Error() string { return e.file + ": " + e.err.Error() }
 
-// Unwrap returns a list of one, as errors.Join does, so that backends.Mistakes finds what is in it.
-func (e *configError) Unwrap() []error { return []error{e.err} }
+// Unwrap returns the errors in the file.
+func (e *configError) Unwrap() error { return e.err }
 
 // env is what the program gives to every adapter.
 func (a *app) env() driver.Env {
@@ -99,16 +99,16 @@ func (a *app) open(ctx context.Context, opts ...backends.Option) (*backends.Brok
 	return a.openBroker(ctx, c, opts...)
 }
 
-// openBroker opens the backends of c. Mistakes that are found by it are those of the file, too.
+// openBroker opens the backends of c. Errors that it finds are those of the file, too.
 func (a *app) openBroker(ctx context.Context, c backends.Config, opts ...backends.Option) (*backends.Broker, error) {
 	c.Sessions = backends.Sessions{} // of conversations, which this program has none of
 	b, err := backends.Open(ctx, a.env(), a.reg, c, opts...)
 	return b, a.inFile(err)
 }
 
-// inFile says of mistakes in which file they are.
+// inFile says in which file the errors of a configuration are.
 func (a *app) inFile(err error) error {
-	if in := (*backends.Mistake)(nil); a.config != "" && errors.As(err, &in) {
+	if in := (*executor.FieldError)(nil); a.config != "" && errors.As(err, &in) {
 		return &configError{file: a.config, err: err}
 	}
 	return err
@@ -123,13 +123,13 @@ func (a *app) routed() (backends.Config, error) {
 	return c, err
 }
 
-// unrouted returns the mistake of a configuration that does not say where code runs. For programs that do by themselves it is none.
+// unrouted returns the error of a configuration that does not say where code runs. For programs that do by themselves it is none.
 func unrouted(c backends.Config) error {
 	if len(c.Backends) < 2 || len(c.Routes) > 0 {
 		return nil
 	}
-	return &backends.Mistake{Path: "routes", Problem: "there are none, and several backends; write some, or choose a backend with --backend: " +
-		strings.Join(slices.Sorted(maps.Keys(c.Backends)), ", ")}
+	return driver.At("routes", errors.New("there are none, and several backends; write some, or choose a backend with --backend: "+
+		strings.Join(slices.Sorted(maps.Keys(c.Backends)), ", ")))
 }
 
 // closing closes what a command has opened. That it failed is said and changes nothing: a sandbox has a TTL.

@@ -202,7 +202,7 @@ func TestRunJSON(t *testing.T) {
 			return d.Error.Kind == "unsupported" && len(d.Error.Missing) == 1 && d.Error.Missing[0] == "language:cobol"
 		}},
 		"configuration": {[]string{"--config", bad, "-c", "1"}, exitUsage, func(d runDocument) bool {
-			return d.Error.Kind == "configuration" && len(d.Error.Mistakes) == 2 && d.Error.Mistakes[1].Path == "backends.b" && d.Error.Mistakes[1].Line == 3
+			return d.Error.Kind == "configuration" && len(d.Error.Errors) == 2 && d.Error.Errors[1].Path == "backends.b" && d.Error.Errors[1].Line == 3
 		}},
 		"usage": {nil, exitUsage, func(d runDocument) bool { return d.Error.Kind == "usage" }},
 	} {
@@ -234,12 +234,12 @@ func TestConfigurationFromTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestConfigurationMistakes(t *testing.T) {
+func TestConfigurationErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	config := write(t, dir, "bad.yaml", "backends:\n  a: {type: fkae}\n  b: {type: fake, craete_time: 1s}\n")
 	p := run(t, exitUsage, "run", "--config", config, "-c", "1")
-	want := "execbroker: " + config + ": 2 mistakes\n" +
+	want := "execbroker: " + config + ": 2 errors\n" +
 		"  backends.a.type: unknown type \"fkae\"; did you mean \"fake\"? (line 2, column 7)\n" +
 		"  backends.b: unknown field \"craete_time\"; did you mean \"create_time\"? (line 3, column 19)\n"
 	if got := p.err.String(); got != want {

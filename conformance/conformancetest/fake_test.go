@@ -119,15 +119,14 @@ func both(t *testing.T, caps executor.Capabilities) map[conformance.Outcome]int 
 }
 
 // TestOverAProcessBoundary runs the suite, in real time, over a backend that is reached by its socket only. Left out is what moves much,
-// and what stops code within moments: that says more about the machine. Labels are not looked at either, since the cases that change
-// them would see each other's.
+// and what stops code within moments: that says more about the machine.
 func TestOverAProcessBoundary(t *testing.T) {
 	target := target(fake.Without(fake.All(executor.Python), executor.FeaturePorts, executor.FeaturePTY), nil)
 	target.Parallel = 4
 	for _, c := range conformance.Cases(executor.Python) {
 		rule := strings.TrimPrefix(c.ID, "python/")
 		area, _, _ := strings.Cut(rule, "/")
-		if !slices.Contains(heavy, c.ID) && !slices.Contains([]string{"interrupt", "limits", "timeouts", "output", "commands", "relabel"}, area) {
+		if !slices.Contains(heavy, c.ID) && !slices.Contains([]string{"interrupt", "limits", "timeouts", "output", "commands"}, area) {
 			target.Only = append(target.Only, c.ID)
 		}
 	}

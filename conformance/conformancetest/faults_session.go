@@ -213,11 +213,6 @@ func optionFaults() []Fault {
 				}
 			}}),
 		},
-		{
-			Name: "relabel-ignored", Doc: "Relabel does nothing.",
-			Needs: []executor.Feature{executor.FeatureRelabel},
-			Plant: plant(tamper{relabel: func(*faultySession, context.Context, map[string]string) error { return nil }}),
-		},
 	}
 }
 

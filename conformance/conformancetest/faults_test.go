@@ -48,7 +48,7 @@ func TestFaultsAreSound(t *testing.T) {
 // TestFaultsOfALittleBackend checks how many faults can be planted where there is neither attach nor a list nor a network.
 func TestFaultsOfALittleBackend(t *testing.T) {
 	c := fake.Without(fake.All(executor.Python), executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
-		executor.FeatureRelabel, executor.FeatureCommand, executor.FeatureContexts, executor.FeatureParallelRuns, executor.FeatureNetworkFull,
+		executor.FeatureCommand, executor.FeatureContexts, executor.FeatureParallelRuns, executor.FeatureNetworkFull,
 		executor.FeatureNetworkAllowlist, executor.FeatureLimitCPU, executor.FeatureLimitProcesses, executor.FeatureSubprocess)
 	n := 0
 	for _, f := range Faults() {
@@ -116,7 +116,7 @@ func (d bareDriver) Create(ctx context.Context, c *driver.Create) (driver.Sessio
 
 // TestWrapperHidesNothing checks that what driver.New finds out about a session it finds out about a wrapped one.
 func TestWrapperHidesNothing(t *testing.T) {
-	little := fake.Without(fake.All(executor.Python), executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureRelabel,
+	little := fake.Without(fake.All(executor.Python), executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList,
 		executor.FeatureState, executor.FeaturePackages, executor.FeatureFiles, executor.FeatureKeepAlive, executor.FeaturePorts)
 	for name, c := range map[string]struct {
 		add  executor.Feature
@@ -124,7 +124,6 @@ func TestWrapperHidesNothing(t *testing.T) {
 	}{
 		"nothing":    {"", nil},
 		"keep-alive": {executor.FeatureKeepAlive, executor.ErrInternal},
-		"relabel":    {executor.FeatureRelabel, executor.ErrInternal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			caps := cloneCapabilities(little)

@@ -29,7 +29,6 @@ type tamper struct {
 	destroy      func(s *faultySession, ctx context.Context) error
 	reset        func(s *faultySession, ctx context.Context, which executor.Interpreter) error
 	keepAlive    func(s *faultySession, ctx context.Context, idle time.Duration) (time.Time, error)
-	relabel      func(s *faultySession, ctx context.Context, labels map[string]string) error
 	files        func(s *faultySession, f driver.Files) driver.Files
 	dial         func(s *faultySession, ctx context.Context, port int, next dialFunc) (executor.Conn, error)
 	attach       func(h executor.Handle) executor.Handle
@@ -125,13 +124,12 @@ func check(s driver.Session, caps executor.Capabilities) error {
 	}
 	_, detach := s.(driver.Detacher)
 	_, keep := s.(driver.KeepAliver)
-	_, relabel := s.(driver.Relabeler)
 	_, reset := s.(driver.Resetter)
 	_, install := s.(driver.Installer)
 	_, files := s.(driver.Filer)
 	_, dial := s.(driver.Dialer)
 	for f, has := range map[executor.Feature]bool{
-		executor.FeatureAttach: detach, executor.FeatureKeepAlive: keep, executor.FeatureRelabel: relabel,
+		executor.FeatureAttach: detach, executor.FeatureKeepAlive: keep,
 		executor.FeatureState: reset, executor.FeaturePackages: install, executor.FeatureFiles: files, executor.FeaturePorts: dial,
 	} {
 		if declares(f) && !has {
@@ -218,7 +216,6 @@ var (
 	_ driver.Detacher  = (*faultySession)(nil)
 	_ driver.Refresher = (*faultySession)(nil)
 	_ driver.Resetter  = (*faultySession)(nil)
-	_ driver.Relabeler = (*faultySession)(nil)
 	_ driver.Installer = (*faultySession)(nil)
 	_ driver.Filer     = (*faultySession)(nil)
 	_ driver.Dialer    = (*faultySession)(nil)
@@ -311,16 +308,6 @@ func (s *faultySession) Reset(ctx context.Context, which executor.Interpreter) e
 	}
 	if r, ok := s.Session.(driver.Resetter); ok {
 		return r.Reset(ctx, which)
-	}
-	return errNone
-}
-
-func (s *faultySession) Relabel(ctx context.Context, labels map[string]string) error {
-	if s.d.t.relabel != nil {
-		return s.d.t.relabel(s, ctx, labels)
-	}
-	if r, ok := s.Session.(driver.Relabeler); ok {
-		return r.Relabel(ctx, labels)
 	}
 	return errNone
 }

@@ -58,7 +58,7 @@ type box struct {
 var full = executor.Capabilities{
 	Features: []executor.Feature{
 		executor.FeatureCode, executor.FeatureCommand, executor.FeatureMixedLanguages, executor.FeatureParallelRuns, executor.FeatureFilesDuringRun,
-		executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureRelabel,
+		executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
 		executor.FeatureNetworkNone, executor.FeatureLimitMemory, executor.FeatureAliases,
 	},
 	Languages: []executor.Runtime{
@@ -281,13 +281,6 @@ func (s *fullSession) KeepAlive(ctx context.Context, idle time.Duration) (time.T
 		return s.c.keepAlive(ctx, idle)
 	}
 	return time.Now().Add(idle), nil
-}
-
-func (s *fullSession) Relabel(_ context.Context, labels map[string]string) error {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	s.b.labels = maps.Clone(labels)
-	return nil
 }
 
 func (s *fullSession) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (driver.Exit, error) {

@@ -151,11 +151,6 @@ type KeepAliver interface {
 	KeepAlive(ctx context.Context, idle time.Duration) (expires time.Time, err error)
 }
 
-// Relabeler is implemented by the sessions of drivers with FeatureRelabel. labels has the reserved ones.
-type Relabeler interface {
-	Relabel(ctx context.Context, labels map[string]string) error
-}
-
 // Suspender is implemented by the sessions of drivers with Options.Suspends: see executor.Suspender. No call of Files of this holder is in
 // progress, and of Run and Install only with Options.SuspendsRuns. None begins before it returns. The calls that follow wake the sandbox;
 // Destroy need not.

@@ -8,9 +8,11 @@ import (
 	"slices"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/settings"
 )
 
-// Factory opens one type of backend from configuration. The zero value is not usable: see NewFactory.
+// Factory opens one type of backend from configuration. The zero value is not usable: see
+// NewFactory.
 type Factory struct {
 	typ    string
 	fields []string
@@ -20,24 +22,25 @@ type Factory struct {
 	setup  func(ctx context.Context, env Env, raw []byte) error // nil: there is nothing to set up
 }
 
-// NewFactory makes a Factory of functions with a typed configuration. Settings are decoded by DecodeStrict; if *C has a method
-// Validate() error, it is called, and what it finds is reported together with what decoding found. open does no remote I/O. doctor
-// may be nil; it does what it needs, changes nothing and works where open fails.
+// NewFactory makes a Factory of functions with a typed configuration. Settings are decoded by
+// DecodeStrict; if *C has a method Validate() error, it is called, and what it finds is reported
+// together with what decoding found. open does no remote I/O. doctor may be nil; it does what it
+// needs, changes nothing and works where open fails.
 func NewFactory[C any](typ string, open func(context.Context, Env, C) (executor.Executor, error), doctor func(context.Context, Env, C) []Check) Factory {
 	f := Factory{typ: typ}
 	if t := reflect.TypeFor[C](); t.Kind() == reflect.Struct {
-		f.fields = slices.Sorted(maps.Keys(jsonFields(t)))
+		f.fields = slices.Sorted(maps.Keys(settings.Fields(t)))
 	}
-	f.check = func(raw []byte) error { _, err := settings[C](raw); return err }
+	f.check = func(raw []byte) error { _, err := decode[C](raw); return err }
 	f.open = func(ctx context.Context, env Env, raw []byte) (executor.Executor, error) {
-		c, err := settings[C](raw)
+		c, err := decode[C](raw)
 		if err != nil {
 			return nil, err
 		}
 		return open(ctx, env, c)
 	}
 	f.doctor = func(ctx context.Context, env Env, raw []byte) []Check {
-		c, err := settings[C](raw)
+		c, err := decode[C](raw)
 		if err != nil {
 			return []Check{{Name: "configuration", Detail: err.Error(), Fix: "correct the configuration of this backend"}}
 		}
@@ -50,11 +53,12 @@ func NewFactory[C any](typ string, open func(context.Context, Env, C) (executor.
 	return f
 }
 
-// WithSetup returns f with a function that fetches and prepares ahead what the first Create would make its caller wait for. setup
-// tells executor.WithProgress what it does, and may be called again, by several processes at once. C is the type that f decodes.
+// WithSetup returns f with a function that fetches and prepares ahead what the first Create would
+// make its caller wait for. setup tells executor.WithProgress what it does, and may be called
+// again, by several processes at once. C is the type that f decodes.
 func WithSetup[C any](f Factory, setup func(context.Context, Env, C) error) Factory {
 	f.setup = func(ctx context.Context, env Env, raw []byte) error {
-		c, err := settings[C](raw)
+		c, err := decode[C](raw)
 		if err != nil {
 			return err
 		}
@@ -69,25 +73,26 @@ func (f Factory) Type() string { return f.typ }
 // Fields returns the names of the settings at the top level, sorted.
 func (f Factory) Fields() []string { return f.fields }
 
-// Check decodes and validates settings. Its mistakes are joined *FieldErrors.
-func (f Factory) Check(settings []byte) error { return f.check(settings) }
+// Check decodes and validates settings. Its errors are joined *executor.FieldErrors.
+func (f Factory) Check(raw []byte) error { return f.check(raw) }
 
-// Open opens the backend. Its mistakes in settings are those of Check.
-func (f Factory) Open(ctx context.Context, env Env, settings []byte) (executor.Executor, error) {
-	return f.open(ctx, env, settings)
+// Open opens the backend. Its errors about settings are those of Check.
+func (f Factory) Open(ctx context.Context, env Env, raw []byte) (executor.Executor, error) {
+	return f.open(ctx, env, raw)
 }
 
-// Doctor examines what the backend needs: engine, network, credentials, quota. The first Check is about the settings.
-func (f Factory) Doctor(ctx context.Context, env Env, settings []byte) []Check {
-	return f.doctor(ctx, env, settings)
+// Doctor examines what the backend needs: engine, network, credentials, quota. The first Check is
+// about the settings.
+func (f Factory) Doctor(ctx context.Context, env Env, raw []byte) []Check {
+	return f.doctor(ctx, env, raw)
 }
 
 // Setup does the work of WithSetup, if there is any.
-func (f Factory) Setup(ctx context.Context, env Env, settings []byte) error {
+func (f Factory) Setup(ctx context.Context, env Env, raw []byte) error {
 	if f.setup == nil {
 		return nil
 	}
-	return f.setup(ctx, env, settings)
+	return f.setup(ctx, env, raw)
 }
 
 // Check is a finding of Doctor.
@@ -98,17 +103,14 @@ type Check struct {
 	Fix    string `json:"fix,omitempty"`    // what to do about it
 }
 
-// settings decodes and validates. Where a value could not be decoded, Validate would complain about the zero in its place; only
-// unknown and repeated fields leave it something to judge.
-func settings[C any](raw []byte) (c C, err error) {
-	found := mistakesAt("", DecodeStrict(raw, &c))
-	surplus := !slices.ContainsFunc(found, func(e *FieldError) bool { return !e.surplus })
-	if v, ok := any(&c).(interface{ Validate() error }); ok && surplus {
-		found = append(found, mistakesAt("", v.Validate())...)
+// decode decodes and validates. Where a value could not be decoded, Validate would complain about
+// the zero value in its place, so it is called only if all errors are about fields that should not
+// be there.
+func decode[C any](raw []byte) (c C, err error) {
+	err = settings.Decode(raw, &c)
+	known := !slices.ContainsFunc(executor.FieldErrors(err), func(e *executor.FieldError) bool { return e.Field == "" })
+	if v, ok := any(&c).(interface{ Validate() error }); ok && known {
+		err = errors.Join(err, v.Validate())
 	}
-	errs := make([]error, len(found))
-	for i, e := range found {
-		errs[i] = e
-	}
-	return c, errors.Join(errs...)
+	return c, settings.At("", err)
 }

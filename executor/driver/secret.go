@@ -8,10 +8,13 @@ import (
 	"os"
 	"strings"
 	"unicode"
+
+	"github.com/execbroker/execbroker/internal/settings"
 )
 
-// Secret is a value that configuration names but does not contain: {env: E2B_API_KEY} or {file: /run/secrets/e2b}. The zero Secret
-// names none. It holds the name only, so that no form of it shows the value.
+// Secret is a value that configuration names but does not contain: {env: E2B_API_KEY} or {file:
+// /run/secrets/e2b}. The zero Secret names none. It holds the name only, so that no form of it
+// shows the value.
 type Secret struct {
 	Env  string `json:"env,omitempty"`  // name of a variable
 	File string `json:"file,omitempty"` // path of a file of at most 64 KiB
@@ -38,7 +41,8 @@ func (s Secret) String() string {
 // GoString is String, for %#v.
 func (s Secret) GoString() string { return "driver.Secret(" + s.String() + ")" }
 
-// shownName hides what may be the key itself, pasted where its name belongs: names of variables have no lower-case letters by custom.
+// shownName hides what may be the key itself, pasted where its name belongs: names of variables
+// have no lower-case letters by custom.
 func shownName(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsUpper(r) && !unicode.IsDigit(r) && r != '_' }) || len(name) > 64 {
 		return "(name not shown, it may be the secret itself)"
@@ -46,15 +50,15 @@ func shownName(name string) string {
 	return name
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It says what to do about a secret that stands in the configuration itself, without
-// repeating it.
+// UnmarshalJSON implements json.Unmarshaler. It says what to do about a secret that stands in the
+// configuration itself, without repeating it.
 func (s *Secret) UnmarshalJSON(p []byte) error {
 	if len(p) > 0 && p[0] != '{' && string(p) != "null" {
 		return errors.New("a configuration names a secret and does not contain it: {env: NAME} or {file: PATH}")
 	}
 	type plain Secret
 	var v plain
-	if err := DecodeStrict(p, &v); err != nil {
+	if err := settings.Decode(p, &v); err != nil {
 		return err
 	}
 	*s = Secret(v)
@@ -78,8 +82,9 @@ func (s Secret) Validate() error {
 	return nil
 }
 
-// Value reads the secret, each time anew, so that one that was renewed is seen. White space around it is not part of it. One that is
-// empty or not there is an error that says where it was looked for.
+// Value reads the secret, each time anew, so that one that was renewed is seen. White space around
+// it is not part of it. One that is empty or not there is an error that says where it was looked
+// for.
 func (s Secret) Value() (string, error) {
 	if err := s.Validate(); err != nil {
 		return "", err

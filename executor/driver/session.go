@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -228,28 +227,6 @@ func (s *session) KeepAlive(ctx context.Context, idle time.Duration) (expires ti
 		return err
 	})
 	return expires, err
-}
-
-// Relabel implements executor.Session.
-func (s *session) Relabel(ctx context.Context, labels map[string]string) error {
-	return s.do(ctx, "relabel", executor.FeatureRelabel, func(ctx context.Context) error {
-		if err := (executor.Spec{Labels: labels}).Validate(); err != nil {
-			return err
-		}
-		labels = openLabels(labels) // a copy
-		all := maps.Clone(s.reserved)
-		if all == nil {
-			all = map[string]string{}
-		}
-		maps.Copy(all, labels)
-		if err := s.d.(Relabeler).Relabel(ctx, all); err != nil { // check has seen that it is one
-			return err
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.info.Labels = labels
-		return nil
-	})
 }
 
 // Suspend implements executor.Suspender.

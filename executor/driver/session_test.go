@@ -171,34 +171,6 @@ func TestKeepAlive(t *testing.T) {
 	})
 }
 
-func TestRelabel(t *testing.T) {
-	c := newCloud()
-	x := c.open(t)
-	h := create(t, x, executor.Spec{Labels: map[string]string{"old": "1"}}).Info().Handle
-	s, err := c.open(t, ownedBy("owner")).Attach(t.Context(), h) // by another process
-	if err != nil {
-		t.Fatal(err)
-	}
-	labels := map[string]string{"new": "2"}
-	if err := s.Relabel(t.Context(), labels); err != nil {
-		t.Fatal(err)
-	}
-	labels["changed"] = "by the caller"
-	want := map[string]string{"new": "2"}
-	if got := s.Info().Labels; !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	stored := c.boxes[h.Session].labels
-	if stored["new"] != "2" || stored["old"] != "" || stored[driver.LabelOwner] != "owner" || stored[driver.LabelInstance] != "instance" || stored[driver.LabelID] == "" {
-		t.Errorf("got %v stored, want the reserved labels of the creator as they were", stored)
-	}
-	err = s.Relabel(t.Context(), map[string]string{driver.LabelOwner: "somebody"})
-	wantError(t, err, "relabel", executor.ErrInvalid, executor.RanNo)
-	if err := s.Relabel(t.Context(), nil); err != nil || len(s.Info().Labels) != 0 {
-		t.Errorf("got %v and %v", err, s.Info().Labels)
-	}
-}
-
 // TestUndeclared tests that every operation that a session does not declare is refused, with the feature that is missing.
 func TestUndeclared(t *testing.T) {
 	c := newCloud()
@@ -211,7 +183,6 @@ func TestUndeclared(t *testing.T) {
 		missing string
 	}{
 		"keep-alive":   {second(s.KeepAlive(ctx, time.Hour)), "keep-alive"},
-		"relabel":      {s.Relabel(ctx, nil), "relabel"},
 		"reset":        {s.Reset(ctx, executor.Interpreter{}), "state:python"},
 		"install":      {second(s.Install(ctx, executor.Packages{Names: []string{"x"}}, nil)), "packages:python"},
 		"detach":       {s.Detach(), "attach"},
@@ -262,7 +233,6 @@ func everyCall(ctx context.Context, x executor.Executor, s executor.Session, h e
 		"install":      second(s.Install(ctx, executor.Packages{Names: []string{"x"}}, nil)),
 		"reset":        s.Reset(ctx, executor.Interpreter{}),
 		"keep-alive":   second(s.KeepAlive(ctx, time.Hour)),
-		"relabel":      s.Relabel(ctx, nil),
 		"files.read":   second(s.Files().Read(ctx, "x")),
 		"files.write":  s.Files().Write(ctx, "x", nil, 0),
 		"files.stat":   second(s.Files().Stat(ctx, "x")),

@@ -218,7 +218,6 @@ func TestAdapted(t *testing.T) {
 	bubble(t, fake.Options{}, pool.Options{Size: 1}, func(w world) {
 		after(time.Second)
 		s := w.create(executor.Spec{
-			Labels:  map[string]string{"conversation": "1"},
 			IdleTTL: 2 * time.Hour,
 			Run:     executor.RunLimits{WallTime: 2 * time.Second, OutputBytes: 100},
 			MaxRun:  executor.RunLimits{WallTime: 5 * time.Second, OutputBytes: 200},
@@ -228,7 +227,7 @@ func TestAdapted(t *testing.T) {
 			w.Fatalf("got %+v, want a hit", st)
 		}
 		i, err := s.Refresh(w.Context())
-		if err != nil || i.Labels["conversation"] != "1" || i.Run.WallTime != 2*time.Second || i.MaxRun.WallTime != 5*time.Second ||
+		if err != nil || i.Run.WallTime != 2*time.Second || i.MaxRun.WallTime != 5*time.Second ||
 			i.Handle.MaxRun.OutputBytes != 200 || i.Handle.IdleTTL != 2*time.Hour {
 			w.Errorf("got %+v %v", i, err)
 		}
@@ -361,7 +360,7 @@ func TestManyAtOnce(t *testing.T) {
 
 // TestFits: every field of Spec is looked at. A field that is new fails here until it is.
 func TestFits(t *testing.T) {
-	bare := fake.Without(fake.All(executor.Python), executor.FeatureRelabel, executor.FeatureKeepAlive)
+	bare := fake.Without(fake.All(executor.Python), executor.FeatureKeepAlive)
 	bare.Templates = []string{"x"}
 	bare.MaxRun.WallTime = time.Minute
 	x, err := fake.New(fake.Options{Capabilities: bare}).Open(driver.Env{})
@@ -389,7 +388,7 @@ func TestFits(t *testing.T) {
 		"IdleTTL":      {IdleTTL: time.Minute},
 		"MaxLife":      {MaxLife: time.Hour},
 		"MinIsolation": {MinIsolation: executor.IsolationMicroVM},
-		"Require":      {Require: []executor.Feature{executor.FeatureRelabel}},
+		"Require":      {Require: []executor.Feature{executor.FeatureKeepAlive}},
 	}
 	never := []string{"Subject", "Attributes"} // never in the way
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[executor.Spec]()) {
@@ -432,7 +431,7 @@ func TestFirstLanguage(t *testing.T) {
 }
 
 func TestMistakes(t *testing.T) {
-	x, err := fake.New(fake.Options{Capabilities: fake.Without(fake.All(), executor.FeatureRelabel)}).Open(driver.Env{})
+	x, err := fake.New(fake.Options{}).Open(driver.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}

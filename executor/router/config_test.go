@@ -11,7 +11,7 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
-func TestEveryMistakeAtOnce(t *testing.T) {
+func TestEveryErrorAtOnce(t *testing.T) {
 	w := build(t, map[string]fake.Options{"a": {}})
 	_, err := router.New("front", w.execs, router.Config{Routes: []router.Route{
 		{Name: "", Split: shares("a", 0)},
@@ -22,9 +22,9 @@ func TestEveryMistakeAtOnce(t *testing.T) {
 		t.Fatalf("got %v, want %v", err, executor.ErrInvalid)
 	}
 	for _, want := range []string{
-		`routes[0].name: empty`, `routes[0].split: no share has a weight`, `routes[1].split[0].backend: no backend "b"`,
+		`routes[0].name: empty`, `routes[0].split: no share has a weight`, `routes[1].split[0].backend: unknown backend "b"; there are a`,
 		`routes[1].split[1].weight: -1`, `routes[1].split[2].backend: "a" has a share already`, `routes[1].split[2].weight: 2000`,
-		`routes[1].fallback[1]: "a" is there already`, `routes[1].fallback[2]: no backend "c"`, `routes[1].match.require[0]: unknown feature "telepathy"`,
+		`routes[1].fallback[1]: "a" is there already`, `routes[1].fallback[2]: unknown backend "c"; there are a`, `routes[1].match.require[0]: unknown feature "telepathy"`,
 		`routes[1]: never reached, routes[0]`, `routes[2].name: "x" is the name of routes[1]`, `routes[2].split: no share`,
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -47,7 +47,8 @@ func TestConfigIsCopied(t *testing.T) {
 	}
 }
 
-// FuzzDecide: any table that Check accepts decides, always the same, and for a backend that it names.
+// FuzzDecide: any table that Check accepts decides, always the same, and for a backend that it
+// names.
 func FuzzDecide(f *testing.F) {
 	f.Add(`{"routes":[{"name":"r","split":[{"backend":"a","weight":9},{"backend":"b","weight":1}]}]}`, "user", "plan", "pro")
 	f.Add(`{"routes":[{"name":"p","match":{"attributes":{"plan":"pro"}},"split":[{"backend":"b","weight":1}],"fallback":["a"]},{"name":"r","split":[{"backend":"a","weight":1000}]}]}`, "", "plan", "pro")

@@ -14,7 +14,7 @@ import (
 // Lease is the right to use the session of a key until Release or Discard. It is renewed in the background. If it is lost, the run in
 // progress is cancelled and every call fails with ErrClosed and RanNo.
 //
-// It is a Session, but Close, Detach and Relabel are refused with ErrUnsupported: the session is not the lease holder's to end.
+// It is a Session, but Close and Detach are refused with ErrUnsupported: the session is not the lease holder's to end.
 type Lease struct {
 	executor.BaseSession
 	Key   string

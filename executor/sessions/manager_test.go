@@ -421,7 +421,7 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 		l := p.acquire("chat", executor.Spec{Subject: "u", Run: executor.RunLimits{WallTime: time.Second}})
-		for name, err := range map[string]error{"close": l.Close(), "detach": l.Detach(), "relabel": l.Relabel(w.Context(), nil)} {
+		for name, err := range map[string]error{"close": l.Close(), "detach": l.Detach()} {
 			if !errors.Is(err, executor.ErrUnsupported) {
 				w.Errorf("%s: got %v, want %v", name, err, executor.ErrUnsupported)
 			}

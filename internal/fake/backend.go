@@ -74,7 +74,6 @@ const (
 	OpRun       Op = "run" // before the code starts
 	OpReset     Op = "reset"
 	OpKeepAlive Op = "keep-alive"
-	OpRelabel   Op = "relabel"
 	OpFiles     Op = "files"
 	OpDial      Op = "dial"
 )

@@ -166,7 +166,6 @@ var (
 	_ driver.Refresher  = (*remoteHolder)(nil)
 	_ driver.Resetter   = (*remoteHolder)(nil)
 	_ driver.KeepAliver = (*remoteHolder)(nil)
-	_ driver.Relabeler  = (*remoteHolder)(nil)
 	_ driver.Installer  = (*remoteHolder)(nil)
 	_ driver.Filer      = (*remoteHolder)(nil)
 )
@@ -185,11 +184,6 @@ func (h *remoteHolder) Reset(ctx context.Context, which executor.Interpreter) er
 
 func (h *remoteHolder) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
 	return ask[time.Time](ctx, h.c, h.path+"/keep-alive", idle)
-}
-
-func (h *remoteHolder) Relabel(ctx context.Context, labels map[string]string) error {
-	_, err := ask[struct{}](ctx, h.c, h.path+"/relabel", labels)
-	return err
 }
 
 func (h *remoteHolder) Detach() error { return nil }

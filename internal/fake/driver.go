@@ -121,7 +121,6 @@ var (
 	_ driver.Refresher  = (*holder)(nil)
 	_ driver.Resetter   = (*holder)(nil)
 	_ driver.KeepAliver = (*holder)(nil)
-	_ driver.Relabeler  = (*holder)(nil)
 	_ driver.Installer  = (*holder)(nil)
 	_ driver.Filer      = (*holder)(nil)
 	_ driver.Dialer     = (*holder)(nil)
@@ -198,19 +197,6 @@ func (h *holder) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, 
 	}
 	defer done()
 	return h.box.keepAlive(idle), nil
-}
-
-func (h *holder) Relabel(ctx context.Context, labels map[string]string) error {
-	if err := h.box.b.enter(ctx, OpRelabel); err != nil {
-		return err
-	}
-	done, err := h.box.use(h.fence)
-	if err != nil {
-		return err
-	}
-	defer done()
-	h.box.relabel(labels)
-	return nil
 }
 
 func (h *holder) Detach() error { return nil }

@@ -335,12 +335,6 @@ func (s *sandbox) keepAlive(idle time.Duration) time.Time {
 	return end
 }
 
-func (s *sandbox) relabel(labels map[string]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.labels = maps.Clone(labels)
-}
-
 // raise shuts out holders with a lower fence.
 func (s *sandbox) raise(fence int64) error {
 	s.mu.Lock()

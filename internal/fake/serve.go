@@ -104,9 +104,6 @@ func (s *server) handler() http.Handler {
 	m.Handle("POST /holder/{holder}/keep-alive", onHolder(s, func(ctx context.Context, h *holder, idle time.Duration) (time.Time, error) {
 		return h.KeepAlive(ctx, idle)
 	}))
-	m.Handle("POST /holder/{holder}/relabel", onHolder(s, func(ctx context.Context, h *holder, labels map[string]string) (struct{}, error) {
-		return struct{}{}, h.Relabel(ctx, labels)
-	}))
 	m.Handle("POST /holder/{holder}/destroy", onHolder(s, func(ctx context.Context, h *holder, _ struct{}) (struct{}, error) {
 		return struct{}{}, h.Destroy(ctx)
 	}))

@@ -45,7 +45,7 @@ func (s *Sources) allowed() (allowed, error) {
 	if s.Requirements != "" {
 		more, err := readRequirements(s.Requirements)
 		if err != nil {
-			return a, &driver.FieldError{Path: "packages.requirements", Err: err}
+			return a, driver.At("packages.requirements", err)
 		}
 		lines = append(lines, more...)
 	}
@@ -56,7 +56,7 @@ func (s *Sources) allowed() (allowed, error) {
 		}
 		r, err := requirement.Parse(l)
 		if err != nil {
-			return a, &driver.FieldError{Path: "packages.requirements", Err: err}
+			return a, driver.At("packages.requirements", err)
 		}
 		a.names[r.Name] = append(a.names[r.Name], r)
 	}

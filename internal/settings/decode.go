@@ -1,4 +1,4 @@
-package driver
+package settings
 
 import (
 	"bytes"
@@ -10,19 +10,15 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/execbroker/execbroker/executor"
 )
 
-// maxMistakes is how many mistakes DecodeStrict reports.
-const maxMistakes = 100
-
-// DecodeStrict decodes JSON into what v points to and reports every mistake at once, up to a hundred, each as a *FieldError, joined:
-// unknown fields with the nearest known one, fields given twice, values of the wrong type, and what the UnmarshalJSON and
-// UnmarshalText methods of the types say. Names of fields are compared exactly. A null, and a raw that is empty, leave v as it is. No
-// value stands in an error, since it may be a secret in the wrong place, unless a method of a type puts it there.
-func DecodeStrict(raw []byte, v any) error {
+// Decode is driver.DecodeStrict.
+func Decode(raw []byte, v any) error {
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
-		return fmt.Errorf("driver: DecodeStrict into %T, which is not a pointer", v)
+		return fmt.Errorf("decoding into %T, which is not a pointer", v)
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil
@@ -34,32 +30,22 @@ func DecodeStrict(raw []byte, v any) error {
 			before := raw[:min(int(syntax.Offset), len(raw))]
 			err = fmt.Errorf("line %d: not JSON: %w", 1+bytes.Count(before, []byte("\n")), err)
 		}
-		return &FieldError{Err: err}
+		return &executor.FieldError{Err: err}
 	}
 	d := decoder{}
 	d.value("", raw, p.Elem())
-	if d.more > 0 {
-		d.mistakes = append(d.mistakes, &FieldError{Err: fmt.Errorf("and %d more mistakes", d.more)})
-	}
-	return errors.Join(d.mistakes...)
+	return Join(d.errs)
 }
 
-// decoder walks through JSON that is valid, and collects mistakes.
-type decoder struct {
-	mistakes []error
-	more     int // beyond maxMistakes
-}
+// decoder walks through valid JSON and collects errors.
+type decoder struct{ errs []*executor.FieldError }
 
-func (d *decoder) add(e *FieldError) {
-	if len(d.mistakes) < maxMistakes {
-		d.mistakes = append(d.mistakes, e)
-	} else {
-		d.more++
-	}
+func (d *decoder) add(path, field string, err error) {
+	d.errs = append(d.errs, &executor.FieldError{Path: path, Field: field, Err: err})
 }
 
 func (d *decoder) wrong(path, want string, raw json.RawMessage) {
-	d.add(&FieldError{Path: path, Err: fmt.Errorf("want %s, got %s", want, kindOf(raw))})
+	d.add(path, "", fmt.Errorf("want %s, got %s", want, kindOf(raw)))
 }
 
 // value decodes raw into v, which can be addressed.
@@ -89,9 +75,7 @@ func (d *decoder) value(path string, raw json.RawMessage, v reflect.Value) {
 	default:
 		d.plain(path, raw, v)
 	}
-	for _, e := range mistakesAt(path, err) {
-		d.add(e)
-	}
+	d.errs = append(d.errs, errorsAt(path, err)...)
 }
 
 // plain decodes into a value whose type has no say in it.
@@ -111,13 +95,13 @@ func (d *decoder) plain(path string, raw json.RawMessage, v reflect.Value) {
 }
 
 func (d *decoder) object(path string, raw json.RawMessage, v reflect.Value) {
-	fields := jsonFields(v.Type())
+	fields := Fields(v.Type())
 	for m, value := range d.members(path, raw) {
 		if f, ok := fields[m]; ok {
-			d.value(member(path, m), value, embedded(v, f.Index))
+			d.value(Member(path, m), value, embedded(v, f.Index))
 			continue
 		}
-		d.add(&FieldError{Path: path, Field: m, Err: Unknown("field", m, slices.Collect(maps.Keys(fields))), surplus: true})
+		d.add(path, m, Unknown("field", m, slices.Collect(maps.Keys(fields))))
 	}
 }
 
@@ -128,7 +112,7 @@ func (d *decoder) mapping(path string, raw json.RawMessage, v reflect.Value) {
 	}
 	for m, value := range d.members(path, raw) {
 		e := reflect.New(t.Elem()).Elem()
-		d.value(member(path, m), value, e)
+		d.value(Member(path, m), value, e)
 		v.SetMapIndex(reflect.ValueOf(m).Convert(t.Key()), e)
 	}
 }
@@ -163,7 +147,7 @@ func (d *decoder) members(path string, raw json.RawMessage) func(yield func(stri
 				return
 			}
 			if seen[name] {
-				d.add(&FieldError{Path: member(path, name), Err: errors.New("given twice"), surplus: true})
+				d.add(path, name, fmt.Errorf("field %s is given twice", quoted(name)))
 				continue
 			}
 			seen[name] = true
@@ -174,8 +158,9 @@ func (d *decoder) members(path string, raw json.RawMessage) func(yield func(stri
 	}
 }
 
-// jsonFields returns the fields of a struct by their names in JSON; those of embedded structs are its own.
-func jsonFields(t reflect.Type) map[string]reflect.StructField {
+// Fields returns the fields of a struct by their names in JSON; those of embedded structs are its
+// own.
+func Fields(t reflect.Type) map[string]reflect.StructField {
 	fields := map[string]reflect.StructField{}
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
