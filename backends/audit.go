@@ -9,8 +9,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Audit says who ran what, where, and how it ended. Code is there as a hash only: what users write is theirs, and a hash still tells
-// whether two programs are one.
+// Audit says who ran what, where, and how it ended. Code is there as a hash only: what users write
+// is theirs, and a hash still tells whether two programs are one.
 type Audit struct {
 	Time       time.Time           `json:"time"`          // of the beginning
 	Op         string              `json:"op"`            // "acquire", "create", "attach", "run", "install", "upload", "download", "dial"
@@ -34,7 +34,8 @@ type Audit struct {
 	Duration   time.Duration       `json:"duration_ns"`
 }
 
-// code returns the hash and the size of what a request runs. The words of a command are kept apart by a NUL, which none of them holds.
+// code returns the hash and the size of what a request runs. The words of a command are kept apart
+// by a NUL, which none of them holds.
 func code(req executor.Request) (sum string, size int) {
 	text := []byte(req.Code)
 	size = len(text)

@@ -21,7 +21,8 @@ type breaker struct {
 	last atomic.Pointer[executor.Spec] // what failed last, and is tried again
 }
 
-// newBreaker returns nil if cfg asks for none. opened is called when users are no longer let through, with the time until the next try.
+// newBreaker returns nil if cfg asks for none. opened is called when users are no longer let
+// through, with the time until the next try.
 func newBreaker(cfg Breaker, opened func(pause time.Duration)) *breaker {
 	if cfg.Failures == 0 {
 		return nil
@@ -43,8 +44,8 @@ func newBreaker(cfg Breaker, opened func(pause time.Duration)) *breaker {
 	return b
 }
 
-// down reports whether err says that a backend did not answer. A deadline that passed does: whose patience it was makes no difference
-// when it happens several times in a row.
+// down reports whether err says that a backend did not answer. A deadline that passed does: whose
+// patience it was makes no difference when it happens several times in a row.
 func down(err error) bool {
 	var e *executor.Error
 	if !errors.As(err, &e) {
@@ -56,8 +57,9 @@ func down(err error) bool {
 	return errors.Is(e.Kind, executor.ErrUnavailable) || errors.Is(e.Kind, context.DeadlineExceeded)
 }
 
-// answered reports whether err, or that there is none, is an answer of the provider. What is refused before it is asked says nothing about
-// it: a backend is not well because somebody asks it for what it does not have.
+// answered reports whether err, or that there is none, is an answer of the provider. What is
+// refused before it is asked says nothing about it: a backend is not well because somebody asks it
+// for what it does not have.
 func answered(err error) bool {
 	var e *executor.Error
 	if err == nil || !errors.As(err, &e) {
@@ -84,7 +86,8 @@ func (b *breaker) check() *executor.Error {
 	return e
 }
 
-// begin is called before the backend is asked for a session of spec, and what it returns with the answer.
+// begin is called before the backend is asked for a session of spec, and what it returns with the
+// answer.
 func (b *breaker) begin(spec executor.Spec) func(error) {
 	if b == nil {
 		return func(error) {}
@@ -101,8 +104,8 @@ func (b *breaker) begin(spec executor.Spec) func(error) {
 	}
 }
 
-// probe returns what is to be tried: what failed last, without what is a user's. Another Spec may be refused without being asked for, or
-// work where that one does not.
+// probe returns what is to be tried: what failed last, without what is a user's. Another Spec may
+// be refused without being asked for, or work where that one does not.
 func (b *breaker) probe() executor.Spec {
 	spec := *b.last.Load() // it has failed, or the breaker would not be open
 	spec.Subject, spec.Attributes, spec.Labels, spec.Env = "", nil, nil, nil

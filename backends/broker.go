@@ -18,11 +18,13 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// Broker is the one Executor that an application holds: the guard, the routes, and below them each backend behind its breaker, queue and
-// pools. It owns the backends of the configuration and closes them.
+// Broker is the one Executor that an application holds: the guard, the routes, and below them each
+// backend behind its breaker, queue and pools. It owns the backends of the configuration and closes
+// them.
 //
-// Without routes it is its one backend. With several backends and no routes Create fails with ErrInvalid, since nothing says which one
-// is meant: use Backend. Attach and Destroy go by the Handle, and Sessions lists all backends.
+// Without routes it is its one backend. With several backends and no routes Create fails with
+// ErrInvalid, since nothing says which one is meant: use Backend. Attach and Destroy go by the
+// Handle, and Sessions lists all backends.
 type Broker struct {
 	executor.BaseExecutor
 	env     driver.Env
@@ -46,10 +48,12 @@ type Broker struct {
 
 var _ executor.Executor = (*Broker)(nil)
 
-// Open opens the backends of cfg, all or none. It reports every mistake in cfg first, as Check does, and then what the adapters find at
-// opening and what their backends cannot do of what pools ask for, also as *Mistake, joined. It does no remote I/O: a provider that is
-// down does not keep a program from starting. env.Name is the broker's Info.Name where there are routes; the backends are called
-// as cfg calls them. env.Instance should say how other processes reach this one: see sessions.ElsewhereError.
+// Open opens the backends of cfg, all or none. It reports every mistake in cfg first, as Check
+// does, and then what the adapters find at opening and what their backends cannot do of what pools
+// ask for, also as *Mistake, joined. It does no remote I/O: a provider that is down does not keep a
+// program from starting. env.Name is the broker's Info.Name where there are routes; the backends
+// are called as cfg calls them. env.Instance should say how other processes reach this one: see
+// sessions.ElsewhereError.
 func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts ...Option) (*Broker, error) {
 	if err := cfg.Check(reg); err != nil {
 		return nil, err
@@ -145,7 +149,8 @@ func (b *Broker) Create(ctx context.Context, spec executor.Spec) (executor.Sessi
 	return b.create(ctx, "", spec, true)
 }
 
-// create makes a session by the routes, or on the backend that is named. turn says that it is what a user's turn begins with.
+// create makes a session by the routes, or on the backend that is named. turn says that it is what
+// a user's turn begins with.
 func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec, turn bool) (s executor.Session, err error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
@@ -284,8 +289,9 @@ func (b *Broker) Sessions(ctx context.Context, labels map[string]string) iter.Se
 	}
 }
 
-// Backend returns one of the configured backends, without the routes: Create makes its sessions there, behind the same guard, queue and
-// breaker. It stays the Broker's, and its Close does nothing.
+// Backend returns one of the configured backends, without the routes: Create makes its sessions
+// there, behind the same guard, queue and breaker. It stays the Broker's, and its Close does
+// nothing.
 func (b *Broker) Backend(name string) (x executor.Executor, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -295,8 +301,9 @@ func (b *Broker) Backend(name string) (x executor.Executor, ok bool) {
 	return &direct{Broker: b, name: name}, true
 }
 
-// Backends returns the backends that Create may lead to now, each as Backend does: those that a route gives weight, or falls back to. What
-// is created there is the program's own, and counts as nobody's turn.
+// Backends returns the backends that Create may lead to now, each as Backend does: those that a
+// route gives weight, or falls back to. What is created there is the program's own, and counts as
+// nobody's turn.
 func (b *Broker) Backends() map[string]executor.Executor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -316,8 +323,8 @@ func (b *Broker) Backends() map[string]executor.Executor {
 // Manager returns the session manager. Its sessions go through the same guard and routes.
 func (b *Broker) Manager() *sessions.Manager { return b.manager }
 
-// Decide explains where spec would go now, going by the configuration alone: that a backend is down or full makes no difference. It
-// fails with ErrInvalid if no route matches.
+// Decide explains where spec would go now, going by the configuration alone: that a backend is down
+// or full makes no difference. It fails with ErrInvalid if no route matches.
 func (b *Broker) Decide(spec executor.Spec) (router.Decision, error) {
 	t, err := b.use("decide")
 	if err != nil {
@@ -358,7 +365,8 @@ func (m *member) stats() BackendStats {
 	return s
 }
 
-// Doctor examines every configured backend: what it needs, whether that is there, and what to do about it.
+// Doctor examines every configured backend: what it needs, whether that is there, and what to do
+// about it.
 func (b *Broker) Doctor(ctx context.Context) map[string][]driver.Check {
 	b.mu.Lock()
 	cfg := b.table.cfg

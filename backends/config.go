@@ -15,10 +15,11 @@ import (
 
 // Config is the configuration of a program. It is plain data: a program may also build it in Go.
 type Config struct {
-	// Backends are the entries by the names that the program uses for them: 1 to 63 of [a-z0-9_-], the first of [a-z0-9]. There is
-	// at least one.
+	// Backends are the entries by the names that the program uses for them: 1 to 63 of [a-z0-9_-],
+	// the first of [a-z0-9]. There is at least one.
 	Backends map[string]Backend `json:"backends"`
-	// Routes say which sessions go where: see package router. Without any, all go to the one backend that there is.
+	// Routes say which sessions go where: see package router. Without any, all go to the one
+	// backend that there is.
 	Routes   []router.Route `json:"routes,omitempty"`
 	Sessions Sessions       `json:"sessions,omitzero"`
 	Guard    Guard          `json:"guard,omitzero"`
@@ -26,14 +27,16 @@ type Config struct {
 	at places // of what Parse has read
 }
 
-// Backend configures one backend. In a file the settings of the adapter lie flat beside the keys "type" and "broker".
+// Backend configures one backend. In a file the settings of the adapter lie flat beside the keys
+// "type" and "broker".
 type Backend struct {
 	Type     string                     // one of Registry.Types
 	Broker   Settings                   // for the Broker
 	Settings map[string]json.RawMessage // decoded strictly by the adapter
 }
 
-// Check reports every mistake in c, each as a *Mistake, joined: names, unknown types, settings. It opens nothing.
+// Check reports every mistake in c, each as a *Mistake, joined: names, unknown types, settings. It
+// opens nothing.
 func (c Config) Check(reg *Registry) error {
 	var errs []error
 	wrong := func(path, problem string) { errs = append(errs, &Mistake{Path: path, Problem: problem}) }

@@ -82,7 +82,8 @@ func check(data string) error {
 	return errors.Join(err, c.Check(registry()))
 }
 
-// TestMistakes compares what is said about the files in testdata. Run it with UPDATE=1 to write the answers.
+// TestMistakes compares what is said about the files in testdata. Run it with UPDATE=1 to write the
+// answers.
 func TestMistakes(t *testing.T) {
 	files, err := filepath.Glob("testdata/mistakes/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -165,7 +166,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that Parse neither panics nor says yes to what it cannot say again, and that every mistake has a text.
+// FuzzParse checks that Parse neither panics nor says yes to what it cannot say again, and that
+// every mistake has a text.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(example))
 	files, _ := filepath.Glob("testdata/mistakes/*.yaml")

@@ -10,7 +10,8 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
-// A program lists the adapters that it links. Programs that want all of this module use backends/all.Registry.
+// A program lists the adapters that it links. Programs that want all of this module use
+// backends/all.Registry.
 func exampleRegistry() *backends.Registry {
 	b := fake.New(fake.Options{})
 	return backends.NewRegistry(driver.NewFactory(fake.Type, func(_ context.Context, env driver.Env, _ struct{}) (executor.Executor, error) {

@@ -11,7 +11,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// gate is the Executor below the pools of a backend: breaker and queue, and a count of what is held.
+// gate is the Executor below the pools of a backend: breaker and queue, and a count of what is
+// held.
 type gate struct {
 	executor.BaseExecutor
 	x       executor.Executor // the adapter's
@@ -91,8 +92,9 @@ func (g *gate) setBreaker(cfg Breaker) {
 	g.breaker.Store(b)
 }
 
-// try finds out after a pause whether the backend works again. If it does not, the breaker opens anew and calls for the next try. A
-// sandbox may cost something, so the provider is first asked for a list, where it has one.
+// try finds out after a pause whether the backend works again. If it does not, the breaker opens
+// anew and calls for the next try. A sandbox may cost something, so the provider is first asked for
+// a list, where it has one.
 func (g *gate) try(b *breaker, pause time.Duration) {
 	t := time.NewTimer(pause + time.Millisecond) // the breaker lets the next one through after its pause, not at the end of it
 	defer t.Stop()
@@ -193,7 +195,8 @@ func (h *held) Detach() error {
 	return err
 }
 
-// Close gives the place back whatever comes of it: what is left then is the adapter's to remove, and its TTL ends it.
+// Close gives the place back whatever comes of it: what is left then is the adapter's to remove,
+// and its TTL ends it.
 func (h *held) Close() error {
 	defer h.leave()
 	return h.Session.Close()

@@ -13,15 +13,17 @@ import (
 	"github.com/execbroker/execbroker/internal/requirement"
 )
 
-// Guard refuses with ErrDenied before anything starts, on every backend and every route. Zero fields do not bound. Sessions whose Spec
-// has no Subject count as one subject. The counts are those of this process; Sessions bounds across processes.
+// Guard refuses with ErrDenied before anything starts, on every backend and every route. Zero
+// fields do not bound. Sessions whose Spec has no Subject count as one subject. The counts are
+// those of this process; Sessions bounds across processes.
 type Guard struct {
 	CodeBytes          int `json:"code_bytes,omitempty"`           // of Request.Code, and of all words of Request.Command
 	RunsPerMinute      int `json:"runs_per_minute,omitempty"`      // of one subject, in any 60 seconds; at most 10000. Install is one
 	RunsAtOnce         int `json:"runs_at_once,omitempty"`         // of one subject
 	SessionsPerSubject int `json:"sessions_per_subject,omitempty"` // held by this process
-	// Packages are the names that may be installed, by language. Versions are free. A language that is not there may install none;
-	// without Packages everything may be installed that the backend allows.
+	// Packages are the names that may be installed, by language. Versions are free. A language that
+	// is not there may install none; without Packages everything may be installed that the backend
+	// allows.
 	Packages map[executor.Language][]string `json:"packages,omitempty"`
 }
 

@@ -7,8 +7,9 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// histogram counts durations in buckets of microseconds: single ones up to 64, and from there on 32 to each doubling, so that a bucket is
-// at most 3 % wide. It takes 9 KiB and reaches from a microsecond to twelve days.
+// histogram counts durations in buckets of microseconds: single ones up to 64, and from there on 32
+// to each doubling, so that a bucket is at most 3 % wide. It takes 9 KiB and reaches from a
+// microsecond to twelve days.
 type histogram struct {
 	n       int64
 	buckets [buckets]int64

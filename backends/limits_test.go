@@ -161,7 +161,8 @@ routes: [{name: r, split: [{backend: a, weight: 1}], fallback: [b]}]`)
 	})
 }
 
-// TestBreakerTriesWhatFailed: what works with another Spec, and what is refused without being asked, is no sign of health.
+// TestBreakerTriesWhatFailed: what works with another Spec, and what is refused without being
+// asked, is no sign of health.
 func TestBreakerTriesWhatFailed(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		var (
@@ -420,8 +421,9 @@ guard: {code_bytes: 12, runs_per_minute: 3, runs_at_once: 1, sessions_per_subjec
 	})
 }
 
-// TestPoolsServeTheTool: what the tool for models asks for with its defaults is served warm, where the pool has the languages, and
-// otherwise it is said what is in the way. The bypass counts in the pool that comes nearest.
+// TestPoolsServeTheTool: what the tool for models asks for with its defaults is served warm, where
+// the pool has the languages, and otherwise it is said what is in the way. The bypass counts in the
+// pool that comes nearest.
 func TestPoolsServeTheTool(t *testing.T) {
 	caps := fake.Without(fake.All(executor.Python), executor.FeatureMixedLanguages)
 	bubble(t, fake.Options{Capabilities: caps, CreateTime: time.Second}, func(w *world) {

@@ -21,7 +21,8 @@ routes: [{name: r, split: [{backend: a, weight: 1}, {backend: b, weight: 1}], fa
 guard: {code_bytes: 10240, runs_per_minute: 1000, runs_at_once: 2}
 `
 
-// converse leads n conversations at once, of some messages each, and returns how long each message took.
+// converse leads n conversations at once, of some messages each, and returns how long each message
+// took.
 func converse(tb testing.TB, b *backends.Broker, n, messages int) []time.Duration {
 	tb.Helper()
 	took := make([]time.Duration, n*messages)
@@ -104,7 +105,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// BenchmarkConversations compares a message when ten conversations go on at once with one when a thousand do.
+// BenchmarkConversations compares a message when ten conversations go on at once with one when a
+// thousand do.
 func BenchmarkConversations(b *testing.B) {
 	w := newWorld(nil, fake.Options{})
 	x, err := backends.Open(b.Context(), driver.Env{Owner: "me"}, w.reg, parse(b, loaded))

@@ -18,16 +18,17 @@ import (
 
 // Sessions configures the Manager: see sessions.Options.
 type Sessions struct {
-	// Store is "memory" (the default), whose records end with the process, or "sqlite:FILE", which several processes on one machine may
-	// share.
+	// Store is "memory" (the default), whose records end with the process, or "sqlite:FILE", which
+	// several processes on one machine may share.
 	Store         string          `json:"store,omitempty"`
 	LeaseTTL      driver.Duration `json:"lease_ttl,omitzero"`        // default 30 s
 	MaxPerSubject int             `json:"max_per_subject,omitempty"` // 0: no bound
 	MaxTotal      int             `json:"max_total,omitempty"`       // 0: no bound
-	// KeepFilesBytes is how much of the files of a session is kept in the store, and given back to a new sandbox of the same key.
+	// KeepFilesBytes is how much of the files of a session is kept in the store, and given back to
+	// a new sandbox of the same key.
 	KeepFilesBytes int64 `json:"keep_files_bytes,omitempty"` // 0: none; at most 64 MiB
-	// ReplaceAfter is for how long no message of a conversation must have reached its backend before the next one gets a new session,
-	// unless its route says on_unavailable: wait.
+	// ReplaceAfter is for how long no message of a conversation must have reached its backend
+	// before the next one gets a new session, unless its route says on_unavailable: wait.
 	ReplaceAfter driver.Duration `json:"replace_after,omitzero"` // default 2 min
 }
 
@@ -103,7 +104,8 @@ func (b *Broker) openManager(cfg Sessions) error {
 	return nil
 }
 
-// managed is a Broker as its Manager has it: what fails in it is part of an Acquire, which is counted as a whole.
+// managed is a Broker as its Manager has it: what fails in it is part of an Acquire, which is
+// counted as a whole.
 type managed struct{ *Broker }
 
 func (m *managed) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
@@ -114,7 +116,8 @@ func (m *managed) Attach(ctx context.Context, h executor.Handle) (executor.Sessi
 	return m.attach(ctx, h, false)
 }
 
-// acquired counts and audits an Acquire. One that has come to nothing is a turn of its user that failed; otherwise the turn goes on.
+// acquired counts and audits an Acquire. One that has come to nothing is a turn of its user that
+// failed; otherwise the turn goes on.
 func (b *Broker) acquired(q sessions.Acquisition) {
 	took := time.Since(q.Began)
 	a := Audit{Op: "acquire", Time: q.Began, Key: q.Key, Subject: q.Spec.Subject, Attributes: q.Spec.Attributes}
@@ -131,7 +134,8 @@ func (b *Broker) acquired(q sessions.Acquisition) {
 	b.audit(a)
 }
 
-// arm returns that of what nothing has served: of the session that there was, or where spec would go.
+// arm returns that of what nothing has served: of the session that there was, or where spec would
+// go.
 func (b *Broker) arm(h executor.Handle, spec executor.Spec) (key armKey) {
 	if h.Session != "" {
 		key.route, key.assigned = router.Assignment(h)
@@ -146,7 +150,8 @@ func (b *Broker) arm(h executor.Handle, spec executor.Spec) (key armKey) {
 	return key
 }
 
-// replaceAfter says how long the backend of a session is waited for, by the route that has made it; negative: for ever.
+// replaceAfter says how long the backend of a session is waited for, by the route that has made it;
+// negative: for ever.
 func (b *Broker) replaceAfter(h executor.Handle) time.Duration {
 	b.mu.Lock()
 	cfg := b.table.cfg
@@ -158,15 +163,17 @@ func (b *Broker) replaceAfter(h executor.Handle) time.Duration {
 	return orDefault(cfg.Sessions.ReplaceAfter, sessions.DefaultReplace)
 }
 
-// The reaper destroys what a process has left that was killed. Others that live are spared however old their sandboxes are; the age
-// spares what a process makes that has not yet given a sign of life.
+// The reaper destroys what a process has left that was killed. Others that live are spared however
+// old their sandboxes are; the age spares what a process makes that has not yet given a sign of
+// life.
 const (
 	reapEvery = 10 * time.Minute
 	reapGrace = time.Minute
 )
 
-// reap removes sandboxes of this owner that nobody has: at start, when what was too young then has come of age, and now and then. It needs a store that other processes share: one
-// that knows only this process would take theirs for abandoned.
+// reap removes sandboxes of this owner that nobody has: at start, when what was too young then has
+// come of age, and now and then. It needs a store that other processes share: one that knows only
+// this process would take theirs for abandoned.
 func (b *Broker) reap() {
 	t := time.NewTimer(0)
 	defer t.Stop()

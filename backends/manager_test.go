@@ -83,7 +83,8 @@ func TestReaper(t *testing.T) {
 		if left != 4 {
 			w.Fatalf("got %d sandboxes", left)
 		}
-		// The memory of the killed process lives on in this test; nothing but its sign of life matters, and that can be taken away.
+		// The memory of the killed process lives on in this test; nothing but its sign of life
+		// matters, and that can be taken away.
 		e, err := store.Get(w.Context(), "instance/killed")
 		if err != nil {
 			w.Fatal(err)

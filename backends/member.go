@@ -13,8 +13,8 @@ import (
 	"github.com/execbroker/execbroker/executor/pool"
 )
 
-// member is a backend of the configuration with what the broker puts around it: pools over a gate over the adapter's Executor. It
-// outlives a reload as long as its type and settings stay the same.
+// member is a backend of the configuration with what the broker puts around it: pools over a gate
+// over the adapter's Executor. It outlives a reload as long as its type and settings stay the same.
 type member struct {
 	*gate
 	name     string
@@ -73,8 +73,8 @@ func (m *member) check(s Settings) error {
 	return errors.Join(errs...)
 }
 
-// apply makes s what the broker does with the backend. Pools that stay the same keep their sessions. What s no longer has is returned,
-// to be closed.
+// apply makes s what the broker does with the backend. Pools that stay the same keep their
+// sessions. What s no longer has is returned, to be closed.
 func (m *member) apply(s Settings) (removed []*pool.Pool, err error) {
 	m.queue.set(s.Queue)
 	m.setBreaker(s.Breaker)
@@ -121,8 +121,9 @@ func (m *member) Create(ctx context.Context, spec executor.Spec) (executor.Sessi
 	return m.create(ctx, spec, new(time.Duration))
 }
 
-// create takes a warm session or makes a sandbox, and adds to waited how long it has waited for a place. While the breaker is open it
-// fails at once, also where there are warm sessions: they live at a provider that does not answer.
+// create takes a warm session or makes a sandbox, and adds to waited how long it has waited for a
+// place. While the breaker is open it fails at once, also where there are warm sessions: they live
+// at a provider that does not answer.
 func (m *member) create(ctx context.Context, spec executor.Spec, waited *time.Duration) (executor.Session, error) {
 	if err := m.breaker.Load().check(); err != nil {
 		return nil, m.refuse("create", err)

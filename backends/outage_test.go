@@ -24,8 +24,8 @@ func (w *world) outage(name string, n int) {
 	}
 }
 
-// TestConversationInAnOutage: a conversation goes on with the fallback of its route, with its files, and is told that its variables are
-// gone and why. One whose route says so waits.
+// TestConversationInAnOutage: a conversation goes on with the fallback of its route, with its
+// files, and is told that its variables are gone and why. One whose route says so waits.
 func TestConversationInAnOutage(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		store := sessions.NewMemoryStore()
@@ -90,7 +90,8 @@ sessions: {keep_files_bytes: 1048576, replace_after: 3m}`, backends.WithStore(st
 	})
 }
 
-// TestCloseIsAsLongAsTheSlowest: sixty conversations are given up side by side, and what a second attempt has removed is no error.
+// TestCloseIsAsLongAsTheSlowest: sixty conversations are given up side by side, and what a second
+// attempt has removed is no error.
 func TestCloseIsAsLongAsTheSlowest(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		b := w.open("backends: {a: {type: fake, on: a}}")
@@ -119,8 +120,8 @@ func TestCloseIsAsLongAsTheSlowest(t *testing.T) {
 	})
 }
 
-// TestFiguresOfAnOutage: what users met is what the figures say, by arm, whether it failed in Acquire, Create, Attach or Run, and the time
-// in sandboxes is there while these live.
+// TestFiguresOfAnOutage: what users met is what the figures say, by arm, whether it failed in
+// Acquire, Create, Attach or Run, and the time in sandboxes is there while these live.
 func TestFiguresOfAnOutage(t *testing.T) {
 	bubble(t, fake.Options{CreateTime: time.Second}, func(w *world) {
 		b := w.open("backends: {a: {type: fake, on: a}, b: {type: fake, on: b}}\nroutes: [{name: all, split: [{backend: a, weight: 1}, {backend: b, weight: 1}]}]\nsessions: {replace_after: 1h}")
@@ -197,7 +198,8 @@ func TestFiguresOfAnOutage(t *testing.T) {
 	})
 }
 
-// TestAuditOfAConversation: each record says who, on whose behalf, where and whether anything ran, also of what came to nothing.
+// TestAuditOfAConversation: each record says who, on whose behalf, where and whether anything ran,
+// also of what came to nothing.
 func TestAuditOfAConversation(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		var log []backends.Audit

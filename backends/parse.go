@@ -15,11 +15,13 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// maxBytes bounds a configuration. It is far above what a person writes, and keeps a hostile file from costing more than a moment.
+// maxBytes bounds a configuration. It is far above what a person writes, and keeps a hostile file
+// from costing more than a moment.
 const maxBytes = 256 << 10
 
-// Parse decodes YAML or JSON of at most 256 KiB strictly. Every mistake is reported at once, each as a *Mistake, joined. What could be
-// understood is in the Config also then, so that Check can add what it finds; if that was nothing, Backends is nil.
+// Parse decodes YAML or JSON of at most 256 KiB strictly. Every mistake is reported at once, each
+// as a *Mistake, joined. What could be understood is in the Config also then, so that Check can add
+// what it finds; if that was nothing, Backends is nil.
 func Parse(data []byte) (Config, error) {
 	var c Config
 	switch {
@@ -33,8 +35,8 @@ func Parse(data []byte) (Config, error) {
 	raw := data
 	switch {
 	case json.Valid(data):
-		// Most JSON is YAML as well, and then the YAML parser gives the positions. Where it is not, as with tabs between the fields, the
-		// messages do without.
+		// Most JSON is YAML as well, and then the YAML parser gives the positions. Where it is not,
+		// as with tabs between the fields, the messages do without.
 	case err != nil && bytes.HasPrefix(bytes.TrimSpace(data), []byte(`{"`)):
 		return c, report(Mistakes(driver.DecodeStrict(data, &c))) // it was meant as JSON, and what JSON says about it is clearer
 	case err != nil:

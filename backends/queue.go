@@ -11,8 +11,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// queue counts the sandboxes of a backend and lets Creates wait for one to end. Each subject has a line, and lines are served in turn,
-// so that a subject that asks for a hundred does not keep the others waiting. Locks are held for moments only.
+// queue counts the sandboxes of a backend and lets Creates wait for one to end. Each subject has a
+// line, and lines are served in turn, so that a subject that asks for a hundred does not keep the
+// others waiting. Locks are held for moments only.
 type queue struct {
 	mu      sync.Mutex
 	cfg     Queue

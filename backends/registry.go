@@ -8,8 +8,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// Registry knows the backend types that a configuration may name. There is no global one: a program lists the adapters it links. It
-// does not change.
+// Registry knows the backend types that a configuration may name. There is no global one: a program
+// lists the adapters it links. It does not change.
 type Registry struct{ m map[string]driver.Factory }
 
 // NewRegistry panics if two factories have one type, or one has none.

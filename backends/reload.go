@@ -13,10 +13,11 @@ import (
 	"github.com/execbroker/execbroker/executor/pool"
 )
 
-// Reload changes to cfg, or, if it has a mistake, changes nothing. Backends whose type and settings are the same stay, with their pools,
-// breakers, queues and figures; what stands under their key "broker" is changed in place. Sessions stay where they are, and those created
-// afterwards follow cfg. A removed backend gets no new session and is closed when its last one has ended. Of Sessions only
-// the bounds of their number can change.
+// Reload changes to cfg, or, if it has a mistake, changes nothing. Backends whose type and settings
+// are the same stay, with their pools, breakers, queues and figures; what stands under their key
+// "broker" is changed in place. Sessions stay where they are, and those created afterwards follow
+// cfg. A removed backend gets no new session and is closed when its last one has ended. Of Sessions
+// only the bounds of their number can change.
 func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 	if err := cfg.Check(b.reg); err != nil {
 		return err
@@ -55,7 +56,8 @@ func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// apply gives the members the settings of the configuration and returns the pools that it no longer has.
+// apply gives the members the settings of the configuration and returns the pools that it no longer
+// has.
 func (b *Broker) apply(t *table) (removed []*pool.Pool, err error) {
 	var errs []error
 	for name, m := range t.members {
@@ -70,7 +72,8 @@ func (b *Broker) apply(t *table) (removed []*pool.Pool, err error) {
 	return removed, errors.Join(errs...)
 }
 
-// idlePoll is how often it is looked whether the last session of a removed backend has ended. Nobody waits for that.
+// idlePoll is how often it is looked whether the last session of a removed backend has ended.
+// Nobody waits for that.
 const idlePoll = 250 * time.Millisecond
 
 // retire closes what a reload has removed, once nobody uses it any more.
@@ -113,8 +116,9 @@ func (b *Broker) retire(old, next *table, gone []*member, removed []*pool.Pool) 
 	}
 }
 
-// leftBehind returns what is left of the errors of a Manager's Close. That a sandbox could not be closed or detached from is none if its
-// backend has closed in order since: that has destroyed what was still held.
+// leftBehind returns what is left of the errors of a Manager's Close. That a sandbox could not be
+// closed or detached from is none if its backend has closed in order since: that has destroyed what
+// was still held.
 func leftBehind(err error, clean map[string]bool) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		if _, ok := err.(*executor.Error); !ok { //nolint:errorlint // what is joined here, not what an error of a backend is made of
@@ -134,8 +138,9 @@ func leftBehind(err error, clean map[string]bool) error {
 // managerClose bounds the wait of Close for the session store.
 const managerClose = 10 * time.Second
 
-// Close closes the Manager, which detaches what can be attached to again, then the backends, side by side, since each may take its
-// cleanup timeout. Its error is about what is left behind. It may be called again, and after an error that tries again.
+// Close closes the Manager, which detaches what can be attached to again, then the backends, side
+// by side, since each may take its cleanup timeout. Its error is about what is left behind. It may
+// be called again, and after an error that tries again.
 func (b *Broker) Close() error {
 	b.reloading.Lock()
 	defer b.reloading.Unlock()

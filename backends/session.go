@@ -14,17 +14,19 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// What the broker adds to handles. A handle stays with the application, so it still is not sent to a backend.
+// What the broker adds to handles. A handle stays with the application, so it still is not sent to
+// a backend.
 const (
 	metaSubject    = "broker.subject"
 	metaAttributes = "broker.attributes" // as JSON
 )
 
-// maxMeta is how many bytes of attributes a handle carries; more would not leave it room for what it needs. Beyond that it has none, and
-// who attaches with it is audited without.
+// maxMeta is how many bytes of attributes a handle carries; more would not leave it room for what
+// it needs. Beyond that it has none, and who attaches with it is audited without.
 const maxMeta = 2 << 10
 
-// attributesOf returns what a handle carries of them. It is hostile input: what is no map of text is nothing.
+// attributesOf returns what a handle carries of them. It is hostile input: what is no map of text
+// is nothing.
 func attributesOf(h executor.Handle) (m map[string]string) {
 	if text := h.Meta[metaAttributes]; text != "" && len(text) <= maxMeta && json.Unmarshal([]byte(text), &m) != nil {
 		return nil
@@ -32,7 +34,8 @@ func attributesOf(h executor.Handle) (m map[string]string) {
 	return m
 }
 
-// session puts the guard, the figures and the audit around a session of a route. Everything else goes through.
+// session puts the guard, the figures and the audit around a session of a route. Everything else
+// goes through.
 type session struct {
 	executor.Session
 	b       *Broker
@@ -200,7 +203,8 @@ func ran(err error) executor.Ran {
 	return executor.RanMaybe
 }
 
-// named returns packages with the language that an empty one means, as far as the Spec tells, and under whose name they are listed.
+// named returns packages with the language that an empty one means, as far as the Spec tells, and
+// under whose name they are listed.
 func named(spec executor.Spec) []executor.Packages {
 	out := slices.Clone(spec.Packages)
 	for i := range out {

@@ -11,15 +11,17 @@ import (
 	"github.com/execbroker/execbroker/executor/pool"
 )
 
-// Settings is what the broker, not the adapter, does with a backend. In a file it stands under the key "broker" of the entry.
+// Settings is what the broker, not the adapter, does with a backend. In a file it stands under the
+// key "broker" of the entry.
 type Settings struct {
 	Pools   []Pool  `json:"pools,omitempty"` // the first that fits serves; if none does, the session is created cold and counted
 	Queue   Queue   `json:"queue,omitzero"`
 	Breaker Breaker `json:"breaker,omitzero"`
 }
 
-// Pool keeps sessions warm: see package pool. The fields below Prelude are those of executor.Spec; a Create that asks for anything else
-// is served cold, and Stats and the log say in what it differs. How long runs may take is not among them: see pool.Options.
+// Pool keeps sessions warm: see package pool. The fields below Prelude are those of executor.Spec;
+// a Create that asks for anything else is served cold, and Stats and the log say in what it
+// differs. How long runs may take is not among them: see pool.Options.
 type Pool struct {
 	Size      int                    `json:"size"`                // warm sessions to aim for, 1 to 1000
 	MaxAge    driver.Duration        `json:"max_age,omitzero"`    // default half of the idle TTL, which is 1 h
@@ -35,23 +37,27 @@ type Pool struct {
 	Network   executor.NetworkPolicy `json:"network,omitzero"`
 }
 
-// Prelude is code that a pool runs in its sessions. What it defines is there for who gets the session.
+// Prelude is code that a pool runs in its sessions. What it defines is there for who gets the
+// session.
 type Prelude struct {
 	Language executor.Language `json:"language,omitempty"` // empty: the session's first
 	Code     string            `json:"code"`
 }
 
-// Queue bounds the sandboxes that this process holds of a backend. A Create beyond Max waits, in order of arrival within a subject and
-// in turn between subjects, and then fails with ErrExhausted, which routes fall back on.
+// Queue bounds the sandboxes that this process holds of a backend. A Create beyond Max waits, in
+// order of arrival within a subject and in turn between subjects, and then fails with ErrExhausted,
+// which routes fall back on.
 type Queue struct {
 	Max    int             `json:"max,omitempty"`    // sandboxes at a time, warm ones included; 0: no bound
 	Length int             `json:"length,omitempty"` // Creates that wait; beyond it one fails at once. Default Max
 	Wait   driver.Duration `json:"wait,omitzero"`    // default 10 s
 }
 
-// Breaker stops asking a backend that fails. What is refused before the provider is asked counts neither way. Create then fails at once with ErrUnavailable, which routes fall back on. After Open the
-// broker itself tries what failed last, without labels and environment, and goes on trying, so that no user waits to find out that a
-// provider is still down. Where the provider can list sandboxes it is first asked for that, so that an outage costs no sandboxes.
+// Breaker stops asking a backend that fails. What is refused before the provider is asked counts
+// neither way. Create then fails at once with ErrUnavailable, which routes fall back on. After Open
+// the broker itself tries what failed last, without labels and environment, and goes on trying, so
+// that no user waits to find out that a provider is still down. Where the provider can list
+// sandboxes it is first asked for that, so that an outage costs no sandboxes.
 type Breaker struct {
 	Failures int             `json:"failures,omitempty"` // in a row, of ErrUnavailable or deadlines that passed; 0: no breaker
 	Open     driver.Duration `json:"open,omitzero"`      // between two tries; default 30 s
@@ -119,14 +125,16 @@ func (s Settings) check() error {
 	return errors.Join(errs...)
 }
 
-// Misfit says whether the pools can serve a session of spec on a backend with caps. If none can, it returns the one that comes nearest
-// and the fields of executor.Spec in which that differs. Without pools, and where one can, there are no fields.
+// Misfit says whether the pools can serve a session of spec on a backend with caps. If none can, it
+// returns the one that comes nearest and the fields of executor.Spec in which that differs. Without
+// pools, and where one can, there are no fields.
 func (s Settings) Misfit(caps executor.Capabilities, spec executor.Spec) (i int, fields []string) {
 	return nearest(s.Pools, func(p Pool) []string { return pool.Differs(p.spec(caps), caps, spec) })
 }
 
-// nearest returns the pool of which differs names the fewest fields, and these; without pools it is -1. It is the first that fits, if
-// one does; otherwise it is the one that whoever configured it will have meant.
+// nearest returns the pool of which differs names the fewest fields, and these; without pools it is
+// -1. It is the first that fits, if one does; otherwise it is the one that whoever configured it
+// will have meant.
 func nearest[P any](pools []P, differs func(P) []string) (at int, fields []string) {
 	at = -1
 	for i, p := range pools {

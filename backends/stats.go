@@ -28,15 +28,17 @@ type BackendStats struct {
 	Pools    []pool.Stats `json:"pools,omitempty"`
 }
 
-// ArmStats are figures of one arm of a route. Those of the arms of one Assigned, taken together, compare backends without bias: who was
-// assigned did not depend on how it went. Those of one Backend tell how that backend does.
+// ArmStats are figures of one arm of a route. Those of the arms of one Assigned, taken together,
+// compare backends without bias: who was assigned did not depend on how it went. Those of one
+// Backend tell how that backend does.
 type ArmStats struct {
 	Route    string `json:"route"`             // empty: Backend was asked directly
 	Assigned string `json:"assigned"`          // what the split says
 	Backend  string `json:"backend,omitempty"` // what served; empty: nothing did
 
-	// Turns are those of users, each from wanting a session to having a result: a Create, Attach or Acquire that came to nothing, and every
-	// run and installation. Answered came to an end, whatever that was; TurnErrors did not, by executor.KindName.
+	// Turns are those of users, each from wanting a session to having a result: a Create, Attach or
+	// Acquire that came to nothing, and every run and installation. Answered came to an end,
+	// whatever that was; TurnErrors did not, by executor.KindName.
 	Turns      int64            `json:"turns"`
 	Answered   int64            `json:"answered"`
 	TurnErrors map[string]int64 `json:"turn_errors,omitempty"`

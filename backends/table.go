@@ -14,7 +14,8 @@ import (
 	"github.com/execbroker/execbroker/executor/router"
 )
 
-// table is what one configuration means. It does not change; Reload makes another. Calls in progress keep it alive.
+// table is what one configuration means. It does not change; Reload makes another. Calls in
+// progress keep it alive.
 type table struct {
 	cfg     Config
 	name    string
@@ -83,7 +84,8 @@ func (t *table) decide(spec executor.Spec) (d router.Decision, subject string, e
 	return d, subject, err
 }
 
-// create goes by the routes, or to the backend that is named. It adds to waited how long that took in queues.
+// create goes by the routes, or to the backend that is named. It adds to waited how long that took
+// in queues.
 func (t *table) create(ctx context.Context, backend string, spec executor.Spec, waited *time.Duration) (executor.Session, error) {
 	if backend == "" {
 		return t.router.CreateBy(ctx, spec, func(ctx context.Context, name string) (executor.Session, error) {
@@ -109,7 +111,8 @@ func (t *table) attach(ctx context.Context, h executor.Handle) (executor.Session
 	return m.Attach(ctx, h)
 }
 
-// member returns the backend of a handle. kind is the error if the configuration does not have it, or no longer.
+// member returns the backend of a handle. kind is the error if the configuration does not have it,
+// or no longer.
 func (t *table) member(op string, kind error, h executor.Handle) (*member, error) {
 	m, ok := t.members[h.Backend]
 	if !ok {

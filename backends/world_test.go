@@ -12,7 +12,8 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
-// world has the backends "a", "b" and "c" in memory, of the type "fake" and with the setting on: NAME.
+// world has the backends "a", "b" and "c" in memory, of the type "fake" and with the setting on:
+// NAME.
 type world struct {
 	*testing.T
 	at   map[string]*fake.Backend

@@ -15,8 +15,8 @@ const (
 	maxKey   = 128 // bytes; a path has one for each level
 )
 
-// converter turns YAML into JSON and refuses what JSON cannot say. In place of a value that it refuses it writes null and remembers the
-// path, so that nobody complains about that value again.
+// converter turns YAML into JSON and refuses what JSON cannot say. In place of a value that it
+// refuses it writes null and remembers the path, so that nobody complains about that value again.
 type converter struct {
 	out      []byte
 	mistakes []*Mistake
@@ -99,7 +99,8 @@ func keyProblem(k *yaml.Node) string {
 	return ""
 }
 
-// number matches the numbers of JSON. What else YAML takes for one means different things to different readers: 0777, 0o777, 1_000.
+// number matches the numbers of JSON. What else YAML takes for one means different things to
+// different readers: 0777, 0o777, 1_000.
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
 // scalar writes n, or says why it cannot.

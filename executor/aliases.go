@@ -7,13 +7,15 @@ import (
 	"strings"
 )
 
-// The bounds of Spec.Aliases. They are kept in a label at the provider, which holds 255 bytes, and joined by ",".
+// The bounds of Spec.Aliases. They are kept in a label at the provider, which holds 255 bytes, and
+// joined by ",".
 const (
 	maxAliases = 4
 	maxAlias   = 60
 )
 
-// aliasForm needs a directory between the root and the name: a read-only root can get a name there only in a directory of its own.
+// aliasForm needs a directory between the root and the name: a read-only root can get a name there
+// only in a directory of its own.
 var aliasForm = regexp.MustCompile(`^(/[A-Za-z0-9._-]+){2,}$`)
 
 // aliasNever lists where no alias can be: what code or the kernel makes there is not known ahead.

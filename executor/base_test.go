@@ -10,7 +10,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// TestBaseRefuses tests that what embeds the bases says no, with the feature that is missing, to all it does not implement.
+// TestBaseRefuses tests that what embeds the bases says no, with the feature that is missing, to
+// all it does not implement.
 func TestBaseRefuses(t *testing.T) {
 	var x executor.BaseExecutor
 	var s executor.BaseSession

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Bytes is output of code. In JSON it is a string if it is valid UTF-8, and otherwise {"base64": "..."}. Nil and empty are the same
-// there.
+// Bytes is output of code. In JSON it is a string if it is valid UTF-8, and otherwise {"base64":
+// "..."}. Nil and empty are the same there.
 type Bytes []byte
 
 // String returns b as a string, unchanged.

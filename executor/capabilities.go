@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Isolation is the strongest boundary between the code and the host. The levels are ordered in part only: a container and WebAssembly
-// keep out different things.
+// Isolation is the strongest boundary between the code and the host. The levels are ordered in part
+// only: a container and WebAssembly keep out different things.
 type Isolation string
 
 // The isolation levels.
@@ -20,7 +20,8 @@ const (
 	IsolationMicroVM   Isolation = "microvm"
 )
 
-// isolations has every level. It says what each level is at least as strong as, besides itself. The order is partial.
+// isolations has every level. It says what each level is at least as strong as, besides itself. The
+// order is partial.
 var isolations = map[Isolation][]Isolation{
 	IsolationProcess:   nil,
 	IsolationWasm:      {IsolationProcess},
@@ -35,8 +36,9 @@ func (i Isolation) AtLeast(min Isolation) bool {
 	return min == "" || i == min || slices.Contains(isolations[i], min)
 }
 
-// Capabilities says what a backend or a session can do. It is plain data: it can be logged, compared, put in a report and routed on.
-// Those of a session have only its own languages, so that their Has is exact.
+// Capabilities says what a backend or a session can do. It is plain data: it can be logged,
+// compared, put in a report and routed on. Those of a session have only its own languages, so that
+// their Has is exact.
 type Capabilities struct {
 	Features  []Feature     `json:"features"`            // those that are not PerLanguage; every session has them
 	Varies    []Feature     `json:"varies,omitempty"`    // some sessions have them: see Session.Info. Routers only
@@ -54,12 +56,13 @@ type Runtime struct {
 	Version  string    `json:"version,omitempty"`
 	Features []Feature `json:"features"`         // those that are PerLanguage
 	Varies   []Feature `json:"varies,omitempty"` // some sessions have them. Routers only: all are here if some backends lack the language
-	// Isolation is that of sessions with the language, where it is weaker than Capabilities.Isolation. Empty: it is not.
+	// Isolation is that of sessions with the language, where it is weaker than
+	// Capabilities.Isolation. Empty: it is not.
 	Isolation Isolation `json:"isolation,omitempty"`
 }
 
-// Runtime returns the entry of a language; the empty language is the first. With FeatureTypeScript JavaScript and TypeScript have one
-// entry, which comes under the name that is asked for.
+// Runtime returns the entry of a language; the empty language is the first. With FeatureTypeScript
+// JavaScript and TypeScript have one entry, which comes under the name that is asked for.
 func (c Capabilities) Runtime(l Language) (Runtime, bool) {
 	for _, r := range c.Languages {
 		if l == "" || r.Language == l {
@@ -77,7 +80,8 @@ func (c Capabilities) Runtime(l Language) (Runtime, bool) {
 	return Runtime{Language: l}, false
 }
 
-// Interpreter returns the language under which the interpreter of l is known: JavaScript for TypeScript with FeatureTypeScript, else l.
+// Interpreter returns the language under which the interpreter of l is known: JavaScript for
+// TypeScript with FeatureTypeScript, else l.
 func (c Capabilities) Interpreter(l Language) Language {
 	if l == TypeScript && c.Has(FeatureTypeScript) {
 		return JavaScript
@@ -112,7 +116,8 @@ func (c Capabilities) HasFor(l Language, f Feature) bool {
 	return ok && slices.Contains(r.Features, f)
 }
 
-// For returns c with Languages narrowed to those of a session, in their order; none means the first. Isolation is the weakest of theirs.
+// For returns c with Languages narrowed to those of a session, in their order; none means the
+// first. Isolation is the weakest of theirs.
 func (c Capabilities) For(languages ...Language) Capabilities {
 	if len(languages) == 0 {
 		languages = []Language{""}
@@ -130,9 +135,10 @@ func (c Capabilities) For(languages ...Language) Capabilities {
 	return c
 }
 
-// MissingFor returns what a backend would have to have besides c to honour s. It is the one mapping of fields to needs: backends
-// refuse by it, routers choose by it, the suite makes its negative cases from it. The words are a feature ("command"), a feature of a
-// language ("stdin:javascript"), or a need with its value: "language:r", "template:x", "memory<=2147483648", "isolation>=microvm".
+// MissingFor returns what a backend would have to have besides c to honour s. It is the one mapping
+// of fields to needs: backends refuse by it, routers choose by it, the suite makes its negative
+// cases from it. The words are a feature ("command"), a feature of a language ("stdin:javascript"),
+// or a need with its value: "language:r", "template:x", "memory<=2147483648", "isolation>=microvm".
 func (c Capabilities) MissingFor(s Spec) (missing []string) {
 	need := needs{c: c}
 	langs := s.Languages

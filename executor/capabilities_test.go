@@ -20,8 +20,9 @@ var bare = executor.Capabilities{
 	MaxLife:   2 * time.Hour,
 }
 
-// TestEveryFieldIsMappedOrExempt keeps the mapping complete: each field of Spec and Request, asking for more than bare has, must make
-// MissingFor say so, or stand here with the reason why it need not.
+// TestEveryFieldIsMappedOrExempt keeps the mapping complete: each field of Spec and Request, asking
+// for more than bare has, must make MissingFor say so, or stand here with the reason why it need
+// not.
 func TestEveryFieldIsMappedOrExempt(t *testing.T) {
 	asks := map[string]executor.Spec{
 		"Template":     {Template: "x"},
@@ -238,7 +239,8 @@ func TestCapabilitiesOfSession(t *testing.T) {
 	}
 }
 
-// With FeatureTypeScript there is one interpreter for two languages, whichever a session was made for.
+// With FeatureTypeScript there is one interpreter for two languages, whichever a session was made
+// for.
 func TestTypeScript(t *testing.T) {
 	caps := executor.Capabilities{
 		Features: []executor.Feature{executor.FeatureCode, executor.FeatureNetworkNone, executor.FeatureTypeScript},

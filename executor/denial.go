@@ -15,8 +15,8 @@ const (
 	RulePackage    Rule = "package"      // it is not on a list
 )
 
-// Denial says of an ErrDenied which rule has refused and by which figures, so that a program can tell its user in its own words. The zero
-// value is that of a rule of somebody else.
+// Denial says of an ErrDenied which rule has refused and by which figures, so that a program can
+// tell its user in its own words. The zero value is that of a rule of somebody else.
 type Denial struct {
 	Rule    Rule   `json:"rule,omitempty"`
 	Limit   int64  `json:"limit,omitempty"`   // what the rule allows, as it counts; 0: it has no number
@@ -24,8 +24,9 @@ type Denial struct {
 	Package string `json:"package,omitempty"` // of RulePackage: its name
 }
 
-// PackageError is in the chain of errors that are about packages which could not be had: the backend itself works. With ErrUnavailable
-// what packages come from did not answer, with ErrInvalid they cannot be installed.
+// PackageError is in the chain of errors that are about packages which could not be had: the
+// backend itself works. With ErrUnavailable what packages come from did not answer, with ErrInvalid
+// they cannot be installed.
 type PackageError struct {
 	Packages Packages // that were asked for
 	Err      error

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// The kinds of failure, for errors.Is. What the submitted code did wrong is never one of them. ErrNotFound is about sessions only,
-// and fs.ErrNotExist about files: confusing them would throw a conversation away for a missing file.
+// The kinds of failure, for errors.Is. What the submitted code did wrong is never one of them.
+// ErrNotFound is about sessions only, and fs.ErrNotExist about files: confusing them would throw a
+// conversation away for a missing file.
 var (
 	ErrInvalid     = errors.New("invalid argument")
 	ErrUnsupported = fmt.Errorf("not supported by this backend: %w", errors.ErrUnsupported)
@@ -51,8 +52,8 @@ var kinds = []struct {
 	{fs.ErrInvalid, "file-invalid"},
 }
 
-// KindName returns the word for the Kind of the [*Error] in err, or for err itself: "unavailable", "denied", "canceled". Of anything
-// else, and nil, it is "other".
+// KindName returns the word for the Kind of the [*Error] in err, or for err itself: "unavailable",
+// "denied", "canceled". Of anything else, and nil, it is "other".
 func KindName(err error) string {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		err = e.Kind // not what it was caused by
@@ -68,7 +69,8 @@ func KindName(err error) string {
 // Ran says whether the code of a failed call may have run.
 type Ran uint8
 
-// The zero value is the cautious one. RanNo is claimed only with knowledge: refused before it was sent, or withdrawn and confirmed.
+// The zero value is the cautious one. RanNo is claimed only with knowledge: refused before it was
+// sent, or withdrawn and confirmed.
 const (
 	RanMaybe Ran = iota // a reply was lost
 	RanNo               // safe to repeat, also on another backend
@@ -83,8 +85,9 @@ type Error struct {
 	Op      string // "create", "attach", "destroy", "sessions", "run", "install", "reset", "files.read", "dial", "close", ...
 	Backend string // Info.Name
 	Session string // Handle.Session; may be empty
-	// Kind is one of the Err variables, context.Canceled or context.DeadlineExceeded if the caller's context ended, and for Files
-	// also fs.ErrNotExist, fs.ErrExist, fs.ErrPermission or fs.ErrInvalid.
+	// Kind is one of the Err variables, context.Canceled or context.DeadlineExceeded if the
+	// caller's context ended, and for Files also fs.ErrNotExist, fs.ErrExist, fs.ErrPermission or
+	// fs.ErrInvalid.
 	Kind       error
 	Ran        Ran
 	Missing    []string      // for ErrUnsupported: see Capabilities.MissingFor
@@ -123,8 +126,9 @@ func (e *Error) Unwrap() (parts []error) {
 	return parts
 }
 
-// Retryable reports whether err is a failure of the backend that cannot have run any code. It looks at the outermost Error only: a
-// refusal stays a refusal, whatever caused it. The end of the caller's own context is not retryable.
+// Retryable reports whether err is a failure of the backend that cannot have run any code. It looks
+// at the outermost Error only: a refusal stays a refusal, whatever caused it. The end of the
+// caller's own context is not retryable.
 func Retryable(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) || e.Ran != RanNo {
@@ -136,7 +140,8 @@ func Retryable(err error) bool {
 // ExitError is what Result.Err returns.
 type ExitError struct{ Result *Result }
 
-// Error says in one line how the code ended: its exception, its signal, what stopped it, or its exit status.
+// Error says in one line how the code ended: its exception, its signal, what stopped it, or its
+// exit status.
 func (e *ExitError) Error() string {
 	r := e.Result
 	switch {

@@ -11,8 +11,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// TestFeaturesMatchTheirComments holds the table against the constants: each is there once, in order, with the comment that the
-// table makes. The comments are what go doc shows, the table is what programs see.
+// TestFeaturesMatchTheirComments holds the table against the constants: each is there once, in
+// order, with the comment that the table makes. The comments are what go doc shows, the table is
+// what programs see.
 func TestFeaturesMatchTheirComments(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "feature.go", nil, parser.ParseComments)
 	if err != nil {

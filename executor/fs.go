@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// FS returns the files below Workdir as a read-only file system for as long as ctx lives. It implements fs.ReadDirFS, fs.ReadFileFS,
-// fs.StatFS and fs.ReadLinkFS. Errors are *fs.PathError around those of Files, so that errors.Is finds fs.ErrNotExist and ErrBusy
-// alike. An opened file asks for its content at the first Read.
+// FS returns the files below Workdir as a read-only file system for as long as ctx lives. It
+// implements fs.ReadDirFS, fs.ReadFileFS, fs.StatFS and fs.ReadLinkFS. Errors are *fs.PathError
+// around those of Files, so that errors.Is finds fs.ErrNotExist and ErrBusy alike. An opened file
+// asks for its content at the first Read.
 func FS(ctx context.Context, s Session) fs.FS { return &sessionFS{ctx: ctx, files: s.Files()} }
 
 type sessionFS struct {

@@ -17,7 +17,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// mapFiles is Files over a map from absolute names. It follows no link but at the end of a name that is read.
+// mapFiles is Files over a map from absolute names. It follows no link but at the end of a name
+// that is read.
 type mapFiles struct {
 	executor.Files
 	files map[string]executor.FileInfo

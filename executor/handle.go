@@ -12,11 +12,12 @@ import (
 	"unicode/utf8"
 )
 
-// Handle names a session across processes. It is safe to store and to log, holds no secret, and is not signed: who lets strangers
-// choose handles lets them choose sessions of this owner.
+// Handle names a session across processes. It is safe to store and to log, holds no secret, and is
+// not signed: who lets strangers choose handles lets them choose sessions of this owner.
 //
-// It carries the limits and TTLs of the Spec because the holder that attaches has none, and Meta so that figures of experiments
-// survive a restart. What comes back from a store is hostile input: it is parsed strictly, and the owner is checked at the provider.
+// It carries the limits and TTLs of the Spec because the holder that attaches has none, and Meta so
+// that figures of experiments survive a restart. What comes back from a store is hostile input: it
+// is parsed strictly, and the owner is checked at the provider.
 type Handle struct {
 	Backend string            `json:"b"`           // Info.Name; a router dispatches on it
 	Type    string            `json:"t"`           // Info.Type; Attach refuses a handle of another type
@@ -29,8 +30,9 @@ type Handle struct {
 	MaxLife time.Duration     `json:"l,omitempty"` // of the Spec
 	Meta    map[string]string `json:"m,omitempty"` // of wrappers, under their prefix: "router.route", "router.assigned"
 
-	// Fence, if not zero, makes Attach shut out all holders that attached with a lower one; the creator's is 0. Their calls fail
-	// with ErrClosed, and an Attach with a fence lower than the highest seen does too. It requires FeatureFencing.
+	// Fence, if not zero, makes Attach shut out all holders that attached with a lower one; the
+	// creator's is 0. Their calls fail with ErrClosed, and an Attach with a fence lower than the
+	// highest seen does too. It requires FeatureFencing.
 	Fence int64 `json:"f,omitempty"`
 }
 
@@ -43,8 +45,8 @@ const (
 // plainHandle has the fields of Handle without its methods.
 type plainHandle Handle
 
-// MarshalText implements encoding.TextMarshaler: "xb1." and base64url of the JSON form. What UnmarshalText would not take is ErrInvalid,
-// and more than 8 KiB of text are ErrTooLarge.
+// MarshalText implements encoding.TextMarshaler: "xb1." and base64url of the JSON form. What
+// UnmarshalText would not take is ErrInvalid, and more than 8 KiB of text are ErrTooLarge.
 func (h Handle) MarshalText() ([]byte, error) {
 	wrong := func(kind, err error) ([]byte, error) {
 		return nil, &Error{Op: "handle", Backend: h.Backend, Kind: kind, Ran: RanNo, Err: err}
@@ -63,8 +65,9 @@ func (h Handle) MarshalText() ([]byte, error) {
 	return text, nil
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler. The text is hostile input: at most 8 KiB, strictly decoded, and exactly what
-// MarshalText makes of the result, so that one handle has one text. Errors are ErrInvalid.
+// UnmarshalText implements encoding.TextUnmarshaler. The text is hostile input: at most 8 KiB,
+// strictly decoded, and exactly what MarshalText makes of the result, so that one handle has one
+// text. Errors are ErrInvalid.
 func (h *Handle) UnmarshalText(text []byte) error {
 	p, err := parseHandle(text)
 	if err != nil {

@@ -6,14 +6,17 @@ import (
 	"time"
 )
 
-// Hooks lets a program see what the library does. Code, output, environment and file contents are never shown.
+// Hooks lets a program see what the library does. Code, output, environment and file contents are
+// never shown.
 type Hooks struct {
-	// Begin is called before each operation, and what it returns after it. The context is the one the operation goes on with, so
-	// that spans nest: sessions > router > pool > backend. A nil Begin, and a nil function from it, are allowed.
+	// Begin is called before each operation, and what it returns after it. The context is the one
+	// the operation goes on with, so that spans nest: sessions > router > pool > backend. A nil
+	// Begin, and a nil function from it, are allowed.
 	Begin func(ctx context.Context, op Op) (context.Context, func(Outcome))
 }
 
-// Start calls Begin. The context and the function that it returns are never nil, also if those of Begin are. It is for implementations.
+// Start calls Begin. The context and the function that it returns are never nil, also if those of
+// Begin are. It is for implementations.
 func (h Hooks) Start(ctx context.Context, op Op) (context.Context, func(Outcome)) {
 	if h.Begin == nil {
 		return ctx, func(Outcome) {}
@@ -71,8 +74,9 @@ func (p *progress) report(s Progress) {
 	}
 }
 
-// WithProgress returns a context that makes Create, Attach, Run and Install call f. Calls come one at a time and none after the
-// operation has returned. f must not block for long, and must not start operations with this context.
+// WithProgress returns a context that makes Create, Attach, Run and Install call f. Calls come one
+// at a time and none after the operation has returned. f must not block for long, and must not
+// start operations with this context.
 func WithProgress(ctx context.Context, f func(Progress)) context.Context {
 	return context.WithValue(ctx, progressKey{}, &progress{f: f})
 }
@@ -84,8 +88,9 @@ func ReportProgress(ctx context.Context, p Progress) {
 	}
 }
 
-// ScopeProgress returns a context whose reports are dropped once end has been called, so that work that an operation leaves behind
-// cannot report after it. Without a function of WithProgress it returns ctx. It is for implementations; end is never nil.
+// ScopeProgress returns a context whose reports are dropped once end has been called, so that work
+// that an operation leaves behind cannot report after it. Without a function of WithProgress it
+// returns ctx. It is for implementations; end is never nil.
 func ScopeProgress(ctx context.Context) (scoped context.Context, end func()) {
 	outer, ok := ctx.Value(progressKey{}).(*progress)
 	if !ok {

@@ -10,8 +10,9 @@ import (
 // NetworkMode says what a sandbox may reach.
 type NetworkMode string
 
-// The network modes. The zero NetworkPolicy means NetworkNone: "the default of the backend" would be the internet on one and nothing
-// on another. A backend that cannot block egress refuses the zero Spec.
+// The network modes. The zero NetworkPolicy means NetworkNone: "the default of the backend" would
+// be the internet on one and nothing on another. A backend that cannot block egress refuses the
+// zero Spec.
 const (
 	NetworkNone      NetworkMode = "none"      // requires FeatureNetworkNone
 	NetworkAllowlist NetworkMode = "allowlist" // requires FeatureNetworkAllowlist
@@ -21,8 +22,9 @@ const (
 // NetworkPolicy is the egress policy of a session.
 type NetworkPolicy struct {
 	Mode NetworkMode `json:"mode,omitempty"`
-	// Hosts is for NetworkAllowlist only, and then at least one: host names ("example.org"), all names below one ("*.example.org"),
-	// IP addresses and CIDR blocks ("10.1.0.0/16"). No ports, no URLs.
+	// Hosts is for NetworkAllowlist only, and then at least one: host names ("example.org"), all
+	// names below one ("*.example.org"), IP addresses and CIDR blocks ("10.1.0.0/16"). No ports, no
+	// URLs.
 	Hosts []string `json:"hosts,omitempty"`
 }
 
@@ -46,8 +48,9 @@ func (p NetworkPolicy) check(bad *mistakes) {
 	}
 }
 
-// checkHost accepts what every allow-list can mean the same by. Forms that some resolvers take for an address, such as 127.1, and
-// blocks with bits behind the mask are refused, since backends would read them differently.
+// checkHost accepts what every allow-list can mean the same by. Forms that some resolvers take for
+// an address, such as 127.1, and blocks with bits behind the mask are refused, since backends would
+// read them differently.
 func checkHost(h string) error {
 	if strings.Contains(h, "/") {
 		p, err := netip.ParsePrefix(h)

@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// Conn is a stream of bytes to a server in a sandbox, from Session.Dial. One goroutine may read and one may write at a time; the other
-// methods are safe for concurrent use. Close ends it at once, and does not wait for what was written to arrive.
+// Conn is a stream of bytes to a server in a sandbox, from Session.Dial. One goroutine may read and
+// one may write at a time; the other methods are safe for concurrent use. Close ends it at once,
+// and does not wait for what was written to arrive.
 type Conn interface {
 	net.Conn
 	CloseWrite() error // tells the server that nothing follows; Read goes on
 }
 
-// The bounds of forwards, the same on every backend. A connection that reaches one of the last two is closed.
+// The bounds of forwards, the same on every backend. A connection that reaches one of the last two
+// is closed.
 const (
 	MaxForwards     = 64        // connections that one holder of a session has open at a time; a further one is ErrExhausted
 	MaxForwardBytes = 256 << 20 // of one connection, both directions together

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Status is the outcome of code that was started. Canceled is not lost: a stop button is the commonest thing in a chat, and "stopped, the
-// state is kept" has to be told from "unknown, it may still run".
+// Status is the outcome of code that was started. Canceled is not lost: a stop button is the
+// commonest thing in a chat, and "stopped, the state is kept" has to be told from "unknown, it may
+// still run".
 type Status string
 
 // The statuses.
@@ -38,16 +39,18 @@ const (
 
 // Result describes an execution that took place. Without EventStarted there is none.
 //
-// StateFresh, StateLost and FilesLost are three facts: that this run began anew (a restart while idle, another holder's Reset) and that
-// it destroyed what was there need different words to the user, and a killed interpreter may or may not take the files with it.
+// StateFresh, StateLost and FilesLost are three facts: that this run began anew (a restart while
+// idle, another holder's Reset) and that it destroyed what was there need different words to the
+// user, and a killed interpreter may or may not take the files with it.
 type Result struct {
 	ID     string `json:"id"`
 	Status Status `json:"status"`
 	Reason Reason `json:"reason,omitempty"`
 	Signal string `json:"signal,omitempty"` // "SIGSEGV"
 
-	// ExitCode is what a script with this code would exit with: 0, 1 after an uncaught exception, n after sys.exit(n). It is -1 if
-	// the code was stopped, if the outcome is unknown, and where FeatureExitCode is missing and the code did not end normally.
+	// ExitCode is what a script with this code would exit with: 0, 1 after an uncaught exception, n
+	// after sys.exit(n). It is -1 if the code was stopped, if the outcome is unknown, and where
+	// FeatureExitCode is missing and the code did not end normally.
 	ExitCode  int        `json:"exit_code"`
 	Exception *Exception `json:"exception,omitempty"`
 
@@ -58,9 +61,10 @@ type Result struct {
 	Artifacts        []Artifact `json:"artifacts,omitempty"`
 	ArtifactsOmitted int        `json:"artifacts_omitted,omitempty"` // matched, but beyond MaxFiles
 
-	// LeftRunning names what goes on in the interpreter after this run, whichever run has started it: "timer", "interval",
-	// "thread Thread-1", "server 127.0.0.1:8080", "process 42 sleep". At most 20 names, in words that the code may have chosen; a last
-	// one may say how many more there are. It needs FeatureLinger.
+	// LeftRunning names what goes on in the interpreter after this run, whichever run has started
+	// it: "timer", "interval", "thread Thread-1", "server 127.0.0.1:8080", "process 42 sleep". At
+	// most 20 names, in words that the code may have chosen; a last one may say how many more there
+	// are. It needs FeatureLinger.
 	LeftRunning []string `json:"left_running,omitempty"`
 
 	Cell       int  `json:"cell,omitempty"`        // execution count of the interpreter, from 1
@@ -75,7 +79,8 @@ type Result struct {
 	Origin   Origin        `json:"origin"`
 }
 
-// Err returns nil if r is StatusOK and otherwise an *ExitError, for callers that want failures of the code to be errors.
+// Err returns nil if r is StatusOK and otherwise an *ExitError, for callers that want failures of
+// the code to be errors.
 func (r *Result) Err() error {
 	if r.Status == StatusOK {
 		return nil
@@ -83,8 +88,9 @@ func (r *Result) Err() error {
 	return &ExitError{Result: r}
 }
 
-// Shown says which artifacts were displayed as well: for each of Artifacts the index of the first of Outputs that has the same bytes under
-// the same media type, or -1. An artifact without Data is never one of them. Who passes on both passes on such a file once.
+// Shown says which artifacts were displayed as well: for each of Artifacts the index of the first
+// of Outputs that has the same bytes under the same media type, or -1. An artifact without Data is
+// never one of them. Who passes on both passes on such a file once.
 func (r *Result) Shown() []int {
 	type content struct {
 		mime string
@@ -142,7 +148,8 @@ type Output struct {
 	Data MIMEBundle `json:"data"`
 }
 
-// MIMEBundle maps lower-case media types without parameters to the decoded content: images are bytes, not base64, JSON is its text.
+// MIMEBundle maps lower-case media types without parameters to the decoded content: images are
+// bytes, not base64, JSON is its text.
 type MIMEBundle map[string]Bytes
 
 // Best returns the first of the wanted types that b holds.

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// Terminal is the terminal of a command, as the one who looks at it holds it: see Request.Terminal. The zero value has 24 rows and 80
-// columns. Its methods are safe for concurrent use. It is for one run, and must not be copied.
+// Terminal is the terminal of a command, as the one who looks at it holds it: see Request.Terminal.
+// The zero value has 24 rows and 80 columns. Its methods are safe for concurrent use. It is for one
+// run, and must not be copied.
 type Terminal struct {
 	mu      sync.Mutex
 	size    TerminalSize  // zero: that of the zero value
@@ -25,9 +26,10 @@ var defaultSize = TerminalSize{Rows: 24, Columns: 80}
 // maxSide is the largest number that a system can note as one side of a terminal.
 const maxSide = 1<<16 - 1
 
-// Resize sets the size: before the run, what the command starts with; during it, what the command hears of by SIGWINCH. It does not wait
-// for that, and of sizes that follow each other quickly the last one counts. After the run it has no effect. A side that is not 1 to
-// 65535 is ErrInvalid, and changes nothing.
+// Resize sets the size: before the run, what the command starts with; during it, what the command
+// hears of by SIGWINCH. It does not wait for that, and of sizes that follow each other quickly the
+// last one counts. After the run it has no effect. A side that is not 1 to 65535 is ErrInvalid, and
+// changes nothing.
 func (t *Terminal) Resize(s TerminalSize) error {
 	var bad mistakes
 	for _, side := range []struct {
@@ -61,8 +63,8 @@ func (t *Terminal) Size() TerminalSize {
 	return t.current()
 }
 
-// Changed waits until the size is another than known, and returns it. It fails with the cause of ctx when that ends. It is for
-// implementations of Session.
+// Changed waits until the size is another than known, and returns it. It fails with the cause of
+// ctx when that ends. It is for implementations of Session.
 func (t *Terminal) Changed(ctx context.Context, known TerminalSize) (TerminalSize, error) {
 	for {
 		t.mu.Lock()

@@ -32,7 +32,8 @@ var (
 	plainID  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 )
 
-// Validate reports every mistake in s that no backend could accept, as ErrInvalid. It shows names but no values of variables.
+// Validate reports every mistake in s that no backend could accept, as ErrInvalid. It shows names
+// but no values of variables.
 func (s Spec) Validate() error {
 	var bad mistakes
 	for i, l := range s.Languages {
@@ -82,7 +83,8 @@ func (s Spec) Validate() error {
 	return bad.err("create")
 }
 
-// Validate reports every mistake in r that no session could accept, as ErrInvalid. It shows names but neither code nor values.
+// Validate reports every mistake in r that no session could accept, as ErrInvalid. It shows names
+// but neither code nor values.
 func (r Request) Validate() error {
 	var bad mistakes
 	if r.ID != "" && !plainID.MatchString(r.ID) {
@@ -140,7 +142,8 @@ func (p Packages) check(bad *mistakes) {
 	}
 }
 
-// place reports whether a requirement says where a package is, and not how it is called. Names of npm may have a scope, "@scope/name".
+// place reports whether a requirement says where a package is, and not how it is called. Names of
+// npm may have a scope, "@scope/name".
 func place(n string) bool {
 	n = strings.TrimSpace(n)
 	path := strings.Contains(n, "/") && (n[0] != '@' || strings.Count(n, "/") > 1)
@@ -192,6 +195,6 @@ func checkEnv(env map[string]string, bad *mistakes) {
 	}
 }
 
-// plainText reports whether s can be an argument or a variable on every backend: the system ends it at a NUL, and what is not UTF-8
-// does not survive JSON.
+// plainText reports whether s can be an argument or a variable on every backend: the system ends it
+// at a NUL, and what is not UTF-8 does not survive JSON.
 func plainText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -11,7 +11,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// checkInvalid wants err to be ErrInvalid naming want, or nil if want is empty, and without the word secret.
+// checkInvalid wants err to be ErrInvalid naming want, or nil if want is empty, and without the
+// word secret.
 func checkInvalid(t *testing.T, err error, want string) {
 	t.Helper()
 	if want == "" {
@@ -151,8 +152,8 @@ func TestNetworkValidate(t *testing.T) {
 	}
 }
 
-// FuzzHosts tests that what passes for a host means one thing to everybody: an address, a block, or a name that no resolver takes for an
-// address, in characters that need no quoting anywhere.
+// FuzzHosts tests that what passes for a host means one thing to everybody: an address, a block, or
+// a name that no resolver takes for an address, in characters that need no quoting anywhere.
 func FuzzHosts(f *testing.F) {
 	for _, s := range []string{"example.org", "*.example.org", "10.0.0.0/8", "::1", "127.1", "0x7f.1", "a:1", "[::1]", "a..b", "1.2.3.4.", "١.example", "fe80::1%eth0"} {
 		f.Add(s)

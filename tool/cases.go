@@ -33,7 +33,8 @@ type Suite struct {
 type Case struct {
 	Name string // in reports; may be empty
 	Args []any
-	// Want is what the call has to return. Numbers are the same if they differ by no more than rounding does; a tuple is a list.
+	// Want is what the call has to return. Numbers are the same if they differ by no more than
+	// rounding does; a tuple is a list.
 	Want any
 }
 
@@ -70,9 +71,10 @@ type SuiteResult struct {
 
 var functionName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z_$][A-Za-z0-9_$]*)*$`)
 
-// Test runs code that defines a function and then each call of it, all in one new sandbox that is removed at the end. What is compared is
-// compared here, where the code cannot reach. What is wrong with the suite is an *InputError; other errors are failures of the executor,
-// with what was found until then.
+// Test runs code that defines a function and then each call of it, all in one new sandbox that is
+// removed at the end. What is compared is compared here, where the code cannot reach. What is wrong
+// with the suite is an *InputError; other errors are failures of the executor, with what was found
+// until then.
 func (t *Tool) Test(ctx context.Context, c Conversation, s Suite) (r SuiteResult, err error) {
 	caps := t.Capabilities()
 	o := t.o.with(caps)

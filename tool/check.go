@@ -19,9 +19,10 @@ const (
 	maxFiles    = 100
 )
 
-// Check reports everything that is wrong with a call to a tool with options o on a backend with capabilities c, before anything runs. It
-// is an *InputError whose problems a model can act on. Limits that depend on what the user did before are not checked here but by the
-// executor: see Explain.
+// Check reports everything that is wrong with a call to a tool with options o on a backend with
+// capabilities c, before anything runs. It is an *InputError whose problems a model can act on.
+// Limits that depend on what the user did before are not checked here but by the executor: see
+// Explain.
 func Check(in Input, c executor.Capabilities, o Options) error {
 	o = o.with(c)
 	k := checker{in: in, c: c, o: o}
@@ -115,7 +116,8 @@ func (k *checker) packages() {
 	}
 }
 
-// Requirements name a package and perhaps versions. What names a place to load from would get around every list of names.
+// Requirements name a package and perhaps versions. What names a place to load from would get
+// around every list of names.
 var (
 	pythonRequirement = regexp.MustCompile(`^([A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?)(?:\[[A-Za-z0-9._, -]{0,100}\])?\s*(?:[<>=!~][A-Za-z0-9.*+!<>=~, -]{0,100})?$`)
 	npmRequirement    = regexp.MustCompile(`^((?:@[a-z0-9][a-z0-9._-]{0,99}/)?[a-z0-9][a-z0-9._-]{0,99})(?:@[A-Za-z0-9.*^~<>=| +-]{1,100})?$`)

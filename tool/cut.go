@@ -8,8 +8,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// cut shortens text to about n bytes. What is missing is in the middle, because beginnings say what something is and ends how it came
-// out, and a note says how much.
+// cut shortens text to about n bytes. What is missing is in the middle, because beginnings say what
+// something is and ends how it came out, and a note says how much.
 func cut(text string, n int) string {
 	if len(text) <= n {
 		return text

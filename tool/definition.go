@@ -10,7 +10,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Definition is what a model is told of the tool. Its methods give it in the shapes that the common model APIs take.
+// Definition is what a model is told of the tool. Its methods give it in the shapes that the common
+// model APIs take.
 type Definition struct {
 	Name        string
 	Description string
@@ -34,8 +35,8 @@ type Schema struct {
 	Closed      bool               `json:"-"` // no other properties
 }
 
-// Define describes the tool on a backend with capabilities c. What the backend cannot do is not offered to the model.
-// Versions and packages of an image are in Tool.Definition, after Learn.
+// Define describes the tool on a backend with capabilities c. What the backend cannot do is not
+// offered to the model. Versions and packages of an image are in Tool.Definition, after Learn.
 func Define(c executor.Capabilities, o Options) Definition { return define(c, o, facts{}) }
 
 func define(c executor.Capabilities, o Options, f facts) Definition {
@@ -151,7 +152,8 @@ func inputSchema(c executor.Capabilities, o Options, f facts) *Schema {
 	return s
 }
 
-// minTimeout is the shortest timeout of a call: starting takes a moment, and schemas cannot say "more than nothing" everywhere.
+// minTimeout is the shortest timeout of a call: starting takes a moment, and schemas cannot say
+// "more than nothing" everywhere.
 const minTimeout = time.Second
 
 func outputSchema() *Schema {

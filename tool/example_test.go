@@ -69,7 +69,8 @@ func ExampleDefine() {
 	// Output: {"tools":[{"type":"function","function":{"name":"execute_code",
 }
 
-// Models put many things around code. What they mean is run, and what is code already stays as it is.
+// Models put many things around code. What they mean is run, and what is code already stays as it
+// is.
 func ExampleParseInput() {
 	for _, arguments := range []string{
 		`{"code": "print(6 * 7)"}`,

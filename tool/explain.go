@@ -11,9 +11,10 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Explain says in words for a model why a call came to no result: what was wrong with it, what a guard refused and when to try again, or
-// that the service had a failure. It says whether the code may have run. What else err tells is for logs, and not for models: it may
-// name the host. It is empty for nil.
+// Explain says in words for a model why a call came to no result: what was wrong with it, what a
+// guard refused and when to try again, or that the service had a failure. It says whether the code
+// may have run. What else err tells is for logs, and not for models: it may name the host. It is
+// empty for nil.
 func Explain(err error) string {
 	if err == nil {
 		return ""

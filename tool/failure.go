@@ -75,7 +75,8 @@ func (w *writer) ending() string {
 	return "The program was stopped because its sandbox ended."
 }
 
-// exception is the traceback, or what it would end with, and the line of the code if that does not show it.
+// exception is the traceback, or what it would end with, and the line of the code if that does not
+// show it.
 func (w *writer) exception(e *executor.Exception) string {
 	last := strings.TrimSuffix(plain([]byte(e.Type+": "+e.Message)), ": ")
 	text := reduce(strings.TrimRight(plain([]byte(e.Traceback)), "\n"))
@@ -102,8 +103,8 @@ var (
 	scriptFrame = regexp.MustCompile(`^\s+at (?:.* \()?((?:file://|node:|/|[A-Za-z]:\\)[^)]*)\)?$`)
 )
 
-// reduce leaves the frames of the model's own code in a traceback, and the ends of a long stack. Backends do so too, but this is the last
-// place that can keep the paths of a host from a model.
+// reduce leaves the frames of the model's own code in a traceback, and the ends of a long stack.
+// Backends do so too, but this is the last place that can keep the paths of a host from a model.
 func reduce(traceback string) string {
 	var kept []string
 	var frames []int // where the frames of the present stack begin in kept

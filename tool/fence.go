@@ -63,8 +63,8 @@ func nextFence(text string, i int) (f fence, ok bool) {
 // maxBlocks bounds the work, which for each block is a scan of what is left.
 const maxBlocks = 50
 
-// unfence takes the code out of Markdown. A fence that could be part of a program in language l, because it is in a string or a
-// comment, is one: then the text is no Markdown.
+// unfence takes the code out of Markdown. A fence that could be part of a program in language l,
+// because it is in a string or a comment, is one: then the text is no Markdown.
 func unfence(text string, l executor.Language) (blocks []block) {
 	first, ok := nextFence(text, 0)
 	if !ok || enclosed(text, first.at, l) {
@@ -118,7 +118,8 @@ func closes(text string, open fence) bool {
 	return ok && f.at > open.at && f.ends(open)
 }
 
-// closing finds the end of a block: the first fence that the code does not enclose, or the last one, or the end of the text.
+// closing finds the end of a block: the first fence that the code does not enclose, or the last
+// one, or the end of the text.
 func closing(text string, open fence, l executor.Language) fence {
 	last := fence{at: len(text), next: len(text)}
 	body := text[open.next:]
@@ -138,7 +139,8 @@ func closing(text string, open fence, l executor.Language) fence {
 // enclosed reports whether the line at position i of a program may be in a string or comment.
 func enclosed(text string, i int, l executor.Language) bool { return encloser(text, l)(i) }
 
-// encloser returns a function that reports whether the line at a position may be in a string or comment. Positions do not go back.
+// encloser returns a function that reports whether the line at a position may be in a string or
+// comment. Positions do not go back.
 func encloser(text string, l executor.Language) func(i int) bool {
 	if l == executor.TypeScript {
 		l = executor.JavaScript
@@ -173,8 +175,8 @@ func quotes(line string) (n int) {
 	return n
 }
 
-// choose returns the code of the blocks that are meant, and its language if the blocks say so. Where several are in the language, the
-// model has cut one program into pieces.
+// choose returns the code of the blocks that are meant, and its language if the blocks say so.
+// Where several are in the language, the model has cut one program into pieces.
 func choose(blocks []block, want executor.Language, sure bool) (code string, l executor.Language) {
 	pick := func(l executor.Language) (parts []string) {
 		for _, b := range blocks {

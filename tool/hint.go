@@ -86,7 +86,8 @@ func (w *writer) hint() string {
 	return ""
 }
 
-// syntax says what in the code is no program. The line of the error is looked at first, and then the code as a whole.
+// syntax says what in the code is no program. The line of the error is looked at first, and then
+// the code as a whole.
 func (w *writer) syntax(message string) string {
 	code := w.r.Input.Code
 	lines := strings.Split(code, "\n")

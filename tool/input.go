@@ -42,12 +42,14 @@ func (e *InputError) Error() string { return strings.Join(e.Problems, " ") }
 // MaxInput is how many bytes the arguments of a call may have, files and all.
 const MaxInput = 32 << 20
 
-// ParseInput reads the arguments of a call as models write them. They should be a JSON object with the inputs of the Definition. An
-// object of Python, other names for an input, a number in quotes and a list in a string are understood too, and text that is no object is
-// the code. language is what code is in that does not say: the first of Definition's.
+// ParseInput reads the arguments of a call as models write them. They should be a JSON object with
+// the inputs of the Definition. An object of Python, other names for an input, a number in quotes
+// and a list in a string are understood too, and text that is no object is the code. language is
+// what code is in that does not say: the first of Definition's.
 //
-// From the code it takes what models put around it: Markdown fences with prose before and after, a dictionary or a tag around it, escapes
-// that were made twice. Code that is a program already is never changed.
+// From the code it takes what models put around it: Markdown fences with prose before and after, a
+// dictionary or a tag around it, escapes that were made twice. Code that is a program already is
+// never changed.
 //
 // Lines of notebooks that begin a cell of Python and ask pip for packages, such as "%pip install
 // numpy", become Input.Packages.
@@ -90,7 +92,8 @@ func ParseInput(arguments string, language executor.Language) (Input, error) {
 // cutArguments is how an object with an argument begins.
 var cutArguments = regexp.MustCompile(`^\s*\{\s*"(\w+)"\s*:\s*["\[{]`)
 
-// cutObject reports whether text is the beginning of a JSON object of arguments. No program ends so: braces and quotes are open.
+// cutObject reports whether text is the beginning of a JSON object of arguments. No program ends
+// so: braces and quotes are open.
 func cutObject(text string) bool {
 	m := cutArguments.FindStringSubmatch(text)
 	if m == nil || !slices.Contains(argumentNames, m[1]) && aliases[m[1]] == "" {
@@ -170,7 +173,8 @@ var aliases = map[string]string{
 	"lang": "language", "timeout_seconds": "timeout", "libraries": "packages", "requirements": "packages", "dependencies": "packages",
 }
 
-// callOf returns the arguments of an object that is a whole call: a name and arguments, which may be JSON in a string.
+// callOf returns the arguments of an object that is a whole call: a name and arguments, which may
+// be JSON in a string.
 func callOf(m map[string]any) (name string, args map[string]any, ok bool) {
 	for k, v := range m {
 		switch k {

@@ -288,7 +288,8 @@ func FuzzParseInput(f *testing.F) {
 	})
 }
 
-// Whatever stands in a string of a program or in a comment, the program stays as it is, and comes out of a fence as it went in.
+// Whatever stands in a string of a program or in a comment, the program stays as it is, and comes
+// out of a fence as it went in.
 func FuzzProgramsStay(f *testing.F) {
 	for _, code := range programs {
 		f.Add(code)

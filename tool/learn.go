@@ -25,17 +25,20 @@ var (
 )
 
 const (
-	// learnedFor is how long answers hold: the tag of an image moves, and configurations are loaded again.
+	// learnedFor is how long answers hold: the tag of an image moves, and configurations are loaded
+	// again.
 	learnedFor = time.Hour
 	// learnTime bounds the run of one program, and maxSaid what it prints.
 	learnTime = 20 * time.Second
 	maxSaid   = 256 << 10
-	// maxTold is how many packages of a language a model is told of, and maxName the bytes of the name and the version of one.
+	// maxTold is how many packages of a language a model is told of, and maxName the bytes of the
+	// name and the version of one.
 	maxTold = 25
 	maxName = 64
 )
 
-// What names and versions of packages are. Everything else that a sandbox says is left out: a model reads it.
+// What names and versions of packages are. Everything else that a sandbox says is left out: a model
+// reads it.
 var (
 	installedName    = regexp.MustCompile(`^(@[A-Za-z0-9][A-Za-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*$`)
 	installedVersion = regexp.MustCompile(`^[0-9][A-Za-z0-9.+!_-]*$`)
@@ -76,12 +79,15 @@ type several interface {
 	Backends() map[string]executor.Executor
 }
 
-// Learn asks what Definition tells beyond what the backend declares: versions of the languages, packages that are installed and common
-// commands. It makes a sandbox for that, as conversations get one, and removes it. What it has learned it does not ask again for an hour.
-// Over a backends.Broker every backend is asked to which a conversation may go, and Definition tells what they have in common.
+// Learn asks what Definition tells beyond what the backend declares: versions of the languages,
+// packages that are installed and common commands. It makes a sandbox for that, as conversations
+// get one, and removes it. What it has learned it does not ask again for an hour. Over a
+// backends.Broker every backend is asked to which a conversation may go, and Definition tells what
+// they have in common.
 //
-// Until Learn has returned, and after an error, Definition tells what it told before. Where Python's or Node's program cannot be run nothing is
-// learned of the language, and the error says so.
+// Until Learn has returned, and after an error, Definition tells what it told before. Where
+// Python's or Node's program cannot be run nothing is learned of the language, and the error says
+// so.
 func (t *Tool) Learn(ctx context.Context) error {
 	select {
 	case t.learning <- struct{}{}:
@@ -168,7 +174,8 @@ func inspect(ctx context.Context, s executor.Session, l executor.Language, limit
 	return i, true, nil
 }
 
-// readInterpreter reads what a sandbox says of an interpreter, and keeps of it what is the name or the version of something.
+// readInterpreter reads what a sandbox says of an interpreter, and keeps of it what is the name or
+// the version of something.
 func readInterpreter(said []byte) (i interpreter, err error) {
 	var a struct {
 		Name, Version string
@@ -245,8 +252,8 @@ func (t *Tool) facts() (f facts) {
 	return f
 }
 
-// Installed returns the version of a language and the packages that are installed, with their versions, as far as Learn has learned them.
-// An empty version and nil are not known.
+// Installed returns the version of a language and the packages that are installed, with their
+// versions, as far as Learn has learned them. An empty version and nil are not known.
 func (t *Tool) Installed(l executor.Language) (version string, packages map[string]string) {
 	i := t.facts().languages[l]
 	return i.version, maps.Clone(i.packages)
@@ -306,7 +313,8 @@ func (f facts) installed(ls []executor.Language) string {
 	return b.String()
 }
 
-// told are the packages with their versions, the common ones first, and not more than a model should read.
+// told are the packages with their versions, the common ones first, and not more than a model
+// should read.
 func (i interpreter) told() (names []string) {
 	all := slices.Sorted(maps.Keys(i.packages))
 	slices.SortStableFunc(all, func(a, b string) int { return rank(a) - rank(b) })

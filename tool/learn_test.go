@@ -16,7 +16,8 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// sayer is an Executor whose code prints what a test wants, by language. A command prints what "bash" says.
+// sayer is an Executor whose code prints what a test wants, by language. A command prints what
+// "bash" says.
 type sayer struct {
 	executor.Executor
 	says map[executor.Language]string
@@ -136,7 +137,8 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// What a sandbox says of itself goes to a model. Nothing but names, versions and commands is passed on, and not more than it should read.
+// What a sandbox says of itself goes to a model. Nothing but names, versions and commands is passed
+// on, and not more than it should read.
 func TestLearnFromHostileSandboxes(t *testing.T) {
 	_, x := open(t)
 	many := map[string]string{}
@@ -177,7 +179,8 @@ func TestLearnFromHostileSandboxes(t *testing.T) {
 	}
 }
 
-// A sandbox is asked once. A backend that is away is asked again by the next call, and holds up no definition.
+// A sandbox is asked once. A backend that is away is asked again by the next call, and holds up no
+// definition.
 func TestLearnOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, x := open(t)

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// What follows reads just enough of Python to tell program text from what is in strings and comments. A text is taken for something
-// other than a program only where no program could go on like that, so on doubt it stays as it is.
+// What follows reads just enough of Python to tell program text from what is in strings and
+// comments. A text is taken for something other than a program only where no program could go on
+// like that, so on doubt it stays as it is.
 
 // span is a stretch of source that is a string literal or a comment.
 type span struct{ from, to int }
@@ -76,7 +77,8 @@ func scanPython(src string) pythonText {
 // clean reports whether nothing was found that no program has.
 func (t pythonText) clean() bool { return t.bad < 0 && !t.open && t.stray < 0 }
 
-// inside reports whether position i is within a string or comment. Where the text before i is no program, it is not.
+// inside reports whether position i is within a string or comment. Where the text before i is no
+// program, it is not.
 func (t pythonText) inside(i int) bool {
 	n := sort.Search(len(t.spans), func(n int) bool { return i < t.spans[n].to })
 	return n < len(t.spans) && t.spans[n].from < i
@@ -95,8 +97,8 @@ type pyString struct {
 	triple bool // of the outermost
 }
 
-// skip returns the end of the string whose quote is at i. prefix is the word before it. Each byte is looked at once: what does not end
-// makes the whole fail.
+// skip returns the end of the string whose quote is at i. prefix is the word before it. Each byte
+// is looked at once: what does not end makes the whole fail.
 func (s *pyString) skip(i int, prefix string, depth int) (end int, ok bool) {
 	if depth > maxNesting {
 		return 0, false

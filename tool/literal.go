@@ -7,9 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// parseLiteral reads a literal of JSON or of Python, whichever the model had in mind: strings in either quotes, with line breaks in
-// them; true and True; commas before closing brackets. It returns maps, slices, strings, numbers, booleans and nil. ok is false unless
-// the whole text is one.
+// parseLiteral reads a literal of JSON or of Python, whichever the model had in mind: strings in
+// either quotes, with line breaks in them; true and True; commas before closing brackets. It
+// returns maps, slices, strings, numbers, booleans and nil. ok is false unless the whole text is
+// one.
 func parseLiteral(text string) (v any, ok bool) {
 	p := literal{s: text}
 	v, ok = p.value(0)
@@ -170,8 +171,8 @@ func (p *literal) oneString(b *strings.Builder, raw bool) bool {
 	return false
 }
 
-// unescape reads the escape sequence that s begins with and returns its length and what it stands for. What is none in JSON or Python
-// stands for itself, as in Python.
+// unescape reads the escape sequence that s begins with and returns its length and what it stands
+// for. What is none in JSON or Python stands for itself, as in Python.
 func unescape(s string) (n int, text string) {
 	if len(s) < 2 {
 		return len(s), s

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Answer is an Output as a model takes it: text that reads as text, and images apart from it. Its methods give both in the forms of the
-// common model APIs.
+// Answer is an Output as a model takes it: text that reads as text, and images apart from it. Its
+// methods give both in the forms of the common model APIs.
 type Answer struct {
 	Text   string  // what was printed, the value, the names of files, and the error
 	Failed bool    // the code did not succeed
@@ -22,9 +22,10 @@ type Answer struct {
 // maxFileText bounds what an Answer has of a file, in bytes.
 const maxFileText = 64 << 10
 
-// ForModel returns o as a model takes it. Nothing in the text is encoded: there are no escapes of JSON and no base64. Files are named with
-// type and size. The contents of those whose names match one of the patterns, as in path.Match, go along: text is in Answer.Text, up to
-// 64 KiB of each, and images are in Answer.Images. A pattern that is malformed matches nothing.
+// ForModel returns o as a model takes it. Nothing in the text is encoded: there are no escapes of
+// JSON and no base64. Files are named with type and size. The contents of those whose names match
+// one of the patterns, as in path.Match, go along: text is in Answer.Text, up to 64 KiB of each,
+// and images are in Answer.Images. A pattern that is malformed matches nothing.
 func (o Output) ForModel(files ...string) Answer {
 	a := Answer{Failed: !o.Success}
 	var b strings.Builder
@@ -127,8 +128,9 @@ type OpenAIImageURL struct {
 	URL string `json:"url"` // with the data in it
 }
 
-// OpenAI returns the content of the tool's message for chat completions and, because that API takes images from users only, the content
-// of a user's message to send after the messages of all tools. It is nil if there are no images.
+// OpenAI returns the content of the tool's message for chat completions and, because that API takes
+// images from users only, the content of a user's message to send after the messages of all tools.
+// It is nil if there are no images.
 func (a Answer) OpenAI() (toolMessage string, userMessage []OpenAIPart) {
 	for _, i := range a.Images {
 		if userMessage == nil {
@@ -170,7 +172,8 @@ type AnthropicSource struct {
 	Data      []byte `json:"data"`
 }
 
-// Anthropic returns the content of a tool_result block for the messages API, whose is_error is Answer.Failed.
+// Anthropic returns the content of a tool_result block for the messages API, whose is_error is
+// Answer.Failed.
 func (a Answer) Anthropic() []AnthropicPart {
 	parts := []AnthropicPart{{Type: "text", Text: a.Text}}
 	for _, i := range a.Images {
@@ -197,8 +200,8 @@ type GeminiBlob struct {
 	Data     []byte `json:"data"`
 }
 
-// Gemini returns the response of a functionResponse, and the parts to send after it in the same content: the images, of which that API
-// takes no GIF. They are nil if there are none.
+// Gemini returns the response of a functionResponse, and the parts to send after it in the same
+// content: the images, of which that API takes no GIF. They are nil if there are none.
 func (a Answer) Gemini() (response GeminiResponse, parts []GeminiPart) {
 	if response.Output = a.Text; a.Failed {
 		response = GeminiResponse{Error: a.Text}

@@ -85,8 +85,9 @@ func (c notebookCell) MarshalJSON() ([]byte, error) {
 // magics are the first lines of cells in another language than the notebook's, Python.
 var magics = map[executor.Language]string{executor.JavaScript: "%%javascript", executor.TypeScript: "%%typescript", Bash: "%%bash"}
 
-// ExportNotebook writes calls and their answers as a Jupyter notebook (nbformat 4.5): code, output, values, images and errors. Cells in
-// other languages than Python begin with a cell magic. Files are not in it.
+// ExportNotebook writes calls and their answers as a Jupyter notebook (nbformat 4.5): code, output,
+// values, images and errors. Cells in other languages than Python begin with a cell magic. Files
+// are not in it.
 func ExportNotebook(cells []NotebookCell) ([]byte, error) {
 	nb := notebook{Cells: []notebookCell{}, Format: 4, Minor: 5, Metadata: map[string]any{
 		"kernelspec":    map[string]any{"name": "python3", "display_name": "Python 3", "language": "python"},
@@ -154,8 +155,9 @@ func exportOutputs(o Output, count int) *[]notebookOutput {
 	return &outs
 }
 
-// ImportNotebook reads a Jupyter notebook of nbformat 4, with the outputs that an Output can have. Cells of text are Markdown; a cell magic
-// for JavaScript or Bash is the language of its cell. What a notebook has comes from strangers: nothing is run.
+// ImportNotebook reads a Jupyter notebook of nbformat 4, with the outputs that an Output can have.
+// Cells of text are Markdown; a cell magic for JavaScript or Bash is the language of its cell. What
+// a notebook has comes from strangers: nothing is run.
 func ImportNotebook(data []byte) ([]NotebookCell, error) {
 	if len(data) > MaxNotebook {
 		return nil, fmt.Errorf("tool: notebook: has %d bytes; at most %d are read", len(data), MaxNotebook)

@@ -8,8 +8,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Bash is the language of shell scripts. It is there where the backend declares [executor.FeatureCommand]: a script is the command
-// bash -c, beside the interpreters and without their variables.
+// Bash is the language of shell scripts. It is there where the backend declares
+// [executor.FeatureCommand]: a script is the command bash -c, beside the interpreters and without
+// their variables.
 const Bash executor.Language = "bash"
 
 // DefaultName is what a tool is called if its Options do not say.
@@ -28,27 +29,31 @@ const (
 	DefaultMaxFileBytes  = 8 << 20
 )
 
-// Options says what a model may do. The zero value is a tool for every language that the backend has, without network.
+// Options says what a model may do. The zero value is a tool for every language that the backend
+// has, without network.
 type Options struct {
 	// Name is what the model calls, 1 to 64 of [A-Za-z0-9_-]. Empty: DefaultName.
 	Name string
-	// Spec is what sandboxes are created from. Its Languages are those of the call, and MaxTimeout raises its MaxRun.WallTime. Nil Aliases
-	// are executor.DataDir where the backend has aliases; empty ones are none.
+	// Spec is what sandboxes are created from. Its Languages are those of the call, and MaxTimeout
+	// raises its MaxRun.WallTime. Nil Aliases are executor.DataDir where the backend has aliases;
+	// empty ones are none.
 	Spec executor.Spec
-	// Languages are those that the model may use, among them Bash; the first is the default of a call. Those that the backend lacks
-	// are left out. Nil: python, javascript and bash as far as the backend has them.
+	// Languages are those that the model may use, among them Bash; the first is the default of a
+	// call. Those that the backend lacks are left out. Nil: python, javascript and bash as far as
+	// the backend has them.
 	Languages []executor.Language
-	// Packages are the names that the model may have installed, by language. A language that is not there may have none. Nil: what the
-	// backend allows.
+	// Packages are the names that the model may have installed, by language. A language that is not
+	// there may have none. Nil: what the backend allows.
 	Packages map[executor.Language][]string
-	// Timeout is that of a call that names none, MaxTimeout the longest that a call may ask for. Zero: the defaults, and never more than
-	// the backend allows.
+	// Timeout is that of a call that names none, MaxTimeout the longest that a call may ask for.
+	// Zero: the defaults, and never more than the backend allows.
 	Timeout    time.Duration
 	MaxTimeout time.Duration
 	// MaxCode is how many bytes of code a call may have. Zero: DefaultMaxCode.
 	MaxCode int
 
-	// Bounds of what an answer has; what is beyond them is left out with a note. Zero: the defaults. Negative: nothing.
+	// Bounds of what an answer has; what is beyond them is left out with a note. Zero: the
+	// defaults. Negative: nothing.
 	MaxOutput     int   // bytes of each of stdout, stderr, returnValue and error
 	MaxImages     int   // images
 	MaxImageBytes int64 // of all images together, before base64
@@ -87,7 +92,8 @@ func (o Options) with(c executor.Capabilities) Options {
 	return o
 }
 
-// takes reports whether calls may name a language: one of the tool's, or TypeScript where that comes with JavaScript.
+// takes reports whether calls may name a language: one of the tool's, or TypeScript where that
+// comes with JavaScript.
 func (o Options) takes(c executor.Capabilities, l executor.Language) bool {
 	return slices.Contains(o.Languages, c.Interpreter(l))
 }

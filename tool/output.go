@@ -19,7 +19,8 @@ type Output struct {
 	Error         string            `json:"error"` // empty, and null in JSON: none
 }
 
-// Image is what the code displayed as one. It comes from the sandbox: an SVG may have scripts in it.
+// Image is what the code displayed as one. It comes from the sandbox: an SVG may have scripts in
+// it.
 type Image struct {
 	Type   string `json:"type"` // media type
 	Base64 []byte `json:"base64"`

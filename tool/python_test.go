@@ -13,7 +13,8 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// What the rules for Python assume, Python itself says: what is in its errors, and what is a program.
+// What the rules for Python assume, Python itself says: what is in its errors, and what is a
+// program.
 func TestPython(t *testing.T) {
 	x, err := pyodide.Open(t.Context(), driver.Env{Owner: "tool"}, pyodide.Config{})
 	if err != nil {

@@ -19,12 +19,14 @@ type Attempt struct {
 // errUnchanged ends a Repair whose model gives back what has failed.
 var errUnchanged = errors.New("tool: the code was not changed, so it would fail in the same way")
 
-// Repair runs a call and, while it fails, lets the caller's model mend it: mend gets every attempt until then and returns the next call as
-// the model wrote it, see ParseInput, or "" to give up. There are at most so many attempts, and never more than MaxAttempts. Each is in
-// the result, the last one at the end.
+// Repair runs a call and, while it fails, lets the caller's model mend it: mend gets every attempt
+// until then and returns the next call as the model wrote it, see ParseInput, or "" to give up.
+// There are at most so many attempts, and never more than MaxAttempts. Each is in the result, the
+// last one at the end.
 //
-// The error is a failure or refusal of the executor, which ends the loop because the code may have run, or that of mend. That the code
-// still fails at the end is none: see the last Output. emit may be nil.
+// The error is a failure or refusal of the executor, which ends the loop because the code may have
+// run, or that of mend. That the code still fails at the end is none: see the last Output. emit may
+// be nil.
 func (t *Tool) Repair(ctx context.Context, c Conversation, arguments string, attempts int, mend func(ctx context.Context, tried []Attempt) (string, error), emit func(executor.Event) error) ([]Attempt, error) {
 	var tried []Attempt
 	attempts = min(max(attempts, 1), MaxAttempts)

@@ -20,15 +20,17 @@ type Outcome struct {
 	Why sessions.Loss
 	// Restored are the files of it that the new one got: see sessions.Lease.
 	Restored []string
-	// First says that no code in the language had run in the sandbox before, so that a run with StateFresh has lost nothing.
+	// First says that no code in the language had run in the sandbox before, so that a run with
+	// StateFresh has lost nothing.
 	First bool
-	// There are names of files in the working directory, for code that looked for one in vain. Nil: not known.
+	// There are names of files in the working directory, for code that looked for one in vain. Nil:
+	// not known.
 	There []string
 }
 
-// Report says what became of a run, in words and amounts for a model. c are the capabilities of the backend and o the options of the
-// tool. It adds to what the code printed what the model cannot know: what was left out, what state is gone, and how to go on after the
-// frequent mistakes.
+// Report says what became of a run, in words and amounts for a model. c are the capabilities of the
+// backend and o the options of the tool. It adds to what the code printed what the model cannot
+// know: what was left out, what state is gone, and how to go on after the frequent mistakes.
 func Report(r Outcome, c executor.Capabilities, o Options) Output {
 	w := writer{r: r, res: r.Result, c: c, o: o.with(c)}
 	w.out = Output{Success: w.res.Status == executor.StatusOK, Language: r.Input.Language, ExecutionTime: w.res.Duration.Seconds()}
@@ -56,7 +58,8 @@ type writer struct {
 func (w *writer) stream(kind executor.EventKind, b executor.Bytes) string {
 	for _, g := range w.res.Dropped {
 		if g.Stream == kind && 0 <= g.At && g.At <= len(b) {
-			// Both sides are cut as if nothing were missing, and then the note counts what is missing altogether.
+			// Both sides are cut as if nothing were missing, and then the note counts what is
+			// missing altogether.
 			half := w.o.MaxOutput / 2
 			head, tail := b[:g.At], b[g.At:]
 			dropped := g.Bytes
@@ -77,7 +80,8 @@ func (w *writer) stream(kind executor.EventKind, b executor.Bytes) string {
 // images are the media types of images, the best for a model first.
 var images = []string{"image/png", "image/jpeg", "image/webp", "image/gif", "image/svg+xml"}
 
-// texts are the media types that a model can read, the best first. What Python calls text/plain of a table is one.
+// texts are the media types that a model can read, the best first. What Python calls text/plain of
+// a table is one.
 var texts = []string{"text/markdown", "text/plain", "text/latex", "application/json", "text/html"}
 
 // outputs returns which of Images an output has become.
@@ -125,7 +129,8 @@ func (w *writer) outputs() (image map[int]int) {
 	return image
 }
 
-// isImage reports whether data is what its type says as far as its beginning tells: it goes to decoders of others.
+// isImage reports whether data is what its type says as far as its beginning tells: it goes to
+// decoders of others.
 func isImage(mime string, data []byte) bool {
 	switch mime {
 	case "image/png":

@@ -415,7 +415,8 @@ func FuzzReport(f *testing.F) {
 	})
 }
 
-// A chart that is both shown and saved is passed on once: as an image, which the file is named with.
+// A chart that is both shown and saved is passed on once: as an image, which the file is named
+// with.
 func TestReportOfChartsThatAreSaved(t *testing.T) {
 	image := func(data string) executor.Output {
 		return executor.Output{Data: executor.MIMEBundle{"image/png": executor.Bytes(data)}}

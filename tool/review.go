@@ -27,9 +27,10 @@ type Finding struct {
 	Text string `json:"text"` // in words for a model
 }
 
-// Review looks at Python code without running it, with Python's own parser in the sandbox of the conversation. What it finds is advice: it
-// neither keeps anything from running nor says that code is safe, which only the sandbox takes care of. Variables stay as they are. Where the
-// tool has no Python it is an *InputError.
+// Review looks at Python code without running it, with Python's own parser in the sandbox of the
+// conversation. What it finds is advice: it neither keeps anything from running nor says that code
+// is safe, which only the sandbox takes care of. Variables stay as they are. Where the tool has no
+// Python it is an *InputError.
 func (t *Tool) Review(ctx context.Context, c Conversation, code string) (found []Finding, err error) {
 	caps := t.Capabilities()
 	in := Input{Code: code, Language: executor.Python}

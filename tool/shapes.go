@@ -5,21 +5,23 @@ import (
 	"strings"
 )
 
-// OpenAIFunction is an element of "functions" in OpenAI's first form of tools, and part of the later one.
+// OpenAIFunction is an element of "functions" in OpenAI's first form of tools, and part of the
+// later one.
 type OpenAIFunction struct {
 	Name        string  `json:"name"`
 	Description string  `json:"description"`
 	Parameters  *Schema `json:"parameters"`
 }
 
-// OpenAITool is an element of "tools" of OpenAI's chat completions and the many APIs that are compatible with them.
+// OpenAITool is an element of "tools" of OpenAI's chat completions and the many APIs that are
+// compatible with them.
 type OpenAITool struct {
 	Type     string         `json:"type"`
 	Function OpenAIFunction `json:"function"`
 }
 
-// OpenAIResponsesTool is an element of "tools" of OpenAI's responses API. That takes a function for strict unless it is told otherwise,
-// and strict functions have no optional parameters.
+// OpenAIResponsesTool is an element of "tools" of OpenAI's responses API. That takes a function for
+// strict unless it is told otherwise, and strict functions have no optional parameters.
 type OpenAIResponsesTool struct {
 	Type string `json:"type"`
 	OpenAIFunction
@@ -33,7 +35,8 @@ type AnthropicTool struct {
 	InputSchema *Schema `json:"input_schema"`
 }
 
-// GeminiFunction is an element of "functionDeclarations" of Gemini's API, whose schema is a part of OpenAPI's.
+// GeminiFunction is an element of "functionDeclarations" of Gemini's API, whose schema is a part of
+// OpenAPI's.
 type GeminiFunction struct {
 	Name        string  `json:"name"`
 	Description string  `json:"description"`
@@ -50,7 +53,8 @@ type MCPTool struct {
 	Annotations  MCPAnnotations `json:"annotations"`
 }
 
-// MCPAnnotations are hints for the host of an MCP client. Its defaults are the pessimistic ones, so all are said.
+// MCPAnnotations are hints for the host of an MCP client. Its defaults are the pessimistic ones, so
+// all are said.
 type MCPAnnotations struct {
 	ReadOnly    bool `json:"readOnlyHint"`
 	Destructive bool `json:"destructiveHint"`
@@ -79,12 +83,14 @@ func (d Definition) Gemini() GeminiFunction {
 	return GeminiFunction{d.Name, d.Description, d.Input.gemini()}
 }
 
-// MCP returns d for tools/list. Code changes nothing but its own sandbox, and no run is like another.
+// MCP returns d for tools/list. Code changes nothing but its own sandbox, and no run is like
+// another.
 func (d Definition) MCP() MCPTool {
 	return MCPTool{d.Name, "Run code", d.Description, d.Input, d.Output, MCPAnnotations{}}
 }
 
-// gemini returns s with the names of types that OpenAPI's enumeration has there, and without the keywords that the API refuses.
+// gemini returns s with the names of types that OpenAPI's enumeration has there, and without the
+// keywords that the API refuses.
 func (s *Schema) gemini() *Schema {
 	if s == nil {
 		return nil

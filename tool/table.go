@@ -17,8 +17,9 @@ const (
 	maxAround     = 200     // bytes of text beside the table
 )
 
-// table reads HTML that is one table, with little text around it, and writes it as Markdown without padding: tables of numbers take a
-// third of what they take in HTML, and Python's text of them is folded and cut. Anything else is not ok.
+// table reads HTML that is one table, with little text around it, and writes it as Markdown without
+// padding: tables of numbers take a third of what they take in HTML, and Python's text of them is
+// folded and cut. Anything else is not ok.
 func table(data []byte) (markdown string, ok bool) {
 	if len(data) > maxTableHTML || !bytes.Contains(data, []byte("<table")) {
 		return "", false

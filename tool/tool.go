@@ -15,8 +15,8 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// Tool runs the calls of a model, each conversation in a session of its own. All methods are safe for concurrent use; calls of one
-// conversation take turns.
+// Tool runs the calls of a model, each conversation in a session of its own. All methods are safe
+// for concurrent use; calls of one conversation take turns.
 type Tool struct {
 	x executor.Executor
 	m *sessions.Manager
@@ -37,8 +37,8 @@ type Conversation struct {
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// New makes a Tool over x and a manager of sessions over x. It owns neither. Mistakes in o are ErrInvalid; so is a backend that has none
-// of the languages.
+// New makes a Tool over x and a manager of sessions over x. It owns neither. Mistakes in o are
+// ErrInvalid; so is a backend that has none of the languages.
 func New(x executor.Executor, m *sessions.Manager, o Options) (*Tool, error) {
 	var errs []error
 	full := o.with(x.Info().Capabilities)
@@ -64,11 +64,13 @@ func New(x executor.Executor, m *sessions.Manager, o Options) (*Tool, error) {
 	return &Tool{x: x, m: m, o: o, learning: make(chan struct{}, 1), learned: map[string]learned{}}, nil
 }
 
-// Definition describes the tool as the backend can do it now, with what Learn has learned. It asks nobody.
+// Definition describes the tool as the backend can do it now, with what Learn has learned. It asks
+// nobody.
 func (t *Tool) Definition() Definition { return define(t.x.Info().Capabilities, t.o, t.facts()) }
 
-// Call runs a call as the model wrote it. The Output is always for the model. What is wrong with the call is in it; the error is a
-// failure or refusal of the executor, for logs, and the Output says what the model may know of it.
+// Call runs a call as the model wrote it. The Output is always for the model. What is wrong with
+// the call is in it; the error is a failure or refusal of the executor, for logs, and the Output
+// says what the model may know of it.
 //
 // emit gets the events of the run, as in executor.Session. It may be nil.
 func (t *Tool) Call(ctx context.Context, c Conversation, arguments string, emit func(executor.Event) error) (Output, error) {
@@ -133,7 +135,8 @@ func furnish(ctx context.Context, s executor.Session, in Input) (out Output, ok 
 	return Output{}, true, nil
 }
 
-// Reset ends the sessions of a conversation, with their variables and files. The next call begins anew.
+// Reset ends the sessions of a conversation, with their variables and files. The next call begins
+// anew.
 func (t *Tool) Reset(ctx context.Context, c Conversation) error {
 	var errs []error
 	done := map[string]bool{}
@@ -150,7 +153,8 @@ func (t *Tool) Reset(ctx context.Context, c Conversation) error {
 	return errors.Join(errs...)
 }
 
-// key names the session. Its languages are in it because where a backend cannot mix them a conversation has a session for each.
+// key names the session. Its languages are in it because where a backend cannot mix them a
+// conversation has a session for each.
 func key(conversation string, languages []executor.Language) string {
 	var names []string
 	for _, l := range languages {
@@ -207,7 +211,8 @@ func request(in Input, o Options, i executor.SessionInfo) executor.Request {
 	return r
 }
 
-// Refuse is the answer to a call that is not made, for a reason of the caller's: text says it to the model.
+// Refuse is the answer to a call that is not made, for a reason of the caller's: text says it to
+// the model.
 func (t *Tool) Refuse(text string) Output { return Output{Language: t.language(""), Error: text} }
 
 // refused is the answer to a call that came to no run.
@@ -215,7 +220,8 @@ func refused(l executor.Language, err error) Output {
 	return Output{Language: l, Error: Explain(err)}
 }
 
-// unwritten is the answer where a file of the call could not be written. That the name is taken by a directory is the model's to mend.
+// unwritten is the answer where a file of the call could not be written. That the name is taken by
+// a directory is the model's to mend.
 func unwritten(l executor.Language, name string, err error) (Output, error) {
 	for _, kind := range []error{fs.ErrExist, fs.ErrPermission, fs.ErrInvalid, fs.ErrNotExist} {
 		if errors.Is(err, kind) {
@@ -225,7 +231,8 @@ func unwritten(l executor.Language, name string, err error) (Output, error) {
 	return refused(l, err), err
 }
 
-// uninstalled is the answer where the packages of the call could not be installed, in the words of the installer.
+// uninstalled is the answer where the packages of the call could not be installed, in the words of
+// the installer.
 func uninstalled(in Input, res *executor.Result) Output {
 	text := "The packages could not be installed, so the code was not run."
 	if res.Status == executor.StatusTimedOut {
@@ -249,7 +256,8 @@ func missesFile(res *executor.Result) bool {
 	return e != nil && (e.Type == "FileNotFoundError" || strings.Contains(e.Message, "ENOENT"))
 }
 
-// list returns what is in the working directory, directories with a slash; nil if that cannot be known.
+// list returns what is in the working directory, directories with a slash; nil if that cannot be
+// known.
 func list(ctx context.Context, s executor.Session) []string {
 	names := []string{}
 	for f, err := range s.Files().List(ctx, ".") {

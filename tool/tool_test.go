@@ -179,7 +179,8 @@ func TestTimeoutAndLostState(t *testing.T) {
 	})
 }
 
-// A backend that does not answer is given up after a while, and the model is told why its variables are gone.
+// A backend that does not answer is given up after a while, and the model is told why its variables
+// are gone.
 func TestUnavailableBackend(t *testing.T) {
 	bubble(t, fake.Options{}, tool.Options{}, sessions.Options{}, func(w *world) {
 		w.call("c", `x = 1`)

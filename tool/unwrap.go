@@ -8,14 +8,15 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// maxLayers bounds what is unwrapped from what: a fence around a dictionary around a fence has been seen.
+// maxLayers bounds what is unwrapped from what: a fence around a dictionary around a fence has been
+// seen.
 const maxLayers = 4
 
 // maxUnwrap is the size of text beyond which nothing is taken from it: no model writes that much.
 const maxUnwrap = 256 << 10
 
-// unwrap takes from in.Code what models put around code. sure says that the call named its language. Text that is a program already
-// stays as it is, to the byte.
+// unwrap takes from in.Code what models put around code. sure says that the call named its
+// language. Text that is a program already stays as it is, to the byte.
 func (in *Input) unwrap(sure bool) {
 	if len(in.Code) > maxUnwrap {
 		return
@@ -38,7 +39,8 @@ func (in *Input) unwrap(sure bool) {
 // codeKeys are the names under which a dictionary in the place of code has the code.
 var codeKeys = []string{"code", "python_code", "source_code", "generated_code", "script", "program", "source"}
 
-// fromDictionary takes arguments out of code. A dictionary with other keys than those of arguments is a program: it is its own value.
+// fromDictionary takes arguments out of code. A dictionary with other keys than those of arguments
+// is a program: it is its own value.
 func (in *Input) fromDictionary(sure *bool) bool {
 	text := strings.TrimSpace(in.Code)
 	if !strings.HasPrefix(text, "{") || !strings.HasSuffix(text, "}") {
@@ -123,8 +125,8 @@ func (in *Input) fromFence(sure *bool) bool {
 	return false
 }
 
-// unescapeStray mends Python that was escaped once too often, so that line breaks are a backslash and an n. A program has no backslash
-// outside of strings and comments except at the end of a line.
+// unescapeStray mends Python that was escaped once too often, so that line breaks are a backslash
+// and an n. A program has no backslash outside of strings and comments except at the end of a line.
 func unescapeStray(code string) string {
 	t := scanPython(code)
 	if t.stray < 0 || t.stray+1 == len(code) || strings.IndexByte(`nrt"'\`, code[t.stray+1]) < 0 {

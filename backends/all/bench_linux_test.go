@@ -14,8 +14,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// BenchmarkHundredConversations has a hundred conversations at once over Docker, ten messages each. Every message acquires the session of
-// its conversation, and any error fails.
+// BenchmarkHundredConversations has a hundred conversations at once over Docker, ten messages each.
+// Every message acquires the session of its conversation, and any error fails.
 func BenchmarkHundredConversations(b *testing.B) {
 	host, err := dockertest.Host()
 	if err != nil {

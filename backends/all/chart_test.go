@@ -11,8 +11,9 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// charts is a program that saves figures and shows them, with a package in the place of matplotlib, which not every sandbox has. The
-// second figure is changed after it was saved, the third is an image that was read.
+// charts is a program that saves figures and shows them, with a package in the place of matplotlib,
+// which not every sandbox has. The second figure is changed after it was saved, the third is an
+// image that was read.
 const charts = `
 import os
 os.makedirs("lib/matplotlib", exist_ok=True)

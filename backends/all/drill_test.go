@@ -95,7 +95,8 @@ func (c *crowd) talk(subject string) bool {
 	return true
 }
 
-// conversation has three messages with state. That it cannot begin is nobody's fault but the broker's.
+// conversation has three messages with state. That it cannot begin is nobody's fault but the
+// broker's.
 func (c *crowd) conversation(spec executor.Spec) (backend string, err error) {
 	s, err := c.box.Create(c.t.Context(), spec)
 	if err != nil {
@@ -146,7 +147,8 @@ func (c *crowd) ended() {
 	}
 }
 
-// TestMigration moves traffic under load from backend to backend by the file alone, takes each new one away for a while, and goes back.
+// TestMigration moves traffic under load from backend to backend by the file alone, takes each new
+// one away for a while, and goes back.
 func TestMigration(t *testing.T) {
 	t.Parallel()
 	f := newFour(t)
@@ -168,7 +170,8 @@ func TestMigration(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// moved waits until who began before a reload has ended, and checks that nobody begins elsewhere.
+	// moved waits until who began before a reload has ended, and checks that nobody begins
+	// elsewhere.
 	moved := func(to string) {
 		t.Helper()
 		c.ended()

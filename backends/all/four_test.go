@@ -22,7 +22,8 @@ type link interface {
 	Mend() // lets everybody through
 }
 
-// four is the four backends on this machine: Pyodide, Docker, and stand-ins for the two clouds over the same engine and image.
+// four is the four backends on this machine: Pyodide, Docker, and stand-ins for the two clouds over
+// the same engine and image.
 type four struct {
 	owner    string
 	settings map[string]string // what a file says of each, without the closing brace
@@ -94,8 +95,8 @@ func newFour(t *testing.T) *four {
 	return f
 }
 
-// nothingLeft counts at the engine and at the stand-ins, when the application has ended. What could not be removed while it was out of
-// reach is removed when it is within reach again.
+// nothingLeft counts at the engine and at the stand-ins, when the application has ended. What could
+// not be removed while it was out of reach is removed when it is within reach again.
 func (f *four) nothingLeft(t *testing.T) {
 	t.Helper()
 	engine, err := dockertest.Host()

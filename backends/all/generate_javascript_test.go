@@ -109,8 +109,8 @@ var javascriptFamilies = []family{
 	}},
 	{executor.JavaScript, "promises", func(g *generator) {
 		g.line("const wait = (ms, v) => new Promise((r) => setTimeout(r, ms, v)), log = (...a) => console.log(...a);\nlog('begin');")
-		// The first line of a script takes up to 100 ms. Then each timer has a time of its own, far enough from the others for a machine
-		// that pauses.
+		// The first line of a script takes up to 100 ms. Then each timer has a time of its own, far
+		// enough from the others for a machine that pauses.
 		for i := range 4 + g.IntN(4) {
 			g.line("%s;", fill(pick(g, "setTimeout(log, $1, 'timer', $1)", "Promise.resolve($1).then((x) => log('then', x))", "queueMicrotask(() => log('micro', $1))", "wait($1, 'w').then(log)", "Promise.reject(new Error('r$1')).catch((e) => log(e.message)).finally(() => log('finally'))", "(async () => { log('in', $1); await null; log('out', $1); })()", "Promise.allSettled([wait($1, 1), Promise.reject(2)]).then((r) => log(r))", "Promise.any([Promise.reject(1), wait($1, $1)]).then(log)", "Promise.race([wait($1, 'slow'), wait(900, 'never')]).then(log)", "log('now', $1)"), fmt.Sprint(50+100*(i*5%8))))
 		}

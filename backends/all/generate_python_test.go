@@ -185,7 +185,8 @@ func (g *generator) pyList(depth int) string {
 	return "[" + g.several(1, 6, ", ", func() string { return g.pyValue(depth) }) + "]"
 }
 
-// pyBlock writes statements of a function with the parameters n and depth, which notes in log what it does.
+// pyBlock writes statements of a function with the parameters n and depth, which notes in log what
+// it does.
 func (g *generator) pyBlock(indent string, depth int) {
 	for range 1 + g.IntN(3) {
 		open := ""

@@ -75,7 +75,8 @@ func (g *generator) several(least, most int, sep string, f func() string) string
 	return strings.Join(all, sep)
 }
 
-// word is a short text, which may have any character but quotes, braces and those that languages escape.
+// word is a short text, which may have any character but quotes, braces and those that languages
+// escape.
 func (g *generator) word() string {
 	letters := []rune("abcdefgXYZ 0189_-.,;:é߀日本😀\u0301")
 	return g.several(1, 8, "", func() string { return string(pick(g, letters...)) })

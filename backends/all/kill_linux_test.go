@@ -83,11 +83,11 @@ func application(owner, config string) error {
 	return g.Wait()
 }
 
-// TestKilledApplication kills an application under load and starts it anew: what can go on goes on, what cannot is told, and nothing is
-// left, counted at the engine and in the process table.
+// TestKilledApplication kills an application under load and starts it anew: what can go on goes on,
+// what cannot is told, and nothing is left, counted at the engine and in the process table.
 //
-// It is not parallel to the others: an application that is kept from the processor for longer than its leases
-// last loses them.
+// It is not parallel to the others: an application that is kept from the processor for longer than
+// its leases last loses them.
 func TestKilledApplication(t *testing.T) {
 	f := newFour(t)
 	var file, routes strings.Builder
@@ -209,7 +209,8 @@ func acquire(t *testing.T, box *backends.Broker, key string, spec executor.Spec)
 	}
 }
 
-// started returns when a process was started, in clock ticks. A number alone may be another process's by now.
+// started returns when a process was started, in clock ticks. A number alone may be another
+// process's by now.
 func started(pid string) (start string, ok bool) {
 	b, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// TestLearn has the definition of the tool say what is in the sandboxes of every backend, and what they have in common.
+// TestLearn has the definition of the tool say what is in the sandboxes of every backend, and what
+// they have in common.
 func TestLearn(t *testing.T) {
 	t.Parallel()
 	f := newFour(t)

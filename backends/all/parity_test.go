@@ -20,8 +20,8 @@ var (
 	seed   = flag.Uint64("seed", 14, "of the programs that TestParity generates")
 )
 
-// TestParity runs the corpus, and programs that are generated, on the backends and with the plain interpreters of the image. Each program
-// does the same on all of them, or it is known why not.
+// TestParity runs the corpus, and programs that are generated, on the backends and with the plain
+// interpreters of the image. Each program does the same on all of them, or it is known why not.
 func TestParity(t *testing.T) {
 	t.Parallel()
 	x := openFour(t)
@@ -141,7 +141,8 @@ func openFour(t *testing.T) []executor.Executor {
 	return executors
 }
 
-// compare runs programs on backends, and as scripts on the first. What differs without an explanation is an error.
+// compare runs programs on backends, and as scripts on the first. What differs without an
+// explanation is an error.
 func compare(t *testing.T, executors []executor.Executor, programs []parity.Program) *parity.Report {
 	t.Helper()
 	r, err := parity.Run(t.Context(), parity.Options{Backends: executors, Plain: executors[0], Parallel: 2, Reuse: 20}, programs)
@@ -161,7 +162,8 @@ func compare(t *testing.T, executors []executor.Executor, programs []parity.Prog
 	return r
 }
 
-// checkSurroundings checks that every backend describes its interpreters, and that these are not all the same.
+// checkSurroundings checks that every backend describes its interpreters, and that these are not
+// all the same.
 func checkSurroundings(t *testing.T, executors []executor.Executor) {
 	t.Helper()
 	var first parity.Fields

@@ -135,7 +135,8 @@ func open(ctx context.Context, name, config string) (executor.Executor, error) {
 	return backends.Open(ctx, driver.Env{Owner: "examples"}, all.Registry(), cfg)
 }
 
-// save writes an artifact below a directory. Its name comes from the sandbox, and os.Root keeps it there.
+// save writes an artifact below a directory. Its name comes from the sandbox, and os.Root keeps it
+// there.
 func save(dir string, a executor.Artifact) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

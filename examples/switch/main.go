@@ -88,8 +88,8 @@ func python(ctx context.Context, w io.Writer, box executor.Executor) error {
 	return nil
 }
 
-// typed greets with what a user has typed. Not every backend has standard input; what it has it declares, so the program need not know which
-// one it is.
+// typed greets with what a user has typed. Not every backend has standard input; what it has it
+// declares, so the program need not know which one it is.
 func typed(ctx context.Context, box executor.Executor, s executor.Session, text string) (executor.Request, error) {
 	if box.Info().Capabilities.HasFor(executor.Python, executor.FeatureStdin) {
 		return executor.Request{Code: "print('hello', input())", Stdin: strings.NewReader(text)}, nil
@@ -119,8 +119,9 @@ func javascript(ctx context.Context, w io.Writer, box executor.Executor) error {
 	return nil
 }
 
-// show prints what a chat would use of a result. Left out is what differs: times, the backend's name, where code was when it was stopped,
-// which not every backend learns, and the exit code that an exception stands for already.
+// show prints what a chat would use of a result. Left out is what differs: times, the backend's
+// name, where code was when it was stopped, which not every backend learns, and the exit code that
+// an exception stands for already.
 func show(w io.Writer, title string, res *executor.Result) {
 	fmt.Fprintf(w, "== %s: %s", title, res.Status)
 	if res.Reason != "" {

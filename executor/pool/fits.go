@@ -10,15 +10,17 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Fits reports whether warm sessions can serve spec, and if not, which fields are in the way. Attributes and Subject never are; Run
-// and MaxRun are only where the backend allows less; Labels need FeatureRelabel; IdleTTL needs FeatureKeepAlive; MinIsolation and
-// Require need what they say; Aliases need to be among those of the warm sessions, which may have more; the rest must be equal.
+// Fits reports whether warm sessions can serve spec, and if not, which fields are in the way.
+// Attributes and Subject never are; Run and MaxRun are only where the backend allows less; Labels
+// need FeatureRelabel; IdleTTL needs FeatureKeepAlive; MinIsolation and Require need what they say;
+// Aliases need to be among those of the warm sessions, which may have more; the rest must be equal.
 func (p *Pool) Fits(spec executor.Spec) (ok bool, fields []string) {
 	fields = Differs(p.opts.Spec, p.Info().Capabilities, spec)
 	return len(fields) == 0, fields
 }
 
-// Differs is Fits for a pool that there is not yet: have is the Spec of its Options, caps are those of its backend.
+// Differs is Fits for a pool that there is not yet: have is the Spec of its Options, caps are those
+// of its backend.
 func Differs(have executor.Spec, caps executor.Capabilities, spec executor.Spec) (fields []string) {
 	ceiling, all := ceiling(caps), caps
 	caps = caps.For(have.Languages...)
@@ -49,7 +51,8 @@ func Differs(have executor.Spec, caps executor.Capabilities, spec executor.Spec)
 // endless is more output than any run has, in bytes.
 const endless = 1 << 50
 
-// ceiling is what runs of warm sessions are allowed at most: all that the backend allows, because they may have to serve any Spec.
+// ceiling is what runs of warm sessions are allowed at most: all that the backend allows, because
+// they may have to serve any Spec.
 func ceiling(caps executor.Capabilities) executor.RunLimits {
 	return caps.MaxRun.Or(executor.RunLimits{WallTime: executor.NoLimit, OutputBytes: endless})
 }
@@ -92,7 +95,8 @@ func ttl(s executor.Spec) time.Duration {
 	return s.IdleTTL
 }
 
-// adapt makes a warm session that Fits the session that spec asks for. It fails if the session is not alive.
+// adapt makes a warm session that Fits the session that spec asks for. It fails if the session is
+// not alive.
 func (p *Pool) adapt(ctx context.Context, s executor.Session, spec executor.Spec) (executor.Session, error) {
 	info, err := s.Refresh(ctx)
 	if err != nil {

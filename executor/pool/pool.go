@@ -14,18 +14,21 @@ import (
 
 // Options configures New.
 type Options struct {
-	// Spec is that of the sessions to keep. It is without Subject and Attributes, and without Labels unless the backend has
-	// FeatureRelabel: they would be a user's. Its MaxRun is not used: warm sessions allow what the backend allows, and the Spec of
-	// Create says what its session allows.
+	// Spec is that of the sessions to keep. It is without Subject and Attributes, and without
+	// Labels unless the backend has FeatureRelabel: they would be a user's. Its MaxRun is not used:
+	// warm sessions allow what the backend allows, and the Spec of Create says what its session
+	// allows.
 	Spec executor.Spec
 	Size int // warm sessions to aim for; at least 1
-	// Prelude is run in each session before it is ready, for imports that take long. What it defines is there for the caller, whose
-	// first run therefore has another cell number than 1 and no StateFresh. A session in which it fails is not used.
+	// Prelude is run in each session before it is ready, for imports that take long. What it
+	// defines is there for the caller, whose first run therefore has another cell number than 1 and
+	// no StateFresh. A session in which it fails is not used.
 	Prelude []executor.Request
 	MaxAge  time.Duration // replace a warm session after this long; default half of its IdleTTL, and at most that
 	Refill  int           // creations in flight at a time; default 1. Failures back off up to a minute
-	// Suspended keeps the sessions suspended until they are handed out, which then takes as long as the backend takes to wake one. It
-	// needs executor.Info.Suspends. One that cannot be suspended is not kept.
+	// Suspended keeps the sessions suspended until they are handed out, which then takes as long as
+	// the backend takes to wake one. It needs executor.Info.Suspends. One that cannot be suspended
+	// is not kept.
 	Suspended bool
 	Hooks     executor.Hooks
 	Log       *slog.Logger // is told once of each field of Spec that keeps a Create from a warm session; nil: nothing
@@ -51,7 +54,8 @@ const (
 	lastWait  = time.Minute
 )
 
-// Pool is an executor.Executor that answers Create from warm sessions. All else it passes on. It does not own the Executor below.
+// Pool is an executor.Executor that answers Create from warm sessions. All else it passes on. It
+// does not own the Executor below.
 type Pool struct {
 	executor.Executor
 	opts   Options
@@ -118,8 +122,8 @@ func check(x executor.Executor, opts Options) error {
 	return errors.Join(errs...)
 }
 
-// Create hands out a warm session that Fits and that Refresh finds alive, which wakes it if it is suspended, with the labels, run limits
-// and idle TTL of spec, or creates one cold.
+// Create hands out a warm session that Fits and that Refresh finds alive, which wakes it if it is
+// suspended, with the labels, run limits and idle TTL of spec, or creates one cold.
 func (p *Pool) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
 	return p.CreateOr(ctx, spec, p.Executor.Create)
 }
@@ -162,8 +166,9 @@ func (p *Pool) CreateOr(ctx context.Context, spec executor.Spec, cold func(conte
 	return cold(ctx, spec)
 }
 
-// bypass counts a Create that warm sessions cannot serve. A field that was not in the way before is worth a line in the log: who has
-// configured a pool that serves nobody pays for it and does not know.
+// bypass counts a Create that warm sessions cannot serve. A field that was not in the way before is
+// worth a line in the log: who has configured a pool that serves nobody pays for it and does not
+// know.
 func (p *Pool) bypass(fields []string) {
 	known := true
 	p.count(func(st *Stats) {
@@ -227,8 +232,9 @@ func (p *Pool) Stats() Stats {
 	return st
 }
 
-// Close stops refilling, waits for creations in flight and destroys the warm sessions. Those handed out live on, and the Executor
-// below stays open. It may be called again, and after an error that tries again.
+// Close stops refilling, waits for creations in flight and destroys the warm sessions. Those handed
+// out live on, and the Executor below stays open. It may be called again, and after an error that
+// tries again.
 func (p *Pool) Close() error {
 	p.cancel()
 	p.work.Wait()

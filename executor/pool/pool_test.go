@@ -251,8 +251,8 @@ func TestAdapted(t *testing.T) {
 	})
 }
 
-// TestWallTimeIsOfTheRequest: sessions that were started before anybody asked serve runs that take longer than the default. What each
-// session allows is what its Spec says.
+// TestWallTimeIsOfTheRequest: sessions that were started before anybody asked serve runs that take
+// longer than the default. What each session allows is what its Spec says.
 func TestWallTimeIsOfTheRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec    executor.Spec
@@ -418,7 +418,8 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestFirstLanguage: a Spec without languages means the first of the backend, whatever the pool has.
+// TestFirstLanguage: a Spec without languages means the first of the backend, whatever the pool
+// has.
 func TestFirstLanguage(t *testing.T) {
 	js := pool.Options{Size: 1, Spec: executor.Spec{Languages: []executor.Language{executor.JavaScript}}}
 	bubble(t, fake.Options{}, js, func(w world) {

@@ -8,7 +8,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// session gives a warm session, which allows all that its backend allows, the run limits of the Spec that it serves.
+// session gives a warm session, which allows all that its backend allows, the run limits of the
+// Spec that it serves.
 type session struct {
 	executor.Session
 	run, most executor.RunLimits

@@ -26,9 +26,11 @@ func holds(want, have map[string]string) bool {
 	return true
 }
 
-// assign returns the backend of a subject. Every unit of weight is a ticket with a number that depends on salt, subject, backend and
-// the position of the ticket alone, and the highest number wins. So a backend wins with its part of the tickets, and a ticket that is
-// added or taken away changes nothing between the others. bucket is the ticket that has won, from 1 to the weight of the winner.
+// assign returns the backend of a subject. Every unit of weight is a ticket with a number that
+// depends on salt, subject, backend and the position of the ticket alone, and the highest number
+// wins. So a backend wins with its part of the tickets, and a ticket that is added or taken away
+// changes nothing between the others. bucket is the ticket that has won, from 1 to the weight of
+// the winner.
 func (r *Route) assign(subject string) (winner string, bucket int) {
 	salt := r.Salt
 	if salt == "" {
@@ -59,7 +61,8 @@ func (r *Route) assign(subject string) (winner string, bucket int) {
 	return winner, bucket
 }
 
-// mix is the output function of the generator SplitMix64, which turns a counter into numbers that look independent.
+// mix is the output function of the generator SplitMix64, which turns a counter into numbers that
+// look independent.
 func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb

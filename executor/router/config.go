@@ -11,7 +11,8 @@ import (
 
 // Config is the routing table. It is plain data, so that it can come from a file.
 type Config struct {
-	// Routes are tried in order; the first that matches decides. If none does, Create fails with ErrInvalid.
+	// Routes are tried in order; the first that matches decides. If none does, Create fails with
+	// ErrInvalid.
 	Routes []Route `json:"routes"`
 }
 
@@ -20,11 +21,13 @@ type Route struct {
 	Name  string  `json:"name"` // unique; reported as Origin.Route
 	Match Match   `json:"match,omitzero"`
 	Split []Share `json:"split"`
-	// Salt makes the assignment of subjects independent of other routes. Changing it reshuffles every subject. Empty: the name.
+	// Salt makes the assignment of subjects independent of other routes. Changing it reshuffles
+	// every subject. Empty: the name.
 	Salt string `json:"salt,omitempty"`
 	// Fallback lists backends, in order, for a Create that the assigned one cannot do.
 	Fallback []string `json:"fallback,omitempty"`
-	// OnUnavailable is for who keeps conversations, as package backends does. The Router does nothing with it. Empty: Replace.
+	// OnUnavailable is for who keeps conversations, as package backends does. The Router does
+	// nothing with it. Empty: Replace.
 	OnUnavailable OnUnavailable `json:"on_unavailable,omitempty"`
 }
 
@@ -52,7 +55,8 @@ type Share struct {
 	Weight  int    `json:"weight"` // 0 to MaxWeight; 0: none for now
 }
 
-// MaxWeight is the largest weight of a share. A part in a thousand is fine enough for people, and keeps Decide fast.
+// MaxWeight is the largest weight of a share. A part in a thousand is fine enough for people, and
+// keeps Decide fast.
 const MaxWeight = 1000
 
 // A ConfigError is one mistake in a Config.
@@ -65,7 +69,8 @@ type ConfigError struct {
 // Error returns "path: problem".
 func (e *ConfigError) Error() string { return e.Path + ": " + e.Problem }
 
-// Check reports every mistake in c, each as a *ConfigError, joined. backends are the names that routes may use.
+// Check reports every mistake in c, each as a *ConfigError, joined. backends are the names that
+// routes may use.
 func (c Config) Check(backends []string) error {
 	var errs []error
 	bad := func(path, format string, args ...any) {

@@ -7,8 +7,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Info describes the router. Its capabilities are what all backends have; Varies is what some have. The weakest Isolation counts,
-// and the smallest bounds.
+// Info describes the router. Its capabilities are what all backends have; Varies is what some have.
+// The weakest Isolation counts, and the smallest bounds.
 func (r *Router) Info() executor.Info {
 	return executor.Info{Name: r.name, Type: "router", Capabilities: r.caps}
 }

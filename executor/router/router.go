@@ -27,8 +27,9 @@ type Router struct {
 
 var _ executor.Executor = (*Router)(nil)
 
-// New makes a Router. It reports every mistake in cfg. name is the router's Info.Name. The keys of backends are the names that cfg
-// and handles use: each must be the Info.Name of its Executor, because handles are sent back by it.
+// New makes a Router. It reports every mistake in cfg. name is the router's Info.Name. The keys of
+// backends are the names that cfg and handles use: each must be the Info.Name of its Executor,
+// because handles are sent back by it.
 func New(name string, backends map[string]executor.Executor, cfg Config, hooks executor.Hooks) (*Router, error) {
 	names := slices.Sorted(maps.Keys(backends))
 	errs := []error{cfg.Check(names)}
@@ -61,8 +62,8 @@ func (r *Router) fail(op string, kind, cause error) *executor.Error {
 	return &executor.Error{Op: op, Backend: r.name, Kind: kind, Ran: executor.RanNo, Err: cause}
 }
 
-// Create tries the eligible backends in order. It draws a subject if the route splits and the spec has none. The error of the last
-// one tried decides the Kind; the others are joined to its cause.
+// Create tries the eligible backends in order. It draws a subject if the route splits and the spec
+// has none. The error of the last one tried decides the Kind; the others are joined to its cause.
 func (r *Router) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
 	return r.CreateBy(ctx, spec, func(ctx context.Context, name string) (executor.Session, error) {
 		return r.backends[name].Create(ctx, spec)
@@ -123,7 +124,8 @@ func (r *Router) refuse(d Decision) error {
 	return e
 }
 
-// fallsBack reports whether another backend may be tried after err: it could not do its part, and nothing has run.
+// fallsBack reports whether another backend may be tried after err: it could not do its part, and
+// nothing has run.
 func fallsBack(ctx context.Context, err error) bool {
 	var e *executor.Error
 	if ctx.Err() != nil || !errors.As(err, &e) || e.Ran != executor.RanNo {
@@ -148,7 +150,8 @@ func (r *Router) combine(failed []error) error {
 	return &c
 }
 
-// Attach dispatches on h.Backend. A backend that is not configured is ErrNotFound. Origin.Route and Assigned come back from h.Meta.
+// Attach dispatches on h.Backend. A backend that is not configured is ErrNotFound. Origin.Route and
+// Assigned come back from h.Meta.
 func (r *Router) Attach(ctx context.Context, h executor.Handle) (_ executor.Session, err error) {
 	ctx, end := r.begin(ctx, executor.Op{Name: "attach", Session: h.Session})
 	defer func() { end(executor.Outcome{Err: err}) }()
@@ -164,7 +167,8 @@ func (r *Router) Attach(ctx context.Context, h executor.Handle) (_ executor.Sess
 	return &session{Session: s, r: r, route: route, assigned: assigned}, nil
 }
 
-// Destroy dispatches on h.Backend. A backend that is not configured is ErrNotFound: whether the sandbox is gone is not known.
+// Destroy dispatches on h.Backend. A backend that is not configured is ErrNotFound: whether the
+// sandbox is gone is not known.
 func (r *Router) Destroy(ctx context.Context, h executor.Handle) (err error) {
 	ctx, end := r.begin(ctx, executor.Op{Name: "destroy", Session: h.Session})
 	defer func() { end(executor.Outcome{Err: err}) }()
@@ -188,7 +192,8 @@ func (r *Router) backend(op string, h executor.Handle) (executor.Executor, error
 	return x, nil
 }
 
-// Sessions asks all backends that have FeatureList, at the same time. A backend without it is one ErrUnsupported element.
+// Sessions asks all backends that have FeatureList, at the same time. A backend without it is one
+// ErrUnsupported element.
 func (r *Router) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {
 	return func(yield func(executor.SessionInfo, error) bool) {
 		if r.closed.Load() {

@@ -127,7 +127,8 @@ func TestSplitIsSticky(t *testing.T) {
 	}
 	base := at("s", "a", 70, "b", 30)
 	for b, part := range map[string]float64{"a": 0.7, "b": 0.3} {
-		// Five standard deviations of a binomial: the subjects are fixed, so this either holds for ever or never.
+		// Five standard deviations of a binomial: the subjects are fixed, so this either holds for
+		// ever or never.
 		if got, dev := float64(count(base)[b]), 5*math.Sqrt(20_000*part*(1-part)); math.Abs(got-20_000*part) > dev {
 			t.Errorf("%s: got %v of 20000, want %v ± %v", b, got, 20_000*part, dev)
 		}

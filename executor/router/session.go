@@ -13,14 +13,14 @@ const (
 	metaAssigned = "router.assigned"
 )
 
-// Assignment returns what a Router has noted in a handle: the route that decided, and the backend that its split named. They are empty
-// if no Router made the session.
+// Assignment returns what a Router has noted in a handle: the route that decided, and the backend
+// that its split named. They are empty if no Router made the session.
 func Assignment(h executor.Handle) (route, assigned string) {
 	return h.Meta[metaRoute], h.Meta[metaAssigned]
 }
 
-// session adds to a session where it comes from. It changes nothing else, so it embeds the interface: methods that Session gets later
-// go through.
+// session adds to a session where it comes from. It changes nothing else, so it embeds the
+// interface: methods that Session gets later go through.
 type session struct {
 	executor.Session
 	r               *Router

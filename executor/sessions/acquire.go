@@ -10,13 +10,15 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Acquire leases the session of key: the one held here, or one attached from the Store, or, if there is none or it is gone, a new one
-// made from spec. While another call or process has the lease it waits, until ctx ends. Concurrent calls for a key create one session.
-// An existing session is used as it is, whatever spec says now, but for a Template, Languages or Network that differ: ErrInvalid. A
-// session of another Subject is ErrDenied.
+// Acquire leases the session of key: the one held here, or one attached from the Store, or, if
+// there is none or it is gone, a new one made from spec. While another call or process has the
+// lease it waits, until ctx ends. Concurrent calls for a key create one session. An existing
+// session is used as it is, whatever spec says now, but for a Template, Languages or Network that
+// differ: ErrInvalid. A session of another Subject is ErrDenied.
 //
-// Where the backend of the session does not answer, Acquire fails as the backend does, for as long as Options.Replace says. After that it
-// makes a new session, which Lease.Why says, and leaves the old sandbox to its TTL and to Reap.
+// Where the backend of the session does not answer, Acquire fails as the backend does, for as long
+// as Options.Replace says. After that it makes a new session, which Lease.Why says, and leaves the
+// old sandbox to its TTL and to Reap.
 func (m *Manager) Acquire(ctx context.Context, key string, spec executor.Spec) (_ *Lease, err error) {
 	ctx, end := m.begin(ctx, executor.Op{Name: "acquire"})
 	var out executor.Outcome
@@ -47,7 +49,8 @@ func (m *Manager) Acquire(ctx context.Context, key string, spec executor.Spec) (
 	return lease, nil
 }
 
-// acquire is Acquire for who has the turn in this process. On success the turn is the lease's. It notes the handle of the record.
+// acquire is Acquire for who has the turn in this process. On success the turn is the lease's. It
+// notes the handle of the record.
 func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l *local, handle *executor.Handle) (*Lease, error) {
 	if err := m.beSeen(ctx); err != nil {
 		return nil, err
@@ -123,7 +126,8 @@ func (m *Manager) setSession(l *local, s executor.Session) {
 // poll is how often a key that another process has is looked at.
 const poll = 200 * time.Millisecond
 
-// claim takes the lease of a key in the Store, making the record if there is none, and waits while somebody else has it.
+// claim takes the lease of a key in the Store, making the record if there is none, and waits while
+// somebody else has it.
 func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, l *local) (*entry, error) {
 	for {
 		e, err := m.load(ctx, key)
@@ -161,7 +165,8 @@ func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, l *
 			e.Running = later(e.Running, longestRun(e.Handle, e.Until))
 		}
 		e.Instance, e.Life, e.Until, e.Used = m.opts.Instance, m.life, now.Add(m.opts.LeaseTTL), now
-		// Larger than every token before, also where the record was forgotten in between and only the clock remembers.
+		// Larger than every token before, also where the record was forgotten in between and only
+		// the clock remembers.
 		e.Token = max(e.Token+1, now.UnixMicro())
 		switch err := m.save(ctx, &e); {
 		case errors.Is(err, ErrConflict):
@@ -211,8 +216,8 @@ func (m *Manager) deny(d executor.Denial, cause error) error {
 	return e
 }
 
-// taken reports whether the lease is somebody else's at the moment. Where the sandbox can only be used in a living process that is not
-// this one it fails with ElsewhereError.
+// taken reports whether the lease is somebody else's at the moment. Where the sandbox can only be
+// used in a living process that is not this one it fails with ElsewhereError.
 func (m *Manager) taken(ctx context.Context, r *Record, l *local, now time.Time) (bool, error) {
 	if r.Life == m.life {
 		return false, nil // of a call of this process that has ended
@@ -237,7 +242,8 @@ func (m *Manager) taken(ctx context.Context, r *Record, l *local, now time.Time)
 	return false, nil
 }
 
-// admit counts the sessions with the new one among them, so that two processes cannot both be the last to fit.
+// admit counts the sessions with the new one among them, so that two processes cannot both be the
+// last to fit.
 func (m *Manager) admit(ctx context.Context, e *entry) error {
 	if err := m.note(ctx, &e.Record); err != nil {
 		return m.storeError(ctx, "acquire", err)
@@ -268,8 +274,8 @@ func (m *Manager) admit(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// countSubject counts the sessions of a subject. Notes whose session is gone, as a crash in between leaves them, are removed when they
-// matter.
+// countSubject counts the sessions of a subject. Notes whose session is gone, as a crash in between
+// leaves them, are removed when they matter.
 func (m *Manager) countSubject(ctx context.Context, subject string, most int) (int, error) {
 	dir := subjectDir(subject)
 	var keys []string
@@ -299,8 +305,9 @@ func (m *Manager) countSubject(ctx context.Context, subject string, most int) (i
 	return n, nil
 }
 
-// open returns the session of a record whose lease is ours: the one that is held here, the one that can be attached to, or a new one,
-// and why it is new. It stops when the lease is lost or the caller gives up. In e it notes since when the backend is unavailable.
+// open returns the session of a record whose lease is ours: the one that is held here, the one that
+// can be attached to, or a new one, and why it is new. It stops when the lease is lost or the
+// caller gives up. In e it notes since when the backend is unavailable.
 func (m *Manager) open(leased, caller context.Context, e *entry, spec executor.Spec, l *local) (s executor.Session, fresh bool, why Loss, err error) {
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
@@ -327,8 +334,8 @@ func (m *Manager) open(leased, caller context.Context, e *entry, spec executor.S
 	return s, err == nil, why, err
 }
 
-// reach returns the session that is there; nil: it is gone. With brief it does not take long. A backend that says nothing is one that
-// does not answer, also for a caller who would wait for ever.
+// reach returns the session that is there; nil: it is gone. With brief it does not take long. A
+// backend that says nothing is one that does not answer, also for a caller who would wait for ever.
 func (m *Manager) reach(caller context.Context, e *entry, l *local, brief bool) (s executor.Session, err error) {
 	limit := reachTime
 	if brief {
@@ -359,16 +366,19 @@ func (m *Manager) reach(caller context.Context, e *entry, l *local, brief bool) 
 		if err == nil || !errors.Is(err, executor.ErrNotFound) {
 			return s, err
 		}
-		// It may be there and dead. No record will name it any more, so this is the time; the reaper comes after a failure.
+		// It may be there and dead. No record will name it any more, so this is the time; the
+		// reaper comes after a failure.
 		m.x.Destroy(ctx, e.Handle)
 	}
 	return nil, nil
 }
 
-// reuse returns the session that this process has, if it is still the one that the record names and alive.
+// reuse returns the session that this process has, if it is still the one that the record names and
+// alive.
 func (m *Manager) reuse(ctx context.Context, e *entry, l *local) (executor.Session, error) {
 	s := l.session
-	// After another process has had the lease, this holder may have been shut out of the sandbox and not know it.
+	// After another process has had the lease, this holder may have been shut out of the sandbox
+	// and not know it.
 	if s.Info().Handle.Session == e.Handle.Session && !e.other {
 		i, err := s.Refresh(ctx)
 		switch {

@@ -10,7 +10,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// beat says in the Store that this process lives, and looks after the sessions that it holds and nobody uses.
+// beat says in the Store that this process lives, and looks after the sessions that it holds and
+// nobody uses.
 func (m *Manager) beat() {
 	for n := 0; ; n++ {
 		if err := m.alive(m.ctx); err != nil && m.ctx.Err() == nil && m.opts.Log != nil {
@@ -43,7 +44,8 @@ func (m *Manager) alive(ctx context.Context) error {
 	return nil
 }
 
-// beSeen makes sure that others take this process for alive: what it holds would else be taken for lost.
+// beSeen makes sure that others take this process for alive: what it holds would else be taken for
+// lost.
 func (m *Manager) beSeen(ctx context.Context) error {
 	m.mu.Lock()
 	seen := m.seen
@@ -119,7 +121,8 @@ func (m *Manager) tidy(key string, l *local) {
 	}
 }
 
-// look checks one session, for who has the turn. What cannot be found out is left for the next time.
+// look checks one session, for who has the turn. What cannot be found out is left for the next
+// time.
 func (m *Manager) look(ctx context.Context, key string, l *local) {
 	s := l.session
 	if s == nil {

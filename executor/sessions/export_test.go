@@ -2,7 +2,8 @@ package sessions
 
 import "errors"
 
-// Crash ends everything that m does in the background, as the death of its process would, and tells nobody.
+// Crash ends everything that m does in the background, as the death of its process would, and tells
+// nobody.
 func (m *Manager) Crash() {
 	m.mu.Lock()
 	m.closed = true

@@ -23,7 +23,8 @@ const (
 	blobPrefix  = "blob/"
 )
 
-// What is kept of a session is bounded in more ways than by its bytes: a list has to fit into an entry, and a walk has to end.
+// What is kept of a session is bounded in more ways than by its bytes: a list has to fit into an
+// entry, and a walk has to end.
 const (
 	maxListed = MaxValue - 4<<10
 	maxWalked = 10_000
@@ -74,8 +75,8 @@ func (m *Manager) loadKept(ctx context.Context, key string) (l kept, rev string,
 	return l, e.Rev, nil
 }
 
-// keep saves the files of a session under its key. Contents come before the list and are removed after it, so that a crash in between
-// leaves a list that is right.
+// keep saves the files of a session under its key. Contents come before the list and are removed
+// after it, so that a crash in between leaves a list that is right.
 func (m *Manager) keep(ctx context.Context, key, subject string, token int64, s executor.Session) error {
 	if m.opts.KeepFiles == 0 || !s.Info().Capabilities.Has(executor.FeatureFiles) {
 		return nil
@@ -161,7 +162,8 @@ func (m *Manager) put(ctx context.Context, key string, f keptFile, files executo
 	return sum, nil
 }
 
-// filesToken returns the token of the lease that wrote the kept files of a key, for when the record is gone.
+// filesToken returns the token of the lease that wrote the kept files of a key, for when the record
+// is gone.
 func (m *Manager) filesToken(ctx context.Context, key string) (int64, error) {
 	if m.opts.KeepFiles == 0 {
 		return 0, nil
@@ -173,8 +175,8 @@ func (m *Manager) filesToken(ctx context.Context, key string) (int64, error) {
 	return l.Token, nil
 }
 
-// fenceFiles makes sure that no lease with a lower token writes kept files of a key any more: the holder of a sandbox that was given up
-// may live, and find out later that it has lost its lease.
+// fenceFiles makes sure that no lease with a lower token writes kept files of a key any more: the
+// holder of a sandbox that was given up may live, and find out later that it has lost its lease.
 func (m *Manager) fenceFiles(ctx context.Context, key, subject string, token int64) error {
 	if m.opts.KeepFiles == 0 {
 		return nil
@@ -202,8 +204,9 @@ func (m *Manager) fenceFiles(ctx context.Context, key, subject string, token int
 	}
 }
 
-// restore writes the kept files of a key into a new sandbox, in the place of an older one if the record names one. What the Store no
-// longer has is left out and counted, and what is another subject's, whose record has been forgotten, is not this one's.
+// restore writes the kept files of a key into a new sandbox, in the place of an older one if the
+// record names one. What the Store no longer has is left out and counted, and what is another
+// subject's, whose record has been forgotten, is not this one's.
 func (m *Manager) restore(ctx context.Context, e *entry, s executor.Session) (names []string, omitted int, err error) {
 	if m.opts.KeepFiles == 0 || !s.Info().Capabilities.Has(executor.FeatureFiles) {
 		return nil, 0, nil

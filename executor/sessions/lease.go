@@ -11,17 +11,21 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Lease is the right to use the session of a key until Release or Discard. It is renewed in the background. If it is lost, the run in
-// progress is cancelled and every call fails with ErrClosed and RanNo.
+// Lease is the right to use the session of a key until Release or Discard. It is renewed in the
+// background. If it is lost, the run in progress is cancelled and every call fails with ErrClosed
+// and RanNo.
 //
-// It is a Session, but Close, Detach and Relabel are refused with ErrUnsupported: the session is not the lease holder's to end.
+// It is a Session, but Close, Detach and Relabel are refused with ErrUnsupported: the session is
+// not the lease holder's to end.
 type Lease struct {
 	executor.BaseSession
 	Key   string
 	Fresh bool // the sandbox was made by this Acquire
-	// Lost says that the key had a sandbox before this one, with variables and files that are gone but for those in Restored. It stays
-	// true until something has run through a lease: who only lists files does not take the news away. It is false for a key that is used
-	// for the first time, again after Discard, or that was forgotten: a day after its sandbox has ended for want of use.
+	// Lost says that the key had a sandbox before this one, with variables and files that are gone
+	// but for those in Restored. It stays true until something has run through a lease: who only
+	// lists files does not take the news away. It is false for a key that is used for the first
+	// time, again after Discard, or that was forgotten: a day after its sandbox has ended for want
+	// of use.
 	Lost  bool
 	Why   Loss  // why, while Lost is true; empty if that is no longer known
 	Token int64 // grows with each lease of the key, across processes; given to backends with FeatureFencing
@@ -68,8 +72,8 @@ func (m *Manager) newLease(e *entry, l *local) *Lease {
 	return le
 }
 
-// renew keeps the lease until it is ended. It is lost if the record is somebody else's, and in good time before it ends in the Store
-// if the Store cannot be reached.
+// renew keeps the lease until it is ended. It is lost if the record is somebody else's, and in good
+// time before it ends in the Store if the Store cannot be reached.
 func (le *Lease) renew(until time.Time) {
 	ttl := le.m.opts.LeaseTTL
 	for {
@@ -104,7 +108,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// update changes the record and renews the lease. It fails with ErrClosed if the record is no longer ours.
+// update changes the record and renews the lease. It fails with ErrClosed if the record is no
+// longer ours.
 func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 	var e *entry
 	select {
@@ -142,11 +147,13 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 	return nil
 }
 
-// finish is how long the end of a lease may wait for the Store. The lease ends by itself if it is not reached.
+// finish is how long the end of a lease may wait for the Store. The lease ends by itself if it is
+// not reached.
 const finish = 15 * time.Second
 
-// Release ends the lease. The session lives on for its IdleTTL and stays attached here. It may be called again. An error says that the
-// files were not kept, or that the Store was not told and the key is blocked for others until the lease has run out.
+// Release ends the lease. The session lives on for its IdleTTL and stays attached here. It may be
+// called again. An error says that the files were not kept, or that the Store was not told and the
+// key is blocked for others until the lease has run out.
 func (le *Lease) Release() error {
 	le.once.Do(func() {
 		lost := le.stop()
@@ -173,7 +180,8 @@ func (le *Lease) Release() error {
 	return le.ended
 }
 
-// keepFiles keeps the files, for who still has the lease in the Store. A sandbox that is gone has none.
+// keepFiles keeps the files, for who still has the lease in the Store. A sandbox that is gone has
+// none.
 func (le *Lease) keepFiles() error {
 	// The lease is not renewed any more, and holds until it is given back.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), le.m.opts.LeaseTTL/2)
@@ -227,8 +235,9 @@ func (le *Lease) done() {
 	le.m.give(le.Key, le.l)
 }
 
-// abandon ends a lease that came to nothing. The turn stays with the caller. A record without a sandbox is removed, unless it says that
-// there was one. unavailable is since when the backend is, or zero.
+// abandon ends a lease that came to nothing. The turn stays with the caller. A record without a
+// sandbox is removed, unless it says that there was one. unavailable is since when the backend is,
+// or zero.
 func (le *Lease) abandon(ctx context.Context, unavailable time.Time) {
 	le.once.Do(func() {
 		lost := le.stop()
@@ -255,7 +264,8 @@ func (le *Lease) Close() error {
 	return le.m.fail("close", executor.ErrUnsupported, errors.New("a lease is ended by Release or Discard"))
 }
 
-// use returns a context for one call that ends with the lease as well, and a function that says of an error whether that was why.
+// use returns a context for one call that ends with the lease as well, and a function that says of
+// an error whether that was why.
 func (le *Lease) use(ctx context.Context, op string) (context.Context, func(error) error, error) {
 	if le.ctx.Err() != nil {
 		e := le.m.fail(op, executor.ErrClosed, context.Cause(le.ctx))
@@ -335,8 +345,8 @@ func (le *Lease) note(req executor.Request) {
 	}
 }
 
-// Ran reports whether code in l has run in the default interpreter of this sandbox, under this lease or an earlier one. If it has not, a
-// run with StateFresh has lost nothing.
+// Ran reports whether code in l has run in the default interpreter of this sandbox, under this
+// lease or an earlier one. If it has not, a run with StateFresh has lost nothing.
 func (le *Lease) Ran(l executor.Language) bool {
 	l = le.Info().Capabilities.Interpreter(l)
 	le.mu.Lock()

@@ -42,7 +42,8 @@ func TestLostIsNotFirstEver(t *testing.T) {
 	})
 }
 
-// Where sandboxes end with their process, so do their records, and the next process says that there was one.
+// Where sandboxes end with their process, so do their records, and the next process says that there
+// was one.
 func TestLostWithItsProcess(t *testing.T) {
 	bubble(t, noAttach(), func(w *world) {
 		p := w.start("one")

@@ -16,25 +16,30 @@ import (
 
 // Options configures New.
 type Options struct {
-	// Instance names this process. Other processes report it in ElsewhereError, so it should say how to reach it. No two living
-	// processes have the same; a process that takes the place of another may. To let Reap know whose sandboxes are whose it must be
-	// the Instance that the backends were opened with. Required.
+	// Instance names this process. Other processes report it in ElsewhereError, so it should say
+	// how to reach it. No two living processes have the same; a process that takes the place of
+	// another may. To let Reap know whose sandboxes are whose it must be the Instance that the
+	// backends were opened with. Required.
 	Instance string
-	// Private says that the Store ends with this Manager. Close then destroys the sessions that it holds, because nobody could find them
-	// again.
+	// Private says that the Store ends with this Manager. Close then destroys the sessions that it
+	// holds, because nobody could find them again.
 	Private bool
-	// LeaseTTL is how long a lease holds without renewal, and so how long a key is blocked when a process dies. Default 30 s.
+	// LeaseTTL is how long a lease holds without renewal, and so how long a key is blocked when a
+	// process dies. Default 30 s.
 	LeaseTTL time.Duration
-	// MaxPerSubject and MaxTotal bound the sessions in the Store. Beyond them Acquire fails with ErrDenied and ErrExhausted.
-	// Zero: no bound. They are never exceeded; calls at the same moment may both be refused where one would have been let in.
+	// MaxPerSubject and MaxTotal bound the sessions in the Store. Beyond them Acquire fails with
+	// ErrDenied and ErrExhausted. Zero: no bound. They are never exceeded; calls at the same moment
+	// may both be refused where one would have been let in.
 	MaxPerSubject int
 	MaxTotal      int
-	// KeepFiles is how many bytes of the files below executor.Workdir are kept in the Store when a lease is released, in order of
-	// their names. A new sandbox of the key gets them back before Acquire returns. Zero: none; at most MaxKeepFiles. It takes
-	// effect where the session has FeatureFiles.
+	// KeepFiles is how many bytes of the files below executor.Workdir are kept in the Store when a
+	// lease is released, in order of their names. A new sandbox of the key gets them back before
+	// Acquire returns. Zero: none; at most MaxKeepFiles. It takes effect where the session has
+	// FeatureFiles.
 	KeepFiles int64
-	// Replace says for how long no Acquire must have reached the backend of a session before one makes a new session in its place. Zero:
-	// at once; negative: never. Nil: DefaultReplace for all. A session in which a run may go on within its wall time is not replaced.
+	// Replace says for how long no Acquire must have reached the backend of a session before one
+	// makes a new session in its place. Zero: at once; negative: never. Nil: DefaultReplace for
+	// all. A session in which a run may go on within its wall time is not replaced.
 	Replace func(executor.Handle) time.Duration
 	// Acquired is called after each Acquire, and its caller waits for it. Nil: nothing is.
 	Acquired func(Acquisition)
@@ -52,8 +57,8 @@ type Acquisition struct {
 	Err     error
 }
 
-// A FileKeeper is found by executor.As in sessions whose Files are watched: the Manager keeps and restores files by these, since it is not
-// a user.
+// A FileKeeper is found by executor.As in sessions whose Files are watched: the Manager keeps and
+// restores files by these, since it is not a user.
 type FileKeeper interface{ KeeperFiles() executor.Files }
 
 // filesOf returns the files of s for the Manager.
@@ -64,10 +69,12 @@ func filesOf(s executor.Session) executor.Files {
 	return s.Files()
 }
 
-// MaxKeepFiles bounds Options.KeepFiles: a Store is made for records, and every release may write this much.
+// MaxKeepFiles bounds Options.KeepFiles: a Store is made for records, and every release may write
+// this much.
 const MaxKeepFiles = 64 << 20
 
-// ElsewhereError says that the session lives in another process and cannot be attached to from here. Send the request there.
+// ElsewhereError says that the session lives in another process and cannot be attached to from
+// here. Send the request there.
 type ElsewhereError struct {
 	Instance string
 	Until    time.Time // when that process will be taken for dead
@@ -131,7 +138,8 @@ func New(x executor.Executor, store Store, opts Options) (*Manager, error) {
 	return m, nil
 }
 
-// SetLimits changes Options.MaxPerSubject and Options.MaxTotal. Sessions that exist stay. Negative numbers count as zero.
+// SetLimits changes Options.MaxPerSubject and Options.MaxTotal. Sessions that exist stay. Negative
+// numbers count as zero.
 func (m *Manager) SetLimits(perSubject, total int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,8 +226,8 @@ func (m *Manager) Records(ctx context.Context, prefix string) iter.Seq2[Record, 
 	}
 }
 
-// Close ends the leases, detaches from what can be attached to again, unless the Store is Private, and destroys the rest. Later calls fail with ErrClosed. ctx bounds
-// the wait for the Store.
+// Close ends the leases, detaches from what can be attached to again, unless the Store is Private,
+// and destroys the rest. Later calls fail with ErrClosed. ctx bounds the wait for the Store.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
@@ -269,7 +277,8 @@ func (m *Manager) closeKey(ctx context.Context, key string, l *local) error {
 	}
 }
 
-// letGo gives up what this process holds of a key, for who has the turn. What nobody could attach to is destroyed, and its record too.
+// letGo gives up what this process holds of a key, for who has the turn. What nobody could attach
+// to is destroyed, and its record too.
 func (m *Manager) letGo(ctx context.Context, key string, l *local) error {
 	s := l.session
 	if s == nil {

@@ -20,7 +20,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
-// world is a deployment in a bubble of its own time: a backend, a store, and processes that come and go.
+// world is a deployment in a bubble of its own time: a backend, a store, and processes that come
+// and go.
 type world struct {
 	*testing.T
 	b     *fake.Backend
@@ -337,7 +338,8 @@ func TestDiscardOfWhatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// TestSleeperIsShutOut: a process that stood still and wakes up has lost its lease, and finds that out before it does harm.
+// TestSleeperIsShutOut: a process that stood still and wakes up has lost its lease, and finds that
+// out before it does harm.
 func TestSleeperIsShutOut(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		broken := &flaky{Store: w.store}

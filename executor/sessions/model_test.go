@@ -90,9 +90,11 @@ func (f *flaky) Delete(ctx context.Context, key, rev string) error {
 	return err
 }
 
-// TestModel does random things with two processes that crash, a store that loses replies and a backend that fails, and holds what is
-// seen against what must hold whatever happens: a key's session is used by one at a time; a session that is not Fresh has the state
-// that the last use left in it; tokens grow; and in the end, when every process has ended and the reaper has run, nothing is left.
+// TestModel does random things with two processes that crash, a store that loses replies and a
+// backend that fails, and holds what is seen against what must hold whatever happens: a key's
+// session is used by one at a time; a session that is not Fresh has the state that the last use
+// left in it; tokens grow; and in the end, when every process has ended and the reaper has run,
+// nothing is left.
 func TestModel(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Discard destroys the session of key, whoever holds it, and forgets the key. No entry is not an error. A session that lives in another
-// process, and cannot be reached from here, is an ElsewhereError.
+// Discard destroys the session of key, whoever holds it, and forgets the key. No entry is not an
+// error. A session that lives in another process, and cannot be reached from here, is an
+// ElsewhereError.
 func (m *Manager) Discard(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return m.fail("discard", executor.ErrInvalid, err)
@@ -75,8 +76,9 @@ func (m *Manager) destroy(ctx context.Context, e *entry) error {
 	return nil // it died with its process
 }
 
-// Reap destroys the sandboxes of this owner that no record names, that are older than grace and whose creator is not alive by its
-// entry in the Store or that were replaced or abandoned, and yields them. With dryRun it only yields. An error concerns one sandbox or backend.
+// Reap destroys the sandboxes of this owner that no record names, that are older than grace and
+// whose creator is not alive by its entry in the Store or that were replaced or abandoned, and
+// yields them. With dryRun it only yields. An error concerns one sandbox or backend.
 func (m *Manager) Reap(ctx context.Context, grace time.Duration, dryRun bool) iter.Seq2[executor.SessionInfo, error] {
 	return func(yield func(executor.SessionInfo, error) bool) {
 		// The sandboxes first and the records after: what is recorded in between is spared.

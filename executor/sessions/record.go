@@ -34,8 +34,8 @@ type Record struct {
 	Fencing bool   `json:"fencing,omitempty"` // and shuts out holders with a lower token
 	Life    string `json:"life,omitempty"`    // of the Manager that holds the lease: an Instance may have had several
 
-	// Unavailable is since when no Acquire has reached the backend of Handle, and Running until when a run may go on in the sandbox of
-	// which nobody knows the end.
+	// Unavailable is since when no Acquire has reached the backend of Handle, and Running until
+	// when a run may go on in the sandbox of which nobody knows the end.
 	Unavailable time.Time `json:"unavailable,omitzero"`
 	Running     time.Time `json:"running,omitzero"`
 
@@ -63,7 +63,8 @@ func checkKey(key string) error {
 	return nil
 }
 
-// subjectKey is where it is noted that a subject has the session of a key. The subject may be anything; its hash is of one size.
+// subjectKey is where it is noted that a subject has the session of a key. The subject may be
+// anything; its hash is of one size.
 func subjectKey(subject, key string) string { return subjectDir(subject) + key }
 
 func subjectDir(subject string) string {
@@ -80,7 +81,8 @@ type entry struct {
 	inherited bool // the last lease before ours was not given back
 }
 
-// forget is how long a record outlives the sandbox that it names. That it is there says that the sandbox is gone and not never was.
+// forget is how long a record outlives the sandbox that it names. That it is there says that the
+// sandbox is gone and not never was.
 const forget = 24 * time.Hour
 
 // expires is when the Store may forget r.
@@ -144,7 +146,8 @@ func (m *Manager) wasLost(ctx context.Context, key string) (bool, error) {
 	return e.Rev != "", nil
 }
 
-// noteLost keeps for the next Acquire that the sandbox of r, whose record goes, took variables and files with it.
+// noteLost keeps for the next Acquire that the sandbox of r, whose record goes, took variables and
+// files with it.
 func (m *Manager) noteLost(ctx context.Context, r *Record) error {
 	old, err := m.store.Get(ctx, lostPrefix+r.Key)
 	if err != nil || old.Rev != "" {

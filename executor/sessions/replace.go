@@ -23,8 +23,8 @@ const (
 // DefaultReplace is how long a backend is waited for if Options.Replace does not say.
 const DefaultReplace = 2 * time.Minute
 
-// lastTry bounds the last attempt to reach a backend that has been unavailable for long: a new sandbox takes time too, and the caller's
-// may be short.
+// lastTry bounds the last attempt to reach a backend that has been unavailable for long: a new
+// sandbox takes time too, and the caller's may be short.
 const lastTry = 5 * time.Second
 
 // reachTime bounds any other attempt. Attaching may wake a sandbox.
@@ -39,8 +39,9 @@ func silent(err error) bool {
 	return errors.As(err, &e) && (errors.Is(e.Kind, executor.ErrUnavailable) || errors.Is(e.Kind, context.DeadlineExceeded))
 }
 
-// replaceable reports whether the session of r may be replaced now if its backend does not answer. It may not while a run may go on in
-// it: what that does would be lost to its conversation, and what it did would be done again.
+// replaceable reports whether the session of r may be replaced now if its backend does not answer.
+// It may not while a run may go on in it: what that does would be lost to its conversation, and
+// what it did would be done again.
 func (m *Manager) replaceable(r *Record, now time.Time) bool {
 	after := DefaultReplace
 	if m.opts.Replace != nil {
@@ -71,9 +72,10 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// Abandon gives up the sandbox of key without asking its backend, for one that does not answer and will not: Discard fails there. The
-// next Acquire makes a new one, with the files that were kept, and says so. A lease of it is lost. The old sandbox is left to its TTL
-// and to Reap. No entry is not an error.
+// Abandon gives up the sandbox of key without asking its backend, for one that does not answer and
+// will not: Discard fails there. The next Acquire makes a new one, with the files that were kept,
+// and says so. A lease of it is lost. The old sandbox is left to its TTL and to Reap. No entry is
+// not an error.
 func (m *Manager) Abandon(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return m.fail("abandon", executor.ErrInvalid, err)
@@ -109,7 +111,8 @@ func (m *Manager) Abandon(ctx context.Context, key string) error {
 	}
 }
 
-// abandonedKey is where it is noted that nobody wants a sandbox any more, although the process that has made it may live.
+// abandonedKey is where it is noted that nobody wants a sandbox any more, although the process that
+// has made it may live.
 func abandonedKey(h executor.Handle) string {
 	sum := sha256.Sum256([]byte(h.Backend + "\x00" + h.Session))
 	return abandonedPrefix + hex.EncodeToString(sum[:16])
@@ -136,7 +139,8 @@ func (m *Manager) abandoned(ctx context.Context, h executor.Handle) (bool, error
 	return e.Rev != "", nil
 }
 
-// letBe lets go of what this process holds of a sandbox, in the background: its backend may not answer.
+// letBe lets go of what this process holds of a sandbox, in the background: its backend may not
+// answer.
 func (m *Manager) letBe(s executor.Session) {
 	m.leaving.Go(func() {
 		if attachable(s) {
@@ -147,7 +151,8 @@ func (m *Manager) letBe(s executor.Session) {
 	})
 }
 
-// takeoverWait is how long a run waits for one of a holder that has died. Backends notice a death within seconds, and end its runs.
+// takeoverWait is how long a run waits for one of a holder that has died. Backends notice a death
+// within seconds, and end its runs.
 const takeoverWait = 10 * time.Second
 
 // place returns what has to be reset so that a job can begin.
@@ -165,9 +170,10 @@ func (le *Lease) place(l executor.Language, context string) executor.Interpreter
 // A job is a run or an installation in a session.
 type job func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error)
 
-// inTurn does a job in an interpreter. While something else runs there it waits or fails with ErrBusy, as the backend does. Where that may
-// be a run of a holder that died with the lease, nobody waits for its result any more: it gets some time to end, so that variables stay,
-// and is then ended by Reset.
+// inTurn does a job in an interpreter. While something else runs there it waits or fails with
+// ErrBusy, as the backend does. Where that may be a run of a holder that died with the lease,
+// nobody waits for its result any more: it gets some time to end, so that variables stay, and is
+// then ended by Reset.
 func (le *Lease) inTurn(ctx context.Context, which executor.Interpreter, emit func(executor.Event) error, do job) (*executor.Result, error) {
 	le.mu.Lock()
 	alone := le.running == 0
@@ -199,8 +205,8 @@ func (le *Lease) inTurn(ctx context.Context, which executor.Interpreter, emit fu
 	}
 }
 
-// keptOut reports whether err says that a job was kept from beginning by another one, as far as can be told: it was refused, or given up
-// while it waited, and nothing of it has run.
+// keptOut reports whether err says that a job was kept from beginning by another one, as far as can
+// be told: it was refused, or given up while it waited, and nothing of it has run.
 func keptOut(err error) bool {
 	var e *executor.Error
 	return errors.As(err, &e) && e.Ran == executor.RanNo && (e.Kind == executor.ErrBusy || e.Kind == context.Canceled)

@@ -17,7 +17,8 @@ import (
 
 var down = driver.Fail(executor.ErrUnavailable, executor.RanNo, errors.New("down"))
 
-// silence makes the backend answer nothing about the sandboxes that are there. New ones can be made.
+// silence makes the backend answer nothing about the sandboxes that are there. New ones can be
+// made.
 func (w *world) silence(n int) {
 	for _, op := range []fake.Op{fake.OpRefresh, fake.OpLookup, fake.OpDestroy} {
 		w.b.Fail(op, n, down)
@@ -31,7 +32,8 @@ func (p *process) unavailable(key string) {
 	}
 }
 
-// TestReplaced: a conversation goes on where its backend does not answer, with the files that were kept, and is told why.
+// TestReplaced: a conversation goes on where its backend does not answer, with the files that were
+// kept, and is told why.
 func TestReplaced(t *testing.T) {
 	for name, attached := range map[string]bool{"held": true, "after-a-restart": false} {
 		t.Run(name, func(t *testing.T) {
@@ -157,8 +159,8 @@ func TestHungBackendIsUnavailable(t *testing.T) {
 	})
 }
 
-// TestNotReplacedDuringARun: a run of which nobody knows the end has the sandbox until its wall time is over, whether its holder lost
-// sight of it or died.
+// TestNotReplacedDuringARun: a run of which nobody knows the end has the sandbox until its wall
+// time is over, whether its holder lost sight of it or died.
 func TestNotReplacedDuringARun(t *testing.T) {
 	for name, end := range map[string]func(w *world, p *process, l *sessions.Lease) *process{
 		"lost": func(w *world, p *process, l *sessions.Lease) *process {
@@ -197,7 +199,8 @@ func TestNotReplacedDuringARun(t *testing.T) {
 	}
 }
 
-// TestReplacedHolderKeepsNothing: a holder that does not know yet that its sandbox was replaced cannot write the files of the key.
+// TestReplacedHolderKeepsNothing: a holder that does not know yet that its sandbox was replaced
+// cannot write the files of the key.
 func TestReplacedHolderKeepsNothing(t *testing.T) {
 	for _, name := range []string{"replaced", "abandoned"} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +273,8 @@ func TestAbandon(t *testing.T) {
 	})
 }
 
-// TestRunOfADeadHolder: what a process ran that was killed neither makes the next run fail nor takes the variables, if it ends soon.
+// TestRunOfADeadHolder: what a process ran that was killed neither makes the next run fail nor
+// takes the variables, if it ends soon.
 func TestRunOfADeadHolder(t *testing.T) {
 	for name, c := range map[string]struct {
 		code  string

@@ -13,9 +13,10 @@ import (
 // Source is the text of Program with that of Notebook in it.
 var Source = Program + "\n\n_NOTEBOOK = " + strconv.QuoteToASCII(Notebook) + "\n"
 
-// Program is cell.py with streams.py and report.py. Notebook is notebook.py with displays.py, charts.py and spawn.py: cell.py loads it from
-// its name _NOTEBOOK when a cell asks for what notebooks have beyond Python. They run on Python 3.9
-// and later, on CPython and on Pyodide, and need the standard library only.
+// Program is cell.py with streams.py and report.py. Notebook is notebook.py with displays.py,
+// charts.py and spawn.py: cell.py loads it from its name _NOTEBOOK when a cell asks for what
+// notebooks have beyond Python. They run on Python 3.9 and later, on CPython and on Pyodide, and
+// need the standard library only.
 var (
 	Program  = program + "\n\n" + streams + "\n\n" + report
 	Notebook = notebook + "\n\n" + displays + "\n\n" + charts + "\n\n" + spawn

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Install copies a directory with a package.json and a package-lock.json, and whatever programs are beside them, to one that the test
-// removes, and installs there what they name. It returns that directory.
+// Install copies a directory with a package.json and a package-lock.json, and whatever programs are
+// beside them, to one that the test removes, and installs there what they name. It returns that
+// directory.
 func Install(t *testing.T, from string) string {
 	t.Helper()
 	dir := t.TempDir()

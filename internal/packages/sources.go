@@ -37,11 +37,13 @@ const (
 	everything      = "*"
 )
 
-// Dirs are where sessions find packages. Node looks for modules in directories of that name on the way up from a file, so what is in the
-// root is found by require and import, in cells and in the files of a project.
+// Dirs are where sessions find packages. Node looks for modules in directories of that name on the
+// way up from a file, so what is in the root is found by require and import, in cells and in the
+// files of a project.
 var Dirs = map[executor.Language]string{executor.Python: "/opt/packages", executor.JavaScript: "/node_modules"}
 
-// Env returns the environment of code in a sandbox that has packages of Python: the variable is for a Python that the code starts.
+// Env returns the environment of code in a sandbox that has packages of Python: the variable is for
+// a Python that the code starts.
 func Env(env map[string]string) map[string]string {
 	const name = "PYTHONPATH"
 	if _, ok := env[name]; ok {
@@ -70,7 +72,8 @@ func (s *Sources) Languages(presets ...map[executor.Language][]string) []executo
 	return ls
 }
 
-// CheckLanguages reports which of the languages that packages are used of cannot have any, with their paths below "packages".
+// CheckLanguages reports which of the languages that packages are used of cannot have any, with
+// their paths below "packages".
 func (s *Sources) CheckLanguages(used, known []executor.Language) error {
 	var errs []error
 	for _, l := range used {

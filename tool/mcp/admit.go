@@ -6,11 +6,13 @@ import (
 	"time"
 )
 
-// admission bounds the sessions of an HTTP handler: those of all clients, and those of each key. Clients go away without a word, so a
-// session that nobody uses gives way before somebody is refused.
+// admission bounds the sessions of an HTTP handler: those of all clients, and those of each key.
+// Clients go away without a word, so a session that nobody uses gives way before somebody is
+// refused.
 //
-// What the SDK calls sessions is not what is counted: it makes one for every request without a session, and ends it after the answer if
-// the request did not begin one. A client that first asks what the server speaks would be in its own way.
+// What the SDK calls sessions is not what is counted: it makes one for every request without a
+// session, and ends it after the answer if the request did not begin one. A client that first asks
+// what the server speaks would be in its own way.
 type admission struct {
 	s           *Server
 	max, forKey int
@@ -31,8 +33,9 @@ func newAdmission(s *Server, o HTTPOptions) *admission {
 	return &admission{s: s, max: o.MaxSessions, forKey: o.MaxSessionsPerKey, opening: map[string]int{}, uses: map[string]*use{}}
 }
 
-// enter lets a request in that may begin a session. leave says that it has begun the one with an ID, or none. If there is no room, status
-// says why: the key has too many sessions that are in use, or all clients have.
+// enter lets a request in that may begin a session. leave says that it has begun the one with an
+// ID, or none. If there is no room, status says why: the key has too many sessions that are in use,
+// or all clients have.
 func (a *admission) enter(user string) (leave func(id string), status int) {
 	ended := ""
 	defer func() { a.s.endSession(ended) }() // when mu is free
@@ -54,7 +57,8 @@ func (a *admission) enter(user string) (leave func(id string), status int) {
 			return nil, http.StatusTooManyRequests
 		}
 	case all >= a.max:
-		// Whoever has most gives way. One that has not more than the new client would have then keeps what it has.
+		// Whoever has most gives way. One that has not more than the new client would have then
+		// keeps what it has.
 		most := user
 		for name, n := range of {
 			if n > of[most] && n > of[user]+1 {
@@ -94,7 +98,8 @@ func (a *admission) prune() {
 	}
 }
 
-// giveWay forgets the session of a key that was not used for the longest time and returns it; "" if all are in use.
+// giveWay forgets the session of a key that was not used for the longest time and returns it; "" if
+// all are in use.
 func (a *admission) giveWay(user string) (id string) {
 	for i, u := range a.uses {
 		if u.user == user && u.active == 0 && (id == "" || u.last.Before(a.uses[id].last)) {
@@ -148,7 +153,8 @@ func (s *Server) endSessions() {
 	}
 }
 
-// answering calls leave before anything of an answer is sent, so that who has read it can rely on the count.
+// answering calls leave before anything of an answer is sent, so that who has read it can rely on
+// the count.
 type answering struct {
 	http.ResponseWriter
 	leave func(id string)

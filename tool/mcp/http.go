@@ -31,19 +31,21 @@ const (
 
 // HTTPOptions configures Server.Handler. Authenticate is required.
 type HTTPOptions struct {
-	// Authenticate says who a key belongs to, which comes as a bearer token. The key is empty if the request has none; whoever lets that
-	// in serves everybody who reaches the address.
+	// Authenticate says who a key belongs to, which comes as a bearer token. The key is empty if
+	// the request has none; whoever lets that in serves everybody who reaches the address.
 	Authenticate func(key string) (subject string, attributes map[string]string, ok bool)
 	// Idle is how long a session lives without a request. Zero: DefaultIdle.
 	Idle time.Duration
-	// MaxSessions bounds the sessions of all clients, and MaxSessionsPerKey those of each key. Zero: the defaults. A new session ends the
-	// one of its key that was not used for the longest time if the key would have too many, and one of the key with most sessions if all
-	// would; it is refused if every one of them is in use.
+	// MaxSessions bounds the sessions of all clients, and MaxSessionsPerKey those of each key.
+	// Zero: the defaults. A new session ends the one of its key that was not used for the longest
+	// time if the key would have too many, and one of the key with most sessions if all would; it
+	// is refused if every one of them is in use.
 	MaxSessions, MaxSessionsPerKey int
 	// BodyTime is how long a body may take to arrive. Zero: DefaultBodyTime.
 	BodyTime time.Duration
-	// Hosts are the names and addresses, without ports, by which clients reach the server, besides those of loopback. Requests for others
-	// are refused, as a web page sends them whose name was pointed at this machine. "*" allows all.
+	// Hosts are the names and addresses, without ports, by which clients reach the server, besides
+	// those of loopback. Requests for others are refused, as a web page sends them whose name was
+	// pointed at this machine. "*" allows all.
 	Hosts []string
 }
 
@@ -53,8 +55,9 @@ type identity struct {
 	attributes map[string]string
 }
 
-// Handler serves clients by the protocol's streamable HTTP, each session for the key that began it only. It is to stand at a path of its
-// own, such as /mcp. Requests of web pages from elsewhere are refused.
+// Handler serves clients by the protocol's streamable HTTP, each session for the key that began it
+// only. It is to stand at a path of its own, such as /mcp. Requests of web pages from elsewhere are
+// refused.
 func (s *Server) Handler(o HTTPOptions) http.Handler {
 	o.Idle = cmp.Or(o.Idle, DefaultIdle)
 	o.MaxSessions = cmp.Or(o.MaxSessions, DefaultMaxSessions)

@@ -227,8 +227,8 @@ func begin(t *testing.T, url, key string) (status int, session string) {
 	return got.status, got.session
 }
 
-// Clients that never say goodbye lock nobody out: the session of a key that was not used for the longest time gives way, or one of the key
-// that has most. A session that is in use never does.
+// Clients that never say goodbye lock nobody out: the session of a key that was not used for the
+// longest time gives way, or one of the key that has most. A session that is in use never does.
 func TestHTTPSessionsGiveWay(t *testing.T) {
 	_, b, srv := serveHTTP(t, mcp.HTTPOptions{MaxSessions: 3, MaxSessionsPerKey: 2})
 	o, started := listener()
@@ -292,7 +292,8 @@ func TestHTTPSessionsInUse(t *testing.T) {
 	<-done
 }
 
-// A client that asks what the server speaks, and begins its session then, is one client; and no number of them at once gets past the bound.
+// A client that asks what the server speaks, and begins its session then, is one client; and no
+// number of them at once gets past the bound.
 func TestHTTPSessionsAreCountedOnce(t *testing.T) {
 	for range 20 {
 		_, _, srv := serveHTTP(t, mcp.HTTPOptions{MaxSessions: 1})

@@ -10,14 +10,16 @@ import (
 )
 
 const (
-	// listWait is how long a list of tools waits for what a sandbox says of itself. What comes later is told to the clients as a change.
+	// listWait is how long a list of tools waits for what a sandbox says of itself. What comes
+	// later is told to the clients as a change.
 	listWait = 5 * time.Second
 	// learnTime bounds that, and again is when it is tried again after an error.
 	learnTime = time.Minute
 	again     = time.Minute
 )
 
-// informed has a client's list of tools say what there is in the sandbox. A backend that is away holds it up for a moment only.
+// informed has a client's list of tools say what there is in the sandbox. A backend that is away
+// holds it up for a moment only.
 func (s *Server) informed(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		if method == "tools/list" {
@@ -32,7 +34,8 @@ func (s *Server) informed(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// learn begins to ask, unless somebody does or has just done so, and returns what is closed when there is an answer.
+// learn begins to ask, unless somebody does or has just done so, and returns what is closed when
+// there is an answer.
 func (s *Server) learn() (done <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

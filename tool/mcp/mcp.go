@@ -26,14 +26,16 @@ import (
 type Options struct {
 	// Name and Version are what clients are told of the server. Empty: "execbroker" and "0".
 	Name, Version string
-	// Subject and Attributes are those of the sandboxes of clients over standard input and output: see executor.Spec.
+	// Subject and Attributes are those of the sandboxes of clients over standard input and output:
+	// see executor.Spec.
 	Subject    string
 	Attributes map[string]string
 	// Log gets what no client is told. Nil: nothing is logged.
 	Log *slog.Logger
 }
 
-// Server serves a tool. Its methods are safe for concurrent use. The caller closes it, before what the tool stands on.
+// Server serves a tool. Its methods are safe for concurrent use. The caller closes it, before what
+// the tool stands on.
 type Server struct {
 	t   *tool.Tool
 	o   Options
@@ -93,8 +95,8 @@ func New(t *tool.Tool, o Options) *Server {
 	return s
 }
 
-// Serve answers one client over a pair of streams, until the client closes its end or ctx ends, and removes its sandbox. Closing in ends
-// it. Each message is one line of JSON.
+// Serve answers one client over a pair of streams, until the client closes its end or ctx ends, and
+// removes its sandbox. Closing in ends it. Each message is one line of JSON.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
@@ -147,7 +149,8 @@ func (s *Server) client(session *sdk.ServerSession, user, subject string, attrib
 	if c := s.clients[session]; c != nil || s.closed {
 		return c
 	}
-	// A name that nobody can guess or repeat: what a client calls its session is the client's affair.
+	// A name that nobody can guess or repeat: what a client calls its session is the client's
+	// affair.
 	c := &client{Conversation: tool.Conversation{ID: "mcp-" + rand.Text(), Subject: subject, Attributes: attributes}, user: user}
 	c.life, c.end = context.WithCancelCause(context.Background()) // of the session, which is longer than a request's
 	c.once = sync.OnceValue(func() error { return s.t.Reset(context.Background(), c.Conversation) })
@@ -174,7 +177,8 @@ func (s *Server) forget(session *sdk.ServerSession, c *client) error {
 	return err
 }
 
-// Close ends every session, stops what runs in them and removes their sandboxes. To let calls end first, see Drain.
+// Close ends every session, stops what runs in them and removes their sandboxes. To let calls end
+// first, see Drain.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -278,7 +278,8 @@ func TestSessionsAreApart(t *testing.T) {
 	}
 }
 
-// begun calls code that does not end and returns when it runs. The error of the call goes to the channel.
+// begun calls code that does not end and returns when it runs. The error of the call goes to the
+// channel.
 func begun(t *testing.T, ctx context.Context, c *sdk.ClientSession, started <-chan string) chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -308,7 +309,8 @@ func listener() (*sdk.ClientOptions, chan string) {
 	}}, started
 }
 
-// A call that is cancelled is stopped, not only forgotten: the next one finds the sandbox free, with its state.
+// A call that is cancelled is stopped, not only forgotten: the next one finds the sandbox free,
+// with its state.
 func TestCancel(t *testing.T) {
 	s, _ := newServer(t, fake.Options{}, tool.Options{}, sessions.Options{})
 	o, started := listener()

@@ -15,14 +15,16 @@ import (
 const (
 	// maxProgress is how much of the latest output a notification has, and at most waits for one.
 	maxProgress = 1 << 10
-	// betweenProgress is the least time between two notifications: a loop that prints would else be a flood.
+	// betweenProgress is the least time between two notifications: a loop that prints would else be
+	// a flood.
 	betweenProgress = 100 * time.Millisecond
-	// silence is how long a client hears nothing; many give a call up after a minute without progress.
+	// silence is how long a client hears nothing; many give a call up after a minute without
+	// progress.
 	silence = 10 * time.Second
 )
 
-// progress tells a client how its call goes on, if it has asked for that. What the code prints waits in a bounded place, so that a client
-// that does not read never holds the code up.
+// progress tells a client how its call goes on, if it has asked for that. What the code prints
+// waits in a bounded place, so that a client that does not read never holds the code up.
 type progress struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup

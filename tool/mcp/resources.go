@@ -12,7 +12,8 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// root is where the files of a session are as resources. The host name is empty: each client sees its own.
+// root is where the files of a session are as resources. The host name is empty: each client sees
+// its own.
 const root = "sandbox://" + executor.Workdir + "/"
 
 // uri names a file as a resource.

@@ -149,8 +149,8 @@ func (s *Server) execute(ctx context.Context, c *client, arguments json.RawMessa
 	return result(out), nil
 }
 
-// result is an answer as content: text for the model to read, then images and files as content of their own. The structured content is
-// for the host of the client, and has neither.
+// result is an answer as content: text for the model to read, then images and files as content of
+// their own. The structured content is for the host of the client, and has neither.
 func result(out tool.Output) *sdk.CallToolResult {
 	rest := []sdk.Content{&sdk.TextContent{Text: out.ForModel().Text}}
 	for _, i := range out.Images {
@@ -359,7 +359,8 @@ func (s *Server) reset(ctx context.Context, c *client, arguments json.RawMessage
 	return say("The sandbox is gone; the next call gets a new one."), nil
 }
 
-// decode reads arguments strictly. What is wrong with them is an answer, which the model can act on.
+// decode reads arguments strictly. What is wrong with them is an answer, which the model can act
+// on.
 func decode(arguments json.RawMessage, v any) *sdk.CallToolResult {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
@@ -406,7 +407,8 @@ func document(readable string, v any) *sdk.CallToolResult {
 // mostBytes is how large a file may be that is handed out.
 func (s *Server) mostBytes() int64 { return s.t.Options().MaxFileBytes }
 
-// mediaType says what a file is, by its content and, for text, its name. What is not sure to be an image is none.
+// mediaType says what a file is, by its content and, for text, its name. What is not sure to be an
+// image is none.
 func mediaType(name string, data []byte) string {
 	typ, _, _ := mime.ParseMediaType(http.DetectContentType(data))
 	if strings.HasPrefix(typ, "text/") || typ == "" {

@@ -20,8 +20,9 @@ import (
 // Store is a sessions.Store. Open makes one.
 type Store struct {
 	db *sql.DB
-	// writes has one connection, which database/sql gives to those who wait in their order. SQLite itself lets a newcomer overtake: a
-	// renewal would wait behind a thousand other writes, and a lease would be lost.
+	// writes has one connection, which database/sql gives to those who wait in their order. SQLite
+	// itself lets a newcomer overtake: a renewal would wait behind a thousand other writes, and a
+	// lease would be lost.
 	writes *sql.DB
 }
 
@@ -38,7 +39,8 @@ CREATE INDEX IF NOT EXISTS entry_expires ON entry (expires) WHERE expires > 0;
 // patience is how long to wait for others that use the database.
 const patience = 10 * time.Second
 
-// Open opens or makes the database in a file. The directory must be on a local disk: SQLite's locks do not work over a network.
+// Open opens or makes the database in a file. The directory must be on a local disk: SQLite's locks
+// do not work over a network.
 func Open(path string) (*Store, error) {
 	q := url.Values{}
 	// Another process writes: wait for it.
@@ -74,8 +76,8 @@ func Open(path string) (*Store, error) {
 	return s, nil
 }
 
-// busy reports whether the database is locked by somebody else. SQLite does not wait by itself for who changes the journal of a new file at
-// the same time.
+// busy reports whether the database is locked by somebody else. SQLite does not wait by itself for
+// who changes the journal of a new file at the same time.
 func busy(err error) bool {
 	var e *engine.Error
 	return errors.As(err, &e) && e.Code()&0xff == 5 // SQLITE_BUSY, whatever for
@@ -148,7 +150,8 @@ func (s *Store) Delete(ctx context.Context, key, rev string) error {
 	})
 }
 
-// same fails with ErrConflict unless the entry of key has the revision. No entry has the revision "", and where must is not set any.
+// same fails with ErrConflict unless the entry of key has the revision. No entry has the revision
+// "", and where must is not set any.
 func same(ctx context.Context, tx *sql.Tx, key, rev string, must bool) error {
 	var n int64
 	err := tx.QueryRowContext(ctx, "SELECT rev FROM entry WHERE key = ? AND (expires = 0 OR expires > ?)", key, now()).Scan(&n)
@@ -178,7 +181,8 @@ func (s *Store) write(ctx context.Context, op string, f func(*sql.Tx) error) err
 	return wrap(ctx, op, tx.Commit())
 }
 
-// Keys implements sessions.Store. It reads in pages, so that a loop that takes its time holds nothing up.
+// Keys implements sessions.Store. It reads in pages, so that a loop that takes its time holds
+// nothing up.
 func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		const page = 500

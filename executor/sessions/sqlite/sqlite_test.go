@@ -103,7 +103,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// A lease is lost if its renewal waits for too long. SQLite lets any writer overtake those who wait, so the Store puts them in a queue.
+// A lease is lost if its renewal waits for too long. SQLite lets any writer overtake those who
+// wait, so the Store puts them in a queue.
 func TestWritersTakeTurns(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "sessions.db"))
 	const writers, writes = 12, 600

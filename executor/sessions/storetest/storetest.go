@@ -16,8 +16,8 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// Test runs every check. open returns a Store over the same entries each time it is called within one test, as another process would
-// see them, and over fresh ones in another test.
+// Test runs every check. open returns a Store over the same entries each time it is called within
+// one test, as another process would see them, and over fresh ones in another test.
 func Test(t *testing.T, open func(t *testing.T) func() sessions.Store) {
 	for _, c := range []struct {
 		name string

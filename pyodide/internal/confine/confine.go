@@ -35,8 +35,8 @@ type Program struct {
 	Path string
 	Args []string // without the name of the program
 	Env  []string // all of it: nothing is inherited
-	// Read lists absolute paths of files and directories that the program can read, at the same paths. With None it can read
-	// whatever this process can.
+	// Read lists absolute paths of files and directories that the program can read, at the same
+	// paths. With None it can read whatever this process can.
 	Read   []string
 	Limits Limits
 }
