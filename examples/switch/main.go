@@ -1,5 +1,6 @@
-// Command switch does what a chat backend does with a code interpreter, and knows nothing of where the code runs: that is in the file
-// that -config names. There is one for each backend beside it, and what is printed is the same with all of them.
+// Command switch does what a chat backend does with a code interpreter, and knows nothing of where
+// the code runs: that is in the file that -config names. There is one for each backend beside it,
+// and what is printed is the same with all of them.
 package main
 
 import (

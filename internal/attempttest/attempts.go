@@ -1,5 +1,5 @@
-// Package attempttest is the list of what attackers try from inside of a sandbox: one list for the tests of every backend whose sandboxes run
-// programs. docs/security/attempts.md is made of it.
+// Package attempttest is the list of what attackers try from inside of a sandbox: one list for the
+// tests of every backend whose sandboxes run programs. docs/security/attempts.md is made of it.
 package attempttest
 
 import (

@@ -1,8 +1,9 @@
 // Package cell holds cell.py: what it means to run a cell of Python.
 //
-// The value of the last expression, displays, figures, exceptions with the user's own line numbers, exit codes and interrupts must be
-// the same wherever Python runs. So they are written once, in Python, and loaded both by the Pyodide worker and by the runner inside a
-// container. The source names the protocol between it and its host.
+// The value of the last expression, displays, figures, exceptions with the user's own line numbers,
+// exit codes and interrupts must be the same wherever Python runs. So they are written once, in
+// Python, and loaded both by the Pyodide worker and by the runner inside a container. The source
+// names the protocol between it and its host.
 package cell
 
 import (

@@ -1,9 +1,11 @@
-// Package front stands before every HTTP server of the module. It names each request, which the client is told and the log has, so that both
-// are found together, and refuses the requests that a web page makes a browser send to a server that is not the page's own.
+// Package front stands before every HTTP server of the module. It names each request, which the
+// client is told and the log has, so that both are found together, and refuses the requests that a
+// web page makes a browser send to a server that is not the page's own.
 //
-// Two checks do the latter. Requests that a browser marks as another site's are refused, as far as they may change something. And the host name
-// has to be one of the server's: a page whose own name was pointed at this machine (DNS rebinding) is the same origin for the browser, and
-// only the name gives it away.
+// Two checks do the latter. Requests that a browser marks as another site's are refused, as far as
+// they may change something. And the host name has to be one of the server's: a page whose own name
+// was pointed at this machine (DNS rebinding) is the same origin for the browser, and only the name
+// gives it away.
 package front
 
 import (

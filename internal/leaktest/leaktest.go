@@ -1,4 +1,5 @@
-// Package leaktest fails a test program that leaves goroutines behind. Every package that starts one calls [Main] from its TestMain.
+// Package leaktest fails a test program that leaves goroutines behind. Every package that starts
+// one calls [Main] from its TestMain.
 package leaktest
 
 import (

@@ -1,4 +1,5 @@
-// Package npmtest installs programs of npm for tests, at the versions of a lock file. What npm has fetched before it takes from its cache.
+// Package npmtest installs programs of npm for tests, at the versions of a lock file. What npm has
+// fetched before it takes from its cache.
 package npmtest
 
 import (

@@ -1,8 +1,9 @@
 // Package packages gets packages into sandboxes, for adapters of containers and machines.
 //
-// Three parts do that, none of which believes what another says: this program, which knows what may be asked for and keeps what was
-// fetched; a builder, a process where nothing of a user is, which fetches packages without running anything of theirs; and a placer, a
-// process of root in a sandbox, which puts them where code cannot change them. Adapters start the processes.
+// Three parts do that, none of which believes what another says: this program, which knows what may
+// be asked for and keeps what was fetched; a builder, a process where nothing of a user is, which
+// fetches packages without running anything of theirs; and a placer, a process of root in a
+// sandbox, which puts them where code cannot change them. Adapters start the processes.
 package packages
 
 import (

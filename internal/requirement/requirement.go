@@ -1,7 +1,9 @@
-// Package requirement reads the names of Python packages as people and models write them: "numpy", "pandas>=2,<4", "uvicorn[standard]".
+// Package requirement reads the names of Python packages as people and models write them: "numpy",
+// "pandas>=2,<4", "uvicorn[standard]".
 //
-// It accepts a part of PEP 508 on purpose. What fetches something from elsewhere than the configured index (URLs, files, options of an
-// installer) is refused, and so are environment markers, because who asks knows the environment.
+// It accepts a part of PEP 508 on purpose. What fetches something from elsewhere than the
+// configured index (URLs, files, options of an installer) is refused, and so are environment
+// markers, because who asks knows the environment.
 package requirement
 
 import (

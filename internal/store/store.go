@@ -1,5 +1,5 @@
-// Package store keeps what takes long to make: directories that are made once, by whichever process comes first, and never change
-// afterwards.
+// Package store keeps what takes long to make: directories that are made once, by whichever process
+// comes first, and never change afterwards.
 package store
 
 import (

@@ -1,5 +1,5 @@
-// Package typescript has the program that makes JavaScript of TypeScript. It is JavaScript itself and runs in the sandbox: nothing
-// that hostile code is made of is parsed outside of it.
+// Package typescript has the program that makes JavaScript of TypeScript. It is JavaScript itself
+// and runs in the sandbox: nothing that hostile code is made of is parsed outside of it.
 package typescript
 
 import (

@@ -1,9 +1,11 @@
-// Package nemo answers as the local sandbox of the NeMo Agent Toolkit does, over any backend, so that its users change a URL: POST /execute
-// with generated_code, timeout and language gives process_status, stdout and stderr.
+// Package nemo answers as the local sandbox of the NeMo Agent Toolkit does, over any backend, so
+// that its users change a URL: POST /execute with generated_code, timeout and language gives
+// process_status, stdout and stderr.
 //
-// It differs where the original goes wrong. Output has no bound of 64 KB, and what was printed before a timeout is there. sys.exit ends the
-// program and nothing else. Code below "if __name__ == '__main__'" runs. Code in Markdown fences is unwrapped. Each key has a
-// sandbox of its own, in which files stay from call to call; variables do not.
+// It differs where the original goes wrong. Output has no bound of 64 KB, and what was printed
+// before a timeout is there. sys.exit ends the program and nothing else. Code below "if __name__ ==
+// '__main__'" runs. Code in Markdown fences is unwrapped. Each key has a sandbox of its own, in
+// which files stay from call to call; variables do not.
 package nemo
 
 import (

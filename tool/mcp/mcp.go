@@ -1,10 +1,13 @@
-// Package mcp serves the code-execution tool to clients of the Model Context Protocol, over standard input and output or over HTTP. Each
-// client session has a sandbox of its own, which ends with it.
+// Package mcp serves the code-execution tool to clients of the Model Context Protocol, over
+// standard input and output or over HTTP. Each client session has a sandbox of its own, which ends
+// with it.
 //
-// Tools: the one of package tool by its name (execute_code), and install_packages, upload_file, download_file, list_files,
-// get_capabilities and reset_session, as far as the backend can do them. Images that code displays are image content; files are
-// resources below sandbox:///workspace/, which resources/read reads. Output is passed on as progress while the code runs, if the client
-// asks for progress. A call that the client cancels is stopped, and so are those of a client that has gone.
+// Tools: the one of package tool by its name (execute_code), and install_packages, upload_file,
+// download_file, list_files, get_capabilities and reset_session, as far as the backend can do them.
+// Images that code displays are image content; files are resources below sandbox:///workspace/,
+// which resources/read reads. Output is passed on as progress while the code runs, if the client
+// asks for progress. A call that the client cancels is stopped, and so are those of a client that
+// has gone.
 package mcp
 
 import (

@@ -1,4 +1,5 @@
-// Package sqlite is a sessions.Store in a file that all processes of one machine may use at once. The database is SQLite, in Go.
+// Package sqlite is a sessions.Store in a file that all processes of one machine may use at once.
+// The database is SQLite, in Go.
 package sqlite
 
 import (

@@ -1,4 +1,5 @@
-// Package storetest checks that a sessions.Store keeps its contract. Whoever writes a store runs [Test] on it.
+// Package storetest checks that a sessions.Store keeps its contract. Whoever writes a store runs
+// [Test] on it.
 package storetest
 
 import (

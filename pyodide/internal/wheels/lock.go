@@ -1,10 +1,11 @@
-// Package wheels finds, fetches and checks packages for Pyodide on the trusted side. Pyodide itself ignores a wrong checksum when it
-// does not run in a browser, and a guest that may fetch could send as well, so nothing of this happens in the sandbox: it is given
-// bytes that were verified here.
+// Package wheels finds, fetches and checks packages for Pyodide on the trusted side. Pyodide itself
+// ignores a wrong checksum when it does not run in a browser, and a guest that may fetch could send
+// as well, so nothing of this happens in the sandbox: it is given bytes that were verified here.
 //
-// An [Index] is what can be installed: the lock file of a Pyodide distribution, whose wheels are compiled for it, and wheels in pure
-// Python from a directory. Resolving follows dependencies inside the index. A [Store] fetches what was resolved, once, into a
-// directory that processes share.
+// An [Index] is what can be installed: the lock file of a Pyodide distribution, whose wheels are
+// compiled for it, and wheels in pure Python from a directory. Resolving follows dependencies
+// inside the index. A [Store] fetches what was resolved, once, into a directory that processes
+// share.
 package wheels
 
 import (
