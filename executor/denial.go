@@ -11,7 +11,7 @@ const (
 	RuleRate       Rule = "rate"         // runs of a subject in any minute
 	RuleRunsAtOnce Rule = "runs-at-once" // of a subject
 	RuleSessions   Rule = "sessions"     // of a subject
-	RuleOwner      Rule = "owner"        // the session is another subject's
+	RuleOwner      Rule = "owner"        // the session belongs to another subject
 	RulePackage    Rule = "package"      // the package is not on the list of allowed ones
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// checkInvalid wants err to be ErrInvalid naming want, or nil if want is empty, and without the
-// word secret.
+// checkInvalid checks that err is ErrInvalid and contains want, or is nil if want is empty. It must
+// not contain the word secret.
 func checkInvalid(t *testing.T, err error, want string) {
 	t.Helper()
 	if want == "" {
@@ -152,8 +152,8 @@ func TestNetworkValidate(t *testing.T) {
 	}
 }
 
-// FuzzHosts tests that what passes for a host means one thing to everybody: an address, a block, or
-// a name that no resolver takes for an address, in characters that need no quoting anywhere.
+// FuzzHosts tests that every accepted host means the same to everybody: an address, a block, or a
+// name that no resolver takes for an address, in characters that need no quoting anywhere.
 func FuzzHosts(f *testing.F) {
 	for _, s := range []string{"example.org", "*.example.org", "10.0.0.0/8", "::1", "127.1", "0x7f.1", "a:1", "[::1]", "a..b", "1.2.3.4.", "١.example", "fe80::1%eth0"} {
 		f.Add(s)
@@ -192,7 +192,7 @@ func TestRequestValidate(t *testing.T) {
 		want string
 	}{
 		"code":             {req: executor.Request{Code: "x"}},
-		"code-with-nul":    {req: executor.Request{Code: "x\x00"}}, // the interpreter says what it thinks of it
+		"code-with-nul":    {req: executor.Request{Code: "x\x00"}}, // the interpreter judges it
 		"empty-code":       {req: executor.Request{Language: executor.Python}},
 		"nothing":          {executor.Request{}, "neither code nor command"},
 		"code-bytes":       {executor.Request{Code: "\xff"}, "code: not UTF-8"},
@@ -227,7 +227,7 @@ func TestRequestValidate(t *testing.T) {
 		"glob-empty":       {globs(""), "not a pattern"},
 		"glob-long":        {globs(strings.Repeat("a", 1025)), "not a pattern"},
 		"glob-absolute":    {globs("/etc/*"), "relative"},
-		"glob-of-workdir":  {req: globs("/workspace/*.csv", "/mnt/data/*")}, // whether that is an alias the session knows
+		"glob-of-workdir":  {req: globs("/workspace/*.csv", "/mnt/data/*")}, // only the session knows whether that is an alias
 		"glob-beside":      {globs("/workspaces/*"), "relative"},
 		"glob-climbs":      {globs("a/../../*"), "relative"},
 		"globs-many":       {globs(make([]string, 101)...), "more than 100"},

@@ -25,7 +25,7 @@ func TestEveryMistakeAtOnce(t *testing.T) {
 		`routes[0].name: empty`, `routes[0].split: no share has a weight`, `routes[1].split[0].backend: no backend "b"`,
 		`routes[1].split[1].weight: -1`, `routes[1].split[2].backend: "a" has a share already`, `routes[1].split[2].weight: 2000`,
 		`routes[1].fallback[1]: "a" is there already`, `routes[1].fallback[2]: no backend "c"`, `routes[1].match.require[0]: unknown feature "telepathy"`,
-		`routes[1]: never reached, routes[0]`, `routes[2].name: "x" is the name of routes[1]`, `routes[2].split: no share`,
+		`routes[1]: never reached: routes[0]`, `routes[2].name: "x" is already the name of routes[1]`, `routes[2].split: no share`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v\nwant %q in it", err, want)
@@ -47,8 +47,8 @@ func TestConfigIsCopied(t *testing.T) {
 	}
 }
 
-// FuzzDecide: any table that Check accepts decides, always the same, and for a backend that it
-// names.
+// FuzzDecide tests that every table that Check accepts decides, always in the same way, and for a
+// backend that it names.
 func FuzzDecide(f *testing.F) {
 	f.Add(`{"routes":[{"name":"r","split":[{"backend":"a","weight":9},{"backend":"b","weight":1}]}]}`, "user", "plan", "pro")
 	f.Add(`{"routes":[{"name":"p","match":{"attributes":{"plan":"pro"}},"split":[{"backend":"b","weight":1}],"fallback":["a"]},{"name":"r","split":[{"backend":"a","weight":1000}]}]}`, "", "plan", "pro")
