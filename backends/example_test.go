@@ -19,7 +19,7 @@ func exampleRegistry() *backends.Registry {
 	}, nil))
 }
 
-// What a file says is one Executor for the program.
+// A program gets one Executor for all that the file describes.
 func ExampleOpen() {
 	ctx := context.Background()
 	cfg, err := backends.Parse([]byte("backends: {local: {type: fake}}"))
@@ -42,7 +42,7 @@ func ExampleOpen() {
 	// Output: ok on local: 42
 }
 
-// All mistakes are reported at once, in the order of the text.
+// All errors are reported at once, in the order of the text.
 func ExampleMistakes() {
 	cfg, err := backends.Parse([]byte("backends:\n  box: {type: fkae}\n  cloud: {tyop: fake}\nbakends: {}\n"))
 	for _, m := range append(backends.Mistakes(err), backends.Mistakes(cfg.Check(exampleRegistry()))...) {

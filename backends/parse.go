@@ -15,13 +15,13 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// maxBytes bounds a configuration. It is far above what a person writes, and keeps a hostile file
-// from costing more than a moment.
+// maxBytes bounds a configuration. It is far more than a person writes, and bounds the cost of a
+// hostile file.
 const maxBytes = 256 << 10
 
-// Parse decodes YAML or JSON of at most 256 KiB strictly. Every mistake is reported at once, each
-// as a *Mistake, joined. What could be understood is in the Config also then, so that Check can add
-// what it finds; if that was nothing, Backends is nil.
+// Parse decodes YAML or JSON of at most 256 KiB strictly. It returns all errors at once, each as a
+// *Mistake, joined. The Config then contains what could be decoded, so that Check can find more
+// errors. If nothing could be decoded, Backends is nil.
 func Parse(data []byte) (Config, error) {
 	var c Config
 	switch {
@@ -35,10 +35,10 @@ func Parse(data []byte) (Config, error) {
 	raw := data
 	switch {
 	case json.Valid(data):
-		// Most JSON is YAML as well, and then the YAML parser gives the positions. Where it is not,
-		// as with tabs between the fields, the messages do without.
+		// Most JSON is also YAML, and then the YAML parser gives the positions. If it is not, as
+		// with tabs between the fields, messages have no positions.
 	case err != nil && bytes.HasPrefix(bytes.TrimSpace(data), []byte(`{"`)):
-		return c, report(Mistakes(driver.DecodeStrict(data, &c))) // it was meant as JSON, and what JSON says about it is clearer
+		return c, report(Mistakes(driver.DecodeStrict(data, &c))) // the text was meant as JSON, and the JSON parser has the clearer message
 	case err != nil:
 		return c, err
 	default:
@@ -58,7 +58,7 @@ func Parse(data []byte) (Config, error) {
 	return c, report(ms)
 }
 
-// document parses YAML as far as its nodes. Aliases are not followed, and so none can multiply.
+// document parses YAML into nodes. It does not follow aliases, so they cannot multiply.
 func document(data []byte) (*yaml.Node, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
@@ -70,14 +70,14 @@ func document(data []byte) (*yaml.Node, error) {
 	}
 	switch err := dec.Decode(&second); {
 	case err == nil:
-		return nil, &Mistake{Line: second.Line, Column: second.Column, Problem: "a second document begins; a configuration is one"}
+		return nil, &Mistake{Line: second.Line, Column: second.Column, Problem: "a second document begins; a configuration must be one document"}
 	case !errors.Is(err, io.EOF):
 		return nil, syntaxError(err)
 	}
 	return doc.Content[0], nil
 }
 
-// syntaxError takes the line out of the text in which the parser hides it.
+// syntaxError extracts the line number from the parser's message.
 func syntaxError(err error) error {
 	m := &Mistake{Problem: strings.TrimPrefix(err.Error(), "yaml: ")}
 	if at, problem, ok := strings.Cut(m.Problem, ": "); ok {
