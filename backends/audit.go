@@ -9,32 +9,33 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Audit says who ran what, where, and how it ended. Code is there as a hash only: what users write is theirs, and a hash still tells
-// whether two programs are one.
+// Audit says who ran what, where, and how it ended. Code is included only as a hash, because it
+// belongs to its user. The hash still shows whether two programs are equal.
 type Audit struct {
-	Time       time.Time           `json:"time"`          // of the beginning
+	Time       time.Time           `json:"time"`          // when the operation began
 	Op         string              `json:"op"`            // "acquire", "create", "attach", "run", "install", "upload", "download", "dial"
-	Key        string              `json:"key,omitempty"` // of acquire
+	Key        string              `json:"key,omitempty"` // for acquire
 	Subject    string              `json:"subject,omitempty"`
-	Attributes map[string]string   `json:"attributes,omitempty"` // of the Spec; after Attach those of the handle, which carries up to 2 KiB of them
-	Origin     executor.Origin     `json:"origin"`               // without Backend: nothing served
-	Run        string              `json:"run,omitempty"`        // Request.ID, or Result.ID where one was made
+	Attributes map[string]string   `json:"attributes,omitempty"` // from the Spec; after Attach from the handle, which contains up to 2 KiB of them
+	Origin     executor.Origin     `json:"origin"`               // Backend is empty if no backend served the operation
+	Run        string              `json:"run,omitempty"`        // Request.ID, or Result.ID if the request had none
 	Language   executor.Language   `json:"language,omitempty"`
-	Packages   []executor.Packages `json:"packages,omitempty"` // of create and install
+	Packages   []executor.Packages `json:"packages,omitempty"` // for create and install
 	CodeSHA256 string              `json:"code_sha256,omitempty"`
 	CodeBytes  int                 `json:"code_bytes,omitempty"`
-	Status     executor.Status     `json:"status,omitempty"` // of runs and installations
+	Status     executor.Status     `json:"status,omitempty"` // for runs and installations
 	Reason     executor.Reason     `json:"reason,omitempty"`
 	Error      string              `json:"error,omitempty"` // executor.KindName: "denied", "unavailable"
 	Ran        string              `json:"ran"`             // whether code of the user may have run: "no", "maybe", "yes"
-	Rule       executor.Rule       `json:"rule,omitempty"`  // with the Error "denied": what refused
-	File       string              `json:"file,omitempty"`  // of upload and download, as the caller named it
+	Rule       executor.Rule       `json:"rule,omitempty"`  // for the Error "denied": the rule that refused
+	File       string              `json:"file,omitempty"`  // for upload and download, as the caller named it
 	FileBytes  int64               `json:"file_bytes,omitempty"`
-	Port       int                 `json:"port,omitempty"` // of dial, whose audit comes when it is connected or refused
+	Port       int                 `json:"port,omitempty"` // for dial, which is audited when it is connected or refused
 	Duration   time.Duration       `json:"duration_ns"`
 }
 
-// code returns the hash and the size of what a request runs. The words of a command are kept apart by a NUL, which none of them holds.
+// code returns the hash and the size of what a request runs. The words of a command are separated
+// by a NUL, which no word can contain.
 func code(req executor.Request) (sum string, size int) {
 	text := []byte(req.Code)
 	size = len(text)
@@ -62,7 +63,7 @@ func (a *Audit) closing(res *executor.Result, err error) {
 		if e := (*executor.Error)(nil); errors.As(err, &e) {
 			a.Rule = e.Denied.Rule
 		}
-		if a.Op == "run" || a.Op == "install" { // nothing else runs code of the user
+		if a.Op == "run" || a.Op == "install" { // no other operation runs code of the user
 			did = ran(err)
 		}
 	}

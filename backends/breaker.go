@@ -12,16 +12,17 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// breaker remembers that a backend fails. The nil breaker lets everything through.
+// breaker is a circuit breaker for a backend that fails. The nil breaker lets everything through.
 type breaker struct {
 	cfg   Breaker
 	cb    *gobreaker.TwoStepCircuitBreaker[struct{}]
 	until atomic.Int64 // end of the present pause, in Unix nanoseconds
 
-	last atomic.Pointer[executor.Spec] // what failed last, and is tried again
+	last atomic.Pointer[executor.Spec] // the Spec that failed last, for the next probe
 }
 
-// newBreaker returns nil if cfg asks for none. opened is called when users are no longer let through, with the time until the next try.
+// newBreaker returns nil if cfg has no breaker. opened is called when the breaker opens, with the
+// time until the next probe.
 func newBreaker(cfg Breaker, opened func(pause time.Duration)) *breaker {
 	if cfg.Failures == 0 {
 		return nil
@@ -32,7 +33,7 @@ func newBreaker(cfg Breaker, opened func(pause time.Duration)) *breaker {
 		Timeout:      pause,
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= uint32(cfg.Failures) },
 		IsSuccessful: func(err error) bool { return !down(err) },
-		IsExcluded:   func(err error) bool { return !down(err) && !answered(err) }, // says nothing about the backend
+		IsExcluded:   func(err error) bool { return !down(err) && !answered(err) }, // such an error says nothing about the backend
 		OnStateChange: func(_ string, _, to gobreaker.State) {
 			if to == gobreaker.StateOpen {
 				b.until.Store(time.Now().Add(pause).UnixNano())
@@ -43,21 +44,22 @@ func newBreaker(cfg Breaker, opened func(pause time.Duration)) *breaker {
 	return b
 }
 
-// down reports whether err says that a backend did not answer. A deadline that passed does: whose patience it was makes no difference
-// when it happens several times in a row.
+// down reports whether err says that a backend did not answer. That includes a deadline that
+// passed: if that happens several times in a row, it does not matter who set the deadline.
 func down(err error) bool {
 	var e *executor.Error
 	if !errors.As(err, &e) {
 		return false
 	}
 	if p := (*executor.PackageError)(nil); errors.As(err, &p) {
-		return false // it is what packages come from that did not answer
+		return false // the source of the packages did not answer, not the backend
 	}
 	return errors.Is(e.Kind, executor.ErrUnavailable) || errors.Is(e.Kind, context.DeadlineExceeded)
 }
 
-// answered reports whether err, or that there is none, is an answer of the provider. What is refused before it is asked says nothing about
-// it: a backend is not well because somebody asks it for what it does not have.
+// answered reports whether err, or nil, is an answer of the provider. A refusal before the provider
+// is asked says nothing about it: a backend does not count as working because it was asked for
+// something that it does not have.
 func answered(err error) bool {
 	var e *executor.Error
 	if err == nil || !errors.As(err, &e) {
@@ -70,7 +72,7 @@ func answered(err error) bool {
 	return false
 }
 
-// check refuses users while the backend is not known to work. The error has no backend yet.
+// check refuses requests of users while the breaker is open. The error has no backend yet.
 func (b *breaker) check() *executor.Error {
 	if b == nil || b.cb.State() == gobreaker.StateClosed {
 		return nil
@@ -80,17 +82,18 @@ func (b *breaker) check() *executor.Error {
 	if wait > 0 {
 		e.RetryAfter = wait
 	}
-	e.Err = fmt.Errorf("breaker: %d attempts in a row failed; it is asked again every %v", b.cfg.Failures, orDefault(b.cfg.Open, defaultOpen))
+	e.Err = fmt.Errorf("breaker: %d attempts in a row failed; the backend is tried again every %v", b.cfg.Failures, orDefault(b.cfg.Open, defaultOpen))
 	return e
 }
 
-// begin is called before the backend is asked for a session of spec, and what it returns with the answer.
+// begin is called before the backend is asked for a session of spec. The function that it returns
+// is called with the answer.
 func (b *breaker) begin(spec executor.Spec) func(error) {
 	if b == nil {
 		return func(error) {}
 	}
 	done, err := b.cb.Allow()
-	if err != nil { // it opened in this moment; the answer says nothing new
+	if err != nil { // the breaker has just opened; the answer adds nothing
 		return func(error) {}
 	}
 	return func(err error) {
@@ -101,15 +104,15 @@ func (b *breaker) begin(spec executor.Spec) func(error) {
 	}
 }
 
-// probe returns what is to be tried: what failed last, without what is a user's. Another Spec may be refused without being asked for, or
-// work where that one does not.
+// probe returns the Spec to try: the one that failed last, without the data of a user. Another Spec
+// might be refused before the provider is asked, or might work although this one does not.
 func (b *breaker) probe() executor.Spec {
 	spec := *b.last.Load() // it has failed, or the breaker would not be open
 	spec.Subject, spec.Attributes, spec.Labels, spec.Env = "", nil, nil, nil
 	return spec
 }
 
-// state is "closed", "open" or "trying"; "" without a breaker.
+// state returns "closed", "open" or "trying", or "" without a breaker.
 func (b *breaker) state() string {
 	if b == nil {
 		return ""

@@ -18,24 +18,24 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// Broker is the one Executor that an application holds: the guard, the routes, and below them each
-// backend behind its breaker, queue and pools. It owns the backends of the configuration and closes
+// Broker is the one Executor that an application uses. It contains the guard, the routes, and for
+// each backend a breaker, a queue and pools. It owns the backends of the configuration and closes
 // them.
 //
-// Without routes it is its one backend. With several backends and no routes Create fails with
-// ErrInvalid, since nothing says which one is meant: use Backend. Attach and Destroy go by the
-// Handle, and Sessions lists all backends.
+// Without routes it uses its only backend. With several backends and no routes Create fails with
+// ErrInvalid, because the backend is not determined: use Backend. Attach and Destroy use the
+// backend of the Handle, and Sessions lists all backends.
 type Broker struct {
 	executor.BaseExecutor
-	env     driver.Env
-	reg     *Registry
-	opts    options
-	guard   guard
-	figures figures
-	manager *sessions.Manager
-	store   io.Closer // of the manager, if it is the Broker's own
+	env       driver.Env
+	reg       *Registry
+	opts      options
+	guard     guard
+	collector collector
+	manager   *sessions.Manager
+	store     io.Closer // the store of the manager, if the Broker owns it
 
-	ctx    context.Context // of the work in the background
+	ctx    context.Context // ends the background work
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
@@ -48,18 +48,17 @@ type Broker struct {
 
 var _ executor.Executor = (*Broker)(nil)
 
-// Open opens the backends of cfg, all or none. It reports every error in cfg first, as Check does,
-// and then what the adapters find at opening and what their backends cannot do of what pools ask
-// for, also as *executor.FieldError, joined. It does no remote I/O: a provider that is down does
-// not keep a program from starting. env.Name is the broker's Info.Name where there are routes; the
-// backends are called as cfg calls them. env.Instance should say how other processes reach this
-// one: see sessions.ElsewhereError.
+// Open opens all backends of cfg, or none. It first returns all errors in cfg, as Check does. Then
+// it returns the errors that adapters find when they are opened, and what backends lack for their
+// pools, also as *executor.FieldError, joined. It does no remote I/O: a program can start while a provider is
+// down. env.Name is the broker's Info.Name if there are routes; the backends have their names in
+// cfg. env.Instance should say how other processes reach this one: see sessions.ElsewhereError.
 func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts ...Option) (*Broker, error) {
 	if err := cfg.Check(reg); err != nil {
 		return nil, err
 	}
 	if env.Instance == "" {
-		env.Instance = strings.ToLower(rand.Text()) // one for all backends, since it names the process
+		env.Instance = strings.ToLower(rand.Text()) // the same for all backends, because it names the process
 	}
 	if env.Name == "" {
 		env.Name = "broker"
@@ -87,7 +86,8 @@ func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts .
 	return b, nil
 }
 
-// build opens what cfg needs and is not in have. On failure nothing that was opened stays so.
+// build opens the backends that cfg needs and that are not in have. If it fails, it closes all that
+// it opened.
 func (b *Broker) build(ctx context.Context, cfg Config, have map[string]*member) (t *table, opened []*member, err error) {
 	members := make(map[string]*member, len(cfg.Backends))
 	var errs []error
@@ -114,7 +114,7 @@ func (b *Broker) build(ctx context.Context, cfg Config, have map[string]*member)
 	return t, opened, nil
 }
 
-// discard closes members that nobody has used.
+// discard closes members that were never used.
 func (b *Broker) discard(ms []*member) error {
 	var errs []error
 	for _, m := range ms {
@@ -123,7 +123,7 @@ func (b *Broker) discard(ms []*member) error {
 	return errors.Join(errs...)
 }
 
-// use returns the table of now. The caller calls done on it.
+// use returns the current table. The caller must call done on it.
 func (b *Broker) use(op string) (*table, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,13 +144,13 @@ func (b *Broker) Info() executor.Info {
 	return t.info()
 }
 
-// Create implements executor.Executor. What the guard refuses is ErrDenied.
+// Create implements executor.Executor. It fails with ErrDenied if the guard refuses.
 func (b *Broker) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
 	return b.create(ctx, "", spec, true)
 }
 
-// create makes a session by the routes, or on the backend that is named. turn says that it is what
-// a user's turn begins with.
+// create makes a session by the routes, or on the named backend. turn says that a user's turn
+// begins with it.
 func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec, turn bool) (s executor.Session, err error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 			key.backend = s.Info().Handle.Backend
 			a.Origin.Session = s.Info().Handle.Session
 		}
-		arm := b.figures.arm(key)
+		arm := b.collector.arm(key)
 		took := time.Since(a.Time)
 		arm.created(err, queued, took)
 		switch {
@@ -202,12 +202,12 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 	return &session{Session: x, b: b, subject: spec.Subject, born: time.Now(), leave: leave}, nil
 }
 
-// Attach implements executor.Executor. It goes by the handle, which also says whose session it is.
+// Attach implements executor.Executor. It uses the backend and the subject of the handle.
 func (b *Broker) Attach(ctx context.Context, h executor.Handle) (executor.Session, error) {
 	return b.attach(ctx, h, true)
 }
 
-// attach is Attach. turn is as in create.
+// attach is Attach. turn has the same meaning as in create.
 func (b *Broker) attach(ctx context.Context, h executor.Handle, turn bool) (_ executor.Session, err error) {
 	t, err := b.use("attach")
 	if err != nil {
@@ -219,13 +219,13 @@ func (b *Broker) attach(ctx context.Context, h executor.Handle, turn bool) (_ ex
 	a.Origin = executor.Origin{Session: h.Session, Route: route, Assigned: assigned}
 	defer func() {
 		if err != nil && turn {
-			b.figures.arm(armKey{route, assigned, ""}).turn(err, time.Since(a.Time))
+			b.collector.arm(armKey{route, assigned, ""}).turn(err, time.Since(a.Time))
 		}
 		a.closing(nil, err)
 		b.audit(a)
 	}()
 	var x executor.Session
-	if m := b.left(t, h); m != nil {
+	if m := b.removedMember(t, h); m != nil {
 		x, err = m.Attach(ctx, h)
 	} else {
 		x, err = t.attach(ctx, h)
@@ -235,12 +235,12 @@ func (b *Broker) attach(ctx context.Context, h executor.Handle, turn bool) (_ ex
 	}
 	a.Origin.Backend = h.Backend
 	s := &session{Session: x, b: b, subject: a.Subject, born: time.Now(), leave: b.guard.hold(a.Subject)}
-	s.begin(b.figures.arm(armKey{route, assigned, h.Backend}), a.Attributes, time.Since(a.Time))
+	s.begin(b.collector.arm(armKey{route, assigned, h.Backend}), a.Attributes, time.Since(a.Time))
 	return s, nil
 }
 
-// left returns the backend of a handle if it is one that the configuration no longer has.
-func (b *Broker) left(t *table, h executor.Handle) *member {
+// removedMember returns the backend of a handle if the configuration no longer has it.
+func (b *Broker) removedMember(t *table, h executor.Handle) *member {
 	if t.members[h.Backend] != nil {
 		return nil
 	}
@@ -254,14 +254,14 @@ func (b *Broker) left(t *table, h executor.Handle) *member {
 	return nil
 }
 
-// Destroy implements executor.Executor. It goes by the handle.
+// Destroy implements executor.Executor. It uses the backend of the handle.
 func (b *Broker) Destroy(ctx context.Context, h executor.Handle) error {
 	t, err := b.use("destroy")
 	if err != nil {
 		return err
 	}
 	defer t.done()
-	m := b.left(t, h)
+	m := b.removedMember(t, h)
 	if m == nil {
 		if m, err = t.member("destroy", executor.ErrNotFound, h); err != nil {
 			return err
@@ -289,9 +289,8 @@ func (b *Broker) Sessions(ctx context.Context, labels map[string]string) iter.Se
 	}
 }
 
-// Backend returns one of the configured backends, without the routes: Create makes its sessions
-// there, behind the same guard, queue and breaker. It stays the Broker's, and its Close does
-// nothing.
+// Backend returns one of the configured backends. Its Create ignores the routes but uses the same
+// guard, queue and breaker. The Broker owns it: its Close does nothing.
 func (b *Broker) Backend(name string) (x executor.Executor, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -301,9 +300,9 @@ func (b *Broker) Backend(name string) (x executor.Executor, ok bool) {
 	return &direct{Broker: b, name: name}, true
 }
 
-// Backends returns the backends that Create may lead to now, each as Backend does: those that a
-// route gives weight, or falls back to. What is created there is the program's own, and counts as
-// nobody's turn.
+// Backends returns the backends that Create may use now, in the form of Backend: those that have
+// weight in a route or are a fallback. Sessions created there belong to the program and do not
+// count as a user's turn.
 func (b *Broker) Backends() map[string]executor.Executor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -323,8 +322,8 @@ func (b *Broker) Backends() map[string]executor.Executor {
 // Manager returns the session manager. Its sessions go through the same guard and routes.
 func (b *Broker) Manager() *sessions.Manager { return b.manager }
 
-// Decide explains where spec would go now, going by the configuration alone: that a backend is down
-// or full makes no difference. It fails with ErrInvalid if no route matches.
+// Decide explains where spec would go now. It uses only the configuration: a backend that is down
+// or full is not left out. It fails with ErrInvalid if no route matches.
 func (b *Broker) Decide(spec executor.Spec) (router.Decision, error) {
 	t, err := b.use("decide")
 	if err != nil {
@@ -338,13 +337,13 @@ func (b *Broker) Decide(spec executor.Spec) (router.Decision, error) {
 	return t.router.Decide(spec)
 }
 
-// Stats returns figures since Open.
+// Stats returns the statistics since Open.
 func (b *Broker) Stats() Stats {
 	b.mu.Lock()
 	t := b.table
 	left := slices.Collect(maps.Keys(b.leaving))
 	b.mu.Unlock()
-	s := Stats{Arms: b.figures.stats(), Backends: []BackendStats{}}
+	s := Stats{Arms: b.collector.stats(), Backends: []BackendStats{}}
 	for _, name := range slices.Sorted(maps.Keys(t.members)) {
 		s.Backends = append(s.Backends, t.members[name].stats())
 	}
@@ -365,8 +364,8 @@ func (m *member) stats() BackendStats {
 	return s
 }
 
-// Doctor examines every configured backend: what it needs, whether that is there, and what to do
-// about it.
+// Doctor checks every configured backend: what it needs, whether that is there, and how to fix what
+// is missing.
 func (b *Broker) Doctor(ctx context.Context) map[string][]driver.Check {
 	b.mu.Lock()
 	cfg := b.table.cfg
@@ -374,7 +373,7 @@ func (b *Broker) Doctor(ctx context.Context) map[string][]driver.Check {
 	return Doctor(ctx, b.env, b.reg, cfg)
 }
 
-// Setup does what the function Setup does, for the backends that are configured now.
+// Setup does the same as the function Setup, for the backends that are configured now.
 func (b *Broker) Setup(ctx context.Context) error {
 	b.mu.Lock()
 	cfg := b.table.cfg
@@ -392,7 +391,7 @@ func (b *Broker) audit(a Audit) {
 type direct struct {
 	*Broker
 	name string
-	own  bool // its sessions are no user's
+	own  bool // its sessions do not belong to a user
 }
 
 func (d *direct) Info() executor.Info {
@@ -404,7 +403,7 @@ func (d *direct) Info() executor.Info {
 	return executor.Info{Name: d.name}
 }
 
-// Backends returns d alone, and not those that the Broker has besides.
+// Backends returns only d, without the other backends of the Broker.
 func (d *direct) Backends() map[string]executor.Executor {
 	return map[string]executor.Executor{d.name: &direct{Broker: d.Broker, name: d.name, own: true}}
 }
@@ -412,7 +411,7 @@ func (d *direct) Backends() map[string]executor.Executor {
 func (d *direct) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
 	s, err := d.create(ctx, d.name, spec, !d.own)
 	if err == nil {
-		s.(*session).own = d.own // before anybody has it
+		s.(*session).own = d.own // before the session is returned
 	}
 	return s, err
 }

@@ -32,7 +32,7 @@ func (c toyConfig) Validate() error {
 	return nil
 }
 
-// journal is what was done to toys.
+// journal records the calls to toys.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -44,7 +44,7 @@ func (j *journal) add(format string, args ...any) {
 	j.lines = append(j.lines, fmt.Sprintf(format, args...))
 }
 
-// toy is an Executor that only knows what was done to it.
+// toy is an Executor that only records its calls.
 type toy struct {
 	executor.BaseExecutor
 	env    driver.Env
@@ -103,7 +103,7 @@ func (x *toy) Close() error {
 	return nil
 }
 
-// registry has the type "toy", which writes what it is told into the logs.
+// registry has the type "toy", which records its calls in logs.
 func registry(logs ...*journal) *backends.Registry {
 	log := new(journal)
 	if len(logs) > 0 {

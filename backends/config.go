@@ -17,11 +17,11 @@ import (
 
 // Config is the configuration of a program. It is plain data: a program may also build it in Go.
 type Config struct {
-	// Backends are the entries by the names that the program uses for them: 1 to 63 of [a-z0-9_-],
-	// the first of [a-z0-9]. There is at least one.
+	// Backends are the configured backends. The keys are the names that the program uses for them:
+	// 1 to 63 of [a-z0-9_-], the first of [a-z0-9]. At least one is required.
 	Backends map[string]Backend `json:"backends"`
-	// Routes say which sessions go where: see package router. Without any, all go to the one
-	// backend that there is.
+	// Routes say which sessions go to which backend: see package router. Without routes all
+	// sessions go to the only backend.
 	Routes   []router.Route `json:"routes,omitempty"`
 	Sessions Sessions       `json:"sessions,omitzero"`
 	Guard    Guard          `json:"guard,omitzero"`
@@ -29,29 +29,29 @@ type Config struct {
 	at positions // of what Parse has read
 }
 
-// Backend configures one backend. In a file the settings of the adapter lie flat beside the keys
-// "type" and "broker".
+// Backend configures one backend. In a file, the settings of the adapter are on the same level as
+// the keys "type" and "broker".
 type Backend struct {
 	Type     string                     // one of Registry.Types
 	Broker   Settings                   // for the Broker
 	Settings map[string]json.RawMessage // decoded strictly by the adapter
 }
 
-// Check reports every error in c, each as an *executor.FieldError, joined: names, unknown types,
-// settings. It opens nothing.
+// Check returns all errors in c, each as an *executor.FieldError, joined: names, unknown types, settings. It
+// opens nothing.
 func (c Config) Check(reg *Registry) error {
 	var errs []error
 	wrong := func(path, problem string) { errs = append(errs, driver.At(path, errors.New(problem))) }
 	if len(c.Backends) == 0 {
-		wrong("backends", "there is none; the smallest configuration is {backends: {local: {type: TYPE}}}, and types are "+strings.Join(reg.Types(), ", "))
+		wrong("backends", "no backend; the smallest configuration is {backends: {local: {type: TYPE}}}, and types are "+strings.Join(reg.Types(), ", "))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Backends)) {
 		if !validName(name) {
 			wrong("backends", "the name "+strconv.Quote(name)+" is not 1 to 63 of a-z, 0-9, - and _, beginning with a letter or digit")
-			continue // a path with that name in it would be unreadable
+			continue // a path that contains that name would be unreadable
 		}
 		path, b := "backends."+name, c.Backends[name]
-		if b.Type != "" || !c.at.wrong[path] { // Parse has said that the entry is no entry, or that part of it counts for nothing
+		if b.Type != "" || !c.at.wrong[path] { // otherwise Parse has already reported the entry or a part of it
 			errs = append(errs, driver.At(path, b.check(reg)), driver.At(path+".broker", b.Broker.check()))
 		}
 	}
@@ -59,7 +59,7 @@ func (c Config) Check(reg *Registry) error {
 	return c.at.report(errors.Join(errs...))
 }
 
-// checkRoutes looks at the routes, if there are any.
+// checkRoutes checks the routes, if there are any.
 func (c Config) checkRoutes() error {
 	if len(c.Routes) == 0 {
 		return nil
@@ -89,7 +89,7 @@ func (b Backend) check(reg *Registry) error {
 				return &executor.FieldError{Field: key, Err: driver.Unknown("field", key, []string{"type"})}
 			}
 		}
-		return errors.New("has no type; there are " + strings.Join(reg.Types(), ", "))
+		return errors.New("has no type; the types are " + strings.Join(reg.Types(), ", "))
 	}
 	f, err := reg.factory(b.Type)
 	if err != nil {
@@ -102,7 +102,7 @@ func (b Backend) check(reg *Registry) error {
 	return f.Check(raw)
 }
 
-// settings returns what the adapter is given.
+// settings returns the settings for the adapter.
 func (b Backend) settings() ([]byte, error) {
 	if len(b.Settings) == 0 {
 		return nil, nil

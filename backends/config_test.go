@@ -53,7 +53,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// compact is what a Config says, without how it was written.
+// compact returns a Config in one form, however it was written.
 func compact(t *testing.T, c backends.Config) string {
 	t.Helper()
 	b, err := json.Marshal(c)
@@ -83,8 +83,8 @@ func check(data string) error {
 	return errors.Join(err, c.Check(registry()))
 }
 
-// TestErrors compares what is said about the files in testdata. Run it with UPDATE=1 to write the
-// answers.
+// TestMistakes compares the errors about the files in testdata with the golden files. Run it with
+// UPDATE=1 to write the golden files.
 func TestErrors(t *testing.T) {
 	files, err := filepath.Glob("testdata/errors/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -148,7 +148,7 @@ func TestParseBounds(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotPrinted puts a secret wherever a configuration may have one by accident.
+// TestSecretsAreNotPrinted puts a secret wherever a configuration may contain one by mistake.
 func TestSecretsAreNotPrinted(t *testing.T) {
 	const secret = "hunter2hunter2"
 	for _, in := range []string{
@@ -167,8 +167,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that Parse neither panics nor says yes to what it cannot say again, and that
-// every error has a text.
+// FuzzParse checks that Parse does not panic, that an accepted Config can be written and parsed
+// again, and that every error has a text.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(example))
 	files, _ := filepath.Glob("testdata/errors/*.yaml")

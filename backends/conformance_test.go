@@ -14,7 +14,8 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
-// elsewhere are the cases that cannot run in virtual time: those that need another process, a listener, or time that passes by itself.
+// elsewhere reports whether a case cannot run in virtual time, because it needs another process, a
+// listener, or real time.
 func elsewhere(id string) bool {
 	for _, s := range []string{
 		"network/", "attach/created-elsewhere", "attach/dead", "attach/destroy", "attach/holder-killed", "attach/other-process",
@@ -27,7 +28,8 @@ func elsewhere(id string) bool {
 	return false
 }
 
-// TestBrokerIsAnExecutor runs the suite over a broker with everything that a file can put around a backend: nobody may notice.
+// TestBrokerIsAnExecutor runs the suite over a broker with everything that a configuration can add
+// to a backend. The results must be the same.
 func TestBrokerIsAnExecutor(t *testing.T) {
 	caps := fake.All()
 	provider := fake.New(fake.Options{Capabilities: caps})

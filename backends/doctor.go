@@ -7,8 +7,9 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// Doctor is Broker.Doctor for a configuration that does not open. It examines the backends side by side, since one that does not
-// answer takes its time, and changes nothing. An entry that is wrong has one finding, "configuration".
+// Doctor is Broker.Doctor for a configuration that cannot be opened. It examines the backends at
+// the same time, because one that does not answer takes long, and changes nothing. An invalid entry
+// has one finding, "configuration".
 func Doctor(ctx context.Context, env driver.Env, reg *Registry, cfg Config) map[string][]driver.Check {
 	var (
 		wg    sync.WaitGroup

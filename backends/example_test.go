@@ -19,7 +19,7 @@ func exampleRegistry() *backends.Registry {
 	}, nil))
 }
 
-// What a file says is one Executor for the program.
+// A program gets one Executor for all that the file describes.
 func ExampleOpen() {
 	ctx := context.Background()
 	cfg, err := backends.Parse([]byte("backends: {local: {type: fake}}"))

@@ -8,7 +8,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// files audits what users put into a session and get out of it.
+// files audits what users upload to a session and download from it.
 type files struct {
 	executor.Files
 	s *session
@@ -24,7 +24,7 @@ func (f *files) Write(ctx context.Context, name string, r io.Reader, mode fs.Fil
 	return err
 }
 
-// Read implements executor.Files. The audit comes when the file is closed.
+// Read implements executor.Files. The audit is written when the file is closed.
 func (f *files) Read(ctx context.Context, name string) (io.ReadCloser, error) {
 	a := Audit{Op: "download", File: name}
 	f.s.opening(&a)
@@ -42,11 +42,11 @@ func (s *session) finish(a Audit, n int64, err error) {
 	s.b.audit(a)
 }
 
-// counter counts what goes through it.
+// counter counts the bytes that are read through it.
 type counter struct {
 	r   io.Reader
 	n   int64
-	err error // the last but io.EOF
+	err error // the last error other than io.EOF
 }
 
 func (c *counter) Read(p []byte) (int, error) {
@@ -58,7 +58,7 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// download is a file that is being read.
+// download is a file that a user reads.
 type download struct {
 	counter
 	c    io.Closer

@@ -13,19 +13,21 @@ import (
 	"github.com/execbroker/execbroker/internal/requirement"
 )
 
-// Guard refuses with ErrDenied before anything starts, on every backend and every route. Zero fields do not bound. Sessions whose Spec
-// has no Subject count as one subject. The counts are those of this process; Sessions bounds across processes.
+// Guard refuses operations with ErrDenied before anything starts, on every backend and every route.
+// A zero field is no limit. Sessions whose Spec has no Subject count as one subject. The numbers
+// are counted in this process; Sessions has limits across processes.
 type Guard struct {
-	CodeBytes          int `json:"code_bytes,omitempty"`           // of Request.Code, and of all words of Request.Command
-	RunsPerMinute      int `json:"runs_per_minute,omitempty"`      // of one subject, in any 60 seconds; at most 10000. Install is one
-	RunsAtOnce         int `json:"runs_at_once,omitempty"`         // of one subject
-	SessionsPerSubject int `json:"sessions_per_subject,omitempty"` // held by this process
-	// Packages are the names that may be installed, by language. Versions are free. A language that is not there may install none;
-	// without Packages everything may be installed that the backend allows.
+	CodeBytes          int `json:"code_bytes,omitempty"`           // bytes of Request.Code, or of all words of Request.Command
+	RunsPerMinute      int `json:"runs_per_minute,omitempty"`      // runs of one subject in any 60 seconds; at most 10000. An Install counts as a run
+	RunsAtOnce         int `json:"runs_at_once,omitempty"`         // runs of one subject at the same time
+	SessionsPerSubject int `json:"sessions_per_subject,omitempty"` // sessions that this process holds
+	// Packages are the names of packages that may be installed, by language, in any version. A
+	// language that is not listed may install none. Without Packages everything may be installed
+	// that the backend allows.
 	Packages map[executor.Language][]string `json:"packages,omitempty"`
 }
 
-// maxRate bounds what is remembered of each subject.
+// maxRate bounds the memory for each subject.
 const maxRate = 10_000
 
 func (g Guard) check() error {
@@ -54,7 +56,7 @@ func (g Guard) check() error {
 	return errors.Join(errs...)
 }
 
-// packageName returns the one form of the name in a requirement.
+// packageName returns the normalized name of the package in a requirement.
 func packageName(l executor.Language, text string) (string, error) {
 	if l == executor.JavaScript {
 		name := text
@@ -70,19 +72,19 @@ func packageName(l executor.Language, text string) (string, error) {
 	return r.Name, err
 }
 
-// guard keeps the counts. Locks are held for moments only.
+// guard keeps the counts. Its lock is held only for short computations.
 type guard struct {
 	mu       sync.Mutex
 	cfg      Guard
-	allowed  map[executor.Language][]string // names in their one form
+	allowed  map[executor.Language][]string // normalized names
 	subjects map[string]*usage
-	next     time.Time // of the next look for subjects that are gone
+	next     time.Time // when to remove unused subjects next
 }
 
-// usage is what a subject has and did.
+// usage is what a subject uses and has used.
 type usage struct {
 	sessions, running int
-	starts            []time.Time // of runs of the last minute, the oldest first
+	starts            []time.Time // of the runs in the last minute, the oldest first
 }
 
 const window = time.Minute
@@ -96,14 +98,14 @@ func (g *guard) set(cfg Guard) {
 	}
 	for l, names := range cfg.Packages {
 		for _, n := range names {
-			if name, err := packageName(l, n); err == nil { // check has looked
+			if name, err := packageName(l, n); err == nil { // check has refused other names
 				g.allowed[l] = append(g.allowed[l], name)
 			}
 		}
 	}
 }
 
-// of returns the usage of a subject. The caller has the lock.
+// of returns the usage of a subject. The caller holds the lock.
 func (g *guard) of(subject string) *usage {
 	now := time.Now()
 	if now.After(g.next) {
@@ -125,7 +127,7 @@ func (g *guard) of(subject string) *usage {
 	return u
 }
 
-// forget removes the starts that have left the window.
+// forget removes the starts that are older than the window.
 func (u *usage) forget(now time.Time) {
 	i := slices.IndexFunc(u.starts, func(t time.Time) bool { return now.Sub(t) < window })
 	if i < 0 {
@@ -139,12 +141,12 @@ func denied(d executor.Denial, format string, args ...any) *executor.Error {
 	return &executor.Error{Kind: executor.ErrDenied, Ran: executor.RanNo, Denied: d, Err: fmt.Errorf("guard: "+format, args...)}
 }
 
-// beyond is the denial of a rule that counts.
+// beyond returns the Denial of a rule with a number.
 func beyond(rule executor.Rule, limit, have int) executor.Denial {
 	return executor.Denial{Rule: rule, Limit: int64(limit), Have: int64(have)}
 }
 
-// session admits a session. What it returns lets go of it, once.
+// session admits a session. The function that it returns releases the session, once.
 func (g *guard) session(subject string, ps []executor.Packages) (func(), *executor.Error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -155,18 +157,19 @@ func (g *guard) session(subject string, ps []executor.Packages) (func(), *execut
 	if most := g.cfg.SessionsPerSubject; most > 0 && u.sessions >= most {
 		return nil, denied(beyond(executor.RuleSessions, most, u.sessions), "sessions_per_subject: the subject has %d sessions already", u.sessions)
 	}
-	return g.leave(&u.sessions), nil
+	return g.count(&u.sessions), nil
 }
 
 // hold counts a session that exists already.
 func (g *guard) hold(subject string) func() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.leave(&g.of(subject).sessions)
+	return g.count(&g.of(subject).sessions)
 }
 
-// leave counts one more, and returns what counts it off. The caller has the lock.
-func (g *guard) leave(n *int) func() {
+// count adds one to n and returns the function that subtracts it again, once. The caller holds the
+// lock.
+func (g *guard) count(n *int) func() {
 	*n++
 	var once sync.Once
 	return func() {
@@ -178,7 +181,7 @@ func (g *guard) leave(n *int) func() {
 	}
 }
 
-// run admits a run of size bytes of code, or an installation. What it returns ends it.
+// run admits a run of size bytes of code, or an installation. The function that it returns ends it.
 func (g *guard) run(subject string, size int, ps ...executor.Packages) (func(), *executor.Error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -203,10 +206,10 @@ func (g *guard) run(subject string, size int, ps ...executor.Packages) (func(), 
 		}
 		u.starts = append(u.starts, now)
 	}
-	return g.leave(&u.running), nil
+	return g.count(&u.running), nil
 }
 
-// packages refuses what is not on the list. The caller has the lock.
+// packages refuses packages that are not on the list. The caller holds the lock.
 func (g *guard) packages(ps ...executor.Packages) *executor.Error {
 	if g.allowed == nil {
 		return nil
@@ -215,7 +218,7 @@ func (g *guard) packages(ps ...executor.Packages) *executor.Error {
 		for _, text := range p.Names {
 			name, err := packageName(p.Language, text)
 			if err != nil {
-				return &executor.Error{Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: fmt.Errorf("packages: %w", err)} // on every backend
+				return &executor.Error{Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: fmt.Errorf("packages: %w", err)} // every backend would refuse it
 			}
 			if !slices.Contains(g.allowed[p.Language], name) {
 				return denied(executor.Denial{Rule: executor.RulePackage, Package: name}, "packages: %s is not on the list of %s packages; allowed are: %s",

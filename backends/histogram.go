@@ -7,8 +7,9 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// histogram counts durations in buckets of microseconds: single ones up to 64, and from there on 32 to each doubling, so that a bucket is
-// at most 3 % wide. It takes 9 KiB and reaches from a microsecond to twelve days.
+// histogram counts durations in microseconds. Up to 64 each value has a bucket. From there on there
+// are 32 buckets for each doubling, so that a bucket is at most 3 % wide. A histogram takes 9 KiB
+// and covers a microsecond to twelve days.
 type histogram struct {
 	n       int64
 	buckets [buckets]int64
@@ -23,7 +24,7 @@ const (
 // bucket returns the index of a duration.
 func bucket(d time.Duration) int {
 	us := uint64(max(d.Microseconds(), 0))
-	shift := max(bits.Len64(us)-6, 0) // what is left of us is below 64
+	shift := max(bits.Len64(us)-6, 0) // the rest of us is below 64
 	return min(shift*steps+int(us>>shift), buckets-1)
 }
 
@@ -38,7 +39,8 @@ func (h *histogram) add(d time.Duration) {
 	h.buckets[bucket(d)]++
 }
 
-// quantiles returns the durations that the given parts, in order, do not exceed.
+// quantiles returns the durations that the given fractions do not exceed. The fractions must be in
+// ascending order.
 func (h *histogram) quantiles(parts ...float64) []driver.Duration {
 	out := make([]driver.Duration, len(parts))
 	var seen int64

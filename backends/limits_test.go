@@ -72,7 +72,7 @@ func TestQueueGivesUp(t *testing.T) {
 		if got := b.Stats().Backends[0]; got.Sessions != 1 || got.Waiting != 0 {
 			w.Errorf("got %+v", got)
 		}
-		// A sandbox that is gone frees its place before anybody has closed it.
+		// A sandbox that is gone releases its slot before it is closed.
 		w.at["a"].Break(s.Info().Handle.Session)
 		if err := b.Destroy(w.Context(), s.Info().Handle); err != nil {
 			w.Error(err)
@@ -88,7 +88,7 @@ func TestQueueGivesUp(t *testing.T) {
 	})
 }
 
-// Whatever happens at the same moment, the count is right in the end and the bound is kept.
+// Concurrent calls keep the limit, and the count is right in the end.
 func TestQueueCounts(t *testing.T) {
 	w := newWorld(t, fake.Options{})
 	b := w.open("backends: {a: {type: fake, on: a, broker: {queue: {max: 3, length: 50, wait: 1ms}}}}")
@@ -149,7 +149,7 @@ routes: [{name: r, split: [{backend: a, weight: 1}], fallback: [b]}]`)
 		if e := w.fails(err, executor.ErrUnavailable); e.RetryAfter <= 0 || e.RetryAfter > 10*time.Second {
 			w.Errorf("got %+v", e)
 		}
-		time.Sleep(35 * time.Second) // the broker itself tries, and no user does
+		time.Sleep(35 * time.Second) // the broker tries the backend, without a call of a user
 		if got := a.Calls(fake.OpCreate) - calls; got != 3 || state() != "open" {
 			w.Errorf("got %d tries, the breaker is %s", got, state())
 		}
@@ -161,7 +161,8 @@ routes: [{name: r, split: [{backend: a, weight: 1}], fallback: [b]}]`)
 	})
 }
 
-// TestBreakerTriesWhatFailed: what works with another Spec, and what is refused without being asked, is no sign of health.
+// TestBreakerTriesWhatFailed: the success of another Spec does not close the breaker, and neither
+// does a refusal without asking the backend.
 func TestBreakerTriesWhatFailed(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		var (
@@ -207,7 +208,7 @@ func TestBreakerTriesWhatFailed(t *testing.T) {
 		if got := asked()[before:]; len(got) != 1 || got[0].Template != spec.Template || got[0].Labels != nil || state() != "open" {
 			w.Errorf("tried %+v, the breaker is %s", got, state())
 		}
-		// An outage of the whole provider costs lists, and no sandbox.
+		// During an outage of the whole provider the broker asks for lists and creates no sandbox.
 		fails.Store(false)
 		before = len(asked())
 		w.at["a"].Fail(fake.OpSessions, -1, unavailable)
@@ -223,7 +224,7 @@ func TestBreakerTriesWhatFailed(t *testing.T) {
 	})
 }
 
-// picky is a backend that refuses what create says.
+// picky is a backend that refuses the Specs that create refuses.
 type picky struct {
 	executor.Executor
 	create func(executor.Spec) error
@@ -236,7 +237,7 @@ func (x *picky) Create(ctx context.Context, spec executor.Spec) (executor.Sessio
 	return x.Executor.Create(ctx, spec)
 }
 
-// What the caller does wrong or gives up is not the backend's fault.
+// Errors and cancellations by the caller do not count against the backend.
 func TestBreakerStaysClosed(t *testing.T) {
 	bubble(t, fake.Options{CreateTime: time.Second}, func(w *world) {
 		b := w.open("backends: {a: {type: fake, on: a, broker: {breaker: {failures: 1}}}}")
@@ -263,8 +264,8 @@ func TestBreakerStaysClosed(t *testing.T) {
 	})
 }
 
-// TestBreakerCountsNoCode: code that makes its run look like a failure of the sandbox does not keep
-// others from the backend, and is in the figures as an answer.
+// TestBreakerCountsNoCode: code that makes its run look like a failure of the sandbox does not open
+// the breaker for others, and counts as an answer in the statistics.
 func TestBreakerCountsNoCode(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		w.wrap = func(x executor.Executor) executor.Executor { return &liars{x} }
@@ -307,7 +308,7 @@ func TestBreakerCountsNoCode(t *testing.T) {
 	})
 }
 
-// liars is a backend in whose sandboxes all code lies about its end.
+// liars is a backend whose code always lies about how it ended.
 type liars struct{ executor.Executor }
 
 func (x *liars) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
@@ -369,7 +370,7 @@ guard: {code_bytes: 12, runs_per_minute: 3, runs_at_once: 1, sessions_per_subjec
 			w.Errorf("got %+v", d)
 		}
 		_, err = s.Install(w.Context(), executor.Packages{Names: []string{"git+https://example.org/x"}}, nil)
-		w.fails(err, executor.ErrInvalid) // as without a guard
+		w.fails(err, executor.ErrInvalid) // the same as without a guard
 
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -382,7 +383,7 @@ guard: {code_bytes: 12, runs_per_minute: 3, runs_at_once: 1, sessions_per_subjec
 			w.Errorf("got %+v", d)
 		}
 		if err := run(other, "x=1"); err != nil {
-			w.Error(err) // another subject's
+			w.Error(err) // a run of another subject
 		}
 		wg.Wait()
 		for range 2 {
@@ -399,7 +400,7 @@ guard: {code_bytes: 12, runs_per_minute: 3, runs_at_once: 1, sessions_per_subjec
 			w.Error(err)
 		}
 		denied("runs_per_minute", run(s, "x=1"))
-		// The subject is known to who attaches.
+		// After Attach the subject is known.
 		h := s.Info().Handle
 		if err := s.Detach(); err != nil {
 			w.Error(err)
@@ -420,8 +421,8 @@ guard: {code_bytes: 12, runs_per_minute: 3, runs_at_once: 1, sessions_per_subjec
 	})
 }
 
-// TestPoolsServeTheTool: what the tool for models asks for with its defaults is served warm, where the pool has the languages, and
-// otherwise it is said what is in the way. The bypass counts in the pool that comes nearest.
+// TestPoolsServeTheTool: a pool with the right languages serves the default Specs of the tool for
+// models. Otherwise the differing fields are reported, and the bypass counts in the closest pool.
 func TestPoolsServeTheTool(t *testing.T) {
 	caps := fake.Without(fake.All(executor.Python), executor.FeatureMixedLanguages)
 	bubble(t, fake.Options{Capabilities: caps, CreateTime: time.Second}, func(w *world) {
@@ -500,7 +501,7 @@ backends:
 		if len(st.Pools) != 2 || st.Pools[0].Hits != 1 || st.Pools[1].Hits != 1 || st.Sessions != 4 {
 			w.Errorf("got %+v", st)
 		}
-		time.Sleep(time.Hour / 4) // the pools leave the last place to users
+		time.Sleep(time.Hour / 4) // the pools leave the last slot to users
 		if got := w.at["a"].Sandboxes(); len(got) > 4 {
 			w.Errorf("got %d sandboxes", len(got))
 		}

@@ -21,7 +21,8 @@ routes: [{name: r, split: [{backend: a, weight: 1}, {backend: b, weight: 1}], fa
 guard: {code_bytes: 10240, runs_per_minute: 1000, runs_at_once: 2}
 `
 
-// converse leads n conversations at once, of some messages each, and returns how long each message took.
+// converse runs n conversations of some messages each at once, and returns how long each message
+// took.
 func converse(tb testing.TB, b *backends.Broker, n, messages int) []time.Duration {
 	tb.Helper()
 	took := make([]time.Duration, n*messages)
@@ -49,7 +50,7 @@ func converse(tb testing.TB, b *backends.Broker, n, messages int) []time.Duratio
 	return took
 }
 
-// message is one turn of a chat. Like most code it waits rather than computes.
+// message is one turn of a chat. Like most code it waits more than it computes.
 func message(tb testing.TB, b *backends.Broker, key, user string, n int) error {
 	lease, err := b.Manager().Acquire(tb.Context(), key, executor.Spec{Subject: user})
 	if err != nil {
@@ -66,7 +67,7 @@ func message(tb testing.TB, b *backends.Broker, key, user string, n int) error {
 	return errors.Join(err, lease.Release())
 }
 
-// TestThousandConversations wants no error, and everything given back.
+// TestThousandConversations checks that there is no error and that everything is released.
 func TestThousandConversations(t *testing.T) {
 	w := newWorld(t, fake.Options{})
 	b := w.open(loaded)
@@ -104,7 +105,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// BenchmarkConversations compares a message when ten conversations go on at once with one when a thousand do.
+// BenchmarkConversations compares the time of a message during ten conversations with that during a
+// thousand.
 func BenchmarkConversations(b *testing.B) {
 	w := newWorld(nil, fake.Options{})
 	x, err := backends.Open(b.Context(), driver.Env{Owner: "me"}, w.reg, parse(b, loaded))
@@ -125,7 +127,7 @@ func BenchmarkConversations(b *testing.B) {
 	}
 }
 
-// BenchmarkRun compares a run through the broker with the same run on the backend below it.
+// BenchmarkRun compares a run through the broker with the same run directly on the backend.
 func BenchmarkRun(b *testing.B) {
 	w := newWorld(nil, fake.Options{})
 	broker, err := backends.Open(b.Context(), driver.Env{Owner: "me"}, w.reg, parse(b, "{backends: {a: {type: fake, on: a}}, guard: {code_bytes: 10240, runs_at_once: 2}}"))

@@ -18,16 +18,18 @@ import (
 
 // Sessions configures the Manager: see sessions.Options.
 type Sessions struct {
-	// Store is "memory" (the default), whose records end with the process, or "sqlite:FILE", which several processes on one machine may
-	// share.
+	// Store is "memory" (the default), whose records end with the process, or "sqlite:FILE", which
+	// several processes on one machine can share.
 	Store         string          `json:"store,omitempty"`
 	LeaseTTL      driver.Duration `json:"lease_ttl,omitzero"`        // default 30 s
-	MaxPerSubject int             `json:"max_per_subject,omitempty"` // 0: no bound
-	MaxTotal      int             `json:"max_total,omitempty"`       // 0: no bound
-	// KeepFilesBytes is how much of the files of a session is kept in the store, and given back to a new sandbox of the same key.
+	MaxPerSubject int             `json:"max_per_subject,omitempty"` // 0: no limit
+	MaxTotal      int             `json:"max_total,omitempty"`       // 0: no limit
+	// KeepFilesBytes is how much of the files of a session is kept in the store. A new sandbox of
+	// the same key gets these files.
 	KeepFilesBytes int64 `json:"keep_files_bytes,omitempty"` // 0: none; at most 64 MiB
-	// ReplaceAfter is for how long no message of a conversation must have reached its backend before the next one gets a new session,
-	// unless its route says on_unavailable: wait.
+	// ReplaceAfter is how long the backend of a conversation must have been unavailable to every
+	// message before the next message gets a new session, unless its route has on_unavailable:
+	// wait.
 	ReplaceAfter driver.Duration `json:"replace_after,omitzero"` // default 2 min
 }
 
@@ -44,7 +46,7 @@ func (s Sessions) check() error {
 	case isFile:
 		errs = append(errs, driver.At("store", errors.New(`names no file; write for example "sqlite:sessions.db"`)))
 	default:
-		errs = append(errs, driver.At("store", errors.New(`unknown store; there are "memory" and "sqlite:FILE"`)))
+		errs = append(errs, driver.At("store", errors.New(`unknown store; want "memory" or "sqlite:FILE"`)))
 	}
 	negative := func(path string, is bool) {
 		if is {
@@ -61,7 +63,7 @@ func (s Sessions) check() error {
 	return errors.Join(errs...)
 }
 
-// Shared reports whether the store outlives the process, so that others can share it.
+// Shared reports whether the store outlives the process, so that other processes can share it.
 func (s Sessions) Shared() bool { return strings.HasPrefix(s.Store, sqlitePrefix) }
 
 // OpenStore opens the store. The caller closes it.
@@ -103,7 +105,8 @@ func (b *Broker) openManager(cfg Sessions) error {
 	return nil
 }
 
-// managed is a Broker as its Manager has it: what fails in it is part of an Acquire, which is counted as a whole.
+// managed is the Broker for its Manager. A failure in it is part of an Acquire, which is counted as
+// a whole.
 type managed struct{ *Broker }
 
 func (m *managed) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
@@ -114,7 +117,8 @@ func (m *managed) Attach(ctx context.Context, h executor.Handle) (executor.Sessi
 	return m.attach(ctx, h, false)
 }
 
-// acquired counts and audits an Acquire. One that has come to nothing is a turn of its user that failed; otherwise the turn goes on.
+// acquired counts and audits an Acquire. An Acquire that failed is a failed turn of its user.
+// Otherwise the turn goes on.
 func (b *Broker) acquired(q sessions.Acquisition) {
 	took := time.Since(q.Began)
 	a := Audit{Op: "acquire", Time: q.Began, Key: q.Key, Subject: q.Spec.Subject, Attributes: q.Spec.Attributes}
@@ -124,14 +128,15 @@ func (b *Broker) acquired(q sessions.Acquisition) {
 		a.Origin = origin(s.arm, s.Session.Info().Handle.Session)
 	} else {
 		key := b.arm(q.Handle, q.Spec)
-		b.figures.arm(key).turn(q.Err, took)
+		b.collector.arm(key).turn(q.Err, took)
 		a.Origin = executor.Origin{Route: key.route, Assigned: key.assigned, Session: q.Handle.Session}
 	}
 	a.closing(nil, q.Err)
 	b.audit(a)
 }
 
-// arm returns that of what nothing has served: of the session that there was, or where spec would go.
+// arm returns the arm of an operation that no backend served: that of the earlier session, or that
+// of the route of spec.
 func (b *Broker) arm(h executor.Handle, spec executor.Spec) (key armKey) {
 	if h.Session != "" {
 		key.route, key.assigned = router.Assignment(h)
@@ -140,13 +145,14 @@ func (b *Broker) arm(h executor.Handle, spec executor.Spec) (key armKey) {
 	b.mu.Lock()
 	t := b.table
 	b.mu.Unlock()
-	if d, _, err := t.decide(spec); err == nil { // without a route there is no arm to name
+	if d, _, err := t.decide(spec); err == nil { // without a route there is no arm
 		key.route, key.assigned = d.Route, d.Assigned
 	}
 	return key
 }
 
-// replaceAfter says how long the backend of a session is waited for, by the route that has made it; negative: for ever.
+// replaceAfter returns how long to wait for the backend of a session, by the route that created it.
+// Negative means forever.
 func (b *Broker) replaceAfter(h executor.Handle) time.Duration {
 	b.mu.Lock()
 	cfg := b.table.cfg
@@ -158,15 +164,18 @@ func (b *Broker) replaceAfter(h executor.Handle) time.Duration {
 	return orDefault(cfg.Sessions.ReplaceAfter, sessions.DefaultReplace)
 }
 
-// The reaper destroys what a process has left that was killed. Others that live are spared however old their sandboxes are; the age
-// spares what a process makes that has not yet given a sign of life.
+// The reaper destroys sandboxes that a killed process has left. It spares the sandboxes of living
+// processes, however old they are. The minimum age spares the sandboxes of a process that has not
+// yet written its heartbeat.
 const (
 	reapEvery = 10 * time.Minute
 	reapGrace = time.Minute
 )
 
-// reap removes sandboxes of this owner that nobody has: at start, when what was too young then has come of age, and now and then. It needs a store that other processes share: one
-// that knows only this process would take theirs for abandoned.
+// reap removes sandboxes of this owner that no process uses: at start, when the sandboxes that were
+// too young at start are old enough, and then periodically. It needs a store that other processes
+// share. With a store that knows only this process, the sandboxes of others would count as
+// abandoned.
 func (b *Broker) reap() {
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -181,7 +190,7 @@ func (b *Broker) reap() {
 			switch {
 			case err == nil:
 				log.Info("removed an abandoned sandbox", "backend", i.Handle.Backend, "session", i.Handle.Session, "created", i.Created)
-			case b.ctx.Err() == nil && !errors.Is(err, executor.ErrUnsupported): // a backend that cannot list has nothing that outlives it
+			case b.ctx.Err() == nil && !errors.Is(err, executor.ErrUnsupported): // sandboxes of a backend that cannot list end with the process
 				log.Warn("reap", "error", err)
 			}
 		}
@@ -189,7 +198,7 @@ func (b *Broker) reap() {
 	}
 }
 
-// changeable reports what Reload cannot change about the manager.
+// changeable returns an error for each change that Reload cannot make to the manager.
 func (s Sessions) changeable(next Sessions) error {
 	var errs []error
 	if s.Store != next.Store {

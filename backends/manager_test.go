@@ -35,7 +35,7 @@ func TestManagerAcrossProcesses(t *testing.T) {
 	w.says(lease, "print(x + 1)", "42\n")
 	w.says(lease, "x", "")
 	_, err = lease.Run(t.Context(), executor.Request{Code: "x"}, nil)
-	w.fails(err, executor.ErrDenied) // whose session it is came with the record
+	w.fails(err, executor.ErrDenied) // the record says whose session it is
 	if o := second.Stats().Arms; len(o) != 1 || o[0].Route != "default" || o[0].Assigned != "a" {
 		t.Errorf("got %+v: the route is not known after the change of process", o)
 	}
@@ -48,7 +48,8 @@ func TestManagerAcrossProcesses(t *testing.T) {
 	}
 }
 
-// Conversations that only this process knows about end with it: nobody could find them again.
+// Conversations that only this process knows about end with it, because no other process could find
+// them.
 func TestManagerInMemory(t *testing.T) {
 	w := newWorld(t, fake.Options{})
 	b := w.open("backends: {a: {type: fake, on: a}}")
@@ -66,7 +67,7 @@ func TestManagerInMemory(t *testing.T) {
 	}
 }
 
-// What a killed process has left is removed by the next one, and what it has recorded is not.
+// The next process removes what a killed process has left, except sessions that have a record.
 func TestReaper(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		store := sessions.NewMemoryStore()
@@ -83,8 +84,8 @@ func TestReaper(t *testing.T) {
 		if left != 4 {
 			w.Fatalf("got %d sandboxes", left)
 		}
-		// The memory of the killed process lives on in this test; nothing but its sign of life
-		// matters, and that can be taken away.
+		// In this test the memory of the killed process is still there. Only its heartbeat matters,
+		// and that can be removed.
 		e, err := store.Get(w.Context(), "instance/killed")
 		if err != nil {
 			w.Fatal(err)
@@ -117,7 +118,7 @@ func TestReaper(t *testing.T) {
 			w.Error(err)
 		}
 		w.close(next)
-		killed.Close() // of sessions that are gone
+		killed.Close() // an error about sessions that are gone is fine
 	})
 }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/execbroker/execbroker/executor/pool"
 )
 
-// member is a backend of the configuration with what the broker puts around it: pools over a gate over the adapter's Executor. It
-// outlives a reload as long as its type and settings stay the same.
+// member is a backend of the configuration with what the broker adds: pools that use a limiter that
+// uses the adapter's Executor. It survives a reload if its type and settings stay the same.
 type member struct {
-	*gate
+	*limiter
 	name     string
 	typ      string
 	settings []byte
@@ -33,7 +33,7 @@ type memberPool struct {
 
 var _ executor.Executor = (*member)(nil)
 
-// openMember opens the adapter. It has no pools yet.
+// openMember opens the adapter. The member has no pools yet.
 func openMember(ctx context.Context, env driver.Env, name string, reg *Registry, b Backend) (*member, error) {
 	f, err := reg.factory(b.Type)
 	if err != nil {
@@ -48,16 +48,16 @@ func openMember(ctx context.Context, env driver.Env, name string, reg *Registry,
 	if err != nil {
 		return nil, err
 	}
-	return &member{gate: newGate(x), name: name, typ: b.Type, settings: raw, env: env}, nil
+	return &member{limiter: newLimiter(x), name: name, typ: b.Type, settings: raw, env: env}, nil
 }
 
-// same reports whether b asks for what m has opened.
+// same reports whether b has the type and settings that m was opened with.
 func (m *member) same(b Backend) bool {
 	raw, err := b.settings()
 	return err == nil && m.typ == b.Type && bytes.Equal(raw, m.settings)
 }
 
-// check reports what the backend cannot do of what its pools ask for.
+// check reports what the backend lacks for its pools.
 func (m *member) check(s Settings) error {
 	var errs []error
 	caps := m.Info().Capabilities
@@ -73,8 +73,8 @@ func (m *member) check(s Settings) error {
 	return errors.Join(errs...)
 }
 
-// apply makes s what the broker does with the backend. Pools that stay the same keep their sessions. What s no longer has is returned,
-// to be closed.
+// apply sets the broker's settings of the backend. Unchanged pools keep their sessions. apply
+// returns the pools that s no longer has; the caller closes them.
 func (m *member) apply(s Settings) (removed []*pool.Pool, err error) {
 	m.queue.set(s.Queue)
 	m.setBreaker(s.Breaker)
@@ -95,7 +95,7 @@ func (m *member) apply(s Settings) (removed []*pool.Pool, err error) {
 			left = append(left[:at:at], left[at+1:]...)
 			continue
 		}
-		p, perr := pool.New(m.gate, cfg.options(m.env, m.Info().Capabilities))
+		p, perr := pool.New(m.limiter, cfg.options(m.env, m.Info().Capabilities))
 		if perr != nil {
 			err = errors.Join(err, driver.At(index("broker.pools", i), reason(perr)))
 			continue
@@ -121,21 +121,22 @@ func (m *member) Create(ctx context.Context, spec executor.Spec) (executor.Sessi
 	return m.create(ctx, spec, new(time.Duration))
 }
 
-// create takes a warm session or makes a sandbox, and adds to waited how long it has waited for a place. While the breaker is open it
-// fails at once, also where there are warm sessions: they live at a provider that does not answer.
+// create hands out a warm session or creates a sandbox, and adds the time that it waited for a slot
+// to waited. While the breaker is open it fails at once, even if there are warm sessions: they are
+// at a provider that does not answer.
 func (m *member) create(ctx context.Context, spec executor.Spec, waited *time.Duration) (executor.Session, error) {
 	if err := m.breaker.Load().check(); err != nil {
 		return nil, m.refuse("create", err)
 	}
 	cold := func(ctx context.Context, spec executor.Spec) (executor.Session, error) {
-		return m.gate.create(ctx, spec, waited)
+		return m.limiter.create(ctx, spec, waited)
 	}
 	pools := m.warm()
 	i, _ := nearest(pools, func(p memberPool) []string { _, fields := p.Fits(spec); return fields })
 	if i < 0 {
 		return cold(ctx, spec)
 	}
-	return pools[i].CreateOr(ctx, spec, cold) // also if it does not fit: it counts the bypass
+	return pools[i].CreateOr(ctx, spec, cold) // also if the Spec does not fit: the pool counts the bypass
 }
 
 // drain destroys the warm sessions.
@@ -147,7 +148,7 @@ func (m *member) drain() error {
 // Close destroys the warm sessions and closes the adapter's Executor.
 func (m *member) Close() error {
 	err := m.drain()
-	return errors.Join(err, m.gate.Close())
+	return errors.Join(err, m.limiter.Close())
 }
 
 func closePools(ps []*pool.Pool) error {

@@ -17,15 +17,16 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
-// outage makes a backend answer nothing; with 0 it is over.
+// outage makes a backend stop answering; n is 0 for the end of the outage.
 func (w *world) outage(name string, n int) {
 	for _, op := range []fake.Op{fake.OpCreate, fake.OpLookup, fake.OpRefresh, fake.OpDestroy, fake.OpRun, fake.OpFiles} {
 		w.at[name].Fail(op, n, unavailable)
 	}
 }
 
-// TestConversationInAnOutage: a conversation goes on with the fallback of its route, with its files, and is told that its variables are
-// gone and why. One whose route says so waits.
+// TestConversationInAnOutage: a conversation goes on with the fallback of its route and with its
+// files, and is told that its variables are lost and why. If its route has on_unavailable: wait, it
+// waits.
 func TestConversationInAnOutage(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		store := sessions.NewMemoryStore()
@@ -78,7 +79,7 @@ sessions: {keep_files_bytes: 1048576, replace_after: 3m}`, backends.WithStore(st
 		if got := len(w.at["a"].Sandboxes()); got != len(left) {
 			w.Errorf("got %d sandboxes, want the old one left alone", got)
 		}
-		time.Sleep(20 * time.Minute) // the reaper comes by
+		time.Sleep(20 * time.Minute) // long enough for the reaper
 		if got := len(w.at["a"].Sandboxes()); got != len(left)-1 {
 			w.Errorf("got %d sandboxes after the reaper", got)
 		}
@@ -90,7 +91,8 @@ sessions: {keep_files_bytes: 1048576, replace_after: 3m}`, backends.WithStore(st
 	})
 }
 
-// TestCloseIsAsLongAsTheSlowest: sixty conversations are given up side by side, and what a second attempt has removed is no error.
+// TestCloseIsAsLongAsTheSlowest: sixty conversations are closed at the same time, and sandboxes
+// that a second attempt has removed are not an error.
 func TestCloseIsAsLongAsTheSlowest(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		b := w.open("backends: {a: {type: fake, on: a}}")
@@ -119,8 +121,8 @@ func TestCloseIsAsLongAsTheSlowest(t *testing.T) {
 	})
 }
 
-// TestFiguresOfAnOutage: what users met is what the figures say, by arm, whether it failed in Acquire, Create, Attach or Run, and the time
-// in sandboxes is there while these live.
+// TestFiguresOfAnOutage: the statistics by arm agree with what users saw, whether Acquire, Create,
+// Attach or Run failed, and they include the time of sandboxes that are still alive.
 func TestFiguresOfAnOutage(t *testing.T) {
 	bubble(t, fake.Options{CreateTime: time.Second}, func(w *world) {
 		b := w.open("backends: {a: {type: fake, on: a}, b: {type: fake, on: b}}\nroutes: [{name: all, split: [{backend: a, weight: 1}, {backend: b, weight: 1}]}]\nsessions: {replace_after: 1h}")
@@ -159,7 +161,7 @@ func TestFiguresOfAnOutage(t *testing.T) {
 		}
 		for _, h := range handles[:5] {
 			s, err := b.Attach(w.Context(), h)
-			if err != nil { // an attachment that works is no turn
+			if err != nil { // a successful Attach is not a turn
 				count(h.Backend, err)
 				continue
 			}
@@ -184,7 +186,7 @@ func TestFiguresOfAnOutage(t *testing.T) {
 				w.Errorf("%s: no time in sandboxes, and %d live", name, len(w.at[name].Sandboxes()))
 			}
 		}
-		// The first turn of a conversation has the time that its sandbox took.
+		// The first turn of a conversation includes the time to create its sandbox.
 		if p99 := time.Duration(b.Stats().Arms[len(b.Stats().Arms)-1].Turn.P99); p99 < 2*time.Second {
 			w.Errorf("got a p99 of %v", p99)
 		}
@@ -197,7 +199,8 @@ func TestFiguresOfAnOutage(t *testing.T) {
 	})
 }
 
-// TestAuditOfAConversation: each record says who, on whose behalf, where and whether anything ran, also of what came to nothing.
+// TestAuditOfAConversation: each record says who, for which user, on which backend, and whether
+// anything ran, also if the operation failed.
 func TestAuditOfAConversation(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		var log []backends.Audit
@@ -253,7 +256,7 @@ func TestAuditOfAConversation(t *testing.T) {
 			w.Error("got no error")
 		}
 		expect("run mine 0 ran yes ok", "run cut-off 0 ran maybe unavailable", "run not-begun 0 ran no unavailable")
-		if err := l.Release(); err != nil { // keeping files is no download of a user
+		if err := l.Release(); err != nil { // keeping files is not a download by a user
 			w.Error(err)
 		}
 		w.outage("a", -1)

@@ -17,13 +17,13 @@ import (
 	"github.com/execbroker/execbroker/internal/settings"
 )
 
-// maxBytes bounds a configuration. It is far above what a person writes, and keeps a hostile file
-// from costing more than a moment.
+// maxBytes bounds a configuration. It is far more than a person writes, and bounds the cost of a
+// hostile file.
 const maxBytes = 256 << 10
 
-// Parse decodes YAML or JSON of at most 256 KiB strictly. Every error is reported, each as an
-// *executor.FieldError, joined. What could be understood is in the Config also then, so that Check
-// can add what it finds; if that was nothing, Backends is nil.
+// Parse decodes YAML or JSON of at most 256 KiB strictly. It returns all errors at once, each as a
+// *executor.FieldError, joined. The Config then contains what could be decoded, so that Check can find more
+// errors. If nothing could be decoded, Backends is nil.
 func Parse(data []byte) (Config, error) {
 	var c Config
 	switch {
@@ -37,8 +37,8 @@ func Parse(data []byte) (Config, error) {
 	raw := data
 	switch {
 	case json.Valid(data):
-		// Most JSON is YAML as well, and then the YAML parser gives the positions. Where it is not,
-		// as with tabs between the fields, the messages do without.
+		// Most JSON is also YAML, and then the YAML parser gives the positions. If it is not, as
+		// with tabs between the fields, messages have no positions.
 	case err != nil && bytes.HasPrefix(bytes.TrimSpace(data), []byte(`{"`)):
 		return c, driver.DecodeStrict(data, &c) // it was meant as JSON, and what JSON says about it is clearer
 	case err != nil:
@@ -60,7 +60,7 @@ func Parse(data []byte) (Config, error) {
 	return c, settings.Join(errs)
 }
 
-// document parses YAML as far as its nodes. Aliases are not followed, and so none can multiply.
+// document parses YAML into nodes. It does not follow aliases, so they cannot multiply.
 func document(data []byte) (*yaml.Node, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
@@ -79,7 +79,7 @@ func document(data []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// syntaxError takes the line out of the text in which the parser hides it.
+// syntaxError extracts the line number from the parser's message.
 func syntaxError(err error) error {
 	line, problem := 0, strings.TrimPrefix(err.Error(), "yaml: ")
 	if at, rest, ok := strings.Cut(problem, ": "); ok {

@@ -11,24 +11,25 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// queue counts the sandboxes of a backend and lets Creates wait for one to end. Each subject has a line, and lines are served in turn,
-// so that a subject that asks for a hundred does not keep the others waiting. Locks are held for moments only.
+// queue counts the sandboxes of a backend. A Create waits until there is a free slot. Each subject
+// has its own line of waiting Creates, and the lines are served in turn, so that a subject with a
+// hundred Creates does not block others. The lock is held only for short computations.
 type queue struct {
 	mu      sync.Mutex
 	cfg     Queue
 	used    int
 	waiting int
-	turns   []string // the subjects that wait, the next one first
+	order   []string // the subjects that wait, in the order in which they are served
 	lines   map[string][]*waiter
 }
 
-// waiter is one Create that waits.
+// waiter is a Create that waits.
 type waiter struct {
-	granted bool // a place has been counted for it
+	granted bool // a slot has been counted for it
 	ready   chan struct{}
 }
 
-// set changes the bounds. Who waits and now fits goes on; nobody is sent away.
+// set changes the limits. Waiting Creates that now fit continue; none is refused.
 func (q *queue) set(cfg Queue) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -38,7 +39,7 @@ func (q *queue) set(cfg Queue) {
 
 func (q *queue) free() bool { return q.cfg.Max == 0 || q.used < q.cfg.Max }
 
-// try takes a place if there is one that nobody waits for.
+// try takes a slot if one is free and no Create waits.
 func (q *queue) try() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -49,29 +50,29 @@ func (q *queue) try() bool {
 	return true
 }
 
-// take takes a place also if there is none: for sandboxes that exist already.
+// take takes a slot even if none is free. It is for sandboxes that exist already.
 func (q *queue) take() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.used++
 }
 
-// leave gives a place back.
-func (q *queue) leave() {
+// release releases a slot.
+func (q *queue) release() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.used--
 	q.serve()
 }
 
-// serve gives free places to those who wait. The caller has the lock.
+// serve gives free slots to waiting Creates. The caller holds the lock.
 func (q *queue) serve() {
 	for q.waiting > 0 && q.free() {
-		subject := q.turns[0]
+		subject := q.order[0]
 		w := q.lines[subject][0]
 		q.drop(subject, 0)
-		if len(q.lines[subject]) > 0 { // its turn comes again after the others
-			q.turns = append(slices.Delete(q.turns, 0, 1), subject)
+		if len(q.lines[subject]) > 0 { // its next Create comes after those of the others
+			q.order = append(slices.Delete(q.order, 0, 1), subject)
 		}
 		q.used++
 		w.granted = true
@@ -79,17 +80,17 @@ func (q *queue) serve() {
 	}
 }
 
-// drop removes a waiter from its line, and the line if it was the last. The caller has the lock.
+// drop removes a waiter from its line, and the line if it is then empty. The caller holds the lock.
 func (q *queue) drop(subject string, i int) {
 	q.waiting--
 	if q.lines[subject] = slices.Delete(q.lines[subject], i, i+1); len(q.lines[subject]) == 0 {
 		delete(q.lines, subject)
-		at := slices.Index(q.turns, subject)
-		q.turns = slices.Delete(q.turns, at, at+1)
+		at := slices.Index(q.order, subject)
+		q.order = slices.Delete(q.order, at, at+1)
 	}
 }
 
-// enter takes a place and waits for one if it must. The error has no backend yet.
+// enter takes a slot and waits for one if necessary. The error has no backend yet.
 func (q *queue) enter(ctx context.Context, subject string) *executor.Error {
 	q.mu.Lock()
 	if q.waiting == 0 && q.free() {
@@ -111,7 +112,7 @@ func (q *queue) enter(ctx context.Context, subject string) *executor.Error {
 		q.lines = map[string][]*waiter{}
 	}
 	if len(q.lines[subject]) == 0 {
-		q.turns = append(q.turns, subject)
+		q.order = append(q.order, subject)
 	}
 	q.lines[subject] = append(q.lines[subject], w)
 	q.waiting++
@@ -125,13 +126,13 @@ func (q *queue) enter(ctx context.Context, subject string) *executor.Error {
 	case <-w.ready:
 		return nil
 	case <-ctx.Done():
-		gaveUp = &executor.Error{Kind: ctx.Err(), Err: errors.New("queue: while waiting for a sandbox of others to end")}
+		gaveUp = &executor.Error{Kind: ctx.Err(), Err: errors.New("queue: while waiting for another sandbox to end")}
 	case <-t.C:
 		gaveUp = &executor.Error{Kind: executor.ErrExhausted, Err: fmt.Errorf("queue: no sandbox ended within %v", most)}
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w.granted { // in the same moment; it is used, since who gave it is gone
+	if w.granted { // the slot was granted in the same moment
 		if ctx.Err() == nil {
 			return nil
 		}

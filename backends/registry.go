@@ -8,11 +8,11 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// Registry knows the backend types that a configuration may name. There is no global one: a program lists the adapters it links. It
-// does not change.
+// Registry contains the backend types that a configuration may use. There is no global one: a
+// program lists the adapters that it links. A Registry never changes.
 type Registry struct{ m map[string]driver.Factory }
 
-// NewRegistry panics if two factories have one type, or one has none.
+// NewRegistry panics if two factories have the same type, or if one has none.
 func NewRegistry(fs ...driver.Factory) *Registry {
 	r := &Registry{m: make(map[string]driver.Factory, len(fs))}
 	for _, f := range fs {

@@ -13,11 +13,11 @@ import (
 	"github.com/execbroker/execbroker/executor/pool"
 )
 
-// Reload changes to cfg, or, if it has an error, changes nothing. Backends whose type and settings
-// are the same stay, with their pools, breakers, queues and figures; what stands under their key
-// "broker" is changed in place. Sessions stay where they are, and those created afterwards follow
-// cfg. A removed backend gets no new session and is closed when its last one has ended. Of Sessions
-// only the bounds of their number can change.
+// Reload changes the Broker to cfg. If cfg has an error, it changes nothing. Backends with the same
+// type and settings stay, with their pools, breakers, queues and statistics; the settings under
+// their key "broker" are changed in place. Existing sessions stay where they are, and new ones
+// follow cfg. A removed backend gets no new session and is closed when its last session has ended.
+// In Sessions, only the limits on the number of sessions can change.
 func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 	if err := cfg.Check(b.reg); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	old.done() // only who has b.reloading replaces it
+	old.done() // only the holder of b.reloading replaces the table
 	if err := old.cfg.Sessions.changeable(cfg.Sessions); err != nil {
 		return cfg.at.report(err)
 	}
@@ -56,13 +56,13 @@ func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// apply gives the members the settings of the configuration and returns the pools that it no longer
+// apply sets the settings of the members and returns the pools that the configuration no longer
 // has.
 func (b *Broker) apply(t *table) (removed []*pool.Pool, err error) {
 	var errs []error
 	for name, m := range t.members {
 		s := t.cfg.Backends[name].Broker
-		if b.opts.brief {
+		if b.opts.noPools {
 			s.Pools = nil
 		}
 		gone, err := m.apply(s)
@@ -72,18 +72,18 @@ func (b *Broker) apply(t *table) (removed []*pool.Pool, err error) {
 	return removed, errors.Join(errs...)
 }
 
-// idlePoll is how often it is looked whether the last session of a removed backend has ended.
-// Nobody waits for that.
+// idlePoll is how often retire checks whether the last session of a removed backend has ended. No
+// caller waits for that.
 const idlePoll = 250 * time.Millisecond
 
-// retire closes what a reload has removed, once nobody uses it any more.
+// retire closes what a reload has removed, once it is no longer used.
 func (b *Broker) retire(old, next *table, gone []*member, removed []*pool.Pool) {
 	log := b.env.Logger()
 	if err := closePools(removed); err != nil {
 		log.Warn("reload: close a pool", "error", err)
 	}
 	<-old.earlier
-	old.using.Wait() // calls that went by the old table
+	old.using.Wait() // calls that use the old table
 	close(next.earlier)
 	for _, m := range gone {
 		if err := m.drain(); err != nil {
@@ -110,18 +110,18 @@ func (b *Broker) retire(old, next *table, gone []*member, removed []*pool.Pool) 
 		}
 		select {
 		case <-b.ctx.Done():
-			return // Close has what is left
+			return // Close closes the rest
 		case <-t.C:
 		}
 	}
 }
 
-// leftBehind returns what is left of the errors of a Manager's Close. That a sandbox could not be
-// closed or detached from is none if its backend has closed in order since: that has destroyed what
-// was still held.
+// leftBehind returns the errors of a Manager's Close that still matter. If a sandbox could not be
+// closed or detached from, but its backend has been closed without an error since, that backend has
+// destroyed the sandbox.
 func leftBehind(err error, clean map[string]bool) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		if _, ok := err.(*executor.Error); !ok { //nolint:errorlint // what is joined here, not what an error of a backend is made of
+		if _, ok := err.(*executor.Error); !ok { //nolint:errorlint // the errors that were joined here, not the parts of a backend's error
 			var errs []error
 			for _, part := range joined.Unwrap() {
 				errs = append(errs, leftBehind(part, clean))
@@ -138,9 +138,9 @@ func leftBehind(err error, clean map[string]bool) error {
 // managerClose bounds the wait of Close for the session store.
 const managerClose = 10 * time.Second
 
-// Close closes the Manager, which detaches what can be attached to again, then the backends, side
-// by side, since each may take its cleanup timeout. Its error is about what is left behind. It may
-// be called again, and after an error that tries again.
+// Close closes the Manager, which detaches from sessions that can be attached to again. Then it
+// closes the backends at the same time, since each may take its cleanup timeout. An error says what
+// is left behind. Close may be called again; after an error, that tries again.
 func (b *Broker) Close() error {
 	b.reloading.Lock()
 	defer b.reloading.Unlock()
@@ -171,7 +171,7 @@ func (b *Broker) Close() error {
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
 	}
-	err := alone(errors.Join(errs...))
+	err := unjoin(errors.Join(errs...))
 	if err == nil {
 		return nil
 	}
@@ -185,8 +185,8 @@ func (b *Broker) Close() error {
 	return &executor.Error{Op: "close", Backend: name, Kind: kind, Ran: executor.RanNo, Err: err}
 }
 
-// alone returns the error that errors.Join has made one of, if it was only one.
-func alone(err error) error {
+// unjoin returns the only error in err if errors.Join was called with one error.
+func unjoin(err error) error {
 	for {
 		joined, ok := err.(interface{ Unwrap() []error })
 		if _, whole := err.(*executor.Error); whole || !ok { //nolint:errorlint // an executor.Error also unwraps to its kind

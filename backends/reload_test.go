@@ -51,7 +51,7 @@ func TestReloadMovesNewSessionsOnly(t *testing.T) {
 				}
 			}
 		}
-		if kept != 2 { // one of them is old
+		if kept != 2 { // one of them is the old session
 			w.Errorf("%d of 2 warm sessions live on", kept)
 		}
 		if st := b.Stats(); st.Backends[0].Pools[0].Hits != 1 || len(st.Arms) != 2 {
@@ -83,7 +83,7 @@ func TestReloadRemovesABackend(t *testing.T) {
 		if st := b.Stats().Backends; len(st) != 2 || !st[1].Removed || st[1].Name != "a" || st[1].Sessions != 1 {
 			w.Errorf("got %+v", st)
 		}
-		// It is still possible to let go of it and to come back.
+		// The session can still be detached and attached to again.
 		h := old.Info().Handle
 		if err := old.Detach(); err != nil {
 			w.Error(err)
@@ -103,7 +103,7 @@ func TestReloadRemovesABackend(t *testing.T) {
 	})
 }
 
-// A backend with other settings is another one, also under the same name.
+// A backend with other settings is a different backend, even under the same name.
 func TestReloadReplacesABackend(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		b := w.open("backends: {a: {type: fake, on: a}}")
@@ -115,7 +115,7 @@ func TestReloadReplacesABackend(t *testing.T) {
 		}
 		w.says(old, "print(1)", "1\n")
 		w.says(s, "print(2)", "2\n")
-		w.close(b) // also what is left of the old one
+		w.close(b) // also the rest of the old backend
 	})
 }
 
@@ -170,7 +170,7 @@ func TestReloadOfAnErrorChangesNothing(t *testing.T) {
 	})
 }
 
-// Traffic goes on while the file changes back and forth, and nobody notices.
+// The configuration changes back and forth under load, and no call fails.
 func TestReloadUnderLoad(t *testing.T) {
 	w := newWorld(t, fake.Options{})
 	files := []string{

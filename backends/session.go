@@ -14,17 +14,19 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// What the broker adds to handles. A handle stays with the application, so it still is not sent to a backend.
+// The keys that the broker adds to handles. A handle stays with the application, so its subject and
+// attributes are still not sent to a backend.
 const (
 	metaSubject    = "broker.subject"
 	metaAttributes = "broker.attributes" // as JSON
 )
 
-// maxMeta is how many bytes of attributes a handle carries; more would not leave it room for what it needs. Beyond that it has none, and
-// who attaches with it is audited without.
+// maxMeta is how many bytes of attributes a handle carries, to leave room for the rest of the
+// handle. If there are more, the handle carries none, and audits after Attach have none.
 const maxMeta = 2 << 10
 
-// attributesOf returns what a handle carries of them. It is hostile input: what is no map of text is nothing.
+// attributesOf returns the attributes in a handle. They are hostile input: anything that is not a
+// map of text is ignored.
 func attributesOf(h executor.Handle) (m map[string]string) {
 	if text := h.Meta[metaAttributes]; text != "" && len(text) <= maxMeta && json.Unmarshal([]byte(text), &m) != nil {
 		return nil
@@ -32,22 +34,23 @@ func attributesOf(h executor.Handle) (m map[string]string) {
 	return m
 }
 
-// session puts the guard, the figures and the audit around a session of a route. Everything else goes through.
+// session adds the guard, the statistics and the audit to a session of a route. Everything else
+// passes through.
 type session struct {
 	executor.Session
 	b       *Broker
 	arm     *arm
 	subject string
 	born    time.Time
-	own     bool // the program's: its runs are no turns
+	own     bool // the session belongs to the program: its runs are not turns
 
-	attributes atomic.Pointer[map[string]string] // of the Spec, or of the last Acquire
-	spent      atomic.Int64                      // nanoseconds that the next turn has taken so far
-	leave      func()                            // of the guard
+	attributes atomic.Pointer[map[string]string] // from the Spec, or from the last Acquire
+	spent      atomic.Int64                      // nanoseconds that already count for the next turn
+	leave      func()                            // releases the session in the guard
 	once       sync.Once
 }
 
-// begin takes the session into the figures. What it has taken to get it is part of the first turn.
+// begin adds the session to the statistics. The time to get the session is part of the first turn.
 func (s *session) begin(a *arm, attributes map[string]string, took time.Duration) {
 	s.arm = a
 	s.attributes.Store(&attributes)
@@ -55,7 +58,7 @@ func (s *session) begin(a *arm, attributes map[string]string, took time.Duration
 	a.began(s)
 }
 
-// As lets backend-specific values through.
+// As passes backend-specific values through.
 func (s *session) As(target any) bool {
 	if k, ok := target.(*sessions.FileKeeper); ok {
 		*k = s
@@ -64,16 +67,16 @@ func (s *session) As(target any) bool {
 	return executor.As(s.Session, target)
 }
 
-// KeeperFiles are the files without the audit: see sessions.FileKeeper.
+// KeeperFiles returns the files without the audit: see sessions.FileKeeper.
 func (s *session) KeeperFiles() executor.Files { return s.Session.Files() }
 
 // Files implements executor.Session.
 func (s *session) Files() executor.Files { return &files{Files: s.Session.Files(), s: s} }
 
-// Info is that of the route's session, with the subject in its handle.
+// Info returns that of the route's session, with the subject in its handle.
 func (s *session) Info() executor.SessionInfo { return s.mark(s.Session.Info()) }
 
-// Refresh likewise.
+// Refresh does the same as Info, after asking the backend.
 func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 	i, err := s.Session.Refresh(ctx)
 	if err != nil {
@@ -129,7 +132,7 @@ func (s *session) Dial(ctx context.Context, port int) (executor.Conn, error) {
 	return c, err
 }
 
-// language returns what an empty Language of a request means.
+// language returns the language that an empty Language of a request means.
 func (s *session) language(l executor.Language) executor.Language {
 	if ls := s.Session.Info().Capabilities.Languages; l == "" && len(ls) > 0 {
 		return ls[0].Language
@@ -180,7 +183,7 @@ func (s *session) Close() error {
 	return s.Session.Close()
 }
 
-// end lets go of what the session counts for.
+// end ends the session in the guard and the statistics.
 func (s *session) end() {
 	s.once.Do(func() {
 		s.leave()
@@ -192,7 +195,7 @@ func origin(a *arm, session string) executor.Origin {
 	return executor.Origin{Backend: a.s.Backend, Session: session, Route: a.s.Route, Assigned: a.s.Assigned}
 }
 
-// ran returns what an error says about the code.
+// ran returns what err says about whether code has run.
 func ran(err error) executor.Ran {
 	if e := (*executor.Error)(nil); errors.As(err, &e) {
 		return e.Ran
@@ -200,7 +203,8 @@ func ran(err error) executor.Ran {
 	return executor.RanMaybe
 }
 
-// named returns packages with the language that an empty one means, as far as the Spec tells, and under whose name they are listed.
+// named returns packages with an explicit language, if the Spec has one, and with the language
+// whose list applies.
 func named(spec executor.Spec) []executor.Packages {
 	out := slices.Clone(spec.Packages)
 	for i := range out {
@@ -211,7 +215,7 @@ func named(spec executor.Spec) []executor.Packages {
 		default:
 			out[i].Language = executor.Python
 		}
-		if out[i].Language == executor.TypeScript { // which has those of JavaScript
+		if out[i].Language == executor.TypeScript { // TypeScript uses the list of JavaScript
 			out[i].Language = executor.JavaScript
 		}
 	}

@@ -11,55 +11,55 @@ import (
 	"github.com/execbroker/execbroker/executor/pool"
 )
 
-// Settings is what the broker, not the adapter, does with a backend. In a file it stands under the
-// key "broker" of the entry.
+// Settings says what the broker, not the adapter, does with a backend. In a file it is the key
+// "broker" of the entry.
 type Settings struct {
-	Pools   []Pool  `json:"pools,omitempty"` // the first that fits serves; if none does, the session is created cold and counted
+	Pools   []Pool  `json:"pools,omitempty"` // the first pool that fits is used; if none fits, the session is created cold and counted
 	Queue   Queue   `json:"queue,omitzero"`
 	Breaker Breaker `json:"breaker,omitzero"`
 }
 
-// Pool keeps sessions warm: see package pool. The fields below Prelude are those of executor.Spec;
-// a Create that asks for anything else is served cold, and Stats and the log say in what it
-// differs. How long runs may take is not among them: see pool.Options.
+// Pool keeps sessions warm: see package pool. The fields after Prelude are those of executor.Spec.
+// A Create with other values is served cold, and Stats and the log name the fields that differ. The
+// wall time of runs is not among them: see pool.Options.
 type Pool struct {
-	Size      int                    `json:"size"`                // warm sessions to aim for, 1 to 1000
+	Size      int                    `json:"size"`                // number of warm sessions, 1 to 1000
 	MaxAge    driver.Duration        `json:"max_age,omitzero"`    // default half of the idle TTL, which is 1 h
-	Refill    int                    `json:"refill,omitempty"`    // creations in flight at a time; default 1
-	Suspended bool                   `json:"suspended,omitempty"` // kept suspended until they are handed out, at backends that can
+	Refill    int                    `json:"refill,omitempty"`    // creations at the same time; default 1
+	Suspended bool                   `json:"suspended,omitempty"` // keep sessions suspended until they are handed out; the backend must support it
 	Prelude   []Prelude              `json:"prelude,omitempty"`   // run in each session before it is ready, for imports that take long
 	Template  string                 `json:"template,omitempty"`
 	Languages []executor.Language    `json:"languages,omitempty"`
 	Packages  []executor.Packages    `json:"packages,omitempty"`
-	Aliases   []string               `json:"aliases,omitzero"` // default executor.DataDir where the backend has aliases. Specs without them are served as well
-	Ports     bool                   `json:"ports,omitempty"`  // for Specs that ask for ports, and for no others
+	Aliases   []string               `json:"aliases,omitzero"` // default executor.DataDir if the backend has aliases. Specs without aliases are served too
+	Ports     bool                   `json:"ports,omitempty"`  // serve only Specs that have Ports
 	Limits    executor.Limits        `json:"limits,omitzero"`
 	Network   executor.NetworkPolicy `json:"network,omitzero"`
 }
 
-// Prelude is code that a pool runs in its sessions. What it defines is there for who gets the
-// session.
+// Prelude is code that a pool runs in its sessions. The user of the session gets what it defines.
 type Prelude struct {
 	Language executor.Language `json:"language,omitempty"` // empty: the session's first
 	Code     string            `json:"code"`
 }
 
-// Queue bounds the sandboxes that this process holds of a backend. A Create beyond Max waits, in
-// order of arrival within a subject and in turn between subjects, and then fails with ErrExhausted,
-// which routes fall back on.
+// Queue bounds the sandboxes of a backend that this process holds. A Create beyond Max waits: in
+// order of arrival within a subject, and in turn between subjects. After Wait it fails with
+// ErrExhausted, and routes fall back.
 type Queue struct {
-	Max    int             `json:"max,omitempty"`    // sandboxes at a time, warm ones included; 0: no bound
-	Length int             `json:"length,omitempty"` // Creates that wait; beyond it one fails at once. Default Max
+	Max    int             `json:"max,omitempty"`    // sandboxes at the same time, including warm ones; 0: no limit
+	Length int             `json:"length,omitempty"` // waiting Creates; one more fails at once. Default Max
 	Wait   driver.Duration `json:"wait,omitzero"`    // default 10 s
 }
 
-// Breaker stops asking a backend that fails. What is refused before the provider is asked counts
-// neither way. Create then fails at once with ErrUnavailable, which routes fall back on. After Open
-// the broker itself tries what failed last, without labels and environment, and goes on trying, so
-// that no user waits to find out that a provider is still down. Where the provider can list
-// sandboxes it is first asked for that, so that an outage costs no sandboxes.
+// Breaker stops using a backend that fails. While it is open, Create fails at once with
+// ErrUnavailable, and routes fall back. A request that is refused before the provider is asked
+// counts neither as a failure nor as a success. After Open the broker itself tries the Spec that
+// failed last, without labels and environment, and keeps trying, so that no user has to wait to
+// find out that a provider is still down. If the provider can list sandboxes, it is first asked for
+// that, so that an outage does not cost sandboxes.
 type Breaker struct {
-	Failures int             `json:"failures,omitempty"` // in a row, of ErrUnavailable or deadlines that passed; 0: no breaker
+	Failures int             `json:"failures,omitempty"` // consecutive errors that are ErrUnavailable or passed deadlines; 0: no breaker
 	Open     driver.Duration `json:"open,omitzero"`      // between two tries; default 30 s
 }
 
@@ -69,7 +69,7 @@ const (
 	maxPool     = 1000
 )
 
-// check reports every error in s.
+// check returns all errors in s.
 func (s Settings) check() error {
 	var errs []error
 	wrong := func(path, format string, args ...any) {
@@ -102,9 +102,9 @@ func (s Settings) check() error {
 	case q.Max < 0:
 		wrong("queue.max", "negative")
 	case q.Max == 0 && (q.Length != 0 || q.Wait != 0):
-		wrong("queue.max", "missing; without it nothing waits")
+		wrong("queue.max", "missing; the other settings need it")
 	case q.Max > 0 && q.Max <= warm:
-		wrong("queue.max", "the pools keep %d warm and leave no room; want at least %d", warm, warm+1)
+		wrong("queue.max", "the pools keep %d sandboxes warm, which leaves no room for others; want at least %d", warm, warm+1)
 	}
 	if q.Length < 0 {
 		wrong("queue.length", "negative")
@@ -117,7 +117,7 @@ func (s Settings) check() error {
 	case b.Failures < 0:
 		wrong("breaker.failures", "negative")
 	case b.Failures == 0 && b.Open != 0:
-		wrong("breaker.failures", "missing; without it there is no breaker")
+		wrong("breaker.failures", "missing; the other settings need it")
 	}
 	if b.Open < 0 {
 		wrong("breaker.open", "negative")
@@ -126,15 +126,15 @@ func (s Settings) check() error {
 }
 
 // Misfit says whether the pools can serve a session of spec on a backend with caps. If none can, it
-// returns the one that comes nearest and the fields of executor.Spec in which that differs. Without
-// pools, and where one can, there are no fields.
+// returns the index of the closest pool and the fields of executor.Spec that differ. Without pools,
+// and if one can, fields is empty.
 func (s Settings) Misfit(caps executor.Capabilities, spec executor.Spec) (i int, fields []string) {
 	return nearest(s.Pools, func(p Pool) []string { return pool.Differs(p.spec(caps), caps, spec) })
 }
 
-// nearest returns the pool of which differs names the fewest fields, and these; without pools it is
-// -1. It is the first that fits, if one does; otherwise it is the one that whoever configured it
-// will have meant.
+// nearest returns the index of the pool with the fewest differing fields, and these fields. Without
+// pools it returns -1. If a pool fits, it is the first that does; otherwise it is probably the pool
+// that was meant for this Spec.
 func nearest[P any](pools []P, differs func(P) []string) (at int, fields []string) {
 	at = -1
 	for i, p := range pools {
@@ -145,7 +145,7 @@ func nearest[P any](pools []P, differs func(P) []string) (at int, fields []strin
 	return at, fields
 }
 
-// reason takes the words of a refusal out of an error that says of what it is one.
+// reason returns the text of a refusal without the operation that the error names.
 func reason(err error) error {
 	if e := (*executor.Error)(nil); errors.As(err, &e) && e.Err != nil {
 		return e.Err
@@ -153,7 +153,7 @@ func reason(err error) error {
 	return err
 }
 
-// spec is that of the warm sessions at a backend with the capabilities c.
+// spec returns the Spec of the warm sessions on a backend with the capabilities c.
 func (p Pool) spec(c executor.Capabilities) executor.Spec {
 	if p.Aliases == nil && c.Has(executor.FeatureAliases) {
 		p.Aliases = []string{executor.DataDir}
@@ -172,7 +172,7 @@ func (p Pool) options(env driver.Env, c executor.Capabilities) pool.Options {
 	return o
 }
 
-// orDefault returns d, or what it stands for if it is zero.
+// orDefault returns d, or standard if d is zero.
 func orDefault(d driver.Duration, standard time.Duration) time.Duration {
 	if d == 0 {
 		return standard

@@ -9,8 +9,9 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// Setup fetches and prepares what the backends of cfg need on this machine, so that the first session does not wait for it. It tells
-// executor.WithProgress what it does, goes on after a failure, and may be called again.
+// Setup downloads and prepares what the backends of cfg need on this machine, so that the first
+// session does not wait for it. It reports its steps to executor.WithProgress, continues after a
+// failure, and may be called again.
 func Setup(ctx context.Context, env driver.Env, reg *Registry, cfg Config) error {
 	if err := cfg.Check(reg); err != nil {
 		return err

@@ -12,49 +12,52 @@ import (
 	"github.com/execbroker/execbroker/executor/pool"
 )
 
-// Stats are figures of a Broker since Open, across reloads. String is a table of them.
+// Stats are the statistics of a Broker since Open, across reloads. String formats them as tables.
 type Stats struct {
-	Backends []BackendStats `json:"backends"` // in order of their names
-	Arms     []ArmStats     `json:"arms"`     // one for each route, assigned and actual backend that there was
+	Backends []BackendStats `json:"backends"` // sorted by name
+	Arms     []ArmStats     `json:"arms"`     // one for each combination of route, assigned backend and actual backend
 }
 
-// BackendStats are figures of one backend.
+// BackendStats are the statistics of one backend.
 type BackendStats struct {
 	Name     string       `json:"name"`
-	Sessions int          `json:"sessions"`          // held now, warm ones included
-	Waiting  int          `json:"waiting"`           // Creates in the queue
+	Sessions int          `json:"sessions"`          // sessions now, including warm ones
+	Waiting  int          `json:"waiting"`           // Creates in the queue now
 	Breaker  string       `json:"breaker,omitempty"` // "closed", "open", "trying"
-	Removed  bool         `json:"removed,omitempty"` // by Reload, with sessions left
+	Removed  bool         `json:"removed,omitempty"` // Reload removed the backend, but it still has sessions
 	Pools    []pool.Stats `json:"pools,omitempty"`
 }
 
-// ArmStats are figures of one arm of a route. Those of the arms of one Assigned, taken together, compare backends without bias: who was
-// assigned did not depend on how it went. Those of one Backend tell how that backend does.
+// ArmStats are the statistics of one arm of a route. To compare backends without bias, add up the
+// arms with the same Assigned: the assignment does not depend on the result. The arms with the same
+// Backend show how that backend does.
 type ArmStats struct {
-	Route    string `json:"route"`             // empty: Backend was asked directly
-	Assigned string `json:"assigned"`          // what the split says
-	Backend  string `json:"backend,omitempty"` // what served; empty: nothing did
+	Route    string `json:"route"`             // empty: Backend was used directly
+	Assigned string `json:"assigned"`          // the backend that the split selected
+	Backend  string `json:"backend,omitempty"` // the backend that served; empty: none did
 
-	// Turns are those of users, each from wanting a session to having a result: a Create, Attach or Acquire that came to nothing, and every
-	// run and installation. Answered came to an end, whatever that was; TurnErrors did not, by executor.KindName.
+	// Turns counts the turns of users. A turn lasts from the request for a session to its result.
+	// It is a Create, Attach or Acquire that failed, or a run or an installation. Answered counts
+	// the turns that came to an end, whatever the result was. TurnErrors counts the others, by
+	// executor.KindName.
 	Turns      int64            `json:"turns"`
 	Answered   int64            `json:"answered"`
 	TurnErrors map[string]int64 `json:"turn_errors,omitempty"`
 
 	Creates      int64                     `json:"creates"`
-	CreateErrors map[string]int64          `json:"create_errors,omitempty"` // by executor.KindName
-	Runs         map[executor.Status]int64 `json:"runs,omitempty"`          // that came to an end
-	RunErrors    map[string]int64          `json:"run_errors,omitempty"`    // by executor.KindName; what the guard refused is "denied"
+	CreateErrors map[string]int64          `json:"create_errors,omitempty"` // failed Creates, by executor.KindName
+	Runs         map[executor.Status]int64 `json:"runs,omitempty"`          // runs that came to an end
+	RunErrors    map[string]int64          `json:"run_errors,omitempty"`    // failed runs, by executor.KindName; those that the guard refused are "denied"
 	StateLost    int64                     `json:"state_lost"`              // runs that ended with StateLost
 
-	Turn        Latency         `json:"turn"`         // of turns, answered or not; the first run of a session with the time to get it
-	Queue       Latency         `json:"queue"`        // of Creates, for a place
-	Create      Latency         `json:"create"`       // the whole of it
-	Run         Latency         `json:"run"`          // from the call to the end
-	SandboxTime driver.Duration `json:"sandbox_time"` // that this process held sessions, those included that it holds: what providers bill
+	Turn        Latency         `json:"turn"`         // time of turns, answered or not; the first run of a session includes the time to get the session
+	Queue       Latency         `json:"queue"`        // time that Creates waited in the queue
+	Create      Latency         `json:"create"`       // time of whole Creates
+	Run         Latency         `json:"run"`          // time of runs, from the call to the end
+	SandboxTime driver.Duration `json:"sandbox_time"` // total time that this process held sessions, including current ones, which providers bill
 }
 
-// Good is the part of the turns that were answered, from 0 to 1; 1 without any.
+// Good returns the fraction of the turns that were answered, from 0 to 1. Without turns it is 1.
 func (s ArmStats) Good() float64 {
 	if s.Turns == 0 {
 		return 1
@@ -62,7 +65,7 @@ func (s ArmStats) Good() float64 {
 	return float64(s.Answered) / float64(s.Turns)
 }
 
-// Latency is a distribution. The figures are at most 3 % too high.
+// Latency is a distribution. Its values are at most 3 % too high.
 type Latency struct {
 	Count int64           `json:"count"`
 	P50   driver.Duration `json:"p50"`
@@ -73,7 +76,7 @@ type Latency struct {
 // armKey names an arm.
 type armKey struct{ route, assigned, backend string }
 
-// arm collects the figures of one arm.
+// arm collects the statistics of one arm.
 type arm struct {
 	mu                        sync.Mutex
 	s                         ArmStats
@@ -81,13 +84,13 @@ type arm struct {
 	live                      map[*session]bool
 }
 
-// figures are those of all arms.
-type figures struct {
+// collector collects the statistics of all arms.
+type collector struct {
 	mu   sync.Mutex
 	arms map[armKey]*arm
 }
 
-func (f *figures) arm(k armKey) *arm {
+func (f *collector) arm(k armKey) *arm {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	a := f.arms[k]
@@ -131,7 +134,7 @@ func (a *arm) ran(res *executor.Result, err error, took time.Duration) {
 	}
 }
 
-// turn counts one of a user that has ended.
+// turn counts a user's turn that has ended.
 func (a *arm) turn(err error, took time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,8 +168,8 @@ func count[K comparable](m map[K]int64, k K) map[K]int64 {
 	return m
 }
 
-// stats returns copies, in order.
-func (f *figures) stats() []ArmStats {
+// stats returns copies of the statistics, sorted.
+func (f *collector) stats() []ArmStats {
 	f.mu.Lock()
 	arms := make([]*arm, 0, len(f.arms))
 	for _, a := range f.arms {

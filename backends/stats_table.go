@@ -13,7 +13,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// String returns the figures as two tables for people.
+// String returns the statistics as two tables for people.
 func (s Stats) String() string {
 	var b strings.Builder
 	columns(&b, "BACKEND\tSESSIONS\tWAITING\tBREAKER\tPOOLS", len(s.Backends), func(i int) []any {
@@ -94,7 +94,7 @@ func (l Latency) String() string {
 	return short(l.P50) + "/" + short(l.P95) + "/" + short(l.P99)
 }
 
-// short writes a duration with two or three digits.
+// short formats a duration with two or three digits.
 func short(d driver.Duration) string {
 	t := time.Duration(d)
 	for unit := time.Microsecond; unit < time.Hour; unit *= 10 {

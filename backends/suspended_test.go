@@ -25,7 +25,7 @@ func TestSuspendedIsRefused(t *testing.T) {
 	})
 }
 
-// The sessions of fake cannot be suspended, whatever is declared: so none is kept.
+// The sessions of fake cannot be suspended, even if that is declared. So none is kept.
 func TestSuspendedIsNotKeptRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := fake.New(fake.Options{})
@@ -39,7 +39,7 @@ func TestSuspendedIsNotKeptRunning(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // of the bubble
+		time.Sleep(time.Minute) // time of the bubble
 		synctest.Wait()
 		if st := b.Stats().Backends[0].Pools[0]; st.Warm != 0 || st.Failed == 0 || len(at.Sandboxes()) != 0 {
 			t.Errorf("got %+v, want none kept", st)

@@ -14,17 +14,18 @@ import (
 	"github.com/execbroker/execbroker/executor/router"
 )
 
-// table is what one configuration means. It does not change; Reload makes another. Calls in progress keep it alive.
+// table is the state that belongs to one configuration. It never changes; Reload makes another one.
+// It is kept while calls use it.
 type table struct {
 	cfg     Config
 	name    string
 	members map[string]*member
 	router  *router.Router // nil: several backends and no routes
-	using   sync.WaitGroup // calls in progress; the Broker's lock guards its growth
-	earlier chan struct{}  // closed when nobody uses an earlier table, which may have the same members
+	using   sync.WaitGroup // calls in progress; Add is called with the Broker's lock held
+	earlier chan struct{}  // closed when no call uses an earlier table, which may have the same members
 }
 
-// newTable joins members, whose names cfg has.
+// newTable makes a table of the members, which have the names in cfg.
 func newTable(name string, cfg Config, members map[string]*member, hooks executor.Hooks) (*table, error) {
 	t := &table{cfg: cfg, name: name, members: members, earlier: make(chan struct{})}
 	routes := cfg.Routes
@@ -34,7 +35,7 @@ func newTable(name string, cfg Config, members map[string]*member, hooks executo
 		}
 		for n := range members {
 			routes = []router.Route{{Name: "default", Split: []router.Share{{Backend: n, Weight: 1}}}}
-			name = n // errors of the router are of the one backend that there is
+			name = n // the router's errors name the only backend
 		}
 	}
 	open := make(map[string]executor.Executor, len(members))
@@ -65,14 +66,14 @@ func (t *table) info() executor.Info {
 	if t.router != nil {
 		return t.router.Info()
 	}
-	return executor.Info{Name: t.name, Type: "broker"} // nothing is known of what Create would give
+	return executor.Info{Name: t.name, Type: "broker"} // it is not known where Create would go
 }
 
-// decide is the Router's Decide. The subject that it returns is that of the Spec, or a drawn one.
+// decide is the Router's Decide. The subject that it returns is that of the Spec, or a random one.
 func (t *table) decide(spec executor.Spec) (d router.Decision, subject string, err error) {
 	if t.router == nil {
 		return d, "", &executor.Error{Op: "create", Backend: t.name, Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: fmt.Errorf(
-			"%d backends are configured and no routes, so nothing says which one is meant: %s", len(t.members), t.names())}
+			"%d backends are configured but no routes; add routes, or name one of the backends: %s", len(t.members), t.names())}
 	}
 	subject = spec.Subject
 	if subject == "" {
@@ -83,7 +84,8 @@ func (t *table) decide(spec executor.Spec) (d router.Decision, subject string, e
 	return d, subject, err
 }
 
-// create goes by the routes, or to the backend that is named. It adds to waited how long that took in queues.
+// create makes a session by the routes, or on the named backend. It adds the time in queues to
+// waited.
 func (t *table) create(ctx context.Context, backend string, spec executor.Spec, waited *time.Duration) (executor.Session, error) {
 	if backend == "" {
 		return t.router.CreateBy(ctx, spec, func(ctx context.Context, name string) (executor.Session, error) {
@@ -97,7 +99,7 @@ func (t *table) create(ctx context.Context, backend string, spec executor.Spec, 
 	return m.create(ctx, spec, waited)
 }
 
-// attach goes by the handle.
+// attach uses the backend of the handle.
 func (t *table) attach(ctx context.Context, h executor.Handle) (executor.Session, error) {
 	if t.router != nil {
 		return t.router.Attach(ctx, h)
@@ -109,7 +111,8 @@ func (t *table) attach(ctx context.Context, h executor.Handle) (executor.Session
 	return m.Attach(ctx, h)
 }
 
-// member returns the backend of a handle. kind is the error if the configuration does not have it, or no longer.
+// member returns the backend of a handle. kind is the kind of the error if the configuration does
+// not have that backend, or no longer has it.
 func (t *table) member(op string, kind error, h executor.Handle) (*member, error) {
 	m, ok := t.members[h.Backend]
 	if !ok {

@@ -12,12 +12,13 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
-// world has the backends "a", "b" and "c" in memory, of the type "fake" and with the setting on: NAME.
+// world has the backends "a", "b" and "c" in memory. Their type is "fake", with the setting on:
+// NAME.
 type world struct {
 	*testing.T
 	at   map[string]*fake.Backend
 	reg  *backends.Registry
-	wrap func(executor.Executor) executor.Executor // of backends; nil: as they are
+	wrap func(executor.Executor) executor.Executor // wraps the backends; nil: no wrapper
 }
 
 type fakeConfig struct {
@@ -43,7 +44,7 @@ func newWorld(t *testing.T, opts fake.Options) *world {
 	return w
 }
 
-// bubble runs f in time of its own, and then nothing may be left anywhere.
+// bubble runs f in a synctest bubble and checks that nothing is left afterwards.
 func bubble(t *testing.T, opts fake.Options, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,7 +63,7 @@ func (w *world) open(file string, opts ...backends.Option) *backends.Broker {
 	return w.openAs("", file, opts...)
 }
 
-// openAs opens a broker that the caller closes by w.close.
+// openAs opens a broker that the caller closes with w.close.
 func (w *world) openAs(instance, file string, opts ...backends.Option) *backends.Broker {
 	w.Helper()
 	b, err := backends.Open(w.Context(), driver.Env{Owner: "me", Instance: instance}, w.reg, parse(w.T, file), opts...)
@@ -101,7 +102,7 @@ func (w *world) says(s executor.Session, code, want string) *executor.Result {
 	return r
 }
 
-// fails wants an error of a kind that says that nothing ran.
+// fails checks that err has the kind and says that nothing ran.
 func (w *world) fails(err, kind error) *executor.Error {
 	w.Helper()
 	var e *executor.Error
@@ -111,5 +112,5 @@ func (w *world) fails(err, kind error) *executor.Error {
 	return e
 }
 
-// unavailable is what a provider that is down says.
+// unavailable is the error of a provider that is down.
 var unavailable = driver.Fail(executor.ErrUnavailable, executor.RanNo, errors.New("down"))

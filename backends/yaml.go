@@ -12,14 +12,14 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// The bounds of YAML, whose parser would go on to 10,000 levels.
+// The bounds of YAML. The parser itself allows 10,000 levels.
 const (
 	maxDepth = 32
 	maxKey   = 128 // bytes; a path has one for each level
 )
 
-// converter turns YAML into JSON and refuses what JSON cannot say. In place of a value that it
-// refuses it writes null and remembers the path, so that nobody complains about that value again.
+// converter turns YAML into JSON and refuses what JSON cannot express. For a value that it refuses
+// it writes null and records the path, so that the value is reported only once.
 type converter struct {
 	out     []byte
 	errs    []*executor.FieldError
@@ -60,7 +60,7 @@ func (y *converter) value(path string, depth int, n *yaml.Node) {
 	}
 }
 
-// mapping keeps repeated keys: that they are wrong is found for YAML and JSON in one place.
+// mapping keeps repeated keys: one check finds them later for both YAML and JSON.
 func (y *converter) mapping(path string, depth int, n *yaml.Node) {
 	y.out = append(y.out, '{')
 	sep := ""
@@ -96,17 +96,17 @@ func keyProblem(k *yaml.Node) string {
 		return fmt.Sprintf("a key has %d bytes; at most %d are allowed", len(k.Value), maxKey)
 	case k.Style&yaml.TaggedStyle != 0:
 		return "the tag " + strconv.Quote(k.Tag) + " is not supported; remove it"
-	case tag != "!!str" && tag != "!!timestamp": // that YAML takes 2026-11-01 for a time is nothing that anybody expects of a key
+	case tag != "!!str" && tag != "!!timestamp": // YAML takes 2026-11-01 for a time, but as a key it is meant as text
 		return "the key " + strconv.Quote(k.Value) + " is not text; put it in quotes"
 	}
 	return ""
 }
 
-// number matches the numbers of JSON. What else YAML takes for one means different things to
-// different readers: 0777, 0o777, 1_000.
+// number matches the numbers of JSON. Other forms that YAML takes for numbers are ambiguous: 0777,
+// 0o777, 1_000.
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
-// scalar writes n, or says why it cannot.
+// scalar writes n, or returns why it cannot.
 func (y *converter) scalar(n *yaml.Node) (problem string) {
 	switch tag := n.ShortTag(); tag {
 	case "!!null":
@@ -121,7 +121,7 @@ func (y *converter) scalar(n *yaml.Node) (problem string) {
 			return "the number is not plain decimal; write it so, or put text in quotes"
 		}
 		y.out = append(y.out, n.Value...)
-	default: // text, and what YAML takes for a time
+	default: // text, including what YAML takes for a time
 		y.text(n.Value)
 	}
 	return ""

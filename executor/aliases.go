@@ -7,21 +7,22 @@ import (
 	"strings"
 )
 
-// The bounds of Spec.Aliases. They are kept in a label at the provider, which holds 255 bytes, and
-// joined by ",".
+// The bounds of Spec.Aliases. Aliases are stored at the provider in one label, joined by ",". A
+// label holds 255 bytes.
 const (
 	maxAliases = 4
 	maxAlias   = 60
 )
 
-// aliasForm needs a directory between the root and the name: a read-only root can get a name there
-// only in a directory of its own.
+// aliasForm requires a directory between the root and the name. In a read-only root an alias needs
+// a directory of its own.
 var aliasForm = regexp.MustCompile(`^(/[A-Za-z0-9._-]+){2,}$`)
 
-// aliasNever lists where no alias can be: what code or the kernel makes there is not known ahead.
+// aliasNever lists directories where no alias can be: what code or the kernel creates there cannot
+// be known in advance.
 var aliasNever = []string{Workdir, "/proc", "/sys", "/dev", "/tmp", "/run"}
 
-// checkAliases reports every error in Spec.Aliases.
+// checkAliases adds every error in Spec.Aliases to bad.
 func checkAliases(aliases []string, bad *invalid) {
 	if len(aliases) > maxAliases {
 		bad.add("aliases: want at most %d", maxAliases)
@@ -43,7 +44,7 @@ func checkAliases(aliases []string, bad *invalid) {
 	}
 }
 
-// below reports whether the clean name is dir or in it.
+// below reports whether name, which is clean, is dir or is in dir.
 func below(name, dir string) bool {
 	return name == dir || strings.HasPrefix(name, dir+"/")
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// TestBaseRefuses tests that what embeds the bases says no, with the feature that is missing, to all it does not implement.
+// TestBaseRefuses tests that a type that embeds the bases refuses, with the missing feature, every
+// method that it does not implement.
 func TestBaseRefuses(t *testing.T) {
 	var x executor.BaseExecutor
 	var s executor.BaseSession
@@ -117,7 +118,7 @@ func TestStream(t *testing.T) {
 		events []executor.Event
 		result *executor.Result
 		err    error
-		leave  int // after so many elements; 0: never
+		leave  int // leave the loop after this many elements; 0: never
 		want   []executor.EventKind
 		stops  bool // emit has returned an error
 	}{

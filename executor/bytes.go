@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// Bytes is output of code. In JSON it is a string if it is valid UTF-8, and otherwise {"base64": "..."}. Nil and empty are the same
-// there.
+// Bytes is output of code. In JSON it is a string if it is valid UTF-8, and otherwise {"base64":
+// "..."}. In JSON nil and empty are the same.
 type Bytes []byte
 
 // String returns b as a string, unchanged.
 func (b Bytes) String() string { return string(b) }
 
-// base64Bytes is the JSON form of bytes that are no text.
+// base64Bytes is the JSON form of bytes that are not valid UTF-8.
 type base64Bytes struct {
 	B []byte `json:"base64"`
 }
@@ -26,7 +26,7 @@ func (b Bytes) MarshalJSON() ([]byte, error) {
 	return json.Marshal(base64Bytes{b})
 }
 
-// UnmarshalJSON implements json.Unmarshaler. A null is no bytes.
+// UnmarshalJSON implements json.Unmarshaler. A JSON null becomes empty Bytes.
 func (b *Bytes) UnmarshalJSON(p []byte) error {
 	if len(p) > 0 && p[0] == '"' {
 		var s string
@@ -42,7 +42,7 @@ func (b *Bytes) UnmarshalJSON(p []byte) error {
 	case w == nil:
 		*b = nil
 	case w.B == nil:
-		return errors.New(`executor: bytes are a string or {"base64": "..."}`)
+		return errors.New(`executor: want a string or {"base64": "..."}`)
 	default:
 		*b = w.B
 	}

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Isolation is the strongest boundary between the code and the host. The levels are ordered in part only: a container and WebAssembly
-// keep out different things.
+// Isolation names the strongest boundary between the code and the host. The levels are only
+// partially ordered: a container and WebAssembly keep out different attacks.
 type Isolation string
 
 // The isolation levels.
 const (
 	IsolationProcess   Isolation = "process"
 	IsolationWasm      Isolation = "wasm"    // WebAssembly in an ordinary process
-	IsolationWasmOS    Isolation = "wasm-os" // WebAssembly, or an engine that was given no right, in a process that the operating system confines
+	IsolationWasmOS    Isolation = "wasm-os" // WebAssembly, or an engine without any permission, in a process that the operating system confines
 	IsolationContainer Isolation = "container"
-	IsolationGVisor    Isolation = "gvisor" // container over a kernel in user space
+	IsolationGVisor    Isolation = "gvisor" // container on a kernel in user space
 	IsolationMicroVM   Isolation = "microvm"
 )
 
-// isolations has every level. It says what each level is at least as strong as, besides itself. The order is partial.
+// isolations maps each level to the other levels that it is at least as strong as.
 var isolations = map[Isolation][]Isolation{
 	IsolationProcess:   nil,
 	IsolationWasm:      {IsolationProcess},
@@ -30,36 +30,39 @@ var isolations = map[Isolation][]Isolation{
 	IsolationMicroVM:   {IsolationProcess, IsolationWasm, IsolationContainer, IsolationWasmOS, IsolationGVisor},
 }
 
-// AtLeast reports whether i is at least as strong as min. The empty min is satisfied by all.
+// AtLeast reports whether i is at least as strong as min. Every level satisfies an empty min.
 func (i Isolation) AtLeast(min Isolation) bool {
 	return min == "" || i == min || slices.Contains(isolations[i], min)
 }
 
-// Capabilities says what a backend or a session can do. It is plain data: it can be logged, compared, put in a report and routed on.
-// Those of a session have only its own languages, so that their Has is exact.
+// Capabilities says what a backend or a session can do. It is plain data: it can be logged,
+// compared, put in a report and used for routing. The capabilities of a session list only its own
+// languages, so that Has is exact.
 type Capabilities struct {
-	Features  []Feature     `json:"features"`            // those that are not PerLanguage; every session has them
-	Varies    []Feature     `json:"varies,omitempty"`    // some sessions have them: see Session.Info. Routers only
+	Features  []Feature     `json:"features"`            // those that are not PerLanguage; every session has all of them
+	Varies    []Feature     `json:"varies,omitempty"`    // only some sessions have them: see Session.Info. Set by routers only
 	Languages []Runtime     `json:"languages"`           // the first is the default
-	Templates []string      `json:"templates,omitempty"` // besides the default
+	Templates []string      `json:"templates,omitempty"` // in addition to the default one
 	Isolation Isolation     `json:"isolation"`
 	MaxLimits Limits        `json:"max_limits,omitzero"`   // zero fields: no known bound
 	MaxRun    RunLimits     `json:"max_run,omitzero"`      // likewise; a MaxRun.WallTime excludes NoLimit
-	MaxLife   time.Duration `json:"max_life_ns,omitempty"` // likewise; of a sandbox, whatever keeps it alive
+	MaxLife   time.Duration `json:"max_life_ns,omitempty"` // likewise; the longest life of a sandbox, whether it is in use or not
 }
 
-// Runtime is a language as a backend has it.
+// Runtime describes one language of a backend.
 type Runtime struct {
 	Language Language  `json:"language"`
 	Version  string    `json:"version,omitempty"`
 	Features []Feature `json:"features"`         // those that are PerLanguage
-	Varies   []Feature `json:"varies,omitempty"` // some sessions have them. Routers only: all are here if some backends lack the language
-	// Isolation is that of sessions with the language, where it is weaker than Capabilities.Isolation. Empty: it is not.
+	Varies   []Feature `json:"varies,omitempty"` // only some sessions have them. Set by routers only: if a backend lacks the language, all its features are here
+	// Isolation is the isolation of sessions with this language, if that is weaker than
+	// Capabilities.Isolation. Empty means that it is not weaker.
 	Isolation Isolation `json:"isolation,omitempty"`
 }
 
-// Runtime returns the entry of a language; the empty language is the first. With FeatureTypeScript JavaScript and TypeScript have one
-// entry, which comes under the name that is asked for.
+// Runtime returns the entry of a language. The empty language is the first one. With
+// FeatureTypeScript, JavaScript and TypeScript share one entry, which is returned under the name
+// that was asked for.
 func (c Capabilities) Runtime(l Language) (Runtime, bool) {
 	for _, r := range c.Languages {
 		if l == "" || r.Language == l {
@@ -77,7 +80,8 @@ func (c Capabilities) Runtime(l Language) (Runtime, bool) {
 	return Runtime{Language: l}, false
 }
 
-// Interpreter returns the language under which the interpreter of l is known: JavaScript for TypeScript with FeatureTypeScript, else l.
+// Interpreter returns the language whose interpreter runs l: JavaScript for TypeScript with
+// FeatureTypeScript, otherwise l itself.
 func (c Capabilities) Interpreter(l Language) Language {
 	if l == TypeScript && c.Has(FeatureTypeScript) {
 		return JavaScript
@@ -85,7 +89,7 @@ func (c Capabilities) Interpreter(l Language) Language {
 	return l
 }
 
-// Interpreters returns the languages under which the interpreters of ls are known, each once.
+// Interpreters returns the languages whose interpreters run ls, each once.
 func (c Capabilities) Interpreters(ls []Language) (known []Language) {
 	for _, l := range ls {
 		if l = c.Interpreter(l); !slices.Contains(known, l) {
@@ -95,7 +99,7 @@ func (c Capabilities) Interpreters(ls []Language) (known []Language) {
 	return known
 }
 
-// Has reports whether c has f; a PerLanguage feature, in every language.
+// Has reports whether c has f. A PerLanguage feature must be there in every language.
 func (c Capabilities) Has(f Feature) bool {
 	if i, _ := f.Info(); !i.PerLanguage {
 		return slices.Contains(c.Features, f)
@@ -112,7 +116,9 @@ func (c Capabilities) HasFor(l Language, f Feature) bool {
 	return ok && slices.Contains(r.Features, f)
 }
 
-// For returns c with Languages narrowed to those of a session, in their order; none means the first. Isolation is the weakest of theirs.
+// For returns the capabilities of a session with the given languages: Languages has only these, in
+// this order, and Isolation is the weakest of theirs. Without arguments it means the first
+// language.
 func (c Capabilities) For(languages ...Language) Capabilities {
 	if len(languages) == 0 {
 		languages = []Language{""}
@@ -130,9 +136,11 @@ func (c Capabilities) For(languages ...Language) Capabilities {
 	return c
 }
 
-// MissingFor returns what a backend would have to have besides c to honour s. It is the one mapping of fields to needs: backends
-// refuse by it, routers choose by it, the suite makes its negative cases from it. The words are a feature ("command"), a feature of a
-// language ("stdin:javascript"), or a need with its value: "language:r", "template:x", "memory<=2147483648", "isolation>=microvm".
+// MissingFor returns what c lacks to satisfy s. It is the only mapping from the fields of a Spec to
+// requirements: backends refuse by it, routers choose by it, and the conformance suite derives its
+// negative cases from it. Each string is a feature ("command"), a feature of a language
+// ("stdin:javascript"), or a requirement with its value: "language:r", "template:x",
+// "memory<=2147483648", "isolation>=microvm".
 func (c Capabilities) MissingFor(s Spec) (missing []string) {
 	need := needs{c: c}
 	langs := s.Languages
@@ -203,7 +211,7 @@ func (c Capabilities) MissingFor(s Spec) (missing []string) {
 	return need.missing
 }
 
-// MissingForRequest is MissingFor for a request to a session whose capabilities are c.
+// MissingForRequest is MissingFor for a request to a session with the capabilities c.
 func (c Capabilities) MissingForRequest(r Request) (missing []string) {
 	need := needs{c: c}
 	if len(r.Command) > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// bare has one language and nothing else; even the network cannot be blocked.
+// bare has one language and nothing else. It cannot even block the network.
 var bare = executor.Capabilities{
 	Features:  []executor.Feature{executor.FeatureCode},
 	Languages: []executor.Runtime{{Language: executor.Python}},
@@ -20,8 +20,9 @@ var bare = executor.Capabilities{
 	MaxLife:   2 * time.Hour,
 }
 
-// TestEveryFieldIsMappedOrExempt keeps the mapping complete: each field of Spec and Request, asking for more than bare has, must make
-// MissingFor say so, or stand here with the reason why it need not.
+// TestEveryFieldIsMappedOrExempt keeps the mapping complete. For each field of Spec and Request
+// that asks for more than bare has, either MissingFor must report it, or the list below must say
+// why it need not.
 func TestEveryFieldIsMappedOrExempt(t *testing.T) {
 	asks := map[string]executor.Spec{
 		"Template":     {Template: "x"},
@@ -153,7 +154,7 @@ func TestIsolationOfALanguage(t *testing.T) {
 		Languages: []executor.Runtime{
 			{Language: executor.Python},
 			{Language: executor.JavaScript, Isolation: executor.IsolationProcess},
-			{Language: "r", Isolation: executor.IsolationMicroVM}, // no weaker
+			{Language: "r", Isolation: executor.IsolationMicroVM}, // not weaker
 		},
 	}
 	for _, c := range []struct {
@@ -238,7 +239,8 @@ func TestCapabilitiesOfSession(t *testing.T) {
 	}
 }
 
-// With FeatureTypeScript there is one interpreter for two languages, whichever a session was made for.
+// With FeatureTypeScript there is one interpreter for two languages, whichever of them the session
+// was made for.
 func TestTypeScript(t *testing.T) {
 	caps := executor.Capabilities{
 		Features: []executor.Feature{executor.FeatureCode, executor.FeatureNetworkNone, executor.FeatureTypeScript},

@@ -2,7 +2,7 @@ package executor
 
 import "fmt"
 
-// Rule names a rule that refuses with ErrDenied.
+// Rule names the rule behind an ErrDenied.
 type Rule string
 
 // The rules.
@@ -11,23 +11,24 @@ const (
 	RuleRate       Rule = "rate"         // runs of a subject in any minute
 	RuleRunsAtOnce Rule = "runs-at-once" // of a subject
 	RuleSessions   Rule = "sessions"     // of a subject
-	RuleOwner      Rule = "owner"        // the session is another subject's
-	RulePackage    Rule = "package"      // it is not on a list
+	RuleOwner      Rule = "owner"        // the session belongs to another subject
+	RulePackage    Rule = "package"      // the package is not on the list of allowed ones
 )
 
-// Denial says of an ErrDenied which rule has refused and by which figures, so that a program can tell its user in its own words. The zero
-// value is that of a rule of somebody else.
+// Denial says which rule refused a call with ErrDenied, and by which numbers, so that a program can
+// tell its user in its own words. The zero value means a rule that is not in this package's list.
 type Denial struct {
 	Rule    Rule   `json:"rule,omitempty"`
-	Limit   int64  `json:"limit,omitempty"`   // what the rule allows, as it counts; 0: it has no number
-	Have    int64  `json:"have,omitempty"`    // what the call has, or the subject already
+	Limit   int64  `json:"limit,omitempty"`   // what the rule allows, in the unit of the rule; 0: the rule has no number
+	Have    int64  `json:"have,omitempty"`    // the size of the call, or what the subject has already
 	Package string `json:"package,omitempty"` // of RulePackage: its name
 }
 
-// PackageError is in the chain of errors that are about packages which could not be had: the backend itself works. With ErrUnavailable
-// what packages come from did not answer, with ErrInvalid they cannot be installed.
+// PackageError is in the chain of an error about packages that could not be installed. The backend
+// itself works. With ErrUnavailable the source of the packages did not answer. With ErrInvalid the
+// packages cannot be installed.
 type PackageError struct {
-	Packages Packages // that were asked for
+	Packages Packages // the packages that were requested
 	Err      error
 }
 

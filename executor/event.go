@@ -5,8 +5,8 @@ import "time"
 // EventKind says which fields of an Event are set.
 type EventKind string
 
-// The event kinds. Consumers ignore those that they do not know. EventDone is made by Stream from the Result that Run returned, so
-// that a wrapper changes a Result in one place.
+// The event kinds. Consumers ignore those that they do not know. Stream makes EventDone from the
+// Result that Run returned, so that a wrapper has to change a Result in one place only.
 const (
 	EventStarted EventKind = "started" // Cell; once, first: the sandbox has accepted the code and its clock runs
 	EventStdout  EventKind = "stdout"  // Data
@@ -15,8 +15,9 @@ const (
 	EventDone    EventKind = "done"    // Result; only from Stream, last
 )
 
-// Event is a step of a run. Data never ends within a valid UTF-8 character that goes on in the next event of its stream. It is the
-// receiver's to keep. Which fields beside Seq, Time and Kind are set follows from Kind.
+// Event is a step of a run. Data never ends in the middle of a valid UTF-8 character: the whole
+// character is in one event. The receiver may keep Data. Kind determines which fields other than
+// Seq, Time and Kind are set.
 type Event struct {
 	Seq    int       `json:"seq"` // from 0, without gaps
 	Time   time.Time `json:"time"`

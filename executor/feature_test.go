@@ -11,8 +11,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// TestFeaturesMatchTheirComments holds the table against the constants: each is there once, in order, with the comment that the
-// table makes. The comments are what go doc shows, the table is what programs see.
+// TestFeaturesMatchTheirComments compares the table with the constants: each constant is in the
+// table once, in order, with the comment that follows from the table. go doc shows the comments,
+// and programs see the table.
 func TestFeaturesMatchTheirComments(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "feature.go", nil, parser.ParseComments)
 	if err != nil {

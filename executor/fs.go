@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
-// FS returns the files below Workdir as a read-only file system for as long as ctx lives. It implements fs.ReadDirFS, fs.ReadFileFS,
-// fs.StatFS and fs.ReadLinkFS. Errors are *fs.PathError around those of Files, so that errors.Is finds fs.ErrNotExist and ErrBusy
-// alike. An opened file asks for its content at the first Read.
+// FS returns the files below Workdir as a read-only file system that works until ctx ends. It
+// implements fs.ReadDirFS, fs.ReadFileFS, fs.StatFS and fs.ReadLinkFS. Errors are *fs.PathError
+// around those of Files, so that errors.Is finds both fs.ErrNotExist and ErrBusy. An opened file
+// requests its content at the first Read.
 func FS(ctx context.Context, s Session) fs.FS { return &sessionFS{ctx: ctx, files: s.Files()} }
 
 type sessionFS struct {
-	ctx   context.Context // fs.FS has no place for one
+	ctx   context.Context // the methods of fs.FS have no context parameter
 	files Files
 }
 
@@ -27,7 +28,7 @@ var (
 	_ fs.ReadLinkFS = (*sessionFS)(nil)
 )
 
-// maxLinks is how many symbolic links in a row Stat follows, as on Linux.
+// maxLinks is how many symbolic links in a row Stat follows, as Linux does.
 const maxLinks = 40
 
 func (f *sessionFS) Open(name string) (fs.File, error) {
@@ -96,7 +97,8 @@ func (f *sessionFS) lstat(op, name string) (fileInfo, error) {
 	return fileInfo{i}, pathError(op, name, err)
 }
 
-// stat follows links, also out of Workdir: the boundary is the sandbox.
+// stat follows links, including those that lead out of Workdir: the boundary is the sandbox, not
+// Workdir.
 func (f *sessionFS) stat(op, name string) (fileInfo, error) {
 	i, err := f.lstat(op, name)
 	at := path.Join(Workdir, name)
@@ -130,7 +132,7 @@ func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// fileInfo is FileInfo as io/fs wants it.
+// fileInfo implements fs.FileInfo with a FileInfo.
 type fileInfo struct{ info FileInfo }
 
 func (i fileInfo) Name() string       { return i.info.Name }
@@ -140,7 +142,7 @@ func (i fileInfo) ModTime() time.Time { return i.info.ModTime }
 func (i fileInfo) IsDir() bool        { return i.info.Mode.IsDir() }
 func (i fileInfo) Sys() any           { return i.info }
 
-// openFile is a file that was opened. As with other files, its methods are not for concurrent use.
+// openFile is an open file. Like other files, it is not for concurrent use.
 type openFile struct {
 	fsys   *sessionFS
 	name   string
@@ -180,7 +182,7 @@ func (f *openFile) Close() error {
 	return pathError("close", f.name, f.body.Close())
 }
 
-// openDir is a directory that was opened. It is listed at the first ReadDir.
+// openDir is an open directory. It is listed at the first ReadDir.
 type openDir struct {
 	fsys   *sessionFS
 	name   string

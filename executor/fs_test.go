@@ -17,12 +17,13 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// mapFiles is Files over a map from absolute names. It follows no link but at the end of a name that is read.
+// mapFiles implements Files over a map from absolute names. It follows a link only at the end of a
+// name that is read.
 type mapFiles struct {
 	executor.Files
 	files map[string]executor.FileInfo
 	data  map[string]string
-	err   error // of every call
+	err   error // returned by every call
 	reads int
 }
 

@@ -12,27 +12,28 @@ import (
 	"unicode/utf8"
 )
 
-// Handle names a session across processes. It is safe to store and to log, holds no secret, and is
-// not signed: who lets strangers choose handles lets them choose sessions of this owner.
+// Handle names a session across processes. It is safe to store and to log, contains no secret, and
+// is not signed: a program that lets strangers choose handles lets them choose any session of this
+// owner.
 //
-// It carries the limits and TTLs of the Spec because the holder that attaches has none, and Meta so
-// that figures of experiments survive a restart. What comes back from a store is hostile input: it
-// is parsed strictly, and the owner is checked at the provider.
+// It carries the limits and TTLs of the Spec, because a holder that attaches does not have the
+// Spec. It carries Meta so that the statistics of experiments survive a restart. A handle from a
+// store is hostile input: it is parsed strictly, and the provider checks the owner.
 type Handle struct {
-	Backend string            `json:"b"`           // Info.Name; a router dispatches on it
-	Type    string            `json:"t"`           // Info.Type; Attach refuses a handle of another type
+	Backend string            `json:"b"`           // Info.Name; a router selects the backend by it
+	Type    string            `json:"t"`           // Info.Type; Attach refuses another type
 	Session string            `json:"s"`           // unique within the backend
-	Created time.Time         `json:"c"`           // by the clock of the provider, if it tells
+	Created time.Time         `json:"c"`           // by the provider's clock, if the provider reports it
 	State   json.RawMessage   `json:"d,omitempty"` // private to the adapter; a hint, never an address to trust
-	Run     RunLimits         `json:"r,omitzero"`  // of the Spec, the default, so that Attach knows it
-	MaxRun  RunLimits         `json:"x,omitzero"`  // of the Spec, the ceiling; zero fields: those of Run
-	IdleTTL time.Duration     `json:"i,omitempty"` // of the Spec, or of the last KeepAlive of this holder
-	MaxLife time.Duration     `json:"l,omitempty"` // of the Spec
-	Meta    map[string]string `json:"m,omitempty"` // of wrappers, under their prefix: "router.route", "router.assigned"
+	Run     RunLimits         `json:"r,omitzero"`  // the default of runs, from the Spec
+	MaxRun  RunLimits         `json:"x,omitzero"`  // the ceiling of runs, from the Spec; zero fields: those of Run
+	IdleTTL time.Duration     `json:"i,omitempty"` // from the Spec, or from the last KeepAlive of this holder
+	MaxLife time.Duration     `json:"l,omitempty"` // from the Spec
+	Meta    map[string]string `json:"m,omitempty"` // data of wrappers, each with its prefix: "router.route", "router.assigned"
 
-	// Fence, if not zero, makes Attach shut out all holders that attached with a lower one; the
-	// creator's is 0. Their calls fail with ErrClosed, and an Attach with a fence lower than the
-	// highest seen does too. It requires FeatureFencing.
+	// Fence, if not zero, makes Attach shut out all holders that attached with a lower Fence. The
+	// creator has 0. Calls of those holders fail with ErrClosed, and so does an Attach with a Fence
+	// lower than the highest one seen. It requires FeatureFencing.
 	Fence int64 `json:"f,omitempty"`
 }
 
@@ -45,8 +46,9 @@ const (
 // plainHandle has the fields of Handle without its methods.
 type plainHandle Handle
 
-// MarshalText implements encoding.TextMarshaler: "xb1." and base64url of the JSON form. What
-// UnmarshalText would not take is ErrInvalid, and more than 8 KiB of text are ErrTooLarge.
+// MarshalText implements encoding.TextMarshaler: "xb1." and the base64url encoding of the JSON
+// form. A Handle that UnmarshalText would not accept is ErrInvalid. More than 8 KiB of text are
+// ErrTooLarge.
 func (h Handle) MarshalText() ([]byte, error) {
 	wrong := func(kind, err error) ([]byte, error) {
 		return nil, &Error{Op: "handle", Backend: h.Backend, Kind: kind, Ran: RanNo, Err: err}
@@ -65,9 +67,9 @@ func (h Handle) MarshalText() ([]byte, error) {
 	return text, nil
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler. The text is hostile input: at most 8 KiB,
-// strictly decoded, and exactly what MarshalText makes of the result, so that one handle has one
-// text. Errors are ErrInvalid.
+// UnmarshalText implements encoding.TextUnmarshaler. The text is hostile input: it has at most 8
+// KiB, is decoded strictly, and must be exactly what MarshalText returns for the result, so that
+// each handle has only one text. Errors are ErrInvalid.
 func (h *Handle) UnmarshalText(text []byte) error {
 	p, err := parseHandle(text)
 	if err != nil {
@@ -77,7 +79,7 @@ func (h *Handle) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String returns the text form, or for a Handle that has none "xb1.!" and the reason.
+// String returns the text form. If h has none, it returns "xb1.!" and the reason.
 func (h Handle) String() string {
 	text, err := h.MarshalText()
 	if err != nil {
@@ -88,7 +90,7 @@ func (h Handle) String() string {
 
 // ParseHandle parses the text form. Errors are ErrInvalid.
 func ParseHandle(s string) (Handle, error) {
-	if len(s) > maxHandleText { // before it is copied
+	if len(s) > maxHandleText { // checked before the text is copied
 		s = s[:maxHandleText+1]
 	}
 	var h Handle
@@ -124,7 +126,7 @@ func parseHandle(text []byte) (Handle, error) {
 	return h, nil
 }
 
-// check says what keeps h from having a text.
+// check returns why h cannot have a text form, or nil.
 func (h Handle) check() error {
 	var bad invalid
 	for _, f := range []struct{ name, value string }{{"backend", h.Backend}, {"type", h.Type}, {"session", h.Session}} {
@@ -134,7 +136,7 @@ func (h Handle) check() error {
 	}
 	for k, v := range h.Meta {
 		if k == "" || !printable(k) || !utf8.ValidString(v) {
-			bad.add("meta: a key that is not printable, or a value that is not UTF-8")
+			bad.add("meta: a key is not printable, or a value is not UTF-8")
 			break
 		}
 	}

@@ -6,14 +6,17 @@ import (
 	"time"
 )
 
-// Hooks lets a program see what the library does. Code, output, environment and file contents are never shown.
+// Hooks lets a program observe what the library does. Hooks never see code, output, environment
+// variables or file contents.
 type Hooks struct {
-	// Begin is called before each operation, and what it returns after it. The context is the one the operation goes on with, so
-	// that spans nest: sessions > router > pool > backend. A nil Begin, and a nil function from it, are allowed.
+	// Begin is called before each operation, and the function that it returns is called after the
+	// operation. The operation continues with the returned context, so that spans nest: sessions >
+	// router > pool > backend. Begin may be nil, and so may the function that it returns.
 	Begin func(ctx context.Context, op Op) (context.Context, func(Outcome))
 }
 
-// Start calls Begin. The context and the function that it returns are never nil, also if those of Begin are. It is for implementations.
+// Start calls Begin. The context and the function that it returns are never nil, even if those of
+// Begin are. It is for implementations.
 func (h Hooks) Start(ctx context.Context, op Op) (context.Context, func(Outcome)) {
 	if h.Begin == nil {
 		return ctx, func(Outcome) {}
@@ -28,7 +31,7 @@ func (h Hooks) Start(ctx context.Context, op Op) (context.Context, func(Outcome)
 	return spanned, end
 }
 
-// Op is an operation that begins.
+// Op describes an operation that begins.
 type Op struct {
 	Name     string // as Error.Op: "create", "run", "close", ...
 	Layer    string // "sessions", "router", "pool", "backend"
@@ -39,27 +42,28 @@ type Op struct {
 	Language Language
 }
 
-// Outcome is how it ended.
+// Outcome describes how an operation ended.
 type Outcome struct {
 	Err              error
-	Status           Status // of runs
+	Status           Status // for runs
 	Queued, Duration time.Duration
 	Origin           Origin
-	Session          string // of create
+	Session          string // for create
 }
 
-// Progress is a step of long work that is not the code: "pulling image", "installing numpy".
+// Progress is a step of a long operation before or between runs of code: "pulling image",
+// "installing numpy".
 type Progress struct {
 	What        string
-	Done, Total int64 // in the unit of the work; Total 0: not known
+	Done, Total int64 // in any unit; Total 0: not known
 }
 
 type progressKey struct{}
 
-// A progress is the function of WithProgress, or a scope of it.
+// A progress holds the function of WithProgress, or one scope of it.
 type progress struct {
 	mu   sync.Mutex
-	done bool // no call goes out any more
+	done bool // f is not called any more
 	f    func(Progress)
 }
 
@@ -71,21 +75,23 @@ func (p *progress) report(s Progress) {
 	}
 }
 
-// WithProgress returns a context that makes Create, Attach, Run and Install call f. Calls come one at a time and none after the
-// operation has returned. f must not block for long, and must not start operations with this context.
+// WithProgress returns a context that makes Create, Attach, Run and Install call f. Calls come one
+// at a time, and none comes after the operation has returned. f must not block for long, and must
+// not start operations with this context.
 func WithProgress(ctx context.Context, f func(Progress)) context.Context {
 	return context.WithValue(ctx, progressKey{}, &progress{f: f})
 }
 
-// ReportProgress tells the function of WithProgress, if there is one. It is for implementations.
+// ReportProgress calls the function of WithProgress, if ctx has one. It is for implementations.
 func ReportProgress(ctx context.Context, p Progress) {
 	if f, ok := ctx.Value(progressKey{}).(*progress); ok {
 		f.report(p)
 	}
 }
 
-// ScopeProgress returns a context whose reports are dropped once end has been called, so that work that an operation leaves behind
-// cannot report after it. Without a function of WithProgress it returns ctx. It is for implementations; end is never nil.
+// ScopeProgress returns a context whose reports are dropped once end has been called. Work that
+// continues after an operation then cannot report any more. If ctx has no function of WithProgress,
+// ScopeProgress returns ctx. end is never nil. It is for implementations.
 func ScopeProgress(ctx context.Context) (scoped context.Context, end func()) {
 	outer, ok := ctx.Value(progressKey{}).(*progress)
 	if !ok {

@@ -35,7 +35,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestProgressIsSerialized relies on the race detector too: n is not guarded by anything else.
+// TestProgressIsSerialized also relies on the race detector: nothing else guards n.
 func TestProgressIsSerialized(t *testing.T) {
 	n := 0
 	ctx := executor.WithProgress(t.Context(), func(executor.Progress) { n++ })

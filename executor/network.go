@@ -10,9 +10,9 @@ import (
 // NetworkMode says what a sandbox may reach.
 type NetworkMode string
 
-// The network modes. The zero NetworkPolicy means NetworkNone: "the default of the backend" would
-// be the internet on one and nothing on another. A backend that cannot block egress refuses the
-// zero Spec.
+// The network modes. The zero NetworkPolicy means NetworkNone. It does not mean "the default of the
+// backend", which would be the internet on one backend and nothing on another. A backend that
+// cannot block egress refuses the zero Spec.
 const (
 	NetworkNone      NetworkMode = "none"      // requires FeatureNetworkNone
 	NetworkAllowlist NetworkMode = "allowlist" // requires FeatureNetworkAllowlist
@@ -22,9 +22,9 @@ const (
 // NetworkPolicy is the egress policy of a session.
 type NetworkPolicy struct {
 	Mode NetworkMode `json:"mode,omitempty"`
-	// Hosts is for NetworkAllowlist only, and then at least one: host names ("example.org"), all
-	// names below one ("*.example.org"), IP addresses and CIDR blocks ("10.1.0.0/16"). No ports, no
-	// URLs.
+	// Hosts is for NetworkAllowlist only, which needs at least one: host names ("example.org"), all
+	// names below one ("*.example.org"), IP addresses and CIDR blocks ("10.1.0.0/16"). Ports and
+	// URLs are not allowed.
 	Hosts []string `json:"hosts,omitempty"`
 }
 
@@ -32,7 +32,7 @@ func (p NetworkPolicy) check(bad *invalid) {
 	switch p.Mode {
 	case NetworkAllowlist:
 		if len(p.Hosts) == 0 {
-			bad.add("network: an allow-list without hosts; the mode for no network is %q", NetworkNone)
+			bad.add("network: an allow-list needs hosts; the mode for no network is %q", NetworkNone)
 		}
 		for _, h := range p.Hosts {
 			if err := checkHost(h); err != nil {
@@ -48,9 +48,9 @@ func (p NetworkPolicy) check(bad *invalid) {
 	}
 }
 
-// checkHost accepts what every allow-list can mean the same by. Forms that some resolvers take for
-// an address, such as 127.1, and blocks with bits behind the mask are refused, since backends would
-// read them differently.
+// checkHost accepts only forms that mean the same in the allow-list of every backend. It refuses
+// forms that some resolvers take for an address, such as 127.1, and blocks with bits set behind the
+// mask, because backends would read them differently.
 func checkHost(h string) error {
 	if strings.Contains(h, "/") {
 		p, err := netip.ParsePrefix(h)
@@ -58,13 +58,13 @@ func checkHost(h string) error {
 			return errors.New("not a CIDR block")
 		}
 		if p != p.Masked() {
-			return fmt.Errorf("the block is written %s", p.Masked())
+			return fmt.Errorf("write the block as %s", p.Masked())
 		}
 		return nil
 	}
 	if a, err := netip.ParseAddr(h); err == nil {
 		if a.Zone() != "" {
-			return errors.New("an address with a zone")
+			return errors.New("an address cannot have a zone")
 		}
 		return nil
 	}
@@ -82,12 +82,12 @@ func checkHost(h string) error {
 		}
 	}
 	if last[0] >= '0' && last[0] <= '9' {
-		return errors.New("not an address, and no host name ends with a number")
+		return errors.New("not an address, and a host name cannot end with a number")
 	}
 	return nil
 }
 
-// hostLabel reports whether s is one part of a host name, as in RFC 1123.
+// hostLabel reports whether s is one label of a host name, as in RFC 1123.
 func hostLabel(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -63,7 +63,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestDurationsAreNamed holds the rule that integers of nanoseconds say so in their name.
+// TestDurationsAreNamed checks that the JSON names of durations end in _ns.
 func TestDurationsAreNamed(t *testing.T) {
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[executor.Result](), reflect.TypeFor[executor.Usage](), reflect.TypeFor[executor.RunLimits](), reflect.TypeFor[executor.Capabilities](),

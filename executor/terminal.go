@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// Terminal is the terminal of a command, as the one who looks at it holds it: see Request.Terminal.
-// The zero value has 24 rows and 80 columns. Its methods are safe for concurrent use. It is for one
-// run, and must not be copied.
+// Terminal is the terminal of a command, seen from the user's side: see Request.Terminal. The zero
+// value has 24 rows and 80 columns. Its methods are safe for concurrent use. A Terminal is for one
+// run and must not be copied.
 type Terminal struct {
 	mu      sync.Mutex
-	size    TerminalSize  // zero: that of the zero value
-	changed chan struct{} // closed when size changes; nil: nobody waits
+	size    TerminalSize  // zero: defaultSize
+	changed chan struct{} // closed when size changes; nil: no goroutine waits
 }
 
 // TerminalSize is the size of a terminal in characters.
@@ -20,16 +20,16 @@ type TerminalSize struct {
 	Columns int `json:"columns"`
 }
 
-// defaultSize is that of the zero value.
+// defaultSize is the size of the zero Terminal.
 var defaultSize = TerminalSize{Rows: 24, Columns: 80}
 
-// maxSide is the largest number that a system can note as one side of a terminal.
+// maxSide is the largest number of rows or columns that an operating system can store.
 const maxSide = 1<<16 - 1
 
-// Resize sets the size: before the run, what the command starts with; during it, what the command
-// hears of by SIGWINCH. It does not wait for that, and of sizes that follow each other quickly the
-// last one counts. After the run it has no effect. A side that is not 1 to 65535 is ErrInvalid, and
-// changes nothing.
+// Resize sets the size. Before the run it sets the size that the command starts with. During the
+// run the command is told by SIGWINCH. Resize does not wait for that, and if sizes follow each
+// other quickly only the last one may arrive. After the run it has no effect. If a side is not 1 to
+// 65535, the error is ErrInvalid and nothing changes.
 func (t *Terminal) Resize(s TerminalSize) error {
 	var bad invalid
 	for _, side := range []struct {
@@ -63,8 +63,8 @@ func (t *Terminal) Size() TerminalSize {
 	return t.current()
 }
 
-// Changed waits until the size is another than known, and returns it. It fails with the cause of
-// ctx when that ends. It is for implementations of Session.
+// Changed waits until the size differs from known, and returns it. When ctx ends, it fails with the
+// cause of ctx. It is for implementations of Session.
 func (t *Terminal) Changed(ctx context.Context, known TerminalSize) (TerminalSize, error) {
 	for {
 		t.mu.Lock()
@@ -85,7 +85,7 @@ func (t *Terminal) Changed(ctx context.Context, known TerminalSize) (TerminalSiz
 	}
 }
 
-// current is called with mu held.
+// current returns the size. The caller holds mu.
 func (t *Terminal) current() TerminalSize {
 	if t.size == (TerminalSize{}) {
 		return defaultSize

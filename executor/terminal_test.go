@@ -35,7 +35,7 @@ func TestTerminalSizes(t *testing.T) {
 	}
 }
 
-// TestTerminalChanged checks that every waiter hears of a change, and that nobody hears of none.
+// TestTerminalChanged checks that a change wakes every waiter, and that nothing else does.
 func TestTerminalChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var term executor.Terminal

@@ -13,12 +13,12 @@ import (
 	"unicode/utf8"
 )
 
-// invalid collects everything that is wrong with a value, so that its user can correct it at once.
+// invalid collects all errors in a value, so that its user can fix them all at once.
 type invalid []error
 
 func (i *invalid) add(format string, args ...any) { *i = append(*i, fmt.Errorf(format, args...)) }
 
-// err returns what was collected as one ErrInvalid, or nil.
+// err returns the list as one ErrInvalid, or nil if it is empty.
 func (i invalid) err(op string) error {
 	if len(i) == 0 {
 		return nil
@@ -26,14 +26,14 @@ func (i invalid) err(op string) error {
 	return &Error{Op: op, Kind: ErrInvalid, Ran: RanNo, Err: errors.Join(i...)}
 }
 
-// The forms of what travels to every provider, in paths, headers and labels.
+// The forms of names that go to every provider, in paths, headers and labels.
 var (
 	labelKey = regexp.MustCompile(`^[a-z0-9._-]{1,63}$`)
 	plainID  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 )
 
-// Validate reports every error in s that no backend could accept, as ErrInvalid. It shows names but
-// no values of variables.
+// Validate returns all errors in s that no backend could accept, as one ErrInvalid. The error shows
+// the names of variables but not their values.
 func (s Spec) Validate() error {
 	var bad invalid
 	for i, l := range s.Languages {
@@ -65,7 +65,7 @@ func (s Spec) Validate() error {
 	s.Run.check("run", &bad)
 	s.MaxRun.check("max run", &bad)
 	if run, _ := s.Bounds(); len(run.Exceeds(s.MaxRun)) > 0 {
-		bad.add("run: max run allows %s", strings.Join(run.Exceeds(s.MaxRun), ", "))
+		bad.add("run: exceeds max run: %s", strings.Join(run.Exceeds(s.MaxRun), ", "))
 	}
 	s.Network.check(&bad)
 	if s.IdleTTL < 0 {
@@ -83,8 +83,8 @@ func (s Spec) Validate() error {
 	return bad.err("create")
 }
 
-// Validate reports every error in r that no session could accept, as ErrInvalid. It shows names but
-// neither code nor values.
+// Validate returns all errors in r that no session could accept, as one ErrInvalid. The error shows
+// names but neither code nor values.
 func (r Request) Validate() error {
 	var bad invalid
 	if r.ID != "" && !plainID.MatchString(r.ID) {
@@ -102,22 +102,22 @@ func (r Request) Validate() error {
 			bad.add("code: not UTF-8")
 		}
 		if r.Terminal != nil {
-			bad.add("terminal: only a command has one")
+			bad.add("terminal: requires a command")
 		}
 	case r.Code != "" || r.Language != "" || r.Context != "":
 		bad.add("command excludes code, language and context")
 	case r.Linger != nil:
-		bad.add("command excludes linger: the end of a command leaves nothing")
+		bad.add("command excludes linger: nothing of a command runs after its end")
 	case len(r.Command) == 0 || r.Command[0] == "":
 		bad.add("command: no program")
 	case slices.ContainsFunc(r.Command, func(a string) bool { return !plainText(a) }):
-		bad.add("command: NUL, or not UTF-8")
+		bad.add("command: contains NUL, or is not UTF-8")
 	}
 	checkEnv(r.Env, &bad)
 	if d := path.Clean(r.Dir); !plainText(r.Dir) || len(r.Dir) > 4095 {
-		bad.add("dir: NUL, not UTF-8, or more than 4095 bytes")
+		bad.add("dir: contains NUL, is not UTF-8, or has more than 4095 bytes")
 	} else if d == ".." || strings.HasPrefix(d, "../") {
-		bad.add("dir %q: a relative directory is one below %s", r.Dir, Workdir)
+		bad.add("dir %q: a relative directory must be below %s", r.Dir, Workdir)
 	}
 	if r.Linger != nil && *r.Linger < 0 {
 		bad.add("linger: negative")
@@ -136,15 +136,15 @@ func (p Packages) check(bad *invalid) {
 	for _, n := range p.Names {
 		if strings.TrimSpace(n) == "" || n[0] == '-' || !utf8.ValidString(n) || strings.ContainsFunc(n, unicode.IsControl) {
 			bad.add("packages: %q is not the name of a package", n)
-		} else if place(n) {
-			bad.add("packages: %q is an address or a file; packages are named, and come from where the backend is configured to look", n)
+		} else if isLocation(n) {
+			bad.add("packages: %q is a URL or a file; use the name of a package: packages come from the source that the backend is configured with", n)
 		}
 	}
 }
 
-// place reports whether a requirement says where a package is, and not how it is called. Names of
+// isLocation reports whether a requirement says where a package is instead of its name. Names of
 // npm may have a scope, "@scope/name".
-func place(n string) bool {
+func isLocation(n string) bool {
 	n = strings.TrimSpace(n)
 	path := strings.Contains(n, "/") && (n[0] != '@' || strings.Count(n, "/") > 1)
 	return path || n[0] == '.' || strings.Contains(n, `\`) || strings.HasPrefix(n, "file:") || strings.HasPrefix(n, "git@")
@@ -159,7 +159,7 @@ func (l RunLimits) check(field string, bad *invalid) {
 	}
 }
 
-// The bounds of ArtifactRequest.Globs. Requests come from clients too.
+// The bounds of ArtifactRequest.Globs. Clients can send requests too, so they are untrusted.
 const (
 	maxGlobs = 100
 	maxGlob  = 1024
@@ -175,7 +175,7 @@ func (a *ArtifactRequest) check(bad *invalid) {
 		switch {
 		case err != nil || g == "" || len(g) > maxGlob || !plainText(g):
 			bad.add("artifacts: glob %q: not a pattern", g)
-		case slices.Contains(strings.Split(g, "/"), ".."), path.IsAbs(g) && !below(g, Workdir) && strings.Count(g, "/") < 3: // no alias is so short
+		case slices.Contains(strings.Split(g, "/"), ".."), path.IsAbs(g) && !below(g, Workdir) && strings.Count(g, "/") < 3: // an alias has at least two elements
 			bad.add("artifacts: glob %q: want one relative to %s, or below it", g, Workdir)
 		}
 	}
@@ -188,13 +188,13 @@ func checkEnv(env map[string]string, bad *invalid) {
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		switch {
 		case k == "" || strings.Contains(k, "=") || !plainText(k):
-			bad.add("env: name %q: empty, or with '=' or NUL, or not UTF-8", k)
+			bad.add("env: name %q: is empty, contains '=' or NUL, or is not UTF-8", k)
 		case !plainText(env[k]):
-			bad.add("env: value of %q: with NUL, or not UTF-8", k)
+			bad.add("env: value of %q: contains NUL, or is not UTF-8", k)
 		}
 	}
 }
 
-// plainText reports whether s can be an argument or a variable on every backend: the system ends it
-// at a NUL, and what is not UTF-8 does not survive JSON.
+// plainText reports whether s can be an argument or a variable on every backend. The operating
+// system ends a string at a NUL, and JSON cannot carry what is not UTF-8.
 func plainText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -11,7 +11,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// checkInvalid wants err to be ErrInvalid naming want, or nil if want is empty, and without the word secret.
+// checkInvalid checks that err is ErrInvalid and contains want, or is nil if want is empty. It must
+// not contain the word secret.
 func checkInvalid(t *testing.T, err error, want string) {
 	t.Helper()
 	if want == "" {
@@ -126,7 +127,7 @@ func TestNetworkValidate(t *testing.T) {
 		"blocks":        {policy: allow("192.0.2.0/24", "2001:db8::/32", "0.0.0.0/0")},
 		"unknown-mode":  {executor.NetworkPolicy{Mode: "some"}, "mode"},
 		"hosts-in-none": {executor.NetworkPolicy{Hosts: []string{"example.org"}}, "hosts need mode"},
-		"empty-list":    {allow(), "without hosts"},
+		"empty-list":    {allow(), "needs hosts"},
 		"port":          {allow("example.org:443"), "ports"},
 		"port-v6":       {allow("[2001:db8::1]:443"), "ports"},
 		"url":           {allow("https://example.org/x"), "CIDR"},
@@ -151,8 +152,8 @@ func TestNetworkValidate(t *testing.T) {
 	}
 }
 
-// FuzzHosts tests that what passes for a host means one thing to everybody: an address, a block, or a name that no resolver takes for an
-// address, in characters that need no quoting anywhere.
+// FuzzHosts tests that every accepted host means the same to everybody: an address, a block, or a
+// name that no resolver takes for an address, in characters that need no quoting anywhere.
 func FuzzHosts(f *testing.F) {
 	for _, s := range []string{"example.org", "*.example.org", "10.0.0.0/8", "::1", "127.1", "0x7f.1", "a:1", "[::1]", "a..b", "1.2.3.4.", "١.example", "fe80::1%eth0"} {
 		f.Add(s)
@@ -191,16 +192,16 @@ func TestRequestValidate(t *testing.T) {
 		want string
 	}{
 		"code":             {req: executor.Request{Code: "x"}},
-		"code-with-nul":    {req: executor.Request{Code: "x\x00"}}, // the interpreter says what it thinks of it
+		"code-with-nul":    {req: executor.Request{Code: "x\x00"}}, // the interpreter judges it
 		"empty-code":       {req: executor.Request{Language: executor.Python}},
 		"nothing":          {executor.Request{}, "neither code nor command"},
 		"code-bytes":       {executor.Request{Code: "\xff"}, "code: not UTF-8"},
 		"command":          {req: executor.Request{Command: []string{"ls", ""}}},
 		"command-empty":    {executor.Request{Command: []string{}}, "command: no program"},
 		"command-nameless": {executor.Request{Command: []string{"", "x"}}, "command: no program"},
-		"command-nul":      {executor.Request{Command: []string{"ls", "a\x00b"}}, "command: NUL"},
+		"command-nul":      {executor.Request{Command: []string{"ls", "a\x00b"}}, "command: contains NUL"},
 		"terminal":         {req: executor.Request{Command: []string{"sh"}, Terminal: new(executor.Terminal)}},
-		"terminal-of-code": {executor.Request{Code: "x", Terminal: new(executor.Terminal)}, "only a command"},
+		"terminal-of-code": {executor.Request{Code: "x", Terminal: new(executor.Terminal)}, "requires a command"},
 		"both":             {executor.Request{Command: []string{"ls"}, Code: "x"}, "excludes"},
 		"command-language": {executor.Request{Command: []string{"ls"}, Language: "python"}, "excludes"},
 		"command-context":  {executor.Request{Command: []string{"ls"}, Context: "c"}, "excludes"},
@@ -226,7 +227,7 @@ func TestRequestValidate(t *testing.T) {
 		"glob-empty":       {globs(""), "not a pattern"},
 		"glob-long":        {globs(strings.Repeat("a", 1025)), "not a pattern"},
 		"glob-absolute":    {globs("/etc/*"), "relative"},
-		"glob-of-workdir":  {req: globs("/workspace/*.csv", "/mnt/data/*")}, // whether that is an alias the session knows
+		"glob-of-workdir":  {req: globs("/workspace/*.csv", "/mnt/data/*")}, // only the session knows whether that is an alias
 		"glob-beside":      {globs("/workspaces/*"), "relative"},
 		"glob-climbs":      {globs("a/../../*"), "relative"},
 		"globs-many":       {globs(make([]string, 101)...), "more than 100"},

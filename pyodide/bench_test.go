@@ -20,8 +20,8 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// plainStart measures what a program without this package would wait for: a process of the same Deno that loads Pyodide as it comes
-// from npm and runs one line.
+// plainStart measures what a program without this package would wait for: a process of the same
+// Deno that loads Pyodide as it comes from npm and runs one line.
 func plainStart(b *testing.B, in installation, dir string) time.Duration {
 	b.Helper()
 	script := filepath.Join(dir, "plain.mjs")
@@ -42,8 +42,9 @@ func plainStart(b *testing.B, in installation, dir string) time.Duration {
 	return took
 }
 
-// BenchmarkCold measures from Create to the first result, and against it a plain start of Pyodide, in turns, so that both see the same
-// machine. It fails if the ratio is worse than what is promised.
+// BenchmarkCold measures from Create to the first result, and against it a plain start of Pyodide,
+// in turns, so that both see the same machine. It fails if the ratio is worse than what is
+// promised.
 func BenchmarkCold(b *testing.B) {
 	in, err := find(realRuntime(b))
 	if err != nil {
@@ -152,8 +153,8 @@ func BenchmarkColdScript(b *testing.B) {
 	}
 }
 
-// BenchmarkManySessions measures how long it takes until each of 40 sessions that are made at once has run code, and what they cost
-// together while they are there. None may fail.
+// BenchmarkManySessions measures how long it takes until each of 40 sessions that are made at once
+// has run code, and what they cost together while they are there. None may fail.
 func BenchmarkManySessions(b *testing.B) {
 	const n = 40
 	for l, code := range languages() {
@@ -185,8 +186,8 @@ func BenchmarkManySessions(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleMemory measures what a session costs that does nothing: its share of memory, with what processes have in common counted
-// once.
+// BenchmarkIdleMemory measures what a session costs that does nothing: its share of memory, with
+// what processes have in common counted once.
 func BenchmarkIdleMemory(b *testing.B) {
 	if runtime.GOOS != "linux" {
 		b.Skip("it is read from /proc")
@@ -284,7 +285,8 @@ func BenchmarkOutput(b *testing.B) {
 	}
 }
 
-// BenchmarkFilesAtHand measures what files that a run leaves alone cost it, and what one that it changes costs among many.
+// BenchmarkFilesAtHand measures what files that a run leaves alone cost it, and what one that it
+// changes costs among many.
 func BenchmarkFilesAtHand(b *testing.B) {
 	for _, files := range []int{0, 100, 5000} {
 		s := one(b, executor.Spec{})
@@ -329,7 +331,8 @@ func BenchmarkTransfer(b *testing.B) {
 	})
 }
 
-// BenchmarkReplace measures how long a session needs from the loss of its process to the next result, with files to restore.
+// BenchmarkReplace measures how long a session needs from the loss of its process to the next
+// result, with files to restore.
 func BenchmarkReplace(b *testing.B) {
 	s := one(b, executor.Spec{})
 	runCode(b, s, "for i in range(1000): open(f'f{i}', 'w').write('x' * 1000)\nopen('large', 'wb').write(bytes(32 << 20))")

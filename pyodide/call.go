@@ -46,9 +46,10 @@ type callEntry struct {
 	Target string  `json:"target"`
 }
 
-// call asks and waits for the answer. Frames that come before it go to each, which may be nil if there cannot be any. When ctx ends a
-// call without each is abandoned: its answer is dropped when it comes. One with each goes on, because what it would miss is missing for
-// good, so its ctx should end only when the process is to be ended as well.
+// call asks and waits for the answer. Frames that come before it go to each, which may be nil if
+// there cannot be any. When ctx ends a call without each is abandoned: its answer is dropped when
+// it comes. One with each goes on, because what it would miss is missing for good, so its ctx
+// should end only when the process is to be ended as well.
 func (h *host) call(ctx context.Context, req callRequest, data []byte, each func(frame) error) (r callReply, err error) {
 	b := h.open()
 	defer func() { h.close(b) }()

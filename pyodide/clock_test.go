@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// An interrupt that comes when the code has ended, and before its files are told, does nothing: its signals would reach the next run.
+// An interrupt that comes when the code has ended, and before its files are told, does nothing: its
+// signals would reach the next run.
 func TestLateInterrupt(t *testing.T) {
 	t.Parallel()
 	in, err := find(realRuntime(t))

@@ -15,28 +15,32 @@ import (
 
 // Config is what configuration says. The zero value is ready for use. Sizes are in bytes.
 type Config struct {
-	// RuntimeDir is a directory in which Deno, Pyodide and acorn are installed in the pinned versions: one with a node_modules directory,
-	// made by `npm install deno@VERSION pyodide@VERSION acorn@VERSION`. Empty: they are installed into the cache directory on first use,
-	// through npm, which needs Node.js and the network that once.
+	// RuntimeDir is a directory in which Deno, Pyodide and acorn are installed in the pinned
+	// versions: one with a node_modules directory, made by `npm install deno@VERSION
+	// pyodide@VERSION acorn@VERSION`. Empty: they are installed into the cache directory on first
+	// use, through npm, which needs Node.js and the network that once.
 	RuntimeDir string `json:"runtime_dir,omitempty"`
 
 	// Memory is what the interpreter of a session gets if its Spec does not say. Default 512 MiB.
 	Memory int64 `json:"memory,omitempty"`
-	// MaxMemory is the most that a Spec may ask for. Default 2 GiB; at most 4 GiB, which is what a 32-bit address reaches.
+	// MaxMemory is the most that a Spec may ask for. Default 2 GiB; at most 4 GiB, which is what a
+	// 32-bit address reaches.
 	MaxMemory int64 `json:"max_memory,omitempty"`
 
-	// Disk is what the files of a session may have together if its Spec does not say. They are held in memory. Default 256 MiB.
+	// Disk is what the files of a session may have together if its Spec does not say. They are held
+	// in memory. Default 256 MiB.
 	Disk int64 `json:"disk,omitempty"`
 	// MaxDisk is the most that a Spec may ask for. Default 1 GiB.
 	MaxDisk int64 `json:"max_disk,omitempty"`
 
-	// OSLayer says how the operating system confines the process of a session: "bubblewrap", "namespaces", "none", or "auto", which is
-	// the first of these that works on this machine. One that is named and does not work is refused. Default "auto". The isolation
-	// that the backend declares is "wasm-os" with a layer; without it "wasm", and "process" for JavaScript.
+	// OSLayer says how the operating system confines the process of a session: "bubblewrap",
+	// "namespaces", "none", or "auto", which is the first of these that works on this machine. One
+	// that is named and does not work is refused. Default "auto". The isolation that the backend
+	// declares is "wasm-os" with a layer; without it "wasm", and "process" for JavaScript.
 	OSLayer string `json:"os_layer,omitempty"`
 
-	// MaxLife is how long a sandbox lives at most, in use or not: the most that a Spec may ask for, and what one gets that asks for
-	// nothing. Default: 24 hours; "none" is no bound.
+	// MaxLife is how long a sandbox lives at most, in use or not: the most that a Spec may ask for,
+	// and what one gets that asks for nothing. Default: 24 hours; "none" is no bound.
 	MaxLife driver.Life `json:"max_life,omitzero"`
 
 	// Packages says where packages come from.
@@ -44,8 +48,9 @@ type Config struct {
 	// Templates are lists of packages that are loaded ahead, by the logical names that a Spec uses.
 	Templates map[string][]string `json:"templates,omitempty"`
 
-	// NoSnapshot starts every interpreter from the beginning instead of from a memory snapshot. It takes about 0.3 s longer, and gives
-	// each session a hash seed of its own. With the snapshot the seed is the same everywhere; random numbers are not.
+	// NoSnapshot starts every interpreter from the beginning instead of from a memory snapshot. It
+	// takes about 0.3 s longer, and gives each session a hash seed of its own. With the snapshot
+	// the seed is the same everywhere; random numbers are not.
 	NoSnapshot bool `json:"no_snapshot,omitempty"`
 }
 

@@ -18,7 +18,8 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// must is what the backend has to declare on a machine that was prepared for the tests, where bwrap is installed.
+// must is what the backend has to declare on a machine that was prepared for the tests, where bwrap
+// is installed.
 var must = func() conformance.Must {
 	m, _ := conformance.MustDeclare(pyodide.Type)
 	m.Isolation = executor.IsolationWasmOS
@@ -47,7 +48,8 @@ func openIn(ctx context.Context, params map[string]string, wrap func(driver.Driv
 	return pyodide.Open(ctx, env, pyodide.Config{Packages: pyodide.Packages{Wheels: filepath.Join(params["cache"], "packages")}})
 }
 
-// setup makes a cache directory of the suite's own, by which leaks tells its processes and files from those of others.
+// setup makes a cache directory of the suite's own, by which leaks tells its processes and files
+// from those of others.
 func setup(ctx context.Context) (params map[string]string, cleanup func() error, err error) {
 	dir, err := os.MkdirTemp("", "execbroker-conformance-")
 	if err != nil {
@@ -70,8 +72,8 @@ func setup(ctx context.Context) (params map[string]string, cleanup func() error,
 	return map[string]string{"cache": dir}, cleanup, nil
 }
 
-// leaks lists the processes of sandboxes and the directories of running programs. A program that was killed leaves the latter until the
-// next one starts, so those do not count.
+// leaks lists the processes of sandboxes and the directories of running programs. A program that
+// was killed leaves the latter until the next one starts, so those do not count.
 func leaks(_ context.Context, params map[string]string) ([]string, error) {
 	dirs, err := filepath.Glob(filepath.Join(params["cache"], "pyodide", "run-*", "*"))
 	if err != nil {
@@ -110,8 +112,8 @@ func TestMain(m *testing.M) {
 
 func TestConformance(t *testing.T) { conformancetest.Test(t, target()) }
 
-// TestReportIsWhole checks that the report leaves nothing open about Python: every case has run, in one form or the other. JavaScript lacks
-// features that cases about others need.
+// TestReportIsWhole checks that the report leaves nothing open about Python: every case has run, in
+// one form or the other. JavaScript lacks features that cases about others need.
 func TestReportIsWhole(t *testing.T) {
 	f, err := os.Open("../docs/reports/pyodide.json")
 	if err != nil {

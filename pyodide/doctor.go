@@ -17,8 +17,9 @@ import (
 // setup is what people run to prepare ahead.
 const setup = "run `execbroker setup`; it is done on first use as well"
 
-// Doctor examines what the backend needs. It changes nothing, and says what to do about what is missing. After the first thing that is
-// missing it stops, because what follows needs it. That the settings are right is for whoever has read them to say.
+// Doctor examines what the backend needs. It changes nothing, and says what to do about what is
+// missing. After the first thing that is missing it stops, because what follows needs it. That the
+// settings are right is for whoever has read them to say.
 func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	if err := cfg.Validate(); err != nil {
 		return []driver.Check{{Name: "configuration", Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: "correct the settings of the backend"}}
@@ -62,8 +63,9 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	return checks
 }
 
-// doctorLayer says what the operating system puts around a sandbox. That nothing works is no failure, unless the configuration asks for
-// it: the sandbox is weaker then, and the declared isolation says so.
+// doctorLayer says what the operating system puts around a sandbox. That nothing works is no
+// failure, unless the configuration asks for it: the sandbox is weaker then, and the declared
+// isolation says so.
 func doctorLayer(ctx context.Context, cfg Config) (detail, fix string, err error) {
 	m, skipped, err := chooseLayer(ctx, cfg.withDefaults().OSLayer)
 	if err != nil {

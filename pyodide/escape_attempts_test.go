@@ -15,15 +15,17 @@ const (
 	realmHost      = "realm"       // for JavaScript: our realm, in a Deno that may do everything
 )
 
-// attempt is code that tries to get out. It prints ESCAPED if it did. Those here are of Python; those of JavaScript are in escape_javascript_test.go.
+// attempt is code that tries to get out. It prints ESCAPED if it did. Those here are of Python;
+// those of JavaScript are in escape_javascript_test.go.
 //
-// The variables SECRET_FILE, MARKER and PORT are set: a file of the host, a file that it must not be able to make, and a port of the
-// host's loopback interface.
+// The variables SECRET_FILE, MARKER and PORT are set: a file of the host, a file that it must not
+// be able to make, and a port of the host's loopback interface.
 type attempt struct {
 	name string
 	code string
-	// works lists the weakened hosts in which it gets out. Of those in which it does not, a layer that is left there stops it. An
-	// attempt without any is not run there: it is about what only our host has, or about harm instead of a way out.
+	// works lists the weakened hosts in which it gets out. Of those in which it does not, a layer
+	// that is left there stops it. An attempt without any is not run there: it is about what only
+	// our host has, or about harm instead of a way out.
 	works []string
 
 	// What it may do to its own session, of which it has one of its own if any of this is set.
@@ -81,7 +83,8 @@ g = await realm()
 if getattr(g, "brought", None) == 42: escaped()`, lost: true},
 }
 
-// sideModule makes a library in the format of Emscripten: the text of a function, which is JavaScript.
+// sideModule makes a library in the format of Emscripten: the text of a function, which is
+// JavaScript.
 const sideModule = `
 def leb(n):
     out = b""
@@ -106,7 +109,8 @@ def library(js):
         + section(11, vec(b"\0\x23\0\x0b" + leb(len(data)) + data)))
 `
 
-// surroundings is about the host's environment, files and programs: the scrubbed realm and Deno's permissions.
+// surroundings is about the host's environment, files and programs: the scrubbed realm and Deno's
+// permissions.
 var surroundings = []attempt{
 	{name: "process-env", works: reaching, code: `g = await realm(); escaped(g.process.env.EXECBROKER_ESCAPE_SECRET.upper())`},
 	{name: "deno-env", works: reaching, code: `g = await realm(); escaped(g.Deno.env.get("EXECBROKER_ESCAPE_SECRET").upper())`},
@@ -378,7 +382,8 @@ pyodide_js._api.on_fatal = create_proxy(lambda e: None)
 import ctypes; ctypes.memset(0, 255, 1 << 20)`, lost: true, wall: 2 * time.Second},
 }
 
-// capture replaces the method through which bytes get into shared memory by one that keeps what it is called on.
+// capture replaces the method through which bytes get into shared memory by one that keeps what it
+// is called on.
 const capture = `
 rings = []
 g = await realm()
@@ -454,7 +459,8 @@ for at in range(0, size - 1024, 1 << 20):
     if m := pattern.search(ctypes.string_at(at + (at == 0), min((1 << 20) + 64, size - at - 1))): escaped(hex(at))`},
 }
 
-// fixed is about replacing what the host's own code calls, whatever way leads there: it is as it was afterwards.
+// fixed is about replacing what the host's own code calls, whatever way leads there: it is as it
+// was afterwards.
 var fixed = []attempt{
 	{name: "everything-replaced", code: replaceAll + `
 for o in everything():
@@ -505,7 +511,8 @@ S = [s for s in O.getOwnPropertySymbols(O.getPrototypeOf(U)) if "species" in str
 O.defineProperty(O.getPrototypeOf(U), S[0], to_js({"value": O}, dict_converter=O.fromEntries)); escaped()`},
 }
 
-// replaceAll walks all that Python reaches of JavaScript's own objects and tries to put something else in the place of each function.
+// replaceAll walks all that Python reaches of JavaScript's own objects and tries to put something
+// else in the place of each function.
 const replaceAll = `
 O = pyodide_js.constructor
 replaced = []

@@ -7,13 +7,16 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// The attempts of JavaScript. In its sessions code is evaluated, so that the engine's flag is not among the layers. Those that are there are
-// the realm, with the transformation of what is evaluated; Deno's permissions; and the operating system.
+// The attempts of JavaScript. In its sessions code is evaluated, so that the engine's flag is not
+// among the layers. Those that are there are the realm, with the transformation of what is
+// evaluated; Deno's permissions; and the operating system.
 
-// unscrubbed are the hosts in which what gets out needs no permission and no operating system: the realm alone stops it.
+// unscrubbed are the hosts in which what gets out needs no permission and no operating system: the
+// realm alone stops it.
 var unscrubbed = []string{plainHost, permissionHost, systemHost}
 
-// modules is about import, which is the one way to code that did not come through the transformation, and to the modules of Node.
+// modules is about import, which is the one way to code that did not come through the
+// transformation, and to the modules of Node.
 var modules = []attempt{
 	{name: "import-node", works: unscrubbed, code: `const m = await import("node:vm"); escaped(m.runInThisContext)`},
 	{name: "import-node-and-read", works: reaching, code: `const m = await import("node:fs"); escaped(m.readFileSync(SECRET_FILE, "utf8"))`},
@@ -196,7 +199,8 @@ for (const name of ("Deno fetch XMLHttpRequest WebSocket WebSocketStream EventSo
 	{name: "other-sessions", code: `walk(globalThis, (o, path) => { if (Object.hasOwn(o, "bystander_state")) escaped(path) })`},
 }
 
-// scriptNetwork is about connections: none leads anywhere, not even to where a test would see it come in.
+// scriptNetwork is about connections: none leads anywhere, not even to where a test would see it
+// come in.
 var scriptNetwork = []attempt{
 	{name: "fetch", works: reaching, code: "escaped(await (await patient(fetch(`http://127.0.0.1:${PORT}/`))).text())"},
 	{name: "xml-http-request", code: "const r = new XMLHttpRequest(); r.open('GET', `http://127.0.0.1:${PORT}/`, false); r.send(); escaped(r.responseText)"},
@@ -231,7 +235,8 @@ w.terminate()`},
 	{name: "message-channel", works: unscrubbed, code: `const c = new MessageChannel(); c.port1.close(); escaped()`},
 }
 
-// realms is about objects of the host that code gets to see in passing, and about what they lead to.
+// realms is about objects of the host that code gets to see in passing, and about what they lead
+// to.
 var realms = []attempt{
 	{name: "powers-of-the-global-object", works: unscrubbed, code: `powers(globalThis)`},
 	{name: "powers-of-inspection", code: `
@@ -414,8 +419,8 @@ for (const base of [{}, new Error("x"), function () {}]) {
 }`},
 }
 
-// scriptPollution is about objects of the language that the host's own code uses. What cannot be changed is of no use; what can, harms its
-// own session.
+// scriptPollution is about objects of the language that the host's own code uses. What cannot be
+// changed is of no use; what can, harms its own session.
 var scriptPollution = []attempt{
 	{name: "frozen", works: unscrubbed, code: `
 for (const o of [Atomics, SharedArrayBuffer.prototype, TextEncoder.prototype, TextDecoder.prototype, Object.getPrototypeOf(Object.getPrototypeOf(new AbortController().signal))])
@@ -467,8 +472,9 @@ for (const name of ["JSON", "Promise", "Uint8Array", "TextEncoder", "Object", "E
 }`},
 }
 
-// replaceEverything makes replace, which puts hostile functions in the place of all that globals and what evaluation makes lead to, as far
-// as that can be replaced. What the functions are called with must be nobody's but the code's.
+// replaceEverything makes replace, which puts hostile functions in the place of all that globals
+// and what evaluation makes lead to, as far as that can be replaced. What the functions are called
+// with must be nobody's but the code's.
 const replaceEverything = `
 const {log: print} = console, timer = setTimeout, show = display, script = eval, evaluate = Function
 const {ownKeys, getOwnPropertyDescriptor, defineProperty} = Reflect

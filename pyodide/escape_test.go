@@ -199,7 +199,8 @@ func quote(s string) string {
 	return string(b)
 }
 
-// TestEscape makes every attempt behind every layer of the operating system: the layers inside of the process have to hold without it.
+// TestEscape makes every attempt behind every layer of the operating system: the layers inside of
+// the process have to hold without it.
 func TestEscape(t *testing.T) {
 	t.Parallel()
 	for _, g := range guests() {
@@ -280,7 +281,8 @@ func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session) (c
 		if err := g.answers(t.Context(), s, g.alive()); err != nil {
 			t.Errorf("the session afterwards: %v", err)
 		}
-		// What an attempt does to JavaScript's globals, or leaves in its queues, the next one would find.
+		// What an attempt does to JavaScript's globals, or leaves in its queues, the next one would
+		// find.
 		return g.language != executor.JavaScript
 	}
 	t.Cleanup(func() {
@@ -288,7 +290,8 @@ func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session) (c
 			t.Errorf("it got out afterwards: %q", got)
 		}
 	})
-	// Code that has broken its own interpreter may have made it lie, or hang. It is told so, and has another one after a reset.
+	// Code that has broken its own interpreter may have made it lie, or hang. It is told so, and
+	// has another one after a reset.
 	next, err := s.Run(t.Context(), executor.Request{Code: g.alive(), Limits: executor.RunLimits{WallTime: time.Second}}, nil)
 	empty := func() bool {
 		left, err := fs.ReadDir(executor.FS(t.Context(), s), ".")
@@ -321,8 +324,8 @@ func printed(r *executor.Result) string {
 	return text
 }
 
-// TestAttemptsWork makes the attempts in hosts that lack layers, and compares which of them get out. One that never does, or does where
-// a layer should hold, proves nothing in TestEscape.
+// TestAttemptsWork makes the attempts in hosts that lack layers, and compares which of them get
+// out. One that never does, or does where a layer should hold, proves nothing in TestEscape.
 func TestAttemptsWork(t *testing.T) {
 	t.Parallel()
 	root := realRuntime(t)
@@ -383,7 +386,8 @@ func TestAttemptsWork(t *testing.T) {
 	}
 }
 
-// realmNames makes an import map of what the realm needs, without what the host's own map takes away.
+// realmNames makes an import map of what the realm needs, without what the host's own map takes
+// away.
 func realmNames(t *testing.T, realm string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(realm, "importmap.json"))

@@ -29,7 +29,8 @@ func Example() {
 	// Output: ok: 42
 }
 
-// A session keeps variables and files from run to run. What code does wrong is a result, not an error.
+// A session keeps variables and files from run to run. What code does wrong is a result, not an
+// error.
 func Example_session() {
 	ctx := context.Background()
 	box, err := pyodide.Open(ctx, driver.Env{Owner: "example"}, pyodide.Config{})
@@ -77,7 +78,8 @@ func Example_session() {
 	// ok 2
 }
 
-// Who needs a boundary that the operating system keeps asks for it, and gets an error on a machine where there is none.
+// Who needs a boundary that the operating system keeps asks for it, and gets an error on a machine
+// where there is none.
 func ExampleConfig() {
 	ctx := context.Background()
 	box, err := pyodide.Open(ctx, driver.Env{Owner: "example"}, pyodide.Config{Memory: 256 << 20, OSLayer: "none"})

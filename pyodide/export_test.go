@@ -13,7 +13,8 @@ import (
 	"github.com/execbroker/execbroker/internal/store"
 )
 
-// The variables that make a process of the test a program that prepares a cache directory and may stop on the way.
+// The variables that make a process of the test a program that prepares a cache directory and may
+// stop on the way.
 const (
 	envPrepare = "EXECBROKER_TEST_PREPARE" // the directory
 	envStop    = "EXECBROKER_TEST_STOP"    // the checkpoint at which it says so and waits to be killed
@@ -44,7 +45,8 @@ func PrepareChild() bool {
 	return true
 }
 
-// userRuntime prepares the user's cache, unless it is, and returns where Deno and Pyodide are in it.
+// userRuntime prepares the user's cache, unless it is, and returns where Deno and Pyodide are in
+// it.
 func userRuntime(ctx context.Context) (string, error) {
 	if err := Prepare(ctx, driver.Env{}, Config{}); err != nil {
 		return "", fmt.Errorf("the tests need the runtime: %w", err)
@@ -57,8 +59,8 @@ func userRuntime(ctx context.Context) (string, error) {
 	return filepath.Join(dir, name), err
 }
 
-// Seed fills a cache directory from the user's, with all but Deno's analysis, which goes by path. That takes half a minute less of a
-// processor than Prepare. It returns where the host program is.
+// Seed fills a cache directory from the user's, with all but Deno's analysis, which goes by path.
+// That takes half a minute less of a processor than Prepare. It returns where the host program is.
 func Seed(ctx context.Context, cache string) (host string, err error) {
 	installed, err := userRuntime(ctx)
 	if err != nil {

@@ -47,7 +47,8 @@ func (f files) ask(ctx context.Context, req callRequest) (callReply, *host, erro
 	return r, h, fileError(ctx, err)
 }
 
-// change makes a call that changes files. Once it has been sent it is not given up: what came of it has to be known.
+// change makes a call that changes files. Once it has been sent it is not given up: what came of it
+// has to be known.
 func (f files) change(ctx context.Context, req callRequest) error {
 	defer f.s.use()()
 	release, err := f.s.take(ctx)
@@ -161,7 +162,8 @@ func (f files) Read(ctx context.Context, name string) (io.ReadCloser, error) {
 	return newReader(ctx, h, r.Token, f.s.use()), nil
 }
 
-// reader reads a file in pieces. While it is open the session is in use. Close may be called during a Read, and ends it.
+// reader reads a file in pieces. While it is open the session is in use. Close may be called during
+// a Read, and ends it.
 type reader struct {
 	ctx    context.Context //nolint:containedctx // by the contract of Files.Read it governs the reading too
 	cancel context.CancelFunc
@@ -213,7 +215,8 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// release gives a token back. The host forgets old ones by itself, so that neither the answer nor a failure matters.
+// release gives a token back. The host forgets old ones by itself, so that neither the answer nor a
+// failure matters.
 func (h *host) release(token uint32) {
 	b := h.open()
 	h.abandon(b)

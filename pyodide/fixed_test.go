@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// FIXED of realm.mjs has each name of the language that the modules of a worker of JavaScript use, the parser among them.
+// FIXED of realm.mjs has each name of the language that the modules of a worker of JavaScript use,
+// the parser among them.
 func TestFixedNames(t *testing.T) {
 	t.Parallel()
 	in, err := find(realRuntime(t))

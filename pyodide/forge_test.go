@@ -10,8 +10,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// forged are sequences of frames that a worker never sends unless it is in the hands of its code, by the name that testdata/forge has for
-// them, and how a run ends that gets them. Each has its end, whatever the worker does.
+// forged are sequences of frames that a worker never sends unless it is in the hands of its code,
+// by the name that testdata/forge has for them, and how a run ends that gets them. Each has its
+// end, whatever the worker does.
 var forged = []struct {
 	name   string
 	status executor.Status
@@ -67,8 +68,9 @@ var forged = []struct {
 	{"words-of-nonsense", "", ""}, // the worker may wait for what it has made of the words
 }
 
-// TestForgedFrames: whatever a worker in an attacker's hands sends, its run ends as killed or timed out, never as ok and never as a failure
-// of the infrastructure, and the session goes on in another process.
+// TestForgedFrames: whatever a worker in an attacker's hands sends, its run ends as killed or timed
+// out, never as ok and never as a failure of the infrastructure, and the session goes on in another
+// process.
 func TestForgedFrames(t *testing.T) {
 	if !javascriptHere {
 		t.Skip("the worker that forges is one of JavaScript, which this system does not have")

@@ -13,13 +13,15 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// The frames between this program and the host program in Deno; host/wire.mjs has the same constants.
+// The frames between this program and the host program in Deno; host/wire.mjs has the same
+// constants.
 //
 //	to the host     u32 length, u8 type, u32 id, payload
 //	from the host   u32 length, nonce, u8 type, u32 id, payload
 //
-// Numbers are little-endian; length counts what follows it. The nonce is random for each process and known to the trusted thread of the
-// host only, so that no other writer to its standard output can make a frame. Whoever breaks the rules loses the process.
+// Numbers are little-endian; length counts what follows it. The nonce is random for each process
+// and known to the trusted thread of the host only, so that no other writer to its standard output
+// can make a frame. Whoever breaks the rules loses the process.
 const (
 	toInit      = 1 // nonce, JSON of hostOptions
 	toRun       = 2 // f64 wall time in ms or -1, u8 whether there is input, u32 length, JSON of runRequest, code
@@ -94,7 +96,8 @@ func appendFrame(b []byte, typ uint8, id uint32, parts ...[]byte) []byte {
 	return b
 }
 
-// errNonce and errFrame say that the host, or something that got hold of its output, does not keep the protocol.
+// errNonce and errFrame say that the host, or something that got hold of its output, does not keep
+// the protocol.
 var (
 	errNonce = errors.New("a frame without the nonce of its process")
 	errFrame = errors.New("a frame that breaks the protocol")
@@ -180,8 +183,8 @@ const (
 	maxBundle    = maxTypes*(maxTypeLen+6) + 64<<20
 )
 
-// decodeBundle decodes a value: u8 whether it is that of the last expression, u16 count, and for each representation u16 length, media
-// type, u32 length, data.
+// decodeBundle decodes a value: u8 whether it is that of the last expression, u16 count, and for
+// each representation u16 length, media type, u32 length, data.
 func decodeBundle(b []byte) (*executor.Output, error) {
 	d := decoder{b: b}
 	out := &executor.Output{Main: d.u8() == 1}

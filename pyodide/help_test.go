@@ -15,7 +15,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// open opens the backend with the user's cache, so that what is prepared there once serves all tests.
+// open opens the backend with the user's cache, so that what is prepared there once serves all
+// tests.
 func open(t testing.TB, cfg Config) executor.Executor {
 	t.Helper()
 	x, err := Open(t.Context(), driver.Env{Owner: "test", Wrap: record}, cfg)
@@ -69,7 +70,8 @@ func within(d time.Duration) func(*executor.Request) {
 	return func(r *executor.Request) { r.Limits.WallTime = d }
 }
 
-// stubborn is code that no interrupt ends: one that hits it between two rounds of the inner loop is caught by the outer one.
+// stubborn is code that no interrupt ends: one that hits it between two rounds of the inner loop is
+// caught by the outer one.
 const stubborn = `
 while True:
     try:
@@ -134,8 +136,9 @@ func process(t testing.TB, s executor.Session) int {
 	return d.h.cmd.Process.Pid
 }
 
-// writeProgram writes a program that tests start. No process begins meanwhile: it would have the file open
-// for writing until it executes something itself, and a program that is open for writing cannot be executed.
+// writeProgram writes a program that tests start. No process begins meanwhile: it would have the
+// file open for writing until it executes something itself, and a program that is open for writing
+// cannot be executed.
 func writeProgram(t testing.TB, path, text string) {
 	t.Helper()
 	syscall.ForkLock.RLock()

@@ -17,8 +17,8 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// startTimeout is how long a process may take until its interpreter is up. It takes 0.3 s, and 2 s without anything prepared, on a machine
-// that has nothing else to do.
+// startTimeout is how long a process may take until its interpreter is up. It takes 0.3 s, and 2 s
+// without anything prepared, on a machine that has nothing else to do.
 const startTimeout = time.Minute
 
 // The exit codes of main.mjs.
@@ -52,8 +52,9 @@ type hostFatal struct {
 	Message string `json:"message"`
 }
 
-// host is a running host program. One goroutine reads its frames into mailboxes, one for each exchange; it never waits for whoever
-// takes them, because the host's window bounds what can be there.
+// host is a running host program. One goroutine reads its frames into mailboxes, one for each
+// exchange; it never waits for whoever takes them, because the host's window bounds what can be
+// there.
 type host struct {
 	cmd     *exec.Cmd
 	layer   confine.Method
@@ -176,13 +177,15 @@ func (h *host) wait(out *os.File) {
 	close(h.dead)
 }
 
-// read takes frames until the stream ends. A frame that nobody waits for, or more than the window allows, is a fault.
+// read takes frames until the stream ends. A frame that nobody waits for, or more than the window
+// allows, is a fault.
 func (h *host) read(out io.Reader, nonce [nonceLen]byte) {
 	fr := newFrameReader(out, nonce)
 	for {
 		f, err := fr.next()
 		if err == io.EOF {
-			// It ends by itself, most likely, and how it ends says why. One that only closes its output is of no use any more.
+			// It ends by itself, most likely, and how it ends says why. One that only closes its
+			// output is of no use any more.
 			select {
 			case <-h.exited:
 			case <-time.After(time.Second):
@@ -307,12 +310,13 @@ func (h *host) reason() error {
 // signs of memory that has run out, in what the engine says before it gives up.
 var memorySigns = []string{"out of memory", "memory allocation of", "allocation failed", "cannot allocate memory"}
 
-// noThread is what Deno says when it cannot start a thread. Here it is memory that lacks for the stack: the limit on it is ours, one on
-// threads is not set.
+// noThread is what Deno says when it cannot start a thread. Here it is memory that lacks for the
+// stack: the limit on it is ours, one on threads is not set.
 const noThread = "unable to create worker threads"
 
-// outOfMemory reports whether the process is known to have ended because the system or its limits gave it no more memory. It has ended.
-// An engine that crashes where it takes memory for granted says nothing, and so is not known to.
+// outOfMemory reports whether the process is known to have ended because the system or its limits
+// gave it no more memory. It has ended. An engine that crashes where it takes memory for granted
+// says nothing, and so is not known to.
 func (h *host) outOfMemory() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -332,8 +336,9 @@ func (h *host) outOfCPU() bool {
 	return signalName(confine.Signal(h.layer, h.cmd.ProcessState)) == "SIGXCPU"
 }
 
-// allow sets how much processor time the process may use for a run of at most wall: several times that, since it has several threads.
-// It is for the case that the clocks of the host and of this process both fail. Where this process may not set it, Open has said so.
+// allow sets how much processor time the process may use for a run of at most wall: several times
+// that, since it has several threads. It is for the case that the clocks of the host and of this
+// process both fail. Where this process may not set it, Open has said so.
 func (h *host) allow(wall time.Duration) error {
 	pid := confine.PID(h.layer, h.cmd.Process.Pid)
 	if pid == 0 || confine.Adjustable(h.layer) != nil {
@@ -355,11 +360,12 @@ func (h *host) send(typ uint8, id uint32, parts ...[]byte) error {
 	return err
 }
 
-// sendTimeout is how long a host may take, after the end of a context, to take what it was sent before. It always reads.
+// sendTimeout is how long a host may take, after the end of a context, to take what it was sent
+// before. It always reads.
 const sendTimeout = 5 * time.Second
 
-// ask sends a frame that may be larger than the pipe holds. A host that does not take it is ended some time after ctx: half a frame cannot
-// be taken back.
+// ask sends a frame that may be larger than the pipe holds. A host that does not take it is ended
+// some time after ctx: half a frame cannot be taken back.
 func (h *host) ask(ctx context.Context, typ uint8, id uint32, parts ...[]byte) error {
 	sent := make(chan struct{})
 	defer close(sent)

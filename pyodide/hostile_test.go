@@ -21,7 +21,8 @@ import (
 	"github.com/execbroker/execbroker/internal/sharetest"
 )
 
-// This test program under the name of Deno, next to a file that says how to behave, is a host that breaks the protocol.
+// This test program under the name of Deno, next to a file that says how to behave, is a host that
+// breaks the protocol.
 const (
 	hostileMode = "mode" // the name of that file
 	hostilePIDs = "pids" // the name of the file to which it adds its number
@@ -293,7 +294,8 @@ func hostileRuntime(t *testing.T) (dir string, behave func(mode string), pids fu
 	return dir, behave, pids
 }
 
-// TestHostileHost: a host that dies, hangs or talks nonsense is an error that says so, in bounded time, and leaves no process.
+// TestHostileHost: a host that dies, hangs or talks nonsense is an error that says so, in bounded
+// time, and leaves no process.
 func TestHostileHost(t *testing.T) {
 	t.Parallel()
 	worlds := sharetest.New(func() hostileWorld { return newHostileWorld(t) })
@@ -443,7 +445,8 @@ func TestHostileHost(t *testing.T) {
 	}
 }
 
-// Code is run again in another process only if the one that had it has not given it to its interpreter. Each process keeps the first run.
+// Code is run again in another process only if the one that had it has not given it to its
+// interpreter. Each process keeps the first run.
 func TestRunsOnce(t *testing.T) {
 	t.Parallel()
 	worlds := sharetest.New(func() hostileWorld { return newHostileWorld(t) })

@@ -20,9 +20,9 @@ const minNPM = 7
 
 // install fills dir with Deno and Pyodide through npm.
 //
-// The lock file pins every package by its hash and names no address: npm asks the registry, mirror or proxy that the user has
-// configured. No script of a package is run. The binary of the user's platform is an optional dependency, which some configurations
-// leave out, so it is asked for.
+// The lock file pins every package by its hash and names no address: npm asks the registry, mirror
+// or proxy that the user has configured. No script of a package is run. The binary of the user's
+// platform is an optional dependency, which some configurations leave out, so it is asked for.
 func install(ctx context.Context, dir string) error {
 	npm, err := findNPM(ctx)
 	if err != nil {

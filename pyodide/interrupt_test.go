@@ -8,7 +8,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Code that the wall time stops keeps its state, whatever it is doing, as far as Python heeds interrupts at all.
+// Code that the wall time stops keeps its state, whatever it is doing, as far as Python heeds
+// interrupts at all.
 func TestInterruptKeepsState(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{})

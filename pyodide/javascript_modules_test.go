@@ -199,7 +199,8 @@ func (b blocked) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// Modules come by require, by declarations and by calls of import. What is not there is refused by its name, before and after others.
+// Modules come by require, by declarations and by calls of import. What is not there is refused by
+// its name, before and after others.
 func TestScriptImports(t *testing.T) {
 	t.Parallel()
 	s := script(t, executor.Limits{})
@@ -221,7 +222,8 @@ func TestScriptImports(t *testing.T) {
 	}
 }
 
-// The file system is bounded in bytes and in entries, and what is in it outlives a process that has to be ended.
+// The file system is bounded in bytes and in entries, and what is in it outlives a process that has
+// to be ended.
 func TestScriptDisk(t *testing.T) {
 	t.Parallel()
 	s := script(t, executor.Limits{DiskBytes: minDisk})

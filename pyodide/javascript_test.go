@@ -293,7 +293,8 @@ func TestScriptMemory(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := script(t, executor.Limits{MemoryBytes: limit})
 			r := runScript(t, s, c.code, within(30*time.Second))
-			// Where it makes long texts the engine does not look whether it has got the memory: it crashes, and does not say why.
+			// Where it makes long texts the engine does not look whether it has got the memory: it
+			// crashes, and does not say why.
 			ends := r.Reason == executor.ReasonMemory || c.name == "text" && r.Reason == executor.ReasonSandbox
 			if killed := r.Status == executor.StatusKilled && ends && r.StateLost; !killed && (r.Exception == nil || r.Exception.Type != "RangeError") {
 				t.Errorf("got %s", describeResult(r))
@@ -303,7 +304,8 @@ func TestScriptMemory(t *testing.T) {
 			}
 			next := runScript(t, s, "console.log(1)")
 			if !r.StateLost && next.Reason == executor.ReasonMemory && next.StateLost {
-				// The code was refused memory and holds what it had got: so little is left that the engine may lack it now.
+				// The code was refused memory and holds what it had got: so little is left that the
+				// engine may lack it now.
 				next = runScript(t, s, "console.log(1)")
 			}
 			if string(next.Stdout) != "1\n" {

@@ -14,8 +14,8 @@ const autoLayer = "auto"
 // layers are the values of Config.OSLayer.
 var layers = []string{autoLayer, string(confine.Bubblewrap), string(confine.Namespaces), string(confine.None)}
 
-// chooseLayer returns the layer that Config.OSLayer means on this machine. It finds out by using it, once in the life of the program.
-// Why one cannot be used is in skipped.
+// chooseLayer returns the layer that Config.OSLayer means on this machine. It finds out by using
+// it, once in the life of the program. Why one cannot be used is in skipped.
 func chooseLayer(ctx context.Context, want string) (m confine.Method, skipped []error, err error) {
 	if want != autoLayer {
 		m = confine.Method(want)
@@ -42,8 +42,8 @@ func isolation(m confine.Method) executor.Isolation {
 	return executor.IsolationWasm
 }
 
-// scriptIsolation is what a layer makes of JavaScript, if it is weaker: the engine evaluates it, so that without the layer there is nothing
-// but that engine and the permissions that it keeps.
+// scriptIsolation is what a layer makes of JavaScript, if it is weaker: the engine evaluates it, so
+// that without the layer there is nothing but that engine and the permissions that it keeps.
 func scriptIsolation(m confine.Method) executor.Isolation {
 	if confine.Of(m).Complete() {
 		return ""

@@ -50,7 +50,8 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestScriptIsolation: code that an engine evaluates is not WebAssembly. What the layer adds is declared, and no more.
+// TestScriptIsolation: code that an engine evaluates is not WebAssembly. What the layer adds is
+// declared, and no more.
 func TestScriptIsolation(t *testing.T) {
 	t.Parallel()
 	if !javascriptHere {
@@ -76,7 +77,8 @@ func TestScriptIsolation(t *testing.T) {
 	}
 }
 
-// TestOtherSystems: where the memory of JavaScript cannot be bounded the language is not there, and a session with it is refused by name.
+// TestOtherSystems: where the memory of JavaScript cannot be bounded the language is not there, and
+// a session with it is refused by name.
 func TestOtherSystems(t *testing.T) {
 	spec := executor.Spec{Languages: []executor.Language{executor.JavaScript}}
 	for goos, want := range map[string][]string{"linux": nil, "darwin": {"language:javascript"}, "windows": {"language:javascript"}} {

@@ -12,7 +12,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// A process that somebody else kills, while nothing runs and while something runs, costs the state and nothing else.
+// A process that somebody else kills, while nothing runs and while something runs, costs the state
+// and nothing else.
 func TestProcessDies(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{})
@@ -55,8 +56,8 @@ func TestProcessDies(t *testing.T) {
 	}
 }
 
-// Where the program is the first process of a container, nobody else removes ended processes from the table of processes. Here it takes
-// orphans in as that one does.
+// Where the program is the first process of a container, nobody else removes ended processes from
+// the table of processes. Here it takes orphans in as that one does.
 func TestEndedProcessesAreReaped(t *testing.T) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)

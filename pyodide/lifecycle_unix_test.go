@@ -16,7 +16,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// Both clocks of a session end it: that of this program and that of the process, each if the other one does not.
+// Both clocks of a session end it: that of this program and that of the process, each if the other
+// one does not.
 func TestIdleSessionEnds(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -71,7 +72,8 @@ func TestLifeEnds(t *testing.T) {
 	}
 }
 
-// A program that is killed leaves no process, whatever the code does, and the next program removes its files.
+// A program that is killed leaves no process, whatever the code does, and the next program removes
+// its files.
 func TestProgramIsKilled(t *testing.T) {
 	realRuntime(t)
 	for _, code := range []string{"1", "while True: pass", "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: print('x' * 1000)"} {

@@ -71,7 +71,8 @@ func TestMemoryLimit(t *testing.T) {
 			t.Errorf("the process had %d MiB", got/mib)
 		}
 	}
-	// Small things fill memory to the last byte, and then nothing works any more, not even to say so.
+	// Small things fill memory to the last byte, and then nothing works any more, not even to say
+	// so.
 	r := runCode(t, s, "x = []\nwhile True: x = [x, x[:]]", within(20*time.Second))
 	if r.Status != executor.StatusKilled || r.Reason != executor.ReasonMemory || !r.StateLost {
 		t.Errorf("got %s, lost %v", describeResult(r), r.StateLost)
@@ -128,7 +129,8 @@ print(shutil.disk_usage("/workspace").total >> 20, os.listdir())`); got != "16 [
 	}
 }
 
-// What takes memory outside of Python's own ends at the limits of the process, and only the session is lost.
+// What takes memory outside of Python's own ends at the limits of the process, and only the session
+// is lost.
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

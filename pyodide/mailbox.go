@@ -83,8 +83,8 @@ func (b *mailbox) take() (frame, bool) {
 	return f, true
 }
 
-// next waits for a frame. It fails when ctx ends, also while there are frames, and with io.EOF when the process has ended and nothing is
-// left.
+// next waits for a frame. It fails when ctx ends, also while there are frames, and with io.EOF when
+// the process has ended and nothing is left.
 func (b *mailbox) next(ctx context.Context) (frame, error) {
 	for {
 		if ctx.Err() != nil {

@@ -49,8 +49,8 @@ function started() { writer.send(FROM_HOST.STARTED, run.id, new Uint8Array(4)); 
 function ended() { started(); writer.send(FROM_HOST.END, run.id, new TextEncoder().encode('\x01{"exit_code":0}')); }
 `
 
-// Whatever a host says, the run ends soon, with a Result or an error that is of the contract; its process goes, and the session goes on
-// with its files.
+// Whatever a host says, the run ends soon, with a Result or an error that is of the contract; its
+// process goes, and the session goes on with its files.
 func TestNonsense(t *testing.T) {
 	t.Parallel()
 	cache, dir := seeded(t)

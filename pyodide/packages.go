@@ -16,21 +16,27 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/wheels"
 )
 
-// Packages says where packages come from. The zero value means the distribution that belongs to the installed Pyodide. Whatever the
-// source, everything is resolved, fetched and checked by this program; the sandbox gets bytes and needs no network.
+// Packages says where packages come from. The zero value means the distribution that belongs to the
+// installed Pyodide. Whatever the source, everything is resolved, fetched and checked by this
+// program; the sandbox gets bytes and needs no network.
 type Packages struct {
-	// BaseURL is the address of the directory with the wheels of the distribution. Empty: the one that the installed Pyodide itself
-	// would load from. A wheel is fetched once, into the cache directory, and checked against the lock file each time it is used.
+	// BaseURL is the address of the directory with the wheels of the distribution. Empty: the one
+	// that the installed Pyodide itself would load from. A wheel is fetched once, into the cache
+	// directory, and checked against the lock file each time it is used.
 	BaseURL string `json:"base_url,omitempty"`
-	// Dir is a directory with a distribution: pyodide-lock.json and wheels. Nothing is fetched then.
+	// Dir is a directory with a distribution: pyodide-lock.json and wheels. Nothing is fetched
+	// then.
 	Dir string `json:"dir,omitempty"`
-	// Wheels is a directory with wheels in pure Python (ending in -none-any.whl), which come before those of the distribution.
+	// Wheels is a directory with wheels in pure Python (ending in -none-any.whl), which come before
+	// those of the distribution.
 	Wheels string `json:"wheels,omitempty"`
-	// FromImports loads what the imports in submitted code need, before the code runs. It takes some milliseconds of each run.
+	// FromImports loads what the imports in submitted code need, before the code runs. It takes
+	// some milliseconds of each run.
 	FromImports bool `json:"from_imports,omitempty"`
 }
 
-// maxWheelBytes is the largest wheel that a sandbox can be given. The largest of the distribution has half of it.
+// maxWheelBytes is the largest wheel that a sandbox can be given. The largest of the distribution
+// has half of it.
 const maxWheelBytes = 60 * mib
 
 // loadTimeout is how long the interpreter may take to load packages that it has been given.
@@ -84,8 +90,8 @@ func (c *catalog) fetch(ctx context.Context, ws []wheels.Wheel) error {
 	return driver.Fail(executor.ErrUnavailable, executor.RanNo, err)
 }
 
-// Install implements driver.Installer. A package that is not known is a failure of the request; one that cannot be fetched is one of the
-// infrastructure, and then nothing has been changed.
+// Install implements driver.Installer. A package that is not known is a failure of the request; one
+// that cannot be fetched is one of the infrastructure, and then nothing has been changed.
 func (s *session) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (driver.Exit, error) {
 	defer s.use()()
 	for _, name := range p.Names {
@@ -142,8 +148,8 @@ func aboutPackages(p executor.Packages, err error) error {
 // advice says what to do about a package that is not known.
 const advice = "packages that are not in the distribution of Pyodide can be added as wheels in pure Python: see packages.wheels in the configuration"
 
-// load gives wheels to the interpreter, but for those that it has. Its caller has the turn. Once begun it is not given up: half a
-// package is worse than none.
+// load gives wheels to the interpreter, but for those that it has. Its caller has the turn. Once
+// begun it is not given up: half a package is worse than none.
 func (s *session) load(ctx context.Context, h *host, ws []wheels.Wheel) ([]wheels.Wheel, error) {
 	var missing []wheels.Wheel
 	for _, w := range ws {
@@ -195,8 +201,8 @@ func (s *session) give(ctx context.Context, h *host, ws []wheels.Wheel) error {
 	return nil
 }
 
-// imports loads what the imports of code need and the index has. Its caller has the turn. What is not there fails when the code imports
-// it, with Python's own words.
+// imports loads what the imports of code need and the index has. Its caller has the turn. What is
+// not there fails when the code imports it, with Python's own words.
 func (s *session) imports(ctx context.Context, h *host, code string) error {
 	if !strings.Contains(code, "import") {
 		return nil

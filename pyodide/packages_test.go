@@ -155,7 +155,8 @@ func TestUnknownPackage(t *testing.T) {
 	}
 }
 
-// TestPackagesTakeNoDisk: what was installed is not the user's, so it takes nothing of the quota and does not travel with the files.
+// TestPackagesTakeNoDisk: what was installed is not the user's, so it takes nothing of the quota
+// and does not travel with the files.
 func TestPackagesTakeNoDisk(t *testing.T) {
 	t.Parallel()
 	_, big, err := MakeWheel("big", "1", nil, map[string]string{"big.py": "DATA = '" + strings.Repeat("x", 3<<20) + "'\n"})
@@ -210,7 +211,8 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// distributionOf writes a lock file for wheels and serves them, as a distribution of Pyodide is served.
+// distributionOf writes a lock file for wheels and serves them, as a distribution of Pyodide is
+// served.
 func distributionOf(t *testing.T, ws map[string][]byte) (dir, address string, asked *atomic.Int64) {
 	t.Helper()
 	packages := map[string]any{}

@@ -31,7 +31,8 @@ import (
 //go:embed host
 var hostFiles embed.FS
 
-// The modules of Python that the host loads: those of a session, and those that preparing needs besides.
+// The modules of Python that the host loads: those of a session, and those that preparing needs
+// besides.
 var (
 	sessionModules = map[string]string{"execbroker_cell": "cell.py", "execbroker_loop": "loop.py", "execbroker_session": "session.py"}
 	prepareModules = map[string]string{"execbroker_prepare": "prepare.py", "execbroker_warm": "warm.py"}
@@ -58,9 +59,10 @@ type prepared struct {
 
 }
 
-// Prepare installs Deno and Pyodide, unless they are there, and makes what lets sandboxes start fast. It is done on first use anyway;
-// calling it ahead takes the wait away from there. It tells executor.WithProgress what it does. It may run in several processes at
-// once, and be killed at any moment: what is not complete is never used.
+// Prepare installs Deno and Pyodide, unless they are there, and makes what lets sandboxes start
+// fast. It is done on first use anyway; calling it ahead takes the wait away from there. It tells
+// executor.WithProgress what it does. It may run in several processes at once, and be killed at any
+// moment: what is not complete is never used.
 func Prepare(ctx context.Context, env driver.Env, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -121,7 +123,8 @@ func prepare(ctx context.Context, env driver.Env, cfg Config) (*prepared, error)
 	if exists(filepath.Join(assets, snapshotFile)) && !cfg.NoSnapshot {
 		p.snapshot = snapshotFile
 	}
-	// Deno's analysis of the host program is worth 50 ms of each start. It goes by path, so the directory has to have its name first.
+	// Deno's analysis of the host program is worth 50 ms of each start. It goes by path, so the
+	// directory has to have its name first.
 	p.denoDir, err = s.Get(ctx, "deno-"+filepath.Base(assets), store.CheckHashes, func(ctx context.Context, dir string) error { return p.analyse(ctx, dir) })
 	if err != nil {
 		if ctx.Err() != nil {
@@ -133,7 +136,8 @@ func prepare(ctx context.Context, env driver.Env, cfg Config) (*prepared, error)
 	return p, nil
 }
 
-// installed returns the installation to use, installed if need be, and what tells its contents from others.
+// installed returns the installation to use, installed if need be, and what tells its contents from
+// others.
 func installed(ctx context.Context, s store.Store, cfg Config) (in installation, id string, err error) {
 	if cfg.RuntimeDir == "" {
 		name, _, err := runtimeName()
@@ -185,7 +189,8 @@ func installedIfThere(s store.Store, cfg Config) (in installation, id string, er
 	return in, hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// runtimeName returns the name of the directory into which Deno and Pyodide are installed, and what tells their contents from others.
+// runtimeName returns the name of the directory into which Deno and Pyodide are installed, and what
+// tells their contents from others.
 func runtimeName() (name, id string, err error) {
 	lock, err := runtimeFiles.ReadFile("runtime/package-lock.json")
 	if err != nil {
@@ -232,7 +237,8 @@ func (b builder) warn(ctx context.Context, what string, err error) {
 	}
 }
 
-// build fills dir. With fast it fails if any part cannot be made; otherwise it leaves out what cannot.
+// build fills dir. With fast it fails if any part cannot be made; otherwise it leaves out what
+// cannot.
 func (b builder) build(ctx context.Context, dir string, fast bool) error {
 	if err := b.copy(ctx, dir); err != nil {
 		return err
@@ -258,7 +264,8 @@ func (b builder) build(ctx context.Context, dir string, fast bool) error {
 // typescriptModule makes JavaScript of TypeScript.
 var typescriptModule = typescript.Script + "export const { strip } = typescript;\n"
 
-// copy puts the host program, the files of Pyodide, the lock without packages and the import map into dir.
+// copy puts the host program, the files of Pyodide, the lock without packages and the import map
+// into dir.
 func (b builder) copy(ctx context.Context, dir string) error {
 	files, err := fs.Sub(hostFiles, "host")
 	if err != nil {
@@ -319,7 +326,8 @@ func copyFile(to, from string) error {
 	return errors.Join(err, dst.Close())
 }
 
-// emptyLock writes the list of packages without the packages: Pyodide wants one and compares the versions at its head with its own.
+// emptyLock writes the list of packages without the packages: Pyodide wants one and compares the
+// versions at its head with its own.
 func emptyLock(from, to string) error {
 	b, err := os.ReadFile(from)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/execbroker/execbroker/internal/store"
 )
 
-// realRuntime installs Deno and Pyodide into the user's cache, if need be, and returns where they are.
+// realRuntime installs Deno and Pyodide into the user's cache, if need be, and returns where they
+// are.
 func realRuntime(t testing.TB) string {
 	t.Helper()
 	dir, err := userRuntime(t.Context())
@@ -29,8 +30,8 @@ func realRuntime(t testing.TB) string {
 	return dir
 }
 
-// fakeNPM makes a program in place of npm, so that tests neither wait for the network nor depend on it. It
-// returns the value of PATH with which it is found, and the file to which it logs its calls.
+// fakeNPM makes a program in place of npm, so that tests neither wait for the network nor depend on
+// it. It returns the value of PATH with which it is found, and the file to which it logs its calls.
 func fakeNPM(t testing.TB, script string) (path, log string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -92,7 +93,8 @@ func child(t *testing.T, path, cache, stop string) (*exec.Cmd, *bufio.Scanner) {
 	return c, bufio.NewScanner(out)
 }
 
-// A process that is killed while it prepares leaves nothing that is used half-finished, and nothing that stays.
+// A process that is killed while it prepares leaves nothing that is used half-finished, and nothing
+// that stays.
 func TestKilledWhilePreparing(t *testing.T) {
 	t.Parallel()
 	npm := copyInstallation(t)
@@ -209,7 +211,8 @@ func TestDamageIsRepaired(t *testing.T) {
 	works(t, cache)
 }
 
-// Programs that begin and end at the same time do not take one another's directory for one that was left behind.
+// Programs that begin and end at the same time do not take one another's directory for one that was
+// left behind.
 func TestRunDirs(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
@@ -286,7 +289,8 @@ func TestFallBack(t *testing.T) {
 	}
 }
 
-// What cannot be installed says which command would help, and nothing that npm was told in confidence.
+// What cannot be installed says which command would help, and nothing that npm was told in
+// confidence.
 func TestInstallErrors(t *testing.T) {
 	for _, c := range []struct {
 		name, script string
@@ -329,7 +333,8 @@ func TestInstallErrors(t *testing.T) {
 	})
 }
 
-// A Create that is cancelled during the installation ends soon, and npm with it; the next one goes on.
+// A Create that is cancelled during the installation ends soon, and npm with it; the next one goes
+// on.
 func TestCancelledInstallation(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	path, _ := fakeNPM(t, "echo $$ > "+pid+"; exec sleep 1000")
@@ -362,7 +367,8 @@ func TestCancelledInstallation(t *testing.T) {
 	eventually(t, "npm has ended", func() bool { return !alive(n) })
 }
 
-// The lock file names every platform that Deno has a binary for, and no address: npm asks the registry that its user has chosen.
+// The lock file names every platform that Deno has a binary for, and no address: npm asks the
+// registry that its user has chosen.
 func TestLockFile(t *testing.T) {
 	b, err := runtimeFiles.ReadFile("runtime/package-lock.json")
 	if err != nil {

@@ -22,13 +22,16 @@ type program struct {
 
 const wasmPage = 64 << 10
 
-// tieringBudget is about how many bytes of a function of the interpreter are executed before the engine compiles it again, optimized. Its own
-// number, 13 MB, is reached by the first few runs of any session, however small, and costs each process up to a second of processor time for
-// the evaluation loop alone. Code that computes reaches this one in a fraction of a second, and loses nothing by it.
+// tieringBudget is about how many bytes of a function of the interpreter are executed before the
+// engine compiles it again, optimized. Its own number, 13 MB, is reached by the first few runs of
+// any session, however small, and costs each process up to a second of processor time for the
+// evaluation loop alone. Code that computes reaches this one in a fraction of a second, and loses
+// nothing by it.
 const tieringBudget = 200_000_000
 
-// command returns the command line. Every permission is denied although none is granted but one: a flag that is there twice is better
-// than one that a new version of Deno grants by default. done is to be called when it is started or will not be.
+// command returns the command line. Every permission is denied although none is granted but one: a
+// flag that is there twice is better than one that a new version of Deno grants by default. done is
+// to be called when it is started or will not be.
 func (p program) command() (c *exec.Cmd, done func(), err error) {
 	v8 := []string{
 		// Memory beyond this is a MemoryError of Python.
@@ -40,7 +43,8 @@ func (p program) command() (c *exec.Cmd, done func(), err error) {
 		v8 = append(v8,
 			// The engine's own heap: nodes of the file system, not their contents.
 			"--max-old-space-size=256",
-			// What is there may be called; nothing new can be made, neither by eval nor by a constructor of functions.
+			// What is there may be called; nothing new can be made, neither by eval nor by a
+			// constructor of functions.
 			"--disallow-code-generation-from-strings",
 			fmt.Sprintf("--wasm-tiering-budget=%d", tieringBudget),
 		)
@@ -61,7 +65,8 @@ func (p program) command() (c *exec.Cmd, done func(), err error) {
 	}
 	c, done, err = confine.Command(p.layer, confine.Program{
 		Path: p.deno, Args: args, Read: read, Limits: p.limits,
-		// Nothing of our environment. The zone is the host's, because Python asks JavaScript for the local time.
+		// Nothing of our environment. The zone is the host's, because Python asks JavaScript for
+		// the local time.
 		Env: []string{"DENO_NO_UPDATE_CHECK=1", "NO_COLOR=1", "TZ=UTC", "DENO_DIR=" + p.denoDir},
 	})
 	if err != nil {
@@ -72,7 +77,8 @@ func (p program) command() (c *exec.Cmd, done func(), err error) {
 	return c, done, nil
 }
 
-// start starts c on a thread that no goroutine is locked to and that therefore lives on: see detach.
+// start starts c on a thread that no goroutine is locked to and that therefore lives on: see
+// detach.
 func start(c *exec.Cmd) error {
 	done := make(chan error)
 	go func() { done <- c.Start() }()

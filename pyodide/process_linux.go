@@ -13,9 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// detach puts the process into a group of its own, so that it can be ended with all that it might start, and ends it when this process
-// dies. The latter is an extra to the end of its standard input: the kernel sends the signal when the thread that started the process
-// ends, which is why start uses a thread that does not.
+// detach puts the process into a group of its own, so that it can be ended with all that it might
+// start, and ends it when this process dies. The latter is an extra to the end of its standard
+// input: the kernel sends the signal when the thread that started the process ends, which is why
+// start uses a thread that does not.
 func detach(c *exec.Cmd) {
 	if c.SysProcAttr == nil {
 		c.SysProcAttr = &syscall.SysProcAttr{}
@@ -23,8 +24,8 @@ func detach(c *exec.Cmd) {
 	c.SysProcAttr.Setpgid, c.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 }
 
-// allowCPU sets the processor time at which the kernel ends the process. Zero seconds are no limit but what the process inherited. One
-// that is gone needs none.
+// allowCPU sets the processor time at which the kernel ends the process. Zero seconds are no limit
+// but what the process inherited. One that is gone needs none.
 func allowCPU(pid int, seconds uint64) error {
 	var l unix.Rlimit
 	err := unix.Prlimit(pid, unix.RLIMIT_CPU, nil, &l)
@@ -55,8 +56,8 @@ func dataOf(pid int) (uint64, error) {
 	return n << 10, nil
 }
 
-// reap waits for the end of the process. ended is called when it has ended and its number is still its own, so that ending its group
-// cannot hit a stranger.
+// reap waits for the end of the process. ended is called when it has ended and its number is still
+// its own, so that ending its group cannot hit a stranger.
 func reap(c *exec.Cmd, ended func()) error {
 	for unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
@@ -69,7 +70,8 @@ func killGroup(pid int) {
 	unix.Kill(-pid, unix.SIGKILL) //nolint:errcheck // it has no group yet
 }
 
-// cpuTime returns the processor time that the threads of a process have used, zero if it is not known.
+// cpuTime returns the processor time that the threads of a process have used, zero if it is not
+// known.
 func cpuTime(pid int) time.Duration {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -22,8 +22,9 @@ const Type = "pyodide"
 // Factory is for registries.
 func Factory() driver.Factory { return driver.NewFactory(Type, Open, Doctor) }
 
-// Open opens the backend. What is missing is installed and prepared by the first Create, or ahead by Prepare. Only the layer of the
-// operating system is tried at once, because what is declared depends on it.
+// Open opens the backend. What is missing is installed and prepared by the first Create, or ahead
+// by Prepare. Only the layer of the operating system is tried at once, because what is declared
+// depends on it.
 func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -47,20 +48,23 @@ func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, e
 	})
 }
 
-// patience is how long a sandbox may take for what takes it a millisecond, unless what earlier code left running holds its interpreter.
+// patience is how long a sandbox may take for what takes it a millisecond, unless what earlier code
+// left running holds its interpreter.
 type patience struct {
 	start  time.Duration // code that it has
 	change time.Duration // a change of files that it has been sent
 }
 
-// handOver is how long a sandbox may take after the end of code until it has handed over what that has changed of so many bytes: what it
-// may take for a change of files, and half a minute more for each gigabyte.
+// handOver is how long a sandbox may take after the end of code until it has handed over what that
+// has changed of so many bytes: what it may take for a change of files, and half a minute more for
+// each gigabyte.
 func (p patience) handOver(disk int64) time.Duration {
 	return p.change + time.Duration(float64(disk)/(1<<30)*float64(30*time.Second))
 }
 
-// startsAtOnce is how many processes may be starting at a time. Each keeps almost two processors busy until its interpreter is up. More at
-// once would not be up any sooner, all of them would be late instead of the last, and runs in sessions that are there would wait for them.
+// startsAtOnce is how many processes may be starting at a time. Each keeps almost two processors
+// busy until its interpreter is up. More at once would not be up any sooner, all of them would be
+// late instead of the last, and runs in sessions that are there would wait for them.
 func startsAtOnce() int { return max(2, runtime.GOMAXPROCS(0)/2) }
 
 // Driver starts sandboxes on this machine.
@@ -118,8 +122,8 @@ func (d *Driver) starting(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// prepared returns what sandboxes are started from and a directory for their files. Of several callers one does the work; when it
-// gives up, the next one goes on.
+// prepared returns what sandboxes are started from and a directory for their files. Of several
+// callers one does the work; when it gives up, the next one goes on.
 func (d *Driver) prepared(ctx context.Context) (*prepared, string, error) {
 	select {
 	case d.turn <- struct{}{}:
@@ -161,8 +165,9 @@ func (d *Driver) Close() error {
 	return err
 }
 
-// newRunDir makes a directory for the files of this program's sandboxes. Its lock says that the program lives: what programs that were
-// killed have left is removed. One program does that at a time, so that none finds a lock that is about to be taken.
+// newRunDir makes a directory for the files of this program's sandboxes. Its lock says that the
+// program lives: what programs that were killed have left is removed. One program does that at a
+// time, so that none finds a lock that is about to be taken.
 func newRunDir(ctx context.Context, cache string) (dir string, unlock func(), err error) {
 	done, err := store.WaitLock(ctx, filepath.Join(cache, "run.lock"))
 	if err != nil {

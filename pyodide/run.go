@@ -18,7 +18,8 @@ import (
 const (
 	// maxEnd bounds the JSON of runEnd: an exception, and names of changed files.
 	maxEnd = 16 << 20
-	// resetGrace is how long code has to stop after a reset before its process is killed. It is a little more than the host gives it.
+	// resetGrace is how long code has to stop after a reset before its process is killed. It is a
+	// little more than the host gives it.
 	resetGrace = 1500 * time.Millisecond
 )
 
@@ -58,7 +59,8 @@ func (c *runChanged) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &[]any{&c.name, &c.size, &c.mtime})
 }
 
-// run is one execution. What it knows it learns from frames, in a fixed order: given, started, output, end, files, synced.
+// run is one execution. What it knows it learns from frames, in a fixed order: given, started,
+// output, end, files, synced.
 type run struct {
 	s    *session
 	h    *host
@@ -118,8 +120,9 @@ func (s *session) Run(ctx context.Context, req *executor.Request, emit func(exec
 	}
 }
 
-// errLeft says that a process in which earlier code has run is gone, and that its trusted thread had not given the code to the interpreter.
-// No part of it has run, so that another process may run it.
+// errLeft says that a process in which earlier code has run is gone, and that its trusted thread
+// had not given the code to the interpreter. No part of it has run, so that another process may run
+// it.
 var errLeft = errors.New("what earlier code has left does not let the next run start")
 
 // try is Run in the process that is there.
@@ -159,8 +162,8 @@ func notRun(ctx context.Context, err error) error {
 	return err
 }
 
-// do sends the code and serves it until it has ended. Whatever way it leaves, nothing of the run is left: if the end has not come, the
-// process goes.
+// do sends the code and serves it until it has ended. Whatever way it leaves, nothing of the run is
+// left: if the end has not come, the process goes.
 func (r *run) do(ctx context.Context) (driver.Exit, error) {
 	r.box = r.h.open()
 	r.stop, r.release, r.notDue = ctx, func() {}, func() {}
@@ -225,15 +228,18 @@ var (
 	errStopTime   = errors.New("the sandbox did not stop the code in time")               // of driver.StopContext
 )
 
-// within sets the time that the sandbox has for its next step, and what it has failed to do when that is over.
+// within sets the time that the sandbox has for its next step, and what it has failed to do when
+// that is over.
 func (r *run) within(ctx context.Context, d time.Duration, failure error) {
 	r.notDue()
 	r.due, r.notDue = context.WithTimeoutCause(context.WithoutCancel(ctx), d, failure)
 }
 
-// next waits for a frame. When ctx ends, or somebody resets the session, it tells the host to stop the code, and goes on to wait.
+// next waits for a frame. When ctx ends, or somebody resets the session, it tells the host to stop
+// the code, and goes on to wait.
 //
-// What has to be done is looked at before each frame, so that a host that sends frame after frame keeps nothing waiting.
+// What has to be done is looked at before each frame, so that a host that sends frame after frame
+// keeps nothing waiting.
 func (r *run) next(ctx context.Context) (frame, error) {
 	for {
 		ended, resetting := ctx.Done(), r.resetting
@@ -392,7 +398,8 @@ func (r *run) frame(ctx context.Context, f frame) error {
 	return nil
 }
 
-// output takes a part of a value. One that is larger than all output of the run may be ends the run: it is not collected first.
+// output takes a part of a value. One that is larger than all output of the run may be ends the
+// run: it is not collected first.
 func (r *run) output(ctx context.Context, payload []byte) error {
 	if r.flooded {
 		return nil
@@ -456,7 +463,8 @@ func (r *run) finish(ctx context.Context) (driver.Exit, error) {
 	return r.exit, err
 }
 
-// broken makes the Exit of a run whose process has ended, or is ended now because it does not keep the protocol or the time.
+// broken makes the Exit of a run whose process has ended, or is ended now because it does not keep
+// the protocol or the time.
 func (r *run) broken(ctx context.Context, cause error) (driver.Exit, error) {
 	r.h.kill()
 	<-r.h.dead
@@ -471,7 +479,8 @@ func (r *run) broken(ctx context.Context, cause error) (driver.Exit, error) {
 		if r.exit.StateFresh || ctx.Err() != nil {
 			return r.exit, driver.Fail(executor.ErrUnavailable, executor.RanMaybe, fmt.Errorf("before the code had started: %w", why))
 		}
-		// It may have run, and earlier code may be why nobody knows: that is no failure of the infrastructure.
+		// It may have run, and earlier code may be why nobody knows: that is no failure of the
+		// infrastructure.
 		r.state = runStarted
 		r.pass(ctx, executor.Event{Kind: executor.EventStarted})
 	}

@@ -308,7 +308,8 @@ task = asyncio.create_task(background())`, atOnce)
 	}
 }
 
-// What code leaves running and does not let go of the interpreter has its end: by itself, and sooner if another run waits, which starts.
+// What code leaves running and does not let go of the interpreter has its end: by itself, and
+// sooner if another run waits, which starts.
 func TestLeftoversThatBurn(t *testing.T) {
 	const burn = `
 import asyncio

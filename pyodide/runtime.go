@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// The versions that the adapter runs, as runtime/package.json has them. Deno 2.9.6 is not complete for all platforms.
+// The versions that the adapter runs, as runtime/package.json has them. Deno 2.9.6 is not complete
+// for all platforms.
 const (
 	DenoVersion    = "2.9.5"
 	PyodideVersion = "314.0.7"
@@ -25,7 +26,8 @@ const (
 // npmPackages are the arguments of npm that install all of it.
 const npmPackages = "deno@" + DenoVersion + " pyodide@" + PyodideVersion + " acorn@" + acornVersion
 
-// runtimeFiles are package.json and package-lock.json, which pin what is installed for every platform.
+// runtimeFiles are package.json and package-lock.json, which pin what is installed for every
+// platform.
 //
 //go:embed runtime/package.json runtime/package-lock.json
 var runtimeFiles embed.FS

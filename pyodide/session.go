@@ -60,7 +60,8 @@ type sandboxOptions struct {
 	alias  []string
 }
 
-// nodes is how many files and directories fit into a quota. Each takes memory of the engine, however small it is.
+// nodes is how many files and directories fit into a quota. Each takes memory of the engine,
+// however small it is.
 func (o sandboxOptions) nodes() int { return int(min(max(o.disk/4096, 1000), 50_000)) }
 
 // environment is what every interpreter sees. The surroundings are the same on every backend.
@@ -202,7 +203,8 @@ func (s *session) remove() error {
 	return os.RemoveAll(s.dir)
 }
 
-// up returns the process. If it is not there, it starts one and gives it the files of the session. Its caller has the turn.
+// up returns the process. If it is not there, it starts one and gives it the files of the session.
+// Its caller has the turn.
 func (s *session) up(ctx context.Context) (*host, error) {
 	s.expire()
 	s.mu.Lock()
@@ -312,7 +314,8 @@ func (s *session) Reset(ctx context.Context, which executor.Interpreter) error {
 		return nil
 	default:
 	}
-	// What code left running may have changed files since its run. It has a moment to let go of the interpreter.
+	// What code left running may have changed files since its run. It has a moment to let go of the
+	// interpreter.
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	op := "sync"
@@ -338,8 +341,9 @@ func (s *session) change(ctx context.Context, h *host, req callRequest) (callRep
 	return r, err
 }
 
-// Destroy implements driver.Session. It does not wait for a run in progress, whose emit may have called it: what is left to do then is
-// done when the run returns, which it does now that its process is gone.
+// Destroy implements driver.Session. It does not wait for a run in progress, whose emit may have
+// called it: what is left to do then is done when the run returns, which it does now that its
+// process is gone.
 func (s *session) Destroy(ctx context.Context) error {
 	s.end("destroyed", true)
 	s.mu.Lock()

@@ -16,8 +16,8 @@ import (
 // maxMade bounds what a host makes for us: a snapshot is 30 MB.
 const maxMade = 256 * mib
 
-// make starts a host that makes a file for later hosts, from the same worker that sessions run in. It is trusted as far as ours is the
-// only code in it, and bounded nevertheless.
+// make starts a host that makes a file for later hosts, from the same worker that sessions run in.
+// It is trusted as far as ours is the only code in it, and bounded nevertheless.
 func (p *prepared) make(ctx context.Context, mode, name string) (err error) {
 	modules := maps.Clone(sessionModules)
 	maps.Copy(modules, prepareModules)
@@ -57,7 +57,8 @@ func (p *prepared) make(ctx context.Context, mode, name string) (err error) {
 	return nil
 }
 
-// analyse starts a session's host of each language once and lets it end by itself, so that Deno leaves what it found out about the program in dir.
+// analyse starts a session's host of each language once and lets it end by itself, so that Deno
+// leaves what it found out about the program in dir.
 func (p *prepared) analyse(ctx context.Context, dir string) error {
 	for _, start := range []func(context.Context, string, sandboxOptions) (*host, error){
 		p.javascript,
@@ -95,7 +96,8 @@ func (h *host) finish(ctx context.Context) error {
 	return nil
 }
 
-// newDenoDir makes a directory for the caches of one process. They are not shared, because what one process writes another would run.
+// newDenoDir makes a directory for the caches of one process. They are not shared, because what one
+// process writes another would run.
 func (p *prepared) newDenoDir(dir string) error {
 	if err := os.RemoveAll(dir); err != nil { // of the process before
 		return err
@@ -114,7 +116,8 @@ func (p *prepared) program(denoDir string, memory, disk int64) program {
 	return program{
 		deno: p.deno, assets: p.assets, denoDir: denoDir, memory: memory, layer: p.layer,
 		limits: confine.Limits{
-			// The engine reserves two ranges of 510 MB for code and some more. Contents of files may be there twice while one grows.
+			// The engine reserves two ranges of 510 MB for code and some more. Contents of files
+			// may be there twice while one grows.
 			DataBytes: uint64(1400*mib + memory + 2*disk),
 			Files:     64,
 			FileBytes: 64 * mib, // caches only
@@ -123,7 +126,8 @@ func (p *prepared) program(denoDir string, memory, disk int64) program {
 	}
 }
 
-// session starts the host of a session. If what makes starts fast does not work, it is left out from then on.
+// session starts the host of a session. If what makes starts fast does not work, it is left out
+// from then on.
 func (p *prepared) session(ctx context.Context, denoDir string, o sandboxOptions) (*host, error) {
 	for {
 		p.mu.Lock()
@@ -140,7 +144,8 @@ func (p *prepared) session(ctx context.Context, denoDir string, o sandboxOptions
 	}
 }
 
-// degrade gives up what opts used beyond what Pyodide brings, and reports whether there was anything.
+// degrade gives up what opts used beyond what Pyodide brings, and reports whether there was
+// anything.
 func (p *prepared) degrade(ctx context.Context, opts hostOptions, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,14 +14,17 @@ import (
 	"unicode/utf8"
 )
 
-// spool keeps the files of a session as of its last completed run, for the next process if this one has to be killed.
+// spool keeps the files of a session as of its last completed run, for the next process if this one
+// has to be killed.
 //
-// The host sends what has changed after each run and each change from outside: what is gone, then each entry that is new or changed, and
-// after a file one span of its contents. Contents are appended to one file, which has no name, so that nothing is left behind when this
-// process is killed; a file in the sandbox is a list of pieces of it. What was appended counts only when commit is called, so that a
-// process that dies in the middle leaves everything as it was.
+// The host sends what has changed after each run and each change from outside: what is gone, then
+// each entry that is new or changed, and after a file one span of its contents. Contents are
+// appended to one file, which has no name, so that nothing is left behind when this process is
+// killed; a file in the sandbox is a list of pieces of it. What was appended counts only when
+// commit is called, so that a process that dies in the middle leaves everything as it was.
 //
-// The host runs untrusted code. What it never sends when it is whole is refused, so that each byte from it costs the same.
+// The host runs untrusted code. What it never sends when it is whole is refused, so that each byte
+// from it costs the same.
 type spool struct {
 	dir      string // for the file of contents
 	maxBytes int64
@@ -89,11 +92,12 @@ type piece struct{ off, at, n int64 } // n bytes at offset off in the file are a
 
 const (
 	maxPath = 4096
-	// slack is how much more than its quota the host may send: the quota counts differently at its edges.
+	// slack is how much more than its quota the host may send: the quota counts differently at its
+	// edges.
 	slackBytes = 16 * mib
 	slackNodes = 1000
-	// maxGarbage is how much of the log may be dead, besides as much as is alive, and maxSpare how many pieces there may be besides two
-	// for each entry.
+	// maxGarbage is how much of the log may be dead, besides as much as is alive, and maxSpare how
+	// many pieces there may be besides two for each entry.
 	maxGarbage = 32 * mib
 	maxSpare   = 10_000
 	// spanChunk is how much of a span each frame but the last has.
@@ -107,7 +111,8 @@ func newSpool(dir string, maxBytes int64, maxNodes int) *spool {
 	}
 }
 
-// frame takes a fromFile or fromData frame. The error is the host's fault; our own failures are kept in s.err.
+// frame takes a fromFile or fromData frame. The error is the host's fault; our own failures are
+// kept in s.err.
 func (s *spool) frame(f frame) error {
 	s.steps++
 	if f.typ == fromData {
@@ -188,7 +193,8 @@ func decodeData(payload []byte) (id uint32, off int64, data []byte, err error) {
 	return id, off, d.b, nil
 }
 
-// content appends to the log what is new of the file that came last. It comes in order, in frames of the same size but for the last.
+// content appends to the log what is new of the file that came last. It comes in order, in frames
+// of the same size but for the last.
 func (s *spool) content(id uint32, off int64, data []byte) error {
 	c, n := s.last(), int64(len(data))
 	switch {
@@ -224,7 +230,8 @@ func (s *spool) open() error {
 	return nil
 }
 
-// put makes p the contents from its offset on, as far as it goes, and size the size of all. It returns how many pieces it looked at.
+// put makes p the contents from its offset on, as far as it goes, and size the size of all. It
+// returns how many pieces it looked at.
 func (d *spoolData) put(p piece, size int64) (steps int) {
 	d.size = size
 	if p.n > 0 {
@@ -266,7 +273,8 @@ func (s *spool) abort() {
 	clear(s.ids)
 }
 
-// commit makes what came since the last one the state to restore. The error is the host's fault; then nothing has changed.
+// commit makes what came since the last one the state to restore. The error is the host's fault;
+// then nothing has changed.
 func (s *spool) commit() error {
 	defer s.abort()
 	bytes, err := s.check()

@@ -146,7 +146,8 @@ func TestSpoolBounds(t *testing.T) {
 	})
 }
 
-// Random changes leave what the same changes leave in ordinary memory, whether or not what is dead is thrown away in between.
+// Random changes leave what the same changes leave in ordinary memory, whether or not what is dead
+// is thrown away in between.
 func TestSpoolKeepsWhatItGets(t *testing.T) {
 	t.Parallel()
 	source := rand.NewChaCha8([32]byte{1, 2})
@@ -208,7 +209,8 @@ func TestSpoolKeepsWhatItGets(t *testing.T) {
 	}
 }
 
-// What the host never sends is refused, also after a commit, and what was committed stays as it was.
+// What the host never sends is refused, also after a commit, and what was committed stays as it
+// was.
 func TestSpoolOrder(t *testing.T) {
 	file := func(path string, id uint32, whole bool, size int64) frame {
 		return frame{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindFile, id: id, size: size}, whole, path)}

@@ -9,7 +9,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// While as many processes start as may, another one waits, and runs in sessions that are there do not.
+// While as many processes start as may, another one waits, and runs in sessions that are there do
+// not.
 func TestStartsWait(t *testing.T) {
 	t.Parallel()
 	x := open(t, Config{})

@@ -6,8 +6,9 @@ import (
 
 // stdin feeds the input of a run to the host, as far as the code asks for it.
 //
-// Its goroutine is the one that nobody can wait for: it may be inside a Read of the caller's that does not return. It ends when that
-// does, and touches nothing but the reader and the pipe of the host.
+// Its goroutine is the one that nobody can wait for: it may be inside a Read of the caller's that
+// does not return. It ends when that does, and touches nothing but the reader and the pipe of the
+// host.
 type stdin struct{ wants chan int }
 
 func newStdin(h *host, id uint32, r io.Reader) *stdin {
@@ -29,7 +30,8 @@ func newStdin(h *host, id uint32, r io.Reader) *stdin {
 	return in
 }
 
-// want asks for up to n bytes. The host asks again only after it has got some, so that one place is enough.
+// want asks for up to n bytes. The host asks again only after it has got some, so that one place is
+// enough.
 func (in *stdin) want(n int) {
 	select {
 	case in.wants <- n:

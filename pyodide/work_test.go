@@ -12,7 +12,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// sink is the end of this program that gets the frames of runs, without a process. Runs follow each other.
+// sink is the end of this program that gets the frames of runs, without a process. Runs follow each
+// other.
 type sink struct {
 	r      *run
 	frames int
@@ -54,8 +55,9 @@ func (k *sink) take(tb testing.TB, in []byte) (steps int, err error) {
 	}
 }
 
-// perFrame is how many steps a frame may take on average, whatever came before it. The steps are counted where the work depends on what
-// came before: in the spool. What else is done is reading the bytes of the frame, once or twice.
+// perFrame is how many steps a frame may take on average, whatever came before it. The steps are
+// counted where the work depends on what came before: in the spool. What else is done is reading
+// the bytes of the frame, once or twice.
 const perFrame = 16
 
 // stream writes frames of one run after the other.
@@ -73,8 +75,8 @@ func (s *stream) file(id uint32, path string, whole bool, size int64) {
 	s.frame(fromFile, string(spoolFrame(spoolEntry{kind: kindFile, id: id, size: size}, whole, path)))
 }
 
-// hostileStreams are frames that are made to cost much, of about n bytes each. In those that are taken to the end the work has to grow as
-// they do; the others are refused.
+// hostileStreams are frames that are made to cost much, of about n bytes each. In those that are
+// taken to the end the work has to grow as they do; the others are refused.
 var hostileStreams = []struct {
 	name  string
 	taken bool
@@ -194,7 +196,8 @@ var hostileStreams = []struct {
 	}},
 }
 
-// TestWorkIsLinear: four times the frames make four times the work, and frames that a worker never sends make none.
+// TestWorkIsLinear: four times the frames make four times the work, and frames that a worker never
+// sends make none.
 func TestWorkIsLinear(t *testing.T) {
 	for _, c := range hostileStreams {
 		t.Run(c.name, func(t *testing.T) {

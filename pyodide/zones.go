@@ -11,11 +11,12 @@ import (
 	"strings"
 )
 
-// zonesFile is the time zone database of the IANA, which is in the public domain, as Go has it in lib/time. Its names are those of zones.
+// zonesFile is the time zone database of the IANA, which is in the public domain, as Go has it in
+// lib/time. Its names are those of zones.
 const zonesFile = "host/zoneinfo.zip"
 
-// addZones copies an archive of Python's standard library and adds the package tzdata, in which the module zoneinfo looks for time zones
-// where the system has none.
+// addZones copies an archive of Python's standard library and adds the package tzdata, in which the
+// module zoneinfo looks for time zones where the system has none.
 func addZones(to, from string) error {
 	library, err := zip.OpenReader(from)
 	if err != nil {

@@ -29,21 +29,24 @@ const (
 // Config configures New. Keys are required.
 type Config struct {
 	Keys Keys
-	// Spec is what every sandbox begins with. A client adds languages, packages, variables and a template; Subject and Attributes are
-	// those of its key. MaxTimeout raises its MaxRun.WallTime.
+	// Spec is what every sandbox begins with. A client adds languages, packages, variables and a
+	// template; Subject and Attributes are those of its key. MaxTimeout raises its MaxRun.WallTime.
 	Spec executor.Spec
-	// MaxBody and MaxFile are how many bytes a request in JSON and a file may have. Zero: the defaults.
+	// MaxBody and MaxFile are how many bytes a request in JSON and a file may have. Zero: the
+	// defaults.
 	MaxBody, MaxFile int64
 	// BodyTime is how long a body may take to arrive. Zero: DefaultBodyTime.
 	BodyTime time.Duration
-	// MaxTimeout is the longest run that a client may ask for, and MaxIdle the longest that a session may wait for its next use. Zero:
-	// the defaults, and never more than the backend allows.
+	// MaxTimeout is the longest run that a client may ask for, and MaxIdle the longest that a
+	// session may wait for its next use. Zero: the defaults, and never more than the backend
+	// allows.
 	MaxTimeout, MaxIdle time.Duration
-	// MaxSessions and MaxRuns bound what a key has at a time, MaxRunsTotal the runs of all, and MaxTransfers the files that a key moves at
-	// a time. Zero: the defaults.
+	// MaxSessions and MaxRuns bound what a key has at a time, MaxRunsTotal the runs of all, and
+	// MaxTransfers the files that a key moves at a time. Zero: the defaults.
 	MaxSessions, MaxRuns, MaxRunsTotal, MaxTransfers int
-	// Hosts are the names and addresses, without ports, by which clients reach the server, besides those of loopback. Requests for others
-	// are refused, as a web page sends them whose name was pointed at this machine. "*" allows all.
+	// Hosts are the names and addresses, without ports, by which clients reach the server, besides
+	// those of loopback. Requests for others are refused, as a web page sends them whose name was
+	// pointed at this machine. "*" allows all.
 	Hosts []string
 	// Log gets what no client is told. Nil: nothing is logged.
 	Log *slog.Logger

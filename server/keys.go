@@ -16,8 +16,8 @@ const minKey = 16
 
 // Client is who an API key belongs to.
 type Client struct {
-	// Subject is that of all sandboxes of the key: see executor.Spec. Keys with the same subject share its limits, not its sessions.
-	// Empty: a name made from the hash of the key.
+	// Subject is that of all sandboxes of the key: see executor.Spec. Keys with the same subject
+	// share its limits, not its sessions. Empty: a name made from the hash of the key.
 	Subject string `json:"subject,omitempty"`
 	// Attributes are those of the sandboxes, which routes match.
 	Attributes map[string]string `json:"attributes,omitempty"`
@@ -28,10 +28,12 @@ type Client struct {
 // ID names the key, and does not give it away. It is the same for as long as the key is.
 func (c Client) ID() string { return hex.EncodeToString(c.id[:]) }
 
-// keyID is the hash of a key: comparing it tells nothing of the key by its time, and no log can hold the key.
+// keyID is the hash of a key: comparing it tells nothing of the key by its time, and no log can
+// hold the key.
 type keyID [sha256.Size]byte
 
-// Keys are the API keys of a server. The zero value lets nobody in. It is not changed after its making, and then safe for concurrent use.
+// Keys are the API keys of a server. The zero value lets nobody in. It is not changed after its
+// making, and then safe for concurrent use.
 type Keys struct{ clients map[keyID]Client }
 
 // Add adds a key with 16 to 512 printable characters of ASCII.
@@ -62,8 +64,9 @@ func (k *Keys) Lookup(key string) (Client, bool) {
 	return c, ok
 }
 
-// ParseKeys reads a list of keys in JSON: [{"key": "...", "subject": "team-a", "attributes": {"plan": "pro"}}]. All mistakes are reported
-// at once, by their place in the list and without the key.
+// ParseKeys reads a list of keys in JSON: [{"key": "...", "subject": "team-a", "attributes":
+// {"plan": "pro"}}]. All mistakes are reported at once, by their place in the list and without the
+// key.
 func ParseKeys(data []byte) (Keys, error) {
 	var list []struct {
 		Key string `json:"key"`

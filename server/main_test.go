@@ -66,7 +66,8 @@ func newWorld(t *testing.T, o fake.Options, cfg Config) world {
 	return w
 }
 
-// do sends a request of alice over the network, unless a header says otherwise. Headers are names and values in turn.
+// do sends a request of alice over the network, unless a header says otherwise. Headers are names
+// and values in turn.
 func (w world) do(method, target, body string, headers ...string) (*http.Response, string) {
 	w.Helper()
 	r, err := http.NewRequestWithContext(w.Context(), method, w.h.URL+target, strings.NewReader(body))

@@ -33,7 +33,8 @@ type description struct {
 	seen    map[string]reflect.Type // by the name of the schema
 }
 
-// same checks that a schema has exactly what a type has in JSON. In what clients send nothing has to be there because of its type.
+// same checks that a schema has exactly what a type has in JSON. In what clients send nothing has
+// to be there because of its type.
 func (d description) same(where string, s schema, t reflect.Type, sent bool) {
 	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
 		if s, ok = d.schemas[name]; !ok {

@@ -14,13 +14,15 @@ import (
 	"github.com/execbroker/execbroker/internal/front"
 )
 
-// protocol is what a connection to a port becomes: the bytes of TCP, without a frame. No web page can ask a browser for it.
+// protocol is what a connection to a port becomes: the bytes of TCP, without a frame. No web page
+// can ask a browser for it.
 const protocol = "tcp"
 
 // headTime is how long a client may take to hear that its connection is made.
 const headTime = 10 * time.Second
 
-// dial connects a client to a server in the sandbox: the request asks for an upgrade, and the connection then carries the bytes of both.
+// dial connects a client to a server in the sandbox: the request asks for an upgrade, and the
+// connection then carries the bytes of both.
 func (s *Server) dial(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
 	if r.ProtoMajor != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), protocol) {
 		w.Header().Set("Connection", "Upgrade")
@@ -50,7 +52,8 @@ func (s *Server) dial(w http.ResponseWriter, r *http.Request, c Client) (int, an
 		return 0, nil, err
 	}
 	defer client.Close()
-	// The limits of requests are not those of connections, which have their own: executor.MaxForwards and those beside it.
+	// The limits of requests are not those of connections, which have their own:
+	// executor.MaxForwards and those beside it.
 	err = client.SetDeadline(time.Now().Add(headTime))
 	head := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + protocol + "\r\n" +
 		front.RequestIDHeader + ": " + requestID(r) + "\r\n\r\n"
@@ -77,8 +80,8 @@ func (s *Server) attend() bool {
 	return true
 }
 
-// join carries bytes in both directions until both sides have said that nothing follows, or one has failed. What a client sends is a use
-// of the session; what a server in the sandbox sends is none.
+// join carries bytes in both directions until both sides have said that nothing follows, or one has
+// failed. What a client sends is a use of the session; what a server in the sandbox sends is none.
 func (s *Server) join(b *session, client net.Conn, sent *bufio.Reader, conn executor.Conn) {
 	var up sync.WaitGroup
 	up.Go(func() {

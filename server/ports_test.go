@@ -28,7 +28,8 @@ func (w world) listening(fields string) (session, port string) {
 	return session, session + "/ports/" + strings.TrimSpace(string(r.Stdout))
 }
 
-// upgrade asks for a connection as a program without a library does, and returns it with what the server has answered.
+// upgrade asks for a connection as a program without a library does, and returns it with what the
+// server has answered.
 func (w world) upgrade(path string) (net.Conn, *bufio.Reader, *http.Response) {
 	w.Helper()
 	c, err := new(net.Dialer).DialContext(w.Context(), "tcp", w.h.Listener.Addr().String())
@@ -94,7 +95,8 @@ func TestPortRefused(t *testing.T) {
 	without.want(http.StatusNotImplemented, "POST", "/v1/sessions", `{"ports": true}`)
 }
 
-// A connection ends with its session, whoever ends it, and when the server in the sandbox breaks it.
+// A connection ends with its session, whoever ends it, and when the server in the sandbox breaks
+// it.
 func TestPortEnds(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{})
 	for name, end := range map[string]func(session string){

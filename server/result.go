@@ -6,10 +6,12 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Every time that passes is a number of seconds in this API, in what clients ask for and in what they get. The types of the contract
-// count in nanoseconds, so those that have such a time have a form of their own here.
+// Every time that passes is a number of seconds in this API, in what clients ask for and in what
+// they get. The types of the contract count in nanoseconds, so those that have such a time have a
+// form of their own here.
 
-// Result is an executor.Result without the provider's name of the sandbox, which is nobody's affair.
+// Result is an executor.Result without the provider's name of the sandbox, which is nobody's
+// affair.
 type Result struct {
 	ID               string              `json:"id"`
 	Status           executor.Status     `json:"status"`

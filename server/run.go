@@ -10,7 +10,8 @@ import (
 	"github.com/execbroker/execbroker/internal/stdin"
 )
 
-// RunRequest is one execution. Exactly one of Code and Command is set; Code may be empty with a Language.
+// RunRequest is one execution. Exactly one of Code and Command is set; Code may be empty with a
+// Language.
 type RunRequest struct {
 	ID             string                    `json:"id,omitempty"` // of the run; used once in a session, so that no repetition runs twice
 	Language       executor.Language         `json:"language,omitempty"`
@@ -182,8 +183,8 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, c Client, run fu
 // maxNamed bounds the names of runs of a session that are remembered.
 const maxNamed = 10_000
 
-// name refuses a run that was asked for before: its client has not got the answer, and must not run the code twice. By its name clients
-// reach it, until over is called.
+// name refuses a run that was asked for before: its client has not got the answer, and must not run
+// the code twice. By its name clients reach it, until over is called.
 func (s *Server) name(b *session, id string, req executor.Request) (over func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,8 +23,8 @@ import (
 //go:embed openapi.json
 var OpenAPI []byte
 
-// Server serves the API. It is an http.Handler; its methods are safe for concurrent use. The caller drains and closes it, after the
-// http.Server and before the Executor.
+// Server serves the API. It is an http.Handler; its methods are safe for concurrent use. The caller
+// drains and closes it, after the http.Server and before the Executor.
 type Server struct {
 	x       executor.Executor
 	cfg     Config
@@ -158,7 +158,8 @@ func (s *Server) authenticated(f operation) http.Handler {
 	})
 }
 
-// body reads a body in JSON into v, strictly: a field that is not known asks for something that would not happen.
+// body reads a body in JSON into v, strictly: a field that is not known asks for something that
+// would not happen.
 func (s *Server) body(w http.ResponseWriter, r *http.Request, v any) error {
 	data, err := s.arrive(w, r, s.cfg.MaxBody)
 	if err != nil {
@@ -196,7 +197,8 @@ func (s *Server) arrive(w http.ResponseWriter, r *http.Request, most int64) ([]b
 	return data, nil
 }
 
-// use counts something of a key up, unless that would be one too many by a rule, which may be without a name. release counts it down.
+// use counts something of a key up, unless that would be one too many by a rule, which may be
+// without a name. release counts it down.
 func (s *Server) use(c Client, what func(*usage) *int, most int, name string, rule executor.Rule) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,11 +264,12 @@ func tooMany(what string, rule executor.Rule, most int) *Problem {
 	}
 }
 
-// Drain refuses new runs and sessions and waits until those that run have ended and been answered, or ctx ends. Health says so from then
-// on, so that a load balancer looks elsewhere.
+// Drain refuses new runs and sessions and waits until those that run have ended and been answered,
+// or ctx ends. Health says so from then on, so that a load balancer looks elsewhere.
 func (s *Server) Drain(ctx context.Context) error { return s.runs.Drain(ctx) }
 
-// Close ends every session, with what runs in it, and waits until their sandboxes are gone. It may be called again.
+// Close ends every session, with what runs in it, and waits until their sandboxes are gone. It may
+// be called again.
 func (s *Server) Close() error {
 	s.runs.Shut()
 	s.mu.Lock()

@@ -188,7 +188,8 @@ func TestClientGoes(t *testing.T) {
 	}
 }
 
-// A client that reads nothing does not hold the code up; what it misses is counted, and the result has it.
+// A client that reads nothing does not hold the code up; what it misses is counted, and the result
+// has it.
 func TestSlowReader(t *testing.T) {
 	block := make(chan struct{})
 	q := &queue{w: blocked{block: block}, rc: http.NewResponseController(blocked{block: block}), wake: make(chan struct{}, 1), cancel: func(error) {}}
@@ -366,9 +367,9 @@ func (w world) raw(text string) string {
 	return b.String()
 }
 
-// Bodies that trickle end with an answer, and a file that did not arrive leaves the old one.
-// A server does nothing for a web page, neither for one of another origin nor for one whose name was pointed at this machine, even with
-// a key.
+// Bodies that trickle end with an answer, and a file that did not arrive leaves the old one. A
+// server does nothing for a web page, neither for one of another origin nor for one whose name was
+// pointed at this machine, even with a key.
 func TestWebPages(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{Hosts: []string{"api.example"}})
 	w.want(200, "POST", "/v1/run", `{"code": "1"}`, "Host", "api.example:3000")
@@ -433,7 +434,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// What a rule refuses says which rule and by which figures, so that a client can tell its user in its own words.
+// What a rule refuses says which rule and by which figures, so that a client can tell its user in
+// its own words.
 func TestDenials(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{MaxSessions: 1})
 	rule := executor.Denial{Rule: executor.RuleRate, Limit: 10, Have: 10}

@@ -150,7 +150,8 @@ func (s *Server) describe(b *session) Session {
 	return v
 }
 
-// find returns the session of a request for use. One of another key is as unknown as one that never was.
+// find returns the session of a request for use. One of another key is as unknown as one that never
+// was.
 func (s *Server) find(r *http.Request, c Client) (b *session, done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

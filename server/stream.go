@@ -13,16 +13,17 @@ import (
 )
 
 const (
-	// maxQueued is how many bytes of output wait for a client that reads slowly. What is beyond them is left out of the stream and
-	// counted; the result has it, as far as results have output.
+	// maxQueued is how many bytes of output wait for a client that reads slowly. What is beyond
+	// them is left out of the stream and counted; the result has it, as far as results have output.
 	maxQueued = 1 << 20
 	// patience is how long a client may take for a write, and beat how long it hears nothing.
 	patience = 30 * time.Second
 	beat     = 10 * time.Second
 )
 
-// stream runs code and writes its events as server-sent events: each has the name of its kind, then "done" with the result, or "error"
-// with a Problem. It returns an error if nothing has been written, and otherwise nil.
+// stream runs code and writes its events as server-sent events: each has the name of its kind, then
+// "done" with the result, or "error" with a Problem. It returns an error if nothing has been
+// written, and otherwise nil.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, c Client, x executor.Session, req executor.Request) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -82,7 +83,8 @@ type queued struct {
 	cost int
 }
 
-// put adds an event. Output that finds no room is counted instead; what is not output always finds it, for there is little of it.
+// put adds an event. Output that finds no room is counted instead; what is not output always finds
+// it, for there is little of it.
 func (q *queue) put(name string, v any, output int) {
 	data, err := json.Marshal(v)
 	if err != nil { // only types of the contract get here
@@ -117,7 +119,8 @@ func (q *queue) signal() {
 	}
 }
 
-// write writes events until the end, or until the client takes none: then the run is of no use to anybody and is stopped.
+// write writes events until the end, or until the client takes none: then the run is of no use to
+// anybody and is stopped.
 func (q *queue) write() {
 	t := time.NewTicker(beat)
 	defer t.Stop()

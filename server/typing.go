@@ -9,7 +9,8 @@ import (
 	"github.com/execbroker/execbroker/internal/stdin"
 )
 
-// maxPiece is how many bytes of input a request may bring to a run that goes on. Few pieces wait for a run at a time.
+// maxPiece is how many bytes of input a request may bring to a run that goes on. Few pieces wait
+// for a run at a time.
 const maxPiece = 64 << 10
 
 // typing is what clients can still do to a run that goes on.

@@ -42,7 +42,8 @@ func (w world) begin(session string, q RunRequest) *begun {
 	return &begun{world: w, path: session + "/runs/" + q.ID, events: bufio.NewScanner(res.Body)}
 }
 
-// wait reads events until the run has written text or, if that is "", until its result, which it returns.
+// wait reads events until the run has written text or, if that is "", until its result, which it
+// returns.
 func (b *begun) wait(text string) (res Result) {
 	b.Helper()
 	name := ""

@@ -10,8 +10,8 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// TestDataDir tests the directory that models know: in code, in names of files and in the definition. It is there where the backend has
-// aliases and the options do not say otherwise.
+// TestDataDir tests the directory that models know: in code, in file names and in the definition.
+// It exists if the backend has aliases, unless the options disable it.
 func TestDataDir(t *testing.T) {
 	const call = `{"code": "print(read(\"/mnt/data/a.txt\"), cwd())", "files": [{"name": "/mnt/data/a.txt", "content": "abc"}]}`
 	without := fake.Without(fake.All(), executor.FeatureAliases)

@@ -15,29 +15,30 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// MaxCases is how many calls Test makes at most.
+// MaxCases is the largest number of calls that Test makes.
 const MaxCases = 200
 
-// Suite is a function and the calls that it is to be tested by.
+// Suite is a function and the calls that test it.
 type Suite struct {
 	Code     string            // defines Function
 	Function string            // a name, or one with dots
 	Language executor.Language // python or javascript; empty: the first of the tool
 	Packages []string          // see Input
 	Files    []InputFile       // see Input
-	Timeout  time.Duration     // of each call; zero: that of Options
+	Timeout  time.Duration     // for each call; zero: that of Options
 	Cases    []Case
 }
 
-// Case is a call. Values are what JSON has.
+// Case is a call. Its values are those of JSON.
 type Case struct {
 	Name string // in reports; may be empty
 	Args []any
-	// Want is what the call has to return. Numbers are the same if they differ by no more than rounding does; a tuple is a list.
+	// Want is the expected return value. Numbers are equal if they differ by no more than rounding.
+	// A tuple counts as a list.
 	Want any
 }
 
-// Verdict is what became of a case.
+// Verdict is the outcome of a case.
 type Verdict string
 
 // The verdicts.
@@ -45,34 +46,35 @@ const (
 	Passed   Verdict = "passed"
 	Wrong    Verdict = "wrong"     // it returned something else
 	Raised   Verdict = "raised"    // it raised an error, or ended the program
-	TimedOut Verdict = "timed_out" // or was stopped by another limit: see CaseResult.Error
-	NotRun   Verdict = "not_run"   // because the code does not run any more
+	TimedOut Verdict = "timed_out" // it reached the timeout or another limit: see CaseResult.Error
+	NotRun   Verdict = "not_run"   // because the code can no longer run
 )
 
-// CaseResult is the verdict on a case.
+// CaseResult is the result of a case.
 type CaseResult struct {
 	Name    string  `json:"name,omitempty"`
 	Verdict Verdict `json:"verdict"`
-	Got     any     `json:"got,omitempty"` // what it returned
+	Got     any     `json:"got,omitempty"` // the value that the call returned
 	Want    any     `json:"want"`
 	Stdout  string  `json:"stdout,omitempty"`
 	Error   string  `json:"error,omitempty"` // in words for a model
 	Seconds float64 `json:"seconds"`
 }
 
-// SuiteResult is what Test has found.
+// SuiteResult is the result of Test.
 type SuiteResult struct {
 	Passed  int          `json:"passed"`
 	Total   int          `json:"total"`
-	Setup   Output       `json:"setup"`   // of the code that defines the function
+	Setup   Output       `json:"setup"`   // output of the code that defines the function
 	Results []CaseResult `json:"results"` // one for each case, in order
 }
 
 var functionName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z_$][A-Za-z0-9_$]*)*$`)
 
-// Test runs code that defines a function and then each call of it, all in one new sandbox that is removed at the end. What is compared is
-// compared here, where the code cannot reach. What is wrong with the suite is an *InputError; other errors are failures of the executor,
-// with what was found until then.
+// Test runs code that defines a function and then each call of it, all in one new sandbox that is
+// removed at the end. The results are compared in this process, where the code cannot influence the
+// comparison. An error in the suite is an *InputError. Other errors are failures of the executor,
+// and r then has the results so far.
 func (t *Tool) Test(ctx context.Context, c Conversation, s Suite) (r SuiteResult, err error) {
 	caps := t.Capabilities()
 	o := t.o.with(caps)
@@ -105,7 +107,7 @@ func (t *Tool) Test(ctx context.Context, c Conversation, s Suite) (r SuiteResult
 	}
 	defined := false
 	for i, call := range calls {
-		if !defined { // at first, and after a call that took the variables with it
+		if !defined { // at the beginning, and after a call that lost the variables
 			if _, r.Setup, err = run(in); err != nil || !r.Setup.Success {
 				return r, err
 			}
@@ -156,7 +158,7 @@ func (s Suite) calls(l executor.Language) (calls []string, err error) {
 			add("Case %d has a value that JSON does not have.", i+1)
 			continue
 		}
-		text, _ := json.Marshal(string(args)) // a string in JSON is one in both languages
+		text, _ := json.Marshal(string(args)) // a JSON string is a string literal in both languages
 		if l != executor.Python {
 			calls = append(calls, fmt.Sprintf("JSON.parse(JSON.stringify((await %s(...JSON.parse(%s))) ?? null))", s.Function, text))
 		} else {
@@ -169,7 +171,7 @@ func (s Suite) calls(l executor.Language) (calls []string, err error) {
 	return calls, nil
 }
 
-// same reports whether two values are the same in JSON.
+// same reports whether two values are equal as JSON.
 func same(got, want any) bool {
 	a, err := plainValue(got)
 	b, err2 := plainValue(want)
@@ -203,7 +205,7 @@ func alike(a, b any) bool {
 			return false
 		}
 		if !strings.ContainsAny(string(a)+string(b), ".eE") {
-			return false // integers, as large as they may be
+			return false // integers of any size
 		}
 		return x == y || math.Abs(x-y) <= 1e-9*max(math.Abs(x), math.Abs(y))
 	case []any:

@@ -13,15 +13,16 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// What a call may carry besides code.
+// The limits of what a call may carry besides code.
 const (
 	maxPackages = 50
 	maxFiles    = 100
 )
 
-// Check reports everything that is wrong with a call to a tool with options o on a backend with capabilities c, before anything runs. It
-// is an *InputError whose problems a model can act on. Limits that depend on what the user did before are not checked here but by the
-// executor: see Explain.
+// Check returns everything that is wrong with a call to a tool with options o on a backend with
+// capabilities c, before anything runs. The error is an *InputError with problems that a model can
+// correct. Limits that depend on earlier calls of the user are checked by the executor, not here:
+// see Explain.
 func Check(in Input, c executor.Capabilities, o Options) error {
 	o = o.with(c)
 	k := checker{in: in, c: c, o: o}
@@ -49,7 +50,7 @@ func Check(in Input, c executor.Capabilities, o Options) error {
 	return nil
 }
 
-// inSeconds writes a time for models, who are told of seconds everywhere.
+// inSeconds formats a time for models, which always get times in seconds.
 func inSeconds(d time.Duration) string {
 	return fmt.Sprintf("%v s", math.Round(d.Seconds()*100)/100)
 }
@@ -115,14 +116,15 @@ func (k *checker) packages() {
 	}
 }
 
-// Requirements name a package and perhaps versions. What names a place to load from would get around every list of names.
+// A requirement names a package and optionally versions. A requirement with a URL or path would
+// bypass every list of allowed names.
 var (
 	pythonRequirement = regexp.MustCompile(`^([A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?)(?:\[[A-Za-z0-9._, -]{0,100}\])?\s*(?:[<>=!~][A-Za-z0-9.*+!<>=~, -]{0,100})?$`)
 	npmRequirement    = regexp.MustCompile(`^((?:@[a-z0-9][a-z0-9._-]{0,99}/)?[a-z0-9][a-z0-9._-]{0,99})(?:@[A-Za-z0-9.*^~<>=| +-]{1,100})?$`)
 	separators        = regexp.MustCompile(`[-_.]+`)
 )
 
-// packageName returns the name in a requirement in its one form.
+// packageName returns the normalized package name of a requirement.
 func packageName(l executor.Language, text string) (name string, ok bool) {
 	if l == executor.JavaScript {
 		m := npmRequirement.FindStringSubmatch(strings.ToLower(strings.TrimSpace(text)))
@@ -163,7 +165,7 @@ func (k *checker) files() {
 	}
 }
 
-// fileName returns a name relative to the working directory, if it is one below it.
+// fileName returns a name relative to the working directory, if the name is in it.
 func (o Options) fileName(name string) (string, bool) {
 	if name == "" || len(name) > 1024 || strings.HasSuffix(name, "/") || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
 		return "", false

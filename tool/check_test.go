@@ -31,8 +31,8 @@ func TestCheck(t *testing.T) {
 	}
 	tests := map[string]struct {
 		in   tool.Input
-		c    executor.Capabilities // all, if it has none
-		want string                // empty: nothing is wrong
+		c    executor.Capabilities // zero: all capabilities
+		want string                // empty: no problem
 	}{
 		"fine":             {in: tool.Input{Code: "1", Language: executor.Python, Timeout: time.Minute}},
 		"default-language": {in: tool.Input{Code: "1"}},

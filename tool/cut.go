@@ -8,8 +8,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// cut shortens text to about n bytes. What is missing is in the middle, because beginnings say what something is and ends how it came
-// out, and a note says how much.
+// cut shortens text to about n bytes. It leaves out the middle, because the beginning says what a
+// text is and the end says how it came out. A note says how much is missing.
 func cut(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -18,7 +18,7 @@ func cut(text string, n int) string {
 	return text[:from] + missing(int64(to-from)) + text[to:]
 }
 
-// start returns the last beginning of a character at or before i.
+// start returns the start of the character at i.
 func start[T string | []byte | executor.Bytes](text T, i int) int {
 	for i > 0 && i < len(text) && !utf8.RuneStart(text[i]) {
 		i--
@@ -26,7 +26,7 @@ func start[T string | []byte | executor.Bytes](text T, i int) int {
 	return i
 }
 
-// end returns the first beginning of a character at or after i.
+// end returns the first start of a character at or after i.
 func end[T string | []byte | executor.Bytes](text T, i int) int {
 	for i < len(text) && !utf8.RuneStart(text[i]) {
 		i++
@@ -34,8 +34,8 @@ func end[T string | []byte | executor.Bytes](text T, i int) int {
 	return i
 }
 
-// missing is the note in the place of n bytes.
+// missing returns the note that replaces n bytes.
 func missing(n int64) string { return fmt.Sprintf("\n[... %d bytes left out ...]\n", n) }
 
-// plain returns bytes of a program as text.
+// plain returns output of a program as valid UTF-8.
 func plain(b []byte) string { return strings.ToValidUTF8(string(b), "\ufffd") }

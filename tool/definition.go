@@ -10,18 +10,19 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Definition is what a model is told of the tool. Its methods give it in the shapes that the common model APIs take.
+// Definition is what a model is told about the tool. Its methods return it in the formats of the
+// common model APIs.
 type Definition struct {
 	Name        string
 	Description string
-	Input       *Schema // of the arguments: see Input
-	Output      *Schema // of the answer: see Output
+	Input       *Schema // schema of the arguments: see Input
+	Output      *Schema // schema of the answer: see Output
 }
 
 // Schema is the part of JSON Schema that definitions use. Zero fields are left out.
 type Schema struct {
 	Type        string             `json:"type,omitempty"`
-	Nullable    bool               `json:"-"` // Type or null
+	Nullable    bool               `json:"-"` // the value may also be null
 	Description string             `json:"description,omitempty"`
 	Enum        []string           `json:"enum,omitempty"`
 	Default     any                `json:"default,omitempty"`
@@ -34,8 +35,9 @@ type Schema struct {
 	Closed      bool               `json:"-"` // no other properties
 }
 
-// Define describes the tool on a backend with capabilities c. What the backend cannot do is not offered to the model.
-// Versions and packages of an image are in Tool.Definition, after Learn.
+// Define describes the tool on a backend with capabilities c. It does not offer the model anything
+// that the backend cannot do. Versions and packages of an image are only in Tool.Definition, after
+// Learn.
 func Define(c executor.Capabilities, o Options) Definition { return define(c, o, facts{}) }
 
 func define(c executor.Capabilities, o Options, f facts) Definition {
@@ -43,7 +45,7 @@ func define(c executor.Capabilities, o Options, f facts) Definition {
 	return Definition{Name: o.Name, Description: describe(c, o), Input: inputSchema(c, o, f), Output: outputSchema()}
 }
 
-// describe is short: some APIs take 1024 characters.
+// describe returns a short description: some APIs allow 1024 characters.
 func describe(c executor.Capabilities, o Options) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
@@ -74,7 +76,7 @@ func describe(c executor.Capabilities, o Options) string {
 	return b.String()
 }
 
-// versions says what each language is: which version, or what a script may do.
+// versions describes each language: its version, or what a script can do.
 func versions(c executor.Capabilities, o Options, f facts) string {
 	var b strings.Builder
 	for _, l := range o.Languages {
@@ -99,7 +101,7 @@ func versions(c executor.Capabilities, o Options, f facts) string {
 	return b.String() + "."
 }
 
-// filed tells the languages whose code starts in the working directory from the others.
+// filed separates the languages whose code starts in the working directory from the others.
 func filed(c executor.Capabilities, ls []executor.Language) (files, without []executor.Language) {
 	for _, l := range ls {
 		if l == Bash || c.HasFor(l, executor.FeatureWorkdir) {
@@ -151,7 +153,8 @@ func inputSchema(c executor.Capabilities, o Options, f facts) *Schema {
 	return s
 }
 
-// minTimeout is the shortest timeout of a call: starting takes a moment, and schemas cannot say "more than nothing" everywhere.
+// minTimeout is the shortest timeout of a call. Starting takes some time, and not every schema
+// language can express "more than 0".
 const minTimeout = time.Second
 
 func outputSchema() *Schema {
@@ -185,7 +188,7 @@ func outputSchema() *Schema {
 	}
 }
 
-// words joins names as a sentence has them.
+// words joins names with commas and a final word, as in a sentence.
 func words(ls []executor.Language, and string) string {
 	var names []string
 	for _, l := range ls {

@@ -53,7 +53,7 @@ func TestShapes(t *testing.T) {
 	golden(t, "mcp.json", d.MCP())
 }
 
-// What the backend cannot do is not offered.
+// The definition does not offer what the backend cannot do.
 func TestDefineFollowsTheBackend(t *testing.T) {
 	python := fake.All(executor.Python)
 	fast := fake.All()

@@ -1,11 +1,16 @@
-// Package tool is the code-execution tool that a chat backend gives to its language model. It works with every backend.
+// Package tool is the code-execution tool that a chat backend gives to its language model. It works
+// with every backend.
 //
-// A [Tool] runs the calls of a model, each conversation in a session of its own. Its parts can be used alone:
+// A [Tool] runs the calls of a model, with a separate session for each conversation. Its parts can
+// also be used alone:
 //
-// A [Definition] tells the model what the tool is for and what it takes, in the shapes of the common model APIs. It offers only what
-// the backend can do and what the application allows. [ParseInput] reads the model's call into an [Input].
+// A [Definition] tells the model what the tool is for and which arguments it has, in the formats of
+// the common model APIs. It offers only what the backend can do and the application allows.
+// [ParseInput] reads the model's call into an [Input].
 //
-// Models are users who cannot be asked, so what they get wrong in the form of a call is read as it was meant, if that is beyond doubt.
-// What cannot be done is said in words that they can act on, before anything runs: see [Check] and [Explain].
-// What they are told of a run is bounded, has nothing of the host in it, and says how to go on: see [Report] and [Output].
+// A model cannot be asked what it meant. So an error in the form of a call is corrected if its
+// meaning is beyond doubt. What cannot be done is refused before anything runs, with a text that
+// the model can act on: see [Check] and [Explain]. The description of a run for a model is bounded,
+// reveals nothing about the host, and says how to go on: see [Report] and [Output].
+// nothing of the host in it, and says how to go on: see [Report] and [Output].
 package tool

@@ -56,7 +56,7 @@ func Example() {
 	// Hint: there is no such key or column. Print what is there before you use it: print(df.columns.tolist()) for a table, print(list(d)) for a dictionary.
 }
 
-// What a request to a model API has in its list of tools follows from what the backend can do.
+// The capabilities of the backend determine the list of tools in a request to a model API.
 func ExampleDefine() {
 	d := tool.Define(fake.All(executor.Python), tool.Options{Languages: []executor.Language{executor.Python}})
 	request := map[string]any{"tools": []any{d.OpenAI()}}
@@ -69,7 +69,8 @@ func ExampleDefine() {
 	// Output: {"tools":[{"type":"function","function":{"name":"execute_code",
 }
 
-// Models put many things around code. What they mean is run, and what is code already stays as it is.
+// Models put many things around code. ParseInput extracts the code, and leaves code without them
+// unchanged.
 func ExampleParseInput() {
 	for _, arguments := range []string{
 		`{"code": "print(6 * 7)"}`,
@@ -91,7 +92,7 @@ func ExampleParseInput() {
 	// python 0s "python_version = 3\nprint('```')"
 }
 
-// A result becomes an answer that says what went wrong and how to go on.
+// A result becomes an answer that says what went wrong and what to do next.
 func ExampleReport() {
 	in := tool.Input{Language: executor.Python, Code: "import yaml"}
 	res := &executor.Result{

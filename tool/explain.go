@@ -11,9 +11,10 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Explain says in words for a model why a call came to no result: what was wrong with it, what a guard refused and when to try again, or
-// that the service had a failure. It says whether the code may have run. What else err tells is for logs, and not for models: it may
-// name the host. It is empty for nil.
+// Explain tells a model why a call has no result: what was wrong with it, what a guard refused and
+// when to try again, or that the service failed. It says whether the code may have run. Explain
+// leaves out the rest of err, which is for logs, because it may name the host. For nil it returns
+// "".
 func Explain(err error) string {
 	if err == nil {
 		return ""
@@ -85,15 +86,16 @@ func explainKind(e *executor.Error) string {
 	return broken
 }
 
-// maxCause bounds what is told of a cause.
+// maxCause bounds the text of a cause.
 const maxCause = 1000
 
-// placesOfHost are URLs, addresses with or without a port, and absolute paths.
-var placesOfHost = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"']+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\[[0-9a-fA-F:]+\](?::\d+)?|(?:[A-Za-z]:\\|/)[^\s"':,;)]*`)
+// hostLocations matches URLs, addresses with or without a port, and absolute paths.
+var hostLocations = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"']+|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\[[0-9a-fA-F:]+\](?::\d+)?|(?:[A-Za-z]:\\|/)[^\s"':,;)]*`)
 
-// scrub takes what may name the host out of the text of an error. What code can see anyway stays.
+// scrub removes what may name the host from the text of an error. Paths that code can see anyway
+// stay.
 func scrub(text string) string {
-	text = placesOfHost.ReplaceAllStringFunc(text, func(place string) string {
+	text = hostLocations.ReplaceAllStringFunc(text, func(place string) string {
 		if place == executor.Workdir || strings.HasPrefix(place, executor.Workdir+"/") || place == "/" {
 			return place
 		}

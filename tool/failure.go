@@ -8,7 +8,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// failure says why a run did not succeed and what to do; empty if it did.
+// failure says why a run did not succeed and what to do. It is empty if the run succeeded.
 func (w *writer) failure() string {
 	var parts []string
 	add := func(text string) {
@@ -75,7 +75,8 @@ func (w *writer) ending() string {
 	return "The program was stopped because its sandbox ended."
 }
 
-// exception is the traceback, or what it would end with, and the line of the code if that does not show it.
+// exception returns the traceback, or its last line if there is none, and the line of the code if
+// the traceback does not show it.
 func (w *writer) exception(e *executor.Exception) string {
 	last := strings.TrimSuffix(plain([]byte(e.Type+": "+e.Message)), ": ")
 	text := reduce(strings.TrimRight(plain([]byte(e.Traceback)), "\n"))
@@ -93,8 +94,8 @@ func (w *writer) exception(e *executor.Exception) string {
 }
 
 const (
-	maxLine   = 200 // bytes of a line of code that is shown
-	maxFrames = 12  // of one stack
+	maxLine   = 200 // bytes of a line of code
+	maxFrames = 12  // frames of one stack
 )
 
 var (
@@ -102,11 +103,12 @@ var (
 	scriptFrame = regexp.MustCompile(`^\s+at (?:.* \()?((?:file://|node:|/|[A-Za-z]:\\)[^)]*)\)?$`)
 )
 
-// reduce leaves the frames of the model's own code in a traceback, and the ends of a long stack. Backends do so too, but this is the last
-// place that can keep the paths of a host from a model.
+// reduce keeps only the frames of the model's own code in a traceback, and only the first and last
+// frames of a long stack. Backends do the same, but this is the last chance to hide the paths of a
+// host from a model.
 func reduce(traceback string) string {
 	var kept []string
-	var frames []int // where the frames of the present stack begin in kept
+	var frames []int // where the frames of the current stack begin in kept
 	fold := func() {
 		if n := len(frames) - maxFrames; n > 0 {
 			from, to := frames[maxFrames/3], frames[maxFrames/3+n]
@@ -125,7 +127,7 @@ func reduce(traceback string) string {
 		} else if m := scriptFrame.FindStringSubmatch(line); m != nil && !own(strings.TrimPrefix(m[1], "file://")) {
 			continue
 		} else if skipping && (strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "  [")) {
-			continue // source and markers of a frame that is left out
+			continue // source and markers of a frame that was left out
 		} else if !strings.HasPrefix(line, "  ") {
 			skipping = false
 			fold()
@@ -136,7 +138,8 @@ func reduce(traceback string) string {
 	return strings.Join(kept, "\n")
 }
 
-// own reports whether a file of a frame is of the model's code: a cell, or a file that it made.
+// own reports whether the file of a frame belongs to the model's code: a cell, or a file that the
+// code created.
 func own(file string) bool {
 	if strings.HasPrefix(file, "<") {
 		return !strings.HasPrefix(file, "<frozen ")

@@ -109,7 +109,7 @@ const o = {f: async (what, ...args) => {
 			has(t, "error", r.Results[5].Error, "bad 7")
 		})
 	}
-	// Code that does not define anything leaves every case undecided, and says why.
+	// If the code defines nothing, every case is not run, and the result says why.
 	r, err := tl.Test(t.Context(), tool.Conversation{}, tool.Suite{Code: "def f(:", Function: "f", Cases: []tool.Case{{}}})
 	if err != nil || r.Setup.Success || r.Results[0].Verdict != tool.NotRun {
 		t.Errorf("got %+v, %v", r, err)
@@ -138,13 +138,14 @@ func TestRepair(t *testing.T) {
 				return next[len(tried)-1], nil
 			}
 		}
-		// It mends twice, and the model sees each time what is wrong.
+		// The code is corrected twice, and the model sees each time what is wrong.
 		tried, err := w.Repair(w.Context(), c, `print(a)`, 5, mend("```python\nraise(\"ValueError\", \"bad\")\n```", `{"code": "print(42)"}`), nil)
 		if err != nil || len(tried) != 3 || !tried[2].Output.Success || tried[2].Output.Stdout != "42\n" || tried[0].Input.Code != "print(a)" {
 			w.Errorf("got %+v, %v", tried, err)
 		}
 		has(w, "errors", strings.Join(seen, "\n"), "NameError", "ValueError: bad")
-		// It ends: at the bound, when the model gives up or changes nothing, and when it fails.
+		// The loop ends at the limit, when the model gives up or changes nothing, and when mend
+		// fails.
 		if tried, err := w.Repair(w.Context(), c, `x1`, 2, mend("x2", "x3"), nil); err != nil || len(tried) != 2 || tried[1].Output.Success {
 			w.Errorf("got %+v, %v", tried, err)
 		}
@@ -162,7 +163,7 @@ func TestRepair(t *testing.T) {
 		if tried, err := w.Repair(w.Context(), c, `x0`, 1000, func(context.Context, []tool.Attempt) (string, error) { n++; return "x" + strings.Repeat("0", n+1), nil }, nil); err != nil || len(tried) != tool.MaxAttempts {
 			w.Errorf("got %d attempts, %v", len(tried), err)
 		}
-		// What may have run is not repeated after a failure of the infrastructure.
+		// A call that may have run is not repeated after a failure of the infrastructure.
 		w.b.Fail("run", 1, &executor.Error{Kind: executor.ErrUnavailable, Ran: executor.RanMaybe})
 		if tried, err := w.Repair(w.Context(), c, `print(1)`, 5, mend("print(2)"), nil); err == nil || len(tried) != 1 {
 			w.Errorf("got %+v, %v", tried, err)
@@ -200,11 +201,11 @@ func TestReview(t *testing.T) {
 			t.Errorf("%s: got %+v, want %v", name, found, test.want)
 		}
 	}
-	// Nothing was run, and nothing is left.
+	// Review has run nothing and left nothing.
 	if out, err := tl.Call(t.Context(), c, "print(x + 1, [n for n in globals() if 'execbroker' in n])", nil); err != nil || out.Stdout != "42 []\n" {
 		t.Errorf("got %+v, %v", out, err)
 	}
-	// What the sandbox says is not believed.
+	// A forged answer from the sandbox is not accepted.
 	if _, err := tl.Call(t.Context(), c, "import ast\ndef parse(*a): raise OSError('x')\nast.parse = parse", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +260,7 @@ func TestNotebook(t *testing.T) {
 		}
 	}
 
-	// The judge of what was written is the format's own reader.
+	// The format's own reader checks what was written.
 	const reader = "/usr/bin/python3" // Debian's, which has Debian's packages
 	if exec.Command(reader, "-c", "import nbformat").Run() != nil {
 		t.Skip("needs python3-nbformat of Debian; go run ./internal/ci prepare installs it")
@@ -284,7 +285,7 @@ nbformat.write(nb, sys.argv[1] + ".again")`, file)
 	if want := `[[], ["stream", "execute_result"], ["stream", "execute_result"], ["display_data"], ["error"], [], [], []]`; strings.TrimSpace(string(out)) != want {
 		t.Errorf("got outputs %s, want %s", out, want)
 	}
-	// And what it writes, with lists of lines, is read.
+	// What the format's own library writes, with lists of lines, can be read.
 	again, err := os.ReadFile(file + ".again")
 	if err != nil {
 		t.Fatal(err)

@@ -7,16 +7,16 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// languageNames are what models call the languages.
+// languageNames maps the names that models use to languages.
 var languageNames = map[string]executor.Language{
 	"python": executor.Python, "python3": executor.Python, "py": executor.Python, "py3": executor.Python, "ipython": executor.Python, "python-exec": executor.Python,
-	"tool_code":  executor.Python, // Gemini's word for it
+	"tool_code":  executor.Python, // the name that Gemini uses
 	"javascript": executor.JavaScript, "js": executor.JavaScript, "node": executor.JavaScript, "nodejs": executor.JavaScript, "mjs": executor.JavaScript,
 	"typescript": executor.TypeScript, "ts": executor.TypeScript, "mts": executor.TypeScript,
 	"bash": Bash, "sh": Bash, "shell": Bash, "zsh": Bash,
 }
 
-// languageOf returns the language that a name means. Others are as they are.
+// languageOf returns the language that a name means. Unknown names are returned unchanged.
 func languageOf(name string) executor.Language {
 	name = strings.ToLower(strings.TrimSpace(name))
 	if l, ok := languageNames[name]; ok {
@@ -31,12 +31,12 @@ type block struct {
 	code  string
 }
 
-// language returns the language of the label; none if it is not one of the tool's.
+// language returns the language of the label, or "" if it is not a language of the tool.
 func (b block) language() executor.Language { return languageNames[b.label] }
 
 // fence is a line that begins or ends a block.
 type fence struct {
-	at, next int    // where the line begins, and the next
+	at, next int    // where the line and the next line begin
 	mark     string // the backquotes or tildes
 	indent   string
 	info     string // what follows the mark
@@ -60,11 +60,11 @@ func nextFence(text string, i int) (f fence, ok bool) {
 	return fence{}, false
 }
 
-// maxBlocks bounds the work, which for each block is a scan of what is left.
+// maxBlocks bounds the work: each block requires a scan of the rest.
 const maxBlocks = 50
 
-// unfence takes the code out of Markdown. A fence that could be part of a program in language l, because it is in a string or a
-// comment, is one: then the text is no Markdown.
+// unfence extracts the code from Markdown. If the first fence could be part of a program in
+// language l, in a string or a comment, the text is not Markdown.
 func unfence(text string, l executor.Language) (blocks []block) {
 	first, ok := nextFence(text, 0)
 	if !ok || enclosed(text, first.at, l) {
@@ -74,7 +74,7 @@ func unfence(text string, l executor.Language) (blocks []block) {
 		return nil // ~~~x is an expression of Python and JavaScript
 	}
 	for f := first; ok && len(blocks) < maxBlocks; f, ok = nextFence(text, f.next) {
-		if code, rest, found := strings.Cut(f.info, f.mark); found { // all on one line
+		if code, rest, found := strings.Cut(f.info, f.mark); found { // the whole block is on one line
 			if strings.TrimSpace(rest) == "" {
 				blocks = append(blocks, inline(code))
 			}
@@ -97,7 +97,7 @@ func unfence(text string, l executor.Language) (blocks []block) {
 	return blocks
 }
 
-// inline is the block within a line, whose first word may be its language.
+// inline returns a block within a line. Its first word may be its language.
 func inline(code string) block {
 	word, rest, found := strings.Cut(code, " ")
 	if _, ok := languageNames[strings.ToLower(word)]; ok && found {
@@ -106,19 +106,20 @@ func inline(code string) block {
 	return block{"", strings.TrimSpace(code)}
 }
 
-// ends reports whether f can end a block that open begins.
+// ends reports whether f can end a block that begins with open.
 func (f fence) ends(open fence) bool {
 	return f.info == "" && f.mark[0] == open.mark[0] && len(f.mark) >= len(open.mark)
 }
 
-// closes reports whether the last line of text ends the block that open begins.
+// closes reports whether the last line of text ends the block that begins with open.
 func closes(text string, open fence) bool {
 	text = strings.TrimRight(text, " \t\r\n")
 	f, ok := nextFence(text, strings.LastIndexByte(text, '\n')+1)
 	return ok && f.at > open.at && f.ends(open)
 }
 
-// closing finds the end of a block: the first fence that the code does not enclose, or the last one, or the end of the text.
+// closing finds the end of a block: the first fence that is not inside a string or comment of the
+// code, or else the last fence, or else the end of the text.
 func closing(text string, open fence, l executor.Language) fence {
 	last := fence{at: len(text), next: len(text)}
 	body := text[open.next:]
@@ -138,7 +139,8 @@ func closing(text string, open fence, l executor.Language) fence {
 // enclosed reports whether the line at position i of a program may be in a string or comment.
 func enclosed(text string, i int, l executor.Language) bool { return encloser(text, l)(i) }
 
-// encloser returns a function that reports whether the line at a position may be in a string or comment. Positions do not go back.
+// encloser returns a function that reports whether the line at a position may be in a string or
+// comment. It must be called with ascending positions.
 func encloser(text string, l executor.Language) func(i int) bool {
 	if l == executor.TypeScript {
 		l = executor.JavaScript
@@ -151,7 +153,7 @@ func encloser(text string, l executor.Language) func(i int) bool {
 	return func(i int) bool {
 		for line := range strings.Lines(text[seen:i]) {
 			switch l {
-			case executor.JavaScript: // only templates and comments go over lines
+			case executor.JavaScript: // only templates and comments span lines
 				odd = odd || strings.Count(line, "`")%2 == 1 && !strings.HasPrefix(strings.TrimSpace(line), "```")
 				comment = comment || strings.Contains(line, "/*")
 			case Bash:
@@ -163,7 +165,7 @@ func encloser(text string, l executor.Language) func(i int) bool {
 	}
 }
 
-// quotes counts the single quotes of a line that are no apostrophes.
+// quotes counts the single quotes of a line that are not apostrophes.
 func quotes(line string) (n int) {
 	for i := range len(line) {
 		if line[i] == '\'' && !(i > 0 && i+1 < len(line) && wordByte(line[i-1]) && wordByte(line[i+1])) {
@@ -173,8 +175,8 @@ func quotes(line string) (n int) {
 	return n
 }
 
-// choose returns the code of the blocks that are meant, and its language if the blocks say so. Where several are in the language, the
-// model has cut one program into pieces.
+// choose returns the code of the blocks that are meant, and its language if the blocks name it.
+// Several blocks in the language are parts of one program.
 func choose(blocks []block, want executor.Language, sure bool) (code string, l executor.Language) {
 	pick := func(l executor.Language) (parts []string) {
 		for _, b := range blocks {
@@ -186,7 +188,7 @@ func choose(blocks []block, want executor.Language, sure bool) (code string, l e
 	}
 	parts := pick(want)
 	if len(parts) == 0 {
-		parts, want = pick(""), "" // no label, or one that is no language of ours
+		parts, want = pick(""), "" // no label, or one that is not a known language
 	}
 	if len(parts) == 0 {
 		i := slices.IndexFunc(blocks, func(b block) bool { return b.code != "" })

@@ -9,7 +9,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// distributions are Python modules whose packages have other names.
+// distributions maps Python modules to packages that have other names.
 var distributions = map[string]string{
 	"bs4": "beautifulsoup4", "cv2": "opencv-python", "dateutil": "python-dateutil", "docx": "python-docx", "fitz": "pymupdf", "PIL": "pillow",
 	"pptx": "python-pptx", "skimage": "scikit-image", "sklearn": "scikit-learn", "yaml": "pyyaml",
@@ -24,15 +24,15 @@ var (
 	cutOff         = regexp.MustCompile(`was never closed|unterminated|[Uu]nexpected (?:EOF|end of)|expected an indented block|Unterminated|EOF while scanning|Unexpected token$`)
 	endless        = regexp.MustCompile(`was never closed|triple-quoted|template|[Uu]nexpected (?:EOF|end of)`)
 
-	// What Python says where the machine that it was built for has neither, as WebAssembly.
+	// The messages of Python on a platform without threads and processes, such as WebAssembly.
 	noProcesses = regexp.MustCompile(`can't start new thread|does not support processes|No module named '_(?:multiprocessing|posixsubprocess|posixshmem)'|lacks multiprocessing`)
 	noNode      = regexp.MustCompile(`^(?:require|process|module|exports|Buffer|__dirname|__filename|global) is not defined|there are no modules in this sandbox`)
 )
 
-// networkErrors are types of exceptions of the usual clients.
+// networkErrors are the exception types of the common clients.
 var networkErrors = []string{"URLError", "ConnectionError", "ConnectionRefusedError", "ConnectTimeout", "gaierror", "MaxRetryError", "NewConnectionError", "ConnectError", "NameResolutionError"}
 
-// hint says how to go on after a frequent mistake; empty if none is known.
+// hint says how to go on after a frequent error. It is empty if none is known.
 func (w *writer) hint() string {
 	switch {
 	case w.res.Status == executor.StatusTimedOut && max(w.r.Input.Timeout, w.o.Timeout) >= w.o.MaxTimeout:
@@ -86,7 +86,8 @@ func (w *writer) hint() string {
 	return ""
 }
 
-// syntax says what in the code is no program. The line of the error is looked at first, and then the code as a whole.
+// syntax says what in the code is not valid. It checks the line of the error first, and then the
+// whole code.
 func (w *writer) syntax(message string) string {
 	code := w.r.Input.Code
 	lines := strings.Split(code, "\n")
@@ -128,7 +129,7 @@ func (w *writer) missingModule(message string) string {
 	name, l := "", w.c.Interpreter(w.r.Input.Language)
 	if m := noPythonModule.FindStringSubmatch(message); m != nil {
 		if name = m[1]; strings.HasPrefix(name, "_") {
-			return "" // a part of Python, which this one lacks
+			return "" // a part of Python itself that is missing here
 		}
 		if d, ok := distributions[name]; ok {
 			name = d
@@ -159,7 +160,7 @@ func (w *writer) missingModule(message string) string {
 	return fmt.Sprintf("%s is not allowed here. Use the standard library or one of: %s.", name, strings.Join(w.o.Packages[l], ", "))
 }
 
-// maxNames bounds how many names of files are told.
+// maxNames is the largest number of file names in a hint.
 const maxNames = 30
 
 func (w *writer) missingFile() string {

@@ -22,37 +22,38 @@ type Input struct {
 	Code     string
 	Language executor.Language // empty: the first of the tool
 	Timeout  time.Duration     // zero: that of Options
-	Packages []string          // to install before the code runs, in the notation of the installer of Language
-	Files    []InputFile       // to write before the code runs
+	Packages []string          // packages to install before the code runs, in the notation of the installer of Language
+	Files    []InputFile       // files to write before the code runs
 	Ignored  []string          // names of arguments that the tool does not have
 }
 
-// InputFile is a file that the model gives.
+// InputFile is a file that the model passes.
 type InputFile struct {
 	Name    string // relative to the working directory
 	Content []byte
 }
 
-// InputError says what is wrong with a call, in words for the model.
+// InputError says what is wrong with a call, in text for the model.
 type InputError struct{ Problems []string }
 
 // Error returns the problems as sentences.
 func (e *InputError) Error() string { return strings.Join(e.Problems, " ") }
 
-// MaxInput is how many bytes the arguments of a call may have, files and all.
+// MaxInput is the largest size of the arguments of a call in bytes, including files.
 const MaxInput = 32 << 20
 
-// ParseInput reads the arguments of a call as models write them. They should be a JSON object with the inputs of the Definition. An
-// object of Python, other names for an input, a number in quotes and a list in a string are understood too, and text that is no object is
-// the code. language is what code is in that does not say: the first of Definition's.
+// ParseInput reads the arguments of a call as models write them. They should be a JSON object with
+// the inputs of the Definition. ParseInput also accepts a Python dictionary, other names for an
+// input, a number in quotes and a list in a string. Text that is not an object is taken as the
+// code. language is the language of code that does not name one: the first of the Definition.
 //
-// From the code it takes what models put around it: Markdown fences with prose before and after, a dictionary or a tag around it, escapes
-// that were made twice. Code that is a program already is never changed.
+// It removes what models put around code: Markdown fences with prose before and after, a dictionary
+// or a tag, escapes that were applied twice. It never changes code that is already a program.
 //
-// Lines of notebooks that begin a cell of Python and ask pip for packages, such as "%pip install
-// numpy", become Input.Packages.
+// Lines at the beginning of a Python cell that ask pip for packages, such as "%pip install numpy"
+// in notebooks, become Input.Packages.
 //
-// It fails with an *InputError.
+// Errors are *InputError.
 func ParseInput(arguments string, language executor.Language) (Input, error) {
 	if len(arguments) > MaxInput {
 		return Input{}, &InputError{[]string{fmt.Sprintf("The arguments have %d bytes; at most %d are allowed.", len(arguments), MaxInput)}}
@@ -68,7 +69,7 @@ func ParseInput(arguments string, language executor.Language) (Input, error) {
 		}
 		in.Code = arguments
 		var text string
-		if json.Unmarshal([]byte(arguments), &text) == nil { // a string that was encoded twice
+		if json.Unmarshal([]byte(arguments), &text) == nil { // the object was encoded twice
 			if m, ok := object(text); ok {
 				if problems := in.fill(m); len(problems) > 0 {
 					return Input{}, &InputError{problems}
@@ -87,10 +88,11 @@ func ParseInput(arguments string, language executor.Language) (Input, error) {
 	return in, nil
 }
 
-// cutArguments is how an object with an argument begins.
+// cutArguments matches the beginning of an object with an argument.
 var cutArguments = regexp.MustCompile(`^\s*\{\s*"(\w+)"\s*:\s*["\[{]`)
 
-// cutObject reports whether text is the beginning of a JSON object of arguments. No program ends so: braces and quotes are open.
+// cutObject reports whether text is only the beginning of a JSON object of arguments. No program
+// looks like that: braces and quotes are open.
 func cutObject(text string) bool {
 	m := cutArguments.FindStringSubmatch(text)
 	if m == nil || !slices.Contains(argumentNames, m[1]) && aliases[m[1]] == "" {
@@ -100,15 +102,16 @@ func cutObject(text string) bool {
 	return errors.Is(json.NewDecoder(strings.NewReader(text)).Decode(&v), io.ErrUnexpectedEOF)
 }
 
-// installLine is a line of a notebook that installs packages. No statement of Python begins so.
+// installLine matches a line of a notebook that installs packages. No Python statement begins like
+// that.
 var installLine = regexp.MustCompile(`^[ \t]*[%!][ \t]*(?:python3?[ \t]+-m[ \t]+)?pip3?[ \t]+install[ \t]+(.+?)[ \t]*\r?$`)
 
-// quietFlags are options of pip that change nothing of what is installed here.
+// quietFlags are options of pip that make no difference here.
 var quietFlags = []string{"-q", "-qq", "--quiet", "-U", "--upgrade", "--user", "--no-cache-dir", "--disable-pip-version-check", "--no-input"}
 
-// installs makes of the lines that begin a cell of Python, and ask pip for packages, the packages
-// of the call, which are checked as those are. Running code can make nobody install anything:
-// anywhere else such a line is an error of the cell.
+// installs turns the lines at the beginning of a Python cell that ask pip for packages into the
+// packages of the call, which are checked like other packages. Running code cannot install packages
+// in this way: anywhere else such a line is an error of the cell.
 func (in *Input) installs() {
 	if in.Language != executor.Python {
 		return
@@ -131,7 +134,7 @@ func (in *Input) installs() {
 			names = append(names, strings.Trim(word, `"'`))
 		}
 		if slices.ContainsFunc(names, func(s string) bool { return strings.HasPrefix(s, "-") }) {
-			break // what it means cannot be done here, and the cell says so
+			break // this cannot be done here; running the cell shows the error
 		}
 		in.Packages = append(in.Packages, names...)
 		lines[i] = "# " + line
@@ -163,14 +166,15 @@ func object(arguments string) (map[string]any, bool) {
 // argumentNames are the inputs that the Definition has.
 var argumentNames = []string{"code", "language", "timeout", "packages", "files"}
 
-// aliases are other names that models give to inputs.
+// aliases maps other names that models use to inputs.
 var aliases = map[string]string{
 	"python_code": "code", "source_code": "code", "generated_code": "code", "script": "code", "program": "code", "source": "code",
 	"command": "code", "cmd": "code", "input": "code", "query": "code",
 	"lang": "language", "timeout_seconds": "timeout", "libraries": "packages", "requirements": "packages", "dependencies": "packages",
 }
 
-// callOf returns the arguments of an object that is a whole call: a name and arguments, which may be JSON in a string.
+// callOf returns the arguments of an object that is a whole call: a name and arguments, which may
+// be JSON in a string.
 func callOf(m map[string]any) (name string, args map[string]any, ok bool) {
 	for k, v := range m {
 		switch k {
@@ -196,7 +200,7 @@ func callOf(m map[string]any) (name string, args map[string]any, ok bool) {
 	return name, args, args != nil
 }
 
-// fill reads arguments and returns what is wrong with them.
+// fill reads arguments and returns the problems.
 func (in *Input) fill(m map[string]any) (problems []string) {
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	given := map[string]any{}
@@ -244,7 +248,7 @@ func (in *Input) fill(m map[string]any) (problems []string) {
 	return problems
 }
 
-// text is a string, or the lines of one.
+// text returns a string, or joins a list of lines.
 func text(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -266,7 +270,7 @@ func text(v any) (string, bool) {
 	return "", false
 }
 
-// seconds is a number, or one in a string, with or without a unit.
+// seconds reads a number, or a string with a number, with or without a unit.
 func seconds(v any) (time.Duration, bool) {
 	var f float64
 	switch v := v.(type) {
@@ -293,7 +297,7 @@ func seconds(v any) (time.Duration, bool) {
 	return max(time.Duration(f*float64(time.Second)), 1), true
 }
 
-// packageList is a list of names, or names with commas or spaces between them.
+// packageList reads a list of names, or a string of names with commas or spaces between them.
 func packageList(v any) (names []string, ok bool) {
 	switch v := v.(type) {
 	case string:
@@ -324,7 +328,7 @@ func packageList(v any) (names []string, ok bool) {
 	return nil, false
 }
 
-// fileList is a list of objects, or one object from names to contents.
+// fileList reads a list of objects, or one object that maps names to contents.
 func fileList(v any) (files []InputFile, problem string) {
 	switch v := v.(type) {
 	case map[string]any:

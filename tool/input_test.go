@@ -22,7 +22,7 @@ func parse(t testing.TB, arguments string) tool.Input {
 	return in
 }
 
-// arguments makes the call that a model means to make.
+// arguments returns the call that a model means to make.
 func arguments(t testing.TB, m map[string]any) string {
 	t.Helper()
 	b, err := json.Marshal(m)
@@ -32,12 +32,12 @@ func arguments(t testing.TB, m map[string]any) string {
 	return string(b)
 }
 
-// What models have put around code.
+// Examples of what models have put around code.
 func TestWrappedCode(t *testing.T) {
 	const two = "import math\nprint(math.pi)"
 	tests := map[string]struct {
 		in, want string
-		language executor.Language // if not Python
+		language executor.Language // empty: Python
 	}{
 		"raw":                     {in: two, want: two},
 		"fence":                   {in: "```\n" + two + "\n```", want: two},
@@ -260,7 +260,7 @@ func TestMistakesInCalls(t *testing.T) {
 	}
 }
 
-// Whatever a model sends, reading it ends and makes no more of it than there was.
+// Reading whatever a model sends must end, and must not make it longer.
 func FuzzParseInput(f *testing.F) {
 	for _, code := range programs {
 		f.Add(code)
@@ -278,7 +278,7 @@ func FuzzParseInput(f *testing.F) {
 			}
 			return
 		}
-		// Bytes that are no text become a character of three bytes.
+		// A byte that is not UTF-8 becomes a character of three bytes.
 		if len(in.Code) > 3*len(s) {
 			t.Errorf("%d bytes of code from %d", len(in.Code), len(s))
 		}
@@ -288,7 +288,8 @@ func FuzzParseInput(f *testing.F) {
 	})
 }
 
-// Whatever stands in a string of a program or in a comment, the program stays as it is, and comes out of a fence as it went in.
+// A program stays unchanged whatever its strings and comments contain, and comes out of a fence as
+// it was put in.
 func FuzzProgramsStay(f *testing.F) {
 	for _, code := range programs {
 		f.Add(code)
@@ -296,7 +297,7 @@ func FuzzProgramsStay(f *testing.F) {
 	f.Add("```\n\"\"\"\n```")
 	f.Fuzz(func(t *testing.T, s string) {
 		if !utf8.ValidString(s) {
-			return // JSON cannot carry it
+			return // JSON cannot encode it
 		}
 		escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`, `'`, `\'`).Replace(s)
 		braces := strings.NewReplacer("{", "{{", "}", "}}").Replace(escaped)
@@ -317,7 +318,7 @@ func FuzzProgramsStay(f *testing.F) {
 	})
 }
 
-// Arguments that are cut off are no program, and the model is told so.
+// Truncated arguments are not a program, and the model is told so.
 func TestArgumentsThatAreCutOff(t *testing.T) {
 	for _, whole := range []string{`{"code": "print(\"a\")\nprint({1: 2})"}`, `{"language": "python", "code": "x"}`, `{"packages": ["a"], "code": "1"}`, `{"files": {"a": "b"}, "code": "1"}`} {
 		parse(t, whole)
@@ -336,8 +337,8 @@ func TestArgumentsThatAreCutOff(t *testing.T) {
 	}
 }
 
-// What asks pip for packages at the beginning of a cell is a part of the call. Anywhere else it is
-// the cell's.
+// Lines at the beginning of a cell that ask pip for packages are part of the call. Anywhere else
+// they belong to the cell.
 func TestLinesThatInstall(t *testing.T) {
 	tests := map[string]struct {
 		code, want string

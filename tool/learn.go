@@ -16,7 +16,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// The programs that ask an interpreter what it is. They print an answer in JSON.
+// The programs that ask an interpreter for its version and packages. They print JSON.
 var (
 	//go:embed learn.py
 	learnPython string
@@ -25,44 +25,47 @@ var (
 )
 
 const (
-	// learnedFor is how long answers hold: the tag of an image moves, and configurations are loaded again.
+	// learnedFor is how long answers are valid. The tag of an image may move, and configurations
+	// are reloaded.
 	learnedFor = time.Hour
-	// learnTime bounds the run of one program, and maxSaid what it prints.
+	// learnTime bounds the run of one program, and maxSaid its output.
 	learnTime = 20 * time.Second
 	maxSaid   = 256 << 10
-	// maxTold is how many packages of a language a model is told of, and maxName the bytes of the name and the version of one.
+	// maxTold is the number of packages of a language that a model is told. maxName is the largest
+	// size of a name and of a version in bytes.
 	maxTold = 25
 	maxName = 64
 )
 
-// What names and versions of packages are. Everything else that a sandbox says is left out: a model reads it.
+// The forms of names and versions of packages. Everything else that a sandbox prints is dropped,
+// because a model reads it.
 var (
 	installedName    = regexp.MustCompile(`^(@[A-Za-z0-9][A-Za-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*$`)
 	installedVersion = regexp.MustCompile(`^[0-9][A-Za-z0-9.+!_-]*$`)
 )
 
-// common are the packages that models ask for most, in the order in which they are told.
+// common are the packages that models ask for most, in the order in which models are told of them.
 var common = strings.Fields(`numpy pandas scipy matplotlib seaborn plotly scikit-learn statsmodels sympy pillow openpyxl xlsxwriter python-docx
 	python-pptx pypdf reportlab requests httpx beautifulsoup4 lxml pyarrow polars duckdb sqlalchemy networkx nltk torch tensorflow transformers
 	opencv-python lodash axios express typescript`)
 
-// installers are packages that no program is written with.
+// installers are packages that are not used by programs.
 var installers = []string{"pip", "setuptools", "wheel", "npm", "corepack"}
 
-// commands are those that an image may have beside the usual ones.
+// commands are commands that an image may have in addition to the usual ones.
 var commands = strings.Fields(`python3 node git jq make gcc g++ java perl ruby php sqlite3 psql zip unzip 7z pandoc pdftotext ffmpeg
 	convert dot`)
 
-// facts are what sandboxes say of themselves.
+// facts are what sandboxes have said about themselves.
 type facts struct {
 	languages map[executor.Language]interpreter
-	commands  []string // of common ones
+	commands  []string // those of the variable commands that exist
 }
 
-// interpreter is what runs a language.
+// interpreter describes the interpreter of a language.
 type interpreter struct {
 	version  string            // "3.13.5", "Node.js 20.19.2"; empty: not known
-	packages map[string]string // versions by name, some of them empty
+	packages map[string]string // versions by name; a version may be empty
 }
 
 // learned are the facts of one backend.
@@ -71,17 +74,18 @@ type learned struct {
 	at time.Time
 }
 
-// several is an Executor over others, as backends.Broker is.
+// several is an Executor that uses several others, such as backends.Broker.
 type several interface {
 	Backends() map[string]executor.Executor
 }
 
-// Learn asks what Definition tells beyond what the backend declares: versions of the languages, packages that are installed and common
-// commands. It makes a sandbox for that, as conversations get one, and removes it. What it has learned it does not ask again for an hour.
-// Over a backends.Broker every backend is asked to which a conversation may go, and Definition tells what they have in common.
+// Learn finds out what Definition can tell beyond the declarations of the backend: versions of the
+// languages, installed packages and common commands. It creates a sandbox for that, like those of
+// conversations, and removes it. Results are kept for an hour. With a backends.Broker it asks every
+// backend that a conversation may use, and Definition tells what all of them have in common.
 //
-// Until Learn has returned, and after an error, Definition tells what it told before. Where Python's or Node's program cannot be run nothing is
-// learned of the language, and the error says so.
+// Until Learn has returned, and after an error, Definition does not change. If the program for
+// Python or Node cannot be run, nothing is learned about the language, and the error says so.
 func (t *Tool) Learn(ctx context.Context) error {
 	select {
 	case t.learning <- struct{}{}:
@@ -121,7 +125,8 @@ func (t *Tool) Learn(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// ask has sandboxes of a backend say what they are, one or one for each language.
+// ask finds out what the sandboxes of a backend have. It creates one sandbox, or one for each
+// language.
 func (t *Tool) ask(ctx context.Context, x executor.Executor) (f facts, err error) {
 	f.languages = map[executor.Language]interpreter{}
 	caps := t.Capabilities()
@@ -129,7 +134,7 @@ func (t *Tool) ask(ctx context.Context, x executor.Executor) (f facts, err error
 	var errs []error
 	for _, spec := range t.o.Specs(caps) {
 		if len(spec.Languages) == 0 || len(x.Info().Capabilities.MissingFor(spec)) > 0 {
-			continue // no conversation gets such a sandbox
+			continue // conversations get no such sandbox
 		}
 		s, err := x.Create(ctx, spec)
 		if err != nil {
@@ -168,7 +173,8 @@ func inspect(ctx context.Context, s executor.Session, l executor.Language, limit
 	return i, true, nil
 }
 
-// readInterpreter reads what a sandbox says of an interpreter, and keeps of it what is the name or the version of something.
+// readInterpreter reads what a sandbox says about an interpreter. It keeps only valid names and
+// versions.
 func readInterpreter(said []byte) (i interpreter, err error) {
 	var a struct {
 		Name, Version string
@@ -192,7 +198,7 @@ func readInterpreter(said []byte) (i interpreter, err error) {
 		if len(name) > maxName || !installedName.MatchString(name) || slices.Contains(installers, name) || strings.HasPrefix(name, "@types/") {
 			continue
 		}
-		version, _, _ = strings.Cut(version, "+") // who has built it
+		version, _, _ = strings.Cut(version, "+") // the part after + names the builder
 		if len(version) > maxName || !installedVersion.MatchString(version) {
 			version = ""
 		}
@@ -201,7 +207,7 @@ func readInterpreter(said []byte) (i interpreter, err error) {
 	return i, nil
 }
 
-// which asks the shell for commands.
+// which asks the shell which commands exist.
 func which(ctx context.Context, s executor.Session, limit time.Duration) (found []string, err error) {
 	script := "for c in " + strings.Join(commands, " ") + "; do command -v $c >/dev/null && echo $c; done; true"
 	said, err := answer(ctx, s, executor.Request{Command: []string{"bash", "-c", script}}, limit)
@@ -218,7 +224,7 @@ func which(ctx context.Context, s executor.Session, limit time.Duration) (found 
 	return found, nil
 }
 
-// answer returns what a program prints.
+// answer returns the output of a program.
 func answer(ctx context.Context, s executor.Session, r executor.Request, limit time.Duration) ([]byte, error) {
 	r.Keep, r.Limits.WallTime = maxSaid, limit
 	res, err := s.Run(ctx, r, nil)
@@ -231,7 +237,7 @@ func answer(ctx context.Context, s executor.Session, r executor.Request, limit t
 	return res.Stdout, nil
 }
 
-// facts returns what all backends have in common of which something is known.
+// facts returns what all backends have in common, as far as it is known.
 func (t *Tool) facts() (f facts) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -245,14 +251,14 @@ func (t *Tool) facts() (f facts) {
 	return f
 }
 
-// Installed returns the version of a language and the packages that are installed, with their versions, as far as Learn has learned them.
-// An empty version and nil are not known.
+// Installed returns the version of a language and its installed packages with their versions, as
+// far as Learn has found them. An empty version and nil mean not known.
 func (t *Tool) Installed(l executor.Language) (version string, packages map[string]string) {
 	i := t.facts().languages[l]
 	return i.version, maps.Clone(i.packages)
 }
 
-// and returns what holds whichever of the two a conversation meets.
+// and returns what is true on both of two backends.
 func (f facts) and(g facts) facts {
 	both := facts{languages: maps.Clone(f.languages)}
 	for l, i := range g.languages {
@@ -273,7 +279,7 @@ func (f facts) and(g facts) facts {
 			}
 		}
 		if len(common.packages) == 0 && len(had.packages)+len(i.packages) > 0 {
-			common.packages = nil // "none" would be wrong
+			common.packages = nil // an empty map would mean that there are none
 		}
 		both.languages[l] = common
 	}
@@ -306,7 +312,7 @@ func (f facts) installed(ls []executor.Language) string {
 	return b.String()
 }
 
-// told are the packages with their versions, the common ones first, and not more than a model should read.
+// told returns the packages with their versions, the common ones first, and at most maxTold.
 func (i interpreter) told() (names []string) {
 	all := slices.Sorted(maps.Keys(i.packages))
 	slices.SortStableFunc(all, func(a, b string) int { return rank(a) - rank(b) })

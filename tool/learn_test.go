@@ -16,7 +16,8 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// sayer is an Executor whose code prints what a test wants, by language. A command prints what "bash" says.
+// sayer is an Executor whose code prints what a test sets for its language. A command prints what
+// is set for "bash".
 type sayer struct {
 	executor.Executor
 	says map[executor.Language]string
@@ -42,7 +43,7 @@ func (s saying) Run(_ context.Context, r executor.Request, _ func(executor.Event
 	return &executor.Result{Status: executor.StatusOK, Stdout: executor.Bytes(s.says[r.Language])}, nil
 }
 
-// both is what a backends.Broker over two backends is for a tool.
+// both has the methods of a backends.Broker over two backends that a tool uses.
 type both struct {
 	executor.Executor
 	all map[string]executor.Executor
@@ -80,7 +81,7 @@ func open(t *testing.T) (*fake.Backend, executor.Executor) {
 	return b, x
 }
 
-// told is the part of a definition that is about the inside of the sandbox.
+// told returns the part of a definition that is about the contents of the sandbox.
 func told(d tool.Definition) string {
 	return d.Input.Properties["code"].Description + d.Input.Properties["language"].Description
 }
@@ -136,7 +137,8 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// What a sandbox says of itself goes to a model. Nothing but names, versions and commands is passed on, and not more than it should read.
+// What a sandbox says about itself is told to a model. Only names, versions and commands are passed
+// on, and only a limited number.
 func TestLearnFromHostileSandboxes(t *testing.T) {
 	_, x := open(t)
 	many := map[string]string{}
@@ -172,12 +174,13 @@ func TestLearnFromHostileSandboxes(t *testing.T) {
 			if strings.Contains(got, "gnore") || strings.Contains(got, "\u202e") || len(got) > 8<<10 {
 				t.Errorf("got %d bytes: %.1000q", len(got), got)
 			}
-			has(t, "definition", got, "javascript is Node.js 20.") // the other language is not in the way
+			has(t, "definition", got, "javascript is Node.js 20.") // the other language does not interfere
 		})
 	}
 }
 
-// A sandbox is asked once. A backend that is away is asked again by the next call, and holds up no definition.
+// A sandbox is asked only once. A backend that does not answer is asked again by the next call, and
+// does not delay a definition.
 func TestLearnOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, x := open(t)
@@ -215,6 +218,6 @@ func TestLearnOnce(t *testing.T) {
 		if err := tl.Learn(t.Context()); err == nil {
 			t.Error("the backend is away again, and nobody says so")
 		}
-		has(t, "definition", told(tl.Definition()), "python is 3.13.5.") // as far as anybody knows
+		has(t, "definition", told(tl.Definition()), "python is 3.13.5.") // as far as it is known
 	})
 }

@@ -5,18 +5,19 @@ import (
 	"strings"
 )
 
-// What follows reads just enough of Python to tell program text from what is in strings and comments. A text is taken for something
-// other than a program only where no program could go on like that, so on doubt it stays as it is.
+// The following reads just enough of Python to separate program text from strings and comments. A
+// text counts as something other than a program only if no program could look like that. If in
+// doubt, it is left unchanged.
 
 // span is a stretch of source that is a string literal or a comment.
 type span struct{ from, to int }
 
-// pythonText is what a scan of Python found.
+// pythonText is the result of a scan of Python.
 type pythonText struct {
 	spans []span // strings and comments, in order
-	bad   int    // where a string begins that does not end on its line; -1: nowhere
-	open  bool   // the last span is a string in triple quotes that does not end
-	stray int    // the first backslash outside of strings that does not end its line, which no program has; -1: none
+	bad   int    // start of a string that does not end on its line; -1: none
+	open  bool   // the last span is an unterminated string in triple quotes
+	stray int    // the first backslash outside of strings that is not at the end of its line, which is invalid in any program; -1: none
 }
 
 func scanPython(src string) pythonText {
@@ -73,10 +74,11 @@ func scanPython(src string) pythonText {
 	return t
 }
 
-// clean reports whether nothing was found that no program has.
+// clean reports whether the scan found nothing that is invalid in any program.
 func (t pythonText) clean() bool { return t.bad < 0 && !t.open && t.stray < 0 }
 
-// inside reports whether position i is within a string or comment. Where the text before i is no program, it is not.
+// inside reports whether position i is in a string or comment. It is false if the text before i is
+// not a valid program.
 func (t pythonText) inside(i int) bool {
 	n := sort.Search(len(t.spans), func(n int) bool { return i < t.spans[n].to })
 	return n < len(t.spans) && t.spans[n].from < i
@@ -86,17 +88,17 @@ func wordByte(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
 }
 
-// maxNesting bounds strings within the expressions of strings. Python itself stops far earlier.
+// maxNesting bounds strings in the expressions of strings. Python's own limit is much lower.
 const maxNesting = 50
 
-// pyString finds the end of string literals.
+// pyString finds the ends of string literals.
 type pyString struct {
 	src    string
-	triple bool // of the outermost
+	triple bool // whether the outermost string has triple quotes
 }
 
-// skip returns the end of the string whose quote is at i. prefix is the word before it. Each byte is looked at once: what does not end
-// makes the whole fail.
+// skip returns the end of the string whose quote is at i. prefix is the word before it. It looks at
+// each byte once: one unterminated part makes the whole fail.
 func (s *pyString) skip(i int, prefix string, depth int) (end int, ok bool) {
 	if depth > maxNesting {
 		return 0, false
@@ -119,7 +121,7 @@ func (s *pyString) skip(i int, prefix string, depth int) (end int, ok bool) {
 		case c == '\\':
 			i++
 			if format && strings.HasPrefix(s.src[i:], "N{") && !strings.Contains(prefix, "r") {
-				i += 2 // the brace is of a name of a character
+				i += 2 // \N{...}: the brace belongs to the name of a character
 			} else if strings.HasPrefix(s.src[i:], "\r\n") {
 				i += 2
 			} else if i < len(s.src) && !(format && (s.src[i] == '{' || s.src[i] == '}')) {
@@ -142,14 +144,14 @@ func (s *pyString) skip(i int, prefix string, depth int) (end int, ok bool) {
 	return 0, false
 }
 
-// replacement returns the end of a replacement field, whose inside begins at i.
+// replacement returns the end of a replacement field whose content begins at i.
 func (s *pyString) replacement(i, depth int) (end int, ok bool) {
 	if depth > maxNesting {
 		return 0, false
 	}
 	brackets := 0
 	spec := false
-	word := i // where the word before i begins
+	word := i // start of the word before i
 	for i < len(s.src) {
 		c := s.src[i]
 		begin := word

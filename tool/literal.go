@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// parseLiteral reads a literal of JSON or of Python, whichever the model had in mind: strings in either quotes, with line breaks in
-// them; true and True; commas before closing brackets. It returns maps, slices, strings, numbers, booleans and nil. ok is false unless
-// the whole text is one.
+// parseLiteral reads a literal of JSON or Python, whichever the model used: strings in either
+// quotes, also with line breaks; true and True; commas before closing brackets. It returns maps,
+// slices, strings, numbers, booleans and nil. ok is false unless the whole text is one literal.
 func parseLiteral(text string) (v any, ok bool) {
 	p := literal{s: text}
 	v, ok = p.value(0)
@@ -17,7 +17,7 @@ func parseLiteral(text string) (v any, ok bool) {
 	return v, ok && p.i == len(p.s)
 }
 
-// maxLiteral bounds how deep a literal nests.
+// maxLiteral bounds the nesting of a literal.
 const maxLiteral = 64
 
 type literal struct {
@@ -31,7 +31,7 @@ func (p *literal) space() {
 	}
 }
 
-// take takes the next text, after space, if it is there.
+// take skips space and then text, if text comes next.
 func (p *literal) take(text string) bool {
 	p.space()
 	if !strings.HasPrefix(p.s[p.i:], text) {
@@ -122,7 +122,7 @@ func (p *literal) list(depth int) (any, bool) {
 	return l, true
 }
 
-// strings reads string literals that stand beside each other, which is one string in Python.
+// strings reads adjacent string literals, which are one string in Python.
 func (p *literal) strings() (string, bool) {
 	var b strings.Builder
 	for n := 0; ; n++ {
@@ -170,8 +170,8 @@ func (p *literal) oneString(b *strings.Builder, raw bool) bool {
 	return false
 }
 
-// unescape reads the escape sequence that s begins with and returns its length and what it stands for. What is none in JSON or Python
-// stands for itself, as in Python.
+// unescape reads the escape sequence at the beginning of s and returns its length and its meaning.
+// A sequence that JSON and Python do not have means itself, as in Python.
 func unescape(s string) (n int, text string) {
 	if len(s) < 2 {
 		return len(s), s
@@ -213,13 +213,13 @@ func unescape(s string) (n int, text string) {
 		for n < min(4, len(s)) && '0' <= s[n] && s[n] <= '7' {
 			n++
 		}
-		v, _ := strconv.ParseUint(s[1:n], 8, 32) // of octal digits only
+		v, _ := strconv.ParseUint(s[1:n], 8, 32) // only octal digits
 		return n, string(rune(v))
 	}
 	return 2, s[:2]
 }
 
-// hex returns the number that the digits after the letter of an escape sequence make.
+// hex returns the character with the number in the digits after the letter of an escape sequence.
 func hex(s string, digits int) (rune, bool) {
 	if len(s) < 2+digits {
 		return 0, false

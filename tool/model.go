@@ -11,20 +11,21 @@ import (
 	"unicode/utf8"
 )
 
-// Answer is an Output as a model takes it: text that reads as text, and images apart from it. Its methods give both in the forms of the
-// common model APIs.
+// Answer is an Output in the form in which models take it: readable text, and images apart from it.
+// Its methods return both in the formats of the common model APIs.
 type Answer struct {
-	Text   string  // what was printed, the value, the names of files, and the error
+	Text   string  // the output, the value, the names of files, and the error
 	Failed bool    // the code did not succeed
 	Images []Image // PNG, JPEG, GIF or WebP
 }
 
-// maxFileText bounds what an Answer has of a file, in bytes.
+// maxFileText is how much of a file an Answer contains, in bytes.
 const maxFileText = 64 << 10
 
-// ForModel returns o as a model takes it. Nothing in the text is encoded: there are no escapes of JSON and no base64. Files are named with
-// type and size. The contents of those whose names match one of the patterns, as in path.Match, go along: text is in Answer.Text, up to
-// 64 KiB of each, and images are in Answer.Images. A pattern that is malformed matches nothing.
+// ForModel returns o in the form in which models take it. The text is not encoded: it has no JSON
+// escapes and no base64. It names files with their types and sizes. The contents of files whose
+// names match one of the patterns, as in path.Match, are included: text in Answer.Text, up to 64
+// KiB of each file, and images in Answer.Images. A malformed pattern matches nothing.
 func (o Output) ForModel(files ...string) Answer {
 	a := Answer{Failed: !o.Success}
 	var b strings.Builder
@@ -92,7 +93,7 @@ func (o Output) ForModel(files ...string) Answer {
 	return a
 }
 
-// valueText is the value of the last expression: text as it is, and data as JSON.
+// valueText returns the value of the last expression: text unchanged, and data as JSON.
 func (o Output) valueText() string {
 	switch v := o.ReturnValue.(type) {
 	case nil:
@@ -103,14 +104,14 @@ func (o Output) valueText() string {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(false)
-		if e.Encode(v) != nil { // only a value that the caller has made
+		if e.Encode(v) != nil { // possible only for a value that the caller has made
 			return "[a value that JSON does not have]"
 		}
 		return b.String()
 	}
 }
 
-// takenImage reports whether models take images of a type. An SVG is none for them.
+// takenImage reports whether models accept images of a type. They do not accept SVG.
 func takenImage(mime string) bool {
 	return mime == "image/png" || mime == "image/jpeg" || mime == "image/gif" || mime == "image/webp"
 }
@@ -124,11 +125,12 @@ type OpenAIPart struct {
 
 // OpenAIImageURL is an image within an OpenAIPart.
 type OpenAIImageURL struct {
-	URL string `json:"url"` // with the data in it
+	URL string `json:"url"` // a data URL
 }
 
-// OpenAI returns the content of the tool's message for chat completions and, because that API takes images from users only, the content
-// of a user's message to send after the messages of all tools. It is nil if there are no images.
+// OpenAI returns the content of the tool's message for chat completions. That API accepts images
+// from users only, so OpenAI also returns the content of a user's message, to be sent after the
+// messages of all tools. It is nil if there are no images.
 func (a Answer) OpenAI() (toolMessage string, userMessage []OpenAIPart) {
 	for _, i := range a.Images {
 		if userMessage == nil {
@@ -143,8 +145,8 @@ func (a Answer) OpenAI() (toolMessage string, userMessage []OpenAIPart) {
 type OpenAIResponsesPart struct {
 	Type     string `json:"type"` // "input_text" or "input_image"
 	Text     string `json:"text,omitempty"`
-	ImageURL string `json:"image_url,omitempty"` // with the data in it
-	Detail   string `json:"detail,omitempty"`    // of an image: "auto"
+	ImageURL string `json:"image_url,omitempty"` // a data URL
+	Detail   string `json:"detail,omitempty"`    // for an image: "auto"
 }
 
 // OpenAIResponses returns the output of a function_call_output item for the responses API.
@@ -170,7 +172,8 @@ type AnthropicSource struct {
 	Data      []byte `json:"data"`
 }
 
-// Anthropic returns the content of a tool_result block for the messages API, whose is_error is Answer.Failed.
+// Anthropic returns the content of a tool_result block for the messages API, whose is_error is
+// Answer.Failed.
 func (a Answer) Anthropic() []AnthropicPart {
 	parts := []AnthropicPart{{Type: "text", Text: a.Text}}
 	for _, i := range a.Images {
@@ -197,8 +200,8 @@ type GeminiBlob struct {
 	Data     []byte `json:"data"`
 }
 
-// Gemini returns the response of a functionResponse, and the parts to send after it in the same content: the images, of which that API
-// takes no GIF. They are nil if there are none.
+// Gemini returns the response of a functionResponse, and the parts to send after it in the same
+// content: the images, except GIF, which that API refuses. The parts are nil if there are none.
 func (a Answer) Gemini() (response GeminiResponse, parts []GeminiPart) {
 	if response.Output = a.Text; a.Failed {
 		response = GeminiResponse{Error: a.Text}
@@ -213,7 +216,7 @@ func (a Answer) Gemini() (response GeminiResponse, parts []GeminiPart) {
 	return response, parts
 }
 
-// dataURL is the image as an address that has it.
+// dataURL returns the image as a data URL.
 func (i Image) dataURL() string {
 	return "data:" + i.Type + ";base64," + base64.StdEncoding.EncodeToString(i.Base64)
 }

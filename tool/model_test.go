@@ -66,7 +66,7 @@ func TestAnswerForms(t *testing.T) {
 	}
 }
 
-// What goes to a model of a chart and a file is a few words, and not what they are made of.
+// A model gets a few words about a chart and a file, not their contents.
 func TestForModelIsShort(t *testing.T) {
 	big := []byte(png + strings.Repeat("x", 1<<20))
 	out := tool.Output{Success: true, Images: []tool.Image{{Type: "image/png", Base64: big}}, Files: []tool.File{{Name: "a.csv", Type: "text/csv", Size: int64(len(big)), Base64: big}}}
@@ -112,7 +112,7 @@ func TestTablesAreMarkdown(t *testing.T) {
 	}
 }
 
-// A table is never larger than what it was made of, by more than what it takes to be one.
+// A table is never much larger than the HTML that it was made from.
 func FuzzTable(f *testing.F) {
 	f.Add("<table><tr><th rowspan=2>k</th><th colspan=2>v</th></tr><tr><th>a</th></tr></table>")
 	f.Add("<table><caption>c<tr><td><br>|</table>x")

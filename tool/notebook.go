@@ -13,7 +13,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// The bounds of a notebook that is read.
+// The limits of a notebook that is read.
 const (
 	MaxNotebook      = 32 << 20 // bytes
 	maxNotebookCells = 10_000
@@ -21,9 +21,9 @@ const (
 
 // NotebookCell is a cell of a Jupyter notebook: text, or a call and its answer.
 type NotebookCell struct {
-	Markdown string // of a cell of text; then the rest is empty
+	Markdown string // the text of a Markdown cell; then the other fields are empty
 	Input    Input
-	Output   *Output // nil: it was not run
+	Output   *Output // nil: the cell was not run
 }
 
 // The parts of a notebook, as nbformat 4.5 names them.
@@ -55,7 +55,7 @@ type (
 	}
 )
 
-// lines is text that is a string or a list of strings.
+// lines is text that is a string or a list of strings in JSON.
 type lines string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -68,7 +68,8 @@ func (l *lines) UnmarshalJSON(p []byte) error {
 	return json.Unmarshal(p, (*string)(l))
 }
 
-// MarshalJSON writes a cell: text has neither outputs nor a count, and code has both.
+// MarshalJSON writes a cell. A Markdown cell has neither outputs nor a count, and a code cell has
+// both.
 func (c notebookCell) MarshalJSON() ([]byte, error) {
 	if c.Type != "code" {
 		return json.Marshal(struct {
@@ -82,11 +83,12 @@ func (c notebookCell) MarshalJSON() ([]byte, error) {
 	return json.Marshal(code(c))
 }
 
-// magics are the first lines of cells in another language than the notebook's, Python.
+// magics are the first lines of cells in another language than Python.
 var magics = map[executor.Language]string{executor.JavaScript: "%%javascript", executor.TypeScript: "%%typescript", Bash: "%%bash"}
 
-// ExportNotebook writes calls and their answers as a Jupyter notebook (nbformat 4.5): code, output, values, images and errors. Cells in
-// other languages than Python begin with a cell magic. Files are not in it.
+// ExportNotebook writes calls and their answers as a Jupyter notebook (nbformat 4.5): code, output,
+// values, images and errors, but no files. A cell in another language than Python begins with a
+// cell magic.
 func ExportNotebook(cells []NotebookCell) ([]byte, error) {
 	nb := notebook{Cells: []notebookCell{}, Format: 4, Minor: 5, Metadata: map[string]any{
 		"kernelspec":    map[string]any{"name": "python3", "display_name": "Python 3", "language": "python"},
@@ -120,7 +122,7 @@ func exportOutputs(o Output, count int) *[]notebookOutput {
 		}
 	}
 	text := func(s string) json.RawMessage {
-		b, _ := json.Marshal(s) // a string always has a form
+		b, _ := json.Marshal(s) // a string can always be encoded
 		return b
 	}
 	for _, i := range o.Images {
@@ -154,8 +156,9 @@ func exportOutputs(o Output, count int) *[]notebookOutput {
 	return &outs
 }
 
-// ImportNotebook reads a Jupyter notebook of nbformat 4, with the outputs that an Output can have. Cells of text are Markdown; a cell magic
-// for JavaScript or Bash is the language of its cell. What a notebook has comes from strangers: nothing is run.
+// ImportNotebook reads a Jupyter notebook of nbformat 4, with the outputs that an Output can have.
+// Text cells become Markdown. A cell magic for JavaScript or Bash sets the language of its cell. A
+// notebook is untrusted: nothing in it is run.
 func ImportNotebook(data []byte) ([]NotebookCell, error) {
 	if len(data) > MaxNotebook {
 		return nil, fmt.Errorf("tool: notebook: has %d bytes; at most %d are read", len(data), MaxNotebook)
@@ -254,7 +257,7 @@ func importOutputs(outs []notebookOutput) (o Output) {
 	return o
 }
 
-// image adds an image, if there is one that is what its type says.
+// image adds an image if the data has one whose content fits its type.
 func (o *Output) image(data map[string]json.RawMessage, str func(json.RawMessage) string) bool {
 	for _, mime := range slices.Sorted(maps.Keys(data)) {
 		if !slices.Contains(images, mime) {
@@ -276,7 +279,7 @@ func (o *Output) image(data map[string]json.RawMessage, str func(json.RawMessage
 	return false
 }
 
-// value takes a value, or what was displayed as text.
+// value adds a value, or displayed text.
 func (o *Output) value(n notebookOutput, str func(json.RawMessage) string) {
 	if n.Type == "execute_result" {
 		if b, ok := n.Data["application/json"]; ok {

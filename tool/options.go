@@ -8,14 +8,15 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Bash is the language of shell scripts. It is there where the backend declares [executor.FeatureCommand]: a script is the command
-// bash -c, beside the interpreters and without their variables.
+// Bash is the language of shell scripts. It is available if the backend declares
+// [executor.FeatureCommand]: a script is run as the command bash -c, outside the interpreters and
+// without their variables.
 const Bash executor.Language = "bash"
 
-// DefaultName is what a tool is called if its Options do not say.
+// DefaultName is the name of a tool without Options.Name.
 const DefaultName = "execute_code"
 
-// The defaults and bounds of Options.
+// The defaults and limits of Options.
 const (
 	DefaultTimeout    = 30 * time.Second
 	DefaultMaxTimeout = 2 * time.Minute
@@ -28,35 +29,38 @@ const (
 	DefaultMaxFileBytes  = 8 << 20
 )
 
-// Options says what a model may do. The zero value is a tool for every language that the backend has, without network.
+// Options says what a model may do. The zero value is a tool for every language that the backend
+// has, without network.
 type Options struct {
-	// Name is what the model calls, 1 to 64 of [A-Za-z0-9_-]. Empty: DefaultName.
+	// Name is the name of the tool for the model, 1 to 64 of [A-Za-z0-9_-]. Empty: DefaultName.
 	Name string
-	// Spec is what sandboxes are created from. Its Languages are those of the call, and MaxTimeout raises its MaxRun.WallTime. Nil Aliases
-	// are executor.DataDir where the backend has aliases; empty ones are none.
+	// Spec is the Spec of sandboxes. Its Languages are set from the call, and MaxTimeout raises its
+	// MaxRun.WallTime. Nil Aliases mean executor.DataDir if the backend has aliases; an empty slice
+	// means none.
 	Spec executor.Spec
-	// Languages are those that the model may use, among them Bash; the first is the default of a call. Those that the backend lacks
-	// are left out. Nil: python, javascript and bash as far as the backend has them.
+	// Languages are the languages that the model may use, which can include Bash. The first is the
+	// default of a call. Those that the backend lacks are left out. Nil: those of python,
+	// javascript and bash that the backend has.
 	Languages []executor.Language
-	// Packages are the names that the model may have installed, by language. A language that is not there may have none. Nil: what the
-	// backend allows.
+	// Packages are the names of packages that the model may install, by language. A language that
+	// is not listed may install none. Nil: what the backend allows.
 	Packages map[executor.Language][]string
-	// Timeout is that of a call that names none, MaxTimeout the longest that a call may ask for. Zero: the defaults, and never more than
-	// the backend allows.
+	// Timeout is the timeout of a call that does not set one, and MaxTimeout the longest that a
+	// call may set. Zero: the defaults. Neither exceeds what the backend allows.
 	Timeout    time.Duration
 	MaxTimeout time.Duration
-	// MaxCode is how many bytes of code a call may have. Zero: DefaultMaxCode.
+	// MaxCode is the largest size of the code of a call in bytes. Zero: DefaultMaxCode.
 	MaxCode int
 
-	// Bounds of what an answer has; what is beyond them is left out with a note. Zero: the defaults. Negative: nothing.
+	// The limits of an answer. More is left out with a note. Zero: the defaults. Negative: nothing.
 	MaxOutput     int   // bytes of each of stdout, stderr, returnValue and error
 	MaxImages     int   // images
 	MaxImageBytes int64 // of all images together, before base64
-	MaxFiles      int   // files that are listed
+	MaxFiles      int   // listed files
 	MaxFileBytes  int64 // of all contents of files together, before base64
 }
 
-// with returns o without zero fields, as far as a backend with c can do it.
+// with returns o with defaults for its zero fields, limited to what a backend with c can do.
 func (o Options) with(c executor.Capabilities) Options {
 	o.Name = cmp.Or(o.Name, DefaultName)
 	o.MaxCode = cmp.Or(o.MaxCode, DefaultMaxCode)
@@ -87,12 +91,13 @@ func (o Options) with(c executor.Capabilities) Options {
 	return o
 }
 
-// takes reports whether calls may name a language: one of the tool's, or TypeScript where that comes with JavaScript.
+// takes reports whether calls may use a language: one of the tool's, or TypeScript if it is
+// available with JavaScript.
 func (o Options) takes(c executor.Capabilities, l executor.Language) bool {
 	return slices.Contains(o.Languages, c.Interpreter(l))
 }
 
-// installs returns the languages whose packages a call may name.
+// installs returns the languages for which a call may name packages.
 func (o Options) installs(c executor.Capabilities) (ls []executor.Language) {
 	for _, l := range o.Languages {
 		if l != Bash && c.HasFor(l, executor.FeaturePackages) && (o.Packages == nil || len(o.Packages[l]) > 0) {
@@ -102,7 +107,7 @@ func (o Options) installs(c executor.Capabilities) (ls []executor.Language) {
 	return ls
 }
 
-// takesFiles reports whether every language of the tool can be given files.
+// takesFiles reports whether every language of the tool can get files.
 func (o Options) takesFiles(c executor.Capabilities) bool {
 	return !slices.ContainsFunc(o.Languages, func(l executor.Language) bool {
 		return l != Bash && !c.HasFor(l, executor.FeatureFiles)

@@ -6,32 +6,33 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Output is the answer to a call. As JSON it is what Definition.Output describes, with every field.
+// Output is the answer to a call. Its JSON form has every field that Definition.Output describes.
 type Output struct {
 	Success       bool              `json:"success"` // the code ran to its end without an error
 	Language      executor.Language `json:"language"`
-	Stdout        string            `json:"stdout"` // with the text of what was displayed after it
-	Stderr        string            `json:"stderr"` // with notes on the run in square brackets
+	Stdout        string            `json:"stdout"` // followed by displayed text
+	Stderr        string            `json:"stderr"` // followed by notes on the run in square brackets
 	ReturnValue   any               `json:"returnValue"`
 	ExecutionTime float64           `json:"executionTime"` // seconds
 	Images        []Image           `json:"images"`
 	Files         []File            `json:"files"`
-	Error         string            `json:"error"` // empty, and null in JSON: none
+	Error         string            `json:"error"` // empty if there is none, which is null in JSON
 }
 
-// Image is what the code displayed as one. It comes from the sandbox: an SVG may have scripts in it.
+// Image is an image that the code displayed. It comes from the sandbox, so an SVG may contain
+// scripts.
 type Image struct {
 	Type   string `json:"type"` // media type
 	Base64 []byte `json:"base64"`
-	File   string `json:"file,omitempty"` // that has the same content; empty: none
+	File   string `json:"file,omitempty"` // a file with the same content; empty: none
 }
 
-// File is one that the code made or changed.
+// File is a file that the code created or changed.
 type File struct {
 	Name   string `json:"name"` // relative to executor.Workdir
-	Type   string `json:"type"` // media type, by content
+	Type   string `json:"type"` // media type, from the content
 	Size   int64  `json:"size"`
-	Base64 []byte `json:"base64,omitempty"` // nil if it is that of an Image, or Options.MaxFileBytes does not allow it
+	Base64 []byte `json:"base64,omitempty"` // nil if the file is also an Image, or exceeds Options.MaxFileBytes
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -53,7 +54,7 @@ func (o Output) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// note adds a remark on the run, which is neither output of the code nor an error.
+// note adds a remark about the run that is neither output of the code nor an error.
 func (o *Output) note(text string) {
 	if o.Stderr != "" && o.Stderr[len(o.Stderr)-1] != '\n' {
 		o.Stderr += "\n"

@@ -13,7 +13,8 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// What the rules for Python assume, Python itself says: what is in its errors, and what is a program.
+// TestPython checks the assumptions of the rules for Python against Python itself: its error
+// messages, and what a program is.
 func TestPython(t *testing.T) {
 	x, err := pyodide.Open(t.Context(), driver.Env{Owner: "tool"}, pyodide.Config{})
 	if err != nil {
@@ -51,7 +52,7 @@ func TestPython(t *testing.T) {
 		{name: "timeout", in: `{"code": "print('before')\nwhile True: pass", "timeout": 1}`, value: "null", stdout: "before\n", errors: []string{"stopped by its timeout", "Variables and files are still there."}},
 		{name: "kept", in: "x['a'][0]", value: "1"},
 	}
-	for _, test := range tests { // in order: they are one conversation
+	for _, test := range tests { // in order, because they are one conversation
 		t.Run(test.name, func(t *testing.T) {
 			out, err := tl.Call(t.Context(), tool.Conversation{ID: "chat"}, test.in, nil)
 			if err != nil {
@@ -80,10 +81,10 @@ func TestPython(t *testing.T) {
 			}
 		})
 	}
-	// The programs that have to stay as they are, are programs.
+	// The programs that must stay unchanged are valid programs.
 	t.Run("programs", func(t *testing.T) {
 		for name, code := range programs {
-			if name == "syntax-error" || name == "magic" || name == "indented" || name == "fence-in-open" { // which are left to Python
+			if name == "syntax-error" || name == "magic" || name == "indented" || name == "fence-in-open" { // Python reports the errors in these
 				continue
 			}
 			quoted, err := json.Marshal(code)

@@ -7,24 +7,26 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// MaxAttempts is how many runs a Repair has at most.
+// MaxAttempts is the largest number of runs of a Repair.
 const MaxAttempts = 10
 
 // Attempt is one run of a Repair.
 type Attempt struct {
 	Input  Input
-	Output Output // its Error says in words for a model what went wrong
+	Output Output // its Error tells a model what went wrong
 }
 
-// errUnchanged ends a Repair whose model gives back what has failed.
+// errUnchanged ends a Repair if the model returns the failed code unchanged.
 var errUnchanged = errors.New("tool: the code was not changed, so it would fail in the same way")
 
-// Repair runs a call and, while it fails, lets the caller's model mend it: mend gets every attempt until then and returns the next call as
-// the model wrote it, see ParseInput, or "" to give up. There are at most so many attempts, and never more than MaxAttempts. Each is in
-// the result, the last one at the end.
+// Repair runs a call and, while it fails, lets the caller's model correct it. mend gets every
+// attempt so far and returns the next call as the model wrote it (see ParseInput), or "" to give
+// up. There are at most the given number of attempts, and never more than MaxAttempts. The result
+// has all of them in order.
 //
-// The error is a failure or refusal of the executor, which ends the loop because the code may have run, or that of mend. That the code
-// still fails at the end is none: see the last Output. emit may be nil.
+// An error is that of mend, or a failure or refusal of the executor, which ends the loop because
+// the code may have run. If the code still fails at the end, that is not an error: see the last
+// Output. emit may be nil.
 func (t *Tool) Repair(ctx context.Context, c Conversation, arguments string, attempts int, mend func(ctx context.Context, tried []Attempt) (string, error), emit func(executor.Event) error) ([]Attempt, error) {
 	var tried []Attempt
 	attempts = min(max(attempts, 1), MaxAttempts)

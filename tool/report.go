@@ -10,25 +10,27 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// Outcome is what Report makes an Output of.
+// Outcome is the input of Report.
 type Outcome struct {
 	Input  Input
 	Result *executor.Result
-	// Lost says that the conversation had an older sandbox, which is gone: see sessions.Lease.
+	// Lost says that the conversation had an older sandbox that is gone: see sessions.Lease.
 	Lost bool
-	// Why is the reason, if it is known: see sessions.Lease.
+	// Why is the reason for Lost, if it is known: see sessions.Lease.
 	Why sessions.Loss
-	// Restored are the files of it that the new one got: see sessions.Lease.
+	// Restored are the files of the older sandbox that the new one got: see sessions.Lease.
 	Restored []string
-	// First says that no code in the language had run in the sandbox before, so that a run with StateFresh has lost nothing.
+	// First says that no code in this language had run in the sandbox before, so that a run with
+	// StateFresh has lost nothing.
 	First bool
-	// There are names of files in the working directory, for code that looked for one in vain. Nil: not known.
+	// There has the names of files in the working directory, if the code tried to use a file that
+	// does not exist. Nil: not known.
 	There []string
 }
 
-// Report says what became of a run, in words and amounts for a model. c are the capabilities of the backend and o the options of the
-// tool. It adds to what the code printed what the model cannot know: what was left out, what state is gone, and how to go on after the
-// frequent mistakes.
+// Report describes a run for a model, within the limits of o. c are the capabilities of the backend
+// and o the options of the tool. To the output of the code it adds what the model cannot know: what
+// was left out, which state is gone, and how to go on after frequent errors.
 func Report(r Outcome, c executor.Capabilities, o Options) Output {
 	w := writer{r: r, res: r.Result, c: c, o: o.with(c)}
 	w.out = Output{Success: w.res.Status == executor.StatusOK, Language: r.Input.Language, ExecutionTime: w.res.Duration.Seconds()}
@@ -43,7 +45,7 @@ func Report(r Outcome, c executor.Capabilities, o Options) Output {
 	return w.out
 }
 
-// writer makes an Output.
+// writer builds an Output.
 type writer struct {
 	r   Outcome
 	res *executor.Result
@@ -52,11 +54,12 @@ type writer struct {
 	out Output
 }
 
-// stream returns what was kept of a stream, with a note in its hole.
+// stream returns the kept output of a stream, with a note where a part is missing.
 func (w *writer) stream(kind executor.EventKind, b executor.Bytes) string {
 	for _, g := range w.res.Dropped {
 		if g.Stream == kind && 0 <= g.At && g.At <= len(b) {
-			// Both sides are cut as if nothing were missing, and then the note counts what is missing altogether.
+			// Cut both sides as if nothing were missing. The note then counts everything that is
+			// missing.
 			half := w.o.MaxOutput / 2
 			head, tail := b[:g.At], b[g.At:]
 			dropped := g.Bytes
@@ -74,13 +77,14 @@ func (w *writer) stream(kind executor.EventKind, b executor.Bytes) string {
 	return cut(plain(b), w.o.MaxOutput)
 }
 
-// images are the media types of images, the best for a model first.
+// images are the media types of images, in the order of preference for models.
 var images = []string{"image/png", "image/jpeg", "image/webp", "image/gif", "image/svg+xml"}
 
-// texts are the media types that a model can read, the best first. What Python calls text/plain of a table is one.
+// texts are the media types that a model can read, in the order of preference. A Python table as
+// text/plain is readable too.
 var texts = []string{"text/markdown", "text/plain", "text/latex", "application/json", "text/html"}
 
-// outputs returns which of Images an output has become.
+// outputs adds the outputs. It returns which output has become which of Images.
 func (w *writer) outputs() (image map[int]int) {
 	image = map[int]int{}
 	left, out := w.o.MaxImageBytes, 0
@@ -125,7 +129,8 @@ func (w *writer) outputs() (image map[int]int) {
 	return image
 }
 
-// isImage reports whether data is what its type says as far as its beginning tells: it goes to decoders of others.
+// isImage reports whether data begins as its type requires. The data is passed to decoders of other
+// programs.
 func isImage(mime string, data []byte) bool {
 	switch mime {
 	case "image/png":
@@ -140,7 +145,7 @@ func isImage(mime string, data []byte) bool {
 	return bytes.Contains(data[:min(len(data), 4096)], []byte("<svg"))
 }
 
-// files lists the files. What was displayed as well is passed on once, as an image.
+// files lists the files. A file that was also displayed is passed on only once, as an image.
 func (w *writer) files(image map[int]int) {
 	shown := w.res.Shown()
 	left, empty := w.o.MaxFileBytes, 0
@@ -183,14 +188,14 @@ func (w *writer) state() {
 		names := plain([]byte(strings.Join(w.res.LeftRunning[:min(n, maxNames)], ", ")))
 		w.out.note(fmt.Sprintf("Still running after this call: %s. What it prints is not seen.", cut(names, maxCause)))
 	}
-	if w.out.Error == "" { // otherwise it says so
+	if w.out.Error == "" { // otherwise Error says so
 		if s := w.lost(); s != "" {
 			w.out.note(s)
 		}
 	}
 }
 
-// because says why there is another sandbox than before, if that is known.
+// because says why the sandbox is not the earlier one, if that is known.
 func because(why sessions.Loss) string {
 	switch why {
 	case sessions.LossGone:
@@ -208,7 +213,7 @@ func (w *writer) beganAnew() bool {
 	return w.res.StateFresh && !w.r.First && w.c.HasFor(w.r.Input.Language, executor.FeatureState)
 }
 
-// lost says what this run destroyed.
+// lost says what this run has destroyed.
 func (w *writer) lost() string {
 	switch {
 	case w.res.FilesLost:

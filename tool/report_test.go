@@ -28,7 +28,7 @@ func failed(typ, message string) *executor.Result {
 	return &executor.Result{Status: executor.StatusFailed, ExitCode: 1, Exception: &executor.Exception{Type: typ, Message: message}}
 }
 
-// What is in the JSON is what the definition says, no more and no less.
+// The JSON has exactly what the definition describes.
 func TestOutputKeepsToItsSchema(t *testing.T) {
 	full := ok(func(r *executor.Result) {
 		r.Stdout = executor.Bytes("hi\n")
@@ -310,7 +310,7 @@ func TestReportOfFailures(t *testing.T) {
 			if out.Success {
 				t.Error("got success")
 			}
-			// No hint names what the model's tool does not have.
+			// A hint names only arguments that the model's tool has.
 			bare := fake.Without(test.c, executor.FeaturePackages, executor.FeatureFiles, executor.FeatureCommand)
 			out = tool.Report(tool.Outcome{Input: tool.Input{Code: test.code, Language: test.l}, Result: test.r, There: test.there}, bare, tool.Options{})
 			for _, word := range []string{`"packages"`, `"files"`, "bash"} {
@@ -388,7 +388,7 @@ func TestReportOfState(t *testing.T) {
 	}
 }
 
-// Whatever comes out of a sandbox, the answer is text and within its bounds.
+// Whatever the sandbox returns, the answer is text and within its limits.
 func FuzzReport(f *testing.F) {
 	f.Add("Traceback (most recent call last):\n  File \"<cell 1>\", line 1\n    x\nE: x", "image/png", []byte(png), 3, int64(9))
 	f.Add("    at f (/x:1:1)\n  [x]", "application/json", []byte("{}"), -1, int64(-1))
@@ -415,7 +415,7 @@ func FuzzReport(f *testing.F) {
 	})
 }
 
-// A chart that is both shown and saved is passed on once: as an image, which the file is named with.
+// A chart that is both shown and saved is passed on once: as an image that names the file.
 func TestReportOfChartsThatAreSaved(t *testing.T) {
 	image := func(data string) executor.Output {
 		return executor.Output{Data: executor.MIMEBundle{"image/png": executor.Bytes(data)}}

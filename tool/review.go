@@ -12,24 +12,25 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// reviewProgram looks at code with Python's own parser, in the sandbox.
+// reviewProgram checks code with Python's own parser, in the sandbox.
 //
 //go:embed review.py
 var reviewProgram string
 
-// maxFindings bounds what a review returns.
+// maxFindings is the largest number of findings of a review.
 const maxFindings = 50
 
-// Finding is something in code that is probably not meant.
+// Finding is a part of the code that is probably a mistake.
 type Finding struct {
 	Line int    `json:"line"` // from 1
 	Rule string `json:"rule"` // "syntax", "module", "input", "endless", "bare-except", "mutable-default", "none", "unreachable"
-	Text string `json:"text"` // in words for a model
+	Text string `json:"text"` // text for a model
 }
 
-// Review looks at Python code without running it, with Python's own parser in the sandbox of the conversation. What it finds is advice: it
-// neither keeps anything from running nor says that code is safe, which only the sandbox takes care of. Variables stay as they are. Where the
-// tool has no Python it is an *InputError.
+// Review checks Python code without running it, with Python's own parser in the sandbox of the
+// conversation. The findings are advice. They do not prevent a run, and they do not say that code
+// is safe: only the sandbox provides safety. Variables stay unchanged. If the tool has no Python,
+// the error is an *InputError.
 func (t *Tool) Review(ctx context.Context, c Conversation, code string) (found []Finding, err error) {
 	caps := t.Capabilities()
 	in := Input{Code: code, Language: executor.Python}
@@ -45,7 +46,7 @@ func (t *Tool) Review(ctx context.Context, c Conversation, code string) (found [
 }
 
 func review(ctx context.Context, s *sessions.Lease, code string) ([]Finding, error) {
-	text, err := json.Marshal(code) // a string in JSON is one in Python
+	text, err := json.Marshal(code) // a JSON string is a string literal in Python
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,7 @@ func review(ctx context.Context, s *sessions.Lease, code string) ([]Finding, err
 	}
 	var found []Finding
 	for _, v := range res.Outputs {
-		// The value comes from the sandbox, where earlier code may have changed what it likes.
+		// The value comes from the sandbox, where earlier code may have changed anything.
 		if data, ok := v.Data["application/json"]; ok && v.Main && json.Unmarshal(data, &found) == nil && len(found) <= maxFindings {
 			for i := range found {
 				found[i].Text = cut(plain([]byte(found[i].Text)), maxCause)

@@ -5,21 +5,22 @@ import (
 	"strings"
 )
 
-// OpenAIFunction is an element of "functions" in OpenAI's first form of tools, and part of the later one.
+// OpenAIFunction is an element of "functions" in OpenAI's first format of tools, and a part of the
+// later format.
 type OpenAIFunction struct {
 	Name        string  `json:"name"`
 	Description string  `json:"description"`
 	Parameters  *Schema `json:"parameters"`
 }
 
-// OpenAITool is an element of "tools" of OpenAI's chat completions and the many APIs that are compatible with them.
+// OpenAITool is an element of "tools" of OpenAI's chat completions and of the many compatible APIs.
 type OpenAITool struct {
 	Type     string         `json:"type"`
 	Function OpenAIFunction `json:"function"`
 }
 
-// OpenAIResponsesTool is an element of "tools" of OpenAI's responses API. That takes a function for strict unless it is told otherwise,
-// and strict functions have no optional parameters.
+// OpenAIResponsesTool is an element of "tools" of OpenAI's responses API. In that API functions are
+// strict by default, and strict functions cannot have optional parameters.
 type OpenAIResponsesTool struct {
 	Type string `json:"type"`
 	OpenAIFunction
@@ -33,7 +34,8 @@ type AnthropicTool struct {
 	InputSchema *Schema `json:"input_schema"`
 }
 
-// GeminiFunction is an element of "functionDeclarations" of Gemini's API, whose schema is a part of OpenAPI's.
+// GeminiFunction is an element of "functionDeclarations" of Gemini's API, whose schema is a subset
+// of OpenAPI's.
 type GeminiFunction struct {
 	Name        string  `json:"name"`
 	Description string  `json:"description"`
@@ -50,7 +52,8 @@ type MCPTool struct {
 	Annotations  MCPAnnotations `json:"annotations"`
 }
 
-// MCPAnnotations are hints for the host of an MCP client. Its defaults are the pessimistic ones, so all are said.
+// MCPAnnotations are hints for the host of an MCP client. The protocol's defaults are the
+// pessimistic ones, so all fields are always sent.
 type MCPAnnotations struct {
 	ReadOnly    bool `json:"readOnlyHint"`
 	Destructive bool `json:"destructiveHint"`
@@ -58,7 +61,7 @@ type MCPAnnotations struct {
 	OpenWorld   bool `json:"openWorldHint"`
 }
 
-// OpenAIFunction returns d as OpenAI's first form of tools has it.
+// OpenAIFunction returns d in OpenAI's first format of tools.
 func (d Definition) OpenAIFunction() OpenAIFunction {
 	return OpenAIFunction{d.Name, d.Description, d.Input}
 }
@@ -79,12 +82,13 @@ func (d Definition) Gemini() GeminiFunction {
 	return GeminiFunction{d.Name, d.Description, d.Input.gemini()}
 }
 
-// MCP returns d for tools/list. Code changes nothing but its own sandbox, and no run is like another.
+// MCP returns d for tools/list. Code changes nothing outside its sandbox, and two runs may differ.
 func (d Definition) MCP() MCPTool {
 	return MCPTool{d.Name, "Run code", d.Description, d.Input, d.Output, MCPAnnotations{}}
 }
 
-// gemini returns s with the names of types that OpenAPI's enumeration has there, and without the keywords that the API refuses.
+// gemini returns s with the type names of the enumeration in OpenAPI, and without the keywords that
+// the API refuses.
 func (s *Schema) gemini() *Schema {
 	if s == nil {
 		return nil

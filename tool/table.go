@@ -10,15 +10,16 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// The bounds of a table that is read from HTML.
+// The limits of a table that is read from HTML.
 const (
 	maxTableHTML  = 4 << 20 // bytes
-	maxTableCells = 50_000  // those that a span makes count too
-	maxAround     = 200     // bytes of text beside the table
+	maxTableCells = 50_000  // including the cells of spans
+	maxAround     = 200     // bytes of text around the table
 )
 
-// table reads HTML that is one table, with little text around it, and writes it as Markdown without padding: tables of numbers take a
-// third of what they take in HTML, and Python's text of them is folded and cut. Anything else is not ok.
+// table reads HTML that is one table with little text around it, and writes it as Markdown without
+// padding. Tables of numbers take a third of their size in HTML, and Python's own text form of them
+// is folded and cut. For anything else ok is false.
 func table(data []byte) (markdown string, ok bool) {
 	if len(data) > maxTableHTML || !bytes.Contains(data, []byte("<table")) {
 		return "", false
@@ -40,21 +41,21 @@ func table(data []byte) (markdown string, ok bool) {
 	}
 }
 
-// Where a tableReader is.
+// The positions of a tableReader.
 const (
 	before = iota
 	within
 	after
 )
 
-// tableReader takes one table out of HTML.
+// tableReader reads one table from HTML.
 type tableReader struct {
 	state  int
 	rows   [][]string
-	spans  map[int]int // by column: in how many further rows a cell from above is
+	spans  map[int]int // by column: the number of further rows that a cell from above covers
 	cell   *strings.Builder
-	width  int // in columns, of the cell
-	height int // in rows, of the cell
+	width  int // width of the cell in columns
+	height int // height of the cell in rows
 	skip   atom.Atom
 	around strings.Builder
 	cells  int
@@ -85,7 +86,7 @@ func (r *tableReader) token(kind html.TokenType, z *html.Tokenizer) {
 		case end && r.state == within:
 			r.endCell()
 			r.state = after
-		default: // a second one, or one in another
+		default: // a second table, or a nested one
 			r.bad = true
 		}
 	case atom.Tr:
@@ -130,7 +131,7 @@ func (r *tableReader) begin(z *html.Tokenizer, more bool) {
 	}
 }
 
-// endCell puts the cell into its row, with empty ones where it goes over several columns.
+// endCell adds the cell to its row, followed by empty cells if it covers several columns.
 func (r *tableReader) endCell() {
 	if r.cell == nil {
 		return
@@ -152,7 +153,7 @@ func (r *tableReader) endCell() {
 	r.fill()
 }
 
-// fill adds what cells of the rows above take of the present one.
+// fill adds empty cells where cells of the rows above cover the current row.
 func (r *tableReader) fill() {
 	row := &r.rows[len(r.rows)-1]
 	for !r.bad && r.spans[len(*row)] > 0 {
@@ -182,7 +183,7 @@ func (r *tableReader) text(s string) {
 	}
 }
 
-// markdown writes the rows, the first as the head.
+// markdown writes the rows. The first row is the header.
 func (r *tableReader) markdown() string {
 	columns := 0
 	for _, row := range r.rows {

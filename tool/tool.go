@@ -15,30 +15,30 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// Tool runs the calls of a model, each conversation in a session of its own. All methods are safe for concurrent use; calls of one
-// conversation take turns.
+// Tool runs the calls of a model, with a separate session for each conversation. All methods are
+// safe for concurrent use; calls of one conversation run one after the other.
 type Tool struct {
 	x executor.Executor
 	m *sessions.Manager
 	o Options
 
-	learning chan struct{} // full while somebody asks
+	learning chan struct{} // contains a value while Learn runs
 
 	mu      sync.Mutex
 	learned map[string]learned // by backend
 }
 
-// Conversation says whose call it is.
+// Conversation says which conversation a call belongs to.
 type Conversation struct {
-	ID         string            // of the application, not empty; calls with the same ID share variables and files
+	ID         string            // chosen by the application, not empty; calls with the same ID share variables and files
 	Subject    string            // see executor.Spec; the same in all calls of a conversation
 	Attributes map[string]string // see executor.Spec; nil: those of Options.Spec
 }
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// New makes a Tool over x and a manager of sessions over x. It owns neither. Mistakes in o are ErrInvalid; so is a backend that has none
-// of the languages.
+// New makes a Tool over x and a manager of sessions over x. It owns neither. Errors in o are
+// ErrInvalid, and so is a backend that has none of the languages.
 func New(x executor.Executor, m *sessions.Manager, o Options) (*Tool, error) {
 	var errs []error
 	full := o.with(x.Info().Capabilities)
@@ -64,11 +64,13 @@ func New(x executor.Executor, m *sessions.Manager, o Options) (*Tool, error) {
 	return &Tool{x: x, m: m, o: o, learning: make(chan struct{}, 1), learned: map[string]learned{}}, nil
 }
 
-// Definition describes the tool as the backend can do it now, with what Learn has learned. It asks nobody.
+// Definition describes the tool as the backend supports it now, with the results of Learn. It does
+// no I/O.
 func (t *Tool) Definition() Definition { return define(t.x.Info().Capabilities, t.o, t.facts()) }
 
-// Call runs a call as the model wrote it. The Output is always for the model. What is wrong with the call is in it; the error is a
-// failure or refusal of the executor, for logs, and the Output says what the model may know of it.
+// Call runs a call as the model wrote it. The Output is always for the model. If the call is wrong,
+// the Output says why. The error is a failure or refusal of the executor, for logs, and the Output
+// contains what the model may know about it.
 //
 // emit gets the events of the run, as in executor.Session. It may be nil.
 func (t *Tool) Call(ctx context.Context, c Conversation, arguments string, emit func(executor.Event) error) (Output, error) {
@@ -80,7 +82,7 @@ func (t *Tool) Call(ctx context.Context, c Conversation, arguments string, emit 
 	return t.Run(ctx, c, in, emit)
 }
 
-// Run is Call for a call that was read already.
+// Run is Call for a call that has already been read.
 func (t *Tool) Run(ctx context.Context, c Conversation, in Input, emit func(executor.Event) error) (out Output, err error) {
 	caps := t.x.Info().Capabilities
 	o := t.o.with(caps)
@@ -94,7 +96,7 @@ func (t *Tool) Run(ctx context.Context, c Conversation, in Input, emit func(exec
 	if err != nil {
 		return refused(in.Language, err), err
 	}
-	// The answer stands even if the session cannot be given back in order.
+	// The answer is valid even if the session cannot be released without an error.
 	defer func() { err = errors.Join(err, lease.Release()) }()
 	if out, ok, err := furnish(ctx, lease, in); !ok {
 		return out, err
@@ -112,10 +114,10 @@ func (t *Tool) Run(ctx context.Context, c Conversation, in Input, emit func(exec
 	return Report(r, info.Capabilities, t.o), err
 }
 
-// furnish writes the files of a call and installs its packages. If it cannot, the Output says so.
+// furnish writes the files of a call and installs its packages. If that fails, the Output says so.
 func furnish(ctx context.Context, s executor.Session, in Input) (out Output, ok bool, err error) {
 	for _, f := range in.Files {
-		name, _ := Options{Spec: executor.Spec{Aliases: s.Info().Aliases}}.fileName(f.Name) // Check has looked
+		name, _ := Options{Spec: executor.Spec{Aliases: s.Info().Aliases}}.fileName(f.Name) // Check has checked the name
 		if err := s.Files().Write(ctx, name, bytes.NewReader(f.Content), 0); err != nil {
 			out, err = unwritten(in.Language, name, err)
 			return out, false, err
@@ -133,7 +135,8 @@ func furnish(ctx context.Context, s executor.Session, in Input) (out Output, ok 
 	return Output{}, true, nil
 }
 
-// Reset ends the sessions of a conversation, with their variables and files. The next call begins anew.
+// Reset ends the sessions of a conversation, with their variables and files. The next call gets a
+// new session.
 func (t *Tool) Reset(ctx context.Context, c Conversation) error {
 	var errs []error
 	done := map[string]bool{}
@@ -150,7 +153,8 @@ func (t *Tool) Reset(ctx context.Context, c Conversation) error {
 	return errors.Join(errs...)
 }
 
-// key names the session. Its languages are in it because where a backend cannot mix them a conversation has a session for each.
+// key returns the key of the session. It contains the languages, because a conversation has a
+// session for each language if the backend cannot mix them.
 func key(conversation string, languages []executor.Language) string {
 	var names []string
 	for _, l := range languages {
@@ -159,12 +163,12 @@ func key(conversation string, languages []executor.Language) string {
 	return conversation + "/" + strings.Join(names, "+")
 }
 
-// interpreters are the languages that have one.
+// interpreters returns the languages that have an interpreter.
 func interpreters(ls []executor.Language) []executor.Language {
 	return slices.DeleteFunc(slices.Clone(ls), func(l executor.Language) bool { return l == Bash })
 }
 
-// spec is what the session for a call is made from.
+// spec returns the Spec of the session for a call.
 func (t *Tool) spec(c Conversation, l executor.Language, caps executor.Capabilities) executor.Spec {
 	o := t.o.with(caps)
 	s := o.Spec
@@ -174,7 +178,7 @@ func (t *Tool) spec(c Conversation, l executor.Language, caps executor.Capabilit
 	}
 	s.Languages = interpreters(o.Languages)
 	if !caps.Has(executor.FeatureMixedLanguages) {
-		if l == Bash { // beside the first interpreter, with its files
+		if l == Bash { // runs in the session of the first interpreter, with its files
 			l = s.Languages[0]
 		}
 		s.Languages = []executor.Language{l}
@@ -185,7 +189,7 @@ func (t *Tool) spec(c Conversation, l executor.Language, caps executor.Capabilit
 	return s
 }
 
-// request is the run of a call in a session, which may have been made under other Options.
+// request returns the run of a call in a session, which may have been created under other Options.
 func request(in Input, o Options, i executor.SessionInfo) executor.Request {
 	r := executor.Request{Language: in.Language, Code: in.Code, Keep: o.MaxOutput}
 	if o.MaxOutput == 0 {
@@ -207,15 +211,17 @@ func request(in Input, o Options, i executor.SessionInfo) executor.Request {
 	return r
 }
 
-// Refuse is the answer to a call that is not made, for a reason of the caller's: text says it to the model.
+// Refuse returns the answer to a call that the caller does not make. text is the reason, for the
+// model.
 func (t *Tool) Refuse(text string) Output { return Output{Language: t.language(""), Error: text} }
 
-// refused is the answer to a call that came to no run.
+// refused returns the answer to a call that was not run.
 func refused(l executor.Language, err error) Output {
 	return Output{Language: l, Error: Explain(err)}
 }
 
-// unwritten is the answer where a file of the call could not be written. That the name is taken by a directory is the model's to mend.
+// unwritten returns the answer if a file of the call could not be written. If its name is that of a
+// directory, the model can choose another name.
 func unwritten(l executor.Language, name string, err error) (Output, error) {
 	for _, kind := range []error{fs.ErrExist, fs.ErrPermission, fs.ErrInvalid, fs.ErrNotExist} {
 		if errors.Is(err, kind) {
@@ -225,7 +231,8 @@ func unwritten(l executor.Language, name string, err error) (Output, error) {
 	return refused(l, err), err
 }
 
-// uninstalled is the answer where the packages of the call could not be installed, in the words of the installer.
+// uninstalled returns the answer if the packages of the call could not be installed, with the
+// installer's message.
 func uninstalled(in Input, res *executor.Result) Output {
 	text := "The packages could not be installed, so the code was not run."
 	if res.Status == executor.StatusTimedOut {
@@ -243,18 +250,19 @@ func uninstalled(in Input, res *executor.Result) Output {
 	return Output{Language: in.Language, ExecutionTime: res.Duration.Seconds(), Error: text + "\nHint: check the names, ask for other versions, or do without."}
 }
 
-// missesFile reports whether the code looked for a file in vain.
+// missesFile reports whether the code tried to use a file that does not exist.
 func missesFile(res *executor.Result) bool {
 	e := res.Exception
 	return e != nil && (e.Type == "FileNotFoundError" || strings.Contains(e.Message, "ENOENT"))
 }
 
-// list returns what is in the working directory, directories with a slash; nil if that cannot be known.
+// list returns the contents of the working directory, with a slash after directories. It returns
+// nil if that cannot be found out.
 func list(ctx context.Context, s executor.Session) []string {
 	names := []string{}
 	for f, err := range s.Files().List(ctx, ".") {
 		if err != nil {
-			return nil // a hint is not worth an error
+			return nil // the list is only a hint
 		}
 		name := plain([]byte(f.Name))
 		if f.Mode.IsDir() {

@@ -17,7 +17,7 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// world is a tool over a backend in memory, in time of its own.
+// world is a tool over a backend in memory, in a synctest bubble.
 type world struct {
 	*testing.T
 	b *fake.Backend
@@ -47,7 +47,7 @@ func bubble(t *testing.T, opts fake.Options, o tool.Options, so sessions.Options
 	})
 }
 
-// call makes a call that does not fail in the executor.
+// call makes a call and fails the test if the executor fails.
 func (w *world) call(conversation, arguments string) tool.Output {
 	w.Helper()
 	out, err := w.Call(w.Context(), tool.Conversation{ID: conversation}, arguments, nil)
@@ -106,7 +106,7 @@ func TestConversationsKeepTheirState(t *testing.T) {
 	})
 }
 
-// Where a session has one language, a conversation has a session for each.
+// If a session can have only one language, a conversation has a session for each language.
 func TestLanguagesThatCannotBeMixed(t *testing.T) {
 	bubble(t, fake.Options{Capabilities: fake.Without(fake.All(), executor.FeatureMixedLanguages)}, tool.Options{}, sessions.Options{}, func(w *world) {
 		w.call("c", `x = 1`)
@@ -166,7 +166,7 @@ func TestTimeoutAndLostState(t *testing.T) {
 		for _, id := range w.b.Sandboxes() {
 			w.b.Break(id)
 		}
-		// Who looks for files learns of it too late to tell the model, so the next call does.
+		// A call that only lists files cannot tell the model about the loss, so the next call does.
 		if _, _, err := w.ListFiles(w.Context(), tool.Conversation{ID: "c"}, "", ""); err != nil {
 			w.Error(err)
 		}
@@ -179,7 +179,8 @@ func TestTimeoutAndLostState(t *testing.T) {
 	})
 }
 
-// A backend that does not answer is given up after a while, and the model is told why its variables are gone.
+// A backend that does not answer is given up after a while, and the model is told why its variables
+// are gone.
 func TestUnavailableBackend(t *testing.T) {
 	bubble(t, fake.Options{}, tool.Options{}, sessions.Options{}, func(w *world) {
 		w.call("c", `x = 1`)
@@ -202,7 +203,7 @@ func TestUnavailableBackend(t *testing.T) {
 	})
 }
 
-// The files that the manager keeps are named to the model.
+// The model is told the names of the files that the manager has kept.
 func TestKeptFilesAreNamed(t *testing.T) {
 	bubble(t, fake.Options{}, tool.Options{}, sessions.Options{KeepFiles: 1 << 20}, func(w *world) {
 		w.call("c", `write("a.txt", "hi")`)
@@ -287,7 +288,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// A script is a command; the backend in memory has none of that name, and says so.
+// A script is a command. The backend in memory has no command of that name, and says so.
 func TestBashIsACommand(t *testing.T) {
 	bubble(t, fake.Options{}, tool.Options{}, sessions.Options{}, func(w *world) {
 		out := w.call("c", "```bash\nls\n```")

@@ -8,14 +8,15 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// maxLayers bounds what is unwrapped from what: a fence around a dictionary around a fence has been seen.
+// maxLayers is how many layers are removed. A fence around a dictionary around a fence occurs in
+// practice.
 const maxLayers = 4
 
-// maxUnwrap is the size of text beyond which nothing is taken from it: no model writes that much.
+// maxUnwrap is the largest text from which layers are removed: no model writes more.
 const maxUnwrap = 256 << 10
 
-// unwrap takes from in.Code what models put around code. sure says that the call named its language. Text that is a program already
-// stays as it is, to the byte.
+// unwrap removes what models put around code from in.Code. sure says that the call named its
+// language. Text that is already a program stays unchanged, byte for byte.
 func (in *Input) unwrap(sure bool) {
 	if len(in.Code) > maxUnwrap {
 		return
@@ -35,10 +36,11 @@ func (in *Input) unwrap(sure bool) {
 	}
 }
 
-// codeKeys are the names under which a dictionary in the place of code has the code.
+// codeKeys are the keys that have the code in a dictionary that was passed instead of code.
 var codeKeys = []string{"code", "python_code", "source_code", "generated_code", "script", "program", "source"}
 
-// fromDictionary takes arguments out of code. A dictionary with other keys than those of arguments is a program: it is its own value.
+// fromDictionary reads arguments from code that is a dictionary. A dictionary with other keys than
+// those of arguments is a program: its value is itself.
 func (in *Input) fromDictionary(sure *bool) bool {
 	text := strings.TrimSpace(in.Code)
 	if !strings.HasPrefix(text, "{") || !strings.HasSuffix(text, "}") {
@@ -84,12 +86,12 @@ func (in *Input) fromDictionary(sure *bool) bool {
 	return true
 }
 
-// tags are elements that models enclose code in. No program begins with one.
+// tags are elements that models enclose code in. No program begins with such a tag.
 var tags = []string{"code", "python", "javascript", "execute", "execute_code", "execute_python", "tool_code"}
 
 func (in *Input) fromTag() bool {
 	text := strings.TrimSpace(in.Code)
-	if in.Language == Bash { // <code is a redirection
+	if in.Language == Bash { // in Bash, <code is a redirection
 		return false
 	}
 	for _, tag := range tags {
@@ -114,7 +116,7 @@ func (in *Input) fromFence(sure *bool) bool {
 		}
 		return true
 	}
-	// No program in Python has a backquote outside of strings.
+	// No Python program has a backquote outside of strings.
 	text := strings.TrimSpace(in.Code)
 	if in.Language == executor.Python && len(text) > 2 && strings.Trim(text, "`") == text[1:len(text)-1] && !strings.Contains(text[1:len(text)-1], "`") {
 		in.Code = text[1 : len(text)-1]
@@ -123,14 +125,15 @@ func (in *Input) fromFence(sure *bool) bool {
 	return false
 }
 
-// unescapeStray mends Python that was escaped once too often, so that line breaks are a backslash and an n. A program has no backslash
-// outside of strings and comments except at the end of a line.
+// unescapeStray corrects Python code that was escaped once too often, so that line breaks are a
+// backslash and an n. A program has no backslash outside of strings and comments except at the end
+// of a line.
 func unescapeStray(code string) string {
 	t := scanPython(code)
 	if t.stray < 0 || t.stray+1 == len(code) || strings.IndexByte(`nrt"'\`, code[t.stray+1]) < 0 {
 		return code
 	}
-	// Either everything was escaped, or strings were left alone.
+	// Either everything was escaped, or everything except strings.
 	all := replaceEscapes(code, func(int) bool { return true })
 	if scanPython(all).clean() {
 		return all
@@ -143,7 +146,7 @@ func unescapeStray(code string) string {
 	return code
 }
 
-// replaceEscapes replaces the escape sequences where is holds.
+// replaceEscapes replaces the escape sequences at the positions for which is returns true.
 func replaceEscapes(code string, is func(i int) bool) string {
 	var b strings.Builder
 	for i := 0; i < len(code); {

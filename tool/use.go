@@ -13,17 +13,18 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// maxListed bounds what ListFiles returns.
+// maxListed is the largest number of files that ListFiles returns.
 const maxListed = 1000
 
-// Capabilities are those of the backend as it is now.
+// Capabilities returns the current capabilities of the backend.
 func (t *Tool) Capabilities() executor.Capabilities { return t.x.Info().Capabilities }
 
-// Options are those of New with the defaults in the place of zero fields, as far as the backend can do them now.
+// Options returns those of New, with defaults for zero fields, limited to what the backend can do
+// now.
 func (t *Tool) Options() Options { return t.o.with(t.Capabilities()) }
 
-// Specs are what the sessions of a tool with o are made from on a backend with c, without what is a user's: one, or one for each language
-// where the backend cannot mix them.
+// Specs returns the Specs of the sessions of a tool with o on a backend with c, without the data of
+// a user: one Spec, or one for each language if the backend cannot mix them.
 func (o Options) Specs(c executor.Capabilities) (specs []executor.Spec) {
 	t := &Tool{o: o}
 	for _, l := range o.with(c).Languages {
@@ -35,8 +36,8 @@ func (o Options) Specs(c executor.Capabilities) (specs []executor.Spec) {
 	return specs
 }
 
-// FileLanguages are the languages whose files WriteFile, ReadFile and ListFiles reach; the first is their default. Where the backend can
-// mix languages they share them.
+// FileLanguages returns the languages whose files WriteFile, ReadFile and ListFiles can use. The
+// first is the default. If the backend can mix languages, they share their files.
 func (t *Tool) FileLanguages() (ls []executor.Language) {
 	caps := t.Capabilities()
 	for _, l := range interpreters(t.o.with(caps).Languages) {
@@ -47,8 +48,8 @@ func (t *Tool) FileLanguages() (ls []executor.Language) {
 	return ls
 }
 
-// Install makes packages importable for the calls of a conversation that follow. An empty language is the first of the tool. The Output
-// and the error are as those of Call.
+// Install makes packages importable for later calls of a conversation. An empty language means the
+// first of the tool. The Output and the error are like those of Call.
 func (t *Tool) Install(ctx context.Context, c Conversation, p executor.Packages) (out Output, err error) {
 	caps := t.Capabilities()
 	k := checker{in: Input{Language: t.language(p.Language), Packages: p.Names}, c: caps, o: t.o.with(caps)}
@@ -75,15 +76,17 @@ func (t *Tool) Install(ctx context.Context, c Conversation, p executor.Packages)
 	return out, err
 }
 
-// WriteFile puts a file into the working directory of a conversation, that of its session for one of FileLanguages (empty: the first).
-// What is wrong with the name is an *InputError; for other errors see Explain.
+// WriteFile writes a file to the working directory of a conversation, in its session for one of
+// FileLanguages (empty: the first). If the name is wrong, the error is an *InputError. For other
+// errors see Explain.
 func (t *Tool) WriteFile(ctx context.Context, c Conversation, l executor.Language, f InputFile) error {
 	return t.withFile(ctx, c, l, f.Name, func(s *sessions.Lease, name string) error {
 		return s.Files().Write(ctx, name, bytes.NewReader(f.Content), 0)
 	})
 }
 
-// ReadFile returns a file of the working directory, if it has at most so many bytes. Otherwise it is as WriteFile.
+// ReadFile returns a file of the working directory if it has at most most bytes. The rules for l
+// and errors are those of WriteFile.
 func (t *Tool) ReadFile(ctx context.Context, c Conversation, l executor.Language, name string, most int64) (content []byte, err error) {
 	err = t.withFile(ctx, c, l, name, func(s *sessions.Lease, clean string) error {
 		r, err := s.Files().Read(ctx, clean)
@@ -103,8 +106,8 @@ func (t *Tool) ReadFile(ctx context.Context, c Conversation, l executor.Language
 	return content, err
 }
 
-// ListFiles returns what is in a directory of the working directory ("" and "." are itself), and whether there is more. Otherwise it is
-// as WriteFile.
+// ListFiles returns the contents of a directory below the working directory ("" and "." mean the
+// working directory), and whether there is more. The rules for l and errors are those of WriteFile.
 func (t *Tool) ListFiles(ctx context.Context, c Conversation, l executor.Language, dir string) (files []executor.FileInfo, more bool, err error) {
 	list := func(s *sessions.Lease, name string) error {
 		for f, err := range s.Files().List(ctx, name) {
@@ -128,7 +131,7 @@ func (t *Tool) ListFiles(ctx context.Context, c Conversation, l executor.Languag
 	return files, more, err
 }
 
-// withFile calls f with a name that is below the working directory.
+// withFile calls f with a clean name that is below the working directory.
 func (t *Tool) withFile(ctx context.Context, c Conversation, l executor.Language, name string, f func(s *sessions.Lease, clean string) error) error {
 	clean, ok := t.Options().fileName(name)
 	if !ok {
@@ -137,7 +140,8 @@ func (t *Tool) withFile(ctx context.Context, c Conversation, l executor.Language
 	return t.use(ctx, c, l, func(s *sessions.Lease) error { return aboutFile(name, f(s, clean)) })
 }
 
-// aboutFile says in words for a model what is wrong with a file. What is not about the file stays as it is.
+// aboutFile tells a model what is wrong with a file. It returns errors that are not about the file
+// unchanged.
 func aboutFile(name string, err error) error {
 	for kind, text := range map[error]string{
 		fs.ErrNotExist:   "does not exist",
@@ -160,7 +164,8 @@ func (t *Tool) language(l executor.Language) executor.Language {
 	return l
 }
 
-// use calls f with the session of a conversation. What f did stands even if the session cannot be given back in order.
+// use calls f with the session of a conversation. The effects of f stay even if the session cannot
+// be released without an error.
 func (t *Tool) use(ctx context.Context, c Conversation, l executor.Language, f func(*sessions.Lease) error) (err error) {
 	l = t.Capabilities().Interpreter(l)
 	switch ls := t.FileLanguages(); {
@@ -181,7 +186,7 @@ func (t *Tool) use(ctx context.Context, c Conversation, l executor.Language, f f
 
 // acquire leases the session of a conversation for a language.
 func (t *Tool) acquire(ctx context.Context, c Conversation, l executor.Language, caps executor.Capabilities) (*sessions.Lease, error) {
-	if c.ID == "" { // strangers would share a sandbox
+	if c.ID == "" { // otherwise strangers would share a sandbox
 		return nil, &executor.Error{Op: "tool", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: errors.New("conversation: empty ID")}
 	}
 	spec := t.spec(c, caps.Interpreter(l), caps)

@@ -9,7 +9,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// TestTypes opens every type that does without settings, which does no I/O, and knows its own name.
+// TestTypes opens every type that works without settings. That does no I/O, and each type reports
+// its own name.
 func TestTypes(t *testing.T) {
 	reg := all.Registry()
 	types := reg.Types()

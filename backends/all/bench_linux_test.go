@@ -14,8 +14,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// BenchmarkHundredConversations has a hundred conversations at once over Docker, ten messages each. Every message acquires the session of
-// its conversation, and any error fails.
+// BenchmarkHundredConversations runs a hundred conversations of ten messages each at once over
+// Docker. Every message acquires the session of its conversation. Any error fails the benchmark.
 func BenchmarkHundredConversations(b *testing.B) {
 	host, err := dockertest.Host()
 	if err != nil {
@@ -34,7 +34,7 @@ func BenchmarkHundredConversations(b *testing.B) {
 	}
 }
 
-// converse returns how long each message but the first of a conversation took, in order.
+// converse returns how long each message of a conversation took, except the first, in order.
 func converse(b *testing.B, box *backends.Broker, n, messages int) []time.Duration {
 	b.Helper()
 	var mu sync.Mutex

@@ -11,8 +11,9 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// charts is a program that saves figures and shows them, with a package in the place of matplotlib, which not every sandbox has. The
-// second figure is changed after it was saved, the third is an image that was read.
+// charts is a program that saves and shows figures. It has a replacement for matplotlib, which not
+// every sandbox has. The second figure is changed after it was saved. The third is an image that
+// was read from a file.
 const charts = `
 import os
 os.makedirs("lib/matplotlib", exist_ok=True)
@@ -46,7 +47,8 @@ open("three.png", "wb").write(b"\x89PNG\r\n\x1a\n three")
 display(Image("three.png"))
 `
 
-// TestChartsAreReturnedOnce has each backend show and save charts. What is the same comes once.
+// TestChartsAreReturnedOnce lets each backend show and save charts. A chart that is shown and saved
+// unchanged is returned once.
 func TestChartsAreReturnedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFour(t)

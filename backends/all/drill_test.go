@@ -18,7 +18,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// migration is the file of the drill with some weights.
+// migration is the configuration of the drill with the given weights.
 func (f *four) migration(t *testing.T, weights map[string]int) backends.Config {
 	t.Helper()
 	var file, split strings.Builder
@@ -33,21 +33,21 @@ func (f *four) migration(t *testing.T, weights map[string]int) backends.Config {
 	return cfg
 }
 
-// crowd is users who talk all the time, each in one session after the other.
-type crowd struct {
+// load is a set of users who always talk, each in one session after the other.
+type load struct {
 	t      *testing.T
 	box    *backends.Broker
 	ctx    context.Context
 	wg     sync.WaitGroup
-	broken atomic.Value // the backend, if any, on which sessions may be lost, and are begun anew
-	served sync.Map     // backend -> *atomic.Int64, conversations that were completed
+	broken atomic.Value // the backend, if any, whose sessions may be lost and are started again
+	served sync.Map     // backend -> *atomic.Int64: the number of completed conversations
 	lost   atomic.Int64
 
 	mu      sync.Mutex
 	talking map[string]bool // conversations that have not ended, by subject
 }
 
-func (c *crowd) count(backend string) int64 {
+func (c *load) count(backend string) int64 {
 	n, ok := c.served.Load(backend)
 	if !ok {
 		return 0
@@ -56,14 +56,14 @@ func (c *crowd) count(backend string) int64 {
 }
 
 // total is the number of conversations on all backends.
-func (c *crowd) total() (n int64) {
+func (c *load) total() (n int64) {
 	for _, name := range []string{local, box, cloud, machines} {
 		n += c.count(name)
 	}
 	return n
 }
 
-func (c *crowd) user(i int) {
+func (c *load) user(i int) {
 	for n := 0; c.ctx.Err() == nil; n++ {
 		if !c.talk(fmt.Sprintf("user-%d-%d", i, n)) {
 			return
@@ -71,8 +71,8 @@ func (c *crowd) user(i int) {
 	}
 }
 
-// talk has a conversation and counts it, and reports whether the user wants another one.
-func (c *crowd) talk(subject string) bool {
+// talk runs a conversation, counts it, and reports whether the user wants another one.
+func (c *load) talk(subject string) bool {
 	c.mu.Lock()
 	c.talking[subject] = true
 	c.mu.Unlock()
@@ -95,8 +95,8 @@ func (c *crowd) talk(subject string) bool {
 	return true
 }
 
-// conversation has three messages with state. That it cannot begin is nobody's fault but the broker's.
-func (c *crowd) conversation(spec executor.Spec) (backend string, err error) {
+// conversation has three messages with state. It must always be possible to start one.
+func (c *load) conversation(spec executor.Spec) (backend string, err error) {
 	s, err := c.box.Create(c.t.Context(), spec)
 	if err != nil {
 		return "", err
@@ -115,8 +115,8 @@ func (c *crowd) conversation(spec executor.Spec) (backend string, err error) {
 	return backend, nil
 }
 
-// until waits for more conversations on a backend.
-func (c *crowd) until(backend string, more int64) {
+// until waits until a backend has completed more conversations.
+func (c *load) until(backend string, more int64) {
 	c.t.Helper()
 	from := c.count(backend)
 	for end := time.Now().Add(2 * time.Minute); c.count(backend) < from+more; time.Sleep(20 * time.Millisecond) {
@@ -126,8 +126,8 @@ func (c *crowd) until(backend string, more int64) {
 	}
 }
 
-// ended waits until the conversations of now have ended.
-func (c *crowd) ended() {
+// ended waits until all current conversations have ended.
+func (c *load) ended() {
 	c.t.Helper()
 	c.mu.Lock()
 	old := maps.Clone(c.talking)
@@ -146,7 +146,8 @@ func (c *crowd) ended() {
 	}
 }
 
-// TestMigration moves traffic under load from backend to backend by the file alone, takes each new one away for a while, and goes back.
+// TestMigration moves traffic under load from backend to backend by changing only the
+// configuration, makes each new backend fail for a while, and goes back.
 func TestMigration(t *testing.T) {
 	t.Parallel()
 	f := newFour(t)
@@ -155,7 +156,7 @@ func TestMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	c := &crowd{t: t, box: b, ctx: ctx, talking: map[string]bool{}}
+	c := &load{t: t, box: b, ctx: ctx, talking: map[string]bool{}}
 	c.broken.Store("")
 	for i := range 2 {
 		c.wg.Go(func() { c.user(i) })
@@ -168,7 +169,8 @@ func TestMigration(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// moved waits until who began before a reload has ended, and checks that nobody begins elsewhere.
+	// moved waits until the conversations that began before a reload have ended, and checks that
+	// none begins on another backend.
 	moved := func(to string) {
 		t.Helper()
 		c.ended()
@@ -180,7 +182,7 @@ func TestMigration(t *testing.T) {
 	}
 
 	moved(local)
-	stays := map[string]executor.Session{} // sessions stay where they are through all that follows
+	stays := map[string]executor.Session{} // these sessions stay where they are until the end of the test
 	stay := func(name string) {
 		t.Helper()
 		s, err := b.Create(t.Context(), executor.Spec{Languages: []executor.Language{executor.Python}})
@@ -207,12 +209,12 @@ func TestMigration(t *testing.T) {
 
 		c.broken.Store(to)
 		f.links[to].Cut()
-		c.until(local, 4) // everybody is served
+		c.until(local, 4) // every conversation is served
 		if got := breaker(b, to); got == "closed" {
 			t.Errorf("the breaker of %s is closed while it is down", to)
 		}
 		f.links[to].Mend()
-		c.until(to, 6) // and it takes traffic again, by itself
+		c.until(to, 6) // the backend takes traffic again without further action
 		c.broken.Store("")
 		stay(to)
 	}

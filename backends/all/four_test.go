@@ -16,21 +16,22 @@ import (
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
-// A link is what an application reaches a backend by.
+// A link is the connection between an application and a backend.
 type link interface {
-	Cut()  // ends all connections; nobody gets through
-	Mend() // lets everybody through
+	Cut()  // ends all connections and refuses new ones
+	Mend() // accepts connections again
 }
 
-// four is the four backends on this machine: Pyodide, Docker, and stand-ins for the two clouds over the same engine and image.
+// four is the four backends on this machine: Pyodide, Docker, and stand-ins for the two clouds that
+// use the same engine and image.
 type four struct {
 	owner    string
-	settings map[string]string // what a file says of each, without the closing brace
-	links    map[string]link   // of those that are reached by one
+	settings map[string]string // the configuration of each, without the closing brace
+	links    map[string]link   // of the backends that have one
 	fly      *flytest.Local
 }
 
-// The names of the backends in the files of these tests.
+// The names of the backends in the configurations of these tests.
 const (
 	local    = "local"    // Pyodide
 	box      = "box"      // Docker
@@ -38,7 +39,8 @@ const (
 	machines = "machines" // Fly
 )
 
-// newFour starts the stand-ins. At the end nothing is left at the engine.
+// newFour starts the stand-ins. At the end of the test it checks that nothing is left on the
+// engine.
 func newFour(t *testing.T) *four {
 	t.Helper()
 	engine, err := dockertest.Host()
@@ -75,14 +77,14 @@ func newFour(t *testing.T) *four {
 			t.Error(err)
 		}
 	})
-	// A world has variables of its own, because those of other tests are there at the same time.
+	// The variables have unique names, because other tests run at the same time.
 	key, token := "E2B_KEY_"+rand.Text(), "FLY_TOKEN_"+rand.Text()
 	for name, value := range map[string]string{key: e2btest.Key, token: fly.Token()} {
 		os.Setenv(name, value)
 		t.Cleanup(func() { os.Unsetenv(name) })
 	}
 
-	toE2B, toFly, toMachines := newGate(t, e2b.URL), newGate(t, fly.API), newGate(t, fly.Edge)
+	toE2B, toFly, toMachines := newProxy(t, e2b.URL), newProxy(t, fly.API), newProxy(t, fly.Edge)
 	f.links = map[string]link{box: cable, cloud: toE2B, machines: links{toFly, toMachines}}
 	f.settings = map[string]string{
 		local: "type: pyodide",
@@ -94,8 +96,8 @@ func newFour(t *testing.T) *four {
 	return f
 }
 
-// nothingLeft counts at the engine and at the stand-ins, when the application has ended. What could not be removed while it was out of
-// reach is removed when it is within reach again.
+// nothingLeft counts the sandboxes on the engine and the stand-ins after the application has ended.
+// What could not be removed while it was unreachable must be removed when it is reachable again.
 func (f *four) nothingLeft(t *testing.T) {
 	t.Helper()
 	engine, err := dockertest.Host()
@@ -117,7 +119,7 @@ func (f *four) nothingLeft(t *testing.T) {
 	}
 }
 
-// links are several that are cut together.
+// links is a set of links that are cut together.
 type links []link
 
 func (all links) Cut() {

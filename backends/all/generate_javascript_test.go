@@ -109,8 +109,8 @@ var javascriptFamilies = []family{
 	}},
 	{executor.JavaScript, "promises", func(g *generator) {
 		g.line("const wait = (ms, v) => new Promise((r) => setTimeout(r, ms, v)), log = (...a) => console.log(...a);\nlog('begin');")
-		// The first line of a script takes up to 100 ms. Then each timer has a time of its own, far enough from the others for a machine
-		// that pauses.
+		// The first line of a script takes up to 100 ms. Then each timer has a different time, far
+		// enough from the others to allow for pauses of the machine.
 		for i := range 4 + g.IntN(4) {
 			g.line("%s;", fill(pick(g, "setTimeout(log, $1, 'timer', $1)", "Promise.resolve($1).then((x) => log('then', x))", "queueMicrotask(() => log('micro', $1))", "wait($1, 'w').then(log)", "Promise.reject(new Error('r$1')).catch((e) => log(e.message)).finally(() => log('finally'))", "(async () => { log('in', $1); await null; log('out', $1); })()", "Promise.allSettled([wait($1, 1), Promise.reject(2)]).then((r) => log(r))", "Promise.any([Promise.reject(1), wait($1, $1)]).then(log)", "Promise.race([wait($1, 'slow'), wait(900, 'never')]).then(log)", "log('now', $1)"), fmt.Sprint(50+100*(i*5%8))))
 		}
@@ -143,12 +143,12 @@ func (g *generator) try(statement string) {
 	g.WriteString("try { " + statement + "; } catch (e) { console.log(e.name + ': ' + e.message); }\n")
 }
 
-// jsText is a literal of a text.
+// jsText returns a string literal.
 func (g *generator) jsText() string {
 	return pick(g, "'"+g.word()+"'", "`"+g.word()+"`", "\"it's "+g.word()+"\"")
 }
 
-// jsNumber is an expression of numbers.
+// jsNumber returns an expression of numbers.
 func (g *generator) jsNumber(depth int) string {
 	if depth == 0 || g.IntN(5) == 0 {
 		return pick(g, g.integer(), g.float(), "NaN", "true", "null", "'7'", "Infinity")
@@ -156,7 +156,7 @@ func (g *generator) jsNumber(depth int) string {
 	return fill(pick(g, "($1 + $2)", "($1 - $2)", "($1 * $2)", "($1 / $2)", "($1 % $2)", "($1 & $2)", "($1 << 3)", "($1 >>> 1)", "(-$1)", "(~$1)", "Math.abs($1)", "Math.round($1)", "Math.trunc($1)", "($1 < $2)", "parseInt($1)", "Math.max($1, $2)", "($1 ? $2 : 0)", "($1 ?? $2)", "Math.sqrt($1)", "(($1) ** 2)", "Math.fround($1)", "Number.isInteger($1)", "($1 == $2)", "Math.hypot($1, 3)"), g.jsNumber(depth-1), g.jsNumber(depth-1))
 }
 
-// jsValue is a literal of a value.
+// jsValue returns a literal of any type.
 func (g *generator) jsValue(depth int) string {
 	if depth > 0 && g.IntN(2) == 0 {
 		v := g.jsValue(depth - 1)
@@ -165,12 +165,12 @@ func (g *generator) jsValue(depth int) string {
 	return pick(g, g.integer(), g.float(), g.jsText(), "true", "null", "undefined", "NaN", "5n")
 }
 
-// jsList is a literal of a list.
+// jsList returns a list literal.
 func (g *generator) jsList(depth int) string {
 	return "[" + g.several(1, 7, ", ", func() string { return g.jsValue(depth) }) + "]"
 }
 
-// jsBlock writes statements of a function with the parameter n, which notes in log what it does.
+// jsBlock writes the statements of a function with the parameter n that logs what it does.
 func (g *generator) jsBlock(indent string, depth int) {
 	for range 1 + g.IntN(3) {
 		n := fmt.Sprint(g.IntN(6))

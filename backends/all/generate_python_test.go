@@ -160,10 +160,10 @@ func (g *generator) attempt(statement string) {
 	g.WriteString("try:\n    " + statement + "\nexcept Exception as e:\n    print(type(e).__name__, e)\n")
 }
 
-// pyText is a literal of a text.
+// pyText returns a string literal.
 func (g *generator) pyText() string { return "'" + g.word() + "'" }
 
-// pyNumber is an expression of numbers.
+// pyNumber returns an expression of numbers.
 func (g *generator) pyNumber(depth int) string {
 	if depth == 0 || g.IntN(5) == 0 {
 		return pick(g, g.integer(), g.float(), "True", "1j")
@@ -172,7 +172,7 @@ func (g *generator) pyNumber(depth int) string {
 		"int($1)", "divmod($1, $2)", "float($1)", "max($1, $2)", "($1 if $2 else 0)", "str($1)", "int.bit_length($1)"), g.pyNumber(depth-1), g.pyNumber(depth-1))
 }
 
-// pyValue is a literal of a value.
+// pyValue returns a literal of any type.
 func (g *generator) pyValue(depth int) string {
 	if depth > 0 && g.IntN(3) == 0 {
 		return pick(g, g.pyList(depth-1), "("+g.pyValue(depth-1)+",)", "{"+g.pyText()+": "+g.pyValue(depth-1)+"}")
@@ -180,12 +180,13 @@ func (g *generator) pyValue(depth int) string {
 	return pick(g, g.integer(), g.float(), g.pyText(), "True", "None")
 }
 
-// pyList is a literal of a list.
+// pyList returns a list literal.
 func (g *generator) pyList(depth int) string {
 	return "[" + g.several(1, 6, ", ", func() string { return g.pyValue(depth) }) + "]"
 }
 
-// pyBlock writes statements of a function with the parameters n and depth, which notes in log what it does.
+// pyBlock writes the statements of a function with the parameters n and depth that logs what it
+// does.
 func (g *generator) pyBlock(indent string, depth int) {
 	for range 1 + g.IntN(3) {
 		open := ""

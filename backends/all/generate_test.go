@@ -11,7 +11,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// A generator writes programs of one kind. It is a source of chance.
+// A generator writes random programs of one kind.
 type generator struct {
 	*rand.Rand
 	strings.Builder
@@ -24,7 +24,8 @@ type family struct {
 	write    func(g *generator)
 }
 
-// generate makes n programs, as many of each family. The same seed makes the same programs.
+// generate returns n programs, the same number of each family. The same seed returns the same
+// programs.
 func generate(seed uint64, n int) (programs []parity.Program) {
 	families := slices.Concat(pythonFamilies, javascriptFamilies)
 	for i := range n {
@@ -45,7 +46,8 @@ func generate(seed uint64, n int) (programs []parity.Program) {
 	return programs
 }
 
-// Marks of a new cell, and of input before the code of a cell, which a NUL ends.
+// The marks of a new cell and of the input of a cell. The input is before the code and ends with a
+// NUL.
 const (
 	cellMark  = "\x00cell\x00"
 	inputMark = "\x00input\x00"
@@ -54,10 +56,10 @@ const (
 // line writes a line of code.
 func (g *generator) line(format string, args ...any) { fmt.Fprintf(g, format+"\n", args...) }
 
-// pick returns one of several.
+// pick returns a random one of several values.
 func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
 
-// fill puts texts in the place of $1, $2, ...
+// fill replaces $1, $2, ... by texts.
 func fill(template string, texts ...string) string {
 	var pairs []string
 	for i, t := range texts {
@@ -66,7 +68,7 @@ func fill(template string, texts ...string) string {
 	return strings.NewReplacer(pairs...).Replace(template)
 }
 
-// several returns between least and most results of f, with sep between them.
+// several returns between least and most results of f, separated by sep.
 func (g *generator) several(least, most int, sep string, f func() string) string {
 	var all []string
 	for range least + g.IntN(most-least+1) {
@@ -75,18 +77,19 @@ func (g *generator) several(least, most int, sep string, f func() string) string
 	return strings.Join(all, sep)
 }
 
-// word is a short text, which may have any character but quotes, braces and those that languages escape.
+// word returns a short text with any characters except quotes, braces and those that languages
+// escape.
 func (g *generator) word() string {
 	letters := []rune("abcdefgXYZ 0189_-.,;:é߀日本😀\u0301")
 	return g.several(1, 8, "", func() string { return string(pick(g, letters...)) })
 }
 
-// integer is a whole number of any size.
+// integer returns a whole number of any size.
 func (g *generator) integer() string {
 	return fmt.Sprint(pick(g, int64(g.IntN(10)), int64(g.IntN(2000)-1000), g.Int64()>>g.IntN(60), int64(0), int64(-1)))
 }
 
-// float is a number with a fraction.
+// float returns a number with a fraction.
 func (g *generator) float() string {
 	return pick(g, fmt.Sprintf("%.3f", g.NormFloat64()*100), fmt.Sprintf("%.17g", g.Float64()), fmt.Sprintf("%de%d", 1+g.IntN(99), g.IntN(60)-30), "0.1", "-0.0", "2.5")
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// The variables that make the test binary an application that talks until it is killed.
+// The environment variables that make the test binary an application that runs until it is killed.
 const (
 	killedOwner  = "KILLED_OWNER"
 	killedConfig = "KILLED_CONFIG"
@@ -32,12 +32,13 @@ const (
 func TestMain(m *testing.M) {
 	if owner := os.Getenv(killedOwner); owner != "" {
 		fmt.Fprintln(os.Stderr, application(owner, os.Getenv(killedConfig)))
-		os.Exit(1) // it was to be killed
+		os.Exit(1) // it should have been killed
 	}
 	os.Exit(m.Run())
 }
 
-// conversations are those of the application. Each goes to the backend of its attribute.
+// conversations are the conversations of the application. Each goes to the backend that its
+// attribute selects.
 var conversations = []struct{ key, plan string }{{"c1", box}, {"c2", box}, {"e1", cloud}, {"f1", machines}, {"p1", local}, {"p2", local}}
 
 func specOf(plan string) executor.Spec {
@@ -52,13 +53,13 @@ func openFile(ctx context.Context, owner, instance, config string) (*backends.Br
 	return backends.Open(ctx, driver.Env{Owner: owner, Instance: instance}, all.Registry(), cfg)
 }
 
-// application counts in each conversation and says what it has seen.
+// application counts in each conversation and prints what it has seen.
 func application(owner, config string) error {
 	box, err := openFile(context.Background(), owner, "killed", config)
 	if err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(context.Background()) // who waits for a line of each would wait for ever
+	g, ctx := errgroup.WithContext(context.Background()) // cancelled by the first error, because the test waits for a line of each conversation
 	var mu sync.Mutex
 	for _, c := range conversations {
 		g.Go(func() error {
@@ -83,11 +84,12 @@ func application(owner, config string) error {
 	return g.Wait()
 }
 
-// TestKilledApplication kills an application under load and starts it anew: what can go on goes on, what cannot is told, and nothing is
-// left, counted at the engine and in the process table.
+// TestKilledApplication kills an application under load and starts it again. Conversations that can
+// go on go on, those that cannot are told so, and nothing is left, counted on the engine and in the
+// process table.
 //
-// It is not parallel to the others: an application that is kept from the processor for longer than its leases
-// last loses them.
+// It is not parallel to other tests: an application that gets no processor time for longer than its
+// leases last loses them.
 func TestKilledApplication(t *testing.T) {
 	f := newFour(t)
 	var file, routes strings.Builder
@@ -129,11 +131,11 @@ func TestKilledApplication(t *testing.T) {
 		}
 	}
 	children := descendants(t, cmd.Process.Pid)
-	if len(children) < 2 { // one for each conversation on Pyodide at least
+	if len(children) < 2 { // at least one for each conversation on Pyodide
 		t.Fatalf("got processes %v", children)
 	}
 	cmd.Process.Kill()
-	for lines.Scan() { // what it had said when it was killed
+	for lines.Scan() { // what it had printed when it was killed
 		if key, n, ok := strings.Cut(lines.Text(), " "); ok {
 			seen[key], _ = strconv.Atoi(n)
 		}
@@ -166,7 +168,7 @@ func TestKilledApplication(t *testing.T) {
 			t.Fatalf("%s: %v", c.key, err)
 		}
 		switch c.plan {
-		case box, cloud, machines: // the run that was cut off may have been done and not have been said
+		case box, cloud, machines: // the interrupted run may have happened without being reported
 			n, err := strconv.Atoi(strings.TrimSpace(string(res.Stdout)))
 			if lease.Fresh || err != nil || n < seen[c.key] || n > seen[c.key]+1 {
 				t.Errorf("%s: fresh %v, got %q, want that it goes on after %d", c.key, lease.Fresh, res.Stdout, seen[c.key])
@@ -180,7 +182,7 @@ func TestKilledApplication(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// What nobody names any more is that which the killed process kept warm.
+	// Only the sandboxes that the killed process kept warm are named by no record.
 	for i, err := range b.Manager().Reap(t.Context(), 0, false) {
 		if err != nil && !errors.Is(err, executor.ErrUnsupported) {
 			t.Errorf("%s: %v", i.Handle.Session, err)
@@ -192,7 +194,7 @@ func TestKilledApplication(t *testing.T) {
 	f.nothingLeft(t)
 }
 
-// acquire waits until the process that is gone is taken for dead, as a front end would.
+// acquire waits until the ended process is considered dead, as a front end would.
 func acquire(t *testing.T, box *backends.Broker, key string, spec executor.Spec) *sessions.Lease {
 	t.Helper()
 	for {
@@ -209,7 +211,8 @@ func acquire(t *testing.T, box *backends.Broker, key string, spec executor.Spec)
 	}
 }
 
-// started returns when a process was started, in clock ticks. A number alone may be another process's by now.
+// started returns when a process was started, in clock ticks. The PID alone may belong to another
+// process by now.
 func started(pid string) (start string, ok bool) {
 	b, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -219,7 +222,7 @@ func started(pid string) (start string, ok bool) {
 	return f[19], f[0] != "Z"
 }
 
-// descendants returns the processes below pid, with when they were started.
+// descendants returns the processes below pid, with their start times.
 func descendants(t *testing.T, pid int) map[string]string {
 	t.Helper()
 	found := map[string]string{}

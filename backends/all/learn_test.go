@@ -11,7 +11,8 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// TestLearn has the definition of the tool say what is in the sandboxes of every backend, and what they have in common.
+// TestLearn checks that the definition of the tool says what the sandboxes of every backend
+// contain, and what all of them have in common.
 func TestLearn(t *testing.T) {
 	t.Parallel()
 	f := newFour(t)
@@ -37,7 +38,7 @@ func TestLearn(t *testing.T) {
 		box:      {"python is 3.13.", "javascript is Node.js 20.", "Installed for python: numpy 2.", "pandas 2.", "matplotlib 3.", "among them are python3, node"},
 		cloud:    {"python is 3.13.", "javascript is Node.js 20.", "Installed for python: numpy 2.", "among them are python3, node"},
 		machines: {"python is 3.13.", "javascript is Node.js 20.", "Installed for python: numpy 2.", "among them are python3, node"},
-		"":       {"source text.The"}, // all together: nothing
+		"":       {"source text.The"}, // nothing that all have in common
 	} {
 		x, ok := b.Backend(name)
 		if !ok {

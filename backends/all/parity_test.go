@@ -20,8 +20,8 @@ var (
 	seed   = flag.Uint64("seed", 14, "of the programs that TestParity generates")
 )
 
-// TestParity runs the corpus, and programs that are generated, on the backends and with the plain interpreters of the image. Each program
-// does the same on all of them, or it is known why not.
+// TestParity runs the corpus and generated programs on the backends and with the plain interpreters
+// of the image. Each program must do the same on all of them, or the difference must be documented.
 func TestParity(t *testing.T) {
 	t.Parallel()
 	x := openFour(t)
@@ -38,7 +38,7 @@ func TestParity(t *testing.T) {
 	}
 }
 
-// generated programs are in the report, of which the test runs a part.
+// generated is the number of programs in the report. The test runs a part of them.
 const generated = 1000
 
 const (
@@ -52,7 +52,7 @@ tests' configuration: Docker, stand-ins for Fly Machines and E2B over the same e
 `
 )
 
-// listed is the section of the documented differences.
+// listed returns the section of the documented differences.
 func listed() string {
 	var b strings.Builder
 	b.WriteString("## Documented differences\n\n")
@@ -69,7 +69,7 @@ func listed() string {
 	return b.String()
 }
 
-// TestParityReport: the report has the documented differences of today.
+// TestParityReport checks that the report has the current documented differences.
 func TestParityReport(t *testing.T) {
 	text, err := os.ReadFile(reportFile)
 	if err != nil {
@@ -80,7 +80,7 @@ func TestParityReport(t *testing.T) {
 	}
 }
 
-// TestParityOfSample does it with every two-hundredth program.
+// TestParityOfSample is TestParity with every two-hundredth program.
 func TestParityOfSample(t *testing.T) {
 	t.Parallel()
 	compare(t, openFour(t), programs(t, 200))
@@ -102,7 +102,7 @@ func programs(t *testing.T, nth int) (some []parity.Program) {
 	return some
 }
 
-// openFour opens the four backends, Docker first. They are called by their types.
+// openFour opens the four backends, Docker first. Their names are their types.
 func openFour(t *testing.T) []executor.Executor {
 	t.Helper()
 	f := newFour(t)
@@ -112,7 +112,7 @@ func openFour(t *testing.T) []executor.Executor {
 	for _, name := range names {
 		languages := ", languages: [python, javascript]"
 		if name == "pyodide" {
-			languages = "" // it has both, in sessions of their own
+			languages = "" // it has both, in separate sessions
 		}
 		fmt.Fprintf(&file, "  %s: {%s%s}\n", name, settings[name], languages)
 	}
@@ -137,11 +137,12 @@ func openFour(t *testing.T) []executor.Executor {
 		}
 		executors = append(executors, x)
 	}
-	checkSurroundings(t, append(executors[3:4:4], executors[:3]...)) // Pyodide is the one that is unlike the others
+	checkSurroundings(t, append(executors[3:4:4], executors[:3]...)) // Pyodide differs most from the others
 	return executors
 }
 
-// compare runs programs on backends, and as scripts on the first. What differs without an explanation is an error.
+// compare runs programs on backends, and as scripts on the first. A difference without an
+// explanation is an error.
 func compare(t *testing.T, executors []executor.Executor, programs []parity.Program) *parity.Report {
 	t.Helper()
 	r, err := parity.Run(t.Context(), parity.Options{Backends: executors, Plain: executors[0], Parallel: 2, Reuse: 20}, programs)
@@ -161,7 +162,8 @@ func compare(t *testing.T, executors []executor.Executor, programs []parity.Prog
 	return r
 }
 
-// checkSurroundings checks that every backend describes its interpreters, and that these are not all the same.
+// checkSurroundings checks that every backend describes its interpreters, and that these are not
+// all the same.
 func checkSurroundings(t *testing.T, executors []executor.Executor) {
 	t.Helper()
 	var first parity.Fields

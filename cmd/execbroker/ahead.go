@@ -11,7 +11,8 @@ import (
 // maxAhead bounds what is kept of what is typed during one run: the last of it.
 const maxAhead = 64 << 10
 
-// keyboardInput is the keyboard as standard input of a run. What was typed ahead, and a backend has read without need, comes back.
+// keyboardInput is the keyboard as standard input of a run. What was typed ahead, and a backend has
+// read without need, comes back.
 type keyboardInput struct {
 	in io.ReadCloser
 

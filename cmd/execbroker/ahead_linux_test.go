@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What is typed while code runs that does not ask for it is there at the next prompt, whatever the backend reads ahead. What the code
-// takes does not come back.
+// What is typed while code runs that does not ask for it is there at the next prompt, whatever the
+// backend reads ahead. What the code takes does not come back.
 func TestReplKeepsWhatIsTypedAhead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -108,7 +108,8 @@ routes of the file do.`,
 	return root
 }
 
-// log is where the library reports what it does. A server logs more than warnings, in JSON if no terminal shows it.
+// log is where the library reports what it does. A server logs more than warnings, in JSON if no
+// terminal shows it.
 func (a *app) log() *slog.Logger {
 	o := &slog.HandlerOptions{Level: slog.LevelInfo}
 	switch {

@@ -70,8 +70,8 @@ func parseAnswers(data []byte) (a answers) {
 	return a
 }
 
-// itermNames are the terminals that take images as iTerm2 does, by how their names begin: those that they answer, and those of TERM_PROGRAM
-// and LC_TERMINAL.
+// itermNames are the terminals that take images as iTerm2 does, by how their names begin: those
+// that they answer, and those of TERM_PROGRAM and LC_TERMINAL.
 var itermNames = []string{"iTerm", "WezTerm", "mintty"}
 
 func isITerm(name string) bool {
@@ -83,8 +83,9 @@ func isITerm(name string) bool {
 	return false
 }
 
-// graphics says how the terminal of this program takes images: what it answers counts, and what the environment says of it where it does
-// not answer to that. typed is what somebody has typed meanwhile.
+// graphics says how the terminal of this program takes images: what it answers counts, and what the
+// environment says of it where it does not answer to that. typed is what somebody has typed
+// meanwhile.
 func (a *app) graphics() (g graphics, typed []byte) {
 	name := a.getenv("TERM")
 	if !isTerminal(a.out) || name == "" || name == "dumb" || name == "linux" || a.getenv("TERM_PROGRAM") == "Apple_Terminal" {

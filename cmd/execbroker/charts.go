@@ -14,7 +14,8 @@ import (
 	"golang.org/x/image/draw"
 )
 
-// The bounds of what is shown. An image is from a sandbox: it may have few bytes and claim any size.
+// The bounds of what is shown. An image is from a sandbox: it may have few bytes and claim any
+// size.
 const (
 	maxPixels     = 16 << 20 // of what is decoded
 	maxCharts     = 50       // of one run; what is beyond is saved
@@ -43,8 +44,8 @@ type graphics struct {
 // errTooLarge says that an image has more pixels than are decoded.
 var errTooLarge = fmt.Errorf("more than %d pixels", maxPixels)
 
-// draw returns what a terminal shows as the image that data is, in PNG or GIF. Nothing of data itself goes to the terminal: the
-// image is decoded, made to fit the window, and encoded anew.
+// draw returns what a terminal shows as the image that data is, in PNG or GIF. Nothing of data
+// itself goes to the terminal: the image is decoded, made to fit the window, and encoded anew.
 func (g graphics) draw(data []byte) ([]byte, error) {
 	if g.protocol == noImages {
 		return nil, errors.ErrUnsupported
@@ -73,8 +74,8 @@ func (g graphics) draw(data []byte) ([]byte, error) {
 	return append(kittyImage(text), '\n'), nil
 }
 
-// kittyImage puts an image into pieces of the size that the protocol wants. q=2: the terminal does not answer, which would be taken for
-// input.
+// kittyImage puts an image into pieces of the size that the protocol wants. q=2: the terminal does
+// not answer, which would be taken for input.
 func kittyImage(text string) (out []byte) {
 	const piece = 4096
 	keys := "a=T,f=100,q=2,"
@@ -109,7 +110,8 @@ func decodeImage(data []byte) (image.Image, error) {
 	return picture, nil
 }
 
-// fit makes an image at most as large as a window. Charts are drawn for paper: what is transparent becomes white.
+// fit makes an image at most as large as a window. Charts are drawn for paper: what is transparent
+// becomes white.
 func fit(from image.Image, width, height int) image.Image {
 	b := from.Bounds()
 	w, h := b.Dx(), b.Dy()
@@ -129,12 +131,12 @@ func fit(from image.Image, width, height int) image.Image {
 	return to
 }
 
-// drawable are the media types that draw takes. The work of decoding them is bounded by their pixels. That of JPEG is not: a small file may
-// have any number of passes over all pixels.
+// drawable are the media types that draw takes. The work of decoding them is bounded by their
+// pixels. That of JPEG is not: a small file may have any number of passes over all pixels.
 var drawable = map[string]bool{"image/png": true, "image/gif": true}
 
-// withinMultiplexer reports whether a terminal multiplexer is between this program and the terminal: what the environment says of the
-// terminal does not hold for it.
+// withinMultiplexer reports whether a terminal multiplexer is between this program and the
+// terminal: what the environment says of the terminal does not hold for it.
 func withinMultiplexer(getenv func(string) string) bool {
 	name := getenv("TERM")
 	return getenv("TMUX") != "" || getenv("STY") != "" || strings.HasPrefix(name, "tmux") || strings.HasPrefix(name, "screen")

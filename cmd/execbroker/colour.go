@@ -9,7 +9,8 @@ const (
 	colourNote   = "2"
 )
 
-// colours reports whether text for w may have colours: on a terminal that has some, unless https://no-color.org asks for none.
+// colours reports whether text for w may have colours: on a terminal that has some, unless
+// https://no-color.org asks for none.
 func (a *app) colours(w io.Writer) bool {
 	return isTerminal(w) && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
 }

@@ -16,7 +16,8 @@ func TestReplSearchesHistory(t *testing.T) {
 		s.keys(line + "\r")
 		s.see(">>> ")
 	}
-	// Enter runs what was found, another Ctrl-R finds an older line, and more of the query narrows the search.
+	// Enter runs what was found, another Ctrl-R finds an older line, and more of the query narrows
+	// the search.
 	s.keys("\x12alph")
 	s.see("(search) alph: alpha + beta")
 	s.keys("\r")
@@ -34,7 +35,8 @@ func TestReplSearchesHistory(t *testing.T) {
 	s.keys("\x12\u00fcx\x08\x08\x08\x08\x08\x08\x08\x08\u00fc")
 	s.see("(search) \u00fc: # \u00fcber")
 
-	// Ctrl-G gives up and has the line as it was, an arrow goes on with what was found, and Ctrl-C forgets all of it.
+	// Ctrl-G gives up and has the line as it was, an arrow goes on with what was found, and Ctrl-C
+	// forgets all of it.
 	s.keys("\x07")
 	s.keys("6 * 7\x12alpha\x07\r")
 	s.see("42\r\n", ">>> ")

@@ -91,7 +91,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceOfLittle checks that a backend does not conform by declaring little, where it is known what its type has to declare.
+// TestConformanceOfLittle checks that a backend does not conform by declaring little, where it is
+// known what its type has to declare.
 func TestConformanceOfLittle(t *testing.T) {
 	t.Parallel()
 	config := write(t, t.TempDir(), "c.yaml", "backends:\n  all: {type: docker}\n  less: {type: docker, without: [stdin]}\n")
@@ -101,7 +102,8 @@ func TestConformanceOfLittle(t *testing.T) {
 	contains(t, run(t, exitOK, "conformance", "--only", "declares", "--mode", "fake").err.String(), "is not known")
 }
 
-// TestConformanceUsesProcesses runs a case that needs a second process, which is this program again.
+// TestConformanceUsesProcesses runs a case that needs a second process, which is this program
+// again.
 func TestConformanceUsesProcesses(t *testing.T) {
 	t.Parallel()
 	b, config := shared(t)

@@ -6,9 +6,10 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// complete reports whether lines that were typed are a whole piece of code. Like Python's own prompt, it goes on within brackets,
-// strings of several lines and after a backslash, and ends the body of a def or a loop at an empty line. Code that is wrong anyway is
-// complete: the language explains that better.
+// complete reports whether lines that were typed are a whole piece of code. Like Python's own
+// prompt, it goes on within brackets, strings of several lines and after a backslash, and ends the
+// body of a def or a loop at an empty line. Code that is wrong anyway is complete: the language
+// explains that better.
 func complete(l executor.Language, lines []string) bool {
 	switch l {
 	case executor.Python:
@@ -64,8 +65,8 @@ func completePython(lines []string) bool {
 	return depth <= 0 && (!block || strings.TrimSpace(lines[len(lines)-1]) == "")
 }
 
-// stringEnd returns the index of the last quote of the Python string that begins at i. A string of one line that is not closed ends
-// with the line.
+// stringEnd returns the index of the last quote of the Python string that begins at i. A string of
+// one line that is not closed ends with the line.
 func stringEnd(src string, i int) (end int, ok bool) {
 	quote := src[i : i+1]
 	if triple := strings.Repeat(quote, 3); strings.HasPrefix(src[i:], triple) {
@@ -150,12 +151,14 @@ func completeJavaScript(src string) bool {
 	return len(open) == 0
 }
 
-// regexpMayBegin reports whether a slash after last begins a regular expression and is not a division.
+// regexpMayBegin reports whether a slash after last begins a regular expression and is not a
+// division.
 func regexpMayBegin(last byte) bool {
 	return last == 0 || strings.IndexByte("(,=:[!&|?{};+-*%~^<>\n", last) >= 0
 }
 
-// lineEnd returns the index of the end of the string or regular expression that begins at i, which is at most the end of the line.
+// lineEnd returns the index of the end of the string or regular expression that begins at i, which
+// is at most the end of the line.
 func lineEnd(src string, i int) int {
 	class := false
 	for j := i + 1; j < len(src); j++ {
@@ -173,7 +176,8 @@ func lineEnd(src string, i int) int {
 	return len(src) - 1
 }
 
-// templateEnd returns where the text of a template ends, and with what: '`', '{' for an expression, or 0 if it does not.
+// templateEnd returns where the text of a template ends, and with what: '`', '{' for an expression,
+// or 0 if it does not.
 func templateEnd(src string, i int) (end int, kind byte) {
 	for ; i < len(src); i++ {
 		switch {

@@ -160,7 +160,8 @@ func (a *app) explain(ctx context.Context, spec executor.Spec) error {
 	return err
 }
 
-// serves reports whether a session can go somewhere. Without a subject it may be that only some can.
+// serves reports whether a session can go somewhere. Without a subject it may be that only some
+// can.
 func serves(d router.Decision) bool {
 	return len(d.Eligible) > 0 || d.Assigned == "" && slices.ContainsFunc(d.Split, func(s router.Share) bool {
 		return s.Weight > 0 && d.Missing[s.Backend] == nil

@@ -49,7 +49,8 @@ routes: [{name: all, split: [{backend: one, weight: 1}]}]`)
 	run(t, exitUsage, "config", "check", "--config", dir+"/none.yaml")
 }
 
-// What run, serve and mcp refuse when they open a configuration, check finds, with the same words and all at once.
+// What run, serve and mcp refuse when they open a configuration, check finds, with the same words
+// and all at once.
 func TestConfigCheckFindsWhatOthersRefuse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -83,7 +83,8 @@ func formats() (names []string) {
 	return names
 }
 
-// reportWriter returns what writes a report in the given format or, if that is empty, in the one that the ending of file means.
+// reportWriter returns what writes a report in the given format or, if that is empty, in the one
+// that the ending of file means.
 func reportWriter(format, file string) (func(*conformance.Report, io.Writer) error, error) {
 	for _, f := range reportFormats {
 		if format == f.name || format == "" && slices.Contains(f.endings, strings.ToLower(filepath.Ext(file))) {

@@ -24,7 +24,8 @@ func boxes(t *testing.T) (host, config string) {
 	return host, write(t, t.TempDir(), "docker.yaml", "backends:\n  box: {type: docker, host: \""+host+"\", image: \""+dockertest.Python+"\", pull: never, languages: [python, javascript]}\n")
 }
 
-// testOwner is one that nobody else has: what a test that was killed has left is not the next one's.
+// testOwner is one that nobody else has: what a test that was killed has left is not the next
+// one's.
 func testOwner() string { return "test-" + strings.ToLower(rand.Text()) }
 
 // containers counts the containers of an owner where they live.
@@ -76,8 +77,8 @@ func TestDockerRun(t *testing.T) {
 	}
 }
 
-// TestDockerReap kills two programs of two owners in the middle of a run. What is left goes at once by session reap, that of the other
-// owner does not.
+// TestDockerReap kills two programs of two owners in the middle of a run. What is left goes at once
+// by session reap, that of the other owner does not.
 func TestDockerReap(t *testing.T) {
 	t.Parallel()
 	host, config := boxes(t)

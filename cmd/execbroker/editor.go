@@ -18,10 +18,11 @@ var errInterrupt = errors.New("interrupted")
 
 // editor reads lines from the user.
 type editor interface {
-	// line reads one. pasted says that it came from the clipboard in one go, so that an empty line in it means nothing. The error is
-	// io.EOF at the end and errInterrupt after Ctrl-C.
+	// line reads one. pasted says that it came from the clipboard in one go, so that an empty line
+	// in it means nothing. The error is io.EOF at the end and errInterrupt after Ctrl-C.
 	line(prompt string) (text string, pasted bool, err error)
-	// abandon leaves the terminal as it was, while a line is still awaited that nobody wants any more.
+	// abandon leaves the terminal as it was, while a line is still awaited that nobody wants any
+	// more.
 	abandon()
 }
 
@@ -32,7 +33,8 @@ type typed struct {
 	err    error
 }
 
-// readLine is editor.line that ctx ends. Nothing ends a read from a terminal but a key, so the goroutine then ends with the program.
+// readLine is editor.line that ctx ends. Nothing ends a read from a terminal but a key, so the
+// goroutine then ends with the program.
 func readLine(ctx context.Context, ed editor, prompt string) typed {
 	ch := make(chan typed, 1)
 	go func() {
@@ -64,8 +66,8 @@ func (e *plainEditor) line(string) (string, bool, error) {
 	return strings.TrimRight(text, "\r\n"), false, err
 }
 
-// terminalEditor edits lines on a terminal. The terminal is in raw mode only while a line is read, so that during a run Ctrl-C is a
-// signal and output looks as it should.
+// terminalEditor edits lines on a terminal. The terminal is in raw mode only while a line is read,
+// so that during a run Ctrl-C is a signal and output looks as it should.
 type terminalEditor struct {
 	in      *os.File
 	out     io.Writer
@@ -80,8 +82,9 @@ type terminalEditor struct {
 	cooked *term.State // to go back to; nil: the terminal is as it was
 }
 
-// keyReader is the terminal as the editor of x/term wants it. It gives one byte at a time, so that what the editor does with it is known
-// before the next: x/term takes Ctrl-C for the end of the input, and keeps to itself some keys that end a search.
+// keyReader is the terminal as the editor of x/term wants it. It gives one byte at a time, so that
+// what the editor does with it is known before the next: x/term takes Ctrl-C for the end of the
+// input, and keeps to itself some keys that end a search.
 type keyReader struct {
 	io.Reader
 	io.Writer

@@ -27,7 +27,8 @@ func emulated(t *testing.T, host, machine string) int {
 	return len(names)
 }
 
-// A Machine answers through the proxy. It ends with the emulator, and if that is killed when the next one starts.
+// A Machine answers through the proxy. It ends with the emulator, and if that is killed when the
+// next one starts.
 func TestEmulateFly(t *testing.T) {
 	t.Parallel()
 	host, err := dockertest.Host()

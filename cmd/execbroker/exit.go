@@ -74,8 +74,8 @@ func signaled(ctx context.Context) *signalError {
 	return by
 }
 
-// unread reports whether err says that nobody reads the output of this program any more. A pipe to a sandbox that broke is something
-// else.
+// unread reports whether err says that nobody reads the output of this program any more. A pipe to
+// a sandbox that broke is something else.
 func unread(err error) bool {
 	var e *executor.Error
 	return errors.Is(err, syscall.EPIPE) && !errors.As(err, &e)
@@ -87,7 +87,8 @@ var userKinds = []error{
 	fs.ErrNotExist, fs.ErrExist, fs.ErrInvalid, fs.ErrPermission,
 }
 
-// codeOf returns the exit code for err, and tells errors of the user from failures of the infrastructure.
+// codeOf returns the exit code for err, and tells mistakes of the user from failures of the
+// infrastructure.
 func codeOf(ctx context.Context, err error) int {
 	var (
 		code  exitCode
@@ -189,8 +190,8 @@ func newErrorReport(err error) *errorReport {
 	return r
 }
 
-// printDocument prints what a command has found, in JSON, together with the error that it came upon, whose place in doc report is. The
-// error that it returns is reported.
+// printDocument prints what a command has found, in JSON, together with the error that it came
+// upon, whose place in doc report is. The error that it returns is reported.
 func (a *app) printDocument(ctx context.Context, doc any, report **errorReport, err error) error {
 	if err != nil {
 		*report = newErrorReport(err)
@@ -199,7 +200,8 @@ func (a *app) printDocument(ctx context.Context, doc any, report **errorReport, 
 	return errors.Join(a.printJSON(doc), err)
 }
 
-// printJSON writes the one document of a command. Characters that a terminal would obey are escaped in it, also those that JSON allows.
+// printJSON writes the one document of a command. Characters that a terminal would obey are escaped
+// in it, also those that JSON allows.
 func (a *app) printJSON(v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

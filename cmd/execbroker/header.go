@@ -12,7 +12,8 @@ import (
 // headerForm is that of a block of inline script metadata (PEP 723), by its specification.
 var headerForm = regexp.MustCompile(`(?m)^# /// ([a-zA-Z0-9-]+)$\s((?:^#(?:| .*)$\s)+)^# ///$`)
 
-// header returns what a Python script says that it needs, in a block that begins with "# /// script". A script without one needs nothing.
+// header returns what a Python script says that it needs, in a block that begins with "# ///
+// script". A script without one needs nothing.
 func header(code string) (packages []string, err error) {
 	var blocks []string
 	for _, m := range headerForm.FindAllStringSubmatch(strings.ReplaceAll(code, "\r\n", "\n"), -1) {

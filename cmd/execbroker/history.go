@@ -19,14 +19,16 @@ const (
 	maxHistoryFile = 4 << 20
 )
 
-// history keeps the lines that were typed, in a file that only the user reads. It serves the line editor, for which 0 is the newest.
-// Several programs may append at once. Without a file it lives in memory.
+// history keeps the lines that were typed, in a file that only the user reads. It serves the line
+// editor, for which 0 is the newest. Several programs may append at once. Without a file it lives
+// in memory.
 type history struct {
 	file  string // empty: none
 	lines []string
 }
 
-// openHistory reads the history. That it cannot be kept is reported and no reason to do without the session.
+// openHistory reads the history. That it cannot be kept is reported and no reason to do without the
+// session.
 func openHistory(file string) (*history, error) {
 	h := &history{}
 	data, err := readEnd(file, maxHistoryFile)
@@ -72,7 +74,8 @@ func readEnd(file string, n int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, n))
 }
 
-// rewrite makes the file as short as the history. A line that another program appends meanwhile is lost, and nothing else.
+// rewrite makes the file as short as the history. A line that another program appends meanwhile is
+// lost, and nothing else.
 func (h *history) rewrite() error {
 	part, err := os.CreateTemp(filepath.Dir(h.file), "history-*") // its mode is 0600
 	if err != nil {
@@ -88,7 +91,8 @@ func (h *history) rewrite() error {
 	return err
 }
 
-// Add implements term.History. Empty lines, repeated ones and those that begin with a blank are not kept.
+// Add implements term.History. Empty lines, repeated ones and those that begin with a blank are not
+// kept.
 func (h *history) Add(line string) {
 	if strings.TrimSpace(line) == "" || line[0] == ' ' && !h.indented() || len(line) > maxHistoryLine || strings.ContainsAny(line, "\r\n") {
 		return
@@ -112,7 +116,8 @@ func (h *history) Add(line string) {
 	}
 }
 
-// indented reports whether the line before may have a body, whose lines begin with blanks because they must.
+// indented reports whether the line before may have a body, whose lines begin with blanks because
+// they must.
 func (h *history) indented() bool {
 	if len(h.lines) == 0 {
 		return false

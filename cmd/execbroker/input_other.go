@@ -9,7 +9,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// keyboard is not there: nothing would end a reader but a key, which the next prompt would then miss.
+// keyboard is not there: nothing would end a reader but a key, which the next prompt would then
+// miss.
 func keyboard() (io.ReadCloser, error) { return nil, errors.ErrUnsupported }
 
 // askTerminal asks nothing, since nothing would end the wait for an answer.

@@ -16,8 +16,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// keyboard opens the terminal once more, for code that asks the user something. Unlike standard input it can be closed while somebody
-// reads from it, so that no reader is left who takes what is typed at the next prompt.
+// keyboard opens the terminal once more, for code that asks the user something. Unlike standard
+// input it can be closed while somebody reads from it, so that no reader is left who takes what is
+// typed at the next prompt.
 func keyboard() (io.ReadCloser, error) {
 	f, err := openTerminal()
 	if err != nil { // not a nil *os.File in an interface
@@ -38,8 +39,9 @@ func openTerminal() (*os.File, error) {
 	return f, nil
 }
 
-// askTerminal puts questions to the terminal that out is, and returns what comes until whole says that it is all, or the time is over. A program
-// in the background asks nothing: it would be stopped. Who presses Ctrl-C meanwhile ends the program.
+// askTerminal puts questions to the terminal that out is, and returns what comes until whole says
+// that it is all, or the time is over. A program in the background asks nothing: it would be
+// stopped. Who presses Ctrl-C meanwhile ends the program.
 func askTerminal(out io.Writer, question string, whole func([]byte) bool) (answer []byte) {
 	f, err := openTerminal()
 	if err != nil {
@@ -80,7 +82,8 @@ func askTerminal(out io.Writer, question string, whole func([]byte) bool) (answe
 	return answer
 }
 
-// followSize gives t the size of the terminal of this program, and every size that it gets until end is called.
+// followSize gives t the size of the terminal of this program, and every size that it gets until
+// end is called.
 func followSize(fd int, t *executor.Terminal) (end func()) {
 	changes, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(changes, syscall.SIGWINCH)

@@ -15,7 +15,8 @@ import (
 	"github.com/execbroker/execbroker/internal/npmtest"
 )
 
-// inspect installs the protocol's own inspector at its pinned version and returns a function that makes one request with it.
+// inspect installs the protocol's own inspector at its pinned version and returns a function that
+// makes one request with it.
 func inspect(t *testing.T) func(wantFailure bool, args ...string) string {
 	t.Helper()
 	dir := npmtest.Install(t, "testdata/inspector")

@@ -12,7 +12,8 @@ import (
 	"github.com/execbroker/execbroker/server"
 )
 
-// keysVariable names the environment variable with the API keys: on a command line every user of the machine could read them.
+// keysVariable names the environment variable with the API keys: on a command line every user of
+// the machine could read them.
 const keysVariable = "EXECBROKER_API_KEYS"
 
 // keyList returns the keys in the environment.
@@ -25,8 +26,8 @@ func (a *app) keyList() (keys []string) {
 	return keys
 }
 
-// clients returns who may use a server: those of the file or of the environment. Without any it makes a key, which it returns, if nobody
-// but this machine reaches the address.
+// clients returns who may use a server: those of the file or of the environment. Without any it
+// makes a key, which it returns, if nobody but this machine reaches the address.
 func (a *app) clients(file, listen string) (keys server.Keys, made string, err error) {
 	list := a.keyList()
 	switch {

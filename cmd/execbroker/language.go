@@ -28,7 +28,8 @@ func named(word string) executor.Language {
 	return executor.Language(word)
 }
 
-// languageOf guesses the language of a file. A name without an ending says nothing, and the language is the backend's first.
+// languageOf guesses the language of a file. A name without an ending says nothing, and the
+// language is the backend's first.
 func languageOf(file string) (executor.Language, error) {
 	ext := strings.ToLower(filepath.Ext(file))
 	if l, ok := endings[ext]; ok || ext == "" {

@@ -24,14 +24,16 @@ import (
 	"github.com/execbroker/execbroker/internal/leaktest"
 )
 
-// asProgram makes the test binary the program, with the backend of package fake linked. Its value is a file that tells what was left.
+// asProgram makes the test binary the program, with the backend of package fake linked. Its value
+// is a file that tells what was left.
 const asProgram = "EXECBROKER_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if file := os.Getenv(asProgram); file != "" {
 		os.Exit(program(file))
 	}
-	// What is started with nohup ignores a hangup, and so do its children, unless it wants to hear of one.
+	// What is started with nohup ignores a hangup, and so do its children, unless it wants to hear
+	// of one.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	code := leaktest.Main(m)
 	if dir := builtIn; dir != "" {

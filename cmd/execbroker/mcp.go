@@ -128,8 +128,8 @@ func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, p *progress, s *mcp.Serve
 	})
 }
 
-// interruptible makes a reader that can be closed while somebody waits for it, which standard input is not on every system. What then
-// still reads ends with the program.
+// interruptible makes a reader that can be closed while somebody waits for it, which standard input
+// is not on every system. What then still reads ends with the program.
 func interruptible(in io.Reader) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {

@@ -14,7 +14,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Over standard input and output the program ends with its client, or by a signal though nobody closes its input.
+// Over standard input and output the program ends with its client, or by a signal though nobody
+// closes its input.
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*process, func()) int{

@@ -100,8 +100,8 @@ is not JSON. Start the client again afterwards.`,
 	return c
 }
 
-// mcpEntry is how a client starts this program with the flags of now. Clients start programs elsewhere and with another PATH, so the names
-// of files are whole.
+// mcpEntry is how a client starts this program with the flags of now. Clients start programs
+// elsewhere and with another PATH, so the names of files are whole.
 func (a *app) mcpEntry() (mcpEntry, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -160,8 +160,8 @@ func (a *app) mcpInstall(client, name string) error {
 	return err
 }
 
-// addServer adds an entry to a file in JSON. Everything else in the file stays, in its order and form as far as JSON says something of
-// them; only blanks change.
+// addServer adds an entry to a file in JSON. Everything else in the file stays, in its order and
+// form as far as JSON says something of them; only blanks change.
 func addServer(file, list, name string, entry any) (changed bool, err error) {
 	text, err := json.Marshal(entry)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestNeMoToolkit plays what the NeMo Agent Toolkit's own tests of its sandbox send and want, in their order, against real containers. The
-// image of these tests has numpy and pandas, and no plotly.
+// TestNeMoToolkit plays what the NeMo Agent Toolkit's own tests of its sandbox send and want, in
+// their order, against real containers. The image of these tests has numpy and pandas, and no
+// plotly.
 func TestNeMoToolkit(t *testing.T) {
 	t.Parallel()
 	host, config := boxes(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// configuration returns what the flags ask for: the file, narrowed to one backend if one is named, or one backend with default
-// settings. The file is checked as a whole also then.
+// configuration returns what the flags ask for: the file, narrowed to one backend if one is named,
+// or one backend with default settings. The file is checked as a whole also then.
 func (a *app) configuration() (backends.Config, error) {
 	if a.config == "" {
 		typ := a.backend
@@ -90,7 +90,8 @@ func defaultOwner() string {
 	}, name), 100)
 }
 
-// open opens the backend that the flags ask for, or what the routes of the configuration say. The caller closes it.
+// open opens the backend that the flags ask for, or what the routes of the configuration say. The
+// caller closes it.
 func (a *app) open(ctx context.Context, opts ...backends.Option) (*backends.Broker, error) {
 	c, err := a.routed()
 	if err != nil {
@@ -123,7 +124,8 @@ func (a *app) routed() (backends.Config, error) {
 	return c, err
 }
 
-// unrouted returns the error of a configuration that does not say where code runs. For programs that do by themselves it is none.
+// unrouted returns the mistake of a configuration that does not say where code runs. For programs
+// that do by themselves it is none.
 func unrouted(c backends.Config) error {
 	if len(c.Backends) < 2 || len(c.Routes) > 0 {
 		return nil
@@ -132,7 +134,8 @@ func unrouted(c backends.Config) error {
 		strings.Join(slices.Sorted(maps.Keys(c.Backends)), ", ")))
 }
 
-// closing closes what a command has opened. That it failed is said and changes nothing: a sandbox has a TTL.
+// closing closes what a command has opened. That it failed is said and changes nothing: a sandbox
+// has a TTL.
 func (a *app) closing(p *progress, what string, close func() error) {
 	_, end := p.begin(context.Background(), what)
 	err := close()

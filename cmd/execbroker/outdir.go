@@ -18,8 +18,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// outDir is the directory that takes what code has made. The names come from the sandbox: whatever they say, nothing is written
-// outside of the directory, through a symbolic link, or to a hidden file such as .git/config.
+// outDir is the directory that takes what code has made. The names come from the sandbox: whatever
+// they say, nothing is written outside of the directory, through a symbolic link, or to a hidden
+// file such as .git/config.
 type outDir struct {
 	path string
 	root *os.Root
@@ -82,7 +83,8 @@ func (d *outDir) write(name string, r io.Reader) (n int64, err error) {
 	case !old.Mode().IsRegular():
 		return 0, fmt.Errorf("%w, and not a regular file", fs.ErrExist)
 	}
-	// A file appears whole or not at all, and a link that takes its place meanwhile is replaced and not followed.
+	// A file appears whole or not at all, and a link that takes its place meanwhile is replaced and
+	// not followed.
 	part := path.Join(path.Dir(name), ".execbroker-"+rand.Text())
 	w, err := d.root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -126,13 +128,15 @@ func (d *outDir) unique(name string) string {
 	return name
 }
 
-// The bounds of a name: file systems end at 255 bytes for an element, and paths at 4096 or, on Windows, 260.
+// The bounds of a name: file systems end at 255 bytes for an element, and paths at 4096 or, on
+// Windows, 260.
 const (
 	maxElement  = 120
 	maxElements = 16
 )
 
-// localName turns a name from a sandbox into a relative one with slashes that is harmless on every system.
+// localName turns a name from a sandbox into a relative one with slashes that is harmless on every
+// system.
 func localName(name string) string {
 	var elems []string
 	for e := range strings.SplitSeq(name, "/") {
@@ -199,7 +203,8 @@ var images = []struct{ mime, ending string }{
 // maxArtifact bounds what is copied of a file, whatever size it claims.
 const maxArtifact = 4 << 30
 
-// saveArtifact writes a file that a run has made. Its content came along if it was small enough; otherwise it is fetched.
+// saveArtifact writes a file that a run has made. Its content came along if it was small enough;
+// otherwise it is fetched.
 func (d *outDir) saveArtifact(ctx context.Context, s executor.Session, a executor.Artifact) (savedFile, error) {
 	var r io.Reader = bytes.NewReader(a.Data)
 	if a.Data == nil && a.Size > 0 {

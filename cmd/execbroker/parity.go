@@ -163,8 +163,8 @@ func scripts(name string, names []string, executors []executor.Executor) (execut
 	return nil, nil
 }
 
-// several returns a configuration with some backends: those of the file or, without one, of these types. It needs a route to be one, which
-// is not used.
+// several returns a configuration with some backends: those of the file or, without one, of these
+// types. It needs a route to be one, which is not used.
 func (a *app) several(names []string) (backends.Config, []string, error) {
 	var cfg backends.Config
 	if len(names) == 0 {

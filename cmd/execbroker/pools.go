@@ -11,7 +11,8 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// refusal says that a part of this program, with default options, asks for what the backends do not have.
+// refusal says that a part of this program, with default options, asks for what the backends do not
+// have.
 type refusal struct {
 	Client  string `json:"client"` // "run", "serve" or "mcp"
 	Problem string `json:"problem"`
@@ -32,7 +33,8 @@ func refusals(b *backends.Broker) (found []refusal) {
 	return found
 }
 
-// misfit says that the pools of a backend cannot serve what a part of this program asks for with default options.
+// misfit says that the pools of a backend cannot serve what a part of this program asks for with
+// default options.
 type misfit struct {
 	Pool    string   `json:"pool"`    // the one that comes nearest, as "backends.box.broker.pools[0]"
 	Client  string   `json:"client"`  // "tool", which is also what mcp gives to models, or "serve"
@@ -44,7 +46,8 @@ func (m misfit) String() string {
 	return fmt.Sprintf("%s: this pool never serves `%s`, because it differs in %s", m.Pool, m.Client, strings.Join(m.Differs, ", "))
 }
 
-// misfits examines the pools of a configuration. What their sessions can do is known when the backends are open.
+// misfits examines the pools of a configuration. What their sessions can do is known when the
+// backends are open.
 func misfits(b *backends.Broker, cfg backends.Config) (found []misfit) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Backends)) {
 		x, _ := b.Backend(name)

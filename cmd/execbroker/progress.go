@@ -18,8 +18,8 @@ const (
 	lineSize = 78                     // of a line that has to be erased again
 )
 
-// progress tells people on stderr what takes longer than a moment: on a terminal in one line that changes and goes away, elsewhere in
-// lines. The zero value is silent.
+// progress tells people on stderr what takes longer than a moment: on a terminal in one line that
+// changes and goes away, elsewhere in lines. The zero value is silent.
 type progress struct {
 	w   io.Writer // nil: silent
 	tty bool
@@ -35,7 +35,8 @@ type progress struct {
 
 func newProgress(w io.Writer) *progress { return &progress{w: w, tty: isTerminal(w)} }
 
-// begin says that work begins that may take long. The context reports its steps. end must be called.
+// begin says that work begins that may take long. The context reports its steps. end must be
+// called.
 func (p *progress) begin(ctx context.Context, what string) (_ context.Context, end func()) {
 	if p.w == nil {
 		return ctx, func() {}

@@ -51,7 +51,8 @@ func TestPyodideRun(t *testing.T) {
 	}
 }
 
-// TestPyodideLeavesNothing ends the program in every way there is, and looks for the processes that it had.
+// TestPyodideLeavesNothing ends the program in every way there is, and looks for the processes that
+// it had.
 func TestPyodideLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -131,7 +132,8 @@ func running(ps []started) (left []started) {
 	return left
 }
 
-// stat reads what the kernel says of a process. One that has ended and was not waited for counts as gone.
+// stat reads what the kernel says of a process. One that has ended and was not waited for counts as
+// gone.
 func stat(pid int) (s started, parent int, ok bool) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, after, found := bytes.Cut(data, []byte(") ")) // after the name, which may hold anything

@@ -97,7 +97,8 @@ func (a *app) run(ctx context.Context, o runOptions) error {
 	}
 	defer w.remove(s)
 	req := executor.Request{Code: code}
-	// The input of the program is there whether or not anybody thinks of it, so it is no reason to refuse a backend.
+	// The input of the program is there whether or not anybody thinks of it, so it is no reason to
+	// refuse a backend.
 	if o.file != "-" && s.Info().Capabilities.HasFor(w.language(), executor.FeatureStdin) {
 		req.Stdin = a.in
 		if len(w.ahead) > 0 && isTerminal(a.in) {

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// The keys of a search in the history, and what keyReader makes of keys that x/term would act upon by itself while one goes on.
+// The keys of a search in the history, and what keyReader makes of keys that x/term would act upon
+// by itself while one goes on.
 const (
 	ctrlC       = 0x03
 	ctrlG       = 0x07 // gives up the search
@@ -18,7 +19,8 @@ const (
 	deleteKey   = 0x7f
 )
 
-// search is a search backwards in the history, as shells have it with Ctrl-R. The line editor shows its text in place of the line.
+// search is a search backwards in the history, as shells have it with Ctrl-R. The line editor shows
+// its text in place of the line.
 type search struct {
 	history *history
 	on      bool
@@ -27,7 +29,8 @@ type search struct {
 	before  string // the line before the search
 }
 
-// key takes a key and returns the line to show and where its cursor is, in bytes. ok is false for a key that is not the search's.
+// key takes a key and returns the line to show and where its cursor is, in bytes. ok is false for a
+// key that is not the search's.
 func (s *search) key(line string, key rune) (text string, pos int, ok bool) {
 	switch {
 	case !s.on && key != ctrlR:
@@ -60,8 +63,8 @@ func (s *search) key(line string, key rune) (text string, pos int, ok bool) {
 	return text + ": " + found, len(text), true
 }
 
-// find looks for the query from a line on towards older ones. If it is nowhere, a line that was found before and still has it stays, and
-// so it does in place of older ones that are the same.
+// find looks for the query from a line on towards older ones. If it is nowhere, a line that was
+// found before and still has it stays, and so it does in place of older ones that are the same.
 func (s *search) find(from int) {
 	was := ""
 	if s.at >= 0 && s.at < from {

@@ -8,9 +8,11 @@ const (
 	maxString = 4 << 10 // of one that has text in it, such as a title; what comes after that is text
 )
 
-// sequences makes output of a sandbox fit for a terminal: it lets text and colours through and drops everything else that a terminal
-// obeys, such as what sets its title, writes to the clipboard, moves the cursor, or has it answer into the user's shell. Bytes that are
-// not UTF-8 become U+FFFD. It takes its input in pieces, and what is held back between them is bounded. The zero value is ready.
+// sequences makes output of a sandbox fit for a terminal: it lets text and colours through and
+// drops everything else that a terminal obeys, such as what sets its title, writes to the
+// clipboard, moves the cursor, or has it answer into the user's shell. Bytes that are not UTF-8
+// become U+FFFD. It takes its input in pieces, and what is held back between them is bounded. The
+// zero value is ready.
 type sequences struct {
 	state    state
 	held     []byte // of a character or a sequence that is not whole

@@ -250,7 +250,8 @@ func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(executor.Executor
 	}, nil
 }
 
-// listen serves h until ctx ends. ready is called with the address when clients can come, and drain before the server stops to listen.
+// listen serves h until ctx ends. ready is called with the address when clients can come, and drain
+// before the server stops to listen.
 func (a *app) listen(ctx context.Context, address string, h http.Handler, drain func(), ready func(net.Addr) error) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {

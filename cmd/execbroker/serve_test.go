@@ -154,7 +154,8 @@ func TestServeNeMo(t *testing.T) {
 	p.clean(t)
 }
 
-// No server does anything for a web page of somebody else, and each answers to the name that it is given.
+// No server does anything for a web page of somebody else, and each answers to the name that it is
+// given.
 func TestServersAndWebPages(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -221,8 +222,8 @@ func TestServeMistakes(t *testing.T) {
 	}
 }
 
-// A server says before its first client comes what is missing, and of each failure what the client is not told, under the name that the
-// client was told. Nobody has to ask for that.
+// A server says before its first client comes what is missing, and of each failure what the client
+// is not told, under the name that the client was told. Nobody has to ask for that.
 func TestServersLog(t *testing.T) {
 	config := write(t, t.TempDir(), "c.yaml", "backends:\n  box: {type: fake, broken: true, fail: create}\n")
 	for name, args := range map[string][]string{

@@ -48,8 +48,9 @@ func (f *serverFlags) warmth(c *cobra.Command) {
 // examineTime is how long a server looks for what is missing before it lets clients come.
 const examineTime = 10 * time.Second
 
-// examine logs what is missing for the backends, before the first client meets it. That is no reason not to start: what is missing may
-// come. A client over standard input and output does not wait for it: it goes on until wait is called.
+// examine logs what is missing for the backends, before the first client meets it. That is no
+// reason not to start: what is missing may come. A client over standard input and output does not
+// wait for it: it goes on until wait is called.
 func (a *app) examine(ctx context.Context, p *progress, x *backends.Broker, f serverFlags) (wait func()) {
 	log := a.log()
 	look := func(ctx context.Context) {
@@ -103,7 +104,8 @@ func (a *app) warm(ctx context.Context, p *progress, x *backends.Broker, f serve
 	}
 }
 
-// checkNames looks at --domain. Every name would let in what the check is there to keep out, so that is not to be had here.
+// checkNames looks at --domain. Every name would let in what the check is there to keep out, so
+// that is not to be had here.
 func (f *serverFlags) checkNames() error {
 	if err := (front.Policy{Hosts: f.domains}).Check(); err != nil {
 		return usage("--domain: %w", err)
@@ -114,7 +116,8 @@ func (f *serverFlags) checkNames() error {
 	return nil
 }
 
-// drainLimit is how long runs may take to end: as long as one may take, and a little to be answered, unless --drain says something else.
+// drainLimit is how long runs may take to end: as long as one may take, and a little to be
+// answered, unless --drain says something else.
 func (f *serverFlags) drainLimit() time.Duration {
 	if f.given("drain") {
 		return f.drain

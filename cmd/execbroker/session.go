@@ -56,8 +56,8 @@ func (a *app) openFleet(ctx context.Context) (*fleet, error) {
 	return &fleet{b, c.Sessions, slices.Sorted(maps.Keys(c.Backends)), newProgress(a.err)}, nil
 }
 
-// list returns the sandboxes, oldest first, and what kept some backends from answering. That one of several cannot list at all, since
-// what it makes does not live on, is worth a note.
+// list returns the sandboxes, oldest first, and what kept some backends from answering. That one of
+// several cannot list at all, since what it makes does not live on, is worth a note.
 func (f *fleet) list(ctx context.Context, labels map[string]string) (ls []executor.SessionInfo, err error) {
 	ctx, end := f.p.begin(ctx, "asking for sandboxes")
 	defer end()

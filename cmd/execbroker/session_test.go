@@ -160,7 +160,8 @@ func TestSessionReapSparesRecords(t *testing.T) {
 	}
 }
 
-// TestSessionsOfSeveral tests that backends that cannot list or do not answer do not hide what another has.
+// TestSessionsOfSeveral tests that backends that cannot list or do not answer do not hide what
+// another has.
 func TestSessionsOfSeveral(t *testing.T) {
 	t.Parallel()
 	b, config := shared(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// show prints what code does while it does it. What the code writes goes to files and pipes as it is, and to a terminal without what a
-// terminal would obey.
+// show prints what code does while it does it. What the code writes goes to files and pipes as it
+// is, and to a terminal without what a terminal would obey.
 type show struct {
 	out, err io.Writer
 	terminal [2]*sequences // for out and err; nil: as it is
@@ -122,7 +122,8 @@ func (s *show) output(o executor.Output) error {
 	return s.write(s.out, text)
 }
 
-// image shows the image of a value, if it has one and the terminal can. What is not shown is saved, and with --out every image is.
+// image shows the image of a value, if it has one and the terminal can. What is not shown is saved,
+// and with --out every image is.
 func (s *show) image(b executor.MIMEBundle) (has bool, err error) {
 	for _, kind := range images {
 		data, ok := b[kind.mime]
@@ -208,7 +209,8 @@ type missedFile struct {
 	Error string `json:"error"`
 }
 
-// missed notes a file that could not be saved, and returns err unless the code is to blame, such as for a file that nobody may read.
+// missed notes a file that could not be saved, and returns err unless the code is to blame, such as
+// for a file that nobody may read.
 func (s *show) missed(name string, err error) error {
 	s.missing = append(s.missing, missedFile{name, err.Error()})
 	s.note("not saved: %s: %s", plain(name), plainText(err.Error()))

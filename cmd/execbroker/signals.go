@@ -21,8 +21,9 @@ func (e *signalError) code() int {
 	return 128 + int(syscall.SIGINT)
 }
 
-// signals turns the first signal into the end of a context, so that code is stopped and sandboxes are removed, and ends the program at
-// the second. A sandbox whose holder is gone like that ends by itself.
+// signals turns the first signal into the end of a context, so that code is stopped and sandboxes
+// are removed, and ends the program at the second. A sandbox whose holder is gone like that ends by
+// itself.
 type signals struct {
 	stop func()
 
@@ -42,7 +43,8 @@ func watchSignals(ctx context.Context, exit func(int)) (context.Context, *signal
 			signal.Notify(ch, sig)
 		}
 	}
-	// Without this, writing to a pipe that nobody reads kills the program before it has cleaned up. As it is, the write fails.
+	// Without this, writing to a pipe that nobody reads kills the program before it has cleaned up.
+	// As it is, the write fails.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	done := make(chan struct{})
@@ -96,7 +98,8 @@ func (s *signals) atPrompt() {
 	s.prompt = true
 }
 
-// interruptible returns a context that an interrupt ends instead of the program's, for as long as done has not been called.
+// interruptible returns a context that an interrupt ends instead of the program's, for as long as
+// done has not been called.
 func (s *signals) interruptible(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()

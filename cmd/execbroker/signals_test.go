@@ -102,7 +102,8 @@ func TestSignalDuringCreate(t *testing.T) {
 	}
 }
 
-// TestSecondSignalEndsAtOnce lets the first signal wait for the removal of a sandbox that does not come.
+// TestSecondSignalEndsAtOnce lets the first signal wait for the removal of a sandbox that does not
+// come.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := command(t, "run", "--timeout", "0", "-c", "print(\"ready\")\nforever()")

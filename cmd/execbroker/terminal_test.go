@@ -84,7 +84,8 @@ func (s *terminal) look() {
 	}
 }
 
-// answer answers the questions in what came, in their order, and returns what may be the beginning of one.
+// answer answers the questions in what came, in their order, and returns what may be the beginning
+// of one.
 func (s *terminal) answer(asked string) string {
 	for {
 		at, question := len(asked), ""
@@ -138,7 +139,8 @@ func (s *terminal) keys(text string) {
 	}
 }
 
-// ends waits for the end of the process and checks the exit code, and that the terminal is as it was.
+// ends waits for the end of the process and checks the exit code, and that the terminal is as it
+// was.
 func (s *terminal) ends(want int) {
 	s.t.Helper()
 	if got := s.p.code(s.t, s.p.Wait()); got != want {
@@ -221,8 +223,8 @@ func TestReplOnTerminal(t *testing.T) {
 	}
 }
 
-// interrupts presses Ctrl-C until code has stopped, which may not have begun. The pauses are long, because a program that is asked
-// twice before it has stopped ends.
+// interrupts presses Ctrl-C until code has stopped, which may not have begun. The pauses are long,
+// because a program that is asked twice before it has stopped ends.
 func (s *terminal) interrupts() {
 	s.t.Helper()
 	for range 20 {

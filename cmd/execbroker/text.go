@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// plain makes a name, a label or a message that came from outside fit for one line of a terminal. It is quoted if something in it
-// would move the cursor, change a colour or turn the text around.
+// plain makes a name, a label or a message that came from outside fit for one line of a terminal.
+// It is quoted if something in it would move the cursor, change a colour or turn the text around.
 func plain(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return s

@@ -35,8 +35,8 @@ var (
 	lastWord = regexp.MustCompile(`[\pL_$][\pL\pN_$]*$`)
 )
 
-// words are the names that Tab completes: those of the language, and those that were typed. The sandbox is not asked: that would be a run,
-// and it could answer anything.
+// words are the names that Tab completes: those of the language, and those that were typed. The
+// sandbox is not asked: that would be a run, and it could answer anything.
 type words struct {
 	known []string
 	typed []string // the newest last
@@ -80,8 +80,8 @@ func having(part string, names []string) (found []string) {
 	return slices.Compact(found)
 }
 
-// complete returns what Tab inserts after part: what all names that begin with it have in common, and end if there is only one. If that is
-// nothing, choices are the names.
+// complete returns what Tab inserts after part: what all names that begin with it have in common,
+// and end if there is only one. If that is nothing, choices are the names.
 func completeFrom(part string, found []string, end string) (insert string, choices []string) {
 	if len(found) == 0 {
 		return "", nil
@@ -104,7 +104,8 @@ func completeFrom(part string, found []string, end string) (insert string, choic
 	return "", found
 }
 
-// tab indents at the beginning of a line, and completes the name of a command, of a file of this machine, or of what the code has.
+// tab indents at the beginning of a line, and completes the name of a command, of a file of this
+// machine, or of what the code has.
 func (r *repl) tab(before string) (insert string, choices []string) {
 	if strings.TrimSpace(before) == "" {
 		return strings.Repeat(" ", 4), nil
@@ -130,8 +131,8 @@ func (r *repl) tab(before string) (insert string, choices []string) {
 	return completeFrom(part, r.words.beginning(part), "")
 }
 
-// completeFile completes the name of a file of this machine. Names with what splitWords or a terminal would take for something else are
-// not offered.
+// completeFile completes the name of a file of this machine. Names with what splitWords or a
+// terminal would take for something else are not offered.
 func completeFile(part string) (insert string, choices []string) {
 	dir, _ := filepath.Split(part)
 	entries, err := os.ReadDir(filepath.Clean("./" + dir))

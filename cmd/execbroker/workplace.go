@@ -190,7 +190,8 @@ func limitsFor(timeout time.Duration) (executor.RunLimits, error) {
 // upload is a file to copy into the sandbox.
 type upload struct{ src, dst string }
 
-// parseUploads understands SRC[:DST]. A colon may also be part of the name of a file that is there, or follow the letter of a drive.
+// parseUploads understands SRC[:DST]. A colon may also be part of the name of a file that is there,
+// or follow the letter of a drive.
 func parseUploads(args []string) (ups []upload, err error) {
 	for _, arg := range args {
 		u := upload{src: arg}

@@ -1,5 +1,5 @@
-// Command abtest splits users between two ways to run code and prints the figures of each, so that they can be compared. Which users go
-// where, and what the two ways are, is in abtest.yaml.
+// Command abtest splits users between two ways to run code and prints the figures of each, so that
+// they can be compared. Which users go where, and what the two ways are, is in abtest.yaml.
 package main
 
 import (

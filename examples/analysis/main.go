@@ -1,10 +1,11 @@
-// Command analysis has four years of weather analysed in a sandbox: a file goes in, answers come out as text while the code runs, a
-// table as its value and a chart as a file.
+// Command analysis has four years of weather analysed in a sandbox: a file goes in, answers come
+// out as text while the code runs, a table as its value and a chart as a file.
 //
 //	go run ./examples/analysis [--backend NAME] [--config FILE] [--pandas] [--out DIR]
 //
-// Without a configuration file the backend is a type with its default settings. The program needs the standard library of Python only,
-// so it is the same on every backend; its variant with pandas and matplotlib needs an image that has them, as docker.yaml names one.
+// Without a configuration file the backend is a type with its default settings. The program needs
+// the standard library of Python only, so it is the same on every backend; its variant with pandas
+// and matplotlib needs an image that has them, as docker.yaml names one.
 package main
 
 import (
@@ -135,7 +136,8 @@ func open(ctx context.Context, name, config string) (executor.Executor, error) {
 	return backends.Open(ctx, driver.Env{Owner: "examples"}, all.Registry(), cfg)
 }
 
-// save writes an artifact below a directory. Its name comes from the sandbox, and os.Root keeps it there.
+// save writes an artifact below a directory. Its name comes from the sandbox, and os.Root keeps it
+// there.
 func save(dir string, a executor.Artifact) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

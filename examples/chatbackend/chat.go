@@ -33,7 +33,8 @@ const (
 
 const system = `You are a helpful assistant with a sandbox. Compute with code instead of guessing. Files of the user are in the working directory.`
 
-// chat is the server. Conversations are in memory; their sandboxes outlive a restart where the configuration and the backend allow.
+// chat is the server. Conversations are in memory; their sandboxes outlive a restart where the
+// configuration and the backend allow.
 type chat struct {
 	t   *tool.Tool
 	m   model
@@ -72,13 +73,15 @@ func newChat(t *tool.Tool, m model) *chat {
 	return c
 }
 
-// ServeHTTP implements http.Handler. Requests of other web sites are refused: whoever may load the page may use the sandbox.
+// ServeHTTP implements http.Handler. Requests of other web sites are refused: whoever may load the
+// page may use the sandbox.
 func (c *chat) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	http.NewCrossOriginProtection().Handler(c.mux).ServeHTTP(w, r)
 }
 
-// conversationID is long enough that nobody guesses the one of somebody else. A server with users checks whose it is.
+// conversationID is long enough that nobody guesses the one of somebody else. A server with users
+// checks whose it is.
 var conversationID = regexp.MustCompile(`^[a-z0-9-]{16,64}$`)
 
 // conversation returns the talk of a request, or answers that there is none.
@@ -163,8 +166,9 @@ func (c *chat) reply(ctx context.Context, t *talk, out *stream) (message, error)
 	return m, err
 }
 
-// call runs what the model has asked for. Code that fails goes back to the model, which may mend it a few times: every try is a run in the
-// same sandbox, and the model sees what went wrong in words made for it. It returns what the model says at the end.
+// call runs what the model has asked for. Code that fails goes back to the model, which may mend it
+// a few times: every try is a run in the same sandbox, and the model sees what went wrong in words
+// made for it. It returns what the model says at the end.
 func (c *chat) call(ctx context.Context, t *talk, who tool.Conversation, m message, out *stream) (message, error) {
 	for i, call := range m.Calls {
 		if i < len(m.Calls)-1 || len(m.Calls) > 1 { // several at once are run as they are
@@ -214,7 +218,8 @@ func (c *chat) run(ctx context.Context, who tool.Conversation, arguments string,
 	return o, err
 }
 
-// toolAnswer is what the model gets of a run: text, since images and files are for the user, who is shown them.
+// toolAnswer is what the model gets of a run: text, since images and files are for the user, who is
+// shown them.
 func toolAnswer(call toolCall, o tool.Output) message {
 	text, _ := o.ForModel().OpenAI()
 	if len(o.Images) > 0 {

@@ -1,5 +1,6 @@
-// Command chatbackend is a small chat server whose model runs code: in a sandbox for each conversation, with variables and files that stay,
-// charts, and another try when the code fails. It streams to one plain page. The model is any endpoint that is compatible with OpenAI's chat
+// Command chatbackend is a small chat server whose model runs code: in a sandbox for each
+// conversation, with variables and files that stay, charts, and another try when the code fails. It
+// streams to one plain page. The model is any endpoint that is compatible with OpenAI's chat
 // completions; where the code runs is in the file that -config names.
 //
 //	go run ./examples/chatbackend -model-url http://127.0.0.1:11434/v1 -model qwen2.5-coder

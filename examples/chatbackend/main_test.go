@@ -24,7 +24,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
-// scripted is an endpoint that is compatible with chat completions and says what a script has. It checks what it is asked.
+// scripted is an endpoint that is compatible with chat completions and says what a script has. It
+// checks what it is asked.
 type scripted struct {
 	*testing.T
 	mu    sync.Mutex
@@ -89,12 +90,14 @@ func arguments(code string) string {
 	return string(b)
 }
 
-// script is a conversation with a file, state, output, a mistake that is mended, a chart and a file that the code makes.
+// script is a conversation with a file, state, output, a mistake that is mended, a chart and a file
+// that the code makes.
 func script() []turn {
 	return []turn{
 		{wants: "How much", text: "Let me add. ", call: arguments("total = sum(int(l) for l in open('in.csv'))\nprint('total', total)")},
 		{wants: `total 6`, text: "It is 6."},
-		// A model that puts a fence into its call, and a mistake that it mends when it sees the error.
+		// A model that puts a fence into its call, and a mistake that it mends when it sees the
+		// error.
 		{wants: "chart", call: arguments("```python\nprint(totl)\n```")},
 		{wants: "NameError", call: arguments("open('out.txt', 'w').write('total ' + str(total))\n" + chart)},
 		{wants: "[The user sees the images.]", text: "Here it is."},
@@ -188,7 +191,8 @@ func say(t *testing.T, url, text string) string {
 	return b.String()
 }
 
-// converse has the conversation of the script and compares what the page gets. It is the same with every backend.
+// converse has the conversation of the script and compares what the page gets. It is the same with
+// every backend.
 func converse(t *testing.T, cfg backends.Config) {
 	t.Helper()
 	url, m := start(t, cfg, script())
@@ -230,7 +234,8 @@ done
 	if len(m.turns) > 0 {
 		t.Errorf("%d turns were not taken", len(m.turns))
 	}
-	// Another conversation has neither file nor variable. A model that fails is an event, and the conversation goes on.
+	// Another conversation has neither file nor variable. A model that fails is an event, and the
+	// conversation goes on.
 	other := strings.Replace(url, "0123", "3210", 1)
 	if status, _ := request(t, "GET", other+"/files/out.txt", ""); status != 400 {
 		t.Errorf("another conversation has the file: %d", status)

@@ -1,4 +1,5 @@
-// Command files puts a file into a sandbox, has code make others of it, and reads those as a file system.
+// Command files puts a file into a sandbox, has code make others of it, and reads those as a file
+// system.
 package main
 
 import (

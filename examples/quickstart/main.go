@@ -1,4 +1,5 @@
-// Command quickstart is the shortest program: it runs a line of Python in a sandbox on this machine.
+// Command quickstart is the shortest program: it runs a line of Python in a sandbox on this
+// machine.
 package main
 
 import (

@@ -1,10 +1,11 @@
-// Command reattach has one session for each conversation, which survives the program where the backend can do that. Each call is one
-// message:
+// Command reattach has one session for each conversation, which survives the program where the
+// backend can do that. Each call is one message:
 //
 //	go run ./examples/reattach chat-1 'x = 41'
 //	go run ./examples/reattach chat-1 'print(x + 1)'
 //
-// On Docker the second call finds x. On Pyodide, whose sandboxes end with the program, it is told that the session is new.
+// On Docker the second call finds x. On Pyodide, whose sandboxes end with the program, it is told
+// that the session is new.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command streaming shows the output of a program that never ends while it runs, stops it after ten lines, and finds its variables still
-// there.
+// Command streaming shows the output of a program that never ends while it runs, stops it after ten
+// lines, and finds its variables still there.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Command switch does what a chat backend does with a code interpreter, and knows nothing of where the code runs: that is in the file
-// that -config names. There is one for each backend beside it, and what is printed is the same with all of them.
+// Command switch does what a chat backend does with a code interpreter, and knows nothing of where
+// the code runs: that is in the file that -config names. There is one for each backend beside it,
+// and what is printed is the same with all of them.
 package main
 
 import (
@@ -88,8 +89,8 @@ func python(ctx context.Context, w io.Writer, box executor.Executor) error {
 	return nil
 }
 
-// typed greets with what a user has typed. Not every backend has standard input; what it has it declares, so the program need not know which
-// one it is.
+// typed greets with what a user has typed. Not every backend has standard input; what it has it
+// declares, so the program need not know which one it is.
 func typed(ctx context.Context, box executor.Executor, s executor.Session, text string) (executor.Request, error) {
 	if box.Info().Capabilities.HasFor(executor.Python, executor.FeatureStdin) {
 		return executor.Request{Code: "print('hello', input())", Stdin: strings.NewReader(text)}, nil
@@ -119,8 +120,9 @@ func javascript(ctx context.Context, w io.Writer, box executor.Executor) error {
 	return nil
 }
 
-// show prints what a chat would use of a result. Left out is what differs: times, the backend's name, where code was when it was stopped,
-// which not every backend learns, and the exit code that an exception stands for already.
+// show prints what a chat would use of a result. Left out is what differs: times, the backend's
+// name, where code was when it was stopped, which not every backend learns, and the exit code that
+// an exception stands for already.
 func show(w io.Writer, title string, res *executor.Result) {
 	fmt.Fprintf(w, "== %s: %s", title, res.Status)
 	if res.Reason != "" {

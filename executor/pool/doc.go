@@ -1,6 +1,9 @@
-// Package pool keeps warm sessions ready, so that a Create that would take seconds takes the time of one question to the backend.
+// Package pool keeps started sessions ready, called warm sessions. A Create that would take seconds
+// then takes only the time of one request to the backend.
 //
-// A session is used once: it goes from the pool to one caller and never back, because it has run that caller's code and no reset
-// proves otherwise. Warm sessions carry the owner and nothing of a user. What is known only when one is handed out is its labels, its
-// idle TTL and the limits of its runs; a Spec that asks for anything else than the pool has is created cold, and counted as a bypass.
+// A session is used only once: it goes from the pool to one caller and never back, because it has
+// run that caller's code and no reset proves that nothing is left of it. Warm sessions carry the
+// owner and nothing that belongs to a user. Labels, idle TTL and the limits of runs are set when a
+// session is handed out. A Spec that needs anything else that the pool does not have gets a new
+// session, called cold, which counts as a bypass.
 package pool

@@ -23,7 +23,8 @@ func (p *Pool) fill() {
 	}
 }
 
-// step replaces what is too old, starts what is missing and returns when to look again.
+// step replaces sessions that are too old, starts missing ones, and returns how long to wait until
+// the next step.
 func (p *Pool) step() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,7 +36,7 @@ func (p *Pool) step() time.Duration {
 			continue
 		}
 		p.stats.Expired++
-		p.work.Go(func() { w.s.Close() }) // its TTL removes it if this fails
+		p.work.Go(func() { w.s.Close() }) // if this fails, the idle TTL removes it
 	}
 	p.warm = fresh
 	wait := p.opts.MaxAge
@@ -52,7 +53,7 @@ func (p *Pool) step() time.Duration {
 	return wait
 }
 
-// start adds one session.
+// start starts one session in the background.
 func (p *Pool) start() {
 	s, err := p.create()
 	p.mu.Lock()
@@ -71,7 +72,7 @@ func (p *Pool) start() {
 	p.wake()
 }
 
-// create makes a session and runs the prelude in it.
+// create creates a session and runs the prelude in it.
 func (p *Pool) create() (executor.Session, error) {
 	s, err := p.Executor.Create(p.ctx, p.opts.Spec)
 	if err != nil {
@@ -79,13 +80,13 @@ func (p *Pool) create() (executor.Session, error) {
 	}
 	for i, req := range p.opts.Prelude {
 		if err := prelude(p.ctx, s, req); err != nil {
-			s.Close() // its TTL removes it if this fails
+			s.Close() // if this fails, the idle TTL removes it
 			return nil, fmt.Errorf("prelude[%d]: %w", i, err)
 		}
 	}
 	if p.opts.Suspended {
 		if err := suspend(p.ctx, s); err != nil {
-			s.Close() // its TTL removes it if this fails
+			s.Close() // if this fails, the idle TTL removes it
 			return nil, err
 		}
 	}

@@ -10,17 +10,18 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Fits reports whether warm sessions can serve spec, and if not, which fields are in the way.
-// Attributes and Subject never are; Run and MaxRun are only where the backend allows less; IdleTTL
-// needs FeatureKeepAlive; MinIsolation and Require need what they say; Aliases need to be among
-// those of the warm sessions, which may have more; the rest must be equal.
+// Fits reports whether warm sessions can serve spec. If not, fields names the fields of spec that
+// prevent it. Attributes and Subject never do. Run and MaxRun do only if the backend allows less.
+// Labels need FeatureRelabel, and IdleTTL needs FeatureKeepAlive. MinIsolation and Require need a
+// session that satisfies them. Aliases must be among those of the warm sessions, which may have
+// more. All other fields must be equal.
 func (p *Pool) Fits(spec executor.Spec) (ok bool, fields []string) {
 	fields = Differs(p.opts.Spec, p.Info().Capabilities, spec)
 	return len(fields) == 0, fields
 }
 
-// Differs is Fits for a pool that there is not yet: have is the Spec of its Options, caps are those
-// of its backend.
+// Differs is Fits for a pool that does not exist yet: have is the Spec of its Options, and caps are
+// the capabilities of its backend.
 func Differs(have executor.Spec, caps executor.Capabilities, spec executor.Spec) (fields []string) {
 	ceiling, all := ceiling(caps), caps
 	caps = caps.For(have.Languages...)
@@ -30,7 +31,7 @@ func Differs(have executor.Spec, caps executor.Capabilities, spec executor.Spec)
 		}
 	}
 	equal("Template", spec.Template == have.Template)
-	equal("Languages", slices.Equal(named(all, have.Languages), named(all, spec.Languages)))
+	equal("Languages", slices.Equal(explicit(all, have.Languages), explicit(all, spec.Languages)))
 	equal("Packages", slices.Equal(requirements(spec.Packages, caps), requirements(have.Packages, caps)))
 	equal("Env", maps.Equal(spec.Env, have.Env))
 	equal("Aliases", !slices.ContainsFunc(spec.Aliases, func(a string) bool { return !slices.Contains(have.Aliases, a) }))
@@ -48,24 +49,25 @@ func Differs(have executor.Spec, caps executor.Capabilities, spec executor.Spec)
 	return fields
 }
 
-// endless is more output than any run has, in bytes.
-const endless = 1 << 50
+// maxOutput is an output limit that no run reaches, in bytes.
+const maxOutput = 1 << 50
 
-// ceiling is what runs of warm sessions are allowed at most: all that the backend allows, because
-// they may have to serve any Spec.
+// ceiling returns the highest limits of runs in warm sessions: all that the backend allows, because
+// a warm session must be able to serve any Spec.
 func ceiling(caps executor.Capabilities) executor.RunLimits {
-	return caps.MaxRun.Or(executor.RunLimits{WallTime: executor.NoLimit, OutputBytes: endless})
+	return caps.MaxRun.Or(executor.RunLimits{WallTime: executor.NoLimit, OutputBytes: maxOutput})
 }
 
-// named returns what the languages of a Spec mean: none is the backend's first.
-func named(caps executor.Capabilities, ls []executor.Language) []executor.Language {
+// explicit returns the languages that a Spec means: an empty list means the first language of the
+// backend.
+func explicit(caps executor.Capabilities, ls []executor.Language) []executor.Language {
 	if len(ls) == 0 && len(caps.Languages) > 0 {
 		return []executor.Language{caps.Languages[0].Language}
 	}
 	return ls
 }
 
-// requirements writes packages in one order.
+// requirements returns packages in a fixed order, for comparison.
 func requirements(ps []executor.Packages, caps executor.Capabilities) []string {
 	var out []string
 	for _, p := range ps {
@@ -95,8 +97,8 @@ func ttl(s executor.Spec) time.Duration {
 	return s.IdleTTL
 }
 
-// adapt makes a warm session that Fits the session that spec asks for. It fails if the session is
-// not alive.
+// adapt changes a warm session that Fits into the session that spec requests. It fails if the
+// session is not alive.
 func (p *Pool) adapt(ctx context.Context, s executor.Session, spec executor.Spec) (executor.Session, error) {
 	info, err := s.Refresh(ctx)
 	if err != nil {

@@ -14,59 +14,61 @@ import (
 
 // Options configures New.
 type Options struct {
-	// Spec is that of the sessions to keep. It is without Subject and Attributes, and without
-	// Labels: they would be a user's. Its MaxRun is not used: warm sessions allow what the backend
-	// allows, and the Spec of Create says what its session allows.
+	// Spec describes the sessions to keep. It must not have a Subject, Attributes or Labels, because
+	// these belong to a user. Its MaxRun is not
+	// used: warm sessions allow all that the backend allows, and the Spec of Create sets the limits
+	// of its session.
 	Spec executor.Spec
 	Size int // warm sessions to aim for; at least 1
-	// Prelude is run in each session before it is ready, for imports that take long. What it
-	// defines is there for the caller, whose first run therefore has another cell number than 1 and
-	// no StateFresh. A session in which it fails is not used.
+	// Prelude is run in each session before it is ready, for imports that take long. The caller
+	// gets what it defines. The first run of the caller therefore has a cell number greater than 1
+	// and no StateFresh. A session in which the prelude fails is not used.
 	Prelude []executor.Request
 	MaxAge  time.Duration // replace a warm session after this long; default half of its IdleTTL, and at most that
 	Refill  int           // creations in flight at a time; default 1. Failures back off up to a minute
-	// Suspended keeps the sessions suspended until they are handed out, which then takes as long as
-	// the backend takes to wake one. It needs executor.Info.Suspends. One that cannot be suspended
-	// is not kept.
+	// Suspended keeps the sessions suspended until they are handed out. Handing out then takes as
+	// long as the backend takes to wake one. It requires executor.Info.Suspends. A session that
+	// cannot be suspended is not kept.
 	Suspended bool
 	Hooks     executor.Hooks
-	Log       *slog.Logger // is told once of each field of Spec that keeps a Create from a warm session; nil: nothing
+	Log       *slog.Logger // gets one line for each field of Spec that prevents the use of warm sessions; nil: no log
 }
 
-// Stats describes a pool at a moment.
+// Stats describes a pool at one moment. Its numbers count from New.
 type Stats struct {
 	Warm     int   `json:"warm"`
 	Starting int   `json:"starting"`
 	Hits     int64 `json:"hits"`
-	Misses   int64 `json:"misses"`   // created cold: nothing was warm
-	Bypasses int64 `json:"bypasses"` // created cold: the Spec asks for what the warm sessions do not have
+	Misses   int64 `json:"misses"`   // created cold: there was no warm session
+	Bypasses int64 `json:"bypasses"` // created cold: warm sessions cannot serve the Spec
 	Expired  int64 `json:"expired"`  // replaced because of their age
-	Dead     int64 `json:"dead"`     // found dead when they were to be handed out
-	Failed   int64 `json:"failed"`   // creations in the background
-	// Differs counts the bypasses by field of Spec, as Fits names them. A bypass may have several.
+	Dead     int64 `json:"dead"`     // found dead when they should have been handed out
+	Failed   int64 `json:"failed"`   // failed creations in the background
+	// Differs counts the bypasses by the field of Spec that caused them, with the names that Fits
+	// uses. One bypass may have several fields.
 	Differs map[string]int64 `json:"differs,omitempty"`
 }
 
-// The waits after creations that failed in the background, one after the other.
+// The waits after consecutive failed creations in the background.
 const (
 	firstWait = 250 * time.Millisecond
 	lastWait  = time.Minute
 )
 
-// Pool is an executor.Executor that answers Create from warm sessions. All else it passes on. It
-// does not own the Executor below.
+// Pool is an executor.Executor that answers Create with warm sessions. It passes everything else
+// on. It does not own the Executor that it uses.
 type Pool struct {
 	executor.Executor
 	opts   Options
-	ctx    context.Context // the life of the background work
+	ctx    context.Context // ends the background work
 	cancel context.CancelFunc
 	work   sync.WaitGroup
-	kick   chan struct{} // something changed that the filling loop wants to know
+	kick   chan struct{} // wakes the loop of fill after a change
 
 	mu     sync.Mutex
 	warm   []warm // the oldest first
 	stats  Stats  // without Warm
-	failed int    // in a row
+	failed int    // consecutive failures
 	again  time.Time
 	closed bool
 }
@@ -78,7 +80,7 @@ type warm struct {
 
 var _ executor.Executor = (*Pool)(nil)
 
-// New makes a Pool over x and begins to fill it. It reports every error in opts.
+// New makes a Pool over x and begins to fill it. It returns all errors in opts, joined.
 func New(x executor.Executor, opts Options) (*Pool, error) {
 	if err := check(x, opts); err != nil {
 		return nil, &executor.Error{Op: "pool", Backend: x.Info().Name, Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: err}
@@ -110,7 +112,7 @@ func check(x executor.Executor, opts Options) error {
 		errs = append(errs, errors.New("spec: subject, attributes and labels are a user's, and a warm session has none"))
 	}
 	if opts.Suspended && !x.Info().Suspends {
-		errs = append(errs, errors.New("suspended: the backend cannot suspend sessions, or not of its usual size"))
+		errs = append(errs, errors.New("suspended: the backend cannot suspend sessions of its usual size"))
 	}
 	for i, r := range opts.Prelude {
 		if err := r.Validate(); err != nil {
@@ -120,13 +122,14 @@ func check(x executor.Executor, opts Options) error {
 	return errors.Join(errs...)
 }
 
-// Create hands out a warm session that Fits and that Refresh finds alive, which wakes it if it is
-// suspended, with the run limits and idle TTL of spec, or creates one cold.
+// Create hands out a warm session if one Fits and Refresh finds it alive, which also wakes a
+// suspended one. The session gets the labels, run limits and idle TTL of spec. Otherwise Create
+// creates a session cold.
 func (p *Pool) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
 	return p.CreateOr(ctx, spec, p.Executor.Create)
 }
 
-// CreateOr is Create with a function of the caller's that creates cold.
+// CreateOr is Create with a function that creates cold sessions.
 func (p *Pool) CreateOr(ctx context.Context, spec executor.Spec, cold func(context.Context, executor.Spec) (executor.Session, error)) (s executor.Session, err error) {
 	info := p.Info()
 	ctx, end := p.opts.Hooks.Start(ctx, executor.Op{Name: "create", Layer: "pool", Backend: info.Name, Type: info.Type})
@@ -144,8 +147,8 @@ func (p *Pool) CreateOr(ctx context.Context, spec executor.Spec, cold func(conte
 		p.bypass(fields)
 		return cold(ctx, spec)
 	}
-	for range p.opts.Size { // where all are dead, so may be those that are made meanwhile
-		w, ok := p.take()
+	for range p.opts.Size { // bounded: if all are dead, those that are created meanwhile may be dead too
+		w, ok := p.takeWarm()
 		if !ok {
 			break
 		}
@@ -154,7 +157,7 @@ func (p *Pool) CreateOr(ctx context.Context, spec executor.Spec, cold func(conte
 			p.count(func(st *Stats) { st.Hits++ })
 			return s, nil
 		}
-		w.Close() // its TTL removes it if this fails, and hooks have seen why
+		w.Close() // if this fails, hooks have seen why and the idle TTL removes it
 		if ctx.Err() != nil {
 			return nil, err
 		}
@@ -164,9 +167,9 @@ func (p *Pool) CreateOr(ctx context.Context, spec executor.Spec, cold func(conte
 	return cold(ctx, spec)
 }
 
-// bypass counts a Create that warm sessions cannot serve. A field that was not in the way before is
-// worth a line in the log: who has configured a pool that serves nobody pays for it and does not
-// know.
+// bypass counts a Create that warm sessions cannot serve. It logs each field once, when it first
+// prevents the use of a warm session: otherwise an operator could pay for a pool that serves no
+// session, without knowing it.
 func (p *Pool) bypass(fields []string) {
 	known := true
 	p.count(func(st *Stats) {
@@ -180,12 +183,12 @@ func (p *Pool) bypass(fields []string) {
 		}
 	})
 	if !known && p.opts.Log != nil {
-		p.opts.Log.Warn("a pool cannot serve a session, which is created cold; later ones that differ alike are counted and not logged",
+		p.opts.Log.Warn("the pool cannot serve this session, which is created cold; later ones with the same difference are only counted",
 			"backend", p.Info().Name, "differs", fields, "pool_languages", languages(p.opts.Spec), "pool_size", p.opts.Size)
 	}
 }
 
-// languages are those that a Spec names.
+// languages returns the languages of a Spec for the log.
 func languages(s executor.Spec) any {
 	if len(s.Languages) == 0 {
 		return "the backend's first"
@@ -193,8 +196,8 @@ func languages(s executor.Spec) any {
 	return s.Languages
 }
 
-// take removes the oldest warm session that is not too old.
-func (p *Pool) take() (executor.Session, bool) {
+// takeWarm removes the oldest warm session that is not too old.
+func (p *Pool) takeWarm() (executor.Session, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, w := range p.warm {
@@ -213,7 +216,7 @@ func (p *Pool) count(f func(*Stats)) {
 	f(&p.stats)
 }
 
-// wake makes the filling loop look again.
+// wake makes the loop of fill look again.
 func (p *Pool) wake() {
 	select {
 	case p.kick <- struct{}{}:
@@ -221,7 +224,7 @@ func (p *Pool) wake() {
 	}
 }
 
-// Stats returns the counts.
+// Stats returns the current numbers.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,9 +233,9 @@ func (p *Pool) Stats() Stats {
 	return st
 }
 
-// Close stops refilling, waits for creations in flight and destroys the warm sessions. Those handed
-// out live on, and the Executor below stays open. It may be called again, and after an error that
-// tries again.
+// Close stops refilling, waits for creations in progress and destroys the warm sessions. Sessions
+// that were handed out live on, and the Executor that the pool uses stays open. It may be called
+// again; after an error, that tries again.
 func (p *Pool) Close() error {
 	p.cancel()
 	p.work.Wait()

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
-// world is a pool over a fake, in a bubble of its own time.
+// world is a pool over a fake backend, in a synctest bubble.
 type world struct {
 	*testing.T
 	b *fake.Backend
@@ -65,9 +65,9 @@ func (w world) create(spec executor.Spec) executor.Session {
 	return s
 }
 
-// after lets time pass until everything that it starts has settled.
+// after waits for d and then until every goroutine is blocked.
 func after(d time.Duration) {
-	time.Sleep(d) // of the bubble
+	time.Sleep(d) // time of the bubble
 	synctest.Wait()
 }
 
@@ -86,7 +86,7 @@ func TestHitIsUsedOnce(t *testing.T) {
 				w.Errorf("%s was handed out twice", id)
 			}
 			seen[id] = true
-			if err := s.Close(); err != nil { // it does not come back
+			if err := s.Close(); err != nil { // it does not return to the pool
 				w.Error(err)
 			}
 		}
@@ -109,14 +109,15 @@ func TestMissIsCold(t *testing.T) {
 			w.Errorf("got %v %+v, want a cold one", d, st)
 		}
 		defer w.create(executor.Spec{}).Close()
-		defer w.create(executor.Spec{}).Close() // nothing is warm yet
+		defer w.create(executor.Spec{}).Close() // there is no warm session yet
 		if st := w.p.Stats(); st.Hits != 1 || st.Misses != 1 || st.Bypasses != 1 {
 			w.Errorf("got %+v, want a hit, a miss and a bypass", st)
 		}
 	})
 }
 
-// TestBypassIsToldOnce: a pool that serves nobody says so in the log, and not with every Create.
+// TestBypassIsToldOnce: a pool that serves no session says so in the log, but not with every
+// Create.
 func TestBypassIsToldOnce(t *testing.T) {
 	var log bytes.Buffer
 	o := pool.Options{Size: 1, Log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -132,7 +133,7 @@ func TestBypassIsToldOnce(t *testing.T) {
 		if st.Hits != 1 || st.Misses != 0 || st.Bypasses != 5 || !maps.Equal(st.Differs, map[string]int64{"Env": 5, "Limits": 2}) {
 			w.Errorf("got %+v", st)
 		}
-		st.Differs["Env"]++ // it is the caller's
+		st.Differs["Env"]++ // the map belongs to the caller
 		if got := w.p.Stats().Differs["Env"]; got != 5 {
 			w.Errorf("got %d", got)
 		}
@@ -151,7 +152,7 @@ func TestDeadIsNotHandedOut(t *testing.T) {
 		if i, err := s.Refresh(w.Context()); err != nil || i.State != executor.SessionRunning {
 			w.Errorf("got %+v %v, want a living one", i, err)
 		}
-		after(time.Second) // nothing is being made
+		after(time.Second) // nothing is being created
 		w.b.Fail(fake.OpCreate, -1, driver.Fail(executor.ErrUnavailable, executor.RanNo, nil))
 		for _, id := range w.b.Sandboxes() {
 			w.b.Break(id)
@@ -182,7 +183,7 @@ func TestOldIsReplaced(t *testing.T) {
 	})
 }
 
-// TestMaxAgeIsHalfOfTheTTL: whoever gets a session has at least half of the idle TTL before him.
+// TestMaxAgeIsHalfOfTheTTL: a session that is handed out has at least half of its idle TTL left.
 func TestMaxAgeIsHalfOfTheTTL(t *testing.T) {
 	bubble(t, fake.Options{}, pool.Options{Size: 1, Spec: executor.Spec{IdleTTL: time.Minute}}, func(w world) {
 		after(29 * time.Second)
@@ -196,13 +197,14 @@ func TestMaxAgeIsHalfOfTheTTL(t *testing.T) {
 
 func TestBackOff(t *testing.T) {
 	bubble(t, fake.Options{}, pool.Options{Size: 1}, func(w world) {
-		after(time.Second) // nothing is being made
+		after(time.Second) // nothing is being created
 		w.b.Fail(fake.OpCreate, -1, driver.Fail(executor.ErrExhausted, executor.RanNo, nil))
 		before := w.b.Calls(fake.OpCreate)
-		defer w.create(executor.Spec{}).Close() // the warm one
+		defer w.create(executor.Spec{}).Close() // the warm session
 		after(10 * time.Minute)
 		calls := w.b.Calls(fake.OpCreate) - before
-		// 250 ms, doubling to a minute: about eight in the first minute, then one a minute.
+		// The waits double from 250 ms to a minute: about eight creations in the first minute, then
+		// one per minute.
 		if calls < 12 || calls > 22 {
 			w.Errorf("got %d attempts in ten minutes, want about 17", calls)
 		}
@@ -250,8 +252,8 @@ func TestAdapted(t *testing.T) {
 	})
 }
 
-// TestWallTimeIsOfTheRequest: sessions that were started before anybody asked serve runs that take longer than the default. What each
-// session allows is what its Spec says.
+// TestWallTimeIsOfTheRequest: warm sessions, which were started before any request, serve runs that
+// take longer than the default. The Spec of each session sets its limits.
 func TestWallTimeIsOfTheRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec    executor.Spec
@@ -315,7 +317,7 @@ func TestCloseWaits(t *testing.T) {
 		after(time.Second)
 		release := w.b.Hold(fake.OpCreate)
 		defer release()
-		s := w.create(executor.Spec{}) // a warm one
+		s := w.create(executor.Spec{}) // a warm session
 		synctest.Wait()
 		if st := w.p.Stats(); st.Starting != 1 {
 			w.Errorf("got %+v, want a creation on its way", st)
@@ -358,7 +360,7 @@ func TestManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestFits: every field of Spec is looked at. A field that is new fails here until it is.
+// TestFits looks at every field of Spec. It fails for a new field until it has a case.
 func TestFits(t *testing.T) {
 	bare := fake.Without(fake.All(executor.Python), executor.FeatureKeepAlive)
 	bare.Templates = []string{"x"}
@@ -390,7 +392,7 @@ func TestFits(t *testing.T) {
 		"MinIsolation": {MinIsolation: executor.IsolationMicroVM},
 		"Require":      {Require: []executor.Feature{executor.FeatureKeepAlive}},
 	}
-	never := []string{"Subject", "Attributes"} // never in the way
+	never := []string{"Subject", "Attributes"} // never prevent the use of a warm session
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[executor.Spec]()) {
 		spec, ok := misfits[f.Name]
 		if !ok && !slices.Contains(never, f.Name) {
@@ -417,7 +419,8 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestFirstLanguage: a Spec without languages means the first of the backend, whatever the pool has.
+// TestFirstLanguage: a Spec without languages means the first one of the backend, even if the pool
+// has others.
 func TestFirstLanguage(t *testing.T) {
 	js := pool.Options{Size: 1, Spec: executor.Spec{Languages: []executor.Language{executor.JavaScript}}}
 	bubble(t, fake.Options{}, js, func(w world) {
@@ -483,22 +486,22 @@ func BenchmarkHit(b *testing.B) {
 	}
 }
 
-// sleepy adds to a backend that its sessions can be suspended, which those of fake cannot.
-type sleepy struct {
+// suspendable adds suspension to a backend. Sessions of fake cannot be suspended.
+type suspendable struct {
 	executor.Executor
-	fails   error // of Suspend
+	fails   error // returned by Suspend
 	mu      sync.Mutex
 	asleep  int
 	wakings int
 }
 
-func (x *sleepy) Info() executor.Info {
+func (x *suspendable) Info() executor.Info {
 	i := x.Executor.Info()
 	i.Suspends = true
 	return i
 }
 
-func (x *sleepy) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
+func (x *suspendable) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
 	s, err := x.Executor.Create(ctx, spec)
 	if err != nil {
 		return nil, err
@@ -508,7 +511,7 @@ func (x *sleepy) Create(ctx context.Context, spec executor.Spec) (executor.Sessi
 
 type sleeper struct {
 	executor.Session
-	x      *sleepy
+	x      *suspendable
 	asleep bool
 }
 
@@ -548,14 +551,14 @@ func TestSuspended(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer x.Close()
-		sleepy := &sleepy{Executor: x}
-		p, err := pool.New(sleepy, pool.Options{Size: 2, Suspended: true})
+		suspendable := &suspendable{Executor: x}
+		p, err := pool.New(suspendable, pool.Options{Size: 2, Suspended: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		after(time.Second)
-		if st := p.Stats(); st.Warm != 2 || sleepy.asleep != 2 || sleepy.wakings != 0 {
-			t.Errorf("got %+v, %d suspended, %d woken", st, sleepy.asleep, sleepy.wakings)
+		if st := p.Stats(); st.Warm != 2 || suspendable.asleep != 2 || suspendable.wakings != 0 {
+			t.Errorf("got %+v, %d suspended, %d woken", st, suspendable.asleep, suspendable.wakings)
 		}
 		s, err := p.Create(t.Context(), executor.Spec{})
 		if err != nil {
@@ -563,8 +566,8 @@ func TestSuspended(t *testing.T) {
 		}
 		defer s.Close()
 		after(time.Second)
-		if st := p.Stats(); st.Hits != 1 || st.Warm != 2 || sleepy.asleep != 3 || sleepy.wakings != 1 {
-			t.Errorf("got %+v, %d suspended, %d woken", st, sleepy.asleep, sleepy.wakings)
+		if st := p.Stats(); st.Hits != 1 || st.Warm != 2 || suspendable.asleep != 3 || suspendable.wakings != 1 {
+			t.Errorf("got %+v, %d suspended, %d woken", st, suspendable.asleep, suspendable.wakings)
 		}
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -575,7 +578,7 @@ func TestSuspended(t *testing.T) {
 	})
 }
 
-// One that cannot be suspended would cost what nobody has asked for.
+// A session that cannot be suspended would cost more than the configuration allows.
 func TestNotSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := fake.New(fake.Options{})
@@ -587,7 +590,7 @@ func TestNotSuspended(t *testing.T) {
 		if _, err := pool.New(x, pool.Options{Size: 1, Suspended: true}); !errors.Is(err, executor.ErrInvalid) {
 			t.Errorf("a backend that cannot: got %v, want %v", err, executor.ErrInvalid)
 		}
-		p, err := pool.New(&sleepy{Executor: x, fails: errors.New("no")}, pool.Options{Size: 1, Suspended: true})
+		p, err := pool.New(&suspendable{Executor: x, fails: errors.New("no")}, pool.Options{Size: 1, Suspended: true})
 		if err != nil {
 			t.Fatal(err)
 		}

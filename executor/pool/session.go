@@ -8,19 +8,21 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// session gives a warm session, which allows all that its backend allows, the run limits of the Spec that it serves.
+// session is a warm session that was handed out. A warm session allows all that its backend allows;
+// session applies the run limits of the Spec that it serves.
 type session struct {
 	executor.Session
 	run, most executor.RunLimits
 }
 
-// As lets backend-specific values through.
+// As passes backend-specific values through.
 func (s *session) As(target any) bool { return executor.As(s.Session, target) }
 
-// Info has the limits of the Spec, in the handle too, so that they hold for who attaches.
+// Info reports the limits of the Spec, also in the handle, so that they apply to holders that
+// attach.
 func (s *session) Info() executor.SessionInfo { return s.mark(s.Session.Info()) }
 
-// Refresh likewise.
+// Refresh reports the limits of the Spec, like Info.
 func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 	i, err := s.Session.Refresh(ctx)
 	return s.mark(i), err

@@ -8,16 +8,16 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// match reports whether the Spec is one that m selects.
+// match reports whether m selects the Spec.
 func (m Match) match(s *executor.Spec) bool {
-	return holds(m.Attributes, s.Attributes) && holds(m.Labels, s.Labels) &&
+	return contains(m.Attributes, s.Attributes) && contains(m.Labels, s.Labels) &&
 		(len(m.Languages) == 0 || slices.ContainsFunc(m.Languages, func(l executor.Language) bool { return slices.Contains(s.Languages, l) })) &&
 		(len(m.Templates) == 0 || slices.Contains(m.Templates, s.Template)) &&
 		!slices.ContainsFunc(m.Require, func(f executor.Feature) bool { return !slices.Contains(s.Require, f) })
 }
 
-// holds reports whether have has every entry of want.
-func holds(want, have map[string]string) bool {
+// contains reports whether have has every entry of want.
+func contains(want, have map[string]string) bool {
 	for k, w := range want {
 		if h, ok := have[k]; !ok || w != "*" && w != h {
 			return false
@@ -26,9 +26,11 @@ func holds(want, have map[string]string) bool {
 	return true
 }
 
-// assign returns the backend of a subject. Every unit of weight is a ticket with a number that depends on salt, subject, backend and
-// the position of the ticket alone, and the highest number wins. So a backend wins with its part of the tickets, and a ticket that is
-// added or taken away changes nothing between the others. bucket is the ticket that has won, from 1 to the weight of the winner.
+// assign returns the backend of a subject. Every unit of weight is a ticket. The number of a ticket
+// depends only on the salt, the subject, the backend and the position of the ticket, and the
+// highest number wins. So each backend wins in proportion to its weight, and a ticket that is added
+// or removed changes nothing between the other tickets. bucket is the ticket that won, from 1 to
+// the weight of the winner.
 func (r *Route) assign(subject string) (winner string, bucket int) {
 	salt := r.Salt
 	if salt == "" {
@@ -40,7 +42,7 @@ func (r *Route) assign(subject string) (winner string, bucket int) {
 		if s.Weight == 0 {
 			continue
 		}
-		// Lengths in front keep ("ab", "c") and ("a", "bc") apart.
+		// Lengths in front make ("ab", "c") and ("a", "bc") different.
 		buf = buf[:0]
 		for _, part := range [...]string{salt, subject, s.Backend} {
 			buf = binary.BigEndian.AppendUint32(buf, uint32(len(part)))
@@ -50,7 +52,7 @@ func (r *Route) assign(subject string) (winner string, bucket int) {
 		state := binary.BigEndian.Uint64(h[:])
 		for i := range s.Weight {
 			state += 0x9e3779b97f4a7c15
-			// The backend's name breaks the tie that one pair in 2^64 would be.
+			// Two tickets have equal numbers once in 2^64 pairs. Then the backend's name decides.
 			if n := mix(state); n > best || n == best && s.Backend < winner || winner == "" {
 				best, winner, bucket = n, s.Backend, i+1
 			}
@@ -59,7 +61,8 @@ func (r *Route) assign(subject string) (winner string, bucket int) {
 	return winner, bucket
 }
 
-// mix is the output function of the generator SplitMix64, which turns a counter into numbers that look independent.
+// mix is the output function of the SplitMix64 generator. It turns a counter into numbers that look
+// independent.
 func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb

@@ -12,8 +12,8 @@ import (
 
 // Config is the routing table. It is plain data, so that it can come from a file.
 type Config struct {
-	// Routes are tried in order; the first that matches decides. If none does, Create fails with
-	// ErrInvalid.
+	// Routes are tried in order, and the first that matches is used. If none matches, Create fails
+	// with ErrInvalid.
 	Routes []Route `json:"routes"`
 }
 
@@ -22,45 +22,45 @@ type Route struct {
 	Name  string  `json:"name"` // unique; reported as Origin.Route
 	Match Match   `json:"match,omitzero"`
 	Split []Share `json:"split"`
-	// Salt makes the assignment of subjects independent of other routes. Changing it reshuffles
-	// every subject. Empty: the name.
+	// Salt makes the assignment of subjects independent of other routes. A change of Salt assigns
+	// every subject anew. Empty: the name.
 	Salt string `json:"salt,omitempty"`
-	// Fallback lists backends, in order, for a Create that the assigned one cannot do.
+	// Fallback lists the backends to try, in order, if the assigned backend cannot do a Create.
 	Fallback []string `json:"fallback,omitempty"`
-	// OnUnavailable is for who keeps conversations, as package backends does. The Router does
-	// nothing with it. Empty: Replace.
+	// OnUnavailable is for programs that keep conversations, such as package backends. The Router
+	// does not use it. Empty: Replace.
 	OnUnavailable OnUnavailable `json:"on_unavailable,omitempty"`
 }
 
-// OnUnavailable says what becomes of a conversation whose backend does not answer.
+// OnUnavailable says what happens to a conversation whose backend does not answer.
 type OnUnavailable string
 
 // The policies.
 const (
-	Replace OnUnavailable = "replace" // after a while it gets a new session, without its variables
-	Wait    OnUnavailable = "wait"    // it fails until the backend answers again
+	Replace OnUnavailable = "replace" // after a while the conversation gets a new session, without its variables
+	Wait    OnUnavailable = "wait"    // the conversation fails until the backend answers again
 )
 
-// Match selects Specs: all that it names must be there. The zero Match selects all.
+// Match selects Specs. A Spec must have everything that Match names. The zero Match selects all.
 type Match struct {
-	Attributes map[string]string   `json:"attributes,omitempty"` // "*" as a value: any
+	Attributes map[string]string   `json:"attributes,omitempty"` // "*" as a value means any value
 	Labels     map[string]string   `json:"labels,omitempty"`     // likewise
 	Languages  []executor.Language `json:"languages,omitempty"`  // the Spec names one of them
 	Templates  []string            `json:"templates,omitempty"`  // the Spec names one of them
 	Require    []executor.Feature  `json:"require,omitempty"`    // the Spec requires all of them
 }
 
-// Share gives a backend a part of the subjects: Weight divided by the sum of the weights.
+// Share gives a backend a part of the subjects: Weight divided by the sum of all weights.
 type Share struct {
 	Backend string `json:"backend"`
-	Weight  int    `json:"weight"` // 0 to MaxWeight; 0: none for now
+	Weight  int    `json:"weight"` // 0 to MaxWeight; 0: no subjects
 }
 
-// MaxWeight is the largest weight of a share. A part in a thousand is fine enough for people, and
-// keeps Decide fast.
+// MaxWeight is the largest weight of a share. Parts of a thousandth are fine enough, and keep
+// Decide fast.
 const MaxWeight = 1000
 
-// Check reports every error in c, each as an *executor.FieldError, joined. backends are the names
+// Check returns all errors in c, each as an *executor.FieldError, joined. backends are the names
 // that routes may use.
 func (c Config) Check(backends []string) error {
 	var errs []error
@@ -79,7 +79,7 @@ func (c Config) Check(backends []string) error {
 	for i, r := range c.Routes {
 		at := fmt.Sprintf("routes[%d]", i)
 		if first, dup := names[r.Name]; dup {
-			bad(at+".name", "%q is the name of routes[%d]", r.Name, first)
+			bad(at+".name", "%q is already the name of routes[%d]", r.Name, first)
 		} else {
 			names[r.Name] = i
 		}
@@ -87,7 +87,7 @@ func (c Config) Check(backends []string) error {
 			bad(at+".name", "empty")
 		}
 		if u := r.OnUnavailable; u != "" && u != Replace && u != Wait {
-			bad(at+".on_unavailable", "%q is none; there are %q and %q", u, Replace, Wait)
+			bad(at+".on_unavailable", "unknown value %q; want %q or %q", u, Replace, Wait)
 		}
 		sum, seen := 0, map[string]bool{}
 		for j, s := range r.Split {
@@ -103,7 +103,7 @@ func (c Config) Check(backends []string) error {
 			sum += s.Weight
 		}
 		if sum <= 0 {
-			bad(at+".split", "no share has a weight")
+			bad(at+".split", "no share has a weight above 0")
 		}
 		for j, b := range r.Fallback {
 			path := fmt.Sprintf("%s.fallback[%d]", at, j)
@@ -118,7 +118,7 @@ func (c Config) Check(backends []string) error {
 			}
 		}
 		if j := c.shadowedBy(i); j >= 0 {
-			bad(at, "never reached, routes[%d] matches everything before it", j)
+			bad(at, "never reached: routes[%d] comes first and matches everything", j)
 		}
 	}
 	return errors.Join(errs...)
@@ -134,7 +134,8 @@ func (m Match) all() bool {
 	return len(m.Attributes)+len(m.Labels)+len(m.Languages)+len(m.Templates)+len(m.Require) == 0
 }
 
-// clone returns a copy that shares nothing with c, because a Router never changes.
+// clone returns a copy that shares nothing with c, because the configuration of a Router never
+// changes.
 func (c Config) clone() Config {
 	out := Config{Routes: slices.Clone(c.Routes)}
 	for i := range out.Routes {

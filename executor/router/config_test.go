@@ -47,8 +47,8 @@ func TestConfigIsCopied(t *testing.T) {
 	}
 }
 
-// FuzzDecide: any table that Check accepts decides, always the same, and for a backend that it
-// names.
+// FuzzDecide tests that every table that Check accepts decides, always in the same way, and for a
+// backend that it names.
 func FuzzDecide(f *testing.F) {
 	f.Add(`{"routes":[{"name":"r","split":[{"backend":"a","weight":9},{"backend":"b","weight":1}]}]}`, "user", "plan", "pro")
 	f.Add(`{"routes":[{"name":"p","match":{"attributes":{"plan":"pro"}},"split":[{"backend":"b","weight":1}],"fallback":["a"]},{"name":"r","split":[{"backend":"a","weight":1000}]}]}`, "", "plan", "pro")

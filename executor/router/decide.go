@@ -7,30 +7,35 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Decision explains a choice.
+// Decision explains where a Spec goes.
 type Decision struct {
 	Route string `json:"route"`
-	// Assigned is what the split says, whether or not that backend can; "" if the split needs a subject and there is none.
+	// Assigned is the backend that the split selects, whether it can run the Spec or not. It is ""
+	// if the split needs a subject and the Spec has none.
 	Assigned string `json:"assigned"`
-	// Split is that of the route, with its weights. Who reads it must not change it.
+	// Split is the split of the route, with its weights. Callers must not change it.
 	Split []Share `json:"split"`
-	// Bucket is the unit of weight of Assigned, from 1, by which the split has given it the subject. The subject stays while the weight
-	// of Assigned is at least that and no other weight grows. 0: the subject has not decided.
+	// Bucket is the unit of weight of Assigned, from 1, that won the subject. The subject stays
+	// with Assigned while the weight of Assigned is at least Bucket and no other weight grows. 0:
+	// the subject was not used for the decision.
 	Bucket int `json:"bucket,omitempty"`
-	// Eligible is what Create tries, in order: Assigned and the fallbacks, without those in Missing.
+	// Eligible lists the backends that Create tries, in order: Assigned and the fallbacks, without
+	// those in Missing.
 	Eligible []string `json:"eligible"`
-	// Missing says of the backends that cannot what they lack: see executor.Capabilities.MissingFor.
+	// Missing says what each backend lacks that cannot run the Spec: see
+	// executor.Capabilities.MissingFor.
 	Missing map[string][]string `json:"missing,omitempty"`
 }
 
-// Decide says where spec would go. It is a pure function of the configuration, the declared capabilities and the spec, without
-// I/O, clock or chance, so that every process decides alike. It fails with ErrInvalid if no route matches.
+// Decide says where spec would go. It depends only on the configuration, the declared capabilities
+// and the spec. It uses no I/O, clock or random numbers, so that every process decides alike. It
+// fails with ErrInvalid if no route matches.
 func (r *Router) Decide(spec executor.Spec) (Decision, error) {
 	i := slices.IndexFunc(r.cfg.Routes, func(rt Route) bool { return rt.Match.match(&spec) })
 	if i < 0 {
 		return Decision{}, &executor.Error{
 			Op: "create", Backend: r.name, Kind: executor.ErrInvalid, Ran: executor.RanNo,
-			Err: errors.New("no route matches; a last route without match would take the rest"),
+			Err: errors.New("no route matches; add a last route without match to match the rest"),
 		}
 	}
 	rt := &r.cfg.Routes[i]
@@ -54,7 +59,7 @@ func (r *Router) Decide(spec executor.Spec) (Decision, error) {
 	if d.Assigned != "" {
 		consider(d.Assigned)
 	} else {
-		for _, s := range rt.Split { // whichever is drawn
+		for _, s := range rt.Split { // any of them may be drawn
 			if s.Weight > 0 && len(r.backends[s.Backend].Info().Capabilities.MissingFor(spec)) > 0 {
 				consider(s.Backend)
 			}

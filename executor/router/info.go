@@ -7,13 +7,13 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Info describes the router. Its capabilities are what all backends have; Varies is what some have. The weakest Isolation counts,
-// and the smallest bounds.
+// Info describes the router. Its capabilities are those that all backends have; Varies lists those
+// that only some have. Isolation is the weakest one, and the bounds are the smallest ones.
 func (r *Router) Info() executor.Info {
 	return executor.Info{Name: r.name, Type: "router", Capabilities: r.caps}
 }
 
-// common computes the capabilities that any of the backends honours.
+// common returns the capabilities that all of the backends have.
 func common(all []executor.Capabilities) executor.Capabilities {
 	first := all[0]
 	out := executor.Capabilities{
@@ -41,7 +41,7 @@ func common(all []executor.Capabilities) executor.Capabilities {
 			if !slices.ContainsFunc(out.Languages, func(r executor.Runtime) bool { return r.Language == rt.Language }) {
 				l := language(rt.Language, all)
 				if l.Isolation.AtLeast(out.Isolation) {
-					l.Isolation = "" // no weaker
+					l.Isolation = "" // not weaker than that of the router
 				}
 				out.Languages = append(out.Languages, l)
 			}
@@ -50,7 +50,7 @@ func common(all []executor.Capabilities) executor.Capabilities {
 	return out
 }
 
-// language computes the entry of a language that at least one backend has.
+// language returns the entry of a language that at least one backend has.
 func language(l executor.Language, all []executor.Capabilities) executor.Runtime {
 	out := executor.Runtime{Language: l}
 	var sets [][]executor.Feature
@@ -79,7 +79,7 @@ func language(l executor.Language, all []executor.Capabilities) executor.Runtime
 	return out
 }
 
-// split separates what is in every set from what is in some.
+// split separates the features that are in every set from those that are only in some.
 func split(sets [][]executor.Feature) (every, some []executor.Feature) {
 	every = []executor.Feature{}
 	for _, i := range executor.Features() {
@@ -99,7 +99,7 @@ func split(sets [][]executor.Feature) (every, some []executor.Feature) {
 	return every, some
 }
 
-// weaker returns the weaker of two levels. Where neither is, it is the level below all.
+// weaker returns the weaker of two levels. If neither is weaker, it returns the lowest level.
 func weaker(a, b executor.Isolation) executor.Isolation {
 	switch {
 	case a.AtLeast(b):
@@ -110,7 +110,7 @@ func weaker(a, b executor.Isolation) executor.Isolation {
 	return executor.IsolationProcess
 }
 
-// smaller returns the smaller bound, of which zero is none.
+// smaller returns the smaller bound. Zero means no bound.
 func smaller[T int | int64 | float64 | time.Duration](a, b T) T {
 	if a == 0 || b != 0 && b < a {
 		return b

@@ -14,7 +14,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Router is an executor.Executor over named backends. It does not change and does not own them.
+// Router is an executor.Executor over named backends. It never changes and does not own the
+// backends.
 type Router struct {
 	executor.BaseExecutor
 	name     string
@@ -27,9 +28,9 @@ type Router struct {
 
 var _ executor.Executor = (*Router)(nil)
 
-// New makes a Router. It reports every error in cfg. name is the router's Info.Name. The keys of
-// backends are the names that cfg and handles use: each must be the Info.Name of its Executor,
-// because handles are sent back by it.
+// New makes a Router. It returns all errors in cfg, joined. name is the router's Info.Name. The
+// keys of backends are the names that cfg and handles use. Each key must be the Info.Name of its
+// Executor, because a handle is sent to the backend that it names.
 func New(name string, backends map[string]executor.Executor, cfg Config, hooks executor.Hooks) (*Router, error) {
 	names := slices.Sorted(maps.Keys(backends))
 	errs := []error{cfg.Check(names)}
@@ -37,7 +38,7 @@ func New(name string, backends map[string]executor.Executor, cfg Config, hooks e
 	for _, n := range names {
 		i := backends[n].Info()
 		if i.Name != n {
-			errs = append(errs, fmt.Errorf("backends.%s: its name is %q", n, i.Name))
+			errs = append(errs, fmt.Errorf("backends.%s: the backend has the name %q", n, i.Name))
 		}
 		if cfg.uses(n) {
 			used = append(used, i.Capabilities)
@@ -49,7 +50,7 @@ func New(name string, backends map[string]executor.Executor, cfg Config, hooks e
 	return &Router{name: name, backends: maps.Clone(backends), cfg: cfg.clone(), hooks: hooks, caps: common(used)}, nil
 }
 
-// uses reports whether a route can send something to a backend.
+// uses reports whether a route can send a Spec to a backend.
 func (c Config) uses(name string) bool {
 	return slices.ContainsFunc(c.Routes, func(r Route) bool {
 		return slices.Contains(r.Fallback, name) ||
@@ -57,20 +58,21 @@ func (c Config) uses(name string) bool {
 	})
 }
 
-// fail makes an error of the router itself.
+// fail returns an error of the router itself.
 func (r *Router) fail(op string, kind, cause error) *executor.Error {
 	return &executor.Error{Op: op, Backend: r.name, Kind: kind, Ran: executor.RanNo, Err: cause}
 }
 
-// Create tries the eligible backends in order. It draws a subject if the route splits and the spec
-// has none. The error of the last one tried decides the Kind; the others are joined to its cause.
+// Create tries the eligible backends in order. If the route has a split and the spec has no
+// subject, Create uses a random one. The error of the last backend tried sets the Kind; the errors
+// of the others are joined to its cause.
 func (r *Router) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
 	return r.CreateBy(ctx, spec, func(ctx context.Context, name string) (executor.Session, error) {
 		return r.backends[name].Create(ctx, spec)
 	})
 }
 
-// CreateBy is Create with a function of the caller's that asks the backend of a name.
+// CreateBy is Create with a function that creates a session on the named backend.
 func (r *Router) CreateBy(ctx context.Context, spec executor.Spec, create func(ctx context.Context, name string) (executor.Session, error)) (_ executor.Session, err error) {
 	ctx, end := r.begin(ctx, executor.Op{Name: "create"})
 	var out executor.Outcome
@@ -83,7 +85,7 @@ func (r *Router) CreateBy(ctx context.Context, spec executor.Spec, create func(c
 	}
 	decided := spec
 	if decided.Subject == "" {
-		decided.Subject = rand.Text() // sticks for this session only
+		decided.Subject = rand.Text() // for this session only
 	}
 	d, err := r.Decide(decided)
 	if err != nil {
@@ -110,7 +112,7 @@ func (r *Router) CreateBy(ctx context.Context, spec executor.Spec, create func(c
 	return nil, r.combine(failed)
 }
 
-// refuse says what every backend of the route lacks, in the words of the assigned one.
+// refuse says what every backend of the route lacks, with the error of the assigned one.
 func (r *Router) refuse(d Decision) error {
 	e := r.fail("create", executor.ErrUnsupported, nil)
 	e.Missing = d.Missing[d.Assigned]
@@ -124,8 +126,8 @@ func (r *Router) refuse(d Decision) error {
 	return e
 }
 
-// fallsBack reports whether another backend may be tried after err: it could not do its part, and
-// nothing has run.
+// fallsBack reports whether another backend may be tried after err: the backend could not do its
+// part, and no code has run.
 func fallsBack(ctx context.Context, err error) bool {
 	var e *executor.Error
 	if ctx.Err() != nil || !errors.As(err, &e) || e.Ran != executor.RanNo {
@@ -138,7 +140,7 @@ func fallsBack(ctx context.Context, err error) bool {
 	return false
 }
 
-// combine makes one error of those of all backends that were tried. The last decides.
+// combine makes one error from those of all backends that were tried. The last one sets the Kind.
 func (r *Router) combine(failed []error) error {
 	last := failed[len(failed)-1]
 	var e *executor.Error
@@ -150,8 +152,8 @@ func (r *Router) combine(failed []error) error {
 	return &c
 }
 
-// Attach dispatches on h.Backend. A backend that is not configured is ErrNotFound. Origin.Route and
-// Assigned come back from h.Meta.
+// Attach uses the backend that h.Backend names. If that is not configured, the error is
+// ErrNotFound. Origin.Route and Origin.Assigned are restored from h.Meta.
 func (r *Router) Attach(ctx context.Context, h executor.Handle) (_ executor.Session, err error) {
 	ctx, end := r.begin(ctx, executor.Op{Name: "attach", Session: h.Session})
 	defer func() { end(executor.Outcome{Err: err}) }()
@@ -167,8 +169,8 @@ func (r *Router) Attach(ctx context.Context, h executor.Handle) (_ executor.Sess
 	return &session{Session: s, r: r, route: route, assigned: assigned}, nil
 }
 
-// Destroy dispatches on h.Backend. A backend that is not configured is ErrNotFound: whether the
-// sandbox is gone is not known.
+// Destroy uses the backend that h.Backend names. If that is not configured, the error is
+// ErrNotFound, because it is not known whether the sandbox is gone.
 func (r *Router) Destroy(ctx context.Context, h executor.Handle) (err error) {
 	ctx, end := r.begin(ctx, executor.Op{Name: "destroy", Session: h.Session})
 	defer func() { end(executor.Outcome{Err: err}) }()
@@ -192,8 +194,8 @@ func (r *Router) backend(op string, h executor.Handle) (executor.Executor, error
 	return x, nil
 }
 
-// Sessions asks all backends that have FeatureList, at the same time. A backend without it is one
-// ErrUnsupported element.
+// Sessions asks all backends with FeatureList at the same time. For each backend without it, it
+// yields one ErrUnsupported.
 func (r *Router) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {
 	return func(yield func(executor.SessionInfo, error) bool) {
 		if r.closed.Load() {
@@ -230,7 +232,7 @@ func (r *Router) Sessions(ctx context.Context, labels map[string]string) iter.Se
 	}
 }
 
-// Close makes later calls fail with ErrClosed. It leaves the backends and their sessions alone.
+// Close makes later calls fail with ErrClosed. It does not close the backends or their sessions.
 func (r *Router) Close() error {
 	r.closed.Store(true)
 	return nil

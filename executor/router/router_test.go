@@ -90,7 +90,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// subjects are many, so that counts say something about parts.
+// subjects returns many subjects, so that counts of them show the parts.
 func subjects(n int) []string {
 	out := make([]string, n)
 	for i := range out {
@@ -127,7 +127,8 @@ func TestSplitIsSticky(t *testing.T) {
 	}
 	base := at("s", "a", 70, "b", 30)
 	for b, part := range map[string]float64{"a": 0.7, "b": 0.3} {
-		// Five standard deviations of a binomial: the subjects are fixed, so this either holds for ever or never.
+		// Five standard deviations of a binomial distribution. The subjects are fixed, so the
+		// result is always the same.
 		if got, dev := float64(count(base)[b]), 5*math.Sqrt(20_000*part*(1-part)); math.Abs(got-20_000*part) > dev {
 			t.Errorf("%s: got %v of 20000, want %v ± %v", b, got, 20_000*part, dev)
 		}
@@ -198,7 +199,7 @@ func TestSplitIsSticky(t *testing.T) {
 	})
 }
 
-// TestAssignmentsAreForEver: a change of these is a change of every experiment that runs.
+// TestAssignmentsAreForEver: a change of these assignments would change every experiment that runs.
 func TestAssignmentsAreForEver(t *testing.T) {
 	w := build(t, map[string]fake.Options{"a": {}, "b": {}})
 	r := w.router(t, router.Route{Name: "r", Salt: "2026-11", Split: shares("a", 1, "b", 1)})
@@ -219,7 +220,7 @@ func TestNoSubject(t *testing.T) {
 		t.Errorf("got %+v %v, want nothing assigned", d, err)
 	}
 	seen := map[string]bool{}
-	for range 64 { // that one backend gets them all has a chance of 2^-63
+	for range 64 { // the probability that one backend gets them all is 2^-63
 		s, err := r.Create(t.Context(), executor.Spec{})
 		if err != nil {
 			t.Fatal(err)
@@ -236,7 +237,7 @@ func TestFallback(t *testing.T) {
 	kinds := map[string]struct {
 		kind error
 		ran  executor.Ran
-		want string // the backend that serves; "": the error comes back
+		want string // the backend that serves; "": Create returns the error
 	}{
 		"unavailable": {executor.ErrUnavailable, executor.RanNo, "b"},
 		"exhausted":   {executor.ErrExhausted, executor.RanNo, "b"},
@@ -341,7 +342,7 @@ func TestOriginSurvivesAttach(t *testing.T) {
 	if err := s.Detach(); err != nil {
 		t.Fatal(err)
 	}
-	// Other routes now, as after a reload: the session stays where it is.
+	// The routes differ now, as after a reload: the session stays where it is.
 	s, err = w.router(t, router.Route{Name: "new", Split: shares("a", 1)}).Attach(t.Context(), h)
 	if err != nil {
 		t.Fatal(err)
@@ -399,7 +400,7 @@ func TestSessionsOfAll(t *testing.T) {
 		t.Errorf("got %d found and %d refused, want 4 and 1", found, refused)
 	}
 	for range r.Sessions(t.Context(), nil) {
-		break // the goroutines end all the same: see TestMain
+		break // the goroutines end nevertheless: see TestMain
 	}
 }
 

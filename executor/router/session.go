@@ -7,33 +7,34 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// What the router adds to handles, so that figures of experiments survive a restart.
+// The keys that the router adds to handles, so that the statistics of experiments survive a
+// restart.
 const (
 	metaRoute    = "router.route"
 	metaAssigned = "router.assigned"
 )
 
-// Assignment returns what a Router has noted in a handle: the route that decided, and the backend that its split named. They are empty
-// if no Router made the session.
+// Assignment returns what a Router has stored in a handle: the route that matched, and the backend
+// that its split selected. They are empty if no Router made the session.
 func Assignment(h executor.Handle) (route, assigned string) {
 	return h.Meta[metaRoute], h.Meta[metaAssigned]
 }
 
-// session adds to a session where it comes from. It changes nothing else, so it embeds the interface: methods that Session gets later
-// go through.
+// session adds the route to what a session reports. It changes nothing else, so it embeds the
+// interface, and methods that are added to Session later pass through.
 type session struct {
 	executor.Session
 	r               *Router
 	route, assigned string
 }
 
-// As lets backend-specific values through.
+// As passes backend-specific values through.
 func (s *session) As(target any) bool { return executor.As(s.Session, target) }
 
-// Info is that of the backend's session, with the route in its handle.
+// Info returns that of the backend's session, with the route in its handle.
 func (s *session) Info() executor.SessionInfo { return s.mark(s.Session.Info()) }
 
-// Refresh likewise.
+// Refresh does the same as Info, after asking the backend.
 func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 	i, err := s.Session.Refresh(ctx)
 	if err != nil {
@@ -57,7 +58,7 @@ func (s *session) Run(ctx context.Context, req executor.Request, emit func(execu
 	return s.run(ctx, "run", req, func(ctx context.Context) (*executor.Result, error) { return s.Session.Run(ctx, req, emit) })
 }
 
-// Install likewise.
+// Install adds the route to the origin of the result.
 func (s *session) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (*executor.Result, error) {
 	return s.run(ctx, "install", executor.Request{Language: p.Language}, func(ctx context.Context) (*executor.Result, error) {
 		return s.Session.Install(ctx, p, emit)

@@ -10,13 +10,16 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Acquire leases the session of key: the one held here, or one attached from the Store, or, if there is none or it is gone, a new one
-// made from spec. While another call or process has the lease it waits, until ctx ends. Concurrent calls for a key create one session.
-// An existing session is used as it is, whatever spec says now, but for a Template, Languages or Network that differ: ErrInvalid. A
-// session of another Subject is ErrDenied.
+// Acquire leases the session of key. It is the one that this process holds, or one that is attached
+// from the Store. If there is none or it is gone, it is a new one made from spec. While another
+// call or process has the lease, Acquire waits until ctx ends. Concurrent calls for a key create
+// only one session. An existing session is used as it is, even if spec differs, with two
+// exceptions: another Template, Languages or Network is ErrInvalid, and another Subject is
+// ErrDenied.
 //
-// Where the backend of the session does not answer, Acquire fails as the backend does, for as long as Options.Replace says. After that it
-// makes a new session, which Lease.Why says, and leaves the old sandbox to its TTL and to Reap.
+// If the backend of the session does not answer, Acquire fails with the backend's error for as long
+// as Options.Replace says. After that it makes a new session, which Lease.Why reports, and leaves
+// the old sandbox to its idle TTL and to Reap.
 func (m *Manager) Acquire(ctx context.Context, key string, spec executor.Spec) (_ *Lease, err error) {
 	ctx, end := m.begin(ctx, executor.Op{Name: "acquire"})
 	var out executor.Outcome
@@ -31,25 +34,26 @@ func (m *Manager) Acquire(ctx context.Context, key string, spec executor.Spec) (
 	if err := errors.Join(checkKey(key), spec.Validate()); err != nil {
 		return nil, m.fail("acquire", executor.ErrInvalid, err)
 	}
-	l, err := m.take(ctx, "acquire", key)
+	l, err := m.lock(ctx, "acquire", key)
 	if err != nil {
 		return nil, err
 	}
 	lease, err := m.acquire(ctx, key, spec, l, &done.Handle)
 	if err != nil {
-		m.give(key, l)
+		m.unlock(key, l)
 		return nil, err
 	}
-	if m.ctx.Err() != nil { // Close did not see this lease
+	if m.ctx.Err() != nil { // Close cannot have ended this lease
 		return nil, errors.Join(m.fail("acquire", executor.ErrClosed, nil), lease.Release())
 	}
 	done.Session, out.Session = lease.session, lease.session.Info().Handle.Session
 	return lease, nil
 }
 
-// acquire is Acquire for who has the turn in this process. On success the turn is the lease's. It notes the handle of the record.
+// acquire is Acquire for a caller that has locked the key in this process. On success the lease
+// keeps the lock. It stores the handle of the record in handle.
 func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l *local, handle *executor.Handle) (*Lease, error) {
-	if err := m.beSeen(ctx); err != nil {
+	if err := m.ensureHeartbeat(ctx); err != nil {
 		return nil, err
 	}
 	e, err := m.claim(ctx, key, spec, l)
@@ -62,7 +66,7 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l
 	s, fresh, why, err := m.open(lease.ctx, ctx, e, spec, l)
 	if err == nil && fresh {
 		if lease.Restored, lease.Omitted, err = m.restore(ctx, e, s); err != nil {
-			s.Close() // its TTL removes it if this fails
+			s.Close() // if this fails, the idle TTL removes it
 		}
 	}
 	if err != nil {
@@ -84,13 +88,13 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l
 	})
 	if err == nil && why == LossUnavailable {
 		if held != nil {
-			m.letBe(held)
+			m.releaseLater(held)
 		}
 		if err = m.noteAbandoned(ctx, old); err != nil {
 			err = m.storeError(ctx, "acquire", err)
 		}
 	}
-	if err == nil && fresh && lease.Lost { // the record says it from now on
+	if err == nil && fresh && lease.Lost { // from now on the record says it
 		if err = m.unnoteLost(ctx, key); err != nil {
 			err = m.storeError(ctx, "acquire", err)
 		}
@@ -100,10 +104,11 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l
 	m.mu.Unlock()
 	lease.session, lease.Fresh, lease.subject = s, fresh, spec.Subject
 	if err != nil {
-		// Whether the record names the sandbox is not known, so it must not go on without one.
+		// It is not known whether the record names the sandbox, so the process must not go on
+		// without a record.
 		m.setSession(l, nil)
 		if fresh {
-			s.Close() // its TTL removes it if this fails
+			s.Close() // if this fails, the idle TTL removes it
 		} else {
 			s.Detach()
 		}
@@ -113,17 +118,18 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l
 	return lease, nil
 }
 
-// setSession replaces what this process holds of a key.
+// setSession replaces the session that this process holds for a key.
 func (m *Manager) setSession(l *local, s executor.Session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l.session = s
 }
 
-// poll is how often a key that another process has is looked at.
+// poll is how often Acquire checks a key that another process has leased.
 const poll = 200 * time.Millisecond
 
-// claim takes the lease of a key in the Store, making the record if there is none, and waits while somebody else has it.
+// claim takes the lease of a key in the Store and makes the record if there is none. It waits while
+// another process has the lease.
 func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, l *local) (*entry, error) {
 	for {
 		e, err := m.load(ctx, key)
@@ -135,7 +141,7 @@ func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, l *
 			if err := m.compare(&e.Record, spec); err != nil {
 				return nil, err
 			}
-			if wait, err := m.taken(ctx, &e.Record, l, now); err != nil {
+			if wait, err := m.leasedElsewhere(ctx, &e.Record, l, now); err != nil {
 				return nil, err
 			} else if wait {
 				if err := m.pause(ctx, poll); err != nil {
@@ -157,17 +163,19 @@ func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, l *
 		}
 		made := e.rev == ""
 		e.other = !made && e.Life != m.life
-		if e.inherited = !made && !e.Until.IsZero(); e.inherited { // its holder has not given it back, and what it runs may go on
+		if e.inherited = !made && !e.Until.IsZero(); e.inherited { // its holder has not released it, and its runs may go on
 			e.Running = later(e.Running, longestRun(e.Handle, e.Until))
 		}
 		e.Instance, e.Life, e.Until, e.Used = m.opts.Instance, m.life, now.Add(m.opts.LeaseTTL), now
-		// Larger than every token before, also where the record was forgotten in between and only the clock remembers.
+		// The token must be larger than every earlier one, even if the record was forgotten in
+		// between and only the clock is left to compare with.
 		e.Token = max(e.Token+1, now.UnixMicro())
 		switch err := m.save(ctx, &e); {
 		case errors.Is(err, ErrConflict):
-			continue // somebody was faster
+			continue // another process was faster
 		case err != nil:
-			// It may be there all the same. Then it is ours, unrenewed, and ends by itself.
+			// The write may have succeeded all the same. Then the lease is ours, is not renewed,
+			// and expires.
 			return nil, m.storeError(ctx, "acquire", err)
 		}
 		if made {
@@ -180,7 +188,7 @@ func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, l *
 	}
 }
 
-// compare refuses a Spec that means another sandbox than the one that is there.
+// compare refuses a Spec that requires a different sandbox than the existing one.
 func (m *Manager) compare(r *Record, spec executor.Spec) error {
 	var errs []error
 	differs := func(what string, have, want any) {
@@ -199,25 +207,25 @@ func (m *Manager) compare(r *Record, spec executor.Spec) error {
 		return m.fail("acquire", executor.ErrInvalid, err)
 	}
 	if r.Subject != spec.Subject {
-		return m.deny(executor.Denial{Rule: executor.RuleOwner}, errors.New("the session of this key is another subject's"))
+		return m.deny(executor.Denial{Rule: executor.RuleOwner}, errors.New("the session of this key belongs to another subject"))
 	}
 	return nil
 }
 
-// deny makes an error of a rule of this package.
+// deny makes an ErrDenied from a rule of this package.
 func (m *Manager) deny(d executor.Denial, cause error) error {
 	e := m.fail("acquire", executor.ErrDenied, cause)
 	e.Denied = d
 	return e
 }
 
-// taken reports whether the lease is somebody else's at the moment. Where the sandbox can only be used in a living process that is not
-// this one it fails with ElsewhereError.
-func (m *Manager) taken(ctx context.Context, r *Record, l *local, now time.Time) (bool, error) {
+// leasedElsewhere reports whether another process has the lease now. It fails with ElsewhereError
+// if the sandbox can be used only in another process that is alive.
+func (m *Manager) leasedElsewhere(ctx context.Context, r *Record, l *local, now time.Time) (bool, error) {
 	if r.Life == m.life {
-		return false, nil // of a call of this process that has ended
+		return false, nil // the lease of an earlier call in this process
 	}
-	leased := now.Before(r.Until) && r.Instance != m.opts.Instance // a former life of this instance is over
+	leased := now.Before(r.Until) && r.Instance != m.opts.Instance // an earlier process of this instance has ended
 	if r.Attach || r.Handle.Session == "" {
 		return leased, nil
 	}
@@ -237,7 +245,8 @@ func (m *Manager) taken(ctx context.Context, r *Record, l *local, now time.Time)
 	return false, nil
 }
 
-// admit counts the sessions with the new one among them, so that two processes cannot both be the last to fit.
+// admit counts the sessions including the new one, so that two processes cannot both add the last
+// one.
 func (m *Manager) admit(ctx context.Context, e *entry) error {
 	if err := m.note(ctx, &e.Record); err != nil {
 		return m.storeError(ctx, "acquire", err)
@@ -268,8 +277,8 @@ func (m *Manager) admit(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// countSubject counts the sessions of a subject. Notes whose session is gone, as a crash in between leaves them, are removed when they
-// matter.
+// countSubject counts the sessions of a subject. A crash can leave a note about a session that is
+// gone. Such notes are removed when the count reaches the limit.
 func (m *Manager) countSubject(ctx context.Context, subject string, most int) (int, error) {
 	dir := subjectDir(subject)
 	var keys []string
@@ -299,8 +308,9 @@ func (m *Manager) countSubject(ctx context.Context, subject string, most int) (i
 	return n, nil
 }
 
-// open returns the session of a record whose lease is ours: the one that is held here, the one that can be attached to, or a new one,
-// and why it is new. It stops when the lease is lost or the caller gives up. In e it notes since when the backend is unavailable.
+// open returns the session of a record that this process has leased: the one that it holds, the one
+// that it can attach to, or a new one and the reason why it is new. It stops when the lease is lost
+// or the caller gives up. In e it records since when the backend has been unavailable.
 func (m *Manager) open(leased, caller context.Context, e *entry, spec executor.Spec, l *local) (s executor.Session, fresh bool, why Loss, err error) {
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
@@ -312,7 +322,7 @@ func (m *Manager) open(leased, caller context.Context, e *entry, spec executor.S
 	switch {
 	case s != nil:
 		return s, false, "", nil
-	case silent(err):
+	case unreachable(err):
 		if e.Unavailable.IsZero() {
 			e.Unavailable = began
 		}
@@ -327,8 +337,8 @@ func (m *Manager) open(leased, caller context.Context, e *entry, spec executor.S
 	return s, err == nil, why, err
 }
 
-// reach returns the session that is there; nil: it is gone. With brief it does not take long. A backend that says nothing is one that
-// does not answer, also for a caller who would wait for ever.
+// reach returns the existing session, or nil if it is gone. If brief is set, it waits only a short
+// time. A backend that does not reply counts as unavailable, even if the caller would wait forever.
 func (m *Manager) reach(caller context.Context, e *entry, l *local, brief bool) (s executor.Session, err error) {
 	limit := reachTime
 	if brief {
@@ -359,16 +369,19 @@ func (m *Manager) reach(caller context.Context, e *entry, l *local, brief bool) 
 		if err == nil || !errors.Is(err, executor.ErrNotFound) {
 			return s, err
 		}
-		// It may be there and dead. No record will name it any more, so this is the time; the reaper comes after a failure.
+		// The sandbox may exist and be dead. No record will name it any more, so destroy it now. If
+		// that fails, Reap removes it.
 		m.x.Destroy(ctx, e.Handle)
 	}
 	return nil, nil
 }
 
-// reuse returns the session that this process has, if it is still the one that the record names and alive.
+// reuse returns the session that this process holds, if it is alive and is still the one that the
+// record names.
 func (m *Manager) reuse(ctx context.Context, e *entry, l *local) (executor.Session, error) {
 	s := l.session
-	// After another process has had the lease, this holder may have been shut out of the sandbox and not know it.
+	// If another process has had the lease, it may have shut this holder out of the sandbox without
+	// this holder's knowledge.
 	if s.Info().Handle.Session == e.Handle.Session && !e.other {
 		i, err := s.Refresh(ctx)
 		switch {
@@ -378,13 +391,13 @@ func (m *Manager) reuse(ctx context.Context, e *entry, l *local) (executor.Sessi
 			return nil, err
 		}
 	}
-	// It is gone, or another process went on with the key and perhaps shut this one out.
+	// The session is gone, or another process has used the key and may have shut this holder out.
 	m.setSession(l, nil)
-	m.letBe(s)
+	m.releaseLater(s)
 	return nil, nil
 }
 
-// pause waits a little.
+// pause waits for d.
 func (m *Manager) pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -10,11 +10,12 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// beat says in the Store that this process lives, and looks after the sessions that it holds and nobody uses.
+// beat writes the heartbeat of this process to the Store, and checks the sessions that it holds and
+// nobody uses.
 func (m *Manager) beat() {
 	for n := 0; ; n++ {
-		if err := m.alive(m.ctx); err != nil && m.ctx.Err() == nil && m.opts.Log != nil {
-			m.opts.Log.Warn("session store: sign of life", "instance", m.opts.Instance, "error", err)
+		if err := m.heartbeat(m.ctx); err != nil && m.ctx.Err() == nil && m.opts.Log != nil {
+			m.opts.Log.Warn("session store: heartbeat", "instance", m.opts.Instance, "error", err)
 		}
 		if n%3 == 2 {
 			m.sweep(m.ctx)
@@ -25,8 +26,8 @@ func (m *Manager) beat() {
 	}
 }
 
-// alive is the sign of life. It holds as long as a lease.
-func (m *Manager) alive(ctx context.Context) error {
+// heartbeat writes to the Store that this process is alive. It is valid as long as a lease.
+func (m *Manager) heartbeat(ctx context.Context) error {
 	key := instancePrefix + m.opts.Instance
 	old, err := m.store.Get(ctx, key)
 	if err != nil {
@@ -34,7 +35,7 @@ func (m *Manager) alive(ctx context.Context) error {
 	}
 	until := time.Now().Add(m.opts.LeaseTTL)
 	_, err = m.store.Put(ctx, key, Entry{Value: []byte(m.life), Rev: old.Rev, Expires: until})
-	if err != nil && !errors.Is(err, ErrConflict) { // whoever was faster says the same
+	if err != nil && !errors.Is(err, ErrConflict) { // the other writer wrote the same
 		return err
 	}
 	m.mu.Lock()
@@ -43,29 +44,30 @@ func (m *Manager) alive(ctx context.Context) error {
 	return nil
 }
 
-// beSeen makes sure that others take this process for alive: what it holds would else be taken for lost.
-func (m *Manager) beSeen(ctx context.Context) error {
+// ensureHeartbeat makes sure that other processes consider this one alive. Otherwise they would
+// consider its sessions lost.
+func (m *Manager) ensureHeartbeat(ctx context.Context) error {
 	m.mu.Lock()
 	seen := m.seen
 	m.mu.Unlock()
 	if time.Now().Before(seen) {
 		return nil
 	}
-	if err := m.alive(ctx); err != nil {
+	if err := m.heartbeat(ctx); err != nil {
 		return m.storeError(ctx, "acquire", err)
 	}
 	return nil
 }
 
-// silence takes the sign of life back.
-func (m *Manager) silence(ctx context.Context) error {
+// removeHeartbeat removes the heartbeat from the Store.
+func (m *Manager) removeHeartbeat(ctx context.Context) error {
 	key := instancePrefix + m.opts.Instance
 	e, err := m.store.Get(ctx, key)
 	if err != nil {
 		return m.storeError(ctx, "close", err)
 	}
 	if string(e.Value) != m.life {
-		return nil // that of who took this instance's place
+		return nil // the heartbeat of a later process of this instance
 	}
 	if err := m.store.Delete(ctx, key, e.Rev); err != nil && !errors.Is(err, ErrConflict) {
 		return m.storeError(ctx, "close", err)
@@ -73,7 +75,7 @@ func (m *Manager) silence(ctx context.Context) error {
 	return nil
 }
 
-// aliveUntil returns until when an instance counts as alive; zero: it does not.
+// aliveUntil returns until when an instance counts as alive. Zero means that it does not.
 func (m *Manager) aliveUntil(ctx context.Context, instance string) (time.Time, error) {
 	e, err := m.store.Get(ctx, instancePrefix+instance)
 	if err != nil {
@@ -82,7 +84,7 @@ func (m *Manager) aliveUntil(ctx context.Context, instance string) (time.Time, e
 	return e.Expires, nil
 }
 
-// sweep lets go of sessions that nobody uses here and that ended or went on elsewhere.
+// sweep releases sessions that nobody uses here and that have ended or moved to another process.
 func (m *Manager) sweep(ctx context.Context) {
 	m.mu.Lock()
 	held := maps.Clone(m.keys)
@@ -91,26 +93,26 @@ func (m *Manager) sweep(ctx context.Context) {
 	slots := make(chan struct{}, closeAtOnce)
 	for key, l := range held {
 		select {
-		case <-l.turn:
+		case <-l.unlocked:
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				ctx, cancel := context.WithTimeout(ctx, lookTime)
+				ctx, cancel := context.WithTimeout(ctx, checkTime)
 				defer cancel()
-				m.look(ctx, key, l)
-				l.turn <- struct{}{}
+				m.check(ctx, key, l)
+				l.unlocked <- struct{}{}
 				m.tidy(key, l)
 			})
-		default: // in use
+		default: // the key is in use
 		}
 	}
 	wg.Wait()
 }
 
-// lookTime bounds a look at a session: who wants it waits for that long.
-const lookTime = 2 * time.Second
+// checkTime bounds the check of a session. A caller that needs the key waits for the check.
+const checkTime = 2 * time.Second
 
-// tidy forgets a key that nobody is busy with and that holds nothing.
+// tidy forgets a key that is not in use and has no session.
 func (m *Manager) tidy(key string, l *local) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,8 +121,9 @@ func (m *Manager) tidy(key string, l *local) {
 	}
 }
 
-// look checks one session, for who has the turn. What cannot be found out is left for the next time.
-func (m *Manager) look(ctx context.Context, key string, l *local) {
+// check checks one session for a caller that has locked the key. What it cannot find out is left
+// for the next time.
+func (m *Manager) check(ctx context.Context, key string, l *local) {
 	s := l.session
 	if s == nil {
 		return
@@ -132,14 +135,14 @@ func (m *Manager) look(ctx context.Context, key string, l *local) {
 	id := s.Info().Handle.Session
 	if e.Handle.Session != id || e.Life != m.life && time.Now().Before(e.Until) {
 		m.setSession(l, nil)
-		m.letBe(s) // the reaper's, if nobody names it
+		m.releaseLater(s) // if no record names the sandbox, Reap removes it
 		return
 	}
 	i, err := s.Refresh(ctx)
 	if err == nil && i.State == executor.SessionRunning {
 		if !e.Unavailable.IsZero() {
 			e.Unavailable = time.Time{}
-			m.save(ctx, &e) // if this fails the next one says it
+			m.save(ctx, &e) // if this fails, the next check writes it
 		}
 		return
 	}
@@ -147,6 +150,6 @@ func (m *Manager) look(ctx context.Context, key string, l *local) {
 		return
 	}
 	m.setSession(l, nil)
-	s.Close() // it is gone, or dead
+	s.Close() // the sandbox is gone or dead
 	m.remove(ctx, &e)
 }

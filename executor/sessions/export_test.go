@@ -2,7 +2,8 @@ package sessions
 
 import "errors"
 
-// Crash ends everything that m does in the background, as the death of its process would, and tells nobody.
+// Crash ends all background work of m without telling the Store or the backend, as the death of its
+// process would.
 func (m *Manager) Crash() {
 	m.mu.Lock()
 	m.closed = true

@@ -12,7 +12,7 @@ import (
 // Files implements executor.Session.
 func (le *Lease) Files() executor.Files { return files{le} }
 
-// files ends with the lease.
+// files is the Files of a lease. It ends with the lease.
 type files struct{ le *Lease }
 
 func (f files) Read(ctx context.Context, name string) (io.ReadCloser, error) {
@@ -27,7 +27,7 @@ func (f files) Read(ctx context.Context, name string) (io.ReadCloser, error) {
 	return &reader{r, end}, nil
 }
 
-// reader gives the context of the call back when the file is closed.
+// reader ends the context of the call when the file is closed.
 type reader struct {
 	io.ReadCloser
 	end func(error) error

@@ -17,13 +17,13 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Where kept files are in the Store: a list of them for each key, and their contents in pieces.
+// Where kept files are in the Store: a list for each key, and their contents in pieces.
 const (
 	filesPrefix = "files/"
 	blobPrefix  = "blob/"
 )
 
-// What is kept of a session is bounded in more ways than by its bytes: a list has to fit into an entry, and a walk has to end.
+// Other bounds than the number of bytes: a list must fit into an entry, and a walk must end.
 const (
 	maxListed = MaxValue - 4<<10
 	maxWalked = 10_000
@@ -32,10 +32,10 @@ const (
 
 // kept is the list of the files of a key.
 type kept struct {
-	Subject string     `json:"subject,omitempty"` // whose they are
+	Subject string     `json:"subject,omitempty"` // the owner of the files
 	Files   []keptFile `json:"files"`
-	Omitted int        `json:"omitted,omitempty"` // files beyond the bounds
-	Token   int64      `json:"token,omitempty"`   // of the lease that wrote it; one with a lower token writes nothing any more
+	Omitted int        `json:"omitted,omitempty"` // number of files that exceed the bounds
+	Token   int64      `json:"token,omitempty"`   // of the lease that wrote the list; a lease with a lower token can no longer write
 }
 
 type keptFile struct {
@@ -43,11 +43,12 @@ type keptFile struct {
 	Size    int64       `json:"size"`
 	Mode    fs.FileMode `json:"mode"`
 	ModTime time.Time   `json:"mod_time"`
-	Sum     string      `json:"sum"`   // SHA-256 of the content, which is where its pieces are
-	Until   time.Time   `json:"until"` // of the pieces in the Store
+	Sum     string      `json:"sum"`   // SHA-256 of the content; part of the keys of its pieces
+	Until   time.Time   `json:"until"` // expiry of the pieces in the Store
 }
 
-// same reports whether a file is as it was kept, as far as can be told without reading it.
+// same reports whether a file is unchanged since it was kept, as far as can be told without reading
+// it.
 func (f keptFile) same(g keptFile) bool {
 	return f.Name == g.Name && f.Size == g.Size && f.Mode == g.Mode && f.ModTime.Equal(g.ModTime)
 }
@@ -59,7 +60,7 @@ func blobDir(key string) string {
 
 func blob(key, sum string, piece int) string { return fmt.Sprintf("%s%s/%d", blobDir(key), sum, piece) }
 
-// pieces is the number of entries that hold size bytes.
+// pieces returns the number of entries that hold size bytes.
 func pieces(size int64) int { return int((size + MaxValue - 1) / MaxValue) }
 
 // loadKept reads the list of a key.
@@ -74,8 +75,8 @@ func (m *Manager) loadKept(ctx context.Context, key string) (l kept, rev string,
 	return l, e.Rev, nil
 }
 
-// keep saves the files of a session under its key. Contents come before the list and are removed after it, so that a crash in between
-// leaves a list that is right.
+// keep saves the files of a session under its key. It writes contents before the list and removes
+// old ones after it, so that the list is correct even after a crash in between.
 func (m *Manager) keep(ctx context.Context, key, subject string, token int64, s executor.Session) error {
 	if m.opts.KeepFiles == 0 || !s.Info().Capabilities.Has(executor.FeatureFiles) {
 		return nil
@@ -143,7 +144,7 @@ func (m *Manager) put(ctx context.Context, key string, f keptFile, files executo
 		return "", err
 	}
 	if int64(len(content)) != f.Size {
-		return "", errors.New("it changes while it is kept")
+		return "", errors.New("the file changed while it was being saved")
 	}
 	h := sha256.Sum256(content)
 	sum = hex.EncodeToString(h[:])
@@ -161,7 +162,8 @@ func (m *Manager) put(ctx context.Context, key string, f keptFile, files executo
 	return sum, nil
 }
 
-// filesToken returns the token of the lease that wrote the kept files of a key, for when the record is gone.
+// filesToken returns the token of the lease that wrote the kept files of a key. It is used if the
+// record is gone.
 func (m *Manager) filesToken(ctx context.Context, key string) (int64, error) {
 	if m.opts.KeepFiles == 0 {
 		return 0, nil
@@ -173,8 +175,8 @@ func (m *Manager) filesToken(ctx context.Context, key string) (int64, error) {
 	return l.Token, nil
 }
 
-// fenceFiles makes sure that no lease with a lower token writes kept files of a key any more: the holder of a sandbox that was given up
-// may live, and find out later that it has lost its lease.
+// fenceFiles makes sure that no lease with a lower token writes kept files of a key any more. The
+// holder of an abandoned sandbox may be alive and find out later that it has lost its lease.
 func (m *Manager) fenceFiles(ctx context.Context, key, subject string, token int64) error {
 	if m.opts.KeepFiles == 0 {
 		return nil
@@ -188,7 +190,7 @@ func (m *Manager) fenceFiles(ctx context.Context, key, subject string, token int
 			return nil
 		}
 		if l.Subject != subject {
-			l = kept{Subject: subject} // as restore takes it
+			l = kept{Subject: subject} // as in restore
 		}
 		l.Token = token
 		raw, err := json.Marshal(l)
@@ -202,8 +204,9 @@ func (m *Manager) fenceFiles(ctx context.Context, key, subject string, token int
 	}
 }
 
-// restore writes the kept files of a key into a new sandbox, in the place of an older one if the record names one. What the Store no
-// longer has is left out and counted, and what is another subject's, whose record has been forgotten, is not this one's.
+// restore writes the kept files of a key into a new sandbox, which replaces an older one if the
+// record names one. Files that the Store no longer has are left out and counted. Files of another
+// subject, whose record was forgotten, are not restored.
 func (m *Manager) restore(ctx context.Context, e *entry, s executor.Session) (names []string, omitted int, err error) {
 	if m.opts.KeepFiles == 0 || !s.Info().Capabilities.Has(executor.FeatureFiles) {
 		return nil, 0, nil
@@ -239,10 +242,10 @@ func (m *Manager) restore(ctx context.Context, e *entry, s executor.Session) (na
 	return names, omitted, nil
 }
 
-// get reads the content of one file; nil: it is gone, or not what it was.
+// get reads the content of one file. Nil means that it is gone or has changed.
 func (m *Manager) get(ctx context.Context, key string, f keptFile) ([]byte, error) {
 	if f.Size < 0 || f.Size > m.opts.KeepFiles || !fs.ValidPath(f.Name) {
-		return nil, nil // not written by keep
+		return nil, nil // keep does not write such an entry
 	}
 	content := make([]byte, 0, f.Size)
 	for i := range pieces(f.Size) {
@@ -258,7 +261,7 @@ func (m *Manager) get(ctx context.Context, key string, f keptFile) ([]byte, erro
 	return content, nil
 }
 
-// forgetFiles removes what is kept of a key, and that it lost a sandbox.
+// forgetFiles removes the kept files of a key, and the note that the key lost a sandbox.
 func (m *Manager) forgetFiles(ctx context.Context, key string) error {
 	if err := m.unnoteLost(ctx, key); err != nil {
 		return err
@@ -273,7 +276,7 @@ func (m *Manager) forgetFiles(ctx context.Context, key string) error {
 	return m.dropBlobs(ctx, key, l, kept{})
 }
 
-// dropBlobs removes the contents that old has and next has not.
+// dropBlobs removes the contents that are in old but not in next.
 func (m *Manager) dropBlobs(ctx context.Context, key string, old, next kept) error {
 	for _, f := range old.Files {
 		if slices.ContainsFunc(next.Files, func(g keptFile) bool { return g.Sum == f.Sum }) {
@@ -303,7 +306,7 @@ func walk(ctx context.Context, files executor.Files) (found []keptFile, omitted 
 	in = func(dir string, depth int) error {
 		for i, err := range files.List(ctx, dir) {
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // removed meanwhile
+				return nil // the directory was removed meanwhile
 			}
 			if err != nil {
 				return err

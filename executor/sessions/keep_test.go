@@ -82,7 +82,7 @@ func TestFilesAreKept(t *testing.T) {
 			w.Errorf("got %q", got)
 		}
 		if content(w.T, l, "in/dir/big.bin") != big {
-			w.Error("a large file is not what it was")
+			w.Error("a large file has changed")
 		}
 		if i, err := l.Files().Stat(w.Context(), "in/dir/big.bin"); err != nil || i.Mode.Perm() != 0o755 {
 			w.Errorf("got %+v, %v", i, err)
@@ -90,7 +90,7 @@ func TestFilesAreKept(t *testing.T) {
 		release(w, l)
 		p.stop()
 
-		// The key of another subject, whose record is gone, gets nothing.
+		// The key of another subject, whose record is gone, gets no files.
 		p = w.start("three", keeping(1<<20))
 		l = p.acquire("k", executor.Spec{Subject: "v"})
 		if l.Restored != nil {
@@ -131,7 +131,7 @@ func TestFilesAreKeptWithinBounds(t *testing.T) {
 	})
 }
 
-// counting counts what is written.
+// counting counts the writes.
 type counting struct {
 	sessions.Store
 	puts atomic.Int64
@@ -144,7 +144,7 @@ func (c *counting) Put(ctx context.Context, key string, e sessions.Entry) (strin
 	return c.Store.Put(ctx, key, e)
 }
 
-// What has not changed is written again only when the Store would forget it else.
+// A file that has not changed is written again only if the Store would otherwise forget it.
 func TestKeptFilesAreWrittenOnce(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		c := &counting{Store: w.store}
@@ -164,7 +164,7 @@ func TestKeptFilesAreWrittenOnce(t *testing.T) {
 		if got := turn(nothing); got != 0 {
 			w.Errorf("got %d writes of nothing new", got)
 		}
-		time.Sleep(time.Millisecond) // the time of a file tells that it was written again
+		time.Sleep(time.Millisecond) // so that a file that is written again has another time
 		if got := turn(func(l *sessions.Lease) { put(w.T, l, "b", "3", 0) }); got != 2 {
 			w.Errorf("got %d writes of one changed file", got)
 		}
@@ -178,7 +178,7 @@ func TestKeptFilesAreWrittenOnce(t *testing.T) {
 	})
 }
 
-// A store that has lost a piece, or holds nonsense, takes no file down with it but that one.
+// If the store has lost a piece, or contains garbage, only that file is lost.
 func TestDamagedKeptFiles(t *testing.T) {
 	bubble(t, noAttach(), func(w *world) {
 		p := w.start("one", keeping(100))
@@ -229,7 +229,7 @@ func TestDamagedKeptFiles(t *testing.T) {
 
 var errFull = errors.New("the store is full")
 
-// full is a store that takes no contents.
+// full is a store that refuses contents.
 type full struct{ sessions.Store }
 
 func (f full) Put(ctx context.Context, key string, e sessions.Entry) (string, error) {
@@ -248,7 +248,7 @@ func TestFilesThatCannotBeKept(t *testing.T) {
 		if err := l.Release(); !errors.Is(err, errFull) {
 			w.Errorf("got %v", err)
 		}
-		// Who asks next does not wait.
+		// The next caller does not wait.
 		l = p.acquire("k", executor.Spec{})
 		if err := l.Discard(); err != nil {
 			w.Error(err)

@@ -11,42 +11,46 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Lease is the right to use the session of a key until Release or Discard. It is renewed in the background. If it is lost, the run in
-// progress is cancelled and every call fails with ErrClosed and RanNo.
+// Lease is the right to use the session of a key until Release or Discard. It is renewed in the
+// background. If it is lost, the run in progress is cancelled, and every call fails with ErrClosed
+// and RanNo.
 //
-// It is a Session, but Close and Detach are refused with ErrUnsupported: the session is not the lease holder's to end.
+// It is a Session, but Close, Detach and Relabel fail with ErrUnsupported: the session lives longer
+// than the lease.
 type Lease struct {
 	executor.BaseSession
 	Key   string
-	Fresh bool // the sandbox was made by this Acquire
-	// Lost says that the key had a sandbox before this one, with variables and files that are gone but for those in Restored. It stays
-	// true until something has run through a lease: who only lists files does not take the news away. It is false for a key that is used
-	// for the first time, again after Discard, or that was forgotten: a day after its sandbox has ended for want of use.
+	Fresh bool // this Acquire created the sandbox
+	// Lost says that the key had a sandbox before this one, and that its variables and files are
+	// gone except those in Restored. It stays true for later leases until something has run through
+	// a lease; listing files does not clear it. It is false if the key is used for the first time,
+	// after Discard, and if the record of the key was forgotten, which happens a day after its
+	// sandbox has ended by its idle TTL.
 	Lost  bool
-	Why   Loss  // why, while Lost is true; empty if that is no longer known
+	Why   Loss  // why the sandbox was lost, while Lost is true; empty if not known
 	Token int64 // grows with each lease of the key, across processes; given to backends with FeatureFencing
 
 	Restored []string // the files that a Fresh session got back: see Options.KeepFiles
-	Omitted  int      // and how many that were there before it did not, because of the bounds
+	Omitted  int      // how many kept files it did not get back, because of the bounds
 
 	m       *Manager
 	l       *local
 	session executor.Session
 	subject string
 
-	inherited bool // the lease before was not given back: what it ran may go on
+	inherited bool // the last lease was not released: its runs may go on
 
 	ctx     context.Context // ends with the lease
 	cancel  context.CancelCauseFunc
 	renewal sync.WaitGroup
-	record  chan *entry // holds the record while nobody writes it
+	record  chan *entry // contains the record while no goroutine writes it
 	once    sync.Once
-	ended   error // of Release or Discard
+	ended   error // result of Release or Discard
 
 	mu      sync.Mutex
 	ran     []executor.Language // see Ran
 	running int                 // runs and installations in progress
-	maybe   time.Time           // until when a run may go on of which only the beginning is known
+	maybe   time.Time           // until when a run may go on whose end is not known
 	first   bool                // nothing has run under this lease
 }
 
@@ -57,10 +61,10 @@ var (
 	errReleased = errors.New("the lease was released")
 )
 
-// newLease begins to renew a lease that was just taken.
+// newLease starts the renewal of a lease that was just taken.
 func (m *Manager) newLease(e *entry, l *local) *Lease {
 	le := &Lease{Key: e.Key, Token: e.Token, m: m, l: l, record: make(chan *entry, 1), first: true, inherited: e.inherited}
-	own := *e // the caller goes on with its own
+	own := *e // the caller keeps its own copy
 	le.record <- &own
 	le.ctx, le.cancel = context.WithCancelCause(m.ctx)
 	until := e.Until
@@ -68,8 +72,8 @@ func (m *Manager) newLease(e *entry, l *local) *Lease {
 	return le
 }
 
-// renew keeps the lease until it is ended. It is lost if the record is somebody else's, and in good time before it ends in the Store
-// if the Store cannot be reached.
+// renew renews the lease until it ends. The lease is lost if the record belongs to another holder.
+// If the Store cannot be reached, the lease is given up some time before it ends in the Store.
 func (le *Lease) renew(until time.Time) {
 	ttl := le.m.opts.LeaseTTL
 	for {
@@ -92,7 +96,7 @@ func (le *Lease) renew(until time.Time) {
 	}
 }
 
-// wait lets time pass and reports whether ctx still lives.
+// wait waits for d and reports whether ctx is still alive.
 func wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -104,7 +108,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// update changes the record and renews the lease. It fails with ErrClosed if the record is no longer ours.
+// update changes the record and renews the lease. It fails with ErrClosed if the record is no
+// longer ours.
 func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 	var e *entry
 	select {
@@ -123,7 +128,7 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 	le.mu.Unlock()
 	switch err := le.m.save(ctx, &next); {
 	case errors.Is(err, ErrConflict):
-		// A write of ours whose reply was lost looks like this too.
+		// A write of ours whose reply was lost looks the same.
 		now, err := le.m.load(ctx, le.Key)
 		if err != nil || now.Life != le.m.life || now.Token != le.Token {
 			return le.m.fail("lease", executor.ErrClosed, errLost)
@@ -142,11 +147,13 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 	return nil
 }
 
-// finish is how long the end of a lease may wait for the Store. The lease ends by itself if it is not reached.
+// finish bounds how long the end of a lease waits for the Store. If the Store is not reached, the
+// lease expires by itself.
 const finish = 15 * time.Second
 
-// Release ends the lease. The session lives on for its IdleTTL and stays attached here. It may be called again. An error says that the
-// files were not kept, or that the Store was not told and the key is blocked for others until the lease has run out.
+// Release ends the lease. The session lives on for its idle TTL and stays attached here. Release
+// may be called again. An error means that the files were not kept, or that the Store was not
+// updated and the key is blocked for other processes until the lease expires.
 func (le *Lease) Release() error {
 	le.once.Do(func() {
 		lost := le.stop()
@@ -173,13 +180,14 @@ func (le *Lease) Release() error {
 	return le.ended
 }
 
-// keepFiles keeps the files, for who still has the lease in the Store. A sandbox that is gone has none.
+// keepFiles saves the files, for a holder that still has the lease in the Store. If the sandbox is
+// gone, there are no files.
 func (le *Lease) keepFiles() error {
-	// The lease is not renewed any more, and holds until it is given back.
+	// The lease is no longer renewed, but stays valid until it is released.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), le.m.opts.LeaseTTL/2)
 	defer cancel()
 	if err := le.m.keep(ctx, le.Key, le.subject, le.Token, le.session); err != nil && !gone(err) {
-		return le.m.fail("keep", executor.ErrUnavailable, fmt.Errorf("the files of this session are not kept: %w", err))
+		return le.m.fail("keep", executor.ErrUnavailable, fmt.Errorf("the files of this session were not saved: %w", err))
 	}
 	return nil
 }
@@ -190,13 +198,13 @@ func (le *Lease) Discard() error {
 		lost := le.stop()
 		le.m.setSession(le.l, nil)
 		if lost && attachable(le.session) {
-			le.session.Detach() // it is another's now
+			le.session.Detach() // another process has it now
 			le.done()
 			return
 		}
 		var errs []error
 		errs = append(errs, le.session.Close())
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish) // what the provider takes for its part is not the Store's
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish) // separate from the time that the provider takes
 		defer cancel()
 		if e := <-le.record; !lost {
 			if err := le.m.remove(ctx, e); err != nil && !errors.Is(err, ErrConflict) {
@@ -219,16 +227,17 @@ func (le *Lease) stop() (lost bool) {
 	return errors.Is(context.Cause(le.ctx), errLost)
 }
 
-// done gives the key to the next.
+// done unlocks the key for the next caller.
 func (le *Lease) done() {
 	le.m.mu.Lock()
 	le.l.lease = nil
 	le.m.mu.Unlock()
-	le.m.give(le.Key, le.l)
+	le.m.unlock(le.Key, le.l)
 }
 
-// abandon ends a lease that came to nothing. The turn stays with the caller. A record without a sandbox is removed, unless it says that
-// there was one. unavailable is since when the backend is, or zero.
+// abandon ends a lease whose Acquire failed. The caller keeps the lock of the key. A record without
+// a sandbox is removed, unless it says that there was one. unavailable is the time since which the
+// backend has been unavailable, or zero.
 func (le *Lease) abandon(ctx context.Context, unavailable time.Time) {
 	le.once.Do(func() {
 		lost := le.stop()
@@ -242,20 +251,21 @@ func (le *Lease) abandon(ctx context.Context, unavailable time.Time) {
 			return
 		}
 		if e.Handle.Session == "" && !e.Lost {
-			le.m.remove(ctx, e) // the reservation ends by itself if this fails
+			le.m.remove(ctx, e) // if this fails, the reservation expires by itself
 			return
 		}
 		e.Until, e.Unavailable = time.Time{}, unavailable
-		le.m.save(ctx, e) // likewise
+		le.m.save(ctx, e) // if this fails, the lease expires by itself
 	})
 }
 
-// Close refuses: Release or Discard is meant.
+// Close refuses: use Release or Discard.
 func (le *Lease) Close() error {
 	return le.m.fail("close", executor.ErrUnsupported, errors.New("a lease is ended by Release or Discard"))
 }
 
-// use returns a context for one call that ends with the lease as well, and a function that says of an error whether that was why.
+// use returns a context for one call, which also ends with the lease, and a function that converts
+// the call's error if the end of the lease caused it.
 func (le *Lease) use(ctx context.Context, op string) (context.Context, func(error) error, error) {
 	if le.ctx.Err() != nil {
 		e := le.m.fail(op, executor.ErrClosed, context.Cause(le.ctx))
@@ -279,7 +289,7 @@ func (le *Lease) use(ctx context.Context, op string) (context.Context, func(erro
 // Info implements executor.Session.
 func (le *Lease) Info() executor.SessionInfo { return le.session.Info() }
 
-// As lets backend-specific values through.
+// As passes backend-specific values through.
 func (le *Lease) As(target any) bool { return executor.As(le.session, target) }
 
 // Refresh implements executor.Session.
@@ -298,7 +308,7 @@ func (le *Lease) Run(ctx context.Context, req executor.Request, emit func(execut
 	if err != nil {
 		return nil, err
 	}
-	which := le.place(req.Language, req.Context)
+	which := le.resetTarget(req.Language, req.Context)
 	res, err := le.inTurn(ctx, which, emit, func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error) {
 		return le.session.Run(ctx, req, emit)
 	})
@@ -309,7 +319,7 @@ func (le *Lease) Run(ctx context.Context, req executor.Request, emit func(execut
 	return res, end(err)
 }
 
-// unknown keeps for the record that the end of a run is not known.
+// unknown stores for the record that the end of a run is not known.
 func (le *Lease) unknown(res *executor.Result, err error, wall time.Duration) {
 	var e *executor.Error
 	if !errors.As(err, &e) || e.Ran == executor.RanNo || res != nil && res.Status != executor.StatusLost {
@@ -320,7 +330,7 @@ func (le *Lease) unknown(res *executor.Result, err error, wall time.Duration) {
 	le.maybe = later(le.maybe, after(time.Now(), wall))
 }
 
-// note keeps for the record that something has run.
+// note stores for the record that something has run.
 func (le *Lease) note(req executor.Request) {
 	l, caps := req.Language, le.session.Info().Capabilities
 	if l == "" && len(caps.Languages) > 0 {
@@ -331,12 +341,12 @@ func (le *Lease) note(req executor.Request) {
 	defer le.mu.Unlock()
 	le.first = false
 	if req.Command == nil && req.Context == "" && !slices.Contains(le.ran, l) {
-		le.ran = append(slices.Clone(le.ran), l) // the record may have the old one
+		le.ran = append(slices.Clone(le.ran), l) // the record may share the old slice
 	}
 }
 
-// Ran reports whether code in l has run in the default interpreter of this sandbox, under this lease or an earlier one. If it has not, a
-// run with StateFresh has lost nothing.
+// Ran reports whether code in l has run in the default interpreter of this sandbox, under this or
+// an earlier lease. If it has not, a run with StateFresh has lost nothing.
 func (le *Lease) Ran(l executor.Language) bool {
 	l = le.Info().Capabilities.Interpreter(l)
 	le.mu.Lock()
@@ -350,7 +360,7 @@ func (le *Lease) Install(ctx context.Context, p executor.Packages, emit func(exe
 	if err != nil {
 		return nil, err
 	}
-	which := le.place(p.Language, "")
+	which := le.resetTarget(p.Language, "")
 	res, err := le.inTurn(ctx, which, emit, func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error) {
 		return le.session.Install(ctx, p, emit)
 	})
@@ -376,11 +386,11 @@ func (le *Lease) Dial(ctx context.Context, port int) (executor.Conn, error) {
 	if err != nil {
 		return nil, end(err)
 	}
-	_ = end(nil) // of connecting
+	_ = end(nil) // ends the connecting, not the connection
 	return &leased{c, context.AfterFunc(le.ctx, func() { c.Close() })}, nil
 }
 
-// leased is a connection that ends with the lease.
+// leased is a connection that ends with its lease.
 type leased struct {
 	executor.Conn
 	forget func() bool

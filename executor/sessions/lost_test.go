@@ -9,7 +9,7 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
-// lost checks what a lease says of an older sandbox, and gives the lease back.
+// lost checks what a lease says about an older sandbox, and releases the lease.
 func lost(w *world, l *sessions.Lease, fresh, want bool) {
 	w.Helper()
 	if l.Fresh != fresh || l.Lost != want {
@@ -27,7 +27,7 @@ func TestLostIsNotFirstEver(t *testing.T) {
 		lost(w, l, true, false)
 		lost(w, p.acquire("chat"), false, false)
 		w.b.Break(first)
-		// Who does not run anything does not take the news away, not even with a restart.
+		// A caller that runs nothing does not clear Lost, not even with a restart.
 		lost(w, p.acquire("chat"), true, true)
 		p.stop()
 		p = w.start("two")
@@ -42,7 +42,8 @@ func TestLostIsNotFirstEver(t *testing.T) {
 	})
 }
 
-// Where sandboxes end with their process, so do their records, and the next process says that there was one.
+// If sandboxes end with their process, so do their records, and the next process says that there
+// was one.
 func TestLostWithItsProcess(t *testing.T) {
 	bubble(t, noAttach(), func(w *world) {
 		p := w.start("one")
@@ -56,19 +57,19 @@ func TestLostWithItsProcess(t *testing.T) {
 			w.Fatal(err)
 		}
 		lost(w, p.acquire("discarded"), true, false)
-		// A creation that fails does not take the news away either.
+		// A creation that fails does not clear Lost either.
 		w.b.Fail(fake.OpCreate, 1, executor.ErrUnavailable)
 		if _, err := p.m.Acquire(w.Context(), "again", executor.Spec{}); err == nil {
 			w.Fatal("got a session, want a failure")
 		}
 		lost(w, p.acquire("again"), true, true)
 		p.stop()
-		time.Sleep(50 * time.Hour) // of the bubble
+		time.Sleep(50 * time.Hour) // time of the bubble
 		lost(w, w.start("three").acquire("chat"), true, false)
 	})
 }
 
-// That an interpreter began anew is a loss only if code had run in it.
+// A new interpreter is a loss only if code had run in the old one.
 func TestRanIsKept(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		p := w.start("one")

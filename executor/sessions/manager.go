@@ -16,44 +16,49 @@ import (
 
 // Options configures New.
 type Options struct {
-	// Instance names this process. Other processes report it in ElsewhereError, so it should say how to reach it. No two living
-	// processes have the same; a process that takes the place of another may. To let Reap know whose sandboxes are whose it must be
-	// the Instance that the backends were opened with. Required.
+	// Instance names this process. Other processes get it in ElsewhereError, so it should say how
+	// to reach this process. Two living processes must not have the same Instance; a process that
+	// replaces another one may use its Instance. It must be the Instance that the backends were
+	// opened with, so that Reap knows which process created a sandbox. Required.
 	Instance string
-	// Private says that the Store ends with this Manager. Close then destroys the sessions that it holds, because nobody could find them
-	// again.
+	// Private says that the Store ends with this Manager. Close then destroys the sessions that the
+	// Manager holds, because no process could find them again.
 	Private bool
-	// LeaseTTL is how long a lease holds without renewal, and so how long a key is blocked when a process dies. Default 30 s.
+	// LeaseTTL is how long a lease is valid without renewal, and so how long a key is blocked when
+	// a process dies. Default 30 s.
 	LeaseTTL time.Duration
-	// MaxPerSubject and MaxTotal bound the sessions in the Store. Beyond them Acquire fails with ErrDenied and ErrExhausted.
-	// Zero: no bound. They are never exceeded; calls at the same moment may both be refused where one would have been let in.
+	// MaxPerSubject and MaxTotal limit the sessions in the Store. Beyond them Acquire fails with
+	// ErrDenied or ErrExhausted. Zero: no limit. The limits are never exceeded. Two calls at the
+	// same moment may both be refused when there is room for one.
 	MaxPerSubject int
 	MaxTotal      int
-	// KeepFiles is how many bytes of the files below executor.Workdir are kept in the Store when a lease is released, in order of
-	// their names. A new sandbox of the key gets them back before Acquire returns. Zero: none; at most MaxKeepFiles. It takes
-	// effect where the session has FeatureFiles.
+	// KeepFiles is how many bytes of the files below executor.Workdir are saved in the Store when a
+	// lease is released, in order of their names. A new sandbox of the key gets them back before
+	// Acquire returns. Zero: none; at most MaxKeepFiles. It has an effect only if the session has
+	// FeatureFiles.
 	KeepFiles int64
-	// Replace says for how long no Acquire must have reached the backend of a session before one makes a new session in its place. Zero:
-	// at once; negative: never. Nil: DefaultReplace for all. A session in which a run may go on within its wall time is not replaced.
+	// Replace returns how long a backend must have been unavailable to every Acquire before Acquire
+	// replaces the session with a new one. Zero: at once; negative: never. Nil: DefaultReplace for
+	// all. A session is not replaced while a run may still go on in it within its wall time.
 	Replace func(executor.Handle) time.Duration
-	// Acquired is called after each Acquire, and its caller waits for it. Nil: nothing is.
+	// Acquired is called after each Acquire, which waits for it. It may be nil.
 	Acquired func(Acquisition)
 	Hooks    executor.Hooks
-	Log      *slog.Logger // nil: none
+	Log      *slog.Logger // nil: no log
 }
 
-// Acquisition is an Acquire that has ended.
+// Acquisition describes a finished Acquire.
 type Acquisition struct {
 	Key     string
 	Spec    executor.Spec
-	Handle  executor.Handle  // of the record, also if it could not be reached; zero: the key had no sandbox
-	Session executor.Session // that of the Executor of the Manager; nil with Err
+	Handle  executor.Handle  // from the record, even if the sandbox could not be reached; zero: the key had no sandbox
+	Session executor.Session // the session of the Manager's Executor; nil with Err
 	Began   time.Time
 	Err     error
 }
 
-// A FileKeeper is found by executor.As in sessions whose Files are watched: the Manager keeps and restores files by these, since it is not
-// a user.
+// A FileKeeper is found by executor.As in sessions whose Files are audited. The Manager saves and
+// restores files through KeeperFiles, because it is not a user.
 type FileKeeper interface{ KeeperFiles() executor.Files }
 
 // filesOf returns the files of s for the Manager.
@@ -64,18 +69,20 @@ func filesOf(s executor.Session) executor.Files {
 	return s.Files()
 }
 
-// MaxKeepFiles bounds Options.KeepFiles: a Store is made for records, and every release may write this much.
+// MaxKeepFiles bounds Options.KeepFiles. A Store is made for small records, and every release may
+// write this much.
 const MaxKeepFiles = 64 << 20
 
-// ElsewhereError says that the session lives in another process and cannot be attached to from here. Send the request there.
+// ElsewhereError says that the session lives in another process and cannot be attached to from this
+// one. Send the request to that process.
 type ElsewhereError struct {
 	Instance string
-	Until    time.Time // when that process will be taken for dead
+	Until    time.Time // when that process will be considered dead
 }
 
 // Error implements error.
 func (e *ElsewhereError) Error() string {
-	return fmt.Sprintf("the session lives in %s, and cannot be attached to from elsewhere", e.Instance)
+	return fmt.Sprintf("the session lives in %s and cannot be used from another process", e.Instance)
 }
 
 // Manager maps keys to sessions. All methods are safe for concurrent use.
@@ -83,26 +90,26 @@ type Manager struct {
 	x     executor.Executor
 	store Store
 	opts  Options
-	life  string // of this Manager; an Instance may have had others before
+	life  string // identifies this Manager; an Instance may have had others before
 
-	ctx    context.Context // of the background work
+	ctx    context.Context // ends the background work
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	leaving sync.WaitGroup // sessions that are let go of in the background
+	leaving sync.WaitGroup // sessions that are released in the background
 
 	mu     sync.Mutex
 	closed bool
-	seen   time.Time // until when others take this process for alive
+	seen   time.Time // until when other processes consider this one alive
 	keys   map[string]*local
 }
 
-// local is what this process has of a key. At most one call at a time is busy with it.
+// local is the state of a key in this process. At most one call at a time works on it.
 type local struct {
-	turn chan struct{} // holds one token while nobody is busy
+	unlocked chan struct{} // the lock of the key: contains one token while the key is unlocked
 
-	// Manager.mu guards these. Only who has the turn sets session and lease.
-	users   int // calls that have the turn or wait for it
+	// Manager.mu guards these. Only the caller that has locked the key sets session and lease.
+	users   int // calls that have the lock or wait for it
 	session executor.Session
 	lease   *Lease
 }
@@ -112,7 +119,7 @@ func New(x executor.Executor, store Store, opts Options) (*Manager, error) {
 	m := &Manager{x: x, store: store, opts: opts, life: rand.Text(), keys: map[string]*local{}}
 	var errs []error
 	if opts.Instance == "" {
-		errs = append(errs, errors.New("instance: empty; it names this process to others"))
+		errs = append(errs, errors.New("instance: empty; it must name this process"))
 	}
 	if opts.LeaseTTL < 0 || opts.MaxPerSubject < 0 || opts.MaxTotal < 0 {
 		errs = append(errs, errors.New("lease ttl, max per subject or max total: negative"))
@@ -131,22 +138,23 @@ func New(x executor.Executor, store Store, opts Options) (*Manager, error) {
 	return m, nil
 }
 
-// SetLimits changes Options.MaxPerSubject and Options.MaxTotal. Sessions that exist stay. Negative numbers count as zero.
+// SetLimits changes Options.MaxPerSubject and Options.MaxTotal. Existing sessions stay. Negative
+// numbers count as zero.
 func (m *Manager) SetLimits(perSubject, total int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.opts.MaxPerSubject, m.opts.MaxTotal = max(perSubject, 0), max(total, 0)
 }
 
-// limits returns what SetLimits or Options say.
+// limits returns the values of SetLimits or, without it, of Options.
 func (m *Manager) limits() (perSubject, total int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.opts.MaxPerSubject, m.opts.MaxTotal
 }
 
-// take waits for the turn on a key.
-func (m *Manager) take(ctx context.Context, op, key string) (*local, error) {
+// lock waits for the lock of a key.
+func (m *Manager) lock(ctx context.Context, op, key string) (*local, error) {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
@@ -154,18 +162,18 @@ func (m *Manager) take(ctx context.Context, op, key string) (*local, error) {
 	}
 	l := m.keys[key]
 	if l == nil {
-		l = &local{turn: make(chan struct{}, 1)}
-		l.turn <- struct{}{}
+		l = &local{unlocked: make(chan struct{}, 1)}
+		l.unlocked <- struct{}{}
 		m.keys[key] = l
 	}
 	l.users++
 	m.mu.Unlock()
 	select {
-	case <-l.turn:
+	case <-l.unlocked:
 		if m.ctx.Err() == nil {
 			return l, nil
 		}
-		m.give(key, l)
+		m.unlock(key, l)
 		return nil, m.fail(op, executor.ErrClosed, nil)
 	case <-ctx.Done():
 		m.leave(key, l)
@@ -176,13 +184,13 @@ func (m *Manager) take(ctx context.Context, op, key string) (*local, error) {
 	}
 }
 
-// give ends the turn.
-func (m *Manager) give(key string, l *local) {
-	l.turn <- struct{}{}
+// unlock releases the lock of a key.
+func (m *Manager) unlock(key string, l *local) {
+	l.unlocked <- struct{}{}
 	m.leave(key, l)
 }
 
-// leave forgets a key that nobody is busy with and that holds nothing.
+// leave forgets a key that is not in use and has no session.
 func (m *Manager) leave(key string, l *local) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,12 +198,12 @@ func (m *Manager) leave(key string, l *local) {
 		return
 	}
 	select {
-	case <-l.turn: // nobody has it
+	case <-l.unlocked: // the key is unlocked
 		if l.session == nil {
 			delete(m.keys, key)
 		}
-		l.turn <- struct{}{}
-	default: // a lease has it
+		l.unlocked <- struct{}{}
+	default: // a lease has the lock
 	}
 }
 
@@ -209,7 +217,7 @@ func (m *Manager) Records(ctx context.Context, prefix string) iter.Seq2[Record, 
 			}
 			e, err := m.load(ctx, k[len(sessionPrefix):])
 			if err == nil && e.rev == "" {
-				continue // it has gone meanwhile
+				continue // the record was removed meanwhile
 			}
 			if !yield(e.Record, err) {
 				return
@@ -218,8 +226,9 @@ func (m *Manager) Records(ctx context.Context, prefix string) iter.Seq2[Record, 
 	}
 }
 
-// Close ends the leases, detaches from what can be attached to again, unless the Store is Private, and destroys the rest. Later calls fail with ErrClosed. ctx bounds
-// the wait for the Store.
+// Close ends the leases. It detaches from sessions that can be attached to again, unless the Store
+// is Private, and destroys the others. Later calls fail with ErrClosed. ctx bounds the wait for the
+// Store.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
@@ -244,13 +253,14 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 	wg.Wait()
 	m.leaving.Wait()
-	return errors.Join(append(errs, m.silence(ctx))...)
+	return errors.Join(append(errs, m.removeHeartbeat(ctx))...)
 }
 
-// closeAtOnce is how many keys Close gives up at a time. Each may take as long as its backend.
+// closeAtOnce is how many keys Close releases at a time. Each may take as long as its backend
+// takes.
 const closeAtOnce = 256
 
-// closeKey ends the lease of a key and gives up what is held of it.
+// closeKey ends the lease of a key and releases its session.
 func (m *Manager) closeKey(ctx context.Context, key string, l *local) error {
 	m.mu.Lock()
 	lease := l.lease
@@ -260,17 +270,18 @@ func (m *Manager) closeKey(ctx context.Context, key string, l *local) error {
 		released = lease.Release()
 	}
 	select {
-	case <-l.turn:
-		err := m.letGo(ctx, key, l)
-		l.turn <- struct{}{}
+	case <-l.unlocked:
+		err := m.releaseSession(ctx, key, l)
+		l.unlocked <- struct{}{}
 		return errors.Join(released, err)
 	case <-ctx.Done():
 		return errors.Join(released, m.fail("close", ctx.Err(), fmt.Errorf("key %q is in use", key)))
 	}
 }
 
-// letGo gives up what this process holds of a key, for who has the turn. What nobody could attach to is destroyed, and its record too.
-func (m *Manager) letGo(ctx context.Context, key string, l *local) error {
+// releaseSession releases the session of a key, for a caller that has locked the key. A session
+// that no other process can attach to is destroyed, and its record is removed.
+func (m *Manager) releaseSession(ctx context.Context, key string, l *local) error {
 	s := l.session
 	if s == nil {
 		return nil
@@ -300,7 +311,8 @@ func (m *Manager) letGo(ctx context.Context, key string, l *local) error {
 	return nil
 }
 
-// gone reports whether err says that the sandbox is no longer there, or no longer this holder's.
+// gone reports whether err says that the sandbox no longer exists, or that this holder no longer
+// has it.
 func gone(err error) bool {
 	return errors.Is(err, executor.ErrNotFound) || errors.Is(err, executor.ErrClosed)
 }

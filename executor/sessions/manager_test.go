@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
-// world is a deployment in a bubble of its own time: a backend, a store, and processes that come and go.
+// world is a deployment in a synctest bubble: a backend, a store, and processes that start and end.
 type world struct {
 	*testing.T
 	b     *fake.Backend
@@ -44,7 +44,7 @@ func bubble(t *testing.T, o fake.Options, f func(w *world)) {
 			p.stop()
 		}
 		if left := w.b.Sandboxes(); len(left) > 0 {
-			// What was detached is left to its TTL.
+			// Sandboxes that were detached end by their idle TTL.
 			time.Sleep(26 * time.Hour)
 			synctest.Wait()
 			if left = w.b.Sandboxes(); len(left) > 0 {
@@ -73,7 +73,7 @@ func (w *world) start(instance string, edit ...func(*sessions.Options)) *process
 	return p
 }
 
-// stop ends a process in order.
+// stop ends a process regularly.
 func (p *process) stop() {
 	p.w.Helper()
 	if err := p.m.Close(context.Background()); err != nil {
@@ -85,7 +85,7 @@ func (p *process) stop() {
 	delete(p.w.alive, p)
 }
 
-// kill ends a process at once: it closes nothing, and its sandboxes do not hear of it.
+// kill ends a process at once: it closes nothing, and its sandboxes are not told.
 func (p *process) kill() {
 	p.m.Crash()
 	delete(p.w.alive, p)
@@ -104,7 +104,7 @@ func (p *process) acquire(key string, spec ...executor.Spec) *sessions.Lease {
 	return l
 }
 
-// run counts in the sandbox: the counter says how much of its state is left.
+// run counts in the sandbox: the counter shows how much of its state is left.
 func run(t testing.TB, l *sessions.Lease, code string) *executor.Result {
 	t.Helper()
 	r, err := l.Run(t.Context(), executor.Request{Language: executor.Python, Code: code}, nil)
@@ -121,7 +121,7 @@ func release(t testing.TB, l *sessions.Lease) {
 	}
 }
 
-// noAttach is a backend whose sandboxes live and die with their process.
+// noAttach is a backend whose sandboxes end with their process.
 func noAttach() fake.Options {
 	return fake.Options{Capabilities: fake.Without(fake.All(), executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList)}
 }
@@ -217,7 +217,7 @@ func TestSurvivesAKill(t *testing.T) {
 				p := w.start("one")
 				l := p.acquire("chat")
 				run(w, l, `print("x")`)
-				p.kill() // with the lease
+				p.kill() // while it has the lease
 				begin := time.Now()
 				p = w.start(next)
 				l = p.acquire("chat")
@@ -247,7 +247,7 @@ func TestWithoutAttach(t *testing.T) {
 			w.Errorf("discard: got %v, want it elsewhere", err)
 		}
 		one.kill()
-		time.Sleep(31 * time.Second) // of the bubble: now it counts as dead
+		time.Sleep(31 * time.Second) // time of the bubble; now the process counts as dead
 		l = two.acquire("chat")
 		if !l.Fresh {
 			w.Error("got a session that is not fresh, want it said that the state is lost")
@@ -299,7 +299,7 @@ func TestDiscard(t *testing.T) {
 		if !l.Fresh {
 			w.Error("got a session that is not fresh")
 		}
-		// While it is leased, and from another process.
+		// Discard while it is leased, and from another process.
 		if err := two.m.Discard(w.Context(), "chat"); err != nil {
 			w.Fatal(err)
 		}
@@ -317,7 +317,7 @@ func TestDiscard(t *testing.T) {
 	})
 }
 
-// A provider that takes its time, or gives none, does not keep the key from the next.
+// Even if the provider is slow to destroy a sandbox, or does not, the next caller gets the key.
 func TestDiscardOfWhatDoesNotEnd(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		one, two := w.start("one"), w.start("two")
@@ -337,7 +337,8 @@ func TestDiscardOfWhatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// TestSleeperIsShutOut: a process that stood still and wakes up has lost its lease, and finds that out before it does harm.
+// TestSleeperIsShutOut: a process that was stopped and wakes up has lost its lease. It finds that
+// out before it does harm.
 func TestSleeperIsShutOut(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		broken := &flaky{Store: w.store}
@@ -381,7 +382,7 @@ func TestLimits(t *testing.T) {
 		of := func(u string) executor.Spec { return executor.Spec{Subject: u} }
 		release(w, p.acquire("a1", of("a")))
 		release(w, q.acquire("a2", of("a")))
-		release(w, q.acquire("a1", of("a"))) // an old one is no new one
+		release(w, q.acquire("a1", of("a"))) // an existing session does not count as a new one
 		if _, err := p.m.Acquire(w.Context(), "a3", of("a")); !errors.Is(err, executor.ErrDenied) {
 			w.Errorf("got %v, want %v", err, executor.ErrDenied)
 		}
@@ -459,7 +460,7 @@ func TestFailedCreateLeavesNothing(t *testing.T) {
 			w.Errorf("got %+v, want no record", r)
 		}
 		release(w, p.acquire("chat", executor.Spec{Subject: "u"}))
-		// A backend that cannot be reached is no reason to make a second sandbox.
+		// A backend that cannot be reached is no reason to create a second sandbox.
 		p.stop()
 		p = w.start("one")
 		w.b.Fail(fake.OpLookup, 1, driver.Fail(executor.ErrUnavailable, executor.RanNo, errors.New("down")))
@@ -517,7 +518,7 @@ func TestReap(t *testing.T) {
 			}
 			return ids
 		}
-		synctest.Wait() // both have given their sign of life
+		synctest.Wait() // both have written their heartbeat
 		if ids := reap(0, false); len(ids) > 0 {
 			w.Errorf("while the creator lives: got %q, want none", ids)
 		}

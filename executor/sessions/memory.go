@@ -19,11 +19,11 @@ func NewMemoryStore() Store { return &memory{entries: map[string]Entry{}} }
 
 type memory struct {
 	mu      sync.Mutex
-	rev     uint64 // of the last Put, of any key
+	rev     uint64 // revision of the last Put of any key
 	entries map[string]Entry
 }
 
-// live returns the entry of key. It is called with mu held, and forgets what has expired.
+// live returns the entry of key and forgets it if it has expired. The caller holds mu.
 func (m *memory) live(key string) (Entry, bool) {
 	e, ok := m.entries[key]
 	if ok && !e.Expires.IsZero() && !time.Now().Before(e.Expires) {

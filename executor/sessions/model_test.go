@@ -17,12 +17,12 @@ import (
 
 var errStore = errors.New("the store does not answer")
 
-// flaky is a Store whose writes fail, or are done although the reply says that they failed.
+// flaky is a Store whose writes fail, or succeed although the reply says that they failed.
 type flaky struct {
 	sessions.Store
 	mu   sync.Mutex
 	down bool
-	dice *rand.Rand // nil: no chance
+	dice *rand.Rand // nil: no failures
 }
 
 func (f *flaky) fail(down bool) {
@@ -37,8 +37,8 @@ func (f *flaky) chance(dice *rand.Rand) {
 	f.dice = dice
 }
 
-// fate says what becomes of a write: it is not done, or it is done and its reply lost.
-func (f *flaky) fate() (before, after bool) {
+// failure decides about a write: it is not done, or it is done and its reply is lost.
+func (f *flaky) failure() (before, after bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {
@@ -67,7 +67,7 @@ func (f *flaky) Get(ctx context.Context, key string) (sessions.Entry, error) {
 }
 
 func (f *flaky) Put(ctx context.Context, key string, e sessions.Entry) (string, error) {
-	before, after := f.fate()
+	before, after := f.failure()
 	if before {
 		return "", errStore
 	}
@@ -79,7 +79,7 @@ func (f *flaky) Put(ctx context.Context, key string, e sessions.Entry) (string, 
 }
 
 func (f *flaky) Delete(ctx context.Context, key, rev string) error {
-	before, after := f.fate()
+	before, after := f.failure()
 	if before {
 		return errStore
 	}
@@ -90,9 +90,10 @@ func (f *flaky) Delete(ctx context.Context, key, rev string) error {
 	return err
 }
 
-// TestModel does random things with two processes that crash, a store that loses replies and a backend that fails, and holds what is
-// seen against what must hold whatever happens: a key's session is used by one at a time; a session that is not Fresh has the state
-// that the last use left in it; tokens grow; and in the end, when every process has ended and the reaper has run, nothing is left.
+// TestModel does random things with two processes that crash, a store that loses replies and a
+// backend that fails. It checks what must always be true: one holder at a time uses the session of
+// a key; a session that is not Fresh has the state of its last use; tokens grow; and when every
+// process has ended and Reap has run, nothing is left.
 func TestModel(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) {
@@ -116,7 +117,7 @@ type model struct {
 	cells  map[string]int // by sandbox: how many cells have run in it
 }
 
-// held is a lease as the model knows it.
+// held is a lease in the model.
 type held struct {
 	l *sessions.Lease
 	p int
@@ -140,7 +141,7 @@ func (m *model) start(i int) { m.ps[i] = m.w.start([]string{"one", "two"}[i]) }
 func (m *model) play(steps int) {
 	keys := []string{"a", "b", "c"}
 	for range steps {
-		time.Sleep(time.Microsecond) // of the bubble: clocks go on between two steps
+		time.Sleep(time.Microsecond) // time of the bubble: clocks advance between two steps
 		key, i := keys[m.dice.IntN(len(keys))], m.dice.IntN(2)
 		switch n := m.dice.IntN(100); {
 		case n < 40:
@@ -158,7 +159,7 @@ func (m *model) play(steps int) {
 		case n < 95:
 			m.breakOne()
 		default:
-			time.Sleep(time.Duration(m.dice.IntN(40)) * time.Second) // of the bubble
+			time.Sleep(time.Duration(m.dice.IntN(40)) * time.Second) // time of the bubble
 		}
 	}
 	m.end()
@@ -173,7 +174,7 @@ func (m *model) acquire(key string, i int) {
 		return
 	}
 	if h := m.leases[key]; h != nil {
-		// The other may have lost its lease meanwhile, but then it must know.
+		// The other process may have lost its lease meanwhile, but then it must know that.
 		if _, err := h.l.Refresh(m.w.Context()); !errors.Is(err, executor.ErrClosed) {
 			m.w.Fatalf("key %s: two have the lease, the first finds %v", key, err)
 		}
@@ -248,7 +249,7 @@ func (m *model) breakOne() {
 	}
 }
 
-// explain fails the test unless an error is one that the disturbances explain.
+// explain fails the test unless the failures of the model explain err.
 func (m *model) explain(op string, err error) {
 	var elsewhere *sessions.ElsewhereError
 	for _, ok := range []error{
@@ -263,7 +264,7 @@ func (m *model) explain(op string, err error) {
 	}
 }
 
-// end stops everything in order and reaps what crashes have left.
+// end stops everything regularly and reaps what crashes have left.
 func (m *model) end() {
 	m.store.chance(nil)
 	for _, op := range []fake.Op{fake.OpCreate, fake.OpAttach, fake.OpLookup, fake.OpRefresh} {
@@ -277,7 +278,7 @@ func (m *model) end() {
 	}
 	p := m.w.start("reaper")
 	if !p.x.Info().Capabilities.Has(executor.FeatureList) {
-		return // the TTL removes the rest: see bubble
+		return // the idle TTL removes the rest: see bubble
 	}
 	time.Sleep(time.Minute)
 	for i, err := range p.m.Reap(m.w.Context(), 30*time.Second, false) {

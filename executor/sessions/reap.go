@@ -10,8 +10,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Discard destroys the session of key, whoever holds it, and forgets the key. No entry is not an error. A session that lives in another
-// process, and cannot be reached from here, is an ElsewhereError.
+// Discard destroys the session of key, whichever process holds it, and forgets the key. If there is
+// no record, that is not an error. If the session lives in another process and cannot be reached
+// from here, the error is an ElsewhereError.
 func (m *Manager) Discard(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return m.fail("discard", executor.ErrInvalid, err)
@@ -44,7 +45,7 @@ func (m *Manager) discardFiles(ctx context.Context, key string) error {
 	return nil
 }
 
-// destroy ends the sandbox of a record and the lease of it here, if there is one.
+// destroy destroys the sandbox of a record and ends its lease in this process, if there is one.
 func (m *Manager) destroy(ctx context.Context, e *entry) error {
 	m.mu.Lock()
 	var s executor.Session
@@ -59,9 +60,9 @@ func (m *Manager) destroy(ctx context.Context, e *entry) error {
 	m.mu.Unlock()
 	switch {
 	case e.Handle.Session == "":
-		return nil // not made yet; who makes it finds that its record is gone
+		return nil // not created yet; its creator will find that the record is gone
 	case e.Attach:
-		return m.x.Destroy(ctx, e.Handle) // also of one that is held here, perhaps by a lower token
+		return m.x.Destroy(ctx, e.Handle) // also for a sandbox that this process holds, perhaps with a lower token
 	case s != nil:
 		return s.Close()
 	}
@@ -72,14 +73,17 @@ func (m *Manager) destroy(ctx context.Context, e *entry) error {
 	if e.Instance != m.opts.Instance && time.Now().Before(until) {
 		return m.fail("discard", executor.ErrUnsupported, &ElsewhereError{Instance: e.Instance, Until: until})
 	}
-	return nil // it died with its process
+	return nil // the sandbox died with its process
 }
 
-// Reap destroys the sandboxes of this owner that no record names, that are older than grace and whose creator is not alive by its
-// entry in the Store or that were replaced or abandoned, and yields them. With dryRun it only yields. An error concerns one sandbox or backend.
+// Reap destroys sandboxes of this owner that no record names and that are older than grace, and
+// yields them. It spares a sandbox whose creator is alive according to the Store, unless the
+// sandbox was replaced or abandoned. With dryRun it yields the sandboxes without destroying them.
+// An error is about one sandbox or one backend.
 func (m *Manager) Reap(ctx context.Context, grace time.Duration, dryRun bool) iter.Seq2[executor.SessionInfo, error] {
 	return func(yield func(executor.SessionInfo, error) bool) {
-		// The sandboxes first and the records after: what is recorded in between is spared.
+		// List the sandboxes first and the records afterwards: a sandbox that is recorded in
+		// between is spared.
 		var found []executor.SessionInfo
 		for i, err := range m.x.Sessions(ctx, nil) {
 			if err != nil {
@@ -95,7 +99,7 @@ func (m *Manager) Reap(ctx context.Context, grace time.Duration, dryRun bool) it
 		named := map[[2]string]bool{}
 		for r, err := range m.Records(ctx, "") {
 			if err != nil {
-				yield(executor.SessionInfo{}, err) // without all records nothing is certain
+				yield(executor.SessionInfo{}, err) // without all records Reap cannot tell what is unused
 				return
 			}
 			named[[2]string{r.Handle.Backend, r.Handle.Session}] = true

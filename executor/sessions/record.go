@@ -14,28 +14,28 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Record is what the Manager keeps about a key.
+// Record is what the Manager stores about a key.
 type Record struct {
 	Key      string          `json:"key"`
 	Handle   executor.Handle `json:"handle,omitzero"` // zero while the sandbox is being created
 	Subject  string          `json:"subject,omitempty"`
-	Instance string          `json:"instance,omitempty"` // that holds the lease, or the sandbox if it cannot be attached to elsewhere
-	Until    time.Time       `json:"until,omitzero"`     // end of the lease; zero: none
-	Token    int64           `json:"token"`              // of the last lease; grows
+	Instance string          `json:"instance,omitempty"` // that holds the lease, or the sandbox if no other process can attach to it
+	Until    time.Time       `json:"until,omitzero"`     // end of the lease; zero: no lease
+	Token    int64           `json:"token"`              // of the last lease; always grows
 	Created  time.Time       `json:"created"`
 	Used     time.Time       `json:"used"`
 
-	// What an Acquire compares its Spec with.
+	// Acquire compares these with its Spec.
 	Template  string                 `json:"template,omitempty"`
 	Languages []executor.Language    `json:"languages,omitempty"`
 	Network   executor.NetworkPolicy `json:"network,omitzero"`
 
-	Attach  bool   `json:"attach,omitempty"`  // the sandbox can be attached to from another process
-	Fencing bool   `json:"fencing,omitempty"` // and shuts out holders with a lower token
-	Life    string `json:"life,omitempty"`    // of the Manager that holds the lease: an Instance may have had several
+	Attach  bool   `json:"attach,omitempty"`  // other processes can attach to the sandbox
+	Fencing bool   `json:"fencing,omitempty"` // the sandbox shuts out holders with a lower token
+	Life    string `json:"life,omitempty"`    // identifies the Manager that holds the lease: an Instance may have had several
 
-	// Unavailable is since when no Acquire has reached the backend of Handle, and Running until when a run may go on in the sandbox of
-	// which nobody knows the end.
+	// Unavailable is the time since which no Acquire has reached the backend of Handle. Running is
+	// the time until which a run may go on in the sandbox whose end nobody knows.
 	Unavailable time.Time `json:"unavailable,omitzero"`
 	Running     time.Time `json:"running,omitzero"`
 
@@ -44,13 +44,13 @@ type Record struct {
 	Ran  []executor.Language `json:"ran,omitempty"`  // see Lease.Ran
 }
 
-// Where things are in the Store.
+// Where records are in the Store.
 const (
 	sessionPrefix   = "session/"
 	subjectPrefix   = "subject/"
 	instancePrefix  = "instance/"
-	abandonedPrefix = "abandoned/" // sandboxes that no key has any more: see Reap
-	lostPrefix      = "lost/"      // keys whose sandbox ended with its process, and whose record went with it
+	abandonedPrefix = "abandoned/" // sandboxes that no key uses any more: see Reap
+	lostPrefix      = "lost/"      // keys whose sandbox ended with its process, which also removed the record
 )
 
 // maxKey bounds the keys of applications.
@@ -63,7 +63,8 @@ func checkKey(key string) error {
 	return nil
 }
 
-// subjectKey is where it is noted that a subject has the session of a key. The subject may be anything; its hash is of one size.
+// subjectKey is the key of the note that a subject has the session of a key. A subject may be any
+// text, so its hash is used, which has a fixed size.
 func subjectKey(subject, key string) string { return subjectDir(subject) + key }
 
 func subjectDir(subject string) string {
@@ -75,15 +76,16 @@ func subjectDir(subject string) string {
 type entry struct {
 	Record
 	rev   string
-	other bool // the last lease before ours was another process's
+	other bool // another process had the last lease before ours
 
-	inherited bool // the last lease before ours was not given back
+	inherited bool // the last lease before ours was not released
 }
 
-// forget is how long a record outlives the sandbox that it names. That it is there says that the sandbox is gone and not never was.
+// forget is how long a record is kept after its sandbox has ended. The record says that there was a
+// sandbox.
 const forget = 24 * time.Hour
 
-// expires is when the Store may forget r.
+// expires returns when the Store may forget r.
 func (r *Record) expires() time.Time {
 	idle := r.Handle.IdleTTL
 	if idle == 0 {
@@ -96,7 +98,7 @@ func (r *Record) expires() time.Time {
 	return last.Add(idle + forget)
 }
 
-// load reads the record of a key. Without one the revision is "".
+// load reads the record of a key. If there is none, the revision is "".
 func (m *Manager) load(ctx context.Context, key string) (entry, error) {
 	e, err := m.store.Get(ctx, sessionPrefix+key)
 	if err != nil {
@@ -113,7 +115,7 @@ func (m *Manager) load(ctx context.Context, key string) (entry, error) {
 	return out, nil
 }
 
-// save writes a record over the revision that it was read at.
+// save writes a record if its revision is still the one that was read.
 func (m *Manager) save(ctx context.Context, e *entry) error {
 	raw, err := json.Marshal(e.Record)
 	if err != nil {
@@ -144,19 +146,20 @@ func (m *Manager) wasLost(ctx context.Context, key string) (bool, error) {
 	return e.Rev != "", nil
 }
 
-// noteLost keeps for the next Acquire that the sandbox of r, whose record goes, took variables and files with it.
+// noteLost stores for the next Acquire that the sandbox of r, whose record is removed, was lost
+// with its variables and files.
 func (m *Manager) noteLost(ctx context.Context, r *Record) error {
 	old, err := m.store.Get(ctx, lostPrefix+r.Key)
 	if err != nil || old.Rev != "" {
 		return err
 	}
 	if _, err = m.store.Put(ctx, lostPrefix+r.Key, Entry{Expires: r.expires()}); errors.Is(err, ErrConflict) {
-		return nil // somebody else has just said the same
+		return nil // another process has just written the same
 	}
 	return err
 }
 
-// unnoteLost forgets that, once a record or nobody says it.
+// unnoteLost removes the note of noteLost, once a record says it or it is no longer true.
 func (m *Manager) unnoteLost(ctx context.Context, key string) error {
 	old, err := m.store.Get(ctx, lostPrefix+key)
 	if err != nil || old.Rev == "" {
@@ -168,7 +171,7 @@ func (m *Manager) unnoteLost(ctx context.Context, key string) error {
 	return nil
 }
 
-// note says that a subject has the session of a key.
+// note stores that a subject has the session of a key.
 func (m *Manager) note(ctx context.Context, r *Record) error {
 	if r.Subject == "" {
 		return nil
@@ -180,7 +183,7 @@ func (m *Manager) note(ctx context.Context, r *Record) error {
 	}
 	_, err = m.store.Put(ctx, k, Entry{Rev: old.Rev, Expires: r.expires()})
 	if errors.Is(err, ErrConflict) {
-		return nil // somebody else has just said the same
+		return nil // another process has just written the same
 	}
 	return err
 }
@@ -200,7 +203,8 @@ func (m *Manager) unnote(ctx context.Context, subject, key string) error {
 	return nil
 }
 
-// storeError says that the Store failed. The end of the caller's context stays what it is.
+// storeError returns an error that the Store failed. If the caller's context ended, it returns that
+// error instead.
 func (m *Manager) storeError(ctx context.Context, op string, err error) error {
 	if ctx.Err() != nil {
 		return m.fail(op, ctx.Err(), nil)

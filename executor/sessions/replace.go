@@ -13,34 +13,35 @@ import (
 // Loss says why a key has another sandbox than before.
 type Loss string
 
-// The losses.
+// The reasons for a loss.
 const (
-	LossGone        Loss = "gone"        // it has ended: its idle TTL, its life, a crash, or it was destroyed
+	LossGone        Loss = "gone"        // it ended by its idle TTL, its maximum life or a crash, or it was destroyed
 	LossUnavailable Loss = "unavailable" // its backend did not answer for as long as Options.Replace says
-	LossAbandoned   Loss = "abandoned"   // Manager.Abandon
+	LossAbandoned   Loss = "abandoned"   // Manager.Abandon was called
 )
 
-// DefaultReplace is how long a backend is waited for if Options.Replace does not say.
+// DefaultReplace is how long Acquire waits for an unavailable backend if Options.Replace is nil.
 const DefaultReplace = 2 * time.Minute
 
-// lastTry bounds the last attempt to reach a backend that has been unavailable for long: a new sandbox takes time too, and the caller's
-// may be short.
+// lastTry bounds the last attempt to reach a backend that has been unavailable for long. A new
+// sandbox takes time too, and the caller's time may be short.
 const lastTry = 5 * time.Second
 
 // reachTime bounds any other attempt. Attaching may wake a sandbox.
 const reachTime = time.Minute
 
-// forever is until when a run without a wall time may go on.
+// forever is the end of a run without a wall time.
 var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// silent reports whether err says that a backend did not answer, or not in time.
-func silent(err error) bool {
+// unreachable reports whether err says that a backend did not answer, or not in time.
+func unreachable(err error) bool {
 	var e *executor.Error
 	return errors.As(err, &e) && (errors.Is(e.Kind, executor.ErrUnavailable) || errors.Is(e.Kind, context.DeadlineExceeded))
 }
 
-// replaceable reports whether the session of r may be replaced now if its backend does not answer. It may not while a run may go on in
-// it: what that does would be lost to its conversation, and what it did would be done again.
+// replaceable reports whether the session of r may be replaced now if its backend does not answer.
+// It may not while a run may go on in it: the conversation would lose the result of that run, and
+// its code would be run again.
 func (m *Manager) replaceable(r *Record, now time.Time) bool {
 	after := DefaultReplace
 	if m.opts.Replace != nil {
@@ -49,13 +50,13 @@ func (m *Manager) replaceable(r *Record, now time.Time) bool {
 	return after >= 0 && !r.Unavailable.IsZero() && now.Sub(r.Unavailable) >= after && !now.Before(r.Running)
 }
 
-// longestRun returns until when a run may go on that was begun before a moment.
+// longestRun returns until when a run that began before begun may go on.
 func longestRun(h executor.Handle, begun time.Time) time.Time {
 	_, most := executor.Spec{Run: h.Run, MaxRun: h.MaxRun}.Bounds()
 	return after(begun, most.WallTime)
 }
 
-// after adds a wall time.
+// after adds a wall time to t.
 func after(t time.Time, wall time.Duration) time.Time {
 	if wall == executor.NoLimit {
 		return forever
@@ -71,9 +72,10 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// Abandon gives up the sandbox of key without asking its backend, for one that does not answer and will not: Discard fails there. The
-// next Acquire makes a new one, with the files that were kept, and says so. A lease of it is lost. The old sandbox is left to its TTL
-// and to Reap. No entry is not an error.
+// Abandon gives up the sandbox of key without asking its backend. It is for a backend that does not
+// answer, where Discard fails. The next Acquire creates a new sandbox with the kept files, and its
+// lease says so. A lease of the old sandbox is lost. The old sandbox is left to its idle TTL and to
+// Reap. If there is no record, that is not an error.
 func (m *Manager) Abandon(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return m.fail("abandon", executor.ErrInvalid, err)
@@ -84,7 +86,7 @@ func (m *Manager) Abandon(ctx context.Context, key string) error {
 			return err
 		}
 		if e.Handle.Session == "" {
-			return nil // there is none, or it is being made
+			return nil // there is no sandbox, or it is being created
 		}
 		old, now := e.Handle, time.Now()
 		e.Record = Record{
@@ -109,7 +111,8 @@ func (m *Manager) Abandon(ctx context.Context, key string) error {
 	}
 }
 
-// abandonedKey is where it is noted that nobody wants a sandbox any more, although the process that has made it may live.
+// abandonedKey is the key of the note that a sandbox is not wanted any more, even if the process
+// that created it is alive.
 func abandonedKey(h executor.Handle) string {
 	sum := sha256.Sum256([]byte(h.Backend + "\x00" + h.Session))
 	return abandonedPrefix + hex.EncodeToString(sum[:16])
@@ -125,7 +128,7 @@ func (m *Manager) noteAbandoned(ctx context.Context, h executor.Handle) error {
 	if _, err := m.store.Put(ctx, key, Entry{Rev: old.Rev, Expires: r.expires()}); !errors.Is(err, ErrConflict) {
 		return err
 	}
-	return nil // somebody else has just said the same
+	return nil // another process has just written the same
 }
 
 func (m *Manager) abandoned(ctx context.Context, h executor.Handle) (bool, error) {
@@ -136,26 +139,27 @@ func (m *Manager) abandoned(ctx context.Context, h executor.Handle) (bool, error
 	return e.Rev != "", nil
 }
 
-// letBe lets go of what this process holds of a sandbox, in the background: its backend may not answer.
-func (m *Manager) letBe(s executor.Session) {
+// releaseLater releases a session in the background, because its backend may not answer.
+func (m *Manager) releaseLater(s executor.Session) {
 	m.leaving.Go(func() {
 		if attachable(s) {
-			s.Detach() // its TTL and the reaper remove it
+			s.Detach() // its idle TTL or Reap removes the sandbox
 		} else {
-			s.Close() // it lives in this process
+			s.Close() // the sandbox lives in this process
 		}
 	})
 }
 
-// takeoverWait is how long a run waits for one of a holder that has died. Backends notice a death within seconds, and end its runs.
+// takeoverWait is how long a run waits for a run of a holder that has died. Backends notice within
+// seconds that a holder died, and end its runs.
 const takeoverWait = 10 * time.Second
 
-// place returns what has to be reset so that a job can begin.
-func (le *Lease) place(l executor.Language, context string) executor.Interpreter {
+// resetTarget returns the interpreters that must be reset so that a job can begin.
+func (le *Lease) resetTarget(l executor.Language, context string) executor.Interpreter {
 	caps := le.Info().Capabilities
 	switch {
 	case !caps.Has(executor.FeatureParallelRuns):
-		return executor.Interpreter{} // anything that runs is in the way
+		return executor.Interpreter{} // everything that runs prevents it
 	case l == "" && len(caps.Languages) > 0:
 		l = caps.Languages[0].Language
 	}
@@ -165,9 +169,10 @@ func (le *Lease) place(l executor.Language, context string) executor.Interpreter
 // A job is a run or an installation in a session.
 type job func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error)
 
-// inTurn does a job in an interpreter. While something else runs there it waits or fails with ErrBusy, as the backend does. Where that may
-// be a run of a holder that died with the lease, nobody waits for its result any more: it gets some time to end, so that variables stay,
-// and is then ended by Reset.
+// inTurn runs a job in an interpreter. While something else runs there, the job waits or fails with
+// ErrBusy, as the backend does. If that may be a run of a holder that died with its lease, nobody
+// waits for the result of that run any more. The run gets some time to end by itself, so that
+// variables stay, and is then ended by Reset.
 func (le *Lease) inTurn(ctx context.Context, which executor.Interpreter, emit func(executor.Event) error, do job) (*executor.Result, error) {
 	le.mu.Lock()
 	alone := le.running == 0
@@ -182,9 +187,9 @@ func (le *Lease) inTurn(ctx context.Context, which executor.Interpreter, emit fu
 		return do(ctx, emit)
 	}
 	for until := time.Now().Add(takeoverWait); ; {
-		res, begun, err := untilBegun(ctx, until, emit, do)
+		res, begun, err := startWithin(ctx, until, emit, do)
 		switch {
-		case begun || !keptOut(err) || ctx.Err() != nil:
+		case begun || !blocked(err) || ctx.Err() != nil:
 			return res, err
 		case time.Now().Before(until):
 			if !wait(ctx, poll) {
@@ -199,15 +204,15 @@ func (le *Lease) inTurn(ctx context.Context, which executor.Interpreter, emit fu
 	}
 }
 
-// keptOut reports whether err says that a job was kept from beginning by another one, as far as can be told: it was refused, or given up
-// while it waited, and nothing of it has run.
-func keptOut(err error) bool {
+// blocked reports whether err says that another job prevented this one from starting, as far as can
+// be told: it was refused, or given up while it waited, and nothing of it has run.
+func blocked(err error) bool {
 	var e *executor.Error
 	return errors.As(err, &e) && e.Ran == executor.RanNo && (e.Kind == executor.ErrBusy || e.Kind == context.Canceled)
 }
 
-// untilBegun does a job that must begin before a time, and reports whether it has.
-func untilBegun(ctx context.Context, until time.Time, emit func(executor.Event) error, do job) (res *executor.Result, begun bool, err error) {
+// startWithin runs a job that must start before a given time, and reports whether it has started.
+func startWithin(ctx context.Context, until time.Time, emit func(executor.Event) error, do job) (res *executor.Result, begun bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	late := time.AfterFunc(time.Until(until), cancel)

@@ -17,7 +17,7 @@ import (
 
 var down = driver.Fail(executor.ErrUnavailable, executor.RanNo, errors.New("down"))
 
-// silence makes the backend answer nothing about the sandboxes that are there. New ones can be made.
+// silence makes the backend stop answering for existing sandboxes. New ones can be created.
 func (w *world) silence(n int) {
 	for _, op := range []fake.Op{fake.OpRefresh, fake.OpLookup, fake.OpDestroy} {
 		w.b.Fail(op, n, down)
@@ -31,7 +31,8 @@ func (p *process) unavailable(key string) {
 	}
 }
 
-// TestReplaced: a conversation goes on where its backend does not answer, with the files that were kept, and is told why.
+// TestReplaced: if the backend of a conversation does not answer, the conversation goes on in a new
+// sandbox with the kept files, and is told why.
 func TestReplaced(t *testing.T) {
 	for name, attached := range map[string]bool{"held": true, "after-a-restart": false} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +67,7 @@ func TestReplaced(t *testing.T) {
 					w.Errorf("the next message: got %+v", l)
 				}
 				release(w, l)
-				// That its maker lives does not spare what nobody wants.
+				// A sandbox that no key uses is reaped even if its creator is alive.
 				for i, err := range p.m.Reap(w.Context(), 0, false) {
 					if err != nil || i.Handle.Session != old {
 						w.Errorf("reaped %s, %v", i.Handle.Session, err)
@@ -80,7 +81,8 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestNotReplaced: what is only slow, what works in between and what is to be waited for stays.
+// TestNotReplaced: a session is not replaced if its backend is only slow, if the backend works in
+// between, or if it must be waited for.
 func TestNotReplaced(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		p := w.start("one")
@@ -113,7 +115,7 @@ func TestNotReplaced(t *testing.T) {
 	})
 }
 
-// TestHungBackendIsReplaced: a backend that says nothing at all leaves time for the new sandbox.
+// TestHungBackendIsReplaced: a backend that never replies leaves enough time for the new sandbox.
 func TestHungBackendIsReplaced(t *testing.T) {
 	bubble(t, fake.Options{CreateTime: time.Second}, func(w *world) {
 		p := w.start("one")
@@ -141,7 +143,7 @@ func TestHungBackendIsReplaced(t *testing.T) {
 	})
 }
 
-// TestHungBackendIsUnavailable, also for a caller who sets no bound.
+// TestHungBackendIsUnavailable also holds for a caller without a time limit.
 func TestHungBackendIsUnavailable(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		p := w.start("one")
@@ -157,8 +159,8 @@ func TestHungBackendIsUnavailable(t *testing.T) {
 	})
 }
 
-// TestNotReplacedDuringARun: a run of which nobody knows the end has the sandbox until its wall time is over, whether its holder lost
-// sight of it or died.
+// TestNotReplacedDuringARun: a run whose end nobody knows keeps the sandbox until its wall time is
+// over, whether its holder lost contact or died.
 func TestNotReplacedDuringARun(t *testing.T) {
 	for name, end := range map[string]func(w *world, p *process, l *sessions.Lease) *process{
 		"lost": func(w *world, p *process, l *sessions.Lease) *process {
@@ -197,7 +199,8 @@ func TestNotReplacedDuringARun(t *testing.T) {
 	}
 }
 
-// TestReplacedHolderKeepsNothing: a holder that does not know yet that its sandbox was replaced cannot write the files of the key.
+// TestReplacedHolderKeepsNothing: a holder that does not know yet that its sandbox was replaced
+// cannot write the files of the key.
 func TestReplacedHolderKeepsNothing(t *testing.T) {
 	for _, name := range []string{"replaced", "abandoned"} {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +215,7 @@ func TestReplacedHolderKeepsNothing(t *testing.T) {
 				first = one.acquire("chat")
 				put(w.T, first, "a.txt", "too late", 0)
 
-				// Another process takes the lease away while the first one stands still.
+				// Another process takes over the lease while the first one is stopped.
 				two := w.start("two", keep)
 				if name == "abandoned" {
 					w.do(two.m.Abandon(w.Context(), "chat"))
@@ -239,7 +242,7 @@ func TestReplacedHolderKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestAbandon gives a conversation up whose backend answers nothing, and where Discard fails.
+// TestAbandon gives up a conversation whose backend does not answer, so that Discard fails.
 func TestAbandon(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		p := w.start("one")
@@ -260,7 +263,7 @@ func TestAbandon(t *testing.T) {
 		}
 		release(w, l)
 		w.b.Fail(fake.OpCreate, 1, down)
-		p.unavailable("chat") // and it is not forgotten why
+		p.unavailable("chat") // and the reason is kept
 		l = p.acquire("chat")
 		if !l.Fresh || !l.Lost || l.Why != sessions.LossAbandoned || l.Info().Handle.Session == old {
 			w.Errorf("got %+v", l)
@@ -270,7 +273,8 @@ func TestAbandon(t *testing.T) {
 	})
 }
 
-// TestRunOfADeadHolder: what a process ran that was killed neither makes the next run fail nor takes the variables, if it ends soon.
+// TestRunOfADeadHolder: a run of a killed process does not make the next run fail, and the
+// variables stay if it ends soon.
 func TestRunOfADeadHolder(t *testing.T) {
 	for name, c := range map[string]struct {
 		code  string
@@ -315,7 +319,7 @@ func TestRunOfADeadHolder(t *testing.T) {
 	}
 }
 
-// expire makes the lease of a key end, as if its holder stood still.
+// expire ends the lease of a key, as if its holder were stopped.
 func (w *world) expire(key string) {
 	w.Helper()
 	e, err := w.store.Get(w.Context(), "session/"+key)
@@ -329,7 +333,7 @@ func (w *world) expire(key string) {
 	w.do(err)
 }
 
-// do wants no error.
+// do fails the test if err is not nil.
 func (w *world) do(err error) {
 	w.Helper()
 	if err != nil {

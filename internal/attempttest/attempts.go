@@ -1,5 +1,5 @@
-// Package attempttest is the list of what attackers try from inside of a sandbox: one list for the tests of every backend whose sandboxes run
-// programs. docs/security/attempts.md is made of it.
+// Package attempttest is the list of what attackers try from inside of a sandbox: one list for the
+// tests of every backend whose sandboxes run programs. docs/security/attempts.md is made of it.
 package attempttest
 
 import (
@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// Attempt is something that an attacker tries from inside of a sandbox. On Docker it is made twice: in a session, where it must be stopped
-// in the way that is written here, and where one protection has been taken away, to see that it is a real attempt and that it is this
-// protection that makes the difference. Elsewhere it is made in a session.
+// Attempt is something that an attacker tries from inside of a sandbox. On Docker it is made twice:
+// in a session, where it must be stopped in the way that is written here, and where one protection
+// has been taken away, to see that it is a real attempt and that it is this protection that makes
+// the difference. Elsewhere it is made in a session.
 type Attempt struct {
 	Name    string
 	Code    string // of Python, after attack.py
@@ -74,7 +75,8 @@ func (a Attempt) IsStopped(word string) bool {
 	return slices.Contains(strings.Split(a.Stopped, "|"), word)
 }
 
-// Image is a program of Python that root runs to make an image in which programs give rights to whoever runs them.
+// Image is a program of Python that root runs to make an image in which programs give rights to
+// whoever runs them.
 const Image = `
 import os, shutil, struct
 for name in ("become", "capable"):
@@ -90,8 +92,8 @@ var prelude string
 // Prelude is what the code of attempts begins with.
 func Prelude() string { return prelude }
 
-// Command returns the command that makes attempts, each in a process of its own, and prints a line with a word for each. vars are what
-// their code finds by name.
+// Command returns the command that makes attempts, each in a process of its own, and prints a line
+// with a word for each. vars are what their code finds by name.
 func Command(python string, attempts []Attempt, vars map[string]any) []string {
 	where := strings.Builder{}
 	for _, k := range slices.Sorted(maps.Keys(vars)) {
@@ -108,7 +110,8 @@ func Command(python string, attempts []Attempt, vars map[string]any) []string {
 
 // elsewhere has, for each backend, the words of attempts that end differently there.
 var elsewhere = map[string]map[string]string{
-	// A Machine has a kernel of its own. What that does for everybody it does for code: no engine has a list of system calls.
+	// A Machine has a kernel of its own. What that does for everybody it does for code: no engine
+	// has a list of system calls.
 	"flymachines": {
 		"kernel/aio":                        "ok",
 		"kernel/clone-user":                 "ok",

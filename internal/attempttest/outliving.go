@@ -1,7 +1,7 @@
 package attempttest
 
-// outlive is what the attempts to outlive a run begin with, after the prelude. A survivor is named so that it is found, in each of its
-// threads, and heeds no signal that it can do without.
+// outlive is what the attempts to outlive a run begin with, after the prelude. A survivor is named
+// so that it is found, in each of its threads, and heeds no signal that it can do without.
 const outlive = `
 def name(): libc.prctl(15, b"outlive", 0, 0, 0)
 
@@ -71,7 +71,8 @@ def dead(pid):
     while open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()[0] != "Z": time.sleep(0.001)
 `
 
-// outlives is an attempt to leave something running that is there after the run. Its code ends with "ok" when that runs.
+// outlives is an attempt to leave something running that is there after the run. Its code ends with
+// "ok" when that runs.
 func outlives(name, code string) Attempt {
 	return Attempt{Name: name, Code: outlive + code, Stopped: "gone"}
 }
@@ -355,8 +356,9 @@ def g(ready): ready(); time.sleep(0.05); f(lambda: None)
 child(g)`),
 }
 
-// Alive is a program of Python that prints how many processes are there that an attempt to outlive its run has left. Their state says
-// nothing: it is that of the first thread. It has to run as root.
+// Alive is a program of Python that prints how many processes are there that an attempt to outlive
+// its run has left. Their state says nothing: it is that of the first thread. It has to run as
+// root.
 const Alive = `
 import os
 found = 0

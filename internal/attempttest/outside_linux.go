@@ -97,8 +97,8 @@ func NewOutside(t *testing.T) *Outside {
 	return o
 }
 
-// Try makes the attempts of groups in a session of a backend. Each has to be stopped in the way that the list says, and nothing may come
-// out.
+// Try makes the attempts of groups in a session of a backend. Each has to be stopped in the way
+// that the list says, and nothing may come out.
 func Try(t *testing.T, s executor.Session, backend string, groups ...string) {
 	out := NewOutside(t)
 	for _, g := range groups {

@@ -336,7 +336,8 @@ t = os.times()
 say(quota > 0 and t.children_user + t.children_system < 0.8 * (time.monotonic() - start))`, "True", "limits", "False"},
 }
 
-// packages change what was installed, from inside of a session. Without the uid of the code they work, in the order that they have.
+// packages change what was installed, from inside of a session. Without the uid of the code they
+// work, in the order that they have.
 var packages = []Attempt{
 	{"package-write", `open("/opt/packages/alpha.py", "a")`, "EACCES", "uid", "ok"},
 	{"package-truncate", `os.truncate("/opt/packages/beta.py", 0)`, "EACCES", "uid", "ok"},

@@ -21,7 +21,8 @@ type step struct {
 	Cancel bool              `json:"cancel,omitempty"`
 }
 
-// outcome is what the host saw of a cell. Events are [stream, text] and ["main" or "display", bundle].
+// outcome is what the host saw of a cell. Events are [stream, text] and ["main" or "display",
+// bundle].
 type outcome struct {
 	Events      [][]any `json:"events"`
 	Exit        int     `json:"exit"`
@@ -53,7 +54,8 @@ func (o outcome) bundles(kind string) (all []map[string]any) {
 	return all
 }
 
-// pythons returns the interpreters to test: python3, or those that EXECBROKER_PYTHONS lists, separated by colons.
+// pythons returns the interpreters to test: python3, or those that EXECBROKER_PYTHONS lists,
+// separated by colons.
 func pythons(t *testing.T) []string {
 	t.Helper()
 	list := filepath.SplitList(os.Getenv("EXECBROKER_PYTHONS"))

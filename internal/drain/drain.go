@@ -14,7 +14,8 @@ type Gate struct {
 	idle chan struct{} // made by who waits, closed when nothing goes on
 }
 
-// Enter counts something, which leave ends. It reports false, and counts nothing, if the Gate is shut. leave is called once.
+// Enter counts something, which leave ends. It reports false, and counts nothing, if the Gate is
+// shut. leave is called once.
 func (g *Gate) Enter() (leave func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

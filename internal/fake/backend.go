@@ -15,9 +15,11 @@ import (
 // Type is the type of the backend in Info and Handle.
 const Type = "fake"
 
-// Options configures New. The zero value is a backend that has everything, in Python and JavaScript, and answers at once.
+// Options configures New. The zero value is a backend that has everything, in Python and
+// JavaScript, and answers at once.
 type Options struct {
-	// Capabilities are what the backend declares, and all that it has. Without a language it is All().
+	// Capabilities are what the backend declares, and all that it has. Without a language it is
+	// All().
 	Capabilities executor.Capabilities
 	// Packages are the names that can be installed. Nil: a few.
 	Packages []string
@@ -25,8 +27,8 @@ type Options struct {
 	CreateTime time.Duration
 }
 
-// All returns capabilities with every feature of the contract; without languages, in Python and JavaScript. One language alone cannot
-// be mixed.
+// All returns capabilities with every feature of the contract; without languages, in Python and
+// JavaScript. One language alone cannot be mixed.
 func All(languages ...executor.Language) executor.Capabilities {
 	c := executor.Capabilities{Templates: []string{"data-science"}, Isolation: executor.IsolationProcess}
 	if len(languages) == 0 {
@@ -121,8 +123,8 @@ func Open(d driver.Driver, env driver.Env) (executor.Executor, error) {
 	return driver.New(d, env, driver.Options{Type: Type, StopTimeout: 2 * time.Second, CleanupTimeout: 5 * time.Second})
 }
 
-// Fail makes the next n calls of an operation fail with err, which driver.Fail makes; without it they are internal errors. n < 0: all
-// from now on; n = 0: none.
+// Fail makes the next n calls of an operation fail with err, which driver.Fail makes; without it
+// they are internal errors. n < 0: all from now on; n = 0: none.
 func (b *Backend) Fail(op Op, n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -194,7 +196,8 @@ func (b *Backend) Sandboxes() []string {
 	return ids
 }
 
-// Break makes a sandbox dead, as a crash of its machine would. It stays until it is destroyed or expires.
+// Break makes a sandbox dead, as a crash of its machine would. It stays until it is destroyed or
+// expires.
 func (b *Backend) Break(id string) {
 	if s := b.find(id); s != nil {
 		s.end(errBroken)

@@ -233,7 +233,8 @@ func init() { // the functions refer to the table, by way of what they call
 			return fmt.Sprintf("%o", i.Mode&fs.ModePerm)
 		},
 
-		// What a sandbox bounds and offers. take takes MiB of memory, fork says how many processes could be started.
+		// What a sandbox bounds and offers. take takes MiB of memory, fork says how many processes
+		// could be started.
 		"take": func(e *execution, a arguments) any { e.take(a.int(0) << 20); return nil },
 		"fork": func(e *execution, a arguments) any {
 			n := a.int(0)
@@ -251,11 +252,13 @@ func init() { // the functions refer to the table, by way of what they call
 		"connect":  func(e *execution, a arguments) any { return e.connect(a.text(0), a.text(1)) },
 		"query":    func(e *execution, a arguments) any { return e.query(a.text(0), a.text(1)) },
 
-		// Servers: serve starts one at an address and returns its port; listening tells the ports that something listens at before.
+		// Servers: serve starts one at an address and returns its port; listening tells the ports
+		// that something listens at before.
 		"serve":     func(e *execution, a arguments) any { return e.serve(a.text(0)) },
 		"listening": func(*execution, arguments) any { return int64(ownPort) },
 
-		// What stays when the code has ended: a line that is printed later, an error that comes later, a file that grows.
+		// What stays when the code has ended: a line that is printed later, an error that comes
+		// later, a file that grows.
 		"later": func(e *execution, a arguments) any {
 			d, line := a.millis(0), a.text(1)+"\n"
 			e.started = append(e.started, e.in.leave("timer", func(end <-chan struct{}) {
@@ -322,7 +325,8 @@ func (e *execution) canWrite(dir string) bool {
 	return e.box.disk.remove(name) == nil
 }
 
-// mediaType is what show accepts: lower case, without parameters, of a length that fits into any protocol.
+// mediaType is what show accepts: lower case, without parameters, of a length that fits into any
+// protocol.
 var mediaType = regexp.MustCompile(`^[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60}$`)
 
 func showing(e *execution, a arguments) any {

@@ -202,7 +202,8 @@ func (h *remoteHolder) Run(ctx context.Context, req *executor.Request, emit func
 	}
 	body := io.Reader(bytes.NewReader(append(line, '\n')))
 	if req.Stdin != nil {
-		// The transport closes a body that can be closed and waits for that, so the reader of the caller must not look like one.
+		// The transport closes a body that can be closed and waits for that, so the reader of the
+		// caller must not look like one.
 		body = io.MultiReader(body, struct{ io.Reader }{req.Stdin})
 	}
 	return h.stream(ctx, h.path+"/run", req.ID, body, emit)
@@ -217,8 +218,8 @@ func (h *remoteHolder) Install(ctx context.Context, p executor.Packages, emit fu
 	return h.stream(ctx, h.path+"/install?run="+run, run, bytes.NewReader(body), emit)
 }
 
-// stream makes a call that is answered by the events of a run. When ctx ends or emit fails it asks for the end of the run and waits
-// for that.
+// stream makes a call that is answered by the events of a run. When ctx ends or emit fails it asks
+// for the end of the run and waits for that.
 func (h *remoteHolder) stream(ctx context.Context, path, run string, body io.Reader, emit func(executor.Event) error) (driver.Exit, error) {
 	live, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -281,7 +282,8 @@ func (h *remoteHolder) stream(ctx context.Context, path, run string, body io.Rea
 	}
 }
 
-// cancel asks for the end of a run until it is over, or the time for that is. The request for the run may be on its way still.
+// cancel asks for the end of a run until it is over, or the time for that is. The request for the
+// run may be on its way still.
 func (h *remoteHolder) cancel(ctx context.Context, run string, over <-chan struct{}) {
 	stop, done := driver.StopContext(ctx)
 	defer done()

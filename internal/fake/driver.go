@@ -12,7 +12,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// Driver returns a driver of b. It implements the optional interfaces that b declares features for, and no others.
+// Driver returns a driver of b. It implements the optional interfaces that b declares features for,
+// and no others.
 func (b *Backend) Driver() driver.Driver {
 	plain := plainDriver{b}
 	return compose(plain, attacher{b}, lister{b}, b.caps)

@@ -9,9 +9,11 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Values are nil, bool, int64, float64, string (of any bytes), []any, and executor.MIMEBundle for what shows itself in several forms.
+// Values are nil, bool, int64, float64, string (of any bytes), []any, and executor.MIMEBundle for
+// what shows itself in several forms.
 
-// program executes the statements of a program and returns the value of the last one, or nil if it has none.
+// program executes the statements of a program and returns the value of the last one, or nil if it
+// has none.
 func (e *execution) program(prog []stmt) (value any) {
 	for _, s := range prog {
 		value = e.statement(s)

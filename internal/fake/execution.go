@@ -15,7 +15,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// killAfter is how long code that was asked to stop has for that. It heeds an interrupt at once if the machine lets it.
+// killAfter is how long code that was asked to stop has for that. It heeds an interrupt at once if
+// the machine lets it.
 const killAfter = 300 * time.Millisecond
 
 // What stops code besides the end of a context and the errors of emit.
@@ -29,7 +30,8 @@ var (
 	errFinished  = errors.New("the run has ended")
 )
 
-// execution is one run in a sandbox. The code runs on the goroutine that called it, since that is where emit must be called.
+// execution is one run in a sandbox. The code runs on the goroutine that called it, since that is
+// where emit must be called.
 type execution struct {
 	box  *sandbox
 	in   *interpreter
@@ -82,7 +84,8 @@ type (
 	}
 )
 
-// stop ends the code, at once or after it had the chance to heed an interrupt. The first cause is the one that counts.
+// stop ends the code, at once or after it had the chance to heed an interrupt. The first cause is
+// the one that counts.
 func (e *execution) stop(cause error, atOnce bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -324,7 +327,8 @@ func (e *execution) linger() {
 	}
 }
 
-// protect calls f and returns with what it ended before its end: stopped, exited, a thrown error, or nil.
+// protect calls f and returns with what it ended before its end: stopped, exited, a thrown error,
+// or nil.
 func (e *execution) protect(f func()) (end any) {
 	defer func() {
 		switch v := recover().(type) {
@@ -382,7 +386,8 @@ func (e *execution) take(n int64) {
 	}
 }
 
-// interpreter keeps the variables of one language and context, until it ends: another one then takes its place.
+// interpreter keeps the variables of one language and context, until it ends: another one then
+// takes its place.
 type interpreter struct {
 	turn chan struct{} // holds a token while a run is in progress
 
@@ -411,7 +416,8 @@ func newInterpreter() *interpreter {
 	return &interpreter{turn: make(chan struct{}, 1), vars: map[string]any{}, ended: make(chan struct{})}
 }
 
-// leave lets f run beside the code and after it, until it is stopped, at the latest when the interpreter ends.
+// leave lets f run beside the code and after it, until it is stopped, at the latest when the
+// interpreter ends.
 func (in *interpreter) leave(name string, f func(end <-chan struct{})) *leftover {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -457,7 +463,8 @@ func (in *interpreter) begin(e *execution) {
 	}
 }
 
-// end stops the run in progress and ends what was left running. It does not wait: the run may be waiting for the consumer of its output.
+// end stops the run in progress and ends what was left running. It does not wait: the run may be
+// waiting for the consumer of its output.
 func (in *interpreter) end(cause error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

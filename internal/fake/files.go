@@ -18,8 +18,9 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// disk is the file system of a sandbox, in memory. Names are clean and absolute. The code in the sandbox and the Files of its holders
-// see the same one, with the same rights: what system directories hold cannot be changed.
+// disk is the file system of a sandbox, in memory. Names are clean and absolute. The code in the
+// sandbox and the Files of its holders see the same one, with the same rights: what system
+// directories hold cannot be changed.
 type disk struct {
 	mu    sync.Mutex
 	root  *node
@@ -90,8 +91,8 @@ func (d *disk) alias(name string) error {
 	return nil
 }
 
-// walk finds the directory of name and its last element. With follow, a symbolic link at the end is followed too. The last element is
-// empty for the root.
+// walk finds the directory of name and its last element. With follow, a symbolic link at the end is
+// followed too. The last element is empty for the root.
 func (d *disk) walk(name string, follow bool) (dir *node, last string, err error) {
 	links := 0
 	rest := strings.Split(strings.Trim(path.Clean(name), "/"), "/")
@@ -404,9 +405,11 @@ func (d *disk) mark() int64 {
 	return d.clock
 }
 
-// changedSince returns the regular files below the working directory that were made, changed or moved there after mark.
+// changedSince returns the regular files below the working directory that were made, changed or
+// moved there after mark.
 //
-// What programs keep for themselves in the home directory is left out, if that is the working directory.
+// What programs keep for themselves in the home directory is left out, if that is the working
+// directory.
 func (d *disk) changedSince(mark int64, home string) (found []driver.Changed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

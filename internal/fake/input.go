@@ -12,8 +12,8 @@ type input struct {
 	line   []byte // that is not yet for the program, at a terminal
 }
 
-// newInput starts to read r. Its goroutine ends with the input or with the run, whose end closes over. A Read that is in progress then
-// cannot be ended, and nothing waits for it.
+// newInput starts to read r. Its goroutine ends with the input or with the run, whose end closes
+// over. A Read that is in progress then cannot be ended, and nothing waits for it.
 func newInput(r io.Reader, over <-chan struct{}) *input {
 	in := &input{chunks: make(chan []byte)}
 	go func() {

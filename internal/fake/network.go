@@ -15,8 +15,8 @@ import (
 // probeTimeout is how long a probe waits for an answer.
 const probeTimeout = time.Second
 
-// connect sends a line to a TCP address and reports whether something came back, if the policy of the sandbox allows that. The
-// connection is a real one.
+// connect sends a line to a TCP address and reports whether something came back, if the policy of
+// the sandbox allows that. The connection is a real one.
 func (e *execution) connect(address, line string) bool {
 	return e.exchange("tcp", address, []byte(line+"\n"))
 }

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// The script language. A program is lines of statements; a comment goes from # to the end of the line.
+// The script language. A program is lines of statements; a comment goes from # to the end of the
+// line.
 //
 //	x = 41                       an assignment; variables live in the interpreter
 //	print("a", x + 1)            an expression: literals, variables, calls of built-in functions, [lists], a[i], operators
@@ -16,7 +17,8 @@ import (
 //	try { } catch { }            an uncaught error of the language; its text is then in the variable error
 //	await f()                    as f(), where the language of the session has top-level await
 //
-// Strings are in double quotes with the escapes of Go, \xff included. Operators: or, and, not, == != < <= > >=, + - * / %.
+// Strings are in double quotes with the escapes of Go, \xff included. Operators: or, and, not, ==
+// != < <= > >=, + - * / %.
 
 type (
 	expr interface{}
@@ -82,7 +84,8 @@ type parser struct {
 	await  bool
 }
 
-// maxDepth bounds how deep a program may nest, so that its author cannot exhaust the stack of the host.
+// maxDepth bounds how deep a program may nest, so that its author cannot exhaust the stack of the
+// host.
 const maxDepth = 200
 
 // parse reads a program. Where there is no await, it is an error in the program.

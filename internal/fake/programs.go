@@ -12,8 +12,8 @@ import (
 //go:embed programs.txt
 var programsText string
 
-// Programs returns the programs that the conformance suite asks for, by their names, in the script language. What they raise has the
-// name that it has in the language that the fake plays.
+// Programs returns the programs that the conformance suite asks for, by their names, in the script
+// language. What they raise has the name that it has in the language that the fake plays.
 func Programs(l executor.Language) map[string]string {
 	text := programsText
 	if l == executor.JavaScript {

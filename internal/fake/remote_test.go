@@ -78,7 +78,8 @@ func TestUnreadInput(t *testing.T) {
 	}
 }
 
-// TestRunOutlivesItsHolder checks that a run goes on when the process that started it is gone, until somebody ends it.
+// TestRunOutlivesItsHolder checks that a run goes on when the process that started it is gone,
+// until somebody ends it.
 func TestRunOutlivesItsHolder(t *testing.T) {
 	b, x := dialed(t)
 	s, err := x.Create(t.Context(), executor.Spec{})
@@ -118,7 +119,8 @@ func TestRunOutlivesItsHolder(t *testing.T) {
 	}
 }
 
-// TestCreateThatIsGivenUp checks that a sandbox does not stay that was made when nobody waited for it any more.
+// TestCreateThatIsGivenUp checks that a sandbox does not stay that was made when nobody waited for
+// it any more.
 func TestCreateThatIsGivenUp(t *testing.T) {
 	b, x := dialed(t)
 	release := b.Hold(OpCreate)

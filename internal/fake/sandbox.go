@@ -52,7 +52,8 @@ func newSandbox(b *Backend, c *driver.Create) *sandbox {
 	return s
 }
 
-// expires says when the sandbox ends if nothing uses it from now on. It is called with mu held, or before s is shared.
+// expires says when the sandbox ends if nothing uses it from now on. It is called with mu held, or
+// before s is shared.
 func (s *sandbox) expires() time.Time {
 	end := s.used.Add(s.idle)
 	if s.active > 0 {
@@ -99,7 +100,8 @@ func (s *sandbox) use(fence int64) (done func(), err error) {
 	}, nil
 }
 
-// end ends everything in the sandbox: because it is destroyed, and the backend has forgotten it already, or because it broke.
+// end ends everything in the sandbox: because it is destroyed, and the backend has forgotten it
+// already, or because it broke.
 func (s *sandbox) end(cause error) {
 	s.mu.Lock()
 	s.gone, s.dead = s.gone || cause == errDestroyed, true
@@ -223,7 +225,8 @@ func script(argv []string) (src string, args []any, err error) {
 	return argv[1], args, nil
 }
 
-// directory returns where the code of a request starts. The directory of its first run is that of an interpreter with a name.
+// directory returns where the code of a request starts. The directory of its first run is that of
+// an interpreter with a name.
 func (s *sandbox) directory(in *interpreter, req *executor.Request) string {
 	if req.Context != "" && in.cell == 0 {
 		in.dir = req.Dir

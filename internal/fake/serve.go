@@ -231,7 +231,8 @@ func (s *server) run(w http.ResponseWriter, r *http.Request) {
 	}
 	if req.Stdin {
 		req.Request.Stdin = body
-		// A run need not read all of it. With full duplex the server of net/http finds what is left in the way of the next request.
+		// A run need not read all of it. With full duplex the server of net/http finds what is left
+		// in the way of the next request.
 		w.Header().Set("Connection", "close")
 	}
 	s.stream(w, r, req.ID, func(ctx context.Context, h *holder, emit func(executor.Event) error) (driver.Exit, error) {
@@ -250,8 +251,8 @@ func (s *server) install(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// stream answers with the events of a run. The run ends by itself or by cancel, but not because its holder has died: another one may
-// have to find out what became of it.
+// stream answers with the events of a run. The run ends by itself or by cancel, but not because its
+// holder has died: another one may have to find out what became of it.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, run string,
 	f func(context.Context, *holder, func(executor.Event) error) (driver.Exit, error),
 ) {

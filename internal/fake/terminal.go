@@ -14,8 +14,8 @@ const (
 	eraseKey     = 127
 )
 
-// typed is what a terminal makes of what is typed: it echoes it, edits lines, and gives the program whole ones. It reports whether
-// the input has ended.
+// typed is what a terminal makes of what is typed: it echoes it, edits lines, and gives the program
+// whole ones. It reports whether the input has ended.
 func (e *execution) typed(b []byte) (end bool) {
 	in := e.input
 	var echo bytes.Buffer

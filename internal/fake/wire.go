@@ -11,8 +11,9 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// A Backend and a process that has dialed it speak HTTP: one request for each call of the driver, with JSON in both directions. A run
-// is answered by a stream of wireStep, each in a line. Its standard input is what follows the request in the body.
+// A Backend and a process that has dialed it speak HTTP: one request for each call of the driver,
+// with JSON in both directions. A run is answered by a stream of wireStep, each in a line. Its
+// standard input is what follows the request in the body.
 
 // wireHolder answers create and attach.
 type wireHolder struct {
@@ -20,7 +21,8 @@ type wireHolder struct {
 	Info   wireInfo
 }
 
-// wireInfo is what a driver says in a SessionInfo. Its Handle is not complete, so it has no text form.
+// wireInfo is what a driver says in a SessionInfo. Its Handle is not complete, so it has no text
+// form.
 type wireInfo struct {
 	Session  string
 	Hint     json.RawMessage
@@ -65,7 +67,8 @@ type wireError struct {
 	Text    string
 }
 
-// errCanceled stands for the end of the context of a run, whatever its cause was in the other process.
+// errCanceled stands for the end of the context of a run, whatever its cause was in the other
+// process.
 var errCanceled = errors.New("canceled by the other process")
 
 // wireKinds are the errors that keep their identity.

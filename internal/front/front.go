@@ -1,9 +1,11 @@
-// Package front stands before every HTTP server of the module. It names each request, which the client is told and the log has, so that both
-// are found together, and refuses the requests that a web page makes a browser send to a server that is not the page's own.
+// Package front stands before every HTTP server of the module. It names each request, which the
+// client is told and the log has, so that both are found together, and refuses the requests that a
+// web page makes a browser send to a server that is not the page's own.
 //
-// Two checks do the latter. Requests that a browser marks as another site's are refused, as far as they may change something. And the host name
-// has to be one of the server's: a page whose own name was pointed at this machine (DNS rebinding) is the same origin for the browser, and
-// only the name gives it away.
+// Two checks do the latter. Requests that a browser marks as another site's are refused, as far as
+// they may change something. And the host name has to be one of the server's: a page whose own name
+// was pointed at this machine (DNS rebinding) is the same origin for the browser, and only the name
+// gives it away.
 package front
 
 import (
@@ -15,12 +17,14 @@ import (
 	"strings"
 )
 
-// Policy says under which names a server is reached. The zero value allows those of loopback: localhost, the names below it, 127.0.0.0/8
-// and ::1.
+// Policy says under which names a server is reached. The zero value allows those of loopback:
+// localhost, the names below it, 127.0.0.0/8 and ::1.
 type Policy struct {
-	// Hosts are further names and addresses, without ports. "*" allows every name: for servers behind something that checks it.
+	// Hosts are further names and addresses, without ports. "*" allows every name: for servers
+	// behind something that checks it.
 	Hosts []string
-	// Below is the form of the labels that may stand before one of Hosts, such as those of sandboxes. Nil: none may.
+	// Below is the form of the labels that may stand before one of Hosts, such as those of
+	// sandboxes. Nil: none may.
 	Below *regexp.Regexp
 }
 
@@ -36,8 +40,9 @@ func (p Policy) Check() error {
 
 var hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?)*$`)
 
-// Handler returns next behind the checks. What they refuse goes to refuse, with the status and what the client should be told. Both get
-// requests with a name, and no browser guesses the type of what they answer.
+// Handler returns next behind the checks. What they refuse goes to refuse, with the status and what
+// the client should be told. Both get requests with a name, and no browser guesses the type of what
+// they answer.
 func (p Policy) Handler(next http.Handler, refuse func(w http.ResponseWriter, r *http.Request, status int, message string)) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

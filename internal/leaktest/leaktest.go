@@ -1,4 +1,5 @@
-// Package leaktest fails a test program that leaves goroutines behind. Every package that starts one calls [Main] from its TestMain.
+// Package leaktest fails a test program that leaves goroutines behind. Every package that starts
+// one calls [Main] from its TestMain.
 package leaktest
 
 import (
@@ -10,8 +11,9 @@ import (
 	"time"
 )
 
-// Main runs the tests and then waits until only the goroutine that called it is left. It returns the exit code: that of the tests, or
-// 1 with the stacks on standard error if something is still there after a while.
+// Main runs the tests and then waits until only the goroutine that called it is left. It returns
+// the exit code: that of the tests, or 1 with the stacks on standard error if something is still
+// there after a while.
 func Main(m *testing.M) int {
 	if code := m.Run(); code != 0 {
 		return code
@@ -28,7 +30,8 @@ func Main(m *testing.M) int {
 	return 1
 }
 
-// Others returns the stacks of all goroutines but the calling one and those that the run time keeps for good.
+// Others returns the stacks of all goroutines but the calling one and those that the run time keeps
+// for good.
 func Others() []string {
 	buf := make([]byte, 1<<20)
 	for {

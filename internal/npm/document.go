@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// Document is what a registry says of all versions of a package, in its abbreviated form or in the full one.
+// Document is what a registry says of all versions of a package, in its abbreviated form or in the
+// full one.
 type Document struct {
 	Tags     map[string]string          `json:"dist-tags"`
 	Versions map[string]json.RawMessage `json:"versions"` // read when one is chosen: the others may be nonsense
@@ -76,7 +77,8 @@ func (m *manifest) bundles(name string) bool {
 // Platform is what packages are chosen for, in Node's words: "linux", "x64", "glibc".
 type Platform struct{ OS, CPU, LibC string }
 
-// fits reports whether a version is for the platform. A list names what will do, or with "!" what will not.
+// fits reports whether a version is for the platform. A list names what will do, or with "!" what
+// will not.
 func (m *manifest) fits(p Platform) bool {
 	fits := func(l list, is string) bool {
 		if is == "" || len(l) == 0 || len(l) == 1 && l[0] == "any" {
@@ -101,8 +103,9 @@ func (m *manifest) archive(insecure bool) (address, hash, sum string, err error)
 	return u.String(), hash, sum, err
 }
 
-// hashes are the algorithms of checksums, the best first, with their sizes. SHA-1 is not among them: two archives with the same checksum can
-// be made by anybody who pays for it, so that it does not say which one was published.
+// hashes are the algorithms of checksums, the best first, with their sizes. SHA-1 is not among
+// them: two archives with the same checksum can be made by anybody who pays for it, so that it does
+// not say which one was published.
 var hashes = []struct {
 	name string
 	size int

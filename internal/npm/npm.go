@@ -1,9 +1,11 @@
-// Package npm reads the names and versions of npm's packages as people and models write them, "lodash", "@scope/name@^2", and decides
-// which packages have to be where so that each finds what it needs. It does no I/O: documents of a registry are handed in, and are
-// parsed as what they are, the words of a stranger.
+// Package npm reads the names and versions of npm's packages as people and models write them,
+// "lodash", "@scope/name@^2", and decides which packages have to be where so that each finds what
+// it needs. It does no I/O: documents of a registry are handed in, and are parsed as what they are,
+// the words of a stranger.
 //
-// It accepts a part of what npm does on purpose. What fetches something from elsewhere than the registry (addresses, repositories, files,
-// options of an installer, tags, which change their meaning) is refused.
+// It accepts a part of what npm does on purpose. What fetches something from elsewhere than the
+// registry (addresses, repositories, files, options of an installer, tags, which change their
+// meaning) is refused.
 package npm
 
 import (

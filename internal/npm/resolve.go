@@ -68,8 +68,9 @@ type edge struct {
 	optional, peer, unless bool // unless: not if nobody else wants it
 }
 
-// Resolve says which packages have to be where, so that everything that is wanted finds what it needs: as far up as possible, and below
-// the one that needs it where versions differ. What is wrong with packages is a *Problem.
+// Resolve says which packages have to be where, so that everything that is wanted finds what it
+// needs: as far up as possible, and below the one that needs it where versions differ. What is
+// wrong with packages is a *Problem.
 func Resolve(ctx context.Context, q Question) ([]Package, error) {
 	r := &resolver{q: q, root: &node{children: map[string]*node{}}, docs: map[string]*Document{}}
 	for name, v := range q.Have {
@@ -201,7 +202,8 @@ func (r *resolver) follow(e edge) error {
 	return r.needs(n)
 }
 
-// choose returns a version: the one that its authors call the latest if that will do, or else the newest that will.
+// choose returns a version: the one that its authors call the latest if that will do, or else the
+// newest that will.
 func (r *resolver) choose(d *Document, e edge) (Version, manifest, error) {
 	allowed := func(v Version) bool {
 		limits := r.q.Limit

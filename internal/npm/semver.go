@@ -112,7 +112,8 @@ type bound struct {
 	v  Version
 }
 
-// ParseRange reads a range in npm's language: "^1.2", "~1.2.3", "1.x", ">=1 <3", "1 - 2", "1.0.0 || ^2".
+// ParseRange reads a range in npm's language: "^1.2", "~1.2.3", "1.x", ">=1 <3", "1 - 2", "1.0.0 ||
+// ^2".
 func ParseRange(text string) (Range, error) {
 	r := Range{text: strings.Join(strings.Fields(text), " ")}
 	if len(text) > maxRange {
@@ -188,7 +189,8 @@ func parsePartial(text string) (p partial, err error) {
 	return p, err
 }
 
-// next returns the first version, pre-releases included, behind all that share the first n numbers with p.
+// next returns the first version, pre-releases included, behind all that share the first n numbers
+// with p.
 func (p partial) next(n int) Version {
 	v := Version{pre: []string{"0"}}
 	copy(v.numbers[:n], p.v.numbers[:n])

@@ -41,10 +41,12 @@ const (
 	readBuffer = 64 << 10
 )
 
-// ContentFile holds what a builder has said, as it said it: a line of JSON, then the contents of the files.
+// ContentFile holds what a builder has said, as it said it: a line of JSON, then the contents of
+// the files.
 const ContentFile = "content"
 
-// Fetch describes what is to be fetched. It is all that decides what the result is, but for what an index has at that time.
+// Fetch describes what is to be fetched. It is all that decides what the result is, but for what an
+// index has at that time.
 type Fetch struct {
 	Base         string   `json:"base"`
 	Facts        string   `json:"facts,omitempty"` // of a sandbox that was made from it
@@ -170,15 +172,16 @@ func aboutPackages(p executor.Packages, err error) error {
 	return &e
 }
 
-// Builder is what a builder is told of where it runs: as whom, and a directory that this user may write, which is its own. Without one it
-// makes one.
+// Builder is what a builder is told of where it runs: as whom, and a directory that this user may
+// write, which is its own. Without one it makes one.
 type Builder struct {
 	UID int
 	Dir string
 }
 
-// Build asks a builder and writes its answer into a file. What it says is believed as little as what a session says. When the connection
-// is closed, as it is when ctx ends, a builder ends if its input does.
+// Build asks a builder and writes its answer into a file. What it says is believed as little as
+// what a session says. When the connection is closed, as it is when ctx ends, a builder ends if its
+// input does.
 func (i *Installer) Build(ctx context.Context, f *Fetch, b Builder, p Process, file string) error {
 	defer context.AfterFunc(ctx, func() { p.Close() })()
 	err := i.converse(ctx, f, b, p, file)
@@ -344,7 +347,8 @@ func lastLine(text string) string {
 	return bounded(text)
 }
 
-// pipErrors returns of what pip has said what was wrong, without what it advises to people at a terminal.
+// pipErrors returns of what pip has said what was wrong, without what it advises to people at a
+// terminal.
 func pipErrors(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {

@@ -23,7 +23,8 @@ type Installer struct {
 	typ     string // of the adapter
 }
 
-// New returns an installer. An adapter keeps what was fetched in a directory of its type, within the cache of env.
+// New returns an installer. An adapter keeps what was fetched in a directory of its type, within
+// the cache of env.
 func New(env driver.Env, typ string, s *Sources) (*Installer, error) {
 	a, err := s.allowed()
 	return &Installer{*s, a, env, typ}, err
@@ -32,20 +33,23 @@ func New(env driver.Env, typ string, s *Sources) (*Installer, error) {
 // None reports whether nothing of a language may be asked for.
 func (i *Installer) None(l executor.Language) bool { return i.allowed.none(l) }
 
-// Order reads what somebody asks for: ErrInvalid if it names no packages, ErrDenied if the lists do not have it.
+// Order reads what somebody asks for: ErrInvalid if it names no packages, ErrDenied if the lists do
+// not have it.
 func (i *Installer) Order(p executor.Packages) (Order, error) { return i.allowed.order(p) }
 
 // Sandbox is where packages are put.
 type Sandbox struct {
 	*Placer
-	// Base names what builders for it are made from, and Python the version that it says it has. What differs in one of them shares nothing.
+	// Base names what builders for it are made from, and Python the version that it says it has.
+	// What differs in one of them shares nothing.
 	Base, Python string
 	// Build has a builder fetch what is asked for into a file: see Installer.Build.
 	Build func(ctx context.Context, f *Fetch, file string) error
 }
 
-// Install gives a sandbox what it is to have and does not have. That a package does not exist, or does not go with another, is an Exit.
-// An error that nobody has classified is so much as that packages could not be fetched.
+// Install gives a sandbox what it is to have and does not have. That a package does not exist, or
+// does not go with another, is an Exit. An error that nobody has classified is so much as that
+// packages could not be fetched.
 func (i *Installer) Install(ctx context.Context, s Sandbox, o Order, emit func(executor.Event) error) (driver.Exit, error) {
 	failed := driver.Exit{Code: -1}
 	defer context.AfterFunc(ctx, func() { s.Close() })()

@@ -92,7 +92,8 @@ func (i *Installer) fetchJS(rs []npm.Requirement, have []installed) *Fetch {
 	return f
 }
 
-// converseJS has a builder get the packages that f needs. Which these are is decided here, by what the registry says of each.
+// converseJS has a builder get the packages that f needs. Which these are is decided here, by what
+// the registry says of each.
 func converseJS(ctx context.Context, f *Fetch, ask map[string]any, conn io.Writer, r *bufio.Reader) error {
 	ask["registry"], ask["insecure"] = f.Registry, f.Insecure
 	if err := say(conn, ask); err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/execbroker/execbroker/internal/requirement"
 )
 
-// PlaceProgram runs in sandboxes. Tests change it. What comes before it says what a sandbox was made from.
+// PlaceProgram runs in sandboxes. Tests change it. What comes before it says what a sandbox was
+// made from.
 var (
 	//go:embed program/place.py
 	PlaceProgram string
@@ -24,7 +25,8 @@ var (
 
 const maxHave = 1 << 20 // of the list of what a sandbox has
 
-// Process is a program with its standard input and output. Said returns the end of what it has written to stderr.
+// Process is a program with its standard input and output. Said returns the end of what it has
+// written to stderr.
 type Process struct {
 	io.ReadWriteCloser
 	Said func() string
@@ -38,7 +40,8 @@ func (p Process) explain(err error) error {
 	return err
 }
 
-// PlaceCommand returns what a placer is started with, as root in a sandbox. The directory has to be mounted there already, or is made.
+// PlaceCommand returns what a placer is started with, as root in a sandbox. The directory has to be
+// mounted there already, or is made.
 func PlaceCommand(python string, l executor.Language, mounted bool) []string {
 	how := "made"
 	if mounted {
@@ -53,7 +56,8 @@ type Placer struct {
 	r    *bufio.Reader
 	dir  string
 	have []installed
-	// facts are of the sandbox: its builder has to have the same. Where the directory is mounted there are none.
+	// facts are of the sandbox: its builder has to have the same. Where the directory is mounted
+	// there are none.
 	facts string
 }
 
@@ -63,7 +67,8 @@ type installed struct{ name, version string }
 // ErrNoRoom says that a sandbox has no place for packages that code cannot change.
 var ErrNoRoom = errors.New("the sandbox has no room for packages")
 
-// NewPlacer hears what a process that was started with PlaceCommand says of the sandbox. If that is nothing good, the process is closed.
+// NewPlacer hears what a process that was started with PlaceCommand says of the sandbox. If that is
+// nothing good, the process is closed.
 func NewPlacer(ctx context.Context, p Process, l executor.Language) (*Placer, error) {
 	t := &Placer{Process: p, dir: Dirs[l], r: bufio.NewReader(p)}
 	stop := context.AfterFunc(ctx, func() { t.Close() })
@@ -94,7 +99,8 @@ func NewPlacer(ctx context.Context, p Process, l executor.Language) (*Placer, er
 	return t, nil
 }
 
-// hear reads a line of what the placer says. It is not code, but code shares its memory and its processors.
+// hear reads a line of what the placer says. It is not code, but code shares its memory and its
+// processors.
 func (t *Placer) hear(v any) error {
 	line, err := readLine(t.r, maxHave)
 	if err != nil {

@@ -1,8 +1,9 @@
 // Package packages gets packages into sandboxes, for adapters of containers and machines.
 //
-// Three parts do that, none of which believes what another says: this program, which knows what may be asked for and keeps what was
-// fetched; a builder, a process where nothing of a user is, which fetches packages without running anything of theirs; and a placer, a
-// process of root in a sandbox, which puts them where code cannot change them. Adapters start the processes.
+// Three parts do that, none of which believes what another says: this program, which knows what may
+// be asked for and keeps what was fetched; a builder, a process where nothing of a user is, which
+// fetches packages without running anything of theirs; and a placer, a process of root in a
+// sandbox, which puts them where code cannot change them. Adapters start the processes.
 package packages
 
 import (
@@ -37,11 +38,13 @@ const (
 	everything      = "*"
 )
 
-// Dirs are where sessions find packages. Node looks for modules in directories of that name on the way up from a file, so what is in the
-// root is found by require and import, in cells and in the files of a project.
+// Dirs are where sessions find packages. Node looks for modules in directories of that name on the
+// way up from a file, so what is in the root is found by require and import, in cells and in the
+// files of a project.
 var Dirs = map[executor.Language]string{executor.Python: "/opt/packages", executor.JavaScript: "/node_modules"}
 
-// Env returns the environment of code in a sandbox that has packages of Python: the variable is for a Python that the code starts.
+// Env returns the environment of code in a sandbox that has packages of Python: the variable is for
+// a Python that the code starts.
 func Env(env map[string]string) map[string]string {
 	const name = "PYTHONPATH"
 	if _, ok := env[name]; ok {
@@ -70,7 +73,8 @@ func (s *Sources) Languages(presets ...map[executor.Language][]string) []executo
 	return ls
 }
 
-// CheckLanguages reports which of the languages that packages are used of cannot have any, with their paths below "packages".
+// CheckLanguages reports which of the languages that packages are used of cannot have any, with
+// their paths below "packages".
 func (s *Sources) CheckLanguages(used, known []executor.Language) error {
 	var errs []error
 	for _, l := range used {

@@ -1,7 +1,9 @@
-// Package requirement reads the names of Python packages as people and models write them: "numpy", "pandas>=2,<4", "uvicorn[standard]".
+// Package requirement reads the names of Python packages as people and models write them: "numpy",
+// "pandas>=2,<4", "uvicorn[standard]".
 //
-// It accepts a part of PEP 508 on purpose. What fetches something from elsewhere than the configured index (URLs, files, options of an
-// installer) is refused, and so are environment markers, because who asks knows the environment.
+// It accepts a part of PEP 508 on purpose. What fetches something from elsewhere than the
+// configured index (URLs, files, options of an installer) is refused, and so are environment
+// markers, because who asks knows the environment.
 package requirement
 
 import (
@@ -31,7 +33,8 @@ var (
 	separators = regexp.MustCompile(`[-_.]+`)
 )
 
-// Normalize returns the one form of a package's name that all its spellings share: lower case, "-" for runs of "-", "_" and ".".
+// Normalize returns the one form of a package's name that all its spellings share: lower case, "-"
+// for runs of "-", "_" and ".".
 func Normalize(name string) string { return strings.ToLower(separators.ReplaceAllString(name, "-")) }
 
 // Parse reads a requirement.
@@ -97,8 +100,9 @@ func specifier(text string) (string, error) {
 	return s, nil
 }
 
-// Allows reports whether a version satisfies r. One that cannot be read satisfies only a requirement without versions. As with
-// installers, "==2.3" allows "2.3.0", and a pre-release has to be asked for unless the caller has nothing else.
+// Allows reports whether a version satisfies r. One that cannot be read satisfies only a
+// requirement without versions. As with installers, "==2.3" allows "2.3.0", and a pre-release has
+// to be asked for unless the caller has nothing else.
 func (r Requirement) Allows(v string) bool {
 	if r.Specifier == "" {
 		return true

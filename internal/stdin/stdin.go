@@ -14,7 +14,8 @@ const queued = 16
 // ErrClosed says that the input has ended.
 var ErrClosed = errors.New("stdin is closed")
 
-// Input is an io.Reader of what others send. One goroutine reads at a time; the other methods are safe for concurrent use.
+// Input is an io.Reader of what others send. One goroutine reads at a time; the other methods are
+// safe for concurrent use.
 type Input struct {
 	pieces chan []byte
 	closed chan struct{}
@@ -30,8 +31,8 @@ func New() *Input {
 // Close ends the input, after what was sent before.
 func (i *Input) Close() { i.once.Do(func() { close(i.closed) }) }
 
-// Send waits until there is room for a piece, which must not be changed afterwards. It fails with ErrClosed or the error of ctx; then
-// nothing of the piece is read.
+// Send waits until there is room for a piece, which must not be changed afterwards. It fails with
+// ErrClosed or the error of ctx; then nothing of the piece is read.
 func (i *Input) Send(ctx context.Context, data []byte) error {
 	if len(data) == 0 {
 		return nil

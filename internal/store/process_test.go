@@ -16,10 +16,12 @@ import (
 	"github.com/execbroker/execbroker/internal/store"
 )
 
-// builderProgram makes the test binary a program that wants an entry of the store in the directory that it names.
+// builderProgram makes the test binary a program that wants an entry of the store in the directory
+// that it names.
 const builderProgram = "STORE_TEST_BUILDER"
 
-// wantEntry gets the entry "thing-1", and says on standard output what it does. It builds when it is told so by a line on standard input.
+// wantEntry gets the entry "thing-1", and says on standard output what it does. It builds when it
+// is told so by a line on standard input.
 func wantEntry(dir string) error {
 	s := store.Store{Dir: dir}
 	ctx := executor.WithProgress(context.Background(), func(p executor.Progress) { fmt.Println("waits:", p.What) })
@@ -99,7 +101,8 @@ func TestTwoProcesses(t *testing.T) {
 	startProcess(t, dir).says(t, has) // and who comes later need not wait
 }
 
-// What a process has begun that is killed is not used by the one that waits for it, which builds it.
+// What a process has begun that is killed is not used by the one that waits for it, which builds
+// it.
 func TestKilledBuilder(t *testing.T) {
 	dir := t.TempDir()
 	first := startProcess(t, dir)

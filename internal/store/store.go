@@ -1,5 +1,5 @@
-// Package store keeps what takes long to make: directories that are made once, by whichever process comes first, and never change
-// afterwards.
+// Package store keeps what takes long to make: directories that are made once, by whichever process
+// comes first, and never change afterwards.
 package store
 
 import (
@@ -20,8 +20,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Store is a directory of directories. One that has its name is complete: it is made under another one and renamed. A process that is
-// killed leaves a temporary directory, which the next one removes.
+// Store is a directory of directories. One that has its name is complete: it is made under another
+// one and renamed. A process that is killed leaves a temporary directory, which the next one
+// removes.
 type Store struct {
 	Dir string
 	// Checkpoint, if not nil, is called where it is interesting for a test to be killed.
@@ -48,7 +49,8 @@ type File struct {
 // ManifestName is the name of the file that lists the others of a directory.
 const ManifestName = "execbroker-manifest.json"
 
-// Get returns the directory of that name. If it is not there, or check finds it damaged, build makes it anew.
+// Get returns the directory of that name. If it is not there, or check finds it damaged, build
+// makes it anew.
 func (s Store) Get(ctx context.Context, name string, check func(dir string) error, build func(ctx context.Context, dir string) error) (string, error) {
 	dir := filepath.Join(s.Dir, name)
 	if check(dir) == nil {
@@ -85,7 +87,8 @@ func (s Store) Get(ctx context.Context, name string, check func(dir string) erro
 		return "", err
 	}
 	s.checkpoint("built " + name)
-	// A directory cannot be replaced by renaming another over it, so a damaged one is moved away first.
+	// A directory cannot be replaced by renaming another over it, so a damaged one is moved away
+	// first.
 	if err := os.Rename(dir, tmp+"-damaged"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
@@ -100,8 +103,9 @@ func (s Store) Get(ctx context.Context, name string, check func(dir string) erro
 // Unused is how long what other versions of this package have made is kept after its last use.
 const Unused = 30 * 24 * time.Hour
 
-// retire removes what is of the same kind as name, is not name and has not been used for long: the kind is what comes before the first
-// hyphen. Those who use it look at it once, when they begin, and mark it as used. What cannot be removed stays, and hurts nobody.
+// retire removes what is of the same kind as name, is not name and has not been used for long: the
+// kind is what comes before the first hyphen. Those who use it look at it once, when they begin,
+// and mark it as used. What cannot be removed stays, and hurts nobody.
 func (s Store) retire(name string) {
 	kind, _, _ := strings.Cut(name, "-")
 	all, _ := filepath.Glob(filepath.Join(s.Dir, kind+"-*")) // the pattern is good
@@ -118,7 +122,8 @@ func (s Store) retire(name string) {
 	}
 }
 
-// readable lets everybody read a directory: the processes that use it may be those of a user who has no other right at all.
+// readable lets everybody read a directory: the processes that use it may be those of a user who
+// has no other right at all.
 func readable(dir string) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.Type()&fs.ModeSymlink != 0 {
@@ -136,7 +141,8 @@ func readable(dir string) error {
 	})
 }
 
-// sweep removes what processes that were killed have left of attempts to make name. Its caller holds the lock.
+// sweep removes what processes that were killed have left of attempts to make name. Its caller
+// holds the lock.
 func (s Store) sweep(name string) error {
 	old, err := filepath.Glob(filepath.Join(s.Dir, name+".tmp-*"))
 	for _, dir := range old {

@@ -1,9 +1,11 @@
-// Package nemo answers as the local sandbox of the NeMo Agent Toolkit does, over any backend, so that its users change a URL: POST /execute
-// with generated_code, timeout and language gives process_status, stdout and stderr.
+// Package nemo answers as the local sandbox of the NeMo Agent Toolkit does, over any backend, so
+// that its users change a URL: POST /execute with generated_code, timeout and language gives
+// process_status, stdout and stderr.
 //
-// It differs where the original goes wrong. Output has no bound of 64 KB, and what was printed before a timeout is there. sys.exit ends the
-// program and nothing else. Code below "if __name__ == '__main__'" runs. Code in Markdown fences is unwrapped. Each key has a
-// sandbox of its own, in which files stay from call to call; variables do not.
+// It differs where the original goes wrong. Output has no bound of 64 KB, and what was printed
+// before a timeout is there. sys.exit ends the program and nothing else. Code below "if __name__ ==
+// '__main__'" runs. Code in Markdown fences is unwrapped. Each key has a sandbox of its own, in
+// which files stay from call to call; variables do not.
 package nemo
 
 import (
@@ -39,29 +41,32 @@ const (
 	maxOutput         = 4 << 20 // of each stream
 )
 
-// Config configures New. The zero value lets every program in that reaches the address, as the original does, and no web
-// page.
+// Config configures New. The zero value lets every program in that reaches the address, as the
+// original does, and no web page.
 type Config struct {
 	// Keys are asked for as bearer tokens if there are any. The toolkit's own client sends none.
 	Keys server.Keys
-	// Spec is what every sandbox begins with. Its Languages are Python. Its IdleTTL is how long a workspace waits for its next call before
-	// it ends with its files.
+	// Spec is what every sandbox begins with. Its Languages are Python. Its IdleTTL is how long a
+	// workspace waits for its next call before it ends with its files.
 	Spec executor.Spec
-	// MaxTimeout is the longest run that a client may ask for. Zero: DefaultMaxTimeout, and never more than the backend allows.
+	// MaxTimeout is the longest run that a client may ask for. Zero: DefaultMaxTimeout, and never
+	// more than the backend allows.
 	MaxTimeout time.Duration
 	// MaxRuns bounds the runs at a time. Zero: DefaultMaxRuns.
 	MaxRuns int
 	// MaxBody and BodyTime bound a body. Zero: the defaults.
 	MaxBody  int64
 	BodyTime time.Duration
-	// Hosts are the names and addresses, without ports, by which clients reach the server, besides those of loopback. Requests for others
-	// are refused, as a web page sends them whose name was pointed at this machine. "*" allows all.
+	// Hosts are the names and addresses, without ports, by which clients reach the server, besides
+	// those of loopback. Requests for others are refused, as a web page sends them whose name was
+	// pointed at this machine. "*" allows all.
 	Hosts []string
 	// Log gets what no client is told. Nil: nothing is logged.
 	Log *slog.Logger
 }
 
-// Server serves the interface. It is an http.Handler, safe for concurrent use. The caller closes it, before the Executor.
+// Server serves the interface. It is an http.Handler, safe for concurrent use. The caller closes
+// it, before the Executor.
 type Server struct {
 	cfg    Config
 	front  http.Handler
@@ -75,7 +80,8 @@ type Server struct {
 
 var _ http.Handler = (*Server)(nil)
 
-// New makes a Server over x, which stays the caller's. It fails if x has no Python, or not as cfg asks for it.
+// New makes a Server over x, which stays the caller's. It fails if x has no Python, or not as cfg
+// asks for it.
 func New(x executor.Executor, cfg Config) (*Server, error) {
 	caps := x.Info().Capabilities
 	if cfg.MaxTimeout < 0 || cfg.MaxRuns < 0 || cfg.MaxBody < 0 || cfg.BodyTime < 0 {
@@ -155,7 +161,8 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	var bad *refusal
 	if !errors.As(err, &bad) {
 		s.cfg.Log.WarnContext(r.Context(), "request failed", "id", front.RequestID(r.Context()), "kind", executor.KindName(err), "err", err)
-		// The toolkit's client repeats a call that was answered with 502, so nothing that may have run is.
+		// The toolkit's client repeats a call that was answered with 502, so nothing that may have
+		// run is.
 		bad = &refusal{http.StatusInternalServerError, "Server error: " + tool.Explain(err)}
 		if executor.Retryable(err) {
 			bad.status = http.StatusBadGateway

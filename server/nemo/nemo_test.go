@@ -70,7 +70,8 @@ func call(t *testing.T, code string, timeout float64) string {
 	return string(b)
 }
 
-// Where the original goes wrong this one does not: each case but the first three is one of its faults.
+// Where the original goes wrong this one does not: each case but the first three is one of its
+// faults.
 func TestPython(t *testing.T) {
 	x, err := pyodide.Open(t.Context(), driver.Env{Owner: "nemo"}, pyodide.Config{})
 	if err != nil {
@@ -169,7 +170,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A server without keys does nothing for a web page, neither for one of another origin nor for one whose name was pointed at this machine.
+// A server without keys does nothing for a web page, neither for one of another origin nor for one
+// whose name was pointed at this machine.
 func TestWebPages(t *testing.T) {
 	b := fake.New(fake.Options{})
 	x, err := b.Open(driver.Env{Name: "box"})

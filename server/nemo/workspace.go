@@ -18,8 +18,9 @@ const (
 	closeTime = time.Minute
 )
 
-// workspace is the sandbox of a key. Its calls share files, and nothing else: each has an interpreter of its own. They run at the same time
-// where the backend has that, and otherwise in turn.
+// workspace is the sandbox of a key. Its calls share files, and nothing else: each has an
+// interpreter of its own. They run at the same time where the backend has that, and otherwise in
+// turn.
 type workspace struct {
 	key  string
 	gate chan struct{} // held by who leases the session
@@ -88,7 +89,8 @@ func (w *workspace) join() *lease {
 	return w.open
 }
 
-// leave counts a call out. With gone nobody joins it any more, and the next call looks for what there is.
+// leave counts a call out. With gone nobody joins it any more, and the next call looks for what
+// there is.
 func (s *Server) leave(w *workspace, l *lease, gone bool) {
 	w.mu.Lock()
 	l.users--
@@ -105,7 +107,8 @@ func (s *Server) leave(w *workspace, l *lease, gone bool) {
 	}
 }
 
-// run runs a call in the workspace of a key. lost says that files of earlier calls were gone before it began.
+// run runs a call in the workspace of a key. lost says that files of earlier calls were gone before
+// it began.
 func (s *Server) run(ctx context.Context, key string, spec executor.Spec, req executor.Request) (res *executor.Result, lost bool, err error) {
 	w := s.workspace(key)
 	for again := false; ; again = true {
@@ -125,7 +128,8 @@ func (s *Server) run(ctx context.Context, key string, spec executor.Spec, req ex
 	}
 }
 
-// runIn runs a call in an interpreter of its own, which ends with it, and so does what the call has started.
+// runIn runs a call in an interpreter of its own, which ends with it, and so does what the call has
+// started.
 func (s *Server) runIn(ctx context.Context, w *workspace, l *lease, req executor.Request) (*executor.Result, error) {
 	caps := l.Info().Capabilities
 	keeps := caps.HasFor(executor.Python, executor.FeatureState)

@@ -36,7 +36,8 @@ func backends() map[string]fake.Options {
 	}
 }
 
-// A key has one workspace: its calls share files and no variables, and nothing with those of other keys.
+// A key has one workspace: its calls share files and no variables, and nothing with those of other
+// keys.
 func TestWorkspaces(t *testing.T) {
 	for name, o := range backends() {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +58,8 @@ func TestWorkspaces(t *testing.T) {
 			if n := len(b.Sandboxes()); n != 2 {
 				t.Errorf("got %d sandboxes for 2 keys", n)
 			}
-			// Calls at the same time, of one key and before it has a sandbox, all come to their end.
+			// Calls at the same time, of one key and before it has a sandbox, all come to their
+			// end.
 			s = serve(t, open(t, fake.New(o)), nemo.Config{})
 			var wg sync.WaitGroup
 			for i := range 8 {
@@ -103,7 +105,8 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
-// A sandbox that has ended between two calls is replaced, and a call that fails after that says what is gone.
+// A sandbox that has ended between two calls is replaced, and a call that fails after that says
+// what is gone.
 func TestWorkspaceEnds(t *testing.T) {
 	for name, o := range backends() {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +133,8 @@ func TestWorkspaceEnds(t *testing.T) {
 	}
 }
 
-// Variables of a call are never those of the next, not even if the backend fails to end the interpreter.
+// Variables of a call are never those of the next, not even if the backend fails to end the
+// interpreter.
 func TestFailedReset(t *testing.T) {
 	o := backends()["in-turn"]
 	b := fake.New(o)

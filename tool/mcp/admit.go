@@ -6,36 +6,39 @@ import (
 	"time"
 )
 
-// admission bounds the sessions of an HTTP handler: those of all clients, and those of each key. Clients go away without a word, so a
-// session that nobody uses gives way before somebody is refused.
+// admission limits the sessions of an HTTP handler: those of all clients, and those of each key.
+// Clients often leave without ending their session, so an unused session is ended before a new one
+// is refused.
 //
-// What the SDK calls sessions is not what is counted: it makes one for every request without a session, and ends it after the answer if
-// the request did not begin one. A client that first asks what the server speaks would be in its own way.
+// The sessions of the SDK are not counted. The SDK makes one for every request without a session,
+// and ends it after the answer unless the request began a session. A client that first asks for the
+// capabilities of the server would otherwise use up its own limit.
 type admission struct {
 	s           *Server
 	max, forKey int
 
 	mu      sync.Mutex
-	opening map[string]int // by key
+	opening map[string]int // requests that may begin a session, by key
 	uses    map[string]*use
 }
 
-// use is what is known of a session that a client has begun.
+// use is what is known about a session that a client has begun.
 type use struct {
 	user   string
-	last   time.Time // of the last request
-	active int       // requests now
+	last   time.Time // time of the last request
+	active int       // requests in progress
 }
 
 func newAdmission(s *Server, o HTTPOptions) *admission {
 	return &admission{s: s, max: o.MaxSessions, forKey: o.MaxSessionsPerKey, opening: map[string]int{}, uses: map[string]*use{}}
 }
 
-// enter lets a request in that may begin a session. leave says that it has begun the one with an ID, or none. If there is no room, status
-// says why: the key has too many sessions that are in use, or all clients have.
+// enter admits a request that may begin a session. The caller calls leave with the ID of the
+// session that the request began, or with "". If there is no room, status says why: too many
+// sessions in use of this key, or of all clients.
 func (a *admission) enter(user string) (leave func(id string), status int) {
 	ended := ""
-	defer func() { a.s.endSession(ended) }() // when mu is free
+	defer func() { a.s.endSession(ended) }() // after mu is unlocked
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.prune()
@@ -50,18 +53,19 @@ func (a *admission) enter(user string) (leave func(id string), status int) {
 	}
 	switch {
 	case of[user] >= a.forKey:
-		if ended = a.giveWay(user); ended == "" {
+		if ended = a.evict(user); ended == "" {
 			return nil, http.StatusTooManyRequests
 		}
 	case all >= a.max:
-		// Whoever has most gives way. One that has not more than the new client would have then keeps what it has.
+		// The key with the most sessions loses one. A key that has no more sessions than the new
+		// client would then have keeps its sessions.
 		most := user
 		for name, n := range of {
 			if n > of[most] && n > of[user]+1 {
 				most = name
 			}
 		}
-		if ended = a.giveWay(most); ended == "" {
+		if ended = a.evict(most); ended == "" {
 			return nil, http.StatusServiceUnavailable
 		}
 	}
@@ -94,8 +98,9 @@ func (a *admission) prune() {
 	}
 }
 
-// giveWay forgets the session of a key that was not used for the longest time and returns it; "" if all are in use.
-func (a *admission) giveWay(user string) (id string) {
+// evict forgets the least recently used session of a key and returns it. It returns "" if all are
+// in use.
+func (a *admission) evict(user string) (id string) {
 	for i, u := range a.uses {
 		if u.user == user && u.active == 0 && (id == "" || u.last.Before(a.uses[id].last)) {
 			id = i
@@ -114,7 +119,7 @@ func (s *Server) endSession(id string) {
 	}
 }
 
-// use says that a session is in use until done is called.
+// use marks a session as in use until done is called.
 func (a *admission) use(id string) (done func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,7 +136,7 @@ func (a *admission) use(id string) (done func()) {
 	}
 }
 
-// begun ends the sessions that a request began while the server was closed.
+// begun ends the sessions that a request began while the server was being closed.
 func (s *Server) begun() {
 	s.mu.Lock()
 	closed := s.closed
@@ -141,14 +146,15 @@ func (s *Server) begun() {
 	}
 }
 
-// endSessions ends every session, those too that have not called anything yet.
+// endSessions ends every session, including those that have not called anything yet.
 func (s *Server) endSessions() {
 	for session := range s.sdk.Sessions() {
 		session.Close()
 	}
 }
 
-// answering calls leave before anything of an answer is sent, so that who has read it can rely on the count.
+// answering calls leave before any part of an answer is sent, so that a client that has read the
+// answer can rely on the count.
 type answering struct {
 	http.ResponseWriter
 	leave func(id string)

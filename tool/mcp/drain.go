@@ -6,18 +6,19 @@ import (
 	"net/http"
 )
 
-// errDraining is what a call gets that comes too late. Nothing of it has been done.
+// errDraining is the error of a call that arrives after Drain began. The call has done nothing.
 var errDraining = errors.New("the server is shutting down; nothing was done")
 
-// Drain refuses new sessions and calls, and waits until the calls in progress have ended and been answered, or ctx ends. Clients may still
-// cancel theirs. The caller closes the Server afterwards.
+// Drain refuses new sessions and calls. It waits until the calls in progress have ended and their
+// answers are sent, or until ctx ends. Clients can still cancel their calls. The caller closes the
+// Server afterwards.
 func (s *Server) Drain(ctx context.Context) error { return s.calls.Drain(ctx) }
 
-// answered has a shutdown wait for the answers to requests, not only for the calls in them. What belongs to a session may still come, since
-// its calls may need it.
+// answered makes a shutdown wait for the answers to requests, not only for the calls in them.
+// Messages of existing sessions are still accepted, because their calls may need them.
 func (s *Server) answered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost { // a stream for what the server sends by itself may never end
+		if r.Method != http.MethodPost { // a stream for notifications of the server may never end
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -13,7 +13,8 @@ import (
 	"github.com/execbroker/execbroker/tool/mcp"
 )
 
-// A server that shuts down begins nothing, and waits for what goes on, which its client may still cancel.
+// A server that shuts down starts no new call and waits for those in progress, which clients can
+// still cancel.
 func TestHTTPDrain(t *testing.T) {
 	s, b, srv := serveHTTP(t, mcp.HTTPOptions{})
 	o, started := listener()

@@ -18,7 +18,7 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// maxMessage bounds a message: a call with the largest arguments, and what is around them.
+// maxMessage bounds a message: a call with the largest arguments, and what surrounds them.
 const maxMessage = tool.MaxInput + 1<<20
 
 // The defaults of HTTPOptions.
@@ -31,30 +31,34 @@ const (
 
 // HTTPOptions configures Server.Handler. Authenticate is required.
 type HTTPOptions struct {
-	// Authenticate says who a key belongs to, which comes as a bearer token. The key is empty if the request has none; whoever lets that
-	// in serves everybody who reaches the address.
+	// Authenticate returns the owner of a key, which comes as a bearer token. The key is empty if
+	// the request has none. A function that accepts the empty key serves everybody who can reach
+	// the address.
 	Authenticate func(key string) (subject string, attributes map[string]string, ok bool)
 	// Idle is how long a session lives without a request. Zero: DefaultIdle.
 	Idle time.Duration
-	// MaxSessions bounds the sessions of all clients, and MaxSessionsPerKey those of each key. Zero: the defaults. A new session ends the
-	// one of its key that was not used for the longest time if the key would have too many, and one of the key with most sessions if all
-	// would; it is refused if every one of them is in use.
+	// MaxSessions limits the sessions of all clients, and MaxSessionsPerKey those of each key.
+	// Zero: the defaults. If a key would have too many, a new session ends the least recently used
+	// session of that key. If all clients together would have too many, it ends one of the key with
+	// the most sessions. If all of those are in use, the new session is refused.
 	MaxSessions, MaxSessionsPerKey int
-	// BodyTime is how long a body may take to arrive. Zero: DefaultBodyTime.
+	// BodyTime is how long a request body may take to arrive. Zero: DefaultBodyTime.
 	BodyTime time.Duration
-	// Hosts are the names and addresses, without ports, by which clients reach the server, besides those of loopback. Requests for others
-	// are refused, as a web page sends them whose name was pointed at this machine. "*" allows all.
+	// Hosts are the names and addresses, without ports, by which clients reach the server, in
+	// addition to loopback. Requests for other hosts are refused: a web page can send them after
+	// pointing its own name at this machine. "*" allows all.
 	Hosts []string
 }
 
-// identity is who a request is from.
+// identity says who sent a request.
 type identity struct {
 	subject    string
 	attributes map[string]string
 }
 
-// Handler serves clients by the protocol's streamable HTTP, each session for the key that began it only. It is to stand at a path of its
-// own, such as /mcp. Requests of web pages from elsewhere are refused.
+// Handler serves clients over the streamable HTTP transport of the protocol. A session can be used
+// only with the key that began it. The handler needs a path of its own, such as /mcp. Requests from
+// web pages of other origins are refused.
 func (s *Server) Handler(o HTTPOptions) http.Handler {
 	o.Idle = cmp.Or(o.Idle, DefaultIdle)
 	o.MaxSessions = cmp.Or(o.MaxSessions, DefaultMaxSessions)
@@ -62,7 +66,7 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 	o.BodyTime = cmp.Or(o.BodyTime, DefaultBodyTime)
 	inner := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.sdk }, &sdk.StreamableHTTPOptions{
 		SessionTimeout: o.Idle, MaxRequestBodyBytes: maxMessage, Logger: s.o.Log,
-		DisableLocalhostProtection: true, // the policy below does that, and knows the names that are configured
+		DisableLocalhostProtection: true, // the policy below does that, with the configured names
 	})
 	authenticated := auth.RequireBearerToken(func(_ context.Context, key string, _ *http.Request) (*auth.TokenInfo, error) {
 		return verify(o, key)
@@ -70,7 +74,7 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 	return front.Policy{Hosts: o.Hosts}.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set(front.RequestIDHeader, front.RequestID(r.Context())) // the SDK passes on headers, not contexts
 		if _, _, open := o.Authenticate(""); open && r.Header.Get("Authorization") == "" {
-			// The SDK knows who a request is from by its token only.
+			// The SDK identifies the sender of a request only by its token.
 			r = r.Clone(r.Context())
 			r.Header.Set("Authorization", "Bearer "+anybody)
 		}
@@ -80,10 +84,10 @@ func (s *Server) Handler(o HTTPOptions) http.Handler {
 	})
 }
 
-// sessionHeader names the session of a request, and in an answer the one that was begun.
+// sessionHeader contains the session of a request, and in an answer the session that was begun.
 const sessionHeader = "Mcp-Session-Id"
 
-// anybody stands for the missing key of a server that asks for none.
+// anybody replaces the missing key if the server requires none.
 const anybody = "-"
 
 func verify(o HTTPOptions, key string) (*auth.TokenInfo, error) {
@@ -98,7 +102,7 @@ func verify(o HTTPOptions, key string) (*auth.TokenInfo, error) {
 	return &auth.TokenInfo{UserID: hex.EncodeToString(sum[:]), Extra: map[string]any{"": identity{subject, attributes}}}, nil
 }
 
-// guard bounds what a request may take, and ends the calls of a session that its client ends.
+// guard limits requests, and ends the calls of a session that its client ends.
 func (s *Server) guard(o HTTPOptions, next http.Handler) http.Handler {
 	sessions := newAdmission(s, o)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -106,13 +110,14 @@ func (s *Server) guard(o HTTPOptions, next http.Handler) http.Handler {
 		switch r.Method {
 		case http.MethodPost:
 			rc := http.NewResponseController(w)
-			_ = rc.SetReadDeadline(time.Now().Add(o.BodyTime)) // a ResponseWriter of tests has none
+			_ = rc.SetReadDeadline(time.Now().Add(o.BodyTime)) // the ResponseWriter of a test has no deadline
 			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
 			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 				http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
 				return
 			} else if err != nil {
-				// The deadline stays: net/http waits for the rest of a body before it answers.
+				// The deadline stays set, because net/http waits for the rest of a body before it
+				// answers.
 				w.Header().Set("Connection", "close")
 				http.Error(w, "the body did not arrive", http.StatusRequestTimeout)
 				return
@@ -142,7 +147,7 @@ func (s *Server) guard(o HTTPOptions, next http.Handler) http.Handler {
 	})
 }
 
-// bySession returns the client with a session ID, or nil if it has not called anything.
+// bySession returns the client with a session ID, or nil if that client has not called anything.
 func (s *Server) bySession(id string) *client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,8 +171,8 @@ func (s *Server) caller(session *sdk.ServerSession, extra *sdk.RequestExtra) (*c
 	if c == nil {
 		return nil, errClosed
 	}
-	if c.user != user { // the SDK has looked already
-		return nil, errors.New("the session is another user's")
+	if c.user != user { // the SDK has already checked this
+		return nil, errors.New("the session belongs to another user")
 	}
 	return c, nil
 }

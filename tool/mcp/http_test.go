@@ -49,7 +49,7 @@ func serveHTTP(t *testing.T, o mcp.HTTPOptions) (*mcp.Server, *fake.Backend, *ht
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 		srv.Close()
 	})
-	t.Cleanup(func() { // before the server waits for connections that are in use
+	t.Cleanup(func() { // before the server waits for open connections
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -74,7 +74,7 @@ func TestHTTP(t *testing.T) {
 	one, two, other := dial(t, srv.URL, alice, nil), dial(t, srv.URL, alice, nil), dial(t, srv.URL, bob, nil)
 	code(t, one, `x = 41`)
 	has(t, code(t, one, `print(x + 1)`), "42")
-	has(t, code(t, two, `print(x)`), "NameError") // a session of its own, with the same key
+	has(t, code(t, two, `print(x)`), "NameError") // a separate session with the same key
 	has(t, code(t, other, `print(x)`), "NameError")
 	if n := len(b.Sandboxes()); n != 3 {
 		t.Errorf("got %d sandboxes, want 3", n)
@@ -101,7 +101,7 @@ func TestHTTPCancel(t *testing.T) {
 	has(t, code(t, c, `print(x + 1)`), "42")
 }
 
-// Who ends a session does not wait for its runs.
+// Ending a session does not wait for its runs.
 func TestHTTPSessionEndsInTheMiddle(t *testing.T) {
 	_, b, srv := serveHTTP(t, mcp.HTTPOptions{})
 	o, started := listener()
@@ -220,15 +220,15 @@ func TestHTTPHostile(t *testing.T) {
 	}
 }
 
-// begin sends the request that begins a session, and returns the session.
+// begin sends the request that begins a session, and returns the session ID.
 func begin(t *testing.T, url, key string) (status int, session string) {
 	t.Helper()
 	got := send(t, url, request{key: key, body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`})
 	return got.status, got.session
 }
 
-// Clients that never say goodbye lock nobody out: the session of a key that was not used for the longest time gives way, or one of the key
-// that has most. A session that is in use never does.
+// Clients that never end their sessions do not block others: the least recently used session of the
+// key is ended, or one of the key with the most sessions. A session in use is never ended.
 func TestHTTPSessionsGiveWay(t *testing.T) {
 	_, b, srv := serveHTTP(t, mcp.HTTPOptions{MaxSessions: 3, MaxSessionsPerKey: 2})
 	o, started := listener()
@@ -238,7 +238,7 @@ func TestHTTPSessionsGiveWay(t *testing.T) {
 	first := dial(t, srv.URL, alice, nil)
 	code(t, first, `x = 1`)
 	status, second := begin(t, srv.URL, alice)
-	for end := time.Now().Add(patience); status != http.StatusOK; status, second = begin(t, srv.URL, alice) { // the first has its answer before it is idle
+	for end := time.Now().Add(patience); status != http.StatusOK; status, second = begin(t, srv.URL, alice) { // the first session has its answer before it is idle
 		if time.Now().After(end) {
 			t.Fatalf("the second session of a key: got %d", status)
 		}
@@ -261,9 +261,10 @@ func TestHTTPSessionsGiveWay(t *testing.T) {
 	if got := send(t, srv.URL, request{key: alice, session: third, body: list}); status != http.StatusOK || got.status != http.StatusOK {
 		t.Errorf("a third session of a key: got %d, %d %s", status, got.status, got.body)
 	}
-	// All have three places, of which bob gets one, and a second from nobody who has not more.
+	// All clients together can have three sessions. bob gets one of them, and a second one only
+	// from a key that has more than he.
 	for range 3 {
-		if status, _ := begin(t, srv.URL, bob); status != http.StatusOK { // they were never in use
+		if status, _ := begin(t, srv.URL, bob); status != http.StatusOK { // the sessions were never in use
 			t.Errorf("another key: got %d", status)
 		}
 	}
@@ -275,7 +276,7 @@ func TestHTTPSessionsGiveWay(t *testing.T) {
 	has(t, code(t, busy, `print(6 * 7)`), "42")
 }
 
-// A key all of whose sessions are in use gets no further one.
+// A key gets no further session while all its sessions are in use.
 func TestHTTPSessionsInUse(t *testing.T) {
 	_, _, srv := serveHTTP(t, mcp.HTTPOptions{MaxSessionsPerKey: 1})
 	o, started := listener()
@@ -292,7 +293,8 @@ func TestHTTPSessionsInUse(t *testing.T) {
 	<-done
 }
 
-// A client that asks what the server speaks, and begins its session then, is one client; and no number of them at once gets past the bound.
+// A client that first asks for the capabilities of the server and then begins a session counts
+// once, and many at once do not exceed the limit.
 func TestHTTPSessionsAreCountedOnce(t *testing.T) {
 	for range 20 {
 		_, _, srv := serveHTTP(t, mcp.HTTPOptions{MaxSessions: 1})
@@ -306,7 +308,7 @@ func TestHTTPSessionsAreCountedOnce(t *testing.T) {
 			switch status, id := begin(t, srv.URL, bob); status {
 			case http.StatusOK:
 				open.Store(id, true)
-			case http.StatusServiceUnavailable: // while all places are being taken
+			case http.StatusServiceUnavailable: // while all free sessions are being taken
 			default:
 				t.Errorf("got %d", status)
 			}
@@ -325,7 +327,7 @@ func TestHTTPSessionsAreCountedOnce(t *testing.T) {
 	}
 }
 
-// A body that trickles ends with an answer, and holds nobody up.
+// A body that arrives too slowly gets an answer, and delays no other request.
 func TestHTTPSlowBody(t *testing.T) {
 	_, _, srv := serveHTTP(t, mcp.HTTPOptions{BodyTime: 50 * time.Millisecond})
 	c, err := net.Dial("tcp", srv.Listener.Addr().String())
@@ -344,7 +346,7 @@ func TestHTTPSlowBody(t *testing.T) {
 	res.Body.Close()
 }
 
-// Without keys everybody who reaches the address gets in, each with a session of its own.
+// Without keys everybody who can reach the address is admitted, each with a separate session.
 func TestHTTPOpen(t *testing.T) {
 	_, _, srv := serveHTTP(t, mcp.HTTPOptions{Authenticate: func(key string) (string, map[string]string, bool) { return "all", nil, key == "" }})
 	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: srv.URL, MaxRetries: -1}, nil)

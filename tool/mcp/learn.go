@@ -10,14 +10,16 @@ import (
 )
 
 const (
-	// listWait is how long a list of tools waits for what a sandbox says of itself. What comes later is told to the clients as a change.
+	// listWait is how long a list of tools waits for what a sandbox says about itself. If that
+	// comes later, the clients are told that the list has changed.
 	listWait = 5 * time.Second
-	// learnTime bounds that, and again is when it is tried again after an error.
+	// learnTime bounds Learn, and again is the time until it is tried again after an error.
 	learnTime = time.Minute
 	again     = time.Minute
 )
 
-// informed has a client's list of tools say what there is in the sandbox. A backend that is away holds it up for a moment only.
+// informed makes a client's list of tools say what the sandbox has. A backend that does not answer
+// delays the list only by listWait.
 func (s *Server) informed(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		if method == "tools/list" {
@@ -32,7 +34,7 @@ func (s *Server) informed(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// learn begins to ask, unless somebody does or has just done so, and returns what is closed when there is an answer.
+// learn starts Learn, unless it is running or has just run. done is closed when there is a result.
 func (s *Server) learn() (done <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +56,7 @@ func (s *Server) learn() (done <-chan struct{}) {
 			s.o.Log.Warn("asking a sandbox what it has", "err", err)
 		}
 		if d := s.t.Definition(); !reflect.DeepEqual(d, before) {
-			s.addExecute(d) // which tells the clients
+			s.addExecute(d) // the SDK then notifies the clients
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()

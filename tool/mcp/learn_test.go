@@ -33,7 +33,8 @@ func (describing) Run(context.Context, executor.Request, func(executor.Event) er
 	return &executor.Result{Status: executor.StatusOK, Stdout: executor.Bytes(`{"Version": "3.13.5", "Packages": {"numpy": "2.2.4"}}`)}, nil
 }
 
-// The list of tools says what is in the sandbox. A backend that does not answer holds it up for a moment; clients hear of it later.
+// The list of tools says what is in the sandbox. A backend that does not answer delays the list
+// only briefly; clients are told later.
 func TestListTellsWhatIsThere(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		t.Run(map[bool]string{false: "there", true: "away"}[away], func(t *testing.T) {

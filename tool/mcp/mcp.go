@@ -1,10 +1,13 @@
-// Package mcp serves the code-execution tool to clients of the Model Context Protocol, over standard input and output or over HTTP. Each
-// client session has a sandbox of its own, which ends with it.
+// Package mcp serves the code-execution tool to clients of the Model Context Protocol, over
+// standard input and output or over HTTP. Each client session has its own sandbox, which ends with
+// the session.
 //
-// Tools: the one of package tool by its name (execute_code), and install_packages, upload_file, download_file, list_files,
-// get_capabilities and reset_session, as far as the backend can do them. Images that code displays are image content; files are
-// resources below sandbox:///workspace/, which resources/read reads. Output is passed on as progress while the code runs, if the client
-// asks for progress. A call that the client cancels is stopped, and so are those of a client that has gone.
+// Tools: the tool of package tool by its name (execute_code), and install_packages, upload_file,
+// download_file, list_files, get_capabilities and reset_session, as far as the backend supports
+// them. Images that code displays are image content. Files are resources below
+// sandbox:///workspace/, which resources/read reads. If the client asks for progress, output is
+// sent as progress while the code runs. A call that the client cancels is stopped, and so are the
+// calls of a client that has disconnected.
 package mcp
 
 import (
@@ -24,43 +27,45 @@ import (
 
 // Options configures New. The zero value serves one user.
 type Options struct {
-	// Name and Version are what clients are told of the server. Empty: "execbroker" and "0".
+	// Name and Version are sent to clients. Empty: "execbroker" and "0".
 	Name, Version string
-	// Subject and Attributes are those of the sandboxes of clients over standard input and output: see executor.Spec.
+	// Subject and Attributes are for the sandboxes of clients over standard input and output: see
+	// executor.Spec.
 	Subject    string
 	Attributes map[string]string
-	// Log gets what no client is told. Nil: nothing is logged.
+	// Log gets what clients are not told. Nil: no log.
 	Log *slog.Logger
 }
 
-// Server serves a tool. Its methods are safe for concurrent use. The caller closes it, before what the tool stands on.
+// Server serves a tool. Its methods are safe for concurrent use. The caller closes it before it
+// closes what the tool uses.
 type Server struct {
 	t   *tool.Tool
 	o   Options
 	sdk *sdk.Server
 
-	work  sync.WaitGroup // what waits for the ends of sessions
-	calls drain.Gate     // and the answers to requests
+	work  sync.WaitGroup // goroutines that wait for the end of a session
+	calls drain.Gate     // calls and the answers to requests
 
-	life context.Context // until Close
+	life context.Context // ends at Close
 	end  context.CancelFunc
 
 	mu        sync.Mutex
 	closed    bool
 	learned   chan struct{} // see learn
-	learnedAt time.Time     // zero while somebody asks
+	learnedAt time.Time     // zero while Learn runs
 	clients   map[*sdk.ServerSession]*client
-	ended     error // from removing sandboxes of clients that have gone
+	ended     error // errors of removing the sandboxes of disconnected clients
 }
 
 // client is one session of the protocol.
 type client struct {
 	tool.Conversation
-	user string // who it is over HTTP; empty: the user of this process
+	user string // the user over HTTP; empty: the user of this process
 	life context.Context
 	end  context.CancelCauseFunc
 
-	// once says that the sandbox is removed when the session ends, by whoever comes first.
+	// once removes the sandbox when the session ends. Only the first call does anything.
 	once func() error
 }
 
@@ -69,7 +74,7 @@ var (
 	errClosed = errors.New("the server is shutting down")
 )
 
-// New makes a Server of t, which stays the caller's.
+// New makes a Server of t. The caller still owns t.
 func New(t *tool.Tool, o Options) *Server {
 	if o.Name == "" {
 		o.Name = "execbroker"
@@ -83,7 +88,7 @@ func New(t *tool.Tool, o Options) *Server {
 	s := &Server{t: t, o: o, clients: map[*sdk.ServerSession]*client{}}
 	s.sdk = sdk.NewServer(&sdk.Implementation{Name: o.Name, Version: o.Version}, &sdk.ServerOptions{
 		Instructions: "Runs code in an isolated sandbox that belongs to this session: variables and files stay until it ends or is reset.",
-		Capabilities: &sdk.ServerCapabilities{}, // without logging, which nothing here does
+		Capabilities: &sdk.ServerCapabilities{}, // without logging, which is not used
 		Logger:       o.Log,
 	})
 	s.life, s.end = context.WithCancel(context.Background())
@@ -93,8 +98,8 @@ func New(t *tool.Tool, o Options) *Server {
 	return s
 }
 
-// Serve answers one client over a pair of streams, until the client closes its end or ctx ends, and removes its sandbox. Closing in ends
-// it. Each message is one line of JSON.
+// Serve answers one client over a pair of streams, until the client closes its end or ctx ends, and
+// removes its sandbox. It closes in at the end. Each message is one line of JSON.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
@@ -110,7 +115,7 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	if c == nil {
 		return errors.Join(errClosed, session.Close())
 	}
-	// Calls end first: the SDK waits for them before it closes a session.
+	// Calls must end first: the SDK waits for them before it closes a session.
 	stop := context.AfterFunc(life, func() { c.end(context.Cause(life)) })
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
@@ -125,7 +130,7 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	return errors.Join(err, s.forget(session, c))
 }
 
-// watched tells when nothing more comes.
+// watched reports the end of its input.
 type watched struct {
 	io.ReadCloser
 	ended func()
@@ -140,20 +145,22 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// client returns what is known of a session, or makes it; nil if the server is closed.
+// client returns the client of a session and creates it if necessary. It returns nil if the server
+// is closed.
 func (s *Server) client(session *sdk.ServerSession, user, subject string, attributes map[string]string) *client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.clients[session]; c != nil || s.closed {
 		return c
 	}
-	// A name that nobody can guess or repeat: what a client calls its session is the client's affair.
+	// The ID must be a name that nobody can guess or repeat, so the client's own name of its
+	// session is not used.
 	c := &client{Conversation: tool.Conversation{ID: "mcp-" + rand.Text(), Subject: subject, Attributes: attributes}, user: user}
-	c.life, c.end = context.WithCancelCause(context.Background()) // of the session, which is longer than a request's
+	c.life, c.end = context.WithCancelCause(context.Background()) // for the session, which lives longer than a request
 	c.once = sync.OnceValue(func() error { return s.t.Reset(context.Background(), c.Conversation) })
 	s.clients[session] = c
 	s.work.Go(func() {
-		session.Wait() //nolint:errcheck // how a connection ended is of no use to anybody here
+		session.Wait() //nolint:errcheck // how a connection ended does not matter here
 		if err := s.forget(session, c); err != nil {
 			s.o.Log.Warn("removing the sandbox of a client", "err", err)
 			s.mu.Lock()
@@ -164,7 +171,7 @@ func (s *Server) client(session *sdk.ServerSession, user, subject string, attrib
 	return c
 }
 
-// forget ends what a session has.
+// forget releases everything of a session.
 func (s *Server) forget(session *sdk.ServerSession, c *client) error {
 	c.end(errGone)
 	err := c.once()
@@ -174,7 +181,8 @@ func (s *Server) forget(session *sdk.ServerSession, c *client) error {
 	return err
 }
 
-// Close ends every session, stops what runs in them and removes their sandboxes. To let calls end first, see Drain.
+// Close ends every session, stops what runs in them and removes their sandboxes. Drain lets calls
+// end first.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -26,10 +26,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
-// patience is how long a test waits for something that has to happen.
+// patience is how long a test waits for something that must happen.
 const patience = 2 * time.Minute
 
-// newServer makes a server over a backend in memory. Nothing may be left of it.
+// newServer makes a server over a backend in memory. At the end of the test nothing of it may be
+// left.
 func newServer(t *testing.T, fo fake.Options, o tool.Options, so sessions.Options) (*mcp.Server, *fake.Backend) {
 	t.Helper()
 	b := fake.New(fo)
@@ -60,7 +61,7 @@ func newServer(t *testing.T, fo fake.Options, o tool.Options, so sessions.Option
 	return s, b
 }
 
-// connect makes a client over a pair of pipes. What Serve returns goes to the channel.
+// connect makes a client over a pair of pipes. The result of Serve is sent to the channel.
 func connect(t *testing.T, s *mcp.Server, o *sdk.ClientOptions) (*sdk.ClientSession, chan error) {
 	t.Helper()
 	inR, inW := io.Pipe()
@@ -228,7 +229,7 @@ func TestTools(t *testing.T) {
 		}
 	}
 
-	// Images and files are content of their own; what is large is a link.
+	// Images and files are separate content. Large ones are a link.
 	res = call(t, c, "execute_code", map[string]any{"code": "figure(1)\nplot()\nwrite(\"small.txt\", \"s\")\nwrite(\"large.txt\", \"x\" * 70000)"})
 	var kinds []string
 	for _, content := range res.Content {
@@ -249,7 +250,7 @@ func TestTools(t *testing.T) {
 		t.Error("the content of a file is in the text as well")
 	}
 
-	// The sandbox goes with a reset, and the next one with the client.
+	// A reset removes the sandbox, and the end of the client removes the next one.
 	if n := len(b.Sandboxes()); n != 1 {
 		t.Errorf("got %d sandboxes, want 1", n)
 	}
@@ -278,7 +279,8 @@ func TestSessionsAreApart(t *testing.T) {
 	}
 }
 
-// begun calls code that does not end and returns when it runs. The error of the call goes to the channel.
+// begun calls code that does not end, and returns when the code runs. The error of the call is sent
+// to the channel.
 func begun(t *testing.T, ctx context.Context, c *sdk.ClientSession, started <-chan string) chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -298,7 +300,7 @@ func begun(t *testing.T, ctx context.Context, c *sdk.ClientSession, started <-ch
 	return done
 }
 
-// listener returns options that pass on the progress whose message has the output of begun.
+// listener returns options that send progress messages with the output of begun to a channel.
 func listener() (*sdk.ClientOptions, chan string) {
 	started := make(chan string, 16)
 	return &sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
@@ -308,7 +310,7 @@ func listener() (*sdk.ClientOptions, chan string) {
 	}}, started
 }
 
-// A call that is cancelled is stopped, not only forgotten: the next one finds the sandbox free, with its state.
+// A call that is cancelled is stopped: the next one finds the sandbox free, with its state.
 func TestCancel(t *testing.T) {
 	s, _ := newServer(t, fake.Options{}, tool.Options{}, sessions.Options{})
 	o, started := listener()
@@ -323,7 +325,7 @@ func TestCancel(t *testing.T) {
 	has(t, code(t, c, `print(x + 1)`), "42")
 }
 
-// A client that goes away in the middle of a call leaves nothing behind.
+// If a client disconnects during a call, nothing is left.
 func TestClientGoes(t *testing.T) {
 	s, b := newServer(t, fake.Options{}, tool.Options{}, sessions.Options{})
 	o, started := listener()
@@ -336,7 +338,7 @@ func TestClientGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := begun(t, t.Context(), c, started)
-	inW.Close() // as when its process has died
+	inW.Close() // as if its process had died
 	outR.Close()
 	select {
 	case <-served:
@@ -350,7 +352,7 @@ func TestClientGoes(t *testing.T) {
 	<-done
 }
 
-// What is not a message ends nobody else's session, and costs no sandbox.
+// An invalid message does not end other sessions, and creates no sandbox.
 func TestNonsense(t *testing.T) {
 	s, b := newServer(t, fake.Options{}, tool.Options{}, sessions.Options{})
 	good, _ := connect(t, s, nil)

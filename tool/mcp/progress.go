@@ -13,16 +13,19 @@ import (
 )
 
 const (
-	// maxProgress is how much of the latest output a notification has, and at most waits for one.
+	// maxProgress is how much of the latest output a notification contains, and how much is kept
+	// for the next one.
 	maxProgress = 1 << 10
-	// betweenProgress is the least time between two notifications: a loop that prints would else be a flood.
+	// betweenProgress is the shortest time between two notifications. Otherwise a loop that prints
+	// would send too many.
 	betweenProgress = 100 * time.Millisecond
-	// silence is how long a client hears nothing; many give a call up after a minute without progress.
+	// silence is the longest time without a notification. Many clients give up a call after a
+	// minute without progress.
 	silence = 10 * time.Second
 )
 
-// progress tells a client how its call goes on, if it has asked for that. What the code prints waits in a bounded place, so that a client
-// that does not read never holds the code up.
+// progress tells a client about the progress of its call, if the client has asked for that. Output
+// of the code waits in a bounded buffer, so that a client that does not read never blocks the code.
 type progress struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -43,7 +46,7 @@ func newProgress(ctx context.Context, req *sdk.CallToolRequest) *progress {
 	return p
 }
 
-// end waits until the last notification is out: none comes after the answer.
+// end waits until the last notification is sent: none may come after the answer.
 func (p *progress) end() {
 	if p.cancel != nil {
 		p.cancel()
@@ -58,7 +61,7 @@ func (p *progress) report(ctx context.Context, session *sdk.ServerSession, token
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
-		select { // the pause of the notification before
+		select { // the pause after the previous notification
 		case <-pause.C:
 		case <-ctx.Done():
 			return
@@ -74,7 +77,7 @@ func (p *progress) report(ctx context.Context, session *sdk.ServerSession, token
 		}
 		err := session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: time.Since(started).Seconds(), Message: text})
 		if err != nil {
-			return // the connection is gone; the session notices by itself
+			return // the connection is gone; the session finds out by itself
 		}
 		quiet.Reset(silence)
 		pause.Reset(betweenProgress)
@@ -89,7 +92,7 @@ func (p *progress) take() string {
 	return text
 }
 
-// put adds to what the next notification says, of which the end counts.
+// put adds text to the next notification. If there is too much, its end is kept.
 func (p *progress) put(text string) {
 	if p.cancel == nil || text == "" {
 		return
@@ -103,11 +106,11 @@ func (p *progress) put(text string) {
 	p.mu.Unlock()
 	select {
 	case p.wake <- struct{}{}:
-	default: // it is awake
+	default: // the sender is awake already
 	}
 }
 
-// event takes the output of a run.
+// event adds the output of a run.
 func (p *progress) event(e executor.Event) error {
 	switch e.Kind {
 	case executor.EventStdout, executor.EventStderr:
@@ -116,5 +119,5 @@ func (p *progress) event(e executor.Event) error {
 	return nil
 }
 
-// step takes what is done beside the code.
+// step adds a step that is not output of the code.
 func (p *progress) step(s executor.Progress) { p.put(s.What + "\n") }

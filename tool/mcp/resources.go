@@ -12,10 +12,11 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// root is where the files of a session are as resources. The host name is empty: each client sees its own.
+// root is the URI of the files of a session as resources. The host name is empty: each client sees
+// its own files.
 const root = "sandbox://" + executor.Workdir + "/"
 
-// uri names a file as a resource.
+// uri returns the URI of a file.
 func uri(name string) string {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, executor.Workdir), "/")
 	parts := strings.Split(name, "/")

@@ -21,7 +21,7 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// The names of the tools beside the one that runs code.
+// The names of the other tools, besides the one that runs code.
 const (
 	toolInstall      = "install_packages"
 	toolUpload       = "upload_file"
@@ -31,10 +31,11 @@ const (
 	toolReset        = "reset_session"
 )
 
-// maxEmbedded is the size of a file beyond which a result has a link to it instead of its content.
+// maxEmbedded is the largest file whose content is in a result. For larger files the result has a
+// link.
 const maxEmbedded = 64 << 10
 
-// handler answers a call of a client with arguments.
+// handler answers a call of a client.
 type handler func(ctx context.Context, c *client, arguments json.RawMessage, p *progress) (*sdk.CallToolResult, error)
 
 func (s *Server) addTools() {
@@ -54,7 +55,7 @@ func (s *Server) addTools() {
 	}
 	if ls := s.t.FileLanguages(); len(ls) > 0 {
 		with := func(properties map[string]*tool.Schema) map[string]*tool.Schema {
-			// Where languages cannot be mixed each has its own files.
+			// If languages cannot be mixed, each has its own files.
 			if !caps.Has(executor.FeatureMixedLanguages) && len(ls) > 1 {
 				l := &tool.Schema{Type: "string", Default: string(ls[0]), Description: "The language whose files these are: each has its own here."}
 				for _, name := range ls {
@@ -96,21 +97,21 @@ func (s *Server) addTools() {
 	}, s.reset)
 }
 
-// addExecute adds the tool that runs code, or replaces it.
+// addExecute adds or replaces the tool that runs code.
 func (s *Server) addExecute(d tool.Definition) {
 	m := d.MCP()
 	s.add(&sdk.Tool{Name: m.Name, Title: m.Title, Description: m.Description, InputSchema: m.InputSchema, OutputSchema: m.OutputSchema, Annotations: hints(false, false)}, s.execute)
 }
 
-// hints are for the host of a client. Nothing outside the sandbox is ever changed.
+// hints returns annotations for the host of a client. No tool changes anything outside the sandbox.
 func hints(readOnly, idempotent bool) *sdk.ToolAnnotations {
 	return &sdk.ToolAnnotations{ReadOnlyHint: readOnly, IdempotentHint: idempotent, DestructiveHint: new(bool), OpenWorldHint: new(bool)}
 }
 
-// tooLate is the answer to a call when the server shuts down.
+// tooLate is the answer to a call while the server shuts down.
 const tooLate = "The server is shutting down. Nothing was run. Try again in a few seconds."
 
-// add makes a tool of the SDK, whose calls end with the client.
+// add adds a tool to the SDK. Its calls end when the client disconnects.
 func (s *Server) add(t *sdk.Tool, h handler) {
 	s.sdk.AddTool(t, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		leave, ok := s.calls.Enter()
@@ -136,7 +137,7 @@ func (s *Server) add(t *sdk.Tool, h handler) {
 	})
 }
 
-// both returns a context that ends with either; stop releases it.
+// both returns a context that ends with either of two contexts. stop releases it.
 func both(ctx, other context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	release := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
@@ -149,8 +150,9 @@ func (s *Server) execute(ctx context.Context, c *client, arguments json.RawMessa
 	return result(out), nil
 }
 
-// result is an answer as content: text for the model to read, then images and files as content of their own. The structured content is
-// for the host of the client, and has neither.
+// result returns an answer as content: text for the model, then images and files as separate
+// content. The structured content is for the host of the client and contains neither images nor
+// files.
 func result(out tool.Output) *sdk.CallToolResult {
 	rest := []sdk.Content{&sdk.TextContent{Text: out.ForModel().Text}}
 	for _, i := range out.Images {
@@ -167,7 +169,7 @@ func result(out tool.Output) *sdk.CallToolResult {
 		out.Files[i].Base64 = nil
 	}
 	text, err := json.Marshal(out)
-	if err != nil { // only a value of the code could be at fault, and those were read from JSON
+	if err != nil { // impossible: values of the code were decoded from JSON
 		text, _ = json.Marshal(tool.Output{Language: out.Language, Error: "The value could not be written as JSON."})
 		out.Success = false
 	}
@@ -241,7 +243,7 @@ func (s *Server) download(ctx context.Context, c *client, arguments json.RawMess
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.EmbeddedResource{Resource: contents(uri(in.Name), typ, data)}}}, nil
 }
 
-// listed is a file as list_files has it.
+// listed is a file in the answer of list_files.
 type listed struct {
 	Name string `json:"name"`
 	Size int64  `json:"size,omitempty"`
@@ -299,9 +301,9 @@ func (s *Server) capabilities(_ context.Context, _ *client, arguments json.RawMe
 	type language struct {
 		Language string `json:"language"`
 		Version  string `json:"version,omitempty"`
-		Packages any    `json:"packages"` // false, true, or the names that are allowed
+		Packages any    `json:"packages"` // false, true, or the allowed names
 
-		Installed map[string]string `json:"installed_packages,omitempty"` // versions by name, as far as they are known
+		Installed map[string]string `json:"installed_packages,omitempty"` // versions by name, as far as known
 		State     bool              `json:"state"`
 	}
 	doc := struct {
@@ -359,7 +361,8 @@ func (s *Server) reset(ctx context.Context, c *client, arguments json.RawMessage
 	return say("The sandbox is gone; the next call gets a new one."), nil
 }
 
-// decode reads arguments strictly. What is wrong with them is an answer, which the model can act on.
+// decode reads arguments strictly. If they are wrong, it returns an answer that the model can act
+// on.
 func decode(arguments json.RawMessage, v any) *sdk.CallToolResult {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
@@ -372,7 +375,7 @@ func decode(arguments json.RawMessage, v any) *sdk.CallToolResult {
 	return nil
 }
 
-// failed is the answer where something could not be done.
+// failed returns the answer for an error.
 func (s *Server) failed(ctx context.Context, op string, err error) *sdk.CallToolResult {
 	if bad := (*tool.InputError)(nil); !errors.As(err, &bad) {
 		s.log(ctx, op, err)
@@ -394,19 +397,20 @@ func say(format string, args ...any) *sdk.CallToolResult {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(format, args...)}}}
 }
 
-// document is an answer of plain data, with what a model reads of it.
+// document returns an answer with plain data, and with readable as the text for the model.
 func document(readable string, v any) *sdk.CallToolResult {
 	text, err := json.Marshal(v)
-	if err != nil { // only types of this package get here
+	if err != nil { // impossible: v has a type of this package
 		return refuse("The answer could not be written.")
 	}
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: readable}}, StructuredContent: json.RawMessage(text)}
 }
 
-// mostBytes is how large a file may be that is handed out.
+// mostBytes is the largest size of a file that is passed on.
 func (s *Server) mostBytes() int64 { return s.t.Options().MaxFileBytes }
 
-// mediaType says what a file is, by its content and, for text, its name. What is not sure to be an image is none.
+// mediaType returns the media type of a file, by its content and, for text, its name. It is an
+// image type only if that is certain.
 func mediaType(name string, data []byte) string {
 	typ, _, _ := mime.ParseMediaType(http.DetectContentType(data))
 	if strings.HasPrefix(typ, "text/") || typ == "" {
@@ -417,7 +421,7 @@ func mediaType(name string, data []byte) string {
 	return typ
 }
 
-// contents is a file as a resource: text if it is text.
+// contents returns a file as a resource: as text if it is text.
 func contents(uri, typ string, data []byte) *sdk.ResourceContents {
 	r := &sdk.ResourceContents{URI: uri, MIMEType: typ}
 	if utf8.Valid(data) && !strings.ContainsRune(string(data), 0) {

@@ -1,4 +1,5 @@
-// Package sqlite is a sessions.Store in a file that all processes of one machine may use at once. The database is SQLite, in Go.
+// Package sqlite is a sessions.Store in a file. All processes of one machine may use the file at
+// the same time. The database engine is SQLite, compiled to Go.
 package sqlite
 
 import (
@@ -11,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	engine "modernc.org/sqlite" // and the driver "sqlite"
+	engine "modernc.org/sqlite" // also registers the driver "sqlite"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/sessions"
@@ -20,14 +21,15 @@ import (
 // Store is a sessions.Store. Open makes one.
 type Store struct {
 	db *sql.DB
-	// writes has one connection, which database/sql gives to those who wait in their order. SQLite itself lets a newcomer overtake: a
-	// renewal would wait behind a thousand other writes, and a lease would be lost.
+	// writes has one connection. database/sql gives it to waiting writers in the order of their
+	// requests. SQLite itself lets new writers overtake waiting ones, so the renewal of a lease
+	// could wait behind a thousand other writes, and the lease would be lost.
 	writes *sql.DB
 }
 
 var _ sessions.Store = (*Store)(nil)
 
-// Revisions come from one counter for all keys, which no delete turns back.
+// Revisions come from one counter for all keys. No delete decreases it.
 const schema = `
 CREATE TABLE IF NOT EXISTS revision (last INTEGER NOT NULL);
 INSERT INTO revision SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM revision);
@@ -35,18 +37,19 @@ CREATE TABLE IF NOT EXISTS entry (key TEXT PRIMARY KEY, value BLOB, rev INTEGER 
 CREATE INDEX IF NOT EXISTS entry_expires ON entry (expires) WHERE expires > 0;
 `
 
-// patience is how long to wait for others that use the database.
+// patience is how long to wait for other users of the database.
 const patience = 10 * time.Second
 
-// Open opens or makes the database in a file. The directory must be on a local disk: SQLite's locks do not work over a network.
+// Open opens the database in a file, or creates it. The directory must be on a local disk: SQLite's
+// locks do not work over a network.
 func Open(path string) (*Store, error) {
 	q := url.Values{}
-	// Another process writes: wait for it.
+	// If another process writes, wait for it.
 	q.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds()))
 
 	q.Add("_pragma", "journal_mode(WAL)") // readers and a writer do not wait for each other
-	q.Add("_pragma", "synchronous(FULL)") // a revision that was given away is not given away again after a power cut
-	q.Add("_txlock", "immediate")         // a transaction that reads to write must not lose the race for the lock in the middle
+	q.Add("_pragma", "synchronous(FULL)") // no revision is used twice after a power failure
+	q.Add("_txlock", "immediate")         // a transaction that reads and then writes needs the lock from its beginning
 	name := "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 	db, err := sql.Open("sqlite", name)
 	if err != nil {
@@ -74,11 +77,11 @@ func Open(path string) (*Store, error) {
 	return s, nil
 }
 
-// busy reports whether the database is locked by somebody else. SQLite does not wait by itself for who changes the journal of a new file at
-// the same time.
+// busy reports whether another process has locked the database. SQLite does not wait by itself if
+// two processes change the journal mode of a new file at the same time.
 func busy(err error) bool {
 	var e *engine.Error
-	return errors.As(err, &e) && e.Code()&0xff == 5 // SQLITE_BUSY, whatever for
+	return errors.As(err, &e) && e.Code()&0xff == 5 // SQLITE_BUSY with any extended code
 }
 
 // Close closes the database.
@@ -115,7 +118,7 @@ func (s *Store) Put(ctx context.Context, key string, e sessions.Entry) (rev stri
 		expires = e.Expires.UnixMicro()
 	}
 	err = s.write(ctx, "put", func(tx *sql.Tx) error {
-		// What has expired is gone for everybody; here it is removed as well, a little at a time.
+		// Expired entries are hidden from all readers. Here they are also removed, a few at a time.
 		if _, err := tx.ExecContext(ctx, "DELETE FROM entry WHERE key = ? AND expires > 0 AND expires <= ?", key, now()); err != nil {
 			return err
 		}
@@ -148,7 +151,8 @@ func (s *Store) Delete(ctx context.Context, key, rev string) error {
 	})
 }
 
-// same fails with ErrConflict unless the entry of key has the revision. No entry has the revision "", and where must is not set any.
+// same fails with ErrConflict if the entry of key has another revision than rev. If there is no
+// entry, it fails only if must is set and rev is not "".
 func same(ctx context.Context, tx *sql.Tx, key, rev string, must bool) error {
 	var n int64
 	err := tx.QueryRowContext(ctx, "SELECT rev FROM entry WHERE key = ? AND (expires = 0 OR expires > ?)", key, now()).Scan(&n)
@@ -178,7 +182,8 @@ func (s *Store) write(ctx context.Context, op string, f func(*sql.Tx) error) err
 	return wrap(ctx, op, tx.Commit())
 }
 
-// Keys implements sessions.Store. It reads in pages, so that a loop that takes its time holds nothing up.
+// Keys implements sessions.Store. It reads in pages, so that a slow loop does not block other
+// users.
 func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		const page = 500
@@ -203,7 +208,7 @@ func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error
 }
 
 func (s *Store) page(ctx context.Context, from string, inclusive bool, prefix string, n int) ([]string, error) {
-	// substr compares text exactly, which LIKE and GLOB would not.
+	// substr compares text exactly; LIKE and GLOB would not.
 	rows, err := s.db.QueryContext(ctx, `SELECT key FROM entry
 		WHERE (key > ? OR ? AND key = ?) AND substr(key, 1, length(?)) = ? AND (expires = 0 OR expires > ?) ORDER BY key LIMIT ?`,
 		from, inclusive, from, prefix, prefix, now(), n)
@@ -224,7 +229,7 @@ func (s *Store) page(ctx context.Context, from string, inclusive bool, prefix st
 
 func now() int64 { return time.Now().UnixMicro() }
 
-// wrap says what failed. The end of the caller's context and a conflict stay what they are.
+// wrap says what failed. It returns the end of the caller's context and a conflict unchanged.
 func wrap(ctx context.Context, op string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, sessions.ErrConflict):

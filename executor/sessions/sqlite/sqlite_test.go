@@ -18,7 +18,7 @@ import (
 	"github.com/execbroker/execbroker/internal/leaktest"
 )
 
-// childEnv names the database for a process that this test program is started as.
+// childEnv names the database in the child process that runs this test program.
 const childEnv = "SQLITE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -103,7 +103,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// A lease is lost if its renewal waits for too long. SQLite lets any writer overtake those who wait, so the Store puts them in a queue.
+// A lease is lost if its renewal waits for too long. SQLite lets any writer overtake waiting ones,
+// so the Store queues writers.
 func TestWritersTakeTurns(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "sessions.db"))
 	const writers, writes = 12, 600
@@ -143,7 +144,7 @@ func TestWritersTakeTurns(t *testing.T) {
 	}
 }
 
-// Who opens a new file at the same time as others waits for them, too.
+// Processes that open a new file at the same time wait for each other.
 func TestOpenTogether(t *testing.T) {
 	dir := t.TempDir()
 	var wg sync.WaitGroup

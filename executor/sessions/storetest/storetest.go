@@ -1,4 +1,5 @@
-// Package storetest checks that a sessions.Store keeps its contract. Whoever writes a store runs [Test] on it.
+// Package storetest checks that a sessions.Store keeps its contract. The author of a store runs
+// [Test] on it.
 package storetest
 
 import (
@@ -16,8 +17,9 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// Test runs every check. open returns a Store over the same entries each time it is called within one test, as another process would
-// see them, and over fresh ones in another test.
+// Test runs every check. Within one test, each call of the function that open returns yields a
+// Store over the same entries, as another process would see them. In another test the entries are
+// new.
 func Test(t *testing.T, open func(t *testing.T) func() sessions.Store) {
 	for _, c := range []struct {
 		name string

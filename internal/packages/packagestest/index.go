@@ -53,7 +53,8 @@ func Module(name, version string) map[string]string {
 	return map[string]string{name + ".py": fmt.Sprintf("version = %q\n", version)}
 }
 
-// WriteWheels makes a directory of wheels: of "alpha" there are 1.0 and 2.0, "beta" needs alpha 1, "gamma" alpha 2, "big" takes 3 MiB.
+// WriteWheels makes a directory of wheels: of "alpha" there are 1.0 and 2.0, "beta" needs alpha 1,
+// "gamma" alpha 2, "big" takes 3 MiB.
 func WriteWheels(dir string) error {
 	for _, w := range []struct {
 		name, version string
@@ -89,7 +90,8 @@ type Index struct {
 	Hold   atomic.Pointer[func()] // called before each answer
 }
 
-// Pause lets the index say when it is asked, and wait with its answers until the second channel is closed.
+// Pause lets the index say when it is asked, and wait with its answers until the second channel is
+// closed.
 func (x *Index) Pause(t testing.TB) (asked <-chan struct{}, answer chan struct{}) {
 	first, answer := make(chan struct{}), make(chan struct{})
 	var once sync.Once

@@ -21,9 +21,9 @@ func Installs(t testing.TB, s executor.Session, want string, names ...string) {
 	}
 }
 
-// GivesUp has a session of a backend ask for packages that take their time, and gives up. Meanwhile what fetches them has to be among the
-// sandboxes of its owner, so that what removes abandoned ones finds it, and nobody's session. Then the index is down. After each, none is
-// called.
+// GivesUp has a session of a backend ask for packages that take their time, and gives up. Meanwhile
+// what fetches them has to be among the sandboxes of its owner, so that what removes abandoned ones
+// finds it, and nobody's session. Then the index is down. After each, none is called.
 func GivesUp(t *testing.T, box executor.Executor, s executor.Session, x *Index, none func(after string)) {
 	t.Helper()
 	six := executor.Packages{Names: []string{"six"}}

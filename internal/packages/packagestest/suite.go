@@ -10,7 +10,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Suite is what the packages of a run of the conformance suite come from: six for Python and ms for JavaScript.
+// Suite is what the packages of a run of the conformance suite come from: six for Python and ms for
+// JavaScript.
 type Suite struct {
 	Dir      string // of wheels, and free for a cache
 	Index    string // address of an index of the wheels

@@ -20,8 +20,8 @@ import (
 type attempt struct {
 	name string
 	try  func() error // nil: it worked
-	// The user who can do it without the layer: "" anybody, "root" only root. Where nobody can, because the machine refuses it
-	// anyway, the attempt would prove nothing and is not listed.
+	// The user who can do it without the layer: "" anybody, "root" only root. Where nobody can,
+	// because the machine refuses it anyway, the attempt would prove nothing and is not listed.
 	who string
 }
 
@@ -35,8 +35,8 @@ func raw(call uintptr, args ...uintptr) error {
 	return nil
 }
 
-// refused turns the errors that mean "not permitted at all" into themselves and everything else into success: the kernel got as far as
-// looking at the arguments.
+// refused turns the errors that mean "not permitted at all" into themselves and everything else
+// into success: the kernel got as far as looking at the arguments.
 func refused(err error) error {
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return err
@@ -68,7 +68,8 @@ func write(path string) func() error {
 	return func() error { return os.WriteFile(path, []byte("x"), 0o600) }
 }
 
-// attempts are the escapes and questions that are not escapes: their answer is in the text of the error.
+// attempts are the escapes and questions that are not escapes: their answer is in the text of the
+// error.
 var attempts = append(escapes, []attempt{
 	{name: "limits", try: func() error {
 		var l [4]unix.Rlimit
@@ -96,7 +97,8 @@ var attempts = append(escapes, []attempt{
 		var open []string
 		for fd := range 64 {
 			var st unix.Stat_t
-			// What the Go run time opens for itself is marked not to be inherited; what was inherited is not.
+			// What the Go run time opens for itself is marked not to be inherited; what was
+			// inherited is not.
 			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 && unix.Fstat(fd, &st) == nil {
 				open = append(open, fmt.Sprint(fd))
 			}

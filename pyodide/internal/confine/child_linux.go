@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that was started under childName never reaches main: it arranges its surroundings and becomes the program. This is an
-// init function because a library cannot ask the program that embeds it to call something first.
+// A process that was started under childName never reaches main: it arranges its surroundings and
+// becomes the program. This is an init function because a library cannot ask the program that
+// embeds it to call something first.
 func init() {
 	if len(os.Args) != 1 || os.Args[0] != childName {
 		return
@@ -32,8 +33,8 @@ func init() {
 
 var errSecure = errors.New("this program has rights that whoever started it does not have, and does nothing that it is told by him")
 
-// secure reports whether the kernel has given this process rights that whoever started it does not have: by a set-user-ID bit or by
-// capabilities of the file. It is, if that cannot be found out.
+// secure reports whether the kernel has given this process rights that whoever started it does not
+// have: by a set-user-ID bit or by capabilities of the file. It is, if that cannot be found out.
 func secure() bool {
 	const atSecure = 23
 	values, err := unix.Auxv()
@@ -55,8 +56,9 @@ func readPlan() (p plan, err error) {
 	return p, nil
 }
 
-// becomeProgram returns only if it fails. Privileges are changed by plain system calls on this thread: init functions run on the
-// thread that then becomes the program, and all others end with that.
+// becomeProgram returns only if it fails. Privileges are changed by plain system calls on this
+// thread: init functions run on the thread that then becomes the program, and all others end with
+// that.
 func becomeProgram() error {
 	p, err := readPlan()
 	if err != nil {
@@ -116,10 +118,12 @@ func setLimits(l Limits) error {
 	return errors.Join(errs...)
 }
 
-// selfLink is where programs look for their own path. There is no process file system, so it is all that there is of one.
+// selfLink is where programs look for their own path. There is no process file system, so it is all
+// that there is of one.
 const selfLink = "/proc/self/exe"
 
-// keepStandardStreams marks every other descriptor to be closed by exec: this program may itself have been started with some.
+// keepStandardStreams marks every other descriptor to be closed by exec: this program may itself
+// have been started with some.
 func keepStandardStreams() error {
 	dir, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -160,7 +164,8 @@ func privateRoot(paths []string, self string) error {
 	if err := unix.Chdir(stage); err != nil {
 		return err
 	}
-	// Both names are the same directory: the old root ends up on top of the new one and is let go of.
+	// Both names are the same directory: the old root ends up on top of the new one and is let go
+	// of.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("pivot: %w", err)
 	}
@@ -238,7 +243,8 @@ func giveUp(user uint32) error {
 			return fmt.Errorf("bounding set: %w", err)
 		}
 	}
-	// Without these a user id of 0, which the unprivileged case has inside its namespace, would get everything back at exec.
+	// Without these a user id of 0, which the unprivileged case has inside its namespace, would get
+	// everything back at exec.
 	const noRoot = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<6 | 1<<7 // NOROOT, NO_SETUID_FIXUP, NO_CAP_AMBIENT_RAISE, each locked
 	if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot, 0, 0, 0); err != nil {
 		return fmt.Errorf("secure bits: %w", err)
@@ -274,8 +280,9 @@ func dropCapabilities() error {
 	return nil
 }
 
-// becomeBubblewrap leaves the work to bwrap. Real root first becomes another user, who is nobody outside as well; the
-// files, which may lie below a directory that this user cannot enter, are handed over through mounts of this process alone.
+// becomeBubblewrap leaves the work to bwrap. Real root first becomes another user, who is nobody
+// outside as well; the files, which may lie below a directory that this user cannot enter, are
+// handed over through mounts of this process alone.
 func becomeBubblewrap(p plan) error {
 	from := make([]string, len(p.Read))
 	copy(from, p.Read)

@@ -1,13 +1,15 @@
-// Package confine starts a program behind a boundary that the operating system keeps: namespaces without network and without other
-// processes, a file system that holds nothing but the program and what it was given to read, no privilege and no way to one, resource
-// limits, and a system-call filter that knows what a JavaScript engine needs and refuses the rest.
+// Package confine starts a program behind a boundary that the operating system keeps: namespaces
+// without network and without other processes, a file system that holds nothing but the program and
+// what it was given to read, no privilege and no way to one, resource limits, and a system-call
+// filter that knows what a JavaScript engine needs and refuses the rest.
 //
-// It is the outer layer around Deno. The inner ones, Deno's permissions and the scrubbed realm, are in the host program. A bug in the
-// engine that defeats those leaves an attacker here.
+// It is the outer layer around Deno. The inner ones, Deno's permissions and the scrubbed realm, are
+// in the host program. A bug in the engine that defeats those leaves an attacker here.
 //
-// On Linux there are two ways to the same end. [Bubblewrap] uses the program bwrap, which many distributions ship and keep set up so
-// that unprivileged users may use it. [Namespaces] uses clone flags and this program itself: a copy of it is started under another
-// name, arranges its surroundings and then becomes the program. Elsewhere there is only [None].
+// On Linux there are two ways to the same end. [Bubblewrap] uses the program bwrap, which many
+// distributions ship and keep set up so that unprivileged users may use it. [Namespaces] uses clone
+// flags and this program itself: a copy of it is started under another name, arranges its
+// surroundings and then becomes the program. Elsewhere there is only [None].
 package confine
 
 import (
@@ -35,8 +37,8 @@ type Program struct {
 	Path string
 	Args []string // without the name of the program
 	Env  []string // all of it: nothing is inherited
-	// Read lists absolute paths of files and directories that the program can read, at the same paths. With None it can read
-	// whatever this process can.
+	// Read lists absolute paths of files and directories that the program can read, at the same
+	// paths. With None it can read whatever this process can.
 	Read   []string
 	Limits Limits
 }

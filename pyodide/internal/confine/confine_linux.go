@@ -30,8 +30,9 @@ func Of(m Method) Layers {
 	return Layers{Namespaces: true, PrivateRoot: true, SystemCalls: true, NoPrivileges: true}
 }
 
-// plan is what the parent tells the child that prepares the surroundings. It is in a file without a name that the child inherits: whoever
-// only starts this program with arguments and an environment of his choice cannot make one.
+// plan is what the parent tells the child that prepares the surroundings. It is in a file without a
+// name that the child inherits: whoever only starts this program with arguments and an environment
+// of his choice cannot make one.
 type plan struct {
 	Method Method
 	Bwrap  string `json:",omitempty"`
@@ -49,8 +50,9 @@ const (
 	nobody    = 65534
 )
 
-// Command returns the command that starts p. Standard streams, and the life of the process, are the caller's, who calls done when it is
-// started or will not be. A failure to confine shows as exit status 126 with a line on standard error, before the program has begun.
+// Command returns the command that starts p. Standard streams, and the life of the process, are the
+// caller's, who calls done when it is started or will not be. A failure to confine shows as exit
+// status 126 with a line on standard error, before the program has begun.
 func Command(m Method, p Program) (c *exec.Cmd, done func(), err error) {
 	c, pl, err := command(m, p)
 	if err != nil {
@@ -101,7 +103,8 @@ func command(m Method, p Program) (*exec.Cmd, plan, error) {
 			Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
 		}
 		if pl.User == 0 {
-			// Inside it looks like root, which it needs to be to arrange mounts; outside it stays who it is.
+			// Inside it looks like root, which it needs to be to arrange mounts; outside it stays
+			// who it is.
 			c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 			c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 			c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
@@ -128,7 +131,8 @@ func command(m Method, p Program) (*exec.Cmd, plan, error) {
 	return c, pl, nil
 }
 
-// The users that processes of real root become, each another one. No distribution, container or directory service gives these numbers away.
+// The users that processes of real root become, each another one. No distribution, container or
+// directory service gives these numbers away.
 const (
 	firstUser = 0x7000_0000
 	users     = 1 << 28
@@ -139,8 +143,9 @@ var (
 	userBase = rand.Uint32N(users)
 )
 
-// nextUser returns a user that no other process of this program has and, but for a rare chance, of any other. Where the namespace of this
-// process does not have such users, it is the one that they all share.
+// nextUser returns a user that no other process of this program has and, but for a rare chance, of
+// any other. Where the namespace of this process does not have such users, it is the one that they
+// all share.
 func nextUser() uint32 {
 	if !OwnUsers() {
 		return nobody
@@ -148,8 +153,8 @@ func nextUser() uint32 {
 	return firstUser + (userBase+lastUser.Add(1))%users
 }
 
-// OwnUsers reports whether each confined process has a user of its own, which bounds what only users are bounded in: this process is real
-// root, and its namespace has the users for it.
+// OwnUsers reports whether each confined process has a user of its own, which bounds what only
+// users are bounded in: this process is real root, and its namespace has the users for it.
 var OwnUsers = sync.OnceValue(func() bool {
 	return os.Geteuid() == 0 && mapped("/proc/self/uid_map") && mapped("/proc/self/gid_map")
 })
@@ -169,8 +174,8 @@ func mapped(path string) bool {
 	return false
 }
 
-// PID returns the number of the program itself. With [Bubblewrap] the process that was started only watches over it, and there may be
-// a moment before it is there: zero.
+// PID returns the number of the program itself. With [Bubblewrap] the process that was started only
+// watches over it, and there may be a moment before it is there: zero.
 func PID(m Method, started int) int {
 	if m != Bubblewrap {
 		return started
@@ -184,9 +189,10 @@ func PID(m Method, started int) int {
 	return pid
 }
 
-// Kill ends the program alone, if another process watches over it, and reports whether it did. That process then removes it from the
-// table of processes and ends as well. If the watching process is killed instead, that is left to the first process of the system, which
-// in a container is often a program that never does it.
+// Kill ends the program alone, if another process watches over it, and reports whether it did. That
+// process then removes it from the table of processes and ends as well. If the watching process is
+// killed instead, that is left to the first process of the system, which in a container is often a
+// program that never does it.
 func Kill(m Method, started int) bool {
 	pid := PID(m, started)
 	if pid == 0 || pid == started {
@@ -215,8 +221,9 @@ func Signal(m Method, p *os.ProcessState) syscall.Signal {
 	return 0
 }
 
-// Adjustable reports why this process may not change the limits of programs that it has confined with m, or nil. Those of real root become
-// another user, and for the limits of another user root needs a capability that it lacks in many containers.
+// Adjustable reports why this process may not change the limits of programs that it has confined
+// with m, or nil. Those of real root become another user, and for the limits of another user root
+// needs a capability that it lacks in many containers.
 func Adjustable(m Method) error {
 	if m == None || os.Geteuid() != 0 {
 		return nil
@@ -232,7 +239,8 @@ func Adjustable(m Method) error {
 	return nil
 }
 
-// bwrap finds the program once, as [Probe] does: a PATH that changes later does not undo what was found to work.
+// bwrap finds the program once, as [Probe] does: a PATH that changes later does not undo what was
+// found to work.
 var bwrap = sync.OnceValues(func() (string, error) { return exec.LookPath("bwrap") })
 
 var probes sync.Map // Method -> *probe
@@ -242,7 +250,8 @@ type probe struct {
 	err  error
 }
 
-// Probe reports why m cannot be used on this machine, or nil. It finds out by doing it, once in the life of this process.
+// Probe reports why m cannot be used on this machine, or nil. It finds out by doing it, once in the
+// life of this process.
 func Probe(ctx context.Context, m Method) error {
 	v, _ := probes.LoadOrStore(m, &probe{})
 	p := v.(*probe)
@@ -250,7 +259,8 @@ func Probe(ctx context.Context, m Method) error {
 	return p.err
 }
 
-// try confines a program that is on every machine: the dynamic loader, which prints its own version.
+// try confines a program that is on every machine: the dynamic loader, which prints its own
+// version.
 func try(ctx context.Context, m Method) error {
 	exe, err := os.Executable()
 	if err != nil {
@@ -322,7 +332,8 @@ func libraries(path string) ([]string, error) {
 	return libs, nil
 }
 
-// interpreter returns the dynamic loader that a program names, or "" for one that is linked statically.
+// interpreter returns the dynamic loader that a program names, or "" for one that is linked
+// statically.
 func interpreter(path string) (string, error) {
 	f, err := elf.Open(path)
 	if err != nil {

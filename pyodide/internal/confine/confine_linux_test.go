@@ -22,7 +22,8 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// methods are those that put layers around a program. Both are there wherever these tests run: preparing the machine installs bwrap.
+// methods are those that put layers around a program. Both are there wherever these tests run:
+// preparing the machine installs bwrap.
 var methods = []confine.Method{confine.Namespaces, confine.Bubblewrap}
 
 // surroundings is what a confined program might reach.
@@ -92,8 +93,8 @@ func (s surroundings) run(t *testing.T, m confine.Method, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestAttempts makes every attempt without the layer, where it must work, or it would prove nothing, and behind each method, where it
-// must not.
+// TestAttempts makes every attempt without the layer, where it must work, or it would prove
+// nothing, and behind each method, where it must not.
 func TestAttempts(t *testing.T) {
 	root := os.Geteuid() == 0
 	for _, a := range escapes {
@@ -218,7 +219,8 @@ func TestLimits(t *testing.T) {
 		confine.Limits{DataBytes: 3 << 30, CPUTime: 1500 * time.Millisecond, Files: 77})
 }
 
-// TestUsers: with real root each process has a user of its own, and a bound on its threads; without, neither.
+// TestUsers: with real root each process has a user of its own, and a bound on its threads;
+// without, neither.
 func TestUsers(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -248,7 +250,8 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestSetUser: a program that embeds this package and has rights that whoever starts it lacks does nothing that it is told by him.
+// TestSetUser: a program that embeds this package and has rights that whoever starts it lacks does
+// nothing that it is told by him.
 func TestSetUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give programs away")
@@ -339,7 +342,8 @@ func TestAdjustable(t *testing.T) {
 	}
 }
 
-// TestDescriptors: nothing but the standard streams reaches the program, also if this one was started with more.
+// TestDescriptors: nothing but the standard streams reaches the program, also if this one was
+// started with more.
 func TestDescriptors(t *testing.T) {
 	fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0) // to be inherited
 	if err != nil {

@@ -12,12 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowed are the system calls of Deno with Pyodide, found by watching it through the conformance suite, and their neighbours that
-// another C library would use in their place. Files can only be opened in a root that holds nothing else, and only to read.
+// allowed are the system calls of Deno with Pyodide, found by watching it through the conformance
+// suite, and their neighbours that another C library would use in their place. Files can only be
+// opened in a root that holds nothing else, and only to read.
 //
-// Not among them: every way to a network or to another process, to a new name space, to mounts, keys, traces, programs in the kernel,
-// asynchronous rings, user-mode fault handling, and to memory that others share. They are answered with "function not implemented",
-// which programs know how to take, instead of death.
+// Not among them: every way to a network or to another process, to a new name space, to mounts,
+// keys, traces, programs in the kernel, asynchronous rings, user-mode fault handling, and to memory
+// that others share. They are answered with "function not implemented", which programs know how to
+// take, instead of death.
 var allowed = slices.Concat(legacy, []uintptr{
 	// memory
 	unix.SYS_BRK, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MREMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE,
@@ -64,7 +66,8 @@ const (
 	fioclex = 0x5451
 )
 
-// Offsets in the data that the kernel gives to a filter: number, architecture, instruction pointer, six arguments of 64 bits.
+// Offsets in the data that the kernel gives to a filter: number, architecture, instruction pointer,
+// six arguments of 64 bits.
 const (
 	offCall = 0
 	offArch = 4

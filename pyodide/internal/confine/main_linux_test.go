@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attemptEnv makes this test program the program that is confined: it tries the named thing, and says how it went.
+// attemptEnv makes this test program the program that is confined: it tries the named thing, and
+// says how it went.
 const attemptEnv = "CONFINE_ATTEMPT"
 
 // testEnv makes this program the attempt.
@@ -21,7 +22,8 @@ func testEnv(name string) []string {
 func TestMain(m *testing.M) {
 	if name, ok := os.LookupEnv(attemptEnv); ok {
 		attemptTo(name)
-		// At once: with the race detector a program would otherwise rest for a second before it ends.
+		// At once: with the race detector a program would otherwise rest for a second before it
+		// ends.
 		unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 	}
 	os.Exit(m.Run())

@@ -10,11 +10,12 @@ import (
 	"strings"
 )
 
-// distribution is how the installed Pyodide itself names the place of its packages, with its version left open.
+// distribution is how the installed Pyodide itself names the place of its packages, with its
+// version left open.
 var distribution = regexp.MustCompile("https://[^\\s\"'`<>{}]{1,200}/v\\$\\{[A-Za-z_$][A-Za-z0-9_$]*\\}/full/")
 
-// DistributionURL returns the address from which an installed Pyodide would load its packages. It reads it from the package, so that
-// both always belong together.
+// DistributionURL returns the address from which an installed Pyodide would load its packages. It
+// reads it from the package, so that both always belong together.
 func DistributionURL(pyodideDir string) (string, error) {
 	raw, err := os.ReadFile(filepath.Join(pyodideDir, "package.json"))
 	if err != nil {

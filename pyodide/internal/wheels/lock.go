@@ -1,10 +1,11 @@
-// Package wheels finds, fetches and checks packages for Pyodide on the trusted side. Pyodide itself ignores a wrong checksum when it
-// does not run in a browser, and a guest that may fetch could send as well, so nothing of this happens in the sandbox: it is given
-// bytes that were verified here.
+// Package wheels finds, fetches and checks packages for Pyodide on the trusted side. Pyodide itself
+// ignores a wrong checksum when it does not run in a browser, and a guest that may fetch could send
+// as well, so nothing of this happens in the sandbox: it is given bytes that were verified here.
 //
-// An [Index] is what can be installed: the lock file of a Pyodide distribution, whose wheels are compiled for it, and wheels in pure
-// Python from a directory. Resolving follows dependencies inside the index. A [Store] fetches what was resolved, once, into a
-// directory that processes share.
+// An [Index] is what can be installed: the lock file of a Pyodide distribution, whose wheels are
+// compiled for it, and wheels in pure Python from a directory. Resolving follows dependencies
+// inside the index. A [Store] fetches what was resolved, once, into a directory that processes
+// share.
 package wheels
 
 import (
@@ -27,7 +28,8 @@ const LockName = "pyodide-lock.json"
 // maxLock bounds a lock file. That of the whole distribution has 120 KB.
 const maxLock = 16 << 20
 
-// Wheel is a package that can be loaded. Its JSON form is that of the lock file, which Pyodide reads as well.
+// Wheel is a package that can be loaded. Its JSON form is that of the lock file, which Pyodide
+// reads as well.
 type Wheel struct {
 	Name    string   `json:"name"`
 	Version string   `json:"version"`
@@ -131,7 +133,8 @@ func (x *Index) add(key string, w Wheel) {
 	}
 }
 
-// With returns an index that has the given wheels too. They come before those of x that have the same name.
+// With returns an index that has the given wheels too. They come before those of x that have the
+// same name.
 func (x *Index) With(more ...Wheel) *Index {
 	out := &Index{Platform: x.Platform, wheels: maps.Clone(x.wheels), imports: maps.Clone(x.imports)}
 	for _, w := range more {
@@ -145,8 +148,8 @@ func (x *Index) With(more ...Wheel) *Index {
 	return out
 }
 
-// ForImports returns the packages that bring the given modules, in order. A module that no package brings is left out: it may be of
-// the standard library or the user's own.
+// ForImports returns the packages that bring the given modules, in order. A module that no package
+// brings is left out: it may be of the standard library or the user's own.
 func (x *Index) ForImports(modules []string) []string {
 	var out []string
 	for _, m := range modules {

@@ -26,8 +26,9 @@ const (
 	maxEntries  = 100_000
 )
 
-// ReadDir reads the wheels of a directory that are in pure Python; others cannot run in Pyodide unless they were compiled for it, and
-// then a lock file names them. Of several versions the last one in order of file names counts.
+// ReadDir reads the wheels of a directory that are in pure Python; others cannot run in Pyodide
+// unless they were compiled for it, and then a lock file names them. Of several versions the last
+// one in order of file names counts.
 func ReadDir(dir string) ([]Wheel, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -116,8 +117,8 @@ func Unpacked(wheel []byte) int {
 	return int(n)
 }
 
-// metadata reads name, version and dependencies. Dependencies with an environment marker are left out where the marker is about an
-// extra, since none was asked for, and taken otherwise.
+// metadata reads name, version and dependencies. Dependencies with an environment marker are left
+// out where the marker is about an extra, since none was asked for, and taken otherwise.
 func (w *Wheel) metadata(e *zip.File) error {
 	r, err := e.Open()
 	if err != nil {

@@ -19,7 +19,8 @@ type UnknownError struct {
 	By          string // the package that depends on it; empty: it was asked for
 }
 
-// Error implements error. What to do about it is for the adapter to say, which knows the names of its settings.
+// Error implements error. What to do about it is for the adapter to say, which knows the names of
+// its settings.
 func (e *UnknownError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "no package fits %q", e.Requirement)
@@ -35,8 +36,9 @@ func (e *UnknownError) Error() string {
 	return b.String()
 }
 
-// Resolve returns the wheels for the given requirements and everything that they depend on, dependencies first. Extras are refused:
-// neither a lock file nor a wheel for Pyodide says what they would bring. Every mistake is reported at once.
+// Resolve returns the wheels for the given requirements and everything that they depend on,
+// dependencies first. Extras are refused: neither a lock file nor a wheel for Pyodide says what
+// they would bring. Every mistake is reported at once.
 func (x *Index) Resolve(requirements []string) ([]Wheel, error) {
 	var (
 		out  []Wheel

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Store fetches wheels into a directory. Any number of processes may share it: a file gets its name only when it is whole and checked,
-// and is checked again whenever it is read.
+// Store fetches wheels into a directory. Any number of processes may share it: a file gets its name
+// only when it is whole and checked, and is checked again whenever it is read.
 type Store struct {
 	Dir    string
 	Base   string       // address of the distribution's directory; empty: nothing can be fetched
@@ -28,7 +28,8 @@ type Store struct {
 	flights singleflight.Group
 }
 
-// ErrOffline says that a wheel is neither in a directory nor fetched before, and that there is no address to fetch it from.
+// ErrOffline says that a wheel is neither in a directory nor fetched before, and that there is no
+// address to fetch it from.
 var ErrOffline = errors.New("not there, and no address to fetch it from")
 
 // ChecksumError says that a file is not the one that the lock file means.
@@ -39,7 +40,8 @@ func (e *ChecksumError) Error() string {
 	return fmt.Sprintf("%s: checksum %s, want %s: it was damaged or exchanged", e.File, e.Got, e.Want)
 }
 
-// Fetch makes sure that every wheel is there. progress, which may be nil, is called one call at a time after each.
+// Fetch makes sure that every wheel is there. progress, which may be nil, is called one call at a
+// time after each.
 func (s *Store) Fetch(ctx context.Context, ws []Wheel, progress func(done, total int, name string)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(4)

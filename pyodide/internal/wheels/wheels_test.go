@@ -146,7 +146,8 @@ func TestHostileLock(t *testing.T) {
 	}
 }
 
-// serve is a server of the test with the files of a distribution, which counts what it is asked for.
+// serve is a server of the test with the files of a distribution, which counts what it is asked
+// for.
 func serve(t *testing.T, entries []entry, asked *atomic.Int64) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -246,7 +247,8 @@ func TestExchanged(t *testing.T) {
 	}
 }
 
-// TestCallerGone: one caller that gives up does not take the file from another that waits for the same.
+// TestCallerGone: one caller that gives up does not take the file from another that waits for the
+// same.
 func TestCallerGone(t *testing.T) {
 	arrived, release := make(chan struct{}, 8), make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

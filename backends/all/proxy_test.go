@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// gate is a way to a service that can be shut.
-type gate struct {
+// proxy is a connection to a service that can be cut.
+type proxy struct {
 	URL string
 
 	to string
@@ -21,14 +21,14 @@ type gate struct {
 	open map[net.Conn]bool
 }
 
-// newGate opens a gate to the service at url until the test ends.
-func newGate(t testing.TB, url string) *gate {
+// newProxy opens a proxy to the service at url until the test ends.
+func newProxy(t testing.TB, url string) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{URL: "http://" + l.Addr().String(), to: strings.TrimPrefix(url, "http://"), l: l, open: map[net.Conn]bool{}}
+	g := &proxy{URL: "http://" + l.Addr().String(), to: strings.TrimPrefix(url, "http://"), l: l, open: map[net.Conn]bool{}}
 	g.wg.Go(func() {
 		for {
 			client, err := l.Accept()
@@ -55,7 +55,7 @@ func newGate(t testing.TB, url string) *gate {
 	return g
 }
 
-func (g *gate) enter(conns ...net.Conn) bool {
+func (g *proxy) enter(conns ...net.Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, c := range conns {
@@ -67,7 +67,7 @@ func (g *gate) enter(conns ...net.Conn) bool {
 	return !g.shut
 }
 
-func (g *gate) leave(conns ...net.Conn) {
+func (g *proxy) leave(conns ...net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, c := range conns {
@@ -76,23 +76,23 @@ func (g *gate) leave(conns ...net.Conn) {
 	}
 }
 
-func (g *gate) end() {
+func (g *proxy) end() {
 	for c := range g.open {
 		c.Close()
 	}
 	clear(g.open)
 }
 
-// Cut ends all connections, and those to come, until Mend.
-func (g *gate) Cut() {
+// Cut ends all connections, and refuses new ones until Mend.
+func (g *proxy) Cut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut = true
 	g.end()
 }
 
-// Mend lets everybody through.
-func (g *gate) Mend() {
+// Mend accepts connections again.
+func (g *proxy) Mend() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut = false
