@@ -11,10 +11,10 @@ import (
 )
 
 // Fits reports whether warm sessions can serve spec. If not, fields names the fields of spec that
-// prevent it. Attributes and Subject never do. Run and MaxRun do only if the backend allows less.
-// Labels need FeatureRelabel, and IdleTTL needs FeatureKeepAlive. MinIsolation and Require need a
-// session that satisfies them. Aliases must be among those of the warm sessions, which may have
-// more. All other fields must be equal.
+// prevent it. Attributes and Subject never do. Labels always do. Run and MaxRun do only if the
+// backend allows less. IdleTTL needs FeatureKeepAlive. MinIsolation and Require need a session that
+// satisfies them. Aliases must be among those of the warm sessions, which may have more. All other
+// fields must be equal.
 func (p *Pool) Fits(spec executor.Spec) (ok bool, fields []string) {
 	fields = Differs(p.opts.Spec, p.Info().Capabilities, spec)
 	return len(fields) == 0, fields
