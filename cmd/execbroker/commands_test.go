@@ -91,8 +91,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceOfLittle checks that a backend does not conform by declaring little, where it is
-// known what its type has to declare.
+// TestConformanceOfLittle checks that a backend does not conform just by declaring little, if it is
+// known what its type must declare.
 func TestConformanceOfLittle(t *testing.T) {
 	t.Parallel()
 	config := write(t, t.TempDir(), "c.yaml", "backends:\n  all: {type: docker}\n  less: {type: docker, without: [stdin]}\n")

@@ -46,7 +46,7 @@ func TestCodeOf(t *testing.T) {
 	}
 }
 
-// TestMistakeBeforeJSON: a mistake on the command line is a document wherever --json stands.
+// TestMistakeBeforeJSON: an error on the command line is a JSON document, wherever --json is on it.
 func TestMistakeBeforeJSON(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--json", "doctor", "--bogus"}, {"doctor", "--bogus", "--json"}} {
