@@ -99,7 +99,7 @@ func TestConformanceOfLittle(t *testing.T) {
 	args := []string{"conformance", "--config", config, "--only", "declares", "--mode", "fake", "--backend"}
 	run(t, exitOK, append(args, "all")...)
 	contains(t, run(t, exitFailed, append(args, "less")...).err.String(), "must declare stdin for python")
-	contains(t, run(t, exitOK, "conformance", "--only", "declares", "--mode", "fake").err.String(), "is not known")
+	contains(t, run(t, exitOK, "conformance", "--only", "declares", "--mode", "fake").err.String(), "there is no list of what")
 }
 
 // TestConformanceUsesProcesses runs a case that needs a second process, which is this program

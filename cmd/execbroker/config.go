@@ -169,7 +169,7 @@ func (a *app) printDecision(d router.Decision) error {
 	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	assigned := plain(d.Assigned)
 	if assigned == "" {
-		assigned = "random for each session, because the route splits and there is no --subject"
+		assigned = "drawn for each session, since the route splits and no --subject is given"
 	}
 	fmt.Fprintf(t, "route\t%s\nassigned\t%s\n", plain(d.Route), assigned)
 	if len(d.Split) > 1 {
@@ -189,7 +189,7 @@ func (a *app) printDecision(d router.Decision) error {
 	}
 	tried := d.Eligible
 	if d.Assigned == "" {
-		tried = append([]string{"the random one, if it can"}, tried...)
+		tried = append([]string{"the one that is drawn, if it can"}, tried...)
 	}
 	if serves(d) {
 		fmt.Fprintf(t, "tried\t%s\n", plain(strings.Join(tried, ", then ")))

@@ -62,7 +62,7 @@ func misfits(b *backends.Broker, cfg backends.Config) (found []misfit) {
 				m := misfit{Pool: fmt.Sprintf("backends.%s.broker.pools[%d]", name, i), Client: c.name, Differs: fields}
 				if slices.Contains(fields, "Languages") {
 					m.Differs = slices.Clone(fields)
-					m.Differs[slices.Index(fields, "Languages")] = fmt.Sprintf("Languages (it requests %s)", names(spec.Languages))
+					m.Differs[slices.Index(fields, "Languages")] = fmt.Sprintf("Languages (it asks for %s)", names(spec.Languages))
 				}
 				found = append(found, m)
 			}

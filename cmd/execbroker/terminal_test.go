@@ -151,7 +151,7 @@ func (s *terminal) ends(want int) {
 func TestReplOnTerminal(t *testing.T) {
 	p := command(t, "repl")
 	s := onTerminal(t, p)
-	s.see("execbroker: python 0 in a sandbox of fake; %help says what else there is, Ctrl-D leaves", ">>> ")
+	s.see("execbroker: python 0 in a sandbox of fake; %help lists commands, Ctrl-D leaves", ">>> ")
 	s.keys("kept = 41\r")
 	s.see(">>> ")
 	s.keys("kept + 1\r")
