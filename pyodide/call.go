@@ -10,7 +10,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// callRequest asks the host for something that is not a run. Which fields count depends on Op.
+// callRequest is a request to the host that is not a run. Op says which fields are used.
 type callRequest struct {
 	Op     string `json:"op"`
 	Path   string `json:"path,omitempty"`
@@ -21,15 +21,15 @@ type callRequest struct {
 	Offset int64  `json:"offset"`
 	Max    int    `json:"max"`
 
-	Names   []string       `json:"names,omitempty"`   // of "aliases"
-	Entries []restoreEntry `json:"entries,omitempty"` // of "put"
-	Parts   []restorePart  `json:"parts,omitempty"`   // of "fill"; the data of all of them follows
+	Names   []string       `json:"names,omitempty"`   // for "aliases"
+	Entries []restoreEntry `json:"entries,omitempty"` // for "put"
+	Parts   []restorePart  `json:"parts,omitempty"`   // for "fill"; the data of all parts follows
 }
 
 // callReply is the answer of the host.
 type callReply struct {
-	Errno   int         `json:"errno"` // of Emscripten
-	Error   string      `json:"error"` // empty: it worked
+	Errno   int         `json:"errno"` // Emscripten's error number
+	Error   string      `json:"error"` // empty: no error
 	Token   uint32      `json:"token"`
 	Size    int64       `json:"size"`
 	Entries []callEntry `json:"entries"`
@@ -41,15 +41,15 @@ type callReply struct {
 type callEntry struct {
 	Name   string  `json:"name"`
 	Bytes  int64   `json:"bytes"`
-	Mode   uint32  `json:"mode"` // with the type, as st_mode
+	Mode   uint32  `json:"mode"` // with the file type, as in st_mode
 	MTime  float64 `json:"mtime"`
 	Target string  `json:"target"`
 }
 
-// call asks and waits for the answer. Frames that come before it go to each, which may be nil if
-// there cannot be any. When ctx ends a call without each is abandoned: its answer is dropped when
-// it comes. One with each goes on, because what it would miss is missing for good, so its ctx
-// should end only when the process is to be ended as well.
+// call sends a request and waits for the answer. Frames that arrive before it are passed to each,
+// which may be nil if there are none. If ctx ends during a call without each, the call is
+// abandoned, and its answer is dropped when it arrives. A call with each is not abandoned, because
+// its frames are needed. So its ctx should end only if the process is to be ended as well.
 func (h *host) call(ctx context.Context, req callRequest, data []byte, each func(frame) error) (r callReply, err error) {
 	b := h.open()
 	defer func() { h.close(b) }()
@@ -83,7 +83,7 @@ func (h *host) call(ctx context.Context, req callRequest, data []byte, each func
 	}
 }
 
-// The numbers of Emscripten's errors.
+// Emscripten's error numbers.
 const (
 	errnoACCES       = 2
 	errnoEXIST       = 20
@@ -105,7 +105,7 @@ var errnos = map[int]struct {
 	kind error
 	text string
 }{
-	errnoACCES:       {fs.ErrPermission, "the code in the sandbox may not either"},
+	errnoACCES:       {fs.ErrPermission, "the code in the sandbox has no permission either"},
 	errnoEXIST:       {fs.ErrExist, ""},
 	errnoINVAL:       {fs.ErrInvalid, "not a regular file, or a directory moved into itself"},
 	errnoISDIR:       {fs.ErrInvalid, "it is a directory"},
@@ -117,10 +117,10 @@ var errnos = map[int]struct {
 	errnoNOTEMPTY:    {fs.ErrExist, "the directory is not empty"},
 	errnoPERM:        {fs.ErrPermission, ""},
 	errnoROFS:        {fs.ErrPermission, ""},
-	errnoXDEV:        {fs.ErrInvalid, "it cannot be moved to there"},
+	errnoXDEV:        {fs.ErrInvalid, "it cannot be moved there"},
 }
 
-// callError makes an error of a reply that says that it did not work.
+// callError returns the error of a reply.
 func callError(r callReply) error {
 	e, ok := errnos[r.Errno]
 	switch {
@@ -135,7 +135,7 @@ func callError(r callReply) error {
 // errLost says that the process ended before it answered.
 var errLost = errors.New("the sandbox process ended")
 
-// lost ends the process, if it has not ended, and says why no answer came.
+// lost kills the process, if it is still running, and says why no answer came.
 func (h *host) lost(err error) error {
 	h.kill()
 	<-h.dead

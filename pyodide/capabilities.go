@@ -8,8 +8,8 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// capabilities declares what sessions can do. What is not here is refused: there are no processes,
-// threads or sockets in WebAssembly, and a session lives in one process and ends with it.
+// capabilities declares what sessions can do. Anything else is refused: WebAssembly has no
+// processes, threads or sockets, and a session lives in one process and ends with it.
 func capabilities(goos string, c Config, layer confine.Method) executor.Capabilities {
 	caps := executor.Capabilities{
 		MaxLife: c.MaxLife.Max(),

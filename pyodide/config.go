@@ -13,44 +13,45 @@ import (
 	"github.com/execbroker/execbroker/internal/requirement"
 )
 
-// Config is what configuration says. The zero value is ready for use. Sizes are in bytes.
+// Config is the configuration of the backend. The zero value is ready for use. Sizes are in bytes.
 type Config struct {
 	// RuntimeDir is a directory in which Deno, Pyodide and acorn are installed in the pinned
 	// versions: one with a node_modules directory, made by `npm install deno@VERSION
 	// pyodide@VERSION acorn@VERSION`. Empty: they are installed into the cache directory on first
-	// use, through npm, which needs Node.js and the network that once.
+	// use, with npm, which needs Node.js and the network once.
 	RuntimeDir string `json:"runtime_dir,omitempty"`
 
-	// Memory is what the interpreter of a session gets if its Spec does not say. Default 512 MiB.
+	// Memory is the memory of the interpreter of a session if its Spec sets none. Default 512 MiB.
 	Memory int64 `json:"memory,omitempty"`
-	// MaxMemory is the most that a Spec may ask for. Default 2 GiB; at most 4 GiB, which is what a
-	// 32-bit address reaches.
+	// MaxMemory is the largest memory that a Spec may set. Default 2 GiB; at most 4 GiB, the limit
+	// of 32-bit addresses.
 	MaxMemory int64 `json:"max_memory,omitempty"`
 
-	// Disk is what the files of a session may have together if its Spec does not say. They are held
-	// in memory. Default 256 MiB.
+	// Disk is the total size of the files of a session if its Spec sets none. The files are in
+	// memory. Default 256 MiB.
 	Disk int64 `json:"disk,omitempty"`
-	// MaxDisk is the most that a Spec may ask for. Default 1 GiB.
+	// MaxDisk is the largest disk size that a Spec may set. Default 1 GiB.
 	MaxDisk int64 `json:"max_disk,omitempty"`
 
 	// OSLayer says how the operating system confines the process of a session: "bubblewrap",
-	// "namespaces", "none", or "auto", which is the first of these that works on this machine. One
-	// that is named and does not work is refused. Default "auto". The isolation that the backend
-	// declares is "wasm-os" with a layer; without it "wasm", and "process" for JavaScript.
+	// "namespaces", "none", or "auto", which means the first of these that works on this machine. A
+	// layer that is set explicitly and does not work is an error. Default "auto". The declared
+	// isolation is "wasm-os" with a layer. Without one it is "wasm", and "process" for JavaScript.
 	OSLayer string `json:"os_layer,omitempty"`
 
-	// MaxLife is how long a sandbox lives at most, in use or not: the most that a Spec may ask for,
-	// and what one gets that asks for nothing. Default: 24 hours; "none" is no bound.
+	// MaxLife is the longest life of a sandbox, in use or not. It is the largest life that a Spec
+	// may set, and the life if the Spec sets none. Default: 24 hours; "none" means no limit.
 	MaxLife driver.Life `json:"max_life,omitzero"`
 
-	// Packages says where packages come from.
+	// Packages sets the source of packages.
 	Packages Packages `json:"packages,omitzero"`
-	// Templates are lists of packages that are loaded ahead, by the logical names that a Spec uses.
+	// Templates are lists of packages that are loaded at the start of a session, by the template
+	// name in a Spec.
 	Templates map[string][]string `json:"templates,omitempty"`
 
-	// NoSnapshot starts every interpreter from the beginning instead of from a memory snapshot. It
-	// takes about 0.3 s longer, and gives each session a hash seed of its own. With the snapshot
-	// the seed is the same everywhere; random numbers are not.
+	// NoSnapshot starts every interpreter from the beginning instead of from a memory snapshot.
+	// That takes about 0.3 s longer, and gives each session a different hash seed. With the
+	// snapshot the seed is the same everywhere; random numbers are not.
 	NoSnapshot bool `json:"no_snapshot,omitempty"`
 }
 
@@ -67,7 +68,7 @@ const (
 	minDisk    = mib
 )
 
-// Validate reports every mistake in c, each with the name of its field.
+// Validate returns all errors in c, each with the name of its field.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
@@ -85,7 +86,7 @@ func (c Config) Validate() error {
 	if u, err := url.Parse(c.Packages.BaseURL); err != nil || c.Packages.BaseURL != "" && (u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
 		bad("packages.base_url", "want an http or https address")
 	} else if c.Packages.BaseURL != "" && c.Packages.Dir != "" {
-		bad("packages.base_url", "nothing is fetched with packages.dir; set one of them")
+		bad("packages.base_url", "packages.dir fetches nothing from an address; set only one of them")
 	}
 	for _, t := range slices.Sorted(maps.Keys(c.Templates)) {
 		for i, name := range c.Templates[t] {
@@ -113,7 +114,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// withDefaults fills in what is not said. A default never exceeds the maximum that is said.
+// withDefaults sets unset fields. A default never exceeds a maximum that is set.
 func (c Config) withDefaults() Config {
 	fill := func(v *int64, d int64) {
 		if *v == 0 {

@@ -14,12 +14,12 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// setup is what people run to prepare ahead.
+// setup is the advice to prepare in advance.
 const setup = "run `execbroker setup`; it is done on first use as well"
 
-// Doctor examines what the backend needs. It changes nothing, and says what to do about what is
-// missing. After the first thing that is missing it stops, because what follows needs it. That the
-// settings are right is for whoever has read them to say.
+// Doctor checks what the backend needs. It changes nothing, and says how to fix what is missing. It
+// stops at the first problem, because the later checks depend on it. The caller must validate the
+// settings.
 func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	if err := cfg.Validate(); err != nil {
 		return []driver.Check{{Name: "configuration", Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: "correct the settings of the backend"}}
@@ -63,9 +63,9 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	return checks
 }
 
-// doctorLayer says what the operating system puts around a sandbox. That nothing works is no
-// failure, unless the configuration asks for it: the sandbox is weaker then, and the declared
-// isolation says so.
+// doctorLayer says which layer of the operating system is around a sandbox. If no layer works, that
+// is an error only if the configuration requires one. Otherwise the sandbox is weaker, and the
+// declared isolation says so.
 func doctorLayer(ctx context.Context, cfg Config) (detail, fix string, err error) {
 	m, skipped, err := chooseLayer(ctx, cfg.withDefaults().OSLayer)
 	if err != nil {
@@ -84,7 +84,8 @@ func doctorLayer(ctx context.Context, cfg Config) (detail, fix string, err error
 	return detail, "", nil
 }
 
-// doctorRuntime looks for an installation, and if there is none, whether it could be installed.
+// doctorRuntime looks for an installation. If there is none, it checks whether one could be
+// installed.
 func doctorRuntime(ctx context.Context, s store.Store, cfg Config) (in installation, fix string, err error) {
 	if cfg.RuntimeDir != "" {
 		in, err = find(cfg.RuntimeDir)
@@ -105,7 +106,7 @@ func doctorRuntime(ctx context.Context, s store.Store, cfg Config) (in installat
 	return in, setup, fmt.Errorf("Deno %s and Pyodide %s are not installed yet", DenoVersion, PyodideVersion)
 }
 
-// doctorPrepared looks whether sandboxes start fast.
+// doctorPrepared checks whether sandboxes start fast.
 func doctorPrepared(s store.Store, cfg Config) (detail, fix string, err error) {
 	_, id, err := installedIfThere(s, cfg)
 	if err != nil {
@@ -119,7 +120,8 @@ func doctorPrepared(s store.Store, cfg Config) (detail, fix string, err error) {
 	return dir, setup, err
 }
 
-// writable reports whether files can be made in dir, or where it would be made.
+// writable reports whether files can be created in dir, or in the directory where it would be
+// created.
 func writable(dir string) error {
 	for {
 		st, err := os.Stat(dir)

@@ -18,7 +18,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// files are the files of the sandbox, as the worker sees them.
+// files is the file system of the sandbox, as the worker sees it.
 type files struct{ s *session }
 
 var _ driver.Files = files{}
@@ -26,9 +26,9 @@ var _ driver.Files = files{}
 // Files implements driver.Filer.
 func (s *session) Files() driver.Files { return files{s} }
 
-// host returns the process, started if need be.
+// host returns the process, and starts it if necessary.
 func (f files) host(ctx context.Context) (*host, error) {
-	release, err := f.s.take(ctx)
+	release, err := f.s.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +47,11 @@ func (f files) ask(ctx context.Context, req callRequest) (callReply, *host, erro
 	return r, h, fileError(ctx, err)
 }
 
-// change makes a call that changes files. Once it has been sent it is not given up: what came of it
-// has to be known.
+// change makes a call that changes files. Once it has been sent it is not abandoned, because its
+// result must be known.
 func (f files) change(ctx context.Context, req callRequest) error {
 	defer f.s.use()()
-	release, err := f.s.take(ctx)
+	release, err := f.s.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (f files) change(ctx context.Context, req callRequest) error {
 	return f.changeIn(ctx, h, req)
 }
 
-// changeIn is change in a process that must still be the same. Its caller has the turn.
+// changeIn is change in a process that must still be the same. The caller has the lock.
 func (f files) changeIn(ctx context.Context, h *host, req callRequest) error {
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.s.d.patience.change)
 	defer cancel()
@@ -71,7 +71,7 @@ func (f files) changeIn(ctx context.Context, h *host, req callRequest) error {
 	return fileError(ctx, err)
 }
 
-// fileError makes an error of the contract of one of a call.
+// fileError converts the error of a call to one of the contract.
 func fileError(ctx context.Context, err error) error {
 	switch {
 	case err == nil, ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
@@ -93,7 +93,7 @@ func (f files) Stat(ctx context.Context, name string) (executor.FileInfo, error)
 	return r.callEntry.info(), err
 }
 
-// info makes a FileInfo of what the host says.
+// info converts the host's description of a file to a FileInfo.
 func (e callEntry) info() executor.FileInfo {
 	mode := fs.FileMode(e.Mode) & fs.ModePerm
 	for _, m := range []struct {
@@ -162,8 +162,8 @@ func (f files) Read(ctx context.Context, name string) (io.ReadCloser, error) {
 	return newReader(ctx, h, r.Token, f.s.use()), nil
 }
 
-// reader reads a file in pieces. While it is open the session is in use. Close may be called during
-// a Read, and ends it.
+// reader reads a file in pieces. While it is open the session counts as in use. Close may be called
+// during a Read, and ends it.
 type reader struct {
 	ctx    context.Context //nolint:containedctx // by the contract of Files.Read it governs the reading too
 	cancel context.CancelFunc
@@ -215,7 +215,7 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// release gives a token back. The host forgets old ones by itself, so that neither the answer nor a
+// release returns a token. The host forgets old tokens by itself, so neither the answer nor a
 // failure matters.
 func (h *host) release(token uint32) {
 	b := h.open()
@@ -250,25 +250,25 @@ func (f files) Write(ctx context.Context, name string, src io.Reader, mode fs.Fi
 			return driver.Fail(executor.ErrInvalid, executor.RanNo, fmt.Errorf("reading what to write: %w", rerr))
 		}
 	}
-	turn, err := f.s.take(ctx)
+	unlock, err := f.s.lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer turn()
+	defer unlock()
 	return f.changeIn(ctx, h, callRequest{Op: "commit", Token: r.Token})
 }
 
-// atHome reports whether HOME is the working directory, by any of its names.
+// atHome reports whether HOME is the working directory, under any of its names.
 func (s *session) atHome() bool {
 	home := path.Clean(s.opts.env["HOME"])
 	return home == executor.Workdir || slices.Contains(s.opts.alias, home)
 }
 
-// artifacts makes the artifacts of a run that has just ended.
+// artifacts returns the artifacts of a run that has just ended.
 func (s *session) artifacts(ctx context.Context, h *host, req *executor.ArtifactRequest, changes []runChanged) ([]executor.Artifact, int, error) {
 	var changed []driver.Changed
 	for _, c := range changes {
-		// What programs keep for themselves in the home directory is none.
+		// Files that programs keep in the home directory for themselves are not artifacts.
 		if !strings.HasPrefix(c.name, ".") || !s.atHome() {
 			changed = append(changed, driver.Changed{Name: c.name, Size: c.size, ModTime: time.Unix(0, c.mtime).UTC()})
 		}

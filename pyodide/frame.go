@@ -19,13 +19,13 @@ import (
 //	to the host     u32 length, u8 type, u32 id, payload
 //	from the host   u32 length, nonce, u8 type, u32 id, payload
 //
-// Numbers are little-endian; length counts what follows it. The nonce is random for each process
-// and known to the trusted thread of the host only, so that no other writer to its standard output
-// can make a frame. Whoever breaks the rules loses the process.
+// Numbers are little-endian; length counts the bytes that follow it. The nonce is random for each
+// process and known only to the trusted thread of the host, so that no other writer to its standard
+// output can forge a frame. A process that breaks the rules is killed.
 const (
 	toInit      = 1 // nonce, JSON of hostOptions
-	toRun       = 2 // f64 wall time in ms or -1, u8 whether there is input, u32 length, JSON of runRequest, code
-	toStdin     = 3 // bytes; none at the end
+	toRun       = 2 // f64 wall time in ms or -1, u8 whether the run has input, u32 length, JSON of runRequest, code
+	toStdin     = 3 // bytes; empty at the end of the input
 	toInterrupt = 4
 	toCredit    = 5 // u32 bytes
 	toCall      = 6 // u32 length, JSON of callRequest, data
@@ -37,32 +37,32 @@ const (
 	fromStdout
 	fromStderr
 	fromOutput // u8 flag, part of a bundle
-	fromWant   // u32 bytes of standard input that there is room for
+	fromWant   // u32 number of bytes of standard input that the host can accept
 	fromEnd    // u8 flag, part of the JSON of runEnd
 	fromFile   // an entry of the file system that has changed
 	fromData   // u32 file, f64 offset, contents
 	fromSynced // the run is over
 	fromReply  // u32 length, JSON, data
-	fromLate   // the wall time is over, and the code has been told
-	fromStuck  // the code cannot be stopped without the process
+	fromLate   // the wall time is over, and the code was interrupted
+	fromStuck  // the code can only be stopped by killing the process
 	fromFatal  // JSON of hostFatal
-	fromGiven  // the interpreter is about to be given the code
+	fromGiven  // the code is about to be passed to the interpreter
 )
 
 const (
 	nonceLen  = 16
 	headLen   = 5       // type and id
-	maxFrame  = 1 << 20 // from the host, of what follows the length, without the nonce
+	maxFrame  = 1 << 20 // bytes after the length in a frame from the host, without the nonce
 	maxCode   = 64 << 20
-	window    = 1 << 20 // bytes that may be on the way to us
-	frameCost = 64      // what a frame counts besides its payload
+	window    = 1 << 20 // bytes that the host may send before we confirm them
+	frameCost = 64      // added to the size of the payload of each frame
 	chunkLen  = 256 << 10
 )
 
-// frameType says what a frame from the host is.
+// frameType is the type of a frame from the host.
 type frameType uint8
 
-// counted reports whether the host sends frames of this type only as far as its window goes.
+// counted reports whether frames of this type count in the window of the host.
 func (t frameType) counted() bool {
 	switch t {
 	case fromStdout, fromStderr, fromOutput, fromFile, fromData:
@@ -78,10 +78,10 @@ type frame struct {
 	payload []byte
 }
 
-// cost is what the frame counts in the window.
+// cost returns how much the frame counts in the window.
 func (f frame) cost() int { return len(f.payload) + frameCost }
 
-// appendFrame appends a frame to the host to b. The parts are its payload.
+// appendFrame appends a frame to the host to b. parts are its payload.
 func appendFrame(b []byte, typ uint8, id uint32, parts ...[]byte) []byte {
 	n := headLen
 	for _, p := range parts {
@@ -96,12 +96,12 @@ func appendFrame(b []byte, typ uint8, id uint32, parts ...[]byte) []byte {
 	return b
 }
 
-// errNonce and errFrame say that the host, or something that got hold of its output, does not keep
-// the protocol.
+// errNonce and errFrame say that the host, or something that can write to its output, breaks the
+// protocol.
 var (
 	errNonce = errors.New("a frame without the nonce of its process")
 	errFrame = errors.New("a frame that breaks the protocol")
-	// errTooLong says that a message in parts is too long.
+	// errTooLong says that a message in several parts is too long.
 	errTooLong = fmt.Errorf("%w: a message is too long", errFrame)
 )
 
@@ -116,7 +116,7 @@ func newFrameReader(r io.Reader, nonce [nonceLen]byte) *frameReader {
 	return &frameReader{r: bufio.NewReaderSize(r, 64<<10), nonce: nonce}
 }
 
-// next returns the next frame. io.EOF is the end of the stream between two frames.
+// next returns the next frame. If the stream ends between two frames, the error is io.EOF.
 func (fr *frameReader) next() (frame, error) {
 	h := &fr.head
 	if _, err := io.ReadFull(fr.r, h[:]); err != nil {
@@ -143,16 +143,16 @@ func (fr *frameReader) next() (frame, error) {
 const (
 	partMore   = 0
 	partLast   = 1
-	partBroken = 2 // an interrupt came in between; what came so far is void
+	partBroken = 2 // an interrupt came in between; the earlier parts are discarded
 )
 
-// parts puts long messages together.
+// parts joins the parts of long messages.
 type parts struct {
 	buf []byte
 	max int
 }
 
-// add takes a part. It returns the message with its last part, and nil before.
+// add adds a part. It returns the message after its last part, and nil before that.
 func (p *parts) add(payload []byte) (msg []byte, err error) {
 	if len(payload) == 0 || payload[0] > partBroken {
 		return nil, fmt.Errorf("%w: part without a flag", errFrame)
@@ -175,7 +175,7 @@ func (p *parts) add(payload []byte) (msg []byte, err error) {
 	return msg, nil
 }
 
-// The bounds of cell.py for a value.
+// The limits of cell.py for a value.
 const (
 	maxTypes     = 32
 	maxTypeLen   = 100
@@ -183,8 +183,8 @@ const (
 	maxBundle    = maxTypes*(maxTypeLen+6) + 64<<20
 )
 
-// decodeBundle decodes a value: u8 whether it is that of the last expression, u16 count, and for
-// each representation u16 length, media type, u32 length, data.
+// decodeBundle decodes a value: u8 whether it is the value of the last expression, u16 count, and
+// for each representation u16 length, media type, u32 length, data.
 func decodeBundle(b []byte) (*executor.Output, error) {
 	d := decoder{b: b}
 	out := &executor.Output{Main: d.u8() == 1}
@@ -221,16 +221,16 @@ func validMIME(s string) bool {
 	return slashes == 1 && len(s) >= 3 && len(s) <= maxTypeLen && s[0] != '/' && s[len(s)-1] != '/'
 }
 
-// envelope encodes JSON that data follows.
+// envelope encodes JSON with a length in front, so that data can follow.
 func envelope(v any) []byte {
 	j, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // our own types
+		panic(err) // impossible: v has a type of this package
 	}
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(j))), j...)
 }
 
-// openEnvelope decodes into v and returns the data.
+// openEnvelope decodes the JSON into v and returns the data after it.
 func openEnvelope(b []byte, v any) (data []byte, err error) {
 	d := decoder{b: b}
 	head := d.bytes(int(d.u32()))
@@ -243,7 +243,7 @@ func openEnvelope(b []byte, v any) (data []byte, err error) {
 	return d.b, nil
 }
 
-// decoder reads numbers and bytes. Reading beyond the end sets bad and gives zeros.
+// decoder reads numbers and bytes. Reading beyond the end sets bad and returns zeros.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -280,7 +280,7 @@ func (d *decoder) u32() uint32 {
 	return 0
 }
 
-// count returns an f64 that must be a whole number from 0 that a file can have.
+// count returns an f64 that must be a whole number, from 0 to the largest size of a file.
 func (d *decoder) count() int64 {
 	f := d.f64()
 	if !(f >= 0 && f < 1<<48) || f != math.Trunc(f) {

@@ -17,23 +17,23 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// startTimeout is how long a process may take until its interpreter is up. It takes 0.3 s, and 2 s
-// without anything prepared, on a machine that has nothing else to do.
+// startTimeout is how long a process may take until its interpreter is ready. On an idle machine it
+// takes 0.3 s, or 2 s if nothing is prepared.
 const startTimeout = time.Minute
 
 // The exit codes of main.mjs.
 const (
 	exitIdle = 10
 	exitLife = 11
-	exitLeft = 12 // what code had left running did not let go of the interpreter
+	exitLeft = 12 // code that was left running did not release the interpreter
 )
 
-// hostOptions is the first thing that a host is told.
+// hostOptions is the first message to a host.
 type hostOptions struct {
 	Mode     string            `json:"mode"` // "session", "compile", "snapshot"
 	Stdlib   string            `json:"stdlib"`
 	Snapshot string            `json:"snapshot,omitempty"`
-	Modules  map[string]string `json:"modules"` // of Python: name and file; a snapshot has them already
+	Modules  map[string]string `json:"modules"` // Python modules: name and file; a snapshot contains them already
 	Disk     int64             `json:"disk"`
 	Nodes    int               `json:"nodes"`
 	Env      map[string]string `json:"env"`
@@ -41,20 +41,20 @@ type hostOptions struct {
 	LifeMS   int64             `json:"life_ms"`
 }
 
-// hostReady is what a host says when its interpreter is up.
+// hostReady is the message of a host when its interpreter is ready.
 type hostReady struct {
 	Version string `json:"version"`
 	MS      int64  `json:"ms"`
 }
 
-// hostFatal is the last thing that a host says.
+// hostFatal is the last message of a host.
 type hostFatal struct {
 	Message string `json:"message"`
 }
 
 // host is a running host program. One goroutine reads its frames into mailboxes, one for each
-// exchange; it never waits for whoever takes them, because the host's window bounds what can be
-// there.
+// exchange. It never waits for the readers of the mailboxes, because the window of the host bounds
+// the frames in them.
 type host struct {
 	cmd     *exec.Cmd
 	layer   confine.Method
@@ -62,24 +62,24 @@ type host struct {
 	stdin   *os.File
 	wg      sync.WaitGroup
 	exited  chan struct{} // closed when the process has ended
-	dead    chan struct{} // closed when the process is gone and all that it wrote is in mailboxes
+	dead    chan struct{} // closed when the process is gone and all its output is in mailboxes
 	err     error         // why; valid when dead is closed
 
-	writeMu sync.Mutex // one frame at a time. Who blocks here is freed by kill, which closes the other end of the pipe
+	writeMu sync.Mutex // one frame at a time. kill releases a blocked writer, because it closes the other end of the pipe
 
 	mu     sync.Mutex
 	boxes  map[uint32]*mailbox
 	nextID uint32
 	queued int   // bytes in mailboxes
-	credit int   // bytes taken from mailboxes and not yet confirmed
-	killed bool  // by us
-	gone   bool  // its number may soon be another's
-	fault  error // what the host did wrong
+	credit int   // bytes that were taken from mailboxes but not confirmed yet
+	killed bool  // by this program
+	gone   bool  // its PID may soon belong to another process
+	fault  error // a violation of the protocol by the host
 	fatal  *hostFatal
 	stderr tail
 }
 
-// startHost starts a host program and waits until its interpreter is up. p says what to start.
+// startHost starts the host program p and waits until its interpreter is ready.
 func startHost(ctx context.Context, p program, opts hostOptions) (*host, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -119,7 +119,7 @@ func startHost(ctx context.Context, p program, opts hostOptions) (*host, error) 
 	return h, nil
 }
 
-// startError says that the process runs, but that its interpreter does not come up.
+// startError says that the process runs, but its interpreter does not start.
 type startError struct{ error }
 
 func (e *startError) Unwrap() error { return e.error }
@@ -155,11 +155,11 @@ func (h *host) launch(p program, nonce [nonceLen]byte) error {
 		return err
 	}
 	h.wg.Go(func() { h.read(outR, nonce) })
-	go h.wait(outR) // ends by closing dead, for which everybody who kills waits
+	go h.wait(outR) // ends by closing dead; callers of kill wait for that
 	return nil
 }
 
-// wait reaps the process.
+// wait waits for the process to exit.
 func (h *host) wait(out *os.File) {
 	err := reap(h.cmd, func() {
 		h.mu.Lock()
@@ -168,7 +168,7 @@ func (h *host) wait(out *os.File) {
 		h.gone = true
 		close(h.exited)
 	})
-	h.wg.Wait() // the end of the stream is there, since the process has gone
+	h.wg.Wait() // the process is gone, so the stream has ended
 	out.Close()
 	h.stdin.Close()
 	h.mu.Lock()
@@ -177,15 +177,15 @@ func (h *host) wait(out *os.File) {
 	close(h.dead)
 }
 
-// read takes frames until the stream ends. A frame that nobody waits for, or more than the window
-// allows, is a fault.
+// read reads frames until the stream ends. A frame for which nobody waits, or one that exceeds the
+// window, is a fault.
 func (h *host) read(out io.Reader, nonce [nonceLen]byte) {
 	fr := newFrameReader(out, nonce)
 	for {
 		f, err := fr.next()
 		if err == io.EOF {
-			// It ends by itself, most likely, and how it ends says why. One that only closes its
-			// output is of no use any more.
+			// The process is probably ending by itself, and its exit code says why. A process that
+			// only closes its output is useless.
 			select {
 			case <-h.exited:
 			case <-time.After(time.Second):
@@ -208,7 +208,7 @@ func (h *host) read(out io.Reader, nonce [nonceLen]byte) {
 	}
 }
 
-// errFatal says that the host has said its last word.
+// errFatal says that the host has sent its last message.
 var errFatal = errors.New("fatal")
 
 func (h *host) deliver(f frame) error {
@@ -243,14 +243,14 @@ func (h *host) deliver(f frame) error {
 	return nil
 }
 
-// reapTimeout is how long the process that watches over a killed one may take to end.
+// reapTimeout is how long the monitor of a killed process may take to exit.
 const reapTimeout = time.Second
 
-// kill ends the process. dead is closed soon after.
+// kill kills the process. dead is closed soon after.
 func (h *host) kill() {
 	select {
 	case <-h.dead:
-		return // by itself
+		return // it has ended by itself
 	default:
 	}
 	h.mu.Lock()
@@ -264,14 +264,14 @@ func (h *host) kill() {
 	}
 }
 
-// killAll ends the process that was started and all in its group.
+// killAll kills the started process and its whole group.
 func (h *host) killAll() {
 	h.mu.Lock()
 	if !h.gone {
 		killGroup(h.cmd.Process.Pid)
 	}
 	h.mu.Unlock()
-	h.cmd.Process.Kill() //nolint:errcheck // it has ended
+	h.cmd.Process.Kill() //nolint:errcheck // an error means that it has ended
 }
 
 // isDead reports whether the process has ended.
@@ -284,10 +284,11 @@ func (h *host) isDead() bool {
 	}
 }
 
-// exitCode returns the exit code of the process, which has ended, or -1 if a signal ended it.
+// exitCode returns the exit code of the process, or -1 if a signal ended it. The process must have
+// ended.
 func (h *host) exitCode() int { return h.cmd.ProcessState.ExitCode() }
 
-// reason says why the process ended, if it was not our wish.
+// reason says why the process ended, unless this program killed it.
 func (h *host) reason() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -307,16 +308,16 @@ func (h *host) reason() error {
 	return errors.New("the process ended")
 }
 
-// signs of memory that has run out, in what the engine says before it gives up.
+// memorySigns are parts of the engine's messages when it runs out of memory.
 var memorySigns = []string{"out of memory", "memory allocation of", "allocation failed", "cannot allocate memory"}
 
-// noThread is what Deno says when it cannot start a thread. Here it is memory that lacks for the
-// stack: the limit on it is ours, one on threads is not set.
+// noThread is Deno's message when it cannot start a thread. The reason is missing memory for the
+// stack: this package limits memory but not threads.
 const noThread = "unable to create worker threads"
 
 // outOfMemory reports whether the process is known to have ended because the system or its limits
-// gave it no more memory. It has ended. An engine that crashes where it takes memory for granted
-// says nothing, and so is not known to.
+// gave it no more memory. The process must have ended. An engine that crashes without a message
+// cannot be recognized.
 func (h *host) outOfMemory() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -325,20 +326,21 @@ func (h *host) outOfMemory() bool {
 		said += h.fatal.Message
 	}
 	said = strings.ToLower(said)
-	// The system's own killer says nothing.
+	// The kernel's out-of-memory killer leaves no message.
 	return !h.killed && signalName(confine.Signal(h.layer, h.cmd.ProcessState)) == "SIGKILL" ||
 		slices.ContainsFunc(memorySigns, func(s string) bool { return strings.Contains(said, s) }) ||
 		h.bounded && strings.Contains(said, noThread)
 }
 
-// outOfCPU reports whether the limit on processor time ended the process. It has ended.
+// outOfCPU reports whether the limit on processor time ended the process. The process must have
+// ended.
 func (h *host) outOfCPU() bool {
 	return signalName(confine.Signal(h.layer, h.cmd.ProcessState)) == "SIGXCPU"
 }
 
-// allow sets how much processor time the process may use for a run of at most wall: several times
-// that, since it has several threads. It is for the case that the clocks of the host and of this
-// process both fail. Where this process may not set it, Open has said so.
+// allow sets the limit on the processor time of the process for a run of at most wall. It is
+// several times wall, because the process has several threads. The limit matters only if the clocks
+// of the host and of this process both fail. If this process cannot set it, Open has logged that.
 func (h *host) allow(wall time.Duration) error {
 	pid := confine.PID(h.layer, h.cmd.Process.Pid)
 	if pid == 0 || confine.Adjustable(h.layer) != nil {
@@ -360,12 +362,12 @@ func (h *host) send(typ uint8, id uint32, parts ...[]byte) error {
 	return err
 }
 
-// sendTimeout is how long a host may take, after the end of a context, to take what it was sent
-// before. It always reads.
+// sendTimeout is how long a host may take, after the end of a context, to read what was sent
+// before. A working host always reads.
 const sendTimeout = 5 * time.Second
 
-// ask sends a frame that may be larger than the pipe holds. A host that does not take it is ended
-// some time after ctx: half a frame cannot be taken back.
+// ask sends a frame that may be larger than the pipe's buffer. If the host does not read it, the
+// host is killed some time after ctx ends, because half a frame cannot be withdrawn.
 func (h *host) ask(ctx context.Context, typ uint8, id uint32, parts ...[]byte) error {
 	sent := make(chan struct{})
 	defer close(sent)

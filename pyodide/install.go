@@ -15,14 +15,15 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// minNPM is the first npm that reads lock files of our kind. It comes with Node.js 16.
+// minNPM is the first npm version that reads lock files of this format. Node.js 16 contains it.
 const minNPM = 7
 
-// install fills dir with Deno and Pyodide through npm.
+// install installs Deno and Pyodide into dir with npm.
 //
-// The lock file pins every package by its hash and names no address: npm asks the registry, mirror
-// or proxy that the user has configured. No script of a package is run. The binary of the user's
-// platform is an optional dependency, which some configurations leave out, so it is asked for.
+// The lock file pins every package by its hash and contains no address: npm uses the registry,
+// mirror or proxy that the user has configured. No package scripts are run. The binary for the
+// user's platform is an optional dependency, which some configurations leave out, so it is
+// requested explicitly.
 func install(ctx context.Context, dir string) error {
 	npm, err := findNPM(ctx)
 	if err != nil {
@@ -60,7 +61,7 @@ func install(ctx context.Context, dir string) error {
 	return nil
 }
 
-// findNPM returns npm if it is there and new enough.
+// findNPM returns the path of npm if it is installed and new enough.
 func findNPM(ctx context.Context) (string, error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
@@ -84,7 +85,7 @@ func findNPM(ctx context.Context) (string, error) {
 	return npm, nil
 }
 
-// installNode says how people install Node.js on this system.
+// installNode says how to install Node.js on this system.
 func installNode() string {
 	switch runtime.GOOS {
 	case "darwin":
@@ -95,7 +96,7 @@ func installNode() string {
 	return "for example `apt-get install nodejs npm`"
 }
 
-// npmError says what to do about a failure of npm.
+// npmError adds advice to a failure of npm.
 func npmError(err error, said string) error {
 	said = strings.ReplaceAll(said, "npm error ", "")
 	hint := "run `npm ping` to see whether npm works"
@@ -107,8 +108,8 @@ func npmError(err error, said string) error {
 		{"ETIMEDOUT", "the registry does not answer: check the network and `npm ping`"},
 		{"ERR_SOCKET_TIMEOUT", "the registry does not answer: check the network and `npm ping`"},
 		{"CERT", "the registry's certificate is not trusted: check `npm config get cafile`"},
-		{"EINTEGRITY", "what was downloaded is not what was published: run `npm cache verify`, and check who runs `npm config get registry`"},
-		{"E401", "the registry wants a login: run `npm login`"},
+		{"EINTEGRITY", "the download does not have the published checksum: run `npm cache verify`, and check who runs `npm config get registry`"},
+		{"E401", "the registry requires a login: run `npm login`"},
 		{"E403", "the registry refuses the packages: check `npm config get registry`"},
 		{"E404", "the registry does not have the packages: check `npm config get registry`"},
 		{"ENOSPC", "there is no space left in the cache directory"},

@@ -10,15 +10,15 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// javascriptOn says whether there are sessions with JavaScript on a system. Their memory is the
-// engine's own, of which only Linux bounds all; a limit that does not hold is not declared, and
-// without it there is no language.
+// javascriptOn reports whether a system has sessions with JavaScript. Their memory belongs to the
+// engine, and only Linux can limit all of it. A limit that does not work must not be declared, and
+// without it the language is not offered.
 func javascriptOn(goos string) bool { return goos == "linux" }
 
 var javascriptHere = javascriptOn(runtime.GOOS)
 
-// javascriptRuntime is what sessions with JavaScript can do. Nothing interrupts a loop: it costs
-// the state.
+// javascriptRuntime is what sessions with JavaScript can do. A loop cannot be interrupted: stopping
+// it loses the state.
 var javascriptRuntime = executor.Runtime{
 	Language: executor.JavaScript,
 	Version:  "ECMAScript",
@@ -39,11 +39,12 @@ var javascriptRuntime = executor.Runtime{
 	},
 }
 
-// scriptSpare is what the engine has taken and not used when it is up, so that code could have it
-// besides.
+// scriptSpare is memory that the engine has reserved but not used when it is ready, which code
+// could use in addition to its limit.
 const scriptSpare = 24 * mib
 
-// scriptData is the memory of a process with JavaScript that is up, by the path of its program.
+// scriptData is the memory of a process with JavaScript when it is ready, by the path of its
+// program.
 var scriptData = struct {
 	sync.Mutex
 	of map[string]uint64
@@ -51,10 +52,11 @@ var scriptData = struct {
 
 // javascript starts the host of a session with JavaScript.
 //
-// Buffers are outside of the engine's heap, so it is the system that bounds them: by what such a
-// process has when it is up, and the memory of the session. Contents of files are in buffers as
-// well, so that they count against both limits. The former depends on the machine and is measured
-// once in the life of this program: nobody but a process itself may always lower its limit.
+// Buffers are outside of the engine's heap, so the operating system limits them: to the memory of
+// such a process when it is ready, plus the memory of the session. Contents of files are in buffers
+// too, so they count against both limits. The memory of a ready process depends on the machine and
+// is measured once in the life of this program. The limit is set at the start, because only a
+// process itself can always lower its limit.
 func (p *prepared) javascript(ctx context.Context, denoDir string, o sandboxOptions) (*host, error) {
 	opts := hostOptions{Mode: "javascript", Disk: o.disk, Nodes: o.nodes(), Env: o.env, IdleMS: o.idle.Milliseconds(), LifeMS: o.life.Milliseconds()}
 	prog := p.program(denoDir, o.memory, 0)

@@ -14,13 +14,13 @@ const autoLayer = "auto"
 // layers are the values of Config.OSLayer.
 var layers = []string{autoLayer, string(confine.Bubblewrap), string(confine.Namespaces), string(confine.None)}
 
-// chooseLayer returns the layer that Config.OSLayer means on this machine. It finds out by using
-// it, once in the life of the program. Why one cannot be used is in skipped.
+// chooseLayer returns the layer that Config.OSLayer means on this machine. It tries the layer once
+// in the life of the program. skipped says why stronger layers cannot be used.
 func chooseLayer(ctx context.Context, want string) (m confine.Method, skipped []error, err error) {
 	if want != autoLayer {
 		m = confine.Method(want)
 		if err := confine.Probe(ctx, m); err != nil {
-			return "", nil, driver.Fail(executor.ErrInvalid, executor.RanNo, fmt.Errorf("os_layer: %w; with \"auto\" the next weaker one is taken", err))
+			return "", nil, driver.Fail(executor.ErrInvalid, executor.RanNo, fmt.Errorf("os_layer: %w; use \"auto\" to choose the strongest that works", err))
 		}
 		return m, nil, nil
 	}
@@ -34,7 +34,7 @@ func chooseLayer(ctx context.Context, want string) (m confine.Method, skipped []
 	return confine.None, skipped, nil
 }
 
-// isolation is what a layer makes of WebAssembly.
+// isolation returns the isolation of WebAssembly with a layer.
 func isolation(m confine.Method) executor.Isolation {
 	if confine.Of(m).Complete() {
 		return executor.IsolationWasmOS
@@ -42,8 +42,8 @@ func isolation(m confine.Method) executor.Isolation {
 	return executor.IsolationWasm
 }
 
-// scriptIsolation is what a layer makes of JavaScript, if it is weaker: the engine evaluates it, so
-// that without the layer there is nothing but that engine and the permissions that it keeps.
+// scriptIsolation returns the isolation of JavaScript with a layer, if it is weaker. The engine
+// evaluates JavaScript directly, so without a layer there are only the engine and its permissions.
 func scriptIsolation(m confine.Method) executor.Isolation {
 	if confine.Of(m).Complete() {
 		return ""

@@ -17,7 +17,7 @@ func (h *host) open() *mailbox {
 	return b
 }
 
-// close ends an exchange. Frames for it are a fault from now on.
+// close ends an exchange. Later frames for it are a fault.
 func (h *host) close(b *mailbox) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -30,21 +30,21 @@ func (h *host) close(b *mailbox) {
 	b.queue = nil
 }
 
-// abandon makes the answer of an exchange be dropped when it comes.
+// abandon makes the answer of an exchange be dropped when it arrives.
 func (h *host) abandon(b *mailbox) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	b.abandoned = !slices.ContainsFunc(b.queue, func(f frame) bool { return f.typ == fromReply }) // it has not come already
+	b.abandoned = !slices.ContainsFunc(b.queue, func(f frame) bool { return f.typ == fromReply }) // unless it has arrived already
 }
 
-// mailbox holds the frames of one exchange.
+// mailbox contains the frames of one exchange.
 type mailbox struct {
 	h    *host
 	id   uint32
 	bell chan struct{}
 
-	queue     []frame // guarded by h.mu, as the rest
-	abandoned bool    // only the reply matters, and that not for what it says
+	queue     []frame // guarded by h.mu, like the other fields
+	abandoned bool    // waits only for the reply, whose content does not matter
 }
 
 func (b *mailbox) put(f frame) {
@@ -59,7 +59,7 @@ func (b *mailbox) ring() {
 	}
 }
 
-// take returns the next frame if there is one, and confirms it to the host.
+// take returns the next frame, if there is one, and confirms it to the host.
 func (b *mailbox) take() (frame, bool) {
 	h := b.h
 	h.mu.Lock()
@@ -83,8 +83,8 @@ func (b *mailbox) take() (frame, bool) {
 	return f, true
 }
 
-// next waits for a frame. It fails when ctx ends, also while there are frames, and with io.EOF when
-// the process has ended and nothing is left.
+// next waits for a frame. It fails when ctx ends, even if there are frames, and with io.EOF when
+// the process has ended and no frame is left.
 func (b *mailbox) next(ctx context.Context) (frame, error) {
 	for {
 		if ctx.Err() != nil {

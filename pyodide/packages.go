@@ -16,33 +16,33 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/wheels"
 )
 
-// Packages says where packages come from. The zero value means the distribution that belongs to the
-// installed Pyodide. Whatever the source, everything is resolved, fetched and checked by this
-// program; the sandbox gets bytes and needs no network.
+// Packages sets the source of packages. The zero value means the distribution of the installed
+// Pyodide. With any source, this program resolves, downloads and checks everything. The sandbox
+// gets bytes and needs no network.
 type Packages struct {
-	// BaseURL is the address of the directory with the wheels of the distribution. Empty: the one
-	// that the installed Pyodide itself would load from. A wheel is fetched once, into the cache
+	// BaseURL is the address of the directory with the wheels of the distribution. Empty: the
+	// address that the installed Pyodide itself uses. A wheel is downloaded once, into the cache
 	// directory, and checked against the lock file each time it is used.
 	BaseURL string `json:"base_url,omitempty"`
-	// Dir is a directory with a distribution: pyodide-lock.json and wheels. Nothing is fetched
-	// then.
+	// Dir is a directory with a distribution: pyodide-lock.json and wheels. Then nothing is
+	// downloaded.
 	Dir string `json:"dir,omitempty"`
-	// Wheels is a directory with wheels in pure Python (ending in -none-any.whl), which come before
-	// those of the distribution.
+	// Wheels is a directory with pure Python wheels (ending in -none-any.whl). They have precedence
+	// over those of the distribution.
 	Wheels string `json:"wheels,omitempty"`
-	// FromImports loads what the imports in submitted code need, before the code runs. It takes
-	// some milliseconds of each run.
+	// FromImports loads the packages that the imports in submitted code need, before the code runs.
+	// It takes some milliseconds of each run.
 	FromImports bool `json:"from_imports,omitempty"`
 }
 
-// maxWheelBytes is the largest wheel that a sandbox can be given. The largest of the distribution
-// has half of it.
+// maxWheelBytes is the largest wheel that a sandbox accepts. The largest wheel of the distribution
+// is half as large.
 const maxWheelBytes = 60 * mib
 
-// loadTimeout is how long the interpreter may take to load packages that it has been given.
+// loadTimeout is how long the interpreter may take to load packages.
 const loadTimeout = 2 * time.Minute
 
-// catalog is what can be installed.
+// catalog is the set of packages that can be installed.
 type catalog struct {
 	index *wheels.Index
 	store *wheels.Store
@@ -90,8 +90,8 @@ func (c *catalog) fetch(ctx context.Context, ws []wheels.Wheel) error {
 	return driver.Fail(executor.ErrUnavailable, executor.RanNo, err)
 }
 
-// Install implements driver.Installer. A package that is not known is a failure of the request; one
-// that cannot be fetched is one of the infrastructure, and then nothing has been changed.
+// Install implements driver.Installer. An unknown package is a failure of the request. A package
+// that cannot be downloaded is a failure of the infrastructure, and then nothing has been changed.
 func (s *session) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (driver.Exit, error) {
 	defer s.use()()
 	for _, name := range p.Names {
@@ -99,7 +99,7 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 			return driver.Exit{}, driver.Fail(executor.ErrInvalid, executor.RanNo, err)
 		}
 	}
-	release, err := s.take(ctx)
+	release, err := s.lock(ctx)
 	if err != nil {
 		return driver.Exit{}, notRun(ctx, err)
 	}
@@ -136,7 +136,8 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 	return driver.Exit{}, nil
 }
 
-// aboutPackages says of wheels that could not be fetched that it was them, and not the backend.
+// aboutPackages marks an error as one about packages that could not be downloaded, not about the
+// backend.
 func aboutPackages(p executor.Packages, err error) error {
 	var e *executor.Error
 	if !errors.As(err, &e) || e.Kind != executor.ErrUnavailable {
@@ -145,11 +146,11 @@ func aboutPackages(p executor.Packages, err error) error {
 	return driver.Fail(e.Kind, e.Ran, &executor.PackageError{Packages: p, Err: e.Err})
 }
 
-// advice says what to do about a package that is not known.
+// advice says what to do about an unknown package.
 const advice = "packages that are not in the distribution of Pyodide can be added as wheels in pure Python: see packages.wheels in the configuration"
 
-// load gives wheels to the interpreter, but for those that it has. Its caller has the turn. Once
-// begun it is not given up: half a package is worse than none.
+// load loads wheels into the interpreter, except those that it has already. The caller has the
+// lock. Once begun it is not cancelled, because half a package is worse than none.
 func (s *session) load(ctx context.Context, h *host, ws []wheels.Wheel) ([]wheels.Wheel, error) {
 	var missing []wheels.Wheel
 	for _, w := range ws {
@@ -170,7 +171,7 @@ func (s *session) load(ctx context.Context, h *host, ws []wheels.Wheel) ([]wheel
 	return missing, nil
 }
 
-// give is load for what is known to be missing.
+// give loads wheels that are known to be missing.
 func (s *session) give(ctx context.Context, h *host, ws []wheels.Wheel) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 	defer cancel()
@@ -180,7 +181,7 @@ func (s *session) give(ctx context.Context, h *host, ws []wheels.Wheel) error {
 		if err != nil {
 			return unavailable(ctx, err)
 		}
-		room += 2*len(b) + wheels.Unpacked(b) // the file itself is there for a moment as well
+		room += 2*len(b) + wheels.Unpacked(b) // the wheel itself also takes space for a moment
 		if len(b) > maxWheelBytes {
 			return driver.Fail(executor.ErrTooLarge, executor.RanNo, fmt.Errorf("%s: %d bytes, want at most %d", w.File, len(b), maxWheelBytes))
 		}
@@ -193,7 +194,7 @@ func (s *session) give(ctx context.Context, h *host, ws []wheels.Wheel) error {
 		return err
 	}
 	if _, err := h.call(ctx, callRequest{Op: "load", Max: room}, lock, nil); err != nil {
-		if ctx.Err() != nil { // it may still be at it
+		if ctx.Err() != nil { // the interpreter may still be loading
 			err = h.lost(err)
 		}
 		return driver.Fail(executor.ErrUnavailable, executor.RanMaybe, fmt.Errorf("loading packages: %w", err))
@@ -201,8 +202,8 @@ func (s *session) give(ctx context.Context, h *host, ws []wheels.Wheel) error {
 	return nil
 }
 
-// imports loads what the imports of code need and the index has. Its caller has the turn. What is
-// not there fails when the code imports it, with Python's own words.
+// imports loads the packages that the imports of code need and the index has. The caller has the
+// lock. A package that is missing makes the import in the code fail, with Python's own message.
 func (s *session) imports(ctx context.Context, h *host, code string) error {
 	if !strings.Contains(code, "import") {
 		return nil
@@ -242,7 +243,7 @@ func (s *session) ahead(ctx context.Context, names []string) error {
 	if err := s.p.catalog.fetch(ctx, ws); err != nil {
 		return err
 	}
-	release, err := s.take(ctx)
+	release, err := s.lock(ctx)
 	if err != nil {
 		return err
 	}

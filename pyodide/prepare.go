@@ -26,28 +26,27 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// hostFiles is the host program.
+// hostFiles is the source of the host program.
 //
 //go:embed host
 var hostFiles embed.FS
 
-// The modules of Python that the host loads: those of a session, and those that preparing needs
-// besides.
+// The Python modules that the host loads: those of a session, and those for preparing.
 var (
 	sessionModules = map[string]string{"execbroker_cell": "cell.py", "execbroker_loop": "loop.py", "execbroker_session": "session.py"}
 	prepareModules = map[string]string{"execbroker_prepare": "prepare.py", "execbroker_warm": "warm.py"}
 )
 
 const (
-	stockLibrary    = "python_stdlib.zip" // sources only, as Pyodide brings it
+	stockLibrary    = "python_stdlib.zip" // only sources, as in Pyodide
 	compiledLibrary = "library.zip"
 	snapshotFile    = "snapshot.bin"
 )
 
-// prepared is everything that sandboxes are started from.
+// prepared is everything that is needed to start sandboxes.
 type prepared struct {
 	deno    string
-	assets  string // directory with the host program, Pyodide and what was made from them
+	assets  string // directory with the host program, Pyodide and files that were made from them
 	denoDir string // template of a directory for Deno's caches; empty: none
 	layer   confine.Method
 	catalog *catalog
@@ -59,10 +58,10 @@ type prepared struct {
 
 }
 
-// Prepare installs Deno and Pyodide, unless they are there, and makes what lets sandboxes start
-// fast. It is done on first use anyway; calling it ahead takes the wait away from there. It tells
-// executor.WithProgress what it does. It may run in several processes at once, and be killed at any
-// moment: what is not complete is never used.
+// Prepare installs Deno and Pyodide, unless they are installed, and creates the files that make
+// sandboxes start fast. The first use does the same; calling Prepare in advance avoids that wait.
+// It reports its steps to executor.WithProgress. It may run in several processes at the same time
+// and be killed at any moment: incomplete files are never used.
 func Prepare(ctx context.Context, env driver.Env, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -71,7 +70,7 @@ func Prepare(ctx context.Context, env driver.Env, cfg Config) error {
 	return err
 }
 
-// cacheDir returns the directory for what can be made again.
+// cacheDir returns the directory for files that can be made again.
 func cacheDir(env driver.Env) (string, error) {
 	dir := env.CacheDir
 	if dir == "" {
@@ -85,10 +84,10 @@ func cacheDir(env driver.Env) (string, error) {
 	return filepath.Join(dir, "pyodide"), err
 }
 
-// checkpoint is called where it is interesting for a test to be killed.
+// checkpoint is called at the points where tests kill the process.
 var checkpoint = func(name string) {}
 
-// storeIn returns the store of what takes long to make.
+// storeIn returns the store of files that take long to make.
 func storeIn(dir string) store.Store {
 	return store.Store{Dir: dir, Checkpoint: func(name string) { checkpoint(name) }}
 }
@@ -123,8 +122,8 @@ func prepare(ctx context.Context, env driver.Env, cfg Config) (*prepared, error)
 	if exists(filepath.Join(assets, snapshotFile)) && !cfg.NoSnapshot {
 		p.snapshot = snapshotFile
 	}
-	// Deno's analysis of the host program is worth 50 ms of each start. It goes by path, so the
-	// directory has to have its name first.
+	// Deno's analysis of the host program saves 50 ms of each start. Deno stores it by path, so the
+	// directory must have its final name first.
 	p.denoDir, err = s.Get(ctx, "deno-"+filepath.Base(assets), store.CheckHashes, func(ctx context.Context, dir string) error { return p.analyse(ctx, dir) })
 	if err != nil {
 		if ctx.Err() != nil {
@@ -136,8 +135,8 @@ func prepare(ctx context.Context, env driver.Env, cfg Config) (*prepared, error)
 	return p, nil
 }
 
-// installed returns the installation to use, installed if need be, and what tells its contents from
-// others.
+// installed returns the installation to use, and installs it if necessary. id identifies its
+// contents.
 func installed(ctx context.Context, s store.Store, cfg Config) (in installation, id string, err error) {
 	if cfg.RuntimeDir == "" {
 		name, _, err := runtimeName()
@@ -161,7 +160,7 @@ func installed(ctx context.Context, s store.Store, cfg Config) (in installation,
 	return installedIfThere(s, cfg)
 }
 
-// installedIfThere is installed for what is installed.
+// installedIfThere is installed without installing.
 func installedIfThere(s store.Store, cfg Config) (in installation, id string, err error) {
 	if cfg.RuntimeDir == "" {
 		name, id, err := runtimeName()
@@ -189,8 +188,7 @@ func installedIfThere(s store.Store, cfg Config) (in installation, id string, er
 	return in, hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// runtimeName returns the name of the directory into which Deno and Pyodide are installed, and what
-// tells their contents from others.
+// runtimeName returns the name of the directory for Deno and Pyodide, and an ID of their contents.
 func runtimeName() (name, id string, err error) {
 	lock, err := runtimeFiles.ReadFile("runtime/package-lock.json")
 	if err != nil {
@@ -201,11 +199,11 @@ func runtimeName() (name, id string, err error) {
 	return fmt.Sprintf("runtime-%s-%s-%s", runtime.GOOS, runtime.GOARCH, id[:16]), id, nil
 }
 
-// key names what is made from an installation and this version of the host program.
+// key names the files that are made from an installation and this version of the host program.
 func key(installation string) string {
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.GOOS, runtime.GOARCH, installation, len(cell.Source), cell.Source, len(typescriptModule), typescriptModule)
-	fs.WalkDir(hostFiles, ".", func(path string, d fs.DirEntry, err error) error { //nolint:errcheck // it is in memory
+	fs.WalkDir(hostFiles, ".", func(path string, d fs.DirEntry, err error) error { //nolint:errcheck // impossible: the files are in memory
 		if !d.IsDir() {
 			b, _ := hostFiles.ReadFile(path)
 			fmt.Fprintln(h, path, len(b))
@@ -221,13 +219,13 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// builder makes the directory that sandboxes are started from.
+// builder builds the directory from which sandboxes are started.
 type builder struct {
 	in  installation
 	log *slog.Logger
 }
 
-// errFast says that what would make starts fast could not be made. Sandboxes work without it.
+// errFast says that a file that makes starts fast could not be made. Sandboxes work without it.
 var errFast = errors.New("not prepared")
 
 func (b builder) warn(ctx context.Context, what string, err error) {
@@ -237,8 +235,8 @@ func (b builder) warn(ctx context.Context, what string, err error) {
 	}
 }
 
-// build fills dir. With fast it fails if any part cannot be made; otherwise it leaves out what
-// cannot.
+// build fills dir. If fast is set, it fails if any part cannot be made. Otherwise it leaves out
+// such parts.
 func (b builder) build(ctx context.Context, dir string, fast bool) error {
 	if err := b.copy(ctx, dir); err != nil {
 		return err
@@ -261,11 +259,11 @@ func (b builder) build(ctx context.Context, dir string, fast bool) error {
 	return nil
 }
 
-// typescriptModule makes JavaScript of TypeScript.
+// typescriptModule converts TypeScript to JavaScript.
 var typescriptModule = typescript.Script + "export const { strip } = typescript;\n"
 
-// copy puts the host program, the files of Pyodide, the lock without packages and the import map
-// into dir.
+// copy copies the host program, the files of Pyodide, the lock file without packages and the import
+// map into dir.
 func (b builder) copy(ctx context.Context, dir string) error {
 	files, err := fs.Sub(hostFiles, "host")
 	if err != nil {
@@ -326,8 +324,8 @@ func copyFile(to, from string) error {
 	return errors.Join(err, dst.Close())
 }
 
-// emptyLock writes the list of packages without the packages: Pyodide wants one and compares the
-// versions at its head with its own.
+// emptyLock writes the lock file without packages: Pyodide requires a lock file and compares the
+// versions in its header with its own.
 func emptyLock(from, to string) error {
 	b, err := os.ReadFile(from)
 	if err != nil {

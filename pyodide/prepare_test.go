@@ -299,7 +299,7 @@ func TestInstallErrors(t *testing.T) {
 		{"old", "", []string{"npm 6.14.4 is too old", "npm install -g npm@"}},
 		{"refused", "echo 'npm error code ECONNREFUSED' >&2; exit 1", []string{"does not answer", "npm config get registry", "runtime_dir"}},
 		{"not-found", "echo 'npm error code E404' >&2; exit 1", []string{"does not have the packages"}},
-		{"integrity", "echo 'npm error code EINTEGRITY' >&2; exit 1", []string{"not what was published"}},
+		{"integrity", "echo 'npm error code EINTEGRITY' >&2; exit 1", []string{"does not have the published checksum"}},
 		{"no-binary", "mkdir node_modules; exit 0", []string{"package.json"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

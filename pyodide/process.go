@@ -9,42 +9,42 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// program is a host program to start: Deno with everything taken away from it that can be.
+// program is a host program to start: Deno with as few rights as possible.
 type program struct {
 	deno    string // path of the binary
-	assets  string // directory that it may read until its interpreter is up
+	assets  string // directory that it may read until its interpreter is ready
 	denoDir string // for Deno's own caches; empty: none
-	memory  int64  // of WebAssembly, in bytes
+	memory  int64  // memory of WebAssembly in bytes
 	limits  confine.Limits
-	layer   confine.Method // of the operating system
-	script  bool           // for JavaScript: the code is evaluated, and its memory is the engine's own
+	layer   confine.Method // layer of the operating system
+	script  bool           // for JavaScript: the engine evaluates the code, and its memory belongs to the engine
 }
 
 const wasmPage = 64 << 10
 
 // tieringBudget is about how many bytes of a function of the interpreter are executed before the
-// engine compiles it again, optimized. Its own number, 13 MB, is reached by the first few runs of
-// any session, however small, and costs each process up to a second of processor time for the
-// evaluation loop alone. Code that computes reaches this one in a fraction of a second, and loses
-// nothing by it.
+// engine compiles the function again with optimizations. The engine's default, 13 MB, is reached in
+// the first few runs of any session, and then costs each process up to a second of processor time
+// for the evaluation loop alone. Code that computes a lot reaches this budget in a fraction of a
+// second, so it loses nothing.
 const tieringBudget = 200_000_000
 
-// command returns the command line. Every permission is denied although none is granted but one: a
-// flag that is there twice is better than one that a new version of Deno grants by default. done is
-// to be called when it is started or will not be.
+// command returns the command line. Every permission is denied explicitly, although only one is
+// granted, because a new version of Deno could grant a permission by default. The caller calls done
+// once the command is started or will not be started.
 func (p program) command() (c *exec.Cmd, done func(), err error) {
 	v8 := []string{
-		// Memory beyond this is a MemoryError of Python.
+		// Python raises MemoryError beyond this.
 		fmt.Sprintf("--wasm-max-mem-pages=%d", (p.memory+wasmPage-1)/wasmPage),
 	}
 	if p.script {
 		v8 = append(v8, fmt.Sprintf("--max-old-space-size=%d", p.memory/mib))
 	} else {
 		v8 = append(v8,
-			// The engine's own heap: nodes of the file system, not their contents.
+			// The engine's own heap contains the nodes of the file system, but not the contents.
 			"--max-old-space-size=256",
-			// What is there may be called; nothing new can be made, neither by eval nor by a
-			// constructor of functions.
+			// Existing functions can be called, but no new ones can be made from strings, by eval
+			// or by function constructors.
 			"--disallow-code-generation-from-strings",
 			fmt.Sprintf("--wasm-tiering-budget=%d", tieringBudget),
 		)
@@ -65,8 +65,8 @@ func (p program) command() (c *exec.Cmd, done func(), err error) {
 	}
 	c, done, err = confine.Command(p.layer, confine.Program{
 		Path: p.deno, Args: args, Read: read, Limits: p.limits,
-		// Nothing of our environment. The zone is the host's, because Python asks JavaScript for
-		// the local time.
+		// Nothing of this program's environment is passed on. The time zone is set here, because
+		// Python asks JavaScript for the local time.
 		Env: []string{"DENO_NO_UPDATE_CHECK=1", "NO_COLOR=1", "TZ=UTC", "DENO_DIR=" + p.denoDir},
 	})
 	if err != nil {
@@ -77,7 +77,7 @@ func (p program) command() (c *exec.Cmd, done func(), err error) {
 	return c, done, nil
 }
 
-// start starts c on a thread that no goroutine is locked to and that therefore lives on: see
+// start starts c on a thread to which no goroutine is locked and which therefore does not end: see
 // detach.
 func start(c *exec.Cmd) error {
 	done := make(chan error)

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// detach puts the process into a group of its own, so that it can be ended with all that it might
-// start, and ends it when this process dies. The latter is an extra to the end of its standard
-// input: the kernel sends the signal when the thread that started the process ends, which is why
-// start uses a thread that does not.
+// detach puts the process into a new process group, so that it can be killed with all its children,
+// and makes the kernel kill it when this process dies. That is in addition to the end of its
+// standard input. The kernel sends the signal when the thread that started the process ends, so
+// start uses a thread that does not end.
 func detach(c *exec.Cmd) {
 	if c.SysProcAttr == nil {
 		c.SysProcAttr = &syscall.SysProcAttr{}
@@ -24,8 +24,8 @@ func detach(c *exec.Cmd) {
 	c.SysProcAttr.Setpgid, c.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 }
 
-// allowCPU sets the processor time at which the kernel ends the process. Zero seconds are no limit
-// but what the process inherited. One that is gone needs none.
+// allowCPU sets the processor time after which the kernel kills the process. Zero seconds mean only
+// the inherited limit. If the process is gone, that is not an error.
 func allowCPU(pid int, seconds uint64) error {
 	var l unix.Rlimit
 	err := unix.Prlimit(pid, unix.RLIMIT_CPU, nil, &l)
@@ -41,7 +41,7 @@ func allowCPU(pid int, seconds uint64) error {
 	return nil
 }
 
-// dataOf returns how much private writable memory a process has, touched or not.
+// dataOf returns how much private writable memory a process has, used or not.
 func dataOf(pid int) (uint64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -56,8 +56,8 @@ func dataOf(pid int) (uint64, error) {
 	return n << 10, nil
 }
 
-// reap waits for the end of the process. ended is called when it has ended and its number is still
-// its own, so that ending its group cannot hit a stranger.
+// reap waits for the end of the process. It calls ended when the process has ended but its PID is
+// still reserved, so that killing its group cannot hit another process.
 func reap(c *exec.Cmd, ended func()) error {
 	for unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
@@ -65,19 +65,19 @@ func reap(c *exec.Cmd, ended func()) error {
 	return c.Wait()
 }
 
-// killGroup ends every process of the group that pid leads.
+// killGroup kills every process of the group that pid leads.
 func killGroup(pid int) {
-	unix.Kill(-pid, unix.SIGKILL) //nolint:errcheck // it has no group yet
+	unix.Kill(-pid, unix.SIGKILL) //nolint:errcheck // an error means that it has no group yet
 }
 
-// cpuTime returns the processor time that the threads of a process have used, zero if it is not
+// cpuTime returns the processor time that the threads of a process have used, or zero if it is not
 // known.
 func cpuTime(pid int) time.Duration {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	// The name of the program is in parentheses and may hold anything.
+	// The name of the program is in parentheses and may contain anything.
 	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 	if len(fields) < 13 {
 		return 0

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// allowCPU does nothing: the clocks of the host and of this process hold without it.
+// allowCPU does nothing: the clocks of the host and of this process work without it.
 func allowCPU(int, uint64) error { return nil }
 
 // cpuTime returns zero: not known.
@@ -16,7 +16,7 @@ func cpuTime(int) time.Duration { return 0 }
 // dataOf is not needed: there are no sessions with JavaScript.
 func dataOf(int) (uint64, error) { return 0, nil }
 
-// killGroup does nothing: the host can start no process, so that there is nobody but itself.
+// killGroup does nothing: the host cannot start processes, so there is only the host itself.
 func killGroup(int) {}
 
 // reap waits for the end of the process. ended is called when it has ended.

@@ -7,5 +7,6 @@ import (
 	"syscall"
 )
 
-// detach puts the process into a group of its own, so that a signal to ours does not reach it.
+// detach puts the process into a new process group, so that a signal to this program's group does
+// not reach it.
 func detach(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// detach puts the process into a group of its own, so that an interrupt of ours does not reach it.
+// detach puts the process into a new process group, so that an interrupt of this program does not
+// reach it.
 func detach(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }

@@ -22,9 +22,9 @@ const Type = "pyodide"
 // Factory is for registries.
 func Factory() driver.Factory { return driver.NewFactory(Type, Open, Doctor) }
 
-// Open opens the backend. What is missing is installed and prepared by the first Create, or ahead
-// by Prepare. Only the layer of the operating system is tried at once, because what is declared
-// depends on it.
+// Open opens the backend. The first Create, or an earlier Prepare, installs and prepares what is
+// missing. Only the layer of the operating system is tried immediately, because the declared
+// capabilities depend on it.
 func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, e
 	if err := confine.Adjustable(layer); err != nil && env.Log != nil {
 		env.Log.Warn("pyodide: no limit on the processor time of sandboxes besides the clocks", "error", err)
 	}
-	d := &Driver{env: env, cfg: cfg, layer: layer, patience: patience{start: 10 * time.Second, change: 30 * time.Second}, turn: make(chan struct{}, 1), starts: make(chan struct{}, startsAtOnce())}
+	d := &Driver{env: env, cfg: cfg, layer: layer, patience: patience{start: 10 * time.Second, change: 30 * time.Second}, locked: make(chan struct{}, 1), starts: make(chan struct{}, startsAtOnce())}
 	return driver.New(d, env, driver.Options{
 		Type:          Type,
 		CreateTimeout: 15 * time.Minute, // the first one may download 45 MB
@@ -48,23 +48,22 @@ func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, e
 	})
 }
 
-// patience is how long a sandbox may take for what takes it a millisecond, unless what earlier code
-// left running holds its interpreter.
+// patience is how long a sandbox may take for an operation that normally takes a millisecond,
+// unless code that was left running blocks its interpreter.
 type patience struct {
-	start  time.Duration // code that it has
-	change time.Duration // a change of files that it has been sent
+	start  time.Duration // to start code that it has received
+	change time.Duration // to make a change of files
 }
 
-// handOver is how long a sandbox may take after the end of code until it has handed over what that
-// has changed of so many bytes: what it may take for a change of files, and half a minute more for
-// each gigabyte.
+// handOver is how long a sandbox may take after the end of code to send the changed files, if they
+// may have disk bytes: the time for a change of files, and half a minute more for each gigabyte.
 func (p patience) handOver(disk int64) time.Duration {
 	return p.change + time.Duration(float64(disk)/(1<<30)*float64(30*time.Second))
 }
 
-// startsAtOnce is how many processes may be starting at a time. Each keeps almost two processors
-// busy until its interpreter is up. More at once would not be up any sooner, all of them would be
-// late instead of the last, and runs in sessions that are there would wait for them.
+// startsAtOnce is how many processes may be starting at the same time. Each keeps almost two
+// processors busy until its interpreter is ready. With more of them none would be ready sooner.
+// Instead of the last one all would be late, and runs in existing sessions would be slowed down.
 func startsAtOnce() int { return max(2, runtime.GOMAXPROCS(0)/2) }
 
 // Driver starts sandboxes on this machine.
@@ -74,12 +73,12 @@ type Driver struct {
 	layer confine.Method
 
 	patience patience
-	starts   chan struct{} // holds an element for each process that is starting
+	starts   chan struct{} // contains an element for each process that is starting
 
-	turn   chan struct{} // holds an element while somebody prepares, or uses the rest
+	locked chan struct{} // a lock for preparing and for the fields below: contains an element while it is held
 	ready  *prepared
-	runDir string // for files of running sandboxes; empty: not made yet
-	unlock func() // of runDir
+	runDir string // for files of running sandboxes; empty: not created yet
+	unlock func() // releases the lock of runDir
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -106,13 +105,13 @@ func (d *Driver) Create(ctx context.Context, c *driver.Create) (driver.Session, 
 		err = s.ahead(ctx, d.cfg.Templates[c.Spec.Template])
 	}
 	if err != nil {
-		s.Destroy(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is left that could fail
+		s.Destroy(context.WithoutCancel(ctx)) //nolint:errcheck // nothing in it can fail here
 		return nil, err
 	}
 	return s, nil
 }
 
-// starting waits until another process may start. Whoever gets an error has given up waiting.
+// starting waits until another process may start. It fails if ctx ends during the wait.
 func (d *Driver) starting(ctx context.Context) (done func(), err error) {
 	select {
 	case d.starts <- struct{}{}:
@@ -122,12 +121,12 @@ func (d *Driver) starting(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// prepared returns what sandboxes are started from and a directory for their files. Of several
-// callers one does the work; when it gives up, the next one goes on.
+// prepared returns what is needed to start sandboxes and a directory for their files. One of
+// several callers does the work. If it gives up, the next one continues.
 func (d *Driver) prepared(ctx context.Context) (*prepared, string, error) {
 	select {
-	case d.turn <- struct{}{}:
-		defer func() { <-d.turn }()
+	case d.locked <- struct{}{}:
+		defer func() { <-d.locked }()
 	case <-ctx.Done():
 		return nil, "", context.Cause(ctx)
 	}
@@ -153,32 +152,32 @@ func (d *Driver) prepared(ctx context.Context) (*prepared, string, error) {
 
 // Close implements driver.Driver.
 func (d *Driver) Close() error {
-	d.turn <- struct{}{}
-	defer func() { <-d.turn }()
+	d.locked <- struct{}{}
+	defer func() { <-d.locked }()
 	if d.unlock == nil {
 		return nil
 	}
 	err := os.RemoveAll(d.runDir)
 	d.unlock()
-	os.Remove(d.runDir + ".lock") // a lock that is left is removed by the next program
+	os.Remove(d.runDir + ".lock") // the next program removes a lock that is left
 	d.ready, d.runDir, d.unlock = nil, "", nil
 	return err
 }
 
-// newRunDir makes a directory for the files of this program's sandboxes. Its lock says that the
-// program lives: what programs that were killed have left is removed. One program does that at a
-// time, so that none finds a lock that is about to be taken.
+// newRunDir creates a directory for the files of this program's sandboxes. Its lock says that the
+// program is alive. The directories of killed programs are removed, by one program at a time, so
+// that no program sees a lock file that is about to be locked.
 func newRunDir(ctx context.Context, cache string) (dir string, unlock func(), err error) {
 	done, err := store.WaitLock(ctx, filepath.Join(cache, "run.lock"))
 	if err != nil {
 		return "", nil, err
 	}
 	defer done()
-	old, _ := filepath.Glob(filepath.Join(cache, "run-*.lock")) // the pattern is good
+	old, _ := filepath.Glob(filepath.Join(cache, "run-*.lock")) // the pattern is valid
 	for _, lock := range old {
 		if unlock, err := store.TryLock(lock); err == nil {
-			os.RemoveAll(strings.TrimSuffix(lock, ".lock")) // what cannot be removed is tried again by the next program
-			unlock()                                        // some systems do not remove what is open
+			os.RemoveAll(strings.TrimSuffix(lock, ".lock")) // the next program tries again to remove the rest
+			unlock()                                        // before the removal, because some systems cannot remove open files
 			os.Remove(lock)
 		}
 	}
@@ -198,7 +197,7 @@ func newRunDir(ctx context.Context, cache string) (dir string, unlock func(), er
 	return dir, unlock, nil
 }
 
-// unavailable classifies a failure to start: nothing has run.
+// unavailable returns the error for a failure to start: no code has run.
 func unavailable(ctx context.Context, err error) error {
 	var e *executor.Error
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) || errors.As(err, &e) {

@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	// maxEnd bounds the JSON of runEnd: an exception, and names of changed files.
+	// maxEnd bounds the JSON of runEnd: an exception and the names of changed files.
 	maxEnd = 16 << 20
-	// resetGrace is how long code has to stop after a reset before its process is killed. It is a
-	// little more than the host gives it.
+	// resetGrace is how long code may take to stop after a reset before its process is killed. It
+	// is a little more than the host allows.
 	resetGrace = 1500 * time.Millisecond
 )
 
-// runRequest is the head of toRun.
+// runRequest is the header of toRun.
 type runRequest struct {
 	Dir     string            `json:"dir"`
 	Env     map[string]string `json:"env"`
-	Changes bool              `json:"changes"` // report which files the run changes
-	Linger  float64           `json:"linger"`  // for how many seconds it waits for what it has started; -1: for ever
+	Changes bool              `json:"changes"` // report the files that the run changes
+	Linger  float64           `json:"linger"`  // how many seconds the run waits for what it has started; -1: forever
 	Types   bool              `json:"types"`   // the code is TypeScript
 }
 
-// runEnd is how the code ended.
+// runEnd says how the code ended.
 type runEnd struct {
 	ExitCode  int `json:"exit_code"`
 	Exception *struct {
@@ -42,9 +42,9 @@ type runEnd struct {
 		Line      int    `json:"line"`
 	} `json:"exception"`
 	Interrupted bool         `json:"interrupted"`
-	Exited      bool         `json:"exited"` // with its interpreter
+	Exited      bool         `json:"exited"` // the code has ended its interpreter
 	Changes     []runChanged `json:"changes"`
-	Left        []string     `json:"left"` // names of what goes on
+	Left        []string     `json:"left"` // names of what still runs
 }
 
 // runChanged is a file that a run changed: its name, size and time of modification in ns.
@@ -59,8 +59,8 @@ func (c *runChanged) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &[]any{&c.name, &c.size, &c.mtime})
 }
 
-// run is one execution. What it knows it learns from frames, in a fixed order: given, started,
-// output, end, files, synced.
+// run is one execution. Its state follows from the frames, which arrive in a fixed order: given,
+// started, output, end, files, synced.
 type run struct {
 	s    *session
 	h    *host
@@ -69,35 +69,35 @@ type run struct {
 	emit func(executor.Event) error
 
 	state   runState
-	value   parts // a value that is coming in
-	ending  parts // how the code ended, likewise
-	shown   bool  // the interpreter was asked what the code imports, so that earlier code may have got hold of it
+	value   parts // a value whose parts are arriving
+	ending  parts // the end of the code, likewise
+	shown   bool  // the interpreter was asked for the imports of the code, so earlier code may have seen it
 	late    bool  // the wall time is over
-	flooded bool  // a value was larger than all output may be
+	flooded bool  // a value exceeded the limit of all output
 	end     runEnd
 	exit    driver.Exit
 	input   *stdin
 
-	due        context.Context    // ends when the sandbox should have gone on, with the error that says so; nil: never
-	notDue     context.CancelFunc // of due
-	emitFailed bool               // it is not called again
+	due        context.Context    // ends with an error when the sandbox should have made its next step; nil: never
+	notDue     context.CancelFunc // ends due
+	emitFailed bool               // emit has failed and is not called again
 	stopErr    error              // why the run is being stopped: the error of emit, or the cause of ctx
-	stop       context.Context    // ends when the time to stop is over; that of the run before it is being stopped
-	release    context.CancelFunc // of stop
+	stop       context.Context    // ends when the time to stop is over; before the run is stopped, it is the run's context
+	release    context.CancelFunc // ends stop
 
 	resetOnce sync.Once
-	resetting chan struct{} // closed when somebody resets the session
+	resetting chan struct{} // closed by a reset of the session
 	done      chan struct{} // closed when the run is over
 }
 
 type runState int
 
 const (
-	runSent    runState = iota // the code is on its way
-	runGiven                   // the interpreter is being given it
-	runStarted                 // it runs
-	runEnded                   // it has ended; changed files come
-	runSynced                  // all has come
+	runSent    runState = iota // the code was sent
+	runGiven                   // the code is being passed to the interpreter
+	runStarted                 // the code runs
+	runEnded                   // the code has ended; changed files arrive
+	runSynced                  // everything has arrived
 )
 
 // Run implements driver.Session.
@@ -106,7 +106,7 @@ func (s *session) Run(ctx context.Context, req *executor.Request, emit func(exec
 		return driver.Exit{}, driver.Fail(executor.ErrTooLarge, executor.RanNo, fmt.Errorf("code of %d bytes, %d are allowed", len(req.Code), maxCode))
 	}
 	defer s.use()()
-	release, err := s.take(ctx)
+	release, err := s.lock(ctx)
 	if err != nil {
 		return driver.Exit{}, notRun(ctx, err)
 	}
@@ -116,16 +116,16 @@ func (s *session) Run(ctx context.Context, req *executor.Request, emit func(exec
 		if !errors.Is(err, errLeft) {
 			return exit, err
 		}
-		// In a new process no code has run, so that this comes once.
+		// In a new process no code has run, so this happens only once.
 	}
 }
 
 // errLeft says that a process in which earlier code has run is gone, and that its trusted thread
-// had not given the code to the interpreter. No part of it has run, so that another process may run
-// it.
+// had not passed the new code to the interpreter. No part of the new code has run, so another
+// process may run it.
 var errLeft = errors.New("what earlier code has left does not let the next run start")
 
-// try is Run in the process that is there.
+// try is Run in the current process.
 func (s *session) try(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
 	h, err := s.up(ctx)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *session) try(ctx context.Context, req *executor.Request, emit func(exec
 	return r.do(ctx)
 }
 
-// notRun says of an error from before the code was sent that nothing has run.
+// notRun converts an error from before the code was sent: nothing has run.
 func notRun(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return driver.Fail(ctx.Err(), executor.RanNo, err)
@@ -162,8 +162,8 @@ func notRun(ctx context.Context, err error) error {
 	return err
 }
 
-// do sends the code and serves it until it has ended. Whatever way it leaves, nothing of the run is
-// left: if the end has not come, the process goes.
+// do sends the code and handles its frames until it has ended. Nothing of the run is left when do
+// returns: if the end has not arrived, the process is killed.
 func (r *run) do(ctx context.Context) (driver.Exit, error) {
 	r.box = r.h.open()
 	r.stop, r.release, r.notDue = ctx, func() {}, func() {}
@@ -225,21 +225,21 @@ func (r *run) do(ctx context.Context) (driver.Exit, error) {
 var (
 	errNotStarted = errors.New("the sandbox did not start the code in time")              // see patience
 	errNotSynced  = errors.New("the sandbox did not hand over the changed files in time") // likewise
-	errStopTime   = errors.New("the sandbox did not stop the code in time")               // of driver.StopContext
+	errStopTime   = errors.New("the sandbox did not stop the code in time")               // cause of driver.StopContext
 )
 
-// within sets the time that the sandbox has for its next step, and what it has failed to do when
-// that is over.
+// within sets the time that the sandbox has for its next step, and the error when that time is
+// over.
 func (r *run) within(ctx context.Context, d time.Duration, failure error) {
 	r.notDue()
 	r.due, r.notDue = context.WithTimeoutCause(context.WithoutCancel(ctx), d, failure)
 }
 
-// next waits for a frame. When ctx ends, or somebody resets the session, it tells the host to stop
-// the code, and goes on to wait.
+// next waits for a frame. If ctx ends, or the session is reset, it tells the host to stop the code,
+// and continues to wait.
 //
-// What has to be done is looked at before each frame, so that a host that sends frame after frame
-// keeps nothing waiting.
+// It checks for pending actions before each frame, so that a host that sends frames continuously
+// delays nothing.
 func (r *run) next(ctx context.Context) (frame, error) {
 	for {
 		ended, resetting := ctx.Done(), r.resetting
@@ -284,7 +284,7 @@ func (r *run) next(ctx context.Context) (frame, error) {
 	}
 }
 
-// over reports whether a channel is closed. One that is nil is not.
+// over reports whether a channel is closed. A nil channel is not.
 func over(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -294,7 +294,7 @@ func over(c <-chan struct{}) bool {
 	}
 }
 
-// halt begins to stop the code, because of err.
+// halt starts to stop the code, because of err.
 func (r *run) halt(ctx context.Context, err error) {
 	if r.stopErr == nil {
 		r.stopErr = err
@@ -307,7 +307,7 @@ func (r *run) halt(ctx context.Context, err error) {
 
 func (r *run) interrupt() {
 	if r.state < runEnded {
-		r.h.send(toInterrupt, r.box.id) //nolint:errcheck // then the process has ended, which is seen elsewhere
+		r.h.send(toInterrupt, r.box.id) //nolint:errcheck // an error means that the process has ended, which is handled elsewhere
 	}
 }
 
@@ -326,7 +326,7 @@ func (r *run) reset(ctx context.Context) error {
 	}
 }
 
-// frame takes one frame. An error says that the run cannot go on.
+// frame handles one frame. An error means that the run cannot continue.
 func (r *run) frame(ctx context.Context, f frame) error {
 	wrong := func() error { return fmt.Errorf("%w: type %d in state %d of a run", errFrame, f.typ, r.state) }
 	switch f.typ {
@@ -398,8 +398,8 @@ func (r *run) frame(ctx context.Context, f frame) error {
 	return nil
 }
 
-// output takes a part of a value. One that is larger than all output of the run may be ends the
-// run: it is not collected first.
+// output handles a part of a value. A value that exceeds the limit of all output ends the run
+// before it is collected.
 func (r *run) output(ctx context.Context, payload []byte) error {
 	if r.flooded {
 		return nil
@@ -421,7 +421,7 @@ func (r *run) output(ctx context.Context, payload []byte) error {
 	return nil
 }
 
-// pass gives an event to emit, until emit has failed.
+// pass passes an event to emit, unless emit has failed.
 func (r *run) pass(ctx context.Context, ev executor.Event) {
 	if r.emitFailed {
 		return
@@ -432,7 +432,7 @@ func (r *run) pass(ctx context.Context, ev executor.Event) {
 	}
 }
 
-// finish makes the Exit of code that has ended, while its process lives on.
+// finish returns the Exit of code that has ended while its process lives on.
 func (r *run) finish(ctx context.Context) (driver.Exit, error) {
 	r.exit.Code, r.exit.LeftRunning = r.end.ExitCode, r.end.Left
 	if e := r.end.Exception; e != nil {
@@ -458,13 +458,13 @@ func (r *run) finish(ctx context.Context) (driver.Exit, error) {
 	var err error
 	r.exit.Artifacts, r.exit.ArtifactsOmitted, err = r.s.artifacts(actx, r.h, r.req.Artifacts, r.end.Changes)
 	if err != nil && ctx.Err() == nil && (actx.Err() != nil || r.h.isDead()) {
-		return r.broken(ctx, err) // by what the code has left running
+		return r.broken(ctx, err) // caused by code that was left running
 	}
 	return r.exit, err
 }
 
-// broken makes the Exit of a run whose process has ended, or is ended now because it does not keep
-// the protocol or the time.
+// broken returns the Exit of a run whose process has ended, or is killed now because it broke the
+// protocol or a time limit.
 func (r *run) broken(ctx context.Context, cause error) (driver.Exit, error) {
 	r.h.kill()
 	<-r.h.dead
@@ -479,13 +479,13 @@ func (r *run) broken(ctx context.Context, cause error) (driver.Exit, error) {
 		if r.exit.StateFresh || ctx.Err() != nil {
 			return r.exit, driver.Fail(executor.ErrUnavailable, executor.RanMaybe, fmt.Errorf("before the code had started: %w", why))
 		}
-		// It may have run, and earlier code may be why nobody knows: that is no failure of the
-		// infrastructure.
+		// The code may have run, and earlier code may be the reason why that is not known. So it is
+		// not a failure of the infrastructure.
 		r.state = runStarted
 		r.pass(ctx, executor.Event{Kind: executor.EventStarted})
 	}
 	if r.stopErr == nil && ctx.Err() != nil {
-		r.stopErr = context.Cause(ctx) // both have come at once, for example by Close
+		r.stopErr = context.Cause(ctx) // both happened at once, for example by Close
 	}
 	r.exit.Code, r.exit.StateLost, r.exit.FilesLost = -1, true, r.s.spool.err != nil
 	if r.stopErr != nil {

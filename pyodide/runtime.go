@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The versions that the adapter runs, as runtime/package.json has them. Deno 2.9.6 is not complete
-// for all platforms.
+// The versions that the adapter uses, as in runtime/package.json. Deno 2.9.6 is not complete for
+// all platforms.
 const (
 	DenoVersion    = "2.9.5"
 	PyodideVersion = "314.0.7"
@@ -23,16 +23,16 @@ const (
 	pythonVersion  = "3.14"
 )
 
-// npmPackages are the arguments of npm that install all of it.
+// npmPackages are the arguments of npm to install everything.
 const npmPackages = "deno@" + DenoVersion + " pyodide@" + PyodideVersion + " acorn@" + acornVersion
 
-// runtimeFiles are package.json and package-lock.json, which pin what is installed for every
+// runtimeFiles are package.json and package-lock.json, which pin what is installed on every
 // platform.
 //
 //go:embed runtime/package.json runtime/package-lock.json
 var runtimeFiles embed.FS
 
-// denoPackages are the npm packages that hold Deno's binary, by GOOS/GOARCH.
+// denoPackages are the npm packages that contain Deno's binary, by GOOS/GOARCH.
 var denoPackages = map[string]string{
 	"darwin/amd64":  "@deno/darwin-x64",
 	"darwin/arm64":  "@deno/darwin-arm64",
@@ -42,14 +42,14 @@ var denoPackages = map[string]string{
 	"windows/arm64": "@deno/win32-arm64",
 }
 
-// pyodideFiles are the files of the Pyodide package that a sandbox is made of.
+// pyodideFiles are the files of the Pyodide package that a sandbox needs.
 var pyodideFiles = []string{"pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"}
 
 // installation is a directory with Deno and Pyodide.
 type installation struct {
 	deno    string // the binary
 	pyodide string // the directory of the package
-	acorn   string // the parser of JavaScript, one file
+	acorn   string // the file of the JavaScript parser
 }
 
 // find looks for the right versions of Deno and Pyodide below dir.
@@ -92,7 +92,7 @@ func find(dir string) (installation, error) {
 	return in, nil
 }
 
-// try starts Deno once, to see that it runs on this machine and is what it says.
+// try starts Deno once to check that it runs on this machine and has the right version.
 func (in installation) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -131,7 +131,7 @@ func packageVersion(dir string) (string, error) {
 	return p.Version, nil
 }
 
-// withStderr adds what a command said to its error.
+// withStderr adds the error output of a command to its error.
 func withStderr(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
@@ -140,7 +140,7 @@ func withStderr(err error) error {
 	return err
 }
 
-// lastLines returns the last n lines of s that are not empty, in one line.
+// lastLines returns the last n non-empty lines of s, joined to one line.
 func lastLines(s string, n int) string {
 	var lines []string
 	for l := range strings.Lines(s) {

@@ -15,29 +15,30 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/wheels"
 )
 
-// session is a sandbox: at most one process, and the files that outlive it if it has to be killed.
+// session is a sandbox: at most one process, and the files that survive if the process must be
+// killed.
 //
-// Its clocks run here and in the process as well, so that it ends if either of the two is gone.
+// Its clocks run both here and in the process, so that it also ends if one of the two is gone.
 type session struct {
 	d    *Driver
 	p    *prepared
 	id   string
-	dir  string // of its own; removed with it
+	dir  string // directory of this session; removed with it
 	lang executor.Language
 	opts sandboxOptions
 	made time.Time
 
-	turn   chan struct{}  // holds an element while somebody starts a process, runs code or changes files
-	spool  *spool         // of whose turn it is
-	wheels []wheels.Wheel // that are loaded, likewise
+	locked chan struct{}  // a lock for starting a process, running code and changing files: contains an element while it is held
+	spool  *spool         // guarded by lock
+	wheels []wheels.Wheel // loaded wheels; guarded by lock
 
 	mu        sync.Mutex
 	h         *host  // nil before the first start
 	fresh     bool   // no code has run in h
-	run       *run   // in progress
-	ended     string // why there will be no other process; empty: there will
-	destroyed bool   // its files are to be removed
-	users     int    // operations in progress; while there are any the session is not idle
+	run       *run   // the run in progress
+	ended     string // why no further process can be started; empty: one can
+	destroyed bool   // its files must be removed
+	users     int    // operations in progress; the session is idle if there are none
 	idle      *time.Timer
 	lifetime  *time.Timer
 }
@@ -50,21 +51,21 @@ var (
 	_ driver.Installer = (*session)(nil)
 )
 
-// sandboxOptions are what a session has asked for, rounded up to what it gets.
+// sandboxOptions are the options of a session, after rounding.
 type sandboxOptions struct {
 	memory int64
 	disk   int64
 	idle   time.Duration
-	life   time.Duration // 0: none
+	life   time.Duration // 0: no limit
 	env    map[string]string
 	alias  []string
 }
 
-// nodes is how many files and directories fit into a quota. Each takes memory of the engine,
+// nodes returns how many files and directories a quota allows. Each takes memory of the engine,
 // however small it is.
 func (o sandboxOptions) nodes() int { return int(min(max(o.disk/4096, 1000), 50_000)) }
 
-// environment is what every interpreter sees. The surroundings are the same on every backend.
+// environment is the environment of every interpreter. It is the same on every backend.
 var environment = map[string]string{
 	"HOME": executor.Home,
 	"LANG": "C.UTF-8",
@@ -83,7 +84,7 @@ func newSession(d *Driver, p *prepared, dir string, c *driver.Create) *session {
 		o.disk = max(l.DiskBytes, minDisk)
 	}
 	maps.Copy(o.env, c.Spec.Env)
-	s := &session{d: d, p: p, id: c.ID, dir: dir, lang: c.Spec.Languages[0], opts: o, made: time.Now(), turn: make(chan struct{}, 1)}
+	s := &session{d: d, p: p, id: c.ID, dir: dir, lang: c.Spec.Languages[0], opts: o, made: time.Now(), locked: make(chan struct{}, 1)}
 	s.spool = newSpool(dir, o.disk, o.nodes())
 	s.idle = time.AfterFunc(o.idle, func() { s.end("idle for "+o.idle.String(), false) })
 	if o.life > 0 {
@@ -117,7 +118,7 @@ func (s *session) Refresh(context.Context) (executor.SessionInfo, error) {
 	return s.Info(), err
 }
 
-// gone says that the session has ended, if it has. Its caller holds mu.
+// gone returns an error if the session has ended. The caller holds mu.
 func (s *session) gone() error {
 	if s.ended == "" {
 		return nil
@@ -125,7 +126,7 @@ func (s *session) gone() error {
 	return driver.Fail(executor.ErrNotFound, executor.RanNo, errors.New(s.ended))
 }
 
-// end makes the session end, at once or, if it is in use and force is not set, not at all.
+// end ends the session. If it is in use and force is not set, it does nothing.
 func (s *session) end(why string, force bool) {
 	s.mu.Lock()
 	if s.ended != "" || !force && s.users > 0 {
@@ -140,7 +141,7 @@ func (s *session) end(why string, force bool) {
 	}
 }
 
-// expire notices that the clocks of the process have ended it before ours did.
+// expire ends the session if the clocks of the process have ended the process before ours.
 func (s *session) expire() {
 	s.mu.Lock()
 	h := s.h
@@ -161,7 +162,7 @@ func (s *session) expire() {
 	}
 }
 
-// use counts an operation. While there is one the session is not idle.
+// use counts an operation. The session is not idle while there is one.
 func (s *session) use() (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,22 +177,22 @@ func (s *session) use() (done func()) {
 	}
 }
 
-// take waits for the turn to use the process.
-func (s *session) take(ctx context.Context) (release func(), err error) {
+// lock waits for the lock of the process.
+func (s *session) lock(ctx context.Context) (release func(), err error) {
 	select {
-	case s.turn <- struct{}{}:
+	case s.locked <- struct{}{}:
 		return func() {
 			if err := s.remove(); err != nil && s.d.env.Log != nil {
 				s.d.env.Log.Warn("pyodide: removing the files of a session", "session", s.id, "error", err)
 			}
-			<-s.turn
+			<-s.locked
 		}, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-// remove removes the files of a session that has been destroyed. Its caller has the turn.
+// remove removes the files of a destroyed session. The caller has the lock.
 func (s *session) remove() error {
 	s.mu.Lock()
 	destroyed := s.destroyed
@@ -203,8 +204,8 @@ func (s *session) remove() error {
 	return os.RemoveAll(s.dir)
 }
 
-// up returns the process. If it is not there, it starts one and gives it the files of the session.
-// Its caller has the turn.
+// up returns the process. If there is none, it starts one and restores the files of the session in
+// it. The caller has the lock.
 func (s *session) up(ctx context.Context) (*host, error) {
 	s.expire()
 	s.mu.Lock()
@@ -242,7 +243,7 @@ func (s *session) up(ctx context.Context) (*host, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.gone(); err != nil { // it ended while the process started
+	if err := s.gone(); err != nil { // the session ended while the process started
 		h.kill()
 		return nil, err
 	}
@@ -250,7 +251,7 @@ func (s *session) up(ctx context.Context) (*host, error) {
 	return h, nil
 }
 
-// alias makes the aliases in a new process, before there is anything of the code in it.
+// alias creates the aliases in a new process, before any code runs in it.
 func (s *session) alias(ctx context.Context, h *host) error {
 	if len(s.opts.alias) == 0 {
 		return nil
@@ -265,7 +266,7 @@ func (s *session) alias(ctx context.Context, h *host) error {
 	return driver.Fail(executor.ErrUnsupported, executor.RanNo, err)
 }
 
-// start starts a process when it is its turn among those of all sessions.
+// start starts a process when starting allows it.
 func (s *session) start(ctx context.Context) (*host, error) {
 	done, err := s.d.starting(ctx)
 	if err != nil {
@@ -286,7 +287,7 @@ func (s *session) start(ctx context.Context) (*host, error) {
 	return s.p.session(ctx, deno, o)
 }
 
-// Reset implements driver.Resetter. The process ends and another one is started when it is needed.
+// Reset implements driver.Resetter. The process is ended. Another one is started when it is needed.
 func (s *session) Reset(ctx context.Context, which executor.Interpreter) error {
 	if which.Language != "" && which.Language != s.lang || which.Context != "" {
 		return nil
@@ -298,7 +299,7 @@ func (s *session) Reset(ctx context.Context, which executor.Interpreter) error {
 	if run != nil {
 		return run.reset(ctx)
 	}
-	release, err := s.take(ctx)
+	release, err := s.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -314,21 +315,21 @@ func (s *session) Reset(ctx context.Context, which executor.Interpreter) error {
 		return nil
 	default:
 	}
-	// What code left running may have changed files since its run. It has a moment to let go of the
-	// interpreter.
+	// Code that was left running may have changed files since its run. It gets a moment to release
+	// the interpreter.
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	op := "sync"
 	if s.lang == executor.Python {
-		op = "leave" // calls what the code has registered for its end, too
+		op = "leave" // also calls the exit handlers of the code
 	}
-	s.change(ctx, h, callRequest{Op: op}) //nolint:errcheck // then the files are those of the last run
+	s.change(ctx, h, callRequest{Op: op}) //nolint:errcheck // after an error the files are those of the last run
 	h.kill()
 	<-h.dead
 	return nil
 }
 
-// change makes a call that changes files, and keeps the changes. Its caller has the turn.
+// change makes a call that changes files, and saves the changes. The caller has the lock.
 func (s *session) change(ctx context.Context, h *host, req callRequest) (callReply, error) {
 	r, err := h.call(ctx, req, nil, s.spool.frame)
 	if errors.Is(err, errLost) {
@@ -342,8 +343,8 @@ func (s *session) change(ctx context.Context, h *host, req callRequest) (callRep
 }
 
 // Destroy implements driver.Session. It does not wait for a run in progress, whose emit may have
-// called it: what is left to do then is done when the run returns, which it does now that its
-// process is gone.
+// called it. The rest is done when that run returns, which happens soon because its process is
+// gone.
 func (s *session) Destroy(ctx context.Context) error {
 	s.end("destroyed", true)
 	s.mu.Lock()
@@ -362,8 +363,8 @@ func (s *session) Destroy(ctx context.Context) error {
 		}
 	}
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.locked <- struct{}{}:
+		defer func() { <-s.locked }()
 		return s.remove()
 	default:
 		return nil

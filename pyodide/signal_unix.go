@@ -8,5 +8,5 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signalName returns the name of a signal, and nothing for zero.
+// signalName returns the name of a signal, or "" for zero.
 func signalName(s syscall.Signal) string { return unix.SignalName(s) }

@@ -13,11 +13,11 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// maxMade bounds what a host makes for us: a snapshot is 30 MB.
+// maxMade bounds a file that a host makes: a snapshot has 30 MB.
 const maxMade = 256 * mib
 
-// make starts a host that makes a file for later hosts, from the same worker that sessions run in.
-// It is trusted as far as ours is the only code in it, and bounded nevertheless.
+// make starts a host that makes a file for later hosts, with the worker that sessions use. It runs
+// only code of this package, so it is trusted, but its output is still bounded.
 func (p *prepared) make(ctx context.Context, mode, name string) (err error) {
 	modules := maps.Clone(sessionModules)
 	maps.Copy(modules, prepareModules)
@@ -58,11 +58,11 @@ func (p *prepared) make(ctx context.Context, mode, name string) (err error) {
 }
 
 // analyse starts a session's host of each language once and lets it end by itself, so that Deno
-// leaves what it found out about the program in dir.
+// stores its analysis of the program in dir.
 func (p *prepared) analyse(ctx context.Context, dir string) error {
 	for _, start := range []func(context.Context, string, sandboxOptions) (*host, error){
 		p.javascript,
-		p.session, // last, because what both use is kept as the last one left it
+		p.session, // last, because files that both use are kept from the last one
 	} {
 		h, err := start(ctx, dir, sandboxOptions{memory: defaultMemory, disk: defaultDisk, life: startTimeout, env: environment})
 		if err == nil {
@@ -96,10 +96,10 @@ func (h *host) finish(ctx context.Context) error {
 	return nil
 }
 
-// newDenoDir makes a directory for the caches of one process. They are not shared, because what one
-// process writes another would run.
+// newDenoDir creates a directory for the caches of one process. Processes do not share caches,
+// because a process would then run what another one has written.
 func (p *prepared) newDenoDir(dir string) error {
-	if err := os.RemoveAll(dir); err != nil { // of the process before
+	if err := os.RemoveAll(dir); err != nil { // removes that of the previous process
 		return err
 	}
 	if p.denoDir == "" {
@@ -116,18 +116,18 @@ func (p *prepared) program(denoDir string, memory, disk int64) program {
 	return program{
 		deno: p.deno, assets: p.assets, denoDir: denoDir, memory: memory, layer: p.layer,
 		limits: confine.Limits{
-			// The engine reserves two ranges of 510 MB for code and some more. Contents of files
-			// may be there twice while one grows.
+			// The engine reserves two ranges of 510 MB for code and some more. A growing file may
+			// be in memory twice.
 			DataBytes: uint64(1400*mib + memory + 2*disk),
 			Files:     64,
-			FileBytes: 64 * mib, // caches only
-			Threads:   256,      // ten times what it has on a large machine
+			FileBytes: 64 * mib, // only caches
+			Threads:   256,      // ten times as many as on a large machine
 		},
 	}
 }
 
-// session starts the host of a session. If what makes starts fast does not work, it is left out
-// from then on.
+// session starts the host of a session. If a file that makes starts fast does not work, it is no
+// longer used.
 func (p *prepared) session(ctx context.Context, denoDir string, o sandboxOptions) (*host, error) {
 	for {
 		p.mu.Lock()
@@ -144,8 +144,7 @@ func (p *prepared) session(ctx context.Context, denoDir string, o sandboxOptions
 	}
 }
 
-// degrade gives up what opts used beyond what Pyodide brings, and reports whether there was
-// anything.
+// degrade stops using the prepared files in opts and reports whether there were any.
 func (p *prepared) degrade(ctx context.Context, opts hostOptions, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

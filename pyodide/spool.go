@@ -15,48 +15,48 @@ import (
 )
 
 // spool keeps the files of a session as of its last completed run, for the next process if this one
-// has to be killed.
+// must be killed.
 //
-// The host sends what has changed after each run and each change from outside: what is gone, then
-// each entry that is new or changed, and after a file one span of its contents. Contents are
-// appended to one file, which has no name, so that nothing is left behind when this process is
-// killed; a file in the sandbox is a list of pieces of it. What was appended counts only when
-// commit is called, so that a process that dies in the middle leaves everything as it was.
+// The host sends the changes after each run and each change from outside: first removed entries,
+// then each new or changed entry, and after a file one span of its contents. Contents are appended
+// to one anonymous file, so that nothing is left behind if this process is killed. A file in the
+// sandbox is a list of pieces of that log. Appended data takes effect only when commit is called,
+// so that a process that dies in between changes nothing.
 //
-// The host runs untrusted code. What it never sends when it is whole is refused, so that each byte
-// from it costs the same.
+// The host runs untrusted code. Anything that a working host never sends is refused, so that the
+// cost of each byte is constant.
 type spool struct {
-	dir      string // for the file of contents
+	dir      string // directory for the log of contents
 	maxBytes int64
 	maxNodes int
 
 	log    *os.File // nil before the first content
-	end    int64    // of log
+	end    int64    // size of log
 	tree   map[string]spoolEntry
-	data   map[uint32]*spoolData // of the files in tree
-	bytes  int64                 // of the files in tree
-	pieces int                   // of all of data
+	data   map[uint32]*spoolData // contents of the files in tree
+	bytes  int64                 // total size of the files in tree
+	pieces int                   // number of pieces in data
 
 	changes []spoolChange       // since the last commit
-	paths   map[string]struct{} // of changes
-	ids     map[uint32]struct{} // of the files in changes
+	paths   map[string]struct{} // paths in changes
+	ids     map[uint32]struct{} // IDs of the files in changes
 	coming  int64               // bytes of contents in changes
-	err     error               // why nothing can be restored any more
+	err     error               // why the files can no longer be restored
 
-	steps int // work done: frames, and pieces looked at
+	steps int // work so far: frames, and pieces that were visited
 }
 
-// spoolEntry is a path.
+// spoolEntry is an entry of the file system.
 type spoolEntry struct {
 	kind   uint8
-	id     uint32 // of the contents of a file, and of the entry
+	id     uint32 // identifies the contents of a file, and the entry
 	mode   uint32
 	mtime  float64
 	size   int64
 	target string
 }
 
-// bytes returns what the entry counts in the quota.
+// bytes returns how much the entry counts in the quota.
 func (e spoolEntry) bytes() int64 {
 	if e.kind == kindFile {
 		return e.size
@@ -72,16 +72,16 @@ const (
 	kindGone = 4
 )
 
-// spoolChange is a path that has changed and, of a file, what is new of its contents.
+// spoolChange is a path that has changed and, for a file, its new contents.
 type spoolChange struct {
 	path  string
 	entry spoolEntry
 	old   int64 // size of the contents so far
 	span  piece
-	short bool // the last frame of the span has come: the next one may not be about it
+	short bool // the last frame of the span has arrived; no further one may follow
 }
 
-// spoolData is the contents of a file: pieces in order, which leave nothing out.
+// spoolData is the contents of a file: pieces in order and without holes.
 type spoolData struct {
 	pieces []piece
 	size   int64
@@ -92,15 +92,15 @@ type piece struct{ off, at, n int64 } // n bytes at offset off in the file are a
 
 const (
 	maxPath = 4096
-	// slack is how much more than its quota the host may send: the quota counts differently at its
-	// edges.
+	// slack is how much more than its quota the host may send, because the quota is counted a
+	// little differently.
 	slackBytes = 16 * mib
 	slackNodes = 1000
-	// maxGarbage is how much of the log may be dead, besides as much as is alive, and maxSpare how
-	// many pieces there may be besides two for each entry.
+	// maxGarbage is how much of the log may be unused, in addition to as much as is used. maxSpare
+	// is how many pieces there may be in addition to two for each entry.
 	maxGarbage = 32 * mib
 	maxSpare   = 10_000
-	// spanChunk is how much of a span each frame but the last has.
+	// spanChunk is the size of a span's part in each frame except the last.
 	spanChunk = 32 << 10
 )
 
@@ -111,8 +111,8 @@ func newSpool(dir string, maxBytes int64, maxNodes int) *spool {
 	}
 }
 
-// frame takes a fromFile or fromData frame. The error is the host's fault; our own failures are
-// kept in s.err.
+// frame handles a fromFile or fromData frame. An error is a fault of the host. Our own failures are
+// stored in s.err.
 func (s *spool) frame(f frame) error {
 	s.steps++
 	if f.typ == fromData {
@@ -141,7 +141,7 @@ func (s *spool) frame(f frame) error {
 	return s.change(spoolChange{path: name, entry: e}, whole)
 }
 
-// change takes a change of a path, which comes once between two commits.
+// change handles a change of a path. There may be one for each path between two commits.
 func (s *spool) change(c spoolChange, whole bool) error {
 	_, again := s.paths[c.path]
 	_, known := s.tree[c.path]
@@ -163,7 +163,7 @@ func (s *spool) change(c spoolChange, whole bool) error {
 	return nil
 }
 
-// last returns the change that was taken last.
+// last returns the last change.
 func (s *spool) last() *spoolChange {
 	if len(s.changes) == 0 {
 		return nil
@@ -171,7 +171,7 @@ func (s *spool) last() *spoolChange {
 	return &s.changes[len(s.changes)-1]
 }
 
-// whole reports an error if contents are missing of the file that came last.
+// whole returns an error if contents of the last file are missing.
 func (s *spool) whole() error {
 	c := s.last()
 	if c == nil || c.entry.kind != kindFile {
@@ -193,8 +193,8 @@ func decodeData(payload []byte) (id uint32, off int64, data []byte, err error) {
 	return id, off, d.b, nil
 }
 
-// content appends to the log what is new of the file that came last. It comes in order, in frames
-// of the same size but for the last.
+// content appends new contents of the last file to the log. They arrive in order, in frames of the
+// same size except the last.
 func (s *spool) content(id uint32, off int64, data []byte) error {
 	c, n := s.last(), int64(len(data))
 	switch {
@@ -226,16 +226,16 @@ func (s *spool) open() error {
 		return err
 	}
 	s.log = f
-	os.Remove(f.Name()) // where open files cannot lose their name, close does it
+	os.Remove(f.Name()) // on systems that cannot remove open files, close removes it
 	return nil
 }
 
-// put makes p the contents from its offset on, as far as it goes, and size the size of all. It
-// returns how many pieces it looked at.
+// put replaces the contents by p in the range of p, and sets the size of the file. It returns how
+// many pieces it visited.
 func (d *spoolData) put(p piece, size int64) (steps int) {
 	d.size = size
 	if p.n > 0 {
-		// What overlaps p goes, but for what sticks out on either side.
+		// Pieces that overlap p are removed, except for their parts outside of p.
 		from, _ := slices.BinarySearchFunc(d.pieces, p.off, func(q piece, off int64) int { return cmp.Compare(q.off+q.n, off+1) })
 		to := from
 		var with []piece
@@ -266,15 +266,15 @@ func (d *spoolData) put(p piece, size int64) (steps int) {
 	return steps
 }
 
-// abort forgets what came since the last commit.
+// abort discards the changes since the last commit.
 func (s *spool) abort() {
 	s.changes, s.coming = nil, 0
 	clear(s.paths)
 	clear(s.ids)
 }
 
-// commit makes what came since the last one the state to restore. The error is the host's fault;
-// then nothing has changed.
+// commit makes the changes since the last one the state to restore. An error is a fault of the
+// host; then nothing has changed.
 func (s *spool) commit() error {
 	defer s.abort()
 	bytes, err := s.check()
@@ -282,7 +282,7 @@ func (s *spool) commit() error {
 		return err
 	}
 	s.bytes = bytes
-	var left []spoolChange // files that were at the paths
+	var left []spoolChange // files that were at the paths before
 	for _, c := range s.changes {
 		s.steps++
 		if e := s.tree[c.path]; e.kind == kindFile {
@@ -307,7 +307,7 @@ func (s *spool) commit() error {
 		s.pieces += len(d.pieces)
 	}
 	for _, c := range left {
-		// One that is still the owner of its path is there no more, unless it is what came.
+		// If the file still owns its path, it is gone, unless the new entry is the same file.
 		if d := s.data[c.entry.id]; d.path == c.path && (s.tree[c.path].kind != kindFile || s.tree[c.path].id != c.entry.id) {
 			s.pieces -= len(d.pieces)
 			delete(s.data, c.entry.id)
@@ -319,7 +319,7 @@ func (s *spool) commit() error {
 	return nil
 }
 
-// check says how many bytes the files have with what came, or what is wrong with it.
+// check returns the total size of the files including the changes, or an error in the changes.
 func (s *spool) check() (bytes int64, err error) {
 	if err := s.whole(); err != nil {
 		return 0, err
@@ -346,7 +346,7 @@ func (s *spool) check() (bytes int64, err error) {
 	return bytes, nil
 }
 
-// compact writes a log that holds only what is alive, each file in one piece.
+// compact writes a new log with only the used data, each file in one piece.
 func (s *spool) compact() error {
 	old, end := s.log, s.end
 	if err := s.open(); err != nil {
@@ -375,7 +375,7 @@ func (s *spool) compact() error {
 	return nil
 }
 
-// close releases the file of contents.
+// close releases the log.
 func (s *spool) close() {
 	if s.log != nil {
 		closeTemp(s.log)
@@ -388,7 +388,7 @@ func closeTemp(f *os.File) {
 	os.Remove(f.Name())
 }
 
-// restoreEntry and restorePart are how files come back.
+// restoreEntry and restorePart are the messages that restore files.
 type restoreEntry struct {
 	Path   string  `json:"path"`
 	Kind   uint8   `json:"kind"`
@@ -405,13 +405,13 @@ type restorePart struct {
 	Bytes  int64  `json:"bytes"`
 }
 
-// The sizes of batches: JSON may make names six times as long.
+// The sizes of batches. In JSON a name may be six times as long.
 const (
 	maxBatch = 64 << 10
 	maxParts = 1000
 )
 
-// restore puts the files into a new process.
+// restore restores the files in a new process.
 func (s *spool) restore(ctx context.Context, h *host) error {
 	if s.err != nil {
 		return s.err
@@ -419,7 +419,7 @@ func (s *spool) restore(ctx context.Context, h *host) error {
 	if len(s.tree) == 0 {
 		return nil
 	}
-	paths := slices.Sorted(maps.Keys(s.tree)) // a directory comes before what is in it
+	paths := slices.Sorted(maps.Keys(s.tree)) // a directory comes before its contents
 	put := callRequest{Op: "put"}
 	for i, size := 0, 0; i < len(paths); i++ {
 		p, e := paths[i], s.tree[paths[i]]

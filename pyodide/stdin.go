@@ -4,11 +4,10 @@ import (
 	"io"
 )
 
-// stdin feeds the input of a run to the host, as far as the code asks for it.
+// stdin sends the input of a run to the host, as far as the code asks for it.
 //
-// Its goroutine is the one that nobody can wait for: it may be inside a Read of the caller's that
-// does not return. It ends when that does, and touches nothing but the reader and the pipe of the
-// host.
+// Nobody waits for its goroutine, because it may be inside a Read of the caller's reader that does
+// not return. It ends when that Read returns, and uses only the reader and the pipe of the host.
 type stdin struct{ wants chan int }
 
 func newStdin(h *host, id uint32, r io.Reader) *stdin {
@@ -20,9 +19,9 @@ func newStdin(h *host, id uint32, r io.Reader) *stdin {
 			for got == 0 && err == nil {
 				got, err = r.Read(buf)
 			}
-			h.send(toStdin, id, buf[:got]) //nolint:errcheck // a host that is gone needs no input
+			h.send(toStdin, id, buf[:got]) //nolint:errcheck // a dead host needs no input
 			if err != nil && got > 0 {
-				// The next wish is answered by the end.
+				// The next request is answered with the end of the input.
 				r = eof{}
 			}
 		}
@@ -30,8 +29,8 @@ func newStdin(h *host, id uint32, r io.Reader) *stdin {
 	return in
 }
 
-// want asks for up to n bytes. The host asks again only after it has got some, so that one place is
-// enough.
+// want requests up to n bytes. The host requests more only after it has received some, so a channel
+// of size one is enough.
 func (in *stdin) want(n int) {
 	select {
 	case in.wants <- n:

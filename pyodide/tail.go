@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// stderrKeep is how much of what a host says on its standard error is kept, from the end.
+// stderrKeep is how many bytes of a host's standard error are kept, from the end.
 const stderrKeep = 8 << 10
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of the data that is written to it.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte
@@ -30,7 +30,7 @@ func (t *tail) String() string {
 	return string(t.buf)
 }
 
-// last returns the last line that says something, cut to a length that fits an error.
+// last returns the last non-empty line, cut to a length that fits into an error.
 func (t *tail) last() string {
 	s := strings.TrimSpace(t.String())
 	s = s[strings.LastIndexByte(s, '\n')+1:]

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// zonesFile is the time zone database of the IANA, which is in the public domain, as Go has it in
-// lib/time. Its names are those of zones.
+// zonesFile is the time zone database of the IANA, which is in the public domain, in the format of
+// Go's lib/time. Its entries are named like the zones.
 const zonesFile = "host/zoneinfo.zip"
 
-// addZones copies an archive of Python's standard library and adds the package tzdata, in which the
-// module zoneinfo looks for time zones where the system has none.
+// addZones copies an archive of Python's standard library and adds the package tzdata, which the
+// module zoneinfo uses if the system has no time zones.
 func addZones(to, from string) error {
 	library, err := zip.OpenReader(from)
 	if err != nil {
@@ -46,7 +46,7 @@ func mergeZones(w *zip.Writer, library, zones *zip.Reader) error {
 		}
 	}
 	add := func(name string, data []byte) error {
-		to, err := w.Create(name) // without a time, so that the same zones give the same bytes
+		to, err := w.Create(name) // without a time, so that the output is reproducible
 		if err == nil {
 			_, err = to.Write(data)
 		}

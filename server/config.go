@@ -23,32 +23,32 @@ const (
 	DefaultMaxTransfers    = 8
 	DefaultBodyTime        = time.Minute
 	DefaultArtifactsBytes  = 8 << 20
-	maxOutputInResultBytes = 1 << 20 // of each stream in an answer
+	maxOutputInResultBytes = 1 << 20 // bytes of each stream in an answer
 )
 
 // Config configures New. Keys are required.
 type Config struct {
 	Keys Keys
-	// Spec is what every sandbox begins with. A client adds languages, packages, variables and a
-	// template; Subject and Attributes are those of its key. MaxTimeout raises its MaxRun.WallTime.
+	// Spec is the Spec of every sandbox. A client adds languages, packages, variables and a
+	// template. Subject and Attributes are those of its key. MaxTimeout raises its MaxRun.WallTime.
 	Spec executor.Spec
-	// MaxBody and MaxFile are how many bytes a request in JSON and a file may have. Zero: the
+	// MaxBody and MaxFile are the largest sizes of a JSON request and of a file in bytes. Zero: the
 	// defaults.
 	MaxBody, MaxFile int64
-	// BodyTime is how long a body may take to arrive. Zero: DefaultBodyTime.
+	// BodyTime is how long a request body may take to arrive. Zero: DefaultBodyTime.
 	BodyTime time.Duration
-	// MaxTimeout is the longest run that a client may ask for, and MaxIdle the longest that a
-	// session may wait for its next use. Zero: the defaults, and never more than the backend
+	// MaxTimeout is the longest run that a client may request, and MaxIdle the longest time that a
+	// session may wait for its next use. Zero: the defaults. Neither exceeds what the backend
 	// allows.
 	MaxTimeout, MaxIdle time.Duration
-	// MaxSessions and MaxRuns bound what a key has at a time, MaxRunsTotal the runs of all, and
-	// MaxTransfers the files that a key moves at a time. Zero: the defaults.
+	// MaxSessions, MaxRuns and MaxTransfers limit the sessions, runs and file transfers of a key at
+	// the same time. MaxRunsTotal limits the runs of all keys. Zero: the defaults.
 	MaxSessions, MaxRuns, MaxRunsTotal, MaxTransfers int
-	// Hosts are the names and addresses, without ports, by which clients reach the server, besides
-	// those of loopback. Requests for others are refused, as a web page sends them whose name was
-	// pointed at this machine. "*" allows all.
+	// Hosts are the names and addresses, without ports, by which clients reach the server, in
+	// addition to loopback. Requests for other hosts are refused: a web page can send them after
+	// pointing its own name at this machine. "*" allows all.
 	Hosts []string
-	// Log gets what no client is told. Nil: nothing is logged.
+	// Log gets what clients are not told. Nil: no log.
 	Log *slog.Logger
 }
 

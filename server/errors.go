@@ -15,14 +15,14 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Problem is the answer to a request that was not done.
+// Problem is the answer to a request that failed.
 type Problem struct {
 	Status  int             `json:"status"`
 	Kind    string          `json:"kind"` // "unauthorized", "draining", "origin", "method", "upgrade", "no-input", "no-terminal", or a word of executor.KindName
 	Message string          `json:"message"`
 	Ran     string          `json:"ran"` // whether the code may have run: "no", "maybe", "yes"
 	Missing []string        `json:"missing,omitempty"`
-	Denied  executor.Denial `json:"denied,omitzero"` // of the kind "denied": the rule and its figures
+	Denied  executor.Denial `json:"denied,omitzero"` // for the kind "denied": the rule and its numbers
 	Request string          `json:"request_id"`
 
 	retry time.Duration
@@ -35,7 +35,7 @@ func refuse(status int, kind, format string, args ...any) *Problem {
 	return &Problem{Status: status, Kind: kind, Ran: "no", Message: fmt.Sprintf(format, args...)}
 }
 
-// statuses say what failures are to clients.
+// statuses maps the kinds of failure to HTTP statuses.
 var statuses = []struct {
 	kind   error
 	status int
@@ -55,12 +55,12 @@ var statuses = []struct {
 	{fs.ErrPermission, http.StatusForbidden},
 	{fs.ErrInvalid, http.StatusBadRequest},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout},
-	{context.Canceled, 499}, // nobody reads it
+	{context.Canceled, 499}, // the client does not read it
 }
 
-// inWords says of the kinds whose causes are not for clients what they mean.
+// inWords has the messages for failures whose causes are not for clients.
 var inWords = map[int]string{
-	http.StatusNotFound:            "there is no such session or file: it has ended, or never was",
+	http.StatusNotFound:            "there is no such session or file; it has ended or never existed",
 	http.StatusTooManyRequests:     "no sandbox is free at the moment",
 	http.StatusServiceUnavailable:  "the backend is not available at the moment",
 	http.StatusGatewayTimeout:      "it took too long",
@@ -68,7 +68,7 @@ var inWords = map[int]string{
 	499:                            "canceled",
 }
 
-// problem says what err is to a client. Causes that may name the host stay here.
+// problem returns err in the form for clients, without causes that may name the host.
 func problem(err error) *Problem {
 	if p := (*Problem)(nil); errors.As(err, &p) {
 		return p
@@ -104,7 +104,7 @@ func problem(err error) *Problem {
 
 // answerError writes err, and logs what the client is not told.
 func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) {
-	p := *problem(err) // shared by nobody
+	p := *problem(err) // a copy, because Problems may be shared
 	p.Request = requestID(r)
 	if p.Status >= 500 {
 		s.cfg.Log.WarnContext(r.Context(), "request failed", "id", p.Request, "path", r.Pattern, "err", err)
@@ -117,10 +117,10 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 
 func answer(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
-	if err != nil { // only types of this package and of the contract get here
+	if err != nil { // impossible: p has a type of this package
 		status, b = http.StatusInternalServerError, []byte(`{"status":500,"kind":"internal","message":"internal error","ran":"maybe"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // a client that is gone needs no answer
+	_, _ = w.Write(append(b, '\n')) // a client that has disconnected needs no answer
 }

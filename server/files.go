@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// maxListed bounds a listing.
+// maxListed is the largest number of files in a listing.
 const maxListed = 10_000
 
 // FileEntry is a file in a listing.
@@ -18,19 +18,19 @@ type FileEntry struct {
 	Modified time.Time `json:"modified"`
 }
 
-// FileList is a directory.
+// FileList is the listing of a directory.
 type FileList struct {
 	Files []FileEntry `json:"files"`
-	More  bool        `json:"more"` // there are more than are listed
+	More  bool        `json:"more"` // there are more files
 }
 
-// Written is a file that has been written.
+// Written describes a file that was written.
 type Written struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`
 }
 
-// transfer counts a file that is moved.
+// transfer counts a file transfer.
 func (s *Server) transfer(c Client) (done func(), err error) {
 	return s.use(c, func(u *usage) *int { return &u.transfers }, s.cfg.MaxTransfers, "transfers", "")
 }
@@ -92,12 +92,12 @@ func (s *Server) readFile(w http.ResponseWriter, r *http.Request, c Client) (int
 		return 0, nil, s.gone(b, err)
 	}
 	defer f.Close()
-	// What comes from a sandbox never runs in anybody's browser as if it were from here.
+	// Content from a sandbox must never run in a browser as if it came from this origin.
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", "attachment")
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.BodyTime)) // a ResponseWriter of tests has none
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.BodyTime)) // the ResponseWriter of a test has no deadline
 	counted := &counter{w: w}
 	_, err = io.Copy(counted, io.LimitReader(f, s.cfg.MaxFile))
 	if err != nil && counted.n == 0 {
@@ -106,7 +106,7 @@ func (s *Server) readFile(w http.ResponseWriter, r *http.Request, c Client) (int
 		}
 		return 0, nil, err
 	}
-	if err != nil { // a part of a file must not pass for all of it
+	if err != nil { // the client must not take a part of a file for the whole file
 		s.cfg.Log.WarnContext(r.Context(), "sending a file", "id", requestID(r), "err", err)
 		panic(http.ErrAbortHandler)
 	}
@@ -116,7 +116,7 @@ func (s *Server) readFile(w http.ResponseWriter, r *http.Request, c Client) (int
 	return 0, nil, nil
 }
 
-// counter counts what was written.
+// counter counts the bytes that were written.
 type counter struct {
 	w http.ResponseWriter
 	n int64
@@ -145,7 +145,7 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request, c Client) (in
 		return 0, nil, &http.MaxBytesError{Limit: s.cfg.MaxFile}
 	}
 	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTime)) // a ResponseWriter of tests has none
+	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTime)) // the ResponseWriter of a test has no deadline
 	body := &arriving{r: http.MaxBytesReader(w, r.Body, s.cfg.MaxFile)}
 	err = b.Files().Write(r.Context(), r.PathValue("name"), body, 0)
 	if body.err != nil {
@@ -153,7 +153,7 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request, c Client) (in
 		if large := (*http.MaxBytesError)(nil); errors.As(body.err, &large) {
 			return 0, nil, large
 		}
-		return 0, nil, refuse(http.StatusRequestTimeout, "invalid", "the body did not arrive; the file is as it was")
+		return 0, nil, refuse(http.StatusRequestTimeout, "invalid", "the body did not arrive; the file is unchanged")
 	}
 	if err != nil {
 		return 0, nil, s.gone(b, err)
@@ -162,7 +162,7 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request, c Client) (in
 	return http.StatusCreated, Written{r.PathValue("name"), body.n}, nil
 }
 
-// arriving remembers why a body did not arrive.
+// arriving records why a body did not arrive.
 type arriving struct {
 	r   io.Reader
 	n   int64

@@ -8,7 +8,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Capabilities says what the backend can do and what a key may ask for.
+// Capabilities says what the backend can do and what a key may request.
 type Capabilities struct {
 	Backend           string                 `json:"backend"`
 	Capabilities      *BackendCapabilities   `json:"capabilities"`
@@ -35,14 +35,14 @@ func (s *Server) capabilities(http.ResponseWriter, *http.Request, Client) (int, 
 	return http.StatusOK, v, nil
 }
 
-// Stats are the figures of a key since the start of the server.
+// Stats are the statistics of a key since the start of the server.
 type Stats struct {
 	Subject         string                    `json:"subject"`
 	UptimeSeconds   float64                   `json:"uptime_seconds"`
-	Sessions        int                       `json:"sessions"` // now
+	Sessions        int                       `json:"sessions"` // current sessions
 	SessionsCreated int64                     `json:"sessions_created"`
-	Running         int                       `json:"running"` // now
-	Runs            map[executor.Status]int64 `json:"runs"`    // ended, by how
+	Running         int                       `json:"running"` // current runs
+	Runs            map[executor.Status]int64 `json:"runs"`    // ended runs, by status
 	RunErrors       int64                     `json:"run_errors"`
 }
 
@@ -56,7 +56,7 @@ func (s *Server) stats(_ http.ResponseWriter, _ *http.Request, c Client) (int, a
 	}, nil
 }
 
-// Health says whether the server takes runs: "ok", or "draining" when it is shutting down.
+// Health says whether the server accepts runs: "ok", or "draining" while it shuts down.
 type Health struct {
 	Status string `json:"status"`
 }

@@ -11,29 +11,29 @@ import (
 	"strings"
 )
 
-// minKey is the shortest key that is let in: shorter ones are guessed.
+// minKey is the length of the shortest accepted key: shorter ones can be guessed.
 const minKey = 16
 
-// Client is who an API key belongs to.
+// Client is the owner of an API key.
 type Client struct {
-	// Subject is that of all sandboxes of the key: see executor.Spec. Keys with the same subject
-	// share its limits, not its sessions. Empty: a name made from the hash of the key.
+	// Subject is the subject of all sandboxes of the key: see executor.Spec. Keys with the same
+	// subject share its limits but not its sessions. Empty: a name made from the hash of the key.
 	Subject string `json:"subject,omitempty"`
-	// Attributes are those of the sandboxes, which routes match.
+	// Attributes are the attributes of the sandboxes, which routes match.
 	Attributes map[string]string `json:"attributes,omitempty"`
 
-	id keyID // of the key; what belongs to a key belongs to this
+	id keyID // identifies the key; everything of a key is stored under it
 }
 
-// ID names the key, and does not give it away. It is the same for as long as the key is.
+// ID names the key without revealing it. It depends only on the key.
 func (c Client) ID() string { return hex.EncodeToString(c.id[:]) }
 
-// keyID is the hash of a key: comparing it tells nothing of the key by its time, and no log can
-// hold the key.
+// keyID is the hash of a key. The time of a comparison reveals nothing about the key, and a log of
+// it does not contain the key.
 type keyID [sha256.Size]byte
 
-// Keys are the API keys of a server. The zero value lets nobody in. It is not changed after its
-// making, and then safe for concurrent use.
+// Keys are the API keys of a server. The zero value accepts no key. Keys is safe for concurrent use
+// if it is no longer changed.
 type Keys struct{ clients map[keyID]Client }
 
 // Add adds a key with 16 to 512 printable characters of ASCII.
@@ -55,18 +55,18 @@ func (k *Keys) Add(key string, c Client) error {
 	return nil
 }
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (k *Keys) Len() int { return len(k.clients) }
 
-// Lookup returns who a key belongs to.
+// Lookup returns the owner of a key.
 func (k *Keys) Lookup(key string) (Client, bool) {
 	c, ok := k.clients[sha256.Sum256([]byte(key))]
 	return c, ok
 }
 
 // ParseKeys reads a list of keys in JSON: [{"key": "...", "subject": "team-a", "attributes":
-// {"plan": "pro"}}]. All mistakes are reported at once, by their place in the list and without the
-// key.
+// {"plan": "pro"}}]. It returns all errors at once. They name the position in the list but do not
+// contain the key.
 func ParseKeys(data []byte) (Keys, error) {
 	var list []struct {
 		Key string `json:"key"`
@@ -78,7 +78,7 @@ func ParseKeys(data []byte) (Keys, error) {
 		return Keys{}, fmt.Errorf("keys: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return Keys{}, errors.New("keys: something follows the list")
+		return Keys{}, errors.New("keys: unexpected data after the list")
 	}
 	var k Keys
 	var errs []error
@@ -88,7 +88,7 @@ func ParseKeys(data []byte) (Keys, error) {
 		}
 	}
 	if len(list) == 0 {
-		errs = append(errs, errors.New("keys: the list is empty, so nobody would get in"))
+		errs = append(errs, errors.New("keys: the list is empty; no request would be accepted"))
 	}
 	return k, errors.Join(errs...)
 }

@@ -11,8 +11,8 @@ func TestKeys(t *testing.T) {
 		"space":   {`[{"key": "with spaces 0123456789"}]`, "keys[0]"},
 		"twice":   {`[{"key": "0123456789abcdef"}, {"key": "0123456789abcdef"}]`, "keys[1]: is there twice"},
 		"unknown": {`[{"key": "0123456789abcdef", "plan": "x"}]`, `unknown field "plan"`},
-		"empty":   {`[]`, "nobody would get in"},
-		"more":    {`[{"key": "0123456789abcdef"}] []`, "something follows"},
+		"empty":   {`[]`, "no request would be accepted"},
+		"more":    {`[{"key": "0123456789abcdef"}] []`, "unexpected data after"},
 		"text":    {`key`, "keys: "},
 	} {
 		_, err := ParseKeys([]byte(test.in))

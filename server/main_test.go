@@ -23,7 +23,7 @@ const (
 	bob   = "key-of-bob-0123456789"
 )
 
-// forever is longer than anything that has to happen takes.
+// forever is longer than anything takes that must happen.
 const forever = 30 * time.Second
 
 // world is a server over a backend in memory.
@@ -34,7 +34,7 @@ type world struct {
 	h *httptest.Server
 }
 
-// newWorld makes a server. What it leaves behind when the test ends fails the test.
+// newWorld makes a server. The test fails if anything is left when it ends.
 func newWorld(t *testing.T, o fake.Options, cfg Config) world {
 	t.Helper()
 	w := world{T: t, b: fake.New(o)}
@@ -66,8 +66,8 @@ func newWorld(t *testing.T, o fake.Options, cfg Config) world {
 	return w
 }
 
-// do sends a request of alice over the network, unless a header says otherwise. Headers are names
-// and values in turn.
+// do sends a request of alice over the network, unless a header says otherwise. Headers are
+// alternating names and values.
 func (w world) do(method, target, body string, headers ...string) (*http.Response, string) {
 	w.Helper()
 	r, err := http.NewRequestWithContext(w.Context(), method, w.h.URL+target, strings.NewReader(body))
@@ -96,7 +96,7 @@ func (w world) do(method, target, body string, headers ...string) (*http.Respons
 	return res, b.String()
 }
 
-// want does and checks the status and, where it is one, the form of a problem.
+// want calls do, and checks the status and, for an error, the form of the problem.
 func (w world) want(status int, method, target, body string, headers ...string) string {
 	w.Helper()
 	res, got := w.do(method, target, body, headers...)
@@ -122,7 +122,7 @@ func decode[T any](t *testing.T, text string) (v T) {
 	return v
 }
 
-// session makes a session and returns the beginning of its paths.
+// session creates a session and returns the prefix of its paths.
 func (w world) session(body string, headers ...string) string {
 	w.Helper()
 	return "/v1/sessions/" + decode[Session](w.T, w.want(http.StatusCreated, "POST", "/v1/sessions", body, headers...)).ID

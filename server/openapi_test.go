@@ -26,15 +26,15 @@ type schema struct {
 	Additional json.RawMessage `json:"additionalProperties"` // false, or a schema
 }
 
-// description compares schemas with the types of Go that they describe.
+// description compares schemas with the Go types that they describe.
 type description struct {
 	*testing.T
 	schemas map[string]schema
 	seen    map[string]reflect.Type // by the name of the schema
 }
 
-// same checks that a schema has exactly what a type has in JSON. In what clients send nothing has
-// to be there because of its type.
+// same checks that a schema has exactly the fields of a type in JSON. In requests, a type makes no
+// field required.
 func (d description) same(where string, s schema, t reflect.Type, sent bool) {
 	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
 		if s, ok = d.schemas[name]; !ok {
@@ -62,7 +62,7 @@ func (d description) same(where string, s schema, t reflect.Type, sent bool) {
 	case reflect.TypeFor[time.Time]():
 		want = "string"
 	case reflect.TypeFor[executor.Bytes]():
-		want = "" // one of two forms
+		want = "" // has one of two forms
 	}
 	if s.Type != want {
 		d.Errorf("%s: is described as %q, and is %q", where, s.Type, want)
@@ -113,7 +113,7 @@ func (d description) fields(where string, s schema, t reflect.Type, sent bool) {
 	}
 }
 
-// The description has the operations that there are, with the fields that they take and give.
+// The description has all operations, with the fields of their requests and answers.
 func TestOpenAPI(t *testing.T) {
 	type content map[string]struct{ Schema schema }
 	var doc struct {
@@ -130,7 +130,7 @@ func TestOpenAPI(t *testing.T) {
 	if len(doc.Servers) == 0 {
 		t.Error("the description has no servers")
 	}
-	// What each operation takes and gives; nil is nothing, or no JSON.
+	// The types of request and answer of each operation; nil means none, or not JSON.
 	operations := map[string]struct{ takes, gives any }{
 		"get /v1/health":                            {nil, Health{}},
 		"get /v1/openapi.json":                      {nil, nil},
@@ -202,7 +202,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// Nothing of what the contract says of a run is left out but the provider's name of the sandbox.
+// Result has everything that the contract's result has, except the provider's name of the sandbox.
 func TestResultIsWhole(t *testing.T) {
 	for _, pair := range [][2]reflect.Type{
 		{reflect.TypeFor[executor.Result](), reflect.TypeFor[Result]()},
@@ -235,7 +235,7 @@ func TestResultIsWhole(t *testing.T) {
 	has(t, string(b), `"max_run":{"wall_time_seconds":60},"max_life_seconds":3600`)
 }
 
-// A linter that is not ours finds nothing to say about the description.
+// A third-party linter finds no problem in the description.
 func TestOpenAPILint(t *testing.T) {
 	t.Parallel()
 	dir := npmtest.Install(t, "testdata/lint")

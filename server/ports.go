@@ -14,20 +14,20 @@ import (
 	"github.com/execbroker/execbroker/internal/front"
 )
 
-// protocol is what a connection to a port becomes: the bytes of TCP, without a frame. No web page
-// can ask a browser for it.
+// protocol is the protocol of a connection to a port: the bytes of TCP without frames. No web page
+// can make a browser request it.
 const protocol = "tcp"
 
-// headTime is how long a client may take to hear that its connection is made.
+// headTime is how long it may take to send the answer that a connection is made.
 const headTime = 10 * time.Second
 
-// dial connects a client to a server in the sandbox: the request asks for an upgrade, and the
-// connection then carries the bytes of both.
+// dial connects a client to a server in the sandbox. The request asks for an upgrade, and the
+// connection then carries the bytes in both directions.
 func (s *Server) dial(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
 	if r.ProtoMajor != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), protocol) {
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", protocol)
-		return 0, nil, refuse(http.StatusUpgradeRequired, "upgrade", "ask by HTTP/1.1 with the headers Connection: Upgrade and Upgrade: %s", protocol)
+		return 0, nil, refuse(http.StatusUpgradeRequired, "upgrade", "use HTTP/1.1 with the headers Connection: Upgrade and Upgrade: %s", protocol)
 	}
 	port, err := strconv.Atoi(r.PathValue("port"))
 	if err != nil {
@@ -52,8 +52,8 @@ func (s *Server) dial(w http.ResponseWriter, r *http.Request, c Client) (int, an
 		return 0, nil, err
 	}
 	defer client.Close()
-	// The limits of requests are not those of connections, which have their own:
-	// executor.MaxForwards and those beside it.
+	// The limits of requests do not apply to connections, which have their own limits:
+	// executor.MaxForwards and the others there.
 	err = client.SetDeadline(time.Now().Add(headTime))
 	head := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + protocol + "\r\n" +
 		front.RequestIDHeader + ": " + requestID(r) + "\r\n\r\n"
@@ -66,10 +66,10 @@ func (s *Server) dial(w http.ResponseWriter, r *http.Request, c Client) (int, an
 	if err == nil {
 		s.join(b, client, buffered.Reader, conn)
 	}
-	return 0, nil, nil // whatever came of it, there is nobody to tell
+	return 0, nil, nil // there is no response to send any more
 }
 
-// attend counts what Close waits for, unless it has begun.
+// attend counts what Close waits for. It returns false if Close has begun.
 func (s *Server) attend() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +80,9 @@ func (s *Server) attend() bool {
 	return true
 }
 
-// join carries bytes in both directions until both sides have said that nothing follows, or one has
-// failed. What a client sends is a use of the session; what a server in the sandbox sends is none.
+// join carries bytes in both directions until both sides have closed their direction, or one has
+// failed. What a client sends counts as use of the session; what a server in the sandbox sends does
+// not.
 func (s *Server) join(b *session, client net.Conn, sent *bufio.Reader, conn executor.Conn) {
 	var up sync.WaitGroup
 	up.Go(func() {
@@ -106,7 +107,7 @@ func (s *Server) join(b *session, client net.Conn, sent *bufio.Reader, conn exec
 	up.Wait()
 }
 
-// touch begins the idle time of a session anew.
+// touch restarts the idle time of a session.
 func (s *Server) touch(b *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +116,7 @@ func (s *Server) touch(b *session) {
 	}
 }
 
-// touching tells of everything that is read.
+// touching calls touch for every read.
 type touching struct {
 	r    io.Reader
 	tell func()

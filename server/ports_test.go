@@ -15,7 +15,7 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
-// listening is a session with a server in it, and the path of its port.
+// listening returns a session with a server in it, and the path of its port.
 func (w world) listening(fields string) (session, port string) {
 	w.Helper()
 	session = w.session(fields)
@@ -28,8 +28,8 @@ func (w world) listening(fields string) (session, port string) {
 	return session, session + "/ports/" + strings.TrimSpace(string(r.Stdout))
 }
 
-// upgrade asks for a connection as a program without a library does, and returns it with what the
-// server has answered.
+// upgrade requests a connection as a program without a library does, and returns it with the
+// server's response.
 func (w world) upgrade(path string) (net.Conn, *bufio.Reader, *http.Response) {
 	w.Helper()
 	c, err := new(net.Dialer).DialContext(w.Context(), "tcp", w.h.Listener.Addr().String())
@@ -40,7 +40,7 @@ func (w world) upgrade(path string) (net.Conn, *bufio.Reader, *http.Response) {
 	if err := c.SetDeadline(time.Now().Add(forever)); err != nil {
 		w.Fatal(err)
 	}
-	// What follows the request may come with it.
+	// The first bytes may follow the request immediately.
 	_, err = io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer "+alice+"\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\necho\nfirst ")
 	if err != nil {
 		w.Fatal(err)
@@ -53,7 +53,7 @@ func (w world) upgrade(path string) (net.Conn, *bufio.Reader, *http.Response) {
 	return c, b, res
 }
 
-// Bytes go both ways, and each side says by itself that nothing follows.
+// Bytes go in both directions, and each side can close its direction separately.
 func TestPort(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{})
 	_, port := w.listening(`{"ports": true}`)
@@ -72,7 +72,7 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// Nobody reaches a port who may not, and no answer is taken for a connection.
+// An unauthorized request does not reach a port, and an error is not taken for a connection.
 func TestPortRefused(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{})
 	session, port := w.listening(`{"ports": true}`)
@@ -84,7 +84,7 @@ func TestPortRefused(t *testing.T) {
 	w.want(http.StatusNotFound, "POST", port, "", with("Authorization", "Bearer "+bob)...)
 	w.want(http.StatusForbidden, "POST", port, "", with("Sec-Fetch-Site", "cross-site")...)
 	w.want(http.StatusMethodNotAllowed, "PUT", port, "", up...)
-	w.want(http.StatusForbidden, "POST", session+"/ports/7", "", up...) // the sandbox's own
+	w.want(http.StatusForbidden, "POST", session+"/ports/7", "", up...) // a port of the sandbox itself
 	has(t, w.want(http.StatusBadGateway, "POST", session+"/ports/9", "", up...), `"kind":"no-server"`, `"ran":"no"`)
 	for _, bad := range []string{"0", "65536", "-1", "x", "99999999999999999999"} {
 		w.want(http.StatusBadRequest, "POST", session+"/ports/"+bad, "", up...)
@@ -95,13 +95,13 @@ func TestPortRefused(t *testing.T) {
 	without.want(http.StatusNotImplemented, "POST", "/v1/sessions", `{"ports": true}`)
 }
 
-// A connection ends with its session, whoever ends it, and when the server in the sandbox breaks
-// it.
+// A connection ends with its session, whoever ends the session, and when the server in the sandbox
+// closes it.
 func TestPortEnds(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{})
 	for name, end := range map[string]func(session string){
 		"deleted": func(session string) { w.want(http.StatusNoContent, "DELETE", session, "") },
-		"idle":    func(string) {}, // what is only open is no use
+		"idle":    func(string) {}, // an open connection does not count as use
 	} {
 		session, port := w.listening(`{"ports": true, "idle_seconds": 2}`)
 		_, b, res := w.upgrade(port)
@@ -128,7 +128,7 @@ func timedOut(err error) bool {
 	return errors.As(err, &e) && e.Timeout()
 }
 
-// What a client sends begins the idle time of its session anew.
+// What a client sends restarts the idle time of its session.
 func TestPortTouches(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{})
 	session, port := w.listening(`{"ports": true}`)

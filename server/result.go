@@ -6,12 +6,12 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Every time that passes is a number of seconds in this API, in what clients ask for and in what
-// they get. The types of the contract count in nanoseconds, so those that have such a time have a
+// In this API every duration is a number of seconds, in requests and in answers. The types of the
+// contract use nanoseconds, so types with durations have their own form here.
 // form of their own here.
 
-// Result is an executor.Result without the provider's name of the sandbox, which is nobody's
-// affair.
+// Result is an executor.Result without the provider's name of the sandbox, which clients do not
+// need to know.
 type Result struct {
 	ID               string              `json:"id"`
 	Status           executor.Status     `json:"status"`

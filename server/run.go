@@ -10,25 +10,25 @@ import (
 	"github.com/execbroker/execbroker/internal/stdin"
 )
 
-// RunRequest is one execution. Exactly one of Code and Command is set; Code may be empty with a
+// RunRequest is one execution. Exactly one of Code and Command is set. To run empty code, set
 // Language.
 type RunRequest struct {
-	ID             string                    `json:"id,omitempty"` // of the run; used once in a session, so that no repetition runs twice
+	ID             string                    `json:"id,omitempty"` // ID of the run; can be used once in a session, so that a repeated request does not run twice
 	Language       executor.Language         `json:"language,omitempty"`
 	Context        string                    `json:"context,omitempty"`
 	Code           string                    `json:"code,omitempty"`
 	Command        []string                  `json:"command,omitempty"`
 	Stdin          *string                   `json:"stdin,omitempty"`
-	Input          bool                      `json:"input,omitempty"`    // more comes while it runs, in a session and by its ID
+	Input          bool                      `json:"input,omitempty"`    // more input is sent while the run is in progress; only in a session and with an ID
 	Terminal       *executor.TerminalSize    `json:"terminal,omitempty"` // gives a command a terminal of this size: executor.Request.Terminal
 	Env            map[string]string         `json:"env,omitempty"`
 	Dir            string                    `json:"dir,omitempty"`
-	TimeoutSeconds float64                   `json:"timeout_seconds,omitempty"` // zero: 30, or less if less is allowed
+	TimeoutSeconds float64                   `json:"timeout_seconds,omitempty"` // zero: 30, or less if the limit is lower
 	LingerSeconds  *float64                  `json:"linger_seconds,omitempty"`  // executor.Request.Linger
 	Artifacts      *executor.ArtifactRequest `json:"artifacts,omitempty"`
 }
 
-// OnceRequest is an execution in a sandbox of its own.
+// OnceRequest is an execution in a new sandbox.
 type OnceRequest struct {
 	RunRequest
 	Template string       `json:"template,omitempty"`
@@ -36,13 +36,13 @@ type OnceRequest struct {
 	Files    []FileOfARun `json:"files,omitempty"` // written before the code runs
 }
 
-// FileOfARun is a file that a request brings along.
+// FileOfARun is a file in a request.
 type FileOfARun struct {
 	Name    string         `json:"name"`    // relative to executor.Workdir
 	Content executor.Bytes `json:"content"` // text, or {"base64": "..."}
 }
 
-// request is what a client asks for, as the contract has it.
+// request converts a client's request to one of the contract.
 func (s *Server) request(q RunRequest) (executor.Request, error) {
 	timeout, err := seconds("timeout_seconds", q.TimeoutSeconds, s.cfg.MaxTimeout)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Server) request(q RunRequest) (executor.Request, error) {
 	}
 	switch {
 	case q.Input && (q.ID == "" || q.Stdin != nil):
-		return executor.Request{}, refuse(http.StatusBadRequest, "invalid", "input: give the run an id, and no stdin")
+		return executor.Request{}, refuse(http.StatusBadRequest, "invalid", "input: set the id of the run, and no stdin")
 	case q.Input:
 		r.Stdin = stdin.New()
 	case q.Stdin != nil:
@@ -80,7 +80,8 @@ func (s *Server) request(q RunRequest) (executor.Request, error) {
 	return r, nil
 }
 
-// result counts and answers a run. With an error there is none: it says whether the code ran.
+// result counts and answers a run. If there is an error, there is no result; the error says whether
+// the code ran.
 func (s *Server) result(c Client, res *executor.Result, err error) (int, any, error) {
 	s.mu.Lock()
 	u := s.usageOf(c)
@@ -96,14 +97,14 @@ func (s *Server) result(c Client, res *executor.Result, err error) (int, any, er
 	return http.StatusOK, resultOf(res), nil
 }
 
-// once calls run with a sandbox that lives as long.
+// once calls run with a new sandbox and destroys it afterwards.
 func (s *Server) once(w http.ResponseWriter, r *http.Request, c Client, run func(executor.Session, executor.Request) (int, any, error)) (int, any, error) {
 	var q OnceRequest
 	if err := s.body(w, r, &q); err != nil {
 		return 0, nil, err
 	}
 	if q.Input {
-		return 0, nil, refuse(http.StatusBadRequest, "invalid", "input: make a session, whose runs it reaches")
+		return 0, nil, refuse(http.StatusBadRequest, "invalid", "input: only for runs in a session")
 	}
 	req, err := s.request(q.RunRequest)
 	if err != nil {
@@ -127,7 +128,7 @@ func (s *Server) once(w http.ResponseWriter, r *http.Request, c Client, run func
 		return 0, nil, err
 	}
 	defer func() {
-		if err := x.Close(); err != nil { // its TTL removes it
+		if err := x.Close(); err != nil { // the idle TTL removes the sandbox
 			s.cfg.Log.WarnContext(r.Context(), "closing the sandbox of a run", "id", requestID(r), "err", err)
 		}
 	}()
@@ -180,11 +181,11 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, c Client, run fu
 	return run(b, req)
 }
 
-// maxNamed bounds the names of runs of a session that are remembered.
+// maxNamed is the largest number of run IDs that a session remembers.
 const maxNamed = 10_000
 
-// name refuses a run that was asked for before: its client has not got the answer, and must not run
-// the code twice. By its name clients reach it, until over is called.
+// name refuses a run whose ID was used before: its client did not get the answer, and the code must
+// not run twice. Clients can use the ID to send to the run until over is called.
 func (s *Server) name(b *session, id string, req executor.Request) (over func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +194,7 @@ func (s *Server) name(b *session, id string, req executor.Request) (over func(),
 	case id == "":
 		return func() {}, nil
 	case known:
-		return nil, &Problem{Status: http.StatusConflict, Kind: "repeated", Ran: executor.RanMaybe.String(), Message: "a run with this id was begun before, and is not run again"}
+		return nil, &Problem{Status: http.StatusConflict, Kind: "repeated", Ran: executor.RanMaybe.String(), Message: "the id was used by an earlier run; the code was not run again"}
 	case len(b.runs) >= maxNamed:
 		return nil, refuse(http.StatusTooManyRequests, "exhausted", "the session has had %d runs with an id; make a new one, or give no ids", maxNamed)
 	case b.runs == nil:

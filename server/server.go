@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	_ "embed" // the description
+	_ "embed" // for openapi.json
 	"encoding/json"
 	"errors"
 	"io"
@@ -29,9 +29,9 @@ type Server struct {
 	x       executor.Executor
 	cfg     Config
 	mux     *http.ServeMux
-	front   http.Handler // before mux
+	front   http.Handler // wraps mux
 	started time.Time
-	ends    sync.WaitGroup // sessions that end by themselves, and connections to ports
+	ends    sync.WaitGroup // sessions that are ending, and connections to ports
 	runs    drain.Gate
 
 	mu       sync.Mutex
@@ -40,19 +40,19 @@ type Server struct {
 	usage    map[keyID]*usage
 }
 
-// usage is what a key has and did.
+// usage is what a key uses and has used.
 type usage struct {
-	sessions  int // also those that are being created
-	runs      int // now
-	transfers int // now
+	sessions  int // including those that are being created
+	runs      int // current runs
+	transfers int // current transfers
 	done      map[executor.Status]int64
-	failed    int64 // runs that came to no result
+	failed    int64 // runs without a result
 	created   int64
 }
 
 var _ http.Handler = (*Server)(nil)
 
-// New makes a Server over x, which stays the caller's. It fails if cfg asks for what x cannot do.
+// New makes a Server over x. The caller still owns x. New fails if x cannot satisfy cfg.
 func New(x executor.Executor, cfg Config) (*Server, error) {
 	caps := x.Info().Capabilities
 	cfg, err := cfg.withDefaults(caps)
@@ -70,7 +70,8 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// operation answers a client whose key is known. An answer of nil has been written already.
+// operation answers a client whose key is known. A nil answer means that the operation has written
+// it.
 type operation func(w http.ResponseWriter, r *http.Request, c Client) (status int, answer any, err error)
 
 func (s *Server) routes() {
@@ -121,7 +122,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.front.ServeHTTP(w, r)
 }
 
-// methods returns those that the path of a request has.
+// methods returns the methods that the path of a request supports.
 func (s *Server) methods(r *http.Request) (allowed []string) {
 	for _, m := range []string{http.MethodDelete, http.MethodGet, http.MethodPost, http.MethodPut} {
 		q := r.Clone(r.Context())
@@ -133,7 +134,7 @@ func (s *Server) methods(r *http.Request) (allowed []string) {
 	return allowed
 }
 
-// newID returns 26 characters of [a-z2-7], of which no two are ever alike.
+// newID returns 26 random characters of [a-z2-7], which are unique.
 func newID() string { return strings.ToLower(rand.Text()) }
 
 func (s *Server) authenticated(f operation) http.Handler {
@@ -158,8 +159,7 @@ func (s *Server) authenticated(f operation) http.Handler {
 	})
 }
 
-// body reads a body in JSON into v, strictly: a field that is not known asks for something that
-// would not happen.
+// body decodes a JSON body into v strictly: an unknown field would be a request that is ignored.
 func (s *Server) body(w http.ResponseWriter, r *http.Request, v any) error {
 	data, err := s.arrive(w, r, s.cfg.MaxBody)
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, v any) error {
 		return refuse(http.StatusBadRequest, "invalid", "the body: %v", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return refuse(http.StatusBadRequest, "invalid", "the body: something follows the object")
+		return refuse(http.StatusBadRequest, "invalid", "body: unexpected data after the object")
 	}
 	return nil
 }
@@ -183,10 +183,10 @@ func (s *Server) arrive(w http.ResponseWriter, r *http.Request, most int64) ([]b
 		return nil, &http.MaxBytesError{Limit: most}
 	}
 	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTime)) // a ResponseWriter of tests has none
+	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTime)) // the ResponseWriter of a test has no deadline
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err != nil {
-		// The deadline stays: net/http waits for the rest of a body before it answers.
+		// The deadline stays set, because net/http waits for the rest of a body before it answers.
 		w.Header().Set("Connection", "close")
 		if large := (*http.MaxBytesError)(nil); !errors.As(err, &large) {
 			err = refuse(http.StatusRequestTimeout, "invalid", "the body did not arrive")
@@ -197,8 +197,8 @@ func (s *Server) arrive(w http.ResponseWriter, r *http.Request, most int64) ([]b
 	return data, nil
 }
 
-// use counts something of a key up, unless that would be one too many by a rule, which may be
-// without a name. release counts it down.
+// use adds one to a count of a key, unless that would exceed most. rule is the rule of the limit,
+// which may be empty. release subtracts it again.
 func (s *Server) use(c Client, what func(*usage) *int, most int, name string, rule executor.Rule) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,10 +217,10 @@ func (s *Server) use(c Client, what func(*usage) *int, most int, name string, ru
 	}, nil
 }
 
-// usageOf returns the usage of a key. mu is held.
+// usageOf returns the usage of a key. The caller holds mu.
 func (s *Server) usageOf(c Client) *usage {
 	u := s.usage[c.id]
-	if u == nil { // as many as there are keys
+	if u == nil { // the number of keys bounds the map
 		u = &usage{done: map[executor.Status]int64{}}
 		s.usage[c.id] = u
 	}
@@ -264,12 +264,12 @@ func tooMany(what string, rule executor.Rule, most int) *Problem {
 	}
 }
 
-// Drain refuses new runs and sessions and waits until those that run have ended and been answered,
-// or ctx ends. Health says so from then on, so that a load balancer looks elsewhere.
+// Drain refuses new runs and sessions. It waits until current runs have ended and been answered, or
+// until ctx ends. Health then reports that, so that a load balancer can use another server.
 func (s *Server) Drain(ctx context.Context) error { return s.runs.Drain(ctx) }
 
-// Close ends every session, with what runs in it, and waits until their sandboxes are gone. It may
-// be called again.
+// Close ends every session, with everything that runs in it, and waits until the sandboxes are
+// gone. It may be called again.
 func (s *Server) Close() error {
 	s.runs.Shut()
 	s.mu.Lock()

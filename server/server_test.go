@@ -80,7 +80,7 @@ func TestSessions(t *testing.T) {
 	if got := decode[Session](t, w.want(200, "GET", s, "")); got.Busy || got.Languages[0] != executor.Python || got.Backend != "box" {
 		t.Errorf("got %+v", got)
 	}
-	// A run has a name that is used once, so who repeats it does not run it twice.
+	// The ID of a run can be used only once, so a repeated request does not run twice.
 	w.want(200, "POST", s+"/run", `{"id": "r1", "code": "n = recall(\"n\", 0) + 1"}`)
 	w.want(409, "POST", s+"/run", `{"id": "r1", "code": "n = recall(\"n\", 0) + 1"}`)
 	has(t, w.want(200, "POST", s+"/run", `{"code": "print(n)"}`), `"1\n"`)
@@ -92,7 +92,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// A session that nobody uses ends, and so does the place of one whose sandbox has died.
+// An unused session ends. A session whose sandbox has died no longer counts.
 func TestSessionsEnd(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{MaxSessions: 1})
 	s := w.session(`{"idle_seconds": 0.05}`)
@@ -100,7 +100,7 @@ func TestSessionsEnd(t *testing.T) {
 	w.want(404, "POST", s+"/run", `{"code": "1"}`)
 	s = w.session(`{}`)
 	w.want(429, "POST", "/v1/sessions", `{}`)
-	w.session(`{}`, "Authorization", "Bearer "+bob) // who has places of their own
+	w.session(`{}`, "Authorization", "Bearer "+bob) // bob has separate limits
 	for _, b := range w.b.Sandboxes() {
 		w.b.Break(b)
 	}
@@ -151,7 +151,7 @@ func TestStream(t *testing.T) {
 		}
 		has(t, last.data, `"status":"ok"`, `a\nevent: done\n`)
 	}
-	// What cannot begin is an ordinary answer.
+	// If a run cannot begin, the answer is an ordinary error.
 	w.want(501, "POST", s+"/run/stream", `{"code": "1", "language": "cobol"}`)
 }
 
@@ -188,7 +188,7 @@ func TestClientGoes(t *testing.T) {
 	}
 }
 
-// A client that reads nothing does not hold the code up; what it misses is counted, and the result
+// A client that does not read does not block the code. What it misses is counted, and the result
 // has it.
 func TestSlowReader(t *testing.T) {
 	block := make(chan struct{})
@@ -236,7 +236,7 @@ func TestDrain(t *testing.T) {
 			t.Errorf("%s: got %+v", target, got)
 		}
 	}
-	for range 2 { // no run is lost
+	for range 2 { // both runs are still possible
 		if a := <-answers; a.status != 200 || !strings.Contains(a.body, "whole") {
 			t.Errorf("got %d %s", a.status, a.body)
 		}
@@ -321,7 +321,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// What a client sends comes back in headers only if it can do no harm there.
+// Header values of a client are returned in headers only if they can do no harm there.
 func TestHeaders(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{})
 	for id, kept := range map[string]bool{"abc-1": true, "a b": false, strings.Repeat("a", 65): false, "é": false, `"><script>`: false} {
@@ -330,7 +330,7 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("%q: got %q", id, got)
 		}
 	}
-	// A line break in a name is not one in an answer.
+	// A line break in a name does not become a line break in an answer.
 	s := w.session(`{}`)
 	w.want(201, "PUT", s+"/files/a%0d%0aSet-Cookie:%20b=c", "x")
 	res, _ := w.do("GET", s+"/files/a%0d%0aSet-Cookie:%20b=c", "")
@@ -343,7 +343,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// raw sends bytes and returns what comes until the connection ends or is silent.
+// raw sends bytes and returns the answer until the connection ends or is silent.
 func (w world) raw(text string) string {
 	w.Helper()
 	c, err := net.Dial("tcp", w.h.Listener.Addr().String())
@@ -367,9 +367,9 @@ func (w world) raw(text string) string {
 	return b.String()
 }
 
-// Bodies that trickle end with an answer, and a file that did not arrive leaves the old one. A
-// server does nothing for a web page, neither for one of another origin nor for one whose name was
-// pointed at this machine, even with a key.
+// A body that arrives too slowly gets an answer, and a file that did not arrive leaves the old one
+// unchanged. A server does nothing for a web page, neither of another origin nor of a name that
+// points at this machine, even with a key.
 func TestWebPages(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{Hosts: []string{"api.example"}})
 	w.want(200, "POST", "/v1/run", `{"code": "1"}`, "Host", "api.example:3000")
@@ -394,7 +394,7 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// One key cannot take the runs of another.
+// One key cannot use the runs of another.
 func TestLimits(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{MaxRuns: 1, MaxRunsTotal: 2})
 	run := func(key string) {
@@ -404,7 +404,7 @@ func TestLimits(t *testing.T) {
 			return
 		}
 		r.Header.Set("X-API-Key", key)
-		if res, err := w.h.Client().Do(r); err == nil { // it ends with the test
+		if res, err := w.h.Client().Do(r); err == nil { // the request ends with the test
 			res.Body.Close()
 		}
 	}
@@ -424,7 +424,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Failures of the backend keep what names the host to themselves, and say whether the code ran.
+// Failures of the backend do not reveal the host, and say whether the code ran.
 func TestFailures(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{})
 	w.b.Fail("create", 1, &executor.Error{Kind: executor.ErrUnavailable, Ran: executor.RanNo, Err: fmt.Errorf("dial unix /run/secret.sock: refused")})
@@ -434,8 +434,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// What a rule refuses says which rule and by which figures, so that a client can tell its user in
-// its own words.
+// A refusal names the rule and its numbers, so that a client can tell its user in its own words.
 func TestDenials(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{MaxSessions: 1})
 	rule := executor.Denial{Rule: executor.RuleRate, Limit: 10, Have: 10}
@@ -448,12 +447,12 @@ func TestDenials(t *testing.T) {
 	if p := decode[Problem](t, w.want(429, "POST", "/v1/sessions", `{}`)); p.Denied != (executor.Denial{Rule: executor.RuleSessions, Limit: 1, Have: 1}) {
 		t.Errorf("got %+v", p)
 	}
-	if got := w.want(404, "GET", "/v1/sessions/x", ""); strings.Contains(got, "denied") { // nothing was
+	if got := w.want(404, "GET", "/v1/sessions/x", ""); strings.Contains(got, "denied") { // nothing was denied
 		t.Errorf("got %s", got)
 	}
 }
 
-// A wrong method and what the backend lacks are named.
+// A wrong method, and features that the backend lacks, are named.
 func TestWhatIsWrong(t *testing.T) {
 	w := newWorld(t, fake.Options{Capabilities: fake.Without(fake.All(), executor.FeatureStdin)}, Config{})
 	res, got := w.do("GET", "/v1/run", "")

@@ -11,15 +11,15 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// SessionRequest asks for a session. Zero fields are those of Config.Spec.
+// SessionRequest is a request for a session. Zero fields mean those of Config.Spec.
 type SessionRequest struct {
 	Languages   []executor.Language `json:"languages,omitempty"` // the first is the default of runs; none: the first of the backend
 	Template    string              `json:"template,omitempty"`
-	Packages    []string            `json:"packages,omitempty"` // of the first language
+	Packages    []string            `json:"packages,omitempty"` // packages of the first language
 	Env         map[string]string   `json:"env,omitempty"`
 	Aliases     []string            `json:"aliases,omitempty"`      // other names of the working directory
-	Ports       bool                `json:"ports,omitempty"`        // lets clients reach servers in the sandbox: executor.Spec.Ports
-	IdleSeconds float64             `json:"idle_seconds,omitempty"` // the session ends this long after its last use; zero: the most that is allowed
+	Ports       bool                `json:"ports,omitempty"`        // lets clients connect to servers in the sandbox: executor.Spec.Ports
+	IdleSeconds float64             `json:"idle_seconds,omitempty"` // the session ends this long after its last use; zero: the longest allowed time
 }
 
 // Session describes a session.
@@ -31,7 +31,7 @@ type Session struct {
 	Backend     string               `json:"backend"`
 	Created     time.Time            `json:"created"`
 	IdleSeconds float64              `json:"idle_seconds"`
-	Busy        bool                 `json:"busy"` // something is being done in it
+	Busy        bool                 `json:"busy"` // an operation is in progress
 	Limits      executor.Limits      `json:"limits"`
 	Features    *BackendCapabilities `json:"capabilities,omitempty"` // not in a listing
 }
@@ -41,24 +41,24 @@ type SessionList struct {
 	Sessions []Session `json:"sessions"`
 }
 
-// session is one of a key.
+// session is a session of a key.
 type session struct {
 	executor.Session
 	id    string
 	owner keyID
 	idle  time.Duration
-	free  func() // gives its place back
+	free  func() // subtracts the session from the usage of its key
 	once  sync.Once
-	err   error // of its end
+	err   error // result of ending it
 
-	// Server.mu guards these.
+	// Guarded by Server.mu.
 	uses  int
 	ended bool
 	timer *time.Timer
-	runs  map[string]*typing // by the names that clients gave; nil: it has ended
+	runs  map[string]*typing // by the IDs of clients; nil: the run has ended
 }
 
-// spec is what a sandbox for a request is made from.
+// spec returns the Spec of the sandbox for a request.
 func (s *Server) spec(c Client, q SessionRequest) (executor.Spec, error) {
 	spec := s.cfg.Spec
 	spec.Subject, spec.Attributes = c.Subject, c.Attributes
@@ -79,7 +79,7 @@ func (s *Server) spec(c Client, q SessionRequest) (executor.Spec, error) {
 	}
 	if len(q.Env) > 0 {
 		env := map[string]string{}
-		for _, m := range []map[string]string{q.Env, s.cfg.Spec.Env} { // what the configuration says stays
+		for _, m := range []map[string]string{q.Env, s.cfg.Spec.Env} { // the configuration has precedence
 			for k, v := range m {
 				env[k] = v
 			}
@@ -94,7 +94,7 @@ func (s *Server) spec(c Client, q SessionRequest) (executor.Spec, error) {
 	return spec, nil
 }
 
-// seconds reads a time of a client.
+// seconds converts a duration of a client.
 func seconds(name string, v float64, most time.Duration) (time.Duration, error) {
 	if v < 0 || v > most.Seconds() || v != v {
 		return 0, refuse(http.StatusBadRequest, "invalid", "%s: want 0 to %v", name, most.Seconds())
@@ -122,7 +122,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, c Client) (int, 
 	}
 	b := &session{Session: x, id: newID(), owner: c.id, idle: spec.IdleTTL, free: free}
 	s.mu.Lock()
-	if s.closed || r.Context().Err() != nil { // Close did not see it, or nobody would learn its name
+	if s.closed || r.Context().Err() != nil { // Close did not end it, or the client would not learn its name
 		s.mu.Unlock()
 		free()
 		return 0, nil, errors.Join(draining(), x.Close())
@@ -150,14 +150,14 @@ func (s *Server) describe(b *session) Session {
 	return v
 }
 
-// find returns the session of a request for use. One of another key is as unknown as one that never
-// was.
+// find returns the session of a request for use. A session of another key is reported in the same
+// way as one that never existed.
 func (s *Server) find(r *http.Request, c Client) (b *session, done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b = s.sessions[r.PathValue("id")]
 	if b == nil || b.owner != c.id || b.ended {
-		return nil, nil, refuse(http.StatusNotFound, "not-found", "there is no such session: it has ended, or never was")
+		return nil, nil, refuse(http.StatusNotFound, "not-found", "there is no such session; it has ended or never existed")
 	}
 	b.uses++
 	b.timer.Stop()
@@ -180,7 +180,7 @@ func (s *Server) gone(b *session, err error) error {
 	return err
 }
 
-// expire ends a session that nobody uses.
+// expire ends an unused session.
 func (s *Server) expire(b *session) {
 	s.mu.Lock()
 	if b.uses > 0 || b.ended || s.closed {
@@ -195,7 +195,7 @@ func (s *Server) expire(b *session) {
 	}
 }
 
-// end destroys the sandbox of a session, whatever runs in it.
+// end destroys the sandbox of a session, and everything that runs in it.
 func (s *Server) end(b *session) error {
 	s.mu.Lock()
 	b.ended = true
@@ -222,7 +222,7 @@ func (s *Server) get(_ http.ResponseWriter, r *http.Request, c Client) (int, any
 	}
 	v := s.describe(b)
 	s.mu.Lock()
-	v.Busy = b.uses > 1 // this request is one
+	v.Busy = b.uses > 1 // this request counts as one
 	s.mu.Unlock()
 	return http.StatusOK, v, nil
 }
@@ -239,7 +239,7 @@ func (s *Server) list(_ http.ResponseWriter, _ *http.Request, c Client) (int, an
 	all := []Session{}
 	for _, b := range own {
 		v := s.describe(b)
-		v.Features = nil // as in a listing of an Executor
+		v.Features = nil // as in the listing of an Executor
 		all = append(all, v)
 	}
 	slices.SortFunc(all, func(a, b Session) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
@@ -259,7 +259,7 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request, c Client) (int, 
 	return 0, nil, nil
 }
 
-// ResetRequest says which interpreters to end. Zero fields match all.
+// ResetRequest says which interpreters to end. A zero field matches all.
 type ResetRequest struct {
 	Language executor.Language `json:"language,omitempty"`
 	Context  string            `json:"context,omitempty"`

@@ -13,17 +13,18 @@ import (
 )
 
 const (
-	// maxQueued is how many bytes of output wait for a client that reads slowly. What is beyond
-	// them is left out of the stream and counted; the result has it, as far as results have output.
+	// maxQueued is how many bytes of output are queued for a client that reads slowly. More output
+	// is left out of the stream and counted. The result has it, as far as results contain output.
 	maxQueued = 1 << 20
-	// patience is how long a client may take for a write, and beat how long it hears nothing.
+	// patience is how long a client may take for a write, and beat is the longest time without a
+	// message to the client.
 	patience = 30 * time.Second
 	beat     = 10 * time.Second
 )
 
-// stream runs code and writes its events as server-sent events: each has the name of its kind, then
-// "done" with the result, or "error" with a Problem. It returns an error if nothing has been
-// written, and otherwise nil.
+// stream runs code and writes its events as server-sent events. Each has the name of its kind, and
+// the last is "done" with the result, or "error" with a Problem. stream returns an error only if
+// nothing has been written.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, c Client, x executor.Session, req executor.Request) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -32,7 +33,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c Client, x exec
 	begin := sync.OnceFunc(func() {
 		h := w.Header()
 		h.Set("Content-Type", "text/event-stream")
-		h.Set("X-Accel-Buffering", "no") // proxies would hold the events back
+		h.Set("X-Accel-Buffering", "no") // otherwise proxies would delay the events
 		w.WriteHeader(http.StatusOK)
 		writing.Go(q.write)
 	})
@@ -63,7 +64,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c Client, x exec
 	return nil
 }
 
-// queue holds events for a client, so that the code never waits for it.
+// queue queues events for a client, so that the code never waits for the client.
 type queue struct {
 	w      http.ResponseWriter
 	rc     *http.ResponseController
@@ -72,7 +73,7 @@ type queue struct {
 
 	mu      sync.Mutex
 	events  []queued
-	bytes   int // of output in events
+	bytes   int // bytes of output in events
 	dropped int64
 	ended   bool
 }
@@ -83,11 +84,11 @@ type queued struct {
 	cost int
 }
 
-// put adds an event. Output that finds no room is counted instead; what is not output always finds
-// it, for there is little of it.
+// put adds an event. Output for which there is no room is only counted. Other events are always
+// added, because they are small and few.
 func (q *queue) put(name string, v any, output int) {
 	data, err := json.Marshal(v)
-	if err != nil { // only types of the contract get here
+	if err != nil { // impossible: v has a type of the contract
 		return
 	}
 	cost := 0
@@ -115,12 +116,12 @@ func (q *queue) end() {
 func (q *queue) signal() {
 	select {
 	case q.wake <- struct{}{}:
-	default: // it is awake
+	default: // write is awake already
 	}
 }
 
-// write writes events until the end, or until the client takes none: then the run is of no use to
-// anybody and is stopped.
+// write writes events until the end. If the client stops reading, nobody needs the run any more,
+// and write stops it.
 func (q *queue) write() {
 	t := time.NewTicker(beat)
 	defer t.Stop()
@@ -139,7 +140,7 @@ func (q *queue) write() {
 			text += fmt.Sprintf("event: dropped\ndata: {\"bytes\":%d}\n\n", dropped)
 		}
 		if err := q.send(text, events); err != nil {
-			q.cancel(errors.Join(errors.New("the client takes no events"), err))
+			q.cancel(errors.Join(errors.New("the client does not read its events"), err))
 			return
 		}
 		if ended {
@@ -149,9 +150,9 @@ func (q *queue) write() {
 }
 
 func (q *queue) send(text string, events []queued) error {
-	_ = q.rc.SetWriteDeadline(time.Now().Add(patience)) // a ResponseWriter of tests has none
+	_ = q.rc.SetWriteDeadline(time.Now().Add(patience)) // the ResponseWriter of a test has no deadline
 	for _, e := range events {
-		// JSON has no line break, so an event is one line whatever the code prints.
+		// JSON contains no line break, so the data of an event is always one line.
 		text += "event: " + e.name + "\ndata: " + string(e.data) + "\n\n"
 		if len(text) < 64<<10 {
 			continue

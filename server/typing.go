@@ -9,28 +9,28 @@ import (
 	"github.com/execbroker/execbroker/internal/stdin"
 )
 
-// maxPiece is how many bytes of input a request may bring to a run that goes on. Few pieces wait
-// for a run at a time.
+// maxPiece is the largest input in bytes that one request may send to a run. Only a few such pieces
+// wait for a run at the same time.
 const maxPiece = 64 << 10
 
-// typing is what clients can still do to a run that goes on.
+// typing is what clients can send to a run in progress.
 type typing struct {
-	input    *stdin.Input       // nil: it was begun without
-	terminal *executor.Terminal // nil: none
+	input    *stdin.Input       // nil: the run was begun without input
+	terminal *executor.Terminal // nil: the run has no terminal
 }
 
-// typing returns what can be done to the run that a request names.
+// typing returns the typing of the run that a request names.
 func (s *Server) typing(r *http.Request, b *session) (*typing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := b.runs[r.PathValue("run")]
 	if t == nil {
-		return nil, refuse(http.StatusNotFound, "not-found", "there is no such run: it has ended, or was begun without an id")
+		return nil, refuse(http.StatusNotFound, "not-found", "there is no such run; it has ended, or was begun without an id")
 	}
 	return t, nil
 }
 
-// send brings input to a run.
+// send sends input to a run.
 func (s *Server) send(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
 	b, done, err := s.find(r, c)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, c Client) (int, an
 	case errors.Is(err, stdin.ErrClosed):
 		return 0, nil, refuse(http.StatusConflict, "no-input", "the input of the run has ended")
 	case err != nil && r.Context().Err() == nil:
-		return 0, nil, refuse(http.StatusConflict, "busy", "the code does not read its input; nothing of this was taken")
+		return 0, nil, refuse(http.StatusConflict, "busy", "the code does not read its input; none of this input was accepted")
 	case err != nil:
 		return 0, nil, err
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
-// begun is a run whose events come while it goes on.
+// begun is a run whose events are read while it is in progress.
 type begun struct {
 	world
-	path   string // of the run
+	path   string // path of the run
 	events *bufio.Scanner
-	all    string // what it has written
+	all    string // all output so far
 }
 
 func (w world) begin(session string, q RunRequest) *begun {
@@ -42,8 +42,8 @@ func (w world) begin(session string, q RunRequest) *begun {
 	return &begun{world: w, path: session + "/runs/" + q.ID, events: bufio.NewScanner(res.Body)}
 }
 
-// wait reads events until the run has written text or, if that is "", until its result, which it
-// returns.
+// wait reads events until the run has written text. If text is "", it reads until the result and
+// returns it.
 func (b *begun) wait(text string) (res Result) {
 	b.Helper()
 	name := ""
@@ -68,7 +68,7 @@ func (b *begun) wait(text string) (res Result) {
 	return res
 }
 
-// Input comes while the code runs, until its client says that nothing follows.
+// Input arrives while the code runs, until the client closes it.
 func TestInput(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{BodyTime: 2 * time.Second})
 	session := w.session("{}")
@@ -84,10 +84,10 @@ func TestInput(t *testing.T) {
 		t.Errorf("got %+v", res)
 	}
 	w.want(http.StatusNotFound, "POST", run.path+"/input", "late")
-	w.want(http.StatusConflict, "POST", session+"/run", `{"id": "r", "language": "python", "code": "1"}`) // its name is used
+	w.want(http.StatusConflict, "POST", session+"/run", `{"id": "r", "language": "python", "code": "1"}`) // the ID is used
 }
 
-// What nobody may send, and what does not fit, is refused and changes nothing.
+// Input that is not allowed or does not fit is refused and changes nothing.
 func TestInputRefused(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{BodyTime: 300 * time.Millisecond})
 	session := w.session("{}")
@@ -116,7 +116,7 @@ func TestInputRefused(t *testing.T) {
 	}
 }
 
-// The terminal of a run that goes on has another size when its client says so.
+// A client can change the size of the terminal of a run in progress.
 func TestResize(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{})
 	run := w.begin(w.session("{}"), RunRequest{

@@ -8,18 +8,18 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// maxAhead bounds what is kept of what is typed during one run: the last of it.
+// maxAhead bounds the typed text that is kept during one run. The last part is kept.
 const maxAhead = 64 << 10
 
-// keyboardInput is the keyboard as standard input of a run. What was typed ahead, and a backend has
-// read without need, comes back.
+// keyboardInput is the keyboard as standard input of a run. Text that was typed ahead and that a
+// backend has read but the code has not used is returned at the end.
 type keyboardInput struct {
 	in io.ReadCloser
 
 	mu    sync.Mutex
-	given []byte // to the backend
-	gone  int64  // bytes that were given before these
-	taken int64  // bytes, by the code; negative: all of them
+	given []byte // bytes that the backend has read
+	gone  int64  // number of earlier bytes, which are no longer kept
+	taken int64  // number of bytes that the code has read; negative: all of them
 }
 
 var _ executor.InputCounter = (*keyboardInput)(nil)
@@ -46,9 +46,9 @@ func (k *keyboardInput) Taken(n int64) {
 	k.taken = n
 }
 
-// close ends reading and returns what the code has left.
+// close ends reading and returns what the code has not read.
 func (k *keyboardInput) close() []byte {
-	_ = k.in.Close() // it was only read
+	_ = k.in.Close() // it was only open for reading
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.taken < 0 {

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// What is typed while code runs that does not ask for it is there at the next prompt, whatever the
-// backend reads ahead. What the code takes does not come back.
+// Text that is typed while code runs that does not read it is there at the next prompt, whatever
+// the backend reads ahead. Text that the code reads is not.
 func TestReplKeepsWhatIsTypedAhead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args        []string
 		docker      bool
-		busy, asked string // code that says "on" and goes on for a while; that asks, says "on", and goes on
+		busy, asked string // busy prints "on" and runs for a while; asked reads a line, prints "on", and runs on
 		prompt      string
 	}{
 		"docker": {docker: true, prompt: ">>> ",

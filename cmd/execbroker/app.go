@@ -15,15 +15,15 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// app is the program: what it links, its surroundings, and the flags that every command has.
+// app is the program: its adapters, its environment, and the flags that every command has.
 type app struct {
 	reg      *backends.Registry
-	standard string // the type of the backend that is used without a configuration
+	standard string // the type of the backend that is used if there is no configuration
 	in       io.Reader
 	out, err io.Writer
 	getenv   func(string) string
-	exit     func(code int)         // at once, at the second signal
-	programs []conformance.Programs // of the conformance suite
+	exit     func(code int)         // ends the program immediately, at the second signal
+	programs []conformance.Programs // programs of the conformance suite
 
 	config  string
 	backend string
@@ -31,8 +31,8 @@ type app struct {
 	json    bool
 	verbose bool
 
-	serving bool // others talk to the program: warnings are logged without --verbose
-	entered bool // a command has begun: what fails now is not the usage
+	serving bool // the program is a server: warnings are logged without --verbose
+	entered bool // a command has begun: later errors are not usage errors
 	signals *signals
 }
 
@@ -44,7 +44,7 @@ func newApp(reg *backends.Registry) *app {
 	}
 }
 
-// main runs the command that args name and returns the exit code.
+// main runs the command that args names and returns the exit code.
 func (a *app) main(ctx context.Context, args []string) int {
 	ctx, a.signals = watchSignals(ctx, a.exit)
 	defer a.signals.stop()
@@ -56,7 +56,7 @@ func (a *app) main(ctx context.Context, args []string) int {
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.entered {
 		err = &usageError{err: err, command: cmd.CommandPath()}
-		a.json = a.json || slices.Contains(args, "--json") // it may come after the mistake
+		a.json = a.json || slices.Contains(args, "--json") // it may come after the wrong argument
 	}
 	return a.finish(ctx, err)
 }
@@ -65,12 +65,12 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "execbroker",
 		Short: "Run untrusted code in sandboxes",
-		Long: `execbroker runs code that you do not trust where it cannot do harm.
+		Long: `execbroker runs code that you do not trust, in a sandbox where it cannot do harm.
 
-Without a configuration that is Pyodide: Python in WebAssembly, or JavaScript, on
-this machine, without network and without access to your files. A configuration
-file names other backends; --backend chooses one of them, and without it the
-routes of the file do.`,
+Without a configuration the sandbox is Pyodide: Python in WebAssembly, or
+JavaScript, on this machine, without network and without access to your files. A
+configuration file can add other backends. --backend chooses one of them; without
+it the routes of the file choose.`,
 		Example: `  execbroker run -c 'print(6*7)'
   execbroker run analysis.py --file data.csv --out results
   execbroker run --config app.yaml --backend box script.js`,
@@ -93,10 +93,10 @@ routes of the file do.`,
 	f := root.PersistentFlags()
 	f.StringVar(&a.config, "config", a.getenv("EXECBROKER_CONFIG"), "read the backends from this `file`, YAML or JSON (default $EXECBROKER_CONFIG)")
 	f.StringVar(&a.backend, "backend", "", "use this backend: a `name` of the configuration or, without one, a type")
-	f.StringVar(&a.owner, "owner", "", "whose sandboxes these are: a `name` that keeps them apart from those of others (default from your user name)")
+	f.StringVar(&a.owner, "owner", "", "the owner of the sandboxes: a `name` that separates them from those of others (default from your user name)")
 	f.BoolVar(&a.json, "json", false, "print one JSON document instead of text for people")
-	f.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what happens inside")
-	f.Lookup("config").DefValue = "" // it is in the text
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "log to stderr what happens inside")
+	f.Lookup("config").DefValue = "" // the text contains it
 	root.AddCommand(
 		a.runCommand(), a.replCommand(), a.shellCommand(), a.sessionCommand(),
 		a.configCommand(), a.doctorCommand(), a.setupCommand(),
@@ -108,8 +108,8 @@ routes of the file do.`,
 	return root
 }
 
-// log is where the library reports what it does. A server logs more than warnings, in JSON if no
-// terminal shows it.
+// log returns the logger of the library. A server logs more than warnings, and in JSON unless it
+// writes to a terminal.
 func (a *app) log() *slog.Logger {
 	o := &slog.HandlerOptions{Level: slog.LevelInfo}
 	switch {

@@ -9,32 +9,32 @@ import (
 	"time"
 )
 
-// What a terminal is asked.
+// The questions to a terminal.
 const (
-	askKitty      = "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\" // whether it takes images as kitty does
-	askName       = "\x1b[>q"                                    // what it is (XTVERSION)
-	askSize       = "\x1b[14t"                                   // how many pixels its window has
-	askAttributes = "\x1b[c"                                     // what it can do (DA1); every terminal answers, so it comes last
+	askKitty      = "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\" // whether it shows images with kitty's protocol
+	askName       = "\x1b[>q"                                    // its name (XTVERSION)
+	askSize       = "\x1b[14t"                                   // the size of its window in pixels
+	askAttributes = "\x1b[c"                                     // its attributes (DA1); every terminal answers this, so it comes last
 )
 
 const (
-	answerTime = time.Second // for a terminal at the other end of a slow line
+	answerTime = time.Second // long enough for a terminal at the end of a slow connection
 	maxAnswer  = 4 << 10
 )
 
 // answerForm matches the answers: kitty's, the name, the size, the attributes.
 var answerForm = regexp.MustCompile(`\x1b_G([^\x1b]{0,200})\x1b\\|\x1bP>\|([^\x1b]{0,200})\x1b\\|\x1b\[4;([0-9]{1,5});([0-9]{1,5})t|\x1b\[\?([0-9;]{1,100})c`)
 
-// answers are what a terminal has said.
+// answers are the answers of a terminal.
 type answers struct {
 	kitty         bool
 	name          string
 	width, height int      // pixels
-	attributes    []string // nil: it has not answered to the end
-	typed         []byte   // what came besides, from somebody who types
+	attributes    []string // nil: the answers are not complete
+	typed         []byte   // other bytes, which a person has typed
 }
 
-// parseAnswers understands what came from a terminal after the questions.
+// parseAnswers parses what came from a terminal after the questions.
 func parseAnswers(data []byte) (a answers) {
 	for {
 		at := answerForm.FindSubmatchIndex(data)
@@ -63,15 +63,15 @@ func parseAnswers(data []byte) (a answers) {
 		a.typed = append(a.typed, data[:at[0]]...)
 		data = data[at[1]:]
 	}
-	if i := bytes.IndexByte(data, escape); i >= 0 && a.attributes == nil { // an answer that was cut off
+	if i := bytes.IndexByte(data, escape); i >= 0 && a.attributes == nil { // an incomplete answer
 		data = data[:i]
 	}
 	a.typed = append(a.typed, data...)
 	return a
 }
 
-// itermNames are the terminals that take images as iTerm2 does, by how their names begin: those
-// that they answer, and those of TERM_PROGRAM and LC_TERMINAL.
+// itermNames are the beginnings of the names of terminals that show images with iTerm2's protocol:
+// the names that they answer, and those in TERM_PROGRAM and LC_TERMINAL.
 var itermNames = []string{"iTerm", "WezTerm", "mintty"}
 
 func isITerm(name string) bool {
@@ -83,13 +83,12 @@ func isITerm(name string) bool {
 	return false
 }
 
-// graphics says how the terminal of this program takes images: what it answers counts, and what the
-// environment says of it where it does not answer to that. typed is what somebody has typed
-// meanwhile.
+// graphics says how the terminal of this program shows images. It uses the terminal's answers and,
+// if it does not answer, the environment. typed is what a person has typed meanwhile.
 func (a *app) graphics() (g graphics, typed []byte) {
 	name := a.getenv("TERM")
 	if !isTerminal(a.out) || name == "" || name == "dumb" || name == "linux" || a.getenv("TERM_PROGRAM") == "Apple_Terminal" {
-		return g, nil // the last two show questions that they do not know
+		return g, nil // the last two would print questions that they do not know
 	}
 	multiplexed := withinMultiplexer(a.getenv)
 	question := askKitty + askName + askSize + askAttributes
@@ -113,7 +112,7 @@ func (a *app) graphics() (g graphics, typed []byte) {
 		g.protocol = kitty
 	case isITerm(named):
 		g.protocol = iterm
-	case len(got.attributes) > 1 && slices.Contains(got.attributes[1:], "4"): // the first is what kind of terminal it is
+	case len(got.attributes) > 1 && slices.Contains(got.attributes[1:], "4"): // the first attribute is the kind of terminal
 		g.protocol = sixels
 	}
 	return g, got.typed

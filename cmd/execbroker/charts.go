@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	_ "image/gif" // what is shown may come as such
+	_ "image/gif" // images may be GIF
 	"image/png"
 	"strings"
 
@@ -14,20 +14,19 @@ import (
 	"golang.org/x/image/draw"
 )
 
-// The bounds of what is shown. An image is from a sandbox: it may have few bytes and claim any
-// size.
+// The limits of images. An image comes from a sandbox: it may have few bytes and claim any size.
 const (
-	maxPixels     = 16 << 20 // of what is decoded
-	maxCharts     = 50       // of one run; what is beyond is saved
-	usualWidth    = 800      // pixels of a window that does not tell its size
+	maxPixels     = 16 << 20 // of an image that is decoded
+	maxCharts     = 50       // images of one run; more are saved
+	usualWidth    = 800      // width in pixels of a window of unknown size
 	usualHeight   = 600
 	largestWindow = 4000 // pixels in either direction
 )
 
-// protocol is a way in which terminals take images.
+// protocol is a protocol for images on terminals.
 type protocol string
 
-// The protocols, best first.
+// The protocols, in order of preference.
 const (
 	noImages protocol = ""
 	kitty    protocol = "kitty" // https://sw.kovidgoyal.net/kitty/graphics-protocol
@@ -35,17 +34,17 @@ const (
 	sixels   protocol = "sixel" // of the VT340
 )
 
-// graphics is how a terminal takes images. The zero value is one that does not.
+// graphics says how a terminal shows images. The zero value is a terminal that cannot.
 type graphics struct {
 	protocol      protocol
-	width, height int // of its window, in pixels; 0: not known
+	width, height int // size of its window in pixels; 0: not known
 }
 
-// errTooLarge says that an image has more pixels than are decoded.
+// errTooLarge says that an image has too many pixels to be decoded.
 var errTooLarge = fmt.Errorf("more than %d pixels", maxPixels)
 
-// draw returns what a terminal shows as the image that data is, in PNG or GIF. Nothing of data
-// itself goes to the terminal: the image is decoded, made to fit the window, and encoded anew.
+// draw returns the bytes that make a terminal show an image in PNG or GIF. No byte of data is sent
+// to the terminal: the image is decoded, made to fit the window, and encoded again.
 func (g graphics) draw(data []byte) ([]byte, error) {
 	if g.protocol == noImages {
 		return nil, errors.ErrUnsupported
@@ -74,8 +73,8 @@ func (g graphics) draw(data []byte) ([]byte, error) {
 	return append(kittyImage(text), '\n'), nil
 }
 
-// kittyImage puts an image into pieces of the size that the protocol wants. q=2: the terminal does
-// not answer, which would be taken for input.
+// kittyImage splits an image into pieces of the size that the protocol requires. q=2 means that the
+// terminal must not answer, because the answer would be taken for input.
 func kittyImage(text string) (out []byte) {
 	const piece = 4096
 	keys := "a=T,f=100,q=2,"
@@ -104,14 +103,14 @@ func decodeImage(data []byte) (image.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b := picture.Bounds(); b.Empty() || b.Dy() > maxPixels/b.Dx() { // the first image of a GIF has a size of its own
+	if b := picture.Bounds(); b.Empty() || b.Dy() > maxPixels/b.Dx() { // the first image of a GIF can have another size
 		return nil, errTooLarge
 	}
 	return picture, nil
 }
 
-// fit makes an image at most as large as a window. Charts are drawn for paper: what is transparent
-// becomes white.
+// fit scales an image down to the size of a window. Charts are drawn for paper, so transparent
+// parts become white.
 func fit(from image.Image, width, height int) image.Image {
 	b := from.Bounds()
 	w, h := b.Dx(), b.Dy()
@@ -131,12 +130,13 @@ func fit(from image.Image, width, height int) image.Image {
 	return to
 }
 
-// drawable are the media types that draw takes. The work of decoding them is bounded by their
-// pixels. That of JPEG is not: a small file may have any number of passes over all pixels.
+// drawable are the media types that draw accepts. Their number of pixels bounds the work of
+// decoding them. That is not true for JPEG: a small file can have any number of passes over all
+// pixels.
 var drawable = map[string]bool{"image/png": true, "image/gif": true}
 
 // withinMultiplexer reports whether a terminal multiplexer is between this program and the
-// terminal: what the environment says of the terminal does not hold for it.
+// terminal. Then the environment variables about the terminal are not reliable.
 func withinMultiplexer(getenv func(string) string) bool {
 	name := getenv("TERM")
 	return getenv("TMUX") != "" || getenv("STY") != "" || strings.HasPrefix(name, "tmux") || strings.HasPrefix(name, "screen")

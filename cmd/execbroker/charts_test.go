@@ -32,7 +32,7 @@ func chart(t testing.TB, width, height int) []byte {
 	return b.Bytes()
 }
 
-// bomb returns a PNG of a few bytes that claims a size.
+// bomb returns a PNG of a few bytes that claims a large size.
 func bomb(width, height uint32) []byte {
 	head := binary.BigEndian.AppendUint32([]byte("IHDR"), width)
 	head = append(binary.BigEndian.AppendUint32(head, height), 8, 2, 0, 0, 0)
@@ -40,7 +40,7 @@ func bomb(width, height uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(head))
 }
 
-// showing is code that shows an image of a type.
+// showing returns code that shows an image of a type.
 func showing(mime string, data []byte) string {
 	var b strings.Builder
 	for _, c := range data {
@@ -49,7 +49,7 @@ func showing(mime string, data []byte) string {
 	return fmt.Sprintf(`show("text/plain", "pic", %q, "%s")`, mime, b.String())
 }
 
-// The ways in which terminals say what they take.
+// The answers of terminals about their protocols.
 var (
 	kittyTerminal = map[string]string{askKitty: "\x1b_Gi=31;OK\x1b\\", askName: "\x1bP>|kitty(0.42)\x1b\\", askSize: "\x1b[4;300;400t", askAttributes: "\x1b[?62;c"}
 	itermTerminal = map[string]string{askName: "\x1bP>|iTerm2 3.5.0\x1b\\", askAttributes: "\x1b[?62;4c"}
@@ -64,7 +64,7 @@ var (
 	sixelForm = regexp.MustCompile(`\x1bP0;0;8q[^\x1b]*\x1b\\`)
 )
 
-// pictures decodes what a terminal was given to show.
+// pictures decodes the images that a terminal was sent.
 func pictures(t *testing.T, screen string) (found []image.Image) {
 	t.Helper()
 	decode := func(text string) {
@@ -111,7 +111,7 @@ func (s *terminal) all(want int) string {
 	return s.screen
 }
 
-// Charts are shown where that is possible, at most as large as the window, and saved otherwise.
+// Charts are shown if possible, at most as large as the window, and saved otherwise.
 func TestChartsOnTerminal(t *testing.T) {
 	t.Parallel()
 	var moving bytes.Buffer
@@ -127,7 +127,7 @@ func TestChartsOnTerminal(t *testing.T) {
 		mime    string // empty: PNG
 		data    []byte
 		out     bool
-		shown   image.Point // its size; zero: it is saved
+		shown   image.Point // size of the shown image; zero: it is saved
 	}{
 		"kitty":           {answers: kittyTerminal, data: small, shown: dot},
 		"kitty-large":     {answers: kittyTerminal, data: large, shown: image.Pt(400, 200)},
@@ -160,7 +160,7 @@ func TestChartsOnTerminal(t *testing.T) {
 			if c.mime == "" {
 				c.mime = "image/png"
 			}
-			// What the code writes to the terminal by itself is dropped as ever.
+			// What the code itself writes to the terminal is dropped as usual.
 			code := `out("before\x1b_Ga=T,f=100;AAAA\x1b\\after")` + "\n" + showing(c.mime, c.data)
 			p := command(t, "run", "-c", code)
 			if c.out {
@@ -201,7 +201,7 @@ func TestChartsOnTerminal(t *testing.T) {
 	}
 }
 
-// Without a terminal charts are saved where only the user reads.
+// Without a terminal charts are saved where only the user can read them.
 func TestChartsWithoutTerminal(t *testing.T) {
 	t.Parallel()
 	p := command(t, "repl")
@@ -230,7 +230,7 @@ func TestChartsWithoutTerminal(t *testing.T) {
 	}
 }
 
-// What somebody types while the terminal is asked is not lost, and is not taken for an answer.
+// Text that is typed while the terminal is asked is not lost, and is not taken for an answer.
 func TestTypingWhileTheTerminalIsAsked(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{askKitty: "6 *", askSize: "\x1b[4;300;400t 7", askAttributes: "\r\x1b[?62;22c"}
@@ -245,7 +245,7 @@ func TestTypingWhileTheTerminalIsAsked(t *testing.T) {
 	s.ends(130)
 }
 
-// A program in the background asks nothing: who sets a terminal from there is stopped.
+// A program in the background asks nothing, because changing the terminal from there would stop it.
 func TestChartsInTheBackground(t *testing.T) {
 	t.Parallel()
 	p := command(t, "run", "-c", `print("ran")`)
@@ -270,7 +270,7 @@ func FuzzParseAnswers(f *testing.F) {
 	})
 }
 
-// FuzzDraw: whatever the data is, what the terminal gets is one image that fits, or nothing.
+// FuzzDraw tests that for any data the terminal gets one image that fits, or nothing.
 func FuzzDraw(f *testing.F) {
 	f.Add(chart(f, 30, 10))
 	f.Add(bomb(1<<20, 1<<20))

@@ -16,8 +16,8 @@ func TestReplSearchesHistory(t *testing.T) {
 		s.keys(line + "\r")
 		s.see(">>> ")
 	}
-	// Enter runs what was found, another Ctrl-R finds an older line, and more of the query narrows
-	// the search.
+	// Enter runs the found line, another Ctrl-R finds an older one, and a longer query narrows the
+	// search.
 	s.keys("\x12alph")
 	s.see("(search) alph: alpha + beta")
 	s.keys("\r")
@@ -35,8 +35,8 @@ func TestReplSearchesHistory(t *testing.T) {
 	s.keys("\x12\u00fcx\x08\x08\x08\x08\x08\x08\x08\x08\u00fc")
 	s.see("(search) \u00fc: # \u00fcber")
 
-	// Ctrl-G gives up and has the line as it was, an arrow goes on with what was found, and Ctrl-C
-	// forgets all of it.
+	// Ctrl-G cancels and restores the line, an arrow continues with the found line, and Ctrl-C
+	// discards everything.
 	s.keys("\x07")
 	s.keys("6 * 7\x12alpha\x07\r")
 	s.see("42\r\n", ">>> ")
@@ -49,7 +49,7 @@ func TestReplSearchesHistory(t *testing.T) {
 	s.keys("\x12nothing like it\rbeta + 1\r")
 	s.see("921\r\n", ">>> ")
 
-	// What is pasted begins no search.
+	// Pasted text begins no search.
 	s.keys("\x1b[200~print(\"a\x12b\")\x1b[201~\r")
 	s.see("a", "b\r\n", ">>> ")
 	s.keys("exit()\r")
@@ -116,7 +116,7 @@ func TestColours(t *testing.T) {
 	s.ends(exitFailed)
 }
 
-// Who leaves in the language's way leaves.
+// The language's own commands to exit also leave the repl.
 func TestReplLeaves(t *testing.T) {
 	for _, line := range []string{"exit()", "quit() ", "exit();"} {
 		p := command(t, "repl")

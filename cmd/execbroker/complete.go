@@ -6,10 +6,10 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// complete reports whether lines that were typed are a whole piece of code. Like Python's own
-// prompt, it goes on within brackets, strings of several lines and after a backslash, and ends the
-// body of a def or a loop at an empty line. Code that is wrong anyway is complete: the language
-// explains that better.
+// complete reports whether the lines that were typed are a complete piece of code. As at Python's
+// own prompt, code continues in brackets, in strings of several lines and after a backslash, and an
+// empty line ends the body of a def or a loop. Code with syntax errors counts as complete, because
+// the language has the better error message.
 func complete(l executor.Language, lines []string) bool {
 	switch l {
 	case executor.Python:
@@ -22,9 +22,9 @@ func complete(l executor.Language, lines []string) bool {
 
 func completePython(lines []string) bool {
 	src := strings.Join(lines, "\n")
-	block := false // a body follows, whose end only an empty line tells
+	block := false // a body follows, which only an empty line ends
 	depth := 0
-	first, last := byte(0), byte(0) // characters of the logical line that mean something
+	first, last := byte(0), byte(0) // significant characters of the logical line
 	for i := 0; i < len(src); i++ {
 		switch c := src[i]; c {
 		case '#':
@@ -65,8 +65,8 @@ func completePython(lines []string) bool {
 	return depth <= 0 && (!block || strings.TrimSpace(lines[len(lines)-1]) == "")
 }
 
-// stringEnd returns the index of the last quote of the Python string that begins at i. A string of
-// one line that is not closed ends with the line.
+// stringEnd returns the index of the last quote of the Python string that begins at i. A
+// single-line string without a closing quote ends with its line.
 func stringEnd(src string, i int) (end int, ok bool) {
 	quote := src[i : i+1]
 	if triple := strings.Repeat(quote, 3); strings.HasPrefix(src[i:], triple) {
@@ -83,7 +83,7 @@ func stringEnd(src string, i int) (end int, ok bool) {
 	for j := i + 1; j < len(src); j++ {
 		switch src[j] {
 		case '\\':
-			if j++; j == len(src) { // the string goes on in the next line
+			if j++; j == len(src) { // the string continues in the next line
 				return 0, false
 			}
 		case '\n':
@@ -95,10 +95,10 @@ func stringEnd(src string, i int) (end int, ok bool) {
 	return len(src) - 1, true
 }
 
-// completeJavaScript follows brackets, strings, templates, comments and regular expressions.
+// completeJavaScript tracks brackets, strings, templates, comments and regular expressions.
 func completeJavaScript(src string) bool {
-	var open []byte // brackets, and '`' for the template that a ${ is in
-	last := byte(0) // character that means something
+	var open []byte // brackets, and '`' for a template that contains ${
+	last := byte(0) // last significant character
 	for i := 0; i < len(src); i++ {
 		c := src[i]
 		rest := src[i:]
@@ -151,14 +151,14 @@ func completeJavaScript(src string) bool {
 	return len(open) == 0
 }
 
-// regexpMayBegin reports whether a slash after last begins a regular expression and is not a
+// regexpMayBegin reports whether a slash after last begins a regular expression instead of being a
 // division.
 func regexpMayBegin(last byte) bool {
 	return last == 0 || strings.IndexByte("(,=:[!&|?{};+-*%~^<>\n", last) >= 0
 }
 
-// lineEnd returns the index of the end of the string or regular expression that begins at i, which
-// is at most the end of the line.
+// lineEnd returns the index of the end of the string or regular expression that begins at i. It
+// ends at the end of the line at the latest.
 func lineEnd(src string, i int) int {
 	class := false
 	for j := i + 1; j < len(src); j++ {
@@ -176,8 +176,8 @@ func lineEnd(src string, i int) int {
 	return len(src) - 1
 }
 
-// templateEnd returns where the text of a template ends, and with what: '`', '{' for an expression,
-// or 0 if it does not.
+// templateEnd returns where the text of a template ends, and how: '`', '{' for an expression, or 0
+// if it does not end.
 func templateEnd(src string, i int) (end int, kind byte) {
 	for ; i < len(src); i++ {
 		switch {

@@ -29,13 +29,13 @@ func (a *app) configCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "Report every error in a configuration",
-		Long: `Report every error in a configuration, each with its position: all for which run, serve
-and mcp refuse to open it. No provider is asked, and keys of providers are not read.
+		Long: `Report every error in a configuration, each with its position: all errors for which
+run, serve and mcp refuse it. It asks no provider and does not read their keys.
 
-Then it says which of them ask by default for what the backends do not have, and which
-pools never serve what the tool for models or the server ask for.
+Then it lists the commands among these whose default options the backends cannot serve,
+and the pools that can never serve the tool for models or the server.
 
-Exit codes: 0 it is right, 2 it is not.`,
+Exit codes: 0 no error, 2 errors.`,
 		Example: "  execbroker config check --config app.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -82,7 +82,7 @@ func routeNames(cfg backends.Config) []string {
 	return names
 }
 
-// fileConfiguration is configuration for commands that are about a file.
+// fileConfiguration is configuration for commands that require a file.
 func (a *app) fileConfiguration() (backends.Config, error) {
 	if a.config == "" {
 		return backends.Config{}, usage("name the file with --config")
@@ -98,15 +98,15 @@ func (a *app) configExplainCommand() *cobra.Command {
 		Use:   "explain",
 		Short: "Say where a session would go, and why",
 		Long: `Say where a session would go: the route that matches, the backend that the split
-gives to the subject, by which unit of its weight (the bucket), what is tried in
-which order, and what a backend lacks. Without --subject that is said of every
-backend that the split may draw.
+assigns to the subject, the unit of its weight (the bucket), the order in which
+backends are tried, and what a backend lacks. Without --subject it describes every
+backend that the split may choose.
 
-That depends on the configuration and the session alone. Whether a backend is up
-at the moment makes no difference.
+The result depends only on the configuration and the session, not on whether a
+backend works at the moment.
 
-Exit codes: 0 it would go somewhere, 1 no backend can do it, 2 no route matches or
-the configuration is wrong.`,
+Exit codes: 0 a backend can run it, 1 no backend can, 2 no route matches or
+the configuration has errors.`,
 		Example: `  execbroker config explain --config app.yaml --subject user-7 --attribute plan=pro
   execbroker config explain --config app.yaml --language javascript --require command`,
 		Args: cobra.NoArgs,
@@ -122,11 +122,11 @@ the configuration is wrong.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&spec.Subject, "subject", "", "who the session is for; splits are sticky by it")
-	f.StringToStringVar(&spec.Attributes, "attribute", nil, "what routes may match; may be repeated (`KEY=VALUE`)")
+	f.StringVar(&spec.Subject, "subject", "", "the user of the session; a split always assigns it to the same backend")
+	f.StringToStringVar(&spec.Attributes, "attribute", nil, "an attribute that routes can match; may be repeated (`KEY=VALUE`)")
 	f.StringToStringVar(&spec.Labels, "label", nil, "a label of the session; may be repeated (`KEY=VALUE`)")
 	f.StringSliceVar(&languages, "language", nil, "a `language` of the session; may be repeated")
-	f.StringSliceVar(&require, "require", nil, "a `feature` that it must have; may be repeated")
+	f.StringSliceVar(&require, "require", nil, "a `feature` that the session must have; may be repeated")
 	f.StringVar(&spec.Template, "template", "", "the `template` of the session")
 	f.StringVar(&isolation, "min-isolation", "", "the weakest acceptable `isolation`")
 	return cmd
@@ -160,8 +160,8 @@ func (a *app) explain(ctx context.Context, spec executor.Spec) error {
 	return err
 }
 
-// serves reports whether a session can go somewhere. Without a subject it may be that only some
-// can.
+// serves reports whether a backend can run a session. Without a subject it is enough that one of
+// them can.
 func serves(d router.Decision) bool {
 	return len(d.Eligible) > 0 || d.Assigned == "" && slices.ContainsFunc(d.Split, func(s router.Share) bool {
 		return s.Weight > 0 && d.Missing[s.Backend] == nil
@@ -197,7 +197,7 @@ func (a *app) printDecision(d router.Decision) error {
 	if serves(d) {
 		fmt.Fprintf(t, "tried\t%s\n", plain(strings.Join(tried, ", then ")))
 	} else {
-		fmt.Fprint(t, "tried\tnothing: no backend of the route can do it\n")
+		fmt.Fprint(t, "tried\tnone: no backend of the route can run it\n")
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Missing)) {
 		fmt.Fprintf(t, "cannot\t%s lacks %s\n", plain(name), plain(strings.Join(d.Missing[name], ", ")))

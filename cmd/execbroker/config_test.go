@@ -49,15 +49,15 @@ routes: [{name: all, split: [{backend: one, weight: 1}]}]`)
 	run(t, exitUsage, "config", "check", "--config", dir+"/none.yaml")
 }
 
-// What run, serve and mcp refuse when they open a configuration, check finds, with the same words
-// and all at once.
+// check finds everything for which run, serve and mcp refuse a configuration, with the same
+// messages and all at once.
 func TestConfigCheckFindsWhatOthersRefuse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, c := range map[string]struct {
 		config string
 		want   []string
-		args   []string // after which nothing is wrong any more
+		args   []string // with these the configuration has no error
 	}{
 		"syntax":       {config: "backends: {", want: []string{"not YAML"}},
 		"empty":        {config: "{}", want: []string{"backends: there is none"}},
@@ -80,7 +80,7 @@ func TestConfigCheckFindsWhatOthersRefuse(t *testing.T) {
 			check := []string{"config", "check"}
 			for _, args := range [][]string{check, {"run", "-c", "6*7"}, {"serve", "--listen", "127.0.0.1:0"}, {"mcp"}} {
 				got := run(t, exitUsage, append(args, "--config", file)...).err.String()
-				if want := c.want; len(want) < 4 || args[0] == check[0] { // the others say of many what they meet first
+				if want := c.want; len(want) < 4 || args[0] == check[0] { // of many errors, the other commands report the first
 					contains(t, got, want...)
 				}
 			}

@@ -32,18 +32,19 @@ func (a *app) conformanceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conformance",
 		Short: "Check that a backend keeps the contract",
-		Long: `Run the conformance suite against a backend, as the configuration has it, and
-write a report.
+		Long: `Run the conformance suite against a backend, with its settings in the configuration,
+and write a report.
 
-What a backend declares must work, and what it does not declare must be refused.
-Of each type of backend it is laid down what it has to declare at least.
-A report has a line for every case, and "conformance diff" says from two of them
+What a backend declares must work, and what it does not declare must be refused. For
+each type of backend there is a list of what it must declare.
+
+A report has a line for every case. "conformance diff" compares two reports and says
 what changes for a program that moves from one backend to the other.
 
-The format of a report follows from its ending: .json, .md, .xml for JUnit.
+The file extension sets the format of a report: .json, .md, .xml for JUnit.
 
-Exit codes: 0 every case that was selected holds, 1 one does not, 2 and 3 as
-everywhere.`,
+Exit codes: 0 every selected case passed, 1 one did not, 2 and 3 as for
+all commands.`,
 		Example: `  execbroker conformance --backend pyodide --report pyodide.json
   execbroker conformance --config app.yaml --backend box --only 'python/state/*'
   execbroker conformance diff pyodide.json docker.json`,
@@ -52,9 +53,9 @@ everywhere.`,
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&o.reports, "report", nil, "write a report to this `file`; may be repeated")
-	f.StringVar(&o.format, "format", "", "of the report: json, markdown or junit (default by the ending)")
+	f.StringVar(&o.format, "format", "", "the `format` of the report: json, markdown or junit (default from the file extension)")
 	f.StringArrayVar(&o.only, "only", nil, "run the cases whose ID matches this `pattern`, such as 'python/*'; may be repeated")
-	f.StringVar(&o.mode, "mode", string(conformance.Live), "what stands behind the adapter: live, emulated or fake")
+	f.StringVar(&o.mode, "mode", string(conformance.Live), "what the adapter talks to: live, emulated or fake")
 	f.IntVar(&o.parallel, "parallel", 1, "run this `number` of cases at a time")
 	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats(), cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp)))
@@ -65,7 +66,7 @@ everywhere.`,
 
 var modes = []string{string(conformance.Live), string(conformance.Emulated), string(conformance.Fake)}
 
-// reportFormats are the forms of a report, with the endings that mean them.
+// reportFormats are the formats of a report, with their file extensions.
 var reportFormats = []struct {
 	name    string
 	endings []string
@@ -83,8 +84,8 @@ func formats() (names []string) {
 	return names
 }
 
-// reportWriter returns what writes a report in the given format or, if that is empty, in the one
-// that the ending of file means.
+// reportWriter returns the function that writes a report in the given format or, if that is empty,
+// in the format of the file's extension.
 func reportWriter(format, file string) (func(*conformance.Report, io.Writer) error, error) {
 	for _, f := range reportFormats {
 		if format == f.name || format == "" && slices.Contains(f.endings, strings.ToLower(filepath.Ext(file))) {
@@ -94,7 +95,7 @@ func reportWriter(format, file string) (func(*conformance.Report, io.Writer) err
 	if format != "" {
 		return nil, usage("--format %s: there are %s", plain(format), strings.Join(formats(), ", "))
 	}
-	return nil, usage("%s: the ending does not say which format; say it with --format: %s", plain(file), strings.Join(formats(), ", "))
+	return nil, usage("%s: unknown file extension; set the format with --format: %s", plain(file), strings.Join(formats(), ", "))
 }
 
 func (a *app) conformance(ctx context.Context, o conformanceOptions) error {
@@ -126,7 +127,7 @@ func (a *app) conformance(ctx context.Context, o conformanceOptions) error {
 	}
 	report, err := conformance.Run(ctx, target)
 	end()
-	for _, file := range o.reports { // it tells also why nothing was found
+	for _, file := range o.reports { // the report also says why nothing was found
 		err = errors.Join(err, writeReport(report, o.format, file))
 	}
 	if err != nil {
@@ -135,7 +136,7 @@ func (a *app) conformance(ctx context.Context, o conformanceOptions) error {
 	return a.conformed(report, len(o.only) > 0)
 }
 
-// languages returns those that the target has programs for.
+// languages returns the languages for which the target has programs.
 func languages(t conformance.Target) (ls []executor.Language) {
 	for _, p := range t.Programs {
 		ls = append(ls, p.Language)
@@ -143,7 +144,7 @@ func languages(t conformance.Target) (ls []executor.Language) {
 	return ls
 }
 
-// target describes the backend that the flags ask for.
+// target describes the backend that the flags select.
 func (a *app) target(ctx context.Context, o conformanceOptions) (conformance.Target, error) {
 	cfg, err := a.configuration()
 	if err != nil {
@@ -169,7 +170,7 @@ func (a *app) target(ctx context.Context, o conformanceOptions) (conformance.Tar
 		Parallel:       o.parallel,
 		Open: func(ctx context.Context, params map[string]string) (executor.Executor, error) {
 			env := a.env()
-			env.Owner += ".conformance" // what the suite leaves and lists is not the user's
+			env.Owner += ".conformance" // so that the suite does not see or leave sandboxes of the user
 			if owner := params[conformance.ParamOwner]; owner != "" {
 				env.Owner = owner
 			}
@@ -178,7 +179,7 @@ func (a *app) target(ctx context.Context, o conformanceOptions) (conformance.Tar
 	}
 	known := false
 	if t.Must, known = conformance.MustDeclare(info.Type); !known {
-		fmt.Fprintf(a.err, "what a backend of type %s has to declare is not known: only what it declares is checked\n", plain(info.Type))
+		fmt.Fprintf(a.err, "there is no list of what a backend of type %s must declare: only what it declares is checked\n", plain(info.Type))
 	}
 	for _, r := range info.Capabilities.Languages {
 		if i := slices.IndexFunc(a.programs, func(p conformance.Programs) bool { return p.Language == r.Language }); i >= 0 {
@@ -188,7 +189,7 @@ func (a *app) target(ctx context.Context, o conformanceOptions) (conformance.Tar
 	return t, nil
 }
 
-// holds reports whether a line is no reason to worry: what was not selected is not.
+// holds reports whether a line of the report is fine. A case that was not selected is fine.
 func holds(l conformance.Line) bool {
 	return l.Outcome == conformance.Passed || l.Outcome == conformance.Refused || l.Skipped()
 }
@@ -208,7 +209,7 @@ func writeReport(r *conformance.Report, format, file string) error {
 	return nil
 }
 
-// conformed says what was found. Of a part of the suite there is no verdict.
+// conformed prints the result. For a part of the suite there is no verdict.
 func (a *app) conformed(r *conformance.Report, part bool) error {
 	if a.json {
 		if err := r.JSON(a.out); err != nil {
@@ -330,7 +331,7 @@ func reportFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.Sh
 	return []cobra.Completion{"json"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// maxReport bounds a report that is read.
+// maxReport is the largest report that is read, in bytes.
 const maxReport = 64 << 20
 
 func readReport(file string) (*conformance.Report, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// These tests run the program as users have it, with the engine of this machine.
+// These tests run the real program with the engine of this machine.
 
 // boxes returns the address of the engine, and a configuration of one backend on it.
 func boxes(t *testing.T) (host, config string) {
@@ -24,11 +24,10 @@ func boxes(t *testing.T) (host, config string) {
 	return host, write(t, t.TempDir(), "docker.yaml", "backends:\n  box: {type: docker, host: \""+host+"\", image: \""+dockertest.Python+"\", pull: never, languages: [python, javascript]}\n")
 }
 
-// testOwner is one that nobody else has: what a test that was killed has left is not the next
-// one's.
+// testOwner returns a unique owner, so that a test does not see what a killed test has left.
 func testOwner() string { return "test-" + strings.ToLower(rand.Text()) }
 
-// containers counts the containers of an owner where they live.
+// containers counts the containers of an owner on the engine.
 func containers(t *testing.T, host, owner string) int {
 	t.Helper()
 	names, err := dockertest.Containers(context.Background(), host, driver.LabelOwner+"="+owner)
@@ -77,8 +76,8 @@ func TestDockerRun(t *testing.T) {
 	}
 }
 
-// TestDockerReap kills two programs of two owners in the middle of a run. What is left goes at once
-// by session reap, that of the other owner does not.
+// TestDockerReap kills two programs of two owners during a run. session reap removes what one owner
+// has left at once, and nothing of the other owner.
 func TestDockerReap(t *testing.T) {
 	t.Parallel()
 	host, config := boxes(t)

@@ -17,15 +17,15 @@ import (
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what works, what is missing, and what to do about it",
-		Long: `Examine what the backends need: programs, engines, networks, credentials. Nothing
+		Short: "Check what works and what is missing, and say how to fix it",
+		Long: `Check what the backends need: programs, engines, networks, credentials. Nothing
 is changed.
 
-Without a configuration every type is examined that does without settings, and
-the exit code is about the one that "run" uses. With one, it is about all of the
-configured backends, or the one that --backend names.
+Without a configuration, every type that needs no settings is checked, and
+the exit code is about the type that "run" uses. With a configuration, it is about
+all of its backends, or the one that --backend names.
 
-Exit codes: 0 everything that is needed is there, 1 something is missing.`,
+Exit codes: 0 nothing is missing, 1 something is missing.`,
 		Example: `  execbroker doctor
   execbroker doctor --config app.yaml --backend box`,
 		Args: cobra.NoArgs,
@@ -33,12 +33,12 @@ Exit codes: 0 everything that is needed is there, 1 something is missing.`,
 	}
 }
 
-// examined is a backend with what was found, in JSON too.
+// examined is a backend with the findings, also in JSON.
 type examined struct {
 	Backend string         `json:"backend"`
 	Type    string         `json:"type"`
 	OK      bool           `json:"ok"`
-	Needed  bool           `json:"needed"` // whether the exit code is about it
+	Needed  bool           `json:"needed"` // whether the exit code depends on it
 	Checks  []driver.Check `json:"checks"`
 }
 

@@ -18,23 +18,23 @@ var errInterrupt = errors.New("interrupted")
 
 // editor reads lines from the user.
 type editor interface {
-	// line reads one. pasted says that it came from the clipboard in one go, so that an empty line
-	// in it means nothing. The error is io.EOF at the end and errInterrupt after Ctrl-C.
+	// line reads a line. pasted says that it is part of a pasted text, in which an empty line has
+	// no special meaning. The error is io.EOF at the end and errInterrupt after Ctrl-C.
 	line(prompt string) (text string, pasted bool, err error)
-	// abandon leaves the terminal as it was, while a line is still awaited that nobody wants any
-	// more.
+	// abandon restores the terminal while a call of line is still waiting for a line that is no
+	// longer needed.
 	abandon()
 }
 
-// typed is what editor.line returns.
+// typed is the result of editor.line.
 type typed struct {
 	text   string
 	pasted bool
 	err    error
 }
 
-// readLine is editor.line that ctx ends. Nothing ends a read from a terminal but a key, so the
-// goroutine then ends with the program.
+// readLine is editor.line that also ends with ctx. Only a key can end a read from a terminal, so
+// its goroutine lives until the program ends.
 func readLine(ctx context.Context, ed editor, prompt string) typed {
 	ch := make(chan typed, 1)
 	go func() {
@@ -67,30 +67,30 @@ func (e *plainEditor) line(string) (string, bool, error) {
 }
 
 // terminalEditor edits lines on a terminal. The terminal is in raw mode only while a line is read,
-// so that during a run Ctrl-C is a signal and output looks as it should.
+// so that during a run Ctrl-C is a signal and output is shown normally.
 type terminalEditor struct {
 	in      *os.File
 	out     io.Writer
 	history *history
 	tab     func(before string) (insert string, choices []string)
-	ahead   []byte // what was typed before the first line was asked for
+	ahead   []byte // typed before the first line was read
 	t       *term.Terminal
 	search  search
 	keys    *keyReader
 
 	mu     sync.Mutex
-	cooked *term.State // to go back to; nil: the terminal is as it was
+	cooked *term.State // the state to restore; nil: the terminal is not in raw mode
 }
 
-// keyReader is the terminal as the editor of x/term wants it. It gives one byte at a time, so that
-// what the editor does with it is known before the next: x/term takes Ctrl-C for the end of the
-// input, and keeps to itself some keys that end a search.
+// keyReader reads the terminal for the editor of x/term. It returns one byte at a time, so that the
+// effect of each byte on the editor is known before the next one. This is necessary because x/term
+// takes Ctrl-C for the end of the input, and consumes some keys that end a search.
 type keyReader struct {
 	io.Reader
 	io.Writer
 	search      *search
 	interrupted bool
-	held        []byte // read, and not given yet
+	held        []byte // read from the terminal, not yet returned
 }
 
 func (k *keyReader) Read(p []byte) (int, error) {
@@ -108,7 +108,7 @@ func (k *keyReader) Read(p []byte) (int, error) {
 		case c == backspace, c == deleteKey:
 			c = searchErase
 		case c < ' ' && c != ctrlR && c != ctrlG:
-			p[0] = searchTake // and then the key
+			p[0] = searchTake // the key itself follows
 			return 1, nil
 		}
 	}
@@ -118,7 +118,7 @@ func (k *keyReader) Read(p []byte) (int, error) {
 	return 1, nil
 }
 
-// renew begins with an empty line: after Ctrl-C x/term keeps the old one.
+// renew starts with an empty line: after Ctrl-C x/term keeps the old one.
 func (e *terminalEditor) renew() {
 	ahead := e.ahead
 	if e.keys != nil {
@@ -134,7 +134,7 @@ func (e *terminalEditor) renew() {
 		}
 		insert, choices := e.tab(line[:pos])
 		if insert == "" && len(choices) > 0 {
-			fmt.Fprintln(e.t, strings.Join(choices, "  ")) // it draws the line anew below
+			fmt.Fprintln(e.t, strings.Join(choices, "  ")) // x/term draws the line again below
 		}
 		return line[:pos] + insert + line[pos:], pos + len(insert), true
 	}
@@ -170,10 +170,10 @@ func (e *terminalEditor) line(prompt string) (text string, pasted bool, err erro
 	return text, false, err
 }
 
-// unread has the next lines begin with what was typed while nobody asked for one.
+// unread puts text that was typed before a line was read in front of the next lines.
 func (e *terminalEditor) unread(data []byte) { e.keys.held = append(e.keys.held, data...) }
 
-// The switches for pasted text to arrive between marks.
+// The escape sequences that switch bracketed paste on and off.
 const (
 	pasteOn  = "\x1b[?2004h"
 	pasteOff = "\x1b[?2004l"
@@ -191,7 +191,7 @@ func (e *terminalEditor) raw() error {
 	return err
 }
 
-// abandon has no one to tell if the terminal is gone.
+// abandon ignores errors: the terminal may be gone.
 func (e *terminalEditor) abandon() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/execbroker/execbroker/flymachines/flytest"
 )
 
-// emulateFlags are those of emulate fly.
+// emulateFlags are the flags of emulate fly.
 type emulateFlags struct {
 	listen, proxy string
 	engine        string
@@ -28,7 +28,7 @@ type emulateFlags struct {
 func (a *app) emulateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "emulate",
-		Short: "Stand in for a provider on this machine",
+		Short: "Emulate a provider on this machine",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return usage("want a provider: fly") },
 	}
@@ -41,48 +41,48 @@ func (a *app) emulateFlyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fly",
 		Short: "The Machines API of Fly.io, with containers as Machines",
-		Long: `Answer as the Machines API of Fly.io does, and make each Machine a container of a
-Docker engine, so that a configuration for Fly can be tried without an account.
-What programs need in their environment is printed at the start. Machines end with
-the emulator; what it leaves when it is killed goes when it is started again.
+		Long: `Emulate the Machines API of Fly.io. Each Machine is a container of a Docker engine, so
+that a configuration for Fly can be tried without an account. At the start the command
+prints the environment variables that programs need. Machines end with the emulator. If
+it is killed, the next start removes what it has left.
 
-Tokens come from $` + keysVariable + `, separated by commas. Without it one is made
-and printed. A Machine is NOT a boundary against hostile code here: its container
-has the rights of a guest's root. So only this machine may reach the emulator.`,
+Tokens come from $` + keysVariable + `, separated by commas. Without it a token is generated
+and printed. Here a Machine is NOT a boundary against hostile code: its container
+has the rights of a guest's root. So only this machine may connect to the emulator.`,
 		Example: `  execbroker emulate fly --app sandboxes --pull
   execbroker emulate fly --listen 127.0.0.1:4280 --image registry.fly.io/sandboxes:1=my-image:dev`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.emulateFly(cmd.Context(), f) },
 	}
 	l := c.Flags()
-	l.StringVar(&f.listen, "listen", "127.0.0.1:4280", "`address` and port of the Machines API; port 0 is a free one")
-	l.StringVar(&f.proxy, "proxy", "127.0.0.1:4281", "`address` and port of what stands for the Fly Proxy; port 0 is a free one")
+	l.StringVar(&f.listen, "listen", "127.0.0.1:4280", "`address` and port of the Machines API; port 0 means any free port")
+	l.StringVar(&f.proxy, "proxy", "127.0.0.1:4281", "`address` and port of the emulated Fly Proxy; port 0 means any free port")
 	l.StringVar(&f.engine, "engine", "", "`address` of the Docker engine (default $DOCKER_HOST, or else the socket of the system)")
-	l.StringSliceVar(&f.apps, "app", []string{"sandboxes"}, "`name` of an app that exists from the beginning; may be repeated")
-	l.StringToStringVar(&f.images, "image", nil, "`name=other`: what the engine has under another name; may be repeated")
-	l.IntSliceVar(&f.publish, "publish", nil, "`port` of every Machine to publish on loopback, besides those of services; may be repeated")
-	l.BoolVar(&f.pull, "pull", false, "let the engine fetch images that it does not have")
+	l.StringSliceVar(&f.apps, "app", []string{"sandboxes"}, "`name` of an app that exists from the start; may be repeated")
+	l.StringToStringVar(&f.images, "image", nil, "`name=other`: an image that the engine has under another name; may be repeated")
+	l.IntSliceVar(&f.publish, "publish", nil, "a further `port` of every Machine to publish on loopback, in addition to those of services; may be repeated")
+	l.BoolVar(&f.pull, "pull", false, "let the engine pull images that it does not have")
 	l.Float64Var(&f.rate, "rate", 1, "multiply Fly's rate limits by this; 0 means no limits")
-	l.IntVar(&f.maxMachines, "max-machines", 50, "how many Machines there may be at a time")
+	l.IntVar(&f.maxMachines, "max-machines", 50, "the largest number of Machines at the same time")
 	for _, name := range []string{"listen", "proxy", "engine", "app", "image", "publish", "rate", "max-machines"} {
 		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
 	}
 	return c
 }
 
-// emulating is what emulate prints when it can be used.
+// emulating is what emulate prints when it is ready.
 type emulating struct {
 	API   string   `json:"api"`
 	URL   string   `json:"url"`
 	Proxy string   `json:"proxy"`
-	Token string   `json:"token,omitempty"` // if it was made
+	Token string   `json:"token,omitempty"` // set if it was generated
 	Apps  []string `json:"apps"`
 }
 
 func (a *app) emulateFly(ctx context.Context, f emulateFlags) error {
 	for flag, address := range map[string]string{"listen": f.listen, "proxy": f.proxy} {
 		if !loopback(address) {
-			return usage("--%s: other machines reach %s, and who reaches the emulator can become root of the engine's machine; use an address of loopback", flag, address)
+			return usage("--%s: other machines can connect to %s, and clients of the emulator can become root on the engine's machine; use a loopback address", flag, address)
 		}
 	}
 	if f.rate == 0 {
@@ -140,7 +140,7 @@ func (a *app) listenBoth(ctx context.Context, f emulateFlags, s *flytest.Server,
 	return err
 }
 
-// announceEmulator says how clients reach the emulator.
+// announceEmulator prints how clients reach the emulator.
 func (a *app) announceEmulator(e emulating) error {
 	if a.json {
 		return a.printJSON(e)
@@ -149,7 +149,7 @@ func (a *app) announceEmulator(e emulating) error {
 	if token == "" {
 		token = "..."
 	}
-	_, err := fmt.Fprintf(a.out, `emulating the Machines API at %s; programs need in their environment:
+	_, err := fmt.Fprintf(a.out, `emulating the Machines API at %s; programs need these environment variables:
 
   FLY_API_BASE_URL=%s
   FLY_FLAPS_BASE_URL=%s

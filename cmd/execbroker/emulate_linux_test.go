@@ -27,7 +27,7 @@ func emulated(t *testing.T, host, machine string) int {
 	return len(names)
 }
 
-// A Machine answers through the proxy. It ends with the emulator, and if that is killed when the
+// A Machine answers through the proxy. It ends with the emulator or, if that is killed, when the
 // next one starts.
 func TestEmulateFly(t *testing.T) {
 	t.Parallel()

@@ -16,18 +16,18 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// The exit codes. To them comes 128 plus the number of a signal that ended the program.
+// The exit codes. A further one is 128 plus the number of a signal that ended the program.
 const (
 	exitOK             = 0
-	exitFailed         = 1 // the code failed, or what was examined is not as it should be
-	exitUsage          = 2 // the command line or the configuration is wrong, or asks for what the backend does not have
+	exitFailed         = 1 // the code failed, or a check found a problem
+	exitUsage          = 2 // the command line or the configuration is wrong, or needs something that the backend does not have
 	exitInfrastructure = 3
 	exitTimeout        = 124
 	exitHangup         = 129 // the terminal was closed: 128 plus SIGHUP
-	exitPipe           = 141 // nobody reads the output any more: 128 plus SIGPIPE
+	exitPipe           = 141 // the reader of the output is gone: 128 plus SIGPIPE
 )
 
-// exitCode is an error that was reported already, or is none to report.
+// exitCode is an error that was reported already, or that must not be reported.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
@@ -35,7 +35,7 @@ func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 // usageError is an error on the command line.
 type usageError struct {
 	err     error
-	command string // whose help says more; may be empty
+	command string // the command whose help explains more; may be empty
 }
 
 func (e *usageError) Error() string {
@@ -61,7 +61,7 @@ func (a *app) finish(ctx context.Context, err error) int {
 		if err := a.printJSON(doc); err != nil {
 			return codeOf(ctx, err)
 		}
-	case signaled(ctx) == nil || !errors.Is(err, context.Canceled): // who has pressed Ctrl-C knows
+	case signaled(ctx) == nil || !errors.Is(err, context.Canceled): // a user who has pressed Ctrl-C needs no message
 		printError(a.err, err)
 	}
 	return codeOf(ctx, err)
@@ -74,20 +74,20 @@ func signaled(ctx context.Context) *signalError {
 	return by
 }
 
-// unread reports whether err says that nobody reads the output of this program any more. A pipe to
-// a sandbox that broke is something else.
+// unread reports whether err says that the reader of this program's output is gone. A broken pipe
+// to a sandbox is something else.
 func unread(err error) bool {
 	var e *executor.Error
 	return errors.Is(err, syscall.EPIPE) && !errors.As(err, &e)
 }
 
-// userKinds are the kinds of executor.Error that the user can do something about.
+// userKinds are the kinds of executor.Error that the user can correct.
 var userKinds = []error{
 	executor.ErrInvalid, executor.ErrUnsupported, executor.ErrDenied, executor.ErrTooLarge,
 	fs.ErrNotExist, fs.ErrExist, fs.ErrInvalid, fs.ErrPermission,
 }
 
-// codeOf returns the exit code for err, and tells mistakes of the user from failures of the
+// codeOf returns the exit code for err. It separates errors of the user from failures of the
 // infrastructure.
 func codeOf(ctx context.Context, err error) int {
 	var (
@@ -113,7 +113,7 @@ func codeOf(ctx context.Context, err error) int {
 	return exitInfrastructure
 }
 
-// printError says what went wrong and, where that is known, what to do.
+// printError prints what went wrong and, if known, what to do.
 func printError(w io.Writer, err error) {
 	var in *configError
 	if !errors.As(err, &in) {
@@ -133,7 +133,7 @@ func printError(w io.Writer, err error) {
 func hintFor(err error) string {
 	switch {
 	case errors.Is(err, executor.ErrUnavailable), errors.Is(err, executor.ErrAuth):
-		return "execbroker doctor says what is missing"
+		return "run execbroker doctor to find out what is missing"
 	case errors.Is(err, executor.ErrInternal):
 		return "this is a bug in execbroker or in the backend; --verbose says more"
 	}
@@ -141,7 +141,7 @@ func hintFor(err error) string {
 }
 
 func count(n int, what string) string {
-	if n == 1 { // the rest of the words in this program have a regular plural
+	if n == 1 { // the other words in this program have a regular plural
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
@@ -190,8 +190,8 @@ func newErrorReport(err error) *errorReport {
 	return r
 }
 
-// printDocument prints what a command has found, in JSON, together with the error that it came
-// upon, whose place in doc report is. The error that it returns is reported.
+// printDocument prints the result of a command in JSON, together with the error, which is stored in
+// report, a field of doc. The error that it returns counts as reported.
 func (a *app) printDocument(ctx context.Context, doc any, report **errorReport, err error) error {
 	if err != nil {
 		*report = newErrorReport(err)
@@ -200,8 +200,8 @@ func (a *app) printDocument(ctx context.Context, doc any, report **errorReport, 
 	return errors.Join(a.printJSON(doc), err)
 }
 
-// printJSON writes the one document of a command. Characters that a terminal would obey are escaped
-// in it, also those that JSON allows.
+// printJSON writes the only document of a command. Characters that a terminal would obey are
+// escaped, even if JSON allows them.
 func (a *app) printJSON(v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

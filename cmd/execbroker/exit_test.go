@@ -45,7 +45,7 @@ func TestCodeOf(t *testing.T) {
 	}
 }
 
-// TestErrorBeforeJSON: an error on the command line is a document wherever --json stands.
+// TestErrorBeforeJSON: an error on the command line is a JSON document, wherever --json is on it.
 func TestErrorBeforeJSON(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--json", "doctor", "--bogus"}, {"doctor", "--bogus", "--json"}} {

@@ -9,11 +9,11 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// headerForm is that of a block of inline script metadata (PEP 723), by its specification.
+// headerForm matches a block of inline script metadata (PEP 723), as in its specification.
 var headerForm = regexp.MustCompile(`(?m)^# /// ([a-zA-Z0-9-]+)$\s((?:^#(?:| .*)$\s)+)^# ///$`)
 
-// header returns what a Python script says that it needs, in a block that begins with "# ///
-// script". A script without one needs nothing.
+// header returns the dependencies of a Python script, from a block that begins with "# /// script".
+// A script without such a block has none.
 func header(code string) (packages []string, err error) {
 	var blocks []string
 	for _, m := range headerForm.FindAllStringSubmatch(strings.ReplaceAll(code, "\r\n", "\n"), -1) {

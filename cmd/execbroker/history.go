@@ -12,23 +12,23 @@ import (
 	"strings"
 )
 
-// The bounds of the history.
+// The limits of the history.
 const (
-	maxHistory     = 1000    // lines that are offered
-	maxHistoryLine = 4 << 10 // a longer one is not kept
+	maxHistory     = 1000    // number of lines
+	maxHistoryLine = 4 << 10 // bytes of a line; longer ones are not kept
 	maxHistoryFile = 4 << 20
 )
 
-// history keeps the lines that were typed, in a file that only the user reads. It serves the line
-// editor, for which 0 is the newest. Several programs may append at once. Without a file it lives
-// in memory.
+// history keeps the lines that were typed, in a file that only the user can read. It serves the
+// line editor, for which line 0 is the newest. Several programs may append at the same time.
+// Without a file it is only in memory.
 type history struct {
-	file  string // empty: none
+	file  string // empty: no file
 	lines []string
 }
 
-// openHistory reads the history. That it cannot be kept is reported and no reason to do without the
-// session.
+// openHistory reads the history. If the file cannot be used, it returns an error together with a
+// history that is only in memory.
 func openHistory(file string) (*history, error) {
 	h := &history{}
 	data, err := readEnd(file, maxHistoryFile)
@@ -51,7 +51,7 @@ func openHistory(file string) (*history, error) {
 	return h, nil
 }
 
-// readEnd returns the last n bytes of a file, from the beginning of a line.
+// readEnd returns the last n bytes of a file, starting at the beginning of a line.
 func readEnd(file string, n int64) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -74,8 +74,8 @@ func readEnd(file string, n int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, n))
 }
 
-// rewrite makes the file as short as the history. A line that another program appends meanwhile is
-// lost, and nothing else.
+// rewrite makes the file as short as the history. Only a line that another program appends
+// meanwhile can be lost.
 func (h *history) rewrite() error {
 	part, err := os.CreateTemp(filepath.Dir(h.file), "history-*") // its mode is 0600
 	if err != nil {
@@ -91,8 +91,8 @@ func (h *history) rewrite() error {
 	return err
 }
 
-// Add implements term.History. Empty lines, repeated ones and those that begin with a blank are not
-// kept.
+// Add implements term.History. It does not keep empty lines, repeated lines, and lines that begin
+// with a blank.
 func (h *history) Add(line string) {
 	if strings.TrimSpace(line) == "" || line[0] == ' ' && !h.indented() || len(line) > maxHistoryLine || strings.ContainsAny(line, "\r\n") {
 		return
@@ -112,12 +112,11 @@ func (h *history) Add(line string) {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		h.file = "" // once is enough: the history lives on in memory
+		h.file = "" // report only once; the history stays in memory
 	}
 }
 
-// indented reports whether the line before may have a body, whose lines begin with blanks because
-// they must.
+// indented reports whether the previous line may have a body, whose lines must begin with blanks.
 func (h *history) indented() bool {
 	if len(h.lines) == 0 {
 		return false
@@ -132,7 +131,7 @@ func (h *history) Len() int { return len(h.lines) }
 // At implements term.History.
 func (h *history) At(i int) string { return h.lines[len(h.lines)-1-i] }
 
-// stateDir is where the program keeps what is the user's and not worth a backup.
+// stateDir is the directory for data of the user that needs no backup.
 func stateDir(getenv func(string) string) (string, error) {
 	switch runtime.GOOS {
 	case "windows":

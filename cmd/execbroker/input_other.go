@@ -9,14 +9,14 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// keyboard is not there: nothing would end a reader but a key, which the next prompt would then
-// miss.
+// keyboard is not supported: only a key would end a reader, and the next prompt would then miss
+// that key.
 func keyboard() (io.ReadCloser, error) { return nil, errors.ErrUnsupported }
 
-// askTerminal asks nothing, since nothing would end the wait for an answer.
+// askTerminal asks nothing, because nothing could end the wait for an answer.
 func askTerminal(io.Writer, string, func([]byte) bool) []byte { return nil }
 
-// followSize takes the size once: nothing tells of changes.
+// followSize sets the size once, because nothing reports changes.
 func followSize(fd int, t *executor.Terminal) (end func()) {
 	takeSize(fd, t)
 	return func() {}

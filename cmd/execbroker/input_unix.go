@@ -16,9 +16,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// keyboard opens the terminal once more, for code that asks the user something. Unlike standard
-// input it can be closed while somebody reads from it, so that no reader is left who takes what is
-// typed at the next prompt.
+// keyboard opens the terminal a second time, for code that asks the user something. Unlike standard
+// input it can be closed during a read, so that no reader is left that would take the text at the
+// next prompt.
 func keyboard() (io.ReadCloser, error) {
 	f, err := openTerminal()
 	if err != nil { // not a nil *os.File in an interface
@@ -32,16 +32,16 @@ func openTerminal() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := f.SetReadDeadline(time.Time{}); err != nil { // this system cannot interrupt a read
+	if err := f.SetReadDeadline(time.Time{}); err != nil { // an error means that this system cannot interrupt a read
 		f.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-// askTerminal puts questions to the terminal that out is, and returns what comes until whole says
-// that it is all, or the time is over. A program in the background asks nothing: it would be
-// stopped. Who presses Ctrl-C meanwhile ends the program.
+// askTerminal sends questions to the terminal out and returns the answer, when whole says that it
+// is complete or the time is over. A program in the background asks nothing, because it would be
+// stopped. Ctrl-C during the wait ends the program.
 func askTerminal(out io.Writer, question string, whole func([]byte) bool) (answer []byte) {
 	f, err := openTerminal()
 	if err != nil {
@@ -55,7 +55,7 @@ func askTerminal(out io.Writer, question string, whole func([]byte) bool) (answe
 	var cooked *term.State
 	err = conn.Control(func(fd uintptr) {
 		if group, err := unix.IoctlGetInt(int(fd), unix.TIOCGPGRP); err == nil && group == unix.Getpgrp() {
-			cooked, _ = term.MakeRaw(int(fd)) // nil if that is not possible
+			cooked, _ = term.MakeRaw(int(fd)) // nil if raw mode is not possible
 		}
 	})
 	if err != nil || cooked == nil {
@@ -82,8 +82,8 @@ func askTerminal(out io.Writer, question string, whole func([]byte) bool) (answe
 	return answer
 }
 
-// followSize gives t the size of the terminal of this program, and every size that it gets until
-// end is called.
+// followSize gives t the current size of this program's terminal, and every later size until end is
+// called.
 func followSize(fd int, t *executor.Terminal) (end func()) {
 	changes, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(changes, syscall.SIGWINCH)

@@ -43,7 +43,7 @@ func inspect(t *testing.T) func(wantFailure bool, args ...string) string {
 
 var jsonBlock = regexp.MustCompile("(?s)```json\n(.*?)```")
 
-// The one line of the documentation gives a client that is not ours a sandbox.
+// The one line of the documentation gives a third-party client a sandbox.
 func TestInspector(t *testing.T) {
 	t.Parallel()
 	inspector := inspect(t)
@@ -97,7 +97,7 @@ Picture()`
 	contains(t, r.Content[0].Text, "is no name for a file")
 	contains(t, inspector(false, stdio("resources/templates/list")...), "sandbox:///workspace/{+name}")
 
-	// The same over HTTP, where a key decides.
+	// The same over HTTP, with a key.
 	p := installed(t, "mcp", "--listen", "127.0.0.1:0", "--json")
 	s := announced[serving](t, p)
 	where := []string{s.URL, "--transport", "http", "--header", "Authorization: Bearer " + s.Key, "--method"}

@@ -12,11 +12,11 @@ import (
 	"github.com/execbroker/execbroker/server"
 )
 
-// keysVariable names the environment variable with the API keys: on a command line every user of
+// keysVariable names the environment variable with the API keys. On a command line every user of
 // the machine could read them.
 const keysVariable = "EXECBROKER_API_KEYS"
 
-// keyList returns the keys in the environment.
+// keyList returns the keys in the environment variable.
 func (a *app) keyList() (keys []string) {
 	for key := range strings.SplitSeq(a.getenv(keysVariable), ",") {
 		if key = strings.TrimSpace(key); key != "" {
@@ -26,13 +26,13 @@ func (a *app) keyList() (keys []string) {
 	return keys
 }
 
-// clients returns who may use a server: those of the file or of the environment. Without any it
-// makes a key, which it returns, if nobody but this machine reaches the address.
+// clients returns the clients of a server, from the file or the environment variable. If there are
+// none and only this machine can reach the address, it generates a key and returns it.
 func (a *app) clients(file, listen string) (keys server.Keys, made string, err error) {
 	list := a.keyList()
 	switch {
 	case file != "" && len(list) > 0:
-		return keys, "", usage("--keys: there are keys in %s too; use one of both", keysVariable)
+		return keys, "", usage("--keys: %s contains keys too; use only one of them", keysVariable)
 	case file != "":
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -48,7 +48,7 @@ func (a *app) clients(file, listen string) (keys server.Keys, made string, err e
 			}
 		}
 	case !loopback(listen):
-		return keys, "", usage("--listen: other machines reach %s, so the keys of clients have to be in %s or --keys", listen, keysVariable)
+		return keys, "", usage("--listen: other machines can connect to %s, so the keys of clients must be in %s or --keys", listen, keysVariable)
 	default:
 		made = newKey("eb_")
 		if err := keys.Add(made, server.Client{}); err != nil {
@@ -58,14 +58,14 @@ func (a *app) clients(file, listen string) (keys server.Keys, made string, err e
 	return keys, made, nil
 }
 
-// newKey makes a key that nobody can guess.
+// newKey returns a random key.
 func newKey(prefix string) string {
 	b := make([]byte, 20)
-	_, _ = rand.Read(b) // it never fails
+	_, _ = rand.Read(b) // Read never fails
 	return prefix + hex.EncodeToString(b)
 }
 
-// loopback reports whether nobody but this machine reaches an address.
+// loopback reports whether only this machine can reach an address.
 func loopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {

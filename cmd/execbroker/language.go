@@ -9,18 +9,18 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// endings are the file names from which a language is guessed.
+// endings maps file extensions to languages.
 var endings = map[string]executor.Language{
 	".py": executor.Python, ".js": executor.JavaScript, ".mjs": executor.JavaScript, ".cjs": executor.JavaScript,
 	".ts": executor.TypeScript, ".mts": executor.TypeScript, ".cts": executor.TypeScript,
 }
 
-// shortNames are what people type for languages.
+// shortNames maps the short names that people type to languages.
 var shortNames = map[string]executor.Language{
 	"py": executor.Python, "python3": executor.Python, "js": executor.JavaScript, "node": executor.JavaScript, "ts": executor.TypeScript, "sh": "bash", "shell": "bash",
 }
 
-// named returns the language that a word means.
+// named returns the language that a name means.
 func named(word string) executor.Language {
 	if l, ok := shortNames[strings.ToLower(word)]; ok {
 		return l
@@ -28,13 +28,13 @@ func named(word string) executor.Language {
 	return executor.Language(word)
 }
 
-// languageOf guesses the language of a file. A name without an ending says nothing, and the
-// language is the backend's first.
+// languageOf returns the language of a file by its extension. For a name without an extension it
+// returns the empty language, which means the backend's first.
 func languageOf(file string) (executor.Language, error) {
 	ext := strings.ToLower(filepath.Ext(file))
 	if l, ok := endings[ext]; ok || ext == "" {
 		return l, nil
 	}
-	return "", usage("%s: the ending %s is none of %s; say the language with --language",
+	return "", usage("%s: the extension %s is not one of %s; set the language with --language",
 		plain(file), plain(ext), strings.Join(slices.Sorted(maps.Keys(endings)), ", "))
 }

@@ -33,38 +33,38 @@ func (a *app) conformanceLiveCommand() *cobra.Command {
 	var o liveOptions
 	cmd := &cobra.Command{
 		Use:   "live --backend NAME --budget AMOUNT",
-		Short: "Check a backend at a service that costs money, within a budget",
-		Long: `Run the conformance suite against a service with an account of yours, and then look
-at each fact about the service that the adapter relies on. It says beforehand what it
-will make, and what that may cost; --dry-run says no more than that.
+		Short: "Check a backend against a paid service, within a budget",
+		Long: `Run the conformance suite against a service with your account, and then check
+each fact about the service that the adapter relies on. First it says what it
+will create and what that may cost. With --dry-run it stops there.
 
-The bounds on sandboxes, time and money hold while it runs: they are counted from the
-sandboxes that are really made, and for how long. A create that would go beyond one
-is refused, and the run ends. At the end its sandboxes are removed, whatever has
-happened. If the program is killed, the next run removes them, or "session reap" with
-the owner that it names.
+The limits on sandboxes, time and money apply while it runs. They are computed from the
+sandboxes that are really created and their life. A create that would exceed a limit
+is refused, and the run ends. At the end its sandboxes are removed in any case.
+If the program is killed, the next run removes them, or "session reap" with
+the owner that the program prints.
 
 It writes a report and the requests and answers of the service, without keys, names
-and addresses, for everybody to read. Look at them before you publish them.
+and addresses, so that they can be published. Check them before you do that.
 
-Services that there is a kit for: ` + strings.Join(live.Types(), ", ") + `.
+Supported services: ` + strings.Join(live.Types(), ", ") + `.
 
-Exit codes: 0 every case and every fact is as expected, 1 one is not or a bound was
-reached, 2 and 3 as everywhere.`,
+Exit codes: 0 every case and every fact is as expected, 1 one is not or a limit was
+reached, 2 and 3 as for all commands.`,
 		Example: `  execbroker conformance live --backend e2b --budget 2USD --dry-run
   execbroker conformance live --config app.yaml --backend cloud --budget 0.5USD --out cloud-live`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.live(cmd.Context(), o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.budget, "budget", "", "the most that it may cost: an `amount` such as 2USD")
-	f.IntVar(&o.sandboxes, "max-sandboxes", 600, "make at most this `number` of sandboxes")
+	f.StringVar(&o.budget, "budget", "", "the largest cost: an `amount` such as 2USD")
+	f.IntVar(&o.sandboxes, "max-sandboxes", 600, "create at most this `number` of sandboxes")
 	f.DurationVar(&o.time, "max-time", 2*time.Hour, "end after this `time`")
-	f.StringVar(&o.dir, "out", "", "write to this `directory`, which is empty or made (default live- and the type)")
+	f.StringVar(&o.dir, "out", "", "write to this `directory`, which must be empty or is created (default live- and the type)")
 	f.StringArrayVar(&o.only, "only", nil, "run the cases whose ID matches this `pattern`; may be repeated")
-	f.StringArrayVar(&o.traps, "fact", nil, "look at the facts whose name matches this `pattern`; may be repeated")
-	f.StringArrayVar(&o.hide, "hide", nil, "a `text` that must not be written, such as the name of your organization; may be repeated")
-	f.BoolVar(&o.dry, "dry-run", false, "only say what would be made")
+	f.StringArrayVar(&o.traps, "fact", nil, "check the facts whose name matches this `pattern`; may be repeated")
+	f.StringArrayVar(&o.hide, "hide", nil, "a `text` to leave out of the files, such as the name of your organization; may be repeated")
+	f.BoolVar(&o.dry, "dry-run", false, "only say what would be created")
 	must(cmd.MarkFlagDirname("out"))
 	for _, name := range []string{"budget", "max-sandboxes", "max-time", "only", "fact", "hide"} {
 		must(cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
@@ -140,11 +140,11 @@ func (a *app) live(ctx context.Context, o liveOptions) error {
 	case r.Stopped == "" || ctx.Err() != nil || len(r.Left) > 0:
 		return err
 	}
-	fmt.Fprintf(a.err, "execbroker: ended early: %s\n", plainText(err.Error())) // by a bound
+	fmt.Fprintf(a.err, "execbroker: ended early: %s\n", plainText(err.Error())) // by a limit
 	return exitCode(exitFailed)
 }
 
-// lived says what a live run has found.
+// lived prints the result of a live run.
 func (a *app) lived(r *live.Result, dir string) error {
 	if a.json {
 		if err := a.printJSON(r); err != nil {
@@ -171,7 +171,7 @@ func (a *app) lived(r *live.Result, dir string) error {
 	return nil
 }
 
-// modeOf says what stands behind an address: what listens on this machine is no service.
+// modeOf says what is behind an address: a server on this machine is not the real service.
 func modeOf(b backends.Backend) conformance.Mode {
 	for _, key := range []string{"api", "api_url"} {
 		var at string

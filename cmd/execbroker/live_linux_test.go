@@ -22,9 +22,9 @@ import (
 // rehearsal is a service on this machine, and the configuration for it.
 type rehearsal struct {
 	config, key string
-	count       func(t *testing.T) int  // of its sandboxes, where they live
-	listed      func(t *testing.T) bool // whether the service has made one
-	differs     []string                // the facts in which the stand-in is not like the service
+	count       func(t *testing.T) int  // counts its sandboxes on the engine
+	listed      func(t *testing.T) bool // whether the service has listed one
+	differs     []string                // the facts in which the stand-in differs from the service
 }
 
 // rehearseE2B stands in for E2B.
@@ -55,7 +55,7 @@ func rehearseE2B(t *testing.T) rehearsal {
 	}
 }
 
-// rehearseFly stands in for Fly, at its rates.
+// rehearseFly stands in for Fly, with Fly's rate limits.
 func rehearseFly(t *testing.T) rehearsal {
 	t.Helper()
 	host, err := dockertest.Host()
@@ -94,7 +94,7 @@ func containersOf(t *testing.T, host, label string) int {
 	return len(names)
 }
 
-// none waits until no sandbox is left: stand-ins remove what was killed.
+// none waits until no sandbox is left: stand-ins remove those of killed programs.
 func (r rehearsal) none(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); r.count(t) > 0; {
@@ -114,7 +114,7 @@ func (r rehearsal) live(t *testing.T, args ...string) (p *process, dir string) {
 	return p, dir
 }
 
-// found reads what a run has written, in which the key is not.
+// found reads what a run has written, and checks that the key is not in it.
 func (r rehearsal) found(t *testing.T, p *process, dir string) (l live.Result) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "live.json"))
@@ -178,7 +178,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestLiveEnds ends the kit in all ways, after each of which nothing is left.
+// TestLiveEnds ends the kit in all possible ways and checks that nothing is left.
 func TestLiveEnds(t *testing.T) {
 	t.Parallel()
 	r := rehearseE2B(t)
@@ -260,7 +260,7 @@ func TestLiveEnds(t *testing.T) {
 	})
 }
 
-// TestLiveMistakes refuses what it cannot do before anything is made.
+// TestLiveMistakes checks that errors are reported before anything is created.
 func TestLiveMistakes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -24,16 +24,16 @@ import (
 	"github.com/execbroker/execbroker/internal/leaktest"
 )
 
-// asProgram makes the test binary the program, with the backend of package fake linked. Its value
-// is a file that tells what was left.
+// asProgram makes the test binary the program, with the backend of package fake. Its value is a
+// file for the number of sandboxes that were left.
 const asProgram = "EXECBROKER_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if file := os.Getenv(asProgram); file != "" {
 		os.Exit(program(file))
 	}
-	// What is started with nohup ignores a hangup, and so do its children, unless it wants to hear
-	// of one.
+	// A program that is started with nohup ignores a hangup, and so do its children, unless it
+	// handles the signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	code := leaktest.Main(m)
 	if dir := builtIn; dir != "" {
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// builtIn is the directory with the program as users have it, once build has made it.
+// builtIn is the directory with the real program, once build has made it.
 var builtIn string
 
 var build = sync.OnceValues(func() (file string, err error) {
@@ -56,7 +56,7 @@ var build = sync.OnceValues(func() (file string, err error) {
 	return file, nil
 })
 
-// installed prepares a process of the program with the adapters that users have.
+// installed prepares a process of the program with the real adapters.
 func installed(t *testing.T, args ...string) *process {
 	t.Helper()
 	file, err := build()
@@ -76,11 +76,11 @@ type fakeConfig struct {
 	Hold       string             `json:"hold"` // the operation that does not end
 	Broken     bool               `json:"broken"`
 	Packages   []string           `json:"packages"`
-	Address    string             `json:"address"` // of a backend in another process
-	Refuse     bool               `json:"refuse"`  // to open
+	Address    string             `json:"address"` // address of a backend in another process
+	Refuse     bool               `json:"refuse"`  // refuse to open
 }
 
-// program is main over the fake. It writes the number of sandboxes that were left.
+// program is main with the fake. It writes the number of sandboxes that were left to a file.
 func program(file string) int {
 	var made []*fake.Backend
 	factory := driver.NewFactory(fake.Type, func(ctx context.Context, env driver.Env, c fakeConfig) (executor.Executor, error) {
@@ -138,7 +138,7 @@ func program(file string) int {
 	return code
 }
 
-// retyped is an Executor that says it is of another type, of which more is known than of the fake.
+// retyped is an Executor that claims another type, with known required features.
 type retyped struct {
 	executor.Executor
 	typ string
@@ -150,7 +150,7 @@ func (r retyped) Info() executor.Info {
 	return i
 }
 
-// strictConfig does not do without settings.
+// strictConfig requires settings.
 type strictConfig struct {
 	Image string `json:"image"`
 }
@@ -162,14 +162,14 @@ func (c strictConfig) Validate() error {
 	return nil
 }
 
-// process is the program in a process of its own.
+// process is a process of the program.
 type process struct {
 	*exec.Cmd
 	out, err bytes.Buffer
 	left     string // the file of asProgram
 }
 
-// command prepares a process. It runs in a directory of its own.
+// command prepares a process, which runs in a new directory.
 func command(t *testing.T, args ...string) *process {
 	t.Helper()
 	exe, err := os.Executable()
@@ -183,7 +183,7 @@ func command(t *testing.T, args ...string) *process {
 	return p
 }
 
-// code waits for the end and returns the exit code.
+// code waits for the end of the process and returns the exit code.
 func (p *process) code(t *testing.T, err error) int {
 	t.Helper()
 	var exit *exec.ExitError
@@ -204,7 +204,7 @@ func (p *process) clean(t *testing.T) {
 	}
 }
 
-// run runs the program to its end and checks the exit code.
+// run runs the program and checks the exit code.
 func run(t *testing.T, want int, args ...string) *process {
 	t.Helper()
 	p := command(t, args...)
@@ -215,7 +215,7 @@ func run(t *testing.T, want int, args ...string) *process {
 	return p
 }
 
-// write makes a file in dir.
+// write creates a file in dir.
 func write(t *testing.T, dir, name, content string) string {
 	t.Helper()
 	file := filepath.Join(dir, name)
@@ -225,7 +225,7 @@ func write(t *testing.T, dir, name, content string) string {
 	return file
 }
 
-// decode reads the one JSON document that a command has printed.
+// decode reads the only JSON document that a command has printed.
 func decode(t *testing.T, data []byte, v any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(data))

@@ -15,7 +15,7 @@ import (
 	"github.com/execbroker/execbroker/tool/mcp"
 )
 
-// mcpFlags are those of mcp.
+// mcpFlags are the flags of mcp.
 type mcpFlags struct {
 	serverFlags
 	maxSessions int
@@ -27,17 +27,17 @@ func (a *app) mcpCommand() *cobra.Command {
 	var f mcpFlags
 	c := &cobra.Command{
 		Use:   "mcp",
-		Short: "Give a client of the Model Context Protocol a sandbox",
+		Short: "Serve sandboxes to clients of the Model Context Protocol",
 		Long: `Serve the tools execute_code, install_packages, upload_file, download_file,
-list_files, get_capabilities and reset_session by the Model Context Protocol.
+list_files, get_capabilities and reset_session over the Model Context Protocol.
 
-A client starts the program itself and talks to its standard input and output. With
+A client starts the program itself and uses its standard input and output. With
 --listen it serves the protocol's streamable HTTP instead, at /mcp, and clients send
 their key as a bearer token. Keys come from --keys or $` + keysVariable + `; without
-any a key is made and printed. Each client session has a sandbox of its own.
+any, a key is generated and printed. Each client session has a separate sandbox.
 
-At the first signal a server of HTTP refuses new calls and waits for those that run, at
-most as long as --drain says; at the second it ends at once. Over standard input and
+At the first signal an HTTP server refuses new calls and waits for calls in progress, at
+most as long as --drain says. At the second it ends immediately. Over standard input and
 output the program ends with its client.`,
 		Example: `  {"mcpServers": {"sandbox": {"command": "execbroker", "args": ["mcp"]}}}
   execbroker mcp install cursor
@@ -51,16 +51,16 @@ output the program ends with its client.`,
 	}
 	c.AddCommand(a.mcpInstallCommand())
 	l := c.Flags()
-	l.StringVar(&f.listen, "listen", "", "serve HTTP at this `address` and port instead; port 0 is a free one")
+	l.StringVar(&f.listen, "listen", "", "serve HTTP at this `address` and port instead; port 0 means any free port")
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients over HTTP, in JSON")
 	f.names(c, "")
-	f.reach(c, "what the code reaches")
+	f.reach(c, "the network of the code")
 	f.warmth(c)
-	l.DurationVar(&f.maxTimeout, "max-timeout", tool.DefaultMaxTimeout, "the longest time that a call may ask for")
-	l.IntVar(&f.maxSessions, "max-sessions", mcp.DefaultMaxSessions, "how many sessions clients may have over HTTP, all together")
-	l.IntVar(&f.perKey, "max-sessions-per-key", mcp.DefaultMaxSessionsPerKey, "how many of them a key may have; the longest idle one gives way to a new one")
+	l.DurationVar(&f.maxTimeout, "max-timeout", tool.DefaultMaxTimeout, "the longest timeout of a call")
+	l.IntVar(&f.maxSessions, "max-sessions", mcp.DefaultMaxSessions, "the largest number of sessions of all clients over HTTP")
+	l.IntVar(&f.perKey, "max-sessions-per-key", mcp.DefaultMaxSessionsPerKey, "the largest number of sessions of a key; a new one replaces the one that was idle longest")
 	l.DurationVar(&f.idle, "idle", mcp.DefaultIdle, "how long a session lives without a request, over HTTP")
-	l.DurationVar(&f.drain, "drain", 0, "how long calls may take to end at the first signal, over HTTP (default the longest call)")
+	l.DurationVar(&f.drain, "drain", 0, "how long to wait for calls at the first signal, over HTTP (default the longest call)")
 	must(c.MarkFlagFilename("keys", "json"))
 	for _, name := range []string{"listen", "max-timeout", "max-sessions", "max-sessions-per-key", "idle", "drain"} {
 		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
@@ -79,7 +79,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) (err error) {
 		return err
 	}
 	if f.listen == "" && f.keys != "" {
-		return usage("--keys: is for --listen; who starts the program needs none")
+		return usage("--keys: only with --listen; a client that starts the program needs no key")
 	}
 	if f.listen == "" && isTerminal(a.in) {
 		if err := a.mcpHello(); err != nil {
@@ -128,8 +128,8 @@ func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, p *progress, s *mcp.Serve
 	})
 }
 
-// interruptible makes a reader that can be closed while somebody waits for it, which standard input
-// is not on every system. What then still reads ends with the program.
+// interruptible returns a reader that can be closed during a read, which standard input cannot on
+// every system. A read that is still in progress then ends with the program.
 func interruptible(in io.Reader) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
@@ -139,7 +139,7 @@ func interruptible(in io.Reader) io.ReadCloser {
 	return r
 }
 
-// noClose leaves the standard output open for what comes after.
+// noClose keeps the standard output open for what comes after.
 type noClose struct{ io.Writer }
 
 func (noClose) Close() error { return nil }

@@ -14,8 +14,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Over standard input and output the program ends with its client, or by a signal though nobody
-// closes its input.
+// Over standard input and output the program ends with its client, or by a signal even if its input
+// stays open.
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*process, func()) int{
@@ -99,7 +99,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// At a signal a server of HTTP lets a call end, and answers it.
+// At a signal an HTTP server lets a call end, and answers it.
 func TestMCPOverHTTPLosesNoCall(t *testing.T) {
 	t.Parallel()
 	p := command(t, "mcp", "--listen", "127.0.0.1:0", "--json")

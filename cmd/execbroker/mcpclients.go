@@ -20,47 +20,47 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// maxClientFile bounds the configuration of a client.
+// maxClientFile is the largest configuration file of a client, in bytes.
 const maxClientFile = 4 << 20
 
-// mcpClient is a program that speaks the Model Context Protocol and has its servers in a file.
+// mcpClient is a program that speaks the Model Context Protocol and lists its servers in a file.
 type mcpClient struct {
 	title string
 	list  string // the key with the servers
-	file  func(places) string
-	entry func(server mcpEntry) any // of the list
+	file  func(userDirs) string
+	entry func(server mcpEntry) any // returns an entry of the list
 }
 
-// mcpEntry says how a client starts the program.
+// mcpEntry is the command by which a client starts this program.
 type mcpEntry struct {
 	Type    string   `json:"type,omitempty"`
 	Command string   `json:"command"`
 	Args    []string `json:"args"`
 }
 
-// places are the directories of a user.
-type places struct{ home, config string }
+// userDirs are the directories of a user.
+type userDirs struct{ home, config string }
 
 func plainEntry(e mcpEntry) any { return e }
 
-// mcpClients are those that mcp install knows, by what they are called there.
+// mcpClients are the clients that mcp install supports, by the names that it uses.
 var mcpClients = map[string]mcpClient{
-	"claude-desktop": {"Claude Desktop", "mcpServers", func(p places) string { return filepath.Join(p.config, "Claude", "claude_desktop_config.json") }, plainEntry},
-	"cursor":         {"Cursor", "mcpServers", func(p places) string { return filepath.Join(p.home, ".cursor", "mcp.json") }, plainEntry},
-	"vscode": {"Visual Studio Code", "servers", func(p places) string { return filepath.Join(p.config, "Code", "User", "mcp.json") }, func(e mcpEntry) any {
+	"claude-desktop": {"Claude Desktop", "mcpServers", func(p userDirs) string { return filepath.Join(p.config, "Claude", "claude_desktop_config.json") }, plainEntry},
+	"cursor":         {"Cursor", "mcpServers", func(p userDirs) string { return filepath.Join(p.home, ".cursor", "mcp.json") }, plainEntry},
+	"vscode": {"Visual Studio Code", "servers", func(p userDirs) string { return filepath.Join(p.config, "Code", "User", "mcp.json") }, func(e mcpEntry) any {
 		e.Type = "stdio"
 		return e
 	}},
-	"windsurf": {"Windsurf", "mcpServers", func(p places) string { return filepath.Join(p.home, ".codeium", "windsurf", "mcp_config.json") }, plainEntry},
+	"windsurf": {"Windsurf", "mcpServers", func(p userDirs) string { return filepath.Join(p.home, ".codeium", "windsurf", "mcp_config.json") }, plainEntry},
 }
 
-// userPlaces returns the directories of the user.
-func (a *app) userPlaces() (places, error) {
+// userDirs returns the directories of the user.
+func (a *app) userDirs() (userDirs, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return places{}, err
+		return userDirs{}, err
 	}
-	p := places{home: home}
+	p := userDirs{home: home}
 	switch runtime.GOOS {
 	case "darwin":
 		p.config = filepath.Join(home, "Library", "Application Support")
@@ -80,13 +80,13 @@ func (a *app) mcpInstallCommand() *cobra.Command {
 	names := slices.Sorted(maps.Keys(mcpClients))
 	c := &cobra.Command{
 		Use:   "install CLIENT",
-		Short: "Tell an MCP client of this program",
-		Long: `Write an entry for this program into the configuration of a client of the Model
+		Short: "Add this program to the configuration of an MCP client",
+		Long: `Add an entry for this program to the configuration of a client of the Model
 Context Protocol: ` + strings.Join(names, ", ") + `.
 
-The flags --config and --backend go into the entry. What else is in the file stays;
-an entry of the same name that says something else is refused, and so is a file that
-is not JSON. Start the client again afterwards.`,
+The entry contains the flags --config and --backend. The rest of the file is kept. If
+there is a different entry with the same name, or the file is not JSON, the command
+fails and changes nothing. Restart the client afterwards.`,
 		Example: `  execbroker mcp install cursor
   execbroker mcp install vscode --config app.yaml --name app`,
 		Args: cobra.ExactArgs(1),
@@ -95,13 +95,13 @@ is not JSON. Start the client again afterwards.`,
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	c.Flags().StringVar(&name, "name", "sandbox", "what the client calls the server: a `name`")
+	c.Flags().StringVar(&name, "name", "sandbox", "the `name` of the server in the client")
 	must(c.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions))
 	return c
 }
 
-// mcpEntry is how a client starts this program with the flags of now. Clients start programs
-// elsewhere and with another PATH, so the names of files are whole.
+// mcpEntry returns the command that starts this program with its current flags. Clients start
+// programs in other directories and with another PATH, so file names are absolute.
 func (a *app) mcpEntry() (mcpEntry, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -129,10 +129,10 @@ func (a *app) mcpInstall(client, name string) error {
 	if name == "" {
 		return usage("--name: want a name")
 	}
-	if _, err := a.routed(); err != nil { // the client would be told nothing of it
+	if _, err := a.routed(); err != nil { // the client would not show this error
 		return err
 	}
-	p, err := a.userPlaces()
+	p, err := a.userDirs()
 	if err != nil {
 		return err
 	}
@@ -156,12 +156,12 @@ func (a *app) mcpInstall(client, name string) error {
 	if !changed {
 		verb = "was already"
 	}
-	_, err = fmt.Fprintf(a.out, "%s %s a server of %s, in %s; start the client again\n", plain(name), verb, c.title, plain(file))
+	_, err = fmt.Fprintf(a.out, "%s %s a server of %s, in %s; restart the client\n", plain(name), verb, c.title, plain(file))
 	return err
 }
 
-// addServer adds an entry to a file in JSON. Everything else in the file stays, in its order and
-// form as far as JSON says something of them; only blanks change.
+// addServer adds an entry to a JSON file. Everything else in the file stays, with its order and
+// spelling. Only whitespace changes.
 func addServer(file, list, name string, entry any) (changed bool, err error) {
 	text, err := json.Marshal(entry)
 	if err != nil {
@@ -180,13 +180,13 @@ func addServer(file, list, name string, entry any) (changed bool, err error) {
 		}
 		if len(bytes.TrimSpace(data)) > 0 {
 			if err := doc.parse(data); err != nil {
-				return false, fmt.Errorf("not a JSON object, and so left as it is: %w", err)
+				return false, fmt.Errorf("not a JSON object, so the file was not changed: %w", err)
 			}
 		}
 	}
 	if old := doc.get(list); old != nil {
 		if err := servers.parse(old); err != nil {
-			return false, fmt.Errorf("%q is not a JSON object, and so left as it is: %w", list, err)
+			return false, fmt.Errorf("%q is not a JSON object, so the file was not changed: %w", list, err)
 		}
 	}
 	if old := servers.get(name); old != nil {
@@ -207,7 +207,7 @@ func addServer(file, list, name string, entry any) (changed bool, err error) {
 		return false, err
 	}
 	if target, err := filepath.EvalSymlinks(file); err == nil {
-		file = target // a link stays one
+		file = target // a symbolic link is kept
 	}
 	part, err := os.CreateTemp(filepath.Dir(file), ".execbroker-*")
 	if err != nil {
@@ -288,7 +288,7 @@ func (o *object) bytes() json.RawMessage {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		key, _ := json.Marshal(name) // strings always can
+		key, _ := json.Marshal(name) // a string can always be encoded
 		b.Write(key)
 		b.WriteByte(':')
 		b.Write(o.values[name])
@@ -297,7 +297,7 @@ func (o *object) bytes() json.RawMessage {
 	return b.Bytes()
 }
 
-// mcpHello tells a person who has started mcp by hand what it is.
+// mcpHello tells a person who has started mcp at a terminal what it is.
 func (a *app) mcpHello() error {
 	e, err := a.mcpEntry()
 	if err != nil {
@@ -307,14 +307,14 @@ func (a *app) mcpHello() error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.err, `execbroker: this is a server of the Model Context Protocol: a client starts it and talks to its
-standard input and output. You are at a terminal, so nothing will come of it; Ctrl-C ends it.
+	_, err = fmt.Fprintf(a.err, `execbroker: this is a server of the Model Context Protocol. A client starts it and uses its
+standard input and output. It is not for use at a terminal. Press Ctrl-C to end it.
 
-Most clients take this in the file of their servers (Visual Studio Code calls the first key "servers"):
+Most clients accept this entry in their configuration (Visual Studio Code calls the first key "servers"):
 
 %s
 
-"execbroker mcp install CLIENT" writes it, for %s; --listen serves HTTP.
+"execbroker mcp install CLIENT" writes the entry for %s. --listen serves HTTP.
 `, plainText(string(text)), strings.Join(slices.Sorted(maps.Keys(mcpClients)), ", "))
 	return err
 }

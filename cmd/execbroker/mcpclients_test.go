@@ -15,7 +15,7 @@ func TestMCPInstall(t *testing.T) {
 		t.Run(client, func(t *testing.T) {
 			t.Parallel()
 			home := t.TempDir()
-			file := c.file(places{home, filepath.Join(home, ".config")})
+			file := c.file(userDirs{home, filepath.Join(home, ".config")})
 			install := func(want int, args ...string) *process {
 				t.Helper()
 				p := command(t, append([]string{"mcp", "install", client}, args...)...)
@@ -43,7 +43,7 @@ func TestMCPInstall(t *testing.T) {
 	contains(t, run(t, exitUsage, "mcp", "install", "cursr").err.String(), `did you mean "cursor"?`)
 }
 
-// What else is in the file of a client stays, and a file that cannot be understood is not touched.
+// The rest of a client's file stays unchanged, and a file that cannot be parsed is not changed.
 func TestAddServer(t *testing.T) {
 	dir := t.TempDir()
 	entry := mcpEntry{Command: "/bin/x", Args: []string{"mcp"}}

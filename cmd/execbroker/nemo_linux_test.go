@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestNeMoToolkit plays what the NeMo Agent Toolkit's own tests of its sandbox send and want, in
-// their order, against real containers. The image of these tests has numpy and pandas, and no
-// plotly.
+// TestNeMoToolkit sends the requests of the NeMo Agent Toolkit's own tests of its sandbox, in their
+// order, to real containers, and checks the expected answers. The image of these tests has numpy
+// and pandas, and no plotly.
 func TestNeMoToolkit(t *testing.T) {
 	t.Parallel()
 	host, config := boxes(t)
@@ -73,7 +73,7 @@ func TestNeMoToolkit(t *testing.T) {
 	} {
 		contains(t, ask(t, 400, "POST", s.URL+"/execute", body, "Content-Type", contentType), `"process_status":"error"`)
 	}
-	ask(t, 405, "GET", s.URL+"/execute", "") // by which they find out that it is there
+	ask(t, 405, "GET", s.URL+"/execute", "") // the tests use this to check that the server is up
 	if n := containers(t, host, owner); n != 1 {
 		t.Errorf("got %d containers, want one workspace", n)
 	}

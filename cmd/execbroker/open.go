@@ -17,8 +17,9 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// configuration returns what the flags ask for: the file, narrowed to one backend if one is named,
-// or one backend with default settings. The file is checked as a whole also then.
+// configuration returns the configuration that the flags select: the file, or only one of its
+// backends if --backend is set; without a file, one backend with default settings. The file is
+// always checked as a whole.
 func (a *app) configuration() (backends.Config, error) {
 	if a.config == "" {
 		typ := a.backend
@@ -26,11 +27,11 @@ func (a *app) configuration() (backends.Config, error) {
 			typ = a.standard
 		}
 		if !slices.Contains(a.reg.Types(), typ) {
-			return backends.Config{}, usage("--backend: %w; without --config it is a type", driver.Unknown("backend", typ, a.reg.Types()))
+			return backends.Config{}, usage("--backend: %w; without --config the name must be a type", driver.Unknown("backend", typ, a.reg.Types()))
 		}
 		c := backends.Config{Backends: map[string]backends.Backend{typ: {Type: typ}}}
 		if err := c.Check(a.reg); err != nil {
-			return c, usage("a backend of type %s needs settings, and so --config: %w", typ, err)
+			return c, usage("a backend of type %s needs settings, so --config is required: %w", typ, err)
 		}
 		return c, nil
 	}
@@ -56,7 +57,7 @@ func (a *app) configuration() (backends.Config, error) {
 	return c, nil
 }
 
-// configError says in which file the errors are.
+// configError adds the name of the file to the errors.
 type configError struct {
 	file string
 	err  error
@@ -67,7 +68,7 @@ func (e *configError) Error() string { return e.file + ": " + e.err.Error() }
 // Unwrap returns the errors in the file.
 func (e *configError) Unwrap() error { return e.err }
 
-// env is what the program gives to every adapter.
+// env returns what the program passes to every adapter.
 func (a *app) env() driver.Env {
 	owner := a.owner
 	if owner == "" {
@@ -76,7 +77,7 @@ func (a *app) env() driver.Env {
 	return driver.Env{Name: "execbroker", Owner: owner, Log: a.log()}
 }
 
-// defaultOwner keeps the sandboxes of the users of one engine apart.
+// defaultOwner returns an owner that separates the sandboxes of several users of one engine.
 func defaultOwner() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {
@@ -90,8 +91,8 @@ func defaultOwner() string {
 	}, name), 100)
 }
 
-// open opens the backend that the flags ask for, or what the routes of the configuration say. The
-// caller closes it.
+// open opens the backend that the flags select, or the backends of the configuration with its
+// routes. The caller closes it.
 func (a *app) open(ctx context.Context, opts ...backends.Option) (*backends.Broker, error) {
 	c, err := a.routed()
 	if err != nil {
@@ -100,14 +101,14 @@ func (a *app) open(ctx context.Context, opts ...backends.Option) (*backends.Brok
 	return a.openBroker(ctx, c, opts...)
 }
 
-// openBroker opens the backends of c. Errors that it finds are those of the file, too.
+// openBroker opens the backends of c. Errors that it finds are also reported as errors of the file.
 func (a *app) openBroker(ctx context.Context, c backends.Config, opts ...backends.Option) (*backends.Broker, error) {
-	c.Sessions = backends.Sessions{} // of conversations, which this program has none of
+	c.Sessions = backends.Sessions{} // for conversations, which this program does not have
 	b, err := backends.Open(ctx, a.env(), a.reg, c, opts...)
 	return b, a.inFile(err)
 }
 
-// inFile says in which file the errors of a configuration are.
+// inFile adds the name of the file to errors.
 func (a *app) inFile(err error) error {
 	if in := (*executor.FieldError)(nil); a.config != "" && errors.As(err, &in) {
 		return &configError{file: a.config, err: err}
@@ -115,7 +116,7 @@ func (a *app) inFile(err error) error {
 	return err
 }
 
-// routed returns a configuration that says where code runs.
+// routed returns the configuration if it says where code runs.
 func (a *app) routed() (backends.Config, error) {
 	c, err := a.configuration()
 	if err == nil {
@@ -124,18 +125,18 @@ func (a *app) routed() (backends.Config, error) {
 	return c, err
 }
 
-// unrouted returns the mistake of a configuration that does not say where code runs. For programs
-// that do by themselves it is none.
+// unrouted returns an error if the configuration does not say where code runs. It is nil for
+// programs that choose a backend themselves.
 func unrouted(c backends.Config) error {
 	if len(c.Backends) < 2 || len(c.Routes) > 0 {
 		return nil
 	}
-	return driver.At("routes", errors.New("there are none, and several backends; write some, or choose a backend with --backend: "+
+	return driver.At("routes", errors.New("missing; with several backends write routes, or choose one of the backends with --backend: "+
 		strings.Join(slices.Sorted(maps.Keys(c.Backends)), ", ")))
 }
 
-// closing closes what a command has opened. That it failed is said and changes nothing: a sandbox
-// has a TTL.
+// closing closes what a command has opened. A failure is only reported, because a sandbox also ends
+// by its idle TTL.
 func (a *app) closing(p *progress, what string, close func() error) {
 	_, end := p.begin(context.Background(), what)
 	err := close()
@@ -145,14 +146,14 @@ func (a *app) closing(p *progress, what string, close func() error) {
 	}
 }
 
-// completeFlags gives the shell the values of the flags that every command has.
+// completeFlags completes the values of the flags that every command has, for the shell.
 func (a *app) completeFlags(root *cobra.Command) {
 	must(root.RegisterFlagCompletionFunc("backend", a.backendNames))
 	must(root.RegisterFlagCompletionFunc("owner", cobra.NoFileCompletions))
 	must(root.MarkPersistentFlagFilename("config", "yaml", "yml", "json"))
 }
 
-// backendNames gives the shell the backends of the configuration or, without one, the types.
+// backendNames completes the backends of the configuration or, without one, the types.
 func (a *app) backendNames(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	backend := a.backend
 	defer func() { a.backend = backend }()
@@ -164,7 +165,7 @@ func (a *app) backendNames(*cobra.Command, []string, string) ([]cobra.Completion
 	return slices.Sorted(maps.Keys(c.Backends)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// must is for errors that only a mistake in this package makes.
+// must panics on an error that only a bug in this package can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -18,24 +18,24 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// outDir is the directory that takes what code has made. The names come from the sandbox: whatever
-// they say, nothing is written outside of the directory, through a symbolic link, or to a hidden
-// file such as .git/config.
+// outDir is the directory for the files that code has created. The names come from the sandbox.
+// Whatever they are, nothing is written outside of the directory, through a symbolic link, or to a
+// hidden file such as .git/config.
 type outDir struct {
 	path string
 	root *os.Root
-	used map[string]bool // names in lower case, since some file systems do not tell the cases apart
+	used map[string]bool // names in lower case, because some file systems ignore the case
 }
 
-// savedFile is a file that was written, in JSON too.
+// savedFile is a file that was written, also in JSON.
 type savedFile struct {
-	Name string `json:"name,omitempty"` // in the sandbox; empty for an image that was shown
-	Path string `json:"path"`           // here
+	Name string `json:"name,omitempty"` // name in the sandbox; empty for a displayed image
+	Path string `json:"path"`           // path on this machine
 	MIME string `json:"mime"`
 	Size int64  `json:"size"`
 }
 
-// openOutDir makes the directory if need be.
+// openOutDir opens the directory and creates it if necessary.
 func openOutDir(name string) (*outDir, error) {
 	if err := os.MkdirAll(name, 0o755); err != nil {
 		return nil, usage("--out: %w", err)
@@ -49,7 +49,7 @@ func openOutDir(name string) (*outDir, error) {
 
 func (d *outDir) close() { d.root.Close() }
 
-// save writes a file under the name that is nearest to the given one.
+// save writes a file under a safe name that is similar to the given one.
 func (d *outDir) save(name, mime string, r io.Reader) (savedFile, error) {
 	local := d.unique(localName(name))
 	f := savedFile{Path: filepath.Join(d.path, filepath.FromSlash(local)), MIME: mime}
@@ -83,8 +83,8 @@ func (d *outDir) write(name string, r io.Reader) (n int64, err error) {
 	case !old.Mode().IsRegular():
 		return 0, fmt.Errorf("%w, and not a regular file", fs.ErrExist)
 	}
-	// A file appears whole or not at all, and a link that takes its place meanwhile is replaced and
-	// not followed.
+	// Write to a temporary file first, so that the file appears complete or not at all, and a link
+	// that is created meanwhile is replaced and not followed.
 	part := path.Join(path.Dir(name), ".execbroker-"+rand.Text())
 	w, err := d.root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -100,7 +100,7 @@ func (d *outDir) write(name string, r io.Reader) (n int64, err error) {
 	return n, err
 }
 
-// mkdir is MkdirAll that does not go through links.
+// mkdir is like MkdirAll, but does not follow links.
 func (d *outDir) mkdir(dir string) error {
 	if dir == "." {
 		return nil
@@ -118,7 +118,7 @@ func (d *outDir) mkdir(dir string) error {
 	return nil
 }
 
-// unique returns name, or one like it that was not used yet.
+// unique returns name, or a similar name that was not used yet.
 func (d *outDir) unique(name string) string {
 	stem, ext := strings.TrimSuffix(name, path.Ext(name)), path.Ext(name)
 	for n := 2; d.used[strings.ToLower(name)]; n++ {
@@ -128,14 +128,14 @@ func (d *outDir) unique(name string) string {
 	return name
 }
 
-// The bounds of a name: file systems end at 255 bytes for an element, and paths at 4096 or, on
-// Windows, 260.
+// The limits of a name: file systems allow 255 bytes for an element, and 4096 or, on Windows, 260
+// for a path.
 const (
 	maxElement  = 120
 	maxElements = 16
 )
 
-// localName turns a name from a sandbox into a relative one with slashes that is harmless on every
+// localName turns a name from a sandbox into a relative name with slashes that is safe on every
 // system.
 func localName(name string) string {
 	var elems []string
@@ -161,14 +161,14 @@ func localElement(e string) string {
 	if stem := strings.TrimSuffix(e, ext); len(e) > maxElement && len(ext) < 20 {
 		e = cut(stem, maxElement-len(ext)) + ext
 	}
-	e = strings.TrimRight(cut(e, maxElement), ". ") // Windows drops these, and two names become one
+	e = strings.TrimRight(cut(e, maxElement), ". ") // Windows drops these, so two names could become one
 	if e == "" || e[0] == '.' || e[0] == '-' || reserved(e) {
-		e = "_" + e // not hidden, not taken for an option, not a device
+		e = "_" + e // so that it is not hidden, an option, or a device
 	}
 	return e
 }
 
-// cut shortens s to at most n bytes without cutting a character.
+// cut shortens s to at most n bytes without splitting a character.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -179,7 +179,7 @@ func cut(s string, n int) string {
 	return s[:n]
 }
 
-// reserved reports whether Windows takes a name for a device.
+// reserved reports whether Windows treats a name as a device.
 func reserved(e string) bool {
 	stem, _, _ := strings.Cut(strings.ToUpper(e), ".")
 	switch stem = strings.TrimRight(stem, " "); stem {
@@ -190,7 +190,8 @@ func reserved(e string) bool {
 	return len(r) == 4 && (strings.HasPrefix(stem, "COM") || strings.HasPrefix(stem, "LPT")) && strings.ContainsRune("0123456789¹²³", r[3])
 }
 
-// images are the media types that are kept as images, best first, and the endings of their files.
+// images are the media types that are saved as images, in order of preference, with their file
+// extensions.
 var images = []struct{ mime, ending string }{
 	{"image/png", ".png"},
 	{"image/svg+xml", ".svg"},
@@ -200,11 +201,11 @@ var images = []struct{ mime, ending string }{
 	{"image/bmp", ".bmp"},
 }
 
-// maxArtifact bounds what is copied of a file, whatever size it claims.
+// maxArtifact bounds how much of a file is copied, whatever size it claims.
 const maxArtifact = 4 << 30
 
-// saveArtifact writes a file that a run has made. Its content came along if it was small enough;
-// otherwise it is fetched.
+// saveArtifact writes a file that a run has created. The content is part of the result if it was
+// small enough. Otherwise it is downloaded.
 func (d *outDir) saveArtifact(ctx context.Context, s executor.Session, a executor.Artifact) (savedFile, error) {
 	var r io.Reader = bytes.NewReader(a.Data)
 	if a.Data == nil && a.Size > 0 {

@@ -30,38 +30,38 @@ type parityOptions struct {
 	reuse       int
 }
 
-// noPlain is the value of --plain for no plain interpreter.
+// noPlain is the value of --plain that disables plain interpreters.
 const noPlain = "none"
 
 func (a *app) parityCommand() *cobra.Command {
 	var o parityOptions
 	cmd := &cobra.Command{
 		Use:   "parity [BACKEND...]",
-		Short: "Run the same programs on several backends and as scripts, and say where they differ",
+		Short: "Run the same programs on several backends and as scripts, and report differences",
 		Long: `Run programs on backends, and as scripts with the plain interpreter of an image
 ("python3 cell.py", "node cell.js"), and compare status, exit code, exception,
 output, values, artifacts and state, cell by cell. A backend is a name of the
-configuration or, without one, a type; without any it is all of the configuration.
+configuration or, without one, a type. Without arguments, all of the configuration.
 
 Programs are the files below a directory that end in .py, .js, .mjs or .ts, or the
-lines of a file of JSON:
+lines of a JSON Lines file:
 
   {"id": "sum", "language": "python", "code": "print(int(input()) + 1)",
    "stdin": "41\n", "stdout": "42\n", "exit_code": 0, "files": {"a.txt": "text"}}
 
-"stdout" and "exit_code" are what is expected, if you know it. Lines in the form of
-HumanEval are taken too. Without --corpus it is execbroker's own collection.
+"stdout" and "exit_code" are the expected results, if you know them. Lines in the format of
+HumanEval are accepted too. Without --corpus the programs are execbroker's own.
 
 A difference is explained if the backend does not declare a feature that the program
 needs, if it is in the list of documented differences, or if the program says so.
-What is left is grouped by cause. A program that differs without an explanation runs
-twice, and is unsteady if it does something else each time.
+Other differences are grouped by cause. A program with an unexplained difference runs
+twice, and is called unsteady if its results differ.
 
 With --environment the interpreters themselves are compared instead: versions,
-settings, modules that are missing, installed packages.
+settings, missing modules, installed packages.
 
-Exit codes: 0 nothing differs that is not explained, 1 something does, 2 and 3 as
-everywhere.`,
+Exit codes: 0 every difference is explained, 1 one is not, 2 and 3 as
+for all commands.`,
 		Example: `  execbroker parity pyodide docker
   execbroker parity --config app.yaml --corpus programs.jsonl
   execbroker parity --config app.yaml --environment local box`,
@@ -70,7 +70,7 @@ everywhere.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.corpus, "corpus", "", "the `directory or file` of the programs (default execbroker's own)")
-	f.StringVar(&o.plain, "plain", "", `run scripts in the image of this `+"`backend`"+` (default the first that has commands, "none": nowhere)`)
+	f.StringVar(&o.plain, "plain", "", `run scripts in the image of this `+"`backend`"+` (default the first that has commands; "none": do not run scripts)`)
 	f.BoolVar(&o.environment, "environment", false, "compare interpreters and packages instead of programs")
 	f.IntVar(&o.parallel, "parallel", 2, "run this `number` of programs at a time")
 	f.IntVar(&o.reuse, "reuse", 1, "run this `number` of programs in a sandbox, one after the other, each in a new interpreter and an empty working directory")
@@ -125,7 +125,7 @@ func (a *app) parity(ctx context.Context, o parityOptions, names []string) error
 	return err
 }
 
-// load reads programs from a directory, a file, or what this program has.
+// load reads programs from a directory or a file, or returns those of this program.
 func load(from string) ([]parity.Program, error) {
 	if from == "" {
 		return parity.Load(corpus.FS)
@@ -149,7 +149,7 @@ func load(from string) ([]parity.Program, error) {
 	return programs, nil
 }
 
-// scripts returns the backend whose image has the plain interpreter: nil for none.
+// scripts returns the backend whose image has the plain interpreter, or nil for none.
 func scripts(name string, names []string, executors []executor.Executor) (executor.Executor, error) {
 	for i, x := range executors {
 		switch c := x.Info().Capabilities; {
@@ -163,8 +163,8 @@ func scripts(name string, names []string, executors []executor.Executor) (execut
 	return nil, nil
 }
 
-// several returns a configuration with some backends: those of the file or, without one, of these
-// types. It needs a route to be one, which is not used.
+// several returns a configuration with the named backends of the file or, without a file, with
+// these types. A valid configuration needs a route, which is not used.
 func (a *app) several(names []string) (backends.Config, []string, error) {
 	var cfg backends.Config
 	if len(names) == 0 {
@@ -194,11 +194,11 @@ func (a *app) several(names []string) (backends.Config, []string, error) {
 		maps.Copy(cfg.Backends, one.Backends)
 	}
 	cfg.Routes = []router.Route{{Name: "parity", Split: []router.Share{{Backend: names[0], Weight: 1}}}}
-	cfg.Guard = backends.Guard{} // it is for users
+	cfg.Guard = backends.Guard{} // the guard is for users
 	return cfg, names, nil
 }
 
-// compareSurroundings compares the first with each of the others.
+// compareSurroundings compares the interpreters of the first backend with those of each other.
 func (a *app) compareSurroundings(ctx context.Context, executors []executor.Executor, end func()) error {
 	if len(executors) < 2 {
 		return usage("nothing to compare: want two backends")
@@ -239,10 +239,10 @@ func (a *app) compareSurroundings(ctx context.Context, executors []executor.Exec
 	return nil
 }
 
-// maxExamples are the programs of a cause that are printed; --json has all.
+// maxExamples is how many programs are printed for each cause; --json has all.
 const maxExamples = 3
 
-// compared says what was found. Only what differs without an explanation is a failure.
+// compared prints the result. Only an unexplained difference is a failure.
 func (a *app) compared(r *parity.Report) error {
 	if a.json {
 		if err := a.printJSON(r); err != nil {
@@ -314,7 +314,7 @@ func printDifferences(w io.Writer, indent string, found []parity.Difference) (er
 	return err
 }
 
-// shown is a field on one line.
+// shown formats a field on one line.
 func shown(s string) string {
 	if s == "" {
 		return "none"

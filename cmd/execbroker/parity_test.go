@@ -18,7 +18,7 @@ func TestParity(t *testing.T) {
 	p := run(t, 0, append(args, "a", "c")...)
 	contains(t, p.out.String(), "a        2     0          0          0         0      0\n")
 
-	// What the backend does not declare explains.
+	// An undeclared feature explains the difference.
 	p = run(t, 0, append(args, "--reuse", "10")...)
 	contains(t, p.out.String(), "explained: it lacks stdin:python (b 1)\n", "b        1     1 ", "c        2     0 ")
 

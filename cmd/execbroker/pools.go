@@ -11,17 +11,16 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// refusal says that a part of this program, with default options, asks for what the backends do not
-// have.
+// refusal says that the backends cannot serve a command of this program with default options.
 type refusal struct {
 	Client  string `json:"client"` // "run", "serve" or "mcp"
 	Problem string `json:"problem"`
 }
 
-// String writes it for people.
+// String formats the refusal for people.
 func (r refusal) String() string { return fmt.Sprintf("`%s` refuses it: %s", r.Client, r.Problem) }
 
-// refusals examines what the commands ask for that start something.
+// refusals checks the default requests of the commands that create sandboxes.
 func refusals(b *backends.Broker) (found []refusal) {
 	if missing := b.Info().Capabilities.MissingFor(executor.Spec{}); len(missing) > 0 {
 		problem := "it lacks " + strings.Join(missing, ", ")
@@ -33,21 +32,20 @@ func refusals(b *backends.Broker) (found []refusal) {
 	return found
 }
 
-// misfit says that the pools of a backend cannot serve what a part of this program asks for with
-// default options.
+// misfit says that the pools of a backend cannot serve a part of this program with default options.
 type misfit struct {
-	Pool    string   `json:"pool"`    // the one that comes nearest, as "backends.box.broker.pools[0]"
-	Client  string   `json:"client"`  // "tool", which is also what mcp gives to models, or "serve"
+	Pool    string   `json:"pool"`    // the closest pool, as "backends.box.broker.pools[0]"
+	Client  string   `json:"client"`  // "tool", which mcp also uses, or "serve"
 	Differs []string `json:"differs"` // fields of executor.Spec
 }
 
-// String writes it for people.
+// String formats the misfit for people.
 func (m misfit) String() string {
 	return fmt.Sprintf("%s: this pool never serves `%s`, because it differs in %s", m.Pool, m.Client, strings.Join(m.Differs, ", "))
 }
 
-// misfits examines the pools of a configuration. What their sessions can do is known when the
-// backends are open.
+// misfits checks the pools of a configuration. The capabilities of their sessions are known once
+// the backends are open.
 func misfits(b *backends.Broker, cfg backends.Config) (found []misfit) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Backends)) {
 		x, _ := b.Backend(name)
@@ -73,7 +71,7 @@ func misfits(b *backends.Broker, cfg backends.Config) (found []misfit) {
 	return found
 }
 
-// names writes languages; none means the backend's first.
+// names joins languages; none means the backend's first.
 func names(ls []executor.Language) string {
 	if len(ls) == 0 {
 		return "the first of the backend"

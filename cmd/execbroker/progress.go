@@ -12,31 +12,31 @@ import (
 )
 
 const (
-	patience = time.Second            // work that is done by then is not worth a word
-	redraw   = 100 * time.Millisecond // of the line on a terminal
-	repeat   = 10 * time.Second       // of the same step where lines stay
-	lineSize = 78                     // of a line that has to be erased again
+	patience = time.Second            // shorter work is not reported
+	redraw   = 100 * time.Millisecond // interval of updates on a terminal
+	repeat   = 10 * time.Second       // interval of repetitions of the same step where lines cannot be replaced
+	lineSize = 78                     // length of a line that must be erased again
 )
 
-// progress tells people on stderr what takes longer than a moment: on a terminal in one line that
-// changes and goes away, elsewhere in lines. The zero value is silent.
+// progress tells people on stderr about work that takes longer than a moment: on a terminal in one
+// line that is updated and erased, elsewhere in separate lines. The zero value is silent.
 type progress struct {
 	w   io.Writer // nil: silent
 	tty bool
 
 	mu    sync.Mutex
-	timer *time.Timer // runs while the work is young; nil: no work
-	due   bool        // it takes long enough
+	timer *time.Timer // runs until the work counts as long; nil: no work
+	due   bool        // the work counts as long
 	now   executor.Progress
-	said  string    // the step that was last written
-	when  time.Time // and when
-	drawn bool      // the line is there and has to be erased
+	said  string    // the last step that was written
+	when  time.Time // when it was written
+	drawn bool      // the line is on the terminal and must be erased
 }
 
 func newProgress(w io.Writer) *progress { return &progress{w: w, tty: isTerminal(w)} }
 
-// begin says that work begins that may take long. The context reports its steps. end must be
-// called.
+// begin starts a piece of work that may take long. Steps that are reported to the context are
+// shown. The caller must call end.
 func (p *progress) begin(ctx context.Context, what string) (_ context.Context, end func()) {
 	if p.w == nil {
 		return ctx, func() {}
@@ -66,7 +66,7 @@ func (p *progress) tooLong() {
 	}
 }
 
-// step is for executor.WithProgress.
+// step is the function for executor.WithProgress.
 func (p *progress) step(s executor.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +76,7 @@ func (p *progress) step(s executor.Progress) {
 	}
 }
 
-// show writes the step if it is time for it. p.mu is held.
+// show writes the step if it is time for it. The caller holds p.mu.
 func (p *progress) show() {
 	if !p.due || p.now.What == "" {
 		return
@@ -105,7 +105,7 @@ func (p *progress) show() {
 	p.drawn = true
 }
 
-// erase removes the line. p.mu is held.
+// erase erases the line. The caller holds p.mu.
 func (p *progress) erase() {
 	if p.drawn {
 		fmt.Fprint(p.w, "\r\x1b[K")
@@ -113,7 +113,7 @@ func (p *progress) erase() {
 	}
 }
 
-// pause removes the line for output that follows.
+// pause erases the line before other output.
 func (p *progress) pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// These tests run the program as users have it: with Pyodide, which is fetched on first use.
+// These tests run the real program with Pyodide, which is downloaded on first use.
 
 func TestPyodideRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	data := write(t, dir, "data.csv", "a,b\n1,2\n")
 	script := write(t, dir, "script.py", "import csv\nrows = list(csv.DictReader(open('data.csv')))\nprint(rows[0]['b'])\nopen('out.txt', 'w').write('made')\nrows")
-	t.Cleanup(func() { // when all have ended
+	t.Cleanup(func() { // after all tests
 		if got := read(t, filepath.Join(dir, "out", "out.txt")); got != "made" {
 			t.Errorf("got %q", got)
 		}
@@ -51,8 +51,8 @@ func TestPyodideRun(t *testing.T) {
 	}
 }
 
-// TestPyodideLeavesNothing ends the program in every way there is, and looks for the processes that
-// it had.
+// TestPyodideLeavesNothing ends the program in every possible way, and checks that its processes
+// are gone.
 func TestPyodideLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -99,7 +99,7 @@ func TestPyodideLeavesNothing(t *testing.T) {
 	}
 }
 
-// started identifies a process for good: its number is used again, but not with the same start.
+// started identifies a process uniquely: a PID can be reused, but not with the same start time.
 type started struct {
 	pid   int
 	start string
@@ -122,7 +122,7 @@ func descendants(t *testing.T, pid int) (all []started) {
 	return all
 }
 
-// running returns those that have not ended.
+// running returns the processes that have not ended.
 func running(ps []started) (left []started) {
 	for _, p := range ps {
 		if s, _, ok := stat(p.pid); ok && s == p {
@@ -132,11 +132,10 @@ func running(ps []started) (left []started) {
 	return left
 }
 
-// stat reads what the kernel says of a process. One that has ended and was not waited for counts as
-// gone.
+// stat reads the kernel's information about a process. A zombie counts as gone.
 func stat(pid int) (s started, parent int, ok bool) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, after, found := bytes.Cut(data, []byte(") ")) // after the name, which may hold anything
+	_, after, found := bytes.Cut(data, []byte(") ")) // after the name, which may contain anything
 	fields := strings.Fields(string(after))
 	if err != nil || !found || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
 		return s, 0, false

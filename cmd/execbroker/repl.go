@@ -21,19 +21,19 @@ func (a *app) replCommand() *cobra.Command {
 	var o codeOptions
 	cmd := &cobra.Command{
 		Use:   "repl",
-		Short: "Type code that runs in a sandbox",
-		Long: `Open a sandbox and run what is typed, line by line, with variables that stay.
+		Short: "Run code interactively in a sandbox",
+		Long: `Open a sandbox and run what you type, line by line. Variables stay.
 
-A line that begins with % is for execbroker and not for the sandbox: %help lists
-what there is, for files, packages and the session. The body of a def or a loop
-ends at an empty line. Tab indents, and completes names that the language has or
-that were typed, commands, and files of this machine. Ctrl-R searches what was
-typed, at other times as well. Ctrl-C stops the code that runs, or forgets what was
-typed; Ctrl-D leaves, and so do exit() and quit(). The sandbox is removed at the end.
+A line that begins with % is a command for execbroker, not code. %help lists
+the commands for files, packages and the session. The body of a def or a loop
+ends at an empty line. Tab indents and completes: names of the language, names that
+you typed, commands, and files of this machine. Ctrl-R searches the history, which
+includes earlier sessions. Ctrl-C stops the running code, or discards the current
+input. Ctrl-D, exit() and quit() leave. The sandbox is removed at the end.
 
 If standard input is not a terminal, it is read without prompts, and the exit
-code is 1 if something in it failed. What was typed is kept in the state
-directory of the user; a line that begins with a blank is not.`,
+code is 1 if any code failed. The history is kept in the state
+directory of the user, without lines that begin with a blank.`,
 		Example: `  execbroker repl
   execbroker repl --file data.csv --out plots
   execbroker repl --language javascript`,
@@ -44,27 +44,27 @@ directory of the user; a line that begins with a blank is not.`,
 	return cmd
 }
 
-// repl is a conversation with a sandbox.
+// repl is an interactive session with a sandbox.
 type repl struct {
 	*workplace
 	s        executor.Session
 	ed       editor
 	terminal bool
-	lines    []string // of the code that is being typed
-	words    *words   // that Tab knows
+	lines    []string // the code that is being typed
+	words    *words   // names for Tab
 	failed   bool
 }
 
 func (a *app) repl(ctx context.Context, o codeOptions) error {
 	if a.json {
-		return usage("repl has no --json; run has")
+		return usage("repl has no --json; use run")
 	}
 	w, err := a.openWorkplace(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer w.close()
-	// Whoever sits here may change the time limit.
+	// The user may change the time limit during the session.
 	w.spec.MaxRun = w.b.Info().Capabilities.MaxRun.Or(executor.RunLimits{WallTime: executor.NoLimit})
 	r := &repl{workplace: w, words: newWords(w.language())}
 	if r.s, err = w.session(ctx); err != nil {
@@ -75,7 +75,7 @@ func (a *app) repl(ctx context.Context, o codeOptions) error {
 	return r.loop(ctx)
 }
 
-// openEditor chooses how lines are read, and greets a person.
+// openEditor chooses how lines are read, and prints the greeting for a person.
 func (r *repl) openEditor() {
 	in, ok := r.a.in.(*os.File)
 	if !ok || !isTerminal(in) || !isTerminal(r.a.out) {
@@ -90,12 +90,12 @@ func (r *repl) openEditor() {
 		h, err = openHistory(filepath.Join(dir, "history"))
 	}
 	if err != nil {
-		r.note("what is typed is not kept: %s", plainText(err.Error()))
+		r.note("the history is not kept: %s", plainText(err.Error()))
 	}
 	r.ed = &terminalEditor{in: in, out: r.a.out, history: h, tab: r.tab, ahead: r.ahead}
 	info := r.s.Info()
 	rt, _ := info.Capabilities.Runtime(r.language())
-	r.note("%s in a sandbox of %s; %%help says what else there is, Ctrl-D leaves",
+	r.note("%s in a sandbox of %s; %%help lists commands, Ctrl-D leaves",
 		plain(strings.TrimSpace(string(rt.Language)+" "+rt.Version)), plain(r.b.Info().Name))
 }
 
@@ -114,7 +114,7 @@ func (r *repl) loop(ctx context.Context) error {
 			continue
 		case errors.Is(t.err, io.EOF):
 			return r.leave(ctx)
-		case errors.Is(t.err, syscall.EIO): // the terminal is gone, and the signal that says so may be late
+		case errors.Is(t.err, syscall.EIO): // the terminal is gone; the signal for that may come later
 			return exitCode(exitHangup)
 		case t.err != nil:
 			return t.err
@@ -138,7 +138,7 @@ func (r *repl) loop(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// read asks for a line. On a terminal that is where the output of the code has to end.
+// read reads a line. On a terminal the output of the code must end before the prompt.
 func (r *repl) read(ctx context.Context) typed {
 	if r.terminal && r.midway {
 		if err := r.write(r.a.out, []byte("\n")); err != nil {
@@ -155,7 +155,7 @@ func (r *repl) read(ctx context.Context) typed {
 	return readLine(ctx, r.ed, coloured(r.terminal && r.a.colours(r.a.out), colourPrompt, first))
 }
 
-// leave runs what is left at the end of the input.
+// leave runs the rest of the code at the end of the input.
 func (r *repl) leave(ctx context.Context) error {
 	if !r.terminal && len(r.lines) > 0 {
 		r.flush(ctx)
@@ -194,7 +194,7 @@ func (r *repl) run(ctx context.Context, code string) error {
 	done()
 	if keys != nil {
 		ahead := keys.close()
-		if e, ok := r.ed.(*terminalEditor); ok && !stopped { // Ctrl-C forgets what was typed, as ever
+		if e, ok := r.ed.(*terminalEditor); ok && !stopped { // Ctrl-C discards what was typed
 			e.unread(ahead)
 		}
 	}
@@ -212,19 +212,19 @@ func (r *repl) run(ctx context.Context, code string) error {
 	return nil
 }
 
-// lost says what a run has cost.
+// lost says what state a run has lost.
 func (r *repl) lost(res *executor.Result) {
 	switch {
 	case res.FilesLost:
-		r.note("the sandbox began anew: the variables and the files are gone")
+		r.note("the sandbox was replaced: variables and files are gone")
 	case res.StateLost:
-		r.note("the interpreter began anew: the variables are gone, the files are there")
+		r.note("the interpreter was restarted: variables are gone, files are still there")
 	case res.StateFresh && res.Cell > 1:
-		r.note("the interpreter had begun anew: earlier variables were gone")
+		r.note("the interpreter had been restarted: earlier variables were gone")
 	}
 }
 
-// complain reports an error and goes on. A sandbox that is gone is replaced.
+// complain reports an error and continues. If the sandbox is gone, it is replaced.
 func (r *repl) complain(ctx context.Context, err error) {
 	r.failed = true
 	if ctx.Err() != nil {
@@ -236,8 +236,8 @@ func (r *repl) complain(ctx context.Context, err error) {
 		return
 	}
 	if err := r.restart(ctx, nil); err != nil {
-		printError(r.a.err, fmt.Errorf("a new sandbox: %w; %%restart tries again", err))
+		printError(r.a.err, fmt.Errorf("create a new sandbox: %w; %%restart tries again", err))
 		return
 	}
-	r.note("this is a new sandbox: the variables and the files are gone")
+	r.note("this is a new sandbox: variables and files are gone")
 }

@@ -98,7 +98,7 @@ func TestReplReplacesADeadSandbox(t *testing.T) {
 	if got := p.code(t, p.Wait()); got != exitFailed {
 		t.Errorf("got exit code %d", got)
 	}
-	contains(t, p.err.String(), "not found", "this is a new sandbox: the variables and the files are gone")
+	contains(t, p.err.String(), "not found", "this is a new sandbox: variables and files are gone")
 	if got := b.Sandboxes(); len(got) > 0 {
 		t.Errorf("got %v", got)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// replCommand is what a line that begins with % does.
+// replCommand is a command of the repl: a line that begins with %.
 type replCommand struct {
 	name, args, doc string
 	least, most     int // arguments; most < 0: any number
@@ -35,15 +35,15 @@ func init() {
 		{"remove", "NAME...", "remove files or directories of the sandbox", 1, -1, (*repl).removeFiles},
 		{"install", "PACKAGE...", "make packages importable", 1, -1, (*repl).install},
 		{"run", "FILE", "run a file of this machine", 1, 1, (*repl).runFile},
-		{"timeout", "[TIME]", "say or set how long code may run, such as 90s; 0 means for ever", 0, 1, (*repl).setTimeout},
-		{"info", "", "say what this sandbox is and can do", 0, 0, (*repl).info},
+		{"timeout", "[TIME]", "show or set how long code may run, such as 90s; 0 means no limit", 0, 1, (*repl).setTimeout},
+		{"info", "", "show what this sandbox is and can do", 0, 0, (*repl).info},
 		{"reset", "", "forget the variables; files stay", 0, 0, (*repl).reset},
 		{"restart", "", "replace the sandbox by a new one", 0, 0, (*repl).restart},
 		{"quit", "", "leave; so do Ctrl-D, exit() and quit()", 0, 0, func(*repl, context.Context, []string) error { return errLeave }},
 	}
 }
 
-// command does what a line that begins with % says. An empty line is none.
+// command runs the command of a line that begins with %. An empty line does nothing.
 func (r *repl) command(ctx context.Context, line string) error {
 	words, err := splitWords(strings.TrimPrefix(line, "%"))
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *repl) command(ctx context.Context, line string) error {
 }
 
 func (r *repl) interruptibly(ctx context.Context, c replCommand, args []string) error {
-	if c.name == "run" { // it sees to that itself
+	if c.name == "run" { // it does that itself
 		return c.do(r, ctx, args)
 	}
 	cctx, done := r.a.signals.interruptible(ctx)
@@ -79,7 +79,7 @@ func (r *repl) interruptibly(ctx context.Context, c replCommand, args []string) 
 	return err
 }
 
-// splitWords splits a line at blanks. Quotes of either kind keep blanks in a word.
+// splitWords splits a line at blanks. Single and double quotes keep blanks in a word.
 func splitWords(line string) (words []string, err error) {
 	var word strings.Builder
 	quote, in := rune(0), false
@@ -214,7 +214,7 @@ func (r *repl) setTimeout(_ context.Context, args []string) error {
 			return err
 		}
 		if over := limits.Exceeds(r.s.Info().MaxRun); len(over) > 0 {
-			return usage("the sandbox allows %s; leave and say --timeout", strings.Join(over, ", "))
+			return usage("the sandbox allows %s; leave and use --timeout", strings.Join(over, ", "))
 		}
 		r.limits = limits
 		return nil

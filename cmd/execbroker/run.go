@@ -13,7 +13,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// maxCode bounds what is read as code.
+// maxCode is the largest code that is read, in bytes.
 const maxCode = 16 << 20
 
 // runOptions are the flags of run.
@@ -29,21 +29,21 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [-c CODE | FILE | -]",
 		Short: "Run code in a new sandbox and remove the sandbox",
-		Long: `Run code in a new sandbox, show what it prints while it runs, and remove the
-sandbox. Charts are shown in terminals that take images (kitty's protocol, iTerm2's or
-sixel) and saved otherwise, in the directory of --out or a new one.
+		Long: `Run code in a new sandbox, show its output while it runs, and remove the
+sandbox. Charts are shown in terminals with images (kitty's protocol, iTerm2's or
+sixel). Otherwise they are saved in the directory of --out or a new one.
 
-The code is FILE, the text after -c, or with - what comes from standard input.
-Otherwise standard input is the input of the code. The value of the last
-expression is printed. The sandbox sees no file of this machine but copies of
-those that --file names, and has no network unless --network says so. What a
-PEP 723 header of the code lists under dependencies is like --package.
+The code is FILE, the text after -c, or, with -, standard input. Without - standard
+input is the input of the code. The value of the last expression is printed. The
+sandbox sees no file of this machine except copies of those that --file names, and
+has no network without --network. Dependencies in a PEP 723 header of the code are
+installed as with --package.
 
 Exit codes: 0 the code ended without an error, 1 it failed or left a file that
-cannot be saved, 124 it was stopped
-at its time limit, 2 the command line or the configuration is wrong or asks for
-what the backend does not have, 3 the infrastructure failed, 130 Ctrl-C. Ctrl-C
-stops the code and removes the sandbox; pressed twice it ends the program.`,
+cannot be saved, 124 it was stopped at its time limit, 2 the command line or the
+configuration is wrong or needs something that the backend lacks, 3 the
+infrastructure failed, 130 Ctrl-C. Ctrl-C stops the code and removes the sandbox. A
+second Ctrl-C ends the program at once.`,
 		Example: `  execbroker run -c '[n*n for n in range(5)]'
   execbroker run analysis.py --file data.csv --out results
   echo 'console.log(6*7)' | execbroker run - --language javascript
@@ -57,7 +57,7 @@ stops the code and removes the sandbox; pressed twice it ends the program.`,
 			case !o.hasCode && len(args) == 0:
 				return errors.New("no code: give a FILE, -c CODE, or - for standard input")
 			case len(args) > 1:
-				return fmt.Errorf("%d files; a run has one, and others come along with --file", len(args))
+				return fmt.Errorf("%d files of code; a run has one; copy other files with --file", len(args))
 			case len(args) == 1:
 				o.file = args[0]
 			}
@@ -73,7 +73,7 @@ stops the code and removes the sandbox; pressed twice it ends the program.`,
 	return cmd
 }
 
-// run is the command.
+// run implements the command run.
 func (a *app) run(ctx context.Context, o runOptions) error {
 	code, err := a.source(&o)
 	if err != nil {
@@ -97,8 +97,8 @@ func (a *app) run(ctx context.Context, o runOptions) error {
 	}
 	defer w.remove(s)
 	req := executor.Request{Code: code}
-	// The input of the program is there whether or not anybody thinks of it, so it is no reason to
-	// refuse a backend.
+	// Standard input exists even if nobody wants to use it, so it is no reason to refuse a backend
+	// without stdin.
 	if o.file != "-" && s.Info().Capabilities.HasFor(w.language(), executor.FeatureStdin) {
 		req.Stdin = a.in
 		if len(w.ahead) > 0 && isTerminal(a.in) {
@@ -109,7 +109,7 @@ func (a *app) run(ctx context.Context, o runOptions) error {
 	return a.ran(ctx, w.show, r, err)
 }
 
-// runDocument is what run prints in JSON.
+// runDocument is the JSON output of run.
 type runDocument struct {
 	Result *executor.Result `json:"result"`
 	Saved  []savedFile      `json:"saved,omitempty"`
@@ -132,7 +132,7 @@ func (a *app) ran(ctx context.Context, v *show, r *executor.Result, err error) e
 	return nil
 }
 
-// source returns the code. It fills in the language if the name of the file says it.
+// source returns the code. It sets the language if the file name has a known extension.
 func (a *app) source(o *runOptions) (code string, err error) {
 	if o.hasCode {
 		return o.code, nil

@@ -144,7 +144,7 @@ func TestRunOut(t *testing.T) {
 	}
 }
 
-// One file that cannot be read is said and keeps no other from being saved.
+// A file that cannot be read is reported, and the other files are saved.
 func TestRunOutUnreadable(t *testing.T) {
 	t.Parallel()
 	code := strings.Join([]string{`write("a.txt", "a")`, `write("b.txt", "b")`, `lock("b.txt")`, `write("c.txt", "c")`}, "\n")
@@ -166,7 +166,7 @@ func TestRunOutUnreadable(t *testing.T) {
 	}
 }
 
-// In JSON nothing is left of what a terminal would obey.
+// The JSON output contains no characters that a terminal would obey.
 func TestRunJSONOnTerminals(t *testing.T) {
 	t.Parallel()
 	got := run(t, exitOK, "run", "--json", "-c", `print("a\u009b2J\x1b[2Jb")`).out.String()

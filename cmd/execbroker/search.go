@@ -7,30 +7,30 @@ import (
 	"unicode/utf8"
 )
 
-// The keys of a search in the history, and what keyReader makes of keys that x/term would act upon
-// by itself while one goes on.
+// The keys of a search in the history, and the bytes by which keyReader replaces keys that x/term
+// would handle itself during a search.
 const (
 	ctrlC       = 0x03
-	ctrlG       = 0x07 // gives up the search
+	ctrlG       = 0x07 // cancels the search
 	backspace   = 0x08
-	ctrlR       = 0x12 // begins a search, and goes on to an older line
-	searchTake  = 0x1e // ends the search with the line that was found; the key itself follows
-	searchErase = 0x1f // takes the last character of the query away
+	ctrlR       = 0x12 // begins a search, or continues it to an older line
+	searchTake  = 0x1e // ends the search with the found line; the key itself follows
+	searchErase = 0x1f // removes the last character of the query
 	deleteKey   = 0x7f
 )
 
-// search is a search backwards in the history, as shells have it with Ctrl-R. The line editor shows
-// its text in place of the line.
+// search is a backward search in the history, as in shells with Ctrl-R. The line editor shows its
+// text instead of the line.
 type search struct {
 	history *history
 	on      bool
 	query   string
-	at      int    // where the line was found; -1: nowhere
+	at      int    // index of the found line; -1: none
 	before  string // the line before the search
 }
 
-// key takes a key and returns the line to show and where its cursor is, in bytes. ok is false for a
-// key that is not the search's.
+// key handles a key. It returns the line to show and the position of the cursor in bytes. ok is
+// false for a key that does not belong to the search.
 func (s *search) key(line string, key rune) (text string, pos int, ok bool) {
 	switch {
 	case !s.on && key != ctrlR:
@@ -63,8 +63,8 @@ func (s *search) key(line string, key rune) (text string, pos int, ok bool) {
 	return text + ": " + found, len(text), true
 }
 
-// find looks for the query from a line on towards older ones. If it is nowhere, a line that was
-// found before and still has it stays, and so it does in place of older ones that are the same.
+// find searches for the query from a line towards older ones. If no line matches, a line that was
+// found before and still matches stays. Older lines equal to the found one are skipped.
 func (s *search) find(from int) {
 	was := ""
 	if s.at >= 0 && s.at < from {

@@ -2,25 +2,25 @@ package main
 
 import "unicode/utf8"
 
-// The bounds of what is held back of a sequence that is not whole yet.
+// The limits of an incomplete sequence that is held back.
 const (
-	maxColour = 64      // of one that sets colours; real ones have at most 20 bytes
-	maxString = 4 << 10 // of one that has text in it, such as a title; what comes after that is text
+	maxColour = 64      // bytes of a sequence that sets colours; real ones have at most 20
+	maxString = 4 << 10 // bytes of a sequence that contains text, such as a title; the rest is treated as text
 )
 
-// sequences makes output of a sandbox fit for a terminal: it lets text and colours through and
-// drops everything else that a terminal obeys, such as what sets its title, writes to the
-// clipboard, moves the cursor, or has it answer into the user's shell. Bytes that are not UTF-8
-// become U+FFFD. It takes its input in pieces, and what is held back between them is bounded. The
-// zero value is ready.
+// sequences makes output of a sandbox safe for a terminal. It passes text and colours through and
+// drops everything else that a terminal obeys, such as sequences that set its title, write to the
+// clipboard, move the cursor, or make it send an answer to the user's shell. Bytes that are not
+// UTF-8 become U+FFFD. The input comes in pieces, and what is held back between them is bounded.
+// The zero value is ready to use.
 type sequences struct {
 	state    state
-	held     []byte // of a character or a sequence that is not whole
-	seen     int    // bytes of a string
-	coloured bool   // the last sequence left colours on
+	held     []byte // bytes of an incomplete character or sequence
+	seen     int    // number of bytes of a string so far
+	coloured bool   // colours are on after the last sequence
 }
 
-// state is where in the input a sequences is.
+// state is the position of a sequences in its input.
 type state int
 
 const (
@@ -28,8 +28,8 @@ const (
 	atEscape         // ESC
 	inOther          // ESC and intermediate bytes
 	inCSI            // ESC [ and parameters, in held
-	inLostCSI        // one that is dropped
-	inString         // OSC, DCS, SOS, PM, APC: text up to ST
+	inLostCSI        // ESC [ of a sequence that is dropped
+	inString         // in OSC, DCS, SOS, PM or APC: text up to ST
 	endsString       // ESC in such a text
 )
 
@@ -38,7 +38,7 @@ const (
 	bell   = 0x07
 )
 
-// add appends what may be shown of data to dst.
+// add appends the part of data that may be shown to dst.
 func (s *sequences) add(dst, data []byte) []byte {
 	for _, c := range data {
 		dst = s.step(dst, c)
@@ -46,7 +46,7 @@ func (s *sequences) add(dst, data []byte) []byte {
 	return dst
 }
 
-// end says that nothing follows. What was held back is dropped, and colours are set back.
+// end marks the end of the input. It drops what is held back and resets colours.
 func (s *sequences) end(dst []byte) []byte {
 	if s.state == inText && len(s.held) > 0 {
 		dst = utf8.AppendRune(dst, utf8.RuneError)
@@ -58,7 +58,7 @@ func (s *sequences) end(dst []byte) []byte {
 	return dst
 }
 
-// step takes one byte.
+// step handles one byte.
 func (s *sequences) step(dst []byte, c byte) []byte {
 	switch s.state {
 	case inText:
@@ -102,7 +102,7 @@ func (s *sequences) step(dst []byte, c byte) []byte {
 			s.state = endsString
 		case c == bell || s.seen > maxString:
 			s.state = inText
-		case c < 0x20 && c != '\t': // no terminal goes on with it for ever, and neither may a hostile one
+		case c < 0x20 && c != '\t': // terminals end the string here, and a hostile string must end too
 			return s.after(dst, c, false)
 		}
 	case endsString:
@@ -114,7 +114,8 @@ func (s *sequences) step(dst []byte, c byte) []byte {
 	return dst
 }
 
-// after is for the byte that ends a sequence: it is part of it, or the text goes on with it.
+// after handles the byte that ends a sequence. The byte is part of the sequence or of the text
+// after it.
 func (s *sequences) after(dst []byte, c byte, part bool) []byte {
 	s.state, s.held = inText, s.held[:0]
 	if part {
@@ -123,9 +124,9 @@ func (s *sequences) after(dst []byte, c byte, part bool) []byte {
 	return s.text(dst, c)
 }
 
-// text takes a byte outside of a sequence.
+// text handles a byte outside of a sequence.
 func (s *sequences) text(dst []byte, c byte) []byte {
-	if len(s.held) > 0 && c < utf8.RuneSelf { // the character ends early
+	if len(s.held) > 0 && c < utf8.RuneSelf { // the character is incomplete
 		s.held = s.held[:0]
 		dst = utf8.AppendRune(dst, utf8.RuneError)
 	}
@@ -142,7 +143,7 @@ func (s *sequences) text(dst []byte, c byte) []byte {
 	return dst
 }
 
-// character takes what is held of characters beyond ASCII.
+// character handles the held bytes of a character beyond ASCII.
 func (s *sequences) character(dst []byte) []byte {
 	for len(s.held) > 0 && utf8.FullRune(s.held) {
 		r, n := utf8.DecodeRune(s.held)
@@ -151,13 +152,13 @@ func (s *sequences) character(dst []byte) []byte {
 			dst = utf8.AppendRune(dst, r)
 			continue
 		}
-		s.state = atEscape // these are ESC and a letter in one character
+		s.state = atEscape // this character means ESC and a letter
 		dst = s.step(dst, byte(r-0x40))
 	}
 	return dst
 }
 
-// resets reports whether parameters set all colours back.
+// resets reports whether parameters reset all colours.
 func resets(parameters []byte) bool {
 	for _, c := range parameters {
 		if c != '0' && c != ';' {

@@ -53,11 +53,11 @@ func TestSequences(t *testing.T) {
 	}
 }
 
-// allowed is what may reach a terminal.
+// allowed matches what may reach a terminal.
 var allowed = regexp.MustCompile("^([^\x00-\x07\x0b\x0c\x0e-\x1f\x7f\u0080-\u009f]|\x1b\\[[0-9:;]{0,64}m)*$")
 
-// Whatever comes, and in whatever pieces: nothing but text and colours gets through, all colours
-// are set back, text is kept, and what is held back is bounded.
+// For any input in any pieces, only text and colours get through, all colours are reset, text is
+// kept, and what is held back is bounded.
 func FuzzSequences(f *testing.F) {
 	for _, s := range []string{"a\x1b[31mb", "\x1b]0;t\x07", "\u009b31m\u009d", "\xe6\xb8\x1b\xff", "\x1bP\x1b\x1b\\", "a\x1b[1;1Hb"} {
 		f.Add(s, uint8(1))

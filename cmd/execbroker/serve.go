@@ -20,18 +20,18 @@ import (
 	"github.com/execbroker/execbroker/server/nemo"
 )
 
-// apis are what serve can speak.
+// apis are the interfaces that serve supports.
 var apis = []string{"native", "nemo", "e2b"}
 
-// portsOff is what --ports is by default: sandboxes are reached by nobody.
+// portsOff is the default of --ports: clients cannot connect to sandboxes.
 const portsOff = "off"
 
 var ports = []string{portsOff, string(e2b.PortsPrivate), string(e2b.PortsPublic)}
 
-// onPauses are what may become of paused sandboxes.
+// onPauses are the values of --on-pause.
 var onPauses = []string{string(e2b.PauseKeep), string(e2b.PauseKill), string(e2b.PauseRefuse)}
 
-// serveFlags are those of serve.
+// serveFlags are the flags of serve.
 type serveFlags struct {
 	serverFlags
 	api          string
@@ -53,13 +53,13 @@ func (a *app) serveCommand() *cobra.Command {
   e2b     E2B's interfaces, for programs with E2B's SDKs
 
 The API keys of clients come from $` + keysVariable + `, separated by commas, or
-from --keys, a JSON file that gives each a subject and attributes; each has sessions
-of its own. Without any a key is made and printed; nemo then asks for none, as its
-clients send none. The protocol is plain HTTP: to be reached from other machines, put
-a proxy that speaks TLS before it.
+from --keys, a JSON file with a subject and attributes for each key. Each key has its own
+sessions. Without any, a key is generated and printed; nemo then requires none, because
+its clients send none. The protocol is plain HTTP: for access from other machines, put
+a TLS proxy in front of it.
 
-At the first signal the server refuses new runs and waits for those that run, at most
-as long as --drain says; at the second it ends at once.`,
+At the first signal the server refuses new runs and waits for current ones, at most
+as long as --drain says. At the second it ends immediately.`,
 		Example: `  execbroker serve --config app.yaml
   execbroker serve --api nemo --listen 127.0.0.1:6000
   execbroker serve --api e2b --config app.yaml --backend box`,
@@ -70,18 +70,18 @@ as long as --drain says; at the second it ends at once.`,
 		},
 	}
 	l := c.Flags()
-	l.StringVar(&f.api, "api", "native", "what to speak: native, nemo or e2b")
-	l.StringVar(&f.listen, "listen", "127.0.0.1:3000", "`address` and port; port 0 is a free one")
+	l.StringVar(&f.api, "api", "native", "the interface: native, nemo or e2b")
+	l.StringVar(&f.listen, "listen", "127.0.0.1:3000", "`address` and port; port 0 means any free port")
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients, in JSON (not for e2b)")
-	f.names(c, " (e2b: sandboxes are below the first)")
-	f.reach(c, "what sandboxes reach that do not ask for anything")
+	f.names(c, " (e2b: sandboxes have host names below the first)")
+	f.reach(c, "the network of sandboxes that do not set one")
 	f.warmth(c)
-	l.DurationVar(&f.maxTimeout, "max-timeout", server.DefaultMaxTimeout, "the longest run that clients may ask for; for e2b the longest life of a sandbox (default 24h)")
-	l.IntVar(&f.maxSandboxes, "max-sandboxes", e2b.DefaultMaxSandboxes, "how many sessions each key may have")
-	l.StringVar(&f.onPause, "on-pause", string(e2b.PauseKeep), "e2b: what becomes of paused sandboxes on backends that cannot put them aside: keep, kill or refuse")
-	l.StringVar(&f.ports, "ports", portsOff, "e2b: who reaches servers in sandboxes: off, private (who has a token) or public")
+	l.DurationVar(&f.maxTimeout, "max-timeout", server.DefaultMaxTimeout, "the longest run of a client; for e2b the longest life of a sandbox (default 24h)")
+	l.IntVar(&f.maxSandboxes, "max-sandboxes", e2b.DefaultMaxSandboxes, "the largest number of sessions of a key")
+	l.StringVar(&f.onPause, "on-pause", string(e2b.PauseKeep), "e2b: what happens to paused sandboxes on backends that cannot suspend them: keep, kill or refuse")
+	l.StringVar(&f.ports, "ports", portsOff, "e2b: who can connect to servers in sandboxes: off (nobody), private (clients with a token) or public")
 	l.DurationVar(&f.pausedTTL, "paused-ttl", e2b.DefaultPausedTTL, "e2b: how long a paused sandbox is kept")
-	l.DurationVar(&f.drain, "drain", 0, "how long runs may take to end at the first signal (default the longest run; e2b: not at all)")
+	l.DurationVar(&f.drain, "drain", 0, "how long to wait for runs at the first signal (default the longest run; e2b: not at all)")
 	must(c.MarkFlagFilename("keys", "json"))
 	must(c.RegisterFlagCompletionFunc("api", cobra.FixedCompletions(apis, cobra.ShellCompDirectiveNoFileComp)))
 	must(c.RegisterFlagCompletionFunc("ports", cobra.FixedCompletions(ports, cobra.ShellCompDirectiveNoFileComp)))
@@ -92,20 +92,20 @@ as long as --drain says; at the second it ends at once.`,
 	return c
 }
 
-// serving is what serve prints when it can be used.
+// serving is what serve prints when it is ready.
 type serving struct {
 	API string `json:"api"`
 	URL string `json:"url"`
-	Key string `json:"key,omitempty"` // if it was made
+	Key string `json:"key,omitempty"` // set if it was generated
 }
 
-// key is what stands for the key in what people read.
+// key returns the key, or a placeholder for it in the printed text.
 func (s serving) key() string { return cmp.Or(s.Key, "...") }
 
 // apiServer is a server of one of the interfaces.
 type apiServer struct {
 	http.Handler
-	made  string                          // the key that was made
+	made  string                          // the generated key
 	drain func(ctx context.Context) error // waits for runs
 	close func() error
 }
@@ -141,12 +141,12 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 	})
 }
 
-// ended makes what a server was ended by the last line of its log.
+// ended logs why a server has ended, as the last line of its log.
 func (a *app) ended(ctx context.Context, err *error) {
 	a.log().InfoContext(ctx, "the server has ended", "why", cmp.Or(context.Cause(ctx), *err, io.EOF))
 }
 
-// drain waits for runs when ctx has ended, at most as long as limit.
+// drain waits for runs after ctx has ended, at most as long as limit.
 func (a *app) drain(ctx context.Context, p *progress, wait func(context.Context) error, limit time.Duration) {
 	ctx = context.WithoutCancel(ctx)
 	_, end := p.begin(ctx, "waiting for runs to end")
@@ -169,10 +169,10 @@ func (a *app) front(f serveFlags) (func(executor.Executor) (*apiServer, error), 
 		return nil, usage("--max-timeout, --max-sandboxes and --drain: want at least 1s, 1 and 0")
 	}
 	if f.api != "e2b" && (f.given("on-pause") || f.given("paused-ttl")) {
-		return nil, usage("--on-pause and --paused-ttl: are for --api e2b")
+		return nil, usage("--on-pause and --paused-ttl: only with --api e2b")
 	}
 	if f.api != "e2b" && f.given("ports") {
-		return nil, usage("--ports: is for --api e2b")
+		return nil, usage("--ports: only with --api e2b")
 	}
 	if !slices.Contains(ports, f.ports) {
 		return nil, usage("--ports: want one of %q", ports)
@@ -218,7 +218,7 @@ func (a *app) front(f serveFlags) (func(executor.Executor) (*apiServer, error), 
 
 func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(executor.Executor) (*apiServer, error), error) {
 	if f.keys != "" {
-		return nil, usage("--keys: is not for --api e2b, which takes its keys from %s", keysVariable)
+		return nil, usage("--keys: not with --api e2b, which reads its keys from %s", keysVariable)
 	}
 	cfg := e2b.Config{
 		Keys: a.keyList(), Spec: spec, Hosts: f.domains, MaxSandboxes: f.maxSandboxes,
@@ -236,9 +236,9 @@ func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(executor.Executor
 	made := ""
 	if len(cfg.Keys) == 0 {
 		if !loopback(f.listen) {
-			return nil, usage("--listen: other machines reach %s, so the keys of clients have to be in %s", f.listen, keysVariable)
+			return nil, usage("--listen: other machines can connect to %s, so the keys of clients must be in %s", f.listen, keysVariable)
 		}
-		made = newKey("e2b_") // older SDKs insist on the form
+		made = newKey("e2b_") // older SDKs require this form
 		cfg.Keys = append(cfg.Keys, made)
 	}
 	return func(x executor.Executor) (*apiServer, error) {
@@ -250,8 +250,8 @@ func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(executor.Executor
 	}, nil
 }
 
-// listen serves h until ctx ends. ready is called with the address when clients can come, and drain
-// before the server stops to listen.
+// listen serves h until ctx ends. It calls ready with the address when clients can connect, and
+// drain before the server stops listening.
 func (a *app) listen(ctx context.Context, address string, h http.Handler, drain func(), ready func(net.Addr) error) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -271,7 +271,7 @@ func (a *app) listen(ctx context.Context, address string, h http.Handler, drain 
 		return &executor.Error{Op: "serve", Kind: executor.ErrInternal, Ran: executor.RanNo, Err: err}
 	case <-ctx.Done():
 		drain()
-		// What has run is answered. Streams without an end are cut off.
+		// Runs that have ended are answered. Endless streams are cut off.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = srv.Shutdown(last) // Close follows
@@ -279,7 +279,7 @@ func (a *app) listen(ctx context.Context, address string, h http.Handler, drain 
 	}
 }
 
-// announce says how clients reach the server.
+// announce prints how clients reach the server.
 func (a *app) announce(s serving) error {
 	if a.json {
 		return a.printJSON(s)
@@ -287,7 +287,7 @@ func (a *app) announce(s serving) error {
 	var err error
 	switch s.API {
 	case "e2b":
-		_, err = fmt.Fprintf(a.out, "serving e2b at %s; programs need in their environment:\n\n  E2B_API_URL=%s\n  E2B_SANDBOX_URL=%s\n  E2B_API_KEY=%s\n", s.URL, s.URL, s.URL, s.key())
+		_, err = fmt.Fprintf(a.out, "serving e2b at %s; programs need these environment variables:\n\n  E2B_API_URL=%s\n  E2B_SANDBOX_URL=%s\n  E2B_API_KEY=%s\n", s.URL, s.URL, s.URL, s.key())
 	case "nemo":
 		_, err = fmt.Fprintf(a.out, "serving nemo at %s; the URL of its sandbox is now\n\n  %s/execute\n", s.URL, s.URL)
 	default:

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A server that is killed leaves sandboxes, and the engine has none of them when the bounds in the
-// guide are over: neither one that is paused, nor one in which something runs for ever, nor one
-// that does nothing. The next server knows of none, and says so as E2B does.
+// A killed server leaves sandboxes. They are gone from the engine within the times in the guide: a
+// paused one, one in which something runs forever, and an idle one. The next server does not know
+// them, and answers as E2B does.
 func TestServeE2BKilled(t *testing.T) {
 	t.Parallel()
 	host, config := boxes(t)

@@ -70,12 +70,12 @@ func TestServe(t *testing.T) {
 			if got := p.code(t, p.Wait()); got != 128+int(syscall.SIGTERM) {
 				t.Errorf("got exit code %d: %s", got, p.err.String())
 			}
-			p.clean(t) // the sandbox went with the server
+			p.clean(t) // the sandbox ended with the server
 		})
 	}
 }
 
-// announced starts a server and returns what it says of itself.
+// announced starts a server and returns what it prints about itself.
 func announced[T any](t *testing.T, p *process) (said T) {
 	t.Helper()
 	p.Stdout = nil
@@ -123,7 +123,7 @@ func TestServeNative(t *testing.T) {
 	p.clean(t)
 }
 
-// A client that a guard refuses is told the rule and its figures.
+// A client that a guard refuses is told the rule and its numbers.
 func TestServeTellsRules(t *testing.T) {
 	t.Parallel()
 	config := write(t, t.TempDir(), "app.yaml", "backends: {box: {type: fake}}\nguard: {runs_per_minute: 1, code_bytes: 100}\n")
@@ -154,8 +154,8 @@ func TestServeNeMo(t *testing.T) {
 	p.clean(t)
 }
 
-// No server does anything for a web page of somebody else, and each answers to the name that it is
-// given.
+// No server does anything for a web page of another origin, and each accepts the names that are
+// configured.
 func TestServersAndWebPages(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -202,9 +202,9 @@ func TestServeMistakes(t *testing.T) {
 		"timeout":   {"--max-timeout", "0s"},
 		"sandboxes": {"--max-sandboxes", "0"},
 		"pause":     {"--api", "e2b", "--on-pause", "freeze"},
-		"paused":    {"--on-pause", "kill"}, // of another interface
+		"paused":    {"--on-pause", "kill"}, // a flag of another interface
 		"ports":     {"--api", "e2b", "--ports", "open"},
-		"ports-of":  {"--ports", "private"}, // of another interface
+		"ports-of":  {"--ports", "private"}, // a flag of another interface
 		"drain":     {"--drain", "-1s"},
 		"domain":    {"--domain", "https://x.example"},
 		"domains":   {"--api", "nemo", "--domain", "*"},
@@ -222,8 +222,8 @@ func TestServeMistakes(t *testing.T) {
 	}
 }
 
-// A server says before its first client comes what is missing, and of each failure what the client
-// is not told, under the name that the client was told. Nobody has to ask for that.
+// Before its first client a server logs what is missing. For each failure it logs what the client
+// is not told, with the ID that the client was told. No flag is needed for that.
 func TestServersLog(t *testing.T) {
 	config := write(t, t.TempDir(), "c.yaml", "backends:\n  box: {type: fake, broken: true, fail: create}\n")
 	for name, args := range map[string][]string{

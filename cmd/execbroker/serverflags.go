@@ -15,7 +15,7 @@ import (
 	"github.com/execbroker/execbroker/internal/front"
 )
 
-// serverFlags are those of every command that serves.
+// serverFlags are the flags of every command that is a server.
 type serverFlags struct {
 	listen     string
 	keys       string
@@ -42,15 +42,15 @@ func (f *serverFlags) names(c *cobra.Command, more string) {
 
 // warmth adds --warm.
 func (f *serverFlags) warmth(c *cobra.Command) {
-	c.Flags().BoolVar(&f.warm, "warm", false, "do first what setup does, and start a sandbox of each backend once")
+	c.Flags().BoolVar(&f.warm, "warm", false, "first do what setup does, and start one sandbox of each backend")
 }
 
-// examineTime is how long a server looks for what is missing before it lets clients come.
+// examineTime is how long a server checks its backends before it accepts clients.
 const examineTime = 10 * time.Second
 
-// examine logs what is missing for the backends, before the first client meets it. That is no
-// reason not to start: what is missing may come. A client over standard input and output does not
-// wait for it: it goes on until wait is called.
+// examine logs what the backends lack, before the first client finds out. The server starts
+// nevertheless, because what is missing may appear later. A client over standard input and output
+// does not wait for the check, which continues until wait is called.
 func (a *app) examine(ctx context.Context, p *progress, x *backends.Broker, f serverFlags) (wait func()) {
 	log := a.log()
 	look := func(ctx context.Context) {
@@ -81,7 +81,7 @@ func (a *app) examine(ctx context.Context, p *progress, x *backends.Broker, f se
 	}
 }
 
-// warm does what the first client would wait for.
+// warm does in advance what the first client would have to wait for.
 func (a *app) warm(ctx context.Context, p *progress, x *backends.Broker, f serverFlags) {
 	sctx, end := p.begin(ctx, "setting up")
 	err := x.Setup(sctx)
@@ -104,20 +104,19 @@ func (a *app) warm(ctx context.Context, p *progress, x *backends.Broker, f serve
 	}
 }
 
-// checkNames looks at --domain. Every name would let in what the check is there to keep out, so
-// that is not to be had here.
+// checkNames checks --domain. It refuses "*", which would disable the protection against web pages.
 func (f *serverFlags) checkNames() error {
 	if err := (front.Policy{Hosts: f.domains}).Check(); err != nil {
 		return usage("--domain: %w", err)
 	}
 	if slices.Contains(f.domains, "*") {
-		return usage("--domain: want names; * would serve web pages of others, too")
+		return usage("--domain: want names; * would also serve web pages of other origins")
 	}
 	return nil
 }
 
-// drainLimit is how long runs may take to end: as long as one may take, and a little to be
-// answered, unless --drain says something else.
+// drainLimit is how long to wait for runs: the value of --drain or, without it, the time of the
+// longest run and a little for its answer.
 func (f *serverFlags) drainLimit() time.Duration {
 	if f.given("drain") {
 		return f.drain
@@ -125,7 +124,7 @@ func (f *serverFlags) drainLimit() time.Duration {
 	return f.maxTimeout + 10*time.Second
 }
 
-// reach is a flag for a mode of the network that needs no list.
+// reach is a flag for a network mode that needs no list.
 type reach executor.NetworkMode
 
 func (r *reach) String() string { return string(*r) }

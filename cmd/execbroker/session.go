@@ -23,21 +23,21 @@ import (
 func (a *app) sessionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "session",
-		Short: "See and remove sandboxes that live on",
-		Long: `See and remove the sandboxes of one owner, whichever program created them.
+		Short: "List and remove running sandboxes",
+		Long: `List and remove the sandboxes of one owner, whichever program created them.
 
-Backends differ: a sandbox of Pyodide lives within the program that created it
-and is not listed here. Who the owner is says --owner; a program that uses the
-library has its own.`,
+Backends differ: a sandbox of Pyodide lives in the program that created it
+and is not listed here. --owner sets the owner. A program that uses the
+library has its own owner.`,
 	}
 	cmd.AddCommand(a.sessionListCommand(), a.sessionKillCommand(), a.sessionReapCommand())
 	return cmd
 }
 
-// fleet is every configured backend, or the one that --backend names.
+// fleet is the set of all configured backends, or the one that --backend names.
 type fleet struct {
 	*backends.Broker
-	sessions backends.Sessions // of the configuration
+	sessions backends.Sessions // from the configuration
 	names    []string
 	p        *progress
 }
@@ -56,8 +56,9 @@ func (a *app) openFleet(ctx context.Context) (*fleet, error) {
 	return &fleet{b, c.Sessions, slices.Sorted(maps.Keys(c.Backends)), newProgress(a.err)}, nil
 }
 
-// list returns the sandboxes, oldest first, and what kept some backends from answering. That one of
-// several cannot list at all, since what it makes does not live on, is worth a note.
+// list returns the sandboxes, oldest first, and the errors of backends that did not answer.
+// Backends that cannot list, because their sandboxes end with their program, are only mentioned in
+// a note.
 func (f *fleet) list(ctx context.Context, labels map[string]string) (ls []executor.SessionInfo, err error) {
 	ctx, end := f.p.begin(ctx, "asking for sandboxes")
 	defer end()
@@ -79,7 +80,7 @@ func (f *fleet) list(ctx context.Context, labels map[string]string) (ls []execut
 	}
 	if f.p.w != nil && len(cannot) > 0 {
 		f.p.pause()
-		fmt.Fprintf(f.p.w, "execbroker: not listed, since they cannot list: %s\n", strings.Join(cannot, ", "))
+		fmt.Fprintf(f.p.w, "execbroker: these backends cannot list sandboxes: %s\n", strings.Join(cannot, ", "))
 	}
 	slices.SortStableFunc(ls, func(a, b executor.SessionInfo) int { return a.Created.Compare(b.Created) })
 	return ls, errors.Join(errs...)
@@ -109,14 +110,14 @@ func (a *app) sessionList(ctx context.Context, labels map[string]string) error {
 	return a.listed(ctx, ls, err)
 }
 
-// sessionsDocument is what the commands about sessions print in JSON.
+// sessionsDocument is the JSON output of the commands about sessions.
 type sessionsDocument struct {
 	Sessions []listedSession   `json:"sessions,omitzero"`
 	Removed  []executor.Handle `json:"removed,omitzero"`
 	Error    *errorReport      `json:"error,omitempty"`
 }
 
-// listedSession is a sandbox with the columns of the table, in JSON, and all that is known of it.
+// listedSession is a sandbox in JSON, with the columns of the table and all other details.
 type listedSession struct {
 	Backend    string  `json:"backend"`
 	Session    string  `json:"session"`
@@ -128,7 +129,7 @@ func newListedSession(s executor.SessionInfo) listedSession {
 	return listedSession{s.Handle.Backend, s.Handle.Session, time.Since(s.Created).Round(time.Millisecond).Seconds(), s}
 }
 
-// listed prints sandboxes and returns the error of their listing.
+// listed prints sandboxes and returns the error of listing them.
 func (a *app) listed(ctx context.Context, ls []executor.SessionInfo, err error) error {
 	if a.json {
 		doc := sessionsDocument{Sessions: []listedSession{}}
@@ -164,7 +165,7 @@ func printSessions(w io.Writer, ls []executor.SessionInfo) error {
 	return t.Flush()
 }
 
-// round writes a duration with as much of it as matters.
+// round formats a duration with its significant units.
 func round(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -208,9 +209,9 @@ func printSession(w io.Writer, x executor.Info, s executor.SessionInfo) error {
 func (a *app) sessionKillCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "kill SESSION...",
-		Short: "Remove sandboxes, with what runs in them",
-		Long: `Remove sandboxes, with what runs in them. SESSION is what "session ls" shows, the
-beginning of it as far as it is the only one, or a handle.`,
+		Short: "Remove sandboxes and everything that runs in them",
+		Long: `Remove sandboxes and everything that runs in them. SESSION is an ID from "session ls",
+the beginning of one if it is unique, or a handle.`,
 		Example: "  execbroker session kill --config app.yaml 6kx3",
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.sessionKill(cmd.Context(), args) },
@@ -218,7 +219,7 @@ beginning of it as far as it is the only one, or a handle.`,
 			var ids []string
 			if f, err := a.openFleet(cmd.Context()); err == nil {
 				f.p = &progress{}
-				ls, _ := f.list(cmd.Context(), nil) // some is better than nothing
+				ls, _ := f.list(cmd.Context(), nil) // an incomplete list is still useful
 				for _, s := range ls {
 					ids = append(ids, s.Handle.Session)
 				}
@@ -251,7 +252,7 @@ func (a *app) sessionKill(ctx context.Context, names []string) error {
 	return a.destroy(ctx, f, handles)
 }
 
-// resolve finds the sandbox that a word on the command line means.
+// resolve finds the sandbox that an argument means.
 func resolve(name string, ls []executor.SessionInfo) (executor.Handle, error) {
 	if h, err := executor.ParseHandle(name); err == nil {
 		return h, nil
@@ -276,7 +277,8 @@ func resolve(name string, ls []executor.SessionInfo) (executor.Handle, error) {
 	return executor.Handle{}, usage("%s: %d sessions begin like that", plain(name), len(found))
 }
 
-// destroy removes sandboxes and says which. It goes on after a failure; errs are earlier ones.
+// destroy removes sandboxes and prints which. It continues after a failure. errs are earlier
+// errors.
 func (a *app) destroy(ctx context.Context, f *fleet, handles []executor.Handle, errs ...error) error {
 	gone := []executor.Handle{}
 	for _, h := range handles {
@@ -308,24 +310,24 @@ func (a *app) sessionReapCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reap --older-than TIME",
 		Short: "Remove the old sandboxes of the owner",
-		Long: `Remove the sandboxes of the owner that are older than a time.
+		Long: `Remove the sandboxes of the owner that are older than a given time.
 
-Where the configuration names a session store that processes share, what it
-records is spared, and so is what a living process has. Without one this program
-cannot know what others do with the sandboxes, and removes those in use too.`,
+If the configuration has a session store that processes share, sandboxes in its
+records and those of living processes are spared. Without such a store this program
+cannot know whether other programs use the sandboxes, and removes those in use too.`,
 		Example: `  execbroker session reap --config app.yaml --owner shop-test --older-than 24h --dry-run
   execbroker session reap --config app.yaml --owner shop-test --older-than 24h`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.sessionReap(cmd.Context(), age, dry) },
 	}
-	cmd.Flags().DurationVar(&age, "older-than", 0, "remove what was created longer ago than this `time`")
+	cmd.Flags().DurationVar(&age, "older-than", 0, "remove sandboxes that were created longer ago than this `time`")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list what would be removed")
 	return cmd
 }
 
 func (a *app) sessionReap(ctx context.Context, age time.Duration, dry bool) error {
 	if age <= 0 {
-		return usage("say with --older-than how old the sandboxes are that have to go, such as 24h")
+		return usage("set the minimum age of the sandboxes to remove with --older-than, such as 24h")
 	}
 	f, err := a.openFleet(ctx)
 	if err != nil {
@@ -347,7 +349,7 @@ func (a *app) sessionReap(ctx context.Context, age time.Duration, dry bool) erro
 	return a.destroy(ctx, f, handles, listed)
 }
 
-// sessionReapByStore removes what the session store of the configuration does not name.
+// sessionReapByStore removes sandboxes that the session store of the configuration does not name.
 func (a *app) sessionReapByStore(ctx context.Context, f *fleet, age time.Duration, dry bool) error {
 	store, closer, err := f.sessions.OpenStore()
 	if err != nil {
@@ -363,7 +365,7 @@ func (a *app) sessionReapByStore(ctx context.Context, f *fleet, age time.Duratio
 	var errs []error
 	for i, err := range m.Reap(ctx, age, true) {
 		switch {
-		case errors.Is(err, executor.ErrUnsupported): // one that cannot list has nothing that outlives its program
+		case errors.Is(err, executor.ErrUnsupported): // sandboxes of a backend that cannot list end with their program
 		case err != nil:
 			errs = append(errs, err)
 		default:

@@ -29,7 +29,7 @@ func shared(t *testing.T) (b *fake.Backend, config string) {
 	return b, write(t, t.TempDir(), "shared.yaml", "backends:\n  box: {type: fake, address: \""+address+"\"}\n")
 }
 
-// leave makes sandboxes that outlive their creator.
+// leave creates sandboxes that outlive their creator.
 func leave(t *testing.T, b *fake.Backend, owner string, specs ...executor.Spec) (handles []executor.Handle) {
 	t.Helper()
 	x, err := b.Open(driver.Env{Name: "box", Owner: owner})
@@ -122,7 +122,7 @@ func TestSessionReap(t *testing.T) {
 	}
 }
 
-// What the session store names is spared.
+// Sandboxes in the session store are spared.
 func TestSessionReapSparesRecords(t *testing.T) {
 	t.Parallel()
 	b, config := shared(t)
@@ -160,8 +160,8 @@ func TestSessionReapSparesRecords(t *testing.T) {
 	}
 }
 
-// TestSessionsOfSeveral tests that backends that cannot list or do not answer do not hide what
-// another has.
+// TestSessionsOfSeveral tests that backends that cannot list or do not answer do not hide the
+// sandboxes of others.
 func TestSessionsOfSeveral(t *testing.T) {
 	t.Parallel()
 	b, config := shared(t)

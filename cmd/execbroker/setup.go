@@ -14,10 +14,10 @@ import (
 func (a *app) setupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "setup",
-		Short: "Fetch and prepare ahead what the first run would wait for",
-		Long: `Fetch and prepare ahead what the backends need on this machine and would otherwise
-fetch and prepare at the first run. It may be run again, and does only what is
-left to do.`,
+		Short: "Download and prepare in advance what the first run needs",
+		Long: `Download and prepare in advance what the backends need on this machine. Otherwise the
+first run does this. The command may be run again, and then does only what is still
+missing.`,
 		Example: `  execbroker setup
   execbroker setup --config app.yaml`,
 		Args: cobra.NoArgs,

@@ -13,7 +13,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// defaultShell is what shell executes: Bash where the image has it.
+// defaultShell is the command that shell runs: Bash if the image has it.
 var defaultShell = []string{"sh", "-c", `exec "$(command -v bash || echo sh)"`}
 
 func (a *app) shellCommand() *cobra.Command {
@@ -24,9 +24,9 @@ func (a *app) shellCommand() *cobra.Command {
 		Long: `Open a shell, or execute COMMAND, in a new sandbox at this terminal, and remove the
 sandbox when it ends. The backend needs the features command and pty.
 
-What runs there controls the terminal while it lasts: titles, the clipboard and
-questions to the terminal included. For code that you do not trust that far there
-is run, which shows text and colours only. Keys go to the sandbox, Ctrl-C too.`,
+The command controls your terminal while it runs, including titles, the clipboard and
+questions to the terminal. For code that you do not trust with this, use "run",
+which shows only text and colours. All keys go to the sandbox, including Ctrl-C.`,
 		Example: `  execbroker shell --config app.yaml --backend box
   execbroker shell --file data.csv --network full python3 -i`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,17 +36,17 @@ is run, which shows text and colours only. Keys go to the sandbox, Ctrl-C too.`,
 			return a.shell(cmd.Context(), o, args)
 		},
 	}
-	cmd.Flags().SetInterspersed(false) // flags behind COMMAND are its own
+	cmd.Flags().SetInterspersed(false) // flags after COMMAND belong to it
 	o.addSandbox(cmd, 0)
 	o.raw = true
 	return cmd
 }
 
-// shell is the command.
+// shell implements the command shell.
 func (a *app) shell(ctx context.Context, o codeOptions, command []string) error {
 	in, ok := a.in.(*os.File)
 	if !ok || a.json || !isTerminal(a.in) || !isTerminal(a.out) {
-		return usage("shell needs a terminal as its input and output, and prints no JSON; run needs none")
+		return usage("shell needs a terminal as its input and output, and has no JSON; use run without a terminal")
 	}
 	w, err := a.openWorkplace(ctx, o)
 	if err != nil {
@@ -63,13 +63,13 @@ func (a *app) shell(ctx context.Context, o codeOptions, command []string) error 
 	return a.ran(ctx, w.show, r, err)
 }
 
-// atTerminal executes a command at the terminal of this program. ahead is what was typed before.
+// atTerminal runs a command at the terminal of this program. ahead is what was typed before.
 func (a *app) atTerminal(ctx context.Context, s executor.Session, in *os.File, ahead []byte, req executor.Request) (r *executor.Result, err error) {
 	keys, err := keyboard()
 	if err != nil {
 		return nil, err
 	}
-	defer keys.Close() // it was only read
+	defer keys.Close() // it was only open for reading
 	fd := int(in.Fd())
 	req.Terminal, req.Stdin = new(executor.Terminal), io.MultiReader(bytes.NewReader(ahead), keys)
 	defer followSize(fd, req.Terminal)()
@@ -84,9 +84,9 @@ func (a *app) atTerminal(ctx context.Context, s executor.Session, in *os.File, a
 	})
 }
 
-// takeSize gives t the size of the terminal of this program, if that has one.
+// takeSize gives t the size of this program's terminal, if it has one.
 func takeSize(fd int, t *executor.Terminal) {
 	if columns, rows, err := term.GetSize(fd); err == nil {
-		_ = t.Resize(executor.TerminalSize{Rows: rows, Columns: columns}) // one without rows has none
+		_ = t.Resize(executor.TerminalSize{Rows: rows, Columns: columns}) // a terminal with 0 rows has no size
 	}
 }

@@ -18,14 +18,14 @@ func TestShell(t *testing.T) {
 	s.see("now 40 120\r\n")
 	s.keys("typed\r")
 	s.see("typed\r\n", "got typed\r\n")
-	s.keys("\x03") // means something to the sandbox, and nothing to the program
+	s.keys("\x03") // goes to the sandbox; the program ignores it
 	s.see("interrupted\r\n")
 	s.keys("end\r")
 	s.see("end\r\nend\r\n", "exit code 3")
 	s.ends(exitFailed)
 }
 
-// What runs in a shell may never end, and the program with its terminal does.
+// A command in a shell may never end, but the program ends with its terminal.
 func TestShellHungUp(t *testing.T) {
 	p := command(t, "shell", "script", "print(\"ready\")\nforever()")
 	s := onTerminal(t, p)

@@ -13,30 +13,30 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// show prints what code does while it does it. What the code writes goes to files and pipes as it
-// is, and to a terminal without what a terminal would obey.
+// show prints the output of code while the code runs. To files and pipes it writes the output
+// unchanged, and to a terminal without the sequences that a terminal would obey.
 type show struct {
 	out, err io.Writer
-	terminal [2]*sequences // for out and err; nil: as it is
+	terminal [2]*sequences // for out and err; nil: unchanged output
 	progress *progress
-	graphics graphics           // of the terminal that out is
-	dir      *outDir            // where files and images go; nil: see charts
-	charts   *outDir            // where images go that cannot be shown, if dir is nil; made when there is one
-	quiet    bool               // for a document that comes at the end
-	colours  bool               // in what this program says on err
-	together bool               // out and err are on one terminal
-	limits   executor.RunLimits // of the runs
+	graphics graphics           // of the terminal out
+	dir      *outDir            // for files and images; nil: see charts
+	charts   *outDir            // for images that cannot be shown, if dir is nil; created for the first one
+	quiet    bool               // print nothing, because a document follows at the end
+	colours  bool               // in this program's messages on err
+	together bool               // out and err are the same terminal
+	limits   executor.RunLimits // limits of the runs
 
-	images  int               // so far
-	shown   int               // of them, in this run
-	outputs int               // values, in this run
-	files   map[int]savedFile // of images, by the number of the value in this run
+	images  int               // images so far
+	shown   int               // images shown in this run
+	outputs int               // values in this run
+	files   map[int]savedFile // files of images, by the number of the value in this run
 	saved   []savedFile
 	missing []missedFile
-	midway  bool // stdout is within a line
+	midway  bool // stdout is in the middle of a line
 }
 
-// event is for Session.Run.
+// event is the emit function for Session.Run.
 func (s *show) event(ev executor.Event) error {
 	switch ev.Kind {
 	case executor.EventStdout:
@@ -59,7 +59,7 @@ func (s *show) write(w io.Writer, data []byte) error {
 	return s.put(w, data)
 }
 
-// put writes data as it is.
+// put writes data unchanged.
 func (s *show) put(w io.Writer, data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -72,7 +72,7 @@ func (s *show) put(w io.Writer, data []byte) error {
 	return err
 }
 
-// guard has what comes from sandboxes made fit for terminals, where there are any.
+// guard filters output of sandboxes to terminals, if out or err is one.
 func (s *show) guard() {
 	for i, w := range []io.Writer{s.out, s.err} {
 		if isTerminal(w) {
@@ -81,7 +81,7 @@ func (s *show) guard() {
 	}
 }
 
-// sequences returns what stands before a stream, or nil.
+// sequences returns the filter of a stream, or nil.
 func (s *show) sequences(w io.Writer) *sequences {
 	if w == s.out {
 		return s.terminal[0]
@@ -89,7 +89,7 @@ func (s *show) sequences(w io.Writer) *sequences {
 	return s.terminal[1]
 }
 
-// ended says that the output of a run is over, so that colours are set back.
+// ended ends the output of a run, so that colours are reset.
 func (s *show) ended() error {
 	var errs []error
 	for _, w := range []io.Writer{s.out, s.err} {
@@ -107,7 +107,7 @@ func (s *show) output(o executor.Output) error {
 	defer func() { s.outputs++ }()
 	image, err := s.image(o.Data)
 	if err != nil || image && !o.Main {
-		return err // the text of a figure says nothing
+		return err // the text of a figure is of no use
 	}
 	text, ok := o.Data["text/plain"]
 	if !ok || len(text) == 0 {
@@ -122,8 +122,8 @@ func (s *show) output(o executor.Output) error {
 	return s.write(s.out, text)
 }
 
-// image shows the image of a value, if it has one and the terminal can. What is not shown is saved,
-// and with --out every image is.
+// image shows the image of a value, if it has one and the terminal can show it. Otherwise the image
+// is saved. With --out every image is saved.
 func (s *show) image(b executor.MIMEBundle) (has bool, err error) {
 	for _, kind := range images {
 		data, ok := b[kind.mime]
@@ -136,7 +136,7 @@ func (s *show) image(b executor.MIMEBundle) (has bool, err error) {
 			return true, err
 		}
 		to := s.dir
-		if to == nil && (shown || s.quiet) { // the document has it
+		if to == nil && (shown || s.quiet) { // the document contains it
 			return true, nil
 		}
 		if to == nil {
@@ -158,14 +158,14 @@ func (s *show) image(b executor.MIMEBundle) (has bool, err error) {
 	return false, nil
 }
 
-// picture shows an image on the terminal. What cannot be decoded, or is one too many, is not shown.
+// picture shows an image on the terminal, unless it cannot be decoded or there are too many.
 func (s *show) picture(mime string, data []byte) (shown bool, err error) {
 	if s.quiet || !drawable[mime] || s.shown == maxCharts {
 		return false, nil
 	}
 	text, err := s.graphics.draw(data)
 	if err != nil {
-		return false, nil //nolint:nilerr // it is saved
+		return false, nil //nolint:nilerr // the image is saved instead
 	}
 	if s.midway {
 		text = slices.Concat([]byte("\n"), text)
@@ -174,7 +174,7 @@ func (s *show) picture(mime string, data []byte) (shown bool, err error) {
 	return true, s.put(s.out, text)
 }
 
-// chartDir returns a new directory of the user's for images.
+// chartDir returns a new directory of the user for images.
 func (s *show) chartDir() (*outDir, error) {
 	if s.charts != nil {
 		return s.charts, nil
@@ -187,30 +187,30 @@ func (s *show) chartDir() (*outDir, error) {
 	return s.charts, err
 }
 
-// keep notes a file that was written.
+// keep records a file that was written.
 func (s *show) keep(f savedFile) {
 	s.saved = append(s.saved, f)
 	s.note("saved %s (%s, %s)", plain(f.Path), plain(f.MIME), size(f.Size))
 }
 
-// discard removes the file of an image that was saved by the code as well.
+// discard removes the file of an image that the code has saved itself.
 func (s *show) discard(f savedFile) error {
 	if err := s.dir.remove(f); err != nil {
 		return err
 	}
 	s.saved = slices.DeleteFunc(s.saved, func(g savedFile) bool { return g.Path == f.Path })
-	s.note("removed %s: it is the file before", plain(f.Path))
+	s.note("removed %s: it is the same as the previous file", plain(f.Path))
 	return nil
 }
 
-// missedFile is a file that was not saved, in JSON too.
+// missedFile is a file that could not be saved, also in JSON.
 type missedFile struct {
-	Name  string `json:"name"` // in the sandbox
+	Name  string `json:"name"` // name in the sandbox
 	Error string `json:"error"`
 }
 
-// missed notes a file that could not be saved, and returns err unless the code is to blame, such as
-// for a file that nobody may read.
+// missed records a file that could not be saved. It returns err unless the code caused the failure,
+// for example by making the file unreadable.
 func (s *show) missed(name string, err error) error {
 	s.missing = append(s.missing, missedFile{name, err.Error()})
 	s.note("not saved: %s: %s", plain(name), plainText(err.Error()))
@@ -220,21 +220,21 @@ func (s *show) missed(name string, err error) error {
 	return err
 }
 
-// fileKinds are the kinds of executor.Error that are about one file.
+// fileKinds are the kinds of executor.Error that are about a single file.
 var fileKinds = []error{fs.ErrNotExist, fs.ErrExist, fs.ErrInvalid, fs.ErrPermission}
 
-// note says something about the run, on stderr.
+// note prints a message about the run on stderr.
 func (s *show) note(format string, args ...any) {
 	if !s.quiet {
 		s.progress.pause()
 		if s.together && s.midway {
-			_ = s.put(s.out, []byte("\n")) // if it is gone the next output says so
+			_ = s.put(s.out, []byte("\n")) // the next output reports an error
 		}
 		fmt.Fprintln(s.err, coloured(s.colours, colourNote, fmt.Sprintf("execbroker: "+format, args...)))
 	}
 }
 
-// result says how the run ended, if there is something to say, and returns the exit code.
+// result prints how the run ended, if that is not obvious, and returns the exit code.
 func (s *show) result(r *executor.Result) int {
 	if e := r.Exception; e != nil {
 		text := e.Traceback
@@ -269,21 +269,21 @@ func (s *show) result(r *executor.Result) int {
 func killed(r *executor.Result) string {
 	switch r.Reason {
 	case executor.ReasonMemory:
-		return "it used more memory than it may"
+		return "it used too much memory"
 	case executor.ReasonProcesses:
-		return "it started more processes than it may"
+		return "it started too many processes"
 	case executor.ReasonDisk:
-		return "it used more disk than it may"
+		return "it used too much disk"
 	case executor.ReasonOutput:
-		return "it wrote more output than it may"
+		return "it wrote too much output"
 	case executor.ReasonSignal:
 		return "it was ended by " + plain(r.Signal)
 	case executor.ReasonReset:
 		return "its interpreter was reset"
 	case executor.ReasonLifetime:
-		return "the life of the sandbox was over"
+		return "the sandbox reached the end of its life"
 	case executor.ReasonCode:
-		return "it forged or withheld what is collected of it"
+		return "it forged or withheld its results"
 	case executor.ReasonSandbox:
 		return "the sandbox ended"
 	}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// signalError is the cause of a context that a signal has ended.
+// signalError is the cause of a context that a signal ended.
 type signalError struct{ sig os.Signal }
 
 func (e *signalError) Error() string { return fmt.Sprintf("stopped by %v", e.sig) }
@@ -21,16 +21,15 @@ func (e *signalError) code() int {
 	return 128 + int(syscall.SIGINT)
 }
 
-// signals turns the first signal into the end of a context, so that code is stopped and sandboxes
-// are removed, and ends the program at the second. A sandbox whose holder is gone like that ends by
-// itself.
+// signals ends a context at the first signal, so that code is stopped and sandboxes are removed,
+// and ends the program at the second. If a program ends like that, its sandboxes end by themselves.
 type signals struct {
 	stop func()
 
 	mu     sync.Mutex
-	prompt bool                    // between runs somebody sits at a prompt, to whom an interrupt means nothing
-	run    context.CancelCauseFunc // takes the first interrupt in place of the program; nil: there is no run
-	used   bool                    // it has
+	prompt bool                    // a person is at a prompt between runs, so that an interrupt does nothing there
+	run    context.CancelCauseFunc // handles the first interrupt instead of the program; nil: no run is in progress
+	used   bool                    // run has handled it
 }
 
 // watchSignals returns a context that ends at the first signal, with a *signalError as its cause.
@@ -39,12 +38,12 @@ func watchSignals(ctx context.Context, exit func(int)) (context.Context, *signal
 	s := &signals{}
 	ch := make(chan os.Signal, 2)
 	for _, sig := range endSignals {
-		if !signal.Ignored(sig) { // nohup means it
+		if !signal.Ignored(sig) { // nohup ignores a signal
 			signal.Notify(ch, sig)
 		}
 	}
-	// Without this, writing to a pipe that nobody reads kills the program before it has cleaned up.
-	// As it is, the write fails.
+	// Without this, writing to a pipe without a reader would kill the program before it has cleaned
+	// up. With it, the write fails.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	done := make(chan struct{})
@@ -76,7 +75,8 @@ func watchSignals(ctx context.Context, exit func(int)) (context.Context, *signal
 	return ctx, s
 }
 
-// softly keeps an interrupt from ending the program if it is meant for a run, or comes between two.
+// softly handles an interrupt without ending the program, if it is for a run or comes between two
+// runs.
 func (s *signals) softly(sig os.Signal, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,15 +91,15 @@ func (s *signals) softly(sig os.Signal, err error) bool {
 	return true
 }
 
-// atPrompt makes interrupts between runs mean nothing.
+// atPrompt makes interrupts between runs do nothing.
 func (s *signals) atPrompt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prompt = true
 }
 
-// interruptible returns a context that an interrupt ends instead of the program's, for as long as
-// done has not been called.
+// interruptible returns a context that an interrupt ends instead of the program's context, until
+// done is called.
 func (s *signals) interruptible(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()

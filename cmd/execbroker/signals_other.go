@@ -7,6 +7,6 @@ import (
 	"syscall"
 )
 
-// endSignals end the program. Windows has an event for each: Ctrl-C, and the closing of the window
+// endSignals end the program. Windows has an event for each of Ctrl-C and the closing of the window
 // or the session.
 var endSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// start starts p and returns its stdout, of which one line was read: it must be "ready".
+// start starts p and returns its stdout after its first line, which must be "ready".
 func start(t *testing.T, p *process) *bufio.Reader {
 	t.Helper()
 	p.Stdout = nil
@@ -42,7 +42,8 @@ func ended(t *testing.T, p *process, r io.Reader) (code int, rest string) {
 }
 
 func TestSignalsStopTheCode(t *testing.T) {
-	// What nohup has started ignores SIGHUP, and so do its children unless it handles that.
+	// A program that nohup has started ignores SIGHUP, and so do its children unless they handle
+	// it.
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(heard) })
@@ -102,8 +103,8 @@ func TestSignalDuringCreate(t *testing.T) {
 	}
 }
 
-// TestSecondSignalEndsAtOnce lets the first signal wait for the removal of a sandbox that does not
-// come.
+// TestSecondSignalEndsAtOnce: after the first signal the program waits for the removal of a
+// sandbox, which never ends.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := command(t, "run", "--timeout", "0", "-c", "print(\"ready\")\nforever()")
@@ -131,7 +132,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestIgnoredHangup is nohup.
+// TestIgnoredHangup does what nohup does.
 func TestIgnoredHangup(t *testing.T) {
 	t.Parallel()
 	p := command(t, "run", "-c", "print(\"ready\")\nprint(readline())")

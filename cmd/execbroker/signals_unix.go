@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// endSignals end the program, if it has not been told to ignore them.
+// endSignals end the program, unless it was started with them ignored.
 var endSignals = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}

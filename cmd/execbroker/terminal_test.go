@@ -14,7 +14,7 @@ import (
 	"github.com/creack/pty"
 )
 
-// terminal is a process on a terminal of its own, with somebody who types and looks.
+// terminal is a process on a terminal, with a simulated user who types and reads.
 type terminal struct {
 	t *testing.T
 	p *process
@@ -23,9 +23,9 @@ type terminal struct {
 	answers map[string]string // by question
 
 	mu     sync.Mutex
-	screen string        // what came and was not yet looked at
-	more   chan struct{} // something came
-	done   chan struct{} // closed when nothing more comes
+	screen string        // output that was not checked yet
+	more   chan struct{} // signals new output
+	done   chan struct{} // closed at the end of the output
 }
 
 // onTerminal starts a process on a terminal, by default without colours.
@@ -34,7 +34,7 @@ func onTerminal(t *testing.T, p *process, env ...string) *terminal {
 	return onAnswering(t, p, map[string]string{askAttributes: "\x1b[?62;22c"}, env...)
 }
 
-// onAnswering is onTerminal for a terminal that answers what it is asked.
+// onAnswering is onTerminal for a terminal that answers questions.
 func onAnswering(t *testing.T, p *process, answers map[string]string, env ...string) *terminal {
 	t.Helper()
 	p.Stdin, p.Stdout, p.Stderr = nil, nil, nil
@@ -84,8 +84,8 @@ func (s *terminal) look() {
 	}
 }
 
-// answer answers the questions in what came, in their order, and returns what may be the beginning
-// of one.
+// answer answers the questions in the output, in order, and returns a rest that may be the
+// beginning of a question.
 func (s *terminal) answer(asked string) string {
 	for {
 		at, question := len(asked), ""
@@ -139,8 +139,8 @@ func (s *terminal) keys(text string) {
 	}
 }
 
-// ends waits for the end of the process and checks the exit code, and that the terminal is as it
-// was.
+// ends waits for the end of the process. It checks the exit code, and that the terminal has its
+// original state.
 func (s *terminal) ends(want int) {
 	s.t.Helper()
 	if got := s.p.code(s.t, s.p.Wait()); got != want {
@@ -151,7 +151,7 @@ func (s *terminal) ends(want int) {
 func TestReplOnTerminal(t *testing.T) {
 	p := command(t, "repl")
 	s := onTerminal(t, p)
-	s.see("execbroker: python 0 in a sandbox of fake; %help says what else there is, Ctrl-D leaves", ">>> ")
+	s.see("execbroker: python 0 in a sandbox of fake; %help lists commands, Ctrl-D leaves", ">>> ")
 	s.keys("kept = 41\r")
 	s.see(">>> ")
 	s.keys("kept + 1\r")
@@ -169,7 +169,7 @@ func TestReplOnTerminal(t *testing.T) {
 	s.keys("out(\"half\")\r")
 	s.see("half\r\n", ">>> ")
 
-	// Ctrl-C forgets what was typed, also in the middle of a body.
+	// Ctrl-C discards what was typed, also in the middle of a body.
 	s.keys("nonsense\x03")
 	s.see("\r\n", ">>> ")
 	s.keys("(\r")
@@ -187,7 +187,8 @@ func TestReplOnTerminal(t *testing.T) {
 	s.keys("kept\r")
 	s.see("41\r\n", ">>> ")
 
-	// Code may ask, and who is interrupted while asking takes nothing of what is typed afterwards.
+	// Code may read input. If it is interrupted while reading, it takes nothing that is typed
+	// afterwards.
 	s.keys("print(\"hello \" + readline())\r")
 	s.see("readline())\r\n", pasteOff)
 	s.keys("world\r")
@@ -197,13 +198,13 @@ func TestReplOnTerminal(t *testing.T) {
 	s.interrupts()
 	s.see(">>> ")
 
-	// History, backwards with the arrow.
+	// The arrow goes back in the history.
 	s.keys("kept - 1\r")
 	s.see("40\r\n", ">>> ")
 	s.keys("\x1b[A\x1b[A\x1b[B\r")
 	s.see("40\r\n", ">>> ")
 
-	// Pasted text runs when Enter is pressed, and an empty line in it means nothing.
+	// Pasted text runs when Enter is pressed, and an empty line in it has no special meaning.
 	s.keys("\x1b[200~for i in 2 {\r\n\r\n\tprint(\"p\", i)\r\n}\x1b[201~")
 	s.see("}")
 	s.keys("\r")
@@ -223,8 +224,8 @@ func TestReplOnTerminal(t *testing.T) {
 	}
 }
 
-// interrupts presses Ctrl-C until code has stopped, which may not have begun. The pauses are long,
-// because a program that is asked twice before it has stopped ends.
+// interrupts presses Ctrl-C until the code has stopped, even if the code has not begun yet. The
+// pauses are long, because a second Ctrl-C before the code has stopped ends the program.
 func (s *terminal) interrupts() {
 	s.t.Helper()
 	for range 20 {
@@ -238,7 +239,7 @@ func (s *terminal) interrupts() {
 	s.t.Fatalf("the code does not stop; the screen has\n%s", s.screen)
 }
 
-// sees reports whether a text comes within a time.
+// sees reports whether a text appears within a time.
 func (s *terminal) sees(want string, within time.Duration) bool {
 	late := time.NewTimer(within)
 	defer late.Stop()
@@ -294,7 +295,7 @@ func TestProgressOnTerminal(t *testing.T) {
 	s.ends(0)
 }
 
-// What the code writes reaches a terminal as text and colours, unless the user wants all of it.
+// Output of the code reaches a terminal as text and colours only, unless the user wants all of it.
 func TestRunOnTerminal(t *testing.T) {
 	code := `out("a\x1b]0;title\x07b\x1b[2Jc\x1b[31mred")` + "\n" + `eprint("\x1b]52;c;eA==\x07error")`
 	s := onTerminal(t, command(t, "run", "-c", code))
@@ -305,7 +306,7 @@ func TestRunOnTerminal(t *testing.T) {
 	s.ends(0)
 }
 
-// Who starts the server of MCP by hand is told what it is and what a client needs.
+// A user who starts the MCP server at a terminal is told what it is and what a client needs.
 func TestMCPOnTerminal(t *testing.T) {
 	s := onTerminal(t, command(t, "mcp", "--backend", "fake"))
 	s.see("a server of the Model Context Protocol", `"mcpServers"`, `"--backend",`, `"fake"`, "mcp install CLIENT")

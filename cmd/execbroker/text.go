@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// plain makes a name, a label or a message that came from outside fit for one line of a terminal.
-// It is quoted if something in it would move the cursor, change a colour or turn the text around.
+// plain makes a name, a label or a message from outside safe for one line of a terminal. It is
+// quoted if something in it would move the cursor, change a colour or reverse the text.
 func plain(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return s
@@ -17,7 +17,7 @@ func plain(s string) string {
 	return strconv.Quote(s)
 }
 
-// plainText is plain for text of several lines, in which what is harmful is written as an escape.
+// plainText is plain for text of several lines. It writes unsafe characters as escape sequences.
 func plainText(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -35,7 +35,7 @@ func plainText(s string) string {
 	return b.String()
 }
 
-// size writes a number of bytes for people.
+// size formats a number of bytes for people.
 func size(n int64) string {
 	switch {
 	case n < 1000:

@@ -18,7 +18,7 @@ func (a *app) versionCommand() *cobra.Command {
 				Version  string   `json:"version"`
 				Go       string   `json:"go"`
 				Platform string   `json:"platform"`
-				Types    []string `json:"types"` // of backends
+				Types    []string `json:"types"` // types of backends
 			}{version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, a.reg.Types()}
 			if a.json {
 				return a.printJSON(v)
@@ -29,7 +29,7 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-// version is that of the module, with the commit if it was built from a working copy.
+// version returns the version of the module, with the commit if it was built from a working copy.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

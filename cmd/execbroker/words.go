@@ -10,13 +10,13 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// The bounds of completion.
+// The limits of completion.
 const (
-	maxWords   = 5000 // that are remembered
-	maxChoices = 50   // that are shown
+	maxWords   = 5000 // names that are remembered
+	maxChoices = 50   // names that are shown
 )
 
-// knownWords are what Tab knows of the languages.
+// knownWords are the names of each language for Tab.
 var knownWords = map[executor.Language]string{
 	executor.Python: `False None True and as assert async await break class continue def del elif else except finally for from global if
 		import in is lambda match nonlocal not or pass raise return try while with yield abs all any bool bytearray bytes callable chr
@@ -35,11 +35,11 @@ var (
 	lastWord = regexp.MustCompile(`[\pL_$][\pL\pN_$]*$`)
 )
 
-// words are the names that Tab completes: those of the language, and those that were typed. The
-// sandbox is not asked: that would be a run, and it could answer anything.
+// words are the names that Tab completes: those of the language and those that were typed. The
+// sandbox is not asked, because that would be a run with an untrusted answer.
 type words struct {
 	known []string
-	typed []string // the newest last
+	typed []string // the newest is last
 }
 
 func newWords(l executor.Language) *words {
@@ -49,7 +49,7 @@ func newWords(l executor.Language) *words {
 	return &words{known: strings.Fields(knownWords[l])}
 }
 
-// learn takes the names out of code that was typed.
+// learn adds the names in code that was typed.
 func (w *words) learn(code string) {
 	for _, name := range wordForm.FindAllString(code, maxWords) {
 		if len(name) <= maxShownName && !slices.Contains(w.known, name) && !slices.Contains(w.typed, name) {
@@ -61,15 +61,15 @@ func (w *words) learn(code string) {
 	}
 }
 
-// maxShownName is the longest name that is offered, in bytes.
+// maxShownName is the longest name that is shown, in bytes.
 const maxShownName = 60
 
-// beginning returns the names that begin like a part of one.
+// beginning returns the names that begin with part.
 func (w *words) beginning(part string) []string {
 	return having(part, slices.Concat(w.known, w.typed))
 }
 
-// having returns the names that begin with part, in order, each once.
+// having returns the names that begin with part, sorted and without duplicates.
 func having(part string, names []string) (found []string) {
 	for _, n := range names {
 		if strings.HasPrefix(n, part) {
@@ -80,8 +80,8 @@ func having(part string, names []string) (found []string) {
 	return slices.Compact(found)
 }
 
-// complete returns what Tab inserts after part: what all names that begin with it have in common,
-// and end if there is only one. If that is nothing, choices are the names.
+// complete returns what Tab inserts after part: the common continuation of all names that begin
+// with part, and end if there is only one name. If that is nothing, choices has the names.
 func completeFrom(part string, found []string, end string) (insert string, choices []string) {
 	if len(found) == 0 {
 		return "", nil
@@ -104,8 +104,8 @@ func completeFrom(part string, found []string, end string) (insert string, choic
 	return "", found
 }
 
-// tab indents at the beginning of a line, and completes the name of a command, of a file of this
-// machine, or of what the code has.
+// tab indents at the beginning of a line. Elsewhere it completes the name of a command, of a file
+// of this machine, or of the code.
 func (r *repl) tab(before string) (insert string, choices []string) {
 	if strings.TrimSpace(before) == "" {
 		return strings.Repeat(" ", 4), nil
@@ -131,8 +131,8 @@ func (r *repl) tab(before string) (insert string, choices []string) {
 	return completeFrom(part, r.words.beginning(part), "")
 }
 
-// completeFile completes the name of a file of this machine. Names with what splitWords or a
-// terminal would take for something else are not offered.
+// completeFile completes the name of a file of this machine. It leaves out names with characters
+// that splitWords or a terminal would interpret.
 func completeFile(part string) (insert string, choices []string) {
 	dir, _ := filepath.Split(part)
 	entries, err := os.ReadDir(filepath.Clean("./" + dir))

@@ -15,7 +15,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// maxArtifacts is how many files of a run are saved.
+// maxArtifacts is the largest number of files of a run that are saved.
 const maxArtifacts = 1000
 
 // codeOptions are the flags of the commands that run code.
@@ -33,39 +33,39 @@ type codeOptions struct {
 func (o *codeOptions) addTo(cmd *cobra.Command) {
 	o.addSandbox(cmd, executor.DefaultWallTime)
 	f := cmd.Flags()
-	f.StringVar(&o.out, "out", "", "save images and the files that the code makes in this `directory`")
-	f.BoolVar(&o.raw, "raw", false, "let the code control the terminal; otherwise a terminal gets its text and colours only")
+	f.StringVar(&o.out, "out", "", "save images and the files that the code creates in this `directory`")
+	f.BoolVar(&o.raw, "raw", false, "let the code control the terminal; otherwise only text and colours are shown")
 	must(cmd.MarkFlagDirname("out"))
 }
 
-// addSandbox adds the flags that are about the sandbox, and not about what is shown of it.
+// addSandbox adds the flags for the sandbox, without those for its output.
 func (o *codeOptions) addSandbox(cmd *cobra.Command, timeout time.Duration) {
 	f := cmd.Flags()
-	f.StringVar(&o.language, "language", "", "the `language`, or py, js, sh (default by the ending of the file, otherwise the first of the backend)")
+	f.StringVar(&o.language, "language", "", "the `language`, or py, js, sh (default from the file extension, otherwise the first of the backend)")
 	f.StringArrayVar(&o.files, "file", nil, "copy a file into the sandbox, under its name or as DST; may be repeated (`SRC[:DST]`)")
 	f.DurationVar(&o.timeout, "timeout", timeout, "stop code that runs longer than this `time`; 0 means never")
 	f.StringArrayVar(&o.packages, "package", nil, "make a `package` importable, such as numpy or 'rich>=13'; may be repeated")
 	f.StringArrayVar(&o.aliases, "alias", nil, "another `name` of the working directory, such as /mnt/data; may be repeated")
 	must(cmd.RegisterFlagCompletionFunc("alias", cobra.NoFileCompletions))
 	o.network = reach(executor.NetworkNone)
-	f.Var(&o.network, "network", "what the code reaches: none or full")
+	f.Var(&o.network, "network", "the network of the code: none or full")
 	must(cmd.RegisterFlagCompletionFunc("package", cobra.NoFileCompletions))
 	must(cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]cobra.Completion{"none", "full"}, cobra.ShellCompDirectiveNoFileComp)))
 	known := []cobra.Completion{string(executor.Python), string(executor.JavaScript), string(executor.TypeScript)}
 	must(cmd.RegisterFlagCompletionFunc("language", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// workplace is an open backend, and what goes into its sandboxes and comes out.
+// workplace is an open backend with the settings and files for its sandboxes.
 type workplace struct {
 	*show
 	a       *app
 	b       *backends.Broker
-	spec    executor.Spec // of the sandboxes; one language
+	spec    executor.Spec // for the sandboxes; has one language
 	uploads []upload
-	ahead   []byte // what was typed before anybody reads
+	ahead   []byte // what was typed before it is read
 }
 
-// openWorkplace opens what the flags ask for. The caller closes it.
+// openWorkplace opens the backend that the flags select. The caller closes it.
 func (a *app) openWorkplace(ctx context.Context, o codeOptions) (*workplace, error) {
 	limits, err := limitsFor(o.timeout)
 	if err != nil {
@@ -114,7 +114,7 @@ func (w *workplace) close() {
 
 func (w *workplace) language() executor.Language { return w.spec.Languages[0] }
 
-// session makes a sandbox with the files in it. The caller removes it.
+// session creates a sandbox with the files in it. The caller removes it.
 func (w *workplace) session(ctx context.Context) (executor.Session, error) {
 	cctx, end := w.progress.begin(ctx, "starting a sandbox of "+w.b.Info().Name)
 	s, err := w.b.Create(cctx, w.spec)
@@ -135,12 +135,12 @@ func (w *workplace) remove(s executor.Session) {
 	w.a.closing(w.progress, "removing the sandbox", s.Close)
 }
 
-// run executes code, shows what comes, and saves the files that it makes.
+// run executes code, shows its output, and saves the files that it creates.
 func (w *workplace) run(ctx context.Context, s executor.Session, req executor.Request) (*executor.Result, error) {
 	req.Language, req.Limits = w.language(), w.limits
 	w.shown, w.outputs, w.files = 0, 0, nil
 	if req.Keep = -1; w.quiet {
-		req.Keep = executor.DefaultOutputBytes // all of it, for the document
+		req.Keep = executor.DefaultOutputBytes // everything, for the document
 	}
 	if w.dir != nil {
 		req.Artifacts = &executor.ArtifactRequest{Contents: true, MaxFiles: maxArtifacts}
@@ -160,19 +160,19 @@ func (w *workplace) run(ctx context.Context, s executor.Session, req executor.Re
 		switch {
 		case err == nil:
 			w.keep(f)
-			if image, ok := w.files[shown[i]]; ok { // once is enough, under the name that the code has given it
+			if image, ok := w.files[shown[i]]; ok { // save it only once, under the name that the code has chosen
 				errs = append(errs, w.discard(image))
 				delete(w.files, shown[i])
 			}
-			a.Data = nil // it is in the file
+			a.Data = nil // the file has it
 		case ctx.Err() != nil:
 			return r, err
-		default: // the others may do
+		default: // try the other files
 			errs = append(errs, w.missed(a.Name, err))
 		}
 	}
 	if r.ArtifactsOmitted > 0 {
-		w.note("%s not saved: of a run %d are", count(r.ArtifactsOmitted, "more file"), maxArtifacts)
+		w.note("%s not saved; the limit is %d for a run", count(r.ArtifactsOmitted, "more file"), maxArtifacts)
 	}
 	return r, errors.Join(errs...)
 }
@@ -180,7 +180,7 @@ func (w *workplace) run(ctx context.Context, s executor.Session, req executor.Re
 func limitsFor(timeout time.Duration) (executor.RunLimits, error) {
 	switch {
 	case timeout < 0:
-		return executor.RunLimits{}, usage("--timeout %v: less than nothing", timeout)
+		return executor.RunLimits{}, usage("--timeout %v: negative", timeout)
 	case timeout == 0:
 		timeout = executor.NoLimit
 	}
@@ -190,8 +190,8 @@ func limitsFor(timeout time.Duration) (executor.RunLimits, error) {
 // upload is a file to copy into the sandbox.
 type upload struct{ src, dst string }
 
-// parseUploads understands SRC[:DST]. A colon may also be part of the name of a file that is there,
-// or follow the letter of a drive.
+// parseUploads parses SRC[:DST]. A colon may also be part of the name of an existing file, or
+// follow a drive letter.
 func parseUploads(args []string) (ups []upload, err error) {
 	for _, arg := range args {
 		u := upload{src: arg}
@@ -225,7 +225,7 @@ func (v *show) upload(ctx context.Context, s executor.Session, u upload) error {
 	defer f.Close()
 	mode := fs.FileMode(0o644)
 	if info, err := f.Stat(); err == nil {
-		mode = info.Mode().Perm() | 0o600 // the code may change its copy
+		mode = info.Mode().Perm() | 0o600 // the code can change its copy
 	}
 	return s.Files().Write(ctx, u.dst, f, mode)
 }

@@ -1,5 +1,6 @@
-// Package attempttest is the list of what attackers try from inside of a sandbox: one list for the
-// tests of every backend whose sandboxes run programs. docs/security/attempts.md is made of it.
+// Package attempttest is the list of attacks from inside a sandbox. The tests of every backend
+// whose sandboxes run programs use the same list, and docs/security/attempts.md is generated from
+// it.
 package attempttest
 
 import (
@@ -11,22 +12,21 @@ import (
 	"strings"
 )
 
-// Attempt is something that an attacker tries from inside of a sandbox. On Docker it is made twice:
-// in a session, where it must be stopped in the way that is written here, and where one protection
-// has been taken away, to see that it is a real attempt and that it is this protection that makes
-// the difference. Elsewhere it is made in a session.
+// Attempt is an attack from inside a sandbox. On Docker it is made twice: in a session, where it
+// must be stopped as described here, and without one protection, to check that it is a real attack
+// and that this protection stops it. On other backends it is made only in a session.
 type Attempt struct {
 	Name    string
-	Code    string // of Python, after attack.py
-	Stopped string // the words that it ends with in a session, separated by "|"
-	Without string // the protection whose absence lets it work on Docker
-	Works   string // the words, there
+	Code    string // Python code, which runs after attack.py
+	Stopped string // the possible results in a session, separated by "|"
+	Without string // the protection without which it works on Docker
+	Works   string // the possible results without that protection
 }
 
-// Group is a part of the list.
+// Group is a section of the list.
 type Group struct {
 	Name     string
-	Aim      string // of its attempts, for people
+	Aim      string // what its attempts aim at, for people
 	Attempts []Attempt
 }
 
@@ -54,7 +54,7 @@ func Groups() []Group {
 	}
 }
 
-// Of returns the attempts of a group as they are made on a backend.
+// Of returns the attempts of a group for a backend.
 func Of(group, backend string) []Attempt {
 	for _, g := range Groups() {
 		if g.Name == group {
@@ -70,13 +70,13 @@ func Of(group, backend string) []Attempt {
 	panic("no group " + group)
 }
 
-// IsStopped reports whether word is what the attempt ends with where it is stopped.
+// IsStopped reports whether word is a result that means that the attempt was stopped.
 func (a Attempt) IsStopped(word string) bool {
 	return slices.Contains(strings.Split(a.Stopped, "|"), word)
 }
 
-// Image is a program of Python that root runs to make an image in which programs give rights to
-// whoever runs them.
+// Image is a Python program that root runs to create an image with programs that give additional
+// rights to their users.
 const Image = `
 import os, shutil, struct
 for name in ("become", "capable"):
@@ -89,29 +89,29 @@ os.setxattr("/opt/capable", "security.capability", struct.pack("<5I", 0x02000001
 //go:embed attack.py
 var prelude string
 
-// Prelude is what the code of attempts begins with.
+// Prelude returns the code in front of the code of attempts.
 func Prelude() string { return prelude }
 
-// Command returns the command that makes attempts, each in a process of its own, and prints a line
-// with a word for each. vars are what their code finds by name.
+// Command returns the command that makes attempts, each in a separate process, and prints a line
+// with the result of each. vars are variables for their code.
 func Command(python string, attempts []Attempt, vars map[string]any) []string {
 	where := strings.Builder{}
 	for _, k := range slices.Sorted(maps.Keys(vars)) {
-		v, _ := json.Marshal(vars[k]) // of the tests
+		v, _ := json.Marshal(vars[k]) // impossible: the values come from the tests
 		fmt.Fprintf(&where, "%q: %s,", k, v)
 	}
 	var codes []string
 	for _, a := range attempts {
 		codes = append(codes, a.Code)
 	}
-	text, _ := json.Marshal(codes) // strings
+	text, _ := json.Marshal(codes) // impossible: codes are strings
 	return []string{python, "-I", "-S", "-c", fmt.Sprintf("%s\nattempts(%s, {%s})", prelude, text, where.String())}
 }
 
-// elsewhere has, for each backend, the words of attempts that end differently there.
+// elsewhere has, for each backend, the attempts that end with other results there.
 var elsewhere = map[string]map[string]string{
-	// A Machine has a kernel of its own. What that does for everybody it does for code: no engine
-	// has a list of system calls.
+	// A Machine has a separate kernel. What that kernel allows to everybody it also allows to code:
+	// there is no engine with a list of system calls.
 	"flymachines": {
 		"kernel/aio":                        "ok",
 		"kernel/clone-user":                 "ok",
@@ -142,6 +142,6 @@ var elsewhere = map[string]map[string]string{
 		"kernel/vm-read-itself":             "ok",
 		"kernel/vm-write-itself":            "ok",
 		"kernel/vmsplice":                   "ok",
-		"supervisor/socket":                 "ECONNREFUSED", // there is none
+		"supervisor/socket":                 "ECONNREFUSED", // there is no such socket
 	},
 }

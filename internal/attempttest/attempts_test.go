@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/security/attempts.md")
 
-// tests are those that make the attempts of a group on a backend.
+// tests returns the names of the tests that make the attempts of a group on a backend.
 func tests(group, backend string) string {
 	switch own := map[string]string{
 		Floods + " docker": "docker.TestFloods", Packages + " docker": "docker.TestPoison", Outliving + " docker": "docker.TestOutlive",
@@ -87,7 +87,7 @@ A kernel that does not have the feature answers ENOSYS or ENOENT both times. <!-
 	return b.String()
 }
 
-// TestPage keeps the page about attempts true.
+// TestPage checks that the page about attempts is up to date.
 func TestPage(t *testing.T) {
 	const name = "../../docs/security/attempts.md"
 	want := page(t)

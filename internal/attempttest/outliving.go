@@ -1,7 +1,7 @@
 package attempttest
 
-// outlive is what the attempts to outlive a run begin with, after the prelude. A survivor is named
-// so that it is found, in each of its threads, and heeds no signal that it can do without.
+// outlive is the code, after the prelude, of attempts to outlive a run. Each thread of a surviving
+// process has a name by which it is found, and ignores every signal that it can ignore.
 const outlive = `
 def name(): libc.prctl(15, b"outlive", 0, 0, 0)
 
@@ -71,15 +71,15 @@ def dead(pid):
     while open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()[0] != "Z": time.sleep(0.001)
 `
 
-// outlives is an attempt to leave something running that is there after the run. Its code ends with
-// "ok" when that runs.
+// outlives returns an attempt to leave something running after the run. Its code ends with "ok"
+// when that is running.
 func outlives(name, code string) Attempt {
 	return Attempt{Name: name, Code: outlive + code, Stopped: "gone"}
 }
 
-// outliving are ways to be there after a run.
+// outliving are ways to survive the end of a run.
 var outliving = []Attempt{
-	// Away from the process that started it.
+	// Processes that are detached from the process that started them.
 	outlives("child", `child(stay)`),
 	outlives("session", `
 def f(ready): os.setsid(); stay(ready)
@@ -151,7 +151,7 @@ def f(ready):
     stay(ready)
 child(f)`),
 
-	// A process that shows as dead.
+	// A process that looks dead.
 	outlives("dead-first-thread", `dead(child(headless))`),
 	outlives("dead-first-thread-in-session", `
 def f(ready): os.setsid(); headless(ready)
@@ -190,7 +190,7 @@ threading.Thread(target=loop, daemon=True).start()
 os.write(1, b"ok %d\n" % os.getpid())
 leave()`),
 
-	// A process that does not run.
+	// A stopped process.
 	outlives("stopped", `
 def f(ready): ready(); os.kill(os.getpid(), signal.SIGSTOP); rest()
 os.waitpid(child(f), os.WUNTRACED)`),
@@ -268,7 +268,7 @@ def f(ready):
     stay(ready)
 child(f)`),
 
-	// Processes of unusual making.
+	// Processes that are created in unusual ways.
 	outlives("clone-parent", `
 def f(ready):
     if raw_clone(0x8000 | 17) == 0: stay(ready)
@@ -296,7 +296,7 @@ def f(ready):
     headless(ready)
 dead(child(f))`),
 
-	// Processes that are not there when somebody looks.
+	// Processes that are not there at the moment of a check.
 	outlives("chain", `
 def f(ready):
     ready()
@@ -356,9 +356,9 @@ def g(ready): ready(); time.sleep(0.05); f(lambda: None)
 child(g)`),
 }
 
-// Alive is a program of Python that prints how many processes are there that an attempt to outlive
-// its run has left. Their state says nothing: it is that of the first thread. It has to run as
-// root.
+// Alive is a Python program that prints how many processes are left by attempts to outlive their
+// run. It does not use the state of a process, which is only that of its first thread. It must run
+// as root.
 const Alive = `
 import os
 found = 0

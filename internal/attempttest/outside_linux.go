@@ -25,14 +25,14 @@ func must(t *testing.T, err error) {
 
 // Outside is what attempts try to reach on the machine of the test.
 type Outside struct {
-	Vars map[string]any // what the code of attempts finds by name
-	Seen func() int     // messages that have come in since the last call
+	Vars map[string]any // variables for the code of attempts
+	Seen func() int     // number of messages that arrived since the last call
 }
 
-// outsides counts those of this process: what they listen at has names of its own in each.
+// outsides counts the Outsides of this process, so that each listens under different names.
 var outsides atomic.Int32
 
-// NewOutside has a listener for each way on which something might come.
+// NewOutside starts a listener for each way by which something could arrive.
 func NewOutside(t *testing.T) *Outside {
 	t.Helper()
 	var mu sync.Mutex
@@ -91,14 +91,14 @@ func NewOutside(t *testing.T) *Outside {
 	}
 	t.Cleanup(func() { syscall.Syscall(syscall.SYS_SHMCTL, id, 0, 0) }) // IPC_RMID
 	o.Vars["SHM"] = key
-	o.Vars["PROCESS"] = hex.EncodeToString([]byte(os.Args[0])) // as it is not in the command line of the attempt
+	o.Vars["PROCESS"] = hex.EncodeToString([]byte(os.Args[0])) // encoded, so that it is not in the command line of the attempt
 
 	o.Seen = func() int { mu.Lock(); defer mu.Unlock(); k := n; n = 0; return k }
 	return o
 }
 
-// Try makes the attempts of groups in a session of a backend. Each has to be stopped in the way
-// that the list says, and nothing may come out.
+// Try makes the attempts of groups in a session of a backend. Each must be stopped as the list
+// says, and nothing may reach the outside.
 func Try(t *testing.T, s executor.Session, backend string, groups ...string) {
 	out := NewOutside(t)
 	for _, g := range groups {

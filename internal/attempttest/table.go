@@ -1,6 +1,6 @@
 package attempttest
 
-// kernel use what the kernel offers to those who may.
+// kernel attempts to use privileged features of the kernel.
 var kernel = []Attempt{
 	// Namespaces and mounts.
 	{"unshare-user", `system("unshare", 0x10000000)`, "EPERM", "seccomp", "ok"},
@@ -55,7 +55,7 @@ var kernel = []Attempt{
 	{"disk-priority", `system("ioprio_set", 1, 0, 1 << 13)`, "EPERM", "capabilities", "ok"},
 	{"personality", `system("personality", 0x0040000)`, "EPERM", "seccomp", "ok"},
 
-	// The file systems of the kernel. What works is opening, and nothing is written.
+	// The file systems of the kernel. Opening a file is enough for success; nothing is written.
 	{"sysrq", `open("/proc/sysrq-trigger", "w")`, "EROFS|EACCES|ENOENT", "masks", "ok|ENOENT"},
 	{"core-pattern", `open("/proc/sys/kernel/core_pattern", "w")`, "EROFS|EACCES", "masks", "ok"},
 	{"modprobe-path", `os.open("/proc/sys/kernel/modprobe", os.O_WRONLY)`, "EROFS|EACCES|ENOENT", "masks", "ok|ENOENT"},
@@ -85,7 +85,7 @@ var kernel = []Attempt{
 	{"list-mounts", `system("listmount", 0, 0, 0, 0)`, "EPERM|ENOSYS", "seccomp", "EFAULT|EINVAL|ENOSYS"},
 	{"stat-mount", `system("statmount", 0, 0, 0, 0)`, "EPERM|ENOSYS", "seccomp", "EFAULT|EINVAL|ENOSYS"},
 
-	// Parts of the kernel that few programs use.
+	// Rarely used parts of the kernel.
 	{"io-uring-enter", `system("io_uring_enter", -1, 0, 0, 0, 0, 0)`, "ENOSYS", "seccomp", "EBADF|EOPNOTSUPP"},
 	{"io-uring-register", `system("io_uring_register", -1, 0, 0, 0)`, "ENOSYS", "seccomp", "EBADF|EINVAL"},
 	{"aio", `system("io_setup", 4, ctypes.create_string_buffer(8))`, "EPERM", "seccomp", "ok"},
@@ -126,7 +126,7 @@ pid = os.fork()
 if pid == 0: os._exit(call() == os.getpid())
 say(os.waitpid(pid, 0)[1] == 256)`, "False", "seccomp", "True"},
 
-	// More files of the kernel, which are opened and not written to.
+	// More files of the kernel, which are opened but not written.
 	{"drop-caches", `os.open("/proc/sys/vm/drop_caches", os.O_WRONLY)`, "EROFS|EACCES", "masks", "ok"},
 	{"overcommit", `os.open("/proc/sys/vm/overcommit_memory", os.O_WRONLY)`, "EROFS|EACCES", "masks", "ok"},
 	{"panic", `os.open("/proc/sys/kernel/panic", os.O_WRONLY)`, "EROFS|EACCES", "masks", "ok"},
@@ -157,7 +157,7 @@ say(os.waitpid(pid, 0)[1] == 256)`, "False", "seccomp", "True"},
 	{"mknod-disk-of-a-machine", `os.mknod("/dev/disk-of-a-machine-of-mine", 0o60666, os.makedev(254, 0))`, "EACCES|EPERM", "devices", "ok"},
 }
 
-// network aim at listeners of the test, or send nothing.
+// network attempts connect to listeners of the test, or send nothing.
 var network = []Attempt{
 	{"tcp4", `s = socket.create_connection(("127.0.0.1", TCP4), 5); say(s.recv(100).decode())`, "ECONNREFUSED", "network", "reached"},
 	{"tcp6", `s = socket.create_connection(("::1", TCP6), 5); say(s.recv(100).decode())`, "ECONNREFUSED|EADDRNOTAVAIL|EAFNOSUPPORT", "network", "reached"},
@@ -176,7 +176,7 @@ if e: raise OSError(e, "")`, "EPERM", "capabilities", "ok"},
 	{"shared-memory-of-host", `system("shmget", SHM, 0, 0)`, "ENOENT", "ipc-namespace", "ok"},
 	{"engine", `socket.socket(socket.AF_UNIX).connect("/run/docker.sock")`, "ENOENT", "no-mounts", "ok"},
 
-	// Sockets of which network namespaces make no difference, or that speak to parts of the kernel.
+	// Sockets that network namespaces do not separate, or that talk to parts of the kernel.
 	{"vsock", `socket.socket(40, socket.SOCK_STREAM)`, "EAFNOSUPPORT", "seccomp", "ok"},
 	{"vsock-of-packets", `socket.socket(40, socket.SOCK_SEQPACKET)`, "EAFNOSUPPORT", "seccomp", "ok"},
 	{"vsock-by-a-wide-number", `system("socket", 40 | 1 << 32, 1, 0)`, "EAFNOSUPPORT", "seccomp", "ok"},
@@ -205,7 +205,7 @@ if e: raise OSError(e, "")`, "EPERM", "capabilities", "ok"},
 	{"large-send-buffer", `socket.socket().setsockopt(socket.SOL_SOCKET, 32, 1 << 28)`, "EPERM", "capabilities", "ok"},
 }
 
-// files leave the directories of the code.
+// files attempts to leave the directories of the code.
 var files = []Attempt{
 	{"write-root", `open("/x", "w")`, "EROFS|EACCES", "read-only", "ok"},
 	{"write-etc", `open("/etc/passwd", "a")`, "EROFS|EACCES", "read-only", "ok"},
@@ -221,7 +221,7 @@ var files = []Attempt{
 	{"device-through-link", `os.path.lexists("/tmp/device") or os.symlink("/dev/kmsg", "/tmp/device"); open("/tmp/device", "rb")`, "ENOENT", "devices", "ok"},
 }
 
-// supervisor go for the main process. 1 is its number.
+// supervisor attempts to attack the main process, which has PID 1.
 var supervisor = []Attempt{
 	{"stop", `os.kill(1, signal.SIGSTOP)`, "EPERM", "uid", "ok"},
 	{"queue-signal", `os.kill(1, signal.SIGRTMIN)`, "EPERM", "uid", "ok"},
@@ -261,10 +261,10 @@ var supervisor = []Attempt{
 	{"core-filter", `open("/proc/1/coredump_filter", "w")`, "EACCES|ENOENT", "capabilities", "ok|ENOENT"},
 	{"attach", `system("ptrace", 16, 1, 0, 0)`, "EPERM", "capabilities", "ok"},
 	{"vm-write", `b = ctypes.create_string_buffer(8); v = struct.pack("QQ", ctypes.addressof(b), 8); system("process_vm_writev", 1, v, 1, struct.pack("QQ", 4096, 8), 1, 0)`, "EPERM", "capabilities", "EFAULT"},
-	{"kill", `os.kill(1, 15)`, "EPERM", "uid", "ok"}, // last: there it ends what it is made in
+	{"kill", `os.kill(1, 15)`, "EPERM", "uid", "ok"}, // the last one: without the protection it ends its own sandbox
 }
 
-// floods take a bounded amount of something, more than a session may have.
+// floods use a limited amount of a resource that is more than a session is allowed.
 var floods = []Attempt{
 	{"processes", `
 for _ in range(150):
@@ -336,8 +336,8 @@ t = os.times()
 say(quota > 0 and t.children_user + t.children_system < 0.8 * (time.monotonic() - start))`, "True", "limits", "False"},
 }
 
-// packages change what was installed, from inside of a session. Without the uid of the code they
-// work, in the order that they have.
+// packages attempts to change installed packages from inside a session. If the code does not have a
+// separate uid, they work, in the given order.
 var packages = []Attempt{
 	{"package-write", `open("/opt/packages/alpha.py", "a")`, "EACCES", "uid", "ok"},
 	{"package-truncate", `os.truncate("/opt/packages/beta.py", 0)`, "EACCES", "uid", "ok"},

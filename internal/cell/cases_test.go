@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// A golden case: the last cell is the one that is checked.
+// golden is a test case. Its last cell is checked.
 type golden struct {
 	name      string
 	steps     []step
 	stdout    string
 	stderr    string
-	value     string // text/plain of the value; "" means that there must be none
+	value     string // text/plain of the value; "" means that there must be no value
 	json      string // application/json of the value
 	exit      int
 	exception string // "Type: message"
@@ -219,7 +219,7 @@ var cases = []golden{
 	{name: "stdout-attributes", steps: cells("import sys\nsys.stdout.encoding, sys.stdout.errors, sys.stdin.encoding, sys.stdout.isatty(), sys.stdout.name, sys.stdout.writable()"), value: "('utf-8', 'surrogateescape', 'utf-8', False, '<stdout>', True)"},
 	{name: "stdout-without-descriptor", steps: cells("import sys, io\ntry:\n    sys.stdout.fileno()\nexcept io.UnsupportedOperation: print('none')"), stdout: "none\n"},
 
-	// What a cell breaks must not break the next one.
+	// Whatever one cell breaks must not break the next cell.
 	{name: "breaks-stdout", steps: cells("import sys\nsys.stdout = None", "print('x')"), stdout: "x\n"},
 	{name: "closes-stdout", steps: cells("import sys\nsys.stdout.close(); sys.stderr.close(); sys.stdin.close()", "print('x'); input()"), stdout: "x\n", exit: 1, exception: "EOFError: EOF when reading a line", line: 1},
 	{name: "detaches-stdout", steps: cells("import sys\nsys.stdout.detach()\n1;", "print('x')"), stdout: "x\n"},

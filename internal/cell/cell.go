@@ -1,23 +1,23 @@
-// Package cell holds cell.py: what it means to run a cell of Python.
+// Package cell contains cell.py, which defines what it means to run a cell of Python.
 //
 // The value of the last expression, displays, figures, exceptions with the user's own line numbers,
-// exit codes and interrupts must be the same wherever Python runs. So they are written once, in
-// Python, and loaded both by the Pyodide worker and by the runner inside a container. The source
-// names the protocol between it and its host.
+// exit codes and interrupts must be the same wherever Python runs. So they are implemented once, in
+// Python, and loaded both by the Pyodide worker and by the runner in a container. The source
+// describes the protocol between it and its host.
 package cell
 
 import (
-	_ "embed" // the programs
+	_ "embed" // for the programs
 	"strconv"
 )
 
-// Source is the text of Program with that of Notebook in it.
+// Source is the text of Program, including that of Notebook.
 var Source = Program + "\n\n_NOTEBOOK = " + strconv.QuoteToASCII(Notebook) + "\n"
 
 // Program is cell.py with streams.py and report.py. Notebook is notebook.py with displays.py,
-// charts.py and spawn.py: cell.py loads it from its name _NOTEBOOK when a cell asks for what
-// notebooks have beyond Python. They run on Python 3.9 and later, on CPython and on Pyodide, and
-// need the standard library only.
+// charts.py and spawn.py. cell.py loads it from its variable _NOTEBOOK when a cell uses features of
+// notebooks that plain Python lacks. They run on Python 3.9 and later, on CPython and Pyodide, and
+// need only the standard library.
 var (
 	Program  = program + "\n\n" + streams + "\n\n" + report
 	Notebook = notebook + "\n\n" + displays + "\n\n" + charts + "\n\n" + spawn

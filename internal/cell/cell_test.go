@@ -21,8 +21,8 @@ type step struct {
 	Cancel bool              `json:"cancel,omitempty"`
 }
 
-// outcome is what the host saw of a cell. Events are [stream, text] and ["main" or "display",
-// bundle].
+// outcome is what the host received from a cell. Events are [stream, text] and ["main" or
+// "display", bundle].
 type outcome struct {
 	Events      [][]any `json:"events"`
 	Exit        int     `json:"exit"`
@@ -33,7 +33,7 @@ type outcome struct {
 	} `json:"exception"`
 }
 
-// text returns what was written to a stream.
+// text returns the output to a stream.
 func (o outcome) text(stream string) string {
 	var b strings.Builder
 	for _, e := range o.Events {
@@ -54,8 +54,8 @@ func (o outcome) bundles(kind string) (all []map[string]any) {
 	return all
 }
 
-// pythons returns the interpreters to test: python3, or those that EXECBROKER_PYTHONS lists,
-// separated by colons.
+// pythons returns the interpreters to test: python3, or those in EXECBROKER_PYTHONS, separated by
+// colons.
 func pythons(t *testing.T) []string {
 	t.Helper()
 	list := filepath.SplitList(os.Getenv("EXECBROKER_PYTHONS"))
@@ -72,7 +72,7 @@ func pythons(t *testing.T) []string {
 	return list
 }
 
-// sourceFile is a file with Source.
+// sourceFile returns the name of a file with Source.
 func sourceFile(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "cell.py")
@@ -88,14 +88,14 @@ func runCells(t *testing.T, python string, steps ...step) []outcome {
 	return runGroups(t, python, steps)[0]
 }
 
-// runGroups runs each list of cells in an interpreter of its own.
+// runGroups runs each list of cells in a new interpreter.
 func runGroups(t *testing.T, python string, groups ...[]step) [][]outcome {
 	t.Helper()
 	in, err := json.Marshal(groups)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A cell that hangs is a failure of its own case.
+	// A cell that hangs fails only its own case.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, "-I", "testdata/host.py", sourceFile(t), t.TempDir())

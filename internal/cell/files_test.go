@@ -26,9 +26,9 @@ print(json.dumps(out))
 	steps := []struct{ code, want string }{
 		{"open('a', 'w').write('1')", "a"},
 		{"pass", ""},
-		{"open('a', 'w').write('2')", "a"}, // at once, and as long as before
+		{"open('a', 'w').write('2')", "a"}, // immediately, and with the same length
 		{"open('a', 'w').write('3'); os.utime('a', (1, 1))", "a"},
-		{"os.utime('a', (1, 1))", "a"}, // no telling it from a write that covers its tracks
+		{"os.utime('a', (1, 1))", "a"}, // cannot be distinguished from a write that resets the time
 		{"os.makedirs('d/e'); open('d/e/f', 'w').close()", "d/e/f"},
 		{"os.rename('d', 'g')", "g/e/f"},
 		{"os.remove('a')", ""},

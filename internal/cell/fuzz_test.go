@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// FuzzTransform lets the translation of notebooks see any text. A program that Python compiles
-// stays as it is: by itself, before a line of a notebook, and, apart from its indentation, when all
-// its lines are indented.
+// FuzzTransform runs the translation of notebooks on any text. A program that Python compiles must
+// stay unchanged: alone, before a notebook line, and, except for indentation, when all its lines
+// are indented.
 func FuzzTransform(f *testing.F) {
 	for _, seed := range []string{
 		"x = 1\n", "%pwd", "%%time\nx", "%%capture a\n%%bash\nls", "x = !ls \\\n  a", "x??", "?x", "  if x:\n      y\n  z", "\tx\n\ty",
@@ -26,8 +26,8 @@ func FuzzTransform(f *testing.F) {
 	})
 }
 
-// The translation of a long cell takes work that grows with its length. These would take minutes if
-// it grew with the square of it.
+// The work of translating a long cell must be linear in its length. With quadratic work these cells
+// would take minutes.
 func TestTransformOfLongCells(t *testing.T) {
 	t.Parallel()
 	check := translator(t)
@@ -44,8 +44,8 @@ func TestTransformOfLongCells(t *testing.T) {
 	}
 }
 
-// translator starts testdata/transform.py and returns a function that asks it what is wrong with
-// the translation of a cell.
+// translator starts testdata/transform.py and returns a function that asks it for errors in the
+// translation of a cell.
 func translator(t testing.TB) func(testing.TB, string) string {
 	t.Helper()
 	cmd := exec.Command("python3", "-I", "testdata/transform.py", "notebook.py")

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What cells mean that are no Python. The first cells of a case are separated from the last by a
-// line "---".
+// TestNotebookSyntax tests cells that are not valid Python. A line "---" separates the first cells
+// of a case from the last.
 func TestNotebookSyntax(t *testing.T) {
 	cases := []struct{ name, code, want, exception string }{
 		{"indented", "    x = 1\n    if x:\n        print('a')\n    x + 1", "[stdout]a\n[main] plain=2 json=2", ""},
@@ -85,7 +85,7 @@ func TestNotebookSyntax(t *testing.T) {
 	}
 }
 
-// What is timed runs as it does otherwise, and the times stand after what it prints.
+// A timed statement runs as usual, and the times are printed after its output.
 func TestNotebookTimes(t *testing.T) {
 	for name, c := range map[string]struct{ code, value, begins string }{
 		"cell":   {"%%time\nprint('a')\nx = 5\nx", "5", "a\nCPU times: user "},
@@ -112,7 +112,7 @@ func TestNotebookTimes(t *testing.T) {
 	}
 }
 
-// Code that Python compiles runs as it is, whatever it looks like.
+// Code that Python compiles runs unchanged, whatever it looks like.
 func TestPlainPythonIsNeverChanged(t *testing.T) {
 	for name, code := range map[string]string{
 		"string":  "x = '''\n%pwd\n!ls\n'''\nx",
@@ -147,7 +147,7 @@ func TestInAndOutAreBounded(t *testing.T) {
 	if got, want := o[30].bundles("main")[0]["text/plain"], "([11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30], 20)"; got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := o[32].bundles("main")[0]["text/plain"]; got != "(20, 2)" { // the large value is not kept, and _ is the tuple before it
+	if got := o[32].bundles("main")[0]["text/plain"]; got != "(20, 2)" { // the large value is not kept, so _ is the tuple before it
 		t.Errorf("got %v", got)
 	}
 	big := "bytes(5 << 20)"
@@ -194,8 +194,8 @@ func TestDisplayOfNotebooks(t *testing.T) {
 	}
 }
 
-// installed is what programs use of packages that want a browser, a viewer or a kernel to show
-// something.
+// installed has the parts that programs use of packages that need a browser, a viewer or a kernel
+// to show something.
 const installed = `
 import os
 def package(**files):

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// pyplot is a module with the part of matplotlib.pyplot that cells rely on.
+// pyplot is a module with the parts of matplotlib.pyplot that cells use.
 const pyplot = `
 import os
 os.makedirs("matplotlib", exist_ok=True)
@@ -28,7 +28,7 @@ def show(): print("not replaced")
 ''')
 `
 
-// events renders what a cell showed, in order.
+// events formats what a cell showed, in order.
 func events(o outcome) string {
 	var b strings.Builder
 	for _, e := range o.Events {
@@ -56,7 +56,7 @@ def of(**m):
     return type("B", (A,), {k: (lambda self, k=k: self.m[k]() if callable(self.m[k]) else self.m[k]) for k in m})(**m)
 def fail(): raise ValueError("no")
 `
-	// saves lets figures of pyplot save themselves in files, as those of matplotlib do.
+	// saves makes figures of pyplot able to save themselves to files, like those of matplotlib.
 	const saves = `
 open("matplotlib/figure.py", "w").write('''
 import os
@@ -142,7 +142,7 @@ func TestExceptionGroup(t *testing.T) {
 	}
 }
 
-// Whatever an exception is, what is said of it is bounded.
+// The description of any exception is bounded.
 func TestExceptionsAreBounded(t *testing.T) {
 	for name, code := range map[string]string{
 		"message":   "raise ValueError('x' * 10000000)",
@@ -167,7 +167,7 @@ func TestExceptionsAreBounded(t *testing.T) {
 	}
 }
 
-// The source of old cells is forgotten at some point, not that of new ones.
+// The sources of old cells are dropped at some point, those of new ones are not.
 func TestSourcesAreBounded(t *testing.T) {
 	steps := cells("def f():\n    1/0\n# " + strings.Repeat("x", 1<<20))
 	for range 5 {

@@ -1,4 +1,4 @@
-// Package drain lets a server shut down without cutting off what it is doing.
+// Package drain lets a server shut down without interrupting work in progress.
 package drain
 
 import (
@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// Gate counts what goes on. Its zero value is open; its methods are safe for concurrent use.
+// Gate counts work in progress. Its zero value is open; its methods are safe for concurrent use.
 type Gate struct {
 	mu   sync.Mutex
 	shut bool
 	busy int
-	idle chan struct{} // made by who waits, closed when nothing goes on
+	idle chan struct{} // created by a waiter, closed when no work is in progress
 }
 
-// Enter counts something, which leave ends. It reports false, and counts nothing, if the Gate is
-// shut. leave is called once.
+// Enter counts a piece of work until leave is called. If the Gate is shut, it counts nothing and
+// returns false. leave must be called once.
 func (g *Gate) Enter() (leave func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -26,7 +26,8 @@ func (g *Gate) Enter() (leave func(), ok bool) {
 	return g.leave, true
 }
 
-// Hold is Enter for what belongs to something that goes on: a shut Gate lets it in.
+// Hold is Enter for work that belongs to other work in progress: it is allowed even if the Gate is
+// shut.
 func (g *Gate) Hold() (leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -43,14 +44,14 @@ func (g *Gate) leave() {
 	}
 }
 
-// Busy returns how much goes on.
+// Busy returns the number of pieces of work in progress.
 func (g *Gate) Busy() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.busy
 }
 
-// Shut lets nothing in from now on.
+// Shut refuses new work from now on.
 func (g *Gate) Shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,7 +65,8 @@ func (g *Gate) IsShut() bool {
 	return g.shut
 }
 
-// Drain shuts the Gate and waits until nothing goes on, or ctx ends, whose cause it returns then.
+// Drain shuts the Gate and waits until no work is in progress or ctx ends. If ctx ends, it returns
+// the cause of ctx.
 func (g *Gate) Drain(ctx context.Context) error {
 	g.mu.Lock()
 	g.shut = true

@@ -27,7 +27,7 @@ func TestGate(t *testing.T) {
 		second := g.Hold()
 
 		var drained atomic.Int32
-		for range 2 { // who waits is not alone
+		for range 2 { // two waiters
 			go func() {
 				if err := g.Drain(t.Context()); err != nil {
 					t.Error(err)
@@ -47,7 +47,7 @@ func TestGate(t *testing.T) {
 			t.Fatalf("both have left: %d have drained, %d go on", drained.Load(), g.Busy())
 		}
 
-		// What is held once more is waited for once more.
+		// Drain waits for each Hold separately.
 		leave := g.Hold()
 		if err := g.Drain(ctx); !errors.Is(err, late) {
 			t.Errorf("held again: got %v", err)

@@ -15,20 +15,20 @@ import (
 // Type is the type of the backend in Info and Handle.
 const Type = "fake"
 
-// Options configures New. The zero value is a backend that has everything, in Python and
-// JavaScript, and answers at once.
+// Options configures New. The zero value is a backend that has every feature, in Python and
+// JavaScript, and answers immediately.
 type Options struct {
-	// Capabilities are what the backend declares, and all that it has. Without a language it is
+	// Capabilities are what the backend declares. It has nothing else. Without a language they are
 	// All().
 	Capabilities executor.Capabilities
-	// Packages are the names that can be installed. Nil: a few.
+	// Packages are the names of packages that can be installed. Nil: a few.
 	Packages []string
 	// CreateTime is how long the creation of a sandbox takes.
 	CreateTime time.Duration
 }
 
-// All returns capabilities with every feature of the contract; without languages, in Python and
-// JavaScript. One language alone cannot be mixed.
+// All returns capabilities with every feature of the contract, in the given languages or in Python
+// and JavaScript. With only one language, languages cannot be mixed.
 func All(languages ...executor.Language) executor.Capabilities {
 	c := executor.Capabilities{Templates: []string{"data-science"}, Isolation: executor.IsolationProcess}
 	if len(languages) == 0 {
@@ -80,7 +80,8 @@ const (
 	OpDial      Op = "dial"
 )
 
-// Backend is a provider in memory: any number of Executors share it, and it knows what they left.
+// Backend is a provider in memory. Any number of Executors share it, and it knows the sandboxes
+// that they left.
 type Backend struct {
 	opts Options
 	caps executor.Capabilities
@@ -91,11 +92,11 @@ type Backend struct {
 	calls   map[Op]int
 }
 
-// scripted is what a test wants of an operation.
+// scripted is what a test has set for an operation.
 type scripted struct {
 	err  error
 	left int
-	held chan struct{} // closed when the operation may go on
+	held chan struct{} // closed when the operation may continue
 }
 
 // New makes a backend without sandboxes.
@@ -112,19 +113,19 @@ func New(opts Options) *Backend {
 	}
 }
 
-// Open makes an Executor over b. An empty Owner is "fake".
+// Open returns an Executor over b. An empty Owner becomes "fake".
 func (b *Backend) Open(env driver.Env) (executor.Executor, error) {
 	return Open(b.Driver(), env)
 }
 
-// Open makes an Executor over a driver of a Backend, also one of Dial.
+// Open returns an Executor over a driver of a Backend, including one from Dial.
 func Open(d driver.Driver, env driver.Env) (executor.Executor, error) {
 	env.Owner = cmp.Or(env.Owner, Type)
 	return driver.New(d, env, driver.Options{Type: Type, StopTimeout: 2 * time.Second, CleanupTimeout: 5 * time.Second})
 }
 
-// Fail makes the next n calls of an operation fail with err, which driver.Fail makes; without it
-// they are internal errors. n < 0: all from now on; n = 0: none.
+// Fail makes the next n calls of an operation fail with err, which should come from driver.Fail;
+// other errors become internal errors. n < 0: all calls from now on; n = 0: none.
 func (b *Backend) Fail(op Op, n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +148,7 @@ func (b *Backend) Hold(op Op) (release func()) {
 	})
 }
 
-// script returns what is wanted of an operation. It is called with mu held.
+// script returns what a test has set for an operation. The caller holds mu.
 func (b *Backend) script(op Op) *scripted {
 	if b.scripts[op] == nil {
 		b.scripts[op] = &scripted{}
@@ -155,14 +156,14 @@ func (b *Backend) script(op Op) *scripted {
 	return b.scripts[op]
 }
 
-// Calls says how often an operation was asked for.
+// Calls returns how often an operation was called.
 func (b *Backend) Calls(op Op) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.calls[op]
 }
 
-// enter begins an operation as the test wants it.
+// enter begins an operation, with the failures and waits that the test has set.
 func (b *Backend) enter(ctx context.Context, op Op) error {
 	b.mu.Lock()
 	b.calls[op]++
@@ -187,7 +188,7 @@ func (b *Backend) enter(ctx context.Context, op Op) error {
 	return s.err
 }
 
-// Sandboxes returns the identities of the sandboxes that exist, dead ones too, in order.
+// Sandboxes returns the IDs of the existing sandboxes, including dead ones, in order.
 func (b *Backend) Sandboxes() []string {
 	var ids []string
 	for _, s := range b.list(nil) {
@@ -196,8 +197,8 @@ func (b *Backend) Sandboxes() []string {
 	return ids
 }
 
-// Break makes a sandbox dead, as a crash of its machine would. It stays until it is destroyed or
-// expires.
+// Break makes a sandbox dead, as a crash of its machine would. It still exists until it is
+// destroyed or expires.
 func (b *Backend) Break(id string) {
 	if s := b.find(id); s != nil {
 		s.end(errBroken)
@@ -210,7 +211,7 @@ func (b *Backend) find(id string) *sandbox {
 	return b.boxes[id]
 }
 
-// list returns the sandboxes that carry all of the labels, in order.
+// list returns the sandboxes that have all of the labels, in order.
 func (b *Backend) list(labels map[string]string) []*sandbox {
 	b.mu.Lock()
 	var all []*sandbox
@@ -223,7 +224,7 @@ func (b *Backend) list(labels map[string]string) []*sandbox {
 	return all
 }
 
-// create starts a sandbox. A repeated one with the same ID is the same.
+// create starts a sandbox. A second create with the same ID returns the same sandbox.
 func (b *Backend) create(ctx context.Context, c *driver.Create) (*sandbox, error) {
 	if err := b.enter(ctx, OpCreate); err != nil {
 		return nil, err
@@ -244,7 +245,7 @@ func (b *Backend) create(ctx context.Context, c *driver.Create) (*sandbox, error
 	return s, nil
 }
 
-// remove forgets a sandbox and ends what is in it.
+// remove forgets a sandbox and ends everything in it.
 func (b *Backend) remove(s *sandbox) {
 	b.mu.Lock()
 	delete(b.boxes, s.id)

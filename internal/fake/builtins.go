@@ -16,7 +16,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// arguments are those of a call of a built-in function.
+// arguments are the arguments of a call of a built-in function.
 type arguments struct {
 	e    *execution
 	name string
@@ -40,7 +40,7 @@ func (a arguments) int(i int) int64 {
 	return n
 }
 
-// millis returns a duration that is given in milliseconds.
+// millis returns an argument in milliseconds as a duration.
 func (a arguments) millis(i int) time.Duration { return time.Duration(a.int(i)) * time.Millisecond }
 
 // file returns the absolute name of a file.
@@ -64,7 +64,7 @@ func (a arguments) line() string {
 // builtins are the functions of the script language.
 var builtins map[string]func(*execution, arguments) any
 
-func init() { // the functions refer to the table, by way of what they call
+func init() { // in init, because the functions indirectly use the table
 	builtins = map[string]func(*execution, arguments) any{
 		// Output: print and eprint write a line, out and err what they get.
 		"print":  func(e *execution, a arguments) any { e.write(executor.EventStdout, a.line()); return nil },
@@ -101,7 +101,8 @@ func init() { // the functions refer to the table, by way of what they call
 			return string(b)
 		},
 
-		// Values. show makes one of pairs of media type and content; display displays one.
+		// Values. show returns a value made of pairs of media type and content; display displays
+		// one.
 		"show":    showing,
 		"display": func(e *execution, a arguments) any { e.display(false, bundle(a.any(0))); return nil },
 		"notebook": func(e *execution, a arguments) any {
@@ -113,7 +114,8 @@ func init() { // the functions refer to the table, by way of what they call
 		"figure": func(e *execution, a arguments) any { e.figures = append(e.figures, a.int(0)); return nil },
 		"plot":   func(e *execution, a arguments) any { e.showFigures(); return nil },
 
-		// Ends. What follows the message in raise are the names of the functions on the way.
+		// Ends. The arguments of raise after the message are the names of the functions in the
+		// traceback.
 		"raise": func(e *execution, a arguments) any {
 			t := &thrown{typ: a.text(0), msg: a.text(1), line: e.line}
 			for i := 2; i < len(a.v); i++ {
@@ -140,7 +142,7 @@ func init() { // the functions refer to the table, by way of what they call
 			return nil
 		},
 
-		// Time. deafen makes the code ignore interrupts from now on, for good.
+		// Time. deafen makes the code ignore all interrupts from now on.
 		"sleep":   func(e *execution, a arguments) any { e.sleep(a.millis(0)); return nil },
 		"forever": func(e *execution, a arguments) any { e.wait(nil); return nil },
 		"deafen":  func(e *execution, a arguments) any { e.deaf = true; return nil },
@@ -170,7 +172,7 @@ func init() { // the functions refer to the table, by way of what they call
 			return nil
 		},
 
-		// Terminals. interrupt and resized wait for what their names say.
+		// Terminals. interrupt waits for an interrupt, and resized for a new size.
 		"terminal": func(e *execution, a arguments) any {
 			if e.req.Terminal == nil {
 				return "none"
@@ -180,7 +182,7 @@ func init() { // the functions refer to the table, by way of what they call
 		"interrupt": func(e *execution, a arguments) any { return e.interrupt() },
 		"resized":   func(e *execution, a arguments) any { return e.resized() },
 
-		// Surroundings.
+		// Environment.
 		"cwd": func(e *execution, a arguments) any { return e.dir },
 		"env": func(e *execution, a arguments) any {
 			if v, ok := e.env[a.text(0)]; ok {
@@ -233,8 +235,8 @@ func init() { // the functions refer to the table, by way of what they call
 			return fmt.Sprintf("%o", i.Mode&fs.ModePerm)
 		},
 
-		// What a sandbox bounds and offers. take takes MiB of memory, fork says how many processes
-		// could be started.
+		// Limits and capabilities of the sandbox. take takes MiB of memory; fork returns how many
+		// processes could be started.
 		"take": func(e *execution, a arguments) any { e.take(a.int(0) << 20); return nil },
 		"fork": func(e *execution, a arguments) any {
 			n := a.int(0)
@@ -252,13 +254,13 @@ func init() { // the functions refer to the table, by way of what they call
 		"connect":  func(e *execution, a arguments) any { return e.connect(a.text(0), a.text(1)) },
 		"query":    func(e *execution, a arguments) any { return e.query(a.text(0), a.text(1)) },
 
-		// Servers: serve starts one at an address and returns its port; listening tells the ports
-		// that something listens at before.
+		// Servers: serve starts one at an address and returns its port; listening prints the ports
+		// before something listens at them.
 		"serve":     func(e *execution, a arguments) any { return e.serve(a.text(0)) },
 		"listening": func(*execution, arguments) any { return int64(ownPort) },
 
-		// What stays when the code has ended: a line that is printed later, an error that comes
-		// later, a file that grows.
+		// What continues after the end of the code: a line that is printed later, an error that
+		// comes later, a file that grows.
 		"later": func(e *execution, a arguments) any {
 			d, line := a.millis(0), a.text(1)+"\n"
 			e.started = append(e.started, e.in.leave("timer", func(end <-chan struct{}) {
@@ -273,7 +275,7 @@ func init() { // the functions refer to the table, by way of what they call
 			e.started = append(e.started, e.in.leave("timer", func(end <-chan struct{}) {
 				switch {
 				case !pause(d, end):
-				case e.req.Language == executor.Python: // whose threads fail alone
+				case e.req.Language == executor.Python: // an error in a thread of Python ends only the thread
 					e.post(executor.Event{Kind: executor.EventStderr, Data: executor.Bytes("ValueError: " + message + "\n")})
 				default:
 					e.mu.Lock()
@@ -289,7 +291,7 @@ func init() { // the functions refer to the table, by way of what they call
 				for e.box.disk.extend(name, "x") == nil && pause(10*time.Millisecond, end) {
 				}
 			})
-			if len(a.v) > 1 { // as a chain of timers that a run waits for
+			if len(a.v) > 1 { // like a chain of timers for which a run waits
 				e.started = append(e.started, l)
 			}
 			return nil
@@ -297,7 +299,7 @@ func init() { // the functions refer to the table, by way of what they call
 	}
 }
 
-// pause waits, and reports false if the end came first.
+// pause waits for d. It returns false if end came first.
 func pause(d time.Duration, end <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -325,8 +327,8 @@ func (e *execution) canWrite(dir string) bool {
 	return e.box.disk.remove(name) == nil
 }
 
-// mediaType is what show accepts: lower case, without parameters, of a length that fits into any
-// protocol.
+// mediaType matches what show accepts: lower case, without parameters, of a length that fits into
+// any protocol.
 var mediaType = regexp.MustCompile(`^[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60}$`)
 
 func showing(e *execution, a arguments) any {
@@ -339,7 +341,7 @@ func showing(e *execution, a arguments) any {
 	return b
 }
 
-// showFigures displays the figures that were made since the last time.
+// showFigures displays the figures that were made since the last call.
 func (e *execution) showFigures() {
 	open := e.figures
 	e.figures = nil
@@ -348,7 +350,7 @@ func (e *execution) showFigures() {
 	}
 }
 
-// environment is what code finds, besides what Spec and Request add.
+// environment is the environment of code, without the variables of Spec and Request.
 func environment(more ...map[string]string) map[string]string {
 	env := map[string]string{"HOME": home, "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "TMPDIR": "/tmp", "TZ": "UTC"}
 	for _, m := range more {
@@ -357,10 +359,10 @@ func environment(more ...map[string]string) map[string]string {
 	return env
 }
 
-// requirement is the name at the beginning of what an installer is asked for.
+// requirement matches the name at the beginning of a requirement.
 var requirement = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*`)
 
-// known reports whether the packages that the fake can install have a name.
+// known reports whether name is one of packages.
 func known(name string, packages []string) bool {
 	return slices.Contains(packages, requirement.FindString(name))
 }

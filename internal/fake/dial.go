@@ -58,7 +58,7 @@ func (c *client) post(ctx context.Context, path string, body io.Reader) (*http.R
 	return res, nil
 }
 
-// ask makes a call whose arguments are in.
+// ask makes a call with the arguments in.
 func ask[Out any](ctx context.Context, c *client, path string, in any) (out Out, err error) {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -96,7 +96,7 @@ func (d remoteDriver) Create(ctx context.Context, c *driver.Create) (driver.Sess
 	if err != nil {
 		stop, done := driver.StopContext(ctx)
 		defer done()
-		ask[struct{}](stop, d.c, "/abandon", c.ID) // the answer may be what was lost
+		ask[struct{}](stop, d.c, "/abandon", c.ID) // maybe only the answer was lost
 		return nil, err
 	}
 	return &remoteHolder{d.c, "/holder/" + h.Holder, h.Info.info()}, nil
@@ -140,7 +140,7 @@ func (d remoteLister) Sessions(ctx context.Context, labels map[string]string) it
 	}
 }
 
-// each yields what a listing has and then its error, if any.
+// each yields the items of a listing and then its error, if any.
 func each[T any](yield func(T, error) bool, items []T, err error) {
 	for _, i := range items {
 		if !yield(i, nil) {
@@ -153,7 +153,7 @@ func each[T any](yield func(T, error) bool, items []T, err error) {
 	}
 }
 
-// remoteHolder is a sandbox as this process holds it.
+// remoteHolder is a sandbox that this process holds.
 type remoteHolder struct {
 	c    *client
 	path string
@@ -202,8 +202,8 @@ func (h *remoteHolder) Run(ctx context.Context, req *executor.Request, emit func
 	}
 	body := io.Reader(bytes.NewReader(append(line, '\n')))
 	if req.Stdin != nil {
-		// The transport closes a body that can be closed and waits for that, so the reader of the
-		// caller must not look like one.
+		// The transport closes a body that has a Close method and waits for that, so the caller's
+		// reader must not look like one.
 		body = io.MultiReader(body, struct{ io.Reader }{req.Stdin})
 	}
 	return h.stream(ctx, h.path+"/run", req.ID, body, emit)
@@ -218,8 +218,8 @@ func (h *remoteHolder) Install(ctx context.Context, p executor.Packages, emit fu
 	return h.stream(ctx, h.path+"/install?run="+run, run, bytes.NewReader(body), emit)
 }
 
-// stream makes a call that is answered by the events of a run. When ctx ends or emit fails it asks
-// for the end of the run and waits for that.
+// stream makes a call whose answer is the events of a run. If ctx ends or emit fails, it cancels
+// the run and waits for its end.
 func (h *remoteHolder) stream(ctx context.Context, path, run string, body io.Reader, emit func(executor.Event) error) (driver.Exit, error) {
 	live, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -261,7 +261,7 @@ func (h *remoteHolder) stream(ctx context.Context, path, run string, body io.Rea
 		}
 		if s.Event != nil {
 			if emitErr != nil {
-				continue // nobody wants it
+				continue // the event is not wanted any more
 			}
 			if emitErr = emit(*s.Event); emitErr != nil {
 				close(unwanted)
@@ -282,8 +282,8 @@ func (h *remoteHolder) stream(ctx context.Context, path, run string, body io.Rea
 	}
 }
 
-// cancel asks for the end of a run until it is over, or the time for that is. The request for the
-// run may be on its way still.
+// cancel cancels a run repeatedly until it is over, or the time for that is. It repeats because the
+// request for the run may not have arrived yet.
 func (h *remoteHolder) cancel(ctx context.Context, run string, over <-chan struct{}) {
 	stop, done := driver.StopContext(ctx)
 	defer done()
@@ -323,7 +323,7 @@ func (f remoteFiles) Write(ctx context.Context, name string, r io.Reader, mode f
 	return err
 }
 
-// errorReader remembers with what error of its own a reader ended.
+// errorReader records the error with which a reader ended.
 type errorReader struct {
 	r   io.Reader
 	err error

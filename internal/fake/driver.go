@@ -12,14 +12,14 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// Driver returns a driver of b. It implements the optional interfaces that b declares features for,
-// and no others.
+// Driver returns a driver of b. It implements the optional interfaces for the features that b
+// declares, and no others.
 func (b *Backend) Driver() driver.Driver {
 	plain := plainDriver{b}
 	return compose(plain, attacher{b}, lister{b}, b.caps)
 }
 
-// compose joins a driver with the optional interfaces that go with what it declares.
+// compose adds to a driver the optional interfaces for its declared features.
 func compose(d driver.Driver, a driver.Attacher, l driver.Lister, c executor.Capabilities) driver.Driver {
 	attach, list := c.Has(executor.FeatureAttach), c.Has(executor.FeatureList)
 	switch {
@@ -110,7 +110,7 @@ func (d lister) Sessions(ctx context.Context, labels map[string]string) iter.Seq
 	}
 }
 
-// holder is a sandbox as one process holds it.
+// holder is a sandbox that one process holds.
 type holder struct {
 	box   *sandbox
 	fence int64
@@ -128,7 +128,7 @@ var (
 	_ driver.Aser       = (*holder)(nil)
 )
 
-// Info leaves out when the sandbox ends: it counts its use itself, so the end moves.
+// Info leaves out when the sandbox ends, because that changes with each use.
 func (h *holder) Info() executor.SessionInfo {
 	i := h.box.info()
 	i.Expires = time.Time{}
@@ -218,7 +218,7 @@ func (h *holder) Destroy(ctx context.Context) error {
 
 func (h *holder) Files() driver.Files { return files{h} }
 
-// files are the files of a sandbox for a holder.
+// files is the file system of a sandbox for a holder.
 type files struct{ h *holder }
 
 // use begins an operation on files.

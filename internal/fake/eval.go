@@ -9,11 +9,11 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Values are nil, bool, int64, float64, string (of any bytes), []any, and executor.MIMEBundle for
-// what shows itself in several forms.
+// Values are nil, bool, int64, float64, string (any bytes), []any, and executor.MIMEBundle for a
+// value with several representations.
 
-// program executes the statements of a program and returns the value of the last one, or nil if it
-// has none.
+// program executes the statements of a program. It returns the value of the last one, or nil if
+// that has none.
 func (e *execution) program(prog []stmt) (value any) {
 	for _, s := range prog {
 		value = e.statement(s)
@@ -201,7 +201,7 @@ func (e *execution) compare(op string, a, b any) bool {
 	return x >= y
 }
 
-// maxText is how long a text can get, so that a program cannot take the memory of the host.
+// maxText is the largest length of a text, so that a program cannot exhaust the host's memory.
 const maxText = 256 << 20
 
 func (e *execution) arithmetic(op string, a, b any) any {
@@ -250,7 +250,7 @@ func (e *execution) arithmetic(op string, a, b any) any {
 	return math.Mod(x, y)
 }
 
-// text is what print makes of a value.
+// text returns what print prints for a value.
 func text(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -265,7 +265,7 @@ func text(v any) string {
 	return string(b)
 }
 
-// bundle returns the forms in which a value is shown; none for null.
+// bundle returns the representations of a value, or none for null.
 func bundle(v any) executor.MIMEBundle {
 	if b, ok := v.(executor.MIMEBundle); ok || v == nil {
 		return b

@@ -15,11 +15,10 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// killAfter is how long code that was asked to stop has for that. It heeds an interrupt at once if
-// the machine lets it.
+// killAfter is how long code may take to stop after an interrupt. Normally it stops immediately.
 const killAfter = 300 * time.Millisecond
 
-// What stops code besides the end of a context and the errors of emit.
+// The reasons to stop code, apart from the end of a context and the errors of emit.
 var (
 	errWall      = errors.New("wall time")
 	errReset     = errors.New("reset")
@@ -30,53 +29,53 @@ var (
 	errFinished  = errors.New("the run has ended")
 )
 
-// execution is one run in a sandbox. The code runs on the goroutine that called it, since that is
-// where emit must be called.
+// execution is one run in a sandbox. The code runs on the caller's goroutine, because emit must be
+// called there.
 type execution struct {
 	box  *sandbox
 	in   *interpreter
 	req  *executor.Request
 	emit func(executor.Event) error
 
-	// Of the goroutine of the code.
+	// Used only by the goroutine of the code.
 	line    int
 	env     map[string]string
 	dir     string
-	args    []any // of a command
+	args    []any // arguments of a command
 	memory  int64
 	peak    int64
-	deaf    bool // it does not heed interrupts
+	deaf    bool // the code ignores interrupts
 	signal  string
 	figures []int64
-	started []*leftover      // what the run waits for when its code has ended
-	pending []executor.Event // events to pass on; without streaming, when there are many or at the end
+	started []*leftover      // what the run waits for after its code has ended
+	pending []executor.Event // events to emit; without streaming, when there are many or at the end
 	held    int              // bytes in pending
 	input   *input
 
-	// At a terminal.
-	size        executor.TerminalSize // that the program knows
+	// Used at a terminal.
+	size        executor.TerminalSize // the size that the program knows
 	interrupted bool
-	awaited     bool // an interrupt does not end the program
+	awaited     bool // the program waits for an interrupt, which then does not end it
 
 	mu    sync.Mutex
 	cause error            // the first reason to stop
-	mail  []executor.Event // what threads have written
-	late  *thrown          // the error of something that the code has started
+	mail  []executor.Event // events from threads
+	late  *thrown          // an error of something that the code has started
 	over  bool
-	soft  chan struct{} // closed: it is asked to stop
-	hard  chan struct{} // closed: it is stopped
+	soft  chan struct{} // closed when the code should stop
+	hard  chan struct{} // closed when the code must stop
 	timer *time.Timer
 }
 
 type (
-	// stopped unwinds code that has been stopped.
+	// stopped unwinds code that was stopped.
 	stopped struct{}
 	// exited unwinds code that ends itself.
 	exited struct {
 		code int
-		lost bool // with the interpreter
+		lost bool // the interpreter ends too
 	}
-	// thrown is an error of the language on its way up.
+	// thrown is an error of the language that is being propagated.
 	thrown struct {
 		typ, msg string
 		line     int
@@ -84,8 +83,8 @@ type (
 	}
 )
 
-// stop ends the code, at once or after it had the chance to heed an interrupt. The first cause is
-// the one that counts.
+// stop ends the code, immediately or after it had a chance to handle an interrupt. The first cause
+// is kept.
 func (e *execution) stop(cause error, atOnce bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -103,7 +102,7 @@ func (e *execution) stop(cause error, atOnce bool) {
 	}
 }
 
-// kill is called with mu held.
+// kill stops the code. The caller holds mu.
 func (e *execution) kill() {
 	select {
 	case <-e.hard:
@@ -112,7 +111,7 @@ func (e *execution) kill() {
 	}
 }
 
-// heeded returns the channel that interrupts the code, or nil if it does not heed that.
+// heeded returns the channel that interrupts the code, or nil if the code ignores interrupts.
 func (e *execution) heeded() <-chan struct{} {
 	if e.deaf {
 		return nil
@@ -120,7 +119,7 @@ func (e *execution) heeded() <-chan struct{} {
 	return e.soft
 }
 
-// check ends the code if it has been stopped, and passes on what its threads have written.
+// check ends the code if it was stopped, and emits the events of its threads.
 func (e *execution) check() {
 	select {
 	case <-e.hard:
@@ -138,7 +137,7 @@ func (e *execution) check() {
 	}
 }
 
-// wait blocks the code until c is ready; for ever if c is nil.
+// wait blocks the code until c is ready, or forever if c is nil.
 func (e *execution) wait(c <-chan time.Time) {
 	select {
 	case <-c:
@@ -155,7 +154,7 @@ func (e *execution) sleep(d time.Duration) {
 	e.wait(t.C)
 }
 
-// post takes an event from a thread. After the end of the run there is nobody to take it.
+// post stores an event of a thread. After the end of the run it is dropped.
 func (e *execution) post(ev executor.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -164,7 +163,7 @@ func (e *execution) post(ev executor.Event) {
 	}
 }
 
-// event passes an event on, and ends the code if nobody wants it.
+// event emits an event, and ends the code if emit fails.
 func (e *execution) event(ev executor.Event) {
 	e.pending = append(e.pending, ev)
 	e.held += len(ev.Data)
@@ -174,10 +173,10 @@ func (e *execution) event(ev executor.Event) {
 	e.check()
 }
 
-// maxHeld is how much output is held back where nothing streams.
+// maxHeld is how much output is buffered without streaming.
 const maxHeld = 1 << 20
 
-// flush passes on what was held back.
+// flush emits the buffered events.
 func (e *execution) flush() {
 	for _, ev := range e.pending {
 		if err := e.emit(ev); err != nil {
@@ -208,14 +207,14 @@ func (e *execution) command() bool { return len(e.req.Command) > 0 }
 // has reports whether the language of the code has f.
 func (e *execution) has(f executor.Feature) bool { return e.box.caps.HasFor(e.req.Language, f) }
 
-// run executes a program, or throws bad, and says how that ended.
+// run executes a program, or throws bad, and returns how that ended.
 func (e *execution) run(ctx context.Context, prog []stmt, bad *syntaxError) (driver.Exit, error) {
 	defer context.AfterFunc(ctx, func() { e.stop(context.Cause(ctx), false) })()
 	if w := e.req.Limits.WallTime; w != executor.NoLimit {
 		defer time.AfterFunc(w, func() { e.stop(errWall, false) }).Stop()
 	}
 	defer func() {
-		e.stop(errFinished, true) // for what waits for the end of the run
+		e.stop(errFinished, true) // for waiters on the end of the run
 		e.mu.Lock()
 		e.over = true
 		e.timer.Stop()
@@ -257,7 +256,7 @@ func (e *execution) run(ctx context.Context, prog []stmt, bad *syntaxError) (dri
 	return exit, err
 }
 
-// code executes the program and shows what it left to be shown.
+// code executes the program and shows its value and figures.
 func (e *execution) code(prog []stmt, bad *syntaxError) (exit driver.Exit) {
 	end := e.protect(func() {
 		if bad != nil {
@@ -270,7 +269,7 @@ func (e *execution) code(prog []stmt, bad *syntaxError) (exit driver.Exit) {
 			end = failed
 		}
 	}
-	if _, stop := end.(stopped); !stop { // also after an error: figures are shown when the cell ends
+	if _, stop := end.(stopped); !stop { // even after an error, because figures are shown at the end of a cell
 		if failed := e.protect(e.showFigures); failed != nil {
 			end = failed
 		}
@@ -286,7 +285,7 @@ func (e *execution) code(prog []stmt, bad *syntaxError) (exit driver.Exit) {
 	case stopped:
 		exit.Code = -1
 		select {
-		case <-e.hard: // it had no chance to heed the interrupt, or did not
+		case <-e.hard: // the code could not handle the interrupt, or did not
 			exit.StateLost = true
 		default:
 			exit.StateLost = !e.has(executor.FeatureInterrupt)
@@ -295,7 +294,7 @@ func (e *execution) code(prog []stmt, bad *syntaxError) (exit driver.Exit) {
 	return exit
 }
 
-// linger waits for what the code has started. When the run is stopped, that is, too.
+// linger waits for what the code has started. If the run is stopped, that is stopped too.
 func (e *execution) linger() {
 	var late <-chan time.Time
 	if e.req.Linger != nil {
@@ -327,8 +326,8 @@ func (e *execution) linger() {
 	}
 }
 
-// protect calls f and returns with what it ended before its end: stopped, exited, a thrown error,
-// or nil.
+// protect calls f and returns the reason why f ended early: stopped, exited, a thrown error, or
+// nil.
 func (e *execution) protect(f func()) (end any) {
 	defer func() {
 		switch v := recover().(type) {
@@ -358,7 +357,7 @@ func (e *execution) exception(t *thrown) *executor.Exception {
 	return &executor.Exception{Type: t.typ, Message: t.msg, Traceback: escapes.ReplaceAllString(b.String(), ""), Line: t.line}
 }
 
-// escapes are the sequences that tracebacks must not have.
+// escapes matches the escape sequences that tracebacks must not have.
 var escapes = regexp.MustCompile("\x1b\\[[0-9;]*[a-zA-Z]")
 
 // throw raises an error of the language.
@@ -366,7 +365,7 @@ func (e *execution) throw(typ, format string, args ...any) {
 	panic(&thrown{typ: typ, msg: fmt.Sprintf(format, args...), line: e.line})
 }
 
-// must throws an error of the file system as the language does.
+// must throws an error of the file system as an error of the language.
 func (e *execution) must(err error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -376,7 +375,7 @@ func (e *execution) must(err error) {
 	}
 }
 
-// take takes memory, and ends the code if there is no more.
+// take takes memory, and ends the code if there is not enough.
 func (e *execution) take(n int64) {
 	e.memory += n
 	e.peak = max(e.peak, e.memory)
@@ -386,17 +385,17 @@ func (e *execution) take(n int64) {
 	}
 }
 
-// interpreter keeps the variables of one language and context, until it ends: another one then
-// takes its place.
+// interpreter keeps the variables of one language and context until it ends. Then another one
+// replaces it.
 type interpreter struct {
-	turn chan struct{} // holds a token while a run is in progress
+	busy chan struct{} // a lock: contains a token while a run is in progress
 
 	// Of the run in progress.
 	vars map[string]any
 	cell int
-	dir  string // where it was started
+	dir  string // directory in which it was started
 
-	exits []func() // to be called when it is reset; of the run in progress, too
+	exits []func() // exit handlers, also those of the run in progress
 
 	mu      sync.Mutex
 	current *execution
@@ -405,19 +404,19 @@ type interpreter struct {
 	others  []*leftover // in order
 }
 
-// leftover is something that runs beside the code and after it.
+// leftover is something that runs beside the code and after its end.
 type leftover struct {
 	name       string
-	stop, done chan struct{} // closed when it is to end, and when it has
+	stop, done chan struct{} // closed when it must end, and when it has ended
 	stopOnce   func()
 }
 
 func newInterpreter() *interpreter {
-	return &interpreter{turn: make(chan struct{}, 1), vars: map[string]any{}, ended: make(chan struct{})}
+	return &interpreter{busy: make(chan struct{}, 1), vars: map[string]any{}, ended: make(chan struct{})}
 }
 
-// leave lets f run beside the code and after it, until it is stopped, at the latest when the
-// interpreter ends.
+// leave starts f, which may run after the end of the code until it is stopped or the interpreter
+// ends.
 func (in *interpreter) leave(name string, f func(end <-chan struct{})) *leftover {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -449,13 +448,13 @@ func (in *interpreter) names() (names []string) {
 	return names
 }
 
-// begin notes the run in progress, which is nil after it.
+// begin sets the run in progress; nil means that there is none.
 func (in *interpreter) begin(e *execution) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.current = e
 	select {
-	case <-in.ended: // between the turn and now
+	case <-in.ended: // between getting the lock and now
 		if e != nil {
 			e.stop(errReset, true)
 		}
@@ -463,8 +462,8 @@ func (in *interpreter) begin(e *execution) {
 	}
 }
 
-// end stops the run in progress and ends what was left running. It does not wait: the run may be
-// waiting for the consumer of its output.
+// end stops the run in progress and everything that was left running. It does not wait, because the
+// run may be waiting for the consumer of its output.
 func (in *interpreter) end(cause error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -66,8 +66,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestLifetimes checks that a sandbox ends when nobody has used it for its idle TTL, but not during
-// a run, and that a run in progress ends with it.
+// TestLifetimes checks that a sandbox ends after its idle TTL without use, but not during a run,
+// and that a run in progress ends with its sandbox.
 func TestLifetimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := fake.New(fake.Options{})

@@ -19,12 +19,12 @@ import (
 )
 
 // disk is the file system of a sandbox, in memory. Names are clean and absolute. The code in the
-// sandbox and the Files of its holders see the same one, with the same rights: what system
-// directories hold cannot be changed.
+// sandbox and the Files of its holders use the same one, with the same permissions: system
+// directories cannot be changed.
 type disk struct {
 	mu    sync.Mutex
 	root  *node
-	quota int64 // zero: none
+	quota int64 // zero: no quota
 	used  int64
 	clock int64 // counts changes
 }
@@ -44,7 +44,7 @@ var (
 	errLoop    = errors.New("too many levels of symbolic links")
 )
 
-// maxLinks is how many symbolic links a name may lead through.
+// maxLinks is how many symbolic links one name may use.
 const maxLinks = 40
 
 // home is the home directory of the code.
@@ -71,7 +71,7 @@ func newDisk(quota int64) *disk {
 	return d
 }
 
-// alias makes name another name of the working directory, in directories of the system.
+// alias makes name another name of the working directory, in system directories.
 func (d *disk) alias(name string) error {
 	at := d.root
 	elems := strings.Split(strings.Trim(name, "/"), "/")
@@ -91,8 +91,8 @@ func (d *disk) alias(name string) error {
 	return nil
 }
 
-// walk finds the directory of name and its last element. With follow, a symbolic link at the end is
-// followed too. The last element is empty for the root.
+// walk finds the directory of name and its last element. With follow, it also follows a symbolic
+// link at the end. The last element is empty for the root.
 func (d *disk) walk(name string, follow bool) (dir *node, last string, err error) {
 	links := 0
 	rest := strings.Split(strings.Trim(path.Clean(name), "/"), "/")
@@ -162,7 +162,7 @@ func (d *disk) touch(n *node) {
 	n.changed, n.mtime = d.clock, time.Now()
 }
 
-// read returns the content of a regular file. It must not be changed.
+// read returns the content of a regular file. The caller must not change it.
 func (d *disk) read(name string) ([]byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -178,7 +178,7 @@ func (d *disk) read(name string) ([]byte, error) {
 	return n.data, nil
 }
 
-// lock makes a file one that nobody may read.
+// lock makes a file unreadable.
 func (d *disk) lock(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,14 +191,14 @@ func (d *disk) lock(name string) error {
 	return nil
 }
 
-// write replaces a file at once. With parents the directories above are made.
+// write replaces a file atomically. With parents, missing directories above it are created.
 func (d *disk) write(name string, data []byte, mode fs.FileMode, parents bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.put(name, data, mode, parents)
 }
 
-// put is write with mu held.
+// put is write for a caller that holds mu.
 func (d *disk) put(name string, data []byte, mode fs.FileMode, parents bool) error {
 	if parents {
 		if err := d.mkdirs(path.Dir(name)); err != nil {
@@ -233,7 +233,7 @@ func (d *disk) put(name string, data []byte, mode fs.FileMode, parents bool) err
 	return nil
 }
 
-// mkdirs makes a directory and those above it.
+// mkdirs creates a directory and those above it.
 func (d *disk) mkdirs(name string) error {
 	at := "/"
 	for elem := range strings.SplitSeq(strings.Trim(name, "/"), "/") {
@@ -270,7 +270,7 @@ func (d *disk) add(name string, n *node) error {
 	return nil
 }
 
-// mkdirAll is mkdirs for the code, for which a directory that exists is no error.
+// mkdirAll is mkdirs for the code, for which an existing directory is not an error.
 func (d *disk) mkdirAll(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -285,7 +285,7 @@ func (d *disk) extend(name, text string) error {
 	if n, err := d.get(name, true); err == nil {
 		old = n.data
 	}
-	return d.put(name, append(old, text...), 0, false) // who reads the old content does not see what is behind it
+	return d.put(name, append(old, text...), 0, false) // readers of the old content do not see the new part
 }
 
 func (d *disk) mkdir(name string) error {
@@ -389,7 +389,7 @@ func (d *disk) remove(name string) error {
 	}
 }
 
-// size returns how much a tree takes of the quota.
+// size returns how much of the quota a tree uses.
 func size(n *node) (sum int64) {
 	sum = int64(len(n.data))
 	for _, e := range n.entries {
@@ -398,18 +398,17 @@ func size(n *node) (sum int64) {
 	return sum
 }
 
-// mark returns a point in time for changedSince.
+// mark returns the current point in time for changedSince.
 func (d *disk) mark() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.clock
 }
 
-// changedSince returns the regular files below the working directory that were made, changed or
+// changedSince returns the regular files below the working directory that were created, changed or
 // moved there after mark.
 //
-// What programs keep for themselves in the home directory is left out, if that is the working
-// directory.
+// If home is the working directory, files that programs keep there for themselves are left out.
 func (d *disk) changedSince(mark int64, home string) (found []driver.Changed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -432,7 +431,7 @@ func (d *disk) changedSince(mark int64, home string) (found []driver.Changed) {
 	return found
 }
 
-// atHome reports whether home is the working directory, by any of its names.
+// atHome reports whether home is the working directory, under any of its names.
 func (d *disk) atHome(home string) bool {
 	n, err := d.get(home, true)
 	workdir, werr := d.get(executor.Workdir, true)

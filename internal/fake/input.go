@@ -7,13 +7,13 @@ import (
 
 // input is the standard input of a run.
 type input struct {
-	chunks chan []byte // closed at the end
+	chunks chan []byte // closed at the end of the input
 	buf    []byte
-	line   []byte // that is not yet for the program, at a terminal
+	line   []byte // at a terminal: the line that is not yet complete
 }
 
 // newInput starts to read r. Its goroutine ends with the input or with the run, whose end closes
-// over. A Read that is in progress then cannot be ended, and nothing waits for it.
+// over. A Read in progress cannot be interrupted, and nothing waits for it.
 func newInput(r io.Reader, over <-chan struct{}) *input {
 	in := &input{chunks: make(chan []byte)}
 	go func() {
@@ -36,7 +36,7 @@ func newInput(r io.Reader, over <-chan struct{}) *input {
 	return in
 }
 
-// more waits for input, and reports false at its end.
+// more waits for input. It returns false at the end.
 func (e *execution) more() bool {
 	if e.input == nil {
 		if e.req.Stdin == nil {
@@ -54,7 +54,7 @@ func (e *execution) more() bool {
 		}
 		e.input.buf = append(e.input.buf, b...)
 		if !ok && e.req.Terminal != nil {
-			e.wait(nil) // that nothing more is typed does not end it
+			e.wait(nil) // at a terminal, a missing line does not end the program
 		}
 		return ok
 	case <-e.hard:
@@ -82,7 +82,7 @@ func (e *execution) readLine() any {
 	}
 }
 
-// readSome returns what input there is, and "" at the end.
+// readSome returns the available input, or "" at the end.
 func (e *execution) readSome() string {
 	for e.input == nil || len(e.input.buf) == 0 {
 		if !e.more() {
@@ -92,7 +92,7 @@ func (e *execution) readSome() string {
 	return e.readRest()
 }
 
-// readRest returns what has been read and not been used.
+// readRest returns input that was read but not used.
 func (e *execution) readRest() string {
 	if e.input == nil {
 		return ""

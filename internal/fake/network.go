@@ -15,8 +15,8 @@ import (
 // probeTimeout is how long a probe waits for an answer.
 const probeTimeout = time.Second
 
-// connect sends a line to a TCP address and reports whether something came back, if the policy of
-// the sandbox allows that. The connection is a real one.
+// connect sends a line to a TCP address, if the policy of the sandbox allows that, and reports
+// whether there was an answer. The connection is real.
 func (e *execution) connect(address, line string) bool {
 	return e.exchange("tcp", address, []byte(line+"\n"))
 }
@@ -35,7 +35,7 @@ func (e *execution) exchange(network, address string, msg []byte) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
-	go func() { // it ends with ctx
+	go func() { // ends with ctx
 		select {
 		case <-e.hard:
 		case <-e.soft:
@@ -59,7 +59,7 @@ func (e *execution) exchange(network, address string, msg []byte) bool {
 	return n > 0
 }
 
-// allows applies the network policy.
+// allows applies the network policy of the sandbox.
 func (b *sandbox) allows(address string) bool {
 	switch b.spec.Network.Mode {
 	case executor.NetworkFull:

@@ -62,7 +62,7 @@ type (
 	await struct{ e expr }
 )
 
-// syntaxError is why a program cannot begin: as a rule, that it cannot be parsed.
+// syntaxError says why a program cannot begin. Usually it cannot be parsed.
 type syntaxError struct {
 	line int
 	typ  string
@@ -84,11 +84,10 @@ type parser struct {
 	await  bool
 }
 
-// maxDepth bounds how deep a program may nest, so that its author cannot exhaust the stack of the
-// host.
+// maxDepth bounds the nesting of a program, so that its author cannot exhaust the host's stack.
 const maxDepth = 200
 
-// parse reads a program. Where there is no await, it is an error in the program.
+// parse parses a program. If await is false, await is an error.
 func parse(src string, await bool) (prog []stmt, bad *syntaxError) {
 	defer func() {
 		switch e := recover().(type) {
@@ -171,7 +170,7 @@ func (p *parser) fail(t token, format string, args ...any) {
 	panic(&syntaxError{t.line, "SyntaxError", fmt.Sprintf(format, args...)})
 }
 
-// is takes the next token if it is an operator or keyword with this text.
+// is consumes the next token if it is an operator or keyword with this text.
 func (p *parser) is(text string) bool {
 	if t := p.peek(); (t.kind == 'o' || t.kind == 'i') && t.text == text {
 		p.pos++
@@ -255,7 +254,7 @@ func (p *parser) statement() stmt {
 	return s
 }
 
-// levels are the binary operators from the loosest to the tightest.
+// levels are the binary operators, from the lowest precedence to the highest.
 var levels = [][]string{{"or"}, {"and"}, {"==", "!=", "<", "<=", ">", ">="}, {"+", "-"}, {"*", "/", "%"}}
 
 func (p *parser) expression() expr { return p.binary(0) }
@@ -344,7 +343,7 @@ func (p *parser) items(end string) (es []expr) {
 		if len(es) > 0 {
 			p.want(",")
 		}
-		for p.peek().kind == '\n' { // a list may go over several lines
+		for p.peek().kind == '\n' { // a list may span several lines
 			p.pos++
 		}
 		es = append(es, p.expression())

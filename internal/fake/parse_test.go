@@ -8,7 +8,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// FuzzParse checks that a program of any kind is parsed or refused, with a line that it has.
+// FuzzParse checks that any program is parsed, or refused with a line number that exists.
 func FuzzParse(f *testing.F) {
 	for _, l := range []executor.Language{executor.Python, executor.JavaScript} {
 		for _, src := range Programs(l) {

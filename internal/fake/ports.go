@@ -18,7 +18,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// ownPort is the port at which the fake itself listens in every sandbox.
+// ownPort is the port on which the fake itself listens in every sandbox.
 const ownPort = 7
 
 // Dial implements driver.Dialer.
@@ -47,7 +47,7 @@ func (h *holder) Dial(ctx context.Context, port int) (executor.Conn, error) {
 	return &use{end: outside, h: h}, nil
 }
 
-// use is a connection whose writes are use of the sandbox.
+// use is a connection whose writes count as use of the sandbox.
 type use struct {
 	*end
 	h *holder
@@ -82,7 +82,8 @@ func (e *end) CloseWrite() error { return e.w.Close() }
 
 func (e *end) Close() error { return e.fail(net.ErrClosed, io.EOF) }
 
-// fail ends both directions: with here for this side, and with there for what the other reads.
+// fail ends both directions: with the error here for this side, and there for the reader of the
+// other side.
 func (e *end) fail(here, there error) error {
 	e.r.CloseWithError(here)
 	return e.w.CloseWithError(there)
@@ -95,7 +96,7 @@ func (e *end) SetDeadline(time.Time) error      { return errors.ErrUnsupported }
 func (e *end) SetReadDeadline(time.Time) error  { return errors.ErrUnsupported }
 func (e *end) SetWriteDeadline(time.Time) error { return errors.ErrUnsupported }
 
-// listener is a server of the program "serve".
+// listener is a server that the program "serve" has started.
 type listener struct {
 	mu    sync.Mutex
 	over  bool
@@ -130,7 +131,7 @@ func (l *listener) close() {
 	l.work.Wait()
 }
 
-// serve starts a server as the program of that name does, and returns its port.
+// serve starts a server, as the program "serve" does, and returns its port.
 func (e *execution) serve(address string) int64 {
 	l := &listener{conns: map[*end]bool{}}
 	s := e.box
@@ -154,7 +155,7 @@ func (e *execution) serve(address string) int64 {
 	return int64(port)
 }
 
-// serveConnection does what the first line of a connection asks for.
+// serveConnection does what the first line of a connection says.
 func serveConnection(c *end) {
 	defer c.Close()
 	r := bufio.NewReader(c)
@@ -184,7 +185,7 @@ func serveConnection(c *end) {
 	}
 }
 
-// serveHTTP answers a request by its path: for most, with what the request was.
+// serveHTTP answers a request by its path. Most paths answer with the request itself.
 func serveHTTP(c *end, r *bufio.Reader) {
 	req, err := http.ReadRequest(r)
 	if err != nil {

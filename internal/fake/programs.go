@@ -12,8 +12,8 @@ import (
 //go:embed programs.txt
 var programsText string
 
-// Programs returns the programs that the conformance suite asks for, by their names, in the script
-// language. What they raise has the name that it has in the language that the fake plays.
+// Programs returns the programs of the conformance suite by name, in the script language.
+// Exceptions have the names that they have in language l.
 func Programs(l executor.Language) map[string]string {
 	text := programsText
 	if l == executor.JavaScript {
@@ -24,7 +24,7 @@ func Programs(l executor.Language) map[string]string {
 		all[f.Name] = strings.TrimSuffix(string(f.Data), "\n")
 	}
 	if l == executor.JavaScript {
-		for _, name := range []string{"at-exit", "exit-text", "figure", "hard-exit", "hook", "main", "program", "raise-chained", "spawn-define", "spawn-use", "user", "zones"} { // the suite has them for Python only
+		for _, name := range []string{"at-exit", "exit-text", "figure", "hard-exit", "hook", "main", "program", "raise-chained", "spawn-define", "spawn-use", "user", "zones"} { // the suite has these only for Python
 			delete(all, name)
 		}
 	}

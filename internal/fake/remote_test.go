@@ -15,7 +15,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// dialed returns an Executor over a Backend that is reached by its socket.
+// dialed returns an Executor over a Backend that is reached over a socket.
 func dialed(t *testing.T) (*Backend, executor.Executor) {
 	t.Helper()
 	b := New(Options{})
@@ -61,7 +61,7 @@ func TestWireErrors(t *testing.T) {
 	}
 }
 
-// TestUnreadInput checks that a run that leaves its input unread harms no later request.
+// TestUnreadInput checks that a run that does not read its input does not harm later requests.
 func TestUnreadInput(t *testing.T) {
 	_, x := dialed(t)
 	s, err := x.Create(t.Context(), executor.Spec{})
@@ -78,8 +78,8 @@ func TestUnreadInput(t *testing.T) {
 	}
 }
 
-// TestRunOutlivesItsHolder checks that a run goes on when the process that started it is gone,
-// until somebody ends it.
+// TestRunOutlivesItsHolder checks that a run continues after the process that started it is gone,
+// until it is ended.
 func TestRunOutlivesItsHolder(t *testing.T) {
 	b, x := dialed(t)
 	s, err := x.Create(t.Context(), executor.Spec{})
@@ -119,8 +119,8 @@ func TestRunOutlivesItsHolder(t *testing.T) {
 	}
 }
 
-// TestCreateThatIsGivenUp checks that a sandbox does not stay that was made when nobody waited for
-// it any more.
+// TestCreateThatIsGivenUp checks that a sandbox is removed if nobody waited for its creation any
+// more.
 func TestCreateThatIsGivenUp(t *testing.T) {
 	b, x := dialed(t)
 	release := b.Hold(OpCreate)

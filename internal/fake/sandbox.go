@@ -16,12 +16,12 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// sandbox is what a provider would run and bill.
+// sandbox is a sandbox at the provider.
 type sandbox struct {
 	b       *Backend
 	id      string
 	created time.Time
-	spec    executor.Spec // of driver.Create
+	spec    executor.Spec // from driver.Create
 	caps    executor.Capabilities
 	disk    *disk
 
@@ -31,15 +31,15 @@ type sandbox struct {
 	used     time.Time // the end of the last use
 	active   int       // uses in progress
 	expiry   *time.Timer
-	dead     bool // it cannot be used any more, but is still there
+	dead     bool // cannot be used any more, but still exists
 	gone     bool
 	fence    int64
 	interps  map[executor.Interpreter]*interpreter
-	all      []*interpreter // those of commands too; to end them
+	all      []*interpreter // including those of commands, to end them
 	packages map[string]bool
 
-	ports     int               // that were given to servers
-	listeners map[int]*listener // that a forward can reach
+	ports     int               // number of ports that were given to servers
+	listeners map[int]*listener // servers that Dial can reach
 }
 
 func newSandbox(b *Backend, c *driver.Create) *sandbox {
@@ -52,8 +52,8 @@ func newSandbox(b *Backend, c *driver.Create) *sandbox {
 	return s
 }
 
-// expires says when the sandbox ends if nothing uses it from now on. It is called with mu held, or
-// before s is shared.
+// expires returns when the sandbox ends if it is not used from now on. The caller holds mu, or s is
+// not shared yet.
 func (s *sandbox) expires() time.Time {
 	end := s.used.Add(s.idle)
 	if s.active > 0 {
@@ -65,7 +65,7 @@ func (s *sandbox) expires() time.Time {
 	return end
 }
 
-// expire ends the sandbox if its time has come.
+// expire ends the sandbox if its time is over.
 func (s *sandbox) expire() {
 	s.mu.Lock()
 	end := s.expires()
@@ -100,8 +100,8 @@ func (s *sandbox) use(fence int64) (done func(), err error) {
 	}, nil
 }
 
-// end ends everything in the sandbox: because it is destroyed, and the backend has forgotten it
-// already, or because it broke.
+// end ends everything in the sandbox, because it is destroyed (then the backend has already
+// forgotten it) or broken.
 func (s *sandbox) end(cause error) {
 	s.mu.Lock()
 	s.gone, s.dead = s.gone || cause == errDestroyed, true
@@ -119,7 +119,7 @@ func (s *sandbox) end(cause error) {
 	}
 }
 
-// interpreter returns the one for key, making it if need be, once it is the caller's turn.
+// interpreter returns the interpreter for key, and creates it if necessary, once it is free.
 func (s *sandbox) interpreter(ctx context.Context, key executor.Interpreter, private bool) (*interpreter, error) {
 	for {
 		if ctx.Err() != nil {
@@ -140,10 +140,10 @@ func (s *sandbox) interpreter(ctx context.Context, key executor.Interpreter, pri
 		}
 		s.mu.Unlock()
 		select {
-		case in.turn <- struct{}{}:
+		case in.busy <- struct{}{}:
 			select {
 			case <-in.ended:
-				continue // another one has taken its place
+				continue // another one has replaced it
 			default:
 				return in, nil
 			}
@@ -169,7 +169,7 @@ func (s *sandbox) run(ctx context.Context, req *executor.Request, emit func(exec
 	if err != nil {
 		return driver.Exit{}, err
 	}
-	defer func() { <-in.turn }()
+	defer func() { <-in.busy }()
 	e := &execution{
 		box: s, in: in, req: req, emit: emit, env: environment(s.spec.Env, req.Env), dir: s.directory(in, req),
 		soft: make(chan struct{}), hard: make(chan struct{}),
@@ -180,7 +180,7 @@ func (s *sandbox) run(ctx context.Context, req *executor.Request, emit func(exec
 	in.begin(e)
 	defer in.begin(nil)
 	lost := command
-	defer func() { // also if emit panics
+	defer func() { // even if emit panics
 		if lost {
 			s.discard(in, errReset)
 			in.left.Wait()
@@ -198,7 +198,7 @@ func (s *sandbox) run(ctx context.Context, req *executor.Request, emit func(exec
 	src := req.Code
 	if command {
 		if src, e.args, err = script(req.Command); err != nil {
-			emit(executor.Event{Kind: executor.EventStderr, Data: executor.Bytes(err.Error() + "\n")}) // its error comes back below
+			emit(executor.Event{Kind: executor.EventStderr, Data: executor.Bytes(err.Error() + "\n")}) // the error of emit is returned below
 			return driver.Exit{Code: 127}, ctx.Err()
 		}
 	}
@@ -212,7 +212,7 @@ func (s *sandbox) run(ctx context.Context, req *executor.Request, emit func(exec
 	return exit, err
 }
 
-// scriptCommand is the one program that sandboxes have. Its first argument is the text of a script.
+// scriptCommand is the only program in sandboxes. Its first argument is the text of a script.
 const scriptCommand = "script"
 
 func script(argv []string) (src string, args []any, err error) {
@@ -225,8 +225,8 @@ func script(argv []string) (src string, args []any, err error) {
 	return argv[1], args, nil
 }
 
-// directory returns where the code of a request starts. The directory of its first run is that of
-// an interpreter with a name.
+// directory returns the directory in which the code of a request starts. A named interpreter keeps
+// the directory of its first run.
 func (s *sandbox) directory(in *interpreter, req *executor.Request) string {
 	if req.Context != "" && in.cell == 0 {
 		in.dir = req.Dir
@@ -293,7 +293,7 @@ func (s *sandbox) installed(l executor.Language, name string) bool {
 	return s.packages[string(l)+" "+name]
 }
 
-// state is what the fake keeps in handles, so that they are not empty.
+// state is the State of handles, so that it is not empty.
 type state struct{ Disk string }
 
 // info describes the sandbox.
@@ -316,7 +316,7 @@ func (s *sandbox) info() executor.SessionInfo {
 	return i
 }
 
-// matches reports whether the sandbox carries all of the labels.
+// matches reports whether the sandbox has all of the labels.
 func (s *sandbox) matches(labels map[string]string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,7 +328,7 @@ func (s *sandbox) matches(labels map[string]string) bool {
 	return true
 }
 
-// keepAlive sets the idle TTL and counts it from now.
+// keepAlive sets the idle TTL and restarts it.
 func (s *sandbox) keepAlive(idle time.Duration) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,12 +27,13 @@ type server struct {
 
 	mu      sync.Mutex
 	holders map[string]*holder
-	cancels map[string]context.CancelCauseFunc // of runs, by ID
+	cancels map[string]context.CancelCauseFunc // cancel functions of runs, by ID
 
-	abandoned map[string]bool // creations that nobody waits for
+	abandoned map[string]bool // creations for which nobody waits
 }
 
-// Serve lets other processes use b by Dial(address). stop ends that, and removes what is left in b.
+// Serve lets other processes use b with Dial(address). stop ends that, and removes the sandboxes
+// that are left in b.
 func Serve(b *Backend) (address string, stop func() error, err error) {
 	dir, err := os.MkdirTemp("", "fake-")
 	if err != nil {
@@ -46,7 +47,7 @@ func Serve(b *Backend) (address string, stop func() error, err error) {
 	s := &server{b: b, holders: map[string]*holder{}, cancels: map[string]context.CancelCauseFunc{}, abandoned: map[string]bool{}}
 	s.http.Handler = s.handler()
 	var served sync.WaitGroup
-	served.Go(func() { s.http.Serve(l) }) // it ends by Close, with http.ErrServerClosed
+	served.Go(func() { s.http.Serve(l) }) // ends by Close, with http.ErrServerClosed
 	return address, func() error {
 		err := s.http.Close()
 		served.Wait()
@@ -61,14 +62,14 @@ func (s *server) handler() http.Handler {
 	m := http.NewServeMux()
 	att, lst := attacher{s.b}, lister{s.b}
 	m.Handle("POST /capabilities", answer(func(context.Context, struct{}) (executor.Capabilities, error) {
-		return Without(s.b.caps, executor.FeaturePorts, executor.FeaturePTY), nil // one request carries no connection, and no later size
+		return Without(s.b.caps, executor.FeaturePorts, executor.FeaturePTY), nil // a request cannot carry a connection or a later size
 	}))
 	m.Handle("POST /create", answer(func(ctx context.Context, c *driver.Create) (wireHolder, error) {
 		h, err := s.hold(plainDriver{s.b}.Create(ctx, c))
 		s.mu.Lock()
 		unwanted := s.abandoned[c.ID]
 		s.mu.Unlock()
-		if unwanted { // who asked for it has given up meanwhile
+		if unwanted { // the caller has given up meanwhile
 			s.abandon(c.ID)
 		}
 		return h, err
@@ -143,7 +144,7 @@ func (s *server) handler() http.Handler {
 	return m
 }
 
-// answer makes a handler of a function of the decoded body.
+// answer returns a handler that calls f with the decoded body.
 func answer[In, Out any](f func(context.Context, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in In
@@ -161,7 +162,7 @@ func reply(w http.ResponseWriter, out any, err error) {
 	json.NewEncoder(w).Encode(wireReply{Err: toWire(errors.Join(err, merr)), Result: result})
 }
 
-// onHolder makes a handler of a function of the holder that the path names.
+// onHolder returns a handler that calls f with the holder in the path.
 func onHolder[In, Out any](s *server, f func(context.Context, *holder, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := s.holder(r)
@@ -192,7 +193,7 @@ func (s *server) hold(d driver.Session, err error) (wireHolder, error) {
 	return wireHolder{id, toWireInfo(h.Info())}, nil
 }
 
-// abandon removes a sandbox that did not get to who wanted it, now or when it is made.
+// abandon removes a sandbox whose creator did not get it, now or when it is created.
 func (s *server) abandon(id string) {
 	s.mu.Lock()
 	s.abandoned[id] = true
@@ -202,7 +203,7 @@ func (s *server) abandon(id string) {
 	}
 }
 
-// write takes the content of a file as the body.
+// write takes the body as the content of a file.
 func (s *server) write(w http.ResponseWriter, r *http.Request) {
 	h := s.holder(r)
 	if h == nil {
@@ -218,7 +219,7 @@ func (s *server) write(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) run(w http.ResponseWriter, r *http.Request) {
-	http.NewResponseController(w).EnableFullDuplex() // the standard input comes while output goes
+	http.NewResponseController(w).EnableFullDuplex() // standard input arrives while output is sent
 	body := bufio.NewReader(r.Body)
 	line, err := body.ReadBytes('\n')
 	var req wireRequest
@@ -231,8 +232,8 @@ func (s *server) run(w http.ResponseWriter, r *http.Request) {
 	}
 	if req.Stdin {
 		req.Request.Stdin = body
-		// A run need not read all of it. With full duplex the server of net/http finds what is left
-		// in the way of the next request.
+		// A run need not read all of its input. With full duplex, the net/http server would take
+		// the rest for the next request.
 		w.Header().Set("Connection", "close")
 	}
 	s.stream(w, r, req.ID, func(ctx context.Context, h *holder, emit func(executor.Event) error) (driver.Exit, error) {
@@ -252,7 +253,7 @@ func (s *server) install(w http.ResponseWriter, r *http.Request) {
 }
 
 // stream answers with the events of a run. The run ends by itself or by cancel, but not because its
-// holder has died: another one may have to find out what became of it.
+// holder has died: another holder may need its result.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, run string,
 	f func(context.Context, *holder, func(executor.Event) error) (driver.Exit, error),
 ) {

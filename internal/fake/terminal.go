@@ -7,15 +7,15 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// The characters with which a terminal does something.
+// The control characters of a terminal.
 const (
 	interruptKey = 3
 	endKey       = 4
 	eraseKey     = 127
 )
 
-// typed is what a terminal makes of what is typed: it echoes it, edits lines, and gives the program
-// whole ones. It reports whether the input has ended.
+// typed processes input as a terminal does: it echoes the input, edits lines, and passes whole
+// lines to the program. It reports whether the input has ended.
 func (e *execution) typed(b []byte) (end bool) {
 	in := e.input
 	var echo bytes.Buffer
@@ -60,7 +60,7 @@ func (e *execution) interrupt() any {
 	return nil
 }
 
-// resized waits until the size of the terminal is another than it was.
+// resized waits until the size of the terminal changes.
 func (e *execution) resized() any {
 	if e.req.Terminal == nil {
 		e.wait(nil)
@@ -70,7 +70,7 @@ func (e *execution) resized() any {
 	var size executor.TerminalSize
 	go func() {
 		defer close(done)
-		size, _ = e.req.Terminal.Changed(ctx, e.size) // an error is the end of the run
+		size, _ = e.req.Terminal.Changed(ctx, e.size) // an error means the end of the run
 	}()
 	defer func() {
 		cancel()

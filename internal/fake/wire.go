@@ -11,18 +11,18 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// A Backend and a process that has dialed it speak HTTP: one request for each call of the driver,
-// with JSON in both directions. A run is answered by a stream of wireStep, each in a line. Its
-// standard input is what follows the request in the body.
+// A Backend and a process that uses it with Dial communicate over HTTP: one request for each call
+// of the driver, with JSON in both directions. The answer to a run is a stream of wireStep, one in
+// each line. The standard input of the run follows the request in the body.
 
-// wireHolder answers create and attach.
+// wireHolder is the answer to create and attach.
 type wireHolder struct {
 	Holder string
 	Info   wireInfo
 }
 
-// wireInfo is what a driver says in a SessionInfo. Its Handle is not complete, so it has no text
-// form.
+// wireInfo is the part of a SessionInfo that a driver sets. Its Handle is incomplete, so it has no
+// text form.
 type wireInfo struct {
 	Session  string
 	Hint     json.RawMessage
@@ -48,26 +48,26 @@ func (w wireInfo) info() executor.SessionInfo {
 // wireRequest is a Request without its standard input.
 type wireRequest struct {
 	executor.Request
-	Stdin bool // it has one
+	Stdin bool // whether there is one
 }
 
-// wireStep is an event of a run or, last, its end.
+// wireStep is an event of a run or, as the last one, its end.
 type wireStep struct {
 	Event *executor.Event `json:",omitempty"`
 	Exit  *driver.Exit    `json:",omitempty"`
 	Err   *wireError      `json:",omitempty"`
 }
 
-// wireError is an error that keeps its kind on the way.
+// wireError is an error that keeps its kind in transit.
 type wireError struct {
-	Kind    int // in wireKinds; -1: none of them
+	Kind    int // index in wireKinds; -1: another kind
 	Fail    bool
 	Ran     executor.Ran
 	Missing []string `json:",omitempty"`
 	Text    string
 }
 
-// errCanceled stands for the end of the context of a run, whatever its cause was in the other
+// errCanceled represents the end of the context of a run, whatever its cause was in the other
 // process.
 var errCanceled = errors.New("canceled by the other process")
 
@@ -107,7 +107,7 @@ func (w *wireError) error() error {
 	return &kindError{wireKinds[w.Kind], w.Text}
 }
 
-// kindError has the text of an error of the other process, and its kind.
+// kindError has the text and the kind of an error of the other process.
 type kindError struct {
 	kind error
 	text string
@@ -116,7 +116,7 @@ type kindError struct {
 func (e *kindError) Error() string { return e.text }
 func (e *kindError) Unwrap() error { return e.kind }
 
-// wireReply answers all calls but runs and reads.
+// wireReply is the answer to all calls except runs and reads.
 type wireReply struct {
 	Err    *wireError      `json:",omitempty"`
 	Result json.RawMessage `json:",omitempty"`

@@ -1,11 +1,11 @@
-// Package front stands before every HTTP server of the module. It names each request, which the
-// client is told and the log has, so that both are found together, and refuses the requests that a
-// web page makes a browser send to a server that is not the page's own.
+// Package front is the first handler of every HTTP server of the module. It gives each request an
+// ID, which the client gets and the log contains, so that the two can be matched. It also refuses
+// requests that a web page makes a browser send to a server of another origin.
 //
-// Two checks do the latter. Requests that a browser marks as another site's are refused, as far as
-// they may change something. And the host name has to be one of the server's: a page whose own name
-// was pointed at this machine (DNS rebinding) is the same origin for the browser, and only the name
-// gives it away.
+// Two checks do that. Requests that a browser marks as cross-site are refused if they may change
+// something. And the host name must be one of the server's names: if a page points its own name at
+// this machine (DNS rebinding), the browser considers it the same origin, and only the host name
+// shows the attack.
 package front
 
 import (
@@ -17,18 +17,18 @@ import (
 	"strings"
 )
 
-// Policy says under which names a server is reached. The zero value allows those of loopback:
-// localhost, the names below it, 127.0.0.0/8 and ::1.
+// Policy says which names a server has. The zero value allows those of loopback: localhost, the
+// names below it, 127.0.0.0/8 and ::1.
 type Policy struct {
-	// Hosts are further names and addresses, without ports. "*" allows every name: for servers
-	// behind something that checks it.
+	// Hosts are further names and addresses, without ports. "*" allows every name. It is for
+	// servers behind something that checks the name.
 	Hosts []string
-	// Below is the form of the labels that may stand before one of Hosts, such as those of
-	// sandboxes. Nil: none may.
+	// Below matches the labels that may precede one of Hosts, such as those of sandboxes. Nil:
+	// none.
 	Below *regexp.Regexp
 }
 
-// Check returns why a policy is none: an entry of Hosts that is neither a name nor an address.
+// Check returns an error if an entry of Hosts is neither a name nor an address.
 func (p Policy) Check() error {
 	for _, h := range p.Hosts {
 		if _, err := netip.ParseAddr(h); err != nil && h != "*" && !hostForm.MatchString(h) {
@@ -40,8 +40,9 @@ func (p Policy) Check() error {
 
 var hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?)*$`)
 
-// Handler returns next behind the checks. What they refuse goes to refuse, with the status and what
-// the client should be told. Both get requests with a name, and no browser guesses the type of what
+// Handler returns next with the checks in front. Refused requests go to refuse, with the status and
+// the message for the client. Both handlers get requests with an ID, and answers tell browsers not
+// to guess their type.
 // they answer.
 func (p Policy) Handler(next http.Handler, refuse func(w http.ResponseWriter, r *http.Request, status int, message string)) http.Handler {
 	cross := http.NewCrossOriginProtection()
@@ -59,7 +60,7 @@ func (p Policy) Handler(next http.Handler, refuse func(w http.ResponseWriter, r 
 			next.ServeHTTP(w, r)
 			return
 		}
-		w.Header().Set("Connection", "close") // without it the answer would wait for the rest of the body
+		w.Header().Set("Connection", "close") // otherwise the answer would wait for the rest of the body
 		refuse(w, r, status, message)
 	})
 }

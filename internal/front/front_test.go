@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestHandler(t *testing.T) {
-	seen := "" // by who answers
+	seen := "" // the name that the handler has seen
 	h := Policy{}.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = RequestID(r.Context()) }), func(w http.ResponseWriter, r *http.Request, status int, message string) {
 		seen = RequestID(r.Context())
 		http.Error(w, message, status)
@@ -113,7 +113,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// A client may name its requests, by a name that can do no harm in headers and logs.
+// A client may set the ID of its requests, if that is harmless in headers and logs.
 func TestRequestID(t *testing.T) {
 	h := Policy{}.Handler(http.NotFoundHandler(), nil)
 	for id, kept := range map[string]bool{"abc-1": true, "": false, "a b": false, strings.Repeat("a", 65): false, "a\r\nb": false} {
@@ -127,7 +127,7 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-// A request that is refused is answered before its body has come.
+// A refused request is answered before its body has arrived.
 func TestNoBody(t *testing.T) {
 	srv := httptest.NewServer(Policy{}.Handler(http.NotFoundHandler(), func(w http.ResponseWriter, _ *http.Request, status int, message string) {
 		http.Error(w, message, status)

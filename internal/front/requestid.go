@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// RequestIDHeader has the name of a request, in requests and in answers.
+// RequestIDHeader contains the ID of a request, in requests and in answers.
 const RequestIDHeader = "X-Request-Id"
 
 type key struct{}
 
-// RequestIDForm is what is taken over from a client: it goes back in a header and into logs.
+// RequestIDForm matches the IDs that are accepted from a client: they are returned in a header and
+// written to logs.
 var RequestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// named returns r with a name: the client's if that has the form, otherwise one by chance.
+// named returns r with an ID: the client's if it has the right form, otherwise a random one.
 func named(w http.ResponseWriter, r *http.Request) *http.Request {
 	id := r.Header.Get(RequestIDHeader)
 	if !RequestIDForm.MatchString(id) {
@@ -26,12 +27,12 @@ func named(w http.ResponseWriter, r *http.Request) *http.Request {
 	return r.WithContext(WithRequestID(r.Context(), id))
 }
 
-// WithRequestID returns ctx for a request with a name.
+// WithRequestID returns ctx with the ID of a request.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, key{}, id)
 }
 
-// RequestID returns the name of the request that ctx is of, or "".
+// RequestID returns the ID of the request of ctx, or "".
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(key{}).(string)
 	return id

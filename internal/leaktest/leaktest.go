@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Main runs the tests and then waits until only the goroutine that called it is left. It returns
-// the exit code: that of the tests, or 1 with the stacks on standard error if something is still
-// there after a while.
+// Main runs the tests and then waits until only the calling goroutine is left. It returns the exit
+// code: that of the tests, or 1 if other goroutines are left after a while, whose stacks it prints
+// on standard error.
 func Main(m *testing.M) int {
 	if code := m.Run(); code != 0 {
 		return code
@@ -24,14 +24,14 @@ func Main(m *testing.M) int {
 		if left = Others(); len(left) == 0 {
 			return 0
 		}
-		time.Sleep(5 * time.Millisecond) // between looks at a condition, not instead of one
+		time.Sleep(5 * time.Millisecond) // between checks of a condition, not instead of one
 	}
 	fmt.Fprintf(os.Stderr, "leaktest: %d goroutines left after %v:\n\n%s\n", len(left), patience, strings.Join(left, "\n\n"))
 	return 1
 }
 
-// Others returns the stacks of all goroutines but the calling one and those that the run time keeps
-// for good.
+// Others returns the stacks of all goroutines except the calling one and those that the runtime
+// keeps forever.
 func Others() []string {
 	buf := make([]byte, 1<<20)
 	for {
@@ -44,7 +44,8 @@ func Others() []string {
 	}
 	var out []string
 	for i, stack := range strings.Split(string(buf), "\n\n") {
-		// The first is the caller. Receiving signals never ends once a program has asked for one.
+		// The first is the caller. The goroutine that receives signals never ends once it was
+		// started.
 		if i == 0 || strings.Contains(stack, "os/signal.signal_recv") || strings.Contains(stack, "os/signal.loop") {
 			continue
 		}

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// Document is what a registry says of all versions of a package, in its abbreviated form or in the
-// full one.
+// Document is a registry's description of all versions of a package, in the abbreviated or the full
+// form.
 type Document struct {
 	Tags     map[string]string          `json:"dist-tags"`
-	Versions map[string]json.RawMessage `json:"versions"` // read when one is chosen: the others may be nonsense
+	Versions map[string]json.RawMessage `json:"versions"` // decoded only when a version is chosen, because others may be invalid
 }
 
 // ParseDocument reads a document.
@@ -27,7 +27,7 @@ func ParseDocument(b []byte) (*Document, error) {
 	return d, nil
 }
 
-// manifest is what decides about the use of a version.
+// manifest has the parts of a manifest that decide about the use of a version.
 type manifest struct {
 	Dependencies map[string]string                  `json:"dependencies"`
 	Optional     map[string]string                  `json:"optionalDependencies"`
@@ -39,11 +39,11 @@ type manifest struct {
 	CPU          list                               `json:"cpu"`
 	LibC         list                               `json:"libc"`
 	Scripts      bool                               `json:"hasInstallScript"`
-	// Shasum is SHA-1, which is named in errors and not used.
+	// Shasum is a SHA-1. It is named in errors but not used.
 	Dist struct{ Tarball, Integrity, Shasum string }
 }
 
-// list is a string or several.
+// list is one string or several.
 type list []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -55,7 +55,7 @@ func (l *list) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(l))
 }
 
-// bundled names the dependencies that an archive has in it, or says that it has all.
+// bundled names the dependencies that an archive contains, or says that it contains all.
 type bundled struct {
 	all   bool
 	names []string
@@ -74,11 +74,11 @@ func (m *manifest) bundles(name string) bool {
 	return m.Bundled.all || m.BundledToo.all || slices.Contains(m.Bundled.names, name) || slices.Contains(m.BundledToo.names, name)
 }
 
-// Platform is what packages are chosen for, in Node's words: "linux", "x64", "glibc".
+// Platform is the platform that packages are chosen for, in Node's terms: "linux", "x64", "glibc".
 type Platform struct{ OS, CPU, LibC string }
 
-// fits reports whether a version is for the platform. A list names what will do, or with "!" what
-// will not.
+// fits reports whether a version is for the platform. A list names acceptable values or, with "!",
+// unacceptable ones.
 func (m *manifest) fits(p Platform) bool {
 	fits := func(l list, is string) bool {
 		if is == "" || len(l) == 0 || len(l) == 1 && l[0] == "any" {
@@ -90,7 +90,7 @@ func (m *manifest) fits(p Platform) bool {
 	return fits(m.OS, p.OS) && fits(m.CPU, p.CPU) && fits(m.LibC, p.LibC)
 }
 
-// archive checks where the archive of a version is and by what it is known.
+// archive returns the address and the checksum of the archive of a version, after checking them.
 func (m *manifest) archive(insecure bool) (address, hash, sum string, err error) {
 	u, err := url.Parse(m.Dist.Tarball)
 	switch {
@@ -103,9 +103,9 @@ func (m *manifest) archive(insecure bool) (address, hash, sum string, err error)
 	return u.String(), hash, sum, err
 }
 
-// hashes are the algorithms of checksums, the best first, with their sizes. SHA-1 is not among
-// them: two archives with the same checksum can be made by anybody who pays for it, so that it does
-// not say which one was published.
+// hashes are the checksum algorithms, in order of preference, with their sizes. SHA-1 is not
+// included: collisions can be produced at a moderate cost, so it does not prove which archive was
+// published.
 var hashes = []struct {
 	name string
 	size int

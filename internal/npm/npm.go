@@ -1,11 +1,11 @@
-// Package npm reads the names and versions of npm's packages as people and models write them,
-// "lodash", "@scope/name@^2", and decides which packages have to be where so that each finds what
-// it needs. It does no I/O: documents of a registry are handed in, and are parsed as what they are,
-// the words of a stranger.
+// Package npm reads the names and versions of npm packages as people and models write them,
+// "lodash", "@scope/name@^2", and decides where packages must be installed so that each finds its
+// dependencies. It does no I/O: the caller passes the documents of a registry, which are parsed as
+// untrusted input.
 //
-// It accepts a part of what npm does on purpose. What fetches something from elsewhere than the
-// registry (addresses, repositories, files, options of an installer, tags, which change their
-// meaning) is refused.
+// It deliberately accepts only a part of npm's syntax. It refuses everything that would download
+// from another place than the registry (URLs, repositories, files, options of an installer), and
+// tags, because their meaning changes.
 package npm
 
 import (
@@ -14,13 +14,13 @@ import (
 	"strings"
 )
 
-// Requirement names a package and says which versions will do.
+// Requirement names a package and the acceptable versions.
 type Requirement struct {
 	Name  string // with its scope: "@scope/name"
 	Range Range  // the zero value: any version
 }
 
-// The longest names that registries take, and ranges that anybody needs.
+// The longest names that registries accept, and the longest ranges that are useful.
 const (
 	maxName  = 214
 	maxRange = 256
@@ -28,12 +28,12 @@ const (
 
 var nameForm = regexp.MustCompile(`^(?:@[A-Za-z0-9][A-Za-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// validName reports whether a name is one that a registry can have. It becomes a directory, too.
+// validName reports whether a registry can have the name. It also becomes the name of a directory.
 func validName(name string) bool {
 	return len(name) <= maxName && nameForm.MatchString(name) && name != "node_modules" && name != "favicon.ico"
 }
 
-// Parse reads a requirement: a name, perhaps with "@" and versions.
+// Parse reads a requirement: a name, optionally with "@" and versions.
 func Parse(text string) (Requirement, error) {
 	bad := func(why string) (Requirement, error) {
 		return Requirement{}, fmt.Errorf("requirement %.60q: %s", text, why)
@@ -65,7 +65,7 @@ func Parse(text string) (Requirement, error) {
 	return Requirement{name, r}, nil
 }
 
-// String writes r in the form that Parse reads.
+// String formats r so that Parse can read it.
 func (r Requirement) String() string {
 	if r.Range.text == "" {
 		return r.Name

@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The table is what the semver package of npm 11 itself says of the same versions and ranges.
+// The table has the results of npm 11's own semver package for the same versions and ranges.
 func TestSemver(t *testing.T) {
 	var table struct {
 		Versions, Invalid, Sorted []string
@@ -46,7 +46,7 @@ func TestSemver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	delete(table.Ranges, "==1") // npm takes it by accident, and nobody writes it
+	delete(table.Ranges, "==1") // npm accepts this by accident, and nobody uses it
 	version := func(text string) Version {
 		v, err := ParseVersion(text)
 		if err != nil {

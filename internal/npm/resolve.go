@@ -10,13 +10,15 @@ import (
 	"strings"
 )
 
-// maxPackages bounds what one installation brings. The largest frameworks need half of it.
+// maxPackages is the largest number of packages of one installation. The largest frameworks need
+// half of it.
 const maxPackages = 4000
 
-// maxPath bounds the names of directories.
+// maxPath is the largest length of a directory name.
 const maxPath = 2000
 
-// Problem says why packages cannot be had: it is about them, not about the way to them.
+// Problem says why packages cannot be installed. It is about the packages, not about the
+// infrastructure.
 type Problem struct{ Text string }
 
 // Error implements error.
@@ -24,40 +26,40 @@ func (p *Problem) Error() string { return p.Text }
 
 func problem(format string, args ...any) error { return &Problem{fmt.Sprintf(format, args...)} }
 
-// Question is what to resolve.
+// Question is the input of Resolve.
 type Question struct {
-	Want  []Requirement     // at the top, where code finds it
-	Limit []Requirement     // bound the versions of all packages of their names
-	Have  map[string]string // at the top already: names and versions. They stay as they are
+	Want  []Requirement     // packages at the top level, where code finds them
+	Limit []Requirement     // limits of the versions of all packages with these names
+	Have  map[string]string // installed at the top level already: names and versions. They are not changed
 	Platform
-	Insecure bool // archives may be at addresses of http
+	Insecure bool // archives may have http URLs
 
-	// Get returns the documents of packages; those that are not there are missing.
+	// Get returns the documents of packages. Packages that do not exist are left out.
 	Get func(ctx context.Context, names []string) (map[string]*Document, error)
 }
 
-// Package is one that has to be put somewhere.
+// Package is a package to install.
 type Package struct {
 	Path          string // below the topmost node_modules: "a", "a/node_modules/@scope/b"
 	Name, Version string
-	URL           string // of its archive
+	URL           string // URL of its archive
 	Hash, Sum     string // "sha512" and the checksum in hexadecimal
-	Scripts       bool   // it wants to run a program when it is installed
+	Scripts       bool   // it has install scripts
 }
 
 // node is a directory of a package. The root has no name.
 type node struct {
-	name     string // of the directory: an alias perhaps
+	name     string // name of the directory, which may be an alias
 	parent   *node
 	children map[string]*node
-	of       string // the package
+	of       string // name of the package
 	version  Version
-	have     bool // and nothing is known of what it needs
-	optional bool // so is all that it needs
+	have     bool // installed already; its dependencies are not known
+	optional bool // so are all its dependencies
 	m        manifest
 }
 
-// edge is a need: somebody wants to find a package by a name.
+// edge is a dependency: a package or the user needs a package under a name.
 type edge struct {
 	from                   *node
 	name                   string
@@ -65,18 +67,18 @@ type edge struct {
 	spec                   string
 	versions               Range
 	tag                    string
-	optional, peer, unless bool // unless: not if nobody else wants it
+	optional, peer, unless bool // unless: only if something else needs it too
 }
 
-// Resolve says which packages have to be where, so that everything that is wanted finds what it
-// needs: as far up as possible, and below the one that needs it where versions differ. What is
-// wrong with packages is a *Problem.
+// Resolve decides where packages must be installed so that every package finds its dependencies: as
+// far up as possible, and below the package that needs them if versions differ. A problem with the
+// packages is a *Problem.
 func Resolve(ctx context.Context, q Question) ([]Package, error) {
 	r := &resolver{q: q, root: &node{children: map[string]*node{}}, docs: map[string]*Document{}}
 	for name, v := range q.Have {
 		version, err := ParseVersion(v)
 		if err != nil || !validName(name) {
-			continue // it cannot be known whether it will do
+			continue // its version is not known
 		}
 		r.root.children[name] = &node{name: name, parent: r.root, of: name, version: version, have: true}
 	}
@@ -105,12 +107,12 @@ func Resolve(ctx context.Context, q Question) ([]Package, error) {
 type resolver struct {
 	q     Question
 	root  *node
-	docs  map[string]*Document // nil: not there
+	docs  map[string]*Document // nil: does not exist
 	next  []edge
 	count int
 }
 
-// load gets the documents that are needed to follow edges, all at once.
+// load gets the documents for edges, all at once.
 func (r *resolver) load(ctx context.Context, wave []edge) error {
 	var names []string
 	for _, e := range wave {
@@ -134,7 +136,8 @@ func (r *resolver) load(ctx context.Context, wave []edge) error {
 	return nil
 }
 
-// start is where a need is looked for first. What has to be beside a package must not be below it.
+// start returns the node where the search for a dependency starts. A peer dependency must not be
+// below the package itself.
 func (e edge) start() *node {
 	if e.peer {
 		return e.from.parent
@@ -142,7 +145,7 @@ func (e edge) start() *node {
 	return e.from
 }
 
-// find returns what code in n finds by a name.
+// find returns the package that code in n finds under a name.
 func (n *node) find(name string) *node {
 	for ; n != nil; n = n.parent {
 		if c := n.children[name]; c != nil {
@@ -152,7 +155,7 @@ func (n *node) find(name string) *node {
 	return nil
 }
 
-// does reports whether c is what e wants.
+// does reports whether c satisfies e.
 func (r *resolver) does(c *node, e edge) bool {
 	if c.of != e.of {
 		return false
@@ -164,7 +167,7 @@ func (r *resolver) does(c *node, e edge) bool {
 	return e.versions.Allows(c.version) || e.versions.text == ""
 }
 
-// follow sees to it that a need is met.
+// follow makes sure that a dependency is satisfied.
 func (r *resolver) follow(e edge) error {
 	start := e.start()
 	c := start.find(e.name)
@@ -194,7 +197,7 @@ func (r *resolver) follow(e edge) error {
 	}
 	at := r.root
 	if c != nil {
-		at = start // another version hides the one above from all below
+		at = start // another version here would hide the one above for all packages below
 	}
 	n := &node{name: e.name, parent: at, children: map[string]*node{}, of: e.of, version: version, optional: e.optional, m: m}
 	at.children[e.name] = n
@@ -202,8 +205,8 @@ func (r *resolver) follow(e edge) error {
 	return r.needs(n)
 }
 
-// choose returns a version: the one that its authors call the latest if that will do, or else the
-// newest that will.
+// choose returns a version: the one that its authors tag as latest if it is acceptable, otherwise
+// the newest acceptable one.
 func (r *resolver) choose(d *Document, e edge) (Version, manifest, error) {
 	allowed := func(v Version) bool {
 		limits := r.q.Limit
@@ -246,7 +249,7 @@ func (r *resolver) choose(d *Document, e edge) (Version, manifest, error) {
 	return *best, m, nil
 }
 
-// newest says which versions there are, for an error.
+// newest lists the newest versions, for an error.
 func (d *Document) newest() string {
 	var all []Version
 	for text := range d.Versions {
@@ -267,7 +270,7 @@ func (d *Document) newest() string {
 
 var tagForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,60}$`)
 
-// needs queues what a package that was just placed needs.
+// needs queues the dependencies of a package that was just placed.
 func (r *resolver) needs(n *node) error {
 	add := func(name, spec string, e edge) error {
 		if n.m.bundles(name) {
@@ -296,7 +299,7 @@ func (r *resolver) needs(n *node) error {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.m.Dependencies)) {
-		if _, optional := n.m.Optional[name]; !optional { // it counts as that
+		if _, optional := n.m.Optional[name]; !optional { // it is also listed as optional
 			if err := add(name, n.m.Dependencies[name], edge{}); err != nil {
 				return err
 			}
@@ -315,7 +318,7 @@ func (r *resolver) needs(n *node) error {
 	return nil
 }
 
-// packages lists what has to be put below n.
+// packages lists the packages to install below n.
 func (r *resolver) packages(n *node, dir string) ([]Package, error) {
 	var all []Package
 	for _, name := range slices.Sorted(maps.Keys(n.children)) {
@@ -352,7 +355,7 @@ func (e edge) title() string {
 	return e.of
 }
 
-// because says who needs what an error is about.
+// because says which package needs the one of an error.
 func (e edge) because() string {
 	if e.from.parent == nil {
 		return ""

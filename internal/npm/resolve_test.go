@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// shelf is a registry: "name version" -> what its manifest has besides the archive.
+// shelf is a registry: "name version" -> the rest of its manifest, without the archive.
 type shelf map[string]string
 
 func (s shelf) get(t testing.TB) func(context.Context, []string) (map[string]*Document, error) {
@@ -102,7 +102,7 @@ func TestResolve(t *testing.T) {
 		want  string // separated by commas
 		have  map[string]string
 		limit string
-		paths string // or a part of the problem after "!"
+		paths string // or "!" and a part of the problem
 	}{
 		{"a", nil, "", "a=2.0.0"},
 		{"a@^1", nil, "", "a=1.5.0"},
@@ -172,7 +172,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// Whatever a registry says, what comes of it are paths below one directory, or an error.
+// Whatever a registry says, the result is paths below one directory, or an error.
 func FuzzResolve(f *testing.F) {
 	f.Add([]byte(`{"dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"dependencies":{"a":"1","b":"npm:a@*"},"dist":{"tarball":"https://example.org/a","integrity":"sha512-x"}}}}`))
 	f.Add([]byte(`{"versions":{"1.0.0":{"dependencies":{"../a":"*"},"peerDependencies":{"a":"2"},"os":"!linux","bundleDependencies":true,"dist":{"shasum":"abababababababababababababababababababab","tarball":"https://x/"}}}}`))

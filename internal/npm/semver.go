@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// Version is a version. What follows "+" means nothing and is not kept.
+// Version is a version. The build metadata after "+" is ignored and not kept.
 type Version struct {
 	numbers [3]uint64
-	pre     []string // of a pre-release
+	pre     []string // identifiers of a pre-release
 }
 
-// maxNumber is the largest number in a version: JavaScript's largest exact one.
+// maxNumber is the largest number in a version: JavaScript's largest exact integer.
 const maxNumber = 1<<53 - 1
 
 var (
@@ -68,14 +68,14 @@ func preRelease(text string) ([]string, error) {
 
 func isNumber(id string) bool { return strings.Trim(id, "0123456789") == "" }
 
-// Compare orders versions by age. A pre-release comes before what it precedes.
+// Compare orders versions by precedence. A pre-release comes before its release.
 func (v Version) Compare(w Version) int {
 	if c := slices.Compare(v.numbers[:], w.numbers[:]); c != 0 {
 		return c
 	}
 	switch {
 	case len(v.pre) == 0 || len(w.pre) == 0:
-		return cmp.Compare(len(w.pre), len(v.pre)) // none is the later one
+		return cmp.Compare(len(w.pre), len(v.pre)) // a version without pre-release is later
 	}
 	return slices.CompareFunc(v.pre, w.pre, func(a, b string) int {
 		an, bn := isNumber(a), isNumber(b)
@@ -91,7 +91,7 @@ func (v Version) Compare(w Version) int {
 	})
 }
 
-// String writes v as registries do.
+// String formats v as registries do.
 func (v Version) String() string {
 	s := fmt.Sprintf("%d.%d.%d", v.numbers[0], v.numbers[1], v.numbers[2])
 	if len(v.pre) > 0 {
@@ -100,10 +100,10 @@ func (v Version) String() string {
 	return s
 }
 
-// Range is a set of versions. The zero value is that of all but pre-releases.
+// Range is a set of versions. The zero value contains all versions except pre-releases.
 type Range struct {
 	text string
-	sets [][]bound // one of them has to hold
+	sets [][]bound // one of these must be satisfied
 }
 
 // bound is one end of a range.
@@ -112,7 +112,7 @@ type bound struct {
 	v  Version
 }
 
-// ParseRange reads a range in npm's language: "^1.2", "~1.2.3", "1.x", ">=1 <3", "1 - 2", "1.0.0 ||
+// ParseRange reads a range in npm's syntax: "^1.2", "~1.2.3", "1.x", ">=1 <3", "1 - 2", "1.0.0 ||
 // ^2".
 func ParseRange(text string) (Range, error) {
 	r := Range{text: strings.Join(strings.Fields(text), " ")}
@@ -189,8 +189,8 @@ func parsePartial(text string) (p partial, err error) {
 	return p, err
 }
 
-// next returns the first version, pre-releases included, behind all that share the first n numbers
-// with p.
+// next returns the first version, including pre-releases, after all versions that share the first n
+// numbers with p.
 func (p partial) next(n int) Version {
 	v := Version{pre: []string{"0"}}
 	copy(v.numbers[:n], p.v.numbers[:n])
@@ -198,7 +198,7 @@ func (p partial) next(n int) Version {
 	return v
 }
 
-// first is p with zeros for what is not known, with its pre-releases.
+// first returns p with zeros for unknown numbers, and with its pre-release.
 func (p partial) first() Version {
 	v := p.v
 	v.pre = []string{"0"}
@@ -218,7 +218,7 @@ func (p partial) bounds() []bound {
 	from := bound{">=", p.v}
 	switch p.op {
 	case "^":
-		n := 1 // how many numbers stay: up to the first that is not zero
+		n := 1 // how many numbers are fixed: up to the first that is not zero
 		for n < p.n && p.v.numbers[n-1] == 0 {
 			n++
 		}
@@ -248,7 +248,8 @@ func (p partial) bounds() []bound {
 	return []bound{{p.op, p.v}}
 }
 
-// Allows reports whether v is in r. A pre-release is only if r names one of the same version.
+// Allows reports whether v is in r. A pre-release is in r only if r names a pre-release of the same
+// version.
 func (r Range) Allows(v Version) bool {
 	if len(r.sets) == 0 {
 		return len(v.pre) == 0
@@ -280,7 +281,7 @@ func (b bound) allows(v Version) bool {
 	return c == 0
 }
 
-// Exact returns the one version that r allows, if it is written as one.
+// Exact returns the only version that r allows, if r is written as one version.
 func (r Range) Exact() (Version, bool) {
 	if len(r.sets) == 1 && len(r.sets[0]) == 1 && r.sets[0][0].op == "=" {
 		return r.sets[0][0].v, true
@@ -288,5 +289,5 @@ func (r Range) Exact() (Version, bool) {
 	return Version{}, false
 }
 
-// String returns the text of r, without needless spaces. The range of all versions is empty.
+// String returns the text of r without unnecessary spaces. The range of all versions is "".
 func (r Range) String() string { return r.text }

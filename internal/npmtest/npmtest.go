@@ -1,5 +1,5 @@
-// Package npmtest installs programs of npm for tests, at the versions of a lock file. What npm has
-// fetched before it takes from its cache.
+// Package npmtest installs npm programs for tests, at the versions of a lock file. npm uses its
+// cache for packages that it has downloaded before.
 package npmtest
 
 import (
@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// Install copies a directory with a package.json and a package-lock.json, and whatever programs are
-// beside them, to one that the test removes, and installs there what they name. It returns that
-// directory.
+// Install copies a directory with a package.json, a package-lock.json and possibly programs to a
+// temporary directory of the test, and installs the packages there. It returns that directory.
 func Install(t *testing.T, from string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -12,15 +12,15 @@ import (
 	"github.com/execbroker/execbroker/internal/requirement"
 )
 
-// Order is what somebody wants to have, of one language.
+// Order is a request for packages of one language.
 type Order struct {
 	Language executor.Language
-	packages executor.Packages // as they were asked for
+	packages executor.Packages // as they were requested
 	python   []requirement.Requirement
 	js       []npm.Requirement
 }
 
-// Preset is the order of a configuration, which the lists do not bound.
+// Preset returns the order of a configuration, which the lists do not restrict.
 func Preset(p executor.Packages) (o Order, err error) {
 	o.Language, o.packages = p.Language, p
 	if p.Language == executor.JavaScript {
@@ -31,9 +31,9 @@ func Preset(p executor.Packages) (o Order, err error) {
 	return o, err
 }
 
-// allowed is what may be installed.
+// allowed is the set of packages that may be installed.
 type allowed struct {
-	any   bool                                 // of Python
+	any   bool                                 // any Python package
 	names map[string][]requirement.Requirement // by name
 	js    allowedJS
 }
@@ -63,7 +63,7 @@ func (s *Sources) allowed() (allowed, error) {
 	return a, nil
 }
 
-// none reports whether nothing of a language may be installed.
+// none reports whether no package of a language may be installed.
 func (a allowed) none(l executor.Language) bool {
 	if l == executor.JavaScript {
 		return !a.js.any && len(a.js.list) == 0
@@ -71,7 +71,7 @@ func (a allowed) none(l executor.Language) bool {
 	return l != executor.Python || !a.any && len(a.names) == 0
 }
 
-// order reads what somebody asks for and refuses what is not on the lists.
+// order reads a request and refuses packages that are not on the lists.
 func (a allowed) order(p executor.Packages) (Order, error) {
 	o, err := Preset(p)
 	if err != nil {
@@ -90,13 +90,13 @@ func (a allowed) order(p executor.Packages) (Order, error) {
 	return o, nil
 }
 
-// notListed refuses a package.
+// notListed returns the error for a package that is not on the list.
 func notListed(name string, why error) error {
 	d := executor.Denial{Rule: executor.RulePackage, Package: name}
 	return &executor.Error{Kind: executor.ErrDenied, Ran: executor.RanNo, Denied: d, Err: why}
 }
 
-// constraints are what the lists say of versions.
+// constraints returns the versions that the lists require.
 func (a allowed) constraints() []string {
 	var cs []string
 	for _, name := range slices.Sorted(maps.Keys(a.names)) {
@@ -109,12 +109,12 @@ func (a allowed) constraints() []string {
 	return cs
 }
 
-// parseAll reads requirements and puts them into one order.
+// parseAll reads requirements and sorts them.
 func parseAll(names []string) ([]requirement.Requirement, error) {
 	return inOrder(names, requirement.Parse)
 }
 
-// inOrder reads requirements of either language, once each and in one order.
+// inOrder reads requirements of either language, sorts them and removes duplicates.
 func inOrder[R fmt.Stringer](names []string, parse func(string) (R, error)) ([]R, error) {
 	var rs []R
 	for _, n := range names {
@@ -128,7 +128,7 @@ func inOrder[R fmt.Stringer](names []string, parse func(string) (R, error)) ([]R
 	return slices.CompactFunc(rs, func(a, b R) bool { return a.String() == b.String() }), nil
 }
 
-// admit returns why r may not be installed.
+// admit returns why r may not be installed, or nil.
 func (a allowed) admit(r requirement.Requirement) error {
 	lines, listed := a.names[r.Name]
 	if !listed && !a.any {

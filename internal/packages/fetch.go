@@ -23,7 +23,7 @@ import (
 	"github.com/execbroker/execbroker/internal/store"
 )
 
-// The programs of builders: a beginning, and what follows for a language. Tests change them.
+// The programs of builders: a common beginning, and the rest for each language. Tests change them.
 var (
 	//go:embed program/builder.py
 	BuilderProgram string
@@ -33,40 +33,39 @@ var (
 	NpmProgram string
 )
 
-// Timeout is how long a builder may take, and a placer.
+// Timeout is how long a builder or a placer may take.
 const Timeout = 10 * time.Minute
 
 const (
-	maxHead    = 16 << 20 // of the description of what was fetched
+	maxHead    = 16 << 20 // bytes of the description of what was fetched
 	readBuffer = 64 << 10
 )
 
-// ContentFile holds what a builder has said, as it said it: a line of JSON, then the contents of
-// the files.
+// ContentFile contains the unchanged output of a builder: a line of JSON, then the contents of the
+// files.
 const ContentFile = "content"
 
-// Fetch describes what is to be fetched. It is all that decides what the result is, but for what an
-// index has at that time.
+// Fetch describes what to fetch. The result depends only on it and on the index at that time.
 type Fetch struct {
 	Base         string   `json:"base"`
-	Facts        string   `json:"facts,omitempty"` // of a sandbox that was made from it
+	Facts        string   `json:"facts,omitempty"` // facts about a sandbox that was made from Base
 	Python       string   `json:"python"`
 	Requirements []string `json:"requirements"`
-	Constraints  []string `json:"constraints"` // from the list, and what a session has already
+	Constraints  []string `json:"constraints"` // from the list, and from packages that the session has already
 	IndexURL     string   `json:"index_url"`
 	FindLinks    []string `json:"find_links"`
 	Wheels       []wheel  `json:"wheels"`
 	Offline      bool     `json:"offline"`
 	Max          int64    `json:"max"`
 
-	// Of JavaScript alone.
+	// Only for JavaScript.
 	Language executor.Language `json:"language,omitempty"`
 	Registry string            `json:"registry,omitempty"`
 	Insecure bool              `json:"insecure,omitempty"`
 	Have     [][2]string       `json:"have,omitempty"` // names and versions
 }
 
-// program is what runs in the builder.
+// program returns the program that runs in the builder.
 func (f *Fetch) program() string {
 	if f.Language == executor.JavaScript {
 		return factsProgram + BuilderProgram + NpmProgram
@@ -74,7 +73,7 @@ func (f *Fetch) program() string {
 	return factsProgram + BuilderProgram + PipProgram
 }
 
-// Command returns what a builder is started with, as root where nothing of a user is.
+// Command returns the command that starts a builder, as root in a place without data of users.
 func (f *Fetch) Command(python string) []string { return []string{python, "-I", "-c", f.program()} }
 
 // wheel is a file of the directory of wheels.
@@ -84,9 +83,9 @@ type wheel struct {
 	ModTime time.Time `json:"time"`
 }
 
-// fetched is the head of what a builder has made.
+// fetched is the header of a builder's result.
 type fetched struct {
-	Kind     string       `json:"kind"` // of an error
+	Kind     string       `json:"kind"` // kind of an error
 	Error    string       `json:"error"`
 	Packages [][2]string  `json:"packages"` // names and versions
 	Notes    []string     `json:"notes"`    // for people
@@ -111,7 +110,7 @@ func (f *placedFile) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// packageError says that packages cannot be installed, for reasons of their own.
+// packageError says that the packages themselves cannot be installed.
 type packageError struct{ text string }
 
 // Error implements error.
@@ -129,7 +128,7 @@ func (f *Fetch) key() (string, error) {
 	return "packages-" + hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// get returns the file with what f asks for: from the cache, or made now by build.
+// get returns the file with the result of f, from the cache or built now with build.
 func (i *Installer) get(ctx context.Context, f *Fetch, build func(ctx context.Context, f *Fetch, file string) error) (string, error) {
 	cache, err := i.env.Cache()
 	if err != nil {
@@ -153,7 +152,7 @@ func (i *Installer) get(ctx context.Context, f *Fetch, build func(ctx context.Co
 
 var errTime = fmt.Errorf("fetching packages took more than %v", Timeout)
 
-// asUnavailable is driver.Fail for what nobody has classified.
+// asUnavailable is driver.Fail with ErrUnavailable for errors without a class.
 func asUnavailable(err error) error {
 	if de := (*executor.Error)(nil); errors.As(err, &de) {
 		return err
@@ -161,7 +160,7 @@ func asUnavailable(err error) error {
 	return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("fetching packages: %w", err))
 }
 
-// aboutPackages says of a failure to get packages that it is one.
+// aboutPackages marks an error as one about getting packages.
 func aboutPackages(p executor.Packages, err error) error {
 	var de *executor.Error
 	if !errors.As(err, &de) || de.Kind != executor.ErrUnavailable {
@@ -172,16 +171,16 @@ func aboutPackages(p executor.Packages, err error) error {
 	return &e
 }
 
-// Builder is what a builder is told of where it runs: as whom, and a directory that this user may
-// write, which is its own. Without one it makes one.
+// Builder tells a builder its user and a private directory that this user can write. Without a
+// directory the builder creates one.
 type Builder struct {
 	UID int
 	Dir string
 }
 
-// Build asks a builder and writes its answer into a file. What it says is believed as little as
-// what a session says. When the connection is closed, as it is when ctx ends, a builder ends if its
-// input does.
+// Build asks a builder for packages and writes its answer to a file. The answer is untrusted, like
+// the output of a session. When the connection is closed, also because ctx ends, the builder's
+// input ends and so does the builder.
 func (i *Installer) Build(ctx context.Context, f *Fetch, b Builder, p Process, file string) error {
 	defer context.AfterFunc(ctx, func() { p.Close() })()
 	err := i.converse(ctx, f, b, p, file)
@@ -237,7 +236,7 @@ func (i *Installer) converse(ctx context.Context, f *Fetch, b Builder, conn Proc
 	return out.Close()
 }
 
-// conversePython asks for what f names, and gives the wheels of the directory along.
+// conversePython requests the packages of f, and sends the wheels of the directory.
 func (s *Sources) conversePython(f *Fetch, ask map[string]any, conn io.Writer) error {
 	wheels := [][2]any{}
 	for _, w := range f.Wheels {
@@ -258,7 +257,7 @@ func (s *Sources) conversePython(f *Fetch, ask map[string]any, conn io.Writer) e
 	return nil
 }
 
-func orEmpty(s []string) []string { return append([]string{}, s...) } // null is no list
+func orEmpty(s []string) []string { return append([]string{}, s...) } // never nil, because null is not a list
 
 // send writes a file of a known size.
 func send(w io.Writer, name string, size int64) error {
@@ -271,7 +270,7 @@ func send(w io.Writer, name string, size int64) error {
 	return cut(err)
 }
 
-// readHead reads the description of what was fetched, and returns its text as well.
+// readHead reads the description of what was fetched, and also returns its text.
 func readHead(r *bufio.Reader) (head fetched, raw []byte, err error) {
 	raw, err = readLine(r, maxHead)
 	if err != nil {
@@ -285,7 +284,7 @@ func readHead(r *bufio.Reader) (head fetched, raw []byte, err error) {
 
 var errLine = errors.New("a line without an end")
 
-// readLine reads a line of at most so many bytes, its end included.
+// readLine reads a line of at most most bytes, including its end.
 func readLine(r *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {
@@ -302,7 +301,7 @@ func readLine(r *bufio.Reader, most int) ([]byte, error) {
 	}
 }
 
-// explain makes an error of what a builder says went wrong.
+// explain converts a builder's error.
 func (f *Fetch) explain(head fetched) error {
 	text := strings.ToValidUTF8(head.Error, "\uFFFD")
 	switch head.Kind {
@@ -328,7 +327,7 @@ func (f *Fetch) explain(head fetched) error {
 	return &packageError{text}
 }
 
-// source is what packages come from.
+// source returns the source of packages, for errors.
 func (f *Fetch) source() string {
 	if f.Language == executor.JavaScript {
 		return "registry"
@@ -336,7 +335,7 @@ func (f *Fetch) source() string {
 	return "index"
 }
 
-// maxPipErrors bounds what is passed on of what pip or a registry says.
+// maxPipErrors bounds the messages of pip or a registry that are passed on.
 const maxPipErrors = 4 << 10
 
 func bounded(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxPipErrors)], "") }
@@ -347,8 +346,7 @@ func lastLine(text string) string {
 	return bounded(text)
 }
 
-// pipErrors returns of what pip has said what was wrong, without what it advises to people at a
-// terminal.
+// pipErrors extracts the errors from pip's output, without the advice for people at a terminal.
 func pipErrors(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -368,7 +366,7 @@ func pipErrors(text string) string {
 	return bounded(text) + "\nPackages are installed from wheels for the Python of the sandbox; one that has none cannot be installed."
 }
 
-// cut makes an end within something an error.
+// cut turns an early end of the input into an error.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What a builder says is not believed.
+// The output of a builder is not trusted.
 func FuzzFetched(f *testing.F) {
 	for _, s := range []string{
 		`{"packages":[["a","1"]],"files":[["a.py",3,false],["b/c.so",0,true]]}`, `{"files":[["../a",1,false]]}`, `{"files":[["/a",1,false]]}`,

@@ -20,36 +20,36 @@ type Installer struct {
 	sources Sources
 	allowed allowed
 	env     driver.Env
-	typ     string // of the adapter
+	typ     string // type of the adapter
 }
 
-// New returns an installer. An adapter keeps what was fetched in a directory of its type, within
-// the cache of env.
+// New returns an installer. The cache of env has a directory for each type of adapter, which stores
+// the fetched packages.
 func New(env driver.Env, typ string, s *Sources) (*Installer, error) {
 	a, err := s.allowed()
 	return &Installer{*s, a, env, typ}, err
 }
 
-// None reports whether nothing of a language may be asked for.
+// None reports whether no package of a language may be requested.
 func (i *Installer) None(l executor.Language) bool { return i.allowed.none(l) }
 
-// Order reads what somebody asks for: ErrInvalid if it names no packages, ErrDenied if the lists do
-// not have it.
+// Order reads a request. It fails with ErrInvalid if the request contains no valid packages, and
+// with ErrDenied if a package is not on the lists.
 func (i *Installer) Order(p executor.Packages) (Order, error) { return i.allowed.order(p) }
 
-// Sandbox is where packages are put.
+// Sandbox is the sandbox in which packages are installed.
 type Sandbox struct {
 	*Placer
-	// Base names what builders for it are made from, and Python the version that it says it has.
-	// What differs in one of them shares nothing.
+	// Base names what builders for the sandbox are made from, and Python its Python version. If one
+	// of them differs, results are not shared.
 	Base, Python string
-	// Build has a builder fetch what is asked for into a file: see Installer.Build.
+	// Build makes a builder fetch packages into a file: see Installer.Build.
 	Build func(ctx context.Context, f *Fetch, file string) error
 }
 
-// Install gives a sandbox what it is to have and does not have. That a package does not exist, or
-// does not go with another, is an Exit. An error that nobody has classified is so much as that
-// packages could not be fetched.
+// Install installs missing packages in a sandbox. If a package does not exist or conflicts with
+// another, that is an Exit. An error without a class becomes one about packages that could not be
+// fetched.
 func (i *Installer) Install(ctx context.Context, s Sandbox, o Order, emit func(executor.Event) error) (driver.Exit, error) {
 	failed := driver.Exit{Code: -1}
 	defer context.AfterFunc(ctx, func() { s.Close() })()
@@ -83,7 +83,7 @@ func (i *Installer) Install(ctx context.Context, s Sandbox, o Order, emit func(e
 	return driver.Exit{}, nil
 }
 
-// bring gives a sandbox what it asks for and does not have.
+// bring installs the packages of an order that the sandbox does not have.
 func (i *Installer) bring(ctx context.Context, s Sandbox, o Order) (head fetched, err error) {
 	var f *Fetch
 	if o.Language == executor.JavaScript {
@@ -114,7 +114,8 @@ func (i *Installer) bring(ctx context.Context, s Sandbox, o Order) (head fetched
 	return head, s.Put(content)
 }
 
-// fetchPython returns what a session that has some packages needs for others: nil if nothing.
+// fetchPython returns the Fetch for what a session with some packages needs in addition, or nil if
+// nothing is missing.
 func (i *Installer) fetchPython(rs []requirement.Requirement, python string, have []installed) (*Fetch, error) {
 	s := &i.sources
 	f := &Fetch{Python: python, Constraints: i.allowed.constraints(), IndexURL: s.IndexURL, FindLinks: s.FindLinks, Offline: s.Offline(), Max: s.Bytes()}
@@ -128,7 +129,7 @@ func (i *Installer) fetchPython(rs []requirement.Requirement, python string, hav
 		return nil, nil
 	}
 	for _, h := range have {
-		f.Constraints = append(f.Constraints, h.name+"=="+h.version) // what is in use stays as it is
+		f.Constraints = append(f.Constraints, h.name+"=="+h.version) // packages in use are not changed
 	}
 	slices.Sort(f.Constraints)
 	var err error

@@ -15,19 +15,19 @@ import (
 	"github.com/execbroker/execbroker/internal/npm"
 )
 
-// The bounds of what a registry may say.
+// The limits of what a registry may send.
 const (
 	maxDocument  = 64 << 20
 	maxDocuments = 256 << 20 // for one installation
 )
 
-// allowedJS is what may be installed for JavaScript.
+// allowedJS is the set of packages that may be installed for JavaScript.
 type allowedJS struct {
 	any  bool
 	list []npm.Requirement
 }
 
-// allowedJS reads the list. What is wrong with it was found before, by check.
+// allowedJS reads the list. Check has already reported errors in it.
 func (s *Sources) allowedJS() (a allowedJS) {
 	for _, text := range s.Allow[executor.JavaScript] {
 		if r, err := npm.Parse(text); err == nil {
@@ -38,10 +38,10 @@ func (s *Sources) allowedJS() (a allowedJS) {
 	return a
 }
 
-// parseJS reads requirements and puts them into one order.
+// parseJS reads requirements and sorts them.
 func parseJS(names []string) ([]npm.Requirement, error) { return inOrder(names, npm.Parse) }
 
-// admit returns why r may not be installed.
+// admit returns why r may not be installed, or nil.
 func (a allowedJS) admit(r npm.Requirement) error {
 	listed := a.any
 	for _, l := range a.list {
@@ -59,7 +59,7 @@ func (a allowedJS) admit(r npm.Requirement) error {
 	return nil
 }
 
-// limits are the versions that the list allows, of packages that are needed as well.
+// limits returns the versions that the list allows, which also apply to dependencies.
 func (a allowedJS) limits() (texts []string) {
 	for _, l := range a.list {
 		if l.Range.String() != "" {
@@ -70,7 +70,8 @@ func (a allowedJS) limits() (texts []string) {
 	return texts
 }
 
-// fetchJS returns what a session that has some packages needs for others: nil if nothing.
+// fetchJS returns the Fetch for what a session with some packages needs in addition, or nil if
+// nothing is missing.
 func (i *Installer) fetchJS(rs []npm.Requirement, have []installed) *Fetch {
 	f := &Fetch{Language: executor.JavaScript, Registry: i.sources.Registry, Constraints: i.allowed.js.limits(), Max: i.sources.Bytes()}
 	for _, r := range rs {
@@ -92,8 +93,8 @@ func (i *Installer) fetchJS(rs []npm.Requirement, have []installed) *Fetch {
 	return f
 }
 
-// converseJS has a builder get the packages that f needs. Which these are is decided here, by what
-// the registry says of each.
+// converseJS makes a builder download the packages for f. This function decides which packages that
+// are, from the documents of the registry.
 func converseJS(ctx context.Context, f *Fetch, ask map[string]any, conn io.Writer, r *bufio.Reader) error {
 	ask["registry"], ask["insecure"] = f.Registry, f.Insecure
 	if err := say(conn, ask); err != nil {
@@ -140,7 +141,7 @@ func converseJS(ctx context.Context, f *Fetch, ask map[string]any, conn io.Write
 	return say(conn, map[string]any{"archives": archives, "packages": slices.Compact(names), "notes": notes})
 }
 
-// documents reads what a builder has got from the registry.
+// documents reads the documents that a builder has downloaded from the registry.
 func (f *Fetch) documents(r *bufio.Reader, left *int64) (map[string]*npm.Document, error) {
 	var said struct {
 		Kind, Error string
@@ -170,7 +171,7 @@ func (f *Fetch) documents(r *bufio.Reader, left *int64) (map[string]*npm.Documen
 	return docs, nil
 }
 
-// sized is a document to come: [name, size].
+// sized announces a document: [name, size].
 type sized struct {
 	name string
 	size int64

@@ -14,8 +14,8 @@ import (
 	"github.com/execbroker/execbroker/internal/requirement"
 )
 
-// PlaceProgram runs in sandboxes. Tests change it. What comes before it says what a sandbox was
-// made from.
+// PlaceProgram runs in sandboxes. Tests change it. The code in front of it finds out what the
+// sandbox was made from.
 var (
 	//go:embed program/place.py
 	PlaceProgram string
@@ -23,16 +23,16 @@ var (
 	factsProgram string
 )
 
-const maxHave = 1 << 20 // of the list of what a sandbox has
+const maxHave = 1 << 20 // bytes of the list of packages in a sandbox
 
-// Process is a program with its standard input and output. Said returns the end of what it has
-// written to stderr.
+// Process is a program with its standard input and output. Said returns the end of its output to
+// stderr.
 type Process struct {
 	io.ReadWriteCloser
 	Said func() string
 }
 
-// explain adds to an error what the program has said.
+// explain adds the program's error output to an error.
 func (p Process) explain(err error) error {
 	if said := p.Said(); said != "" {
 		err = fmt.Errorf("%w: %s", err, said)
@@ -40,8 +40,8 @@ func (p Process) explain(err error) error {
 	return err
 }
 
-// PlaceCommand returns what a placer is started with, as root in a sandbox. The directory has to be
-// mounted there already, or is made.
+// PlaceCommand returns the command that starts a placer, as root in a sandbox. The directory must
+// be mounted already, or is created.
 func PlaceCommand(python string, l executor.Language, mounted bool) []string {
 	how := "made"
 	if mounted {
@@ -50,25 +50,25 @@ func PlaceCommand(python string, l executor.Language, mounted bool) []string {
 	return []string{python, "-I", "-S", "-c", factsProgram + PlaceProgram, Dirs[l], strconv.Itoa(int(Timeout.Seconds())), how}
 }
 
-// Placer is a process in a sandbox that puts packages where code cannot change them.
+// Placer is a process in a sandbox that installs packages where code cannot change them.
 type Placer struct {
 	Process
 	r    *bufio.Reader
 	dir  string
 	have []installed
-	// facts are of the sandbox: its builder has to have the same. Where the directory is mounted
+	// facts describe the sandbox: its builder must have the same. If the directory is mounted,
 	// there are none.
 	facts string
 }
 
-// installed is a package that a sandbox has besides those that it is made with.
+// installed is a package in a sandbox, apart from those of its image.
 type installed struct{ name, version string }
 
-// ErrNoRoom says that a sandbox has no place for packages that code cannot change.
+// ErrNoRoom says that a sandbox has no directory for packages that code cannot change.
 var ErrNoRoom = errors.New("the sandbox has no room for packages")
 
-// NewPlacer hears what a process that was started with PlaceCommand says of the sandbox. If that is
-// nothing good, the process is closed.
+// NewPlacer reads what a process that was started with PlaceCommand reports about the sandbox. If
+// that is an error, it closes the process.
 func NewPlacer(ctx context.Context, p Process, l executor.Language) (*Placer, error) {
 	t := &Placer{Process: p, dir: Dirs[l], r: bufio.NewReader(p)}
 	stop := context.AfterFunc(ctx, func() { t.Close() })
@@ -89,7 +89,7 @@ func NewPlacer(ctx context.Context, p Process, l executor.Language) (*Placer, er
 	}
 	t.facts = said.Facts
 	for _, h := range said.Have {
-		// Names and versions are those of directories that the packages' authors have named.
+		// The authors of the packages have chosen these names and versions, so they are untrusted.
 		if l == executor.JavaScript {
 			t.have = append(t.have, installed{h[0], h[1]})
 		} else if r, perr := requirement.Parse(h[0] + "==" + h[1]); perr == nil {
@@ -99,8 +99,8 @@ func NewPlacer(ctx context.Context, p Process, l executor.Language) (*Placer, er
 	return t, nil
 }
 
-// hear reads a line of what the placer says. It is not code, but code shares its memory and its
-// processors.
+// hear reads a line from the placer. The placer is not untrusted code, but such code shares its
+// memory and processors.
 func (t *Placer) hear(v any) error {
 	line, err := readLine(t.r, maxHave)
 	if err != nil {
@@ -109,7 +109,7 @@ func (t *Placer) hear(v any) error {
 	return json.Unmarshal(line, v)
 }
 
-// Put sends the content of packages, as a builder has said it.
+// Put sends the content of packages, in the form of a builder's output.
 func (t *Placer) Put(content io.Reader) error {
 	if _, err := io.Copy(t.Process, content); err != nil {
 		return err

@@ -1,9 +1,9 @@
-// Package packages gets packages into sandboxes, for adapters of containers and machines.
+// Package packages installs packages in sandboxes, for adapters of containers and machines.
 //
-// Three parts do that, none of which believes what another says: this program, which knows what may
-// be asked for and keeps what was fetched; a builder, a process where nothing of a user is, which
-// fetches packages without running anything of theirs; and a placer, a process of root in a
-// sandbox, which puts them where code cannot change them. Adapters start the processes.
+// Three parts do that, and none of them trusts the others: this program, which knows what may be
+// requested and stores what was fetched; a builder, a process without data of users, which
+// downloads packages without running any of their code; and a placer, a root process in a sandbox,
+// which installs them where code cannot change them. Adapters start the processes.
 package packages
 
 import (
@@ -25,26 +25,26 @@ import (
 	"github.com/execbroker/execbroker/internal/requirement"
 )
 
-// Sources says what may be installed and where it comes from.
+// Sources says which packages may be installed and where they come from.
 type Sources driver.Packages
 
 const defaultSize = 256 << 20
 
-// Bytes returns the most bytes that one installation may have.
+// Bytes returns the largest size of one installation in bytes.
 func (s *Sources) Bytes() int64 { return cmp.Or(int64(s.Size), defaultSize) }
 
 const (
-	maxRequirements = 1 << 20 // of the file
+	maxRequirements = 1 << 20 // bytes of the file of requirements
 	everything      = "*"
 )
 
-// Dirs are where sessions find packages. Node looks for modules in directories of that name on the
-// way up from a file, so what is in the root is found by require and import, in cells and in the
-// files of a project.
+// Dirs are the directories in which sessions find packages. Node looks for modules in directories
+// of that name in all directories above a file. So require and import find modules in the root
+// directory, in cells and in the files of a project.
 var Dirs = map[executor.Language]string{executor.Python: "/opt/packages", executor.JavaScript: "/node_modules"}
 
-// Env returns the environment of code in a sandbox that has packages of Python: the variable is for
-// a Python that the code starts.
+// Env returns the environment of code in a sandbox with Python packages. The variable is for Python
+// processes that the code starts.
 func Env(env map[string]string) map[string]string {
 	const name = "PYTHONPATH"
 	if _, ok := env[name]; ok {
@@ -58,7 +58,7 @@ func Env(env map[string]string) map[string]string {
 	return env
 }
 
-// Languages returns the languages of which anything can be installed, those of presets included.
+// Languages returns the languages for which packages can be installed, including those of presets.
 func (s *Sources) Languages(presets ...map[executor.Language][]string) []executor.Language {
 	var ls []executor.Language
 	for _, l := range slices.Sorted(maps.Keys(Dirs)) {
@@ -73,8 +73,8 @@ func (s *Sources) Languages(presets ...map[executor.Language][]string) []executo
 	return ls
 }
 
-// CheckLanguages reports which of the languages that packages are used of cannot have any, with
-// their paths below "packages".
+// CheckLanguages returns an error for each used language that cannot have packages, with its path
+// below "packages".
 func (s *Sources) CheckLanguages(used, known []executor.Language) error {
 	var errs []error
 	for _, l := range used {
@@ -88,7 +88,7 @@ func (s *Sources) CheckLanguages(used, known []executor.Language) error {
 	return errors.Join(errs...)
 }
 
-// Check reports every mistake in s but those in the file of requirements.
+// Check returns all errors in s, except those in the file of requirements.
 func (s *Sources) Check() error {
 	var errs []error
 	at := func(path string, err error) { errs = append(errs, driver.At(path, err)) }
@@ -122,7 +122,7 @@ func (s *Sources) Check() error {
 	return errors.Join(errs...)
 }
 
-// CheckPreset reports every mistake in the packages that a configuration gives to sessions.
+// CheckPreset returns all errors in the packages that a configuration gives to sessions.
 func CheckPreset(names map[executor.Language][]string) error {
 	var errs []error
 	for _, l := range slices.Sorted(maps.Keys(names)) {
@@ -139,7 +139,7 @@ func CheckPreset(names map[executor.Language][]string) error {
 
 var errNoPackages = errors.New("packages can be of python and of javascript only")
 
-// checkRequirement reports what is wrong with a requirement of a language.
+// checkRequirement returns an error if a requirement of a language is invalid.
 func checkRequirement(l executor.Language, text string) (err error) {
 	if l == executor.JavaScript {
 		_, err = npm.Parse(text)
@@ -165,7 +165,7 @@ func (s *Sources) checkURL(text string) error {
 // Offline reports whether all packages are on this machine.
 func (s *Sources) Offline() bool { return s.Wheels != "" && s.IndexURL == "" && len(s.FindLinks) == 0 }
 
-// trusted returns the hosts that pip would otherwise not believe.
+// trusted returns the hosts that pip would otherwise not trust.
 func (s *Sources) trusted() []string {
 	var hosts []string
 	for _, text := range append([]string{s.IndexURL}, s.FindLinks...) {
@@ -176,7 +176,7 @@ func (s *Sources) trusted() []string {
 	return hosts
 }
 
-// Examine says whether what s names on this machine is there. Nobody is asked.
+// Examine checks whether the local files in s exist. It does no network I/O.
 func (s *Sources) Examine() []driver.Check {
 	if s.Wheels == "" {
 		return nil

@@ -1,9 +1,9 @@
 // Package requirement reads the names of Python packages as people and models write them: "numpy",
 // "pandas>=2,<4", "uvicorn[standard]".
 //
-// It accepts a part of PEP 508 on purpose. What fetches something from elsewhere than the
-// configured index (URLs, files, options of an installer) is refused, and so are environment
-// markers, because who asks knows the environment.
+// It deliberately accepts only a part of PEP 508. It refuses everything that would download from
+// another place than the configured index (URLs, files, options of an installer), and environment
+// markers, because the caller knows the environment.
 package requirement
 
 import (
@@ -16,14 +16,14 @@ import (
 	version "github.com/aquasecurity/go-pep440-version"
 )
 
-// Requirement names a package and says which versions will do.
+// Requirement names a package and the acceptable versions.
 type Requirement struct {
 	Name      string   // normalized: see Normalize
-	Extras    []string // normalized, in order, without repetition
+	Extras    []string // normalized, sorted, without duplicates
 	Specifier string   // such as ">=2,<4"; empty: any version
 }
 
-// maxLength bounds the text of a requirement. Nobody needs a tenth of it.
+// maxLength bounds the text of a requirement. Real ones are ten times shorter.
 const maxLength = 1000
 
 var (
@@ -33,8 +33,8 @@ var (
 	separators = regexp.MustCompile(`[-_.]+`)
 )
 
-// Normalize returns the one form of a package's name that all its spellings share: lower case, "-"
-// for runs of "-", "_" and ".".
+// Normalize returns the canonical form of a package name: lower case, with "-" for runs of "-", "_"
+// and ".".
 func Normalize(name string) string { return strings.ToLower(separators.ReplaceAllString(name, "-")) }
 
 // Parse reads a requirement.
@@ -80,7 +80,7 @@ func Parse(text string) (Requirement, error) {
 	return r, nil
 }
 
-// specifier checks the clauses and writes them without spaces.
+// specifier checks the clauses and formats them without spaces.
 func specifier(text string) (string, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return "", nil
@@ -100,9 +100,9 @@ func specifier(text string) (string, error) {
 	return s, nil
 }
 
-// Allows reports whether a version satisfies r. One that cannot be read satisfies only a
-// requirement without versions. As with installers, "==2.3" allows "2.3.0", and a pre-release has
-// to be asked for unless the caller has nothing else.
+// Allows reports whether a version satisfies r. A version that cannot be parsed satisfies only a
+// requirement without versions. As with installers, "==2.3" allows "2.3.0". A pre-release satisfies
+// only a requirement that names one, unless the caller has no other version.
 func (r Requirement) Allows(v string) bool {
 	if r.Specifier == "" {
 		return true
@@ -115,7 +115,7 @@ func (r Requirement) Allows(v string) bool {
 	return err == nil && want.Check(got)
 }
 
-// String writes r in the form that installers read.
+// String formats r for installers.
 func (r Requirement) String() string {
 	s := r.Name
 	if len(r.Extras) > 0 {

@@ -85,8 +85,8 @@ func TestAllows(t *testing.T) {
 	}
 }
 
-// FuzzParse: what is accepted is accepted again in the form that it is written in, and means the
-// same.
+// FuzzParse tests that an accepted requirement is accepted again in its formatted form, with the
+// same meaning.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"numpy", "pandas>=2,<4", "a[b,c]~=1.0", "x===1", "-e .", "a @ b", "a[", "a(1)"} {
 		f.Add(s)

@@ -1,4 +1,4 @@
-// Package stdin has the standard input of a run whose clients send it piece by piece.
+// Package stdin implements the standard input of a run whose clients send it in pieces.
 package stdin
 
 import (
@@ -8,31 +8,31 @@ import (
 	"sync"
 )
 
-// queued is how many pieces may wait for the run to read them.
+// queued is how many pieces may wait until the run reads them.
 const queued = 16
 
 // ErrClosed says that the input has ended.
 var ErrClosed = errors.New("stdin is closed")
 
-// Input is an io.Reader of what others send. One goroutine reads at a time; the other methods are
-// safe for concurrent use.
+// Input is an io.Reader of the pieces that clients send. One goroutine may read at a time; the
+// other methods are safe for concurrent use.
 type Input struct {
 	pieces chan []byte
 	closed chan struct{}
 	once   sync.Once
-	rest   []byte // of the last piece; only Read has it
+	rest   []byte // rest of the last piece; used only by Read
 }
 
-// New makes an input to which nothing was sent yet.
+// New returns an empty open input.
 func New() *Input {
 	return &Input{pieces: make(chan []byte, queued), closed: make(chan struct{})}
 }
 
-// Close ends the input, after what was sent before.
+// Close ends the input after the pieces that were already sent.
 func (i *Input) Close() { i.once.Do(func() { close(i.closed) }) }
 
 // Send waits until there is room for a piece, which must not be changed afterwards. It fails with
-// ErrClosed or the error of ctx; then nothing of the piece is read.
+// ErrClosed or the error of ctx, and then no part of the piece is read.
 func (i *Input) Send(ctx context.Context, data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -64,7 +64,7 @@ func (i *Input) Read(p []byte) (int, error) {
 		case i.rest = <-i.pieces:
 		case <-i.closed:
 			select {
-			case i.rest = <-i.pieces: // sent before
+			case i.rest = <-i.pieces: // sent before Close
 			default:
 				return 0, io.EOF
 			}

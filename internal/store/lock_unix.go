@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TryLock locks a file, which it makes if need be, until unlock is called or this process ends.
-// Nobody else can open it, since who can open a file can lock it, and keep everybody waiting.
+// TryLock locks a file until unlock is called or this process ends. It creates the file if
+// necessary. Only its owner can open the file: a user who can open it could lock it and block
+// everybody.
 func TryLock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

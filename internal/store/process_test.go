@@ -16,17 +16,17 @@ import (
 	"github.com/execbroker/execbroker/internal/store"
 )
 
-// builderProgram makes the test binary a program that wants an entry of the store in the directory
-// that it names.
+// builderProgram makes the test binary a program that gets an entry of the store in the directory
+// that the variable names.
 const builderProgram = "STORE_TEST_BUILDER"
 
-// wantEntry gets the entry "thing-1", and says on standard output what it does. It builds when it
-// is told so by a line on standard input.
+// wantEntry gets the entry "thing-1", and prints what it does. It builds when a line on standard
+// input tells it to.
 func wantEntry(dir string) error {
 	s := store.Store{Dir: dir}
 	ctx := executor.WithProgress(context.Background(), func(p executor.Progress) { fmt.Println("waits:", p.What) })
 	got, err := s.Get(ctx, "thing-1", store.CheckHashes, func(_ context.Context, tmp string) error {
-		// What is there first is half of it.
+		// At first the entry is incomplete.
 		if err := os.WriteFile(filepath.Join(tmp, "half"), []byte("x"), 0o600); err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func wantEntry(dir string) error {
 	return err
 }
 
-// process is one that runs wantEntry.
+// process is a process that runs wantEntry.
 type process struct {
 	*exec.Cmd
 	stdin io.Writer
@@ -70,11 +70,11 @@ func startProcess(t *testing.T, dir string) *process {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.Process.Kill(); p.Wait() }) // most have ended by then
+	t.Cleanup(func() { p.Process.Kill(); p.Wait() }) // most processes have ended by then
 	return p
 }
 
-// says fails the test if the next line of a process is another one.
+// says fails the test unless the next line of a process is want.
 func (p *process) says(t *testing.T, want string) {
 	t.Helper()
 	line, err := p.out.ReadString('\n')
@@ -85,7 +85,7 @@ func (p *process) says(t *testing.T, want string) {
 
 const waits = "waits: waiting for another program that prepares the same"
 
-// Of two processes that want the same one builds it, and the other waits and has it, too.
+// If two processes want the same entry, one builds it, and the other waits and gets it too.
 func TestTwoProcesses(t *testing.T) {
 	dir := t.TempDir()
 	first := startProcess(t, dir)
@@ -98,11 +98,11 @@ func TestTwoProcesses(t *testing.T) {
 	has := fmt.Sprintf("has: %d", first.Process.Pid)
 	first.says(t, has)
 	second.says(t, has)
-	startProcess(t, dir).says(t, has) // and who comes later need not wait
+	startProcess(t, dir).says(t, has) // a later process need not wait
 }
 
-// What a process has begun that is killed is not used by the one that waits for it, which builds
-// it.
+// What a killed process has begun is not used by the process that waits for it, which builds the
+// entry itself.
 func TestKilledBuilder(t *testing.T) {
 	dir := t.TempDir()
 	first := startProcess(t, dir)

@@ -1,5 +1,5 @@
-// Package store keeps what takes long to make: directories that are made once, by whichever process
-// comes first, and never change afterwards.
+// Package store keeps directories that take long to make. Each is made once, by the first process
+// that needs it, and never changes afterwards.
 package store
 
 import (
@@ -20,12 +20,12 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Store is a directory of directories. One that has its name is complete: it is made under another
-// one and renamed. A process that is killed leaves a temporary directory, which the next one
-// removes.
+// Store is a directory of entries, which are directories. An entry that has its final name is
+// complete: it is made under another name and renamed. A killed process leaves a temporary
+// directory, which the next one removes.
 type Store struct {
 	Dir string
-	// Checkpoint, if not nil, is called where it is interesting for a test to be killed.
+	// Checkpoint, if not nil, is called at the points where tests kill the process.
 	Checkpoint func(name string)
 }
 
@@ -35,9 +35,9 @@ func (s Store) checkpoint(name string) {
 	}
 }
 
-// manifest lists the files of a directory, so that one that was damaged later is noticed.
+// manifest lists the files of a directory, so that later damage is detected.
 type manifest struct {
-	Files map[string]File `json:"files"` // by slash-separated path
+	Files map[string]File `json:"files"` // by path with slashes
 }
 
 // File describes a file by its content.
@@ -49,13 +49,13 @@ type File struct {
 // ManifestName is the name of the file that lists the others of a directory.
 const ManifestName = "execbroker-manifest.json"
 
-// Get returns the directory of that name. If it is not there, or check finds it damaged, build
-// makes it anew.
+// Get returns the directory of an entry. If it does not exist, or check finds it damaged, build
+// makes it.
 func (s Store) Get(ctx context.Context, name string, check func(dir string) error, build func(ctx context.Context, dir string) error) (string, error) {
 	dir := filepath.Join(s.Dir, name)
 	if check(dir) == nil {
 		now := time.Now()
-		os.Chtimes(dir, now, now) //nolint:errcheck // it only looks less used; see retire
+		os.Chtimes(dir, now, now) //nolint:errcheck // after an error it only looks less used; see retire
 		return dir, nil
 	}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
@@ -66,7 +66,7 @@ func (s Store) Get(ctx context.Context, name string, check func(dir string) erro
 		return "", err
 	}
 	defer unlock()
-	if check(dir) == nil { // made by who had the lock before
+	if check(dir) == nil { // made by the previous holder of the lock
 		return dir, nil
 	}
 	if err := s.sweep(name); err != nil {
@@ -87,8 +87,8 @@ func (s Store) Get(ctx context.Context, name string, check func(dir string) erro
 		return "", err
 	}
 	s.checkpoint("built " + name)
-	// A directory cannot be replaced by renaming another over it, so a damaged one is moved away
-	// first.
+	// A directory cannot be replaced by renaming another one over it, so a damaged one is first
+	// moved away.
 	if err := os.Rename(dir, tmp+"-damaged"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
@@ -100,21 +100,21 @@ func (s Store) Get(ctx context.Context, name string, check func(dir string) erro
 	return dir, s.sweep(name)
 }
 
-// Unused is how long what other versions of this package have made is kept after its last use.
+// Unused is how long entries of other versions of this package are kept after their last use.
 const Unused = 30 * 24 * time.Hour
 
-// retire removes what is of the same kind as name, is not name and has not been used for long: the
-// kind is what comes before the first hyphen. Those who use it look at it once, when they begin,
-// and mark it as used. What cannot be removed stays, and hurts nobody.
+// retire removes entries of the same kind as name that have not been used for long. The kind is the
+// part of a name before the first hyphen. Users of an entry open it once, at their start, and mark
+// it as used. An entry that cannot be removed stays, which does no harm.
 func (s Store) retire(name string) {
 	kind, _, _ := strings.Cut(name, "-")
-	all, _ := filepath.Glob(filepath.Join(s.Dir, kind+"-*")) // the pattern is good
+	all, _ := filepath.Glob(filepath.Join(s.Dir, kind+"-*")) // the pattern is valid
 	for _, dir := range all {
 		st, err := os.Stat(dir)
 		if err != nil || !st.IsDir() || filepath.Base(dir) == name || time.Since(st.ModTime()) < Unused {
 			continue
 		}
-		if unlock, err := TryLock(dir + ".lock"); err == nil { // or somebody makes it anew
+		if unlock, err := TryLock(dir + ".lock"); err == nil { // otherwise a process is making it again
 			os.RemoveAll(dir)
 			unlock()
 			os.Remove(dir + ".lock")
@@ -122,8 +122,8 @@ func (s Store) retire(name string) {
 	}
 }
 
-// readable lets everybody read a directory: the processes that use it may be those of a user who
-// has no other right at all.
+// readable lets everybody read a directory, because the processes that use it may run as a user
+// without any other rights.
 func readable(dir string) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.Type()&fs.ModeSymlink != 0 {
@@ -141,8 +141,8 @@ func readable(dir string) error {
 	})
 }
 
-// sweep removes what processes that were killed have left of attempts to make name. Its caller
-// holds the lock.
+// sweep removes what killed processes have left of attempts to make name. The caller holds the
+// lock.
 func (s Store) sweep(name string) error {
 	old, err := filepath.Glob(filepath.Join(s.Dir, name+".tmp-*"))
 	for _, dir := range old {
@@ -151,7 +151,7 @@ func (s Store) sweep(name string) error {
 	return err
 }
 
-// WaitLock takes the lock of a file that other processes may hold.
+// WaitLock waits for the lock of a file that other processes may hold.
 func WaitLock(ctx context.Context, path string) (unlock func(), err error) {
 	unlock, err = TryLock(path)
 	if !errors.Is(err, ErrLocked) {
@@ -175,7 +175,7 @@ func WaitLock(ctx context.Context, path string) (unlock func(), err error) {
 // ErrLocked says that another process has the lock.
 var ErrLocked = errors.New("locked")
 
-// WriteManifest describes every file of dir.
+// WriteManifest writes the manifest of dir.
 func WriteManifest(dir string) error {
 	m := manifest{Files: map[string]File{}}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -200,7 +200,7 @@ func WriteManifest(dir string) error {
 	return os.WriteFile(filepath.Join(dir, ManifestName), b, 0o644)
 }
 
-// Describe reads a file.
+// Describe returns the description of a file.
 func Describe(path string) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {

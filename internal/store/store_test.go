@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leaktest.Main(m))
 }
 
-// Who can open a lock can hold it: nobody but its owner can.
+// A process that can open a lock file can hold the lock, so only the owner can open it.
 func TestLocksAreTheirOwners(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no such mode there")
@@ -46,7 +46,7 @@ func TestLocksAreTheirOwners(t *testing.T) {
 	}
 }
 
-// What another version has left goes when nobody has used it for long.
+// Entries of other versions are removed when they have not been used for long.
 func TestRetire(t *testing.T) {
 	s := store.Store{Dir: t.TempDir()}
 	old := time.Now().Add(-store.Unused - time.Hour)
@@ -122,7 +122,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// Who wants the same at the same time waits for the one that makes it. What fails leaves nothing.
+// Callers that want the same entry at the same time wait for the one that makes it. A failure
+// leaves nothing.
 func TestGetOnce(t *testing.T) {
 	s := store.Store{Dir: t.TempDir()}
 	var built atomic.Int32

@@ -12,13 +12,13 @@ import (
 	"testing"
 )
 
-// A result is what strip makes of one program.
+// A result is the output of strip for one program.
 type result struct {
 	Code, Message string
 	Line, Column  int
 }
 
-// strip makes JavaScript of programs, in Node.
+// strip converts programs in Node.
 func strip(t *testing.T, programs ...string) []result {
 	t.Helper()
 	const after = `
@@ -111,10 +111,10 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Nothing is changed of the JavaScript of this repository.
+// The JavaScript of this repository stays unchanged.
 func TestJavaScriptStays(t *testing.T) {
 	t.Parallel()
-	hole := regexp.MustCompile(`\{\{[a-z]+\}\}`) // of a program of the conformance suite
+	hole := regexp.MustCompile(`\{\{[a-z]+\}\}`) // a placeholder in a program of the conformance suite
 	var names, programs []string
 	root := filepath.Join("..", "..")
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -123,7 +123,7 @@ func TestJavaScriptStays(t *testing.T) {
 			return err
 		case d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules"):
 			return filepath.SkipDir
-		case strings.HasPrefix(d.Name(), "typed") || d.Name() == "namespace.js" || strings.HasPrefix(d.Name(), "syntax"): // TypeScript, and neither
+		case strings.HasPrefix(d.Name(), "typed") || d.Name() == "namespace.js" || strings.HasPrefix(d.Name(), "syntax"): // TypeScript, or neither language
 		case strings.HasSuffix(path, ".js") || strings.HasSuffix(path, ".mjs") || strings.HasSuffix(path, ".cjs"):
 			text, err := os.ReadFile(path)
 			names, programs = append(names, path), append(programs, hole.ReplaceAllString(string(text), "(1)"))

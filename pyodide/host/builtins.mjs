@@ -1,9 +1,10 @@
-// Prints the import map of a sandbox: Pyodide, and nothing where the modules of Node would be. A program without permissions may import
-// those, and some of them reach further than the globals that the worker gives up. Those that need nothing of the machine have a name of
-// their own, under which sessions with JavaScript get them.
+// Prints the import map of a sandbox. It has Pyodide, and maps the modules of Node to nothing,
+// because a program without permissions may import those, and some of them give more access than
+// the globals that the worker removes. Modules that need nothing of the machine have a separate
+// name, which sessions with JavaScript use.
 import { builtinModules } from "node:module";
 
-// Not in the list, because they exist with their prefix only.
+// Not in the list, because they exist only with their prefix.
 const PREFIXED = ["sea", "sqlite", "test", "test/reporters"];
 
 const imports = { pyodide: "./pyodide.mjs", "pyodide-asm": "./pyodide.asm.mjs" };

@@ -1,8 +1,8 @@
-// The clocks of the trusted thread: timers that can be long, and the steps by which a run is stopped.
+// The clocks of the trusted thread: long timers, and the steps to stop a run.
 
-const MAX = 2 ** 31 - 1; // ms that a timer of the platform holds
+const MAX = 2 ** 31 - 1; // the longest timer of the platform, in ms
 
-// after calls f in that many milliseconds, unless stop is called before.
+// after calls f after a number of milliseconds, unless stop is called before.
 export function after(ms, f) {
   const timer = {};
   const arm = (left) => {
@@ -13,8 +13,8 @@ export function after(ms, f) {
   return timer;
 }
 
-// In ms: after the message about an interrupt until the signal; after that until both are repeated, and how often; and after all that
-// until the code counts as stuck.
+// Times in ms: from the message about an interrupt until the signal; from then until both are
+// repeated, and between repetitions; and after all of that until the code counts as stuck.
 const BUSY = 5;
 const PATIENCE = 300;
 const AGAIN = 5;
@@ -31,7 +31,8 @@ export class Run {
   #began = 0;
   #over = 0;
 
-  // on has functions: tell(again) sends the worker a message about an interrupt, late() and stuck() say so to the Go program.
+  // on has functions: tell(again) sends the worker a message about an interrupt; late() and stuck()
+  // tell the Go program.
   constructor(id, wall, receiver, on) {
     this.id = id;
     this.wall = wall;
@@ -49,22 +50,23 @@ export class Run {
     });
   }
 
-  // ended stops all clocks. What asks the code to stop from now on is late: it would stop the code of the next run.
+  // ended stops all clocks. A later request to stop the code would stop the code of the next run.
   ended() {
     this.#stopping = true;
     this.#timer?.stop();
     this.#over = performance.now();
   }
 
-  // left is how much of the wall time the code has not used, in ms.
+  // left returns how much of the wall time the code has not used, in ms.
   get left() {
     return this.wall < 0 ? Infinity : Math.max(0, this.wall - (this.#over - this.#began));
   }
 
   // interrupt asks the code to stop.
   //
-  // Code that waits is told by a message, which its event loop gets. Code that computes is told by a signal. Both at once would do harm: a
-  // signal that arrives in the event loop itself makes it lose a step of a task.
+  // Code that waits gets a message, through its event loop. Code that computes gets a signal.
+  // Sending both at once would do harm: a signal that arrives in the event loop itself makes the
+  // loop lose a step of a task.
   interrupt() {
     if (this.#stopping) return;
     this.#stopping = true;
@@ -74,7 +76,8 @@ export class Run {
     this.#timer = after(BUSY, () => this.#signal());
   }
 
-  // signal goes on to interrupt. That is needed: a finalizer, for one, drops an exception that is raised in it.
+  // signal repeats the interrupt. That is necessary, for example because a finalizer drops an
+  // exception that is raised in it.
   #signal() {
     const again = this.#signalled;
     this.#signalled = true;
@@ -90,48 +93,51 @@ export class Run {
   }
 }
 
-// In ms: between two questions whether the event loop of the worker is free, and between two looks whether it has answered; what an answer
-// without delay gives back; and what may be taken in any case, because a machine that is busy delays answers as well.
+// Times in ms: between two questions whether the event loop of the worker is free, and between two
+// checks for an answer; how much an answer without delay restores; and how much is always allowed,
+// because a busy machine also delays answers.
 const PAUSE = 1000;
 const LOOK = 50;
 const BACK = 100;
 const LEAST = 5000;
-const CALLS = 60; // how many pauses in a row it may be left alone because it works for somebody, who may have stopped waiting
+const CALLS = 60; // consecutive pauses without a check while the worker handles a call, whose caller may have stopped waiting
 
-// Leftovers bounds what code leaves running when its run is over. Time in which the event loop of the worker does not answer counts; when
-// there is too much of it the worker has to end.
+// Leftovers limits what code leaves running when its run is over. Time in which the event loop of
+// the worker does not answer counts. When there is too much of it, the worker must end.
 //
-// The code of the next run is handed to the worker after an answer, not before: what ends without one has not had that code.
+// The code of the next run is passed to the worker only after an answer. So a worker that ends
+// without an answer has not had that code.
 export class Leftovers {
   #on;
-  #most = Infinity; // ms that there were
+  #most = Infinity; // ms at the beginning
   #left = Infinity; // ms that remain
-  #asked = null; // when; null: there is no question
+  #asked = null; // time of the question; null: there is none
   #timer = null;
-  #free = null; // what waits until the event loop is free
-  #busy = 0; // pauses in a row
+  #free = null; // called when the event loop is free
+  #busy = 0; // consecutive pauses
 
-  // on has functions: ask() and answered() are about the question, busy() says that the worker works for somebody, over() ends it.
+  // on has functions: ask() and answered() are about the question, busy() says that the worker
+  // handles a call, and over() ends the worker.
   constructor(on) {
     this.#on = on;
   }
 
-  // begin starts the clock: a run is over, and this much of its wall time is left.
+  // begin starts the clock: a run is over, and ms of its wall time are left.
   begin(ms) {
     this.#most = this.#left = Math.max(ms, LEAST);
     this.#pause();
   }
 
-  // hurry says that another run waits: free is called when the event loop is free.
+  // hurry says that another run waits. It calls free when the event loop is free.
   hurry(free) {
-    if (!this.#timer) return free(); // nothing has run yet
+    if (!this.#timer) return free(); // no code has run yet
     this.#free = free;
     const waited = this.#asked === null ? 0 : performance.now() - this.#asked;
     this.#left = Math.min(this.#left, waited + LEAST);
     if (this.#asked === null) this.#ask();
   }
 
-  // stop stops the clock: the other run has started.
+  // stop stops the clock: the next run has started.
   stop() {
     this.#timer?.stop();
     this.#asked = null;

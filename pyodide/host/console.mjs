@@ -1,12 +1,13 @@
-// The console of JavaScript sessions, and the forms in which values are shown.
+// The console of JavaScript sessions, and the representations of values.
 import { formatWithOptions, inspect } from "execbroker:util";
 import { kept } from "./scrub.mjs";
 
 export { inspect };
 
-const WIDTH = 1000; // of the indentation of groups, at most
+const WIDTH = 1000; // the largest indentation of groups
 
-// console makes a console that writes by write(stream, text), as that of Node.js. warn says what Node says as a warning of the process.
+// console makes a console like that of Node.js, which writes with write(stream, text). warn prints
+// what Node prints as a warning of the process.
 export function console(write, warn) {
   const counts = new Map();
   const timers = new Map();
@@ -72,7 +73,7 @@ export function console(write, warn) {
   return Object.assign(Object.create({}), methods, { [Symbol.toStringTag]: "console" });
 }
 
-// duration writes milliseconds as the timers of consoles do.
+// duration formats milliseconds like the timers of consoles.
 function duration(ms) {
   if (ms < 1000) return `${Number(ms.toFixed(3))}ms`;
   const two = (n) => String(n).padStart(2, "0");
@@ -84,7 +85,7 @@ function duration(ms) {
   return `${Math.floor(m / 60)}:${two(m % 60)}:${two(whole)} (h:mm:ss)`;
 }
 
-// grid makes rows of cells for console.table, the heading first.
+// grid makes the rows of cells for console.table, the header first.
 function grid(value, only) {
   const text = (v) => inspect(v, { maxArrayLength: 3, breakLength: Infinity, colors: false, depth: v !== null && typeof v === "object" && !Array.isArray(v) && Object.keys(v).length > 2 ? -1 : 0 });
   const map = value instanceof Map;
@@ -110,7 +111,7 @@ function grid(value, only) {
   return [heading, ...rows.map((first, row) => [...first, ...shown.map(([, cells]) => cells.get(row) ?? "")])];
 }
 
-// drawn draws rows in a frame.
+// drawn draws rows with a border.
 function drawn(rows) {
   const widths = rows[0].map((_, i) => rows.reduce((most, row) => Math.max(most, columnsOf(row[i])), 0) + 2);
   const rule = (left, middle, right) => left + widths.map((n) => "─".repeat(n)).join(middle) + right;
@@ -118,7 +119,8 @@ function drawn(rows) {
   return [rule("┌", "┬", "┐"), line(rows[0]), rule("├", "┼", "┤"), ...rows.slice(1).map(line), rule("└", "┴", "┘")].join("\n");
 }
 
-// columnsOf counts the columns of a terminal that a text takes: those of East Asia and pictures take two, marks none.
+// columnsOf returns the width of a text in columns of a terminal: East Asian characters and emoji
+// take two, combining marks take none.
 function columnsOf(text) {
   let n = 0;
   for (const c of text.normalize("NFC")) n += /[\p{Mn}\p{Me}\p{Cf}\p{Cc}]/u.test(c) ? 0 : /[\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\p{Extended_Pictographic}]/u.test(c) ? 2 : 1;
@@ -127,10 +129,11 @@ function columnsOf(text) {
 
 const METHOD = Symbol.for("Jupyter.display");
 const TYPE = /^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}$/;
-const MAX_FORMS = 31; // besides text/plain
+const MAX_FORMS = 31; // in addition to text/plain
 const MAX_JSON = 1 << 20; // characters
 
-// show returns the forms of a value, each a media type and bytes. A value says them itself by a method.
+// show returns the representations of a value, each a media type and bytes. A value can provide
+// them with a method.
 export function show(value) {
   const encoder = new TextEncoder();
   const forms = [];
@@ -152,7 +155,7 @@ export function show(value) {
   return forms;
 }
 
-// content returns the bytes of a form. Images are in base64, but for those that are text.
+// content returns the bytes of a representation. Images are base64, except those that are text.
 function content(type, data, encoder) {
   if (data instanceof Uint8Array) return data.slice();
   if (typeof data !== "string") return type.endsWith("json") ? encoder.encode(JSON.stringify(data) ?? "null") : undefined;
@@ -165,13 +168,13 @@ function content(type, data, encoder) {
   }
 }
 
-// plain reports whether a value consists of the language's plain containers and what JSON has.
+// plain reports whether a value consists of plain containers of the language and JSON values.
 function plain(value, depth = 0, budget = { left: 10_000 }) {
   if (--budget.left < 0 || depth > 100) return false;
   if (value === null || typeof value === "string" || typeof value === "boolean") return true;
   if (typeof value === "number") return Number.isFinite(value);
   if (typeof value !== "object") return false;
-  if (Array.isArray(value)) { // from() because every() passes over holes, of which there may be billions
+  if (Array.isArray(value)) { // from(), because every() skips holes, and there may be billions of them
     return Object.getPrototypeOf(value) === Array.prototype && value.length <= budget.left && Array.from(value).every((v) => plain(v, depth + 1, budget));
   }
   const prototype = Object.getPrototypeOf(value);

@@ -1,12 +1,12 @@
-// The files of the sandbox for the Go program, with the rights of the code. Every function answers one CALL: it takes the arguments and
-// the data of the call and returns [JSON, data].
+// The file operations for the Go program, with the permissions of the code. Every function answers
+// one CALL: it gets the arguments and the data of the call and returns [JSON, data].
 
 const EISDIR = 31;
 const EINVAL = 28;
 const ENOENT = 44;
 const ENOTDIR = 54;
 const EEXIST = 20;
-const PAGE = 2000; // entries of a directory in one answer
+const PAGE = 2000; // directory entries in one answer
 const MAX_OPEN = 64;
 const MAX_READ = 256 << 10;
 
@@ -18,7 +18,7 @@ export function fileCalls(FS, disk) {
     throw new FS.ErrnoError(errno);
   };
   const hold = (value) => {
-    // A Go program that breaks off forgets to close, so the oldest goes.
+    // A Go program that abandons an operation does not close it, so the oldest one is dropped.
     if (open.size >= MAX_OPEN) {
       const [[oldest, v]] = open;
       if (v.staged) disk.unstage(v.staged);
@@ -151,21 +151,22 @@ export function fileCalls(FS, disk) {
     for (; entries.length < PAGE && listing.from < listing.names.length; listing.from++) {
       const name = listing.names[listing.from];
       const node = listing.node.contents?.[name];
-      if (node) entries.push(info(name, node.mounted ? node.mounted.root : node)); // or it has gone since
+      if (node) entries.push(info(name, node.mounted ? node.mounted.root : node)); // unless it is gone
     }
     const more = listing.from < listing.names.length;
     return [{ entries, token: more ? hold(listing) : 0 }];
   }
 }
 
-// byBytes orders names by their bytes in UTF-8, which JavaScript's own order of UTF-16 units is not.
+// byBytes compares names by their bytes in UTF-8, which differs from JavaScript's order of UTF-16
+// units.
 function byBytes(a, b) {
   const n = Math.min(a.length, b.length);
   for (let i = 0; i < n; i++) {
     let x = a.charCodeAt(i);
     let y = b.charCodeAt(i);
     if (x === y) continue;
-    // Surrogates stand for characters above all others.
+    // Surrogates represent characters above all others.
     if (x >= 0xd800) x += x < 0xe000 ? 0x2000 : -0x800;
     if (y >= 0xd800) y += y < 0xe000 ? 0x2000 : -0x800;
     return x - y;

@@ -1,13 +1,15 @@
-// Fixes objects of the language, so that code cannot put something of its own in the place of what the host calls.
+// Fixes objects of the language, so that code cannot replace what the host calls.
 
-// Assigning to an object what these prototypes have is common. It must work although they cannot be changed.
+// Code often assigns properties that these prototypes have to its own objects. That must work
+// although the prototypes cannot be changed.
 const ASSIGNABLE = new Set([Object.prototype, Function.prototype, Set.prototype]);
 for (const e of [Error, AggregateError, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError]) ASSIGNABLE.add(e.prototype);
 
-// With these it is common by symbols as well: modules of Deno do so.
+// For these, code also often does that with symbols, for example modules of Deno.
 const BY_SYMBOLS = new Set([Set.prototype]);
 
-// unnamed returns the objects that no global leads to but by a call: the prototypes of iterators and of the other kinds of functions.
+// unnamed returns the objects that are reachable from globals only by a call: the prototypes of
+// iterators and of the other kinds of functions.
 export function unnamed() {
   const sample = function* () {};
   const objects = new Set();
@@ -20,8 +22,9 @@ export function unnamed() {
 // kind reports whether a property says of which kind an object is.
 const kind = (o, key) => (key === "constructor" && ASSIGNABLE.has(o)) || (key === "toString" && o === Object.prototype);
 
-// fix makes the properties of an object unchangeable. New ones can be added. With open what says of which kind an object is stays as it
-// is: util.inspect looks for it, and so do the messages of the engine.
+// fix makes the properties of an object unchangeable. New ones can be added. With open, properties
+// that say of which kind an object is stay changeable, because util.inspect and the messages of the
+// engine use them.
 export function fix(o, open = false) {
   for (const key of Reflect.ownKeys(o)) {
     const d = Object.getOwnPropertyDescriptor(o, key);
@@ -43,11 +46,12 @@ export function fix(o, open = false) {
   }
 }
 
-// Deno takes this one away for a moment, to find its own below it.
+// Deno removes this one temporarily, to find its own below it.
 const MOVING = "queueMicrotask";
 
-// fixAll fixes all that the globals lead to, by properties, accessors and prototypes, and adds nothing more to it. What the host uses of the
-// language, whatever that is, is among it.
+// fixAll fixes everything that is reachable from the globals by properties, accessors and
+// prototypes, and makes these objects non-extensible. That includes everything of the language that
+// the host uses.
 export function fixAll() {
   const found = new Set(unnamed());
   const add = (v) => {

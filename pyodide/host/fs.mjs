@@ -1,10 +1,11 @@
-// Node's module fs over the file system of the session. What is synchronous is written out; callbacks and promises are made of it.
+// Node's module fs over the file system of the session. The synchronous functions are written out.
+// Those with callbacks and promises are derived from them.
 import { Buffer } from "execbroker:buffer";
 import { inspect } from "execbroker:util";
 import { kept } from "./scrub.mjs";
 import { fail, ERRNO } from "./volume.mjs";
 
-// What Node says of an error: its code, its text, and its number on Linux.
+// Node's codes and texts of errors, with their numbers on Linux.
 const ERRORS = new Map([
   [ERRNO.ACCES, ["EACCES", "permission denied", 13]], [ERRNO.BADF, ["EBADF", "bad file descriptor", 9]], [ERRNO.EXIST, ["EEXIST", "file already exists", 17]],
   [ERRNO.INVAL, ["EINVAL", "invalid argument", 22]], [ERRNO.ISDIR, ["EISDIR", "illegal operation on a directory", 21]],
@@ -26,7 +27,7 @@ const constants = {
   S_IFCHR: 0o020000, S_IFLNK: 0o120000, S_IRWXU: 0o700, S_IRUSR: 0o400, S_IWUSR: 0o200, S_IXUSR: 0o100, S_IRWXG: 0o070, S_IRWXO: 0o007,
 };
 
-// wrong makes the error of an argument.
+// wrong makes the error for a wrong argument.
 export function wrong(name, want, value) {
   let shown = `type ${typeof value} (${inspect(value).slice(0, 28)})`;
   if (value === null || value === undefined) shown = `${value}`;
@@ -35,7 +36,7 @@ export function wrong(name, want, value) {
   return Object.assign(new TypeError(`The "${name}" argument must be ${want}. Received ${shown}`), { code: "ERR_INVALID_ARG_TYPE" });
 }
 
-// node runs an operation and makes an error of Node of one of the file system.
+// node runs an operation and converts an error of the file system to an error of Node.
 function node(syscall, path, dest, f) {
   try {
     return f();
@@ -51,7 +52,7 @@ function node(syscall, path, dest, f) {
   }
 }
 
-// Kind has the questions about the kind of a file.
+// Kind has the methods that test the kind of a file.
 class Kind {
   #mode;
   constructor(mode) {
@@ -88,8 +89,9 @@ class Dirent extends Kind {
   }
 }
 
-// fileSystem makes the module. host has cwd(), input(most) for standard input, output(fd, bytes), and later(f), which calls f in a turn of its
-// own; stream() returns the module stream.
+// fileSystem makes the module. host has cwd(), input(most) for standard input, output(fd, bytes),
+// and later(f), which calls f in a separate turn of the event loop. stream() returns the module
+// stream.
 export function fileSystem(volume, host) {
   const text = (value, name = "path") => {
     if (value instanceof Uint8Array) value = Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString();
@@ -180,7 +182,7 @@ export function fileSystem(volume, host) {
       parts.push(part.subarray(0, n));
     }
   };
-  // within opens a file for f, unless it is open.
+  // within opens a file for f, unless it is already open.
   const within = (path, syscall, flag, mode, f) => {
     if (typeof path === "number") return node(syscall, undefined, undefined, () => f(path));
     path = text(path);
@@ -225,7 +227,7 @@ export function fileSystem(volume, host) {
   // content copies the contents of a file.
   const content = (source, to) => {
     if (!volume.isFile(source.mode)) fail(volume.isDir(source.mode) ? ERRNO.ISDIR : ERRNO.INVAL);
-    if (volume.find(to, { follow: true, missing: true }).node === source) return; // opening it would empty it
+    if (volume.find(to, { follow: true, missing: true }).node === source) return; // opening the target would truncate the source
     const stream = volume.open(to, flagsOf("w"), source.mode & 0o777);
     try {
       volume.write(stream, source.contents.slice(0, source.usedBytes));
@@ -315,7 +317,7 @@ export function fileSystem(volume, host) {
       node("futime", undefined, undefined, () => volume.attr(volume.stream(fd).node, { atime: time(atime), mtime: time(mtime) }));
     },
     link(from, to) {
-      named(text(from), "link", () => fail(ERRNO.PERM), text(to)); // a file has one name
+      named(text(from), "link", () => fail(ERRNO.PERM), text(to)); // hard links are not supported
     },
     lstat(path, o) {
       path = text(path);
@@ -532,7 +534,7 @@ export function fileSystem(volume, host) {
             return name === "exists" ? done(false) : done(e);
           }
           if (name === "exists") return done(result);
-          // What has a buffer gives it back.
+          // Functions with a buffer also return the buffer.
           return ["read", "readv", "write", "writev"].includes(name) ? done(null, result, args[1]) : result === undefined ? done(null) : done(null, result);
         });
       },

@@ -1,5 +1,6 @@
-// Runs cells of JavaScript in the scrubbed realm. There is no second realm below it: what the host needs is fixed in this one, and what
-// the code can spoil nevertheless is its own session.
+// Runs cells of JavaScript in the scrubbed realm. There is no second realm for the code. What the
+// host needs is fixed in this realm, and anything else that the code can break belongs only to its
+// own session.
 import { Buffer } from "execbroker:buffer";
 import { types } from "execbroker:util";
 import { console, show } from "./console.mjs";
@@ -19,25 +20,27 @@ import { Address } from "./web.mjs";
 import { FROM_HOST, json, number } from "./wire.mjs";
 
 const WORKDIR = "/workspace";
-const CELL = `${WORKDIR}/cell.js`; // the file that the code is taken for
+const CELL = `${WORKDIR}/cell.js`; // the file name of the code
 const INTERRUPTED = 130;
-const MAX_FILES = 10_000; // that a run is said to have changed
+const MAX_FILES = 10_000; // the most changed files that are reported for a run
 
-// Stop is thrown through code that has to end: it has been interrupted, or it has called exit.
+// Stop is thrown through code that must end, because it was interrupted or has called exit.
 class Stop extends Error {
   name = "Stop";
 }
 
-// Value is that of the last expression of a cell. It is an object, because a promise in its place would be awaited where it is too early.
+// Value is the value of the last expression of a cell. It is an object, because a promise would be
+// awaited too early.
 class Value {
   constructor(value) {
     this.value = value;
   }
 }
 
-// stripped returns the JavaScript of a cell in TypeScript. What strips it is as large as all else that a session loads.
+// stripped returns the JavaScript of a cell in TypeScript. The module that does this is as large as
+// everything else that a session loads.
 async function stripped(source) {
-  sound(); // else it could be led astray by what code has put into the language
+  sound(); // otherwise changes that code has made to the language could mislead it
   const { strip } = await import("./typescript.mjs");
   return strip(source);
 }
@@ -46,16 +49,16 @@ async function stripped(source) {
 export class Interpreter {
   #sender;
   #cell = 0;
-  #run = null; // in progress
-  #active = null; // the run that the code belongs to which is executed now
-  #constants = new Set(); // names of the top level
+  #run = null; // the run in progress
+  #active = null; // the run to which the currently executing code belongs
+  #constants = new Set(); // constant names of the top level
   #encoder = new TextEncoder();
   #volume = new Volume();
   #disk;
   #cwd = WORKDIR;
   #timers = new Timers(() => this.#active, (run, f) => this.#as(run, f));
   #modules;
-  #surroundings; // of the code
+  #surroundings; // the environment of the code
   #require;
   calls;
   version = "ECMAScript";
@@ -71,7 +74,7 @@ export class Interpreter {
     evaluation();
     harden();
     kept.addEventListener("unhandledrejection", (e) => it.#uncaught(e.reason, "unhandledRejection"));
-    // What a listener of the code has thrown would end the worker.
+    // An exception from a listener of the code would end the worker.
     kept.addEventListener("error", (e) => {
       e.preventDefault();
       const [run, { error }] = [it.#active, e];
@@ -83,7 +86,7 @@ export class Interpreter {
     return it;
   }
 
-  // files makes the file system. What is there before there is a disk belongs to the system.
+  // files makes the file system. Files that exist before the disk is attached belong to the system.
   #files(bytes, nodes) {
     const volume = this.#volume;
     for (const dir of ["/dev", "/tmp", "/tmp/home", WORKDIR]) volume.mkdir(dir, dir === "/tmp" ? 0o1777 : 0o755);
@@ -134,7 +137,8 @@ export class Interpreter {
       const run = this.#active;
       real(() => this.#as(run, f));
     });
-    // What waits for a promise by a callback goes on as the run that it belonged to. For await transform.mjs sees to that.
+    // A callback that waits for a promise continues as part of the run that it belonged to. For
+    // await, transform.mjs does that.
     const { then } = Promise.prototype;
     const keep = (f, run) => (typeof f === "function" && run ? (v) => this.#within(run, f, v) : f);
     const { apply } = Reflect;
@@ -155,7 +159,7 @@ export class Interpreter {
     });
   }
 
-  // as calls f as code of a run. What fails in there fails the run, if it is still the one in progress.
+  // as calls f as code of a run. An exception in it fails the run, if the run is still in progress.
   #as(run, f) {
     this.#active = run;
     try {
@@ -163,7 +167,7 @@ export class Interpreter {
     } catch (e) {
       this.#uncaught(e);
     } finally {
-      this.#active = this.#run; // what follows from it, unless it says otherwise
+      this.#active = this.#run; // later code belongs to the run in progress, unless it sets another one
     }
   }
 
@@ -184,13 +188,14 @@ export class Interpreter {
     return value;
   }
 
-  // told gives the code an error that would end a script, and reports whether it wants it. What it throws then is thrown.
+  // told passes an error that would end a script to the code, and reports whether the code handles
+  // it. It rethrows what the handler throws.
   #told(e, event) {
     const { heard } = this.#surroundings;
     return heard(event, e, event) || event !== "uncaughtException" && heard("uncaughtException", e, event);
   }
 
-  // uncaught fails the run, unless it has a listener for what nothing has caught.
+  // uncaught fails the run, unless the code has a listener for uncaught errors.
   #uncaught(e, event = "uncaughtException") {
     const run = this.#active;
     if (!run || run !== this.#run) return;
@@ -202,10 +207,11 @@ export class Interpreter {
         e = another;
       }
       run.settle({ __proto__: null, exit_code: 1, exception: describe(e), interrupted: false });
-    } catch {} // what was thrown fails again
+    } catch {} // reading the thrown value fails again
   }
 
-  // write sends text of the run that the code belongs to. What earlier code left running prints into nothing.
+  // write sends text of the run that the code belongs to. Output of code that an earlier run left
+  // running is dropped.
   #write(type, data) {
     const run = this.#active;
     this.#check(run);
@@ -216,7 +222,8 @@ export class Interpreter {
     });
   }
 
-  // input returns bytes of standard input, none at its end. Code that waits for them keeps the interpreter.
+  // input returns bytes of standard input, or none at its end. While code waits for them, it blocks
+  // the interpreter.
   #input(most) {
     const run = this.#active;
     this.#check(run);
@@ -252,7 +259,7 @@ export class Interpreter {
     this.#guard(run, () => this.#sender.long(FROM_HOST.OUTPUT, run.id, encode(main, bundle)));
   }
 
-  // check ends code that has to end.
+  // check ends code that must end.
   #check(run) {
     if (!run) return;
     if (!run.stop && run === this.#run && this.#sender.interrupted) this.#stop(run);
@@ -269,7 +276,8 @@ export class Interpreter {
     }
   }
 
-  // stop ends a run: its timers are gone, and whatever of it goes on fails at the next await, output or timer.
+  // stop ends a run. Its timers are removed, and the rest of it fails at the next await, output or
+  // timer.
   #stop(run, end = { exit_code: INTERRUPTED, interrupted: true }) {
     if (run.stop) return;
     run.stop = new Stop();
@@ -284,7 +292,7 @@ export class Interpreter {
     throw run.stop;
   }
 
-  // run executes one cell and sends all that comes of it.
+  // run executes one cell and sends its output and result.
   async run(id, request, source) {
     const sender = this.#sender;
     const { dir, env, changes, linger, types: typed } = JSON.parse(request);
@@ -321,7 +329,7 @@ export class Interpreter {
   // linger waits for the timers of a run, and for the promises that depend on them.
   async #linger(run) {
     const end = run.most < 0 ? Infinity : kept.time() + run.most * 1000;
-    // Whatever goes on without a timer has done so after one turn of the event loop.
+    // Anything that continues without a timer has done so after one turn of the event loop.
     for (let pause = 0; !run.stop && kept.time() < end; pause = Math.min(2 * pause + 1, 20)) {
       await this.#timers.sleep(Math.min(pause, end - kept.time()));
       if (!this.#timers.waits(run)) return;
@@ -349,7 +357,7 @@ export class Interpreter {
       if (parts.hoisted) evaluate(parts.hoisted + url(n, source));
       let value = await evaluate(parts.body + url(n, source));
       value = value instanceof Value ? value.value : undefined;
-      // "main();" at the end is how most programs begin.
+      // Most programs begin by calling "main();" at their end.
       if (types.isPromise(value)) {
         event = "unhandledRejection";
         value = await value;
@@ -370,24 +378,26 @@ export class Interpreter {
     run.settle(ok);
   }
 
-  // interrupt is called when the loop is free: the run waits for something.
+  // interrupt is called when the event loop is free because the run waits for something.
   interrupt(id) {
     if (this.#run?.id !== id) return;
     this.#sender.clearInterrupt();
     this.#stop(this.#run);
   }
 
-  // changed sends what has changed.
+  // changed sends the changed files.
   changed(id) {
     sendChanges(this.#sender, this.#disk, id);
   }
 }
 
-// Code often takes these from a module under their own names, and they are what the global ones are.
+// Code often takes these from a module under their own names. They are the same objects as the
+// globals.
 const SAME = new Set(["TextEncoder", "TextDecoder"]);
 
-// declare makes a name of the top level. Names that code cannot have are refused: assignments to them would be ignored. One of let, const
-// or class has no value until its declaration assigns it.
+// declare declares a name of the top level. It refuses names that code cannot declare, because
+// assignments to them would be ignored. A name of let, const or class has no value until its
+// declaration assigns it.
 function declare(name, kind) {
   const old = Object.getOwnPropertyDescriptor(globalThis, name);
   const property = (d) => Object.defineProperty(globalThis, name, { configurable: true, enumerable: false, ...d });
@@ -404,7 +414,8 @@ function declare(name, kind) {
   }
 }
 
-// encode makes the message of a value: u8 main, u16 count, and for each form u16 length, type, u32 length, data.
+// encode encodes a value: u8 main, u16 count, and for each representation u16 length, type, u32
+// length, data.
 function encode(main, bundle) {
   let size = 3;
   for (const [mime, data] of bundle) size += 6 + mime.length + data.length;

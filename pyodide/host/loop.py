@@ -1,7 +1,8 @@
-"""The event loop of a session: Pyodide's, which is that of the host, always runs, and outlives what runs in it.
+"""The event loop of a session: Pyodide's loop, which is that of the host. It always runs, and
+outlives the code that runs in it.
 
-asyncio expects loops that begin and end with asyncio.run. Runner keeps apart what was started while it is open, and ends that as it
-would end with a loop of its own.
+asyncio expects loops that begin and end with asyncio.run. Runner records what was started while
+it is open, and ends that as it would end together with a separate loop.
 """
 
 import asyncio
@@ -16,10 +17,10 @@ _all_tasks, _current_task, _gather = asyncio.all_tasks, asyncio.current_task, as
 _State = asyncio.runners._State
 NESTED = "%s cannot be called from a running event loop"
 
-# The run that code belongs to: what it leaves running keeps it.
+# The run to which code belongs. Code that is left running keeps its run.
 owner = contextvars.ContextVar("run", default=0)
 
-timers = {}  # of the code, and the run of each
+timers = {}  # timers of the code, with the run of each
 
 
 class Runner(asyncio.Runner):
@@ -30,7 +31,7 @@ class Runner(asyncio.Runner):
             raise RuntimeError("Runner is closed")
         if self._state is _State.INITIALIZED:
             return
-        loop = self._loop = asyncio.get_event_loop()  # there is no other, whatever loop_factory would make
+        loop = self._loop = asyncio.get_event_loop()  # there is only this one, whatever loop_factory would make
         self._runs, self._before = set(), set(_all_tasks(loop))
         self._generators, loop._asyncgens = loop._asyncgens, weakref.WeakSet()
         self._debugged = loop.get_debug()
@@ -91,7 +92,8 @@ def run(main, *, debug=None, loop_factory=None):
 
 
 def _mend(loop):
-    """Takes note of the timers of the code, lets run_forever run until the loop is stopped, and leaves the errors of tasks to asyncio."""
+    """Records the timers of the code, makes run_forever run until the loop is stopped, and leaves
+    the errors of tasks to asyncio."""
     later, stopped = loop.call_later, "_execbroker_stopped"
 
     def call_later(self, delay, callback, *args, context=None):
@@ -122,7 +124,8 @@ def _mend(loop):
             future.set_result(None)
 
     def finished(self, future=None):
-        # Pyodide would say here that an exception is unhandled, when what awaits the task may be yet to come.
+        # Pyodide would report an unhandled exception here, although the code that awaits the task
+        # may still come.
         self._in_progress -= 1
 
     loop.call_later, loop.run_forever, loop.stop, loop._decrement_in_progress = call_later, run_forever, stop, finished
@@ -130,7 +133,7 @@ def _mend(loop):
 
 
 def complain(tasks):
-    """Shows the errors of tasks that nobody else will see."""
+    """Prints the errors of tasks that nothing else reports."""
     for t in tasks:
         if t.done() and not t.cancelled() and t._log_traceback:
             t._log_traceback = False
@@ -142,6 +145,6 @@ webloop.PyodideTask.__name__, webloop.PyodideFuture.__name__ = "Task", "Future"
 asyncio.run = asyncio.runners.run = run
 asyncio.Runner = asyncio.runners.Runner = Runner
 
-# An interrupt or an exit that escapes from a callback of the event loop must not end the worker.
+# An interrupt or exit that escapes from a callback of the event loop must not end the worker.
 asyncio.get_event_loop()._keyboard_interrupt_handler = lambda: None
 asyncio.get_event_loop()._system_exit_handler = lambda code: None

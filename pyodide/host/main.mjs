@@ -1,5 +1,6 @@
-// The trusted half of a sandbox: it owns standard input and output, the clocks and the nonce, and starts the worker that holds the
-// interpreter. When the worker is up it gives away its last permission.
+// The trusted half of a sandbox. It owns standard input and output, the clocks and the nonce, and
+// starts the worker that contains the interpreter. When the worker is ready, it gives up its last
+// permission.
 import { after, Leftovers, Run } from "./clock.mjs";
 import { allocate, Receiver } from "./ring.mjs";
 import { CHUNK, COST, FROM_HOST, json, NONCE, Reader, TO_HOST, Writer } from "./wire.mjs";
@@ -7,7 +8,7 @@ import { CHUNK, COST, FROM_HOST, json, NONCE, Reader, TO_HOST, Writer } from "./
 // Exit codes, as in host.go.
 const EXIT = { protocol: 2, stuck: 3, broken: 4, idle: 10, life: 11, left: 12 };
 
-const LEAVE = 1000; // ms that the Go program has to end this process before it ends by itself
+const LEAVE = 1000; // ms in which the Go program should end this process before it ends by itself
 
 const dir = new URL(".", import.meta.url);
 const reader = new Reader((b) => Deno.stdin.read(b));
@@ -19,9 +20,9 @@ if (first?.type !== TO_HOST.INIT) Deno.exit(EXIT.protocol);
 const writer = new Writer((b) => Deno.stdout.write(b), first.payload.slice(0, NONCE));
 const options = JSON.parse(new TextDecoder().decode(first.payload.subarray(NONCE)));
 
-let run = null; // in progress
-const calls = new Set(); // that have no reply yet
-let idle = null; // the clock that ends a session that nobody uses
+let run = null; // the run in progress
+const calls = new Set(); // calls without a reply
+let idle = null; // the clock that ends an idle session
 let up = false;
 let draining = false;
 
@@ -52,7 +53,7 @@ if (options.life_ms > 0) after(options.life_ms, () => Deno.exit(EXIT.life));
 for (let f; (f = await reader.frame()); ) serve(f);
 Deno.exit(0);
 
-// boot gives the worker its assets. They are read at the same time, and handed over without a copy.
+// boot gives the worker its assets. They are read concurrently, and passed without a copy.
 async function boot() {
   const { mode, disk, nodes, env } = options;
   if (javascript) return worker.postMessage({ shared, assets: {}, options: { disk, nodes, env } }, [port2]);
@@ -73,7 +74,7 @@ async function boot() {
   ]);
 }
 
-// serve does what the Go program asks for.
+// serve handles a request of the Go program.
 function serve({ type, id, payload }) {
   switch (type) {
     case TO_HOST.RUN: {
@@ -86,7 +87,8 @@ function serve({ type, id, payload }) {
       receiver.begin(payload[8] === 1);
       use();
       return leftovers.hurry(async () => {
-        // Written before the worker can have the code: without this frame none of the code has run, whatever ends the process.
+        // Sent before the worker can have the code. Without this frame none of the code has run,
+        // whatever ends the process.
         writer.send(FROM_HOST.GIVEN, id);
         await writer.flushed();
         port.postMessage({ op: "run", id, payload: payload.subarray(9) });
@@ -110,7 +112,7 @@ function serve({ type, id, payload }) {
   }
 }
 
-// drain passes on what the worker has put into the ring, as fast as the Go program takes it.
+// drain passes on the frames in the ring, as fast as the Go program accepts them.
 async function drain() {
   if (draining) return;
   draining = true;
@@ -125,7 +127,8 @@ async function drain() {
   draining = false;
 }
 
-// merged joins neighbouring pieces of a stream. What they count less together is confirmed here, since Go will not know of it.
+// merged joins consecutive pieces of a stream. The difference in their cost is confirmed here,
+// because Go does not know about it.
 function* merged(frames) {
   for (let i = 0; i < frames.length; ) {
     const { type, id, payload } = frames[i];
@@ -150,7 +153,7 @@ function pass({ type, id, payload }) {
   if (type === FROM_HOST.READY) {
     if (up) throw new Error("ready twice");
     up = true;
-    // From here on nothing can be read any more, by nobody in this process.
+    // From here on no code in this process can read a file.
     Deno.permissions.revokeSync({ name: "read" });
     rest();
   }
@@ -173,7 +176,8 @@ function pass({ type, id, payload }) {
 async function stuck(id) {
   writer.send(FROM_HOST.STUCK, id);
   await writer.flushed();
-  // The Go program ends this process. If it is gone or stopped, then this does.
+  // The Go program ends this process. If the Go program is gone or stopped, the process ends
+  // itself.
   after(LEAVE, () => Deno.exit(EXIT.stuck));
 }
 

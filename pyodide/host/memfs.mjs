@@ -1,7 +1,8 @@
-// The file system of the interpreter: Emscripten's MEMFS with a quota and with a memory of what has changed.
+// The file system of the interpreter: Emscripten's MEMFS with a quota and a record of changes.
 //
-// File contents live in JavaScript buffers, outside of the WebAssembly memory and its cap, so they need a cap of their own. And what
-// has changed since the last run travels to the Go program, which puts it into the next process if this one has to be killed.
+// File contents are in JavaScript buffers, outside of the WebAssembly memory and its limit, so they
+// need a separate limit. Changes since the last run are sent to the Go program, which restores them
+// in the next process if this one must be killed.
 
 import { kept } from "./scrub.mjs";
 
@@ -12,21 +13,22 @@ const ENAMETOOLONG = 37;
 const NAME_MAX = 255; // bytes
 const PATH_MAX = 4096;
 
-// Disk patches the operations of MEMFS. Nodes keep references to the operation tables, so that those in use are patched as well.
+// Disk patches the operations of MEMFS. Nodes have references to the operation tables, so the
+// tables are patched in place.
 export class Disk {
   #fs;
   #maxBytes;
   #maxNodes;
-  #bytes = 0; // at least what is in use: deleted contents are found out only when it matters
+  #bytes = 0; // an upper bound of what is in use: deleted contents are subtracted only when the quota is reached
   #nodes = 0;
   #changed = false;
-  #ticks = 0; // how often something has changed
-  #known = new Map(); // path -> node, as the Go program has it
-  #next = 1; // number of the next node that the Go program gets to know
+  #ticks = 0; // number of changes
+  #known = new Map(); // path -> node, as known to the Go program
+  #next = 1; // ID of the next node that is sent to the Go program
 
   constructor(FS, maxBytes, maxNodes) {
     this.#fs = FS;
-    // What is there belongs to the system. The Go program hears of it only if it changes.
+    // Existing files belong to the system. The Go program is told about one only if it changes.
     this.#walk((_, node) => {
       node.xSystem = true;
       node.xBase = node.usedBytes ?? 0;
@@ -48,7 +50,8 @@ export class Disk {
       node.xTick = ++disk.#ticks;
       disk.#changed = true;
     };
-    // Every call of Emscripten goes by the whole path from the root, so one that is too long is of no use and costs a lot.
+    // Every call of Emscripten walks the whole path from the root, so a path that is too long is
+    // useless and slow.
     const check = (parent, name) => {
       if (name.length > NAME_MAX / 3 && new TextEncoder().encode(name).length > NAME_MAX) fail(ENAMETOOLONG);
       let length = name.length;
@@ -63,7 +66,7 @@ export class Disk {
       return node;
     };
 
-    // What aliases are in is as it is for good.
+    // The directories of aliases cannot be changed.
     const loose = (...nodes) => nodes.some((n) => n?.xFixed) && fail(EACCES);
 
     const { mknod, symlink, rename, unlink, rmdir, setattr } = dir.node;
@@ -141,7 +144,7 @@ export class Disk {
       const spare = Math.max(0, this.#maxBytes - this.#bytes);
       this.#store(node, Math.max(size, Math.min(have + Math.max(256, have >> 1), size + spare)));
     } else if (used < size) {
-      node.contents.fill(0, used, size); // what a truncation left behind
+      node.contents.fill(0, used, size); // clear the rest of a truncation
     }
     span(node, used, size);
     node.usedBytes = size;
@@ -159,13 +162,14 @@ export class Disk {
     try {
       contents = new Uint8Array(capacity);
     } catch {
-      throw new this.#fs.ErrnoError(ENOSPC); // the engine has no memory left
+      throw new this.#fs.ErrnoError(ENOSPC); // the engine is out of memory
     }
     contents.set(node.contents.subarray(0, Math.min(node.usedBytes, capacity)));
     node.contents = contents;
   }
 
-  // charge counts n more bytes. Bytes of deleted files are still in the sum; when it reaches the quota it is taken anew.
+  // charge counts n more bytes. The sum still contains bytes of deleted files; when it reaches the
+  // quota, it is computed again.
   #charge(n) {
     if (this.#bytes + n > this.#maxBytes) this.#recount();
     if (this.#bytes + n > this.#maxBytes) throw new this.#fs.ErrnoError(ENOSPC);
@@ -190,7 +194,7 @@ export class Disk {
       else if (this.#fs.isLink(node.mode)) bytes += node.link.length;
     };
     this.#walk((_, node) => count(node));
-    // A file without a name lives on while it is open.
+    // A deleted file lives on while it is open.
     for (const stream of this.#fs.streams) if (stream?.node && this.#fs.isFile(stream.node.mode)) count(stream.node);
     for (const staged of this.#staged) bytes += staged.size;
     this.#bytes = bytes;
@@ -206,7 +210,8 @@ export class Disk {
     return { bsize: block, frsize: block, blocks, bfree: free, bavail: free, files: this.#maxNodes, ffree };
   }
 
-  // walk calls visit for every entry of the root file system, parents first. Mounted ones (/dev, /proc) and devices are left out.
+  // walk calls visit for every entry of the root file system, parents first. Mounted file systems
+  // (/dev, /proc) and devices are left out.
   #walk(visit) {
     const fs = this.#fs;
     const todo = [["", fs.root]];
@@ -223,7 +228,8 @@ export class Disk {
     }
   }
 
-  // files returns the regular files below a directory, each with what tells whether it is as it was.
+  // files returns the regular files below a directory, each with data that shows whether it has
+  // changed.
   files(below) {
     const found = new Map();
     this.#walk((path, node) => {
@@ -232,8 +238,9 @@ export class Disk {
     return found;
   }
 
-  // aliases makes each name a link to a directory. From then on nobody changes the links and the directories that they are in. What is there
-  // stays, and the Go program makes them anew in the next process.
+  // aliases makes each name a link to a directory. From then on the links and the directories that
+  // contain them cannot be changed. Existing files stay, and the Go program creates the aliases
+  // again in the next process.
   aliases(all, to) {
     const fs = this.#fs;
     const fixed = new Set();
@@ -261,7 +268,7 @@ export class Disk {
     this.#recount();
   }
 
-  // Files that are being written from outside: they count, but have no name yet.
+  // Files that are being written from outside. They count, but have no name yet.
   #staged = new Set();
 
   stage() {
@@ -276,12 +283,12 @@ export class Disk {
     staged.size += data.length;
   }
 
-  // unstage gives the bytes of a staged file back; they are charged again when they get a name.
+  // unstage subtracts the bytes of a staged file. They are charged again when the file gets a name.
   unstage(staged) {
     if (this.#staged.delete(staged)) this.#bytes -= staged.size;
   }
 
-  // place gives a staged file its name, in place of what has it now.
+  // place gives a staged file its name, and replaces what has the name now.
   place(staged, path, mode) {
     const fs = this.#fs;
     let contents = staged.parts[0] ?? new Uint8Array();
@@ -308,15 +315,16 @@ export class Disk {
     return node;
   }
 
-  // changes calls send for everything that is not as it was when changes was last called:
-  //   {path, gone: true}
-  //   {path, node, id, whole}   followed by data(id, offset, bytes) for the changed part, or for all of it if whole
+  // changes calls send for everything that has changed since the last call of changes:
+  // {path, gone: true}
+  // {path, node, id, whole}, followed by data(id, offset, bytes) for the changed part, or for all
+  // if whole
   changes(send, data) {
     if (!this.#changed) return;
     const seen = new Set();
     const dirty = [];
     this.#walk((path, node) => {
-      if (path.length > PATH_MAX) return; // no name reaches it
+      if (path.length > PATH_MAX) return; // no name can reach it
       if (node.xSystem && !node.xDirty && !this.#known.has(path)) return;
       seen.add(path);
       if (this.#known.get(path) === node && !node.xDirty) return;
@@ -343,7 +351,8 @@ export class Disk {
     this.#changed = false;
   }
 
-  // changed lists the regular files below dir that the next call of changes will send: names relative to it, sizes, times in ns.
+  // changed lists the regular files below dir that the next call of changes will send: names
+  // relative to dir, sizes, times in ns.
   changed(dir) {
     const found = [];
     this.#walk((path, node) => {
@@ -354,15 +363,15 @@ export class Disk {
     return found;
   }
 
-  // restored says that path, just made, is what the Go program has under the number id.
+  // restored records that path, which was just created, is the entry id of the Go program.
   restored(path, node, id) {
     node.xId = id;
     this.#next = Math.max(this.#next, id + 1);
     this.#known.set(path, node);
   }
 
-  // system does what makes files of the system below a directory: they are not counted, and another process gets them another way. While
-  // it lasts there is room for so many bytes more.
+  // system runs make, which creates system files below a directory. They are not counted, and
+  // another process gets them in another way. Meanwhile room more bytes are allowed.
   async system(below, room, make) {
     const before = new Set();
     this.#walk((_, node) => before.add(node));
@@ -389,7 +398,7 @@ export class Disk {
     }
   }
 
-  // settle ends a restoration: nothing has changed yet.
+  // settle ends a restoration: there are no changes yet.
   settle() {
     this.#walk((_, node) => {
       node.xDirty = false;
@@ -399,12 +408,12 @@ export class Disk {
   }
 }
 
-// names returns the entries of a directory as an object in which "__proto__" is a name like any other.
+// names returns the entries of a directory as an object in which "__proto__" is an ordinary name.
 function names(contents) {
   return Object.assign(Object.create(null), contents);
 }
 
-// span widens the changed part of a file.
+// span extends the changed part of a file.
 function span(node, from, to) {
   node.xFrom = Math.min(node.xFrom ?? from, from);
   node.xTo = Math.max(node.xTo ?? to, to);

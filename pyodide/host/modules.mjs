@@ -1,5 +1,6 @@
-// The modules that code of a session with JavaScript can have. Those that need nothing of the machine are Node's own, as Deno carries them;
-// what has to do with the session is ours. There are no others.
+// The modules for code of a session with JavaScript. Modules that need nothing of the machine are
+// Node's own, in Deno's version. Modules that belong to the session are implemented here. There are
+// no others.
 import util from "execbroker:util";
 import events from "execbroker:events";
 import buffer from "execbroker:buffer";
@@ -8,7 +9,8 @@ import { kept } from "./scrub.mjs";
 import { script, sound } from "./transform.mjs";
 import { Address } from "./web.mjs";
 
-// What is loaded when code first speaks of it. The second group takes three times as long as the first.
+// These are loaded when code first mentions them. The second group takes three times as long as the
+// first.
 const LIGHT = ["assert", "assert/strict", "path", "path/posix", "querystring", "string_decoder", "url", "util/types"];
 const HEAVY = ["stream", "stream/promises", "crypto"];
 
@@ -18,23 +20,24 @@ const bare = (name) => name.replace(/^node:/, "");
 const isPath = (name) => /^(\.{0,2}\/|\.{1,2}$)/.test(name);
 const some = (from, names) => Object.fromEntries(names.filter((name) => name in from).map((name) => [name, from[name]]));
 
-// What is random comes from the host: code may have a constant of its own named crypto, where Deno's module would look.
+// Random numbers come from the host, because Deno's module would look for a global named crypto,
+// which code may define.
 const random = () => {
   const { getRandomValues, randomUUID } = { getRandomValues: (a) => kept.getRandomValues(a), randomUUID: () => kept.randomUUID() };
   return { getRandomValues, randomUUID, webcrypto: Object.freeze({ getRandomValues, randomUUID }) };
 };
 
-// What Deno's modules ask about the program that loads them.
+// The environment that Deno's modules expect from the program that loads them.
 const surroundings = {
   __proto__: null, args: [], build: { __proto__: null, arch: "x86_64", os: "linux", standalone: false }, cwd: () => "/workspace",
   env: { __proto__: null, get: () => undefined, toObject: () => ({}) }, execPath: () => "/usr/local/bin/node", mainModule: "file:///workspace/cell.js", noColor: true, pid: 1, ppid: 0, version: { __proto__: null, deno: "", v8: "" },
 };
 
-// Modules are those of one session. own has what is made for it, by name; read(path) returns the text of a file of the session, undefined if
-// there is none.
+// Modules are the modules of one session. own maps names to the modules that are made for it.
+// read(path) returns the text of a file of the session, or undefined if there is none.
 export class Modules {
   #there = { __proto__: null, buffer: some(buffer, BUFFER), events, util: util };
-  #cache = { __proto__: null }; // of files
+  #cache = { __proto__: null }; // modules from files
   #read;
   #loading = Promise.resolve();
 
@@ -43,19 +46,20 @@ export class Modules {
     this.#read = read;
   }
 
-  // get returns a module of the sandbox that is loaded, or undefined.
+  // get returns a loaded module of the sandbox, or undefined.
   get(name) {
     return this.#there[name];
   }
 
-  // prepare loads what a cell may ask for while it runs, when nothing can be waited for.
+  // prepare loads what a cell may require while it runs, because require cannot wait.
   async prepare(source) {
     if (/\b(require|import)\b/.test(source)) await this.#load(LIGHT);
     const other = /\brequire\b(?!\s*\(\s*["'`])|\b(eval|Function)\b/.test(source) && /\brequire\b/.test(source);
     if (other || /stream|crypto|stdin|pipeline/i.test(source)) await this.#load(HEAVY);
   }
 
-  // load loads modules, one group after the other: each needs its surroundings until it is complete.
+  // load loads modules, one group after the other: each group needs its environment until it is
+  // complete.
   #load(names) {
     const loaded = this.#loading.then(() => this.#group(names));
     this.#loading = loaded.catch(() => {});
@@ -64,7 +68,7 @@ export class Modules {
 
   async #group(names) {
     if (names[0] in this.#there) return;
-    sound(); // else they could be led astray by what code has put into the language
+    sound(); // otherwise changes that code has made to the language could mislead them
     const found = [];
     globalThis.Deno = surroundings;
     try {
@@ -86,7 +90,7 @@ export class Modules {
     return Object.assign(new Error(`Cannot find module '${name}': this sandbox has ${all.join(", ")}, and files of the session by their path`), { code: "MODULE_NOT_FOUND" });
   }
 
-  // require returns the function for code in a directory, which cwd says.
+  // require returns the function require for code in the directory cwd.
   require(cwd, main) {
     const require = (name) => {
       if (typeof name !== "string") throw Object.assign(new TypeError('The "id" argument must be of type string.'), { code: "ERR_INVALID_ARG_TYPE" });
@@ -102,7 +106,7 @@ export class Modules {
       if (!this.#has(bare(name))) throw this.#refused(name);
       return name;
     };
-    require.resolve.paths = (name) => (this.#has(bare(String(name))) ? null : []); // no directory has packages
+    require.resolve.paths = (name) => (this.#has(bare(String(name))) ? null : []); // no directory contains packages
     require.cache = this.#cache;
     require.main = main;
     return require;
@@ -119,7 +123,7 @@ export class Modules {
     throw Object.assign(new Error(`Cannot find module '${name}'`), { code: "MODULE_NOT_FOUND" });
   }
 
-  // file returns what a file exports.
+  // file returns the exports of a file.
   #file(path, main) {
     if (this.#cache[path]) return this.#cache[path].exports;
     const source = this.#read(path).replace(/^\ufeff/, "");

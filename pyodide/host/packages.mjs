@@ -1,6 +1,8 @@
-// Packages: wheels that the Go program has resolved, fetched and checked, and that Pyodide's own loader unpacks.
+// Packages: wheels that the Go program has resolved, downloaded and checked, and that Pyodide's own
+// loader unpacks.
 
-// packageCalls are the calls that make packages importable. Nothing is fetched: the loader asks for files that are here already.
+// packageCalls are the calls that make packages importable. Nothing is downloaded: the loader asks
+// for files that are here already.
 export function packageCalls(py, disk, site) {
   const files = new Map();
   const { find_imports: findImports } = py.pyimport("pyodide.code");
@@ -20,7 +22,7 @@ export function packageCalls(py, disk, site) {
         if (!data) throw new TypeError(`${url} is not there`);
         return { ok: true, status: 200, arrayBuffer: async () => data.buffer };
       };
-      globalThis.btoa = () => ""; // of checksums, which were checked before
+      globalThis.btoa = () => ""; // used for checksums, which were checked before
       try {
         await disk.system(site, room, () =>
           py.loadPackage(names, { checkIntegrity: false, messageCallback() {}, errorCallback: (m) => problems.push(m) }),
@@ -42,7 +44,7 @@ export function packageCalls(py, disk, site) {
         found = list.toJs().map(String);
         list.destroy();
       } catch {
-        // It does not parse. Running it says so.
+        // The code cannot be parsed. Running it will report that.
       }
       return [{}, new TextEncoder().encode(JSON.stringify(found))];
     },

@@ -1,4 +1,5 @@
-// What code of a session with JavaScript finds of Node's around it: process and os, with values that say nothing about the machine.
+// The modules process and os for code of a session with JavaScript, with values that reveal nothing
+// about the machine.
 import { EventEmitter } from "execbroker:events";
 import { Buffer } from "execbroker:buffer";
 import util from "execbroker:util";
@@ -7,10 +8,10 @@ import { wrong } from "./fs.mjs";
 
 const { emit, listenerCount } = EventEmitter.prototype;
 const HOME = "/tmp/home";
-const VERSION = "24.0.0"; // of Node, whose modules these are about
+const VERSION = "24.0.0"; // the version of Node that the modules claim
 const CODES = { name: "code", want: "an integer" };
 
-// variables makes an environment: what is assigned becomes text.
+// variables makes an environment: assigned values become text.
 export function variables(values) {
   return new Proxy(Object.assign({}, values), {
     set: (o, name, value) => Reflect.set(o, name, typeof name === "symbol" ? value : `${value}`),
@@ -18,7 +19,7 @@ export function variables(values) {
   });
 }
 
-// output makes a stream that writes at once, as Node's do to files.
+// output makes a stream that writes immediately, like Node's streams to files.
 function output(fd, write, later) {
   const stream = new EventEmitter();
   const end = (data, encoding, done) => {
@@ -29,7 +30,7 @@ function output(fd, write, later) {
       stream.emit("finish");
       done?.();
     });
-    return stream; // it is not for one part of a program to close
+    return stream; // parts of a program must not close it
   };
   return Object.assign(stream, {
     fd, end, isTTY: false, writable: true, writableLength: 0, writableHighWaterMark: 16384, writableNeedDrain: false, writableEnded: false, writableFinished: false,
@@ -46,8 +47,8 @@ function output(fd, write, later) {
   });
 }
 
-// environment makes process. host has env, cwd(), chdir(path), exit(code), output(fd, data), input(most), later(f), soon(f, args) and stream().
-// cell is the file that the code is taken for.
+// environment makes process. host has env, cwd(), chdir(path), exit(code), output(fd, data),
+// input(most), later(f), soon(f, args) and stream(). cell is the file name of the code.
 export function environment(host, cell) {
   const began = kept.time();
   const process = new EventEmitter();
@@ -99,8 +100,8 @@ export function environment(host, cell) {
   Object.defineProperty(process, "env", { configurable: true, enumerable: true, get: () => env, set: (v) => (env = variables(v)) });
   return { process, begin, code, heard };
 
-  // begin makes process that of a run: with its own input, its own exit code, and variables of its own besides. What it returns puts back what
-  // the variables were.
+  // begin prepares process for a run, with its own input, exit code and additional variables. The
+  // returned function restores the variables.
   function begin(more) {
     stdin = undefined;
     quiet(() => void (process.exitCode = undefined));
@@ -114,12 +115,12 @@ export function environment(host, cell) {
     };
   }
 
-  // code returns the exit code that has been set, zero if there is none.
+  // code returns the exit code that was set, or zero.
   function code() {
     return Number(quiet(() => Number(process.exitCode))) & 255;
   }
 
-  // heard passes an event on to those who listen, and reports whether there is anybody.
+  // heard passes an event to its listeners, and reports whether there are any.
   function heard(event, ...args) {
     if (!Reflect.apply(listenerCount, process, [event])) return false;
     Reflect.apply(emit, process, [event, ...args]);
@@ -127,7 +128,7 @@ export function environment(host, cell) {
   }
 }
 
-// quiet calls what looks at things that the code may have broken.
+// quiet calls a function that reads things that code may have broken.
 function quiet(f) {
   try {
     return f();

@@ -1,4 +1,4 @@
-// Brings up Pyodide in the scrubbed realm and runs cells in it.
+// Starts Pyodide in the scrubbed realm and runs cells in it.
 import createPyodideModule from "pyodide-asm";
 import { loadPyodide } from "pyodide";
 import { fileCalls } from "./files.mjs";
@@ -18,7 +18,8 @@ const ERRNO_EINTR = 27;
 const ERRNO_EIO = 29;
 const INTERRUPTED = '{"exit_code":130,"exception":null,"interrupted":true}';
 
-// What Python finds in the module js. There is little to find in the realm anyway; this is for Pyodide's own Python.
+// What Python finds in the module js. The realm contains little anyway; this is for Pyodide's own
+// Python code.
 function jsglobals() {
   const denied = () => {
     throw new EvalError("code generation from strings is off");
@@ -27,7 +28,7 @@ function jsglobals() {
   return Object.freeze({ __proto__: null, eval: denied, setTimeout, clearTimeout, setInterval, clearInterval });
 }
 
-// load brings up Pyodide from assets that are in memory: nothing is fetched.
+// load starts Pyodide from assets that are in memory: nothing is downloaded.
 async function load(assets, options) {
   const files = { "pyodide.asm.wasm": assets.wasm, "python_stdlib.zip": assets.stdlib };
   globalThis.fetch = async (url) => {
@@ -39,14 +40,14 @@ async function load(assets, options) {
   WebAssembly.instantiateStreaming = async (response, imports) => {
     const { data } = await response;
     let memory;
-    // The zone is UTC. Emscripten would ask the Date of JavaScript, and name it "UTC-0000".
+    // The time zone is UTC. Emscripten would ask JavaScript's Date and name the zone "UTC-0000".
     imports.env._tzset_js = (offset, daylight, ...names) => {
       const view = new DataView(memory.buffer);
       for (const at of [offset, daylight]) view.setInt32(at >>> 0, 0, true);
       for (const at of names) new TextEncoder().encodeInto("UTC\0", new Uint8Array(memory.buffer, at >>> 0, 4));
     };
     const instance = await instantiate(data, imports);
-    // A snapshot may be larger than the memory that the module begins with.
+    // A snapshot may be larger than the initial memory of the module.
     ({ memory } = instance.exports);
     const missing = (assets.snapshot?.byteLength ?? 0) - memory.buffer.byteLength;
     if (missing > 0) memory.grow(Math.ceil(missing / 65536));
@@ -72,12 +73,12 @@ async function load(assets, options) {
   }
 }
 
-// modules makes the modules of the host importable. A snapshot holds them already.
+// modules makes the modules of the host importable. A snapshot contains them already.
 function modules(py, sources) {
   for (const [name, text] of Object.entries(sources)) py.FS.writeFile(`${SITE}/${name}.py`, text);
 }
 
-// prepare brings up an interpreter that makes what later ones start from.
+// prepare starts an interpreter that makes the files from which later ones start.
 export async function prepare(sender, assets, { mode }) {
   const snapshot = mode === "snapshot";
   const py = await load(assets, snapshot ? { _makeSnapshot: true } : {});
@@ -109,11 +110,11 @@ export class Interpreter {
   #sender;
   #py;
   #disk;
-  #session; // functions of session.py
+  #session; // the functions of session.py
   #run = 0; // id of the run in progress
   #cell = 0;
   #settle = null; // ends the run in progress
-  #broken = false; // what is written from now on is Pyodide's own
+  #broken = false; // later output is Pyodide's own
   calls;
 
   static async start(sender, assets, options) {
@@ -137,7 +138,7 @@ export class Interpreter {
     it.calls.leave = () => [{ left: it.#session.leave() }];
     py.setInterruptBuffer(sender.interruptBuffer);
     it.#fatal(py._api);
-    // The buffers from which it started are not needed again. Collecting them is left to no chance.
+    // The buffers of the start are no longer needed. Free them explicitly.
     py._api.config._loadSnapshot = undefined;
     for (const b of [assets.snapshot, assets.stdlib]) b?.buffer.transfer(0);
     finish();
@@ -150,21 +151,21 @@ export class Interpreter {
     return this.#py.version;
   }
 
-  // fatal says what becomes of the session when Pyodide can no longer be used.
+  // fatal decides what happens to the session when Pyodide can no longer be used.
   #fatal(api) {
     const { fatal_error: before } = api;
     api.fatal_error = (e) => {
-      this.#broken = true; // it writes a traceback with names of ours
+      this.#broken = true; // Pyodide writes a traceback with names of the host
       return before(e);
     };
     api.on_fatal = (e) => {
-      // os._exit is the code's own end. All that is left to do needs no Python.
+      // os._exit is a normal end of the code. The rest needs no Python.
       if (Number.isInteger(e?.status) && this.#settle) return this.#settle({ status: e.status & 0xff });
       this.#sender.send(FROM_HOST.FATAL, 0, json({ message: String(e?.message ?? e).slice(0, 1000) }));
     };
   }
 
-  // devices joins the standard descriptors, and one for values, to the host.
+  // devices connects the standard descriptors, and one for values, to the host.
   #devices(FS) {
     const bytes = (buffer, offset, length) => new Uint8Array(buffer.buffer, buffer.byteOffset + offset, length);
     const guarded = (f) => (...args) => {
@@ -176,7 +177,7 @@ export class Interpreter {
     };
     const stream = (type) => ({
       write: guarded((_, buffer, offset, length) => {
-        // What earlier code left running prints into nothing.
+        // Output of code that an earlier run left running is dropped.
         return this.#run && !this.#broken ? this.#sender.stream(type, this.#run, bytes(buffer, offset, length)) : length;
       }),
     });
@@ -218,7 +219,7 @@ export class Interpreter {
     }
   }
 
-  // run executes one cell and sends all that comes of it.
+  // run executes one cell and sends its output and result.
   async run(id, request, code) {
     const sender = this.#sender;
     this.#run = id;
@@ -231,7 +232,7 @@ export class Interpreter {
       });
     } catch (e) {
       if (e?.type === "MemoryError") return sender.send(FROM_HOST.FATAL, 0, json({ message: "out of memory: not even the end could be told" }));
-      end = INTERRUPTED; // the signal came when the cell was over, or before it began
+      end = INTERRUPTED; // the signal came after the end of the cell, or before its beginning
     }
     this.#settle = null;
     sender.clearInterrupt();
@@ -252,14 +253,15 @@ export class Interpreter {
     this.#sender.long(FROM_HOST.END, id, new TextEncoder().encode(end));
   }
 
-  // interrupt is called when the loop is free: the run waits for something. again says that it was told a while ago.
+  // interrupt is called when the event loop is free because the run waits for something. again says
+  // that the run was told before.
   interrupt(id, again) {
     if (this.#run !== id || !this.#settle) return;
     this.#sender.clearInterrupt();
     this.#session.interrupt(again);
   }
 
-  // changed sends what a call has changed.
+  // changed sends the changes of a call.
   changed(id) {
     sendChanges(this.#sender, this.#disk, id);
   }

@@ -1,5 +1,5 @@
-// Prepares the realm that JavaScript sessions run in: what the host relies on cannot be replaced, code that is evaluated passes through
-// transform.mjs, and stacks have the user's frames only.
+// Prepares the realm of JavaScript sessions: what the host uses cannot be replaced, evaluated code
+// passes through transform.mjs, and stacks have only the user's frames.
 import { fix, unnamed } from "./fixed.mjs";
 import { kept } from "./scrub.mjs";
 import { inspect } from "./console.mjs";
@@ -9,11 +9,11 @@ const indirect = kept.evaluate;
 const define = (o, key, value) => Object.defineProperty(o, key, { value, writable: false, configurable: false, enumerable: false });
 export { define };
 
-// evaluate runs a script of the host's making in the global scope.
+// evaluate runs a script of the host in the global scope.
 export const evaluate = (text) => indirect(text);
 
-// What the modules of the host use, by name, when code runs. The parser is one of them: code that it called could lead it astray.
-// TestFixedNames reads the modules and says what is missing.
+// The names that the modules of the host use while code runs. The parser is one of these modules:
+// code that it called could mislead it. TestFixedNames reads the modules and reports missing names.
 const FIXED = `
   Object Function Array Number BigInt Boolean String Symbol Promise RegExp Error AggregateError EvalError RangeError
   ReferenceError SyntaxError TypeError URIError JSON Math ArrayBuffer
@@ -21,7 +21,7 @@ const FIXED = `
   parseFloat
 `.split(/\s+/).filter(Boolean);
 
-// harden fixes the properties that the language's own objects have. New ones can be added.
+// harden fixes the properties of the language's own objects. New ones can be added.
 export function harden() {
   const objects = unnamed();
   objects.add(globalThis.Iterator?.prototype);
@@ -33,11 +33,13 @@ export function harden() {
   }
   objects.add(Object.getPrototypeOf(Uint8Array));
   for (const o of objects) if (o) fix(o, true);
-  // Everything has what this one has: a property "then" would be called for every message that arrives.
+  // Every object inherits from this one: a property "then" would be called for every message that
+  // arrives.
   Object.preventExtensions(Object.prototype);
 }
 
-// listeners fixes what the host listens with. Code can look it up: the engine keeps it in the global object, by a symbol.
+// listeners fixes the objects with which the host listens. Code can find them: the engine keeps
+// them in the global object, under a symbol.
 export function listeners() {
   for (const key of Object.getOwnPropertySymbols(globalThis)) {
     for (const all of Object.values(globalThis[key]?.listeners ?? {})) {
@@ -46,15 +48,17 @@ export function listeners() {
   }
 }
 
-// constants makes constants of the global scope. They are no properties of the global object: only code that names them gets them.
+// constants defines constants of the global scope. They are not properties of the global object:
+// only code that names them can use them.
 export function constants(values) {
   globalThis[OURS] = values;
   const [, failure] = kept.script(`const {${Object.keys(values).join(",")}} = ${OURS}`, "execbroker:constants");
   if (!Reflect.deleteProperty(globalThis, OURS) || failure) throw new Error("the constants of the sandbox cannot be made");
 }
 
-// evaluation puts eval, and constructors of functions, in place of those that do not look at what they are given. The engine's own eval is
-// there for what the transformation has made of calls of eval, which must see the scope around them.
+// evaluation replaces eval and the function constructors by versions that check their arguments.
+// The engine's own eval is used for calls of eval that were transformed, because these must see the
+// scope around them.
 export function evaluation() {
   const compile = (text) => indirect(script(text));
   const f = { eval: (x) => (typeof x === "string" ? compile(x) : x) }.eval;
@@ -81,9 +85,9 @@ export function evaluation() {
 }
 
 const SCRIPT = /^cell-(\d+)$/;
-const frames = new WeakMap(); // of errors
+const frames = new WeakMap(); // the frames of errors
 
-const lines = new Map(); // of cells
+const lines = new Map(); // the number of lines of cells
 
 // url is the name of a cell for the engine.
 export function url(cell, source) {
@@ -91,14 +95,14 @@ export function url(cell, source) {
   return `\n//# sourceURL=cell-${cell}`;
 }
 
-// stacks makes stacks of frames that are in cells.
+// stacks makes stacks that have only frames of cells.
 export function stacks() {
   Error.stackTraceLimit = 50;
   define(Error, "prepareStackTrace", (error, sites) => {
     const found = [];
     for (const s of sites) {
       const [, cell] = SCRIPT.exec(s.getScriptNameOrSourceURL() ?? s.getFileName() ?? "") ?? [];
-      // The call of the function around a cell comes after its last line.
+      // The call of the function around a cell comes after the cell's last line.
       if (cell && s.getLineNumber() <= lines.get(cell)) found.push({ __proto__: null, line: s.getLineNumber() ?? 0, text: frame(s, cell) });
     }
     if (Object(error) === error) frames.set(error, found);
@@ -109,11 +113,11 @@ export function stacks() {
 function frame(site, cell) {
   const where = `<cell ${cell}>:${site.getLineNumber() ?? 0}`;
   const name = site.getFunctionName();
-  const of = name === "eval" ? null : name; // the top level
+  const of = name === "eval" ? null : name; // null means the top level
   return `    at ${site.isAsync() ? "async " : ""}${of ? `${site.isConstructor() ? "new " : ""}${of} (${where})` : where}`;
 }
 
-// text converts what code may have put anywhere. Converting may run code and fail.
+// text converts a value that code may have set. Converting may run code and fail.
 export function text(value, otherwise) {
   try {
     return typeof value === "symbol" ? String(value) : `${value}`;
@@ -130,7 +134,8 @@ function heading(error) {
 
 const MOST = 64 << 10; // characters of a message
 
-// describe says how code failed: type, message, traceback, line. Looking at what was thrown may run code, which may fail as well.
+// describe describes how code failed: type, message, traceback, line. Reading the thrown value may
+// run code, which may fail too.
 export function describe(thrown) {
   try {
     return thrown instanceof Error ? failure(thrown) : uncaught(thrown);
@@ -149,9 +154,9 @@ function failure(error) {
   let [found, coded] = [[], ""];
   const [type, message] = [text(error.name, "Error").slice(0, 200), text(error.message, "").slice(0, MOST)];
   try {
-    const { stack, code } = error; // the former makes the frames
+    const { stack, code } = error; // reading stack makes the frames
     found = frames.get(error) ?? [];
-    // Errors of Node's modules have their code there, and nowhere else.
+    // Errors of Node's modules have their code only there.
     if (typeof code === "string" && `${stack}`.startsWith(`${type} [${code}]`)) coded = ` [${code}]`;
   } catch {}
   const head = message ? `${type}${coded}: ${message}` : type + coded;

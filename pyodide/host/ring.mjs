@@ -1,22 +1,24 @@
-// A byte ring in shared memory takes frames from the worker to the main thread without a message for each, and lets the worker wait, in
-// the middle of a synchronous write, until there is room and Go has confirmed what it got.
+// A ring of bytes in shared memory carries frames from the worker to the main thread without a
+// message for each. It lets the worker wait, in the middle of a synchronous write, until there is
+// room and Go has confirmed what it received.
 //
-// The main thread believes nothing in here: positions are masked and lengths are checked, because the worker runs untrusted code.
+// The main thread trusts nothing in the ring: it masks positions and checks lengths, because the
+// worker runs untrusted code.
 import { CHUNK, COST, HEAD, MAX_FRAME, number, WINDOW, WORKER } from "./wire.mjs";
 
-const now = performance.now.bind(performance); // the code may have another by this name
+const now = performance.now.bind(performance); // saved, because code may replace it
 const SIZE = 256 << 10; // a power of two
 const MASK = SIZE - 1;
 
 // The control words.
 const WRITTEN = 0; // bytes ever written, modulo 2^32
 const READ = 1; // bytes ever read, modulo 2^32
-const FLIGHT = 2; // bytes that count and that Go has not confirmed
-const AWAKE = 3; // 1 while the main thread will look into the ring by itself
+const FLIGHT = 2; // counted bytes that Go has not confirmed
+const AWAKE = 3; // 1 while the main thread checks the ring without a kick
 const INPUT = 4; // bytes of standard input for the worker; EMPTY, END
-const BELL = 5; // the worker sleeps on it; it rings for an interrupt
-const HEARD = 6; // 1 when the event loop of the worker has got the last message about an interrupt
-const ANSWERED = 7; // 1 when the event loop of the worker has got the last question whether it is free
+const BELL = 5; // the worker sleeps on it; it changes at an interrupt
+const HEARD = 6; // 1 when the worker's event loop has received the last message about an interrupt
+const ANSWERED = 7; // 1 when the worker's event loop has received the last question whether it is free
 const WORDS = 8;
 
 const EMPTY = 0;
@@ -28,7 +30,7 @@ const MORE = 0;
 const LAST = 1;
 const BROKEN = 2;
 
-// EINTR is thrown out of a write, read or sleep that an interrupt ended.
+// EINTR is thrown from a write, read or sleep that was interrupted.
 export const EINTR = Symbol("EINTR");
 
 export function allocate() {
@@ -40,7 +42,7 @@ export function allocate() {
   };
 }
 
-// Sender is the end of the worker.
+// Sender is the worker's end.
 export class Sender {
   #words;
   #ring;
@@ -49,10 +51,10 @@ export class Sender {
   #kick;
   #scratch = new Uint8Array(4 + HEAD);
   #view = new DataView(this.#scratch.buffer);
-  #wait = Atomics.wait; // bound early: the code may replace what it can reach
+  #wait = Atomics.wait; // saved early, because code may replace it
   #load = Atomics.load;
 
-  // kick wakes the main thread, to look into the ring and at the words.
+  // kick makes the main thread check the ring and the control words.
   constructor(shared, kick) {
     this.#words = new Int32Array(shared.words);
     this.#ring = new Uint8Array(shared.ring);
@@ -73,7 +75,7 @@ export class Sender {
     this.#interrupt[0] = 0;
   }
 
-  // acknowledge says that the event loop is free to hear of an interrupt.
+  // acknowledge says that the event loop has received the message about an interrupt.
   acknowledge() {
     Atomics.store(this.#words, HEARD, 1);
   }
@@ -84,12 +86,13 @@ export class Sender {
     this.#kick();
   }
 
-  // send writes one frame. While a frame that counts waits for room, an interrupt ends it with EINTR; nothing has been written then.
+  // send writes one frame. While a counted frame waits for room, an interrupt ends the wait with
+  // EINTR; then nothing has been written.
   send(type, id, payload) {
     this.#send(type, id, payload, WORKER.get(type));
   }
 
-  // force is send for what must not be interrupted.
+  // force is send for frames that must not be interrupted.
   force(type, id, payload) {
     this.#send(type, id, payload, false);
   }
@@ -106,7 +109,8 @@ export class Sender {
     this.#wake();
   }
 
-  // stream writes data as one or more frames and returns how much it wrote, which is less than all only after an interrupt.
+  // stream writes data as one or more frames and returns how much it wrote. That is less than all
+  // only after an interrupt.
   stream(type, id, data) {
     for (let at = 0; at < data.length; ) {
       const part = data.subarray(at, at + CHUNK);
@@ -121,7 +125,8 @@ export class Sender {
     return data.length;
   }
 
-  // long sends a message in parts. One that is interrupted is taken back before the interrupt is passed on.
+  // long sends a message in parts. If it is interrupted, it sends a part that discards the message
+  // before it passes the interrupt on.
   long(type, id, data) {
     let at = 0;
     try {
@@ -136,7 +141,7 @@ export class Sender {
     }
   }
 
-  // input returns bytes of standard input, none at its end. want asks for more.
+  // input returns bytes of standard input, or none at its end. want requests more.
   input(max, want) {
     for (let asked = false; ; ) {
       const n = this.#load(this.#words, INPUT);
@@ -153,7 +158,7 @@ export class Sender {
     }
   }
 
-  // sleep waits for that many milliseconds.
+  // sleep waits for a number of milliseconds.
   sleep(ms) {
     for (const end = now() + ms; ; ) {
       const left = end - now();
@@ -180,13 +185,15 @@ export class Sender {
     }
   }
 
-  // pause waits until a word changes. An interrupt rings on every word; one that comes just before the wait is seen a little later.
+  // pause waits until a word changes. An interrupt wakes waits on every word. One that comes just
+  // before the wait is noticed a little later.
   #pause(word, value, interruptible) {
     if (interruptible && this.interrupted) throw EINTR;
     this.#wait(this.#words, word, value, 20);
   }
 
-  // put writes data, in pieces if need be. It cannot be interrupted: half a frame would break all that follow.
+  // put writes data, in pieces if necessary. It cannot be interrupted, because half a frame would
+  // corrupt all later ones.
   #put(data) {
     for (let done = 0; done < data.length; ) {
       const written = this.#words[WRITTEN];
@@ -211,16 +218,16 @@ export class Sender {
   }
 }
 
-// Receiver is the end of the main thread.
+// Receiver is the main thread's end.
 export class Receiver {
   #words;
   #ring;
   #input;
   #interrupt;
-  #read = 0; // ever, modulo 2^32. The worker is told, and not asked
+  #read = 0; // bytes ever read, modulo 2^32. The worker gets this value, but its copy is not trusted
   #data = new Uint8Array(4 + MAX_FRAME + SIZE);
-  #length = 0; // of what has been read and is not a whole frame yet
-  #broken = null; // what cannot be read
+  #length = 0; // bytes of the incomplete frame that was read so far
+  #broken = null; // the error of data that cannot be read
 
   constructor(shared) {
     this.#words = new Int32Array(shared.words);
@@ -229,8 +236,9 @@ export class Receiver {
     this.#interrupt = new Uint8Array(shared.interrupt);
   }
 
-  // take returns the frames that are complete. None means that the worker will kick. What cannot be read is an error when all frames before
-  // it have been taken, since they say how far the code has got.
+  // take returns the complete frames. None means that the worker will kick. An error in the data is
+  // thrown only after all frames before it have been taken, because they say how far the code has
+  // got.
   take() {
     for (;;) {
       const frames = this.#broken ? [] : this.#frames();
@@ -242,8 +250,8 @@ export class Receiver {
     }
   }
 
-  // frames reads what is there. What is left of it, the beginning of a frame, has come just now if there was a frame before it, so that no
-  // byte is moved twice.
+  // frames reads the available data. A rest is the beginning of a frame. If there was a frame
+  // before it, the rest has just arrived, so no byte is moved twice.
   #frames() {
     const there = (Atomics.load(this.#words, WRITTEN) - this.#read) >>> 0;
     const n = Math.min(there, SIZE);
@@ -281,31 +289,32 @@ export class Receiver {
     return frames;
   }
 
-  // confirm gives back credit.
+  // confirm confirms bytes.
   confirm(n) {
     Atomics.sub(this.#words, FLIGHT, n);
     Atomics.notify(this.#words, FLIGHT);
   }
 
-  // feed gives standard input to the worker, which must have asked for it; null ends it.
+  // feed gives standard input to the worker, which must have asked for it. null ends the input.
   feed(data) {
     if (data) this.#input.set(data.subarray(0, INPUT_SIZE));
     Atomics.store(this.#words, INPUT, data ? data.length : END);
     Atomics.notify(this.#words, INPUT);
   }
 
-  // begin forgets the input and the interrupt of an earlier run.
+  // begin resets the input and the interrupt of an earlier run.
   begin(hasInput) {
     Atomics.store(this.#words, INPUT, hasInput ? EMPTY : END);
     Atomics.store(this.#interrupt, 0, 0);
   }
 
-  // tell is called with each message about an interrupt; heard reports whether it has arrived.
+  // tell is called with each message about an interrupt. heard reports whether it has arrived.
   tell() {
     Atomics.store(this.#words, HEARD, 0);
   }
 
-  // ask is called with each question whether the event loop is free; answered reports whether it was.
+  // ask is called with each question whether the event loop is free. answered reports whether it
+  // has been answered.
   ask() {
     Atomics.store(this.#words, ANSWERED, 0);
   }

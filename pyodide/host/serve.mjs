@@ -1,4 +1,5 @@
-// The common half of the workers: no permissions, no globals but those that scrub.mjs leaves, and an interpreter with the untrusted code.
+// The common part of the workers: no permissions, only the globals that scrub.mjs leaves, and an
+// interpreter with the untrusted code.
 import { kept } from "./scrub.mjs";
 import { Sender } from "./ring.mjs";
 import { envelope, FROM_HOST, json, open } from "./wire.mjs";
@@ -8,13 +9,13 @@ const MUTATING = new Set(["mkdir", "rename", "remove", "commit", "sync", "leave"
 
 // listen waits for the message of the main thread, starts an interpreter with it, and serves it.
 export function listen(begin) {
-  // What fails in a callback fails there; it must not end the worker.
+  // An exception in a callback must not end the worker.
   kept.addEventListener("unhandledrejection", (e) => e.preventDefault());
   kept.addEventListener("message", (e) => start(begin, e.data, e.ports[0]), { once: true });
 }
 
 async function start(begin, { shared, assets, options }, port) {
-  // The port is known to this closure only: the code cannot make a message that arrives here.
+  // Only this closure has the port, so code cannot forge a message to it.
   const kick = port.postMessage.bind(port, null);
   const sender = new Sender(shared, kick);
   const began = performance.now();
@@ -50,7 +51,7 @@ async function call(it, sender, id, payload) {
     const request = JSON.parse(head);
     if (!Object.hasOwn(it.calls, request.op)) throw new Error(`no call ${request.op}`);
     let result = it.calls[request.op](request, data, id);
-    if (result instanceof Promise) result = await result; // the others answer before anything else can happen
+    if (result instanceof Promise) result = await result; // other calls answer before anything else can happen
     answer = envelope(...result);
     if (MUTATING.has(request.op)) it.changed(id);
   } catch (e) {

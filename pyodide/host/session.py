@@ -1,7 +1,8 @@
-"""The Python half of the worker: joins the cells of execbroker_cell to the streams, the event loop and the interrupts of the host.
+"""The Python half of the worker: connects the cells of execbroker_cell with the streams, the event
+loop and the interrupts of the host.
 
-Loading this module changes nothing but the process-wide settings at its end, so that it can be part of a memory snapshot. What cannot
-be, because the host of the snapshot is another, comes with begin().
+Loading this module changes only the process-wide settings at its end, so it can be part of a memory
+snapshot. Everything that depends on the host of the process comes with begin().
 """
 
 import asyncio
@@ -19,25 +20,25 @@ from execbroker_loop import complain as _complain, owner as _run, timers as _tim
 
 WORKDIR = "/workspace"
 OUTPUT = "/dev/output"
-MAX_OUTPUT = 48 << 20  # of a value, in all its forms
+MAX_OUTPUT = 48 << 20  # bytes of a value in all its representations
 
 _write, _read, _open = os.write, os.read, os.open
 _dumps, _loads = json.dumps, json.loads
 _all_tasks, _current_task, _sleep, _now = asyncio.all_tasks, asyncio.current_task, asyncio.sleep, time.monotonic
-_Future, _cancel = asyncio.Future, asyncio.Future.cancel  # of a task: ends it without asking it
+_Future, _cancel = asyncio.Future, asyncio.Future.cancel  # of a task: ends it without running its handlers
 _bytes = int.to_bytes
 
 
 class _Host:
-    """The host of cell.py: text and input go through the ordinary descriptors, values through a device."""
+    """The host of cell.py: text and input use the ordinary descriptors, values use a device."""
 
     def __init__(self):
-        self.run = 0  # in progress
+        self.run = 0  # the run in progress
         self._output = _open(OUTPUT, os.O_WRONLY)
 
     def write(self, stream, data):
         if _run.get() != self.run:
-            return  # what earlier code left running prints into nothing
+            return  # drop output of code that an earlier run left running
         fd = 2 if stream == "stderr" else 1
         while data:
             data = data[_write(fd, data):]
@@ -68,13 +69,13 @@ class _Session:
         self.host.linger = self.linger
         self.interpreter = cell.Interpreter(self.host, WORKDIR)
         self.interpreter.after_import("zoneinfo._common", _find_zones)
-        self.settle = settle  # called with the end of a cell that awaits
+        self.settle = settle  # called with the result of a cell that awaits
         self.before = ()
         self.task = None
         self.most = -1
 
     def run(self, source, number, request):
-        """Runs a cell. Returns its end as JSON, or None if it awaits: then settle gets it."""
+        """Runs a cell. Returns its result as JSON, or None if it awaits: then settle gets it."""
         request = _loads(request)
         state = cell.scan(WORKDIR) if request["changes"] else None
         loop = asyncio.get_event_loop()
@@ -89,7 +90,7 @@ class _Session:
             r = self.interpreter.run(source, number, request["dir"], request["env"])
             if isinstance(r, cell.Outcome):
                 _ignore_interrupts()
-        except KeyboardInterrupt:  # just before the cell, or just after it
+        except KeyboardInterrupt:  # just before or after the cell
             _ignore_interrupts()
             r = r or cell.Outcome(130, None, True)
         if isinstance(r, cell.Outcome):
@@ -101,10 +102,10 @@ class _Session:
 
     def _done(self, task, state):
         if self.host.run == 0:
-            return  # that was said already
+            return  # that was already reported
         try:
             outcome = task.result()
-        except BaseException:  # it was cancelled before it had begun, or the interrupt hit the loop
+        except BaseException:  # the task was cancelled before it began, or the interrupt hit the loop
             outcome = cell.Outcome(130, None, True)
         _ignore_interrupts()
         self.settle(self._end(outcome, state))
@@ -118,7 +119,7 @@ class _Session:
                 seen.update(found)
                 await _sleep(pause)
                 pause = min(2 * pause, 0.02, max(end - _now(), 0))
-        except BaseException:  # an interrupt, of which they may not have heard
+        except BaseException:  # an interrupt, which the tasks may not have received
             for x in self.pending():
                 x.cancel()
             for _ in range(10):
@@ -134,7 +135,7 @@ class _Session:
         return tasks + [h for h, run in _timers.items() if run == self.host.run and not h.cancelled()]
 
     def names(self):
-        """Names what goes on."""
+        """Names what still runs."""
         for h in [h for h in _timers if h.cancelled()]:
             del _timers[h]
         mine = {self.task, _current_task()}
@@ -150,7 +151,7 @@ class _Session:
         return _dumps(end)
 
     def leave(self):
-        """Calls what the code wants to be called at its end. It is told like all that is written now: to nobody."""
+        """Calls the exit handlers of the code. Their output is dropped."""
         try:
             atexit._run_exitfuncs()
         except BaseException:
@@ -158,11 +159,11 @@ class _Session:
         return True
 
     def interrupt(self, again):
-        """Cancels what the run has started. again says that it was told a while ago."""
+        """Cancels what the run has started. again says that the run was interrupted before."""
         handler = _ignore_interrupts()
         try:
             if again and self.task is not None and self.task.done():
-                return self.finish()  # an interrupt has hit what should have done that
+                return self.finish()  # an interrupt has hit the code that should have done this
             for h, run in list(_timers.items()):
                 if run == self.host.run:
                     h.cancel()
@@ -171,11 +172,12 @@ class _Session:
                 if not again or waiter is not None and not waiter.done():
                     t.cancel()
                     continue
-                # Nothing will wake this task: an interrupt has hit the event loop itself, and the task's next step is gone.
+                # Nothing will wake this task: an interrupt has hit the event loop itself, and the
+                # task's next step is lost.
                 try:
                     t.get_coro().close()
                     _cancel(t)
-                except RuntimeError:  # it is alive, and ignores what it is told
+                except RuntimeError:  # the task is alive and ignores the interrupt
                     pass
         finally:
             if self.host.run:
@@ -183,7 +185,8 @@ class _Session:
 
 
 def _find_zones(module):
-    """Lets zoneinfo read zones from the library at once: its own way through importlib reads the table of that archive each time."""
+    """Makes zoneinfo read zones directly from the library: through importlib it would read the
+    table of that archive each time."""
     load, library = module.load_tzdata, json.__spec__.loader
 
     def load_tzdata(key):
@@ -196,7 +199,8 @@ def _find_zones(module):
 
 
 def _ignore_interrupts():
-    """Returns how interrupts were handled before. One that is on its way now would hit what is done about it or about the end of a cell."""
+    """Ignores interrupts from now on and returns the previous handler. A late interrupt would
+    hit the code that handles an interrupt or the end of a cell."""
     handler = signal.getsignal(signal.SIGINT)
     while True:
         try:
@@ -207,7 +211,7 @@ def _ignore_interrupts():
 
 
 def begin(settle, sleep, env):
-    """Makes a session of this process. sleep(seconds) blocks and heeds interrupts."""
+    """Makes this process a session. sleep(seconds) blocks and can be interrupted."""
     os.environ.clear()
     os.environ.update(_loads(env))
     random.seed()
@@ -217,7 +221,7 @@ def begin(settle, sleep, env):
 
 
 def _sleeper(block):
-    # Pyodide's own hands over to the event loop, where no interrupt reaches it.
+    # Pyodide's own sleep yields to the event loop, where no interrupt arrives.
     def sleep(seconds, /):
         """sleep(seconds)
 

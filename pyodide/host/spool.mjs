@@ -1,11 +1,11 @@
-// Takes changed files to the Go program after a run, and brings them back into a new process.
+// Sends changed files to the Go program after a run, and restores them in a new process.
 import { CHUNK, FROM_HOST, number } from "./wire.mjs";
 
 const KIND = { file: 1, dir: 2, link: 3, gone: 4 };
 const TYPE = 0o170000;
 const TYPES = { 0o100000: KIND.file, 0o040000: KIND.dir, 0o120000: KIND.link };
 
-// sendChanges sends what has changed since the last call. It cannot be interrupted: the run is over.
+// sendChanges sends the changes since the last call. It cannot be interrupted: the run is over.
 export function sendChanges(sender, disk, id) {
   disk.changes(
     (change) => sender.force(FROM_HOST.FILE, id, entry(change)),
@@ -17,7 +17,8 @@ export function sendChanges(sender, disk, id) {
   );
 }
 
-// entry encodes a change: u8 kind, u8 whole, u32 id, u32 mode, f64 time, f64 size, u16 length, path, target.
+// entry encodes a change: u8 kind, u8 whole, u32 id, u32 mode, f64 time, f64 size, u16 length,
+// path, target.
 function entry({ path, gone, node, id, whole }) {
   const encoder = new TextEncoder();
   const name = encoder.encode(path);
@@ -37,7 +38,8 @@ function entry({ path, gone, node, id, whole }) {
   return b;
 }
 
-// restoreCalls makes files out of what the Go program kept. The calls come before the first run, parents first.
+// restoreCalls restores the files that the Go program has kept. The calls come before the first
+// run, parents first.
 export function restoreCalls(FS, disk) {
   const times = [];
   const files = new Map();
@@ -71,7 +73,8 @@ export function restoreCalls(FS, disk) {
       return [{}];
     },
     restored() {
-      // Last, because making entries changes directories, and a mode may forbid what comes after.
+      // Last, because creating entries changes the times of directories, and a mode may forbid
+      // later operations.
       for (const [node, mtime, mode] of times) {
         node.mode = (node.mode & TYPE) | (mode & 0o7777);
         node.atime = node.mtime = mtime;

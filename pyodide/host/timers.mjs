@@ -4,9 +4,10 @@ import { kept } from "./scrub.mjs";
 
 const CUSTOM = Symbol.for("nodejs.util.promisify.custom");
 
-// Timers are those of one session. run() says whose code runs, and as(run, f) calls f as code of a run.
+// Timers are the timers of one session. run() returns the run whose code executes, and as(run, f)
+// calls f as code of a run.
 export class Timers {
-  #all = new Map(); // by number
+  #all = new Map(); // timers by number
   #next = 1;
   #run;
   #as;
@@ -18,7 +19,7 @@ export class Timers {
     this.#as = as;
   }
 
-  // start makes a timer. With repeat it goes on until it is cleared.
+  // start makes a timer. With repeat it repeats until it is cleared.
   start(f, ms, args, repeat = false) {
     if (typeof f !== "function") throw wrong("callback", "of type function", f);
     ms = +ms;
@@ -37,7 +38,7 @@ export class Timers {
     }, timer.ms);
   }
 
-  // soon calls f in a turn of its own, before what waits for a time.
+  // soon calls f in a separate turn of the event loop, before timers with a time.
   soon(f, args = []) {
     const timer = { __proto__: null, run: this.#run(), f, args, ms: 0, repeat: false, held: true, id: this.#next++ };
     this.#arm(timer);
@@ -53,32 +54,32 @@ export class Timers {
     if (this.#all.has(timer.id)) this.#arm(timer);
   }
 
-  // clear ends the timer that code names, by what it has got or by its number.
+  // clear ends a timer, which code passes as an object or a number.
   clear(of) {
     if (of === null || of === undefined) return;
     const id = typeof of === "object" ? Timeout.id(of) : Number(of);
     this.stop(this.#all.get(id));
   }
 
-  // end ends those of a run.
+  // end ends the timers of a run.
   end(run) {
     for (const timer of this.#all.values()) if (timer.run === run) this.stop(timer);
   }
 
-  // waits reports whether a run has a timer that is waited for.
+  // waits reports whether a run has a timer for which it must wait.
   waits(run) {
     for (const timer of this.#all.values()) if (timer.run === run && !timer.repeat && timer.held) return true;
     return false;
   }
 
-  // names says what there is, and not more than a few.
+  // names names the timers, at most a few.
   names() {
     const names = [];
     for (const timer of this.#all.values()) if (names.length < 21) names.push(timer.repeat ? "interval" : "timer");
     return names;
   }
 
-  // sleep resolves after that many milliseconds, for the host.
+  // sleep resolves after a number of milliseconds, for the host.
   sleep(ms) {
     return new Promise((resolve) => this.#set(resolve, ms));
   }
@@ -135,7 +136,7 @@ export class Timers {
   }
 }
 
-// Timeout is what code gets.
+// Timeout is the object that code gets.
 class Timeout {
   #timers;
   #timer;

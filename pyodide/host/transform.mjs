@@ -1,23 +1,24 @@
-// Makes of a cell of JavaScript what can be evaluated again and again in one realm: its top level may await, its declarations become
-// properties of the global object and may be repeated, its last expression is its value. Lines stay where they are.
+// Transforms a cell of JavaScript so that it can be evaluated again and again in one realm: its top
+// level may await, its declarations become properties of the global object and may be repeated, and
+// its last expression is its value. Line numbers do not change.
 import { parse } from "./acorn.mjs";
 
-// The functions that transformed code calls. They are constants of the global scope that have no property: code reaches them by their
-// names only, and a name that begins like theirs is refused in it.
+// The functions that transformed code calls. They are constants of the global scope and not
+// properties: code can use them only by name, and names with the same prefix are refused in code.
 export const OURS = "__execbroker_";
 export const RUN = OURS + "run"; // () => the run that the code belongs to
-export const BACK = OURS + "back"; // (run, value) => value, once it is known that the run is the one that goes on
+export const BACK = OURS + "back"; // (run, value) => value, after a check that the run may continue
 export const IMPORT = OURS + "import"; // instead of import()
-export const EVAL = OURS + "eval"; // what eval is when it is not called at once
-export const TEXT = OURS + "text"; // (x) => x for a call of eval, which sees the scope that it is in
+export const EVAL = OURS + "eval"; // the value of eval if it is not called directly
+export const TEXT = OURS + "text"; // (x) => x for a direct call of eval, which sees the scope around it
 export const VALUE = OURS + "value"; // (x) => x as the value of the cell
-export const CONSTANT = OURS + "constant"; // () => throws what an assignment to a constant throws
+export const CONSTANT = OURS + "constant"; // () => throws the error of an assignment to a constant
 
 const FUNCTIONS = new Set(["FunctionDeclaration", "FunctionExpression", "ArrowFunctionExpression", "StaticBlock"]);
 const OPTIONS = { ecmaVersion: "latest", allowHashBang: true };
 
-// sound removes elements that all arrays would inherit. Adding to a list assigns, so a setter among them could take away what the parser has
-// found, or what has to be changed.
+// sound removes elements that all arrays would inherit. Adding to an array is an assignment, so an
+// inherited setter could remove results of the parser or required changes.
 export function sound() {
   for (const key of Reflect.ownKeys(Array.prototype)) {
     if (typeof key !== "string" || !/^\d+$/.test(key)) continue;
@@ -25,9 +26,10 @@ export function sound() {
   }
 }
 
-// parsed parses a cell. One with import declarations is a module.
+// parsed parses a cell. A cell with import declarations is a module.
 function parsed(source, edits) {
-  // The end of a comment of HTML is one at the beginning of a line only, where the first line of a cell does not stay.
+  // The end of an HTML comment is a comment only at the beginning of a line, and the first line of
+  // a cell does not stay at the beginning.
   const onComment = (block, text, start) => void (source.startsWith("-->", start) && edits.push([start, start + 3, "// "]));
   const options = { ...OPTIONS, allowAwaitOutsideFunction: true, allowReturnOutsideFunction: true, onComment };
   try {
@@ -42,8 +44,9 @@ function parsed(source, edits) {
   }
 }
 
-// cell returns the parts to evaluate, in order: the names to declare, each with its kind, the functions, and the body, which is an async
-// function. constants has the names that are constant from cells before; it gets those of this one.
+// cell returns the parts to evaluate, in order: the names to declare, each with its kind, the
+// functions, and the body, which is an async function. constants has the constant names of earlier
+// cells, and those of this cell are added.
 export function cell(source, constants) {
   sound();
   const edits = [];
@@ -96,12 +99,12 @@ export function cell(source, constants) {
     from = to = f.end;
   }
   body += render(source, to, source.length, edits) + "\n})()";
-  // What strict code that is evaluated declares is its own.
+  // Declarations in strict evaluated code are local to it.
   if (strict) hoisted += functions.map((f) => `;globalThis.${f.id.name}=${f.id.name}`).join("");
   return { names: [...names], hoisted: functions.length ? hoisted : "", body };
 }
 
-// imported makes an assignment of an import declaration.
+// imported converts an import declaration to an assignment.
 function imported(source, node) {
   const load = `await ${BACK}(${RUN}(), ${IMPORT}(${node.source.raw}))`;
   let space = "";
@@ -116,7 +119,8 @@ function imported(source, node) {
   return `void (${to.join(", ") || load});` + "\n".repeat(source.slice(node.start, node.end).split("\n").length - 1);
 }
 
-// script transforms code that is evaluated by the code itself. With direct it sees the scope of the function that it is in.
+// script transforms code that code itself evaluates. With direct it sees the scope of the function
+// around it.
 export function script(source, direct = false) {
   sound();
   const edits = [];
@@ -125,12 +129,13 @@ export function script(source, direct = false) {
   return render(source, 0, source.length, edits);
 }
 
-// common edits what is the same everywhere: what may wait, import(), eval, and assignments to constants of the top level.
-// wrapped says that a function is to be around it that the code does not know of: what eval declares there is of the global scope.
+// common makes the edits that are the same everywhere: awaits, import(), eval, and assignments to
+// constants of the top level. wrapped says that the code will be in a function that it does not
+// know about: declarations of eval there belong to the global scope.
 function common(tree, edits, { constants = new Set(), top = new Set(), wrapped = false } = {}) {
   const shadowed = constants.size ? inner(tree, top) : undefined;
-  let scopes = wrapped ? 0 : 1; // around what is visited
-  const short = new Set(); // identifiers that are name and value of a property
+  let scopes = wrapped ? 0 : 1; // number of scopes around the visited node
+  const short = new Set(); // identifiers that are both name and value of a property
   const constant = (node, target) => {
     const found = new Set();
     bound(target, found);
@@ -180,14 +185,14 @@ function common(tree, edits, { constants = new Set(), top = new Set(), wrapped =
   });
 }
 
-// scope reports whether a node has names of its own.
+// scope reports whether a node has its own names.
 function scope(node) {
   if (FUNCTIONS.has(node.type) || node.type === "CatchClause" || node.type.startsWith("Class")) return true;
   const declares = (n) => n?.type === "VariableDeclaration" && n.kind !== "var" || n?.type === "ClassDeclaration" || n?.type === "FunctionDeclaration";
   return node.type === "BlockStatement" && node.body.some(declares) || declares(node.init) || declares(node.left);
 }
 
-// key reports whether an identifier is the name of a property, and no more.
+// key reports whether an identifier is only the name of a property.
 function key(node, parent) {
   if (parent.type === "ImportSpecifier") return true;
   if (parent.computed) return false;
@@ -207,7 +212,7 @@ function inner(tree, top) {
   return names;
 }
 
-// declarations returns those that belong to the top level, each with its parent.
+// declarations returns the declarations of the top level, each with its parent.
 function declarations(tree) {
   const found = [];
   walk(tree, null, (node, parent) => {
@@ -219,7 +224,7 @@ function declarations(tree) {
   return found;
 }
 
-// assign makes assignments of a declaration.
+// assign converts a declaration to assignments.
 function assign(source, node, parent, edits) {
   const first = node.declarations[0];
   const last = node.declarations.at(-1);
@@ -256,7 +261,7 @@ function bound(pattern, names) {
   }
 }
 
-// walk visits node and what is below, unless enter says no.
+// walk visits node and its descendants, unless enter returns false.
 function walk(node, parent, enter, leave) {
   if (!enter(node, parent)) return;
   for (const key of Object.keys(node)) {
@@ -268,7 +273,7 @@ function walk(node, parent, enter, leave) {
   leave?.(node);
 }
 
-// render returns a part of the source with what edits say: start, end, what comes instead.
+// render returns a part of the source after edits: start, end, replacement.
 function render(source, from, to, edits) {
   const here = edits.filter(([start, end]) => start >= from && end <= to).sort((a, b) => a[0] - b[0]);
   let text = "";
@@ -280,12 +285,12 @@ function render(source, from, to, edits) {
   return text + source.slice(at, to);
 }
 
-// inside returns the edits that are within a node.
+// inside returns the edits inside a node.
 function inside(edits, { start, end }) {
   return edits.filter((e) => e[0] > start && e[1] < end);
 }
 
-// blank keeps the ends of lines.
+// blank keeps only the line breaks.
 function blank(text) {
   return text.replace(/[^\n\r\u2028\u2029]/g, " ");
 }

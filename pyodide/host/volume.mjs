@@ -1,5 +1,6 @@
-// The file system of a session with JavaScript, in memory. It has the operations of Emscripten's MEMFS, as far as the host uses them, so that
-// memfs.mjs counts and remembers its files as it does those of Python, and files.mjs and spool.mjs serve both.
+// The in-memory file system of a session with JavaScript. It has those operations of Emscripten's
+// MEMFS that the host uses. So memfs.mjs counts and records its files like those of Python, and
+// files.mjs and spool.mjs work with both.
 import { kept } from "./scrub.mjs";
 
 export const ERRNO = {
@@ -9,7 +10,7 @@ export const ERRNO = {
 
 const TYPE = 0o170000;
 const [DIR, FILE, LINK, DEVICE] = [0o040000, 0o100000, 0o120000, 0o020000];
-const MAX_LINKS = 40; // that one path goes through
+const MAX_LINKS = 40; // symbolic links in one path
 const PATH_MAX = 4096;
 const MAX_OPEN = 1024;
 
@@ -21,7 +22,7 @@ class ErrnoError extends Error {
   }
 }
 
-// fail throws the error of a number.
+// fail throws the error with a number.
 export const fail = (errno) => {
   throw new ErrnoError(errno);
 };
@@ -29,7 +30,7 @@ export const fail = (errno) => {
 // Volume is a tree of nodes. Paths are absolute.
 export class Volume {
   ErrnoError = ErrnoError;
-  streams = [null, null, null]; // by descriptor; the first three are of the standard streams
+  streams = [null, null, null]; // by descriptor; the first three are the standard streams
   #mount = {};
   #inode = 1;
   #ops;
@@ -53,7 +54,7 @@ export class Volume {
     return node;
   }
 
-  // The operations are in a table because memfs.mjs puts its own in front of them.
+  // The operations are in a table, because memfs.mjs wraps them.
   #operations() {
     const gone = (parent, name) => {
       delete parent.contents[name];
@@ -92,7 +93,8 @@ export class Volume {
   isLink = (mode) => (mode & TYPE) === LINK;
   isDevice = (mode) => (mode & TYPE) === DEVICE;
 
-  // find follows a path. What it returns has no node if only the last element is missing and missing is set.
+  // find follows a path. If only the last element does not exist and missing is set, the result has
+  // no node.
   find(path, { follow = false, missing = false } = {}) {
     if (path.length > PATH_MAX) fail(ERRNO.NAMETOOLONG);
     let node = this.root;
@@ -140,7 +142,7 @@ export class Volume {
     return this.find(path, { follow, missing: noent_okay });
   }
 
-  // nodePermissions returns the number of the error, 0 if there is none. There is one user.
+  // nodePermissions returns the number of the error, or 0. There is only one user.
   nodePermissions(node, want) {
     const bits = { r: 0o444, w: 0o222, x: 0o111 };
     for (const c of want) if (!(node.mode & bits[c])) return ERRNO.ACCES;
@@ -166,7 +168,7 @@ export class Volume {
     return this.#ops.dir.node.mknod(...this.#vacant(path), DIR | (mode & 0o7777));
   }
 
-  // device makes an entry for a stream of the host.
+  // device creates an entry for a stream of the host.
   device(path, kind) {
     const [parent, name] = this.#vacant(path);
     Object.assign(this.#node(parent, name, DEVICE | 0o666), { kind });
@@ -199,7 +201,7 @@ export class Volume {
     const target = this.find(to, { missing: true });
     if (node === target.node) return;
     for (let dir = target.parent; ; dir = dir.parent) {
-      if (dir === node) fail(ERRNO.INVAL); // a directory into itself
+      if (dir === node) fail(ERRNO.INVAL); // moving a directory into itself
       if (dir === dir.parent) break;
     }
     if (target.node) {
@@ -239,7 +241,8 @@ export class Volume {
     this.attr(node, { size });
   }
 
-  // open returns a stream, which has a descriptor. flags has read, write, append, create, exclusive and truncate.
+  // open returns a stream, which has a descriptor. flags has read, write, append, create, exclusive
+  // and truncate.
   open(path, flags, mode = 0o666) {
     const fd = this.streams.indexOf(undefined, 3);
     const free = fd < 0 ? this.streams.length : fd;
@@ -260,7 +263,7 @@ export class Volume {
     return stream;
   }
 
-  // stream returns what a descriptor stands for.
+  // stream returns the stream of a descriptor.
   stream(fd) {
     return this.streams[fd] ?? fail(ERRNO.BADF);
   }
@@ -270,7 +273,8 @@ export class Volume {
     this.streams[fd] = fd < 3 ? null : undefined;
   }
 
-  // read copies into buffer and returns how many bytes there were. Without a position it goes on where the stream is.
+  // read copies into buffer and returns the number of bytes. Without a position it continues at the
+  // position of the stream.
   read(stream, buffer, position) {
     const { node } = stream;
     if (!stream.flags.read) fail(ERRNO.BADF);
@@ -282,7 +286,7 @@ export class Volume {
     return n;
   }
 
-  // write writes all of a buffer.
+  // write writes the whole buffer.
   write(stream, buffer, position) {
     const { node } = stream;
     if (!stream.flags.write) fail(ERRNO.BADF);

@@ -1,5 +1,5 @@
-// What the surroundings of the language have in common with the web, as code knows it from Node: its errors have Node's words, and an address
-// is shown as there.
+// What the environment of the language shares with the web, in Node's form: errors have Node's
+// messages, and URLs are shown as in Node.
 import { kept } from "./scrub.mjs";
 
 const { AbortController: Controller, AbortSignal: Signal, DOMException: Exception, URL: Plain } = kept.web;

@@ -4,30 +4,32 @@
 //   from us    u32 length, nonce, u8 type, u32 id, payload
 //   by ring    u32 length, u8 type, u32 id, payload
 //
-// Numbers are little-endian; length counts what follows it. The nonce comes with the first frame and is known to the main thread only, so
-// that nothing that finds a way to standard output can make a frame. The constants are those of frame.go.
+// Numbers are little-endian; length counts the bytes that follow it. The nonce comes with the first
+// frame and only the main thread knows it, so that no other writer to standard output can forge a
+// frame. The constants are those of frame.go.
 
 export const TO_HOST = { INIT: 1, RUN: 2, STDIN: 3, INTERRUPT: 4, CREDIT: 5, CALL: 6 };
 
 export const FROM_HOST = {
-  READY: 1, // JSON: how the interpreter came up
+  READY: 1, // JSON: how the interpreter started
   STARTED: 2, // u32 cell
   STDOUT: 3,
   STDERR: 4,
   OUTPUT: 5, // u8 flag, part of a bundle
-  WANT: 6, // u32 bytes of standard input that there is room for
+  WANT: 6, // u32 number of bytes of standard input that can be accepted
   END: 7, // u8 flag, part of JSON: how the code ended
   FILE: 8, // an entry of the file system that has changed
   DATA: 9, // u32 file, f64 offset, contents
   SYNCED: 10, // the run is over
   REPLY: 11, // u32 length, JSON, data: the answer to CALL
-  LATE: 12, // the wall time is over, and the code has been told
-  STUCK: 13, // the code cannot be stopped without the process
-  FATAL: 14, // JSON: the interpreter is beyond use
-  GIVEN: 15, // the worker is about to be given the code
+  LATE: 12, // the wall time is over, and the code was interrupted
+  STUCK: 13, // the code can only be stopped by killing the process
+  FATAL: 14, // JSON: the interpreter can no longer be used
+  GIVEN: 15, // the code is about to be passed to the worker
 };
 
-// WORKER says what the worker may send, and which of it counts against the bytes that Go has not confirmed.
+// WORKER lists the frames that the worker may send, and says which of them count against the bytes
+// that Go has not confirmed.
 export const WORKER = new Map([
   [FROM_HOST.READY, false],
   [FROM_HOST.STARTED, false],
@@ -45,11 +47,11 @@ export const WORKER = new Map([
 
 export const NONCE = 16;
 export const HEAD = 5; // type and id
-export const MAX_FRAME = 1 << 20; // of what follows the length, from us
-export const MAX_REQUEST = 65 << 20; // likewise, to us
-export const CHUNK = 32 << 10; // of streams
-export const WINDOW = 1 << 20; // bytes that may be on the way to Go
-export const COST = 64; // what a frame counts besides its payload, so that empty ones are not free
+export const MAX_FRAME = 1 << 20; // bytes after the length, from this process
+export const MAX_REQUEST = 65 << 20; // likewise, to this process
+export const CHUNK = 32 << 10; // size of pieces of streams
+export const WINDOW = 1 << 20; // bytes that may be sent to Go before it confirms them
+export const COST = 64; // added to the size of the payload of each frame, so that empty frames cost something
 
 // json encodes a value.
 export function json(value) {
@@ -94,7 +96,7 @@ export function open(payload) {
   return [new TextDecoder().decode(payload.subarray(4, 4 + n)), payload.subarray(4 + n)];
 }
 
-// Reader takes frames from a byte stream that this process trusts: its parent made it.
+// Reader reads frames from a byte stream that this process trusts, because its parent made it.
 export class Reader {
   #read;
   #buf = new Uint8Array(64 << 10);
@@ -137,7 +139,7 @@ export class Reader {
   }
 }
 
-// Writer puts frames on standard output. Writes are collected while one is in progress.
+// Writer writes frames to standard output. Frames are collected while a write is in progress.
 export class Writer {
   #write;
   #nonce;
@@ -163,13 +165,13 @@ export class Writer {
     this.#busy ??= this.#flush();
   }
 
-  // flushed resolves when everything that was sent before has been written.
+  // flushed resolves when all earlier frames have been written.
   flushed() {
     return this.#busy ?? Promise.resolve();
   }
 
   async #flush() {
-    await null; // so that what is sent in one turn goes out in one piece
+    await null; // so that frames of one turn are written together
     while (this.#parts.length) {
       const all = new Uint8Array(this.#size);
       let at = 0;

@@ -1,4 +1,4 @@
-// The worker of a session with Python, and of what is prepared for one.
+// The worker of a session with Python, and for preparing one.
 import { listen } from "./serve.mjs";
 import { Interpreter, prepare } from "./python.mjs";
 

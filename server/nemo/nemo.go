@@ -1,11 +1,11 @@
-// Package nemo answers as the local sandbox of the NeMo Agent Toolkit does, over any backend, so
-// that its users change a URL: POST /execute with generated_code, timeout and language gives
-// process_status, stdout and stderr.
+// Package nemo implements the interface of the local sandbox of the NeMo Agent Toolkit over any
+// backend, so that users of the toolkit change only a URL: POST /execute with generated_code,
+// timeout and language returns process_status, stdout and stderr.
 //
-// It differs where the original goes wrong. Output has no bound of 64 KB, and what was printed
-// before a timeout is there. sys.exit ends the program and nothing else. Code below "if __name__ ==
-// '__main__'" runs. Code in Markdown fences is unwrapped. Each key has a sandbox of its own, in
-// which files stay from call to call; variables do not.
+// It corrects faults of the original. Output is not limited to 64 KB, and output before a timeout
+// is returned. sys.exit ends only the program. Code below "if __name__ == '__main__'" runs. Code in
+// Markdown fences is unwrapped. Each key has a separate sandbox. Its files stay from call to call,
+// its variables do not.
 package nemo
 
 import (
@@ -38,50 +38,50 @@ const (
 	DefaultMaxRuns    = 100
 	DefaultMaxBody    = 4 << 20
 	DefaultBodyTime   = 30 * time.Second
-	maxOutput         = 4 << 20 // of each stream
+	maxOutput         = 4 << 20 // bytes of each stream
 )
 
-// Config configures New. The zero value lets every program in that reaches the address, as the
-// original does, and no web page.
+// Config configures New. The zero value accepts every program that can reach the address, as the
+// original does, but no web page.
 type Config struct {
-	// Keys are asked for as bearer tokens if there are any. The toolkit's own client sends none.
+	// Keys are required as bearer tokens, if there are any. The toolkit's own client sends none.
 	Keys server.Keys
-	// Spec is what every sandbox begins with. Its Languages are Python. Its IdleTTL is how long a
+	// Spec is the Spec of every sandbox. Its Languages are always Python. Its IdleTTL is how long a
 	// workspace waits for its next call before it ends with its files.
 	Spec executor.Spec
-	// MaxTimeout is the longest run that a client may ask for. Zero: DefaultMaxTimeout, and never
-	// more than the backend allows.
+	// MaxTimeout is the longest run that a client may request. Zero: DefaultMaxTimeout. It never
+	// exceeds what the backend allows.
 	MaxTimeout time.Duration
-	// MaxRuns bounds the runs at a time. Zero: DefaultMaxRuns.
+	// MaxRuns limits the number of runs at the same time. Zero: DefaultMaxRuns.
 	MaxRuns int
-	// MaxBody and BodyTime bound a body. Zero: the defaults.
+	// MaxBody and BodyTime limit the size and time of a request body. Zero: the defaults.
 	MaxBody  int64
 	BodyTime time.Duration
-	// Hosts are the names and addresses, without ports, by which clients reach the server, besides
-	// those of loopback. Requests for others are refused, as a web page sends them whose name was
-	// pointed at this machine. "*" allows all.
+	// Hosts are the names and addresses, without ports, by which clients reach the server, in
+	// addition to loopback. Requests for other hosts are refused: a web page can send them after
+	// pointing its own name at this machine. "*" allows all.
 	Hosts []string
-	// Log gets what no client is told. Nil: nothing is logged.
+	// Log gets what clients are not told. Nil: no log.
 	Log *slog.Logger
 }
 
-// Server serves the interface. It is an http.Handler, safe for concurrent use. The caller closes
-// it, before the Executor.
+// Server serves the interface. It is an http.Handler, safe for concurrent use. The caller closes it
+// before the Executor.
 type Server struct {
-	cfg    Config
-	front  http.Handler
-	runs   drain.Gate
-	places chan struct{} // one for each run
+	cfg   Config
+	front http.Handler
+	runs  drain.Gate
+	slots chan struct{} // contains one value for each run
 
 	sessions   *sessions.Manager
 	mu         sync.Mutex
-	workspaces map[string]*workspace // by key
+	workspaces map[string]*workspace // by API key
 }
 
 var _ http.Handler = (*Server)(nil)
 
-// New makes a Server over x, which stays the caller's. It fails if x has no Python, or not as cfg
-// asks for it.
+// New makes a Server over x. The caller still owns x. New fails if x has no Python, or cannot
+// satisfy cfg.
 func New(x executor.Executor, cfg Config) (*Server, error) {
 	caps := x.Info().Capabilities
 	if cfg.MaxTimeout < 0 || cfg.MaxRuns < 0 || cfg.MaxBody < 0 || cfg.BodyTime < 0 {
@@ -112,7 +112,7 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, places: make(chan struct{}, cfg.MaxRuns), sessions: m, workspaces: map[string]*workspace{}}
+	s := &Server{cfg: cfg, slots: make(chan struct{}, cfg.MaxRuns), sessions: m, workspaces: map[string]*workspace{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /execute", s.execute)
 	mux.HandleFunc("/execute", func(w http.ResponseWriter, r *http.Request) {
@@ -134,17 +134,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.front.ServeHTTP(w, r)
 }
 
-// Drain refuses new runs and waits until those that run have ended, or ctx ends.
+// Drain refuses new runs, and waits until current runs have ended or ctx ends.
 func (s *Server) Drain(ctx context.Context) error { return s.runs.Drain(ctx) }
 
-// Answer is what /execute says.
+// Answer is the answer of /execute.
 type Answer struct {
 	Status string `json:"process_status"` // "completed", "error", "timeout"
 	Stdout string `json:"stdout"`
 	Stderr string `json:"stderr"`
 }
 
-// refusal is an answer to a call that came to no run.
+// refusal is the answer to a call that was not run.
 type refusal struct {
 	status int
 	text   string
@@ -161,8 +161,8 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	var bad *refusal
 	if !errors.As(err, &bad) {
 		s.cfg.Log.WarnContext(r.Context(), "request failed", "id", front.RequestID(r.Context()), "kind", executor.KindName(err), "err", err)
-		// The toolkit's client repeats a call that was answered with 502, so nothing that may have
-		// run is.
+		// The toolkit's client repeats a call that was answered with 502, so that status is never
+		// used for a call that may have run.
 		bad = &refusal{http.StatusInternalServerError, "Server error: " + tool.Explain(err)}
 		if executor.Retryable(err) {
 			bad.status = http.StatusBadGateway
@@ -207,13 +207,13 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (a Answer, err e
 		a.Status = "error"
 		a.say(failure(res))
 	}
-	if lost || res.FilesLost { // what fails may fail for that
+	if lost || res.FilesLost { // this may be why the code failed
 		a.say("The files of earlier calls are gone: the sandbox that had them has ended")
 	}
 	return a, nil
 }
 
-// failure says how code has failed.
+// failure describes how code has failed.
 func failure(res *executor.Result) string {
 	switch e := res.Exception; {
 	case e != nil && e.Traceback != "":
@@ -234,7 +234,7 @@ func (a *Answer) say(text string) {
 	a.Stderr += strings.TrimRight(text, "\n") + "\n"
 }
 
-// text is a stream, with a note where something is missing.
+// text returns a stream, with a note where output is missing.
 func text(res *executor.Result, kind executor.EventKind, b executor.Bytes) string {
 	for _, g := range res.Dropped {
 		if g.Stream == kind && 0 <= g.At && g.At <= len(b) {
@@ -244,7 +244,7 @@ func text(res *executor.Result, kind executor.EventKind, b executor.Bytes) strin
 	return strings.ToValidUTF8(string(b), "\ufffd")
 }
 
-// read reads a call, with the words of the original for what is wrong with it.
+// read reads a call. Its error messages are those of the original.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (req executor.Request, err error) {
 	no := func(format string, args ...any) (executor.Request, error) {
 		return executor.Request{}, &refusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
@@ -253,10 +253,10 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (req executor.Requ
 		return no("Request must be JSON")
 	}
 	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTime)) // a ResponseWriter of tests has none
+	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTime)) // the ResponseWriter of a test has no deadline
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
 	if err != nil {
-		// The deadline stays: net/http waits for the rest of a body before it answers.
+		// The deadline stays set, because net/http waits for the rest of a body before it answers.
 		w.Header().Set("Connection", "close")
 		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 			return req, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body has more than %d bytes", large.Limit)}
@@ -294,7 +294,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (req executor.Requ
 	}, nil
 }
 
-// begin takes a place for a run.
+// begin takes a slot for a run.
 func (s *Server) begin() (end func(), err error) {
 	full := &refusal{http.StatusBadGateway, "Server error: there is no room for a run at the moment"} // see execute
 	leave, ok := s.runs.Enter()
@@ -302,23 +302,23 @@ func (s *Server) begin() (end func(), err error) {
 		return nil, full
 	}
 	select {
-	case s.places <- struct{}{}:
+	case s.slots <- struct{}{}:
 	default:
 		leave()
 		return nil, full
 	}
 	return func() {
-		<-s.places
+		<-s.slots
 		leave()
 	}, nil
 }
 
 func write(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
-	if err != nil { // only plain types get here
+	if err != nil { // impossible: the answer has only plain types
 		status, b = http.StatusInternalServerError, []byte(`{"process_status":"error","stdout":"","stderr":"Server error: "}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // a client that is gone needs no answer
+	_, _ = w.Write(append(b, '\n')) // a client that has disconnected needs no answer
 }

@@ -41,7 +41,7 @@ func serve(t *testing.T, x executor.Executor, cfg nemo.Config) *nemo.Server {
 	return s
 }
 
-// do sends a body to /execute. Headers are names and values in turn.
+// do sends a body to /execute. Headers are alternating names and values.
 func do(t *testing.T, s http.Handler, body string, headers ...string) (int, nemo.Answer) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost:6000/execute", strings.NewReader(body))
@@ -70,8 +70,7 @@ func call(t *testing.T, code string, timeout float64) string {
 	return string(b)
 }
 
-// Where the original goes wrong this one does not: each case but the first three is one of its
-// faults.
+// Each case except the first three is a fault of the original that this server corrects.
 func TestPython(t *testing.T) {
 	x, err := pyodide.Open(t.Context(), driver.Env{Owner: "nemo"}, pyodide.Config{})
 	if err != nil {
@@ -83,7 +82,7 @@ func TestPython(t *testing.T) {
 		name, code     string
 		timeout        float64
 		status         string
-		stdout, stderr string // the latter: the end of it
+		stdout, stderr string // stderr: only its end
 	}{
 		{"prints", "print(6 * 7)\n6 * 7", 10, "completed", "42\n", ""},
 		{"stderr", "import sys\nprint('x', file=sys.stderr)", 10, "completed", "", "x\n"},
@@ -124,7 +123,7 @@ func open(t *testing.T, b *fake.Backend) executor.Executor {
 	return x
 }
 
-// What is wrong with a call is said in the words of the original, as far as it has any.
+// Errors in a call have the messages of the original, if it has one.
 func TestMistakes(t *testing.T) {
 	s := serve(t, open(t, fake.New(fake.Options{})), nemo.Config{MaxBody: 10_000})
 	for name, test := range map[string]struct {
@@ -170,8 +169,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A server without keys does nothing for a web page, neither for one of another origin nor for one
-// whose name was pointed at this machine.
+// A server without keys does nothing for a web page, neither of another origin nor of a name that
+// points at this machine.
 func TestWebPages(t *testing.T) {
 	b := fake.New(fake.Options{})
 	x, err := b.Open(driver.Env{Name: "box"})
@@ -203,7 +202,8 @@ func TestWebPages(t *testing.T) {
 	}
 }
 
-// The client repeats what was answered with 502, so only what cannot have run is.
+// The client repeats calls that were answered with 502, so only calls that cannot have run get that
+// status.
 func TestFailures(t *testing.T) {
 	for name, test := range map[string]struct {
 		op   fake.Op

@@ -12,45 +12,46 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// resetTime is how long it may take to end an interpreter, and closeTime to end all workspaces.
+// resetTime is how long it may take to end an interpreter, and closeTime how long to end all
+// workspaces.
 const (
 	resetTime = 30 * time.Second
 	closeTime = time.Minute
 )
 
-// workspace is the sandbox of a key. Its calls share files, and nothing else: each has an
-// interpreter of its own. They run at the same time where the backend has that, and otherwise in
-// turn.
+// workspace is the sandbox of a key. Its calls share only files: each call has a separate
+// interpreter. Calls run at the same time if the backend supports that, and otherwise one after the
+// other.
 type workspace struct {
-	key  string
-	gate chan struct{} // held by who leases the session
-	turn chan struct{} // held by a call that excludes others
-	used bool          // the interpreter may have variables of a call; who has the turn looks
+	key       string
+	leasing   chan struct{} // a lock: held while the session is leased or released
+	exclusive chan struct{} // a lock: held by a call that excludes others
+	used      bool          // the interpreter may have variables of a call; guarded by exclusive
 
 	mu   sync.Mutex
-	open *lease // nil: no call has it
+	open *lease // nil: no call uses the session
 }
 
-// lease is what calls at the same time have in common.
+// lease is what simultaneous calls share.
 type lease struct {
 	*sessions.Lease
-	users int // workspace.mu guards it
+	users int // guarded by workspace.mu
 }
 
-// workspace returns that of a key. There are as many as keys.
+// workspace returns the workspace of a key. The number of keys bounds the number of workspaces.
 func (s *Server) workspace(key string) *workspace {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.workspaces[key]
 	if w == nil {
-		w = &workspace{key: key, gate: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+		w = &workspace{key: key, leasing: make(chan struct{}, 1), exclusive: make(chan struct{}, 1)}
 		s.workspaces[key] = w
 	}
 	return w
 }
 
-// take waits for a place in c, which has one.
-func take(ctx context.Context, c chan struct{}) (give func(), err error) {
+// lock takes the lock c, which is a channel with a capacity of one.
+func lock(ctx context.Context, c chan struct{}) (give func(), err error) {
 	select {
 	case c <- struct{}{}:
 		return func() { <-c }, nil
@@ -59,9 +60,9 @@ func take(ctx context.Context, c chan struct{}) (give func(), err error) {
 	}
 }
 
-// enter opens the workspace for a call, or joins those that have it open.
+// enter opens the workspace for a call, or joins the calls that have opened it.
 func (s *Server) enter(ctx context.Context, w *workspace, spec executor.Spec) (*lease, error) {
-	give, err := take(ctx, w.gate)
+	give, err := lock(ctx, w.leasing)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func (s *Server) enter(ctx context.Context, w *workspace, spec executor.Spec) (*
 	return w.open, nil
 }
 
-// join counts a call in if the workspace is open.
+// join adds a call if the workspace is open.
 func (w *workspace) join() *lease {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,8 +90,8 @@ func (w *workspace) join() *lease {
 	return w.open
 }
 
-// leave counts a call out. With gone nobody joins it any more, and the next call looks for what
-// there is.
+// leave removes a call. If gone is set, no later call joins this lease, and the next call acquires
+// a session again.
 func (s *Server) leave(w *workspace, l *lease, gone bool) {
 	w.mu.Lock()
 	l.users--
@@ -107,8 +108,8 @@ func (s *Server) leave(w *workspace, l *lease, gone bool) {
 	}
 }
 
-// run runs a call in the workspace of a key. lost says that files of earlier calls were gone before
-// it began.
+// run runs a call in the workspace of a key. lost says that the files of earlier calls were gone
+// before it began.
 func (s *Server) run(ctx context.Context, key string, spec executor.Spec, req executor.Request) (res *executor.Result, lost bool, err error) {
 	w := s.workspace(key)
 	for again := false; ; again = true {
@@ -120,7 +121,7 @@ func (s *Server) run(ctx context.Context, key string, spec executor.Spec, req ex
 		res, err := s.runIn(ctx, w, l, req)
 		gone := errors.Is(err, executor.ErrNotFound) || errors.Is(err, executor.ErrClosed)
 		s.leave(w, l, gone || res != nil && res.FilesLost)
-		// The sandbox may end between two calls, by its time or by itself.
+		// The sandbox may end between two calls, by its idle TTL or by itself.
 		if e := (*executor.Error)(nil); gone && !again && errors.As(err, &e) && e.Ran == executor.RanNo {
 			continue
 		}
@@ -128,8 +129,8 @@ func (s *Server) run(ctx context.Context, key string, spec executor.Spec, req ex
 	}
 }
 
-// runIn runs a call in an interpreter of its own, which ends with it, and so does what the call has
-// started.
+// runIn runs a call in a new interpreter. The interpreter ends with the call, and so does
+// everything that the call has started.
 func (s *Server) runIn(ctx context.Context, w *workspace, l *lease, req executor.Request) (*executor.Result, error) {
 	caps := l.Info().Capabilities
 	keeps := caps.HasFor(executor.Python, executor.FeatureState)
@@ -141,7 +142,7 @@ func (s *Server) runIn(ctx context.Context, w *workspace, l *lease, req executor
 		}
 		return res, err
 	}
-	give, err := take(ctx, w.turn)
+	give, err := lock(ctx, w.exclusive)
 	if err != nil {
 		return nil, err
 	}
@@ -154,19 +155,20 @@ func (s *Server) runIn(ctx context.Context, w *workspace, l *lease, req executor
 	w.used = true
 	res, err := l.Run(ctx, req, nil)
 	if keeps {
-		w.used = s.reset(ctx, l, "") != nil // the next call tries again, and does not run before it has
+		w.used = s.reset(ctx, l, "") != nil // the next call tries again, and runs only after that succeeds
 	}
 	return res, err
 }
 
-// reset ends an interpreter, also for a client that has gone.
+// reset ends an interpreter, even if the client has disconnected.
 func (s *Server) reset(ctx context.Context, l *lease, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTime)
 	defer cancel()
 	return l.Reset(ctx, executor.Interpreter{Language: executor.Python, Context: name})
 }
 
-// Close ends every workspace, with its files and what runs in it. It may be called again.
+// Close ends every workspace, with its files and everything that runs in it. It may be called
+// again.
 func (s *Server) Close() error {
 	s.runs.Shut()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)

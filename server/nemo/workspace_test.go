@@ -28,7 +28,8 @@ func keys(t *testing.T) (k server.Keys) {
 	return k
 }
 
-// backends are one on which calls of a key run side by side, and one on which they take turns.
+// backends returns a backend on which calls of a key run at the same time, and one on which they
+// run one after the other.
 func backends() map[string]fake.Options {
 	return map[string]fake.Options{
 		"side-by-side": {},
@@ -36,8 +37,8 @@ func backends() map[string]fake.Options {
 	}
 }
 
-// A key has one workspace: its calls share files and no variables, and nothing with those of other
-// keys.
+// A key has one workspace. Its calls share files but no variables, and share nothing with calls of
+// other keys.
 func TestWorkspaces(t *testing.T) {
 	for name, o := range backends() {
 		t.Run(name, func(t *testing.T) {
@@ -58,8 +59,7 @@ func TestWorkspaces(t *testing.T) {
 			if n := len(b.Sandboxes()); n != 2 {
 				t.Errorf("got %d sandboxes for 2 keys", n)
 			}
-			// Calls at the same time, of one key and before it has a sandbox, all come to their
-			// end.
+			// Simultaneous calls of one key all succeed, even before the key has a sandbox.
 			s = serve(t, open(t, fake.New(o)), nemo.Config{})
 			var wg sync.WaitGroup
 			for i := range 8 {
@@ -77,7 +77,7 @@ func TestWorkspaces(t *testing.T) {
 	}
 }
 
-// A call that is not over yet holds up no other one where the backend can do that.
+// If the backend supports it, a call in progress does not block others.
 func TestSideBySide(t *testing.T) {
 	b := fake.New(fake.Options{})
 	s := serve(t, open(t, b), nemo.Config{})
@@ -98,15 +98,15 @@ func TestSideBySide(t *testing.T) {
 			t.Fatalf("got %+v", a)
 		}
 	}
-	cancel() // a client that goes stops its code
+	cancel() // a client that disconnects stops its code
 	<-done
 	if _, a := do(t, s, call(t, `print("on")`, 10)); a.Stdout != "on\n" || len(b.Sandboxes()) != 1 {
 		t.Errorf("got %+v", a)
 	}
 }
 
-// A sandbox that has ended between two calls is replaced, and a call that fails after that says
-// what is gone.
+// A sandbox that has ended between two calls is replaced. A call that fails after that says what is
+// gone.
 func TestWorkspaceEnds(t *testing.T) {
 	for name, o := range backends() {
 		t.Run(name, func(t *testing.T) {
@@ -126,14 +126,14 @@ func TestWorkspaceEnds(t *testing.T) {
 			if _, a := do(t, s, call(t, `read("a.txt")`, 10)); a.Status != "error" || !strings.Contains(a.Stderr, "files of earlier calls are gone") {
 				t.Errorf("got %+v", a)
 			}
-			if _, a := do(t, s, call(t, `read("a.txt")`, 10)); a.Status != "error" || strings.Contains(a.Stderr, "gone") { // it was told
+			if _, a := do(t, s, call(t, `read("a.txt")`, 10)); a.Status != "error" || strings.Contains(a.Stderr, "gone") { // the loss was already reported
 				t.Errorf("got %+v", a)
 			}
 		})
 	}
 }
 
-// Variables of a call are never those of the next, not even if the backend fails to end the
+// The variables of a call are never visible to the next, even if the backend fails to end the
 // interpreter.
 func TestFailedReset(t *testing.T) {
 	o := backends()["in-turn"]
@@ -144,7 +144,7 @@ func TestFailedReset(t *testing.T) {
 		code, stdout string
 		status       int
 	}{
-		{"x = \"secret\"\nprint(\"first\")", "first\n", 200}, // its own end fails, and that is not its matter
+		{"x = \"secret\"\nprint(\"first\")", "first\n", 200}, // ending its interpreter fails, which does not concern this call
 		{`print(recall("x", "none"))`, "", http.StatusInternalServerError},
 		{`print(recall("x", "none"))`, "none\n", 200},
 	} {

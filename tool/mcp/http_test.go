@@ -269,7 +269,7 @@ func TestHTTPSessionsGiveWay(t *testing.T) {
 		}
 	}
 	if got := send(t, srv.URL, request{key: alice, session: third, body: list}); got.status != http.StatusOK {
-		t.Errorf("bob has taken a place of alice: got %d %s", got.status, got.body)
+		t.Errorf("bob has taken a session of alice: got %d %s", got.status, got.body)
 	}
 	cancel()
 	<-done

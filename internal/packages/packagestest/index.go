@@ -1,4 +1,5 @@
-// Package packagestest makes packages for tests, and serves them as indexes and registries do.
+// Package packagestest makes packages for tests, and serves them as package indexes and registries
+// do.
 package packagestest
 
 import (
@@ -48,13 +49,13 @@ func Wheel(name, version string, needs []string, files map[string]string) (strin
 	return name + "-" + version + "-py3-none-any.whl", b.Bytes(), err
 }
 
-// Module returns the files of a package that has nothing but a version.
+// Module returns the files of a package that contains only a version.
 func Module(name, version string) map[string]string {
 	return map[string]string{name + ".py": fmt.Sprintf("version = %q\n", version)}
 }
 
-// WriteWheels makes a directory of wheels: of "alpha" there are 1.0 and 2.0, "beta" needs alpha 1,
-// "gamma" alpha 2, "big" takes 3 MiB.
+// WriteWheels creates a directory of wheels: "alpha" in versions 1.0 and 2.0, "beta", which needs
+// alpha 1, "gamma", which needs alpha 2, and "big" with 3 MiB.
 func WriteWheels(dir string) error {
 	for _, w := range []struct {
 		name, version string
@@ -85,12 +86,12 @@ func WriteWheels(dir string) error {
 // Index is a simple index (PEP 503).
 type Index struct {
 	*httptest.Server
-	Served atomic.Int32           // wheels
-	Down   atomic.Bool            // it answers with an error
+	Served atomic.Int32           // number of wheels
+	Down   atomic.Bool            // answers are errors
 	Hold   atomic.Pointer[func()] // called before each answer
 }
 
-// Pause lets the index say when it is asked, and wait with its answers until the second channel is
+// Pause makes the index report when it is asked, and delay its answers until the second channel is
 // closed.
 func (x *Index) Pause(t testing.TB) (asked <-chan struct{}, answer chan struct{}) {
 	first, answer := make(chan struct{}), make(chan struct{})
@@ -106,7 +107,7 @@ func (x *Index) Pause(t testing.TB) (asked <-chan struct{}, answer chan struct{}
 	return first, answer
 }
 
-// StartIndex serves a directory of wheels. Who starts it closes it.
+// StartIndex serves a directory of wheels. The caller closes the Index.
 func StartIndex(l net.Listener, dir string) *Index {
 	x := &Index{}
 	mux := http.NewServeMux()

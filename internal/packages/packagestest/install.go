@@ -9,7 +9,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Installs expects what an installation says that it has put into a session: names and versions.
+// Installs checks what an installation reports that it has installed in a session: names and
+// versions.
 func Installs(t testing.TB, s executor.Session, want string, names ...string) {
 	t.Helper()
 	res, err := s.Install(t.Context(), executor.Packages{Names: names}, nil)
@@ -21,9 +22,10 @@ func Installs(t testing.TB, s executor.Session, want string, names ...string) {
 	}
 }
 
-// GivesUp has a session of a backend ask for packages that take their time, and gives up. Meanwhile
-// what fetches them has to be among the sandboxes of its owner, so that what removes abandoned ones
-// finds it, and nobody's session. Then the index is down. After each, none is called.
+// GivesUp makes a session of a backend request packages that take long, and gives up. Meanwhile the
+// fetching process must be among the sandboxes of its owner, so that the reaper finds it, and must
+// not be a session of a user. Then it repeats that with an index that is down. After each case
+// nothing may be left.
 func GivesUp(t *testing.T, box executor.Executor, s executor.Session, x *Index, none func(after string)) {
 	t.Helper()
 	six := executor.Packages{Names: []string{"six"}}

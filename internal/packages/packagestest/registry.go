@@ -20,14 +20,14 @@ import (
 // Registry is a registry of npm packages.
 type Registry struct {
 	*httptest.Server
-	Served   atomic.Int32                                  // archives
-	Down     atomic.Bool                                   // it answers with an error
-	Answer   func(http.ResponseWriter, *http.Request) bool // before all others; reports whether it did
-	Archives map[string][]byte                             // by "name version"
-	Manifest map[string]map[string]any                     // the same
+	Served   atomic.Int32                                  // number of archives
+	Down     atomic.Bool                                   // answers are errors
+	Answer   func(http.ResponseWriter, *http.Request) bool // called first; reports whether it has answered
+	Archives map[string][]byte                             // archives by "name version"
+	Manifest map[string]map[string]any                     // manifests by "name version"
 }
 
-// StartRegistry starts one without packages. Who starts it closes it.
+// StartRegistry starts a registry without packages. The caller closes it.
 func StartRegistry(l net.Listener) *Registry {
 	r := &Registry{Archives: map[string][]byte{}, Manifest: map[string]map[string]any{}}
 	r.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(r.serve)}}

@@ -10,10 +10,10 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Suite is what the packages of a run of the conformance suite come from: six for Python and ms for
+// Suite is the source of packages for a run of the conformance suite: six for Python and ms for
 // JavaScript.
 type Suite struct {
-	Dir      string // of wheels, and free for a cache
+	Dir      string // directory of wheels, which can also contain a cache
 	Index    string // address of an index of the wheels
 	Registry string // address of a registry of npm packages
 
@@ -21,15 +21,15 @@ type Suite struct {
 	registry *Registry
 }
 
-// Missing is the package that the suite looks for in vain.
+// Missing is a package that the suite requests and that does not exist.
 const Missing = "conformance-no-such-package"
 
-// Allow lists what the suite asks for.
+// Allow lists the packages that the suite requests.
 func Allow() map[executor.Language][]string {
 	return map[executor.Language][]string{executor.Python: {"six", Missing}, executor.JavaScript: {"ms", Missing}}
 }
 
-// StartSuite serves the packages of the suite. Who starts it closes it.
+// StartSuite serves the packages of the suite. The caller closes it.
 func StartSuite(ctx context.Context, listen func(context.Context) (net.Listener, error)) (_ *Suite, err error) {
 	s := &Suite{}
 	defer func() {
@@ -61,7 +61,7 @@ func StartSuite(ctx context.Context, listen func(context.Context) (net.Listener,
 	return s, nil
 }
 
-// Close ends what serves packages, and removes the directory.
+// Close stops the servers and removes the directory.
 func (s *Suite) Close() error {
 	if s.index != nil {
 		s.index.Close()

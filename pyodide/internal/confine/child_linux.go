@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that was started under childName never reaches main: it arranges its surroundings and
-// becomes the program. This is an init function because a library cannot ask the program that
-// embeds it to call something first.
+// A process that was started under childName never reaches main: it sets up the confinement and
+// then executes the program. This is an init function because a library cannot require the program
+// that uses it to call something first.
 func init() {
 	if len(os.Args) != 1 || os.Args[0] != childName {
 		return
@@ -31,10 +31,11 @@ func init() {
 	os.Exit(126)
 }
 
-var errSecure = errors.New("this program has rights that whoever started it does not have, and does nothing that it is told by him")
+var errSecure = errors.New("this program has more rights than the process that started it, and so refuses its instructions")
 
-// secure reports whether the kernel has given this process rights that whoever started it does not
-// have: by a set-user-ID bit or by capabilities of the file. It is, if that cannot be found out.
+// secure reports whether the kernel has given this process rights that the process that started it
+// does not have, by a set-user-ID bit or file capabilities. If that cannot be found out, it returns
+// true.
 func secure() bool {
 	const atSecure = 23
 	values, err := unix.Auxv()
@@ -42,7 +43,7 @@ func secure() bool {
 	return err != nil || i < 0 || values[i][1] != 0
 }
 
-// readPlan reads the plan and closes its file, which the program must not have.
+// readPlan reads the plan and closes its file, which the program must not inherit.
 func readPlan() (p plan, err error) {
 	f := os.NewFile(planFD, "plan")
 	defer f.Close()
@@ -56,9 +57,9 @@ func readPlan() (p plan, err error) {
 	return p, nil
 }
 
-// becomeProgram returns only if it fails. Privileges are changed by plain system calls on this
-// thread: init functions run on the thread that then becomes the program, and all others end with
-// that.
+// becomeProgram returns only if it fails. It changes privileges with plain system calls on this
+// thread: init functions run on the thread that executes the program, and exec ends all other
+// threads.
 func becomeProgram() error {
 	p, err := readPlan()
 	if err != nil {
@@ -118,12 +119,12 @@ func setLimits(l Limits) error {
 	return errors.Join(errs...)
 }
 
-// selfLink is where programs look for their own path. There is no process file system, so it is all
-// that there is of one.
+// selfLink is where programs look for their own path. It is the only entry in /proc, because the
+// proc file system is not mounted.
 const selfLink = "/proc/self/exe"
 
-// keepStandardStreams marks every other descriptor to be closed by exec: this program may itself
-// have been started with some.
+// keepStandardStreams marks all other descriptors to be closed by exec, because this program may
+// have inherited some.
 func keepStandardStreams() error {
 	dir, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -137,9 +138,9 @@ func keepStandardStreams() error {
 	return nil
 }
 
-// privateRoot replaces the file system by one that holds the given paths, read-only.
+// privateRoot replaces the file system by one that contains only the given paths, read-only.
 func privateRoot(paths []string, self string) error {
-	const stage = "/tmp" // any directory that is on every machine; nobody else sees what is mounted there
+	const stage = "/tmp" // any directory that exists on every machine; the mount is visible only in this namespace
 	sources, err := openAll(paths)
 	if err != nil {
 		return err
@@ -164,8 +165,8 @@ func privateRoot(paths []string, self string) error {
 	if err := unix.Chdir(stage); err != nil {
 		return err
 	}
-	// Both names are the same directory: the old root ends up on top of the new one and is let go
-	// of.
+	// Both names are the same directory: the old root is mounted on top of the new one and is then
+	// unmounted.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("pivot: %w", err)
 	}
@@ -179,7 +180,7 @@ func privateRoot(paths []string, self string) error {
 	return unix.Chdir("/")
 }
 
-// source is a file or directory that was opened before the mounts changed under its name.
+// source is a file or directory that was opened before mounts changed its path.
 type source struct {
 	path string
 	fd   int
@@ -204,7 +205,7 @@ func openAll(paths []string) ([]source, error) {
 
 func (s source) name() string { return "/proc/self/fd/" + strconv.Itoa(s.fd) }
 
-// bind mounts s at a path, which it makes.
+// bind mounts s at a path, which it creates.
 func (s source) bind(at string) error {
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return err
@@ -223,7 +224,8 @@ func (s source) bind(at string) error {
 	if err := unix.Mount(s.name(), at, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("%s: %w", s.path, err)
 	}
-	// A remount has to repeat what the mount below had, or an unprivileged one is refused.
+	// A remount must repeat the flags of the mount, or the kernel refuses it to an unprivileged
+	// process.
 	var fs unix.Statfs_t
 	if err := unix.Statfs(at, &fs); err != nil {
 		return fmt.Errorf("%s: %w", s.path, err)
@@ -236,15 +238,15 @@ func (s source) bind(at string) error {
 	return nil
 }
 
-// giveUp drops every privilege for good. Real root also becomes another user.
+// giveUp drops all privileges irreversibly. Real root also becomes another user.
 func giveUp(user uint32) error {
 	for c := range uintptr(unix.CAP_LAST_CAP + 1) {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
 			return fmt.Errorf("bounding set: %w", err)
 		}
 	}
-	// Without these a user id of 0, which the unprivileged case has inside its namespace, would get
-	// everything back at exec.
+	// Without these, user ID 0, which the unprivileged case has inside its namespace, would get all
+	// capabilities back at exec.
 	const noRoot = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<6 | 1<<7 // NOROOT, NO_SETUID_FIXUP, NO_CAP_AMBIENT_RAISE, each locked
 	if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot, 0, 0, 0); err != nil {
 		return fmt.Errorf("secure bits: %w", err)
@@ -257,7 +259,7 @@ func giveUp(user uint32) error {
 	return dropCapabilities()
 }
 
-// become changes the identity of this thread.
+// become changes the user and group of this thread.
 func become(id uintptr) error {
 	if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); e != 0 {
 		return fmt.Errorf("groups: %w", e)
@@ -280,9 +282,9 @@ func dropCapabilities() error {
 	return nil
 }
 
-// becomeBubblewrap leaves the work to bwrap. Real root first becomes another user, who is nobody
-// outside as well; the files, which may lie below a directory that this user cannot enter, are
-// handed over through mounts of this process alone.
+// becomeBubblewrap executes bwrap. Real root first becomes another user, who has no rights outside
+// either. That user may not be able to enter the directories above the files, so the files are
+// passed through mounts that only this process has.
 func becomeBubblewrap(p plan) error {
 	from := make([]string, len(p.Read))
 	copy(from, p.Read)

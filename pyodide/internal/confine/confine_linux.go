@@ -30,9 +30,9 @@ func Of(m Method) Layers {
 	return Layers{Namespaces: true, PrivateRoot: true, SystemCalls: true, NoPrivileges: true}
 }
 
-// plan is what the parent tells the child that prepares the surroundings. It is in a file without a
-// name that the child inherits: whoever only starts this program with arguments and an environment
-// of his choice cannot make one.
+// plan is the message from the parent to the child that sets up the confinement. It is in an
+// anonymous file that the child inherits. A process that can only choose arguments and environment
+// of this program cannot create such a file.
 type plan struct {
 	Method Method
 	Bwrap  string `json:",omitempty"`
@@ -41,18 +41,18 @@ type plan struct {
 	Env    []string
 	Read   []string
 	Limits Limits
-	User   uint32 // the child has real root's rights and gives them up for those of this user; 0: it has not
+	User   uint32 // the child has the rights of real root and becomes this user; 0: it does not have them
 }
 
 const (
-	childName = "execbroker-confine" // argv[0] of a process that is to become a confined program
-	planFD    = 3                    // from which it reads its plan
+	childName = "execbroker-confine" // argv[0] of a process that sets up a confinement
+	planFD    = 3                    // the descriptor of its plan
 	nobody    = 65534
 )
 
-// Command returns the command that starts p. Standard streams, and the life of the process, are the
-// caller's, who calls done when it is started or will not be. A failure to confine shows as exit
-// status 126 with a line on standard error, before the program has begun.
+// Command returns the command that starts p. The caller owns the standard streams and the life of
+// the process, and calls done once the command is started or will not be started. If confining
+// fails before the program has begun, the exit status is 126 and standard error has one line.
 func Command(m Method, p Program) (c *exec.Cmd, done func(), err error) {
 	c, pl, err := command(m, p)
 	if err != nil {
@@ -71,7 +71,7 @@ func Command(m Method, p Program) (c *exec.Cmd, done func(), err error) {
 	return c, func() { f.Close() }, nil
 }
 
-// memory returns a descriptor of a file without a name, at its beginning.
+// memory returns a descriptor of an anonymous file with the given content, at its beginning.
 func memory(name string, flags int, content []byte) (int, error) {
 	fd, err := unix.MemfdCreate(name, flags)
 	if err != nil {
@@ -93,7 +93,7 @@ func command(m Method, p Program) (*exec.Cmd, plan, error) {
 		pl.User = nextUser()
 	}
 	if pl.User == 0 || pl.User == nobody {
-		pl.Limits.Threads = 0 // those of others would count
+		pl.Limits.Threads = 0 // processes of other sandboxes would count
 	}
 	c := &exec.Cmd{Path: "/proc/self/exe", Args: []string{childName}}
 	switch m {
@@ -103,8 +103,8 @@ func command(m Method, p Program) (*exec.Cmd, plan, error) {
 			Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
 		}
 		if pl.User == 0 {
-			// Inside it looks like root, which it needs to be to arrange mounts; outside it stays
-			// who it is.
+			// Inside the namespace the process is root, which it needs for mounts. Outside it stays
+			// the same user.
 			c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 			c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 			c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
@@ -115,7 +115,7 @@ func command(m Method, p Program) (*exec.Cmd, plan, error) {
 			return nil, pl, fmt.Errorf("bubblewrap: %w: %w", ErrUnavailable, err)
 		}
 		pl.Bwrap = b
-		if pl.User != 0 { // root's copy needs mounts of its own to hand files over to the user that it becomes
+		if pl.User != 0 { // a copy of real root needs a mount namespace to pass files to the user that it becomes
 			c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 		}
 	default:
@@ -131,21 +131,21 @@ func command(m Method, p Program) (*exec.Cmd, plan, error) {
 	return c, pl, nil
 }
 
-// The users that processes of real root become, each another one. No distribution, container or
-// directory service gives these numbers away.
+// The range of users for processes of real root, each a different one. No distribution, container
+// or directory service assigns these IDs.
 const (
 	firstUser = 0x7000_0000
 	users     = 1 << 28
 )
 
 var (
-	lastUser atomic.Uint32 // of this program, counted from userBase
+	lastUser atomic.Uint32 // last used ID, relative to userBase
 	userBase = rand.Uint32N(users)
 )
 
-// nextUser returns a user that no other process of this program has and, but for a rare chance, of
-// any other. Where the namespace of this process does not have such users, it is the one that they
-// all share.
+// nextUser returns a user ID that no other process of this program has and, except by a rare
+// coincidence, no other process at all. If the namespace of this process has no such IDs, it
+// returns one ID that all share.
 func nextUser() uint32 {
 	if !OwnUsers() {
 		return nobody
@@ -153,13 +153,13 @@ func nextUser() uint32 {
 	return firstUser + (userBase+lastUser.Add(1))%users
 }
 
-// OwnUsers reports whether each confined process has a user of its own, which bounds what only
-// users are bounded in: this process is real root, and its namespace has the users for it.
+// OwnUsers reports whether each confined process has a separate user, so that limits per user apply
+// to each process. That requires real root, and a namespace with the user IDs.
 var OwnUsers = sync.OnceValue(func() bool {
 	return os.Geteuid() == 0 && mapped("/proc/self/uid_map") && mapped("/proc/self/gid_map")
 })
 
-// mapped reports whether a map of identities has those of confined processes.
+// mapped reports whether a file of ID mappings contains the IDs for confined processes.
 func mapped(path string) bool {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -174,8 +174,8 @@ func mapped(path string) bool {
 	return false
 }
 
-// PID returns the number of the program itself. With [Bubblewrap] the process that was started only
-// watches over it, and there may be a moment before it is there: zero.
+// PID returns the PID of the program itself. With [Bubblewrap] the started process only monitors
+// the program, which may not exist yet: then it returns zero.
 func PID(m Method, started int) int {
 	if m != Bubblewrap {
 		return started
@@ -185,14 +185,13 @@ func PID(m Method, started int) int {
 		return 0
 	}
 	var pid int
-	fmt.Sscan(string(b), &pid) // none yet: zero
+	fmt.Sscan(string(b), &pid) // no child yet: zero
 	return pid
 }
 
-// Kill ends the program alone, if another process watches over it, and reports whether it did. That
-// process then removes it from the table of processes and ends as well. If the watching process is
-// killed instead, that is left to the first process of the system, which in a container is often a
-// program that never does it.
+// Kill kills only the program, if another process monitors it, and reports whether it did. The
+// monitor then waits for it and exits. If the monitor were killed instead, the init process would
+// have to wait for the program, and in a container that is often a program that never does.
 func Kill(m Method, started int) bool {
 	pid := PID(m, started)
 	if pid == 0 || pid == started {
@@ -203,7 +202,7 @@ func Kill(m Method, started int) bool {
 		return false
 	}
 	defer unix.Close(fd)
-	// Its number may have become another's until it was opened.
+	// The PID may belong to another process by the time that it is opened.
 	return PID(m, started) == pid && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
 }
 
@@ -215,15 +214,15 @@ func Signal(m Method, p *os.ProcessState) syscall.Signal {
 		return 0
 	case w.Signaled():
 		return w.Signal()
-	case m == Bubblewrap && w.ExitStatus() > 128: // as a shell says it
+	case m == Bubblewrap && w.ExitStatus() > 128: // as a shell reports a signal
 		return syscall.Signal(w.ExitStatus() - 128)
 	}
 	return 0
 }
 
-// Adjustable reports why this process may not change the limits of programs that it has confined
-// with m, or nil. Those of real root become another user, and for the limits of another user root
-// needs a capability that it lacks in many containers.
+// Adjustable reports why this process cannot change the limits of programs that it has confined
+// with m, or nil. Programs of real root run as another user. To change the limits of another user,
+// root needs a capability that it lacks in many containers.
 func Adjustable(m Method) error {
 	if m == None || os.Geteuid() != 0 {
 		return nil
@@ -239,8 +238,7 @@ func Adjustable(m Method) error {
 	return nil
 }
 
-// bwrap finds the program once, as [Probe] does: a PATH that changes later does not undo what was
-// found to work.
+// bwrap finds the program once, as [Probe] does, so that a later change of PATH has no effect.
 var bwrap = sync.OnceValues(func() (string, error) { return exec.LookPath("bwrap") })
 
 var probes sync.Map // Method -> *probe
@@ -250,8 +248,8 @@ type probe struct {
 	err  error
 }
 
-// Probe reports why m cannot be used on this machine, or nil. It finds out by doing it, once in the
-// life of this process.
+// Probe reports why m cannot be used on this machine, or nil. It tries the method once in the life
+// of this process.
 func Probe(ctx context.Context, m Method) error {
 	v, _ := probes.LoadOrStore(m, &probe{})
 	p := v.(*probe)
@@ -259,7 +257,7 @@ func Probe(ctx context.Context, m Method) error {
 	return p.err
 }
 
-// try confines a program that is on every machine: the dynamic loader, which prints its own
+// try confines a program that exists on every machine: the dynamic loader, which prints its own
 // version.
 func try(ctx context.Context, m Method) error {
 	exe, err := os.Executable()
@@ -301,7 +299,7 @@ func (c *capped) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// libraries returns the dynamic loader of a program and what it loads.
+// libraries returns the dynamic loader of a program and the libraries that it loads.
 func libraries(path string) ([]string, error) {
 	loader, err := interpreter(path)
 	if err != nil || loader == "" {
@@ -320,7 +318,7 @@ func libraries(path string) ([]string, error) {
 	}
 	libs := []string{loader}
 	for line := range strings.Lines(string(out)) {
-		// "name => /path (0x…)", or a path alone; the kernel's own has neither.
+		// A line is "name => /path (0x…)" or only a path; the kernel's own library has neither.
 		if _, after, ok := strings.Cut(line, "=> "); ok {
 			line = after
 		}
@@ -332,8 +330,8 @@ func libraries(path string) ([]string, error) {
 	return libs, nil
 }
 
-// interpreter returns the dynamic loader that a program names, or "" for one that is linked
-// statically.
+// interpreter returns the dynamic loader that a program names, or "" for a statically linked
+// program.
 func interpreter(path string) (string, error) {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -353,7 +351,7 @@ func interpreter(path string) (string, error) {
 	return "", nil
 }
 
-// anyLoader finds a dynamic loader: that of exe or, if it is linked statically, of the shell.
+// anyLoader finds a dynamic loader: that of exe or, if exe is statically linked, that of the shell.
 func anyLoader(exe string) (string, error) {
 	for _, p := range []string{exe, "/bin/sh"} {
 		if l, err := interpreter(p); err == nil && l != "" {
@@ -363,5 +361,5 @@ func anyLoader(exe string) (string, error) {
 	return "", errors.New("no dynamic loader found")
 }
 
-// seconds rounds up, because a limit is at least what was asked for.
+// seconds rounds up, because a limit must be at least what was requested.
 func seconds(d time.Duration) uint64 { return uint64(math.Ceil(d.Seconds())) }

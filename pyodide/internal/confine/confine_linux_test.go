@@ -274,8 +274,8 @@ func TestSetUser(t *testing.T) {
 		want string
 	}{
 		{"ordinary", 0o755, false, "stopped: GOCOVERDIR=/nowhere"},
-		{"set-user", 0o755 | fs.ModeSetuid, false, "rights that whoever started it does not have"},
-		{"set-group", 0o755 | fs.ModeSetgid, false, "rights that whoever started it does not have"},
+		{"set-user", 0o755 | fs.ModeSetuid, false, "more rights than the process that started it"},
+		{"set-group", 0o755 | fs.ModeSetgid, false, "more rights than the process that started it"},
 		{"environment", 0o755, true, "plan: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -12,19 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowed are the system calls of Deno with Pyodide, found by watching it through the conformance
-// suite, and their neighbours that another C library would use in their place. Files can only be
-// opened in a root that holds nothing else, and only to read.
+// allowed are the system calls of Deno with Pyodide, found by tracing it during the conformance
+// suite, and equivalent calls that another C library would use. Files can only be opened for
+// reading, in a root that contains nothing else.
 //
-// Not among them: every way to a network or to another process, to a new name space, to mounts,
-// keys, traces, programs in the kernel, asynchronous rings, user-mode fault handling, and to memory
-// that others share. They are answered with "function not implemented", which programs know how to
-// take, instead of death.
+// Not included are all calls for networks, other processes, new namespaces, mounts, keys, tracing,
+// BPF programs, io_uring, userfaultfd, and shared memory. They fail with "function not
+// implemented", which programs can handle, instead of killing the process.
 var allowed = slices.Concat(legacy, []uintptr{
 	// memory
 	unix.SYS_BRK, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MREMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE,
 	unix.SYS_PKEY_ALLOC, unix.SYS_PKEY_FREE, unix.SYS_PKEY_MPROTECT, unix.SYS_MINCORE, unix.SYS_MEMBARRIER,
-	// threads, and the one program
+	// threads, and execution of the program
 	unix.SYS_EXECVE, unix.SYS_EXIT, unix.SYS_EXIT_GROUP, unix.SYS_FUTEX, unix.SYS_SET_ROBUST_LIST, unix.SYS_GET_ROBUST_LIST,
 	unix.SYS_SET_TID_ADDRESS, unix.SYS_RSEQ, unix.SYS_GETTID, unix.SYS_GETPID, unix.SYS_GETPPID, unix.SYS_GETCPU,
 	unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY, unix.SYS_SCHED_GETPARAM, unix.SYS_SCHED_GETSCHEDULER,
@@ -37,27 +36,27 @@ var allowed = slices.Concat(legacy, []uintptr{
 	unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_PPOLL, unix.SYS_PSELECT6,
 	unix.SYS_OPENAT, unix.SYS_FSTAT, unix.SYS_STATX, unix.SYS_READLINKAT, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2,
 	unix.SYS_GETDENTS64, unix.SYS_GETCWD, unix.SYS_FSTATFS, unix.SYS_STATFS,
-	// an asynchronous run time wakes itself through a pair of sockets and reads from it
+	// an asynchronous runtime wakes itself through a socket pair and reads from it
 	unix.SYS_SOCKETPAIR, unix.SYS_RECVFROM, unix.SYS_SENDTO, unix.SYS_SHUTDOWN,
-	// clocks and facts
+	// clocks and system information
 	unix.SYS_CLOCK_GETTIME, unix.SYS_CLOCK_GETRES, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_NANOSLEEP, unix.SYS_GETTIMEOFDAY,
 	unix.SYS_GETRANDOM, unix.SYS_GETRLIMIT, unix.SYS_UNAME, unix.SYS_SYSINFO, unix.SYS_GETRUSAGE, unix.SYS_TIMES,
 	unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID,
 })
 
-// conditional are calls that are allowed with some arguments only.
+// conditional are system calls that are allowed only with some arguments.
 var conditional = []struct {
 	call uintptr
-	arg  uint32 // number of the argument, of which the low half is looked at
+	arg  uint32 // index of the argument; only its low half is checked
 	bits uint32 // one of these bits must be set ...
 	eq   bool   // ... or, with eq, the argument must be exactly this
 }{
 	{unix.SYS_CLONE, 0, unix.CLONE_THREAD, false}, // a thread, not a process
-	{unix.SYS_PRLIMIT64, 0, 0, true},              // of itself
-	{unix.SYS_IOCTL, 1, unix.TCGETS, true},        // is this a terminal?
-	{unix.SYS_IOCTL, 1, fionbio, true},            // do not block
-	{unix.SYS_IOCTL, 1, fioclex, true},            // do not inherit
-	{unix.SYS_IOCTL, 1, unix.TIOCGWINSZ, true},    // how wide is it?
+	{unix.SYS_PRLIMIT64, 0, 0, true},              // only for the process itself
+	{unix.SYS_IOCTL, 1, unix.TCGETS, true},        // tests for a terminal
+	{unix.SYS_IOCTL, 1, fionbio, true},            // sets non-blocking mode
+	{unix.SYS_IOCTL, 1, fioclex, true},            // sets close-on-exec
+	{unix.SYS_IOCTL, 1, unix.TIOCGWINSZ, true},    // reads the window size
 }
 
 // Requests of ioctl that package unix does not name.
@@ -66,8 +65,8 @@ const (
 	fioclex = 0x5451
 )
 
-// Offsets in the data that the kernel gives to a filter: number, architecture, instruction pointer,
-// six arguments of 64 bits.
+// Offsets in the data that the kernel passes to a filter: system-call number, architecture,
+// instruction pointer, six arguments of 64 bits.
 const (
 	offCall = 0
 	offArch = 4
@@ -80,12 +79,12 @@ const (
 	retRefuse = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 )
 
-// filter assembles the program: allow is the default of nothing.
+// filter assembles the BPF program. Calls that are not allowed fail.
 func filter() ([]bpf.RawInstruction, error) {
 	prog := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1},
-		bpf.RetConstant{Val: retKill}, // another architecture has other numbers
+		bpf.RetConstant{Val: retKill}, // another architecture has different system-call numbers
 		bpf.LoadAbsolute{Off: offCall, Size: 4},
 	}
 	for _, c := range allowed {
@@ -108,7 +107,7 @@ func filter() ([]bpf.RawInstruction, error) {
 	return bpf.Assemble(append(prog, bpf.RetConstant{Val: retRefuse}))
 }
 
-// installFilter puts the filter on this thread.
+// installFilter installs the filter on this thread.
 func installFilter() error {
 	raw, err := filter()
 	if err != nil {
@@ -137,7 +136,7 @@ func filterFile() (int, error) {
 		b = append(b, r.Jt, r.Jf)
 		b = binary.NativeEndian.AppendUint32(b, r.K)
 	}
-	fd, err := memory("filter", 0, b) // inherited: bwrap reads and closes it
+	fd, err := memory("filter", 0, b) // inherited by bwrap, which reads and closes it
 	if err != nil {
 		return 0, fmt.Errorf("system-call filter: %w", err)
 	}

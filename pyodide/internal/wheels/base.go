@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// distribution is how the installed Pyodide itself names the place of its packages, with its
-// version left open.
+// distribution matches the address of the packages in an installed Pyodide, with a placeholder for
+// the version.
 var distribution = regexp.MustCompile("https://[^\\s\"'`<>{}]{1,200}/v\\$\\{[A-Za-z_$][A-Za-z0-9_$]*\\}/full/")
 
 // DistributionURL returns the address from which an installed Pyodide would load its packages. It

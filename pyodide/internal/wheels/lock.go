@@ -1,11 +1,11 @@
-// Package wheels finds, fetches and checks packages for Pyodide on the trusted side. Pyodide itself
-// ignores a wrong checksum when it does not run in a browser, and a guest that may fetch could send
-// as well, so nothing of this happens in the sandbox: it is given bytes that were verified here.
+// Package wheels finds, downloads and checks packages for Pyodide on the trusted side. Pyodide
+// itself ignores a wrong checksum outside of a browser, and a sandbox that can download could also
+// send data. So none of this happens in the sandbox: it gets bytes that were verified here.
 //
-// An [Index] is what can be installed: the lock file of a Pyodide distribution, whose wheels are
-// compiled for it, and wheels in pure Python from a directory. Resolving follows dependencies
-// inside the index. A [Store] fetches what was resolved, once, into a directory that processes
-// share.
+// An [Index] is the set of packages that can be installed: those in the lock file of a Pyodide
+// distribution, whose wheels are compiled for it, and pure Python wheels from a directory.
+// Resolving follows dependencies inside the index. A [Store] downloads resolved wheels once, into a
+// directory that several processes can share.
 package wheels
 
 import (
@@ -29,7 +29,7 @@ const LockName = "pyodide-lock.json"
 const maxLock = 16 << 20
 
 // Wheel is a package that can be loaded. Its JSON form is that of the lock file, which Pyodide
-// reads as well.
+// reads too.
 type Wheel struct {
 	Name    string   `json:"name"`
 	Version string   `json:"version"`
@@ -37,14 +37,14 @@ type Wheel struct {
 	SHA256  string   `json:"sha256"`    // of the file, hexadecimal
 	Kind    string   `json:"package_type"`
 	Install string   `json:"install_dir"`
-	Imports []string `json:"imports"` // the modules that it brings
+	Imports []string `json:"imports"` // the modules that the package contains
 	Depends []string `json:"depends"` // normalized names
 	Tests   bool     `json:"unvendored_tests"`
 
-	local string // where the file is, if it need not be fetched
+	local string // path of the file, if it need not be downloaded
 }
 
-// Platform says what the wheels of a lock file are made for.
+// Platform says for which platform the wheels of a lock file are built.
 type Platform struct {
 	ABI      string `json:"abi_version"`
 	Arch     string `json:"arch"`
@@ -52,7 +52,7 @@ type Platform struct {
 	Python   string `json:"python"`
 }
 
-// Index is what can be installed. It does not change and may be shared.
+// Index is the set of packages that can be installed. It never changes and may be shared.
 type Index struct {
 	Platform Platform
 	wheels   map[string]Wheel // by normalized name
@@ -70,7 +70,7 @@ var (
 	digest   = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// ReadLock reads a lock file. Wheels are taken from dir if it is not empty and they are there.
+// ReadLock reads a lock file. If dir is not empty, wheels that are in dir are read from there.
 func ReadLock(path, dir string) (*Index, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -114,7 +114,7 @@ func exists(path string) bool {
 func (x *Index) add(key string, w Wheel) {
 	name := requirement.Normalize(key)
 	w.Name = name
-	// Pyodide reads the lists, and takes none for an empty one as a mistake.
+	// Pyodide reads these lists and does not accept null for an empty one.
 	if w.Depends == nil {
 		w.Depends = []string{}
 	}
@@ -126,15 +126,15 @@ func (x *Index) add(key string, w Wheel) {
 	}
 	x.wheels[name] = w
 	for _, m := range w.Imports {
-		// The tests of a package import under its name; who imports that means the package.
+		// The tests of a package are imported under its name. An import of that name means the
+		// package, not its tests.
 		if old, ok := x.imports[m]; !ok || len(name) < len(old) {
 			x.imports[m] = name
 		}
 	}
 }
 
-// With returns an index that has the given wheels too. They come before those of x that have the
-// same name.
+// With returns an index that also has the given wheels. They replace those of x with the same name.
 func (x *Index) With(more ...Wheel) *Index {
 	out := &Index{Platform: x.Platform, wheels: maps.Clone(x.wheels), imports: maps.Clone(x.imports)}
 	for _, w := range more {
@@ -148,8 +148,8 @@ func (x *Index) With(more ...Wheel) *Index {
 	return out
 }
 
-// ForImports returns the packages that bring the given modules, in order. A module that no package
-// brings is left out: it may be of the standard library or the user's own.
+// ForImports returns the packages that contain the given modules, in order. Unknown modules are
+// left out: they may belong to the standard library or to the user.
 func (x *Index) ForImports(modules []string) []string {
 	var out []string
 	for _, m := range modules {
@@ -169,7 +169,7 @@ func parent(module string) string {
 	return module[:max(i, 0)]
 }
 
-// Lock writes a lock file with the given wheels only, for Pyodide to load them by.
+// Lock writes a lock file with only the given wheels, for Pyodide to load.
 func (x *Index) Lock(ws []Wheel) ([]byte, error) {
 	l := lock{Info: x.Platform, Packages: map[string]Wheel{}}
 	for _, w := range ws {

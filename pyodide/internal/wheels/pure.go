@@ -19,16 +19,16 @@ import (
 	"github.com/execbroker/execbroker/internal/requirement"
 )
 
-// Bounds of a wheel in a directory, which may be anybody's.
+// The limits of a wheel in a directory, which may be untrusted.
 const (
 	maxWheel    = 512 << 20
 	maxMetadata = 1 << 20
 	maxEntries  = 100_000
 )
 
-// ReadDir reads the wheels of a directory that are in pure Python; others cannot run in Pyodide
-// unless they were compiled for it, and then a lock file names them. Of several versions the last
-// one in order of file names counts.
+// ReadDir reads the pure Python wheels of a directory. Other wheels run in Pyodide only if they
+// were compiled for it, and then a lock file names them. If there are several versions, the last
+// one in the order of file names is used.
 func ReadDir(dir string) ([]Wheel, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -53,7 +53,7 @@ func ReadDir(dir string) ([]Wheel, error) {
 	return out, errors.Join(errs...)
 }
 
-// readWheel makes an entry of what a wheel says about itself.
+// readWheel reads what a wheel says about itself.
 func readWheel(file string) (Wheel, error) {
 	bad := func(format string, args ...any) (Wheel, error) {
 		return Wheel{}, fmt.Errorf("%s: %w", file, fmt.Errorf(format, args...))
@@ -101,14 +101,14 @@ func readWheel(file string) (Wheel, error) {
 	return w, nil
 }
 
-// maxUnpacked bounds what the wheels of one installation may say that they unpack to.
+// maxUnpacked bounds the total unpacked size that the wheels of one installation may claim.
 const maxUnpacked = 1 << 30
 
-// Unpacked returns how much room a wheel says that it needs, and some for its directories.
+// Unpacked returns the unpacked size that a wheel claims, plus some space for its directories.
 func Unpacked(wheel []byte) int {
 	z, err := zip.NewReader(bytes.NewReader(wheel), int64(len(wheel)))
 	if err != nil {
-		return 0 // unpacking it will say so
+		return 0 // unpacking will report the error
 	}
 	n := uint64(0)
 	for _, f := range z.File {
@@ -117,8 +117,8 @@ func Unpacked(wheel []byte) int {
 	return int(n)
 }
 
-// metadata reads name, version and dependencies. Dependencies with an environment marker are left
-// out where the marker is about an extra, since none was asked for, and taken otherwise.
+// metadata reads the name, version and dependencies. Dependencies with an environment marker about
+// an extra are left out, because no extra was requested. Those with other markers are included.
 func (w *Wheel) metadata(e *zip.File) error {
 	r, err := e.Open()
 	if err != nil {
@@ -147,7 +147,7 @@ func (w *Wheel) metadata(e *zip.File) error {
 	return nil
 }
 
-// modules returns what can be imported: files and directories at the top.
+// modules returns the names that can be imported: files and directories at the top level.
 func modules(files []*zip.File) []string {
 	var out []string
 	for _, f := range files {

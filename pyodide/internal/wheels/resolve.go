@@ -11,16 +11,15 @@ import (
 	"github.com/execbroker/execbroker/internal/requirement"
 )
 
-// UnknownError says that the index has no such package, or not in a version that will do.
+// UnknownError says that the index does not have a package, or not in an acceptable version.
 type UnknownError struct {
 	Requirement string
-	Have        string // the version that there is; empty: none
-	Near        string // a name that looks alike
-	By          string // the package that depends on it; empty: it was asked for
+	Have        string // the version in the index; empty: none
+	Near        string // a similar name
+	By          string // the package that depends on it; empty: it was requested directly
 }
 
-// Error implements error. What to do about it is for the adapter to say, which knows the names of
-// its settings.
+// Error implements error. The adapter adds advice, because it knows the names of its settings.
 func (e *UnknownError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "no package fits %q", e.Requirement)
@@ -36,9 +35,9 @@ func (e *UnknownError) Error() string {
 	return b.String()
 }
 
-// Resolve returns the wheels for the given requirements and everything that they depend on,
-// dependencies first. Extras are refused: neither a lock file nor a wheel for Pyodide says what
-// they would bring. Every mistake is reported at once.
+// Resolve returns the wheels for the given requirements and all their dependencies, dependencies
+// first. Extras are refused, because neither a lock file nor a wheel for Pyodide says what they
+// contain. All errors are returned at once.
 func (x *Index) Resolve(requirements []string) ([]Wheel, error) {
 	var (
 		out  []Wheel
@@ -55,7 +54,7 @@ func (x *Index) Resolve(requirements []string) ([]Wheel, error) {
 		if seen[r.Name] {
 			return
 		}
-		seen[r.Name] = true // also ends cycles, which the distribution has
+		seen[r.Name] = true // also ends cycles, which exist in the distribution
 		for _, d := range w.Depends {
 			visit(requirement.Requirement{Name: d}, w.Name)
 		}

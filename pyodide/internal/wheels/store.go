@@ -18,21 +18,21 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Store fetches wheels into a directory. Any number of processes may share it: a file gets its name
-// only when it is whole and checked, and is checked again whenever it is read.
+// Store downloads wheels into a directory. Any number of processes may share the directory: a file
+// gets its name only when it is complete and checked, and is checked again whenever it is read.
 type Store struct {
 	Dir    string
-	Base   string       // address of the distribution's directory; empty: nothing can be fetched
-	Client *http.Client // nil: one with patience for a slow line, and none for a dead one
+	Base   string       // URL of the distribution's directory; empty: downloads are not possible
+	Client *http.Client // nil: a client that tolerates slow connections but not dead ones
 
 	flights singleflight.Group
 }
 
-// ErrOffline says that a wheel is neither in a directory nor fetched before, and that there is no
-// address to fetch it from.
+// ErrOffline says that a wheel is not in a directory, was not downloaded before, and cannot be
+// downloaded because there is no address.
 var ErrOffline = errors.New("not there, and no address to fetch it from")
 
-// ChecksumError says that a file is not the one that the lock file means.
+// ChecksumError says that a file does not have the checksum in the lock file.
 type ChecksumError struct{ File, Want, Got string }
 
 // Error implements error.
@@ -40,8 +40,8 @@ func (e *ChecksumError) Error() string {
 	return fmt.Sprintf("%s: checksum %s, want %s: it was damaged or exchanged", e.File, e.Got, e.Want)
 }
 
-// Fetch makes sure that every wheel is there. progress, which may be nil, is called one call at a
-// time after each.
+// Fetch makes sure that every wheel is available. After each wheel it calls progress, if that is
+// not nil, one call at a time.
 func (s *Store) Fetch(ctx context.Context, ws []Wheel, progress func(done, total int, name string)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(4)
@@ -72,7 +72,7 @@ func (s *Store) Fetch(ctx context.Context, ws []Wheel, progress func(done, total
 	}
 }
 
-// Open returns the content of a wheel, checked. It is there after Fetch.
+// Open returns the checked content of a wheel. Fetch must have been called before.
 func (s *Store) Open(ctx context.Context, w Wheel) ([]byte, error) {
 	p, err := s.path(ctx, w)
 	if err != nil {
@@ -85,14 +85,14 @@ func (s *Store) Open(ctx context.Context, w Wheel) ([]byte, error) {
 	sum := sha256.Sum256(b)
 	if got := hex.EncodeToString(sum[:]); got != w.SHA256 {
 		if w.local == "" {
-			os.Remove(p) // so that the next one fetches it anew
+			os.Remove(p) // so that the next call downloads it again
 		}
 		return nil, &ChecksumError{File: p, Want: w.SHA256, Got: got}
 	}
 	return b, nil
 }
 
-// path returns where the file of w is, after fetching it if need be.
+// path returns the path of the file of w, and downloads it if necessary.
 func (s *Store) path(ctx context.Context, w Wheel) (string, error) {
 	if w.local != "" {
 		return w.local, nil
@@ -104,10 +104,10 @@ func (s *Store) path(ctx context.Context, w Wheel) (string, error) {
 	if s.Base == "" {
 		return "", fmt.Errorf("%s: %w", w.File, ErrOffline)
 	}
-	// Who joins a flight that another's context ends tries once more on its own.
+	// If the context of another caller ends a shared download, try once more alone.
 	for {
 		_, err, shared := s.flights.Do(p, func() (any, error) {
-			if exists(p) { // a flight has ended since
+			if exists(p) { // another download has finished since
 				return nil, nil
 			}
 			return nil, s.download(ctx, w, p)
@@ -126,7 +126,7 @@ func (s *Store) client() *http.Client {
 	return &http.Client{Timeout: 5 * time.Minute}
 }
 
-// download fetches w into a file of another name, checks it and gives it the right one.
+// download downloads w to a temporary name, checks it and renames it.
 func (s *Store) download(ctx context.Context, w Wheel, to string) (err error) {
 	address, err := url.JoinPath(s.Base, w.File)
 	if err != nil {
