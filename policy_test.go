@@ -75,9 +75,11 @@ var adapters = []string{"pyodide/...", "docker/...", "e2b/...", "flymachines/...
 // The arrows point one way only. A package that has no rule gets one together with the reason for what it imports.
 var rules = []rule{
 	{packages: []string{"."}},
-	// Applications see these two, so they bring nothing along.
+	// Applications and adapters see these two, so they bring nothing along.
 	{packages: []string{"executor"}},
-	{packages: []string{"executor/driver"}, imports: []string{"executor", "internal/settings"}},
+	{packages: []string{"executor/driver"}, imports: []string{"executor", "internal/engine", "internal/settings"}},
+	// What runs a driver knows no type of package driver: see docs/decisions/0036.
+	{packages: []string{"internal/engine"}, imports: []string{"executor"}},
 	// Everything that has a configuration reports what is wrong in it alike.
 	{packages: []string{"internal/settings"}, imports: []string{"executor"}},
 	// Ordinary users of the contract: what they need of a backend is declared.

@@ -204,7 +204,7 @@ var budgets = []struct {
 	{"internal/ci", 0.5},
 	{"tool", 0.3},
 	{"examples/chatbackend", 0.3},
-	{"executor/driver", 0.3},
+	{"internal/engine", 0.3},
 	{"", 0.05},
 }
 
