@@ -104,7 +104,8 @@ var rules = []rule{
 	{packages: []string{"server/nemo"}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "server", "tool"}},
 	{packages: []string{"server/..."}, imports: []string{"executor", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults below it.
-	{packages: []string{"conformance"}, imports: []string{"executor"}},
+	{packages: []string{"conformance/cases"}, imports: []string{"executor"}},
+	{packages: []string{"conformance"}, imports: []string{"conformance/cases", "executor"}},
 	// It counts what a run makes at the provider between the adapter and the service, so it knows of both by their words alone.
 	{packages: []string{"conformance/live"}, imports: []string{"conformance", "executor", "executor/driver"}},
 	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor"}, modules: []string{"golang.org/x/tools"}},
