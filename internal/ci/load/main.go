@@ -1,8 +1,8 @@
 // Command load has many users at once use `execbroker serve`, and prints how long they waited and what it took.
 //
-//	go run ./internal/load                     a hundred users on Docker, then on Pyodide, each for a minute
-//	go run ./internal/load -users 20 -think 1s fewer, who are in a hurry
-//	go run ./internal/load -url http://...     on a server that runs already, with the key in $EXECBROKER_API_KEYS
+//	go run ./internal/ci/load                     a hundred users on Docker, then on Pyodide, each for a minute
+//	go run ./internal/ci/load -users 20 -think 1s fewer, who are in a hurry
+//	go run ./internal/ci/load -url http://...     on a server that runs already, with the key in $EXECBROKER_API_KEYS
 //
 // Its exit code is 1 if a request failed.
 package main
