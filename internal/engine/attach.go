@@ -68,8 +68,8 @@ func (x *exec) checkHandle(h executor.Handle) error {
 // errForeign tells another owner's sandbox from one that is gone.
 var errForeign = errors.New("this owner has none of that name")
 
-// lookup asks the provider about a sandbox of this owner. What it returns is the base of a session
-// that is attached: what the provider says, and from the handle what no provider knows.
+// lookup asks the provider about a sandbox of this owner. base describes a session that is
+// attached: what the provider says, and what is known from the handle only.
 func (x *exec) lookup(ctx context.Context, h executor.Handle) (base executor.SessionInfo, labels map[string]string, err error) {
 	base, err = x.b.Lookup(ctx, h)
 	if err != nil {
@@ -131,8 +131,8 @@ func (x *exec) Destroy(ctx context.Context, h executor.Handle) error {
 					errs = append(errs, err)
 					destroyed = destroyed || err == nil && !s.detached.Load()
 				}
-				// A holder that a later one has shut out can do nothing any more, nor one that was
-				// letting go, but destroying needs no holder.
+				// A session that was fenced off by a later one cannot destroy the sandbox, nor one
+				// that is being detached. The driver can, without a session.
 				if err := joinFailures(errs...); !attaches || destroyed && err == nil || err != nil && !errors.Is(err, executor.ErrClosed) {
 					return err
 				}
@@ -179,8 +179,8 @@ func (x *exec) Sessions(ctx context.Context, labels map[string]string) iter.Seq2
 	}
 }
 
-// list yields what the driver lists, but for what it should not have. The provider's filter is an
-// economy, the check is ours.
+// list yields what the driver lists and the labels allow. The filter of the provider saves traffic;
+// it is not relied on.
 func (x *exec) list(c *call, labels map[string]string, yield func(executor.SessionInfo, error) bool) error {
 	if x.b.Sessions == nil {
 		return unsupported(string(executor.FeatureList))
@@ -220,9 +220,9 @@ func carries(labels, want map[string]string) bool {
 	return true
 }
 
-// letGo leaves a sandbox alone that was attached to in vain.
+// letGo detaches from a sandbox after an Attach that has failed.
 func (s *session) letGo() {
-	if s.box.Detach == nil { // which is why
+	if s.box.Detach == nil { // that is why it failed
 		s.x.mu.Lock()
 		delete(s.x.live, s)
 		s.x.mu.Unlock()

@@ -6,70 +6,70 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// use says what of a session is in use. It is guarded by session.mu.
+// use counts what uses a session. It is guarded by session.mu.
 type use struct {
-	busy      map[executor.Interpreter]int // how many run in it; Install has a place of its own for each language
-	running   int                          // runs and installations
-	transfers int                          // calls of Files, and files that are being read
-	forwards  int                          // connections of Dial
-	aside     bool                         // being suspended
+	busy       map[executor.Interpreter]int // how many run in a slot; each language has another slot for Install
+	running    int                          // runs and installations
+	transfers  int                          // calls of Files, and files that are being read
+	forwards   int                          // connections of Dial
+	suspending bool
 }
 
-// installing is the place of an installer. No request can name this context.
+// installing is the context of the slot of Install. No request can name it.
 const installing = "\x00install"
 
-// everything is the place of all that runs in a session without FeatureParallelRuns.
+// everything is the slot of all that runs in a session without FeatureParallelRuns.
 var everything = executor.Interpreter{}
 
 var (
 	errRunning      = errors.New("something is running; wait for it, or reset the interpreter")
-	errAside        = errors.New("the sandbox is being suspended")
+	errSuspending   = errors.New("the sandbox is being suspended")
 	errForwarding   = errors.New("a connection to a port is open; close it")
 	errTransferring = errors.New("a file is being transferred; close what Files().Read has returned")
 )
 
-// commands is the place of commands, of which any number may run. No request can name this context
-// either.
+// commands is the context of the slot of commands, of which any number may run. No request can name
+// it.
 const commands = "\x00commands"
 
-// hold takes the place of what is about to run. Without FeatureParallelRuns there is one place for
-// all.
-func (s *session) hold(place executor.Interpreter) (executor.Interpreter, error) {
+// acquire takes the slot of what is about to run, and returns it. Without FeatureParallelRuns there
+// is one slot for everything.
+func (s *session) acquire(slot executor.Interpreter) (executor.Interpreter, error) {
 	if !s.caps.Has(executor.FeatureParallelRuns) {
-		place = everything
+		slot = everything
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.aside {
-		return place, Fail(executor.ErrBusy, executor.RanNo, errAside)
+	if s.suspending {
+		return slot, Fail(executor.ErrBusy, executor.RanNo, errSuspending)
 	}
-	if s.busy[place] > 0 && place.Context != commands {
-		return place, Fail(executor.ErrBusy, executor.RanNo, errRunning)
+	if s.busy[slot] > 0 && slot.Context != commands {
+		return slot, Fail(executor.ErrBusy, executor.RanNo, errRunning)
 	}
 	if s.transfers > 0 && !s.caps.Has(executor.FeatureFilesDuringRun) {
-		return place, Fail(executor.ErrBusy, executor.RanNo, errTransferring)
+		return slot, Fail(executor.ErrBusy, executor.RanNo, errTransferring)
 	}
-	s.busy[place]++
+	s.busy[slot]++
 	s.running++
-	return place, nil
+	return slot, nil
 }
 
-func (s *session) release(place executor.Interpreter) {
+func (s *session) release(slot executor.Interpreter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.busy[place]--
-	if s.busy[place] == 0 {
-		delete(s.busy, place)
+	s.busy[slot]--
+	if s.busy[slot] == 0 {
+		delete(s.busy, slot)
 	}
 	s.running--
 }
 
-// holdFiles is hold for a transfer.
-func (s *session) holdFiles() error {
+// acquireTransfer is acquire for a call of Files.
+func (s *session) acquireTransfer() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.aside {
-		return Fail(executor.ErrBusy, executor.RanNo, errAside)
+	if s.suspending {
+		return Fail(executor.ErrBusy, executor.RanNo, errSuspending)
 	}
 	if s.running > 0 && !s.caps.Has(executor.FeatureFilesDuringRun) {
 		return Fail(executor.ErrBusy, executor.RanNo, errRunning)
@@ -78,18 +78,18 @@ func (s *session) holdFiles() error {
 	return nil
 }
 
-func (s *session) releaseFiles() {
+func (s *session) releaseTransfer() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.transfers--
 }
 
-// holdForward is hold for a connection to a port.
-func (s *session) holdForward() error {
+// acquireForward is acquire for a connection to a port.
+func (s *session) acquireForward() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.aside {
-		return Fail(executor.ErrBusy, executor.RanNo, errAside)
+	if s.suspending {
+		return Fail(executor.ErrBusy, executor.RanNo, errSuspending)
 	}
 	if s.forwards >= executor.MaxForwards {
 		return Fail(executor.ErrExhausted, executor.RanNo, errForwards)
@@ -104,14 +104,14 @@ func (s *session) releaseForward() {
 	s.forwards--
 }
 
-// setAside takes the whole sandbox, if nothing of this holder uses it but what can be suspended
-// with it.
-func (s *session) setAside() error {
+// beginSuspend keeps new uses out until endSuspend. It fails if this session has a use that cannot
+// be suspended.
+func (s *session) beginSuspend() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.aside:
-		return Fail(executor.ErrBusy, executor.RanNo, errAside)
+	case s.suspending:
+		return Fail(executor.ErrBusy, executor.RanNo, errSuspending)
 	case s.running > 0 && !s.x.o.SuspendsRuns:
 		return Fail(executor.ErrBusy, executor.RanNo, errRunning)
 	case s.transfers > 0:
@@ -119,12 +119,12 @@ func (s *session) setAside() error {
 	case s.forwards > 0:
 		return Fail(executor.ErrBusy, executor.RanNo, errForwarding)
 	}
-	s.aside = true
+	s.suspending = true
 	return nil
 }
 
-func (s *session) takeBack() {
+func (s *session) endSuspend() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.aside = false
+	s.suspending = false
 }

@@ -20,7 +20,7 @@ func (x *exec) Close() error {
 		ctx, done := x.hook(ctx, executor.Op{Name: "close"})
 		began := time.Now()
 		defer func() { done(executor.Outcome{Err: joinFailures(err, last), Duration: time.Since(began)}) }()
-		x.calls.shut()
+		x.calls.close()
 		err = x.closeSessions(ctx)
 		if x.calls.wait(ctx) != nil {
 			return joinFailures(err, Fail(executor.ErrUnavailable, executor.RanNo, errors.New("calls to the backend have not ended in time")))
@@ -60,7 +60,7 @@ func (x *exec) closeSessions(ctx context.Context) error {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := s.destroy(ctx); !errors.Is(err, executor.ErrClosed) { // a later holder has it: nothing is ours to destroy
+			if err := s.destroy(ctx); !errors.Is(err, executor.ErrClosed) { // fenced off by a later session, to which the sandbox belongs
 				errs[i] = err
 			}
 		})
@@ -91,7 +91,7 @@ func (s *session) Close() error {
 	ctx, cancel := s.x.cleanUpContext()
 	defer cancel()
 	err := s.destroy(ctx)
-	if err != nil && s.left.CompareAndSwap(false, true) { // the caller may try again, and need not
+	if err != nil && s.left.CompareAndSwap(false, true) { // the caller may try again and does not have to
 		s.x.left.add(func(ctx context.Context) error {
 			if err := s.destroy(ctx); !errors.Is(err, executor.ErrClosed) {
 				return err
@@ -107,15 +107,15 @@ func (x *exec) cleanUpContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(context.Background(), x.o.CleanupTimeout, errAttempt)
 }
 
-// destroy cancels the calls of this holder and destroys the sandbox, unless that is done. It does
+// destroy cancels the calls of this session and destroys the sandbox, unless that was done. It does
 // not wait for the calls: the sandbox takes what they run with it, and one of them may have called
 // Close from its emit.
 func (s *session) destroy(ctx context.Context) error {
 	var err error
 	waited := s.closing.do(ctx, func() error {
-		s.calls.shut()
+		s.calls.close()
 		if err = s.cleanUp(ctx, "close", s.box.Destroy); errors.Is(err, executor.ErrClosed) {
-			return nil // a later holder has taken over, and trying again would not change that
+			return nil // fenced off by a later session: trying again would not help
 		}
 		return err
 	})
@@ -138,7 +138,7 @@ func (s *session) Detach() error {
 	}
 	waited := s.closing.do(ctx, func() error {
 		s.detached.Store(true)
-		s.calls.shut()
+		s.calls.close()
 		err = s.cleanUp(ctx, "detach", s.detach)
 		return nil // whatever the driver could not release, the sandbox is no longer ours to destroy
 	})

@@ -118,7 +118,7 @@ func readPart(ctx context.Context, name string, n int64, read func(context.Conte
 	}
 	var b bytes.Buffer
 	_, err = io.Copy(&b, io.LimitReader(rc, n))
-	if cerr := rc.Close(); err == nil && int64(b.Len()) < n { // who stops early need not hear that the rest did not come
+	if cerr := rc.Close(); err == nil && int64(b.Len()) < n { // an error of the rest does not matter if the rest is not wanted
 		err = cerr
 	}
 	if err != nil && !isFileError(err) {

@@ -124,9 +124,10 @@ func splitLanguages(label string) (ls []executor.Language) {
 	return ls
 }
 
-// adopt takes a sandbox into the books. base is what is known of it besides what the driver says,
-// labels has the reserved ones. If the Executor was closed meanwhile, or the session breaks its
-// declarations, it comes with an error, and the caller gets rid of it.
+// adopt makes a session of a sandbox and registers it. base is what is known of it besides what the
+// driver says, labels has the reserved ones. If the Executor was closed meanwhile, or the session
+// breaks its declarations, adopt returns it with an error, and the caller destroys it or detaches
+// from it.
 func (x *exec) adopt(box *Sandbox, base executor.SessionInfo, labels map[string]string) (*session, error) {
 	if box == nil {
 		return nil, Fail(executor.ErrInternal, executor.RanNo, errors.New("the driver returned neither a session nor an error"))
@@ -142,14 +143,14 @@ func (x *exec) adopt(box *Sandbox, base executor.SessionInfo, labels map[string]
 	x.mu.Lock()
 	x.live[s] = true
 	x.mu.Unlock()
-	if err == nil && x.calls.isShut() { // Close may have looked at live before
+	if err == nil && x.calls.isClosed() { // Close may have looked at live before
 		err = Fail(executor.ErrClosed, executor.RanNo, nil)
 	}
 	return s, err
 }
 
-// abandon destroys a sandbox that never got to a caller. If that fails, Close tries again, and its
-// TTL ends it at last.
+// abandon destroys a sandbox that was not returned to a caller. If that fails, Close tries again,
+// and otherwise the sandbox ends by its TTL.
 func (s *session) abandon() {
 	if err := s.Close(); err != nil {
 		s.x.log.Warn("a session that could not be used was not destroyed either", "session", s.id, "error", err)
@@ -179,7 +180,8 @@ func (s *session) check() error {
 	return nil
 }
 
-// installAll installs the packages of a Spec. What cannot be installed is a mistake in the Spec.
+// installAll installs the packages of a Spec. A package that cannot be installed is an error of the
+// Spec.
 func (s *session) installAll(ctx context.Context, ps []executor.Packages) error {
 	for _, p := range ps {
 		res, err := s.install(ctx, p, nil)

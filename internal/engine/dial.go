@@ -16,7 +16,7 @@ import (
 // portsAsked is the value of LabelPorts.
 const portsAsked = "yes"
 
-var errForwards = errors.New("this holder has as many connections open as it may; close one")
+var errForwards = errors.New("the session has as many connections open as it may; close one")
 
 // Dial implements executor.Session.
 func (s *session) Dial(ctx context.Context, port int) (executor.Conn, error) {
@@ -61,7 +61,7 @@ func (f *forward) connect(ctx context.Context, port int) error {
 	if err := executor.CheckPort(port); err != nil {
 		return err
 	}
-	if err := f.s.holdForward(); err != nil {
+	if err := f.s.acquireForward(); err != nil {
 		return err
 	}
 	f.held = true
@@ -125,7 +125,7 @@ func (f *forward) fail(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case f.over.Load(), f.ctx.Err() != nil: // shut runs beside the end of the session: the sandbox may have ended the connection first
+	case f.over.Load(), f.ctx.Err() != nil: // shut and the end of the session are concurrent: the sandbox may have ended the connection first
 		return net.ErrClosed
 	case err == io.EOF, errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
 		return err

@@ -51,7 +51,7 @@ type exec struct {
 	o    Options
 	info executor.Info
 
-	calls   gate // of the driver and of all its sessions
+	calls   tracker // of the driver and of all its sessions
 	closing untilDone
 	left    leftovers
 

@@ -40,7 +40,7 @@ func (f sessionFiles) begin(ctx context.Context, op string, names ...*string) (*
 		}
 	}
 	if err == nil {
-		err = f.s.holdFiles()
+		err = f.s.acquireTransfer()
 		t.held = err == nil
 	}
 	if err == nil {
@@ -73,7 +73,7 @@ func (t *transfer) finish() {
 		t.done()
 	}
 	if t.held {
-		t.s.releaseFiles()
+		t.s.releaseTransfer()
 	}
 	t.call.finish()
 }
@@ -180,7 +180,7 @@ func (f sessionFiles) Mkdir(ctx context.Context, name string) error {
 // Rename implements executor.Files.
 func (f sessionFiles) Rename(ctx context.Context, from, to string) error {
 	return f.do(ctx, "files.rename", func(ctx context.Context, d executor.Files) error {
-		if f.s.names.hold(from) || f.s.names.hold(to) || strings.HasPrefix(to, from+"/") {
+		if f.s.names.protects(from) || f.s.names.protects(to) || strings.HasPrefix(to, from+"/") {
 			return Fail(fs.ErrInvalid, executor.RanNo, fmt.Errorf("%q to %q: %s stays where it is, and no directory goes into itself", from, to, executor.Workdir))
 		}
 		return d.Rename(ctx, from, to)
@@ -190,7 +190,7 @@ func (f sessionFiles) Rename(ctx context.Context, from, to string) error {
 // Remove implements executor.Files.
 func (f sessionFiles) Remove(ctx context.Context, name string) error {
 	return f.do(ctx, "files.remove", func(ctx context.Context, d executor.Files) error {
-		if f.s.names.hold(name) {
+		if f.s.names.protects(name) {
 			return Fail(fs.ErrInvalid, executor.RanNo, fmt.Errorf("%q: the working directory stays; remove what is in it", name))
 		}
 		if err := d.Remove(ctx, name); !errors.Is(err, fs.ErrNotExist) {
@@ -278,7 +278,7 @@ func (f sessionFiles) Read(ctx context.Context, name string) (io.ReadCloser, err
 }
 
 // reader is an open file. When its context ends, or the session is closed, it closes itself, so
-// that nobody has to wait for a caller who has forgotten it.
+// that nothing waits for a caller that has forgotten it.
 type reader struct {
 	t      *transfer
 	body   io.ReadCloser

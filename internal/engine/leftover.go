@@ -25,8 +25,8 @@ const (
 	lastPause  = time.Minute
 )
 
-// leftovers is what could not be removed when it should have been. Its goroutine lives as long as
-// there is something.
+// leftovers are the sandboxes whose removal has failed. Its goroutine runs as long as there are
+// any.
 type leftovers struct {
 	timeout time.Duration // of one attempt
 	stop    chan struct{} // closed by the first drain

@@ -80,9 +80,9 @@ func (n names) relative(glob string) (string, error) {
 	return below, nil
 }
 
-// hold reports whether the clean name is Workdir or above it, or above an alias: none of them is
-// removed or renamed.
-func (n names) hold(name string) bool {
+// protects reports whether the clean name is Workdir or above it, or an alias or above one. These
+// are neither removed nor renamed.
+func (n names) protects(name string) bool {
 	above := func(dir string) bool { return name == "/" || name == dir || strings.HasPrefix(dir, name+"/") }
 	return above(executor.Workdir) || slices.ContainsFunc(n, above)
 }

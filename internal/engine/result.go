@@ -27,10 +27,11 @@ func (r *run) result(exit Exit, err error) (*executor.Result, error) {
 	return &r.res, r.end(err)
 }
 
-// refused notes that the code was not even sent.
+// refused ends a run whose code was not sent.
 func (r *run) refused(err error) error { return r.call.end(err) }
 
-// end notes how the run ended and returns the error for the caller, whose own comes back as it was.
+// end notes how the run ended and returns the error for the caller. An error of the caller's emit
+// is returned as it is.
 func (r *run) end(err error) error {
 	if err != nil && r.emitErr == nil {
 		err = r.x.fail(r.caller, r.op.Name, r.s.id, false, err)

@@ -28,11 +28,11 @@ func (s *session) Run(ctx context.Context, req executor.Request, emit func(execu
 		err = s.prepare(&req)
 	}
 	if err == nil {
-		place := executor.Interpreter{Language: s.caps.Interpreter(req.Language), Context: req.Context}
+		slot := executor.Interpreter{Language: s.caps.Interpreter(req.Language), Context: req.Context}
 		if len(req.Command) > 0 {
-			place.Context = commands
+			slot.Context = commands
 		}
-		return r.in(place, func(ctx context.Context) (Exit, error) { return s.box.Run(ctx, &req, r.event) })
+		return r.in(slot, func(ctx context.Context) (Exit, error) { return s.box.Run(ctx, &req, r.event) })
 	}
 	return nil, r.refused(err)
 }
@@ -107,19 +107,19 @@ func (s *session) install(ctx context.Context, p executor.Packages, emit func(ex
 		err = s.lacksFor(p.Language, executor.FeaturePackages)
 	}
 	if err == nil {
-		place := executor.Interpreter{Language: p.Language, Context: installing}
-		return r.in(place, func(ctx context.Context) (Exit, error) { return s.box.Install(ctx, p, r.event) })
+		slot := executor.Interpreter{Language: p.Language, Context: installing}
+		return r.in(slot, func(ctx context.Context) (Exit, error) { return s.box.Install(ctx, p, r.event) })
 	}
 	return nil, r.refused(err)
 }
 
-// in does the run in its place, of which only one of its kind is there.
-func (r *run) in(place executor.Interpreter, f func(context.Context) (Exit, error)) (*executor.Result, error) {
-	place, err := r.s.hold(place)
+// in does the run when it has the slot.
+func (r *run) in(slot executor.Interpreter, f func(context.Context) (Exit, error)) (*executor.Result, error) {
+	slot, err := r.s.acquire(slot)
 	if err != nil {
 		return nil, r.refused(err)
 	}
-	defer r.s.release(place)
+	defer r.s.release(slot)
 	done, err := r.s.outlive(r.ctx, r.req.Limits.WallTime)
 	if err != nil {
 		return nil, r.refused(err)

@@ -23,7 +23,7 @@ type session struct {
 	reserved map[string]string     // its reserved labels
 	names    names                 // the aliases that they tell
 
-	calls    gate      // in progress, of this holder
+	calls    tracker   // in progress, of this session
 	closing  untilDone // Close or Detach
 	detached atomic.Bool
 	left     atomic.Bool // its removal is tried in the background
@@ -175,7 +175,8 @@ func (s *session) Refresh(ctx context.Context) (info executor.SessionInfo, err e
 	return info, nil
 }
 
-// Reset implements executor.Session. It takes no turn: that a run is in progress is what it is for.
+// Reset implements executor.Session. It does not acquire a slot, since its purpose is to end the
+// run in progress.
 func (s *session) Reset(ctx context.Context, which executor.Interpreter) error {
 	return s.do(ctx, "reset", "", func(ctx context.Context) error {
 		if err := s.canReset(which); err != nil {
@@ -232,10 +233,10 @@ func (s *session) KeepAlive(ctx context.Context, idle time.Duration) (expires ti
 // Suspend implements executor.Suspender.
 func (s *session) Suspend(ctx context.Context) error {
 	return s.do(ctx, "suspend", "", func(ctx context.Context) error {
-		if err := s.setAside(); err != nil {
+		if err := s.beginSuspend(); err != nil {
 			return err
 		}
-		defer s.takeBack()
+		defer s.endSuspend()
 		return s.box.Suspend(ctx)
 	})
 }

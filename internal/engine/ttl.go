@@ -9,9 +9,10 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// expiry is the end of a sandbox that does not count use itself: somebody has to move it, so that
-// it comes one idle TTL after the last use. The zero expiry is that of a sandbox that counts. If it
-// is moved by other holders too, the last one wins; who shares such a sandbox takes turns.
+// expiry is the time at which a sandbox ends that does not count use itself. It is moved, so that
+// the sandbox ends one idle TTL after its last use. The zero expiry is that of a sandbox that
+// counts use. If other processes move it too, the last one wins: those that share such a sandbox
+// use it in turns.
 type expiry struct {
 	fixed bool // does not change after adopt
 
@@ -67,7 +68,7 @@ func (e *expiry) needed() time.Duration {
 	return max(time.Until(e.until), 0)
 }
 
-// longest is the longest time that is told from none. Sums with it do not overflow.
+// longest is the longest time that is not unlimited. Sums with it do not overflow.
 const longest time.Duration = 1 << 62
 
 var (
@@ -76,8 +77,8 @@ var (
 )
 
 // outlive makes sure that the sandbox does not end during a use of at most wall, as far as that can
-// be known, and keeps it alive until done is called: a run must not die in the middle of its
-// permission. With the last use in progress the idle TTL begins anew.
+// be known, and keeps it alive until done is called: a run must not end before its wall time
+// because the sandbox expires. With the last use in progress the idle TTL begins anew.
 func (s *session) outlive(ctx context.Context, wall time.Duration) (done func(), err error) {
 	if left, ok := s.lifeLeft(); ok && wall != executor.NoLimit && wall > left {
 		return nil, Fail(executor.ErrInvalid, executor.RanNo, errLife)
@@ -111,14 +112,13 @@ func (s *session) outlive(ctx context.Context, wall time.Duration) (done func(),
 	}
 	return func() {
 		stop()
-		if s.expiry.leave() && !s.calls.isShut() {
+		if s.expiry.leave() && !s.calls.isClosed() {
 			s.settle(ctx)
 		}
 	}, nil
 }
 
-// extend moves the end again and again, in case the holder that has asked for a long time dies, or
-// another one for a shorter time.
+// extend moves the end again and again, since another process may have asked for a shorter time.
 func (s *session) extend(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
@@ -139,8 +139,8 @@ func (s *session) extend(ctx context.Context) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// settle brings the end to one idle TTL from now, unless it is about there: not every run is worth
-// a request.
+// settle moves the end to one idle TTL from now, unless it is close to that: not every run needs a
+// request.
 func (s *session) settle(ctx context.Context) {
 	idle := s.idleTTL()
 	if off := time.Until(s.expiry.at()) - idle; off.Abs() <= idle/8 {
