@@ -26,7 +26,7 @@ bench: ## every benchmark
 	go test -run '^$$' -bench . -benchmem -timeout 2h ./...
 
 load: ## a hundred users of execbroker serve for a minute, on Docker and on Pyodide
-	go run ./internal/load
+	go run ./internal/ci/load
 
 soak: ## the tests that take hours
 	go test -tags soak -run '^TestSoak' -count 1 -timeout 24h -v ./...

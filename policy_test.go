@@ -75,9 +75,11 @@ var adapters = []string{"pyodide/...", "docker/...", "e2b/...", "flymachines/...
 // The arrows point one way only. A package that has no rule gets one together with the reason for what it imports.
 var rules = []rule{
 	{packages: []string{"."}},
-	// Applications see these two, so they bring nothing along.
+	// Applications and adapters see these two, so they bring nothing along.
 	{packages: []string{"executor"}},
-	{packages: []string{"executor/driver"}, imports: []string{"executor", "internal/settings"}},
+	{packages: []string{"executor/driver"}, imports: []string{"executor", "internal/engine", "internal/settings"}},
+	// What runs a driver knows no type of package driver: see docs/decisions/0036.
+	{packages: []string{"internal/engine"}, imports: []string{"executor"}},
 	// Everything that has a configuration reports what is wrong in it alike.
 	{packages: []string{"internal/settings"}, imports: []string{"executor"}},
 	// Ordinary users of the contract: what they need of a backend is declared.
@@ -102,7 +104,8 @@ var rules = []rule{
 	{packages: []string{"server/nemo"}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "server", "tool"}},
 	{packages: []string{"server/..."}, imports: []string{"executor", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults below it.
-	{packages: []string{"conformance"}, imports: []string{"executor"}},
+	{packages: []string{"conformance/cases"}, imports: []string{"executor"}},
+	{packages: []string{"conformance"}, imports: []string{"conformance/cases", "executor"}},
 	// It counts what a run makes at the provider between the adapter and the service, so it knows of both by their words alone.
 	{packages: []string{"conformance/live"}, imports: []string{"conformance", "executor", "executor/driver"}},
 	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor"}, modules: []string{"golang.org/x/tools"}},
@@ -135,7 +138,7 @@ var rules = []rule{
 	{packages: []string{"examples/thirdparty"}, imports: []string{"executor", "executor/driver"}},
 	{packages: []string{"examples/..."}, imports: append([]string{"backends/...", "executor/...", "tool/...", "examples/..."}, adapters...)},
 	// It starts programs and speaks to them over the network; the stand-in names an engine.
-	{packages: []string{"internal/load"}, imports: []string{"docker/dockertest"}},
+	{packages: []string{"internal/ci/load"}, imports: []string{"docker/dockertest"}},
 	{packages: []string{"internal/ci/mutate"}, modules: []string{"golang.org/x/sys"}},
 	{packages: []string{"docs/guides"}}, // the test that follows them
 	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor", "internal/ci/mutate"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
@@ -185,9 +188,44 @@ func TestDependencies(t *testing.T) {
 		}
 	}
 	for _, p := range all {
-		forTests := strings.HasSuffix(p.rel(), "test") // conformancetest, dockertest
-		if !p.DepOnly && !forTests && p.rel() != "internal/ci" && reaches(all, p.ImportPath, "testing", map[string]bool{}) {
+		if !p.DepOnly && !matches(forTests, p.rel()) && reaches(all, p.ImportPath, "testing", map[string]bool{}) {
 			t.Errorf("%s links package testing", p.rel())
+		}
+	}
+}
+
+// forTests are the packages that only tests and builds of this module need, and those with which others
+// test theirs. Products stand on none of them.
+var forTests = []string{
+	"conformance/conformancetest", "docker/dockertest", "executor/sessions/storetest", "flymachines/flytest",
+	"internal/attempttest", "internal/ci/...", "internal/fake", "internal/leaktest", "internal/npmtest",
+	"internal/packages/packagestest", "internal/sharetest", "server/e2b/e2btest",
+}
+
+// TestProductsStandApart: what a program of this module or of others links needs nothing of what is for
+// tests. The command line has a stand-in of Fly as a command of its own: execbroker emulate.
+func TestProductsStandApart(t *testing.T) {
+	all := list(t)
+	emulates := func(from, to string) bool { return from == "cmd/execbroker" && to == "flymachines/flytest" }
+	for _, p := range all {
+		if p.DepOnly {
+			continue
+		}
+		if strings.HasSuffix(p.Name, "test") && !matches(forTests, p.rel()) {
+			t.Errorf("%s: is it for tests? its name says so, and forTests does not", p.rel())
+		}
+		if matches(forTests, p.rel()) {
+			continue
+		}
+		for _, name := range p.Deps {
+			if q := all[name]; matches(forTests, q.rel()) && !emulates(p.rel(), q.rel()) {
+				t.Errorf("%s needs %s, which is for tests and builds", p.rel(), q.rel())
+			}
+		}
+	}
+	for _, pattern := range forTests {
+		if above, _ := strings.CutSuffix(pattern, "/..."); all[module+"/"+above].ImportPath == "" {
+			t.Errorf("forTests: there is no package %s", pattern)
 		}
 	}
 }

@@ -14,8 +14,8 @@ type Case struct {
 	Doc      string            // the rule, one sentence
 	Language executor.Language // empty: the case is not about a language
 	Feature  executor.Feature  // empty: every backend must pass
-	// Needs are features that the positive form uses besides Feature. If Feature is declared and one of these is not, the case does
-	// not apply.
+	// Needs are features that the positive form uses besides Feature. If Feature is declared and
+	// one of these is not, the case does not apply.
 	Needs    []executor.Feature
 	Programs []string      // what T.Program is called with, in the language of the case; without one the case is unchecked
 	Bound    time.Duration // how long a form may take, without Grace. Zero: a minute
@@ -30,7 +30,8 @@ type Case struct {
 // defaultBound is Case.Bound if that is zero.
 const defaultBound = time.Minute
 
-// caseDef is how a case is written down: a Case once, or once for each language. Its fields are those of Case.
+// caseDef is a case before it is expanded for languages: one of package cases, or one about the
+// suite itself. Its fields are those of Case.
 type caseDef struct {
 	ID          string // without the language
 	Doc         string
@@ -85,8 +86,9 @@ func expand(defs []caseDef, languages []executor.Language) (cs []Case) {
 	return cs
 }
 
-// form says which form of c a backend with the capabilities caps has to pass. A nil form comes with the reason, and with whether the
-// case asks nothing of such a backend, as opposed to leaving a hole.
+// form says which form of c a backend with the capabilities caps has to pass. A nil form comes with
+// the reason, and with whether the case asks nothing of such a backend, as opposed to leaving a
+// hole.
 func (c Case) form(caps executor.Capabilities) (f func(*T), declared bool, reason string, notApplicable bool) {
 	info, _ := c.Feature.Info()
 	has := func(f executor.Feature) bool {

@@ -45,7 +45,8 @@ func TestCasesAreSound(t *testing.T) {
 	}
 }
 
-// TestEveryFeatureHasACase checks that nothing can be declared, or left out, that the suite does not look at.
+// TestEveryFeatureHasACase checks that nothing can be declared, or left out, that the suite does
+// not look at.
 func TestEveryFeatureHasACase(t *testing.T) {
 	cases := Cases(executor.Python, executor.JavaScript)
 	for _, i := range executor.Features() {

@@ -18,26 +18,19 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// childFunc is work of a case in another process. T is there the case's as far as that is possible: the same params, labels, programs
-// and bounds, with an Executor that was opened in the child. What it returns is what T.Child returns in the parent.
+// childFunc is work of a case in another process. T is there the case's as far as that is possible:
+// the same params, labels, programs and bounds, with an Executor that was opened in the child. What
+// it returns is what T.Child returns in the parent.
 //
-// Sessions that it makes are closed at its end unless it detaches them: those are then the parent's to attach or destroy. If the child
-// is killed nothing is closed.
+// Sessions that it makes are closed at its end unless it detaches them: those are then the parent's
+// to attach or destroy. If the child is killed nothing is closed.
 type childFunc func(t *T, in []byte) []byte
-
-// childOf returns the function of a name.
-func childOf(name string) (f childFunc, ok bool) {
-	if f, ok = testChildren[name]; !ok {
-		f, ok = allChildren()[name]
-	}
-	return f, ok
-}
 
 // testChildren are those of the tests of this file.
 var testChildren map[string]childFunc
 
-// childEnv tells a process that it is a child. Its value begins every line that the child writes to the parent, so that what else the
-// program prints is not taken for a message.
+// childEnv tells a process that it is a child. Its value begins every line that the child writes to
+// the parent, so that what else the program prints is not taken for a message.
 const childEnv = "EXECBROKER_CONFORMANCE_CHILD"
 
 // maxMessage bounds a message between the processes.
@@ -73,7 +66,8 @@ const (
 	msgDone    = "done"          // Data is the output
 )
 
-// A Child is a process that does a part of a case. It is killed at the end of the case, and dies with the suite.
+// A Child is a process that does a part of a case. It is killed at the end of the case, and dies
+// with the suite.
 type Child struct {
 	t      *T
 	name   string
@@ -85,8 +79,8 @@ type Child struct {
 	exited error // why it ended; valid when msgs is closed
 }
 
-// Child runs a named function of the suite in another process with in as its input, and returns its output. What it finds there, the
-// case has found.
+// Child runs a named function of the suite in another process with in as its input, and returns its
+// output. What it finds there, the case has found.
 func (t *T) Child(name string, in []byte) []byte {
 	return t.StartChild(name, in).Wait()
 }
@@ -288,8 +282,8 @@ func (t *T) Receive() []byte {
 	}
 }
 
-// RunChild does the work of a child process if this process is one, and reports whether it was. It comes first in main or TestMain.
-// The process must end when it has returned.
+// RunChild does the work of a child process if this process is one, and reports whether it was. It
+// comes first in main or TestMain. The process must end when it has returned.
 func RunChild(ctx context.Context, target Target) (was bool, err error) {
 	nonce := os.Getenv(childEnv)
 	if nonce == "" {
@@ -344,7 +338,8 @@ func runChild(ctx context.Context, target Target, nonce string, in io.Reader, ou
 	return nil
 }
 
-// listen passes on what the parent sends. When the parent dies the child does too, however it died: its end of the pipe is closed.
+// listen passes on what the parent sends. When the parent dies the child does too, however it died:
+// its end of the pipe is closed.
 func (e *childEnd) listen(ctx context.Context, lines *bufio.Reader) {
 	for {
 		line, err := readLine(lines, maxMessage)

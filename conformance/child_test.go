@@ -186,7 +186,8 @@ func TestChildRefusesNonsense(t *testing.T) {
 	}
 }
 
-// TestRunRefusesInAChild keeps a program that forgets RunChild from running the suite in every child of the suite.
+// TestRunRefusesInAChild keeps a program that forgets RunChild from running the suite in every
+// child of the suite.
 func TestRunRefusesInAChild(t *testing.T) {
 	t.Setenv(childEnv, "x")
 	r, err := runDefs(t.Context(), stub{}.target(), caseDef{ID: "a", Positive: func(*T) {}})
@@ -208,7 +209,8 @@ func TestReadLine(t *testing.T) {
 	}
 }
 
-// TestWatchedSessionPassesOn checks that what a case gets is the session that it would get without the suite.
+// TestWatchedSessionPassesOn checks that what a case gets is the session that it would get without
+// the suite.
 func TestWatchedSessionPassesOn(t *testing.T) {
 	s := stub{create: func(context.Context, executor.Spec) (executor.Session, error) { return &askable{}, nil }}
 	r, err := runDefs(t.Context(), s.target(), caseDef{ID: "a", Positive: func(t *T) {

@@ -8,7 +8,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// engineCases are the cases that look at the suite itself: what the target has to declare, and what is left at the end.
+// engineCases are the cases that look at the suite itself: what the target has to declare, and what
+// is left at the end.
 func engineCases() []caseDef { return append(leakCases(), declares) }
 
 // declares is the case that keeps a backend from being conformant by declaring nothing.
@@ -72,7 +73,8 @@ var declares = caseDef{
 	},
 }
 
-// checkFeatures looks at the features that are declared for a language, or for all of the backend if l is empty.
+// checkFeatures looks at the features that are declared for a language, or for all of the backend
+// if l is empty.
 func checkFeatures(t *T, l executor.Language, declared, varies []executor.Feature) {
 	where := "of the backend"
 	if l != "" {

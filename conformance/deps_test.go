@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestDependencies keeps testing, and the layer of the adapters, out of programs that run the suite.
+// TestDependencies keeps testing, and the layer of the adapters, out of programs that run the
+// suite.
 func TestDependencies(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {

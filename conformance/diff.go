@@ -20,7 +20,8 @@ type Change struct {
 
 // Diff returns the changes from a to b. It fails if their suites differ.
 //
-// A case that only follows a difference in the declarations is not repeated: where a feature is gone, its cases are refused.
+// A case that only follows a difference in the declarations is not repeated: where a feature is
+// gone, its cases are refused.
 func Diff(a, b *Report) ([]Change, error) {
 	if a.Suite != b.Suite {
 		return nil, fmt.Errorf("conformance: the reports are of different suites, %s and %s: make one of them again", a.Suite, b.Suite)
@@ -98,7 +99,8 @@ func diffCapabilities(a, b executor.Capabilities) (changes []Change) {
 	return changes
 }
 
-// featuresOf returns the features that are in one of the lists, known ones in the order of executor.Features.
+// featuresOf returns the features that are in one of the lists, known ones in the order of
+// executor.Features.
 func featuresOf(lists ...[]executor.Feature) []executor.Feature {
 	all := slices.Concat(lists...)
 	known := executor.Features()

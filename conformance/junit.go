@@ -42,8 +42,8 @@ type (
 	}
 )
 
-// JUnit renders a report as JUnit XML. A hole is a failure there, because its readers count what is skipped as green; only what does
-// not apply, was not selected, or is known to fail is skipped.
+// JUnit renders a report as JUnit XML. A hole is a failure there, because its readers count what is
+// skipped as green; only what does not apply, was not selected, or is known to fail is skipped.
 func (r *Report) JUnit(w io.Writer) error {
 	s := junitSuite{
 		Name: "conformance of " + r.Implementation.Name + " " + r.Implementation.Version, Tests: len(r.Cases),

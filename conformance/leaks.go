@@ -14,7 +14,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// leakCases count what is left when all sessions and Executors of the suite are closed: at the backend, and in and below this process.
+// leakCases count what is left when all sessions and Executors of the suite are closed: at the
+// backend, and in and below this process.
 func leakCases() []caseDef {
 	return []caseDef{
 		{
@@ -96,7 +97,8 @@ func takeCensus(s *suite) census {
 	return c
 }
 
-// left makes the form of a case that compares two counts. What is on its way out has a moment to go.
+// left makes the form of a case that compares two counts. What is on its way out has a moment to
+// go.
 func left(what string, now func(*suite) map[string]string, before func(*suite) map[string]string) func(*T) {
 	return func(t *T) {
 		t.needWhole()
@@ -116,8 +118,8 @@ func left(what string, now func(*suite) map[string]string, before func(*suite) m
 	}
 }
 
-// needWhole ends the case if another one was left behind: what that one holds says nothing about the contract, beyond what its own
-// line says.
+// needWhole ends the case if another one was left behind: what that one holds says nothing about
+// the contract, beyond what its own line says.
 func (t *T) needWhole() {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -178,8 +180,8 @@ func leftAtBackend(t *T) {
 	}
 }
 
-// goroutines returns the stacks of the goroutines by their number, but for the calling one and those that the runtime's signal
-// handling keeps.
+// goroutines returns the stacks of the goroutines by their number, but for the calling one and
+// those that the runtime's signal handling keeps.
 func goroutines(*suite) map[string]string {
 	buf := make([]byte, 1<<20)
 	for {
@@ -200,7 +202,8 @@ func goroutines(*suite) map[string]string {
 	return all
 }
 
-// descriptors returns what the open descriptors of this process refer to. It is empty where /proc is missing.
+// descriptors returns what the open descriptors of this process refer to. It is empty where /proc
+// is missing.
 func descriptors(*suite) map[string]string {
 	all := map[string]string{}
 	const dir = "/proc/self/fd"
@@ -215,7 +218,8 @@ func descriptors(*suite) map[string]string {
 	return all
 }
 
-// processes returns the living processes below this one by number and start time. It is empty where /proc is missing.
+// processes returns the living processes below this one by number and start time. It is empty where
+// /proc is missing.
 func processes(*suite) map[string]string {
 	type process struct {
 		parent    int
@@ -264,8 +268,8 @@ func temporaryFiles(s *suite) map[string]string {
 	return all
 }
 
-// surround prepares the process for counting what is left: a temporary directory in which nobody else works, and on Linux the adoption
-// of processes that lost their parent.
+// surround prepares the process for counting what is left: a temporary directory in which nobody
+// else works, and on Linux the adoption of processes that lost their parent.
 func (s *suite) surround() (restore func(), err error) {
 	key := "TMPDIR"
 	if runtime.GOOS == "windows" {

@@ -119,7 +119,8 @@ func (l listing) Destroy(_ context.Context, h executor.Handle) error {
 	return nil
 }
 
-// TestOrphansAreSeen starts a process whose parent dies: what a sandbox leaves when the program that held it was killed.
+// TestOrphansAreSeen starts a process whose parent dies: what a sandbox leaves when the program
+// that held it was killed.
 func TestOrphansAreSeen(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("orphans are adopted on Linux only")
@@ -129,7 +130,8 @@ func TestOrphansAreSeen(t *testing.T) {
 	end := t.TempDir() + "/end"
 	defer func() {
 		os.WriteFile(end, nil, 0o600)
-		// It is a process below this one until it has seen that, and would count for the test after this one.
+		// It is a process below this one until it has seen that, and would count for the test after
+		// this one.
 		for deadline := time.Now().Add(10 * time.Second); len(processes(nil)) > 0 && time.Now().Before(deadline); {
 			time.Sleep(10 * time.Millisecond)
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Markdown renders a report for people: what was tested, what it can do, what is wrong, and then every rule with its outcome, by area.
+// Markdown renders a report for people: what was tested, what it can do, what is wrong, and then
+// every rule with its outcome, by area.
 func (r *Report) Markdown(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	m := markdown{b, r}
@@ -201,7 +202,8 @@ func (m markdown) areas() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// area writes the table of an area: a row for each rule, a column for each language that it was checked in.
+// area writes the table of an area: a row for each rule, a column for each language that it was
+// checked in.
 func (m markdown) area(name string) {
 	var columns []executor.Language
 	outcomes := map[string]map[executor.Language]Line{}

@@ -6,17 +6,20 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Must is what the implementation has to declare, so that declaring nothing is not conformant. What is missing fails "declares".
+// Must is what the implementation has to declare, so that declaring nothing is not conformant. What
+// is missing fails "declares".
 type Must struct {
 	Features  []executor.Feature
 	Languages map[executor.Language][]executor.Feature
-	// EachLanguage has what every language that is declared must have, where configuration says which there are.
+	// EachLanguage has what every language that is declared must have, where configuration says
+	// which there are.
 	EachLanguage []executor.Feature
 	Isolation    executor.Isolation
 }
 
-// MustDeclare returns what each backend of a type has to declare on this platform, whatever its configuration. The tests of the adapters
-// and the command line share it. Of a type that is not one of this module nothing is known: its author says it in Target.Must.
+// MustDeclare returns what each backend of a type has to declare on this platform, whatever its
+// configuration. The tests of the adapters and the command line share it. Of a type that is not one
+// of this module nothing is known: its author says it in Target.Must.
 func MustDeclare(typ string) (must Must, known bool) {
 	f, known := mustDeclare[typ]
 	if !known {
@@ -25,7 +28,8 @@ func MustDeclare(typ string) (must Must, known bool) {
 	return f(), true
 }
 
-// runnerLanguage is what every language has where the runner is. The languages are those of the images.
+// runnerLanguage is what every language has where the runner is. The languages are those of the
+// images.
 var runnerLanguage = []executor.Feature{
 	executor.FeatureContexts, executor.FeatureState, executor.FeatureInterrupt, executor.FeatureStreaming, executor.FeatureRichOutput,
 	executor.FeatureArtifacts, executor.FeatureFiles, executor.FeatureStdin, executor.FeatureEnv, executor.FeatureDir,

@@ -33,7 +33,8 @@ func TestMustDeclare(t *testing.T) {
 	}
 }
 
-// TestDeclaringTooLittle checks that a backend which lacks what its type has to declare is found out, for each part of the table.
+// TestDeclaringTooLittle checks that a backend which lacks what its type has to declare is found
+// out, for each part of the table.
 func TestDeclaringTooLittle(t *testing.T) {
 	docker, _ := MustDeclare("docker")
 	pyodide, _ := MustDeclare("pyodide")

@@ -4,18 +4,21 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
+
+	"github.com/execbroker/execbroker/conformance/cases"
 )
 
-// recover turns a panic of the case into a finding. A panic in code of the suite is the suite's fault, one below it is the
-// implementation's.
+// recover turns a panic of the case into a finding. A panic in code of the suite is the suite's
+// fault, one below it is the implementation's.
 func (t *T) recover() {
 	v := recover()
 	if v == nil {
 		return // also after Goexit
 	}
 	o := Failed
-	if origin := panicOrigin(); strings.HasPrefix(origin, enginePackage) {
+	if origin := panicOrigin(); slices.ContainsFunc(suitePackages, func(p string) bool { return strings.HasPrefix(origin, p) }) {
 		o = Errored
 	}
 	stack := make([]byte, 16<<10)
@@ -29,8 +32,8 @@ func (t *T) recover() {
 	}
 }
 
-// enginePackage is the name of this package as it begins the names of its functions.
-var enginePackage = reflect.TypeFor[suite]().PkgPath() + "."
+// suitePackages are the names of the packages of the suite, as they begin the names of functions.
+var suitePackages = []string{reflect.TypeFor[suite]().PkgPath() + ".", reflect.TypeFor[cases.Case]().PkgPath() + "."}
 
 // panicOrigin returns the function that panicked, seen from a deferred function.
 func panicOrigin() string {

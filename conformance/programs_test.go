@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -43,7 +44,8 @@ func TestProgramsAreComplete(t *testing.T) {
 	}
 }
 
-// TestProgramsAndDocsAgree checks that what a description says is put into a program is what it has room for.
+// TestProgramsAndDocsAgree checks that what a description says is put into a program is what it has
+// room for.
 func TestProgramsAndDocsAgree(t *testing.T) {
 	for _, p := range ProgramNames() {
 		want := holes(p.Doc)
@@ -66,4 +68,13 @@ func holes(text string) (names []string) {
 		name, after, _ := strings.Cut(rest, "}}")
 		names, text = append(names, name), after
 	}
+}
+
+func ExampleProgramNames() {
+	for _, p := range ProgramNames()[:2] {
+		fmt.Printf("%s: %s\n", p.Name, p.Doc)
+	}
+	// Output:
+	// print: prints {{text}}
+	// print-err: writes the line {{text}} to stderr
 }

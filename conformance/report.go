@@ -50,7 +50,8 @@ type Line struct {
 	Feature  executor.Feature  `json:"feature,omitempty"` // none: every backend must pass
 	Declared bool              `json:"declared"`
 	Outcome  Outcome           `json:"outcome"`
-	// NotApplicable marks an Unchecked line that is not a hole: the case asks nothing of a backend with these declarations.
+	// NotApplicable marks an Unchecked line that is not a hole: the case asks nothing of a backend
+	// with these declarations.
 	NotApplicable bool     `json:"not_applicable,omitempty"`
 	Reason        string   `json:"reason,omitempty"`
 	Millis        int64    `json:"ms"`
@@ -115,7 +116,8 @@ func (l Line) green() bool {
 	return l.Outcome == Passed || l.Outcome == Refused || l.Outcome == Unchecked && l.NotApplicable
 }
 
-// Skipped reports whether l has no finding and needs none: the case does not apply, was not selected, or is known to fail.
+// Skipped reports whether l has no finding and needs none: the case does not apply, was not
+// selected, or is known to fail.
 func (l Line) Skipped() bool {
 	return l.Outcome == Known || l.Outcome == Unchecked && (l.NotApplicable || l.Reason == notSelected)
 }
@@ -131,8 +133,8 @@ func (r *Report) JSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// ParseReport reads what Report.JSON wrote. It refuses a report whose totals or verdict do not follow from its lines, which is one that
-// somebody has edited.
+// ParseReport reads what Report.JSON wrote. It refuses a report whose totals or verdict do not
+// follow from its lines, which is one that somebody has edited.
 func ParseReport(data io.Reader) (*Report, error) {
 	var r Report
 	if err := json.NewDecoder(data).Decode(&r); err != nil {
@@ -153,8 +155,9 @@ func ParseReport(data io.Reader) (*Report, error) {
 	return &r, nil
 }
 
-// Stale says in what r, read from a file, differs from what a run for the languages of cases would list now: suite version, cases,
-// declarations. An empty answer does not mean that the outcomes are still the same.
+// Stale says in what r, read from a file, differs from what a run for the languages of cases would
+// list now: suite version, cases, declarations. An empty answer does not mean that the outcomes are
+// still the same.
 func (r *Report) Stale(cases []Case, info executor.Info) (differences []string) {
 	add := func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) }
 	if r.Suite != Version {

@@ -18,7 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// sample returns a report with a line of every outcome, and with what code in a sandbox could put into one.
+// sample returns a report with a line of every outcome, and with what code in a sandbox could put
+// into one.
 func sample() *Report {
 	r := &Report{
 		Suite: Version, Implementation: Implementation{Name: "sample", Version: "1.2", URL: "https://example.org/sample"}, Mode: Emulated,
@@ -246,7 +247,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestDiffKnowsEveryDeclaration fails when a field is added to the declarations. Diff has to look at it.
+// TestDiffKnowsEveryDeclaration fails when a field is added to the declarations. Diff has to look
+// at it.
 func TestDiffKnowsEveryDeclaration(t *testing.T) {
 	for _, c := range []struct {
 		v    any

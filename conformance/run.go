@@ -38,14 +38,17 @@ var (
 	errBound  = errors.New("the case ran out of time")
 )
 
-// busy is held by the one Run of this process: what a process holds can be counted for one suite at a time only.
+// busy is held by the one Run of this process: what a process holds can be counted for one suite at
+// a time only.
 var busy = make(chan struct{}, 1)
 
-// Run runs the suite. The error is about the suite: a mistake in the target, a Setup or an Open that failed, the end of ctx. What was
-// found is in the Report, which is never nil and has a line for every case also then.
+// Run runs the suite. The error is about the suite: a mistake in the target, a Setup or an Open
+// that failed, the end of ctx. What was found is in the Report, which is never nil and has a line
+// for every case also then.
 //
-// A second Run in the same process waits for the first. While it runs, $TMPDIR of the process names a directory of the suite's, and on
-// Linux processes that lost their parent become children of this one, so that what is left of either can be told from other programs'.
+// A second Run in the same process waits for the first. While it runs, $TMPDIR of the process names
+// a directory of the suite's, and on Linux processes that lost their parent become children of this
+// one, so that what is left of either can be told from other programs'.
 func Run(ctx context.Context, target Target) (*Report, error) {
 	return runSuite(ctx, target.withDefaults(), Cases(target.languages()...))
 }
@@ -89,7 +92,8 @@ func runSuite(ctx context.Context, target Target, cases []Case) (*Report, error)
 	return r, err
 }
 
-// unmatched reports the patterns that select no case: a filter with a typing error must not pass for a green run.
+// unmatched reports the patterns that select no case: a filter with a typing error must not pass
+// for a green run.
 func unmatched(only []string, cases []Case) error {
 	var errs []error
 	for _, p := range only {
@@ -231,11 +235,12 @@ func (s *suite) spend(t *T) bool {
 // budget returns how many sessions may still be created.
 func (s *suite) budget() int { return max(s.target.MaxSessions-int(s.created.Load()), 0) }
 
-// stopBound is how long after the end of its context a case may take to return: the stopping of code takes time as well, and a driver
-// has 10 s for it by default.
+// stopBound is how long after the end of its context a case may take to return: the stopping of
+// code takes time as well, and a driver has 10 s for it by default.
 func (s *suite) stopBound() time.Duration { return 3 * s.target.Grace }
 
-// cleanupBound is how long the closing of what a case opened may take. The default of drivers is 30 s.
+// cleanupBound is how long the closing of what a case opened may take. The default of drivers is 30
+// s.
 func (s *suite) cleanupBound() time.Duration { return 7 * s.target.Grace }
 
 // worker runs cases one after the other on an Executor of its own.
@@ -315,8 +320,8 @@ func (w *worker) try(ctx context.Context, j *job) {
 	}
 }
 
-// within calls f on a goroutine of its own and reports whether it came back in time. If not, the goroutine is left behind: there is no
-// way to end it, and the cases after it must not wait for it.
+// within calls f on a goroutine of its own and reports whether it came back in time. If not, the
+// goroutine is left behind: there is no way to end it, and the cases after it must not wait for it.
 func (s *suite) within(bound time.Duration, f func(), t *T) bool {
 	done := make(chan struct{})
 	go func() {

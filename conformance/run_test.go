@@ -52,7 +52,8 @@ func (s stub) Close() error {
 	return nil
 }
 
-// target returns a target of s in one language. What s does not declare is declared as little as possible.
+// target returns a target of s in one language. What s does not declare is declared as little as
+// possible.
 func (s stub) target() Target {
 	if len(s.caps.Languages) == 0 {
 		s.caps.Languages = []executor.Runtime{{Language: executor.Python}}
@@ -189,7 +190,8 @@ func TestPanicHasStackAndNewExecutor(t *testing.T) {
 	}
 }
 
-// TestInternalErrors checks that an internal error fails the case that meets it, also one that does not look at it.
+// TestInternalErrors checks that an internal error fails the case that meets it, also one that does
+// not look at it.
 func TestInternalErrors(t *testing.T) {
 	s := stub{create: func(context.Context, executor.Spec) (executor.Session, error) {
 		return &stubSession{run: internal}, nil
@@ -261,8 +263,9 @@ func TestCloseThatFailsIsFound(t *testing.T) {
 	}
 }
 
-// TestHangingDriver checks that a driver that ignores its context fails the case and does not hold up the others, that they get
-// another Executor, and that nothing is claimed about what the hanging one holds.
+// TestHangingDriver checks that a driver that ignores its context fails the case and does not hold
+// up the others, that they get another Executor, and that nothing is claimed about what the hanging
+// one holds.
 func TestHangingDriver(t *testing.T) {
 	for name, hang := range map[string]struct {
 		create, run, close bool

@@ -15,7 +15,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// The labels that every session of the suite carries, so that what is left can be found at the backend, and whose it is.
+// The labels that every session of the suite carries, so that what is left can be found at the
+// backend, and whose it is.
 const (
 	LabelRun  = "conformance-run"  // one value for each call of Run
 	LabelCase = "conformance-case" // the ID of the case, or "shared" for a session that several cases use
@@ -24,10 +25,12 @@ const (
 // labelShared is the value of LabelCase of a session that several cases use.
 const labelShared = "shared"
 
-// T is what cases use: the backend under test, and a way to say what was found. Its methods are safe for concurrent use, but those
-// that end the case (Session, Run, Program, Child, Eventually, Fatalf, Abort) work only on the goroutine that the case was called on.
+// T is what cases use: the backend under test, and a way to say what was found. Its methods are
+// safe for concurrent use, but those that end the case (Session, Run, Program, Child, Eventually,
+// Fatalf, Abort) work only on the goroutine that the case was called on.
 //
-// What a case finds first decides: Errorf after Abort does not make a failure, and Abort after Errorf does not hide one.
+// What a case finds first decides: Errorf after Abort does not make a failure, and Abort after
+// Errorf does not hide one.
 type T struct {
 	s   *suite
 	c   Case
@@ -55,7 +58,8 @@ const (
 // Context ends when the case must be over.
 func (t *T) Context() context.Context { return t.ctx }
 
-// Language returns the language of the case; in a case that is not about one, the first that the target has programs for.
+// Language returns the language of the case; in a case that is not about one, the first that the
+// target has programs for.
 func (t *T) Language() executor.Language {
 	if t.c.Language != "" {
 		return t.c.Language
@@ -81,9 +85,11 @@ func (t *T) Has(f executor.Feature) bool {
 	return t.s.info.Capabilities.HasFor(t.Language(), f)
 }
 
-// Executor returns the Executor of the case. Cases that run later use it too, so a case that closes an Executor opens another one.
+// Executor returns the Executor of the case. Cases that run later use it too, so a case that closes
+// an Executor opens another one.
 //
-// Sessions that are made with it, in whatever way, are labelled, counted, and closed at the end of the case.
+// Sessions that are made with it, in whatever way, are labelled, counted, and closed at the end of
+// the case.
 func (t *T) Executor() executor.Executor { return t.x }
 
 // Open opens another one, with params changed as given. It is closed at the end of the case.
@@ -126,15 +132,16 @@ func (t *T) label(spec executor.Spec) executor.Spec {
 	return spec
 }
 
-// Session creates a session of the Target's Spec, labelled, closed at the end of the case. A failure fails the case, unless it says
-// that the service is down, out of capacity, or does not know the key: that says nothing about the contract.
+// Session creates a session of the Target's Spec, labelled, closed at the end of the case. A
+// failure fails the case, unless it says that the service is down, out of capacity, or does not
+// know the key: that says nothing about the contract.
 func (t *T) Session(edit ...func(*executor.Spec)) executor.Session {
 	return t.created(t.x.Create(t.ctx, t.Spec(edit...)))
 }
 
-// Shared returns a session of the Target's Spec in which cases before have run code, and later ones will. It is for cases that
-// neither look at what earlier runs have left nor leave anything that a later run could notice. A case that finds something is the
-// last one of its session.
+// Shared returns a session of the Target's Spec in which cases before have run code, and later ones
+// will. It is for cases that neither look at what earlier runs have left nor leave anything that a
+// later run could notice. A case that finds something is the last one of its session.
 func (t *T) Shared() executor.Session {
 	if t.w == nil {
 		return t.Session() // in a child process
@@ -179,8 +186,9 @@ func (t *T) Run(s executor.Session, r executor.Request) *executor.Result {
 	return res
 }
 
-// Program returns a request for a program in the language of the case. args alternate names and values: where the text has {{name}}, it
-// gets the value as a literal, a string as JSON writes it, which is one in Python and JavaScript too.
+// Program returns a request for a program in the language of the case. args alternate names and
+// values: where the text has {{name}}, it gets the value as a literal, a string as JSON writes it,
+// which is one in Python and JavaScript too.
 func (t *T) Program(name string, args ...any) executor.Request {
 	return t.ProgramIn(t.Language(), name, args...)
 }
@@ -213,7 +221,8 @@ func (t *T) Source(l executor.Language, name string, args ...any) string {
 	return src
 }
 
-// Eventually waits until f holds, for at most within and Grace, and fails the case if it does not. f is called now and then.
+// Eventually waits until f holds, for at most within and Grace, and fails the case if it does not.
+// f is called now and then.
 func (t *T) Eventually(within time.Duration, what string, f func() bool) {
 	deadline := time.Now().Add(within + t.Grace())
 	for pause := time.Millisecond; !f(); pause = min(2*pause, 200*time.Millisecond) {
@@ -227,8 +236,9 @@ func (t *T) Eventually(within time.Duration, what string, f func() bool) {
 	}
 }
 
-// Refused checks that err refuses something that is not declared: ErrUnsupported, before any code has run, and with the names of what
-// is missing. A PerLanguage feature may be named with a language behind it.
+// Refused checks that err refuses something that is not declared: ErrUnsupported, before any code
+// has run, and with the names of what is missing. A PerLanguage feature may be named with a
+// language behind it.
 func (t *T) Refused(what string, err error, missing ...executor.Feature) {
 	var e *executor.Error
 	switch {
@@ -277,7 +287,8 @@ func (t *T) Logf(format string, args ...any) {
 	t.logLocked(line)
 }
 
-// find notes a finding. The first one decides about the outcome; all are in the log. In a child, it is the parent who notes it.
+// find notes a finding. The first one decides about the outcome; all are in the log. In a child, it
+// is the parent who notes it.
 func (t *T) find(o Outcome, what string) {
 	if t.child != nil {
 		t.child.send(message{Kind: string(o), Text: bounded(what)})

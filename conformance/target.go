@@ -22,7 +22,8 @@ const (
 	Fake     Mode = "fake"     // a stand-in that runs no code
 )
 
-// Implementation identifies what was tested. Name and Version must be set: a report that does not say of what it is says nothing.
+// Implementation identifies what was tested. Name and Version must be set: a report that does not
+// say of what it is says nothing.
 type Implementation struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -34,19 +35,22 @@ type Target struct {
 	Implementation Implementation
 	Mode           Mode
 
-	// Setup starts what Open needs: stand-ins, keys, directories. It runs once, in the parent process. params is JSON-like data that
-	// reaches Open in parent and children. May be nil. A failure makes every case errored.
+	// Setup starts what Open needs: stand-ins, keys, directories. It runs once, in the parent
+	// process. params is JSON-like data that reaches Open in parent and children. May be nil. A
+	// failure makes every case errored.
 	Setup func(ctx context.Context) (params map[string]string, cleanup func() error, err error)
 
-	// Open returns a new Executor. All that were opened with the same params reach the same backend, as the same owner unless
-	// params[ParamOwner] says otherwise, and share no memory. The suite closes them.
+	// Open returns a new Executor. All that were opened with the same params reach the same
+	// backend, as the same owner unless params[ParamOwner] says otherwise, and share no memory. The
+	// suite closes them.
 	Open func(ctx context.Context, params map[string]string) (executor.Executor, error)
 
-	// Leaks returns what is left at the backend beyond what Sessions lists: volumes, networks, processes, directories. May be nil.
+	// Leaks returns what is left at the backend beyond what Sessions lists: volumes, networks,
+	// processes, directories. May be nil.
 	Leaks func(ctx context.Context, params map[string]string) ([]string, error)
 
-	// Child is a command that calls RunChild with this Target. Nil: this program again. Empty: none, and cases that need a second
-	// process are errored.
+	// Child is a command that calls RunChild with this Target. Nil: this program again. Empty:
+	// none, and cases that need a second process are errored.
 	Child []string
 
 	Spec     executor.Spec // the base of every session
@@ -68,8 +72,8 @@ type Target struct {
 // ParamOwner is the key under which the suite passes another owner to Open.
 const ParamOwner = "conformance.owner"
 
-// Programs are source texts in one language, by the names of ProgramNames. A case whose program is missing is unchecked. A text may
-// hold {{name}} where the case puts a value: see T.Program.
+// Programs are source texts in one language, by the names of ProgramNames. A case whose program is
+// missing is unchecked. A text may hold {{name}} where the case puts a value: see T.Program.
 type Programs struct {
 	Language executor.Language
 	Source   map[string]string
@@ -164,7 +168,8 @@ func (t Target) Selects(id string) bool {
 	return t.Only == nil || slices.ContainsFunc(t.Only, func(p string) bool { ok, _ := matches(p, id); return ok })
 }
 
-// matches reports whether a pattern of Target.Only selects a case. Other than in path.Match a "*" may stand for several elements.
+// matches reports whether a pattern of Target.Only selects a case. Other than in path.Match a "*"
+// may stand for several elements.
 func matches(pattern, id string) (bool, error) {
 	flat := strings.NewReplacer("/", "\x01")
 	return path.Match(flat.Replace(pattern), flat.Replace(id))

@@ -12,8 +12,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// watch returns x as a case sees it: sessions are labelled, counted and closed at the end of the case, and an error of kind ErrInternal
-// fails the case that meets it, whether or not the case looks at the error.
+// watch returns x as a case sees it: sessions are labelled, counted and closed at the end of the
+// case, and an error of kind ErrInternal fails the case that meets it, whether or not the case
+// looks at the error.
 func watch(t *T, x executor.Executor) executor.Executor { return &watched{Executor: x, t: t} }
 
 type watched struct {
@@ -109,7 +110,8 @@ type watchedSession struct {
 	detached bool
 }
 
-// end removes the sandbox at the end of the case: one that was let go of by its handle, since the Session is closed.
+// end removes the sandbox at the end of the case: one that was let go of by its handle, since the
+// Session is closed.
 func (s *watchedSession) end() {
 	s.mu.Lock()
 	detached := s.detached

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/engine"
 )
 
 // Env is what a program gives to every adapter.
@@ -33,11 +34,11 @@ func (e Env) Cache() (string, error) {
 	return filepath.Join(dir, "execbroker"), nil
 }
 
-// WithInstance returns e with an Instance: its own, or one that is made now. New does that too; an adapter that makes sandboxes which are no
-// sessions does it before, so that both carry the same.
+// WithInstance returns e with an Instance: its own, or one that is made now. New does that too; an
+// adapter that makes sandboxes which are no sessions does it before, so that both carry the same.
 func (e Env) WithInstance() Env {
 	if e.Instance == "" {
-		e.Instance = newID()
+		e.Instance = engine.NewID()
 	}
 	return e
 }
@@ -61,30 +62,4 @@ type Options struct {
 	CleanupTimeout time.Duration // of Close and of Destroy within it. Default 30 s
 	Suspends       bool          // sessions of the usual size are Suspenders that can be suspended: executor.Info.Suspends
 	SuspendsRuns   bool          // Suspend may be called while something runs, which then goes on when the sandbox is woken
-}
-
-const defaultStopTimeout = 10 * time.Second
-
-// withDefaults fills in the defaults. It refuses negative timeouts.
-func (o Options) withDefaults() (Options, error) {
-	for _, f := range []struct {
-		name  string
-		value *time.Duration
-		def   time.Duration
-	}{
-		{"CreateTimeout", &o.CreateTimeout, time.Minute},
-		{"StartTimeout", &o.StartTimeout, 30 * time.Second},
-		{"Grace", &o.Grace, 5 * time.Second},
-		{"StopTimeout", &o.StopTimeout, defaultStopTimeout},
-		{"InstallTimeout", &o.InstallTimeout, 10 * time.Minute},
-		{"CleanupTimeout", &o.CleanupTimeout, 30 * time.Second},
-	} {
-		if *f.value < 0 {
-			return o, fmt.Errorf("options: %s is negative", f.name)
-		}
-		if *f.value == 0 {
-			*f.value = f.def
-		}
-	}
-	return o, nil
 }

@@ -9,9 +9,9 @@ import (
 // DefaultMaxLife is what a zero Life means.
 const DefaultMaxLife = 24 * time.Hour
 
-// Life is how long a sandbox lives at most, in use or not, if its Spec does not say. Configuration writes it as "24h", or as "none" for
-// no bound: a sandbox that nothing ends has to be asked for. The zero value is DefaultMaxLife, a
-// negative one no bound. A driver declares Life.Max as
+// Life is how long a sandbox lives at most, in use or not, if its Spec does not say. Configuration
+// writes it as "24h", or as "none" for no bound: a sandbox that nothing ends has to be asked for.
+// The zero value is DefaultMaxLife, a negative one no bound. A driver declares Life.Max as
 // Capabilities.MaxLife.
 type Life time.Duration
 

@@ -1,21 +1,18 @@
 package driver
 
 import (
-	"crypto/rand"
+	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"regexp"
-	"slices"
-	"strings"
-	"sync"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/engine"
 )
 
-// New makes an Executor of a driver. It fails if the declared features and the implemented interfaces disagree, if a declaration
-// breaks a rule of executor.Features, or if Owner is empty; the driver is then the caller's to close. Of sessions it finds that out
-// at their creation: ErrInternal.
+// New makes an Executor of a driver. It fails if the declared features and the implemented
+// interfaces disagree, if a declaration breaks a rule of executor.Features, or if Owner is empty;
+// the driver is then the caller's to close. That a session does not implement what is declared is
+// found when it is created: ErrInternal.
 func New(d Driver, env Env, opts Options) (executor.Executor, error) {
 	if env.Wrap != nil {
 		d = env.Wrap(d)
@@ -23,92 +20,77 @@ func New(d Driver, env Env, opts Options) (executor.Executor, error) {
 	if d == nil {
 		return nil, errors.New("no driver")
 	}
-	opts, err := opts.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	if env.Name == "" {
-		env.Name = opts.Type
-	}
 	env = env.WithInstance()
-	x := &exec{d: d, env: env, log: env.Logger().With("backend", env.Name), o: opts, live: map[*session]bool{}}
-	x.left = leftovers{timeout: opts.CleanupTimeout, stop: make(chan struct{})}
-	x.info = executor.Info{Name: env.Name, Type: opts.Type, Capabilities: d.Capabilities(), Suspends: opts.Suspends}
-	if err := x.check(); err != nil {
+	return engine.New(backend(d), engine.Env{
+		Name: env.Name, Owner: env.Owner, Instance: env.Instance, Log: env.Logger(), Hooks: env.Hooks,
+	}, engine.Options(opts))
+}
+
+// backend returns the methods of a driver as the engine calls them.
+func backend(d Driver) engine.Backend {
+	b := engine.Backend{
+		Capabilities: d.Capabilities(),
+		Create: func(ctx context.Context, c *engine.Create) (*engine.Sandbox, error) {
+			return sandbox(d.Create(ctx, (*Create)(c)))
+		},
+		Close: d.Close,
+	}
+	if a, ok := d.(Attacher); ok {
+		b.Lookup, b.Destroy = a.Lookup, a.Destroy
+		b.Attach = func(ctx context.Context, h executor.Handle) (*engine.Sandbox, error) {
+			return sandbox(a.Attach(ctx, h))
+		}
+	}
+	if l, ok := d.(Lister); ok {
+		b.Sessions = l.Sessions
+	}
+	return b
+}
+
+// sandbox returns the methods of a session as the engine calls them, those of optional interfaces
+// if it implements them.
+func sandbox(s Session, err error) (*engine.Sandbox, error) {
+	if err != nil || s == nil {
 		return nil, err
 	}
-	return x, nil
-}
-
-// newID returns 26 characters of [a-z2-7], of which no two are ever alike.
-func newID() string { return strings.ToLower(rand.Text()) }
-
-// exec implements executor.Executor.
-type exec struct {
-	executor.BaseExecutor
-	d    Driver
-	env  Env
-	log  *slog.Logger // never nil
-	o    Options
-	info executor.Info
-
-	calls   gate // of the driver and of all its sessions
-	closing untilDone
-	left    leftovers
-
-	mu   sync.Mutex
-	live map[*session]bool // neither closed nor detached
-}
-
-var _ executor.Executor = (*exec)(nil)
-
-func (x *exec) Info() executor.Info { return x.info }
-
-// languageName is what fits into a label with others, and into the words of MissingFor.
-var languageName = regexp.MustCompile(`^[a-z0-9][a-z0-9.+#_-]{0,31}$`)
-
-// check compares declarations with interfaces and rules.
-func (x *exec) check() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	c := x.info.Capabilities
-	if x.o.Type == "" {
-		bad("options: Type is empty")
+	b := &engine.Sandbox{
+		Type: fmt.Sprintf("%T", s),
+		Info: s.Info,
+		Run: func(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (engine.Exit, error) {
+			exit, err := s.Run(ctx, req, emit)
+			return engine.Exit(exit), err
+		},
+		Destroy: s.Destroy,
 	}
-	if x.env.Owner == "" {
-		bad("env: Owner is empty; it says whose sandboxes these are")
+	if d, ok := s.(Detacher); ok {
+		b.Detach = d.Detach
 	}
-	for name, v := range map[string]string{"Owner": x.env.Owner, "Instance": x.env.Instance} {
-		if err := (executor.Spec{Labels: map[string]string{"a": v}}).Validate(); err != nil {
-			bad("env: %s: want at most 255 bytes of printable ASCII, since it becomes a label", name)
+	if r, ok := s.(Refresher); ok {
+		b.Refresh = r.Refresh
+	}
+	if r, ok := s.(Resetter); ok {
+		b.Reset = r.Reset
+	}
+	if k, ok := s.(KeepAliver); ok {
+		b.KeepAlive = k.KeepAlive
+	}
+	if u, ok := s.(Suspender); ok {
+		b.Suspend = u.Suspend
+	}
+	if i, ok := s.(Installer); ok {
+		b.Install = func(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (engine.Exit, error) {
+			exit, err := i.Install(ctx, p, emit)
+			return engine.Exit(exit), err
 		}
 	}
-	if len(c.Languages) == 0 || !c.Has(executor.FeatureCode) {
-		bad("capabilities: no language, or no %s", executor.FeatureCode)
+	if f, ok := s.(Filer); ok {
+		b.Files = func() executor.Files { return f.Files() }
 	}
-	declared := func(fs []executor.Feature, perLanguage bool) {
-		for _, f := range fs {
-			i, ok := f.Info()
-			if !ok && !strings.HasPrefix(string(f), "x-") || ok && i.PerLanguage != perLanguage {
-				bad("capabilities: %s is unknown or in the wrong place", f)
-			}
-		}
+	if d, ok := s.(Dialer); ok {
+		b.Dial = d.Dial
 	}
-	declared(c.Features, false)
-	for i, r := range c.Languages {
-		declared(r.Features, true)
-		if !languageName.MatchString(string(r.Language)) || slices.ContainsFunc(c.Languages[:i], func(o executor.Runtime) bool { return o.Language == r.Language }) {
-			bad("capabilities: language %q is no name or repeated", r.Language)
-		}
+	if a, ok := s.(Aser); ok {
+		b.As = a.As
 	}
-	if _, ok := x.d.(Attacher); ok != c.Has(executor.FeatureAttach) {
-		bad("capabilities: %s and Attacher disagree", executor.FeatureAttach)
-	}
-	if _, ok := x.d.(Lister); ok != c.Has(executor.FeatureList) {
-		bad("capabilities: %s and Lister disagree", executor.FeatureList)
-	}
-	if c.Has(executor.FeatureFencing) && !c.Has(executor.FeatureAttach) {
-		bad("capabilities: %s needs %s", executor.FeatureFencing, executor.FeatureAttach)
-	}
-	return errors.Join(errs...)
+	return b, nil
 }

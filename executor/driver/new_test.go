@@ -2,137 +2,80 @@ package driver_test
 
 import (
 	"context"
-	"strings"
+	"errors"
 	"testing"
-	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-func TestNewRefuses(t *testing.T) {
-	with := func(fs ...executor.Feature) executor.Capabilities {
-		c := small
-		c.Features = append(append([]executor.Feature(nil), small.Features...), fs...)
-		return c
-	}
-	runtimes := func(rs ...executor.Runtime) executor.Capabilities {
-		c := small
-		c.Languages = rs
-		return c
-	}
-	ok := driver.Env{Owner: "owner"}
-	opts := driver.Options{Type: "cloud"}
-	for name, c := range map[string]struct {
-		caps executor.Capabilities
-		env  driver.Env
-		opts driver.Options
-		want string // "" : accepted
-	}{
-		"small":            {small, ok, opts, ""},
-		"own-feature":      {with("x-own"), ok, opts, ""},
-		"no-type":          {small, ok, driver.Options{}, "Type is empty"},
-		"no-owner":         {small, driver.Env{}, opts, "Owner is empty"},
-		"odd-owner":        {small, driver.Env{Owner: "a\nb"}, opts, "Owner"},
-		"odd-instance":     {small, driver.Env{Owner: "a", Instance: strings.Repeat("i", 256)}, opts, "Instance"},
-		"negative-timeout": {small, ok, driver.Options{Type: "cloud", Grace: -1}, "Grace is negative"},
-		"no-language":      {runtimes(), ok, opts, "no language"},
-		"no-code":          {executor.Capabilities{Languages: small.Languages}, ok, opts, "code"},
-		"language-twice":   {runtimes(executor.Runtime{Language: "a"}, executor.Runtime{Language: "a"}), ok, opts, "repeated"},
-		"language-comma":   {runtimes(executor.Runtime{Language: "a,b"}), ok, opts, "no name"},
-		"unknown-feature":  {with("fly"), ok, opts, "fly is unknown"},
-		"wrong-place":      {with(executor.FeatureState), ok, opts, "state is unknown or in the wrong place"},
-		"wrong-place-too":  {runtimes(executor.Runtime{Language: "a", Features: []executor.Feature{executor.FeatureCommand}}), ok, opts, "command"},
-		"attach-undone":    {with(executor.FeatureAttach), ok, opts, "attach and Attacher"},
-		"list-undone":      {with(executor.FeatureList), ok, opts, "list and Lister"},
-		"fencing-alone":    {with(executor.FeatureFencing), ok, opts, "fencing needs attach"},
-	} {
-		cl := newCloud()
-		cl.caps = c.caps
-		x, err := driver.New(smallDriver{cl}, c.env, c.opts)
-		if c.want == "" {
-			if err != nil {
-				t.Errorf("%s: got %v", name, err)
-			} else if err := x.Close(); err != nil {
-				t.Errorf("%s: closing: %v", name, err)
-			}
-			continue
-		}
-		if err == nil || !strings.Contains(err.Error(), c.want) || x != nil {
-			t.Errorf("%s: got %v, %v, want %q", name, x, err, c.want)
-		}
-		if cl.closes() != 0 {
-			t.Errorf("%s: the driver was closed", name)
-		}
-	}
-	if x, err := driver.New(nil, ok, opts); err == nil || x != nil {
-		t.Errorf("no driver: got %v %v", x, err)
-	}
-	cl := newCloud()
-	cl.caps = without(full, executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList)
-	if _, err := driver.New(fullDriver{partDriver{smallDriver{cl}}}, ok, opts); err == nil || !strings.Contains(err.Error(), "Attacher disagree") || !strings.Contains(err.Error(), "Lister disagree") {
-		t.Errorf("implemented, but not declared: got %v, want all mistakes", err)
+// bare is a driver without anything optional.
+type bare struct {
+	created *driver.Create
+	closed  bool
+}
+
+func (b *bare) Capabilities() executor.Capabilities {
+	return executor.Capabilities{
+		Features:  []executor.Feature{executor.FeatureCode, executor.FeatureNetworkNone},
+		Languages: []executor.Runtime{{Language: executor.Python}},
 	}
 }
 
-func TestInfo(t *testing.T) {
-	c := newCloud()
-	if i := c.open(t).Info(); i.Name != "cloud" || i.Type != "cloud" || len(i.Capabilities.Languages) != 2 {
-		t.Errorf("got %+v, want the type as its name", i)
+func (b *bare) Create(_ context.Context, c *driver.Create) (driver.Session, error) {
+	b.created = c
+	if c.Spec.Template != "" {
+		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, errors.New("no such template"))
 	}
-	if i := c.open(t, func(e *driver.Env) { e.Name = "production" }).Info(); i.Name != "production" || i.Type != "cloud" {
-		t.Errorf("got %+v", i)
-	}
+	return bareSession{}, nil
 }
 
-func TestWrap(t *testing.T) {
-	c := newCloud()
-	c.caps = small
-	x, err := driver.New(smallDriver{c}, driver.Env{Owner: "o", Wrap: func(d driver.Driver) driver.Driver { return broken{d} }}, driver.Options{Type: "cloud"})
+func (b *bare) Close() error { b.closed = true; return nil }
+
+type bareSession struct{}
+
+func (bareSession) Info() executor.SessionInfo {
+	return executor.SessionInfo{Handle: executor.Handle{Session: "s"}}
+}
+
+func (bareSession) Run(_ context.Context, _ *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
+	if err := emit(executor.Event{Kind: executor.EventStarted}); err != nil {
+		return driver.Exit{}, err
+	}
+	return driver.Exit{Code: 3}, nil
+}
+
+func (bareSession) Destroy(context.Context) error { return nil }
+
+// TestNew runs a driver that has only what each has. All else about New is tested with the engine.
+func TestNew(t *testing.T) {
+	if x, err := driver.New(nil, driver.Env{Owner: "o"}, driver.Options{Type: "bare"}); err == nil || x != nil {
+		t.Errorf("got %v, %v without a driver", x, err)
+	}
+	b := &bare{}
+	env := driver.Env{Owner: "o", Wrap: func(driver.Driver) driver.Driver { return b }}
+	x, err := driver.New(&bare{}, env, driver.Options{Type: "bare"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer x.Close()
-	_, err = x.Create(t.Context(), executor.Spec{})
-	wantError(t, err, "create", executor.ErrAuth, executor.RanNo)
-}
-
-type broken struct{ driver.Driver }
-
-func (broken) Create(context.Context, *driver.Create) (driver.Session, error) {
-	return nil, driver.Fail(executor.ErrAuth, executor.RanMaybe, nil)
-}
-
-func TestEnv(t *testing.T) {
-	dir := t.TempDir()
-	if got, err := (driver.Env{CacheDir: dir}).Cache(); got != dir || err != nil {
-		t.Errorf("got %q %v", got, err)
+	if name := x.Info().Name; name != "bare" {
+		t.Errorf("got the name %q, want the type", name)
 	}
-	t.Setenv("XDG_CACHE_HOME", dir)
-	t.Setenv("HOME", dir)
-	if got, err := (driver.Env{}).Cache(); !strings.HasPrefix(got, dir) || err != nil {
-		t.Errorf("got %q %v", got, err)
-	}
-	(driver.Env{}).Logger().Error("goes nowhere")
-}
-
-// TestOptionsDefaults tests the defaults by what they do: the start timeout, as one of them.
-func TestOptionsDefaults(t *testing.T) {
-	c := newCloud()
-	c.caps = small
-	c.create = func(ctx context.Context, _ *driver.Create) error {
-		end, ok := ctx.Deadline()
-		if left := time.Until(end); !ok || left > time.Minute || left < 50*time.Second {
-			t.Errorf("got %v %v for an attempt, want a minute", left, ok)
-		}
-		return nil
-	}
-	x, err := driver.New(smallDriver{c}, driver.Env{Owner: "o"}, driver.Options{Type: "cloud"})
+	s, err := x.Create(t.Context(), executor.Spec{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	create(t, x, executor.Spec{})
-	if err := x.Close(); err != nil {
-		t.Error(err)
+	if l := b.created.Labels; l[driver.LabelOwner] != "o" || l[driver.LabelID] != b.created.ID || l[driver.LabelInstance] == "" {
+		t.Errorf("got the labels %v and the ID %s", l, b.created.ID)
+	}
+	r, err := s.Run(t.Context(), executor.Request{Code: "x"}, nil)
+	if err != nil || r.Status != executor.StatusFailed || r.ExitCode != 3 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if err := s.Files().Mkdir(t.Context(), "a"); !errors.Is(err, executor.ErrUnsupported) {
+		t.Errorf("files: got %v, want %v", err, executor.ErrUnsupported)
+	}
+	if err := x.Close(); err != nil || !b.closed {
+		t.Errorf("got %v, closed: %t", err, b.closed)
 	}
 }

@@ -74,12 +74,10 @@ func TestFactoryCheck(t *testing.T) {
 }
 
 func TestFactoryOpen(t *testing.T) {
-	c := newCloud()
-	c.caps = small
 	var got checked
-	f := driver.NewFactory("cloud", func(_ context.Context, env driver.Env, s checked) (executor.Executor, error) {
+	f := driver.NewFactory("bare", func(_ context.Context, env driver.Env, s checked) (executor.Executor, error) {
 		got = s
-		return driver.New(smallDriver{c}, env, quick)
+		return driver.New(&bare{}, env, driver.Options{Type: "bare"})
 	}, nil)
 	x, err := f.Open(t.Context(), driver.Env{Name: "n", Owner: "o"}, []byte(`{"image":"x"}`))
 	if err != nil || got.Image != "x" || x.Info().Name != "n" {

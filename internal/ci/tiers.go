@@ -86,12 +86,12 @@ var exhaustive = append([]rule{
 	{"e2b", "TestCodeInterpreterSwitches", 0.5, "TestSwitches throws the same switches over the kernel that is the default"},
 	{"e2b", "TestJupyter", 2, "what only a kernel of Jupyter does, in an image of its own"},
 	{"e2b", "TestKernels", 1.5, "make test runs the kernel that is the default; unit tests translate what the service of this one says"},
-	{"server/e2b/e2btest", "TestHundredSandboxes", 1, "internal/load has a hundred users, and docker as many sessions"},
+	{"server/e2b/e2btest", "TestHundredSandboxes", 1, "internal/ci/load has a hundred users, and docker as many sessions"},
 	{"backends/all", "TestMigration", 2, "examples/switch and examples/abtest move between the same backends"},
 	{"cmd/execbroker", "TestInspector", 1, "tool/mcp speaks the protocol with the SDK's own client"},
 	{"cmd/execbroker", "TestNeMoToolkit", 0.3, "server/nemo answers the same requests over the backend in memory"},
 	{"pyodide", "TestEscape/(python|javascript)/(none|namespaces)", 3, "make test attacks the default layer, bubblewrap"},
-	{"backends", "TestThousandConversations", 0.5, "internal/load has a hundred users over real sandboxes"},
+	{"backends", "TestThousandConversations", 0.5, "internal/ci/load has a hundred users over real sandboxes"},
 	{"pyodide", "TestScript(Errors|LikeNode|State)", 0.5, "make test runs the cases of the suite about the same; these compare more programs with plain Node"},
 }, insideOf("e2b", "flymachines")...)
 
@@ -200,11 +200,11 @@ var budgets = []struct {
 	{"server/e2b", 0.5},
 	{"server", 0.1},
 	{"server/nemo", 0.2},
-	{"internal/load", 0.2},
+	{"internal/ci/load", 0.2},
 	{"internal/ci", 0.5},
 	{"tool", 0.3},
 	{"examples/chatbackend", 0.3},
-	{"executor/driver", 0.3},
+	{"internal/engine", 0.3},
 	{"", 0.05},
 }
 

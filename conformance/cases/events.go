@@ -1,0 +1,247 @@
+package cases
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// errStop is what emit returns where a case stops a run by it.
+var errStop = errors.New("conformance: stop the run")
+
+// eventCases are about the events of a run.
+func eventCases() []Case {
+	return []Case{
+		{
+			ID: "events/order", PerLanguage: true, Programs: []string{"alternate"},
+			Doc: "Events are numbered from 0 without gaps, begin with one started event, and their times do not go back.",
+			Positive: func(t *T) {
+				before := time.Now()
+				_, events := t.events(t.Shared(), t.Program("alternate"))
+				if len(events) < 3 {
+					t.Fatalf("got %d events, want started, stdout and stderr at least", len(events))
+				}
+				for i, ev := range events {
+					if ev.Seq != i {
+						t.Errorf("event %d has Seq %d", i, ev.Seq)
+					}
+					if (ev.Kind == executor.EventStarted) != (i == 0) {
+						t.Errorf("event %d is %s: started comes once, first", i, ev.Kind)
+					}
+					if ev.Kind != executor.EventStarted && ev.Kind != executor.EventStdout && ev.Kind != executor.EventStderr {
+						t.Errorf("event %d has the kind %q", i, ev.Kind)
+					}
+					if ev.Time.Before(before) || ev.Time.After(time.Now()) {
+						t.Errorf("the time of event %d, %v, is not after that of the one before it, %v", i, ev.Time, before)
+					}
+					before = ev.Time
+				}
+			},
+		},
+		{
+			ID: "events/goroutine", PerLanguage: true, Programs: []string{"alternate", "print"},
+			Doc: "Emit is called on the goroutine that called Run, one call at a time, and never after Run has returned.",
+			Positive: func(t *T) {
+				s := t.Shared()
+				mine, returned, inside := goroutine(), false, false
+				_, err := s.Run(t.Context(), t.Program("alternate"), func(executor.Event) error {
+					if g := goroutine(); g != mine {
+						t.Errorf("emit was called on goroutine %s, Run on %s", g, mine)
+						return nil
+					}
+					if returned || inside {
+						t.Errorf("emit was called within emit or after Run")
+					}
+					inside = true
+					runtime.Gosched()
+					inside = false
+					return nil
+				})
+				returned = true
+				if err != nil {
+					t.Errorf("run: %v", err)
+				}
+				t.ok(s, t.Program("print", "text", "time for an event of the first run to come late"))
+			},
+		},
+		{
+			ID: "events/cells", PerLanguage: true, Feature: executor.FeatureState, Programs: []string{"print", "raise"},
+			Doc: "Cells are counted from 1 for each interpreter, failed ones too, and the started event has the number of the Result.",
+			Positive: func(t *T) {
+				s := t.Session()
+				for i := 1; i <= 3; i++ {
+					req := t.Program("print", "text", "x")
+					if i == 2 {
+						req = t.Program("raise", "message", "x")
+					}
+					res, events := t.events(s, req)
+					if res.Cell != i || events[0].Cell != i {
+						t.Errorf("run %d: got cell %d in the result and %d in the started event", i, res.Cell, events[0].Cell)
+					}
+				}
+			},
+			Negative: func(t *T) {
+				s := t.Session()
+				for range 2 {
+					if res := t.ok(s, t.Program("print", "text", "x")); res.Cell > 1 {
+						t.Errorf("got cell %d of an interpreter that keeps no state, want 1, or 0 for unknown", res.Cell)
+					}
+				}
+			},
+		},
+		{
+			ID: "events/emit-error", PerLanguage: true, Programs: []string{"spin", "remember", "recall"},
+			Doc:      "An error of emit stops the code, comes back as it was, and ends the calls of emit.",
+			Positive: func(t *T) { emitFails(t, executor.EventStdout) },
+		},
+		{
+			ID: "events/emit-error-at-start", PerLanguage: true, Programs: []string{"spin", "remember", "recall"},
+			Doc:      "An error of emit at the first event stops the code too.",
+			Positive: func(t *T) { emitFails(t, executor.EventStarted) },
+		},
+		{
+			ID: "events/emit-panic", PerLanguage: true, Programs: []string{"spin", "recall"},
+			Doc: "A panic of emit leaves nothing of the run behind.",
+			Positive: func(t *T) {
+				s := t.Session()
+				func() {
+					defer func() {
+						if v := recover(); v != errStop {
+							t.Errorf("recovered %v, want what emit panicked with", v)
+						}
+					}()
+					_, err := s.Run(t.Context(), limited(t.Program("spin", "text", "ready"), 5*time.Second), func(executor.Event) error {
+						panic(errStop)
+					})
+					t.Errorf("Run returned with the error %v, although emit panicked", err)
+				}()
+				t.ok(s, t.Program("recall"))
+			},
+		},
+		{
+			ID: "events/stream", PerLanguage: true, Programs: []string{"alternate"},
+			Doc: "Stream yields the events of the run and then one done event with the Result.",
+			Positive: func(t *T) {
+				var events []executor.Event
+				for ev, err := range executor.Stream(t.Context(), t.Shared(), t.Program("alternate")) {
+					if err != nil {
+						t.Fatalf("stream: %v", err)
+					}
+					events = append(events, ev)
+				}
+				for i, ev := range events {
+					if ev.Seq != i || (ev.Kind == executor.EventDone) != (i == len(events)-1) {
+						t.Errorf("event %d has Seq %d and kind %s", i, ev.Seq, ev.Kind)
+					}
+				}
+				if len(events) == 0 || events[len(events)-1].Result == nil {
+					t.Fatalf("got %d events, want a result at their end", len(events))
+				}
+				if got := string(events[len(events)-1].Result.Stdout); got != text(events, executor.EventStdout) {
+					t.Errorf("the result has the stdout %q, the events have %q", got, text(events, executor.EventStdout))
+				}
+			},
+		},
+		{
+			ID: "events/stream-left", PerLanguage: true, Programs: []string{"spin", "remember", "recall"},
+			Doc: "Leaving the loop over Stream stops the code.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.remembers(s)
+				start := time.Now()
+				for ev, err := range executor.Stream(t.Context(), s, limited(t.Program("spin", "text", "ready"), 20*time.Second)) {
+					if err != nil {
+						t.Fatalf("stream: %v", err)
+					}
+					if ev.Kind == executor.EventStdout || !t.Has(executor.FeatureStreaming) {
+						break
+					}
+				}
+				t.prompt("stopping the code", start, 10*time.Second)
+				t.ok(s, t.Program("recall"))
+			},
+		},
+		{
+			ID: "streaming/live", Feature: executor.FeatureStreaming, Programs: []string{"spin"},
+			Doc: "Events arrive while the code runs.",
+			Positive: func(t *T) {
+				start := time.Now()
+				_, err := t.Session().Run(t.Context(), limited(t.Program("spin", "text", "ready"), 25*time.Second), func(ev executor.Event) error {
+					if strings.Contains(string(ev.Data), "ready") {
+						return errStop
+					}
+					return nil
+				})
+				if err != errStop {
+					t.Errorf("got the error %v, want that of emit", err)
+				}
+				t.prompt("the first event of code that goes on, and stopping it", start, 5*time.Second)
+			},
+		},
+		{
+			ID: "streaming/steps", Feature: executor.FeatureStreaming, Programs: []string{"nap"},
+			Doc: "What code has written arrives before it goes on to wait.",
+			Positive: func(t *T) {
+				const wait = 1000
+				var begin, end time.Time
+				_, err := t.Shared().Run(t.Context(), t.Program("nap", "ms", wait), func(ev executor.Event) error {
+					switch {
+					case strings.Contains(string(ev.Data), "begin"):
+						begin = time.Now()
+					case strings.Contains(string(ev.Data), "end"):
+						end = time.Now()
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatalf("run: %v", err)
+				}
+				if gap := end.Sub(begin); begin.IsZero() || gap < wait*time.Millisecond/2 {
+					t.Errorf("the line before a wait of %d ms arrived %v before the one after it", wait, gap)
+				}
+			},
+		},
+	}
+}
+
+// emitFails stops a run by an error at the first event of a kind.
+func emitFails(t *T, kind executor.EventKind) {
+	s := t.Session()
+	t.remembers(s)
+	failed := false
+	start := time.Now()
+	res, err := s.Run(t.Context(), limited(t.Program("spin", "text", "ready"), 20*time.Second), func(ev executor.Event) error {
+		if failed {
+			t.Errorf("emit was called with %s after it had failed", ev.Kind)
+		}
+		if ev.Kind != kind {
+			return nil
+		}
+		failed = true
+		return errStop
+	})
+	if t.Has(executor.FeatureStreaming) { // without it the events may come when the wall time has ended the code
+		t.prompt("stopping the code", start, 5*time.Second)
+	}
+	if err != errStop {
+		t.Errorf("got the error %v, want just that of emit", err)
+	}
+	if res == nil {
+		t.Fatalf("no result, although the code had started")
+	}
+	if t.Has(executor.FeatureStreaming) {
+		t.ended(res, executor.StatusCanceled, "")
+	}
+	t.aftermath(s, res)
+}
+
+// goroutine returns the number of the calling goroutine.
+func goroutine() string {
+	buf := make([]byte, 64)
+	head, _, _ := bytes.Cut(bytes.TrimPrefix(buf[:runtime.Stack(buf, false)], []byte("goroutine ")), []byte(" "))
+	return string(head)
+}

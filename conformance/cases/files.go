@@ -1,0 +1,396 @@
+package cases
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// filesCase makes a case about Session.Files, whose negative form is that every method refuses.
+func filesCase(id, doc string, programs []string, positive func(t *T, s executor.Session, f executor.Files)) Case {
+	return Case{
+		ID: "files/" + id, Feature: executor.FeatureFiles, Doc: doc, Programs: programs,
+		Positive: func(t *T) {
+			s := t.Shared()
+			if !t.emptied(s.Files()) {
+				s = t.Session()
+			}
+			positive(t, s, s.Files())
+		},
+		Negative: noFiles,
+	}
+}
+
+// emptied removes all that is in the working directory, and reports whether nothing is left.
+func (t *T) emptied(f executor.Files) bool {
+	names := func() (all []string, err error) {
+		for i, err := range f.List(t.Context(), ".") {
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, i.Name)
+		}
+		return all, nil
+	}
+	left, err := names()
+	for _, name := range left {
+		err = errors.Join(err, f.Remove(t.Context(), name))
+	}
+	if err == nil && len(left) > 0 {
+		left, err = names()
+	}
+	return err == nil && len(left) == 0
+}
+
+// noFiles checks that every method of Files refuses.
+func noFiles(t *T) {
+	f := t.Session().Files()
+	ctx, missing := t.Context(), executor.FeatureFiles
+	_, err := f.Read(ctx, "a")
+	t.Refused("files.read", err, missing)
+	t.Refused("files.write", f.Write(ctx, "a", strings.NewReader("x"), 0), missing)
+	_, err = f.Stat(ctx, ".")
+	t.Refused("files.stat", err, missing)
+	n := 0
+	for _, err := range f.List(ctx, ".") {
+		t.Refused("files.list", err, missing)
+		n++
+	}
+	if n != 1 {
+		t.Errorf("files.list: got %d elements, want one refusal", n)
+	}
+	t.Refused("files.mkdir", f.Mkdir(ctx, "a"), missing)
+	t.Refused("files.rename", f.Rename(ctx, "a", "b"), missing)
+	t.Refused("files.remove", f.Remove(ctx, "a"), missing)
+}
+
+// put writes a file, or ends the case.
+func (t *T) put(f executor.Files, name, content string) {
+	if err := f.Write(t.Context(), name, strings.NewReader(content), 0); err != nil {
+		t.Fatalf("write %q: %v", name, err)
+	}
+}
+
+// holds checks the content of a file.
+func (t *T) holds(f executor.Files, name, want string) {
+	got, err := t.get(f, name)
+	if err != nil {
+		t.Errorf("read %q: %v", name, err)
+	} else if got != want {
+		t.Errorf("%q: got %s, want %s", name, excerpt(got), excerpt(want))
+	}
+}
+
+// get reads a file.
+func (t *T) get(f executor.Files, name string) (string, error) {
+	r, err := f.Read(t.Context(), name)
+	if err != nil {
+		return "", err
+	}
+	data, err := io.ReadAll(r)
+	return string(data), errors.Join(err, r.Close())
+}
+
+// missing checks that there is no file.
+func (t *T) missing(f executor.Files, name string) {
+	_, err := f.Stat(t.Context(), name)
+	t.isNo(fmt.Sprintf("stat of %q, which is not there", name), err, fs.ErrNotExist)
+}
+
+// names lists a directory.
+func (t *T) names(f executor.Files, dir string) (names []string) {
+	for i, err := range f.List(t.Context(), dir) {
+		if err != nil {
+			t.Fatalf("list %q: %v", dir, err)
+		}
+		names = append(names, i.Name)
+	}
+	return names
+}
+
+// lists checks the names in a directory.
+func (t *T) lists(f executor.Files, dir string, want ...string) {
+	if got := t.names(f, dir); !slices.Equal(got, want) {
+		t.Errorf("list %q: got %q, want %q", dir, got, want)
+	}
+}
+
+// oddNames are names that quoting, encoding or sorting go wrong with.
+var oddNames = []string{
+	" leading blank", "-rf", ".hidden", "..double", "a\"quote'`", "back\\slash", "dollar $HOME $(id)", "new\nline", "per%41cent%",
+	"question?star*[x]", "semi;colon&pipe|", "tab\there", "trailing blank ", "z" + strings.Repeat("0123456789", 25), "\u00e9 composed",
+	"e\u0301 decomposed", "渐😀",
+}
+
+// fileCases are about Session.Files and the files that code sees.
+func fileCases() []Case {
+	return []Case{
+		filesCase("write-then-code", "What Write writes code reads, under the same name, absolute or relative to the working directory.",
+			[]string{"read-file"}, func(t *T, s executor.Session, f executor.Files) {
+				t.put(f, "in.txt", "naïve 渐\n")
+				t.says(s, t.Program("read-file", "name", "in.txt"), "naïve 渐\n")
+				t.put(f, executor.Workdir+"/sub/../in.txt", "again")
+				t.says(s, t.Program("read-file", "name", executor.Workdir+"/in.txt"), "again")
+			}),
+		filesCase("code-then-read", "What code writes Read reads.",
+			[]string{"write-file"}, func(t *T, s executor.Session, f executor.Files) {
+				t.ok(s, t.Program("write-file", "name", "out.txt", "text", "naïve 渐\n"))
+				t.holds(f, "out.txt", "naïve 渐\n")
+				t.holds(f, executor.Workdir+"/./out.txt", "naïve 渐\n")
+			}),
+		filesCase("bytes", "Contents of any bytes and of sizes around those of buffers come back as they were.",
+			nil, func(t *T, s executor.Session, f executor.Files) {
+				for _, size := range []int{0, 1, 4095, 4096, 32<<10 + 1, 64 << 10, 1<<20 + 1} {
+					name := "size-" + strconv.Itoa(size)
+					want := string(pattern(size))
+					t.put(f, name, want)
+					t.holds(f, name, want)
+					if i, err := f.Stat(t.Context(), name); err != nil || i.Size != int64(size) || i.Name != name || !i.Mode.IsRegular() {
+						t.Errorf("stat %q: got %+v, %v", name, i, err)
+					}
+				}
+			}),
+		filesCase("large", "A file of 24 MiB goes up and comes down unchanged.",
+			nil, func(t *T, s executor.Session, f executor.Files) {
+				data := pattern(24 << 20)
+				if err := f.Write(t.Context(), "large", bytes.NewReader(data), 0); err != nil {
+					t.Fatalf("write: %v", err)
+				}
+				got, err := t.get(f, "large")
+				if err != nil || got != string(data) {
+					t.Errorf("got %d bytes, error %v, want the %d that were written", len(got), err, len(data))
+				}
+			}),
+		filesCase("odd-names", "Names may hold any characters but NUL and the slash, and are listed in byte order as they are.",
+			[]string{"read-file"}, func(t *T, s executor.Session, f executor.Files) {
+				for _, name := range oddNames {
+					t.put(f, "odd/"+name, name)
+				}
+				t.lists(f, "odd", slices.Sorted(slices.Values(oddNames))...)
+				for _, name := range oddNames {
+					t.holds(f, "odd/"+name, name)
+					t.says(s, t.Program("read-file", "name", "odd/"+name), name)
+				}
+				for _, name := range oddNames {
+					if err := f.Remove(t.Context(), "odd/"+name); err != nil {
+						t.Errorf("remove %q: %v", name, err)
+					}
+				}
+				t.lists(f, "odd")
+			}),
+		filesCase("bad-names", "Names that no file can have, and relative names that climb above the working directory, are fs.ErrInvalid.",
+			nil, func(t *T, s executor.Session, f executor.Files) {
+				for _, name := range []string{"", "nul\x00", "not utf-8 \xff", "../above", "a/../../above", strings.Repeat("n", 256), strings.Repeat("n/", 2048)} {
+					_, err := f.Read(t.Context(), name)
+					t.isNo(fmt.Sprintf("read %s", excerpt(name)), err, fs.ErrInvalid)
+					t.isNo(fmt.Sprintf("write %s", excerpt(name)), f.Write(t.Context(), name, strings.NewReader("x"), 0), fs.ErrInvalid)
+					_, err = f.Stat(t.Context(), name)
+					t.isNo(fmt.Sprintf("stat %s", excerpt(name)), err, fs.ErrInvalid)
+					t.isNo(fmt.Sprintf("mkdir %s", excerpt(name)), f.Mkdir(t.Context(), name), fs.ErrInvalid)
+					t.isNo(fmt.Sprintf("rename to %s", excerpt(name)), f.Rename(t.Context(), "a", name), fs.ErrInvalid)
+					t.isNo(fmt.Sprintf("remove %s", excerpt(name)), f.Remove(t.Context(), name), fs.ErrInvalid)
+				}
+				for _, name := range []string{".", "/", executor.Workdir} {
+					t.isNo(fmt.Sprintf("remove %q", name), f.Remove(t.Context(), name), fs.ErrInvalid)
+					t.isNo(fmt.Sprintf("rename %q", name), f.Rename(t.Context(), name, "elsewhere"), fs.ErrInvalid)
+				}
+			}),
+		filesCase("not-there", "A missing file is fs.ErrNotExist and never ErrNotFound, which is the session; removing one is not an error.",
+			nil, func(t *T, s executor.Session, f executor.Files) {
+				ctx := t.Context()
+				_, err := f.Read(ctx, "none")
+				t.isNo("read", err, fs.ErrNotExist)
+				if errors.Is(err, executor.ErrNotFound) {
+					t.Errorf("read: a missing file is ErrNotFound: %v", err)
+				}
+				t.missing(f, "none/none")
+				t.isNo("rename", f.Rename(ctx, "none", "other"), fs.ErrNotExist)
+				n := 0
+				for _, err := range f.List(ctx, "none") {
+					t.isNo("list", err, fs.ErrNotExist)
+					n++
+				}
+				if n != 1 {
+					t.Errorf("list: got %d elements, want one error", n)
+				}
+				for _, name := range []string{"none", "none/none"} {
+					if err := f.Remove(ctx, name); err != nil {
+						t.Errorf("remove of the missing %q: %v", name, err)
+					}
+				}
+			}),
+		filesCase("wrong-kinds", "Reading a directory or a device, and listing a file, fails with one of the errors of files.",
+			nil, func(t *T, s executor.Session, f executor.Files) {
+				t.put(f, "dir/file", "x")
+				for _, name := range []string{"dir", "/dev/zero"} {
+					r, err := f.Read(t.Context(), name)
+					if err == nil {
+						_, err = io.CopyN(io.Discard, r, 1<<20)
+						r.Close()
+					}
+					fileError(t, "read of "+name, err)
+				}
+				for _, err := range f.List(t.Context(), "dir/file") {
+					fileError(t, "list of a file", err)
+				}
+				fileError(t, "write below a file", f.Write(t.Context(), "dir/file/below", strings.NewReader("x"), 0))
+				fileError(t, "write onto a directory", f.Write(t.Context(), "dir", strings.NewReader("x"), 0))
+				t.holds(f, "dir/file", "x")
+			}),
+		filesCase("mkdir", "Mkdir makes a directory and those above it, and fails with fs.ErrExist if the name exists; Write makes them too.",
+			nil, func(t *T, s executor.Session, f executor.Files) {
+				ctx := t.Context()
+				if err := f.Mkdir(ctx, "a/b/c"); err != nil {
+					t.Fatalf("mkdir: %v", err)
+				}
+				if i, err := f.Stat(ctx, "a/b/c"); err != nil || !i.Mode.IsDir() || i.Name != "c" {
+					t.Errorf("stat of the directory: got %+v, %v", i, err)
+				}
+				t.put(f, "a/d/e/file", "x")
+				t.lists(f, "a", "b", "d")
+				for _, name := range []string{"a", "a/b/c", "a/d/e/file", "."} {
+					t.isNo("mkdir of what exists", f.Mkdir(ctx, name), fs.ErrExist)
+				}
+				t.holds(f, "a/d/e/file", "x")
+			}),
+		filesCase("rename", "Rename moves a file or a tree at once and replaces a file.",
+			nil, func(t *T, s executor.Session, f executor.Files) {
+				ctx := t.Context()
+				t.put(f, "from", "new")
+				t.put(f, "to", "old")
+				t.put(f, "tree/sub/file", "deep")
+				for _, names := range [][2]string{{"from", "to"}, {"tree", "moved"}} {
+					if err := f.Rename(ctx, names[0], names[1]); err != nil {
+						t.Errorf("rename %q to %q: %v", names[0], names[1], err)
+					}
+					t.missing(f, names[0])
+				}
+				t.holds(f, "to", "new")
+				t.holds(f, "moved/sub/file", "deep")
+			}),
+		filesCase("remove", "Remove removes a file or a whole tree, and nothing beside it.",
+			nil, func(t *T, s executor.Session, f executor.Files) {
+				t.put(f, "dir/sub/file", "x")
+				t.put(f, "dir2/file", "y")
+				t.put(f, "file", "z")
+				for _, name := range []string{"dir", "file"} {
+					if err := f.Remove(t.Context(), name); err != nil {
+						t.Errorf("remove %q: %v", name, err)
+					}
+					t.missing(f, name)
+				}
+				t.holds(f, "dir2/file", "y")
+			}),
+		filesCase("modes", "Write sets the permission bits that were asked for, and no others; zero means 0644.",
+			[]string{"file-mode"}, func(t *T, s executor.Session, f executor.Files) {
+				for _, m := range []struct{ ask, want fs.FileMode }{
+					{0, 0o644}, {0o600, 0o600}, {0o755, 0o755}, {0o444, 0o444}, {0o666, 0o666}, {0o640 | fs.ModeSetuid | fs.ModeSticky, 0o640},
+				} {
+					name := fmt.Sprintf("mode-%o", uint32(m.ask))
+					if err := f.Write(t.Context(), name, strings.NewReader("x"), m.ask); err != nil {
+						t.Fatalf("write with mode %v: %v", m.ask, err)
+					}
+					if i, err := f.Stat(t.Context(), name); err != nil || i.Mode != m.want {
+						t.Errorf("mode %v: got %v, %v, want %v", m.ask, i.Mode, err, m.want)
+					}
+					t.says(s, t.Program("file-mode", "name", name), fmt.Sprintf("%o", m.want))
+				}
+			}),
+		filesCase("list", "List yields the entries of a directory in byte order, each once, without those below; the loop may be left.",
+			[]string{"make-files"}, func(t *T, s executor.Session, f executor.Files) {
+				t.ok(s, t.Program("make-files", "dir", "many", "count", 700))
+				want := make([]string, 700)
+				for i := range want {
+					want[i] = fmt.Sprintf("f%04d", i)
+				}
+				t.lists(f, "many", want...)
+				t.put(f, "many/f0000/../sub/below", "x")
+				if got := t.names(f, "many"); len(got) != 701 || got[700] != "sub" {
+					t.Errorf("got %d entries, want 701 with the directory as the last", len(got))
+				}
+				for i, err := range f.List(t.Context(), "many") {
+					if _, serr := f.Stat(t.Context(), "many/"+i.Name); serr != nil {
+						t.Errorf("stat within the loop: %v", serr)
+					}
+					if err != nil || i.Name != "f0000" {
+						t.Errorf("got %q, %v as the first entry, want f0000", i.Name, err)
+					}
+					break
+				}
+				if err := f.Mkdir(t.Context(), "none"); err != nil {
+					t.Fatalf("mkdir: %v", err)
+				}
+				t.lists(f, "none")
+			}),
+		filesCase("symlinks", "Symbolic links are shown as what they are, and removing or moving one leaves its target alone.",
+			[]string{"symlink", "read-file"}, symlinks),
+		filesCase("replace", "A file that is replaced stays as it was until all of the new content is there, and for readers that have it open.",
+			nil, replaces),
+		filesCase("failed-write", "A Write that fails leaves the old content, or no file, and nothing else behind.",
+			nil, failedWrites),
+		filesCase("reader", "A reader may be closed early, and one whose context ends fails.",
+			[]string{"print"}, readers),
+		filesCase("parallel", "Many files are written and read at the same time.",
+			nil, parallelFiles),
+		filesCase("fs", "FS gives the same files as an fs.FS that keeps its rules.",
+			nil, walksFS),
+		{
+			ID: "files/host", PerLanguage: true, Programs: []string{"read-file", "symlink"},
+			Doc:      "No file of the host is seen through a session, by its own name, by one that climbs, or through a symbolic link.",
+			Unsuited: noHostFiles,
+			Positive: hostFiles,
+		},
+		{
+			ID: "files/during-run", PerLanguage: true, Feature: executor.FeatureFilesDuringRun, Programs: []string{"wait-for-file", "spin", "print"},
+			Doc: "Files work while code runs; where they do not they are refused with ErrBusy then.",
+			Positive: func(t *T) {
+				if !t.Has(executor.FeatureFiles) {
+					noFiles(t)
+					return
+				}
+				s := t.Session()
+				run := t.start(s, limited(t.Program("wait-for-file", "name", "go.txt"), 25*time.Second), nil)
+				run.awaitStart()
+				t.put(s.Files(), "go.txt", "written during the run")
+				t.holds(s.Files(), "go.txt", "written during the run")
+				res, err := run.wait(5 * time.Second)
+				if err != nil || !strings.Contains(string(res.Stdout), "written during the run") {
+					t.Errorf("got %s, want that the code saw the file", run.outcome())
+				}
+			},
+			Negative: func(t *T) {
+				s := t.Session()
+				run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
+				run.awaitStart()
+				err := s.Files().Write(t.Context(), "busy.txt", strings.NewReader("x"), 0)
+				_, serr := s.Files().Stat(t.Context(), ".")
+				run.cancel()
+				run.wait(5 * time.Second)
+				if !t.Has(executor.FeatureFiles) {
+					t.Refused("files.write", err, executor.FeatureFiles)
+					return
+				}
+				t.isNo("write while code runs", err, executor.ErrBusy)
+				t.isNo("stat while code runs", serr, executor.ErrBusy)
+				t.missing(s.Files(), "busy.txt")
+				t.put(s.Files(), "free.txt", "x")
+				r, err := s.Files().Read(t.Context(), "free.txt")
+				if err != nil {
+					t.Fatalf("read: %v", err)
+				}
+				_, err = s.Run(t.Context(), t.Program("print", "text", "x"), nil)
+				t.isNo("a run while a file is being transferred", err, executor.ErrBusy)
+				r.Close()
+				t.ok(s, t.Program("print", "text", "x"))
+			},
+		},
+	}
+}

@@ -1,0 +1,225 @@
+package cases
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// stateCases are about what is kept from run to run, and about the resetting of it.
+func stateCases() []Case {
+	state := executor.FeatureState
+	// A form for backends without state: nothing is kept.
+	none := func(t *T) {
+		s := t.Session()
+		t.ok(s, t.Program("remember", "value", kept))
+		t.says(s, t.Program("recall"), "absent")
+	}
+	noReset := func(t *T) {
+		t.Refused("reset", t.Session().Reset(t.Context(), executor.Interpreter{}), state)
+	}
+	return []Case{
+		{
+			ID: "state/variables", Feature: state, Programs: []string{"remember", "recall"},
+			Doc: "Variables and functions of a run are there in the next, and may be defined again.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.ok(s, t.Program("remember", "value", "first"))
+				t.says(s, t.Program("recall"), "first")
+				t.ok(s, t.Program("remember", "value", kept))
+				t.says(s, t.Program("recall"), kept)
+			},
+			Negative: none,
+		},
+		{
+			ID: "state/fresh", Feature: state, Programs: []string{"remember", "recall"},
+			Doc: "StateFresh says of the first run in an interpreter, and only of that, that it began without variables.",
+			Positive: func(t *T) {
+				s := t.Session()
+				if res := t.says(s, t.Program("recall"), "absent"); !res.StateFresh {
+					t.Errorf("StateFresh of the first run: got false")
+				}
+				t.remembers(s)
+				if res := t.says(s, t.Program("recall"), kept); res.StateFresh || res.StateLost || res.FilesLost {
+					t.Errorf("StateFresh %v, StateLost %v, FilesLost %v of an ordinary run, want none", res.StateFresh, res.StateLost, res.FilesLost)
+				}
+			},
+			Negative: none,
+		},
+		{
+			ID: "state/after-exception", Feature: state, Programs: []string{"remember", "recall", "raise"},
+			Doc: "Variables survive an exception, and so do those that the failed code had set.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.remembers(s)
+				res := t.Run(s, executor.Request{Language: t.Language(), Code: t.Program("remember", "value", kept).Code + "\n" + t.Program("raise", "message", "boom").Code})
+				failed(t, res, 1)
+				t.keeps(s, res)
+			},
+			Negative: none,
+		},
+		{
+			ID: "state/once", Feature: state, Programs: []string{"count"},
+			Doc: "Each run happens once.",
+			Positive: func(t *T) {
+				s := t.Session()
+				for i := 1; i <= 5; i++ {
+					t.says(s, t.Program("count"), strconv.Itoa(i))
+				}
+			},
+			Negative: func(t *T) {
+				s := t.Session()
+				for range 2 {
+					t.says(s, t.Program("count"), "1")
+				}
+			},
+		},
+		{
+			ID: "state/reset", Feature: state, Programs: []string{"remember", "recall", "print"},
+			Doc: "Reset ends the interpreter: the next run begins anew and says so, and the one after it does not.",
+			Positive: func(t *T) {
+				s := t.Session()
+				for _, which := range []executor.Interpreter{{}, {Language: t.Language()}} {
+					t.remembers(s)
+					if err := s.Reset(t.Context(), which); err != nil {
+						t.Fatalf("reset: %v", err)
+					}
+					if res := t.says(s, t.Program("recall"), "absent"); !res.StateFresh || res.Cell > 1 {
+						t.Errorf("StateFresh %v and cell %d of the first run after a reset, want true and 1", res.StateFresh, res.Cell)
+					}
+					if res := t.ok(s, t.Program("print", "text", "x")); res.StateFresh {
+						t.Errorf("StateFresh of the second run after a reset: got true")
+					}
+				}
+			},
+			Negative: noReset,
+		},
+		{
+			ID: "state/reset-idle", Feature: state, Programs: []string{"recall"},
+			Doc: "Reset of a session in which nothing has run, and a second Reset, are not errors.",
+			Positive: func(t *T) {
+				s := t.Session()
+				for range 2 {
+					if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
+						t.Errorf("reset: %v", err)
+					}
+				}
+				t.says(s, t.Program("recall"), "absent")
+			},
+			Negative: noReset,
+		},
+		{
+			ID: "state/reset-run", Feature: state, Programs: []string{"remember", "recall", "spin"},
+			Doc: "Reset ends a run in progress with ReasonReset; what it had written is kept.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.remembers(s)
+				run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
+				run.awaitStart()
+				if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
+					t.Fatalf("reset: %v", err)
+				}
+				res, err := run.wait(5 * time.Second)
+				if err != nil || res == nil {
+					t.Fatalf("the run that was reset: got %s, want a result", run.outcome())
+				}
+				t.ended(res, executor.StatusKilled, executor.ReasonReset)
+				if !strings.Contains(string(res.Stdout), "ready") {
+					t.Errorf("stdout of the run that was reset: got %q", res.Stdout)
+				}
+				if after := t.says(s, t.Program("recall"), "absent"); !after.StateFresh {
+					t.Errorf("StateFresh of the first run after a reset: got false")
+				}
+			},
+			Negative: noReset,
+		},
+		{
+			ID: "state/reset-files", Feature: state, Needs: []executor.Feature{executor.FeatureFiles}, Programs: []string{"write-file", "read-file"},
+			Doc: "Reset leaves the files.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.ok(s, t.Program("write-file", "name", "kept.txt", "text", kept))
+				if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
+					t.Fatalf("reset: %v", err)
+				}
+				t.says(s, t.Program("read-file", "name", "kept.txt"), kept)
+			},
+			Negative: noReset,
+		},
+		{
+			ID: "state/reset-leftovers", Feature: state, Needs: []executor.Feature{executor.FeatureFiles},
+			Programs: []string{"leave-ticker", "pause"},
+			Doc:      "What code left running lives on after its run, or where there are no threads while a later one awaits, and Reset ends it with the interpreter.",
+			Positive: func(t *T) {
+				s := t.Session()
+				ticker := t.Program("leave-ticker", "name", "ticks")
+				ticker.Linger = without()
+				t.says(s, ticker, "left")
+				first := t.size(s, "ticks")
+				pause := func() {
+					if t.Has(executor.FeatureTopLevelAwait) {
+						t.ok(s, t.Program("pause", "ms", 300))
+					}
+				}
+				if t.Has(executor.FeatureThreads) {
+					t.Eventually(2*time.Second, "what was left running goes on", func() bool { return t.size(s, "ticks") > first })
+				} else if pause(); t.Has(executor.FeatureTopLevelAwait) && t.size(s, "ticks") == first {
+					t.Errorf("what was left running does not go on while a run awaits")
+				}
+				if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
+					t.Fatalf("reset: %v", err)
+				}
+				left := t.size(s, "ticks")
+				pause()
+				if now := t.size(s, "ticks"); now != left {
+					t.Errorf("what was left running goes on after a reset: the file has grown from %d to %d bytes", left, now)
+				}
+				t.still(s, "ticks")
+			},
+			Negative: noReset,
+		},
+		{
+			ID: "state/reset-dead", Feature: executor.FeatureSubprocess, Only: executor.Python,
+			Needs: []executor.Feature{executor.FeatureFiles, state}, Programs: []string{"leave-dead-ticker"},
+			Doc: "A process that shows as dead and is not, because one of its threads lives, lives on after its run, and Reset ends it.",
+			Positive: func(t *T) {
+				s := t.Session()
+				if res := t.Run(s, t.Program("leave-dead-ticker", "name", "ticks")); string(res.Stdout) != "left\n" {
+					t.says(s, t.Program("leave-dead-ticker", "name", "ticks"), "none")
+					return
+				}
+				first := t.size(s, "ticks")
+				t.Eventually(2*time.Second, "what was left running goes on", func() bool { return t.size(s, "ticks") > first })
+				if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
+					t.Fatalf("reset: %v", err)
+				}
+				t.still(s, "ticks")
+			},
+			Negative: func(t *T) { t.says(t.Session(), t.Program("leave-dead-ticker", "name", "ticks"), "none") },
+		},
+	}
+}
+
+// size returns the size of a file of s; 0 if there is none.
+func (t *T) size(s executor.Session, name string) int64 {
+	i, err := s.Files().Stat(t.Context(), name)
+	if err != nil {
+		return 0
+	}
+	return i.Size
+}
+
+// still checks that a file that some code let grow every few milliseconds no longer grows.
+func (t *T) still(s executor.Session, name string) {
+	before := t.size(s, name)
+	// Not a sleep for effect: that nothing happens can be seen only over time.
+	select {
+	case <-time.After(400 * time.Millisecond):
+	case <-t.Context().Done():
+	}
+	if after := t.size(s, name); after != before {
+		t.Errorf("the code still runs: it has grown the file %s from %d to %d bytes", name, before, after)
+	}
+}

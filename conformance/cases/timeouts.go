@@ -1,0 +1,343 @@
+package cases
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// timeoutCases are about the wall time of runs.
+func timeoutCases() []Case {
+	// Code that ends by no other means, each with whether it heeds the interrupt of its language:
+	// what does not may cost the state.
+	endless := func(id, program, doc string, heeds bool, feature executor.Feature) Case {
+		return Case{
+			ID: id, PerLanguage: true, Feature: feature, Doc: doc, Programs: []string{program, "remember", "recall"},
+			Positive: func(t *T) {
+				s := t.Session()
+				t.remembers(s)
+				start := time.Now()
+				res := t.Run(s, limited(t.Program(program, "text", "ready"), 600*time.Millisecond))
+				t.prompt("stopping the code at its wall time", start, 4*time.Second)
+				t.ended(res, executor.StatusTimedOut, executor.ReasonWallTime)
+				if heeds {
+					t.keeps(s, res)
+				} else {
+					t.aftermath(s, res)
+				}
+			},
+		}
+	}
+	return []Case{
+		endless("timeouts/loop", "spin", "An endless loop is stopped at its wall time, and the session goes on.", false, ""),
+		endless("timeouts/sleep", "sleep", "Code that sleeps is stopped at its wall time, and the session goes on.", false, ""),
+		endless("timeouts/regex", "regex", "A regular expression that backtracks for ever is stopped at its wall time, and the session goes on.", false, ""),
+		endless("timeouts/native", "native-loop", "A loop in native code is stopped at its wall time, and the session goes on.", false, ""),
+		endless("timeouts/swallow", "swallow", "Code that swallows interrupts is stopped at its wall time all the same, and the session goes on.", false, ""),
+		endless("interrupt/loop", "spin", "An endless loop that is stopped at its wall time keeps its state.", true, executor.FeatureInterrupt),
+		endless("interrupt/sleep", "sleep", "Code that is stopped while it sleeps keeps its state.", true, executor.FeatureInterrupt),
+		{
+			ID: "interrupt/await", Feature: executor.FeatureInterrupt, Needs: []executor.Feature{executor.FeatureTopLevelAwait},
+			Programs: []string{"await-forever", "remember", "recall"},
+			Doc:      "Code that is stopped while it awaits keeps its state.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.remembers(s)
+				res := t.Run(s, limited(t.Program("await-forever", "text", "ready"), 600*time.Millisecond))
+				t.ended(res, executor.StatusTimedOut, executor.ReasonWallTime)
+				t.keeps(s, res)
+			},
+		},
+		{
+			ID: "interrupt/output", Feature: executor.FeatureInterrupt, Programs: []string{"flood", "remember", "recall"},
+			Doc: "Code that is stopped by the output limit keeps its state.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.remembers(s)
+				req := limited(t.Program("flood"), 20*time.Second)
+				req.Limits.OutputBytes = 10000
+				res := t.Run(s, req)
+				t.ended(res, executor.StatusKilled, executor.ReasonOutput)
+				t.keeps(s, res)
+			},
+		},
+		{
+			ID: "interrupt/cancel", Feature: executor.FeatureInterrupt, Programs: []string{"spin", "remember", "recall"},
+			Doc: "Code that is stopped because the context ended keeps its state.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.remembers(s)
+				run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
+				run.awaitStart()
+				run.cancel()
+				res, err := run.wait(5 * time.Second)
+				t.is("a cancelled run", err, context.Canceled, executor.RanYes)
+				if res == nil {
+					t.Fatalf("no result of a run that had started")
+				}
+				t.keeps(s, res)
+			},
+		},
+		{
+			ID: "interrupt/repeated", Feature: executor.FeatureInterrupt, Needs: []executor.Feature{executor.FeatureState},
+			Programs: []string{"spin", "remember", "recall"},
+			Doc:      "The state survives many interrupts, whenever they come.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.remembers(s)
+				for i := range 8 {
+					res := t.Run(s, limited(t.Program("spin", "text", "ready"), time.Duration(40+37*i)*time.Millisecond))
+					t.ended(res, executor.StatusTimedOut, executor.ReasonWallTime)
+					t.keeps(s, res)
+				}
+			},
+		},
+		{
+			ID: "timeouts/output-kept", PerLanguage: true, Programs: []string{"spin", "swallow"},
+			Doc: "What code wrote before it was stopped at its wall time is kept, also if it had to be killed.",
+			Positive: func(t *T) {
+				s := t.Session()
+				for _, program := range []string{"spin", "swallow"} {
+					res, events := t.events(s, limited(t.Program(program, "text", "before"), 700*time.Millisecond))
+					if string(res.Stdout) != "before\n" || text(events, executor.EventStdout) != "before\n" {
+						t.Errorf("%s: stdout: got %q, and %q in the events, want what was printed before", program, res.Stdout, text(events, executor.EventStdout))
+					}
+				}
+			},
+		},
+		{
+			ID: "timeouts/clock", PerLanguage: true, Programs: []string{"spin"},
+			Doc: "Wall time counts from the started event, not from the call, and Queued and Duration say how long each took.",
+			Positive: func(t *T) {
+				s := t.Session()
+				const wall = time.Second
+				var started time.Time
+				begin := time.Now()
+				res, err := s.Run(t.Context(), limited(t.Program("spin", "text", "ready"), wall), func(ev executor.Event) error {
+					if ev.Kind == executor.EventStarted {
+						started = time.Now()
+					}
+					return nil
+				})
+				took := time.Since(begin)
+				if err != nil {
+					t.Fatalf("run: %v", err)
+				}
+				// A tenth is for clocks that tick differently in the sandbox.
+				if res.Duration < wall*9/10 || res.Duration > took {
+					t.Errorf("the run was stopped after %v, want its wall time of %v", res.Duration, wall)
+				}
+				if res.Queued < 0 || res.Queued > took-res.Duration+time.Millisecond {
+					t.Errorf("Queued is %v and Duration %v, of %v that the call took", res.Queued, res.Duration, took)
+				}
+				if t.Has(executor.FeatureStreaming) && started.Sub(res.Started).Abs() > time.Second+t.Grace() {
+					t.Errorf("Started is %v, the started event came at %v", res.Started, started)
+				}
+			},
+		},
+		{
+			ID: "timeouts/not-early", PerLanguage: true, Programs: []string{"nap"},
+			Doc: "Code that ends within its wall time is not stopped.",
+			Positive: func(t *T) {
+				t.says(t.Session(), limited(t.Program("nap", "ms", 600), 1200*time.Millisecond), "begin\nend")
+			},
+		},
+		{
+			ID: "timeouts/request", PerLanguage: true, Programs: []string{"spin", "nap"},
+			Doc: "Request.Limits counts for its run only; other runs have the default of the session.",
+			Positive: func(t *T) {
+				s := t.Session(func(spec *executor.Spec) {
+					spec.Run.WallTime, spec.MaxRun.WallTime = 800*time.Millisecond, 20*time.Second
+				})
+				t.ended(t.Run(s, limited(t.Program("spin", "text", "x"), 200*time.Millisecond)), executor.StatusTimedOut, executor.ReasonWallTime)
+				t.says(s, t.Program("nap", "ms", 300), "begin\nend")
+				t.ended(t.Run(s, t.Program("spin", "text", "x")), executor.StatusTimedOut, executor.ReasonWallTime)
+				t.says(s, limited(t.Program("nap", "ms", 1000), 10*time.Second), "begin\nend")
+			},
+		},
+		{
+			ID: "timeouts/ceiling", PerLanguage: true, Programs: []string{"remember", "recall"},
+			Doc: "A request for more than SessionInfo.MaxRun is ErrInvalid, and nothing of it runs.",
+			Positive: func(t *T) {
+				s := t.Session(func(spec *executor.Spec) {
+					spec.Run = executor.RunLimits{WallTime: 5 * time.Second, OutputBytes: 1 << 20}
+					spec.MaxRun = executor.RunLimits{WallTime: 10 * time.Second, OutputBytes: 2 << 20}
+				})
+				if got := s.Info(); got.Run.WallTime != 5*time.Second || got.MaxRun.WallTime != 10*time.Second ||
+					got.Run.OutputBytes != 1<<20 || got.MaxRun.OutputBytes != 2<<20 {
+					t.Errorf("got default %+v and ceiling %+v, want those of the spec", got.Run, got.MaxRun)
+				}
+				for _, l := range []executor.RunLimits{{WallTime: 11 * time.Second}, {WallTime: executor.NoLimit}, {OutputBytes: 2<<20 + 1}} {
+					req := t.Program("remember", "value", kept)
+					req.Limits = l
+					res, err := s.Run(t.Context(), req, nil)
+					t.isNo("a request for more than the ceiling", err, executor.ErrInvalid)
+					if res != nil {
+						t.Errorf("got the result %s", describe(res))
+					}
+				}
+				t.says(s, t.Program("recall"), "absent")
+				req := limited(t.Program("recall"), 10*time.Second)
+				req.Limits.OutputBytes = 2 << 20
+				t.ok(s, req)
+			},
+		},
+		{
+			ID: "timeouts/no-limit", PerLanguage: true, Programs: []string{"nap", "spin"},
+			Doc: "NoLimit lets code run until it ends or its context does; a backend with a bound refuses it.",
+			Positive: func(t *T) {
+				if t.Executor().Info().Capabilities.MaxRun.WallTime > 0 {
+					t.refusesSpec("a spec without a limit", func(spec *executor.Spec) { spec.Run.WallTime = executor.NoLimit })
+					return
+				}
+				s := t.Session(func(spec *executor.Spec) { spec.Run.WallTime = executor.NoLimit })
+				t.says(s, t.Program("nap", "ms", 500), "begin\nend")
+				run := t.start(s, t.Program("spin", "text", "ready"), nil)
+				run.awaitStart()
+				run.cancel()
+				_, err := run.wait(5 * time.Second)
+				t.is("a cancelled run without a limit", err, context.Canceled, executor.RanYes)
+			},
+		},
+		{
+			ID: "timeouts/code-stops", PerLanguage: true, Needs: []executor.Feature{executor.FeatureFiles}, Programs: []string{"tick-file"},
+			Doc: "Code that has timed out no longer does anything.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.ended(t.Run(s, limited(t.Program("tick-file", "name", "ticks"), 600*time.Millisecond)), executor.StatusTimedOut, executor.ReasonWallTime)
+				t.still(s, "ticks")
+			},
+		},
+		{
+			ID: "timeouts/files", PerLanguage: true, Needs: []executor.Feature{executor.FeatureFiles},
+			Programs: []string{"write-file", "read-file", "swallow"},
+			Doc:      "Files of completed runs outlive code that must be killed, unless FilesLost says that they are gone.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.ok(s, t.Program("write-file", "name", "kept.txt", "text", kept))
+				res := t.Run(s, limited(t.Program("swallow", "text", "x"), 600*time.Millisecond))
+				want := kept
+				if res.FilesLost {
+					want = "absent"
+				}
+				t.says(s, t.Program("read-file", "name", "kept.txt"), want)
+				if res.FilesLost && !res.StateLost && t.Has(executor.FeatureState) {
+					t.Errorf("FilesLost without StateLost")
+				}
+			},
+		},
+	}
+}
+
+// cancelCases are about the caller's context.
+func cancelCases() []Case {
+	return []Case{
+		{
+			ID: "cancel/before", PerLanguage: true, Programs: []string{"remember", "recall"},
+			Doc: "A run whose context has ended already does not begin: no result, and RanNo.",
+			Positive: func(t *T) {
+				s := t.Session()
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				res, err := s.Run(ctx, t.Program("remember", "value", kept), func(ev executor.Event) error {
+					t.Errorf("the event %s of a run that must not begin", ev.Kind)
+					return nil
+				})
+				t.isNo("a run with a context that has ended", err, context.Canceled)
+				if res != nil {
+					t.Errorf("got the result %s", describe(res))
+				}
+				t.says(s, t.Program("recall"), "absent")
+			},
+		},
+		{
+			ID: "cancel/during", PerLanguage: true, Programs: []string{"spin", "remember", "recall"},
+			Doc:      "When the context ends the code is stopped: the error has its kind and RanYes, the result StatusCanceled; the session goes on.",
+			Positive: func(t *T) { cancels(t, context.Canceled) },
+		},
+		{
+			ID: "cancel/deadline", PerLanguage: true, Programs: []string{"spin", "remember", "recall"},
+			Doc:      "The deadline of the context is not a timeout of the code: the error is DeadlineExceeded, the status canceled.",
+			Positive: func(t *T) { cancels(t, context.DeadlineExceeded) },
+		},
+		{
+			ID: "cancel/output-kept", PerLanguage: true, Needs: []executor.Feature{executor.FeatureStreaming}, Programs: []string{"spin"},
+			Doc: "What code wrote before it was cancelled is in the result.",
+			Positive: func(t *T) {
+				run := t.start(t.Session(), limited(t.Program("spin", "text", "before"), 25*time.Second), nil)
+				run.awaitStart()
+				run.cancel()
+				if res, _ := run.wait(5 * time.Second); res == nil || string(res.Stdout) != "before\n" {
+					t.Errorf("got %s, want a result with what was printed before", run.outcome())
+				}
+			},
+		},
+		{
+			ID: "cancel/code-stops", PerLanguage: true, Needs: []executor.Feature{executor.FeatureFiles}, Programs: []string{"tick-file", "print"},
+			Doc: "Code of a run that is reported as cancelled no longer does anything.",
+			Positive: func(t *T) {
+				s := t.Session()
+				run := t.start(s, limited(t.Program("tick-file", "name", "ticks"), 25*time.Second), nil)
+				run.awaitStart()
+				run.cancel()
+				res, _ := run.wait(5 * time.Second)
+				if res != nil && res.Status == executor.StatusLost {
+					t.Fatalf("got %s, want that a backend which is not disturbed can stop code", run.outcome())
+				}
+				t.still(s, "ticks")
+				t.says(s, t.Program("print", "text", "next"), "next")
+			},
+		},
+		{
+			ID: "cancel/swallow", PerLanguage: true, Programs: []string{"swallow", "remember", "recall"},
+			Doc: "Code that swallows interrupts is cancelled all the same.",
+			Positive: func(t *T) {
+				s := t.Session()
+				t.remembers(s)
+				run := t.start(s, limited(t.Program("swallow", "text", "ready"), 30*time.Second), nil)
+				run.awaitStart()
+				run.cancel()
+				res, err := run.wait(10 * time.Second)
+				t.is("a cancelled run", err, context.Canceled, executor.RanYes)
+				if res == nil {
+					t.Fatalf("no result of a run that had started")
+				}
+				t.ended(res, executor.StatusCanceled, "")
+				t.aftermath(s, res)
+			},
+		},
+	}
+}
+
+// cancels ends the context of a run in progress by one of its two errors.
+func cancels(t *T, kind error) {
+	s := t.Session()
+	t.remembers(s)
+	var res *executor.Result
+	var err error
+	req := limited(t.Program("spin", "text", "ready"), 25*time.Second)
+	if errors.Is(kind, context.DeadlineExceeded) {
+		// Long enough for the code to start, since before that there would be no result.
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		res, err = s.Run(ctx, req, nil)
+		t.prompt("stopping the code", start, 7*time.Second)
+	} else {
+		run := t.start(s, req, nil)
+		run.awaitStart()
+		run.cancel()
+		res, err = run.wait(5 * time.Second)
+	}
+	t.is("a run whose context ended", err, kind, executor.RanYes)
+	if executor.Retryable(err) {
+		t.Errorf("the end of the caller's context is retryable")
+	}
+	if res == nil {
+		t.Fatalf("no result of a run that had started")
+	}
+	t.ended(res, executor.StatusCanceled, "")
+	t.aftermath(s, res)
+}

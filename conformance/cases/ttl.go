@@ -1,0 +1,170 @@
+package cases
+
+import (
+	"errors"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// ttlCases are about the lives of sandboxes.
+func ttlCases() []Case {
+	const idle = 2 * time.Second
+	short := func(spec *executor.Spec) { spec.IdleTTL = idle }
+	return []Case{
+		{
+			ID: "ttl/idle", PerLanguage: true, Programs: []string{"print"},
+			Doc: "A sandbox ends when it was not used for its idle TTL, and looking at it is not use.",
+			Positive: func(t *T) {
+				s := t.Session(short)
+				start := time.Now()
+				t.says(s, t.Program("print", "text", "x"), "x")
+				t.Eventually(idle+3*time.Second, "the idle sandbox ends", func() bool { return t.gone(s) })
+				if lived := time.Since(start); lived < idle {
+					t.Errorf("the sandbox ended after %v, before its idle TTL of %v", lived, idle)
+				}
+				res, err := s.Run(t.Context(), t.Program("print", "text", "x"), nil)
+				t.isNo("a run in a sandbox that ended", err, executor.ErrNotFound)
+				if res != nil {
+					t.Errorf("got the result %s", describe(res))
+				}
+				if err := s.Close(); err != nil {
+					t.Errorf("close of a session whose sandbox ended: %v", err)
+				}
+			},
+		},
+		{
+			ID: "ttl/run-is-use", PerLanguage: true, Programs: []string{"nap", "print"},
+			Doc: "A run in progress is use, and the idle TTL counts anew after it.",
+			Positive: func(t *T) {
+				s := t.Session(short)
+				t.says(s, limited(t.Program("nap", "ms", 3500), 10*time.Second), "begin\nend")
+				t.says(s, t.Program("print", "text", "alive"), "alive")
+			},
+		},
+		{
+			ID: "ttl/max-life", PerLanguage: true, Programs: []string{"spin"},
+			Doc: "A sandbox ends at its maximum life although it is in use: the run is killed with ReasonLifetime.",
+			Positive: func(t *T) {
+				noLimit := t.Executor().Info().Capabilities.MaxRun.WallTime == 0
+				var (
+					life  = 3 * time.Second
+					start time.Time
+					s     executor.Session
+					err   error
+				)
+				for ; ; life *= 2 {
+					start = time.Now()
+					s, err = t.Executor().Create(t.Context(), t.Spec(func(spec *executor.Spec) {
+						spec.MaxLife = life
+						if noLimit {
+							spec.Run.WallTime = executor.NoLimit
+						}
+					}))
+					if !errors.Is(err, executor.ErrNotFound) || life >= 24*time.Second { // a busy machine may take longer to start it
+						break
+					}
+				}
+				s = t.Created(s, err)
+				if noLimit { // else no run fits into so short a life
+					run := t.start(s, t.Program("spin", "text", "ready"), nil)
+					res, err := run.wait(life + 5*time.Second)
+					// A start that takes as long as the life is over before it.
+					if e := (*executor.Error)(nil); errors.As(err, &e) && e.Kind == executor.ErrNotFound && e.Ran == executor.RanNo && !run.seen(executor.EventStarted) {
+						t.Logf("the interpreter did not start within the life of %v", life)
+					} else {
+						sandboxEnded(t, "the run", res, err)
+					}
+				}
+				t.Eventually(life+5*time.Second, "the sandbox ends", func() bool { return t.gone(s) })
+				if lived := time.Since(start); lived < life*9/10 {
+					t.Errorf("the sandbox ended after %v, before its maximum life of %v", lived, life)
+				}
+				_, err = s.Run(t.Context(), limited(t.Program("spin", "text", "x"), time.Second), nil)
+				if !errors.Is(err, executor.ErrNotFound) && !errors.Is(err, executor.ErrInvalid) {
+					t.Errorf("a run after the end: got %v, want ErrNotFound, or ErrInvalid since it cannot fit", err)
+				}
+			},
+		},
+		{
+			ID: "ttl/too-long-a-run", PerLanguage: true, Programs: []string{"remember", "recall"},
+			Doc: "A run whose wall time does not fit into what is left of the life of the sandbox is ErrInvalid, and does not begin.",
+			Positive: func(t *T) {
+				s := t.Session(func(spec *executor.Spec) {
+					spec.MaxLife, spec.Run.WallTime = 2*time.Minute, time.Second
+					spec.MaxRun.WallTime = t.longest(10 * time.Minute)
+				})
+				wall := t.longest(10 * time.Minute)
+				if wall < 2*time.Minute {
+					t.Logf("no run of this backend is longer than the life")
+					return
+				}
+				_, err := s.Run(t.Context(), limited(t.Program("remember", "value", kept), wall), nil)
+				t.isNo("a run that is longer than the life", err, executor.ErrInvalid)
+				t.says(s, t.Program("recall"), "absent")
+			},
+		},
+		{
+			ID: "keep-alive/extend", Feature: executor.FeatureKeepAlive, Programs: []string{"print"},
+			Doc: "KeepAlive sets the idle TTL, counts it from now and tells when the sandbox will end, longer and shorter.",
+			Positive: func(t *T) {
+				s := t.Session(short)
+				for _, ttl := range []time.Duration{20 * time.Second, idle} {
+					start := time.Now()
+					end, err := s.KeepAlive(t.Context(), ttl)
+					if err != nil {
+						t.Fatalf("keep-alive: %v", err)
+					}
+					if d := end.Sub(start.Add(ttl)).Abs(); d > t.Grace() {
+						t.Errorf("got the end %v, want %v after the call at %v", end, ttl, start)
+					}
+					if ttl > idle {
+						// Not a sleep for effect: that it still lives can be seen only when its
+						// first TTL is over.
+						time.Sleep(2 * idle)
+						t.says(s, t.Program("print", "text", "alive"), "alive")
+					}
+				}
+				t.Eventually(idle+3*time.Second, "the sandbox ends by its shorter TTL", func() bool { return t.gone(s) })
+				_, err := s.KeepAlive(t.Context(), time.Minute)
+				t.isNo("keep-alive of a sandbox that ended", err, executor.ErrNotFound)
+			},
+			Negative: func(t *T) {
+				_, err := t.Session().KeepAlive(t.Context(), time.Minute)
+				t.Refused("keep-alive", err, executor.FeatureKeepAlive)
+			},
+		},
+		{
+			ID: "keep-alive/invalid", Feature: executor.FeatureKeepAlive,
+			Doc: "KeepAlive by nothing, or by less, is ErrInvalid.",
+			Positive: func(t *T) {
+				s := t.Session()
+				for _, d := range []time.Duration{0, -time.Second} {
+					_, err := s.KeepAlive(t.Context(), d)
+					t.isNo("keep-alive by "+d.String(), err, executor.ErrInvalid)
+				}
+			},
+			Negative: func(t *T) {
+				_, err := t.Session().KeepAlive(t.Context(), time.Minute)
+				t.Refused("keep-alive", err, executor.FeatureKeepAlive)
+			},
+		},
+	}
+}
+
+// longest returns d, or the longest wall time of the backend if that is less.
+func (t *T) longest(d time.Duration) time.Duration {
+	if m := t.Executor().Info().Capabilities.MaxRun.WallTime; m > 0 {
+		return min(m, d)
+	}
+	return d
+}
+
+// gone reports whether the sandbox of a session has ended.
+func (t *T) gone(s executor.Session) bool {
+	i, err := s.Refresh(t.Context())
+	if err != nil && !errors.Is(err, executor.ErrNotFound) {
+		t.Errorf("refresh: got %v, want no error or ErrNotFound", err)
+	}
+	return err != nil || i.State == executor.SessionDead
+}
