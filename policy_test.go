@@ -90,8 +90,8 @@ var rules = []rule{
 	{packages: []string{"internal/envd/..."}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
 	{packages: []string{"internal/stdin"}},
 	{packages: []string{"server/e2b"}, imports: []string{"executor", "internal/envd/...", "internal/front", "internal/stdin"}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
-	// A stand-in for tests: real sandboxes behind the server, with what the contract does not know.
-	{packages: []string{"server/e2b/e2btest"}, imports: []string{"executor", "executor/driver", "docker/...", "server/e2b"}, modules: []string{"github.com/moby/moby/api", "github.com/moby/moby/client"}},
+	// A stand-in for tests: real sandboxes behind the server, with what the contract does not know, and with E2B's faults.
+	{packages: []string{"server/e2b/e2btest"}, imports: []string{"executor", "executor/driver", "docker/...", "internal/envd/...", "server/e2b"}, modules: []string{"connectrpc.com/connect", "github.com/moby/moby/api", "github.com/moby/moby/client", "google.golang.org/protobuf"}},
 	// What ends in good order waits for what it has begun.
 	{packages: []string{"internal/drain"}},
 	// Whom web pages reach through a browser, and how a request is called, is one question for all servers.

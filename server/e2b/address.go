@@ -74,13 +74,25 @@ type proxyError struct {
 	Port      int    `json:"port,omitempty"`
 }
 
+// noSandbox answers that there is no way to a sandbox: it has ended, or never was there.
+func noSandbox(w http.ResponseWriter, to address) {
+	writeJSON(w, http.StatusBadGateway, proxyError{SandboxID: to.sandbox, Message: "The sandbox was not found", Code: http.StatusBadGateway})
+}
+
+// portClosed answers that nothing takes connections at a port of a sandbox that runs. why may be empty.
+func portClosed(w http.ResponseWriter, to address, why string) {
+	writeJSON(w, http.StatusBadGateway, proxyError{
+		SandboxID: to.sandbox, Message: "The sandbox is running but port is not open" + why, Code: http.StatusBadGateway, Port: to.port,
+	})
+}
+
 // serveSandbox lets a request through to a port of a sandbox. Knowing the ID is what it takes, unless the sandbox is private; envd asks for
 // its token besides.
 func (s *Server) serveSandbox(w http.ResponseWriter, r *http.Request, to address) {
 	to.sandbox = shortID(to.sandbox)
 	b := s.lookup(to.sandbox)
 	if b == nil || b.life.Err() != nil {
-		badGateway(w, SandboxNotFound, to)
+		noSandbox(w, to)
 		return
 	}
 	if to.port != envdPort && (b.private || to.port != interpreterPort) && b.traffic != "" && !sameToken(r.Header.Get("E2b-Traffic-Access-Token"), b.traffic) {
@@ -89,17 +101,13 @@ func (s *Server) serveSandbox(w http.ResponseWriter, r *http.Request, to address
 	}
 	if b.isPaused() {
 		if b.resumes == 0 {
-			badGateway(w, SandboxNotFound, to)
+			noSandbox(w, to)
 			return
 		}
 		if _, err := b.resume(r.Context(), b.resumes); err != nil {
 			s.fail(w, r, err)
 			return
 		}
-	}
-	w, answered := s.wayFault(w, to)
-	if answered {
-		return
 	}
 	ctx, stop := both(r.Context(), b.life)
 	defer stop()
@@ -110,9 +118,6 @@ func (s *Server) serveSandbox(w http.ResponseWriter, r *http.Request, to address
 	defer body.watch()()
 	switch to.port {
 	case envdPort:
-		if b.fatalPing(r) {
-			panic(http.ErrAbortHandler)
-		}
 		b.envd.ServeHTTP(w, r)
 	case interpreterPort:
 		b.serveInterpreter(w, r)

@@ -54,8 +54,6 @@ type Config struct {
 	// Root runs the commands of clients that ask for the user root, in the session of their sandbox and by the rules of its Run. The
 	// contract knows one user, so it has to come from beside it. Nil: they are refused.
 	Root func(ctx context.Context, s executor.Session, req executor.Request, emit func(executor.Event) error) (*executor.Result, error)
-	// Faults are for tests of clients.
-	Faults Faults
 	// Log gets what no client is told. Nil: nothing is logged.
 	Log *slog.Logger
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/execbroker/execbroker/executor"
 )
@@ -25,13 +24,10 @@ type codeContext struct {
 	dir   string        // Request.Dir of the run that starts it
 	turn  chan struct{} // holds a token while something runs
 
-	mu        sync.Mutex
-	begun     bool
-	stop      context.CancelCauseFunc // of the last run of Bash; nil: none
-	runs      int                     // of Bash
-	abandoned time.Time               // when code was last stopped because its client had gone
-	before    int                     // executions that are counted before those of the interpreter
-	last      int                     // the number of the last execution
+	mu    sync.Mutex
+	begun bool
+	stop  context.CancelCauseFunc // of the last run of Bash; nil: none
+	runs  int                     // of Bash
 }
 
 // contexts are those of a sandbox. Each language has one from the beginning, whose ID is the name of the language.
@@ -178,14 +174,10 @@ func (c *contexts) remove(x *codeContext) {
 
 // restart ends the interpreter of x, and what runs in it. The next run starts it anew, in the directory that it was made with.
 func (b *sandbox) restart(ctx context.Context, x *codeContext) error {
-	b.slowly(ctx)
 	x.mu.Lock()
-	x.before, x.last, x.runs = 0, 0, 0
+	x.runs = 0
 	begun := x.begun
 	x.begun = false
-	if b.faults().LostDirectory {
-		x.dir = ""
-	}
 	x.mu.Unlock()
 	switch {
 	case !begun:

@@ -35,9 +35,6 @@ func (s *Server) create(ctx context.Context, o owner, body []byte, timeout time.
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := s.createFault(); err != nil {
-		return 0, nil, err
-	}
 	if err := s.reserve(o); err != nil {
 		return 0, nil, err
 	}
@@ -50,7 +47,7 @@ func (s *Server) create(ctx context.Context, o owner, body []byte, timeout time.
 		return 0, nil, err
 	}
 	b := &sandbox{
-		id: id, owner: o, faults: s.faults, patience: s.patience, longest: s.cfg.MaxTimeout, template: n.TemplateID, token: newToken(), metadata: n.Metadata, internet: spec.Network.Mode == executor.NetworkFull,
+		id: id, owner: o, patience: s.patience, template: n.TemplateID, token: newToken(), metadata: n.Metadata, internet: spec.Network.Mode == executor.NetworkFull,
 		started: time.Now(), session: session, home: executor.Workdir, root: s.cfg.Root, onTimeout: then, moved: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	b.end = b.started.Add(timeout)
@@ -140,10 +137,10 @@ func (s *Server) seconds(n int64) (time.Duration, error) {
 	switch {
 	case n <= 0:
 		return 0, refuse(http.StatusBadRequest, "Timeout must be greater than 0")
-	case n > int64(s.cfg.MaxTimeout/time.Second) && !s.faults().ClampedTimeouts:
+	case n > int64(s.cfg.MaxTimeout/time.Second):
 		return 0, refuse(http.StatusBadRequest, "Timeout cannot be greater than %v", s.cfg.MaxTimeout)
 	}
-	return time.Duration(min(n, int64(s.cfg.MaxTimeout/time.Second))) * time.Second, nil
+	return time.Duration(n) * time.Second, nil
 }
 
 // spec says what a client asks for in the words of the contract.

@@ -32,18 +32,7 @@ func (b *sandbox) execute(w http.ResponseWriter, r *http.Request) {
 	}
 	// E2B answers before the code has its turn, and without a type of content.
 	w.Header()["Content-Type"] = nil
-	f := b.faults()
-	if f.PastedEnvironment && req.Language == executor.Python {
-		req.Code, req.Env = pasted(req.Env)+req.Code, nil
-	}
-	if f.BlankLines {
-		w = blankLines{w}
-	}
-	parent := r.Context()
-	if f.UnseenDisconnects {
-		parent = b.life
-	}
-	ctx, cancel := context.WithCancelCause(parent)
+	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	lines := make(chan []byte, buffered)
 	var run sync.WaitGroup
@@ -60,9 +49,7 @@ func (b *sandbox) execute(w http.ResponseWriter, r *http.Request) {
 	})
 	defer run.Wait()
 	if err := pump(w, lines); err != nil {
-		if !f.UnseenDisconnects {
-			cancel(err)
-		}
+		cancel(err)
 		for range lines { // until the code has stopped
 		}
 	}
@@ -134,16 +121,6 @@ func (b *sandbox) runCode(ctx context.Context, x *codeContext, req executor.Requ
 		return // the client is gone
 	}
 	defer give()
-	if x.stuck(b.faults().StuckAfterAbandon) {
-		<-ctx.Done()
-		return
-	}
-	defer func() { // before the turn is given: the next run asks whether this one was abandoned
-		if ctx.Err() != nil {
-			x.abandon()
-		}
-	}()
-	defer b.replace(ctx, x)
 	req.Dir = x.start()
 	running := ctx
 	if x.shell {
@@ -151,18 +128,13 @@ func (b *sandbox) runCode(ctx context.Context, x *codeContext, req executor.Requ
 		running, stop, req = x.nextShell(ctx, req)
 		defer stop(nil)
 	}
-	f, number := b.faults(), codeEvent{Type: "number_of_executions"}
 	result, err := b.session.Run(running, req, func(ev executor.Event) error {
 		switch ev.Kind {
 		case executor.EventStarted:
 			if x.shell {
 				ev.Cell = x.cell()
 			}
-			number.ExecutionCount = x.number(ev.Cell, f)
-			if f.LateNumbers {
-				return nil
-			}
-			return send(number.line())
+			return send(codeEvent{Type: "number_of_executions", ExecutionCount: ev.Cell}.line())
 		case executor.EventStdout, executor.EventStderr:
 			text := string(ev.Data)
 			return send(codeEvent{Type: string(ev.Kind), Text: &text, Timestamp: ev.Time.UTC().Format("2006-01-02T15:04:05.000000Z")}.line())
@@ -174,13 +146,6 @@ func (b *sandbox) runCode(ctx context.Context, x *codeContext, req executor.Requ
 	})
 	if b.seen(err); ctx.Err() != nil || b.life.Err() != nil { // nobody is there, or what came of it is the end of the sandbox
 		return
-	}
-	if f.EndlessExit && x.Language != executor.Python && result != nil && result.StateLost {
-		<-ctx.Done()
-		return
-	}
-	if f.LateNumbers {
-		_ = send(number.line())
 	}
 	if name, value, traceback := failure(result, err); name != "" {
 		_ = send(codeEvent{Type: "error", Name: &name, Value: &value, Traceback: &traceback}.line())

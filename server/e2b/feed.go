@@ -21,7 +21,6 @@ type feed struct {
 	bytes   int
 	unread  int // the first chunk that nobody has read
 	readers map[*reader]bool
-	forgets bool // what comes while nobody is connected
 	done    bool
 	end     *pb.ProcessEvent_EndEvent // if done; nil: err says why not
 	err     error
@@ -73,10 +72,6 @@ func (f *feed) push(ctx context.Context, c *pb.ProcessEvent_DataEvent) error {
 		for len(f.readers) == 0 && f.bytes > backlog {
 			f.drop()
 		}
-		if f.forgets && len(f.readers) == 0 {
-			f.mu.Unlock()
-			return nil
-		}
 		if f.bytes <= backlog {
 			f.chunks = append(f.chunks, c)
 			f.bytes += size(c)
@@ -109,9 +104,6 @@ func (f *feed) connect() *reader {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := &reader{f: f, next: f.unread}
-	if f.forgets {
-		r.next = f.first + len(f.chunks)
-	}
 	f.readers[r] = true
 	return r
 }

@@ -15,7 +15,7 @@ import (
 // FuzzCreate sends bodies to create: an answer of E2B's shape comes, and a sandbox only with status 201.
 func FuzzCreate(f *testing.F) {
 	for _, seed := range []string{
-		base, `{"templateID": "base", "timeout": 60, "metadata": {"Ä b": "&="}, "envVars": {"A": "1"}}`, `{"templateID": "base"}{}`, `{"timeout": -1}`,
+		`{"templateID": "base"}`, `{"templateID": "base", "timeout": 60, "metadata": {"Ä b": "&="}, "envVars": {"A": "1"}}`, `{"templateID": "base"}{}`, `{"timeout": -1}`,
 		`{"templateID": "base", "network": {"denyOut": ["0.0.0.0/0"], "allowOut": ["example.org"]}}`, `{"templateID":"base","volumeMounts":[{}]}`, "", "null", "[]", "{",
 	} {
 		f.Add(seed)

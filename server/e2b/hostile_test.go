@@ -312,3 +312,22 @@ func TestThousandConnections(t *testing.T) {
 		t.Errorf("got %d", got.Code)
 	}
 }
+
+// post runs code over a connection and returns the answer as it comes.
+func (d daemon) post(ctx context.Context, code string) *http.Response {
+	d.Helper()
+	r, err := http.NewRequestWithContext(ctx, "POST", d.url+"/execute", strings.NewReader(body(code)))
+	if err != nil {
+		d.Fatal(err)
+	}
+	r.Header.Set("E2b-Sandbox-Id", d.box.SandboxID)
+	r.Header.Set("E2b-Sandbox-Port", "49999")
+	tr := http.DefaultTransport.(*http.Transport).Clone()
+	d.Cleanup(tr.CloseIdleConnections)
+	res, err := tr.RoundTrip(r)
+	if err != nil {
+		d.Fatal(err)
+	}
+	d.Cleanup(func() { res.Body.Close() })
+	return res
+}

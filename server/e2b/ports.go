@@ -56,11 +56,9 @@ func (b *sandbox) awakened() context.Context {
 func (s *Server) serveForward(w http.ResponseWriter, r *http.Request, b *sandbox, to address) {
 	switch {
 	case b.forward == nil:
-		writeJSON(w, http.StatusBadGateway, proxyError{
-			SandboxID: b.id, Message: "The sandbox is running but port is not open: this server forwards no ports", Code: http.StatusBadGateway, Port: to.port,
-		})
+		portClosed(w, to, ": this server forwards no ports")
 	case !to.named: // by headers, at a name of the control plane
-		badGateway(w, PortNotOpen, to)
+		portClosed(w, to, "")
 	default:
 		ctx, stop := both(r.Context(), b.awakened())
 		defer stop()
@@ -128,10 +126,10 @@ func ownCookies(h http.Header) {
 func (s *Server) unforwarded(w http.ResponseWriter, r *http.Request, b *sandbox, to address, err error) {
 	switch {
 	case errors.Is(err, executor.ErrNoServer), errors.Is(err, executor.ErrDenied), errors.Is(err, executor.ErrInvalid):
-		badGateway(w, PortNotOpen, to)
+		portClosed(w, to, "")
 	case errors.Is(err, executor.ErrNotFound), errors.Is(err, executor.ErrClosed), b.life.Err() != nil, b.isPaused():
 		_ = b.seen(err)
-		badGateway(w, SandboxNotFound, to)
+		noSandbox(w, to)
 	case errors.Is(err, executor.ErrExhausted):
 		writeJSON(w, http.StatusTooManyRequests, proxyError{SandboxID: to.sandbox, Message: "too many connections to this sandbox are open", Code: http.StatusTooManyRequests, Port: to.port})
 	default:

@@ -95,7 +95,6 @@ func (s *processService) Start(ctx context.Context, r *connect.Request[pb.StartR
 		cancel()
 		return err
 	}
-	p.out.forgets = s.b.faults().DetachedOutput
 	reader := p.out.connect()
 	defer reader.close()
 	go func() { // the end of the sandbox waits for it
@@ -190,7 +189,7 @@ func (s *processService) run(ctx context.Context, p *process, req executor.Reque
 func (s *processService) over(p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended = append(s.ended, p.pid); len(s.ended) > keepEnded || p.out.forgets {
+	if s.ended = append(s.ended, p.pid); len(s.ended) > keepEnded {
 		delete(s.procs, s.ended[0])
 		s.ended = s.ended[1:]
 	}
@@ -255,13 +254,6 @@ func (s *processService) Connect(ctx context.Context, r *connect.Request[pb.Conn
 func (s *processService) find(sel *pb.ProcessSelector) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tagged := 0
-	for _, p := range s.procs {
-		if p.tag != nil {
-			tagged++
-		}
-	}
-	blind := tagged > 1 && s.b.faults().OneTag
 	for _, p := range s.procs {
 		switch by := sel.GetSelector().(type) {
 		case *pb.ProcessSelector_Pid:
@@ -269,7 +261,7 @@ func (s *processService) find(sel *pb.ProcessSelector) (*process, error) {
 				return p, nil
 			}
 		case *pb.ProcessSelector_Tag:
-			if p.tag != nil && *p.tag == by.Tag && !blind {
+			if p.tag != nil && *p.tag == by.Tag {
 				return p, nil
 			}
 		}

@@ -30,15 +30,13 @@ type sandbox struct {
 	metadata map[string]string
 	internet bool
 	started  time.Time
-	latest   time.Time // it cannot live longer; zero: no bound
-	longest  time.Duration
+	latest   time.Time     // it cannot live longer; zero: no bound
 	wall     time.Duration // the longest that anything runs in it, see wallTime; zero: the limit of the backend
 	patience time.Duration // with bodies
 	session  executor.Session
 	home     string // by what clients know the working directory
 	contexts *contexts
 	said     *metadata // of its files
-	faults   func() Faults
 	envd     http.Handler
 	forward  http.Handler // to servers in the sandbox; nil: there is none
 
@@ -152,9 +150,6 @@ func (b *sandbox) ends() time.Time {
 // setEnd moves the end of b to d from now; with extend, only if that is later.
 func (b *sandbox) setEnd(ctx context.Context, d time.Duration, extend bool) error {
 	end := time.Now().Add(d)
-	if latest := b.started.Add(b.longest); b.faults().ClampedTimeouts && end.After(latest) {
-		end, d = latest, time.Until(latest)
-	}
 	if !b.latest.IsZero() && end.After(b.latest) {
 		return refuse(http.StatusBadRequest, "Max instance length exceeded: this sandbox cannot live beyond %s", b.latest.Format(time.RFC3339))
 	}

@@ -33,7 +33,6 @@ type Server struct {
 	api    *http.ServeMux
 	front  http.Handler // before everything
 	once   onces
-	faulty faulty
 
 	patience time.Duration // bodyTime, or less in tests
 
@@ -67,7 +66,6 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	s.front = cfg.names().Handler(http.HandlerFunc(s.dispatch), func(w http.ResponseWriter, _ *http.Request, status int, message string) {
 		writeError(w, refuse(status, "%s", message))
 	})
-	s.SetFaults(cfg.Faults)
 	return s, nil
 }
 
@@ -85,7 +83,6 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 	case to.sandbox != "":
 		s.serveSandbox(w, r, to)
-	case s.planeFault(w, r):
 	default:
 		s.api.ServeHTTP(w, r)
 	}
@@ -221,7 +218,7 @@ func (s *Server) authenticate(r *http.Request) (owner, error) {
 func (s *Server) find(r *http.Request, o owner) (*sandbox, error) {
 	id := shortID(r.PathValue("id"))
 	if b := s.lookup(id); b != nil && b.owner == o && b.life.Err() == nil {
-		return b, s.changing(b)
+		return b, nil
 	}
 	return nil, notFound(id)
 }

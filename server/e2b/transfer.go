@@ -91,22 +91,14 @@ func (b *sandbox) download(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
 	patient := deadlineWriter{w, http.NewResponseController(w)}
-	switch {
-	case b.faults().PackedDownloads && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"):
-		h.Set("Content-Encoding", "gzip")
-		z := gzip.NewWriter(patient)
-		_, _ = io.Copy(z, f) // that is the fault
-		_ = z.Close()
-	case info.Mode.IsRegular():
+	if info.Mode.IsRegular() {
 		// A file that is cut short breaks the connection, since its length has been announced.
 		http.ServeContent(patient, r, "", info.ModTime, content)
 		if content.changed() {
 			panic(http.ErrAbortHandler)
 		}
-	default:
-		if _, err := io.Copy(patient, f); err != nil {
-			panic(http.ErrAbortHandler)
-		}
+	} else if _, err := io.Copy(patient, f); err != nil {
+		panic(http.ErrAbortHandler)
 	}
 }
 
@@ -247,11 +239,7 @@ func (b *sandbox) store(r *http.Request, rc *http.ResponseController, said map[s
 	}
 	write := func(name string, data io.Reader) error {
 		abs, err := b.absolute(name)
-		switch {
-		case err != nil:
-		case b.faults().TornUploads:
-			err = b.tear(r.Context(), abs, data)
-		default:
+		if err == nil {
 			err = b.session.Files().Write(r.Context(), abs, data, 0)
 		}
 		if err == nil {
