@@ -124,7 +124,7 @@ var rules = []rule{
 	{packages: []string{"e2b/..."}, imports: []string{"executor", "executor/driver", "internal/envd/...", "internal/packages", "internal/runner/...", "internal/wire", "e2b/..."}, modules: []string{"connectrpc.com/connect", "golang.org/x/sync", "google.golang.org/protobuf", "github.com/oapi-codegen/runtime"}},
 	// Fly's stand-in starts containers where the adapter starts Machines. It shares no type of the API with the adapter or with Fly's client.
 	{packages: []string{"flymachines/flytest"}, imports: []string{"internal/store"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
-	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "internal/runner/...", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},
+	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "internal/runner/...", "internal/store", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},
 	// Configuration knows factories, not adapters; one package names them all.
 	{packages: []string{"backends"}, imports: []string{"executor", "executor/driver", "executor/router", "executor/pool", "executor/sessions/...", "internal/requirement"}, modules: []string{"github.com/sony/gobreaker/v2", "go.yaml.in/yaml/v3"}},
 	{packages: []string{"backends/all"}, imports: append([]string{"backends", "executor/driver"}, adapters...)},

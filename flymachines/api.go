@@ -39,7 +39,7 @@ type api struct {
 	rates *rates
 }
 
-func newAPI(ctx context.Context, cfg *Config) (*api, error) {
+func newAPI(ctx context.Context, env driver.Env, cfg *Config) (*api, error) {
 	to, err := url.Parse(cmp.Or(cfg.API, PublicAPI))
 	if err != nil {
 		return nil, err
@@ -53,13 +53,10 @@ func newAPI(ctx context.Context, cfg *Config) (*api, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fly-go: %w", err)
 	}
-	return &api{app: cfg.App, flaps: c, http: t, rates: ratesOf(to.String(), cfg.App, cfg.Rate)}, nil
+	return &api{app: cfg.App, flaps: c, http: t, rates: ratesOf(env, to.String(), cfg.App, cfg.Rate)}, nil
 }
 
-func (a *api) close() {
-	a.http.CloseIdleConnections()
-	a.rates.done()
-}
+func (a *api) close() { a.http.CloseIdleConnections() }
 
 // Pauses between attempts.
 const (
@@ -111,7 +108,7 @@ func (a *api) call(ctx context.Context, action, target string, timeout time.Dura
 	}
 	e := classify(action, at)
 	if e.class == classRate {
-		a.rates.refused(action, target)
+		a.rates.refused(ctx, action, target)
 	}
 	return e
 }

@@ -103,7 +103,7 @@ func newDriver(ctx context.Context, env driver.Env, cfg Config) (*backend, error
 	if err != nil {
 		return nil, err
 	}
-	a, err := newAPI(ctx, &cfg)
+	a, err := newAPI(ctx, env, &cfg)
 	if err != nil {
 		return nil, err
 	}
