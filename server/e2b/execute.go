@@ -19,7 +19,8 @@ const (
 	buffered  = 64               // events between code and client
 )
 
-// execute runs code and streams what it does. The code is stopped when the client is gone; its state survives that where the backend can.
+// execute runs code and streams what it does. The code is stopped when the client is gone; its
+// state survives that where the backend can.
 func (b *sandbox) execute(w http.ResponseWriter, r *http.Request) {
 	var ask codeRequest
 	if !readFields(w, r, &ask) {
@@ -30,7 +31,7 @@ func (b *sandbox) execute(w http.ResponseWriter, r *http.Request) {
 		textError(w, err)
 		return
 	}
-	// E2B answers before the code has its turn, and without a type of content.
+	// E2B sends the header before the code begins, and without a content type.
 	w.Header()["Content-Type"] = nil
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -54,7 +55,8 @@ func (b *sandbox) execute(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if b.life.Err() != nil {
-		// What happens to connections of a sandbox that is killed. An end in good order would pass for success.
+		// E2B breaks the connections of a sandbox that is killed. A regular end of the stream would
+		// look like success.
 		run.Wait()
 		panic(http.ErrAbortHandler)
 	}
@@ -155,7 +157,7 @@ func (b *sandbox) runCode(ctx context.Context, x *codeContext, req executor.Requ
 	}
 }
 
-// failure says how code failed in the words of E2B. An empty name: it did not.
+// failure returns the error that E2B has for a result. An empty name: the code did not fail.
 func failure(r *executor.Result, err error) (name, value, traceback string) {
 	switch {
 	case err != nil:

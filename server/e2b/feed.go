@@ -7,12 +7,12 @@ import (
 	pb "github.com/execbroker/execbroker/internal/envd/processpb"
 )
 
-// backlog is how many bytes of output a command may be ahead of its readers. With readers it then waits for the slowest; without, the
-// oldest output is dropped.
+// backlog is how many bytes of output are kept for readers. When it is full, the command waits for
+// the slowest reader; without readers the oldest output is dropped.
 const backlog = 1 << 20
 
-// feed carries the output of a command to those who are connected to it. What nobody has read yet is kept for who connects next, so that
-// a client that reconnects misses nothing that fits.
+// feed carries the output of a command to all connected clients. Output that nobody has read is
+// kept for the next client, as far as it fits.
 type feed struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed when anything below changes

@@ -53,7 +53,8 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// FuzzPaths makes names of files absolute: a relative one stays below the working directory, and what is absolute stays what it is.
+// FuzzPaths makes names of files absolute: a relative one stays below the working directory, and
+// what is absolute stays what it is.
 func FuzzPaths(f *testing.F) {
 	for _, seed := range []string{"a", "../x", "a/../../x", "/etc/../x", "~", "~/x", "", ".", "/", "a//b", "./.."} {
 		f.Add(seed)

@@ -16,7 +16,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Ports says whether clients reach servers in sandboxes, by the host name that the SDKs' getHost gives.
+// Ports says whether clients reach servers in sandboxes, by the host name that the SDKs' getHost
+// gives.
 type Ports string
 
 // Who reaches servers in sandboxes.
@@ -107,8 +108,8 @@ func (s *Server) newForward(b *sandbox) http.Handler {
 	}
 }
 
-// ownCookies makes the cookies of an answer those of its host name alone: another sandbox, and the control plane, have names below the same
-// domain.
+// ownCookies makes the cookies of an answer those of its host name alone: another sandbox, and the
+// control plane, have names below the same domain.
 func ownCookies(h http.Header) {
 	lines := h.Values("Set-Cookie")
 	h.Del("Set-Cookie")

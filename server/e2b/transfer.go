@@ -142,7 +142,8 @@ func (c *content) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// changed reports whether a file that was read to its end is not what its length says: it has grown, or was replaced.
+// changed reports whether a file that was read to its end is not what its length says: it has
+// grown, or was replaced.
 func (c *content) changed() bool {
 	if c.failed || c.f == nil || c.at < c.size {
 		return c.failed
@@ -223,7 +224,8 @@ func (b *sandbox) upload(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, done)
 }
 
-// store writes the files of a body, and keeps what is said of each. Each is replaced as a whole or not at all.
+// store writes the files of a body, and keeps what is said of each. Each is replaced as a whole or
+// not at all.
 func (b *sandbox) store(r *http.Request, rc *http.ResponseController, said map[string]string) (done []written, err error) {
 	var in io.Reader = patientReader{r.Body, rc}
 	switch encoding := r.Header.Get("Content-Encoding"); encoding {

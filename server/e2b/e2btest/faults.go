@@ -13,72 +13,109 @@ import (
 	"github.com/execbroker/execbroker/server/e2b"
 )
 
-// Faults are what E2B does, or older versions of it, that clients trip over. The server does none of
-// it. Tests of clients turn it on here; clients cannot. The zero value is none. Numbers count down
-// as they happen.
+// Faults are traits of E2B, or of older versions of it, that clients stumble over. The server has
+// none of them. Tests of clients turn them on here. A number says how often a fault happens, and
+// counts down. The zero value has no faults.
 type Faults struct {
-	// Of the control plane.
+	// Control plane.
 
-	RateLimited     int           // so many requests are answered with 429, a time to wait in RetryAfter, and the headers RateLimit-*
-	RetryAfter      time.Duration // of RateLimited. Zero: the header is missing
-	QuotaExceeded   int           // so many sandboxes are refused with 429 for the number that there is; this one never has Retry-After
-	NoCapacity      int           // so many sandboxes are refused with 503: nothing has changed and the request may be repeated
-	PlacementFailed int           // so many sandboxes are refused with 500, whose message says that they could not be placed
-	LostAnswers     int           // so many requests are carried out, and the connection breaks instead of an answer
-	ForeignErrors   int           // so many requests are answered with 504 by something that stands before and speaks plain text
-	Changing        int           // so many requests for a sandbox are answered with 409: it is between two states
-	OldPaths        bool          // there is nothing below /v2
-	NoIdempotency   bool          // the header Idempotency-Key means nothing
-	ClampedTimeouts bool          // a timeout beyond the longest life is shortened in silence to what is left of it since the start
+	// RateLimited requests are answered with 429, RetryAfter and the headers RateLimit-*.
+	RateLimited int
+	// RetryAfter is the Retry-After of RateLimited. Zero: without that header.
+	RetryAfter time.Duration
+	// QuotaExceeded creates are refused with 429 because the key has too many sandboxes. That
+	// answer never has Retry-After.
+	QuotaExceeded int
+	// NoCapacity creates are refused with 503. Nothing has changed, and the client may try again.
+	NoCapacity int
+	// PlacementFailed creates are refused with 500: the sandbox could not be placed.
+	PlacementFailed int
+	// LostAnswers requests are carried out, and the connection breaks before the answer.
+	LostAnswers int
+	// ForeignErrors requests are answered by a proxy with 504, in plain text.
+	ForeignErrors int
+	// Changing requests for a sandbox are answered with 409: it is between two states.
+	Changing int
+	// OldPaths answers all paths below /v2 with 404.
+	OldPaths bool
+	// NoIdempotency ignores the header Idempotency-Key.
+	NoIdempotency bool
+	// ClampedTimeouts shortens, without an error, a timeout beyond the longest life to what is left
+	// of that since the start.
+	ClampedTimeouts bool
 
-	// Of the way to sandboxes.
+	// Proxy in front of sandboxes.
 
-	BadGateway     BadGateway // every request is answered with this kind of 502
-	BadGateways    int        // if not zero, only so many are
-	TooManyOpen    int        // so many requests are answered with 429 for the connections that are open, with the ID of the sandbox
-	CutAfter       int64      // answers break after so many bytes of their bodies. Zero: none does
-	CutInGoodOrder bool       // and look as if that were their end
-	CutPort        int        // only those of this port. Zero: of all
-	Cuts           int        // if not zero, only so many are cut
+	// BadGateway answers requests with this kind of 502.
+	BadGateway BadGateway
+	// BadGateways bounds how many. Zero: all.
+	BadGateways int
+	// TooManyOpen requests are answered with 429, because too many connections are open.
+	TooManyOpen int
+	// CutAfter breaks answers after so many bytes of the body. Zero: none.
+	CutAfter int64
+	// CutInGoodOrder makes a cut look like the regular end of the body.
+	CutInGoodOrder bool
+	// CutPort cuts answers of one port only. Zero: of all.
+	CutPort int
+	// Cuts bounds how many are cut. Zero: all.
+	Cuts int
 
-	// Of envd.
+	// Daemon, envd.
 
-	TornUploads     bool // a file is emptied when its upload begins, and what had arrived of one that is broken off remains
-	PackedDownloads bool // whoever takes gzip gets it: without a length, and with an end in good order where reading has failed
-	DetachedOutput  bool // what a command writes while nobody is connected to it is lost, and so is its end once it was told
-	OneTag          bool // a tag finds its process only if no other has one
-	FatalPings      bool // a Keepalive-Ping-Interval below one ends envd and all commands
-	LateEnvd        int  // so many requests find envd not listening yet
+	// TornUploads empties a file when its upload begins. What has arrived of an upload that breaks
+	// remains.
+	TornUploads bool
+	// PackedDownloads sends gzip, without a length, to clients that accept it. If reading the file
+	// fails, the body ends as if it were complete.
+	PackedDownloads bool
+	// DetachedOutput loses what a command writes while no client is connected to it, and its end
+	// after a client was told.
+	DetachedOutput bool
+	// OneTag finds a process by its tag only if no other process has a tag.
+	OneTag bool
+	// FatalPings ends the daemon and all commands when a Keepalive-Ping-Interval is below one.
+	FatalPings bool
+	// LateEnvd requests find that the daemon does not listen yet.
+	LateEnvd int
 
-	// Of the code interpreter.
+	// Code interpreter.
 
-	// StuckAfterAbandon: a run that begins so soon after the end of one whose client has gone is never
-	// executed, and never ends. E2B's does so for about 50 ms. Zero: none.
+	// StuckAfterAbandon is how soon after code whose client has left the next run has to begin to
+	// be never executed, and never end. At E2B that is about 50 ms. Zero: never.
 	StuckAfterAbandon time.Duration
-	UnseenDisconnects bool // code whose client has gone goes on, and the next waits for it
-	PastedEnvironment bool // env_vars become source text in Python, without quoting
-	LostDirectory     bool // a context that is restarted does not begin in its directory
-	BlankLines        bool // the stream has empty lines between events
-	// SilentExecution: an execution of the service itself, in which it changes the directory of a
-	// context, counts where the language is not Python.
+	// UnseenDisconnects lets code go on when its client leaves. The next run waits for it.
+	UnseenDisconnects bool
+	// PastedEnvironment makes source text of env_vars in Python, without quoting.
+	PastedEnvironment bool
+	// LostDirectory restarts a context in another directory than its own.
+	LostDirectory bool
+	// BlankLines sends empty lines between events.
+	BlankLines bool
+	// SilentExecution counts an execution of the service itself, which sets the directory of a
+	// context. Not in Python.
 	SilentExecution bool
-	// ReplacedProcesses: where the language is not Python, stopping code replaces the process, with its
-	// state, and the numbers of executions go on.
+	// ReplacedProcesses replaces the process, which loses its state, when code is stopped. The
+	// numbers of executions go on. Not in Python.
 	ReplacedProcesses bool
-	EndlessExit       bool          // where the language is not Python, code that ends its process never ends
-	LateNumbers       bool          // the number of an execution comes with its end, as of code that keeps the lock of its interpreter
-	SlowDeletes       time.Duration // removing or restarting a context takes so long. At E2B it is up to 3 s
+	// EndlessExit never ends the stream of code that ends its process. Not in Python.
+	EndlessExit bool
+	// LateNumbers sends the number of an execution at its end, as for code that holds the lock of
+	// the interpreter.
+	LateNumbers bool
+	// SlowDeletes is how long it takes to remove or restart a context. At E2B that is up to 3 s.
+	SlowDeletes time.Duration
 }
 
-// BadGateway is a kind of the status 502, which means different things. The zero value is none.
+// BadGateway is a kind of the status 502, which has several meanings. The zero value is none.
 type BadGateway string
 
 // The kinds of 502.
 const (
-	SandboxNotFound  BadGateway = "sandbox-not-found" // ended, killed or never there: the answer is the same
-	PortNotOpen      BadGateway = "port-not-open"     // the sandbox runs, and the service in it does not
-	RouteFailed      BadGateway = "route-failed"      // plain text; the sandbox may run
-	BrokenInBrowsers BadGateway = "html"              // as browsers get it, and whoever looks like one
+	SandboxNotFound  BadGateway = "sandbox-not-found" // it has ended, was killed or never existed
+	PortNotOpen      BadGateway = "port-not-open"     // the sandbox runs, the service in it does not
+	RouteFailed      BadGateway = "route-failed"      // in plain text; the sandbox may run
+	BrokenInBrowsers BadGateway = "html"              // a page, for browsers and what looks like one
 )
 
 // The ports of a sandbox that something listens on.
@@ -87,7 +124,8 @@ const (
 	interpreterPort = 49999
 )
 
-// faulty stands before a server, and between it and its backend. Without faults it changes nothing.
+// faulty is in front of a server, and between the server and its backend. Without faults it changes
+// nothing.
 type faulty struct {
 	server  http.Handler
 	longest time.Duration // the longest life of a sandbox
@@ -154,8 +192,8 @@ func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// address names a port of a sandbox. The zero value is the control plane. Of a signed URL the sandbox
-// is not known.
+// address names a port of a sandbox. The zero value is the control plane. Of a signed URL the
+// sandbox is not known.
 type address struct {
 	sandbox string
 	port    int

@@ -117,8 +117,8 @@ func (f *faulty) hidden(r *http.Request, now Faults) bool {
 	return false
 }
 
-// selector returns how a request names a process. The request can still be served. StreamInput is not
-// looked at: it may never end.
+// selector returns how a request names a process. The request can still be served. StreamInput is
+// not looked at: it may never end.
 func selector(r *http.Request) *pb.ProcessSelector {
 	var m selecting
 	switch r.URL.Path {

@@ -21,9 +21,11 @@ const Key = "e2b_0123456789abcdef"
 
 // Options configure Start. The zero value is a server over Docker without faults.
 type Options struct {
-	// Owner labels the sandboxes at the engine, where others may test too. Empty: driver.Env's default.
+	// Owner labels the sandboxes at the engine, where others may test too. Empty: driver.Env's
+	// default.
 	Owner string
-	// Docker is the backend. Zero fields are those of the test engine: its address, the image with both languages, and no pulling.
+	// Docker is the backend. Zero fields are those of the test engine: its address, the image with
+	// both languages, and no pulling.
 	Docker docker.Config
 	// Jupyter makes Python that of Jupyter's kernels, which the image has to have.
 	Jupyter bool
