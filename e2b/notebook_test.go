@@ -63,8 +63,9 @@ func TestNotebook(t *testing.T) {
 
 const executePath = "/execute"
 
-// A connection to the code interpreter may break anywhere in the stream of a run, or end there in good order, which the official SDK takes
-// for success. The error says truly whether the code has run, it never runs twice, and the next call goes on where it was.
+// A connection to the code interpreter may break anywhere in the stream of a run, or end there in
+// good order, which the official SDK takes for success. The error says truly whether the code has
+// run, it never runs twice, and the next call goes on where it was.
 func TestCodeInterpreterCutAnywhere(t *testing.T) {
 	t.Parallel()
 	w := interpreting(t)
@@ -83,8 +84,8 @@ func TestCodeInterpreterCutAnywhere(t *testing.T) {
 	}
 }
 
-// What answers the request that carries a run decides what is known of the run. Nothing is sent twice, but for what was certainly not
-// delivered.
+// What answers the request that carries a run decides what is known of the run. Nothing is sent
+// twice, but for what was certainly not delivered.
 func TestAnswersToExecute(t *testing.T) {
 	t.Parallel()
 	w := interpreting(t)
@@ -210,8 +211,8 @@ var interpreterSwitches = []struct {
 	{"slow-deletes", e2btest.Faults{SlowDeletes: time.Second}},
 }
 
-// What E2B's code interpreter does that its clients trip over. Each fault is on while code is stopped at its wall time, and for a life
-// afterwards.
+// What E2B's code interpreter does that its clients trip over. Each fault is on while code is
+// stopped at its wall time, and for a life afterwards.
 func TestCodeInterpreterSwitches(t *testing.T) {
 	t.Parallel()
 	worlds := sharetest.New(func() *world { return interpreting(t) })
@@ -245,7 +246,8 @@ func TestCodeInterpreterSwitches(t *testing.T) {
 	}
 }
 
-// Nobody finds out what a session was given by asking the kernel for its history: environments come in files, which are gone.
+// Nobody finds out what a session was given by asking the kernel for its history: environments come
+// in files, which are gone.
 func TestEnvironmentLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	w := interpreting(t)

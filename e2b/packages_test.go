@@ -81,7 +81,8 @@ func (w *world) entries() []string {
 	return files
 }
 
-// An index is asked once, from a sandbox of its own. Sessions get what it gave without a network, where code cannot change it.
+// An index is asked once, from a sandbox of its own. Sessions get what it gave without a network,
+// where code cannot change it.
 func TestPackages(t *testing.T) {
 	t.Parallel()
 	w, x := packagesWorld(t, "beta", "alpha<2", "missing")

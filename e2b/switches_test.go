@@ -13,8 +13,9 @@ import (
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
-// Every fault of E2B that the stand-in knows is turned on, during a whole life of a session: what can be survived is, and the rest is an
-// error that says what it is. Those of the code interpreter have a test of their own.
+// Every fault of E2B that the stand-in knows is turned on, during a whole life of a session: what
+// can be survived is, and the rest is an error that says what it is. Those of the code interpreter
+// have a test of their own.
 func TestSwitches(t *testing.T) {
 	t.Parallel()
 	worlds := sharetest.New(func() *world { return newWorld(t) })

@@ -46,8 +46,9 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 	return here, nil
 }
 
-// A route whose first backend is Fly with an API that is down leads to the second one within seconds, however it is down. What was never
-// sent is not searched for, and what may have been made is an error of Close, once and of its own kind.
+// A route whose first backend is Fly with an API that is down leads to the second one within
+// seconds, however it is down. What was never sent is not searched for, and what may have been made
+// is an error of Close, once and of its own kind.
 func TestFallBack(t *testing.T) {
 	t.Setenv("FLY_TEST_TOKEN", "fm2_secret")
 	refuse := func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -23,10 +23,9 @@ var (
 	getRate    = rate{5, 10}
 )
 
-// rates keeps below the limits of the API, so that a 429 is the exception. Fly counts the calls about
-// an app for everybody who uses it. Of these the programs of one user on one machine know: they have
-// them in common in a file. Calls about one Machine come from its holder, and are counted for each
-// backend.
+// rates keeps calls below the limits of the API, so that a 429 is the exception. Fly counts calls
+// about an app for all who use it. Programs of one user on one machine share these counts in a
+// file. Calls about one Machine come from its holder, and each backend counts its own.
 type rates struct {
 	api, app string
 	factor   float64
@@ -36,12 +35,13 @@ type rates struct {
 	own buckets
 }
 
-// buckets say of each action on a target when all of its calls at once are free again.
+// buckets has for each action on a target the time at which its whole burst is free again.
 type buckets map[string]time.Time
 
 const (
 	maxBuckets = 10000
-	// maxDebt is how far calls are put off at most. What is later comes from a clock that was set back.
+	// maxDebt is how far calls are put off at most. What is later comes from a clock that was set
+	// back.
 	maxDebt = 15 * time.Minute
 )
 
@@ -62,8 +62,8 @@ func ratesOf(env driver.Env, api, app string, factor float64) *rates {
 	return r
 }
 
-// refused takes note of a 429. Somebody who is not known here uses the app as well, which is all that
-// is known of them: so everybody waits who is.
+// refused takes note of a 429: a program that does not share this file uses the app as well. So all
+// that share it wait.
 func (r *rates) refused(ctx context.Context, action, target string) {
 	r.change(ctx, action, target, func(b buckets, key string, limit rate, now time.Time) {
 		if all := now.Add(seconds(limit.burst / limit.perSecond)); b[key].Before(all) {
@@ -82,7 +82,7 @@ func (r *rates) wait(ctx context.Context, action, target string) error {
 	return sleep(ctx, pause)
 }
 
-// take takes a call, perhaps one that is still to come, and returns when that will be.
+// take reserves a call and returns how long to wait for it.
 func (b buckets) take(key string, limit rate, now time.Time) time.Duration {
 	at := b[key]
 	if at.Before(now) || at.Sub(now) > maxDebt {
@@ -116,18 +116,18 @@ func (r *rates) change(ctx context.Context, action, target string, f func(b buck
 	f(r.own, action+" "+target, limit, time.Now())
 }
 
-// forget removes what says nothing any more.
+// forget removes entries whose burst is free again.
 func (b buckets) forget(now time.Time) {
 	maps.DeleteFunc(b, func(_ string, at time.Time) bool { return !at.After(now) })
 }
 
-// fileTurn is of those in this program who use a file of buckets. With others the lock decides.
+// fileTurn is held while this program uses a file of buckets. The lock is for other programs.
 var fileTurn sync.Mutex
 
-// lockPause is between attempts to get the lock, which nobody holds for long.
+// lockPause is the time between attempts to get the lock, which nobody holds for long.
 const lockPause = 5 * time.Millisecond
 
-// inFile calls f with the buckets in a file. One that cannot be read is as good as none.
+// inFile calls f with the buckets in a file. A file that cannot be read counts as empty.
 func inFile(ctx context.Context, name string, f func(buckets)) error {
 	fileTurn.Lock()
 	defer fileTurn.Unlock()

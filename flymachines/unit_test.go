@@ -248,7 +248,8 @@ func TestUnreached(t *testing.T) {
 	}
 }
 
-// What fly-go repeats is sent once, to the configured address, with the token, whatever the environment says.
+// What fly-go repeats is sent once, to the configured address, with the token, whatever the
+// environment says.
 func TestTransport(t *testing.T) {
 	var requests atomic.Int64
 	status, answer := http.StatusBadGateway, ""
