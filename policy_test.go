@@ -94,8 +94,8 @@ var rules = []rule{
 	{packages: []string{"internal/envd/..."}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
 	{packages: []string{"internal/stdin"}},
 	{packages: []string{"server/e2b"}, imports: []string{"executor", "internal/envd/...", "internal/front", "internal/stdin"}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
-	// A stand-in for tests: real sandboxes behind the server, with what the contract does not know.
-	{packages: []string{"server/e2b/e2btest"}, imports: []string{"executor", "executor/driver", "docker/...", "server/e2b"}, modules: []string{"github.com/moby/moby/api", "github.com/moby/moby/client"}},
+	// A stand-in for tests: real sandboxes behind the server, with what the contract does not know, and with E2B's faults.
+	{packages: []string{"server/e2b/e2btest"}, imports: []string{"executor", "executor/driver", "docker/...", "internal/envd/...", "server/e2b"}, modules: []string{"connectrpc.com/connect", "github.com/moby/moby/api", "github.com/moby/moby/client", "google.golang.org/protobuf"}},
 	// What ends in good order waits for what it has begun.
 	{packages: []string{"internal/drain"}},
 	// Whom web pages reach through a browser, and how a request is called, is one question for all servers.
@@ -129,7 +129,7 @@ var rules = []rule{
 	{packages: []string{"e2b/..."}, imports: []string{"executor", "executor/driver", "internal/envd/...", "internal/packages", "internal/runner/...", "internal/wire", "e2b/..."}, modules: []string{"connectrpc.com/connect", "golang.org/x/sync", "google.golang.org/protobuf", "github.com/oapi-codegen/runtime"}},
 	// Fly's stand-in starts containers where the adapter starts Machines. It shares no type of the API with the adapter or with Fly's client.
 	{packages: []string{"flymachines/flytest"}, imports: []string{"internal/store"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
-	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "internal/runner/...", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},
+	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "internal/runner/...", "internal/store", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},
 	// Configuration knows factories, not adapters; one package names them all.
 	{packages: []string{"backends"}, imports: []string{"executor", "executor/driver", "executor/router", "executor/pool", "executor/sessions/...", "internal/requirement", "internal/settings"}, modules: []string{"github.com/sony/gobreaker/v2", "go.yaml.in/yaml/v3"}},
 	{packages: []string{"backends/all"}, imports: append([]string{"backends", "executor/driver"}, adapters...)},

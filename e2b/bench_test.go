@@ -48,7 +48,8 @@ func (g grabbing) Create(ctx context.Context, c *driver.Create) (driver.Session,
 	return s, err
 }
 
-// BenchmarkWarmRun compares a run with the bare exchange of its frames over the same connection with the same server.
+// BenchmarkWarmRun compares a run with the bare exchange of its frames over the same connection
+// with the same server.
 func BenchmarkWarmRun(b *testing.B) {
 	box, inner := benchSession(b)
 	req := executor.Request{ID: "", Language: executor.Python, Code: "1", Limits: executor.RunLimits{WallTime: executor.DefaultWallTime, OutputBytes: 1 << 20}}

@@ -42,7 +42,7 @@ func (n *notebook) Run(ctx context.Context, req *executor.Request, emit func(exe
 	return exit, err
 }
 
-// cell is a run in a context. All of it is on the goroutine that called Run.
+// cell is a run in a context. Only the goroutine that called Run uses it.
 type cell struct {
 	n    *notebook
 	l    *lease
@@ -58,7 +58,7 @@ type cell struct {
 	failure *codeError
 }
 
-// ran returns what is known of whether the code has run.
+// ran returns whether the code has run, as far as that is known.
 func (c *cell) ran() executor.Ran {
 	switch {
 	case c.started:
@@ -110,7 +110,7 @@ func (c *cell) run(which executor.Interpreter, noted note) (exit driver.Exit, er
 	return exit, err
 }
 
-// open sends the code to its context. leave says that something is to be taken back afterwards.
+// open sends the code to its context. leave reports whether settings have to be undone after it.
 func (c *cell) open(ctx context.Context, which executor.Interpreter, noted note) (leave bool, err error) {
 	if c.k, err = c.n.find(ctx, which, noted); err != nil {
 		return false, err
@@ -133,7 +133,7 @@ func (c *cell) open(ctx context.Context, which executor.Interpreter, noted note)
 	return leave, err
 }
 
-// errLease is the cause for what does not go on because the lease has ended.
+// errLease is the cause for calls that stop because the lease has ended.
 var errLease = errors.New("the supervisor has ended the run")
 
 // prevented says why the code was not executed, as far as is known.
@@ -179,15 +179,18 @@ func (c *cell) stopped(reason executor.Reason, cause error) (driver.Exit, error)
 	return exit, nil
 }
 
-// beginTime is how long a kernel may take to say that code has begun. Then it has, and holds the lock of its interpreter: the answer's headers
-// say that the code was accepted, and nothing is before it.
+// beginTime is how long a kernel may take to say that code has begun. After that the code has begun
+// and holds the lock of its interpreter: the headers of the answer say that the code was accepted,
+// and nothing runs before it.
 const beginTime = 5 * time.Second
 
-// goneTime is how long the code interpreter may take to say that the process of a context has ended, and to pass on what it has written.
+// goneTime is how long the code interpreter may take to report that the process of a context has
+// ended, and to send its last output.
 const goneTime = 4 * time.Second
 
-// follow passes on what the code does until its end. The wall time counts from the headers of the answer, since code that holds the lock of
-// its interpreter from the beginning keeps the kernel from saying that it has begun.
+// follow passes on the events of the code until its end. The wall time counts from the headers of
+// the answer: code that holds the lock of its interpreter from the beginning keeps the kernel from
+// saying that it has begun.
 func (c *cell) follow() (driver.Exit, error) {
 	wall := time.NewTimer(c.req.Limits.WallTime)
 	defer wall.Stop()
@@ -296,10 +299,11 @@ func (c *cell) pass(e executor.Event) {
 	}
 }
 
-// services are the errors that the code interpreter makes up when something happens to a kernel. They have no traceback.
+// services are errors that the code interpreter reports itself when a kernel fails. They have no
+// traceback.
 var services = map[string]bool{"ContextRestarting": true, "WebSocketError": true, "UnexpectedEndOfExecution": true, "ExecutionAborted": true}
 
-// verdict says how code ended that came to an end.
+// verdict returns the exit of code that came to an end.
 func (c *cell) verdict() (driver.Exit, error) {
 	exit := driver.Exit{StateFresh: c.k.cell() == 1}
 	f := c.failure
@@ -309,7 +313,8 @@ func (c *cell) verdict() (driver.Exit, error) {
 	if services[f.name] && strings.TrimSpace(f.traceback) == "" {
 		return c.died(exit, f)
 	}
-	// JavaScript that ends its process says the same, by what the adapter has put into it, without a stack.
+	// JavaScript that ends its process says the same, by what the adapter has put into it, without
+	// a stack.
 	if f.name == "SystemExit" && (c.req.Language == executor.Python || strings.TrimSpace(f.traceback) == "") {
 		return c.exited(exit, f.value)
 	}
@@ -322,7 +327,7 @@ func (c *cell) verdict() (driver.Exit, error) {
 	return exit, nil
 }
 
-// exited says how code ended that has said with which exit code.
+// exited returns the exit of code that has named an exit code.
 func (c *cell) exited(exit driver.Exit, value string) (driver.Exit, error) {
 	switch n, err := strconv.Atoi(value); {
 	case value == "" || value == "None":
@@ -335,7 +340,8 @@ func (c *cell) exited(exit driver.Exit, value string) (driver.Exit, error) {
 	return exit, c.emitErr
 }
 
-// died is the end of a kernel under its code. Which of the things that end one it was the service does not say.
+// died returns the exit of code whose kernel has ended under it. The service does not say why it
+// did.
 func (c *cell) died(exit driver.Exit, f *codeError) (driver.Exit, error) {
 	ctx, cancel := driver.StopContext(c.ctx)
 	defer cancel()
@@ -374,7 +380,8 @@ func (c *cell) ended() (driver.Exit, error) {
 	return exit, nil
 }
 
-// broken is the end of a stream that did not say how the code ended. If the sandbox has gone with it, that is what happened.
+// broken is the end of a stream that did not say how the code ended. If the sandbox has gone with
+// it, that is what happened.
 func (c *cell) broken(cause error) (driver.Exit, error) {
 	c.x.close()
 	c.k.suspect = true
@@ -388,7 +395,8 @@ func (c *cell) broken(cause error) (driver.Exit, error) {
 	return driver.Exit{Code: -1}, c.fail(cause)
 }
 
-// drain waits for the end of a stream whose last event has come, so that its connection can be used again.
+// drain waits for the end of a stream whose last event has come, so that its connection can be used
+// again.
 func (x *execution) drain(ctx context.Context) {
 	t := time.NewTimer(time.Second)
 	defer t.Stop()

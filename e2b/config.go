@@ -25,17 +25,19 @@ const (
 	defaultKey = "E2B_API_KEY"
 )
 
-// Config is what configuration says. The zero value runs Python at E2B, in its template "base", with the key that E2B_API_KEY holds.
+// Config is the configuration of this backend. The zero value runs Python at E2B, in its template
+// "base", with the key in E2B_API_KEY.
 type Config struct {
-	// APIKey names the key of the service. Its form is not checked, since services other than E2B have others. Default: {env: E2B_API_KEY}.
+	// APIKey names the key of the service. Its form is not checked, since services other than E2B
+	// have others. Default: {env: E2B_API_KEY}.
 	APIKey driver.Secret `json:"api_key,omitzero"`
 
 	// Domain is that of the service. Default: "e2b.app".
 	Domain string `json:"domain,omitempty"`
 	// APIURL is the address of the control plane. Default: "https://api." and the domain.
 	APIURL string `json:"api_url,omitempty"`
-	// SandboxURL is the address of every sandbox, which requests then name in headers. Default: "https://<port>-<sandbox>.<domain>", with
-	// the domain that the service gives a sandbox.
+	// SandboxURL is the address of every sandbox, which requests then name in headers. Default:
+	// "https://<port>-<sandbox>.<domain>", with the domain that the service gives a sandbox.
 	SandboxURL string `json:"sandbox_url,omitempty"`
 	// Insecure allows http to another machine, where anybody on the way reads the key and the code.
 	Insecure bool `json:"insecure,omitempty"`
@@ -43,39 +45,48 @@ type Config struct {
 	// Kernel says what runs code: "runner", the default, or "code-interpreter". See the constants.
 	Kernel string `json:"kernel,omitempty"`
 
-	// Template is what sandboxes are made from: a name or an ID at the service. It needs python3 (3.9 or later), and node (18 or later) for
-	// JavaScript; with the kernel "code-interpreter" it has to be made from E2B's template of that name. Default: "base", and with that kernel
+	// Template is what sandboxes are made from: a name or an ID at the service. It needs python3
+	// (3.9 or later), and node (18 or later) for JavaScript; with the kernel "code-interpreter" it
+	// has to be made from E2B's template of that name. Default: "base", and with that kernel
 	// "code-interpreter-v1".
 	Template string `json:"template,omitempty"`
 	// Templates are further ones by logical names.
 	Templates map[string]string `json:"templates,omitempty"`
-	// Languages are what the templates can run: "python", "javascript" or both, and with the kernel "code-interpreter" also "typescript", "r",
-	// "java", "bash". Default: python. Create refuses a language whose interpreter the template turns out to lack.
+	// Languages are what the templates can run: "python", "javascript" or both, and with the kernel
+	// "code-interpreter" also "typescript", "r", "java", "bash". Default: python. Create refuses a
+	// language whose interpreter the template turns out to lack.
 	Languages []executor.Language `json:"languages,omitempty"`
-	// User is who the supervisor runs as in a sandbox. Default: "root", who gives code a user of its own; what another one starts has its
-	// rights, and could speak for the supervisor.
+	// User is who the supervisor runs as in a sandbox. Default: "root", who gives code a user of
+	// its own; what another one starts has its rights, and could speak for the supervisor.
 	User string `json:"user,omitempty"`
 
-	// Networks are the policies that the service enforces: "none", "allowlist", "full". Default: all three, as at E2B.
+	// Networks are the policies that the service enforces: "none", "allowlist", "full". Default:
+	// all three, as at E2B.
 	Networks []executor.NetworkMode `json:"networks,omitempty"`
 
-	// Packages says what sessions may install, and where it comes from. The zero value: nothing but what the template has. A session needs
-	// no network for it: a sandbox of its own, of the same template, with internet and without anything of a user, fetches wheels or
-	// packages of npm once, and what it made of them is kept in the cache directory. It takes the kernel "runner" and the user root.
+	// Packages says what sessions may install, and where it comes from. The zero value: nothing but
+	// what the template has. A session needs no network for it: a sandbox of its own, of the same
+	// template, with internet and without anything of a user, fetches wheels or packages of npm
+	// once, and what it made of them is kept in the cache directory. It takes the kernel "runner"
+	// and the user root.
 	Packages driver.Packages `json:"packages,omitzero"`
 
-	// PublicTraffic lets anybody who knows the ID of a sandbox reach what listens in it, for services that cannot prevent it.
+	// PublicTraffic lets anybody who knows the ID of a sandbox reach what listens in it, for
+	// services that cannot prevent it.
 	PublicTraffic bool `json:"public_traffic,omitempty"`
 
-	// Ports lets sessions ask for ports, so that this program can connect to servers in their sandboxes, through the daemon of E2B and never
-	// by the public address of the sandbox. It takes the kernel "runner". Default: they are refused.
+	// Ports lets sessions ask for ports, so that this program can connect to servers in their
+	// sandboxes, through the daemon of E2B and never by the public address of the sandbox. It takes
+	// the kernel "runner". Default: they are refused.
 	Ports bool `json:"ports,omitempty"`
 
-	// AllowWeak lets a sandbox start in which no filter narrows what sockets code can make, because the Python of its template has no
-	// ctypes, by which the runner installs one. The log says so then. Default: Create refuses it with ErrUnsupported.
+	// AllowWeak lets a sandbox start in which no filter narrows what sockets code can make, because
+	// the Python of its template has no ctypes, by which the runner installs one. The log says so
+	// then. Default: Create refuses it with ErrUnsupported.
 	AllowWeak bool `json:"allow_weak,omitempty"`
 
-	// MaxLife is how long the account's plan lets a sandbox live: at E2B 1 hour or 24. Default: 1 hour.
+	// MaxLife is how long the account's plan lets a sandbox live: at E2B 1 hour or 24. Default: 1
+	// hour.
 	MaxLife driver.Duration `json:"max_life,omitzero"`
 	// Timeout is how long the service may take to answer a request. Default: one minute.
 	Timeout driver.Duration `json:"timeout,omitzero"`
@@ -137,7 +148,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// checkURL refuses addresses by which a key would travel in the clear.
+// checkURL refuses addresses to which a key would be sent unencrypted.
 func (c *Config) checkURL(text string) error {
 	if text == "" {
 		return nil

@@ -24,7 +24,8 @@ import (
 // daemonPort is where E2B's daemon, envd, listens in every sandbox.
 const daemonPort = 49983
 
-// daemon is envd in one sandbox. A stream of it that says nothing for the time of silence has lost its connection.
+// daemon is envd in one sandbox. A stream that is silent for longer than silence has lost its
+// connection.
 type daemon struct {
 	id       string
 	template string // that the sandbox was made from, as the service calls it
@@ -41,8 +42,9 @@ type sandboxTransport struct {
 	header http.Header
 }
 
-// RoundTrip implements http.RoundTripper. An answer that is not that of the daemon becomes a *ServiceError: the client of the protocol
-// would throw its body away, which tells what has become of the sandbox.
+// RoundTrip implements http.RoundTripper. An answer that is not the daemon's becomes a
+// *ServiceError. The Connect client would discard its body, which says what has happened to the
+// sandbox.
 func (t *sandboxTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	for k, v := range t.header {
@@ -98,7 +100,8 @@ func (s *service) daemon(sandbox *api.Sandbox) *daemon {
 }
 
 const (
-	// pingInterval is how often the daemon says that a stream lives. One of 0 would kill daemons up to version 0.6.13.
+	// pingInterval is how often the daemon says that a stream lives. One of 0 would kill daemons up
+	// to version 0.6.13.
 	pingInterval = 15 * time.Second
 	maxEvent     = 4 << 20
 	maxInput     = 1 << 20
@@ -110,7 +113,8 @@ var (
 	errCut    = errors.New("the output of the process broke off")
 )
 
-// process is a process in a sandbox, with its standard input and output. What it writes to stderr is diagnosis; its end is kept.
+// process is a process in a sandbox, with its standard input and output. Its stderr is for
+// diagnosis; the end of it is kept.
 type process struct {
 	d       *daemon
 	pid     uint32
@@ -128,7 +132,7 @@ type process struct {
 	stderr []byte
 }
 
-// start starts a process. ctx is for the start; the process outlives it, and its own connection.
+// start starts a process. ctx bounds the start only. The process outlives it, and its connection.
 func (d *daemon) start(ctx context.Context, command []string, closing func(*process)) (*process, error) {
 	p := &process{d: d, closing: closing}
 	// A deadline of this context would be one of the process.
@@ -215,8 +219,8 @@ func (p *process) said() string {
 	return printable(string(p.stderr), maxMessage)
 }
 
-// Write writes to the standard input of the process. What was sent and not answered may have arrived, so nothing is sent twice: the
-// connection is of no use then.
+// Write writes to the standard input of the process. Input that was sent and not acknowledged may
+// have arrived. It is never sent twice, so the connection cannot be used any more.
 func (p *process) Write(b []byte) (n int, err error) {
 	for len(b) > 0 {
 		piece := b[:min(len(b), maxInput)]
@@ -246,7 +250,7 @@ func (p *process) send(piece []byte) error {
 	}
 }
 
-// selector names the process by its number: daemons do not find all by their tags.
+// selector names the process by its ID: some daemons do not find all processes by tag.
 func (p *process) selector() *pb.ProcessSelector {
 	return &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: p.pid}}
 }

@@ -14,14 +14,16 @@ import (
 )
 
 const (
-	// maxLine bounds one event of the code interpreter: a value in all its representations is one line.
+	// maxLine bounds one event of the code interpreter: a value in all its representations is one
+	// line.
 	maxLine = 32 << 20
-	// maxPiece is how much of one event is text. All that code prints at once is one line, of which there may be any number of bytes, and
-	// becomes several events. Of a longer exception what comes first is kept.
+	// maxPiece is how much of one event is text. All that code prints at once is one line, of which
+	// there may be any number of bytes, and becomes several events. Of a longer exception what
+	// comes first is kept.
 	maxPiece = 1 << 20
 )
 
-// The types of events. Others are ignored: there are some that no document names, and there may be more.
+// The types of events. Others are ignored: the service sends types that no document names.
 const (
 	evStarted = "number_of_executions"
 	evStdout  = "stdout"
@@ -57,11 +59,12 @@ func (e *codeEvent) size() int64 {
 	return int64(n)
 }
 
-// codeError is what code ended with.
+// codeError is the error of code that failed.
 type codeError struct{ name, value, traceback string }
 
-// eventReader decodes the stream of POST /execute: lines of JSON. What arrives in pieces is put together before it is decoded, so that no
-// letter is torn, and a stream counts as whole only if it says so.
+// eventReader decodes the stream of POST /execute, which has a JSON object in each line. A line is
+// decoded when it is whole, so that no character is torn. A stream is whole only if its last event
+// says so.
 type eventReader struct {
 	r     *bufio.Reader
 	most  int // bytes of a line
@@ -75,8 +78,8 @@ func newEventReader(r io.Reader) *eventReader {
 	return &eventReader{r: bufio.NewReaderSize(r, 64<<10), most: maxLine, piece: maxPiece}
 }
 
-// next returns the next event, and io.EOF at the end of a whole stream. Other errors are errTruncated, errLongLine, errNoEvent, or that of
-// reading.
+// next returns the next event, and io.EOF after the last one of a whole stream. Other errors are
+// errTruncated, errLongLine, errNoEvent, and errors of reading.
 func (e *eventReader) next() (codeEvent, error) {
 	for {
 		if e.text != "" {
@@ -123,8 +126,8 @@ func (e *eventReader) readLine() ([]byte, error) {
 	}
 }
 
-// eventLine are the fields of events. What else a line holds is skipped, so that a line of many small fields takes no more memory than it
-// is long.
+// eventLine has the fields of events. Others are skipped, so that a line with many small fields
+// takes no more memory than its length.
 type eventLine struct {
 	Type, Text, Name, Value, Traceback                                        json.RawMessage
 	HTML, Markdown, Latex, SVG, JavaScript, JSON, PNG, JPEG, PDF, Data, Chart json.RawMessage
@@ -179,10 +182,12 @@ func textOf(raw json.RawMessage) string {
 	return b.String()
 }
 
-// maxTypes is how many representations an output may have beside those with a field of their own. What is more is left out.
+// maxTypes bounds the media types of an output that have no field of their own. The rest are left
+// out.
 const maxTypes = 64
 
-// output returns the value or display of a line. A representation that is not what its type says is left out.
+// output returns the value or display of a line. Content that does not fit its media type is left
+// out.
 func (l *eventLine) output() *executor.Output {
 	o := &executor.Output{Data: executor.MIMEBundle{}}
 	_ = json.Unmarshal(l.Main, &o.Main) // else it is a display

@@ -62,7 +62,8 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
 	}
-	// A stream is whole only with its last line. The official SDK takes any end in good order for success.
+	// A stream is whole only with its last line. The official SDK takes any end in good order for
+	// success.
 	for n := range len(wholeStream) {
 		if _, err := all(strings.NewReader(wholeStream[:n])); !errors.Is(err, errTruncated) {
 			t.Errorf("after %d bytes: got %v, want %v", n, err, errTruncated)
@@ -105,8 +106,8 @@ func TestGarbageIsNoEvent(t *testing.T) {
 	}
 }
 
-// Events that nobody takes wait, and no more of them than there is room for, however long the lines are that a sandbox sends. Of a line that is
-// longer than there is room for no more is read.
+// Events that nobody takes wait, and no more of them than there is room for, however long the lines
+// are that a sandbox sends. Of a line that is longer than there is room for no more is read.
 func TestEventsWaitInLittleRoom(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ lines, size, room, piece int }{
@@ -149,7 +150,8 @@ func TestEventsWaitInLittleRoom(t *testing.T) {
 	}
 }
 
-// What a line holds besides events is skipped, and of what an event holds without end there is an end.
+// What a line holds besides events is skipped, and of what an event holds without end there is an
+// end.
 func TestManyRepresentations(t *testing.T) {
 	var extra strings.Builder
 	for i := range 10 * maxTypes {
@@ -161,7 +163,8 @@ func TestManyRepresentations(t *testing.T) {
 	}
 }
 
-// streams are what a stand-in has sent, and in described.ndjson what E2B's own sends by its description.
+// streams are what a stand-in has sent, and in described.ndjson what E2B's own sends by its
+// description.
 func streams(t testing.TB) map[string][]byte {
 	t.Helper()
 	names, err := filepath.Glob("testdata/streams/*.ndjson")
@@ -191,8 +194,9 @@ func TestRecordedStreams(t *testing.T) {
 	}
 }
 
-// FuzzEvents decodes anything, also as what a connection left that broke in the middle: it ends with events or an error that says what is
-// wrong, text is UTF-8, nothing takes much more memory than it is long, and only what says so is whole.
+// FuzzEvents decodes anything, also as what a connection left that broke in the middle: it ends
+// with events or an error that says what is wrong, text is UTF-8, nothing takes much more memory
+// than it is long, and only what says so is whole.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte(wholeStream))
 	for _, stream := range streams(f) {

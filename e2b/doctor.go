@@ -12,7 +12,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// Doctor examines what the backend needs: the key, the service, the templates. It creates nothing, so it costs nothing.
+// Doctor checks the key, the service and the templates. It creates nothing and costs nothing.
 func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	b, err := newDriver(env, cfg)
 	if err != nil {

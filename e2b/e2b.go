@@ -1,23 +1,26 @@
-// Package e2b is the adapter of type "e2b": sandboxes are those of E2B, or of a service or server that speaks E2B's protocols.
+// Package e2b is the adapter of type "e2b": sandboxes are those of E2B, or of a service or server
+// that speaks E2B's protocols.
 //
-// A sandbox is a virtual machine made from a template. With the kernel "runner", the default, any template with python3 will do, and with
-// node for JavaScript: a program that the adapter sends along supervises the code, and what code sees is what it sees on Docker. With the
-// kernel "code-interpreter" code runs in E2B's own Jupyter kernels: more languages, and less of what the contract can ask for.
+// A sandbox is a virtual machine made from a template. With the kernel "runner", the default, any
+// template with python3 will do, and with node for JavaScript: the adapter sends a program along that
+// supervises the code, and code finds what it finds on Docker. With the kernel "code-interpreter" code
+// runs in E2B's own Jupyter kernels, which have more languages and fewer features of the contract.
 //
 // # Configuration
 //
-// See [Config]. The zero configuration takes the key of the service from E2B_API_KEY and runs Python in E2B's template "base". Every
-// address is configurable, for self-hosted and compatible services.
+// See [Config]. The zero configuration takes the key of the service from E2B_API_KEY and runs Python
+// in E2B's template "base". Every address is configurable, for self-hosted and compatible services.
 //
 // # Isolation
 //
-// A microVM, as the service says: this library cannot look behind it. Sandboxes have no network unless asked for, and nothing in them can
-// be reached from outside. docs/security/e2b.md tells what stops what and what remains.
+// A microVM, as the service says: this library cannot verify it. Sandboxes have no network unless
+// asked for, and nothing in them can be reached from outside. docs/security/e2b.md says which layer
+// stops what, and what remains.
 //
 // # As
 //
-// executor.As(s, &b) with b of type Sandbox gives the ID of the sandbox at the service. errors.As(err, &e) with e of type *ServiceError
-// gives what the service has answered.
+// executor.As(s, &b) with b of type Sandbox gives the ID of the sandbox at the service. errors.As(err,
+// &e) with e of type *ServiceError gives what the service has answered.
 package e2b
 
 import (

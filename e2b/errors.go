@@ -20,7 +20,8 @@ import (
 	"github.com/execbroker/execbroker/internal/runner"
 )
 
-// ServiceError is an answer of the service that is not what was asked for. It is the cause of the *executor.Error that callers get.
+// ServiceError is an error that the service has answered. It is the cause of the *executor.Error
+// that callers get.
 type ServiceError struct {
 	Status     int           // of HTTP
 	Code       string        // of the service, such as "sandbox_capacity_unavailable"; often empty
@@ -34,7 +35,7 @@ type ServiceError struct {
 	shape bool   // it answered as an API does
 }
 
-// Error says what was answered, and the IDs by which the service finds it.
+// Error returns the answer, with the IDs by which the service can find the request.
 func (e *ServiceError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d", e.Status)
@@ -63,7 +64,8 @@ const (
 	maxTrace     = 128
 )
 
-// readError makes an error of an answer, and closes its body. What stands before the service answers in HTML or in words.
+// readError makes an error of an answer and closes its body. Proxies in front of the service answer
+// in HTML or plain text.
 func readError(r *http.Response, sandbox string) *ServiceError {
 	defer r.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(r.Body, maxErrorBody)) // what has arrived is what is known
@@ -100,7 +102,7 @@ func printable(s string, n int) string {
 	return s
 }
 
-// quota reports whether what is exhausted is not a rate, which would recover by itself.
+// quota reports whether a quota is used up. A rate, by contrast, recovers by itself.
 func (e *ServiceError) quota() bool {
 	return e.Status == http.StatusTooManyRequests && e.RetryAfter == 0
 }
@@ -108,7 +110,8 @@ func (e *ServiceError) quota() bool {
 // notListening reports whether nothing in the sandbox listens at the port of the request.
 func (e *ServiceError) notListening() bool { return e.Status == http.StatusBadGateway && e.port != 0 }
 
-// early reports whether a sandbox may take a request that failed in a moment: nothing listens yet, or it is between two states.
+// early reports whether the sandbox may take the same request in a moment: nothing listens yet, or
+// the sandbox is between two states.
 func early(err error) bool {
 	var said *ServiceError
 	if errors.As(err, &said) {
@@ -117,13 +120,14 @@ func early(err error) bool {
 	return unsent(err)
 }
 
-// undelivered reports whether a request that failed has certainly not reached what listens in the sandbox.
+// undelivered reports whether a failed request has certainly not reached the server in the sandbox.
 func undelivered(err error) bool {
 	var said *ServiceError
 	return early(err) || errors.As(err, &said) && said.Status == http.StatusTooManyRequests
 }
 
-// broke reports whether what failed is a connection that was there: not the service, which answers with a status or not at all.
+// broke reports whether an established connection has failed, and not the service, which answers
+// with a status or not at all.
 func broke(err error) bool {
 	var said *ServiceError
 	if errors.As(err, &said) || errors.Is(err, errNoAnswer) || !errors.Is(err, executor.ErrUnavailable) {
@@ -139,8 +143,9 @@ func broke(err error) bool {
 	return errors.As(err, &lost) || errors.As(err, &ce) && !connect.IsWireError(err)
 }
 
-// gone reports whether the sandbox is known to be none. Of the answers with status 502 only one says so: another says that the service in
-// it does not listen, the others are about something on the way.
+// gone reports whether the sandbox is known not to exist. Only one of the answers with status 502
+// says so. Another says that nothing listens in the sandbox, and the rest are about the connection
+// to it.
 func (e *ServiceError) gone() bool {
 	return e.Sandbox != "" && (e.Status == http.StatusNotFound ||
 		e.Status == http.StatusBadGateway && e.shape && e.port == 0 && strings.Contains(e.Message, "was not found"))
@@ -202,7 +207,7 @@ func (s *service) fail(ctx context.Context, what string, err error) error {
 	return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%s: %w", what, err))
 }
 
-// errGone is what is said of a sandbox that the service does not have.
+// errGone is the error for a sandbox that the service does not have.
 func errGone(id string) error {
 	return driver.Fail(executor.ErrNotFound, executor.RanNo, fmt.Errorf("the service has no sandbox %s", id))
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// cutter breaks answers at a path off when a budget is spent. A budget below zero is endless; all answers share it.
+// cutter breaks answers at a path off when a budget is spent. A budget below zero is endless; all
+// answers share it.
 type cutter struct {
 	w           *world
 	left, spent atomic.Int64
@@ -86,7 +87,8 @@ func (c *cutter) size(s executor.Session) int64 {
 	return size
 }
 
-// after breaks the answer to a run off after so many bytes, and judges what is said of it. It reports whether that was an error.
+// after breaks the answer to a run off after so many bytes, and judges what is said of it. It
+// reports whether that was an error.
 func (c *cutter) after(s executor.Session, n int64) bool {
 	c.w.Helper()
 	was := c.w.count(s)
@@ -99,8 +101,9 @@ func (c *cutter) after(s executor.Session, n int64) bool {
 
 const startPath = "/process.Process/Start"
 
-// A connection may break anywhere in the stream of a run: between its frames and within them. The error says truly whether the code has
-// run, the code never runs twice, and the next call reaches the sandbox again.
+// A connection may break anywhere in the stream of a run: between its frames and within them. The
+// error says truly whether the code has run, the code never runs twice, and the next call reaches
+// the sandbox again.
 func TestCutAnywhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -149,7 +152,8 @@ func judge(t testing.TB, what string, o outcome, was, now string) {
 	}
 }
 
-// The official SDK takes a stream that ends in good order, but without saying how the code ended, for success.
+// The official SDK takes a stream that ends in good order, but without saying how the code ended,
+// for success.
 func TestTruncatedInGoodOrderIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -165,8 +169,8 @@ func TestTruncatedInGoodOrderIsNoSuccess(t *testing.T) {
 // sendPath is what input goes to.
 const sendPath = "/process.Process/SendInput"
 
-// What answers the request that carries a run decides what is known of the run. Nothing is sent twice, but for what a limit of rates has
-// refused to let through.
+// What answers the request that carries a run decides what is known of the run. Nothing is sent
+// twice, but for what a limit of rates has refused to let through.
 func TestAnswersToInput(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Timeout = driver.Duration(3 * time.Second) })
@@ -286,7 +290,8 @@ func (m *muted) Write(p []byte) (int, error) {
 	return m.ResponseWriter.Write(p)
 }
 
-// The official SDK decodes each piece by itself, and makes three of one letter that two pieces share. Lines may be as long as they like.
+// The official SDK decodes each piece by itself, and makes three of one letter that two pieces
+// share. Lines may be as long as they like.
 func TestLettersAcrossPieces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

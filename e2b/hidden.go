@@ -14,9 +14,10 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// A hidden cell is code of the adapter in a context, before or after that of a run: it sets variables and the directory, takes that back,
-// and tells whether the context lives. What it sets comes in a file: values in source text would stay in the history of the kernel, and E2B's
-// own way to pass them does not quote.
+// A hidden cell is code of the adapter that runs in a context before or after code of the user. It
+// sets variables and the directory, undoes that, and shows whether the context lives. Its values
+// come in a file: in source text they would stay in the history of the kernel, and E2B's own way to
+// pass them does not quote.
 var (
 	//go:embed setup.py
 	setupPython string
@@ -24,11 +25,11 @@ var (
 	setupJavaScript string
 )
 
-// deskDir is where the adapter keeps what it has to know of contexts in a sandbox, and passes environments. Code can read and change it, and
-// then harms itself.
+// deskDir is a directory of the sandbox in which the adapter keeps what it has to know about
+// contexts, and passes environments. Code that changes it harms only itself.
 const deskDir = "/tmp/.execbroker"
 
-// setup is what a hidden cell is asked for, in a file.
+// setup is the input of a hidden cell, in a file.
 type setup struct {
 	Keep bool               `json:"keep"` // for all runs: of the session
 	Stay bool               `json:"stay"` // Dir is where the context starts, and is not left again
@@ -36,7 +37,7 @@ type setup struct {
 	Dir  string             `json:"dir"`
 }
 
-// answered is what a hidden cell says. It comes from where code could have changed it.
+// answered is the output of a hidden cell. Code of the user may have forged it.
 type answered struct {
 	Hidden int    `json:"hidden"` // cells in this process
 	PID    int    `json:"pid"`
@@ -46,7 +47,8 @@ type answered struct {
 	Error  string `json:"error"`
 }
 
-// hiddenCell returns the source text of a hidden cell. file may be empty. Languages without one of their own get code that does nothing.
+// hiddenCell returns the source text of a hidden cell. file may be empty. Languages for which there
+// is none get code that does nothing.
 func hiddenCell(l executor.Language, mark, file string) (code string, answers bool) {
 	literal := func(s string) string {
 		b, _ := json.Marshal(s) // a text; what JSON quotes is quoted alike in both languages
@@ -65,10 +67,11 @@ func hiddenCell(l executor.Language, mark, file string) (code string, answers bo
 	return "if (true) {}", false
 }
 
-// maxAnswer bounds what is read of a hidden cell: what code has left running may print meanwhile.
+// maxHidden bounds the output of a hidden cell: code that was left running may print at the same
+// time.
 const maxHidden = 1 << 20
 
-// errHidden says that a hidden cell did not do what it is for: the context is not as the adapter has left it.
+// errHidden says that a hidden cell did not do its work: the user's code has changed the context.
 var errHidden = errors.New("the context does not answer as it should")
 
 // hidden runs a hidden cell in a context and returns what it says.
@@ -129,10 +132,11 @@ func (n *notebook) pass(ctx context.Context, name string, s setup) (file string,
 	return file, n.Files().Write(ctx, file, bytes.NewReader(data), 0o644)
 }
 
-// sessionFile is that of what every context begins with.
+// sessionFile is the name of the file with the settings of the session.
 const sessionFile = "session"
 
-// enter sets up a request in a context, and returns how to take that back. It asks for nothing if the request does not.
+// enter sets up a request in a context, and returns how to take that back. It asks for nothing if
+// the request does not.
 func (n *notebook) enter(ctx context.Context, k *kernel, req *executor.Request, fresh bool) (leave bool, err error) {
 	if len(req.Env) == 0 && req.Dir == "" {
 		return false, nil

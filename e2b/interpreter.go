@@ -30,8 +30,8 @@ type interpreter struct {
 	room    int64         // of the events of a stream that wait to be taken, one that is larger alone: it is the sandbox that says how large they are
 }
 
-// interpreter returns that of a sandbox which the service has described. It asks for no token of its own: what keeps others out is that of
-// the traffic.
+// interpreter returns the code interpreter of a sandbox that the service has described. It has no
+// token of its own: the token for traffic keeps others out.
 func (s *service) interpreter(sandbox *api.Sandbox) *interpreter {
 	h := http.Header{}
 	if sandbox.EnvdAccessToken != nil {
@@ -50,8 +50,8 @@ func (s *service) interpreter(sandbox *api.Sandbox) *interpreter {
 	}
 }
 
-// codeTransport is for the code interpreter. It notices only by the end of a connection that nobody waits for code any more, so each stream
-// has one of its own: HTTP/1.1.
+// codeTransport is for the code interpreter, which notices that a client has left only by the end
+// of a connection. So each stream has a connection of its own: HTTP/1.1.
 func codeTransport(t *http.Transport) *http.Transport {
 	t = t.Clone()
 	t.Protocols = new(http.Protocols)
@@ -63,7 +63,8 @@ func codeTransport(t *http.Transport) *http.Transport {
 // errNoContext says that the code interpreter does not know a context.
 var errNoContext = errors.New("the code interpreter has no such context")
 
-// send sends a request, again if it was certainly not delivered. What body holds is sent as JSON; nil is no body.
+// send sends a request, again if it was certainly not delivered. body is sent as JSON; nil means no
+// body.
 func (i *interpreter) send(ctx context.Context, method, path string, body map[string]string) (*http.Response, error) {
 	var data []byte
 	if body != nil {
@@ -147,14 +148,15 @@ func (i *interpreter) remove(ctx context.Context, id string) error {
 	return err
 }
 
-// heard is an event of a stream, or why there are no more.
+// heard is an event of a stream, or the reason why there are no more.
 type heard struct {
 	codeEvent
 	size int64 // of what it holds
 	err  error // io.EOF: it was whole
 }
 
-// execution is code that was sent. Its connection is its interrupt: closing it stops the code, if the code interpreter notices.
+// execution is code that was sent. Its connection is its interrupt: closing it stops the code, if
+// the code interpreter notices.
 type execution struct {
 	events chan heard          // closed after the last; who receives calls took
 	room   *semaphore.Weighted // of the events that wait there
@@ -164,10 +166,11 @@ type execution struct {
 	done   chan struct{} // closed when the stream is no longer read
 }
 
-// took says that an event no longer waits.
+// took releases the room of an event that no longer waits.
 func (x *execution) took(h heard) { x.room.Release(h.size) }
 
-// execute sends code to a context, or without one to that of the language. ctx is for the sending: the stream ends by close.
+// execute sends code to a context or, if contextID is empty, to the context of the language. ctx
+// bounds the sending only. close ends the stream.
 func (i *interpreter) execute(ctx context.Context, contextID, language, code string) (*execution, error) {
 	life, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cut(context.Cause(ctx)) })

@@ -31,7 +31,8 @@ func TestJupyter(t *testing.T) {
 		}
 		return res
 	}
-	// IPython's own exit and quit end well, and the kernel with whatever runs seconds later. Its warning about sys.exit is not the user's.
+	// IPython's own exit and quit end well, and the kernel with whatever runs seconds later. Its
+	// warning about sys.exit is not the user's.
 	in("exit", func(t *testing.T, s executor.Session) {
 		do(t, s, executor.Request{Code: "n = 1"})
 		for code, want := range map[string]int{"exit(3)": 3, "quit()": 0, "exit()": 0, "import sys; sys.exit(3)": 3, "raise SystemExit": 0} {
@@ -43,7 +44,8 @@ func TestJupyter(t *testing.T) {
 			t.Errorf("got %+v", res)
 		}
 	})
-	// The kernel says that code has begun by another thread, which needs the lock of the interpreter.
+	// The kernel says that code has begun by another thread, which needs the lock of the
+	// interpreter.
 	in("held-lock", func(t *testing.T, s executor.Session) {
 		for _, code := range []string{"import re; re.match(r'(a+)+$', 'a' * 60 + 'b')", "sum(range(10**11))"} {
 			res := run(t, s, executor.Request{Code: code, Limits: executor.RunLimits{WallTime: time.Second}})
@@ -55,7 +57,8 @@ func TestJupyter(t *testing.T) {
 			}
 		}
 	})
-	// The state is kept when code heeds, at the first time as well, for which the kernel loads what tracebacks need.
+	// The state is kept when code heeds, at the first time as well, for which the kernel loads what
+	// tracebacks need.
 	in("interrupt", func(t *testing.T, s executor.Session) {
 		do(t, s, executor.Request{Code: "n = 1"})
 		for range 2 {

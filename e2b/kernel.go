@@ -9,21 +9,24 @@ import (
 
 // The kernels: what runs the code of a sandbox.
 const (
-	// KernelRunner is the program that Docker sandboxes have too, sent along to any template with Python. Code sees on E2B what it sees there.
+	// KernelRunner is the program that Docker sandboxes have too, sent along to any template with
+	// Python. Code sees on E2B what it sees there.
 	KernelRunner = "runner"
-	// KernelCodeInterpreter is E2B's own: Jupyter kernels of more languages, in templates made from E2B's code interpreter. It has chart data
-	// and no standard input; the documentation of the backend says what else differs. Commands and files are as with the other.
+	// KernelCodeInterpreter is E2B's own: Jupyter kernels of more languages, in templates made from
+	// E2B's code interpreter. It has chart data and no standard input; the documentation of the
+	// backend says what else differs. Commands and files are as with the other.
 	KernelCodeInterpreter = "code-interpreter"
 
 	// InterpreterTemplate is the default of Config.Template for KernelCodeInterpreter.
 	InterpreterTemplate = "code-interpreter-v1"
 
-	// FeatureCodeInterpreter is what a backend with KernelCodeInterpreter declares, so that a Spec can require it.
+	// FeatureCodeInterpreter is what a backend with KernelCodeInterpreter declares, so that a Spec
+	// can require it.
 	FeatureCodeInterpreter executor.Feature = "x-code-interpreter"
 )
 
-// kernelFeatures are those of a session with each kernel, beside sessionFeatures. Code interpreters run beside the supervisor, so that it
-// cannot count their processes.
+// kernelFeatures are the features of a session with each kernel, besides features. The supervisor
+// cannot count the processes of code interpreters, which do not run below it.
 var kernelFeatures = map[string][]executor.Feature{
 	KernelRunner:          {executor.FeatureLimitProcesses, executor.FeatureTypeScript},
 	KernelCodeInterpreter: {FeatureCodeInterpreter},
@@ -40,8 +43,9 @@ var scriptFeatures = []executor.Feature{
 	executor.FeatureRichOutput, executor.FeatureEnv, executor.FeatureDir, executor.FeatureThreads, executor.FeatureTopLevelAwait,
 }
 
-// interpreterLanguages are those of the code interpreter, in the order of errors about unknown ones, with what they have beside cellFeatures.
-// None has standard input, and interrupts of others than Python do not always work.
+// interpreterLanguages are those of the code interpreter, in the order of errors about unknown
+// ones, with what they have beside cellFeatures. None has standard input, and interrupts of others
+// than Python do not always work.
 var interpreterLanguages = []executor.Runtime{
 	{Language: executor.Python, Features: slices.Concat(scriptFeatures, []executor.Feature{executor.FeatureInterrupt, executor.FeatureExitCode})},
 	{Language: executor.JavaScript, Features: scriptFeatures},

@@ -16,11 +16,11 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/sharetest"
-	server "github.com/execbroker/execbroker/server/e2b"
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
-// What the processes of E2B's kernels do, and the service in front of them. In each language code does the same.
+// What the processes of E2B's kernels do, and the service in front of them. In each language code
+// does the same.
 var kernelLanguages = map[executor.Language]struct{ set, show, pid, spin, die string }{
 	executor.Python: {
 		"import os; n = 1", "import os; print(globals().get('n', 'none'), os.environ['WHOSE'], os.getcwd())", "import os; print(os.getpid())",
@@ -53,7 +53,8 @@ func do(t *testing.T, s executor.Session, req executor.Request) *executor.Result
 	return res
 }
 
-// kill ends the process of a context that is idle. One that nobody has waited for has ended as well.
+// kill ends the process of a context that is idle. One that nobody has waited for has ended as
+// well.
 func kill(t *testing.T, s executor.Session, l executor.Language) {
 	t.Helper()
 	pid := strings.TrimSpace(string(do(t, s, executor.Request{Language: l, Code: kernelLanguages[l].pid}).Stdout))
@@ -75,12 +76,12 @@ func TestKernels(t *testing.T) {
 	worlds := sharetest.New(func() *world { return interpreting(t) })
 	for l, code := range kernelLanguages {
 		// in runs a test of a session with a variable.
-		in := func(name string, f server.Faults, then func(t *testing.T, w *world, s executor.Session)) {
+		in := func(name string, f e2btest.Faults, then func(t *testing.T, w *world, s executor.Session)) {
 			t.Run(name+"/"+string(l), func(t *testing.T) {
 				t.Parallel()
 				w := worlds.Take(t).in(t)
-				w.Handler.SetFaults(f)
-				defer w.Handler.SetFaults(server.Faults{})
+				w.SetFaults(f)
+				defer w.SetFaults(e2btest.Faults{})
 				s := kernelTest(t, w)
 				res := do(t, s, executor.Request{Language: l, Code: code.set})
 				if !res.StateFresh || res.Cell != 1 {
@@ -104,7 +105,7 @@ func TestKernels(t *testing.T) {
 			return res
 		}
 		// The number of an execution that the service has made itself is none of the user's.
-		in("silent-execution", server.Faults{SilentExecution: true}, func(t *testing.T, w *world, s executor.Session) {
+		in("silent-execution", e2btest.Faults{SilentExecution: true}, func(t *testing.T, w *world, s executor.Session) {
 			again, err := w.x.Attach(t.Context(), s.Info().Handle)
 			if err != nil {
 				t.Fatal(err)
@@ -118,8 +119,9 @@ func TestKernels(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		// Stopping JavaScript ends its process, and its numbers go on as if it had not. Its state and what it was set up with are lost.
-		in("replaced-processes", server.Faults{ReplacedProcesses: true, SilentExecution: true}, func(t *testing.T, _ *world, s executor.Session) {
+		// Stopping JavaScript ends its process, and its numbers go on as if it had not. Its state
+		// and what it was set up with are lost.
+		in("replaced-processes", e2btest.Faults{ReplacedProcesses: true, SilentExecution: true}, func(t *testing.T, _ *world, s executor.Session) {
 			res := timedOut(t, s)
 			if res.StateLost != (l != executor.Python) {
 				t.Errorf("StateLost %t", res.StateLost)
@@ -129,7 +131,7 @@ func TestKernels(t *testing.T) {
 			}
 		})
 		// Code that ends its process ends, though the service never says so of JavaScript.
-		in("endless-exit", server.Faults{EndlessExit: true}, func(t *testing.T, _ *world, s executor.Session) {
+		in("endless-exit", e2btest.Faults{EndlessExit: true}, func(t *testing.T, _ *world, s executor.Session) {
 			res, err := s.Run(t.Context(), executor.Request{Language: l, Code: code.die}, nil)
 			if err != nil || res.Status == executor.StatusOK || res.Status == executor.StatusTimedOut || !res.StateLost {
 				t.Errorf("got %+v, %v", res, err)
@@ -140,8 +142,9 @@ func TestKernels(t *testing.T) {
 				t.Errorf("in a new context: got %+v, %v", res, err)
 			}
 		})
-		// Of a process that has ended with an exit code the state is lost, whatever the service says.
-		in("exit-code", server.Faults{}, func(t *testing.T, _ *world, s executor.Session) {
+		// Of a process that has ended with an exit code the state is lost, whatever the service
+		// says.
+		in("exit-code", e2btest.Faults{}, func(t *testing.T, _ *world, s executor.Session) {
 			if l != executor.Python { // process.exit is the stand-in's own
 				return
 			}
@@ -151,13 +154,14 @@ func TestKernels(t *testing.T) {
 			}
 			began(t, s, l)
 		})
-		// A kernel that has ended while nobody used it has lost what it was set up with: the next run begins anew.
-		in("ended-while-idle", server.Faults{}, func(t *testing.T, _ *world, s executor.Session) {
+		// A kernel that has ended while nobody used it has lost what it was set up with: the next
+		// run begins anew.
+		in("ended-while-idle", e2btest.Faults{}, func(t *testing.T, _ *world, s executor.Session) {
 			kill(t, s, l)
 			began(t, s, l)
 		})
 		// If all of Jupyter was killed, contexts are there when it has started again.
-		in("killed-while-idle", server.Faults{}, func(t *testing.T, w *world, s executor.Session) {
+		in("killed-while-idle", e2btest.Faults{}, func(t *testing.T, w *world, s executor.Session) {
 			kill(t, s, l)
 			var failures atomic.Int32
 			w.between(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) bool {
@@ -173,13 +177,15 @@ func TestKernels(t *testing.T) {
 				t.Errorf("a context was asked for %d times", n)
 			}
 		})
-		// Code that holds the lock of its interpreter from the beginning keeps its number back. Its wall time is over all the same.
-		in("late-numbers", server.Faults{LateNumbers: true}, func(t *testing.T, _ *world, s executor.Session) {
+		// Code that holds the lock of its interpreter from the beginning keeps its number back. Its
+		// wall time is over all the same.
+		in("late-numbers", e2btest.Faults{LateNumbers: true}, func(t *testing.T, _ *world, s executor.Session) {
 			timedOut(t, s)
 			do(t, s, executor.Request{Language: l, Code: code.show})
 		})
-		// Code that does not heed is ended with its context, for which the service takes some seconds.
-		in("slow-deletes", server.Faults{UnseenDisconnects: true, SlowDeletes: 2500 * time.Millisecond}, func(t *testing.T, _ *world, s executor.Session) {
+		// Code that does not heed is ended with its context, for which the service takes some
+		// seconds.
+		in("slow-deletes", e2btest.Faults{UnseenDisconnects: true, SlowDeletes: 2500 * time.Millisecond}, func(t *testing.T, _ *world, s executor.Session) {
 			if res := timedOut(t, s); !res.StateLost {
 				t.Error("the state is not said to be lost")
 			}
@@ -228,7 +234,8 @@ func TestLargeException(t *testing.T) {
 	w.life(s)
 }
 
-// A sandbox whose connections break while it is set up is given up for another one, but not for ever.
+// A sandbox whose connections break while it is set up is given up for another one, but not for
+// ever.
 func TestCreateGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -345,7 +352,8 @@ func TestPausedByAnotherClient(t *testing.T) {
 	}
 }
 
-// Files that kernels of root make are root's, and nobody else may read those of mode 0600: who reads them is root as well.
+// Files that kernels of root make are root's, and nobody else may read those of mode 0600: who
+// reads them is root as well.
 func TestRightsBesideKernels(t *testing.T) {
 	for _, c := range []struct {
 		uid  int
@@ -358,8 +366,8 @@ func TestRightsBesideKernels(t *testing.T) {
 	}
 }
 
-// What the adapter adds to E2B's kernel of JavaScript, which runs cells by the module vm and has $$ instead of display. Without its process it
-// would never end an execution.
+// What the adapter adds to E2B's kernel of JavaScript, which runs cells by the module vm and has $$
+// instead of display. Without its process it would never end an execution.
 func TestSetupOfJavaScript(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -27,8 +27,9 @@ type lease struct {
 	cancel context.CancelFunc
 }
 
-// leaseCode says what is written down of a context, and waits until its input ends. If the process of the context ends before, it says
-// that: the code interpreter may take 3 seconds to notice, and of JavaScript it never does.
+// leaseCode prints the note of a context and waits for the end of its input. It reports if the
+// process of the context ends before: the code interpreter may take 3 seconds to notice that, and
+// for JavaScript never does.
 const leaseCode = `def lease(name, most, over):
     import sys, threading
 
@@ -73,18 +74,20 @@ const leaseCode = `def lease(name, most, over):
 lease(%q, %d, %q)
 `
 
-// over is the word for the end of a process.
+// over is the word that reports the end of a process.
 const over = "over"
 
 const (
-	// leaseSlack is how much longer than the wall time of the code, which is counted here, that of the lease is.
+	// leaseSlack is how much longer than the wall time of the code, which is counted here, that of
+	// the lease is.
 	leaseSlack = time.Minute
 	leaseBytes = 1 << 20
-	// leaseEnd is how long a lease may take to end by itself when nobody waits for what it has found any more.
+	// leaseEnd is how long a lease may take to end by itself when nobody waits for what it has
+	// found any more.
 	leaseEnd = 2 * time.Second
 )
 
-// lease begins one for a request, if nothing else runs in the context.
+// lease begins a lease for a request, if nothing else runs in the context.
 func (n *notebook) lease(ctx context.Context, which executor.Interpreter, req *executor.Request) (*lease, note, error) {
 	lctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	in, out := io.Pipe()
@@ -133,7 +136,8 @@ func (n *notebook) lease(ctx context.Context, which executor.Interpreter, req *e
 	}
 }
 
-// why says why a lease that nobody has ended has ended, when none of the user's code had begun.
+// why returns why a lease has ended that this holder has not ended, before any code of the user
+// began.
 func (l *lease) why() error {
 	var e *executor.Error
 	if errors.As(l.err, &e) {

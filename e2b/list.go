@@ -13,7 +13,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// labelNote holds what a process that did not create the session has to know of it. It does not change, as no label does.
+// labelNote is the label with what other processes have to know about a session. Like all labels it
+// never changes.
 const labelNote = executor.ReservedPrefix + "e2b.note"
 
 // remembered is the value of labelNote.
@@ -23,7 +24,8 @@ type remembered struct {
 	Limits   executor.Limits `json:"limits"` // in force
 }
 
-// sessionInfo describes a sandbox to driver.New. Who has the key of the account can make sandboxes with any metadata there.
+// sessionInfo describes a sandbox to driver.New. Whoever has the key of the account can create
+// sandboxes with any metadata.
 func sessionInfo(id string, state api.State, metadata map[string]string) (executor.SessionInfo, error) {
 	info := executor.SessionInfo{Handle: executor.Handle{Session: id}, State: executor.SessionDead, Labels: maps.Clone(metadata)}
 	if state == api.Running || state == api.Paused { // which Attach resumes
@@ -68,13 +70,15 @@ func (b *backend) Lookup(ctx context.Context, h executor.Handle) (executor.Sessi
 	return describe(d, offset)
 }
 
-// Attach implements driver.Attacher. Nothing in the handle is an address but the ID, and the service says whose that is.
+// Attach implements driver.Attacher. Of the handle only the ID is used, and the service says who
+// owns that sandbox.
 func (b *backend) Attach(ctx context.Context, h executor.Handle) (driver.Session, error) {
 	info, err := b.Lookup(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	// Connecting sets the life of a sandbox to 5 minutes unless it is told another. What is left changes nothing.
+	// Connecting sets the life of a sandbox to 5 minutes unless it is told another. What is left
+	// changes nothing.
 	found, err := b.service.connect(ctx, h.Session, wholeSeconds(time.Until(info.Expires)))
 	if err != nil {
 		return nil, b.failed(ctx, h.Session, "connecting to a sandbox", err)
@@ -105,7 +109,8 @@ func (b *backend) Destroy(ctx context.Context, h executor.Handle) error {
 	return nil
 }
 
-// Sessions implements driver.Lister. Sandboxes that another client has paused are listed, too: as running, since they are resumed by use.
+// Sessions implements driver.Lister. Sandboxes that another client has paused are listed, too: as
+// running, since they are resumed by use.
 func (b *backend) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {
 	return func(yield func(executor.SessionInfo, error) bool) {
 		more := true

@@ -35,7 +35,7 @@ func (e *eventReader) long() (codeEvent, error) {
 	return ev, e.skip()
 }
 
-// goOn returns the next piece of a long text. Neither a letter nor an escape sequence lies in two of them.
+// goOn returns the next piece of a long text. It splits neither a character nor an escape sequence.
 func (e *eventReader) goOn() (codeEvent, error) {
 	for {
 		n, ended := letters(e.line)
@@ -92,7 +92,8 @@ func (e *eventReader) skip() error {
 	}
 }
 
-// letters returns how many bytes of b are whole letters and escape sequences of a text in JSON, and whether its end follows them.
+// letters returns how many bytes of b are whole characters and escape sequences of a JSON text, and
+// whether the end of the text follows.
 func letters(b []byte) (n int, ended bool) {
 	for n < len(b) {
 		size := 1
@@ -114,7 +115,8 @@ func letters(b []byte) (n int, ended bool) {
 	return n, false
 }
 
-// escaped returns the length of the escape sequence that b begins with; 0: it is not all there. Two that make one letter are one.
+// escaped returns the length of the escape sequence at the beginning of b, and 0 if it is not
+// complete. Two sequences that make one character count as one.
 func escaped(b []byte) int {
 	switch {
 	case len(b) < 2:
@@ -143,7 +145,8 @@ func unquoted(b []byte) (s string, err error) {
 	return s, err
 }
 
-// begun returns what there is of the text in a field of a line that was not read to its end. It is cut by whoever shows it.
+// begun returns the beginning of the text in a field of a line that was not read to its end.
+// Whoever shows it cuts it.
 func begun(line []byte, field string) string {
 	at := regexp.MustCompile(`"` + field + `"\s*:\s*"`).FindIndex(line)
 	if at == nil {

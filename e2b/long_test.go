@@ -17,8 +17,8 @@ func small(r io.Reader) *eventReader {
 	return e
 }
 
-// TestLongEvents decodes lines that are longer than what is taken at once. Text comes in pieces, and nothing of it is lost or torn; of an
-// exception what comes first is kept; a value has an end.
+// TestLongEvents decodes lines that are longer than what is taken at once. Text comes in pieces,
+// and nothing of it is lost or torn; of an exception what comes first is kept; a value has an end.
 func TestLongEvents(t *testing.T) {
 	t.Parallel()
 	const end = `{"type":"end_of_execution"}` + "\n"

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// identity tells a process of the sandbox from all others, also from later ones of its number.
+// identity identifies a process of the sandbox, so that a later one with the same ID is another.
 type identity struct {
 	pid  int
 	born string // when, in the words of /proc
@@ -17,7 +17,8 @@ func (i identity) known() bool { return i.pid > 1 && bornForm.MatchString(i.born
 
 var bornForm = regexp.MustCompile(`^\d{1,20}$`)
 
-// note is what is written down of a context for other holders, in a file of the sandbox. Code can change it, and then harms itself.
+// note is what other holders have to know about a context, in a file of the sandbox. Code that
+// changes it harms only itself.
 type note struct {
 	id      string // of the context; empty: there is none
 	process identity

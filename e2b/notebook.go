@@ -19,9 +19,10 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// notebook is a session whose code runs in E2B's code interpreter. Commands and files are the supervisor's, and so is what the code
-// interpreter has not: each run of code holds an interpreter of the supervisor, which says that the context is taken, watches which files
-// change, and ends with a reset, a later holder or the sandbox.
+// notebook is a session whose code runs in E2B's code interpreter. The supervisor does commands and
+// files, and what the code interpreter lacks. Each run of code holds an interpreter of the
+// supervisor as a lease: it says that the context is in use, watches which files change, and ends
+// by a reset, a later holder or the end of the sandbox.
 type notebook struct {
 	*session
 	code *interpreter
@@ -35,7 +36,7 @@ var (
 	_ driver.Resetter = (*notebook)(nil)
 )
 
-// kernel is a context of the code interpreter. Only who holds its lease uses it.
+// kernel is a context of the code interpreter. Only the holder of its lease uses it.
 type kernel struct {
 	id      string
 	which   executor.Interpreter
@@ -59,7 +60,8 @@ func (k *kernel) begins(count int) {
 	}
 }
 
-// answers takes what a hidden cell has said of the process that it ran in. There are kernels that replace it and count on.
+// answers takes what a hidden cell has reported about its process. Some kernels replace the process
+// and count on.
 func (k *kernel) answers(a *answered) {
 	now := identity{a.PID, a.Born}
 	k.anew = k.anew || k.process.known() && now != k.process
@@ -74,7 +76,7 @@ func (b *backend) notebook(s *session, sandbox *api.Sandbox) *notebook {
 	return &notebook{session: s, code: b.service.interpreter(sandbox), kernels: map[executor.Interpreter]*kernel{}}
 }
 
-// owner finds out whose rights code of the code interpreter has, which is whom files have to belong to.
+// owner returns the user and group of code in the code interpreter. Files have to belong to them.
 func (b *backend) owner(ctx context.Context, sandbox *api.Sandbox) (uid, gid int, err error) {
 	code := b.service.interpreter(sandbox)
 	if err := code.health(ctx); err != nil {
@@ -88,7 +90,7 @@ func (b *backend) owner(ctx context.Context, sandbox *api.Sandbox) (uid, gid int
 	return a.UID, a.GID, nil
 }
 
-// noInterpreter says of a new sandbox why there is no code interpreter in it.
+// noInterpreter returns why a new sandbox has no code interpreter.
 func (b *backend) noInterpreter(ctx context.Context, sandbox *api.Sandbox, err error) error {
 	var said *ServiceError
 	if errors.As(err, &said) && said.notListening() || errors.Is(err, errNoContext) {
@@ -122,7 +124,7 @@ func (n *notebook) open(ctx context.Context, spec *executor.Spec) error {
 	return nil
 }
 
-// failed classifies an error of what runs none of the user's code.
+// failed classifies an error of a step that runs no code of the user.
 func (n *notebook) failed(ctx context.Context, what string, err error) error {
 	var e *executor.Error
 	if errors.As(err, &e) {
@@ -131,7 +133,8 @@ func (n *notebook) failed(ctx context.Context, what string, err error) error {
 	return n.b.service.fail(ctx, what, err)
 }
 
-// name is that of a context for the supervisor and of the file that holds its ID. No name of a language has a dot.
+// name returns the name of a context for the supervisor, which is also that of the file with its
+// note. Names of languages have no dots.
 func name(which executor.Interpreter) string { return string(which.Language) + "." + which.Context }
 
 // begin makes the context of k, writes down its ID for other holders and sets it up.
@@ -159,7 +162,7 @@ func (n *notebook) begin(ctx context.Context, k *kernel) error {
 	return nil
 }
 
-// find returns the context of a run whose lease is held. noted is what the lease says.
+// find returns the context of a run whose lease is held. noted is the note of the context.
 func (n *notebook) find(ctx context.Context, which executor.Interpreter, noted note) (k *kernel, err error) {
 	n.mu.Lock()
 	k = n.kernels[which]
@@ -202,26 +205,30 @@ func (n *notebook) find(ctx context.Context, which executor.Interpreter, noted n
 	return k, nil
 }
 
-// beginnings is how often a context is asked for while what runs kernels starts again, which takes it about 3 seconds.
+// beginnings is how often a context is asked for while Jupyter starts again, which takes about 3
+// seconds.
 const beginnings = 6
 
-// startsAgain reports whether a context may be had later: of Jupyter nothing is known but that the service in front of it fails.
+// startsAgain reports whether a context may be had later. When Jupyter is down, the service in
+// front of it only says that it fails.
 func startsAgain(err error) bool {
 	var said *ServiceError
 	return errors.As(err, &said) && said.Status >= http.StatusInternalServerError && !said.gone()
 }
 
 const (
-	// heedTime is how long code may take to heed that its connection was closed. Then its context is removed, for which E2B takes 3 s.
+	// heedTime is how long code may take to heed that its connection was closed. Then its context
+	// is removed, for which E2B takes 3 s.
 	heedTime = 3 * time.Second
 	// probeTime is how long the first probe may take: one that comes too early is never executed.
 	probeTime = time.Second
-	// abortTime is how long after the end of a connection what comes next may be thrown away with it.
+	// abortTime is how long after the end of a connection what comes next may be thrown away with
+	// it.
 	abortTime = 100 * time.Millisecond
 )
 
-// settle waits until nothing runs in a context, and ends what does not stop. The connection of what ran was closed, which E2B takes for an
-// interrupt if it notices. If the state is lost the context is gone.
+// settle waits until nothing runs in a context, and ends what does not stop. E2B takes the end of a
+// connection for an interrupt, if it notices. If the state is lost, the context is gone.
 func (n *notebook) settle(ctx context.Context, k *kernel) (lost bool, err error) {
 	k.suspect, k.settled = true, true // or it is gone
 	pctx, cancel := context.WithTimeout(ctx, heedTime)
@@ -245,7 +252,8 @@ func (n *notebook) settle(ctx context.Context, k *kernel) (lost bool, err error)
 	return true, n.drop(ctx, k, true)
 }
 
-// drop gives a context up: the next run begins anew. What runs in it ends when the code interpreter has removed it, for which wait waits.
+// drop removes a context, so that the next run begins anew. With wait it returns after the code
+// interpreter has removed it, which ends what runs there.
 func (n *notebook) drop(ctx context.Context, k *kernel, wait bool) error {
 	n.mu.Lock()
 	if n.kernels[k.which] == k {
@@ -262,7 +270,8 @@ func (n *notebook) drop(ctx context.Context, k *kernel, wait bool) error {
 	return nil
 }
 
-// discard removes a context in which nothing of the user runs. Nobody waits for it, since E2B takes some seconds.
+// discard removes a context in which no code of the user runs, in the background, because E2B takes
+// some seconds.
 func (n *notebook) discard(ctx context.Context, id string) {
 	n.b.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.b.cfg.timeout())

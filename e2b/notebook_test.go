@@ -11,7 +11,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/sharetest"
-	server "github.com/execbroker/execbroker/server/e2b"
+	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
 // interpreting makes a world whose kernel is E2B's code interpreter.
@@ -63,8 +63,9 @@ func TestNotebook(t *testing.T) {
 
 const executePath = "/execute"
 
-// A connection to the code interpreter may break anywhere in the stream of a run, or end there in good order, which the official SDK takes
-// for success. The error says truly whether the code has run, it never runs twice, and the next call goes on where it was.
+// A connection to the code interpreter may break anywhere in the stream of a run, or end there in
+// good order, which the official SDK takes for success. The error says truly whether the code has
+// run, it never runs twice, and the next call goes on where it was.
 func TestCodeInterpreterCutAnywhere(t *testing.T) {
 	t.Parallel()
 	w := interpreting(t)
@@ -83,8 +84,8 @@ func TestCodeInterpreterCutAnywhere(t *testing.T) {
 	}
 }
 
-// What answers the request that carries a run decides what is known of the run. Nothing is sent twice, but for what was certainly not
-// delivered.
+// What answers the request that carries a run decides what is known of the run. Nothing is sent
+// twice, but for what was certainly not delivered.
 func TestAnswersToExecute(t *testing.T) {
 	t.Parallel()
 	w := interpreting(t)
@@ -195,23 +196,23 @@ func TestVerdict(t *testing.T) {
 // interpreterSwitches are those of the code interpreter.
 var interpreterSwitches = []struct {
 	name string
-	f    server.Faults
+	f    e2btest.Faults
 }{
-	{"stuck-after-abandon", server.Faults{StuckAfterAbandon: 50 * time.Millisecond}},
-	{"stuck-for-longer", server.Faults{StuckAfterAbandon: 500 * time.Millisecond}},
-	{"unseen-disconnects", server.Faults{UnseenDisconnects: true}},
-	{"pasted-environment", server.Faults{PastedEnvironment: true}},
-	{"lost-directory", server.Faults{LostDirectory: true}},
-	{"blank-lines", server.Faults{BlankLines: true}},
-	{"silent-execution", server.Faults{SilentExecution: true}},
-	{"replaced-processes", server.Faults{ReplacedProcesses: true}},
-	{"endless-exit", server.Faults{EndlessExit: true}},
-	{"late-numbers", server.Faults{LateNumbers: true}},
-	{"slow-deletes", server.Faults{SlowDeletes: time.Second}},
+	{"stuck-after-abandon", e2btest.Faults{StuckAfterAbandon: 50 * time.Millisecond}},
+	{"stuck-for-longer", e2btest.Faults{StuckAfterAbandon: 500 * time.Millisecond}},
+	{"unseen-disconnects", e2btest.Faults{UnseenDisconnects: true}},
+	{"pasted-environment", e2btest.Faults{PastedEnvironment: true}},
+	{"lost-directory", e2btest.Faults{LostDirectory: true}},
+	{"blank-lines", e2btest.Faults{BlankLines: true}},
+	{"silent-execution", e2btest.Faults{SilentExecution: true}},
+	{"replaced-processes", e2btest.Faults{ReplacedProcesses: true}},
+	{"endless-exit", e2btest.Faults{EndlessExit: true}},
+	{"late-numbers", e2btest.Faults{LateNumbers: true}},
+	{"slow-deletes", e2btest.Faults{SlowDeletes: time.Second}},
 }
 
-// What E2B's code interpreter does that its clients trip over. Each fault is on while code is stopped at its wall time, and for a life
-// afterwards.
+// What E2B's code interpreter does that its clients trip over. Each fault is on while code is
+// stopped at its wall time, and for a life afterwards.
 func TestCodeInterpreterSwitches(t *testing.T) {
 	t.Parallel()
 	worlds := sharetest.New(func() *world { return interpreting(t) })
@@ -219,10 +220,10 @@ func TestCodeInterpreterSwitches(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := worlds.Take(t).in(t)
-			w.Handler.SetFaults(server.Faults{})
+			w.SetFaults(e2btest.Faults{})
 			s := w.session()
 			w.run(s, "n = 0")
-			w.Handler.SetFaults(c.f)
+			w.SetFaults(c.f)
 			res, err := s.Run(t.Context(), executor.Request{Code: "print('begun', flush=True)\nwhile True: pass", Limits: executor.RunLimits{WallTime: 300 * time.Millisecond}}, nil)
 			if err != nil || res.Status != executor.StatusTimedOut || string(res.Stdout) != "begun\n" {
 				t.Fatalf("got %+v, %v", res, err)
@@ -245,7 +246,8 @@ func TestCodeInterpreterSwitches(t *testing.T) {
 	}
 }
 
-// Nobody finds out what a session was given by asking the kernel for its history: environments come in files, which are gone.
+// Nobody finds out what a session was given by asking the kernel for its history: environments come
+// in files, which are gone.
 func TestEnvironmentLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	w := interpreting(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/internal/packages/packagestest"
-	server "github.com/execbroker/execbroker/server/e2b"
+	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
 // packagesWorld is a world in which packages come from an index of its own.
@@ -81,7 +81,8 @@ func (w *world) entries() []string {
 	return files
 }
 
-// An index is asked once, from a sandbox of its own. Sessions get what it gave without a network, where code cannot change it.
+// An index is asked once, from a sandbox of its own. Sessions get what it gave without a network,
+// where code cannot change it.
 func TestPackages(t *testing.T) {
 	t.Parallel()
 	w, x := packagesWorld(t, "beta", "alpha<2", "missing")
@@ -163,11 +164,11 @@ func TestBuilderIsKilled(t *testing.T) {
 	}
 	packagestest.GivesUp(t, w.x, s, x, none)
 
-	w.Handler.SetFaults(server.Faults{LostAnswers: 1})
+	w.SetFaults(e2btest.Faults{LostAnswers: 1})
 	if _, err := s.Install(t.Context(), six, nil); !errors.Is(err, executor.ErrUnavailable) {
 		t.Errorf("lost answer: got %v, want %v", err, executor.ErrUnavailable)
 	}
-	w.Handler.SetFaults(server.Faults{})
+	w.SetFaults(e2btest.Faults{})
 	none("lost answer")
 
 	f := &packages.Fetch{Facts: "of a template that was built anew", Requirements: []string{"six"}, Max: 1 << 20}

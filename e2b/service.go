@@ -31,7 +31,8 @@ type service struct {
 const (
 	userAgent = "execbroker"
 	maxAnswer = 16 << 20 // of the control plane
-	// keepIdle is less than the shortest idle limit that is known of what stands before the service.
+	// keepIdle is less than the shortest idle limit that is known of what stands before the
+	// service.
 	keepIdle = 90 * time.Second
 )
 
@@ -49,14 +50,15 @@ func newService(cfg *Config) (*service, error) {
 	return s, nil
 }
 
-// sign adds the key to a request, read anew, since keys are renewed.
+// sign adds the key to a request. The key is read for each request, because keys are renewed.
 func (s *service) sign(_ context.Context, r *http.Request) error {
 	key, err := s.cfg.key().Value()
 	if err != nil {
 		return err
 	}
-	// Go's client repeats a request that has this header by its usual name after a broken connection, and services of the older generation
-	// would make a second sandbox. In other letters it is the same to the service.
+	// Go's client repeats a request that has this header by its usual name after a broken
+	// connection, and services of the older generation would make a second sandbox. In other
+	// letters it is the same to the service.
 	if v, ok := r.Header["Idempotency-Key"]; ok {
 		delete(r.Header, "Idempotency-Key")
 		r.Header["idempotency-key"] = v
@@ -71,7 +73,8 @@ func (s *service) answer(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeoutCause(ctx, s.cfg.timeout(), errNoAnswer)
 }
 
-// ask sends a request once and decodes the answer into out, which may be nil. sandbox is for errors. Of the header there is what has come.
+// ask sends a request once and decodes the answer into out, which may be nil. sandbox is for
+// errors. Of the header there is what has come.
 func (s *service) ask(ctx context.Context, sandbox string, send func(context.Context) (*http.Response, error), out any) (http.Header, error) {
 	if _, err := s.cfg.key().Value(); err != nil {
 		return nil, noKey(err)
@@ -144,7 +147,8 @@ func passing(err error) bool {
 	return false
 }
 
-// pause waits before a request is repeated, at random so that many clients do not come back together, and reports whether there was time.
+// pause waits for a random time before a request is repeated, so that many clients do not come back
+// together. It reports whether there was time.
 func pause(ctx context.Context, n int, err error) bool {
 	d := time.Duration(rand.Int64N(int64(firstPause << n))) //nolint:gosec // nothing is guarded by it
 	var said *ServiceError
@@ -174,7 +178,8 @@ var errKey = errors.New("no key of the service")
 
 func noKey(err error) error { return fmt.Errorf("%w: %w", errKey, err) }
 
-// older reports whether a path of the newer generation is not there. That a template is not there has the same status.
+// older reports whether a path of the newer generation does not exist. A template that does not
+// exist has the same status.
 func older(err error) bool {
 	var said *ServiceError
 	if !errors.As(err, &said) {
@@ -186,7 +191,7 @@ func older(err error) bool {
 
 var sandboxID = regexp.MustCompile(`^[a-z0-9]{1,64}$`)
 
-// create asks for a sandbox, once. key makes the service recognize a repetition.
+// create asks for a sandbox once. By key the service recognizes a repeated request.
 func (s *service) create(ctx context.Context, body api.NewSandbox, key string) (*api.Sandbox, error) {
 	var made api.Sandbox
 	ctx, cancel := s.answer(ctx)
@@ -252,8 +257,8 @@ func (s *service) get(ctx context.Context, id string) (d *api.SandboxDetail, off
 	return d, clockOffset(h), err
 }
 
-// clockOffset returns how far the clock of the service is ahead of ours, by the time in its answer, which has whole seconds. What is less
-// than that says nothing.
+// clockOffset returns how far the clock of the service is ahead of ours. Its answers have whole
+// seconds, so smaller differences count as none.
 func clockOffset(h http.Header) time.Duration {
 	t, err := http.ParseTime(h.Get("Date"))
 	if err != nil {
@@ -307,7 +312,7 @@ func (s *service) page(ctx context.Context, metadata map[string]string, from str
 	return list, "", err
 }
 
-// all lists sandboxes with given metadata. What is not a list ends somewhere.
+// all lists sandboxes with given metadata. The number of pages is bounded.
 func (s *service) all(ctx context.Context, metadata map[string]string, yield func(api.SandboxDetail) bool) error {
 	seen := map[string]bool{}
 	for from := ""; ; {
@@ -330,7 +335,8 @@ func (s *service) all(ctx context.Context, metadata map[string]string, yield fun
 	}
 }
 
-// escapeMetadata makes the parameter that filters by metadata: a query string whose keys and values are escaped before it is made of them.
+// escapeMetadata makes the parameter that filters by metadata: a query string whose keys and values
+// are escaped before it is made of them.
 func escapeMetadata(m map[string]string) string {
 	v := url.Values{}
 	for key, value := range m {

@@ -91,7 +91,8 @@ func apiMessage(status int, message string) map[string]any {
 	return map[string]any{"code": status, "message": message}
 }
 
-// A failed create says what failed, is asked for again only if it certainly made nothing, and what it may have made is looked for.
+// A failed create says what failed, is asked for again only if it certainly made nothing, and what
+// it may have made is looked for.
 func TestCreateAnswers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -182,8 +183,8 @@ func TestCreateAnswers(t *testing.T) {
 	}
 }
 
-// The official SDKs drop Retry-After, or never come back: after a rate limit the request is made again, and a service that repeats its
-// answers to a key gets another one.
+// The official SDKs drop Retry-After, or never come back: after a rate limit the request is made
+// again, and a service that repeats its answers to a key gets another one.
 func TestRateLimitIsWaitedFor(t *testing.T) {
 	s := script(t, func(w http.ResponseWriter, r *http.Request, what string, n int) {
 		switch {

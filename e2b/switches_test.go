@@ -10,11 +10,12 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/sharetest"
-	server "github.com/execbroker/execbroker/server/e2b"
+	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
-// Every fault of E2B that the stand-in knows is turned on, during a whole life of a session: what can be survived is, and the rest is an
-// error that says what it is. Those of the code interpreter have a test of their own.
+// Every fault of E2B that the stand-in knows is turned on, during a whole life of a session: what
+// can be survived is, and the rest is an error that says what it is. Those of the code interpreter
+// have a test of their own.
 func TestSwitches(t *testing.T) {
 	t.Parallel()
 	worlds := sharetest.New(func() *world { return newWorld(t) })
@@ -22,7 +23,7 @@ func TestSwitches(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := worlds.Take(t).in(t)
-			w.Handler.SetFaults(c.f)
+			w.SetFaults(c.f)
 			s, err := w.x.Create(t.Context(), executor.Spec{})
 			var e *executor.Error
 			if c.kind != nil {
@@ -45,41 +46,41 @@ func TestSwitches(t *testing.T) {
 // switches are those that need no kernel of E2B's.
 var switches = []struct {
 	name string
-	f    server.Faults
+	f    e2btest.Faults
 	kind error // of Create; nil: the life goes well
 }{
-	{"rate-limited", server.Faults{RateLimited: 2, RetryAfter: time.Second}, nil},
-	{"rate-limited-for-long", server.Faults{RateLimited: 1, RetryAfter: time.Hour}, executor.ErrExhausted},
-	{"quota", server.Faults{QuotaExceeded: 1}, executor.ErrExhausted},
-	{"no-capacity", server.Faults{NoCapacity: 2}, nil},
-	{"no-capacity-for-long", server.Faults{NoCapacity: 100}, executor.ErrUnavailable},
-	{"changing", server.Faults{Changing: 3}, nil},
-	{"placement-failed", server.Faults{PlacementFailed: 1}, executor.ErrUnavailable},
-	{"lost-answer", server.Faults{LostAnswers: 1}, executor.ErrUnavailable},
-	{"lost-answer-without-idempotency", server.Faults{LostAnswers: 1, NoIdempotency: true}, executor.ErrUnavailable},
-	{"foreign-error", server.Faults{ForeignErrors: 1}, executor.ErrUnavailable},
-	{"old-paths", server.Faults{OldPaths: true}, nil},
-	{"no-idempotency", server.Faults{NoIdempotency: true}, nil},
-	{"clamped-timeouts", server.Faults{ClampedTimeouts: true}, nil},
-	{"sandbox-not-found", server.Faults{BadGateway: server.SandboxNotFound}, executor.ErrNotFound},
-	{"port-not-open", server.Faults{BadGateway: server.PortNotOpen, BadGateways: 2}, nil},
-	{"route-failed", server.Faults{BadGateway: server.RouteFailed}, executor.ErrUnavailable},
-	{"html", server.Faults{BadGateway: server.BrokenInBrowsers}, executor.ErrUnavailable},
-	{"too-many-open", server.Faults{TooManyOpen: 1}, executor.ErrExhausted},
-	{"cut-at-once", server.Faults{CutAfter: 1}, executor.ErrUnavailable},
-	{"cut-in-good-order", server.Faults{CutAfter: 40, CutInGoodOrder: true}, executor.ErrUnavailable},
-	{"cut-once", server.Faults{CutAfter: 40, CutPort: daemonPort, Cuts: 1}, nil}, // another sandbox takes its place
-	{"torn-uploads", server.Faults{TornUploads: true}, nil},
-	{"packed-downloads", server.Faults{PackedDownloads: true}, nil},
-	{"detached-output", server.Faults{DetachedOutput: true}, nil},
-	{"one-tag", server.Faults{OneTag: true}, nil},
-	{"fatal-pings", server.Faults{FatalPings: true}, nil},
-	{"late-envd", server.Faults{LateEnvd: 3}, nil},
+	{"rate-limited", e2btest.Faults{RateLimited: 2, RetryAfter: time.Second}, nil},
+	{"rate-limited-for-long", e2btest.Faults{RateLimited: 1, RetryAfter: time.Hour}, executor.ErrExhausted},
+	{"quota", e2btest.Faults{QuotaExceeded: 1}, executor.ErrExhausted},
+	{"no-capacity", e2btest.Faults{NoCapacity: 2}, nil},
+	{"no-capacity-for-long", e2btest.Faults{NoCapacity: 100}, executor.ErrUnavailable},
+	{"changing", e2btest.Faults{Changing: 3}, nil},
+	{"placement-failed", e2btest.Faults{PlacementFailed: 1}, executor.ErrUnavailable},
+	{"lost-answer", e2btest.Faults{LostAnswers: 1}, executor.ErrUnavailable},
+	{"lost-answer-without-idempotency", e2btest.Faults{LostAnswers: 1, NoIdempotency: true}, executor.ErrUnavailable},
+	{"foreign-error", e2btest.Faults{ForeignErrors: 1}, executor.ErrUnavailable},
+	{"old-paths", e2btest.Faults{OldPaths: true}, nil},
+	{"no-idempotency", e2btest.Faults{NoIdempotency: true}, nil},
+	{"clamped-timeouts", e2btest.Faults{ClampedTimeouts: true}, nil},
+	{"sandbox-not-found", e2btest.Faults{BadGateway: e2btest.SandboxNotFound}, executor.ErrNotFound},
+	{"port-not-open", e2btest.Faults{BadGateway: e2btest.PortNotOpen, BadGateways: 2}, nil},
+	{"route-failed", e2btest.Faults{BadGateway: e2btest.RouteFailed}, executor.ErrUnavailable},
+	{"html", e2btest.Faults{BadGateway: e2btest.BrokenInBrowsers}, executor.ErrUnavailable},
+	{"too-many-open", e2btest.Faults{TooManyOpen: 1}, executor.ErrExhausted},
+	{"cut-at-once", e2btest.Faults{CutAfter: 1}, executor.ErrUnavailable},
+	{"cut-in-good-order", e2btest.Faults{CutAfter: 40, CutInGoodOrder: true}, executor.ErrUnavailable},
+	{"cut-once", e2btest.Faults{CutAfter: 40, CutPort: daemonPort, Cuts: 1}, nil}, // another sandbox takes its place
+	{"torn-uploads", e2btest.Faults{TornUploads: true}, nil},
+	{"packed-downloads", e2btest.Faults{PackedDownloads: true}, nil},
+	{"detached-output", e2btest.Faults{DetachedOutput: true}, nil},
+	{"one-tag", e2btest.Faults{OneTag: true}, nil},
+	{"fatal-pings", e2btest.Faults{FatalPings: true}, nil},
+	{"late-envd", e2btest.Faults{LateEnvd: 3}, nil},
 }
 
 // A switch that the stand-in gets is turned on here as well.
 func TestEverySwitchIsTurnedOn(t *testing.T) {
-	all := reflect.TypeFor[server.Faults]()
+	all := reflect.TypeFor[e2btest.Faults]()
 	for i := range all.NumField() {
 		on := false
 		for _, c := range switches {

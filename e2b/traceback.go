@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// frames find lines of the user's code in tracebacks: of IPython, of other Pythons that name cells, of JavaScript.
+// frames find lines of the user's code in tracebacks: of IPython, of other Pythons that name cells,
+// of JavaScript.
 var frames = []*regexp.Regexp{
 	regexp.MustCompile(`Cell In\[(\d+)\], line (\d+)`),
 	regexp.MustCompile(`<cell (\d+)>", line (\d+)`),
@@ -14,7 +15,7 @@ var frames = []*regexp.Regexp{
 	regexp.MustCompile(`evalmachine\.<anonymous>()?:(\d+)`),
 }
 
-// line returns the line of the code that an exception has come through last, and 0 if that is not known.
+// line returns the last line of the code that an exception has passed, and 0 if that is not known.
 func (c *cell) line(traceback string) int {
 	for i, form := range frames {
 		all := form.FindAllStringSubmatch(traceback, -1)
@@ -35,7 +36,8 @@ var escapes = regexp.MustCompile("\x1b(\\[[0-9;?]*[ -/]*[@-~]|[@-_])?")
 // plain returns a text without escape sequences.
 func plain(s string) string { return escapes.ReplaceAllString(s, "") }
 
-// joints are where the parts of IPython's tracebacks meet, which E2B joins without anything in between.
+// joints are where the parts of IPython's tracebacks meet, which E2B joins without anything in
+// between.
 var joints = []*regexp.Regexp{
 	regexp.MustCompile(`^(-{20,})([^-\n])`),
 	regexp.MustCompile(`(Traceback \(most recent call last\))([^:\s])`),

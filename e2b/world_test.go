@@ -14,7 +14,6 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	server "github.com/execbroker/execbroker/server/e2b"
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
@@ -42,7 +41,7 @@ func newWorldOver(t *testing.T, containers docker.Config, edit ...func(*Config))
 	w := &world{T: t, owner: "e2b-" + strings.ToLower(rand.Text()), cache: t.TempDir(), hook: new(atomic.Pointer[func(w http.ResponseWriter, r *http.Request, next http.Handler) bool])}
 	var err error
 	w.Server, err = e2btest.Start(t.Context(), e2btest.Options{
-		Owner: w.owner, Server: server.Config{}, Docker: containers, Jupyter: containers.Image == dockertest.Jupyter,
+		Owner: w.owner, Docker: containers, Jupyter: containers.Image == dockertest.Jupyter,
 		Wrap: func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				if h := w.hook.Load(); h == nil || !(*h)(rw, r, next) {
@@ -67,7 +66,7 @@ func newWorldOver(t *testing.T, containers docker.Config, edit ...func(*Config))
 	}
 	t.Cleanup(func() {
 		w.hook.Store(nil)
-		w.Handler.SetFaults(server.Faults{})
+		w.SetFaults(e2btest.Faults{})
 		if err := w.x.Close(); err != nil {
 			t.Error(err)
 		}

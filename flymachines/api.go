@@ -39,7 +39,7 @@ type api struct {
 	rates *rates
 }
 
-func newAPI(ctx context.Context, cfg *Config) (*api, error) {
+func newAPI(ctx context.Context, env driver.Env, cfg *Config) (*api, error) {
 	to, err := url.Parse(cmp.Or(cfg.API, PublicAPI))
 	if err != nil {
 		return nil, err
@@ -53,13 +53,10 @@ func newAPI(ctx context.Context, cfg *Config) (*api, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fly-go: %w", err)
 	}
-	return &api{app: cfg.App, flaps: c, http: t, rates: ratesOf(to.String(), cfg.App, cfg.Rate)}, nil
+	return &api{app: cfg.App, flaps: c, http: t, rates: ratesOf(env, to.String(), cfg.App, cfg.Rate)}, nil
 }
 
-func (a *api) close() {
-	a.http.CloseIdleConnections()
-	a.rates.done()
-}
+func (a *api) close() { a.http.CloseIdleConnections() }
 
 // Pauses between attempts.
 const (
@@ -69,7 +66,7 @@ const (
 	dials      = 3 // without a connection: whoever waits can be served elsewhere
 )
 
-// The time limits of the API: with one that hangs, whoever waits is to be served elsewhere within seconds.
+// The time limits of the API. If it hangs, callers have to be able to go elsewhere within seconds.
 const (
 	dialTimeout = 5 * time.Second
 	callTimeout = 15 * time.Second // of one attempt; a create takes one to three seconds, as reported
@@ -111,13 +108,13 @@ func (a *api) call(ctx context.Context, action, target string, timeout time.Dura
 	}
 	e := classify(action, at)
 	if e.class == classRate {
-		a.rates.refused(action, target)
+		a.rates.refused(ctx, action, target)
 	}
 	return e
 }
 
-// repeat is call for what may be asked for again, as often as it takes within reason. Only to destroy a Machine it waits as long as Fly
-// asks for.
+// repeat is call, repeated within reason, for calls that may be made twice. Only a destroy waits as
+// long as Fly asks for.
 func (a *api) repeat(ctx context.Context, action, target string, f func(context.Context) error) error {
 	known, begin, timeout := "", time.Now(), callTimeout
 	if action == actionList {
@@ -177,7 +174,8 @@ func (a *api) destroy(ctx context.Context, id string) error {
 // waitSlice is the longest wait that the API takes.
 const waitSlice = 60 * time.Second
 
-// waitFor waits once until a Machine has one of the states, at most a slice. A wait that has not been fulfilled is a classLost.
+// waitFor waits once until a Machine has one of the states, for a slice at most. If the time is
+// over, the error is a classLost.
 func (a *api) waitFor(ctx context.Context, id string, states ...string) error {
 	slice := waitSlice
 	if deadline, ok := ctx.Deadline(); ok {

@@ -36,7 +36,8 @@ func TestSession(t *testing.T) {
 	w.none(t)
 }
 
-// In an image without ctypes nothing narrows what sockets code can make. The network is shut all the same.
+// In an image without ctypes nothing narrows what sockets code can make. The network is shut all
+// the same.
 func TestWithoutCtypes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -53,8 +54,9 @@ def closed(*a):
 [closed(socket.AF_INET, ("192.0.2.1", 80)), closed(socket.AF_INET6, ("2001:db8::1", 80))]`, "[101, 101]")
 }
 
-// The secret of a runner is in one place that others see: files of the configuration at the API, for who has a token. It is in nothing
-// that a session gives out, in no metadata, variable or command line, and not in the Machine any more.
+// The secret of a runner is in one place that others see: files of the configuration at the API,
+// for who has a token. It is in nothing that a session gives out, in no metadata, variable or
+// command line, and not in the Machine any more.
 func TestSecretStaysWithItsHolder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -103,7 +105,8 @@ print(os.listdir("/etc/execbroker"))`}, nil)
 	}
 }
 
-// A user who is not root is named as what keeps an image from being used, whoever notices first that its program has ended.
+// A user who is not root is named as what keeps an image from being used, whoever notices first
+// that its program has ended.
 func TestImageWithUser(t *testing.T) {
 	t.Parallel()
 	host, err := dockertest.Host()

@@ -11,9 +11,10 @@ import (
 	"github.com/execbroker/execbroker/internal/runner"
 )
 
-// BenchmarkWarmRun is one expression in a session. The metrics are medians: ready of one request to the runner and its answer, the least
-// that any run can take; raw of the exchange with the runner alone; and over of what the contract adds to that. They are measured in turn,
-// so that whatever else the machine does is in all of them.
+// BenchmarkWarmRun is one expression in a session. The metrics are medians: ready of one request to
+// the runner and its answer, the least that any run can take; raw of the exchange with the runner
+// alone; and over of what the contract adds to that. They are measured in turn, so that whatever
+// else the machine does is in all of them.
 func BenchmarkWarmRun(b *testing.B) {
 	w := newWorld(b)
 	s := create(b, w.open(b, plain), executor.Spec{})

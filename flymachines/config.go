@@ -23,7 +23,8 @@ import (
 	"github.com/execbroker/execbroker/internal/runner"
 )
 
-// DefaultImage is the image of sessions whose configuration names none: an official one, by its full name.
+// DefaultImage is the image of sessions whose configuration names none: an official one, by its
+// full name.
 const DefaultImage = "docker.io/library/python:3.13-slim"
 
 // The addresses of the Machines API.
@@ -32,73 +33,86 @@ const (
 	PrivateAPI = "http://_api.internal:4280" // from the private network of an organization
 )
 
-// Config is what configuration says. App and Token are needed.
+// Config is the configuration of this backend. App and Token are required.
 type Config struct {
-	// App is the app that the Machines belong to. It should hold nothing else: no secrets, which Fly would put into every Machine, and
-	// a network of its own, in which nothing else is reached.
+	// App is the app that the Machines belong to. It should hold nothing else: no secrets, which
+	// Fly would put into every Machine, and a network of its own, in which nothing else is reached.
 	App string `json:"app"`
-	// Token names a token for that app, as fly tokens create deploy makes it. It is read for each request and never leaves this process.
+	// Token names a token for that app, as fly tokens create deploy makes it. It is read for each
+	// request and never leaves this process.
 	Token driver.Secret `json:"token"`
-	// Key is what the secrets of sandboxes are made of, with the ID of each: at least 32 characters. Programs that attach to each other's
-	// sessions need the same, and so does one that attaches after Token was renewed. Default: Token.
+	// Key is what the secrets of sandboxes are made of, with the ID of each: at least 32
+	// characters. Programs that attach to each other's sessions need the same, and so does one that
+	// attaches after Token was renewed. Default: Token.
 	Key driver.Secret `json:"key,omitzero"`
 	// API is the address of the Machines API. Default: PublicAPI.
 	API string `json:"api,omitempty"`
 
-	// Image is what sessions run in. It needs python3 for Python and node for JavaScript. A digest makes it the same everywhere.
-	// Default: DefaultImage.
+	// Image is what sessions run in. It needs python3 for Python and node for JavaScript. A digest
+	// makes it the same everywhere. Default: DefaultImage.
 	Image string `json:"image,omitempty"`
-	// Runner says how the runner gets into the Machine: "files" sends a first part of 33 KB along with each
-	// create, and the rest to the Machine itself, whatever it grows to; "image" says that every image has it
-	// at RunnerPath, as flymachines/image/Dockerfile puts it there. Default: "files", unless those of Machine
-	// leave no room for it or Fly refuses them as too large; then "image".
+	// Runner says how the runner gets into the Machine: "files" sends a first part of 33 KB along
+	// with each create, and the rest to the Machine itself, whatever it grows to; "image" says that
+	// every image has it at RunnerPath, as flymachines/image/Dockerfile puts it there. Default:
+	// "files", unless those of Machine leave no room for it or Fly refuses them as too large; then
+	// "image".
 	Runner RunnerIn `json:"runner,omitempty"`
-	// Templates are further images by logical names. In a file the image alone stands for the whole.
+	// Templates are further images by logical names. In a file the image alone stands for the
+	// whole.
 	Templates map[string]Template `json:"templates,omitempty"`
 	// Languages are what the images can run: "python", "javascript" or both. Default: python.
 	Languages []executor.Language `json:"languages,omitempty"`
 
-	// Packages says what sessions may install, and where it comes from. The zero value: nothing but what the image has. A session needs no
-	// network for it: a Machine of its own, of the same image, with network and without anything of a user, fetches wheels or packages of
-	// npm once, and what it made of them is kept in the cache directory.
+	// Packages says what sessions may install, and where it comes from. The zero value: nothing but
+	// what the image has. A session needs no network for it: a Machine of its own, of the same
+	// image, with network and without anything of a user, fetches wheels or packages of npm once,
+	// and what it made of them is kept in the cache directory.
 	Packages driver.Packages `json:"packages,omitzero"`
 
-	// Regions are tried in this order, each when the one before has no capacity or quota left: "fra", or what Fly takes, such as "eu".
-	// Default: Fly chooses.
+	// Regions are tried in this order, each when the one before has no capacity or quota left:
+	// "fra", or what Fly takes, such as "eu". Default: Fly chooses.
 	Regions []string `json:"regions,omitempty"`
 	// Guest is the size of sessions that ask for none. Default: two shared CPUs and 512 MB.
 	Guest Guest `json:"guest,omitzero"`
-	// Processes is how many processes and threads the code of a session may have that asks for no limit. Default: 256.
+	// Processes is how many processes and threads the code of a session may have that asks for no
+	// limit. Default: 256.
 	Processes int `json:"processes,omitempty"`
 
-	// Proxy is the public address of the app, "https://my-app.fly.dev", for programs that are outside of Fly's private network: requests
-	// then go through the Fly Proxy, with fly-force-instance-id. "http://my-app.flycast" is the same for programs in another private
-	// network of Fly than the app, in which the app has a Flycast address. Empty: directly to the private address of the Machine.
+	// Proxy is the public address of the app, "https://my-app.fly.dev", for programs that are
+	// outside of Fly's private network: requests then go through the Fly Proxy, with
+	// fly-force-instance-id. "http://my-app.flycast" is the same for programs in another private
+	// network of Fly than the app, in which the app has a Flycast address. Empty: directly to the
+	// private address of the Machine.
 	Proxy string `json:"proxy,omitempty"`
 	// Port is where the runner listens. Default: 8731.
 	Port int `json:"port,omitempty"`
-	// Dial, if not nil, connects to the private addresses of Machines, or to Proxy: through WireGuard, for example.
+	// Dial, if not nil, connects to the private addresses of Machines, or to Proxy: through
+	// WireGuard, for example.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error) `json:"-"`
 
-	// Machine is the configuration of Machines in Fly's own words, to which everything else here is added. A field that fly-go does not
-	// know is a mistake, and so is one that the adapter sets.
+	// Machine is the configuration of Machines in Fly's own words, to which everything else here is
+	// added. A field that fly-go does not know is a mistake, and so is one that the adapter sets.
 	Machine json.RawMessage `json:"machine,omitempty"`
 
-	// MaxLife is how long a sandbox lives at most, in use or not: the most that a Spec may ask for, and what one gets that asks for
-	// nothing. Default: 24 hours; "none" is no bound.
+	// MaxLife is how long a sandbox lives at most, in use or not: the most that a Spec may ask for,
+	// and what one gets that asks for nothing. Default: 24 hours; "none" is no bound.
 	MaxLife driver.Life `json:"max_life,omitzero"`
-	// Timeout is how long a create may take, the pull of an image included. A Machine that nobody has set up as long after it has started
-	// ends by itself: its program has died during the create. Default: 5 minutes.
+	// Timeout is how long a create may take, the pull of an image included. A Machine that nobody
+	// has set up as long after it has started ends by itself: its program has died during the
+	// create. Default: 5 minutes.
 	Timeout driver.Duration `json:"timeout,omitzero"`
-	// Ports lets sessions ask for ports, so that this program can connect to servers in their Machines, through the connection that it has
-	// and by no service of Fly. Default: they are refused.
+	// Ports lets sessions ask for ports, so that this program can connect to servers in their
+	// Machines, through the connection that it has and by no service of Fly. Default: they are
+	// refused.
 	Ports bool `json:"ports,omitempty"`
-	// AllowWeak lets a Machine start in which no filter narrows what sockets code can make, because the Python of its image has no ctypes, by
-	// which the runner installs one. Then code may reach the host of the Machine over VSOCK. The log says so. Default: Create refuses it with
+	// AllowWeak lets a Machine start in which no filter narrows what sockets code can make, because
+	// the Python of its image has no ctypes, by which the runner installs one. Then code may reach
+	// the host of the Machine over VSOCK. The log says so. Default: Create refuses it with
 	// ErrUnsupported.
 	AllowWeak bool `json:"allow_weak,omitempty"`
-	// Rate multiplies the rates at which the Machines API is called, which are those of Fly's documentation: one request a second for
-	// each action and Machine, or app; five for reading a Machine. Default: 1.
+	// Rate multiplies the rates at which the Machines API is called, which are those of Fly's
+	// documentation: one request a second for each action and Machine, or app; five for reading a
+	// Machine. Default: 1.
 	Rate float64 `json:"rate,omitempty"`
 }
 
@@ -116,7 +130,8 @@ const RunnerPath = "/opt/execbroker/runner"
 
 // Guest is the size of a Machine.
 type Guest struct {
-	// Kind is "shared" or "performance". A shared CPU is throttled to a sixteenth when a burst of some seconds is used up. Default: shared.
+	// Kind is "shared" or "performance". A shared CPU is throttled to a sixteenth when a burst of
+	// some seconds is used up. Default: shared.
 	Kind string `json:"kind,omitempty"`
 	CPUs int    `json:"cpus,omitempty"`
 	// MemoryMB is in MiB, as Fly counts. It is rounded up to what Fly offers.
@@ -203,8 +218,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// checkAddress refuses addresses over which anybody on the way could read the token or the secrets of Machines. Within Fly's private
-// network, which is encrypted, and on this machine, http will do.
+// checkAddress refuses addresses over which others could read the token or the secrets of Machines.
+// Http is allowed within Fly's private network, which is encrypted, and on this machine.
 func checkAddress(address string) error {
 	u, err := url.Parse(address)
 	switch {
@@ -306,8 +321,8 @@ func (c *Config) port() int { return cmp.Or(c.Port, defaultPort) }
 
 func (c *Config) timeout() time.Duration { return cmp.Or(time.Duration(c.Timeout), createTimeout) }
 
-// dataTransport carries what is said to runners. It repeats nothing: requests have a body that cannot be sent twice by themselves, or
-// are repeated by the runner's client.
+// dataTransport is the transport to runners. It repeats nothing: the bodies of requests cannot be
+// sent twice, and the runner's client repeats the rest.
 func (c *Config) dataTransport() *http.Transport {
 	dial := c.Dial
 	if dial == nil {

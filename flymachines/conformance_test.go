@@ -33,7 +33,8 @@ const (
 	paramRegistry = "registry"
 )
 
-// live reports whether the suite is to run against Fly itself, which costs money: a token alone is no reason.
+// live reports whether the suite is to run against Fly itself, which costs money: a token alone is
+// no reason.
 func live() bool {
 	return os.Getenv("CONFORMANCE_LIVE") == "fly" && os.Getenv("FLY_API_TOKEN") != ""
 }
@@ -48,7 +49,8 @@ func setup(ctx context.Context) (params map[string]string, cleanup func() error,
 	if err != nil {
 		return nil, nil, err
 	}
-	// What fly-go links makes this directory when a program of tests begins, a child of the suite for example.
+	// What fly-go links makes this directory when a program of tests begins, a child of the suite
+	// for example.
 	if err := os.MkdirAll(filepath.Join(os.TempDir(), "goimports"), 0o700); err != nil {
 		return nil, nil, err
 	}

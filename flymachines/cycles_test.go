@@ -31,8 +31,8 @@ var faults = []func() flytest.Switch{
 	func() flytest.Switch { return flytest.CutAfter() },
 }
 
-// cycles creates and destroys sessions while faults happen at random. Whatever the outcome, errors are of the kinds that say what is the
-// matter, and in the end nothing is left.
+// cycles creates and destroys sessions while faults happen at random. Whatever the outcome, errors
+// are of the kinds that say what is the matter, and in the end nothing is left.
 func cycles(t *testing.T, n, parallel int) {
 	w := newWorld(t)
 	box := w.open(t, func(c *Config) { c.Regions = []string{"iad", "lhr", "fra"} })

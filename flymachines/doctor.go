@@ -18,8 +18,8 @@ import (
 	"github.com/execbroker/execbroker/internal/runner"
 )
 
-// Doctor examines what the backend needs: the token, the app, what else is in it, the way to its Machines. It changes nothing, so it
-// starts no Machine.
+// Doctor checks the token, the app, the other Machines in it and the way to Machines. It changes
+// nothing, so it starts no Machine.
 func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	if _, err := cfg.Token.Value(); err != nil {
 		return []driver.Check{{Name: "token", Detail: err.Error(), Fix: "fly tokens create deploy --app " + cfg.App + ", and put it where token says"}}
@@ -58,7 +58,7 @@ func (b *backend) examine(ctx context.Context) []driver.Check {
 	return append(append(checks, alone, b.examineWay(ctx, ms)), cfg.sources().Examine()...)
 }
 
-// fixOfAPI says what to do about an API that has not listed the Machines of the app.
+// fixOfAPI returns advice for an API that has not listed the Machines of the app.
 func (b *backend) fixOfAPI(at string, err error) string {
 	var e *APIError
 	var name *net.DNSError
@@ -73,14 +73,14 @@ func (b *backend) fixOfAPI(at string, err error) string {
 	return "make sure that " + at + " can be reached from here"
 }
 
-// Bounds of what is tried: one Machine may just be starting or ending.
+// Bounds of trying Machines: one may be starting or ending.
 const (
 	wayTimeout  = 10 * time.Second
 	wayMachines = 3
 )
 
-// examineWay tries the way to the Machines of the app as far as it goes without making one: to one that is there, or else to the Fly Proxy
-// or out of this program.
+// examineWay tries the way to the Machines of the app as far as possible without creating one: to a
+// Machine that runs, or to the Fly Proxy, or by the addresses of this program.
 func (b *backend) examineWay(ctx context.Context, ms []*fly.Machine) driver.Check {
 	ctx, cancel := context.WithTimeout(ctx, wayTimeout)
 	defer cancel()

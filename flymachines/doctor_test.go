@@ -54,8 +54,9 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// By their private addresses Machines are reached from their own network only, and that is known before one is made, if the app has one of
-// another program. Where there is none yet, nothing is claimed.
+// By their private addresses Machines are reached from their own network only, and that is known
+// before one is made, if the app has one of another program. Where there is none yet, nothing is
+// claimed.
 func TestWayByAddresses(t *testing.T) {
 	theirs := &fly.Machine{ID: "1", PrivateIP: "fdaa:0:18:a7b:1::2"}
 	for name, c := range map[string]struct {

@@ -14,7 +14,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// APIError is an answer of the Machines API, or that there was none. It is found with errors.As in errors of this adapter.
+// APIError is an error that the Machines API has answered, or a failed connection to it. errors.As
+// finds it in errors of this adapter.
 type APIError struct {
 	Action     string // "create", "get", ...
 	Status     int    // of HTTP; 0: there was no answer
@@ -62,7 +63,7 @@ func (e *APIError) Error() string {
 // Unwrap returns the error of the connection.
 func (e *APIError) Unwrap() error { return e.Err }
 
-// class is what follows from an answer.
+// class says how to treat an answer.
 type class int
 
 const (
@@ -80,8 +81,8 @@ const (
 
 var takenBy = regexp.MustCompile(`machine ID ([a-z0-9]{1,32}) already exists`)
 
-// classify reads an answer. Fly's bodies have a code in few cases; the rest is told by the status of HTTP, and by text only where one
-// status has several meanings.
+// classify reads an answer. Fly's bodies have a code in few cases; the rest is told by the status
+// of HTTP, and by text only where one status has several meanings.
 func classify(action string, a *attempt) *APIError {
 	e := &APIError{Action: action, Status: a.status, RequestID: a.requestID, RetryAfter: a.retryAfter, Err: a.err}
 	var body struct{ Error, Message, Status string }
@@ -136,19 +137,21 @@ func classify(action string, a *attempt) *APIError {
 	return e
 }
 
-// unsent reports whether an error of a connection says that there was none: nothing of the request has left this program.
+// unsent reports whether an error of a connection says that there was none: nothing of the request
+// has left this program.
 func unsent(err error) bool {
 	var e *net.OpError
 	return errors.As(err, &e) && (e.Op == "dial" || e.Op == "proxyconnect")
 }
 
-// patience is the longest Retry-After that is waited for. Whoever called can go elsewhere meanwhile.
+// patience is the longest Retry-After that this adapter waits for. Callers can go elsewhere
+// instead.
 const patience = 5 * time.Second
 
-// tooLong reports whether Fly asks for more patience than there is.
+// tooLong reports whether Retry-After is longer than patience.
 func (e *APIError) tooLong() bool { return e.RetryAfter > patience }
 
-// after adds what was known before to the end of a context, which alone says nothing of Fly.
+// after adds the last known error to the end of a context, which alone says nothing about Fly.
 func after(err error, known string) error {
 	if known == "" {
 		return err
@@ -172,7 +175,8 @@ type tokenError struct{ err error }
 
 func (e *tokenError) Error() string { return "token: " + e.err.Error() }
 
-// fail makes an error for driver.New of one of the API. No user code runs in the calls that it is for.
+// fail makes an error for driver.New of an error of the API. The calls that it is for run no code
+// of the user.
 func fail(ctx context.Context, err error) error {
 	var done *executor.Error
 	if errors.As(err, &done) {

@@ -21,7 +21,8 @@ import (
 	"github.com/execbroker/execbroker/internal/sharetest"
 )
 
-// sole fails the test unless the Machine of s is the only one, by the word of the API and of the engine.
+// sole fails the test unless the Machine of s is the only one, by the word of the API and of the
+// engine.
 func (w *world) sole(t *testing.T, s executor.Session) {
 	t.Helper()
 	var m Machine
@@ -49,7 +50,8 @@ func (w *world) empty(t testing.TB) {
 	})
 }
 
-// What Fly does now and then does not keep a session from being created: once, and in a region that has room.
+// What Fly does now and then does not keep a session from being created: once, and in a region that
+// has room.
 func TestRecovers(t *testing.T) {
 	t.Parallel()
 	worlds := sharetest.New(func() *world { return newWorld(t) })
@@ -169,7 +171,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// A Machine that ends in the middle of a run, from outside or because its memory ran out, ends the run with the reason.
+// A Machine that ends in the middle of a run, from outside or because its memory ran out, ends the
+// run with the reason.
 func TestFates(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -205,7 +208,8 @@ func TestFates(t *testing.T) {
 	}
 }
 
-// A Machine that somebody restarts is another sandbox: a run in it ends, and nobody finds the session again.
+// A Machine that somebody restarts is another sandbox: a run in it ends, and nobody finds the
+// session again.
 func TestRestarted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -249,7 +253,8 @@ func TestRestarted(t *testing.T) {
 	w.empty(t)
 }
 
-// mute is a way to Machines that does not tell of the end of one: connections stay open, and new ones do not come about.
+// mute is a way to Machines that does not tell of the end of one: connections stay open, and new
+// ones do not come about.
 type mute struct {
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	on   atomic.Bool
@@ -289,7 +294,8 @@ func (c *muteConn) Close() error {
 	return c.Conn.Close()
 }
 
-// A Machine that ends without a word to those who are connected to it is soon known to have ended, by the word of the API.
+// A Machine that ends without a word to those who are connected to it is soon known to have ended,
+// by the word of the API.
 func TestSilentFate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -319,7 +325,8 @@ func TestSilentFate(t *testing.T) {
 	w.empty(t)
 }
 
-// A host that cannot be reached is tolerated: what is on it is listed as far as it is known, and removed when it is back.
+// A host that cannot be reached is tolerated: what is on it is listed as far as it is known, and
+// removed when it is back.
 func TestDeadHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,22 +1,26 @@
-// Package flymachines is the adapter of type "flymachines": sandboxes are Machines of Fly.io, one for each session.
+// Package flymachines is the adapter of type "flymachines": sandboxes are Machines of Fly.io, one for
+// each session.
 //
-// Any image with python3 will do, and with node for JavaScript. A program that the adapter sends along in the configuration of the
-// Machine, the runner, is its main process: it supervises the code and answers over HTTP, to who has a secret of which the Machine knows a digest.
+// Any image with python3 will do, and with node for JavaScript. The adapter sends a program along in
+// the configuration of the Machine, the runner, which is its main process. It supervises the code and
+// answers over HTTP those who have its secret. The Machine has a digest of that secret only.
 //
 // # Configuration
 //
-// See [Config]. App and Token are needed: an app without secrets, on a network of its own. docs/guides/fly-machines.md goes through it.
+// See [Config]. App and Token are required: an app without secrets, on a network of its own.
+// docs/guides/fly-machines.md explains it.
 //
 // # Isolation
 //
-// A microvm, which is the provider's. In it code runs under a user of its own without any capability, in a network namespace without a
-// way out unless it was asked for, and the directory in which every guest of Fly has a socket that speaks for its Machine is covered.
-// docs/security/flymachines.md tells layer by layer what stops what and what remains.
+// A microVM, which is the provider's. In it code runs as a user of its own without any capability, in
+// a network namespace without a way out unless it was asked for. The directory with the socket that
+// acts for the Machine, which every guest of Fly has, is covered. docs/security/flymachines.md says
+// which layer stops what, and what remains.
 //
 // # As
 //
-// executor.As(s, &m) with m of type *fly.Machine (github.com/superfly/fly-go) gives the Machine as it was when the session was opened.
-// With *Machine it gives the client, the app and the ID as well.
+// executor.As(s, &m) with m of type *fly.Machine (github.com/superfly/fly-go) gives the Machine as it
+// was when the session was opened. With *Machine it gives the client, the app and the ID as well.
 package flymachines
 
 import (
@@ -40,8 +44,8 @@ import (
 // Type is the name of this adapter in configurations and handles.
 const Type = "flymachines"
 
-// Machine is what executor.As finds in a session of this adapter. Calls of Client are bounded by the rates that the backend keeps; what
-// they change is not known to it.
+// Machine is what executor.As finds in a session of this adapter. Calls of Client are bounded by
+// the rates that the backend keeps; what they change is not known to it.
 type Machine struct {
 	Client  *flaps.Client
 	App     string
@@ -103,7 +107,7 @@ func newDriver(ctx context.Context, env driver.Env, cfg Config) (*backend, error
 	if err != nil {
 		return nil, err
 	}
-	a, err := newAPI(ctx, &cfg)
+	a, err := newAPI(ctx, env, &cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -16,11 +16,12 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// hostProgram is set for a program that creates a session and is killed. It has the addresses of the emulator, the owner, the address of an
-// index, and a directory for its cache.
+// hostProgram is set for a program that creates a session and is killed. It has the addresses of
+// the emulator, the owner, the address of an index, and a directory for its cache.
 const hostProgram = "EXECBROKER_TEST_FLY_HOST"
 
-// holdSession creates a session with a short idle TTL, runs something in it for ever, and says so. Meanwhile it waits for packages.
+// holdSession creates a session with a short idle TTL, runs something in it for ever, and says so.
+// Meanwhile it waits for packages.
 func holdSession(ctx context.Context) error {
 	at := strings.Fields(os.Getenv(hostProgram))
 	box, err := Open(ctx, driver.Env{Owner: at[2], CacheDir: at[4]}, Config{
@@ -48,7 +49,8 @@ func holdSession(ctx context.Context) error {
 	return errors.Join(err, errors.New("it was not killed"))
 }
 
-// A program dies while it creates a session: it has made the Machine, and nobody comes to set that up. It ends by itself.
+// A program dies while it creates a session: it has made the Machine, and nobody comes to set that
+// up. It ends by itself.
 func TestNobodyComes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -78,8 +80,8 @@ func TestNobodyComes(t *testing.T) {
 	}
 }
 
-// A program is killed in the middle of a run, and while packages are fetched for it. Its Machines end by themselves, and the API removes
-// them.
+// A program is killed in the middle of a run, and while packages are fetched for it. Its Machines
+// end by themselves, and the API removes them.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	w := newPackagesWorld(t)

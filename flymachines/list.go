@@ -24,12 +24,14 @@ var (
 	machineID = regexp.MustCompile(`^[a-z0-9]{6,32}$`)
 )
 
-// state is Handle.State: where to ask first. It is checked against the name that the API tells.
+// state is Handle.State: a hint which Machine to ask for first. It is checked against the name that
+// the API returns.
 type state struct {
 	Machine string `json:"m"`
 }
 
-// sessionInfo describes a Machine to driver.New. Its metadata is written by who has a token for the app.
+// sessionInfo describes a Machine to driver.New. Whoever has a token for the app can write its
+// metadata.
 func sessionInfo(m *fly.Machine) (executor.SessionInfo, error) {
 	id, ok := strings.CutPrefix(m.Name, machineName(""))
 	if !ok || !sessionID.MatchString(id) {
@@ -61,7 +63,8 @@ func sessionInfo(m *fly.Machine) (executor.SessionInfo, error) {
 	return info, nil
 }
 
-// lookup returns the Machine of a handle. Nothing in the handle is an address: the hint is an ID, and the API tells whose that is.
+// lookup returns the Machine of a handle. The handle has only an ID as a hint, and the API says
+// whose that is.
 func (b *backend) lookup(ctx context.Context, h executor.Handle) (*fly.Machine, error) {
 	gone := driver.Fail(executor.ErrNotFound, executor.RanNo, errNoMachine)
 	if !sessionID.MatchString(h.Session) {
@@ -174,11 +177,12 @@ func carries(has, want map[string]string) bool {
 	return true
 }
 
-// abandonedAfter is the age at which a Machine that is not running is nobody's: what is being created is younger.
+// abandonedAfter is the age at which a Machine that does not run is abandoned. One that is being
+// created is younger.
 const abandonedAfter = createTimeout + 5*time.Minute
 
-// sweep removes what earlier programs of the owner have left, once in the life of a backend. A running Machine ends by its watchdog; one
-// that has failed, is stuck or suspended, does not, and costs storage.
+// sweep removes what earlier programs of the owner have left, once for each backend. Running
+// Machines end by their watchdog. Failed, stuck and suspended ones do not, and cost storage.
 func (b *backend) sweep() {
 	b.swept.Do(func() {
 		b.sweeping.Go(func() {
@@ -191,8 +195,8 @@ func (b *backend) sweep() {
 	})
 }
 
-// abandoned reports whether nobody will use a Machine any more. A suspended one may be in the pool of another program, which replaces it
-// long before its idle TTL.
+// abandoned reports whether nobody will use a Machine any more. A suspended one may be in the pool
+// of another program, which replaces it long before its idle TTL ends.
 func abandoned(m *fly.Machine, now time.Time) bool {
 	since, age := m.CreatedAt, abandonedAfter
 	switch {
@@ -209,7 +213,7 @@ func abandoned(m *fly.Machine, now time.Time) bool {
 	return err == nil && now.Sub(at) >= age
 }
 
-// sweepNow removes what is abandoned. Unreachable hosts are for the next time.
+// sweepNow removes abandoned Machines. Those on unreachable hosts are left for the next time.
 func (b *backend) sweepNow(ctx context.Context, now time.Time) error {
 	ms, err := b.api.list(ctx, metadataOwner, b.env.Owner)
 	if err != nil {

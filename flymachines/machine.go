@@ -19,8 +19,9 @@ import (
 	"github.com/execbroker/execbroker/internal/runner"
 )
 
-// The metadata of Machines of this adapter. Keys are what Fly's documentation shows: letters and underscores. The first two are looked
-// for; the third holds what a process that did not create the session has to know of it.
+// The metadata of Machines of this adapter. Keys have letters and underscores only, as in Fly's
+// documentation. The first two are searched for. The third has what other processes have to know
+// about a session.
 const (
 	metadataPrefix = "execbroker"
 	metadataOwner  = metadataPrefix + "_owner"
@@ -28,14 +29,15 @@ const (
 	metadataSpec   = metadataPrefix + "_spec"
 )
 
-// programFile is where a Machine has the runner that was sent along, which removes it when it has read it.
+// programFile is the path of the runner in a Machine, if it was sent along. The runner removes it
+// once it has read it.
 const programFile = "/etc/execbroker/runner"
 
-// flyDir is where every guest has a socket that speaks for its Machine.
+// flyDir is the directory in every guest with the socket that acts for its Machine.
 const flyDir = "/.fly"
 
-// maxFiles bounds what goes into the configuration of a Machine in files, in base64: Fly does not say how much it takes, and every listing
-// repeats it.
+// maxFiles bounds the files in the configuration of a Machine, in base64. Fly does not say how much
+// it takes, and every listing repeats them.
 const maxFiles = 64 << 10
 
 // room returns how much of maxFiles is left beside the runner.
@@ -57,11 +59,12 @@ type remembered struct {
 	Fetches  bool              `json:"fetches,omitempty"` // packages: it is nobody's session
 }
 
-// machineName is the name of the Machine of a session, and the key by which a repeated create finds it.
+// machineName is the name of the Machine of a session, and the key by which a repeated create finds
+// it.
 func machineName(id string) string { return "execbroker-" + id }
 
-// launch describes the Machine of a session, or of one that fetches packages. secret is that of its runner. The description has a digest
-// of it only.
+// launch describes the Machine of a session, or of one that fetches packages. secret is the secret
+// of its runner. The description has a digest of it only.
 func (b *backend) launch(c *driver.Create, image string, fetches bool) (in fly.LaunchMachineInput, secret string, limits executor.Limits, err error) {
 	guest, limits, err := b.cfg.guest(&c.Spec)
 	if err != nil {
@@ -89,7 +92,8 @@ func (b *backend) launch(c *driver.Create, image string, fetches bool) (in fly.L
 	}
 	m.Image, m.Guest = image, guest
 	m.Init.Exec = runner.GuestCommand(python, program, secret, b.cfg.port(), b.cfg.timeout())
-	// The Machine goes with its main process, which has a watchdog. Fly heeds the first only with the second.
+	// The Machine goes with its main process, which has a watchdog. Fly heeds the first only with
+	// the second.
 	m.AutoDestroy, m.Restart = true, &fly.MachineRestart{Policy: fly.MachineRestartPolicyNo}
 	kill, soon := "SIGKILL", fly.Duration{Duration: 5 * time.Second}
 	m.StopConfig = &fly.StopConfig{Signal: &kill, Timeout: &soon}
@@ -114,7 +118,8 @@ func newFile(path string, data []byte, mode uint32) *fly.File {
 	return &fly.File{GuestPath: path, RawValue: &raw, Mode: mode}
 }
 
-// fromImage changes the description of a Machine so that its runner comes from the image. It reports whether it did not before.
+// fromImage changes the description of a Machine so that its runner comes from the image. It
+// reports whether it did not before.
 func fromImage(in *fly.LaunchMachineInput) bool {
 	m := *in.Config
 	n := len(m.Files)
@@ -139,11 +144,12 @@ func sizeOf(files []*fly.File) (n int) {
 	return n
 }
 
-// minKey is the least that Config.Key may have: who reads a digest can try keys.
+// minKey is the least length of Config.Key: whoever reads a digest can try keys.
 const minKey = 32
 
-// secretOf returns the secret of the runner of a session: what the key of this program makes of its ID. So every program with the key can
-// attach, and nobody else learns it, whatever Fly shows of the Machine.
+// secretOf returns the secret of the runner of a session, which is derived from the ID of the
+// session and the key of this program. So every program with the key can attach. Nobody else learns
+// it from what Fly shows of the Machine.
 func (b *backend) secretOf(id string) (string, error) {
 	from, least := b.cfg.Key, minKey
 	if from.IsZero() {
@@ -161,7 +167,7 @@ func (b *backend) secretOf(id string) (string, error) {
 	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
-// specOf returns what is remembered of a session in its Machine.
+// specOf returns what the metadata of a Machine says about its session.
 func specOf(m *fly.Machine) (r remembered, err error) {
 	note := m.GetMetadataByKey(metadataSpec)
 	if note == "" {

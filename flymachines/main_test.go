@@ -46,8 +46,8 @@ const (
 	ctypesImage = "docker.io/library/ctypes:trixie"
 )
 
-// tokenVariable is where other programs of these tests find the token of the emulator. A world has a
-// variable of its own, because several are there at a time.
+// tokenVariable is where other programs of these tests find the token of the emulator. A world has
+// a variable of its own, because several are there at a time.
 const tokenVariable = "EXECBROKER_TEST_FLY_TOKEN"
 
 // world is an emulator and what reaches it.

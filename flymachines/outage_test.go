@@ -3,7 +3,6 @@ package flymachines
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -47,10 +46,9 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 	return here, nil
 }
 
-var bubbles atomic.Int64
-
-// A route whose first backend is Fly with an API that is down leads to the second one within seconds, however it is down. What was never
-// sent is not searched for, and what may have been made is an error of Close, once and of its own kind.
+// A route whose first backend is Fly with an API that is down leads to the second one within
+// seconds, however it is down. What was never sent is not searched for, and what may have been made
+// is an error of Close, once and of its own kind.
 func TestFallBack(t *testing.T) {
 	t.Setenv("FLY_TEST_TOKEN", "fm2_secret")
 	refuse := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -104,17 +102,16 @@ func TestFallBack(t *testing.T) {
 						return fake.New(fake.Options{}).Open(env)
 					}, nil),
 				)
-				// The rates of an app belong to the process, and a Close that fails keeps them: no two bubbles have them in common.
-				cfg, err := backends.Parse(fmt.Appendf(nil, `
+				cfg, err := backends.Parse([]byte(`
 backends:
-  cloud: {type: flymachines, app: sandboxes, token: {env: FLY_TEST_TOKEN}, api: "http://127.0.0.1:1/%d"}
+  cloud: {type: flymachines, app: sandboxes, token: {env: FLY_TEST_TOKEN}, api: "http://127.0.0.1:1"}
   local: {type: fake}
 routes:
-  - {name: all, split: [{backend: cloud, weight: 1}], fallback: [local]}`, bubbles.Add(1)))
+  - {name: all, split: [{backend: cloud, weight: 1}], fallback: [local]}`))
 				if err != nil {
 					t.Fatal(err)
 				}
-				b, err := backends.Open(t.Context(), driver.Env{Owner: "me"}, reg, cfg)
+				b, err := backends.Open(t.Context(), driver.Env{Owner: "me", CacheDir: t.TempDir()}, reg, cfg)
 				if err != nil {
 					t.Fatal(err)
 				}

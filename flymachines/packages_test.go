@@ -76,7 +76,8 @@ func (w *packagesWorld) entries(t *testing.T) []string {
 	return files
 }
 
-// An index is asked once, from a Machine of its own. Sessions get what it gave without a network, where code cannot change it.
+// An index is asked once, from a Machine of its own. Sessions get what it gave without a network,
+// where code cannot change it.
 func TestPackages(t *testing.T) {
 	t.Parallel()
 	w := newPackagesWorld(t, "beta", "alpha<2")
@@ -136,7 +137,8 @@ func suspend(t *testing.T, b *backend, s executor.Session) {
 	}
 }
 
-// What fetches packages is nobody's session, and gone whatever becomes of it. What it has not made is in no cache.
+// What fetches packages is nobody's session, and gone whatever becomes of it. What it has not made
+// is in no cache.
 func TestBuilderIsRemoved(t *testing.T) {
 	t.Parallel()
 	w := newPackagesWorld(t, "*")

@@ -3,17 +3,19 @@ package flymachines
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/store"
 )
 
-// bucket lets a number of calls pass at once and then so many in a second.
-type bucket struct {
-	tokens float64
-	at     time.Time
-}
-
-// rate is what Fly's documentation allows.
+// rate is what Fly's documentation allows: so many calls at once, and then so many in a second.
 type rate struct{ perSecond, burst float64 }
 
 var (
@@ -21,94 +23,137 @@ var (
 	getRate    = rate{5, 10}
 )
 
-// rates keeps below the limits of the API, so that a 429 is the exception: it counts for everybody who uses the app.
+// rates keeps calls below the limits of the API, so that a 429 is the exception. Fly counts calls
+// about an app for all who use it. Programs of one user on one machine share these counts in a
+// file. Calls about one Machine come from its holder, and each backend counts its own.
 type rates struct {
-	key    rateKey
-	users  int // guarded by inUse.mu
-	factor float64
-
-	mu      sync.Mutex
-	buckets map[string]*bucket
-}
-
-const maxBuckets = 10000
-
-// rateKey says what Fly counts together, as far as a program can know.
-type rateKey struct {
 	api, app string
 	factor   float64
+	file     string // of the calls about apps; empty: it cannot be had, and they are counted for this backend
+
+	mu  sync.Mutex
+	own buckets
 }
 
-// inUse are the rates of this program: several backends over one app have them in common.
-var inUse = struct {
-	mu    sync.Mutex
-	rates map[rateKey]*rates
-}{rates: map[rateKey]*rates{}}
+// buckets has for each action on a target the time at which its whole burst is free again.
+type buckets map[string]time.Time
 
-// ratesOf returns the rates of an app. Each call needs one of done.
-func ratesOf(api, app string, factor float64) *rates {
-	k := rateKey{api, app, factor}
-	inUse.mu.Lock()
-	defer inUse.mu.Unlock()
-	r := inUse.rates[k]
-	if r == nil {
-		r = &rates{key: k, factor: factor, buckets: map[string]*bucket{}}
-		inUse.rates[k] = r
+const (
+	maxBuckets = 10000
+	// maxDebt is how far calls are put off at most. What is later comes from a clock that was set
+	// back.
+	maxDebt = 15 * time.Minute
+)
+
+// ratesFile and ratesLock are in the cache directory.
+const (
+	ratesFile = "rates.json"
+	ratesLock = "rates.lock"
+)
+
+// ratesOf returns the rates of an app.
+func ratesOf(env driver.Env, api, app string, factor float64) *rates {
+	r := &rates{api: api, app: app, factor: factor, own: buckets{}}
+	if cache, err := env.Cache(); err == nil { // else this program has no place for it
+		if dir := filepath.Join(cache, Type); os.MkdirAll(dir, 0o700) == nil {
+			r.file = filepath.Join(dir, ratesFile)
+		}
 	}
-	r.users++
 	return r
 }
 
-// done says that one of the users of r has ended.
-func (r *rates) done() {
-	inUse.mu.Lock()
-	defer inUse.mu.Unlock()
-	if r.users--; r.users == 0 {
-		delete(inUse.rates, r.key)
-	}
-}
-
-// refused takes note of a 429. Other programs use the app as well, which is all that is known of them: so everybody in this one waits.
-func (r *rates) refused(action, target string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if b := r.buckets[action+" "+target]; b != nil {
-		b.tokens, b.at = min(b.tokens, 0), time.Now()
-	}
+// refused takes note of a 429: a program that does not share this file uses the app as well. So all
+// that share it wait.
+func (r *rates) refused(ctx context.Context, action, target string) {
+	r.change(ctx, action, target, func(b buckets, key string, limit rate, now time.Time) {
+		if all := now.Add(seconds(limit.burst / limit.perSecond)); b[key].Before(all) {
+			b[key] = all
+		}
+	})
 }
 
 // wait waits until an action on a target may be called.
 func (r *rates) wait(ctx context.Context, action, target string) error {
-	limit := commonRate
-	if action == actionGet {
-		limit = getRate
-	}
-	f := cmp.Or(r.factor, 1)
-	pause := r.take(action+" "+target, limit.perSecond*f, max(1, limit.burst*f), time.Now())
+	var pause time.Duration
+	r.change(ctx, action, target, func(b buckets, key string, limit rate, now time.Time) { pause = b.take(key, limit, now) })
 	if pause <= 0 {
 		return ctx.Err()
 	}
 	return sleep(ctx, pause)
 }
 
-// take takes a token, perhaps one that is still to come, and returns when that will be.
-func (r *rates) take(key string, perSecond, burst float64, now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.buckets) > maxBuckets {
-		for k, b := range r.buckets {
-			if b.tokens+now.Sub(b.at).Seconds()*perSecond >= burst {
-				delete(r.buckets, k)
-			}
+// take reserves a call and returns how long to wait for it.
+func (b buckets) take(key string, limit rate, now time.Time) time.Duration {
+	at := b[key]
+	if at.Before(now) || at.Sub(now) > maxDebt {
+		at = now
+	}
+	b[key] = at.Add(seconds(1 / limit.perSecond))
+	return b[key].Sub(now) - seconds(limit.burst/limit.perSecond)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// change calls f with the bucket of an action on a target.
+func (r *rates) change(ctx context.Context, action, target string, f func(b buckets, key string, limit rate, now time.Time)) {
+	limit := commonRate
+	if action == actionGet {
+		limit = getRate
+	}
+	factor := cmp.Or(r.factor, 1)
+	limit = rate{limit.perSecond * factor, max(1, limit.burst*factor)}
+	if target == r.app && r.file != "" {
+		err := inFile(ctx, r.file, func(b buckets) { f(b, r.api+" "+target+" "+action, limit, time.Now()) })
+		if err == nil || ctx.Err() != nil {
+			return
 		}
 	}
-	b := r.buckets[key]
-	if b == nil {
-		b = &bucket{tokens: burst, at: now}
-		r.buckets[key] = b
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.own) > maxBuckets {
+		r.own.forget(time.Now())
 	}
-	b.tokens = min(burst, b.tokens+now.Sub(b.at).Seconds()*perSecond)
-	b.at = now
-	b.tokens--
-	return time.Duration(-b.tokens / perSecond * float64(time.Second))
+	f(r.own, action+" "+target, limit, time.Now())
+}
+
+// forget removes entries whose burst is free again.
+func (b buckets) forget(now time.Time) {
+	maps.DeleteFunc(b, func(_ string, at time.Time) bool { return !at.After(now) })
+}
+
+// fileTurn is held while this program uses a file of buckets. The lock is for other programs.
+var fileTurn sync.Mutex
+
+// lockPause is the time between attempts to get the lock, which nobody holds for long.
+const lockPause = 5 * time.Millisecond
+
+// inFile calls f with the buckets in a file. A file that cannot be read counts as empty.
+func inFile(ctx context.Context, name string, f func(buckets)) error {
+	fileTurn.Lock()
+	defer fileTurn.Unlock()
+	var unlock func()
+	for {
+		var err error
+		if unlock, err = store.TryLock(filepath.Join(filepath.Dir(name), ratesLock)); err == nil {
+			break
+		}
+		if !errors.Is(err, store.ErrLocked) {
+			return err
+		}
+		if err := sleep(ctx, lockPause); err != nil {
+			return err
+		}
+	}
+	defer unlock()
+	b := buckets{}
+	if data, err := os.ReadFile(name); err == nil && json.Unmarshal(data, &b) != nil || b == nil {
+		b = buckets{}
+	}
+	b.forget(time.Now())
+	f(b)
+	data, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, data, 0o600)
 }

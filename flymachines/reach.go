@@ -22,7 +22,7 @@ import (
 	"github.com/execbroker/execbroker/internal/runner"
 )
 
-// endpoint is where the runner of a Machine is reached.
+// endpoint returns the address of the runner of a Machine.
 func (b *backend) endpoint(m *fly.Machine, secret string, port int) runner.Endpoint {
 	e := runner.Endpoint{Token: secret, Transport: b.data, Gone: func(ctx context.Context) error { return b.gone(ctx, m.ID) }}
 	if b.cfg.Proxy != "" {
@@ -43,8 +43,8 @@ func (c *Config) flycast() bool {
 	return err == nil && strings.HasSuffix(u.Hostname(), flycastDomain)
 }
 
-// service is how the Fly Proxy reaches the runner: at the port that Proxy names. It neither starts nor stops Machines: it does not know
-// what they do.
+// service is how the Fly Proxy reaches the runner: at the port that Proxy names. It neither starts
+// nor stops Machines, because it does not know what they do.
 func (c *Config) service() fly.MachineService {
 	off, no, public, handlers := fly.MachineAutostopOff, false, 443, []string{"tls", "http"}
 	if c.flycast() { // without TLS: see checkAddress
@@ -65,7 +65,8 @@ const (
 	fatePause  = 2 * time.Second
 )
 
-// apartPatience is how long a Machine is tried in spite of what the addresses of this program say. Something may lead there.
+// apartPatience is how long a Machine is tried although the addresses of this program say that it
+// is not reachable. There may be a route all the same.
 const apartPatience = 10 * time.Second
 
 // ready waits until the runner of a started Machine answers.
@@ -91,20 +92,22 @@ func (b *backend) ready(ctx context.Context, m *fly.Machine, e runner.Endpoint) 
 	}
 }
 
-// hopeless reports whether an error of a connection stays as it is for as long as this program runs where it does.
+// hopeless reports whether an error of a connection will not change while this program runs where
+// it does.
 func hopeless(err error) bool {
 	var name *net.DNSError
 	var certificate *tls.CertificateVerificationError
 	return errors.Is(err, syscall.ENETUNREACH) || errors.As(err, &name) && name.IsNotFound || errors.As(err, &certificate)
 }
 
-// silent reports whether nothing has answered: neither a runner nor the system of a Machine in which none listens yet.
+// silent reports whether nothing has answered: neither a runner nor the kernel of a Machine in
+// which none listens yet.
 func silent(err error) bool {
 	var status *runner.StatusError
 	return !errors.As(err, &status) && !errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// unreached says that a runner does not answer, and what the configuration needs for it.
+// unreached is the error of a runner that does not answer, with advice about the configuration.
 func (b *backend) unreached(m *fly.Machine, e runner.Endpoint, err error) error {
 	advice := b.advice(m)
 	var status *runner.StatusError
@@ -114,7 +117,7 @@ func (b *backend) unreached(m *fly.Machine, e runner.Endpoint, err error) error 
 	return fmt.Errorf("Machine %s has started and its runner is not reached at %s: %w; %s", m.ID, e.URL, err, advice)
 }
 
-// advice says what it needs to reach a Machine.
+// advice says what is needed to reach a Machine.
 func (b *backend) advice(m *fly.Machine) string {
 	switch {
 	case b.cfg.flycast():
@@ -130,7 +133,8 @@ func (b *backend) advice(m *fly.Machine) string {
 	return "this program has to be in the private network of the app, or use proxy"
 }
 
-// fly6PN is where all private networks of Fly are. The first 48 bits of an address say in which one it is.
+// fly6PN is where all private networks of Fly are. The first 48 bits of an address say in which one
+// it is.
 var fly6PN = netip.MustParsePrefix("fdaa::/16")
 
 const networkBits = 48
@@ -155,7 +159,8 @@ func (b *backend) networks() (in []netip.Prefix) {
 
 func networkOf(ip netip.Addr) netip.Prefix { return netip.PrefixFrom(ip, networkBits).Masked() }
 
-// apart says why the private address of a Machine is not one that this program can connect to. Empty: it may be.
+// apart returns why this program cannot connect to the private address of a Machine. Empty: it may
+// be able to.
 func (b *backend) apart(m *fly.Machine) string {
 	if b.cfg.Dial != nil || b.cfg.Proxy != "" {
 		return ""

@@ -18,8 +18,8 @@ import (
 	"github.com/execbroker/execbroker/internal/runner"
 )
 
-// TestKeyOfSecrets attaches to a session from backends that have the same key, another one, and none: what the API tells of a Machine does not
-// suffice.
+// TestKeyOfSecrets attaches to a session from backends that have the same key, another one, and
+// none: what the API tells of a Machine does not suffice.
 func TestKeyOfSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -61,7 +61,8 @@ func TestKeyOfSecrets(t *testing.T) {
 func TestRunnerChosen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	// A file of the user where images have it stands for such an image, and leaves no room for another one.
+	// A file of the user where images have it stands for such an image, and leaves no room for
+	// another one.
 	program := base64.StdEncoding.EncodeToString(runner.GuestProgram())
 	baked := fmt.Sprintf(`{"guest_path":%q,"raw_value":%q}`, RunnerPath, program)
 	if len(baked) <= room() {

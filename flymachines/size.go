@@ -45,7 +45,8 @@ func (g Guest) check() error {
 	return errors.Join(errs...)
 }
 
-// guest returns the smallest size that has what a session asks for, or else what configuration says, and the limits in force.
+// guest returns the smallest size that has what a session asks for, or the configured size if it
+// asks for nothing, and the limits in force.
 func (c *Config) guest(spec *executor.Spec) (*fly.MachineGuest, executor.Limits, error) {
 	t := c.Templates[spec.Template].Guest
 	kind := cmp.Or(t.Kind, c.Guest.Kind, kindShared)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestSoakCycles makes 1,000 sessions, or as many as EXECBROKER_SOAK_SESSIONS says, while faults happen at random.
+// TestSoakCycles makes 1,000 sessions, or as many as EXECBROKER_SOAK_SESSIONS says, while faults
+// happen at random.
 func TestSoakCycles(t *testing.T) {
 	n := 1000
 	if s := os.Getenv("EXECBROKER_SOAK_SESSIONS"); s != "" {

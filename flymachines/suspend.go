@@ -16,7 +16,8 @@ import (
 // suspendMB is the most memory that a Machine may have to be suspended.
 const suspendMB = 2048
 
-// The time limits of suspending, which Fly has been seen to take long for, and of waking: a host that is full or down is given up then.
+// The time limits of suspending, which has been seen to take long at Fly, and of waking. After that
+// the host counts as full or down.
 const (
 	suspendTimeout = 2 * time.Minute
 	wakeTimeout    = time.Minute
@@ -35,7 +36,8 @@ func isSuspended(m *fly.Machine) bool {
 	return m.State == fly.MachineStateSuspended || m.State == stateSuspending
 }
 
-// errForgotten says that a Machine was started anew: by Fly while it was suspended, or by somebody who asked the API for it.
+// errForgotten says that a Machine was started anew: by Fly while it was suspended, or by somebody
+// who asked the API for it.
 var errForgotten = errors.New("the Machine was started anew: what it held is lost")
 
 // Suspend implements driver.Suspender.
@@ -55,7 +57,7 @@ func (s *session) Suspend(ctx context.Context) error {
 	})
 }
 
-// within calls f for a Machine, and says so if it has taken too long.
+// within calls f for a Machine, and returns an error that says so if it takes too long.
 func within(ctx context.Context, d time.Duration, what, id string, f func(ctx context.Context, id string) error) error {
 	bound, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -91,7 +93,8 @@ func (b *backend) suspend(ctx context.Context, id string) error {
 	return err
 }
 
-// wake starts a suspended Machine. Fly resumes it where it was or, if it has lost that, boots it. The address may be another then.
+// wake starts a suspended Machine. Fly resumes it, or boots it if its state is lost. Its address
+// may change.
 func (b *backend) wake(ctx context.Context, m *fly.Machine) (*fly.Machine, error) {
 	err := within(ctx, wakeTimeout, "wake", m.ID, func(ctx context.Context, id string) (err error) {
 		err = b.api.repeat(ctx, actionStart, id, func(ctx context.Context) error {
@@ -108,7 +111,7 @@ func (b *backend) wake(ctx context.Context, m *fly.Machine) (*fly.Machine, error
 	return m, err
 }
 
-// unused returns what a session was made for that has only been suspended since. Of others it returns nil.
+// unused returns how a session was created that has only been suspended since, and nil for others.
 func (s *session) unused() *driver.Create {
 	if !s.asleep.Load() || s.used.Load() {
 		return nil

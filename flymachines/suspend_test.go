@@ -16,7 +16,8 @@ import (
 	"github.com/execbroker/execbroker/internal/sharetest"
 )
 
-// filled makes a pool of one Machine and waits until it is in a state. Nothing is left of it by drain.
+// filled makes a pool of one Machine and waits until it is in a state. Nothing is left of it by
+// drain.
 func filled(t *testing.T, w *world, box executor.Executor, state string, o pool.Options) (p *pool.Pool, drain func()) {
 	t.Helper()
 	o.Size = 1
@@ -82,7 +83,8 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// What Fly does not keep, or has no room for, nobody gets: a Machine that was never used is set up anew, another one is replaced.
+// What Fly does not keep, or has no room for, nobody gets: a Machine that was never used is set up
+// anew, another one is replaced.
 func TestWakesBadly(t *testing.T) {
 	t.Parallel()
 	worlds := sharetest.New(func() *world { return newWorld(t) })
@@ -121,7 +123,8 @@ func TestWakesBadly(t *testing.T) {
 	}
 }
 
-// A suspended Machine is listed, found and removed like any other, and by whoever looks for what is left when its time is over.
+// A suspended Machine is listed, found and removed like any other, and by whoever looks for what is
+// left when its time is over.
 func TestSuspendedIsReaped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -17,11 +17,13 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// maxAnswer bounds an answer of the API: a list has the whole configuration of every Machine, its files included.
+// maxAnswer bounds an answer of the API: a list has the whole configuration of every Machine, its
+// files included.
 const maxAnswer = 256 << 20
 
-// attempt is what one call of fly-go has come to. fly-go repeats requests on its own account, whatever their method: answers 502 and 503,
-// and connections that were reset. A transport cannot turn that off, but it sees the context of the call, and refuses what comes twice.
+// attempt is the outcome of one call of fly-go. fly-go repeats requests by itself, whatever their
+// method: after 502, 503 and reset connections. A transport cannot turn that off, but it sees the
+// context of the call and refuses the second request.
 type attempt struct {
 	mu         sync.Mutex
 	sent       bool
@@ -34,13 +36,14 @@ type attempt struct {
 
 type attemptKey struct{}
 
-// withAttempt returns a context in which a request is sent once, and what is noted about it.
+// withAttempt returns a context with which a request is sent once, and its outcome.
 func withAttempt(ctx context.Context) (context.Context, *attempt) {
 	a := &attempt{}
 	return context.WithValue(ctx, attemptKey{}, a), a
 }
 
-// errNotRepeated is what fly-go sees of a failure. It wraps nothing, so that nothing in it says that it is temporary.
+// errNotRepeated is what fly-go sees instead of a failure. It wraps nothing, so that fly-go does
+// not take it for temporary.
 var errNotRepeated = errors.New("flymachines: not repeated")
 
 // transport is between fly-go and the network.
@@ -115,7 +118,7 @@ func authorization(token string) string {
 	return "Bearer " + token
 }
 
-// maxRetryAfter is the most that is believed.
+// maxRetryAfter is the longest Retry-After that is believed.
 const maxRetryAfter = time.Minute
 
 func retryAfter(value string) time.Duration {
@@ -128,7 +131,8 @@ func retryAfter(value string) time.Duration {
 
 func clip(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
 
-// lenient changes what Fly is known to answer and fly-go cannot decode, for the sake of the rest of a Machine.
+// lenient corrects answers of Fly that fly-go cannot decode, so that the rest of a Machine can be
+// used.
 func lenient(body []byte) []byte {
 	switch {
 	case len(bytes.TrimSpace(body)) == 0:

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -122,7 +124,7 @@ func TestClassifyOfMachine(t *testing.T) {
 func opened(t *testing.T, at string) (*backend, *driver.Create) {
 	t.Helper()
 	t.Setenv("FLY_TEST_TOKEN", "fm2_secret")
-	b, err := newDriver(t.Context(), driver.Env{Owner: "owner"}.WithInstance(), Config{
+	b, err := newDriver(t.Context(), driver.Env{Owner: "owner", CacheDir: t.TempDir()}.WithInstance(), Config{
 		App: "app", Image: "registry.example/an/image", Token: driver.Secret{Env: "FLY_TEST_TOKEN"}, API: at, Rate: 1000,
 	})
 	if err != nil {
@@ -246,7 +248,8 @@ func TestUnreached(t *testing.T) {
 	}
 }
 
-// What fly-go repeats is sent once, to the configured address, with the token, whatever the environment says.
+// What fly-go repeats is sent once, to the configured address, with the token, whatever the
+// environment says.
 func TestTransport(t *testing.T) {
 	var requests atomic.Int64
 	status, answer := http.StatusBadGateway, ""
@@ -263,7 +266,7 @@ func TestTransport(t *testing.T) {
 	t.Setenv("FLY_FLAPS_BASE_URL", "http://192.0.2.1")
 	t.Setenv("FLY_FORCE_INSTANCE_ID", "another")
 	t.Setenv("FLY_TEST_TOKEN", "fm2_secret")
-	a, err := newAPI(t.Context(), &Config{App: "app", API: srv.URL + "/prefix", Token: driver.Secret{Env: "FLY_TEST_TOKEN"}})
+	a, err := newAPI(t.Context(), driver.Env{CacheDir: t.TempDir()}, &Config{App: "app", API: srv.URL + "/prefix", Token: driver.Secret{Env: "FLY_TEST_TOKEN"}, Rate: 1e9})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +287,6 @@ func TestTransport(t *testing.T) {
 		if strings.Contains(fmt.Sprintf("%+v %#v", err, err), "secret") {
 			t.Errorf("got %v with the token", err)
 		}
-		a.rates.buckets = map[string]*bucket{}
 	}
 	// What fly-go cannot decode.
 	status = 200
@@ -300,7 +302,6 @@ func TestTransport(t *testing.T) {
 	srv.CloseClientConnections()
 	srv.Close()
 	a.http.CloseIdleConnections() // so that it has to connect anew
-	a.rates.buckets = map[string]*bucket{}
 	var e *APIError
 	if err := launch(); !errors.As(err, &e) || e.Status != 0 || e.class != classUnsent {
 		t.Errorf("got %v of a server that is down", err)
@@ -313,7 +314,7 @@ func TestTransport(t *testing.T) {
 
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := rates{buckets: map[string]*bucket{}}
+		r := ratesOf(driver.Env{CacheDir: t.TempDir()}, "http://127.0.0.1:2", "app", 0)
 		begin := time.Now()
 		for range 10 {
 			if err := r.wait(t.Context(), actionCreate, "app"); err != nil {
@@ -335,37 +336,83 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// Backends over one app have its rates in common, others and those of other apps do not, and a 429 holds up all of them.
+// Programs with one cache directory have the rates of an app in common, those of other apps do not,
+// and a 429 holds up all of them. Without a directory each has its own.
 func TestRatesAreShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const at = "http://127.0.0.1:2"
-		one, other, apart := ratesOf(at, "app", 0), ratesOf(at, "app", 0), ratesOf(at, "another", 0)
-		begin := time.Now()
-		for n, r := range []*rates{one, other, one, apart, other} {
-			if err := r.wait(t.Context(), actionCreate, r.key.app); err != nil {
-				t.Fatal(err)
-			}
-			if took, want := time.Since(begin), time.Duration(n/4)*time.Second; took != want { // the fourth of one app
-				t.Errorf("create %d: waited %v, want %v", n, took, want)
-			}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		dir    string
+		shared bool
+	}{"directory": {t.TempDir(), true}, "none": {filepath.Join(file, "below"), false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				env := driver.Env{CacheDir: c.dir}
+				const at = "http://127.0.0.1:2"
+				one, other, apart := ratesOf(env, at, "app", 0), ratesOf(env, at, "app", 0), ratesOf(env, at, "another", 0)
+				begin, put := time.Now(), 0
+				for n, r := range []*rates{one, other, one, apart, other} {
+					if err := r.wait(t.Context(), actionCreate, r.app); err != nil {
+						t.Fatal(err)
+					}
+					if c.shared && n == 4 { // the fourth of one app
+						put = 1
+					}
+					if took, want := time.Since(begin), time.Duration(put)*time.Second; took != want {
+						t.Errorf("create %d: waited %v, want %v", n, took, want)
+					}
+				}
+				time.Sleep(time.Minute)
+				one.refused(t.Context(), actionCreate, "app")
+				begin = time.Now()
+				err := other.wait(t.Context(), actionCreate, "app")
+				if waited := time.Since(begin) >= time.Second; err != nil || waited != c.shared {
+					t.Errorf("after a 429: waited %v, %v", time.Since(begin), err)
+				}
+			})
+		})
+	}
+}
+
+// Another process has what this one has written, and the file has nothing that is over.
+func TestRatesOfProcesses(t *testing.T) {
+	const name = "FLYMACHINES_TEST_RATES"
+	call := func(dir string) {
+		if err := ratesOf(driver.Env{CacheDir: dir}, "http://127.0.0.1:2", "app", 0).wait(t.Context(), actionCreate, "app"); err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
-		one.refused(actionCreate, "app")
-		begin = time.Now()
-		if err := other.wait(t.Context(), actionCreate, "app"); err != nil || time.Since(begin) < time.Second/2 {
-			t.Errorf("after a 429: waited %v, %v", time.Since(begin), err)
+	}
+	if dir := os.Getenv(name); dir != "" {
+		call(dir)
+		return
+	}
+	dir := t.TempDir()
+	begin := time.Now()
+	for range 3 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRatesOfProcesses$")
+		cmd.Env = append(os.Environ(), name+"="+dir)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
 		}
-		one.done()
-		if again := ratesOf(at, "app", 0); again != other {
-			t.Error("the rates are forgotten while they are in use")
-		}
-		for _, r := range []*rates{other, other, apart} {
-			r.done()
-		}
-		if inUse.rates[one.key] != nil || inUse.rates[apart.key] != nil {
-			t.Error("the rates are kept when nobody uses them")
-		}
-	})
+	}
+	other := time.Since(begin)
+	call(dir)
+	if took := time.Since(begin); took < time.Second {
+		t.Errorf("four calls took %v, of which three of another process %v", took, other)
+	}
+	file := filepath.Join(dir, Type, ratesFile)
+	old := `{"http://127.0.0.1:3 gone create":"2000-01-01T00:00:00Z","http://127.0.0.1:2 app create":"2400-01-01T00:00:00Z"}`
+	if err := os.WriteFile(file, []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	begin = time.Now()
+	call(dir) // a clock that was set back keeps nobody waiting
+	got, err := os.ReadFile(file)
+	if took := time.Since(begin); err != nil || took > 5*time.Second || strings.Contains(string(got), "gone") {
+		t.Errorf("got %s, %v after %v", got, err, took)
+	}
 }
 
 func TestValidate(t *testing.T) {
@@ -417,7 +464,7 @@ func FuzzHandleState(f *testing.F) {
 	}))
 	f.Cleanup(srv.Close)
 	f.Setenv("FLY_TEST_TOKEN", "x")
-	b, err := newDriver(f.Context(), driver.Env{Owner: "o"}, Config{App: "app", API: srv.URL, Token: driver.Secret{Env: "FLY_TEST_TOKEN"}, Rate: 1e9})
+	b, err := newDriver(f.Context(), driver.Env{Owner: "o", CacheDir: f.TempDir()}, Config{App: "app", API: srv.URL, Token: driver.Secret{Env: "FLY_TEST_TOKEN"}, Rate: 1e9})
 	if err != nil {
 		f.Fatal(err)
 	}

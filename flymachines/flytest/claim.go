@@ -24,7 +24,8 @@ const (
 	labelMachine = "execbroker.flytest.machine" // "app/id"
 )
 
-// claim tells other emulators which containers are those of a living one. A lock ends with its process, however that ends.
+// claim tells other emulators which containers are those of a living one. A lock ends with its
+// process, however that ends.
 type claim struct {
 	host, path string
 	unlock     func()
@@ -60,7 +61,8 @@ func (c *claim) release() error {
 	return err
 }
 
-// dead reports whether the emulator that held a lock file has ended. A file that cannot be read is another user's, who may live.
+// dead reports whether the emulator that held a lock file has ended. A file that cannot be read is
+// another user's, who may live.
 func dead(path string) bool {
 	if _, err := os.Stat(path); err != nil {
 		return errors.Is(err, os.ErrNotExist)
@@ -119,8 +121,8 @@ func (s *Server) removeOwn(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Containers returns the Machines, as "app/id", whose containers the engine has, dead ones too: what is really there, whatever the
-// emulator believes.
+// Containers returns the Machines, as "app/id", whose containers the engine has, dead ones too:
+// what is really there, whatever the emulator believes.
 func (s *Server) Containers(ctx context.Context) ([]string, error) {
 	list, err := s.own(ctx)
 	var names []string
@@ -147,7 +149,8 @@ func (s *Server) remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// removed removes a container and waits until it is gone, also where the engine is removing it already.
+// removed removes a container and waits until it is gone, also where the engine is removing it
+// already.
 func (s *Server) removed(ctx context.Context, id string) error {
 	for {
 		err := s.remove(ctx, id)

@@ -18,30 +18,33 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// Config configures an emulator. The zero value is usable: the engine of the docker command, one token that is made, no app.
+// Config configures an emulator. The zero value is usable: the engine of the docker command, one
+// token that is made, no app.
 type Config struct {
-	// Engine is the address of the Docker engine, for example "unix:///var/run/docker.sock". Empty: that of DOCKER_HOST, or else the
-	// default socket.
+	// Engine is the address of the Docker engine, for example "unix:///var/run/docker.sock". Empty:
+	// that of DOCKER_HOST, or else the default socket.
 	Engine string
 	// Tokens are what clients may present. Empty: one is made, see Server.Token.
 	Tokens []string
 	// Apps exist from the beginning. Clients can make more.
 	Apps []App
-	// Images maps images of Machine configurations to images of the engine, for what it has under another name. An image that is
-	// not in it is used as it is.
+	// Images maps images of Machine configurations to images of the engine, for what it has under
+	// another name. An image that is not in it is used as it is.
 	Images map[string]string
-	// Pull lets the engine fetch images that it does not have. Without it such an image is refused, and nothing ever leaves for a
-	// registry.
+	// Pull lets the engine fetch images that it does not have. Without it such an image is refused,
+	// and nothing ever leaves for a registry.
 	Pull bool
-	// Publish are ports of every Machine that are published on loopback, besides those of its services.
+	// Publish are ports of every Machine that are published on loopback, besides those of its
+	// services.
 	Publish []int
-	// Rate multiplies Fly's rate limits (1 request per second and action, burst 3; 5 and 10 for Get Machine). Zero means 1;
-	// math.Inf(1) means no limits.
+	// Rate multiplies Fly's rate limits (1 request per second and action, burst 3; 5 and 10 for Get
+	// Machine). Zero means 1; math.Inf(1) means no limits.
 	Rate float64
-	// MaxMachines bounds how many Machines there may be at a time; what exceeds it gets Fly's 422 for a region without capacity.
-	// Zero means 50.
+	// MaxMachines bounds how many Machines there may be at a time; what exceeds it gets Fly's 422
+	// for a region without capacity. Zero means 50.
 	MaxMachines int
-	// Regions are where Machines can be. Empty: iad, ord, lhr, fra, nrt, syd. The first is that of Machines that name none.
+	// Regions are where Machines can be. Empty: iad, ord, lhr, fra, nrt, syd. The first is that of
+	// Machines that name none.
 	Regions []string
 	// Log gets what happens to Machines, without their configuration. Nil: nothing is logged.
 	Log *slog.Logger
@@ -101,7 +104,8 @@ func (c *Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// Server is an emulator. It is an http.Handler for the paths below /v1. Its methods are safe for concurrent use.
+// Server is an emulator. It is an http.Handler for the paths below /v1. Its methods are safe for
+// concurrent use.
 type Server struct {
 	cfg    Config
 	engine *client.Client
@@ -126,8 +130,8 @@ type Server struct {
 // errClosed ends what is under way when a Server is closed.
 var errClosed = errors.New("the emulator is being closed")
 
-// New starts an emulator. It removes what emulators have left that were killed on this machine. It fails if the engine does not answer
-// or does not run Linux containers.
+// New starts an emulator. It removes what emulators have left that were killed on this machine. It
+// fails if the engine does not answer or does not run Linux containers.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -175,7 +179,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 // Token returns a token for everything: the first of the configuration, or the one that was made.
 func (s *Server) Token() string { return s.tokens[0].value }
 
-// Close ends and removes every Machine. Requests that are under way fail. An error says what may be left; calling it again tries again.
+// Close ends and removes every Machine. Requests that are under way fail. An error says what may be
+// left; calling it again tries again.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -16,8 +16,9 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// DialContext connects to a port of a started Machine. The address is "[<private_ip>]:port" or "<id>.vm.<app>.internal:port". Other
-// addresses are refused: nothing leaves the emulator. It has the form of net.Dialer.DialContext.
+// DialContext connects to a port of a started Machine. The address is "[<private_ip>]:port" or
+// "<id>.vm.<app>.internal:port". Other addresses are refused: nothing leaves the emulator. It has
+// the form of net.Dialer.DialContext.
 func (s *Server) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, p, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -62,7 +63,8 @@ func (s *Server) find(host string) *machine {
 // errDown says that there is nothing to connect to.
 var errDown = errors.New("the Machine is not started")
 
-// dial connects to a port of a Machine: where it is published, or else directly, which works where containers are on this machine.
+// dial connects to a port of a Machine: where it is published, or else directly, which works where
+// containers are on this machine.
 func (s *Server) dial(ctx context.Context, m *machine, port int) (net.Conn, error) {
 	s.mu.Lock()
 	id, state := m.container, m.state
@@ -98,8 +100,8 @@ func (s *Server) dial(ctx context.Context, m *machine, port int) (net.Conn, erro
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("%s: port %d: %w", m.id, port, err)}
 }
 
-// Published returns the loopback address of a port of a Machine that is published, for example "127.0.0.1:49153". The address changes
-// whenever the Machine is started.
+// Published returns the loopback address of a port of a Machine that is published, for example
+// "127.0.0.1:49153". The address changes whenever the Machine is started.
 func (s *Server) Published(ctx context.Context, app, machine string, port int) (string, error) {
 	s.mu.Lock()
 	id := ""
@@ -124,9 +126,10 @@ func (s *Server) Published(ctx context.Context, app, machine string, port int) (
 	return "", fmt.Errorf("%s/%s: port %d is not published", app, machine, port)
 }
 
-// Proxy returns what stands for the Fly Proxy: it passes requests on to the first service of the Machine that the header
-// fly-force-instance-id names. Without that header it takes a started Machine of the app that the host name begins with. What asks for
-// the Flycast address of an app, "http://<app>.flycast", needs an app that has one, and a service at that port without TLS.
+// Proxy returns what stands for the Fly Proxy: it passes requests on to the first service of the
+// Machine that the header fly-force-instance-id names. Without that header it takes a started
+// Machine of the app that the host name begins with. What asks for the Flycast address of an app,
+// "http://<app>.flycast", needs an app that has one, and a service at that port without TLS.
 func (s *Server) Proxy() http.Handler {
 	transport := &http.Transport{
 		IdleConnTimeout: 3 * time.Second, // a Machine that is killed does not always say so
@@ -184,7 +187,8 @@ func (s *Server) route(id, host string) (*machine, int) {
 	return nil, 0
 }
 
-// flycast reports whether the app has an address in a private network at which the proxy answers. The caller holds Server.mu.
+// flycast reports whether the app has an address in a private network at which the proxy answers.
+// The caller holds Server.mu.
 func (a *app) flycast() bool {
 	return slices.ContainsFunc(a.ips, func(ip ipAssignment) bool { return strings.HasPrefix(ip.IP, "fdaa:") })
 }

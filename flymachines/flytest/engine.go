@@ -24,7 +24,8 @@ import (
 
 // connect opens an engine and makes sure that it answers.
 func connect(ctx context.Context, host string) (*client.Client, error) {
-	// No connection outlives its request: who counts what is left in a process of tests need not know about them.
+	// No connection outlives its request: who counts what is left in a process of tests need not
+	// know about them.
 	t := &http.Transport{DisableKeepAlives: true, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}} // HTTP/1 only
 	opts := []client.Opt{client.WithHTTPClient(&http.Client{Transport: t}), client.WithUserAgent("execbroker-flytest")}
 	if host != "" {
@@ -46,9 +47,10 @@ func connect(ctx context.Context, host string) (*client.Client, error) {
 	return c, nil
 }
 
-// guestCaps are what root of a guest can do that stays within its namespaces, or nearly: it is no boundary, see the package comment.
-// What would change the machine of the engine for everybody (its clock, its modules, its power) is not among them, and neither is
-// SYS_RESOURCE, which an engine that runs in a sandbox itself cannot give.
+// guestCaps are what root of a guest can do that stays within its namespaces, or nearly: it is no
+// boundary, see the package comment. What would change the machine of the engine for everybody (its
+// clock, its modules, its power) is not among them, and neither is SYS_RESOURCE, which an engine
+// that runs in a sandbox itself cannot give.
 var guestCaps = []string{"SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "SYS_NICE", "IPC_LOCK", "IPC_OWNER", "LINUX_IMMUTABLE"}
 
 // guestPids keeps a fork bomb in a guest from taking the machine of the engine along.
@@ -91,7 +93,8 @@ func (s *Server) findImage(ctx context.Context, ref string, pull bool) (*imageIn
 	case err != nil:
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	// An image that was made on this machine has no digest at a registry. Its ID takes the place of one.
+	// An image that was made on this machine has no digest at a registry. Its ID takes the place of
+	// one.
 	info := &imageInfo{id: i.ID, digest: i.ID, size: i.Size}
 	for _, known := range i.RepoDigests {
 		if _, digest, found := strings.Cut(known, "@"); found {
@@ -141,8 +144,8 @@ func reference(name string, info *imageInfo) imageRef {
 	return r
 }
 
-// command is the main process of a Machine. What Fly's init does with the image's own is what Docker does, but that a new entry point
-// leaves the image's arguments in force.
+// command is the main process of a Machine. What Fly's init does with the image's own is what
+// Docker does, but that a new entry point leaves the image's arguments in force.
 func (c *machineConfig) command(i *imageInfo) (entrypoint, cmd []string) {
 	if len(c.Init.Exec) > 0 {
 		return c.Init.Exec, nil
@@ -222,8 +225,8 @@ func containerName(id, instance string, restart int) string {
 	return "flytest-" + id + "-" + strings.ToLower(instance) + "-" + strconv.Itoa(restart)
 }
 
-// archive is what of a configuration goes into the file system of a guest: files[], and /.fly, where every guest of Fly has a socket
-// that speaks for its Machine.
+// archive is what of a configuration goes into the file system of a guest: files[], and /.fly,
+// where every guest of Fly has a socket that speaks for its Machine.
 func (c *machineConfig) archive() ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// apiError is an answer that is not what was asked for. Its texts are Fly's, word by word, where Fly's are known; those that begin with
-// "flytest:" are the emulator's own.
+// apiError is an answer that is not what was asked for. Its texts are Fly's, word by word, where
+// Fly's are known; those that begin with "flytest:" are the emulator's own.
 type apiError struct {
 	status int
 	body   any    // JSON

@@ -21,8 +21,8 @@ const (
 	maxOutput   = 4 << 20 // of each stream; Fly's bound is not publicly known
 )
 
-// tooLarge is what the init of a guest says of a request that is larger than it accepts. Fly passes it on as if the command had printed
-// it, with exit code 0.
+// tooLarge is what the init of a guest says of a request that is larger than it accepts. Fly passes
+// it on as if the command had printed it, with exit code 0.
 const tooLarge = `Unhandled rejection: Rejection([PayloadTooLarge, MethodNotAllowed])`
 
 type execAnswer struct {
@@ -32,7 +32,8 @@ type execAnswer struct {
 	Stderr     string `json:"stderr"`
 }
 
-// execute runs a command in a Machine. Its standard input is dropped, as users of Fly report; what it prints is text.
+// execute runs a command in a Machine. Its standard input is dropped, as users of Fly report; what
+// it prints is text.
 func execute(ctx context.Context, c *call) (answer, error) {
 	if len(c.body) > maxExec {
 		return ok(execAnswer{Stdout: tooLarge})

@@ -12,19 +12,20 @@ import (
 
 // What Fly has been seen to do. Each function returns a Switch for Server.Switch.
 
-// NotFoundAfterCreate answers the first n requests for a new Machine (Get and Wait) with 404, as happens until what has been created is
-// known everywhere.
+// NotFoundAfterCreate answers the first n requests for a new Machine (Get and Wait) with 404, as
+// happens until what has been created is known everywhere.
 func NotFoundAfterCreate(n int) Switch {
 	return Switch{name: "not-found-after-create", born: func(_ *Server, m *machine) { m.unseen = n }}
 }
 
-// DestroyingAfterWait lets the first n Gets of a destroyed Machine say that it is being destroyed, even after a wait has said more.
+// DestroyingAfterWait lets the first n Gets of a destroyed Machine say that it is being destroyed,
+// even after a wait has said more.
 func DestroyingAfterWait(n int) Switch {
 	return Switch{name: "destroying-after-wait", born: func(_ *Server, m *machine) { m.lingers = n }}
 }
 
-// SlowPull keeps new Machines in state created for a while. Zero means until the switch is turned off. Meanwhile a start is refused with
-// 412, as with Fly.
+// SlowPull keeps new Machines in state created for a while. Zero means until the switch is turned
+// off. Meanwhile a start is refused with 412, as with Fly.
 func SlowPull(d time.Duration) Switch {
 	return Switch{name: "slow-pull", hold: &held{at: holdPull, delay: d}}
 }
@@ -32,11 +33,12 @@ func SlowPull(d time.Duration) Switch {
 // StuckStarting keeps Machines in state starting until it is turned off.
 func StuckStarting() Switch { return Switch{name: "stuck-starting", hold: &held{at: holdStart}} }
 
-// StuckStopping keeps Machines that are stopped, restarted or updated in the state before, until it is turned off or they are destroyed
-// by force.
+// StuckStopping keeps Machines that are stopped, restarted or updated in the state before, until it
+// is turned off or they are destroyed by force.
 func StuckStopping() Switch { return Switch{name: "stuck-stopping", hold: &held{at: holdStop}} }
 
-// StuckDestroying keeps Machines in state destroying until it is turned off. Their containers are gone by then.
+// StuckDestroying keeps Machines in state destroying until it is turned off. Their containers are
+// gone by then.
 func StuckDestroying() Switch { return Switch{name: "stuck-destroying", hold: &held{at: holdDestroy}} }
 
 // CreateTimesOut answers creates with 408, although they are done.
@@ -44,8 +46,8 @@ func CreateTimesOut() Switch {
 	return Switch{name: "create-times-out", ops: []Op{OpCreate}, after: true, answer: func(*call) error { return errCreateTimeout() }}
 }
 
-// NameTaken answers creates with 409 and the ID of the Machine of that name, which they have just made: so it looks to a client whose
-// first attempt got through without an answer.
+// NameTaken answers creates with 409 and the ID of the Machine of that name, which they have just
+// made: so it looks to a client whose first attempt got through without an answer.
 func NameTaken() Switch {
 	return Switch{name: "name-taken", ops: []Op{OpCreate}, after: true, answer: func(c *call) error {
 		c.s.mu.Lock()
@@ -59,17 +61,20 @@ func NoCandidate(regions ...string) Switch {
 	return regional("no-candidate", regions, func(*call) error { return errRegionFull() })
 }
 
-// NoCapacity answers creates in the given regions (none: in all) with 409: no host has room, in other words.
+// NoCapacity answers creates in the given regions (none: in all) with 409: no host has room, in
+// other words.
 func NoCapacity(regions ...string) Switch {
 	return regional("no-capacity", regions, func(*call) error { return errRegionConflict() })
 }
 
-// OverQuota answers creates in the given regions (none: in all) with 403: the organization may not have more.
+// OverQuota answers creates in the given regions (none: in all) with 403: the organization may not
+// have more.
 func OverQuota(regions ...string) Switch {
 	return regional("over-quota", regions, func(c *call) error { return errQuota(c.app.Org, c.region, 4096) })
 }
 
-// NoAddresses answers creates in the given regions (none: in all) with 409: there are no addresses left.
+// NoAddresses answers creates in the given regions (none: in all) with 409: there are no addresses
+// left.
 func NoAddresses(regions ...string) Switch {
 	return regional("no-addresses", regions, func(*call) error {
 		return fail(http.StatusConflict, "aborted: insufficient IPs available to fulfill request")
@@ -88,7 +93,8 @@ func NoCapacityForVolumes() Switch {
 	return Switch{name: "no-capacity-for-volumes", ops: []Op{OpCreate}, answer: func(*call) error { return fail(http.StatusBadRequest, "no capacity") }}
 }
 
-// AppUnknown answers with 500, as happens for a while after an app was created. No operation means every one.
+// AppUnknown answers with 500, as happens for a while after an app was created. No operation means
+// every one.
 func AppUnknown(ops ...Op) Switch {
 	return Switch{name: "app-unknown", ops: ops, answer: func(*call) error {
 		return fail(http.StatusInternalServerError, "internal: failed to get app: sql: no rows in result set")
@@ -99,14 +105,14 @@ func regional(name string, regions []string, answer func(*call) error) Switch {
 	return Switch{name: name, ops: []Op{OpCreate}, regions: regions, placing: true, answer: answer}
 }
 
-// HostFull answers starts with 409: the host of a Machine that was stopped or suspended has no room for it now. what is "CPUs" or
-// "memory".
+// HostFull answers starts with 409: the host of a Machine that was stopped or suspended has no room
+// for it now. what is "CPUs" or "memory".
 func HostFull(what string) Switch {
 	return Switch{name: "host-full", ops: []Op{OpStart}, answer: func(*call) error { return errHostFull(what) }}
 }
 
-// SnapshotLost makes starts of suspended Machines boot them anew, with the root file system that they began with: Fly does not promise to
-// keep what it has suspended.
+// SnapshotLost makes starts of suspended Machines boot them anew, with the root file system that
+// they began with: Fly does not promise to keep what it has suspended.
 func SnapshotLost() Switch { return Switch{name: "snapshot-lost", forget: true} }
 
 // StillActive answers starts with 412: the Machine has just been stopped.
@@ -114,7 +120,8 @@ func StillActive() Switch {
 	return Switch{name: "still-active", ops: []Op{OpStart}, answer: func(*call) error { return errStillActive() }}
 }
 
-// RateLimited answers with 429, and with Retry-After in whole seconds if that is not zero. No operation means every one.
+// RateLimited answers with 429, and with Retry-After in whole seconds if that is not zero. No
+// operation means every one.
 func RateLimited(retryAfter time.Duration, ops ...Op) Switch {
 	return Switch{name: "rate-limited", ops: ops, answer: func(*call) error {
 		e := errRate()
@@ -157,7 +164,8 @@ func CutAfter(ops ...Op) Switch {
 	return sw
 }
 
-// Answer makes operations be answered by a status and a body, without being done. No operation means every one.
+// Answer makes operations be answered by a status and a body, without being done. No operation
+// means every one.
 func Answer(status int, body string, ops ...Op) Switch {
 	return Switch{name: fmt.Sprintf("answer-%d", status), ops: ops, answer: func(*call) error { return &apiError{status: status, text: body} }}
 }
@@ -169,8 +177,8 @@ func AnswerAfter(status int, body string, ops ...Op) Switch {
 	return sw
 }
 
-// DeadHost makes the host of a Machine unreachable: its configuration is null, and nothing can be done with it. What it runs runs on.
-// revive ends that.
+// DeadHost makes the host of a Machine unreachable: its configuration is null, and nothing can be
+// done with it. What it runs runs on. revive ends that.
 func (s *Server) DeadHost(app, machine string) (revive func(), err error) {
 	m, err := s.machine(app, machine)
 	if err != nil {
@@ -213,7 +221,8 @@ func (s *Server) kill(ctx context.Context, app, machine string, oom bool) error 
 	return nil
 }
 
-// Machines returns the IDs of the Machines of an app that are not destroyed, whatever its clients think.
+// Machines returns the IDs of the Machines of an app that are not destroyed, whatever its clients
+// think.
 func (s *Server) Machines(app string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

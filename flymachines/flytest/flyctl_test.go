@@ -27,8 +27,9 @@ func (f *emulator) graph() *fly.Client {
 	})
 }
 
-// The commands of flyctl, one after the other, at Fly's rates. Each makes the calls that flyctl makes for it, with Fly's own client: the app
-// by GraphQL, and for what changes a Machine its lease, the Machine, the change, and the release of the lease.
+// The commands of flyctl, one after the other, at Fly's rates. Each makes the calls that flyctl
+// makes for it, with Fly's own client: the app by GraphQL, and for what changes a Machine its
+// lease, the Machine, the change, and the release of the lease.
 func TestFlyctl(t *testing.T) {
 	f := begin(t, func(c *Config) { c.Rate = 1 })
 	ctx, g, c := t.Context(), f.graph(), f.official(f.Token())
@@ -198,7 +199,8 @@ func TestFlyctl(t *testing.T) {
 	f.flyctlGuide(tried, refusedCommands(t, f.url, g, c))
 }
 
-// refusedCommands returns what the emulator answers to the first call of each command of flyctl that it refuses.
+// refusedCommands returns what the emulator answers to the first call of each command of flyctl
+// that it refuses.
 func refusedCommands(t *testing.T, url string, g *fly.Client, c *flaps.Client) map[string]string {
 	ctx, said := t.Context(), map[string]string{}
 	refuse := func(err error, commands ...string) {
@@ -235,8 +237,8 @@ func refusedCommands(t *testing.T, url string, g *fly.Client, c *flaps.Client) m
 	return said
 }
 
-// flyctlGuide tests that the table of flyctl's commands in the guide has those that were tried, as what works, and those that are refused,
-// with what they are told.
+// flyctlGuide tests that the table of flyctl's commands in the guide has those that were tried, as
+// what works, and those that are refused, with what they are told.
 func (f *emulator) flyctlGuide(tried map[string]bool, said map[string]string) {
 	f.t.Helper()
 	const guide = "../../docs/guides/fly-emulator.md"

@@ -199,7 +199,8 @@ func TestFlysClient(t *testing.T) {
 	}
 }
 
-// A token for one app is refused in others, and every form of a token that clients send is understood.
+// A token for one app is refused in others, and every form of a token that clients send is
+// understood.
 func TestTokens(t *testing.T) {
 	f := begin(t, func(c *Config) {
 		c.Apps = append(c.Apps, App{Name: "other"})

@@ -79,7 +79,8 @@ var varying = []struct {
 	{regexp.MustCompile(`(?m)^( *"(pid|rss)"): \d+`), "$1: 1"},
 }
 
-// TestBodies compares bodies of the API with what is known of Fly's: the errors are Fly's, word by word.
+// TestBodies compares bodies of the API with what is known of Fly's: the errors are Fly's, word by
+// word.
 func TestBodies(t *testing.T) {
 	f := begin(t)
 	auth := "Bearer " + f.Token()

@@ -10,9 +10,10 @@ import (
 	"strings"
 )
 
-// Fly's second API is GraphQL. flyctl asks it for the app and its organization before it speaks to the Machines API, so the emulator has
-// the fields that it asks for at the root of a query. What is below them is answered in full, whatever was asked for: clients leave aside
-// what they do not know.
+// Fly's second API is GraphQL. flyctl asks it for the app and its organization before it speaks to
+// the Machines API, so the emulator has the fields that it asks for at the root of a query. What is
+// below them is answered in full, whatever was asked for: clients leave aside what they do not
+// know.
 
 // field is one at the root of an operation.
 type field struct {

@@ -51,7 +51,8 @@ func (m *machine) current() *lease {
 	return m.lease
 }
 
-// leased refuses a change by somebody who does not hold the lease in force. The caller holds Server.mu.
+// leased refuses a change by somebody who does not hold the lease in force. The caller holds
+// Server.mu.
 func (m *machine) leased(c *call) error {
 	l := m.current()
 	if l == nil || c.r.Header.Get(leaseHeader) == l.nonce {
@@ -70,7 +71,8 @@ func findLease(_ context.Context, c *call) (answer, error) {
 	return ok(l.view())
 }
 
-// acquireLease gives a lease to who asks first, and prolongs it for who holds it. The time is in the body or in the query.
+// acquireLease gives a lease to who asks first, and prolongs it for who holds it. The time is in
+// the body or in the query.
 func acquireLease(_ context.Context, c *call) (answer, error) {
 	var in struct {
 		TTL         int    `json:"ttl"`
@@ -159,7 +161,8 @@ func deleteMetadataKey(_ context.Context, c *call) (answer, error) {
 	return c.changeMetadata(func(md map[string]string) { delete(md, c.r.PathValue("key")) })
 }
 
-// mergeMetadata sets keys, and removes those that are null or empty. With a version it is a compare-and-swap.
+// mergeMetadata sets keys, and removes those that are null or empty. With a version it is a
+// compare-and-swap.
 func mergeMetadata(replace bool) handler {
 	return func(_ context.Context, c *call) (answer, error) {
 		var in struct {

@@ -13,7 +13,8 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// command is what a request wants of a Machine's goroutine. The handler has changed the state already.
+// command is what a request wants of a Machine's goroutine. The handler has changed the state
+// already.
 type command struct {
 	kind    commandKind
 	signal  int
@@ -66,7 +67,8 @@ type exit struct {
 	err  error // it could not be found out, or the container could not be started
 }
 
-// begin starts the goroutine of a Machine. The caller holds Server.mu and has made sure that the Server is not closed.
+// begin starts the goroutine of a Machine. The caller holds Server.mu and has made sure that the
+// Server is not closed.
 func (m *machine) begin() {
 	m.s.work.Go(m.live)
 }
@@ -102,7 +104,8 @@ func (m *machine) is(state string) bool {
 	return m.state == state
 }
 
-// to changes the state, unless the Machine is being destroyed and the new state is not the end of that.
+// to changes the state, unless the Machine is being destroyed and the new state is not the end of
+// that.
 func (m *machine) to(state, eventType, source string, request *eventRequest) bool {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
@@ -184,9 +187,10 @@ const (
 	settlePause = 20 * time.Millisecond
 )
 
-// settled calls f until the engine does what it is asked for, the container has ended, or that has taken too long. Docker hears of every
-// pause and of every end of one a second time, later: until then it may take a container that runs for a paused one and refuse to pause
-// or to signal it, or the other way round.
+// settled calls f until the engine does what it is asked for, the container has ended, or that has
+// taken too long. Docker hears of every pause and of every end of one a second time, later: until
+// then it may take a container that runs for a paused one and refuse to pause or to signal it, or
+// the other way round.
 func (m *machine) settled(ctx context.Context, r *running, f func() error) error {
 	begin := time.Now()
 	for {
@@ -207,8 +211,9 @@ func (m *machine) asking() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(m.s.life, engineTime)
 }
 
-// keeping bounds one question that the end of the Server does not cut off: an engine goes on with what it makes or removes, and whoever
-// looks for it meanwhile does not see it yet, or sees it still.
+// keeping bounds one question that the end of the Server does not cut off: an engine goes on with
+// what it makes or removes, and whoever looks for it meanwhile does not see it yet, or sees it
+// still.
 func (m *machine) keeping() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(m.s.hands, engineTime)
 }
@@ -295,7 +300,8 @@ func (m *machine) starting() bool {
 	return true
 }
 
-// started says that a Machine has been started, unless somebody has asked for something else meanwhile.
+// started says that a Machine has been started, unless somebody has asked for something else
+// meanwhile.
 func (m *machine) started() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
@@ -304,7 +310,8 @@ func (m *machine) started() {
 	}
 }
 
-// launched makes the container and starts it. What it has made when it fails goes with the Machine or with the Server.
+// launched makes the container and starts it. What it has made when it fails goes with the Machine
+// or with the Server.
 func (m *machine) launched() (id string, err error) {
 	ctx, cancel := m.asking()
 	defer cancel()

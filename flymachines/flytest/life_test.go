@@ -139,7 +139,8 @@ func TestRightsOfRoot(t *testing.T) {
 	}
 }
 
-// The restart policy decides what follows the end of a program, unless somebody has asked for the end.
+// The restart policy decides what follows the end of a program, unless somebody has asked for the
+// end.
 func TestRestartPolicy(t *testing.T) {
 	t.Parallel()
 	f := begin(t)
@@ -196,7 +197,8 @@ func TestRestartPolicy(t *testing.T) {
 	f.until(m.ID, stateDestroyed)
 }
 
-// What a Machine held while it was suspended is there when it is started, unless it is lost: then it begins anew.
+// What a Machine held while it was suspended is there when it is started, unless it is lost: then
+// it begins anew.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	f := begin(t)
@@ -251,7 +253,8 @@ func between(t *testing.T, middle func(w http.ResponseWriter, r *http.Request, e
 	return begin(t, func(c *Config) { c.Engine = "tcp://" + s.Listener.Addr().String() })
 }
 
-// An engine may be behind with what it knows of a container: it then refuses what it would do a moment later.
+// An engine may be behind with what it knows of a container: it then refuses what it would do a
+// moment later.
 func TestEngineIsBehind(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -290,8 +293,8 @@ func TestEngineIsBehind(t *testing.T) {
 	}
 }
 
-// What an engine makes or removes while the emulator is closed is gone when that has ended. The engine goes on with it though its client
-// may have left.
+// What an engine makes or removes while the emulator is closed is gone when that has ended. The
+// engine goes on with it though its client may have left.
 func TestClosedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -57,8 +57,8 @@ func newApp(a App) *app {
 	return &app{App: a, created: time.Now(), machines: map[string]*machine{}}
 }
 
-// machine is one Machine. Its fields are guarded by Server.mu but for those of its own goroutine, which alone talks to the engine about
-// its container.
+// machine is one Machine. Its fields are guarded by Server.mu but for those of its own goroutine,
+// which alone talks to the engine about its container.
 type machine struct {
 	s   *Server
 	app *app
@@ -183,7 +183,8 @@ func (m *machine) setRaw(key string, value any) {
 	m.raw = raw
 }
 
-// address returns an address in the form of Fly's private networks: those of one app share a prefix.
+// address returns an address in the form of Fly's private networks: those of one app share a
+// prefix.
 func address(app string, serial int64) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(app)) // it never fails

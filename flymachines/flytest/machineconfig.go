@@ -19,7 +19,8 @@ const (
 	maxStop  = 300 * time.Second
 )
 
-// The keys of a configuration that the emulator acts on, that have no effect in it, and that it refuses.
+// The keys of a configuration that the emulator acts on, that have no effect in it, and that it
+// refuses.
 var (
 	acted   = []string{"image", "env", "init", "guest", "size", "files", "auto_destroy", "restart", "stop_config", "services", "dns", "metadata"}
 	inert   = []string{"checks", "metrics", "statics", "disable_machine_autostart"}

@@ -16,7 +16,8 @@ import (
 
 var machineName = appName
 
-// create makes a Machine. It answers when the Machine is recorded; its container comes into being afterwards, as with Fly.
+// create makes a Machine. It answers when the Machine is recorded; its container comes into being
+// afterwards, as with Fly.
 func create(ctx context.Context, c *call) (answer, error) {
 	var in createInput
 	if err := c.decode(&in); err != nil {
@@ -107,7 +108,8 @@ var aliases = map[string][]string{
 	"na": {"iad", "ord", "lax", "sjc", "ewr", "dfw", "yyz"}, "sa": {"gru"},
 }
 
-// place finds the region of a new Machine: the first of the expression that exists and has capacity.
+// place finds the region of a new Machine: the first of the expression that exists and has
+// capacity.
 func (s *Server) place(c *call, expression string) (string, error) {
 	if expression == "" {
 		expression = s.cfg.Regions[0]
@@ -213,7 +215,8 @@ func carries(has, want map[string]string) bool {
 	return true
 }
 
-// order changes the state and sends a command, if the Machine is in one of the given states. The caller holds Server.mu.
+// order changes the state and sends a command, if the Machine is in one of the given states. The
+// caller holds Server.mu.
 func (m *machine) order(c command, state, eventType string) error {
 	select {
 	case m.commands <- c:
@@ -479,7 +482,8 @@ func cordon(on bool) handler {
 	}
 }
 
-// mayChange refuses what a lease, a destroyed Machine or a dead host forbids. The caller holds Server.mu.
+// mayChange refuses what a lease, a destroyed Machine or a dead host forbids. The caller holds
+// Server.mu.
 func (m *machine) mayChange(c *call) error {
 	if m.dead {
 		return fail(http.StatusRequestTimeout, "deadline_exceeded: host is unreachable")

@@ -31,7 +31,8 @@ type emulator struct {
 
 const testApp = "sandboxes"
 
-// begin starts an emulator over the engine of this machine. At the end nothing of it may be left there.
+// begin starts an emulator over the engine of this machine. At the end nothing of it may be left
+// there.
 func begin(t *testing.T, edit ...func(*Config)) *emulator {
 	t.Helper()
 	host, err := dockertest.Host()

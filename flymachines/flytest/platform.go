@@ -139,7 +139,8 @@ func deleteIP(_ context.Context, c *call) (answer, error) {
 
 func listPolicies(_ context.Context, _ *call) (answer, error) { return ok([]any{}) }
 
-// setPolicy refuses every policy: a container cannot keep it, and a client that believed so would be less safe than it thinks.
+// setPolicy refuses every policy: a container cannot keep it, and a client that believed so would
+// be less safe than it thinks.
 func setPolicy(_ context.Context, c *call) (answer, error) {
 	var in struct {
 		ID       string         `json:"id"`
@@ -159,7 +160,8 @@ func setPolicy(_ context.Context, c *call) (answer, error) {
 	return answer{}, ours("network policies are not enforced by the emulator, so it has none")
 }
 
-// noVolumes and noSecrets answer that there are none: clients ask before they do something else. None can be made.
+// noVolumes and noSecrets answer that there are none: clients ask before they do something else.
+// None can be made.
 func noVolumes(_ context.Context, _ *call) (answer, error) { return ok([]any{}) }
 
 func noSecrets(_ context.Context, _ *call) (answer, error) {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// limiter counts requests as Fly does: for each method of the API, and for each Machine or, where there is none, each app.
+// limiter counts requests as Fly does: for each method of the API, and for each Machine or, where
+// there is none, each app.
 type limiter struct {
 	rate float64
 
@@ -28,7 +29,8 @@ func newLimiter(rate float64) *limiter {
 	return &limiter{rate: rate, buckets: map[bucketKey]*bucket{}}
 }
 
-// maxBuckets bounds what is remembered. A bucket that has not been used for a while is full again anyhow.
+// maxBuckets bounds what is remembered. A bucket that has not been used for a while is full again
+// anyhow.
 const maxBuckets = 10000
 
 // of returns how often an operation may be asked for in a second, and how often at once.

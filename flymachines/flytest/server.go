@@ -143,7 +143,8 @@ func (c *call) authenticate() error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	for _, t := range c.s.tokens {
-		// Several macaroons are one token; the discharges that a client adds to it are not for the emulator.
+		// Several macaroons are one token; the discharges that a client adds to it are not for the
+		// emulator.
 		if value == strings.TrimPrefix(t.value, "FlyV1 ") || slices.Contains(strings.Split(value, ","), t.value) {
 			c.tok = t
 			return nil

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Switch makes the emulator do what Fly does now and then and clients must live with. Clients cannot turn switches: they belong to tests.
-// The functions of this package that return a Switch say what it does.
+// Switch makes the emulator do what Fly does now and then and clients must live with. Clients
+// cannot turn switches: they belong to tests. The functions of this package that return a Switch
+// say what it does.
 type Switch struct {
 	name string
 	ops  []Op // none: every operation
@@ -52,7 +53,8 @@ type armed struct {
 // errCut ends a connection without an answer.
 var errCut = errors.New("the connection is cut")
 
-// Switch turns a switch on. It is off when off is called, or when it has happened as often as it says.
+// Switch turns a switch on. It is off when off is called, or when it has happened as often as it
+// says.
 func (s *Server) Switch(sw Switch) (off func()) {
 	a := &armed{Switch: sw, left: sw.times}
 	done := make(chan struct{})
@@ -182,7 +184,8 @@ func (s *Server) forgets(m *machine) bool {
 	return false
 }
 
-// spentOOM reports whether a test has said that a Machine ran out of memory. The caller holds Server.mu.
+// spentOOM reports whether a test has said that a Machine ran out of memory. The caller holds
+// Server.mu.
 func (s *Server) spentOOM(m *machine) bool {
 	oom := m.oom
 	m.oom = false

@@ -46,7 +46,8 @@ func (f *emulator) names() (names []string) {
 	return names
 }
 
-// A switch of a create happens as often as it says, before or after the effect as it says, and not once it is off.
+// A switch of a create happens as often as it says, before or after the effect as it says, and not
+// once it is off.
 func TestSwitchesOfCreate(t *testing.T) {
 	t.Parallel()
 	f := begin(t)
@@ -172,7 +173,8 @@ func (f *emulator) exitOf(id string) *exitEvent {
 	return nil
 }
 
-// A Machine may be killed from outside, run out of memory for a test or in earnest, or lose its host.
+// A Machine may be killed from outside, run out of memory for a test or in earnest, or lose its
+// host.
 func TestFates(t *testing.T) {
 	t.Parallel()
 	f := begin(t)
@@ -212,7 +214,8 @@ while True: x.append(bytearray(1 << 24))'`)}, &hog)
 	}
 }
 
-// Requests beyond Fly's rates are refused, for each method and Machine by itself. Releases never are.
+// Requests beyond Fly's rates are refused, for each method and Machine by itself. Releases never
+// are.
 func TestRates(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {

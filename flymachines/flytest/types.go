@@ -2,8 +2,8 @@ package flytest
 
 import "encoding/json"
 
-// Types of the API, named as Fly names them. They are written here anew, and not taken from Fly's client, so that a mistake in how that
-// client encodes something shows.
+// Types of the API, named as Fly names them. They are written here anew, and not taken from Fly's
+// client, so that a mistake in how that client encodes something shows.
 
 // machineJSON is a Machine as clients see it.
 type machineJSON struct {

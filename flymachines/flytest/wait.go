@@ -84,7 +84,8 @@ func wait(ctx context.Context, c *call) (answer, error) {
 	}
 }
 
-// passed reports whether a Machine is in a state, or has been in it after the given event. The caller holds Server.mu.
+// passed reports whether a Machine is in a state, or has been in it after the given event. The
+// caller holds Server.mu.
 func (m *machine) passed(w *waiter, after string) bool {
 	if w.meets(m) {
 		return true

@@ -25,7 +25,8 @@ const sandboxLabel = `([0-9]{1,5})-([a-z0-9]{1,64})`
 
 var sandboxHost = regexp.MustCompile(`^` + sandboxLabel + `$`)
 
-// address finds out who a request is for. The host name decides if it is that of a sandbox; otherwise two headers do, which come together.
+// address returns the port that a request is for. The host name decides if it is that of a sandbox.
+// Otherwise two headers do, which come together.
 func (s *Server) address(r *http.Request) (address, error) {
 	first, rest, _ := strings.Cut(strings.ToLower(r.Host), ".")
 	if m := sandboxHost.FindStringSubmatch(first); m != nil && rest != "" { // of this server, or the request would not be here
@@ -49,8 +50,9 @@ func (s *Server) address(r *http.Request) (address, error) {
 	return address{id, int(n), false}, nil
 }
 
-// signer finds the sandbox that a URL was signed for. Where all share one address, the signature is all in it that says which: a program
-// that gets such a URL sends neither header, and the tokens of two sandboxes do not make the same signature.
+// signer finds the sandbox that a URL was signed for. A program that is given such a URL sends
+// neither header, so where all sandboxes share one address only the signature tells which is meant.
+// The tokens of two sandboxes never make the same signature.
 func (s *Server) signer(r *http.Request) address {
 	operation := map[string]string{http.MethodGet: "read", http.MethodHead: "read", http.MethodPost: "write"}[r.Method]
 	if r.URL.Path != "/files" || operation == "" || !r.URL.Query().Has("signature") {
@@ -66,7 +68,8 @@ func (s *Server) signer(r *http.Request) address {
 	return address{}
 }
 
-// proxyError is an answer of what stands before sandboxes. The SDKs take status 502 for a sandbox that is gone.
+// proxyError is an error of the proxy in front of sandboxes. To the SDKs the status 502 means that
+// the sandbox is gone.
 type proxyError struct {
 	SandboxID string `json:"sandboxId"`
 	Message   string `json:"message"`
@@ -74,13 +77,26 @@ type proxyError struct {
 	Port      int    `json:"port,omitempty"`
 }
 
-// serveSandbox lets a request through to a port of a sandbox. Knowing the ID is what it takes, unless the sandbox is private; envd asks for
-// its token besides.
+// noSandbox answers that there is no way to a sandbox: it has ended, or never was there.
+func noSandbox(w http.ResponseWriter, to address) {
+	writeJSON(w, http.StatusBadGateway, proxyError{SandboxID: to.sandbox, Message: "The sandbox was not found", Code: http.StatusBadGateway})
+}
+
+// portClosed answers that nothing takes connections at a port of a sandbox that runs. why may be
+// empty.
+func portClosed(w http.ResponseWriter, to address, why string) {
+	writeJSON(w, http.StatusBadGateway, proxyError{
+		SandboxID: to.sandbox, Message: "The sandbox is running but port is not open" + why, Code: http.StatusBadGateway, Port: to.port,
+	})
+}
+
+// serveSandbox passes a request on to a port of a sandbox. The ID is all that a client needs,
+// unless the sandbox is private. envd also wants its token.
 func (s *Server) serveSandbox(w http.ResponseWriter, r *http.Request, to address) {
 	to.sandbox = shortID(to.sandbox)
 	b := s.lookup(to.sandbox)
 	if b == nil || b.life.Err() != nil {
-		badGateway(w, SandboxNotFound, to)
+		noSandbox(w, to)
 		return
 	}
 	if to.port != envdPort && (b.private || to.port != interpreterPort) && b.traffic != "" && !sameToken(r.Header.Get("E2b-Traffic-Access-Token"), b.traffic) {
@@ -89,17 +105,13 @@ func (s *Server) serveSandbox(w http.ResponseWriter, r *http.Request, to address
 	}
 	if b.isPaused() {
 		if b.resumes == 0 {
-			badGateway(w, SandboxNotFound, to)
+			noSandbox(w, to)
 			return
 		}
 		if _, err := b.resume(r.Context(), b.resumes); err != nil {
 			s.fail(w, r, err)
 			return
 		}
-	}
-	w, answered := s.wayFault(w, to)
-	if answered {
-		return
 	}
 	ctx, stop := both(r.Context(), b.life)
 	defer stop()
@@ -110,9 +122,6 @@ func (s *Server) serveSandbox(w http.ResponseWriter, r *http.Request, to address
 	defer body.watch()()
 	switch to.port {
 	case envdPort:
-		if b.fatalPing(r) {
-			panic(http.ErrAbortHandler)
-		}
 		b.envd.ServeHTTP(w, r)
 	case interpreterPort:
 		b.serveInterpreter(w, r)

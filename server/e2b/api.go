@@ -7,7 +7,8 @@ import (
 
 // The types of the control plane, named as its specification names them.
 
-// newSandbox is the body of POST /sandboxes and /v2/sandboxes. What is raw is not supported and refused if it says anything.
+// newSandbox is the body of POST /sandboxes and /v2/sandboxes. Fields of type json.RawMessage are
+// not supported: a request that sets one is refused.
 type newSandbox struct {
 	TemplateID          string            `json:"templateID"`
 	Timeout             *int64            `json:"timeout"` // seconds
@@ -17,7 +18,7 @@ type newSandbox struct {
 	Metadata            map[string]string `json:"metadata"`
 	EnvVars             map[string]string `json:"envVars"`
 	AutoPause           bool              `json:"autoPause"`
-	AutoPauseMemory     *bool             `json:"autoPauseMemory"` // means nothing: memory is kept as long as the sandbox is
+	AutoPauseMemory     *bool             `json:"autoPauseMemory"` // ignored: memory is kept as long as the sandbox exists
 	AutoResume          struct {
 		Enabled bool `json:"enabled"`
 	} `json:"autoResume"`

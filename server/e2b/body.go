@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// mortalBody is the body of a request to a sandbox. Who waits for it waits no longer when the sandbox is gone.
+// mortalBody is the body of a request to a sandbox. A Read that waits for it ends when the sandbox
+// does.
 //
-// What ends the wait is a deadline of the connection. It must not be set when all of the body is there: the server of net/http reads on then,
-// to see whether the client leaves, and takes a deadline for that. It ends the context of this request and of all later ones of the
-// connection.
+// A read deadline of the connection ends the wait. It must not be set once the whole body has
+// arrived: net/http then reads on to notice that the client leaves, and takes an expired deadline
+// for that. It would end the context of this request and of all later ones on the connection.
 type mortalBody struct {
 	io.ReadCloser
 	rc    *http.ResponseController
@@ -31,7 +32,8 @@ func (b *mortalBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// watch ends a Read when the life of the sandbox ends, until the function that it returns is called.
+// watch ends a Read when the life of the sandbox ends, until the function that it returns is
+// called.
 func (b *mortalBody) watch() (stop func()) {
 	over := make(chan struct{})
 	wait := context.AfterFunc(b.life, func() {

@@ -48,7 +48,8 @@ func (c lasting) send(d daemon, target string, port int, typ, body string) *http
 	return res
 }
 
-// A connection goes on after a sandbox has ended in the middle of a request, and its later requests are not cut short.
+// A connection goes on after a sandbox has ended in the middle of a request, and its later requests
+// are not cut short.
 func TestConnectionOutlivesSandbox(t *testing.T) {
 	d := newDaemon(t, fake.Options{})
 	c := d.lasting()

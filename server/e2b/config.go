@@ -14,7 +14,7 @@ import (
 	"github.com/execbroker/execbroker/internal/front"
 )
 
-// envdVersion is what sandboxes say of themselves. The SDKs refuse, by themselves, what came later.
+// envdVersion is the version of E2B's daemon that sandboxes claim. The SDKs refuse what came later.
 const envdVersion = "0.6.4"
 
 // The defaults of Config.
@@ -28,39 +28,44 @@ const (
 type Config struct {
 	// Keys are the API keys. Each has its own sandboxes.
 	Keys []string
-	// Domain is what the names of sandboxes end in, for clients that address them by host name: PORT-ID.DOMAIN, beside api.DOMAIN for
-	// the control plane. Empty: "localhost", and clients are told none.
+	// Domain is the end of the host names of sandboxes, PORT-ID.DOMAIN, and of the control plane,
+	// api.DOMAIN. Empty: "localhost", and clients are not told a domain.
 	Domain string
-	// Hosts are further names and addresses, without ports, by which clients reach the server, besides those of loopback. Requests for
-	// others are refused, as a web page sends them whose name was pointed at this machine. "*" allows all.
+	// Hosts are more names and addresses, without ports, by which clients reach the server, besides
+	// those of loopback. Requests for other hosts are refused: a web page sends them if its name
+	// was made to resolve to this machine. "*" allows all.
 	Hosts []string
-	// Spec is what every sandbox begins with: its limits, its run limits, its packages. No languages means all that the backend can
-	// have in one session. Zero fields of Run are as much as the backend allows, since E2B's clients end runs themselves and take their
-	// output as it comes. Network is for sandboxes that do not ask for one. IdleTTL is not used.
+	// Spec is the base of every sandbox: its limits, its run limits, its packages. No languages
+	// means all that the backend can have in one session. Zero fields of Run mean as much as the
+	// backend allows, because E2B's clients end runs themselves and read output as it comes.
+	// Network is for sandboxes that do not ask for one. IdleTTL is not used.
 	Spec executor.Spec
-	// Templates maps E2B's names of templates to those of the backend. A name that is not in it is one of the backend; "base" and
-	// "code-interpreter-v1", which SDKs ask for by themselves, are its default.
+	// Templates maps E2B's names of templates to those of the backend. Other names are taken as
+	// those of the backend. "base" and "code-interpreter-v1", which the SDKs ask for by themselves,
+	// mean its default.
 	Templates map[string]string
-	// MaxTimeout is the longest life that a client may ask for, from the moment of asking. Zero means DefaultMaxTimeout.
+	// MaxTimeout is the longest life that a client may ask for, from the moment of asking. Zero
+	// means DefaultMaxTimeout.
 	MaxTimeout time.Duration
 	// MaxSandboxes is how many each key may have at a time. Zero means DefaultMaxSandboxes.
 	MaxSandboxes int
-	// OnPause is for backends that cannot put sandboxes aside. Zero means PauseKeep.
+	// OnPause is for backends that cannot suspend sandboxes. Zero means PauseKeep.
 	OnPause OnPause
-	// PausedTTL is how long a paused sandbox is kept for who resumes it. Zero means DefaultPausedTTL.
+	// PausedTTL is how long a paused sandbox waits to be resumed before it is ended. Zero means
+	// DefaultPausedTTL.
 	PausedTTL time.Duration
-	// Ports says who reaches servers in sandboxes. Zero means PortsOff: nobody. Others take a backend with executor.FeaturePorts.
+	// Ports says who reaches servers in sandboxes. Zero means PortsOff: nobody. Other values need a
+	// backend with executor.FeaturePorts.
 	Ports Ports
-	// Root runs the commands of clients that ask for the user root, in the session of their sandbox and by the rules of its Run. The
-	// contract knows one user, so it has to come from beside it. Nil: they are refused.
+	// Root runs the commands of clients that ask for the user root, in the session of their sandbox
+	// and by the rules of Session.Run. The contract has one user only, so the caller provides it.
+	// Nil: they are refused.
 	Root func(ctx context.Context, s executor.Session, req executor.Request, emit func(executor.Event) error) (*executor.Result, error)
-	// Faults are for tests of clients.
-	Faults Faults
 	// Log gets what no client is told. Nil: nothing is logged.
 	Log *slog.Logger
 }
 
-// endless is an output that nobody waits for the end of. E2B bounds what programs do, and not what they say.
+// endless is the output limit of a run where the backend has none: E2B does not limit output.
 const endless = 1 << 50
 
 func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
@@ -106,7 +111,7 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 	return c, nil
 }
 
-// below is what stands before the domain in host names.
+// below matches what precedes the domain in host names.
 var below = regexp.MustCompile(`^(api|` + sandboxLabel + `)$`)
 
 // names are those that clients may use.

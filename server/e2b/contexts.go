@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/execbroker/execbroker/executor"
 )
@@ -25,16 +24,14 @@ type codeContext struct {
 	dir   string        // Request.Dir of the run that starts it
 	turn  chan struct{} // holds a token while something runs
 
-	mu        sync.Mutex
-	begun     bool
-	stop      context.CancelCauseFunc // of the last run of Bash; nil: none
-	runs      int                     // of Bash
-	abandoned time.Time               // when code was last stopped because its client had gone
-	before    int                     // executions that are counted before those of the interpreter
-	last      int                     // the number of the last execution
+	mu    sync.Mutex
+	begun bool
+	stop  context.CancelCauseFunc // of the last run of Bash; nil: none
+	runs  int                     // of Bash
 }
 
-// contexts are those of a sandbox. Each language has one from the beginning, whose ID is the name of the language.
+// contexts are those of a sandbox. Each language has one from the beginning, whose ID is the name
+// of the language.
 type contexts struct {
 	caps executor.Capabilities
 	home string        // where code is that asks for no other place
@@ -87,7 +84,8 @@ func (c *contexts) make(l executor.Language, dir string) *codeContext {
 	return x
 }
 
-// take waits for the turn of whoever uses a channel; give ends it. A nil channel is everybody's turn at once.
+// take waits until nobody else has the channel turn and takes it; give returns it. A nil channel is
+// never waited for.
 func take(ctx context.Context, turn chan struct{}) (give func(), err error) {
 	if turn == nil {
 		return func() {}, nil
@@ -131,7 +129,8 @@ func (c *contexts) find(id, language string) (*codeContext, error) {
 	return nil, refuse(http.StatusNotFound, "Context %s not found", id)
 }
 
-// lacks says that there is no such language, and which there are. Its status is the one of which the SDKs show the text.
+// lacks says that there is no such language, and which there are. It has the status whose message
+// the SDKs show.
 func (c *contexts) lacks(language string) error {
 	var there []string
 	for _, x := range c.all {
@@ -176,16 +175,13 @@ func (c *contexts) remove(x *codeContext) {
 	c.all = slices.DeleteFunc(c.all, func(y *codeContext) bool { return x == y })
 }
 
-// restart ends the interpreter of x, and what runs in it. The next run starts it anew, in the directory that it was made with.
+// restart ends the interpreter of x, and what runs in it. The next run starts it anew, in the
+// directory that it was made with.
 func (b *sandbox) restart(ctx context.Context, x *codeContext) error {
-	b.slowly(ctx)
 	x.mu.Lock()
-	x.before, x.last, x.runs = 0, 0, 0
+	x.runs = 0
 	begun := x.begun
 	x.begun = false
-	if b.faults().LostDirectory {
-		x.dir = ""
-	}
 	x.mu.Unlock()
 	switch {
 	case !begun:
@@ -196,7 +192,8 @@ func (b *sandbox) restart(ctx context.Context, x *codeContext) error {
 	return b.seen(b.session.Reset(ctx, executor.Interpreter{Language: x.Language, Context: x.name}))
 }
 
-// start returns the directory that the next run of x begins in, if it is to be said.
+// start returns the directory for the next run of x. It is "" if the interpreter has started
+// before.
 func (x *codeContext) start() (dir string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

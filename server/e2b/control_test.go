@@ -160,7 +160,8 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// A sandbox outlives what its session was created with if its client extends it, as far as the backend can.
+// A sandbox outlives what its session was created with if its client extends it, as far as the
+// backend can.
 func TestLongLife(t *testing.T) {
 	bubble(t, fake.Options{}, Config{MaxTimeout: 4 * time.Hour}, func(w world) {
 		id := w.create(`"timeout": 10`).SandboxID
@@ -211,8 +212,8 @@ func TestKill(t *testing.T) {
 
 func TestQuota(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{MaxSandboxes: 2})
-	first := w.create("").SandboxID
-	w.create("")
+	first, second := w.create("").SandboxID, w.create("").SandboxID
+	w.want(204, "POST", "/sandboxes/"+second+"/pause", "") // it counts like one that runs
 	rec := w.want(429, "POST", "/v2/sandboxes", `{"templateID": "base"}`)
 	if got := rec.Header().Get("Retry-After"); got != "" {
 		t.Errorf("got Retry-After %q, want none: waiting does not help", got)

@@ -35,9 +35,6 @@ func (s *Server) create(ctx context.Context, o owner, body []byte, timeout time.
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := s.createFault(); err != nil {
-		return 0, nil, err
-	}
 	if err := s.reserve(o); err != nil {
 		return 0, nil, err
 	}
@@ -50,7 +47,7 @@ func (s *Server) create(ctx context.Context, o owner, body []byte, timeout time.
 		return 0, nil, err
 	}
 	b := &sandbox{
-		id: id, owner: o, faults: s.faults, patience: s.patience, longest: s.cfg.MaxTimeout, template: n.TemplateID, token: newToken(), metadata: n.Metadata, internet: spec.Network.Mode == executor.NetworkFull,
+		id: id, owner: o, patience: s.patience, template: n.TemplateID, token: newToken(), metadata: n.Metadata, internet: spec.Network.Mode == executor.NetworkFull,
 		started: time.Now(), session: session, home: executor.Workdir, root: s.cfg.Root, onTimeout: then, moved: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	b.end = b.started.Add(timeout)
@@ -98,8 +95,8 @@ func (s *Server) create(ctx context.Context, o owner, body []byte, timeout time.
 // home is where programs of E2B have their files.
 const home = "/home/user"
 
-// session makes a session whose working directory is at home as well, if the backend has aliases. A template that has something there, or
-// beside it where the backend cannot keep that, goes without: it is asked for once.
+// session makes a session that has its working directory at home, too, if the backend has aliases.
+// A template with something of its own there goes without. Each template is tried once.
 func (s *Server) session(ctx context.Context, spec executor.Spec) (executor.Session, error) {
 	wished := spec
 	wished.Aliases = append(slices.Clone(spec.Aliases), home)
@@ -120,7 +117,7 @@ func (s *Server) session(ctx context.Context, spec executor.Spec) (executor.Sess
 	return b, nil
 }
 
-// reserve takes a place among the sandboxes of o, and makes Close wait for what comes of it.
+// reserve counts a sandbox that o is about to create, and makes Close wait for it.
 func (s *Server) reserve(o owner) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,10 +137,10 @@ func (s *Server) seconds(n int64) (time.Duration, error) {
 	switch {
 	case n <= 0:
 		return 0, refuse(http.StatusBadRequest, "Timeout must be greater than 0")
-	case n > int64(s.cfg.MaxTimeout/time.Second) && !s.faults().ClampedTimeouts:
+	case n > int64(s.cfg.MaxTimeout/time.Second):
 		return 0, refuse(http.StatusBadRequest, "Timeout cannot be greater than %v", s.cfg.MaxTimeout)
 	}
-	return time.Duration(min(n, int64(s.cfg.MaxTimeout/time.Second))) * time.Second, nil
+	return time.Duration(n) * time.Second, nil
 }
 
 // spec says what a client asks for in the words of the contract.
@@ -182,7 +179,8 @@ func (s *Server) spec(n newSandbox, id string, timeout time.Duration) (executor.
 		spec.Labels = map[string]string{}
 	}
 	spec.Labels["e2b.sandbox"] = id
-	// The backend ends what this process leaves behind. Where the idle TTL cannot be changed it has to fit what clients may ask for later.
+	// If this process dies, the backend ends the session by its idle TTL. Where that cannot be
+	// changed later, it has to be as long as the longest timeout that clients may ask for.
 	spec.IdleTTL = timeout + spareOf(timeout)
 	if !caps.Has(executor.FeatureKeepAlive) {
 		spec.IdleTTL = s.cfg.MaxTimeout + spare
@@ -193,7 +191,7 @@ func (s *Server) spec(n newSandbox, id string, timeout time.Duration) (executor.
 	return spec, nil
 }
 
-// says reports whether a field that is not supported asks for anything.
+// says reports whether a field that is not supported has a value that asks for something.
 func says(m json.RawMessage) bool {
 	return !slices.Contains([]string{"", "null", "{}", "[]", "false"}, strings.TrimSpace(string(m)))
 }
@@ -201,8 +199,8 @@ func says(m json.RawMessage) bool {
 // everything is how clients write all addresses.
 var everything = []string{"0.0.0.0/0"}
 
-// network returns the egress policy that a client asks for. What is denied beside what is allowed cannot be said in the contract, but
-// for everything: that is an allow-list.
+// network returns the egress policy that a client asks for. The contract has no list of what is
+// denied, so denyOut may only name all addresses: together with allowOut that is an allow-list.
 func (s *Server) network(n newSandbox) (executor.NetworkPolicy, error) {
 	p := s.cfg.Spec.Network
 	switch {

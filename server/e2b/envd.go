@@ -22,7 +22,8 @@ const (
 	pingInterval = 90 * time.Second // of streams, unless the client asks for another
 )
 
-// newEnvd makes the handler of the daemon that runs in every sandbox of E2B: commands, files, and the transfer of files.
+// newEnvd makes the handler of the daemon that runs in every sandbox of E2B: commands, files, and
+// the transfer of files.
 func (b *sandbox) newEnvd() http.Handler {
 	bounded := connect.WithHandlerOptions(connect.WithReadMaxBytes(maxMessage), connect.WithInterceptors(streams{b.life}))
 	m := http.NewServeMux()
@@ -49,11 +50,11 @@ func (b *sandbox) newEnvd() http.Handler {
 	return guarded
 }
 
-// arrivals is the key of what ends the time that a client has for its first message.
+// arrivals is the context key of a function that ends the deadline for a client's first message.
 type arrivals struct{}
 
-// streams calls what is there by that key, and breaks off what a sandbox streams when it has ended: by that, and by what it is told of the
-// sandbox afterwards, an SDK knows why.
+// streams calls that function when the first message has come, and aborts the streams of a sandbox
+// that has ended. The SDKs tell a dead sandbox by an aborted stream.
 type streams struct{ life context.Context }
 
 var _ connect.Interceptor = streams{}
@@ -145,7 +146,8 @@ func (u users) known(name string) error {
 	return refuse(http.StatusUnauthorized, "user %q: not supported by this server, which has only the default one", name)
 }
 
-// rpcCodes say what failures are in the Connect protocol. The SDKs take unavailable for a sandbox that is gone.
+// rpcCodes are the codes of failures in the Connect protocol. To the SDKs unavailable means that
+// the sandbox is gone.
 var rpcCodes = []struct {
 	kind error
 	code connect.Code
@@ -167,7 +169,7 @@ var rpcCodes = []struct {
 	{fs.ErrInvalid, connect.CodeInvalidArgument},
 }
 
-// rpcError says what err, which the session of b gave, is to a client.
+// rpcError returns what a client is told about err, an error of b's session.
 func (b *sandbox) rpcError(err error) error {
 	if b.seen(err); b.life.Err() != nil {
 		return connect.NewError(connect.CodeUnavailable, errors.New("the sandbox is gone"))
@@ -195,8 +197,8 @@ func ping(h http.Header) time.Duration {
 	return pingInterval
 }
 
-// signed reports whether a URL was signed for an operation on a file, and if that was for a time that is over. Who signs knows the token,
-// and gives away nothing but this.
+// signed reports whether a URL was signed for an operation on a file, and whether the signature has
+// expired. Signing needs the token.
 func (b *sandbox) signed(r *http.Request, operation string) (signed, expired bool) {
 	q := r.URL.Query()
 	raw := strings.Join([]string{q.Get("path"), operation, q.Get("username"), b.token}, ":")

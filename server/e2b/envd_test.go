@@ -235,8 +235,9 @@ func TestSignatures(t *testing.T) {
 	wantCode(t, "wrong token", err, connect.CodeUnauthenticated)
 }
 
-// A web page moves files by signed addresses if it has the origin of the server, for example behind one proxy. A page of another origin can be
-// a link to a file, and nothing else: it cannot write, and its scripts are not given what they ask for.
+// A web page moves files by signed addresses if it has the origin of the server, for example behind
+// one proxy. A page of another origin can be a link to a file, and nothing else: it cannot write,
+// and its scripts are not given what they ask for.
 func TestWebPages(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{Hosts: []string{"app.test"}})
 	box := w.create("")
@@ -491,7 +492,8 @@ func TestProcesses(t *testing.T) {
 	wantCode(t, "backend without commands", err, connect.CodeUnimplemented)
 }
 
-// A terminal has the size that was asked for, shows and takes bytes as such, and what is no terminal takes nothing of that.
+// A terminal has the size that was asked for, shows and takes bytes as such, and what is no
+// terminal takes nothing of that.
 func TestTerminals(t *testing.T) {
 	d := newDaemon(t, fake.Options{})
 	pty := func(rows, cols uint32) *pb.PTY { return &pb.PTY{Size: &pb.PTY_Size{Rows: rows, Cols: cols}} }
@@ -655,7 +657,8 @@ func TestSignalsAndDeadlines(t *testing.T) {
 	s.Close()
 }
 
-// Nobody hears the end of a process who could still find it: it is taken out of what lives while its feed cannot say so yet.
+// Nobody hears the end of a process who could still find it: it is taken out of what lives while
+// its feed cannot say so yet.
 func TestEndIsLast(t *testing.T) {
 	d := newDaemon(t, fake.Options{})
 	pid, s := d.start(t.Context(), "print(1)\nforever()", nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/execbroker/execbroker/internal/front"
 )
 
-// apiError is an answer of the control plane that is not what the client wanted. The SDKs choose their error by Status.
+// apiError is an error of the control plane. The SDKs choose their type of error by Status.
 type apiError struct {
 	Status     int           `json:"code"`
 	Message    string        `json:"message"`
@@ -31,7 +31,7 @@ func refuse(status int, format string, args ...any) *apiError {
 
 func notFound(id string) *apiError { return refuse(http.StatusNotFound, "sandbox %q not found", id) }
 
-// statuses say what failures of a backend are to clients, in the order in which they are tried.
+// statuses are the statuses of failures of a backend. The first that matches counts.
 var statuses = []struct {
 	kind   error
 	status int

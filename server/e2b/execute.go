@@ -19,7 +19,8 @@ const (
 	buffered  = 64               // events between code and client
 )
 
-// execute runs code and streams what it does. The code is stopped when the client is gone; its state survives that where the backend can.
+// execute runs code and streams what it does. The code is stopped when the client is gone; its
+// state survives that where the backend can.
 func (b *sandbox) execute(w http.ResponseWriter, r *http.Request) {
 	var ask codeRequest
 	if !readFields(w, r, &ask) {
@@ -30,20 +31,9 @@ func (b *sandbox) execute(w http.ResponseWriter, r *http.Request) {
 		textError(w, err)
 		return
 	}
-	// E2B answers before the code has its turn, and without a type of content.
+	// E2B sends the header before the code begins, and without a content type.
 	w.Header()["Content-Type"] = nil
-	f := b.faults()
-	if f.PastedEnvironment && req.Language == executor.Python {
-		req.Code, req.Env = pasted(req.Env)+req.Code, nil
-	}
-	if f.BlankLines {
-		w = blankLines{w}
-	}
-	parent := r.Context()
-	if f.UnseenDisconnects {
-		parent = b.life
-	}
-	ctx, cancel := context.WithCancelCause(parent)
+	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	lines := make(chan []byte, buffered)
 	var run sync.WaitGroup
@@ -60,14 +50,13 @@ func (b *sandbox) execute(w http.ResponseWriter, r *http.Request) {
 	})
 	defer run.Wait()
 	if err := pump(w, lines); err != nil {
-		if !f.UnseenDisconnects {
-			cancel(err)
-		}
+		cancel(err)
 		for range lines { // until the code has stopped
 		}
 	}
 	if b.life.Err() != nil {
-		// What happens to connections of a sandbox that is killed. An end in good order would pass for success.
+		// E2B breaks the connections of a sandbox that is killed. A regular end of the stream would
+		// look like success.
 		run.Wait()
 		panic(http.ErrAbortHandler)
 	}
@@ -134,16 +123,6 @@ func (b *sandbox) runCode(ctx context.Context, x *codeContext, req executor.Requ
 		return // the client is gone
 	}
 	defer give()
-	if x.stuck(b.faults().StuckAfterAbandon) {
-		<-ctx.Done()
-		return
-	}
-	defer func() { // before the turn is given: the next run asks whether this one was abandoned
-		if ctx.Err() != nil {
-			x.abandon()
-		}
-	}()
-	defer b.replace(ctx, x)
 	req.Dir = x.start()
 	running := ctx
 	if x.shell {
@@ -151,18 +130,13 @@ func (b *sandbox) runCode(ctx context.Context, x *codeContext, req executor.Requ
 		running, stop, req = x.nextShell(ctx, req)
 		defer stop(nil)
 	}
-	f, number := b.faults(), codeEvent{Type: "number_of_executions"}
 	result, err := b.session.Run(running, req, func(ev executor.Event) error {
 		switch ev.Kind {
 		case executor.EventStarted:
 			if x.shell {
 				ev.Cell = x.cell()
 			}
-			number.ExecutionCount = x.number(ev.Cell, f)
-			if f.LateNumbers {
-				return nil
-			}
-			return send(number.line())
+			return send(codeEvent{Type: "number_of_executions", ExecutionCount: ev.Cell}.line())
 		case executor.EventStdout, executor.EventStderr:
 			text := string(ev.Data)
 			return send(codeEvent{Type: string(ev.Kind), Text: &text, Timestamp: ev.Time.UTC().Format("2006-01-02T15:04:05.000000Z")}.line())
@@ -175,13 +149,6 @@ func (b *sandbox) runCode(ctx context.Context, x *codeContext, req executor.Requ
 	if b.seen(err); ctx.Err() != nil || b.life.Err() != nil { // nobody is there, or what came of it is the end of the sandbox
 		return
 	}
-	if f.EndlessExit && x.Language != executor.Python && result != nil && result.StateLost {
-		<-ctx.Done()
-		return
-	}
-	if f.LateNumbers {
-		_ = send(number.line())
-	}
 	if name, value, traceback := failure(result, err); name != "" {
 		_ = send(codeEvent{Type: "error", Name: &name, Value: &value, Traceback: &traceback}.line())
 	}
@@ -190,7 +157,7 @@ func (b *sandbox) runCode(ctx context.Context, x *codeContext, req executor.Requ
 	}
 }
 
-// failure says how code failed in the words of E2B. An empty name: it did not.
+// failure returns the error that E2B has for a result. An empty name: the code did not fail.
 func failure(r *executor.Result, err error) (name, value, traceback string) {
 	switch {
 	case err != nil:

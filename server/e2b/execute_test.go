@@ -151,7 +151,8 @@ func TestExecuteRefusals(t *testing.T) {
 	}
 }
 
-// Lines are ASCII, since the SDKs lose characters that come in two pieces, and mean what was printed.
+// Lines are ASCII, since the SDKs lose characters that come in two pieces, and mean what was
+// printed.
 func TestLinesAreASCII(t *testing.T) {
 	for _, text := range []string{"", "a\n", "渐", "😀\u2028\x00\"\\", "\xff"} {
 		line := codeEvent{Type: "stdout", Text: &text}.line()
@@ -254,7 +255,8 @@ func TestWithoutContexts(t *testing.T) {
 	}
 }
 
-// A stream is never silent for long, neither while code runs nor while it waits for its turn, and requests have their turn in order.
+// A stream is never silent for long, neither while code runs nor while it waits for its turn, and
+// requests have their turn in order.
 func TestKeepalivesAndTurns(t *testing.T) {
 	bubble(t, fake.Options{}, Config{}, func(w world) {
 		id := w.create("").SandboxID
@@ -300,7 +302,8 @@ func TestDisconnect(t *testing.T) {
 	})
 }
 
-// The same with connections: events come while the code runs, a client that hangs up stops it, a sandbox that is killed breaks them.
+// The same with connections: events come while the code runs, a client that hangs up stops it, a
+// sandbox that is killed breaks them.
 func TestConnections(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{})
 	srv := httptest.NewServer(w.s)

@@ -7,12 +7,12 @@ import (
 	pb "github.com/execbroker/execbroker/internal/envd/processpb"
 )
 
-// backlog is how many bytes of output a command may be ahead of its readers. With readers it then waits for the slowest; without, the
-// oldest output is dropped.
+// backlog is how many bytes of output are kept for readers. When it is full, the command waits for
+// the slowest reader; without readers the oldest output is dropped.
 const backlog = 1 << 20
 
-// feed carries the output of a command to those who are connected to it. What nobody has read yet is kept for who connects next, so that
-// a client that reconnects misses nothing that fits.
+// feed carries the output of a command to all connected clients. Output that nobody has read is
+// kept for the next client, as far as it fits.
 type feed struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed when anything below changes
@@ -21,7 +21,6 @@ type feed struct {
 	bytes   int
 	unread  int // the first chunk that nobody has read
 	readers map[*reader]bool
-	forgets bool // what comes while nobody is connected
 	done    bool
 	end     *pb.ProcessEvent_EndEvent // if done; nil: err says why not
 	err     error
@@ -73,10 +72,6 @@ func (f *feed) push(ctx context.Context, c *pb.ProcessEvent_DataEvent) error {
 		for len(f.readers) == 0 && f.bytes > backlog {
 			f.drop()
 		}
-		if f.forgets && len(f.readers) == 0 {
-			f.mu.Unlock()
-			return nil
-		}
 		if f.bytes <= backlog {
 			f.chunks = append(f.chunks, c)
 			f.bytes += size(c)
@@ -109,9 +104,6 @@ func (f *feed) connect() *reader {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := &reader{f: f, next: f.unread}
-	if f.forgets {
-		r.next = f.first + len(f.chunks)
-	}
 	f.readers[r] = true
 	return r
 }

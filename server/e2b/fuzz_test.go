@@ -15,7 +15,7 @@ import (
 // FuzzCreate sends bodies to create: an answer of E2B's shape comes, and a sandbox only with status 201.
 func FuzzCreate(f *testing.F) {
 	for _, seed := range []string{
-		base, `{"templateID": "base", "timeout": 60, "metadata": {"Ä b": "&="}, "envVars": {"A": "1"}}`, `{"templateID": "base"}{}`, `{"timeout": -1}`,
+		`{"templateID": "base"}`, `{"templateID": "base", "timeout": 60, "metadata": {"Ä b": "&="}, "envVars": {"A": "1"}}`, `{"templateID": "base"}{}`, `{"timeout": -1}`,
 		`{"templateID": "base", "network": {"denyOut": ["0.0.0.0/0"], "allowOut": ["example.org"]}}`, `{"templateID":"base","volumeMounts":[{}]}`, "", "null", "[]", "{",
 	} {
 		f.Add(seed)
@@ -53,7 +53,8 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// FuzzPaths makes names of files absolute: a relative one stays below the working directory, and what is absolute stays what it is.
+// FuzzPaths makes names of files absolute: a relative one stays below the working directory, and
+// what is absolute stays what it is.
 func FuzzPaths(f *testing.F) {
 	for _, seed := range []string{"a", "../x", "a/../../x", "/etc/../x", "~", "~/x", "", ".", "/", "a//b", "./.."} {
 		f.Add(seed)

@@ -12,7 +12,8 @@ import (
 	fspb "github.com/execbroker/execbroker/internal/envd/filesystempb"
 )
 
-// TestHome tests the directory in which programs of E2B have their files: in code, as cwd of contexts and of files.
+// TestHome tests the directory in which programs of E2B have their files: in code, as cwd of
+// contexts and of files.
 func TestHome(t *testing.T) {
 	d := newDaemon(t, fake.Options{})
 	d.ask(200, d.http, "POST", "path=/home/user/a.txt", octets, []byte("abc"))
@@ -49,7 +50,8 @@ func TestHome(t *testing.T) {
 	}
 }
 
-// TestWithoutHome tests backends without aliases, and templates that have something in the way: these are asked for one once.
+// TestWithoutHome tests backends without aliases, and templates that have something in the way:
+// these are asked for one once.
 func TestWithoutHome(t *testing.T) {
 	w := newWorld(t, fake.Options{Capabilities: fake.Without(fake.All(), executor.FeatureAliases)}, Config{})
 	w.create("")

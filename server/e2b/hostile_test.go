@@ -61,7 +61,8 @@ func (d daemon) head(method, target string, port int, more ...string) string {
 	return h + strings.Join(append(more, "\r\n"), "\r\n")
 }
 
-// A body that does not come holds nothing for longer than the server's patience, wherever it is sent to.
+// A body that does not come holds nothing for longer than the server's patience, wherever it is
+// sent to.
 func TestSlowBodies(t *testing.T) {
 	w := newDaemon(t, fake.Options{})
 	w.s.patience = 2 * time.Second // enough for bodies that do come, on a machine that has much to do
@@ -253,7 +254,8 @@ func TestOthersSandboxes(t *testing.T) {
 	}
 }
 
-// A thousand connections, half of which say nothing and half of which never stop listening, keep nobody else from the server.
+// A thousand connections, half of which say nothing and half of which never stop listening, keep
+// nobody else from the server.
 func TestThousandConnections(t *testing.T) {
 	const boxes, streams, idle = 10, 50, 500
 	d := newDaemon(t, fake.Options{})
@@ -311,4 +313,23 @@ func TestThousandConnections(t *testing.T) {
 	if got := d.do("GET", "/v2/sandboxes", ""); got.Code != 200 {
 		t.Errorf("got %d", got.Code)
 	}
+}
+
+// post runs code over a connection and returns the answer as it comes.
+func (d daemon) post(ctx context.Context, code string) *http.Response {
+	d.Helper()
+	r, err := http.NewRequestWithContext(ctx, "POST", d.url+"/execute", strings.NewReader(body(code)))
+	if err != nil {
+		d.Fatal(err)
+	}
+	r.Header.Set("E2b-Sandbox-Id", d.box.SandboxID)
+	r.Header.Set("E2b-Sandbox-Port", "49999")
+	tr := http.DefaultTransport.(*http.Transport).Clone()
+	d.Cleanup(tr.CloseIdleConnections)
+	res, err := tr.RoundTrip(r)
+	if err != nil {
+		d.Fatal(err)
+	}
+	d.Cleanup(func() { res.Body.Close() })
+	return res
 }

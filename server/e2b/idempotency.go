@@ -38,14 +38,15 @@ type once struct {
 	err    error
 }
 
-// idempotently calls f, or repeats its answer if the client has sent the request before. Only the newer path knows the header.
+// idempotently calls f, or repeats its answer if the client has sent the request before. Only the
+// newer path knows the header.
 func (s *Server) idempotently(r *http.Request, o owner, known bool, f func(body []byte) (int, any, error)) (int, any, error) {
 	body, err := readBody(r)
 	if err != nil {
 		return 0, nil, err
 	}
 	keys := r.Header.Values("Idempotency-Key")
-	if !known || len(keys) == 0 || s.faults().NoIdempotency {
+	if !known || len(keys) == 0 {
 		return f(body)
 	}
 	if len(keys) > 1 || !idempotencyKey.MatchString(keys[0]) {
@@ -60,7 +61,8 @@ func (s *Server) idempotently(r *http.Request, o owner, known bool, f func(body 
 	}
 	status, answer, err := f(body)
 	if r.Context().Err() != nil {
-		// The client has not seen the answer, and one that was given up tells nothing: it may try again.
+		// The client has not seen the answer, and one that was given up tells nothing: it may try
+		// again.
 		s.once.forget(onceKey{o, keys[0]})
 		return status, answer, err
 	}

@@ -15,8 +15,8 @@ const (
 	codeTime = 2        // times the patience with other bodies
 )
 
-// serveInterpreter answers for the service that runs code. It asks for no token, as that of E2B does not: clients send theirs only with some
-// requests. One that is sent is checked. Errors are plain text.
+// serveInterpreter serves the code interpreter of a sandbox. It needs no token, like that of E2B:
+// clients send one with some requests only. A token that is sent is checked. Errors are plain text.
 func (b *sandbox) serveInterpreter(w http.ResponseWriter, r *http.Request) {
 	if token := r.Header.Get("X-Access-Token"); token != "" && !sameToken(token, b.token) {
 		textError(w, refuse(http.StatusUnauthorized, "the header X-Access-Token is wrong"))
@@ -115,7 +115,8 @@ type codeEvent struct {
 
 func (e codeEvent) line() []byte { return jsonLine(e) }
 
-// jsonLine encodes a line in ASCII: E2B's SDKs decode what they read piece by piece and lose characters that lie in two of them.
+// jsonLine encodes a line in ASCII: E2B's SDKs decode each piece that they read by itself, and lose
+// characters that are split between two.
 func jsonLine(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil { // only plain types of this package and valid JSON get here

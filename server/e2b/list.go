@@ -62,7 +62,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, page)
 }
 
-// position orders sandboxes as owned does. Pages begin after one, so that a sandbox that ends between two pages moves none of the others.
+// position orders sandboxes as owned does. Pages begin after one, so that a sandbox that ends
+// between two pages moves none of the others.
 func position(started time.Time, id string) string {
 	return started.UTC().Format("20060102T150405.000000000") + " " + id
 }
@@ -131,7 +132,8 @@ func parseFilter(q url.Values, paged bool) (f filter, err error) {
 	return f, nil
 }
 
-// parseMetadata decodes a query string within a query string, whose keys and values clients encode once more before.
+// parseMetadata decodes a query string within a query string, whose keys and values clients encode
+// once more before.
 func parseMetadata(text string) (map[string]string, error) {
 	values, err := url.ParseQuery(text)
 	if err != nil {

@@ -30,7 +30,7 @@ func (b *sandbox) note(what string) {
 	b.logs = append(b.logs, logEntry{Timestamp: time.Now().UTC(), Line: what})
 }
 
-// logs answers with what there is to say of a sandbox. What its code says is not in it: that is the business of who runs the code.
+// logs returns the log of a sandbox. Output of code is not in it: whoever runs the code gets that.
 func (s *Server) logs(r *http.Request, o owner) (int, any, error) {
 	b, err := s.find(r, o)
 	if err != nil {

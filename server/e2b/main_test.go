@@ -62,7 +62,8 @@ func bubble(t *testing.T, o fake.Options, cfg Config, f func(world)) {
 	synctest.Test(t, func(t *testing.T) { f(newWorld(t, o, cfg)) })
 }
 
-// do sends a request of alice, unless a header says otherwise. Headers are names and values in turn.
+// do sends a request of alice, unless a header says otherwise. Headers are names and values in
+// turn.
 func (w world) do(method, target, body string, headers ...string) *httptest.ResponseRecorder {
 	w.Helper()
 	r := httptest.NewRequestWithContext(w.Context(), method, target, strings.NewReader(body))

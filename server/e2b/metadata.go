@@ -16,8 +16,9 @@ const (
 	maxMetadata     = 1000 // files of a sandbox that have any
 )
 
-// metadata is what clients say of files. E2B keeps it in attributes of the file, which backends do not have; here it belongs to the name
-// of the file: what clients rename takes it along, and what code in the sandbox renames does not.
+// metadata holds the metadata that clients give to files. E2B keeps it in extended attributes,
+// which backends do not have. Here it belongs to the name of a file: it moves when a client renames
+// the file, and not when code does.
 type metadata struct {
 	name func(abs string) string // the one that stands for all names of a file
 

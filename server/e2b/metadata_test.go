@@ -14,8 +14,8 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
-// What a client says of files belongs to their names: each upload replaces it, clients that rename and remove files take it along, and
-// every name of a file has it.
+// What a client says of files belongs to their names: each upload replaces it, clients that rename
+// and remove files take it along, and every name of a file has it.
 func TestFileMetadata(t *testing.T) {
 	d := newDaemon(t, fake.Options{})
 	ctx := t.Context()

@@ -12,7 +12,8 @@ import (
 
 const guide = "../../docs/guides/e2b-sdks.md"
 
-// The guide has a row for each method of the SDKs, which says in these words what it does over Docker and over Pyodide.
+// The guide has a row for each method of the SDKs, which says in these words what it does over
+// Docker and over Pyodide.
 const (
 	works    = "works"
 	differs  = "differs"   // from what it does at E2B, as the row says
@@ -53,8 +54,8 @@ func methodRows(t *testing.T) map[string]methodRow {
 	return rows
 }
 
-// prefixes say how the guide calls the methods of a class: those of the class and those of what it makes. Classes without are the SDK's own
-// business.
+// prefixes say how the guide calls the methods of a class: those of the class and those of what it
+// makes. Classes without are the SDK's own business.
 var prefixes = map[string][2]string{
 	"SandboxApi": {"Sandbox.", "sandbox."}, "Sandbox": {"Sandbox.", "sandbox."}, "Filesystem": {1: "sandbox.files."}, "Commands": {1: "sandbox.commands."},
 	"Pty": {1: "sandbox.pty."}, "Git": {1: "sandbox.git."}, "CommandHandle": {1: "handle."}, "WatchHandle": {1: "watcher."},
@@ -97,7 +98,8 @@ func methodsOf(t *testing.T, path string) map[string]bool {
 	return found
 }
 
-// callers are what the programs call the objects whose methods they use. They call the others as the guide does.
+// callers are what the programs call the objects whose methods they use. They call the others as
+// the guide does.
 var callers = map[string]string{
 	"Sandbox": "(Sandbox|Plain)", "sandbox": "(box|other|second|elsewhere)", "handle": "(handle|again|cat|shell|killed)", "watcher": "(watcher|handle)",
 }
@@ -119,8 +121,8 @@ func called(t *testing.T, method string, programs ...string) bool {
 	})
 }
 
-// testMethods tests that the guide has each method of the SDKs that are installed in dir, and that a program of TestSDKs calls what it says
-// was tried.
+// testMethods tests that the guide has each method of the SDKs that are installed in dir, and that
+// a program of TestSDKs calls what it says was tried.
 func testMethods(t *testing.T, dir string) {
 	rows, have := methodRows(t), map[string]bool{}
 	for _, sdk := range []string{"e2b", "e2b-v1", "@e2b/code-interpreter"} {
@@ -171,7 +173,8 @@ func testMethods(t *testing.T, dir string) {
 	}
 }
 
-// testRefusals tests that the guide quotes the error of each method that a program was refused, in lines with a tab between.
+// testRefusals tests that the guide quotes the error of each method that a program was refused, in
+// lines with a tab between.
 func testRefusals(t *testing.T, output string) {
 	t.Helper()
 	rows, seen := methodRows(t), 0

@@ -16,7 +16,8 @@ const formBuffer = 64 << 10
 // formEscapes are what browsers escape in names of files, and nothing else.
 var formEscapes = strings.NewReplacer("%22", `"`, "%0D", "\r", "%0A", "\n")
 
-// eachPart calls f for the files in a form, with their names as they were sent: multipart.Part has only the last elements.
+// eachPart calls f for the files in a form, with their names as they were sent: multipart.Part has
+// only the last elements.
 func eachPart(body io.Reader, boundary string, f func(name string, data io.Reader) error) error {
 	if boundary == "" {
 		return refuse(http.StatusBadRequest, "Content-Type: the boundary is missing")

@@ -55,15 +55,16 @@ func resultLine(o *executor.Output) []byte {
 	return jsonLine(line)
 }
 
-// plainValue reports whether o has JSON because its value consists of plain containers. At E2B only what asks for it has JSON: objects
-// that are shown by their names in angle brackets, or in other ways besides.
+// plainValue reports whether o has JSON only because its value consists of plain containers. At E2B
+// only objects that are displayed as JSON have it: their text is a name in angle brackets, or they
+// have other media types, too.
 func plainValue(o *executor.Output) bool {
 	text, ok := o.Data["text/plain"]
 	return ok && len(o.Data) == 2 && !bytes.HasPrefix(text, []byte("<"))
 }
 
-// columns returns the columns of tabular data, in their order, without its index: an object with a list for each. It is nil if data is
-// something else.
+// columns returns the columns of tabular data, in their order, without its index: an object with a
+// list for each. It is nil if data is something else.
 func columns(data []byte) json.RawMessage {
 	var t struct {
 		Schema struct {

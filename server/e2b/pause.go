@@ -9,15 +9,16 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// OnPause says what becomes of a sandbox that is paused, by its client or because its time is over, where the backend has nothing that
-// puts it aside. Where it has (executor.Suspender), sandboxes are put aside whatever OnPause says.
+// OnPause says what happens to a sandbox that is paused, by its client or because its time is over,
+// on a backend that cannot suspend it. A backend that can (executor.Suspender) suspends it whatever
+// OnPause says.
 type OnPause string
 
-// What becomes of paused sandboxes.
+// What happens to paused sandboxes.
 const (
-	PauseKeep   OnPause = "keep"   // the default: what runs goes on, unreachable, until it is resumed or Config.PausedTTL is over
+	PauseKeep   OnPause = "keep"   // the default: it runs on, unreachable, until resumed or PausedTTL is over
 	PauseKill   OnPause = "kill"   // it ends
-	PauseRefuse OnPause = "refuse" // clients are told that nothing can be paused, when they create it or pause it
+	PauseRefuse OnPause = "refuse" // creating with autoPause and pausing fail
 )
 
 // onPause is what becomes of sandboxes that are paused.
@@ -58,7 +59,7 @@ func (s *Server) pauseNow(r *http.Request, o owner) (int, any, error) {
 	return http.StatusNoContent, nil, s.pause(r.Context(), b)
 }
 
-// pause puts b aside, and lets it live for the time of paused sandboxes.
+// pause suspends b if possible, and lets it live for the time of paused sandboxes.
 func (s *Server) pause(ctx context.Context, b *sandbox) error {
 	b.turn.Lock()
 	defer b.turn.Unlock()
@@ -71,7 +72,7 @@ func (s *Server) pause(ctx context.Context, b *sandbox) error {
 	}
 	end := b.ends()
 	b.setState(true, time.Now().Add(d)) // first, so that nobody is let in who would wake it
-	if err := s.putAside(ctx, b, d); err != nil {
+	if err := s.suspend(ctx, b, d); err != nil {
 		b.setState(false, end)
 		return b.seen(err)
 	}
@@ -79,8 +80,8 @@ func (s *Server) pause(ctx context.Context, b *sandbox) error {
 	return nil
 }
 
-// putAside suspends the session of b, which is to end after d by itself: soon after it should be ended by this server.
-func (s *Server) putAside(ctx context.Context, b *sandbox, d time.Duration) error {
+// suspend suspends the session of b. If this server dies, the session ends by itself after d.
+func (s *Server) suspend(ctx context.Context, b *sandbox, d time.Duration) error {
 	if b.session.Info().Capabilities.Has(executor.FeatureKeepAlive) {
 		if _, err := b.session.KeepAlive(ctx, d+spareOf(d)); err != nil {
 			return err
@@ -112,7 +113,7 @@ func (s *Server) putAside(ctx context.Context, b *sandbox, d time.Duration) erro
 	return err
 }
 
-// A sandbox that is in use is tried to be paused for busyTime, once in busyEvery.
+// Suspending a sandbox that is in use is tried every busyEvery, for busyTime.
 const busyTime, busyEvery = 5 * time.Second, 20 * time.Millisecond
 
 // resume lets a paused sandbox go on, for d.

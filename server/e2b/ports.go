@@ -16,7 +16,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Ports says whether clients reach servers in sandboxes, by the host name that the SDKs' getHost gives.
+// Ports says whether clients reach servers in sandboxes, by the host name that the SDKs' getHost
+// gives.
 type Ports string
 
 // Who reaches servers in sandboxes.
@@ -56,11 +57,9 @@ func (b *sandbox) awakened() context.Context {
 func (s *Server) serveForward(w http.ResponseWriter, r *http.Request, b *sandbox, to address) {
 	switch {
 	case b.forward == nil:
-		writeJSON(w, http.StatusBadGateway, proxyError{
-			SandboxID: b.id, Message: "The sandbox is running but port is not open: this server forwards no ports", Code: http.StatusBadGateway, Port: to.port,
-		})
+		portClosed(w, to, ": this server forwards no ports")
 	case !to.named: // by headers, at a name of the control plane
-		badGateway(w, PortNotOpen, to)
+		portClosed(w, to, "")
 	default:
 		ctx, stop := both(r.Context(), b.awakened())
 		defer stop()
@@ -109,8 +108,8 @@ func (s *Server) newForward(b *sandbox) http.Handler {
 	}
 }
 
-// ownCookies makes the cookies of an answer those of its host name alone: another sandbox, and the control plane, have names below the same
-// domain.
+// ownCookies makes the cookies of an answer those of its host name alone: another sandbox, and the
+// control plane, have names below the same domain.
 func ownCookies(h http.Header) {
 	lines := h.Values("Set-Cookie")
 	h.Del("Set-Cookie")
@@ -128,10 +127,10 @@ func ownCookies(h http.Header) {
 func (s *Server) unforwarded(w http.ResponseWriter, r *http.Request, b *sandbox, to address, err error) {
 	switch {
 	case errors.Is(err, executor.ErrNoServer), errors.Is(err, executor.ErrDenied), errors.Is(err, executor.ErrInvalid):
-		badGateway(w, PortNotOpen, to)
+		portClosed(w, to, "")
 	case errors.Is(err, executor.ErrNotFound), errors.Is(err, executor.ErrClosed), b.life.Err() != nil, b.isPaused():
 		_ = b.seen(err)
-		badGateway(w, SandboxNotFound, to)
+		noSandbox(w, to)
 	case errors.Is(err, executor.ErrExhausted):
 		writeJSON(w, http.StatusTooManyRequests, proxyError{SandboxID: to.sandbox, Message: "too many connections to this sandbox are open", Code: http.StatusTooManyRequests, Port: to.port})
 	default:

@@ -42,7 +42,8 @@ func host(t *testing.T, ports Ports, fields string) hosted {
 	return h
 }
 
-// ask sends a request to a port of the sandbox by its host name. Headers are names and values in turn.
+// ask sends a request to a port of the sandbox by its host name. Headers are names and values in
+// turn.
 func (h hosted) ask(method, path, body string, headers ...string) (*http.Response, string, error) {
 	h.Helper()
 	r, err := http.NewRequestWithContext(h.Context(), method, "http://"+h.at+path, strings.NewReader(body))

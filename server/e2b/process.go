@@ -23,8 +23,8 @@ const (
 	firstPID     = 1000
 )
 
-// processService is the service of commands. A process is a run of a command that outlives the connection it was started by, as in E2B;
-// its ID is made here, since backends do not tell theirs.
+// processService is the service of commands. A process is a run of a command that outlives the
+// connection that started it, as at E2B. Backends do not tell process IDs, so they are made here.
 type processService struct {
 	b *sandbox
 
@@ -49,7 +49,7 @@ type process struct {
 	run      func(context.Context, executor.Request, func(executor.Event) error) (*executor.Result, error)
 }
 
-// signalError is the cause that a client has for the end of a process.
+// signalError says by which signal a client has ended a process.
 type signalError struct{ name string }
 
 func (e signalError) Error() string { return "signal: " + e.name }
@@ -95,7 +95,6 @@ func (s *processService) Start(ctx context.Context, r *connect.Request[pb.StartR
 		cancel()
 		return err
 	}
-	p.out.forgets = s.b.faults().DetachedOutput
 	reader := p.out.connect()
 	defer reader.close()
 	go func() { // the end of the sandbox waits for it
@@ -186,11 +185,11 @@ func (s *processService) run(ctx context.Context, p *process, req executor.Reque
 	}
 }
 
-// over takes p out of what lives. Its output can still be read, as long as it is not one of many that have ended since.
+// over moves p to the ended processes. Clients can connect to the last keepEnded of them.
 func (s *processService) over(p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended = append(s.ended, p.pid); len(s.ended) > keepEnded || p.out.forgets {
+	if s.ended = append(s.ended, p.pid); len(s.ended) > keepEnded {
 		delete(s.procs, s.ended[0])
 		s.ended = s.ended[1:]
 	}
@@ -255,13 +254,6 @@ func (s *processService) Connect(ctx context.Context, r *connect.Request[pb.Conn
 func (s *processService) find(sel *pb.ProcessSelector) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tagged := 0
-	for _, p := range s.procs {
-		if p.tag != nil {
-			tagged++
-		}
-	}
-	blind := tagged > 1 && s.b.faults().OneTag
 	for _, p := range s.procs {
 		switch by := sel.GetSelector().(type) {
 		case *pb.ProcessSelector_Pid:
@@ -269,7 +261,7 @@ func (s *processService) find(sel *pb.ProcessSelector) (*process, error) {
 				return p, nil
 			}
 		case *pb.ProcessSelector_Tag:
-			if p.tag != nil && *p.tag == by.Tag && !blind {
+			if p.tag != nil && *p.tag == by.Tag {
 				return p, nil
 			}
 		}
@@ -302,7 +294,8 @@ func (s *processService) List(context.Context, *connect.Request[pb.ListRequest])
 	return connect.NewResponse(a), nil
 }
 
-// SendSignal ends a process, and all that it has started: the contract carries no signals, and knows no weaker end than this.
+// SendSignal ends a process and all that it has started. The contract has no signals, and no
+// gentler way to end a run.
 func (s *processService) SendSignal(_ context.Context, r *connect.Request[pb.SendSignalRequest]) (*connect.Response[pb.SendSignalResponse], error) {
 	p, err := s.living(r.Msg.Process)
 	if err != nil {

@@ -18,8 +18,9 @@ var sudo = regexp.MustCompile(`(^|[\s;&|(/])sudo(\s|$)`)
 
 const notFoundByShell = 127 // is the exit code when a shell has not found a program
 
-// sudoRefusal returns what is added to the stderr of a command that wanted sudo and did not find it: the shell says no more than that there is
-// no such program. It is nil if the command is another one, or may be run by root instead.
+// sudoRefusal returns a line for the stderr of a command that did not find sudo, because the shell
+// says no more than that there is no such program. It is nil for other commands, and where clients
+// may be root.
 func (b *sandbox) sudoRefusal(c *pb.ProcessConfig, r *executor.Result) []byte {
 	if b.root != nil || r.ExitCode != notFoundByShell || !slices.ContainsFunc(append([]string{c.Cmd}, c.Args...), sudo.MatchString) {
 		return nil

@@ -13,10 +13,11 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// spare is how much longer than its sandbox a session may live unused, at most, so that the registry ends it and not the backend.
+// spare is how much longer than its sandbox a session may live unused, at most. So this server ends
+// it before the backend does.
 const spare = time.Minute
 
-// spareOf is that of one that lives for d.
+// spareOf returns the spare of a sandbox that lives for d.
 func spareOf(d time.Duration) time.Duration { return min(d, spare) }
 
 // sandbox is one sandbox of the registry. Its goroutine in live ends it when its time is over.
@@ -30,15 +31,13 @@ type sandbox struct {
 	metadata map[string]string
 	internet bool
 	started  time.Time
-	latest   time.Time // it cannot live longer; zero: no bound
-	longest  time.Duration
-	wall     time.Duration // the longest that anything runs in it, see wallTime; zero: the limit of the backend
+	latest   time.Time     // it cannot live longer; zero: no bound
+	wall     time.Duration // of runs, see wallTime; zero: the limit of the backend
 	patience time.Duration // with bodies
 	session  executor.Session
 	home     string // by what clients know the working directory
 	contexts *contexts
 	said     *metadata // of its files
-	faults   func() Faults
 	envd     http.Handler
 	forward  http.Handler // to servers in the sandbox; nil: there is none
 
@@ -67,11 +66,13 @@ type sandbox struct {
 	logs      []logEntry
 }
 
-// lifeMargin is by how much a run is kept from the end of its sandbox's life: backends refuse a wall time beyond that.
+// lifeMargin is the least time between the end of a run and the end of its sandbox: backends refuse
+// a wall time that goes beyond the life of the sandbox.
 const lifeMargin = time.Minute
 
-// wallTime bounds a run in a session without a wall time. What runs keeps its sandbox alive, also when this server was killed. The life of
-// the sandbox bounds it as well, if that ends earlier.
+// wallTime returns the wall time of a run where the configuration has none. A run keeps its sandbox
+// alive even when this server was killed, so every run needs one. Zero if the end of the sandbox
+// bounds the run anyway.
 func (b *sandbox) wallTime() time.Duration {
 	if !b.latest.IsZero() && time.Until(b.latest) < b.wall+lifeMargin {
 		return 0
@@ -79,7 +80,7 @@ func (b *sandbox) wallTime() time.Duration {
 	return b.wall
 }
 
-// begin makes the end of b wait for one more of jobs, unless b is ending.
+// begin adds one to jobs, which the end of b waits for. It reports false if b is ending.
 func (b *sandbox) begin() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,9 +153,6 @@ func (b *sandbox) ends() time.Time {
 // setEnd moves the end of b to d from now; with extend, only if that is later.
 func (b *sandbox) setEnd(ctx context.Context, d time.Duration, extend bool) error {
 	end := time.Now().Add(d)
-	if latest := b.started.Add(b.longest); b.faults().ClampedTimeouts && end.After(latest) {
-		end, d = latest, time.Until(latest)
-	}
 	if !b.latest.IsZero() && end.After(b.latest) {
 		return refuse(http.StatusBadRequest, "Max instance length exceeded: this sandbox cannot live beyond %s", b.latest.Format(time.RFC3339))
 	}
@@ -186,7 +184,7 @@ func (b *sandbox) seen(err error) error {
 	return err
 }
 
-// sameToken compares what a client sent with a token, in a time that tells nothing.
+// sameToken compares a client's token with the right one in constant time.
 func sameToken(got, want string) bool {
 	return subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1
 }

@@ -42,7 +42,8 @@ func (s shell) Run(ctx context.Context, req executor.Request, emit func(executor
 	return s.Session.Run(ctx, req, emit)
 }
 
-// The judges of this package are E2B's own SDKs: a program that uses them gets what it expects, on every backend that has it.
+// The judges of this package are E2B's own SDKs: a program that uses them gets what it expects, on
+// every backend that has it.
 func TestSDKs(t *testing.T) {
 	dir := npmtest.Install(t, "testdata/sdk")
 	t.Run("version", func(t *testing.T) { testVersion(t, filepath.Join(dir, "node_modules/e2b/dist/index.mjs")) })
@@ -103,13 +104,15 @@ func TestSDKs(t *testing.T) {
 // compared finds the versions that the SDK compares with.
 var compared = regexp.MustCompile(`compareVersions\((\S+), (?:"([\d.]+)"|(\w+))\)`)
 
-// gates are the versions of sandboxes from which on the SDK does something, and what that is. The step "version" of check.mjs does it.
+// gates are the versions of sandboxes from which on the SDK does something, and what that is. The
+// step "version" of check.mjs does it.
 var gates = map[string]string{
 	"0.1.0": "Sandbox.create goes on", "0.1.4": "recursive watchDir", "0.1.5": "getMetrics", "0.2.4": "disks in getMetrics", "0.3.0": "stdin: false",
 	"0.4.0": "no user is sent", "0.5.2": "closeStdin", "0.5.7": "useOctetStream", "0.6.2": "metadata of files", "0.6.3": "includeEntry", "0.6.4": "allowNetworkMounts",
 }
 
-// testVersion tests that the SDK, which is at path, finds no sandbox of this server too old, for anything.
+// testVersion tests that the SDK, which is at path, finds no sandbox of this server too old, for
+// anything.
 func testVersion(t *testing.T, path string) {
 	code, err := os.ReadFile(path)
 	if err != nil {

@@ -21,11 +21,12 @@ const (
 	bodyTime = 30 * time.Second // for such a body, or a message to envd, to arrive
 )
 
-// owner is who an API key belongs to: its hash, so that comparing keys tells nothing of them by its time and logs cannot hold one.
+// owner is the hash of an API key. The time of comparing hashes tells nothing about keys, and logs
+// cannot contain one.
 type owner [sha256.Size]byte
 
-// Server serves E2B's interfaces. It is an http.Handler; its methods are safe for concurrent use. The caller closes it, after the
-// http.Server and before the Executor.
+// Server serves E2B's interfaces. It is an http.Handler; its methods are safe for concurrent use.
+// The caller closes it, after the http.Server and before the Executor.
 type Server struct {
 	x      executor.Executor
 	cfg    Config
@@ -33,7 +34,6 @@ type Server struct {
 	api    *http.ServeMux
 	front  http.Handler // before everything
 	once   onces
-	faulty faulty
 
 	patience time.Duration // bodyTime, or less in tests
 
@@ -67,7 +67,6 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	s.front = cfg.names().Handler(http.HandlerFunc(s.dispatch), func(w http.ResponseWriter, _ *http.Request, status int, message string) {
 		writeError(w, refuse(status, "%s", message))
 	})
-	s.SetFaults(cfg.Faults)
 	return s, nil
 }
 
@@ -85,13 +84,13 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 	case to.sandbox != "":
 		s.serveSandbox(w, r, to)
-	case s.planeFault(w, r):
 	default:
 		s.api.ServeHTTP(w, r)
 	}
 }
 
-// Close ends every sandbox and waits until they are gone. It may be called again. Requests that come later are refused.
+// Close ends every sandbox and waits until they are gone. It may be called again. Requests that
+// come later are refused.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -189,7 +188,7 @@ func (s *Server) op(f operation) http.Handler {
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxJSON)
-		// A body that trickles would hold a connection for ever. What follows it has its own time.
+		// Without a deadline a slow body would hold a connection for ever. The rest has its own.
 		rc := http.NewResponseController(w)
 		_ = rc.SetReadDeadline(time.Now().Add(s.patience)) // a ResponseWriter of tests has none
 		status, answer, err := f(r, o)
@@ -221,7 +220,7 @@ func (s *Server) authenticate(r *http.Request) (owner, error) {
 func (s *Server) find(r *http.Request, o owner) (*sandbox, error) {
 	id := shortID(r.PathValue("id"))
 	if b := s.lookup(id); b != nil && b.owner == o && b.life.Err() == nil {
-		return b, s.changing(b)
+		return b, nil
 	}
 	return nil, notFound(id)
 }
@@ -265,7 +264,7 @@ func readBody(r *http.Request) ([]byte, error) {
 	return b, err
 }
 
-// decodeJSON decodes an object strictly: a field that is not known here asks for something that would not happen.
+// decodeJSON decodes an object strictly: an unknown field asks for something that would not happen.
 func decodeJSON(data []byte, v any) error {
 	d := json.NewDecoder(strings.NewReader(string(data)))
 	d.DisallowUnknownFields()
@@ -278,7 +277,7 @@ func decodeJSON(data []byte, v any) error {
 	return nil
 }
 
-// newToken returns 26 characters of [a-z2-7], of which no two are ever alike.
+// newToken returns a random token: 26 characters of [a-z2-7].
 func newToken() string { return strings.ToLower(rand.Text()) }
 
 // both returns a context that ends with either; stop releases it.

@@ -14,7 +14,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// bash is a language of E2B that backends need not know: they run it as a command.
+// bash is a language of E2B that backends need not have: it runs as a command.
 const bash executor.Language = "bash"
 
 const (
@@ -22,10 +22,11 @@ const (
 	maxShellCode = 1 << 20  // the kernel takes twice that for all words and the environment
 )
 
-// shellScript runs code with what the code before it has left: variables, functions, aliases, options and the directory. Its arguments
-// are the file that keeps the state, the names of the variables that are those of this run, in one word, and the code in pieces. The code
-// is in arguments because that is where guards and audits look. The script becomes one line, so that the first line of the code is line 1
-// in messages.
+// shellScript runs code with what the code before it has left: variables, functions, aliases,
+// options and the directory. Its arguments are the file that keeps the state, the names of the
+// variables that are those of this run, in one word, and the code in pieces. The code is in
+// arguments because that is where guards and audits look. The script becomes one line, so that the
+// first line of the code is line 1 in messages.
 var shellScript = strings.ReplaceAll(`
 __execbroker_file=$1; __execbroker_names=" $2 "; printf -v __execbroker_code %s "${@:3}"; set -- $2;
 __execbroker_env=();
@@ -102,12 +103,13 @@ func checkShell(code string) error {
 	return nil
 }
 
-// shellState is the file with the state of a context. It is the user's, as the state is.
+// shellState is the file with the state of a context. It belongs to the user.
 func (x *codeContext) shellState() string { return "/tmp/.execbroker-bash-" + x.ID }
 
 var errRestarted = errors.New("the context was restarted")
 
-// nextShell makes a command of the next code of x. The context that it returns ends with a restart, too.
+// nextShell makes a command of the next code of x. The context that it returns ends with a restart,
+// too.
 func (x *codeContext) nextShell(ctx context.Context, req executor.Request) (context.Context, context.CancelCauseFunc, executor.Request) {
 	ctx, stop := context.WithCancelCause(ctx)
 	x.mu.Lock()

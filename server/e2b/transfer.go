@@ -91,22 +91,14 @@ func (b *sandbox) download(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
 	patient := deadlineWriter{w, http.NewResponseController(w)}
-	switch {
-	case b.faults().PackedDownloads && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"):
-		h.Set("Content-Encoding", "gzip")
-		z := gzip.NewWriter(patient)
-		_, _ = io.Copy(z, f) // that is the fault
-		_ = z.Close()
-	case info.Mode.IsRegular():
+	if info.Mode.IsRegular() {
 		// A file that is cut short breaks the connection, since its length has been announced.
 		http.ServeContent(patient, r, "", info.ModTime, content)
 		if content.changed() {
 			panic(http.ErrAbortHandler)
 		}
-	default:
-		if _, err := io.Copy(patient, f); err != nil {
-			panic(http.ErrAbortHandler)
-		}
+	} else if _, err := io.Copy(patient, f); err != nil {
+		panic(http.ErrAbortHandler)
 	}
 }
 
@@ -150,7 +142,8 @@ func (c *content) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// changed reports whether a file that was read to its end is not what its length says: it has grown, or was replaced.
+// changed reports whether a file that was read to its end is not what its length says: it has
+// grown, or was replaced.
 func (c *content) changed() bool {
 	if c.failed || c.f == nil || c.at < c.size {
 		return c.failed
@@ -231,7 +224,8 @@ func (b *sandbox) upload(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, done)
 }
 
-// store writes the files of a body, and keeps what is said of each. Each is replaced as a whole or not at all.
+// store writes the files of a body, and keeps what is said of each. Each is replaced as a whole or
+// not at all.
 func (b *sandbox) store(r *http.Request, rc *http.ResponseController, said map[string]string) (done []written, err error) {
 	var in io.Reader = patientReader{r.Body, rc}
 	switch encoding := r.Header.Get("Content-Encoding"); encoding {
@@ -247,11 +241,7 @@ func (b *sandbox) store(r *http.Request, rc *http.ResponseController, said map[s
 	}
 	write := func(name string, data io.Reader) error {
 		abs, err := b.absolute(name)
-		switch {
-		case err != nil:
-		case b.faults().TornUploads:
-			err = b.tear(r.Context(), abs, data)
-		default:
+		if err == nil {
 			err = b.session.Files().Write(r.Context(), abs, data, 0)
 		}
 		if err == nil {

@@ -13,8 +13,8 @@ import (
 	pb "github.com/execbroker/execbroker/internal/envd/filesystempb"
 )
 
-// watcher finds out what has changed in a directory by looking again: no backend tells. What happens and is undone between two looks is
-// not seen.
+// watcher polls a directory for changes, because no backend reports them. A change that is undone
+// between two polls is not seen.
 type watcher struct {
 	s       *filesystemService
 	dir     string
@@ -32,7 +32,8 @@ type look struct {
 	modified time.Time
 }
 
-// watch begins to watch. Sandboxes have no network mounts, so who does not allow them is told as much.
+// watch begins to watch. Sandboxes have no network mounts, so clients that allow none need no
+// check.
 func (s *filesystemService) watch(ctx context.Context, dir string, recursive, entries bool) (*watcher, error) {
 	abs, err := s.b.absolute(dir)
 	if err != nil {

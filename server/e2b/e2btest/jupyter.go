@@ -21,9 +21,10 @@ import (
 //go:embed kernel.py
 var kernelProgram string
 
-// Jupyter returns x with sessions whose Python is that of Jupyter kernels, as behind E2B's code interpreter: its tracebacks, interrupts,
-// aborted executions and restarts are real. The image has Debian's python3-ipykernel and python3-jupyter-client. Environment, directory and
-// limits of a request for code are not looked at.
+// Jupyter returns x with sessions whose Python is that of Jupyter kernels, as behind E2B's code
+// interpreter: its tracebacks, interrupts, aborted executions and restarts are real. The image has
+// Debian's python3-ipykernel and python3-jupyter-client. Environment, directory and limits of a
+// request for code are not looked at.
 func Jupyter(x executor.Executor) executor.Executor { return &jupyter{x} }
 
 type jupyter struct{ executor.Executor }

@@ -168,7 +168,8 @@ func TestHundredSandboxes(t *testing.T) {
 	t.Logf("%d sandboxes were up after %v, and their %d runs over after %v", boxes, up, boxes*runs, time.Since(start))
 }
 
-// What the server adds to the backend, in one run: code and commands in the same sandbox, through the server and beside it.
+// What the server adds to the backend, in one run: code and commands in the same sandbox, through
+// the server and beside it.
 func BenchmarkOverhead(b *testing.B) {
 	s, c := open(b, Options{Owner: "e2btest-overhead"})
 	m, err := c.create(b.Context())

@@ -20,9 +20,9 @@ var started = []string{"/bin/sh", "-c", `echo $$ && exec "$@"`, "sh"}
 
 const stopTime = 30 * time.Second
 
-// Root runs req.Command as root in the container of a session of the Docker backend: it is the Root of e2b.Config. Root has the
-// capabilities SETUID, SETGID and KILL there and no others, and the files of the container are not its own. Limits of the run are not
-// enforced.
+// Root runs req.Command as root in the container of a session of the Docker backend: it is the Root
+// of e2b.Config. Root has the capabilities SETUID, SETGID and KILL there and no others, and the
+// files of the container are not its own. Limits of the run are not enforced.
 func Root(ctx context.Context, s executor.Session, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
 	var c docker.Container
 	if !executor.As(s, &c) {
@@ -117,13 +117,14 @@ func (r *rootRun) exitCode(ctx context.Context, id string) (int, error) {
 	}
 }
 
-// ended is a shell program that kills a process group and waits for its end: a process that was killed and
-// gets no processor is still there. What it prints says that it has not ended.
+// ended is a shell program that kills a process group and waits for its end: a process that was
+// killed and gets no processor is still there. What it prints says that it has not ended.
 const ended = `kill -9 -%[1]d; i=0
 while kill -0 -%[1]d; do i=$((i+1)); [ $i -gt 400 ] && echo left && exit; sleep 0.05; done 2>/dev/null`
 
-// kill ends the process group of a process. The engine has no request for that; its number on the host is of no use to another process
-// in the container, so the process has said the one that it has there.
+// kill ends the process group of a process. The engine has no request for that; its number on the
+// host is of no use to another process in the container, so the process has said the one that it
+// has there.
 func (r *rootRun) kill(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()

@@ -21,14 +21,18 @@ const Key = "e2b_0123456789abcdef"
 
 // Options configure Start. The zero value is a server over Docker without faults.
 type Options struct {
-	// Owner labels the sandboxes at the engine, where others may test too. Empty: driver.Env's default.
+	// Owner labels the sandboxes at the engine, where others may test too. Empty: driver.Env's
+	// default.
 	Owner string
-	// Docker is the backend. Zero fields are those of the test engine: its address, the image with both languages, and no pulling.
+	// Docker is the backend. Zero fields are those of the test engine: its address, the image with
+	// both languages, and no pulling.
 	Docker docker.Config
 	// Jupyter makes Python that of Jupyter's kernels, which the image has to have.
 	Jupyter bool
 	// Server is the server. Without keys it has Key, without Root clients may be root.
 	Server e2b.Config
+	// Faults are what is wrong from the beginning.
+	Faults Faults
 	// Wrap, if not nil, stands between the network and the server.
 	Wrap func(http.Handler) http.Handler
 }
@@ -39,9 +43,13 @@ type Server struct {
 	Executor executor.Executor // what the sandboxes are of
 	Handler  *e2b.Server
 
-	http *http.Server
-	wg   sync.WaitGroup
+	faulty *faulty
+	http   *http.Server
+	wg     sync.WaitGroup
 }
+
+// SetFaults replaces the faults of Options, for requests that come from now on.
+func (s *Server) SetFaults(f Faults) { s.faulty.set(f) }
 
 // Docker opens the Docker backend of the tests.
 func Docker(ctx context.Context, owner string, c docker.Config) (executor.Executor, error) {
@@ -83,7 +91,7 @@ func Serve(ctx context.Context, x executor.Executor, o Options) (*Server, error)
 	if len(o.Server.Keys) == 0 {
 		o.Server.Keys = []string{Key}
 	}
-	h, err := e2b.New(x, o.Server)
+	f, h, err := newFaulty(x, o.Server, o.Faults)
 	if err != nil {
 		return nil, err
 	}
@@ -91,10 +99,10 @@ func Serve(ctx context.Context, x executor.Executor, o Options) (*Server, error)
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
-	s := &Server{URL: "http://" + l.Addr().String(), Executor: x, Handler: h}
-	s.http = &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	s := &Server{URL: "http://" + l.Addr().String(), Executor: x, Handler: h, faulty: f}
+	s.http = &http.Server{Handler: f, ReadHeaderTimeout: 10 * time.Second}
 	if o.Wrap != nil {
-		s.http.Handler = o.Wrap(h)
+		s.http.Handler = o.Wrap(f)
 	}
 	s.wg.Go(func() { _ = s.http.Serve(l) }) // until Close
 	return s, nil

@@ -32,7 +32,8 @@ import (
 // transferSize is the size of the files that BenchmarkTransfer moves.
 const transferSize = 64 << 20
 
-// asClient makes a process of the tests the client of BenchmarkTransfer, so that what the process of the benchmark uses is the server's.
+// asClient makes a process of the tests the client of BenchmarkTransfer, so that what the process
+// of the benchmark uses is the server's.
 const asClient = "E2BTEST_TRANSFERS"
 
 func init() {
@@ -275,9 +276,10 @@ func (p party) used() (sum time.Duration) {
 	return sum
 }
 
-// What it costs to move a file through the server to a sandbox and back, in time of processors, beside a server of net/http with a file.
-// The client is a process of its own and is not counted. x-plain is how many times the plain server's time all parties need,
-// and server-x-plain the same of the server alone.
+// What it costs to move a file through the server to a sandbox and back, in time of processors,
+// beside a server of net/http with a file. The client is a process of its own and is not counted.
+// x-plain is how many times the plain server's time all parties need, and server-x-plain the same
+// of the server alone.
 func BenchmarkTransfer(b *testing.B) {
 	x, err := Docker(b.Context(), "e2btest-transfer", docker.Config{Image: dockertest.Python})
 	if err != nil {
@@ -322,7 +324,8 @@ func BenchmarkTransfer(b *testing.B) {
 	}
 }
 
-// measure reports milliseconds of processors for each MiB that f moves. It returns those of the first party, and of all.
+// measure reports milliseconds of processors for each MiB that f moves. It returns those of the
+// first party, and of all.
 func measure(b *testing.B, all []party, f func()) (own, sum float64) {
 	b.SetBytes(transferSize)
 	before := make([]time.Duration, len(all))

@@ -167,6 +167,16 @@ mkdir -p "/tmp/dir x"; cd "/tmp/dir x"`)
     await box.files.write('more', 'x')
   },
 
+  // E2B's error of a file that is not the user's, whichever way it is written.
+  elsewhere: async () => {
+    for (const write of [
+      () => box.files.write('/etc/x', 'x'), () => box.files.writeFiles([{ path: '/etc/x', data: 'x' }]), () => box.files.write('/x/y', 'x', { useOctetStream: true }),
+      () => box.files.makeDir('/etc/x'), () => box.files.remove('/etc/passwd'),
+    ]) {
+      await assert.rejects(write(), (e) => e instanceof SandboxError && /permission denied/.test(e.message))
+    }
+  },
+
   control: () => code.control(box),
   pause: () => code.pause(box),
   urls: () => code.urls(box),
