@@ -16,7 +16,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // python runs the runner and the Python of sessions. The image says where it is.

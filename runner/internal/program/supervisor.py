@@ -63,7 +63,7 @@ class Supervisor:
         self.holders, self.processes, self.interpreters = set(), {}, {}
         self.runs, self.active = set(), set()  # all, and those whose code has not ended
         self.sweeps, self.look, self.looked_at = [], None, 0
-        self.aside = None  # what is stopped, of a sandbox that is suspended
+        self.suspended = None  # what is stopped, of a sandbox that is suspended
         self.mark = FIRST_MARK if os.getpid() == 1 else OTHER_MARK
         self.config = self.env = self.forward = None
         self.nofile = more_descriptors()
@@ -413,14 +413,14 @@ class Supervisor:
 
     def left(self):
         idle = float("inf")
-        if self.idle > 0 and (not self.active or self.aside is not None):
+        if self.idle > 0 and (not self.active or self.suspended is not None):
             idle = self.idle / 1e9 - self.elapsed(self.used_at)
         return min(idle, self.life_left())
 
     def left_ns(self):
         """Returns for how long the sandbox will live unless it is used. -1: for ever."""
         left = self.left()
-        if self.active and self.idle > 0 and self.aside is None:
+        if self.active and self.idle > 0 and self.suspended is None:
             left = min(left, self.idle / 1e9)  # counted from now on
         return -1 if left == float("inf") else max(int(left * 1e9), 0)
 
@@ -447,20 +447,20 @@ class Supervisor:
 
     def suspend(self, task):
         """Stops all processes of the user until the sandbox is used again. Its idle time begins, whatever runs."""
-        if self.aside is not None:
+        if self.suspended is not None:
             task.reply(DONE, {})
             return
         if any(run.own or run.reason or not run.started for run in self.active):
             task.fail("busy", "something is being started, stopped or installed")
             return
         self.used()
-        self.aside = Aside(self, task)
+        self.suspended = Suspended(self, task)
 
     def wake_up(self):
         """Lets go on what was stopped."""
-        if self.aside is not None:
-            aside, self.aside = self.aside, None
-            aside.over()
+        if self.suspended is not None:
+            suspended, self.suspended = self.suspended, None
+            suspended.over()
 
     def user_processes(self, table):
         if self.config["same_user"]:

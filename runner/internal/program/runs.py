@@ -88,7 +88,7 @@ class Run(Task):
         if self.process is None:
             self.fail("canceled", "stopped before it was started")
             return
-        if self.sup.aside is not None:
+        if self.sup.suspended is not None:
             self.process.kill()  # what is suspended heeds nothing
             return
         if self.started:

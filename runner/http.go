@@ -110,7 +110,7 @@ func (e Endpoint) Dial() io.ReadWriteCloser {
 	return l
 }
 
-// link is a connection that HTTP carries. Package comment of program/http.py tells the protocol.
+// link is a connection that HTTP carries. Package comment of internal/program/http.py tells the protocol.
 type link struct {
 	e    Endpoint
 	path string

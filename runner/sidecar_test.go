@@ -16,10 +16,10 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// beside starts a program of Python.
-func (s *sandbox) beside(t *testing.T, code string) *Program {
+// sidecar starts a program of Python.
+func (s *sandbox) sidecar(t *testing.T, code string) *Sidecar {
 	t.Helper()
-	p, err := s.Beside(t.Context(), []string{s.python, "-I", "-S", "-c", code})
+	p, err := s.StartSidecar(t.Context(), []string{s.python, "-I", "-S", "-c", code})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func (s *sandbox) beside(t *testing.T, code string) *Program {
 }
 
 // line reads a line of what a program says.
-func line(t *testing.T, p *Program) string {
+func line(t *testing.T, p *Sidecar) string {
 	t.Helper()
 	var text []byte
 	for b := make([]byte, 1); ; {
@@ -43,7 +43,7 @@ func line(t *testing.T, p *Program) string {
 }
 
 // A program beside user code is that of the supervisor: nothing of the session applies to it, and user code can do nothing to it.
-func TestBeside(t *testing.T) {
+func TestSidecar(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, root string) {
 		s := start(t, root, func(c *Config) {
@@ -51,7 +51,7 @@ func TestBeside(t *testing.T) {
 			c.MaxRun = executor.RunLimits{WallTime: 30 * time.Second, OutputBytes: 64 << 20} // the program has none
 			c.Rlimits = map[string]int64{"nofile": 64}
 		})
-		p := s.beside(t, `import os, resource, sys
+		p := s.sidecar(t, `import os, resource, sys
 print(os.getpid(), os.getresuid(), os.getcwd(), sorted(os.environ), resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 64, sorted(map(int, os.listdir("/proc/self/fd")))[:3], flush=True)
 n = 0
 while b := sys.stdin.buffer.read1(1 << 16):
@@ -99,11 +99,11 @@ for f in (lambda: os.kill(%[1]s, 9), lambda: os.listdir("/proc/%[1]s/fd"), lambd
 }
 
 // The end of such a program is told, and what it said before.
-func TestBesideEnds(t *testing.T) {
+func TestSidecarEnds(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, root string) {
 		s := start(t, root)
-		p := s.beside(t, `import sys; print("out"); sys.exit("x" * 5000 + "why")`)
+		p := s.sidecar(t, `import sys; print("out"); sys.exit("x" * 5000 + "why")`)
 		if out, err := io.ReadAll(p); string(out) != "out\n" || err == nil || !strings.Contains(err.Error(), "exit code 1") {
 			t.Errorf("got %q, %v", out, err)
 		}
@@ -113,19 +113,19 @@ func TestBesideEnds(t *testing.T) {
 		if _, err := p.Write(make([]byte, 3<<20)); err == nil {
 			t.Error("what nobody reads was written")
 		}
-		p = s.beside(t, `print("out")`)
+		p = s.sidecar(t, `print("out")`)
 		if out, err := io.ReadAll(p); string(out) != "out\n" || err != nil {
 			t.Errorf("got %q, %v", out, err)
 		}
-		if p, err := s.Beside(t.Context(), []string{"/no/such"}); err == nil {
+		if p, err := s.StartSidecar(t.Context(), []string{"/no/such"}); err == nil {
 			if _, err := io.ReadAll(p); err == nil || !strings.Contains(p.Said(), "No such file") {
 				t.Errorf("got %v, %q", err, p.Said())
 			}
 			p.Close()
 		}
 		// When its holder goes it has nothing more to read.
-		mark := "beside-" + strconv.Itoa(s.uid)
-		p = s.beside(t, `import sys; print("on", flush=True); sys.stdin.read() # `+mark)
+		mark := "sidecar-" + strconv.Itoa(s.uid)
+		p = s.sidecar(t, `import sys; print("on", flush=True); sys.stdin.read() # `+mark)
 		line(t, p)
 		if !runs(mark) {
 			t.Error("it does not run")

@@ -53,13 +53,13 @@ for name, (before, after) in json.load(sys.stdin).items():
 		"cell.py": {cell.Program, shipped(cell.Program)}, "notebook.py": {cell.Notebook, shipped(cell.Notebook)},
 		"forms": {formsOfComments, shipped(formsOfComments)},
 	}
-	entries, err := sources.ReadDir("program")
+	entries, err := sources.ReadDir("internal/program")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".py") {
-			text, err := sources.ReadFile("program/" + e.Name())
+			text, err := sources.ReadFile("internal/program/" + e.Name())
 			if err != nil {
 				t.Fatal(err)
 			}

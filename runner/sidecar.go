@@ -14,12 +14,12 @@ import (
 	"github.com/execbroker/execbroker/internal/wire"
 )
 
-// maxSaid bounds what a Program is heard to say to stderr: its end is kept.
+// maxSaid bounds what a Sidecar is heard to say to stderr: its end is kept.
 const maxSaid = 4 << 10
 
-// Program is a program that runs beside user code: its standard input and output. One goroutine may read and one may write at a time;
+// Sidecar is a program that runs beside user code: its standard input and output. One goroutine may read and one may write at a time;
 // the other methods are safe for concurrent use.
-type Program struct {
+type Sidecar struct {
 	s    *stream
 	out  *io.PipeReader
 	life context.Context
@@ -30,12 +30,12 @@ type Program struct {
 	said []byte
 }
 
-var _ io.ReadWriteCloser = (*Program)(nil)
+var _ io.ReadWriteCloser = (*Sidecar)(nil)
 
-// Beside starts a program of the holder itself, as the user of the supervisor, in the root directory. User code can neither signal nor
+// StartSidecar starts a program of the holder itself, as the user of the supervisor, in the root directory. User code can neither signal nor
 // trace it, and nothing of Config applies to it: neither its environment nor its limits. It counts as use of the sandbox. When the
 // holder is gone its standard input ends.
-func (c *Client) Beside(ctx context.Context, argv []string) (*Program, error) {
+func (c *Client) StartSidecar(ctx context.Context, argv []string) (*Sidecar, error) {
 	s, err := c.open(ctx, wire.Map{"op": "run", "own": true, "argv": list(argv), "wall": int64(-1), "output": int64(math.MaxInt64), "stdin": true})
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (c *Client) Beside(ctx context.Context, argv []string) (*Program, error) {
 		return nil, err
 	}
 	out, in := io.Pipe()
-	p := &Program{s: s, out: out, done: make(chan struct{})}
+	p := &Sidecar{s: s, out: out, done: make(chan struct{})}
 	p.life, p.end = context.WithCancel(context.Background())
 	go func() { // Close waits for it
 		defer close(p.done)
@@ -62,7 +62,7 @@ func (c *Client) Beside(ctx context.Context, argv []string) (*Program, error) {
 }
 
 // pump passes on what the program writes, and returns how that ended.
-func (p *Program) pump(stdout io.Writer) error {
+func (p *Sidecar) pump(stdout io.Writer) error {
 	for {
 		f, err := p.s.frame(p.life)
 		switch {
@@ -88,7 +88,7 @@ func (p *Program) pump(stdout io.Writer) error {
 	}
 }
 
-func (p *Program) hear(text []byte) {
+func (p *Sidecar) hear(text []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.said = append(p.said, text...)
@@ -96,17 +96,17 @@ func (p *Program) hear(text []byte) {
 }
 
 // Said returns the end of what it has written to stderr.
-func (p *Program) Said() string {
+func (p *Sidecar) Said() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return strings.TrimSpace(strings.ToValidUTF8(string(p.said), "\uFFFD"))
 }
 
 // Read reads its standard output. It returns io.EOF when the program has ended well.
-func (p *Program) Read(b []byte) (int, error) { return p.out.Read(b) }
+func (p *Sidecar) Read(b []byte) (int, error) { return p.out.Read(b) }
 
 // Write writes to its standard input. What a program that has ended does not read is an error.
-func (p *Program) Write(b []byte) (int, error) {
+func (p *Sidecar) Write(b []byte) (int, error) {
 	if err := p.s.send(p.life, b); err != nil {
 		return 0, err
 	}
@@ -114,7 +114,7 @@ func (p *Program) Write(b []byte) (int, error) {
 }
 
 // Close ends the program, if it has not ended. What it has started itself is not ended with it.
-func (p *Program) Close() error {
+func (p *Sidecar) Close() error {
 	p.end()
 	p.out.Close()
 	<-p.done

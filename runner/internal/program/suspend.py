@@ -9,7 +9,7 @@ STOP_SECONDS = 5  # for everything to stop
 GUARD_SECONDS = 0.1, 5  # between looks while all is stopped, first and last
 
 
-class Aside:
+class Suspended:
     """Stops what runs, and looks after it until the sandbox is used again."""
 
     def __init__(self, sup, task):

@@ -14,11 +14,11 @@ import (
 	"github.com/execbroker/execbroker/internal/cell"
 )
 
-//go:embed program
+//go:embed internal/program
 var sources embed.FS
 
 // supervisor lists the files that make the program of the supervisor. They are joined, so that it is one program to compile.
-var supervisor = []string{"protocol.py", "system.py", "peers.py", "runs.py", "processes.py", "interpreters.py", "helper.py", "aside.py", "supervisor.py"}
+var supervisor = []string{"protocol.py", "system.py", "peers.py", "runs.py", "processes.py", "interpreters.py", "helper.py", "suspend.py", "supervisor.py"}
 
 // programs lists what the supervisor compiles later, in other processes, by name.
 var programs = []string{"interpreter.py", "files.py", "runner.cjs"}
@@ -92,7 +92,7 @@ func pack(parts ...part) []byte {
 
 // source returns a file of the program, as it is sent.
 func source(name string) string {
-	text, err := sources.ReadFile(path.Join("program", name))
+	text, err := sources.ReadFile(path.Join("internal/program", name))
 	if err != nil {
 		panic(err) // it is embedded
 	}
