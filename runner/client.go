@@ -14,7 +14,7 @@ import (
 )
 
 // LostError says that the connection to a runner has ended without a word of it: it was cut, or the sandbox has died. Adapters find it
-// with errors.As in what a Client returns, and ask their provider which of the two it was.
+// with errors.As in what a client returns, and ask their provider which of the two it was.
 type LostError struct {
 	Err  error  // of the connection; io.EOF if it was closed
 	Said []byte // what came instead of the protocol, at most 4 KB
@@ -31,10 +31,10 @@ func (e *LostError) Error() string {
 // Unwrap returns the error of the connection.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// Client is one holder's connection to a runner. All methods are safe for concurrent use.
-type Client struct {
+// client is one holder's connection to a runner. All methods are safe for concurrent use.
+type client struct {
 	conn io.ReadWriteCloser
-	info Info
+	info hello
 	out  chan []byte   // encoded frames for the writer
 	over chan struct{} // closed when the connection has ended
 	wg   sync.WaitGroup
@@ -47,20 +47,24 @@ type Client struct {
 	pongs   []chan struct{}
 }
 
-// Start sets up a runner whose process was started as Command, over its standard input and output. It sends the program. The Client
+// setUp sets up a runner whose process was started as Command, over its standard input and output. It sends the program. The client
 // owns conn from then on, also if Start fails.
-func Start(ctx context.Context, conn io.ReadWriteCloser, cfg Config) (*Client, error) {
-	return open(ctx, conn, program(), wire.Map{"version": wire.Version, "config": cfg.encode()})
+func setUp(ctx context.Context, conn io.ReadWriteCloser, cfg Config) (*client, error) {
+	ahead := program()
+	if cfg.Guest != nil {
+		ahead = nil // it has been a file of the machine
+	}
+	return open(ctx, conn, ahead, wire.Map{"version": wire.Version, "config": cfg.encode()})
 }
 
-// Attach opens a further connection to a runner, over the standard input and output of a process that was started as BridgeCommand. A
+// join opens a further connection to a runner, over the standard input and output of a process that was started as BridgeCommand. A
 // fence that is not zero shuts out the holders with a lower one. It fails with ErrClosed if a holder with a higher one is there.
-func Attach(ctx context.Context, conn io.ReadWriteCloser, fence int64) (*Client, error) {
+func join(ctx context.Context, conn io.ReadWriteCloser, fence int64) (*client, error) {
 	return open(ctx, conn, nil, wire.Map{"version": wire.Version, "fence": fence})
 }
 
-func open(ctx context.Context, conn io.ReadWriteCloser, ahead []byte, hello wire.Map) (*Client, error) {
-	c := &Client{conn: conn, out: make(chan []byte), over: make(chan struct{}), streams: map[uint32]*stream{}}
+func open(ctx context.Context, conn io.ReadWriteCloser, ahead []byte, hello wire.Map) (*client, error) {
+	c := &client{conn: conn, out: make(chan []byte), over: make(chan struct{}), streams: map[uint32]*stream{}}
 	stop := context.AfterFunc(ctx, func() { c.end(context.Cause(ctx)) })
 	c.wg.Go(c.write)
 	frames := wire.NewReader(conn)
@@ -86,17 +90,20 @@ func open(ctx context.Context, conn io.ReadWriteCloser, ahead []byte, hello wire
 	return c, nil
 }
 
-// ErrUnprepared is found in what Attach returns of a runner that nobody has set up, or that was started anew and has lost its set-up.
+// ErrUnprepared is found in what join returns of a runner that nobody has set up, or that was started anew and has lost its set-up.
 var ErrUnprepared = errors.New("the sandbox was not set up by its creator")
 
 // greeted waits for the first frame of the runner.
-func (c *Client) greeted(frames *wire.Reader) error {
+func (c *client) greeted(frames *wire.Reader) error {
 	f, err := frames.Next()
 	if err != nil {
 		select {
 		case <-c.over:
 			return c.failure(executor.RanNo)
 		default:
+			if errors.As(err, new(*executor.Error)) {
+				return err // the stream knows better
+			}
 			return driver.Fail(executor.ErrUnavailable, executor.RanNo, &LostError{Err: err, Said: said(frames)})
 		}
 	}
@@ -112,7 +119,7 @@ func (c *Client) greeted(frames *wire.Reader) error {
 	case f.Type != wire.Hello || m.Int("version") != wire.Version:
 		return driver.Fail(executor.ErrInternal, executor.RanNo, fmt.Errorf("the runner began with %v, version %d", f.Type, m.Int("version")))
 	}
-	c.info = Info{Python: m.Text("python"), Workdir: m.Text("workdir"), Expires: expires(m.Int("left"))}
+	c.info = hello{Python: m.Text("python"), Workdir: m.Text("workdir"), Expires: expires(m.Int("left"))}
 	for _, l := range m.List("languages") {
 		if b, ok := l.([]byte); ok {
 			c.info.Languages = append(c.info.Languages, executor.Language(b))
@@ -145,7 +152,7 @@ func byeKind(reason string) error {
 	switch reason {
 	case "fenced":
 		return executor.ErrClosed
-	case "idle", "lifetime", "terminated", "stuck":
+	case "idle", "lifetime", "terminated", "stuck", "ended":
 		return executor.ErrNotFound
 	case "refused":
 		return executor.ErrInvalid
@@ -156,27 +163,27 @@ func byeKind(reason string) error {
 }
 
 // Info returns what the runner has said of itself when this connection was opened.
-func (c *Client) Info() Info { return c.info }
+func (c *client) Info() hello { return c.info }
 
 // Done is closed when the connection has ended.
-func (c *Client) Done() <-chan struct{} { return c.over }
+func (c *client) Done() <-chan struct{} { return c.over }
 
 // Err returns why the connection has ended: a *LostError, or what the runner said. It is nil before.
-func (c *Client) Err() error {
+func (c *client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
 // Detach closes the connection and leaves the sandbox to its idle TTL. What is under way in it is not stopped.
-func (c *Client) Detach() error {
+func (c *client) Detach() error {
 	c.end(driver.Fail(executor.ErrClosed, executor.RanNo, nil))
 	c.wg.Wait()
 	return nil
 }
 
 // end closes the connection, once.
-func (c *Client) end(err error) {
+func (c *client) end(err error) {
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
@@ -194,17 +201,17 @@ func (c *Client) end(err error) {
 }
 
 // failure returns the error of a call that the end of the connection has cut short.
-func (c *Client) failure(ran executor.Ran) error {
+func (c *client) failure(ran executor.Ran) error {
 	err := c.Err()
 	var e *executor.Error
-	if errors.As(err, &e) {
+	if errors.As(err, &e) && !errors.As(err, new(*LostError)) {
 		return driver.Fail(e.Kind, ran, e.Err)
 	}
 	return driver.Fail(executor.ErrUnavailable, ran, err)
 }
 
 // ran returns whether what was asked for on a stream, of which nothing was heard before the connection ended, may have been done.
-func (c *Client) ran(stream uint32) executor.Ran {
+func (c *client) ran(stream uint32) executor.Ran {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.begun == nil || c.begun[stream] {
@@ -214,7 +221,7 @@ func (c *Client) ran(stream uint32) executor.Ran {
 }
 
 // write sends what others have encoded. What waits is sent together.
-func (c *Client) write() {
+func (c *client) write() {
 	for {
 		select {
 		case b := <-c.out:
@@ -234,7 +241,7 @@ func (c *Client) write() {
 }
 
 // write1 hands encoded frames to the writer.
-func (c *Client) write1(ctx context.Context, b []byte) error {
+func (c *client) write1(ctx context.Context, b []byte) error {
 	select {
 	case c.out <- b:
 		return nil
@@ -246,7 +253,7 @@ func (c *Client) write1(ctx context.Context, b []byte) error {
 }
 
 // read distributes what the runner sends, until the connection ends. It never waits for the user of a stream.
-func (c *Client) read(frames *wire.Reader) {
+func (c *client) read(frames *wire.Reader) {
 	for {
 		f, err := frames.Next()
 		if err == nil {
@@ -261,7 +268,7 @@ func (c *Client) read(frames *wire.Reader) {
 	}
 }
 
-func (c *Client) receive(f wire.Frame) error {
+func (c *client) receive(f wire.Frame) error {
 	switch f.Type {
 	case wire.Bye:
 		m, err := wire.ParseMap(f.Payload)
@@ -301,7 +308,7 @@ func (c *Client) receive(f wire.Frame) error {
 }
 
 // Ping waits for an answer of the supervisor.
-func (c *Client) Ping(ctx context.Context) error {
+func (c *client) Ping(ctx context.Context) error {
 	pong := make(chan struct{})
 	c.mu.Lock()
 	c.pongs = append(c.pongs, pong)
@@ -320,44 +327,44 @@ func (c *Client) Ping(ctx context.Context) error {
 }
 
 // Reset ends the interpreters that match which, with everything they have started, whoever runs something there.
-func (c *Client) Reset(ctx context.Context, which executor.Interpreter) error {
+func (c *client) Reset(ctx context.Context, which executor.Interpreter) error {
 	_, err := c.ask(ctx, wire.Map{"op": "reset", "language": string(which.Language), "context": which.Context})
 	return err
 }
 
 // Leave ends the idle interpreters whose code has registered something to be called at their end, because the sandbox is about to end.
-func (c *Client) Leave(ctx context.Context) error {
+func (c *client) Leave(ctx context.Context) error {
 	_, err := c.ask(ctx, wire.Map{"op": "leave"})
 	return err
 }
 
 // KeepAlive sets the idle TTL, counts it from now, and returns when the runner will end.
-func (c *Client) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
+func (c *client) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
 	m, err := c.ask(ctx, wire.Map{"op": "keepalive", "idle": int64(idle)})
 	return expires(m.Int("left")), err
 }
 
 // Suspend stops all processes of user code until the next request of any holder, and counts the idle TTL from now, whatever runs. A run
 // goes on afterwards. Its wall time does not wait for that: a run that is stopped while it is suspended is killed.
-func (c *Client) Suspend(ctx context.Context) error {
+func (c *client) Suspend(ctx context.Context) error {
 	_, err := c.ask(ctx, wire.Map{"op": "suspend"})
 	return err
 }
 
 // Status asks the runner. It does not count as use.
-func (c *Client) Status(ctx context.Context) (Status, error) {
+func (c *client) Status(ctx context.Context) (status, error) {
 	m, err := c.ask(ctx, wire.Map{"op": "status"})
-	return Status{Expires: expires(m.Int("left")), Runs: int(m.Int("runs"))}, err
+	return status{Expires: expires(m.Int("left")), Runs: int(m.Int("runs"))}, err
 }
 
 // AddPaths adds directories to Config.Paths, also for interpreters that are running: they see them from their next run on.
-func (c *Client) AddPaths(ctx context.Context, l executor.Language, dirs ...string) error {
+func (c *client) AddPaths(ctx context.Context, l executor.Language, dirs ...string) error {
 	_, err := c.ask(ctx, wire.Map{"op": "paths", "language": string(l), "paths": list(dirs)})
 	return err
 }
 
 // ask opens a stream for a question that has one answer.
-func (c *Client) ask(ctx context.Context, request wire.Map) (wire.Map, error) {
+func (c *client) ask(ctx context.Context, request wire.Map) (wire.Map, error) {
 	s, err := c.open(ctx, request)
 	if err != nil {
 		return nil, err

@@ -60,9 +60,10 @@ type Config struct {
 	// Names is the socket at which the C library asks for names of users, for a sandbox whose files with names cannot be written: a path
 	// in a directory that only the supervisor's user can write to. Empty: the image has to name the user of user code.
 	Names string
-	// Socket is where BridgeCommand finds the supervisor: a path in a directory that only the supervisor's user can reach, or, behind
-	// "@", an abstract name, which user code can connect to but not use. Empty: no further holders.
-	Socket string
+	// Guest is set for a runner that was started as GuestCommand. Nil: it was started as Start.Command.
+	Guest *Guest
+
+	socket string // where a bridge finds the supervisor; empty: no further holders. A Guest has none
 }
 
 // notebook, linger and setup are the parts that travel over the connection, because what is sent ahead of every sandbox has to be small.
@@ -91,7 +92,7 @@ func (c Config) encode() wire.Map {
 	text("home", c.Home)
 	text("temp", c.Temp)
 	text("node", c.Node)
-	text("socket", c.Socket)
+	text("socket", c.socket)
 	text("names", c.Names)
 	if len(c.Aliases) > 0 {
 		m["aliases"] = list(c.Aliases)
@@ -103,6 +104,10 @@ func (c Config) encode() wire.Map {
 	number("max_output", c.MaxRun.OutputBytes)
 	number("grace", int64(c.Grace))
 	number("oom_score", int64(c.OOMScore))
+	if g := c.Guest; g != nil {
+		m["parts"], m["network"], m["hide"] = guestParts(), g.Network, list(g.Hide)
+		delete(m, "socket")
+	}
 	m["env"] = texts(c.Env)
 	rlimits, paths, languages := wire.Map{}, wire.Map{}, []any{}
 	for k, v := range c.Rlimits {
@@ -134,8 +139,8 @@ func list(s []string) []any {
 	return out
 }
 
-// Info is what a runner says of itself.
-type Info struct {
+// hello is what a runner says of itself.
+type hello struct {
 	Python    string              // version
 	Workdir   string              // where artifacts are looked for
 	Languages []executor.Language // that can be run
@@ -143,8 +148,8 @@ type Info struct {
 	Expires   time.Time           // when it will end unless it is used; zero: never
 }
 
-// Status is what a runner does now.
-type Status struct {
+// status is what a runner does now.
+type status struct {
 	Expires time.Time // as in Info
 	Runs    int       // in progress, whoever's
 }

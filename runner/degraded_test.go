@@ -19,13 +19,13 @@ func startAs(t *testing.T, change func(argv []string) []string, edit ...func(*Co
 	for _, f := range edit {
 		f(&cfg)
 	}
-	cmd, conn := launch(t, s.stderr, change(Command(s.python))...)
-	c, err := Start(t.Context(), conn, cfg)
+	cmd, conn := launch(t, s.stderr, change(command(s.python))...)
+	c, err := setUp(t.Context(), conn, cfg)
 	if err != nil {
 		cmd.Wait()
 		return s, err
 	}
-	s.Client, s.cmd = c, cmd
+	s.client, s.cmd = c, cmd
 	t.Cleanup(func() { c.Detach() })
 	return s, nil
 }
@@ -88,7 +88,7 @@ func TestSameUser(t *testing.T) {
 	}
 	as := func(uid int) func(c *Config) {
 		return func(c *Config) {
-			c.SameUser, c.Socket = true, ""
+			c.SameUser, c.socket = true, ""
 			for _, d := range []string{c.Workdir, c.Temp} {
 				if err := os.Chown(d, uid, uid); err != nil {
 					t.Fatal(err)

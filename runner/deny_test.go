@@ -168,7 +168,7 @@ func starve(t testing.TB, pid, quota int) {
 func TestStarved(t *testing.T) {
 	t.Parallel()
 	s := start(t, host, impatient, func(c *Config) { c.Languages = nil })
-	h := NewHolder(s.Client, &buried{})
+	h := (&backend{}).session(executor.SessionInfo{}, &buried{}, s.client, 0)
 	out := &starter{then: func(pid int) { starve(t, pid, 1000) }}
 	run := func(code string) (driver.Exit, error) {
 		req := executor.Request{Language: executor.Python, Code: code, Limits: executor.RunLimits{WallTime: 3 * time.Second, OutputBytes: 1 << 20}}
@@ -209,15 +209,15 @@ func TestHeedsLate(t *testing.T) {
 		Language: executor.Python, Code: "import os\nprint(os.getpid(), flush=True)\nwhile True: pass",
 		Limits: executor.RunLimits{WallTime: 2 * time.Second, OutputBytes: 1 << 20},
 	}
-	exit, err := NewHolder(s.Client, &buried{}).Run(t.Context(), &req, out.emit)
+	exit, err := (&backend{}).session(executor.SessionInfo{}, &buried{}, s.client, 0).Run(t.Context(), &req, out.emit)
 	if err != nil || exit.Reason != executor.ReasonWallTime || exit.StateLost || out.pids != 1 {
 		t.Errorf("got %+v, %v", exit, err)
 	}
 }
 
-// buried is a place that counts how often its sandbox is removed.
+// buried is a sandbox that counts how often its sandbox is removed.
 type buried struct {
-	Place
+	Sandbox
 	removed int
 }
 
@@ -225,12 +225,12 @@ func (b *buried) Remove(context.Context) error { b.removed++; return nil }
 
 // TestStuck leaves a process that nothing ends. The result says that the sandbox has ended for it, and it has.
 func TestStuck(t *testing.T) {
-	for name, end := range map[string]func(t *testing.T, h *Holder, stuck func(code string) result) result{
-		"wall-time": func(t *testing.T, h *Holder, stuck func(string) result) result {
+	for name, end := range map[string]func(t *testing.T, h *session, stuck func(code string) result) result{
+		"wall-time": func(t *testing.T, h *session, stuck func(string) result) result {
 			return stuck("while True:\n  try: rest()\n  except BaseException: pass")
 		},
-		"heeded": func(t *testing.T, h *Holder, stuck func(string) result) result { return stuck("rest()") },
-		"reset": func(t *testing.T, h *Holder, stuck func(string) result) result {
+		"heeded": func(t *testing.T, h *session, stuck func(string) result) result { return stuck("rest()") },
+		"reset": func(t *testing.T, h *session, stuck func(string) result) result {
 			if r := stuck(""); r.err != nil || r.Reason != "" {
 				t.Errorf("got %+v", r)
 			}
@@ -242,7 +242,7 @@ func TestStuck(t *testing.T) {
 			s := start(t, host, impatient, func(c *Config) { c.Languages = nil })
 			begin := time.Now()
 			frozen, at := false, &buried{}
-			h := NewHolder(s.Client, at)
+			h := (&backend{}).session(executor.SessionInfo{}, at, s.client, 0)
 			r := end(t, h, func(code string) result {
 				in, out := io.Pipe()
 				defer out.Close()

@@ -64,7 +64,7 @@ func TestCutConnections(t *testing.T) {
 	s := start(t, host)
 	s.code(t, "n = 0")
 	session := func(c *cutter) (runs int, err error) {
-		x, err := Attach(t.Context(), c, 0)
+		x, err := join(t.Context(), c, 0)
 		if err != nil {
 			return 0, err
 		}

@@ -15,9 +15,9 @@ import (
 )
 
 // Files returns the file system of the sandbox, with the rights of its user.
-func (c *Client) Files() driver.Files { return files{c} }
+func (c *client) Files() driver.Files { return files{c} }
 
-type files struct{ c *Client }
+type files struct{ c *client }
 
 var _ driver.Files = files{}
 

@@ -218,9 +218,9 @@ func TestWriteIsAtomic(t *testing.T) {
 func TestWriteFillsFrames(t *testing.T) {
 	t.Parallel()
 	s, cfg := prepare(t, host)
-	_, conn := launch(t, s.stderr, Command(s.python)...)
+	_, conn := launch(t, s.stderr, command(s.python)...)
 	counted := &countedWrites{ReadWriteCloser: conn}
-	c, err := Start(t.Context(), counted, cfg)
+	c, err := setUp(t.Context(), counted, cfg)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, s.stderr)
 	}
@@ -251,7 +251,7 @@ func (c *countedWrites) Write(p []byte) (int, error) {
 // A source that never fills a frame is not read on when nobody wants it.
 func TestSourceOfNobody(t *testing.T) {
 	t.Parallel()
-	s := &stream{c: &Client{out: make(chan []byte), over: make(chan struct{})}}
+	s := &stream{c: &client{out: make(chan []byte), over: make(chan struct{})}}
 	if err := s.credits.Grant(wire.Window); err != nil {
 		t.Fatal(err)
 	}

@@ -1,15 +1,11 @@
 package runner
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"io"
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/execbroker/execbroker/internal/wire"
 )
 
 // guestBootstrap is bootstrap for a program that is a file of the sandbox.
@@ -32,7 +28,7 @@ exec(compile(p["runner.py"], "<execbroker runner.py>", "exec"), {"PARTS": p, "__
 `
 
 // GuestProgram returns the program of a runner that serves HTTP, compressed, as the file that GuestCommand names. It is the first of two
-// parts: what the configuration of a machine can hold is bounded, and everybody who lists machines gets it. StartGuest sends the second.
+// parts: what the configuration of a machine can hold is bounded, and everybody who lists machines gets it. Setting it up sends the second.
 var GuestProgram = sync.OnceValue(func() []byte {
 	files := []string{}
 	for _, name := range supervisor {
@@ -59,7 +55,7 @@ const ExitNotRoot = 77 // in guestBootstrap, too
 // GuestCommand returns the command line of the runner in a machine that is a sandbox as a whole. It has to run as root with all its
 // rights. program is the file of GuestProgram, which is removed when it was read. secret is that of Endpoint: the command line has its digest,
 // so that who reads the configuration of the machine, or is in it, cannot speak to the runner.
-// It listens on a port of all addresses until it was set up by StartGuest and has then ended by its TTL, or was not set up within boot:
+// It listens on a port of all addresses until it was set up and has then ended by its TTL, or was not set up within boot:
 // then nobody will, because who has started the machine has died or given up.
 func GuestCommand(python, program, secret string, port int, boot time.Duration) []string {
 	digest := sha256.Sum256([]byte(secret))
@@ -76,13 +72,4 @@ type Guest struct {
 	Network string
 	// Hide lists directories that user code must not see. They need not exist.
 	Hide []string
-}
-
-// StartGuest sets up a runner that was started as GuestCommand, over a connection of Endpoint.Dial. Directories of cfg that are not there
-// are made. cfg.Socket is empty. The Client owns conn from then on, also if StartGuest fails.
-func StartGuest(ctx context.Context, conn io.ReadWriteCloser, cfg Config, g Guest) (*Client, error) {
-	m := cfg.encode()
-	m["parts"] = guestParts()
-	m["network"], m["hide"] = g.Network, list(g.Hide)
-	return open(ctx, conn, nil, wire.Map{"version": wire.Version, "config": m})
 }

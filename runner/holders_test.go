@@ -21,14 +21,14 @@ import (
 // bridgeTo starts a bridge and returns its connection.
 func bridgeTo(t testing.TB, s *sandbox) (*exec.Cmd, io.ReadWriteCloser) {
 	t.Helper()
-	return launch(t, s.stderr, inRoot(s.root, BridgeCommand(s.python, s.socket)...)...)
+	return launch(t, s.stderr, inRoot(s.root, bridgeCommand(s.python, s.socket)...)...)
 }
 
 // attach opens a further holder.
-func attach(t testing.TB, s *sandbox, fence int64) *Client {
+func attach(t testing.TB, s *sandbox, fence int64) *client {
 	t.Helper()
 	_, conn := bridgeTo(t, s)
-	c, err := Attach(t.Context(), conn, fence)
+	c, err := join(t.Context(), conn, fence)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, s.stderr)
 	}
@@ -42,7 +42,7 @@ func TestAttach(t *testing.T) {
 		s := start(t, root)
 		s.code(t, "x = 42")
 		cmd, conn := bridgeTo(t, s)
-		c, err := Attach(t.Context(), conn, 0)
+		c, err := join(t.Context(), conn, 0)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, s.stderr)
 		}
@@ -71,7 +71,7 @@ func TestAttach(t *testing.T) {
 
 func TestAbstractSocket(t *testing.T) {
 	t.Parallel()
-	s := start(t, host, func(c *Config) { c.Socket = "@execbroker-" + strings.ReplaceAll(c.Workdir, "/", "-") })
+	s := start(t, host, func(c *Config) { c.socket = "@execbroker-" + strings.ReplaceAll(c.Workdir, "/", "-") })
 	s.socket = "@execbroker-" + strings.ReplaceAll(s.workdir, "/", "-")
 	attach(t, s, 0).Detach()
 	// User code finds it, and nobody there who listens to it.
@@ -96,7 +96,7 @@ for _ in range(200):
 func TestFencing(t *testing.T) {
 	t.Parallel()
 	s := start(t, host)
-	closed := func(c *Client) bool {
+	closed := func(c *client) bool {
 		// Before it has heard of it, too: what it asks for then is not begun, and it knows that.
 		for range 2 {
 			_, err := c.Run(t.Context(), &executor.Request{Language: executor.Python, Code: "1"}, func(executor.Event) error { return nil })
@@ -113,14 +113,14 @@ func TestFencing(t *testing.T) {
 		return kindOf(c.Err()) == executor.ErrClosed
 	}
 	a, b := attach(t, s, 5), attach(t, s, 5)
-	if !closed(s.Client) {
+	if !closed(s.client) {
 		t.Error("the creator was not shut out")
 	}
 	if err := a.Ping(t.Context()); err != nil {
 		t.Errorf("holders with the same fence shut out each other: %v", err)
 	}
 	_, conn := bridgeTo(t, s)
-	if _, err := Attach(t.Context(), conn, 4); kindOf(err) != executor.ErrClosed {
+	if _, err := join(t.Context(), conn, 4); kindOf(err) != executor.ErrClosed {
 		t.Errorf("a lower fence: got %v, want ErrClosed", err)
 	}
 	// The holder that is shut out has a run in progress, which cannot be lost to it silently.
@@ -158,7 +158,7 @@ func TestRunOfADeadHolder(t *testing.T) {
 	t.Parallel()
 	s := start(t, host)
 	cmd, conn := bridgeTo(t, s)
-	c, err := Attach(t.Context(), conn, 0)
+	c, err := join(t.Context(), conn, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,17 +407,17 @@ func TestStartFails(t *testing.T) {
 	}{
 		"text-instead":  {sh("echo hello; cat >/dev/null"), Config{}, executor.ErrUnavailable, "hello"},
 		"ends-at-once":  {sh("exit 1"), Config{}, executor.ErrUnavailable, "EOF"},
-		"root-uid":      {Command(pythonOf(host)), Config{UID: -1}, executor.ErrInvalid, "root"},
-		"no-workdir":    {Command(pythonOf(host)), Config{UID: 64000, GID: 64000, Workdir: "/proc/nowhere", Home: "/tmp"}, executor.ErrInvalid, "/proc/nowhere"},
-		"not-writable":  {Command(pythonOf(host)), Config{UID: 64000, GID: 64000, Workdir: "/usr", Home: "/tmp"}, executor.ErrInvalid, "/usr: not writable for uid 64000"},
-		"no-socket-dir": {Command(pythonOf(host)), Config{UID: 64000, GID: 64000, Workdir: "/tmp", Home: "/tmp", Socket: "/no/such/socket"}, executor.ErrInvalid, "/no/such/socket"},
+		"root-uid":      {command(pythonOf(host)), Config{UID: -1}, executor.ErrInvalid, "root"},
+		"no-workdir":    {command(pythonOf(host)), Config{UID: 64000, GID: 64000, Workdir: "/proc/nowhere", Home: "/tmp"}, executor.ErrInvalid, "/proc/nowhere"},
+		"not-writable":  {command(pythonOf(host)), Config{UID: 64000, GID: 64000, Workdir: "/usr", Home: "/tmp"}, executor.ErrInvalid, "/usr: not writable for uid 64000"},
+		"no-socket-dir": {command(pythonOf(host)), Config{UID: 64000, GID: 64000, Workdir: "/tmp", Home: "/tmp", socket: "/no/such/socket"}, executor.ErrInvalid, "/no/such/socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if os.Getuid() != 0 {
 				t.Skip("needs root")
 			}
 			_, conn := launch(t, io.Discard, c.argv...)
-			_, err := Start(t.Context(), conn, c.cfg)
+			_, err := setUp(t.Context(), conn, c.cfg)
 			if kindOf(err) != c.kind || !strings.Contains(err.Error(), c.said) {
 				t.Errorf("got %v, want %v with %q", err, c.kind, c.said)
 			}
@@ -427,7 +427,7 @@ func TestStartFails(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, conn := launch(t, io.Discard, "sleep", "1000")
-		if _, err := Start(ctx, conn, Config{}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := setUp(ctx, conn, Config{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -50,7 +50,7 @@ func boot(t testing.TB, root string) (*guestBox, Config) {
 func bootFor(t testing.TB, root string, within time.Duration) (*guestBox, Config) {
 	t.Helper()
 	s, cfg := prepare(t, root)
-	cfg.Socket = ""
+	cfg.socket = ""
 	dir := filepath.Dir(s.socket)
 	g := &guestBox{sandbox: s, port: freePort(t), done: make(chan error, 1)}
 	g.Endpoint = Endpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", g.port), Token: rand.Text(), Transport: newTransport(t)}
@@ -108,11 +108,12 @@ func startGuest(t testing.TB, root string, edit ...func(*guestBox, *Config, *Gue
 	for _, f := range edit {
 		f(g, &cfg, &guest)
 	}
-	c, err := StartGuest(t.Context(), g.Dial(), cfg, guest)
+	cfg.Guest = &guest
+	c, err := setUp(t.Context(), g.Dial(), cfg)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, g.stderr)
 	}
-	g.Client = c
+	g.client = c
 	t.Cleanup(func() { c.Detach() })
 	return g
 }
@@ -134,7 +135,7 @@ func TestHTTPRun(t *testing.T) {
 			t.Errorf("got %+v", r)
 		}
 		// Another holder, which shuts out the first.
-		c, err := Attach(t.Context(), g.Dial(), 1)
+		c, err := join(t.Context(), g.Dial(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,11 +159,11 @@ func TestHTTPSecret(t *testing.T) {
 		if err := wrong.Ready(t.Context()); !errors.As(err, &status) || status.Status != http.StatusUnauthorized {
 			t.Errorf("got %v for %q", err, token)
 		}
-		if _, err := Attach(t.Context(), wrong.Dial(), 0); !errors.As(err, &status) {
+		if _, err := join(t.Context(), wrong.Dial(), 0); !errors.As(err, &status) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if _, err := Attach(t.Context(), g.Dial(), 0); !errors.Is(err, executor.ErrUnavailable) {
+	if _, err := join(t.Context(), g.Dial(), 0); !errors.Is(err, executor.ErrUnavailable) {
 		t.Errorf("got %v for a machine that is not set up", err)
 	}
 	for _, name := range []string{"program", "token"} {
@@ -260,7 +261,7 @@ for _ in range(400):
 		t.Errorf("got %q %s, want %q", r.stdout, r.stderr, want)
 	}
 	// However many connections the code holds.
-	c, err := Attach(t.Context(), g.Dial(), 0)
+	c, err := join(t.Context(), g.Dial(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +316,8 @@ func TestHTTPRefuses(t *testing.T) {
 	g, cfg := boot(t, host)
 	// Nobody asks for the stream before the runner has made up its mind.
 	g.Transport = &lateStream{RoundTripper: g.Transport, posted: make(chan struct{})}
-	if _, err := StartGuest(t.Context(), g.Dial(), cfg, Guest{Network: "allowlist"}); !errors.Is(err, executor.ErrUnsupported) {
+	cfg.Guest = &Guest{Network: "allowlist"}
+	if _, err := setUp(t.Context(), g.Dial(), cfg); !errors.Is(err, executor.ErrUnsupported) {
 		t.Errorf("got %v", err)
 	}
 	select {
@@ -351,7 +353,7 @@ func TestHTTPIdle(t *testing.T) {
 func TestHTTPUnclaimed(t *testing.T) {
 	t.Parallel()
 	g, _ := bootFor(t, host, 5*time.Second)
-	if _, err := Attach(t.Context(), g.Dial(), 0); !errors.Is(err, executor.ErrUnavailable) {
+	if _, err := join(t.Context(), g.Dial(), 0); !errors.Is(err, executor.ErrUnavailable) {
 		t.Errorf("got %v for a machine that is not set up", err)
 	}
 	select {
@@ -435,7 +437,7 @@ func TestHTTPDropped(t *testing.T) {
 	cut := newScissors(t, strings.TrimPrefix(g.URL, "http://"), 300<<10)
 	e := g.Endpoint
 	e.URL = "http://" + cut.Addr().String()
-	c, err := Attach(t.Context(), e.Dial(), 0)
+	c, err := join(t.Context(), e.Dial(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -496,7 +498,7 @@ func TestHTTPGone(t *testing.T) {
 		}
 		return nil
 	}
-	c, err := Attach(t.Context(), e.Dial(), 0)
+	c, err := join(t.Context(), e.Dial(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // Dial connects to a port of the sandbox, by the rules of driver.Dialer. It needs Config.Ports.
-func (c *Client) Dial(ctx context.Context, port int) (executor.Conn, error) {
+func (c *client) Dial(ctx context.Context, port int) (executor.Conn, error) {
 	s, err := c.open(ctx, wire.Map{"op": "dial", "port": int64(port)})
 	if err != nil {
 		return nil, err

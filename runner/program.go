@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/zlib"
 	"embed"
+	"encoding/hex"
 	"fmt"
 	"path"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/execbroker/execbroker/internal/cell"
+	"github.com/execbroker/execbroker/internal/wire"
 )
 
 //go:embed internal/program
@@ -42,7 +44,9 @@ p = dict(zip(p[::2], p[1::2]))
 exec(compile(p["runner.py"], "<execbroker runner.py>", "exec"), {"PARTS": p, "__name__": "runner", "__builtins__": dict(vars(builtins))})
 `
 
-// bridge hands its standard input and output to the supervisor and waits until the supervisor lets go of them.
+// bridge hands its standard input and output to the supervisor and waits until the supervisor lets go
+// of them. If there is no supervisor, it says so in its place: exit codes do not get through to
+// whoever has the streams alone.
 const bridge = `import os, socket, sys
 s = socket.socket(socket.AF_UNIX)
 a = sys.argv[1]
@@ -50,6 +54,8 @@ try:
     s.connect("\0" + a[1:] if a[:1] == "@" else a)
     socket.send_fds(s, [b"x"], [0, 1])
 except OSError as e:
+    if isinstance(e, (ConnectionRefusedError, FileNotFoundError)):
+        os.write(1, bytes.fromhex(sys.argv[2]))
     sys.exit("execbroker: %s: %s" % (a, e.strerror))
 os.closerange(0, 2)
 s.recv(1)
@@ -129,15 +135,22 @@ func shipped(python string) string {
 	return endComment.ReplaceAllString(strings.Join(lines, "\n"), "")
 }
 
-// Command returns the command line of the runner. Its standard input and output become the connection of the creator, for Start. What
-// it writes to standard error says why it did not start.
-func Command(python string) []string {
+// command returns the command line of the runner. Its standard input and output become the connection
+// of the creator, for setUp. What it writes to standard error says why it did not start.
+func command(python string) []string {
 	// -I and -S: neither variables nor files of the image are to run code with the rights of the supervisor. UTF-8 whatever the locale.
 	return []string{python, "-I", "-S", "-X", "utf8", "-c", bootstrap, strconv.Itoa(len(program()))}
 }
 
-// BridgeCommand returns the command line of a process in the same sandbox whose standard input and output become the connection of a
-// further holder, for Attach. It has to run as the user of the supervisor. socket is that of Config.
-func BridgeCommand(python, socket string) []string {
-	return []string{python, "-I", "-S", "-c", bridge, socket}
+// noSupervisor is what a bridge says that has found none.
+var noSupervisor = sync.OnceValue(func() string {
+	words := wire.Map{"reason": "ended", "message": "the supervisor of the sandbox has ended"}
+	return hex.EncodeToString(wire.Frame{Type: wire.Bye, Payload: wire.AppendValue(nil, words)}.Append(nil))
+})
+
+// bridgeCommand returns the command line of a process in the same sandbox whose standard input and
+// output become the connection of a further holder, for join. It has to run as the user of the
+// supervisor.
+func bridgeCommand(python, socket string) []string {
+	return []string{python, "-I", "-S", "-c", bridge, socket, noSupervisor()}
 }

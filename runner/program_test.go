@@ -140,7 +140,7 @@ type recorded struct{ io.Reader }
 func (recorded) Write(p []byte) (int, error) { return len(p), nil }
 func (recorded) Close() error                { return nil }
 
-// FuzzClient lets a Client hear whatever a runner might say that user code has taken over.
+// FuzzClient lets a client hear whatever a runner might say that user code has taken over.
 func FuzzClient(f *testing.F) {
 	frames := func(fs ...wire.Frame) (b []byte) {
 		for _, f := range fs {
@@ -162,7 +162,7 @@ func FuzzClient(f *testing.F) {
 	f.Add(frames(started, started, wire.CreditFrame(1, 1<<31)))
 	hello := frames(wire.Frame{Type: wire.Hello, Payload: m(wire.Map{"version": wire.Version, "workdir": "/workspace", "left": -1})})
 	f.Fuzz(func(t *testing.T, said []byte) {
-		c, err := Start(t.Context(), recorded{io.MultiReader(bytes.NewReader(hello), bytes.NewReader(said))}, Config{})
+		c, err := setUp(t.Context(), recorded{io.MultiReader(bytes.NewReader(hello), bytes.NewReader(said))}, Config{})
 		if err != nil {
 			return // what was said broke the connection before it was greeted in turn
 		}

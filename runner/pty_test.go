@@ -56,7 +56,7 @@ func TestTerminal(t *testing.T) {
 				keys := make(chan string, 1)
 				c.req.Stdin = typist(keys)
 				var shown string
-				doWith(t.Context(), s.Client, c.req, func(ev executor.Event) {
+				doWith(t.Context(), s.client, c.req, func(ev executor.Event) {
 					before := strings.Contains(shown, "ready")
 					if shown += string(ev.Data); !before && strings.Contains(shown, "ready") {
 						keys <- c.keys

@@ -20,7 +20,7 @@ import (
 const maxBundle = 64 << 20
 
 // Run executes a request by the rules of driver.Session.Run. That the connection has ended is a *LostError in an ErrUnavailable.
-func (c *Client) Run(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
+func (c *client) Run(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
 	if ctx.Err() != nil {
 		return driver.Exit{}, context.Cause(ctx)
 	}
@@ -97,7 +97,7 @@ func request(req *executor.Request, size executor.TerminalSize) wire.Map {
 
 // run is a run in progress. All of it but feed and resize is on the goroutine that called Run.
 type run struct {
-	c       *Client
+	c       *client
 	s       *stream
 	ctx     context.Context // of the caller
 	emit    func(executor.Event) error

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
 // sandbox is a runner as a process on this machine.
 type sandbox struct {
-	*Client
+	*client
 	cmd     *exec.Cmd
 	workdir string
 	stderr  *lockedBuffer
@@ -125,7 +125,7 @@ func prepare(t testing.TB, root string) (*sandbox, Config) {
 	s := &sandbox{workdir: filepath.Join(dir, "work"), stderr: &lockedBuffer{}, root: root, python: pythonOf(root), uid: uid, socket: filepath.Join(dir, "root", "socket")}
 	cfg := Config{
 		UID: uid, GID: uid, Workdir: s.workdir, Home: filepath.Join(dir, "tmp", "home"), Temp: filepath.Join(dir, "tmp"),
-		Languages: []executor.Language{executor.Python}, IdleTTL: idleTTL, Socket: s.socket,
+		Languages: []executor.Language{executor.Python}, IdleTTL: idleTTL, socket: s.socket,
 		Grace: 15 * time.Second, Env: map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin"},
 	}
 	return s, cfg
@@ -141,12 +141,12 @@ func start(t testing.TB, root string, edit ...func(*Config)) *sandbox {
 	for _, f := range edit {
 		f(&cfg)
 	}
-	cmd, conn := launch(t, s.stderr, inRoot(root, Command(s.python)...)...)
-	c, err := Start(t.Context(), conn, cfg)
+	cmd, conn := launch(t, s.stderr, inRoot(root, command(s.python)...)...)
+	c, err := setUp(t.Context(), conn, cfg)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, s.stderr)
 	}
-	s.Client, s.cmd = c, cmd
+	s.client, s.cmd = c, cmd
 	t.Cleanup(func() {
 		c.Detach()
 		if cmd.ProcessState != nil {
@@ -185,11 +185,11 @@ func (r result) value() string {
 
 // do runs a request.
 func (s *sandbox) do(ctx context.Context, req executor.Request) result {
-	return doWith(ctx, s.Client, req)
+	return doWith(ctx, s.client, req)
 }
 
 // doWith runs a request, and calls see with each event.
-func doWith(ctx context.Context, c *Client, req executor.Request, see ...func(executor.Event)) result {
+func doWith(ctx context.Context, c *client, req executor.Request, see ...func(executor.Event)) result {
 	if req.Limits.WallTime == 0 {
 		req.Limits.WallTime = 30 * time.Second
 	}

@@ -35,7 +35,7 @@ var _ io.ReadWriteCloser = (*Sidecar)(nil)
 // StartSidecar starts a program of the holder itself, as the user of the supervisor, in the root directory. User code can neither signal nor
 // trace it, and nothing of Config applies to it: neither its environment nor its limits. It counts as use of the sandbox. When the
 // holder is gone its standard input ends.
-func (c *Client) StartSidecar(ctx context.Context, argv []string) (*Sidecar, error) {
+func (c *client) StartSidecar(ctx context.Context, argv []string) (*Sidecar, error) {
 	s, err := c.open(ctx, wire.Map{"op": "run", "own": true, "argv": list(argv), "wall": int64(-1), "output": int64(math.MaxInt64), "stdin": true})
 	if err != nil {
 		return nil, err

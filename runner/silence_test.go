@@ -110,7 +110,7 @@ func TestHTTPSilentDeath(t *testing.T) {
 		}
 		return nil
 	}
-	c, err := Attach(t.Context(), e.Dial(), 0)
+	c, err := join(t.Context(), e.Dial(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestHTTPSilentDeath(t *testing.T) {
 	}
 	// It is the same for who only comes now: what is dialled takes the request and never answers.
 	before = way.came.Load()
-	if c, err := Attach(t.Context(), e.Dial(), 0); !errors.Is(err, gone) {
+	if c, err := join(t.Context(), e.Dial(), 0); !errors.Is(err, gone) {
 		t.Errorf("got %v, %v, want that it is gone", c, err)
 	}
 	if n := way.came.Load() - before; n > 2 { // one to send and one to receive
@@ -155,7 +155,7 @@ func TestHTTPSilence(t *testing.T) {
 		}
 		return nil
 	}
-	c, err := Attach(t.Context(), e.Dial(), 0)
+	c, err := join(t.Context(), e.Dial(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

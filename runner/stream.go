@@ -19,7 +19,7 @@ const maxPending = 16 << 20
 
 // stream is one request and what has come for it. All but receive is for one goroutine at a time.
 type stream struct {
-	c       *Client
+	c       *client
 	id      uint32
 	credits wire.Credits // what may be sent
 
@@ -35,7 +35,7 @@ type stream struct {
 }
 
 // open sends a request on a new stream.
-func (c *Client) open(ctx context.Context, request wire.Map) (*stream, error) {
+func (c *client) open(ctx context.Context, request wire.Map) (*stream, error) {
 	s := &stream{c: c, granted: wire.NewGranted(), notify: make(chan struct{}, 1)}
 	_ = s.credits.Grant(wire.Window) // less than the maximum
 	c.mu.Lock()

@@ -1,8 +1,13 @@
 package runner
 
+// This file goes when the adapters of this module have moved to Open.
+
 import (
 	"context"
 	"errors"
+	"io"
+	"io/fs"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +19,7 @@ import (
 // Place is what an adapter knows of the sandbox that a runner is in.
 type Place interface {
 	// Bridge opens a further connection, with the fence of this holder, when the last one was cut.
-	Bridge(ctx context.Context) (*Client, error)
+	Bridge(ctx context.Context) (*client, error)
 	// Fate asks the provider what has become of the sandbox. A sandbox that may come back is not gone.
 	Fate(ctx context.Context) (Fate, error)
 	// Remove destroys the sandbox. One that is gone is not an error.
@@ -35,29 +40,23 @@ type Holder struct {
 	joining   chan struct{} // holds a value while a new connection is being opened
 
 	mu sync.Mutex
-	c  *Client
+	c  *client
 }
 
 // NewHolder makes a Holder of a connection. The Holder owns it from then on.
-func NewHolder(c *Client, at Place) *Holder {
+func NewHolder(c *client, at Place) *Holder {
 	return &Holder{at: at, c: c, joining: make(chan struct{}, 1)}
 }
 
 // Connected returns the connection as it is.
-func (h *Holder) Connected() *Client {
+func (h *Holder) Connected() *client {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.c
 }
 
-// wasCut reports whether a connection has ended without a word of the runner: then the runner may live and be reached by another one.
-func wasCut(c *Client) bool {
-	var lost *LostError
-	return errors.As(c.Err(), &lost)
-}
-
 // Client returns a connection to the runner: another one if the last was cut, by an engine that was restarted for example.
-func (h *Holder) Client(ctx context.Context) (*Client, error) {
+func (h *Holder) Client(ctx context.Context) (*client, error) {
 	if c := h.Connected(); !wasCut(c) {
 		return c, nil
 	}
@@ -99,9 +98,6 @@ func (h *Holder) Aside(ctx context.Context, f func() error) error {
 	c.wg.Wait()
 	return f()
 }
-
-// errGone is what is said of a sandbox that the provider no longer has.
-var errGone = errors.New("the sandbox is gone")
 
 // Run implements driver.Session.
 func (h *Holder) Run(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
@@ -218,10 +214,6 @@ func (h *Holder) Refreshed(ctx context.Context, info executor.SessionInfo) (exec
 	return info, nil
 }
 
-// fenceTimeout is how long Destroy waits for word of a later holder, and for what code wants to be called at the end. A sandbox that does
-// not answer is destroyed.
-const fenceTimeout = 2 * time.Second
-
 // Destroy implements driver.Session.
 func (h *Holder) Destroy(ctx context.Context) error {
 	fctx, cancel := context.WithTimeout(ctx, fenceTimeout)
@@ -238,3 +230,99 @@ func (h *Holder) Destroy(ctx context.Context) error {
 
 // Detach implements driver.Detacher.
 func (h *Holder) Detach() error { return h.Connected().Detach() }
+
+// heldFiles are the files of the runner, over whatever connection there is.
+type heldFiles struct{ h *Holder }
+
+var _ driver.Files = heldFiles{}
+
+// Files implements driver.Filer.
+func (h *Holder) Files() driver.Files { return heldFiles{h} }
+
+// with calls f with the files of the runner.
+func (f heldFiles) with(ctx context.Context, call func(driver.Files) error) error {
+	r, err := f.h.Client(ctx)
+	if err != nil {
+		return err
+	}
+	return f.h.Explain(ctx, call(r.Files()))
+}
+
+// Read implements driver.Files.
+func (f heldFiles) Read(ctx context.Context, name string) (rc io.ReadCloser, err error) {
+	err = f.with(ctx, func(r driver.Files) (err error) { rc, err = r.Read(ctx, name); return err })
+	return rc, err
+}
+
+// Write implements driver.Files.
+func (f heldFiles) Write(ctx context.Context, name string, from io.Reader, mode fs.FileMode) error {
+	return f.with(ctx, func(r driver.Files) error { return r.Write(ctx, name, from, mode) })
+}
+
+// Stat implements driver.Files.
+func (f heldFiles) Stat(ctx context.Context, name string) (info executor.FileInfo, err error) {
+	err = f.with(ctx, func(r driver.Files) (err error) { info, err = r.Stat(ctx, name); return err })
+	return info, err
+}
+
+// List implements driver.Files.
+func (f heldFiles) List(ctx context.Context, dir string) iter.Seq2[executor.FileInfo, error] {
+	return func(yield func(executor.FileInfo, error) bool) {
+		r, err := f.h.Client(ctx)
+		if err != nil {
+			yield(executor.FileInfo{}, err)
+			return
+		}
+		for info, err := range r.Files().List(ctx, dir) {
+			if !yield(info, f.h.Explain(ctx, err)) {
+				return
+			}
+		}
+	}
+}
+
+// Mkdir implements driver.Files.
+func (f heldFiles) Mkdir(ctx context.Context, name string) error {
+	return f.with(ctx, func(r driver.Files) error { return r.Mkdir(ctx, name) })
+}
+
+// Rename implements driver.Files.
+func (f heldFiles) Rename(ctx context.Context, from, to string) error {
+	return f.with(ctx, func(r driver.Files) error { return r.Rename(ctx, from, to) })
+}
+
+// Remove implements driver.Files.
+func (f heldFiles) Remove(ctx context.Context, name string) error {
+	return f.with(ctx, func(r driver.Files) error { return r.Remove(ctx, name) })
+}
+
+// These are what adapters have called so far.
+type Client = client
+
+// SetUp is setUp.
+func SetUp(ctx context.Context, conn io.ReadWriteCloser, cfg Config) (*client, error) {
+	return setUp(ctx, conn, cfg)
+}
+
+// Attach is join.
+func Attach(ctx context.Context, conn io.ReadWriteCloser, fence int64) (*client, error) {
+	return join(ctx, conn, fence)
+}
+
+// StartGuest is setUp of a Guest.
+func StartGuest(ctx context.Context, conn io.ReadWriteCloser, cfg Config, g Guest) (*client, error) {
+	cfg.Guest = &g
+	return setUp(ctx, conn, cfg)
+}
+
+// Command is command.
+func Command(python string) []string { return command(python) }
+
+// BridgeCommand is bridgeCommand.
+func BridgeCommand(python, socket string) []string { return bridgeCommand(python, socket) }
+
+// Features are languageFeatures.
+func Features() []executor.Feature { return languageFeatures }
+
+// At returns c with a socket.
+func (c Config) At(socket string) Config { c.socket = socket; return c }
