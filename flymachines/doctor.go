@@ -15,7 +15,7 @@ import (
 	"github.com/superfly/fly-go/flaps"
 
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // Doctor examines what the backend needs: the token, the app, what else is in it, the way to its Machines. It changes nothing, so it
