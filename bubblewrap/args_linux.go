@@ -103,7 +103,6 @@ func pages(n int64) int64 { return (n + pageSize - 1) / pageSize * pageSize }
 
 // box is a sandbox to be made.
 type box struct {
-	id      string // Create.ID
 	root    string // "": /usr of this machine
 	want    executor.Limits
 	limited bool // there is a control group

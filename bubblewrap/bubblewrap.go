@@ -10,10 +10,10 @@
 //
 // # Features
 //
-// Those of the runner: languages, state, files, commands, terminals, ports. Sandboxes outlive the
+// Those of package runner: languages, state, files, commands, terminals, ports. Sandboxes outlive the
 // program that made them until their idle TTL, and another program of the same owner and user finds
 // them: the table of processes is the register, so nothing is stored. Limits of memory, CPU and
-// processes are declared where the program can make a control group when the backend is opened, of
+// processes are declared if the program can make a control group when the backend is opened, of
 // version 1 or 2; version 2 is not tested here. Networks are refused, and so are packages: name a root
 // that has them.
 //
@@ -37,7 +37,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // Type is the name of this adapter in configurations and handles.
@@ -48,35 +48,38 @@ type Process struct {
 	PID int // of the supervisor, which is the first process of the sandbox, as this program sees it
 }
 
-// Open opens the backend. It looks for a control group that it can use, and does no remote I/O.
-func Open(_ context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
-	d, err := newDriver(env, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return driver.New(d, env, driver.Options{Type: Type, Suspends: true, SuspendsRuns: true})
-}
-
 // Factory is for registries.
 func Factory() driver.Factory { return driver.NewFactory(Type, Open, Doctor) }
 
-// features are those of every session.
-var features = []executor.Feature{
-	executor.FeatureCode, executor.FeatureCommand, executor.FeaturePTY, executor.FeatureParallelRuns,
-	executor.FeatureFilesDuringRun, executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList,
-	executor.FeatureKeepAlive, executor.FeatureLimitDisk, executor.FeatureNetworkNone,
-	executor.FeatureTypeScript, executor.FeatureAliases,
+// Open opens the backend. It looks for a control group that it can use, and does no remote I/O.
+func Open(_ context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	m, err := newMachine(env, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return runner.Open(env, m, runner.Options{
+		Options:      driver.Options{Type: Type, Suspends: true, SuspendsRuns: true},
+		Capabilities: cfg.capabilities(m.limits()), Socket: socket,
+	})
 }
 
-// counted are those that need a control group.
+// socket is where further holders find the supervisor: an abstract name, in the network namespace of the
+// sandbox. Code can connect to it and is sent away by its user.
+const socket = "@execbroker"
+
+// counted are the features that need a control group.
 var counted = []executor.Feature{
 	executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitProcesses,
 }
 
-// capabilities are those of a configuration, with or without a control group.
+// capabilities are those of a configuration, with or without a control group. The others are the
+// runner's.
 func (c *Config) capabilities(limited bool) executor.Capabilities {
 	caps := executor.Capabilities{
-		Features:  slices.Clone(features),
+		Features:  []executor.Feature{executor.FeatureLimitDisk, executor.FeatureNetworkNone, executor.FeatureAliases},
 		Templates: slices.Sorted(maps.Keys(c.Templates)),
 		Isolation: executor.IsolationContainer,
 		MaxLimits: c.MaxLimits.executor(),
@@ -88,11 +91,8 @@ func (c *Config) capabilities(limited bool) executor.Capabilities {
 	if c.Ports {
 		caps.Features = append(caps.Features, executor.FeaturePorts)
 	}
-	for _, l := range c.languages() {
-		caps.Languages = append(caps.Languages, executor.Runtime{Language: l, Features: runner.Features()})
-	}
-	if len(caps.Languages) > 1 {
-		caps.Features = append(caps.Features, executor.FeatureMixedLanguages)
+	for _, l := range c.Languages {
+		caps.Languages = append(caps.Languages, executor.Runtime{Language: l})
 	}
 	return caps
 }

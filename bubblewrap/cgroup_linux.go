@@ -69,20 +69,18 @@ func chooseGroups(mounts []cgroupMount, own map[string]string, path string) (*gr
 		g.parents = append(g.parents, mounts[i].below(at))
 	}
 	if len(g.parents) == len(controllers) {
-		return g, g.try()
+		return tried(g)
 	}
 	i := slices.IndexFunc(mounts, func(m cgroupMount) bool { return m.controllers == nil })
 	if i < 0 || len(g.parents) > 0 {
 		return nil, fmt.Errorf("no hierarchy of control groups has %s", strings.Join(controllers, ", "))
 	}
 	if path != "" {
-		g = &groups{2, []string{path}}
-		return g, g.try()
+		return tried(&groups{2, []string{path}})
 	}
 	var errs []error
 	for at := own[""]; ; at = filepath.Dir(at) {
-		g := &groups{2, []string{mounts[i].below(at)}}
-		err := g.try()
+		g, err := tried(&groups{2, []string{mounts[i].below(at)}})
 		if err == nil {
 			return g, nil
 		}
@@ -133,13 +131,13 @@ func (m cgroupMount) below(path string) string {
 	return m.dir
 }
 
-// try makes a group and removes it.
-func (g *groups) try() error {
+// tried returns g if a group could be made and removed there.
+func tried(g *groups) (*groups, error) {
 	x, err := g.make(fmt.Sprintf("try-%d-%d", os.Getpid(), time.Now().UnixNano()), executor.Limits{MemoryBytes: 64 << 20, CPUs: 1}, 16)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return x.remove()
+	return g, x.remove()
 }
 
 // make makes a group with limits. processes are those of the supervisor, too.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // Config is what configuration says. The zero value runs the Python of this machine.
@@ -139,11 +139,4 @@ func checkPath(name string) error {
 // root returns the root of a template.
 func (c *Config) root(template string) string {
 	return cmp.Or(c.Templates[template].Root, c.Root)
-}
-
-func (c *Config) languages() []executor.Language {
-	if len(c.Languages) == 0 {
-		return []executor.Language{executor.Python}
-	}
-	return c.Languages
 }

@@ -66,7 +66,7 @@ func target(version string) conformance.Target {
 
 // leftOf returns the sandboxes, and the control groups of sandboxes, of owners whose names begin so.
 func leftOf(owners string) (left []string, err error) {
-	all, err := sandboxesNow()
+	all, err := running()
 	for _, f := range all {
 		if strings.HasPrefix(f.Labels[driver.LabelOwner], owners) {
 			left = append(left, fmt.Sprintf("sandbox %s, process %d", f.ID, f.monitor))

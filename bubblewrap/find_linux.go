@@ -3,7 +3,6 @@ package bubblewrap
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/executor/driver"
 )
 
 // The register of sandboxes is the table of processes: each bwrap has a note in its environment, which
@@ -39,23 +37,22 @@ func (n *note) info() executor.SessionInfo {
 	}
 }
 
-func (n *note) group() *group {
-	if len(n.Groups) == 0 {
-		return nil
-	}
-	return &group{n.Version, n.Groups}
-}
-
 // found is a sandbox in the table of processes.
 type found struct {
 	note
 	monitor int // the process of bwrap
 }
 
-var errGone = errors.New("no such sandbox")
+func (f *found) process() *process {
+	p := &process{monitor: f.monitor, pid: child(f.monitor), same: f.Same}
+	if len(f.Groups) > 0 {
+		p.group = &group{f.Version, f.Groups}
+	}
+	return p
+}
 
-// sandboxesNow returns the sandboxes that run, of whatever owner.
-func sandboxesNow() (all []found, err error) {
+// running returns the sandboxes that run, of whatever owner.
+func running() (all []found, err error) {
 	here, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
 		return nil, err
@@ -100,38 +97,10 @@ func look(dir, here string) (f found, ok bool) {
 	return f, err == nil
 }
 
-// find returns the sandbox of a session.
-func find(id string) (found, error) {
-	all, err := sandboxesNow()
-	if err != nil {
-		return found{}, driver.Fail(executor.ErrUnavailable, executor.RanNo, err)
-	}
-	for _, f := range all {
-		if f.ID == id {
-			return f, nil
-		}
-	}
-	return found{}, driver.Fail(executor.ErrNotFound, executor.RanNo, errGone)
-}
-
-// process takes hold of the supervisor of a sandbox that another program has started, or this one.
-func (f *found) process() (*process, error) {
-	pid := f.child()
-	p := &process{group: f.group(), over: make(chan struct{}), code: -1}
-	if pid == 0 || p.open(pid) != nil {
-		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, errGone)
-	}
-	if f.child() != pid { // its number may have become another's before it was opened
-		p.handle.Close()
-		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, errGone)
-	}
-	go p.watch() // until it ends or the handle is closed
-	return p, nil
-}
-
-// child returns the number of the supervisor; 0 if it is not there yet or no more.
-func (f *found) child() int {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", f.monitor))
+// child returns the number of the supervisor that a bwrap watches over; 0 if it is not there yet or no
+// more.
+func child(monitor int) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", monitor))
 	if err != nil {
 		return 0
 	}

@@ -24,14 +24,20 @@ import (
 // process is a sandbox that runs. Two processes of this machine belong to it: bwrap, which watches from
 // outside, and the supervisor, with which everything in the sandbox ends.
 type process struct {
-	pid    int           // of the supervisor
-	handle *os.File      // of it, for the kernel: numbers are given again
-	group  *group        // nil: none
-	said   *tail         // by bwrap and the supervisor, of a sandbox that this program has started
-	over   chan struct{} // closed when the sandbox has ended, and then what follows is known
-	code   int           // exit code, as a shell has it; -1 for a sandbox that another program has started
-	oom    bool
+	monitor int    // the process of bwrap
+	pid     int    // of the supervisor
+	group   *group // nil: none
+	same    bool   // code has the user of the supervisor
+
+	// Of a sandbox that this program has started.
+	said *tail
+	over chan struct{} // closed when it has ended, and then the rest is known
+	code int           // exit code, as a shell has it
+	oom  bool
 }
+
+// killed is the exit code of a supervisor that was killed.
+const killed = 128 + int(unix.SIGKILL)
 
 // noteName is the variable in the environment of bwrap, outside of the sandbox, that says what it is.
 const noteName = "EXECBROKER_SANDBOX"
@@ -103,7 +109,7 @@ func start(ctx context.Context, b *box, command []string) (p *process, conn io.R
 	}
 	defer release()
 	c := exec.Command(argv[0], argv[1:]...) //nolint:noctx // its life is that of the sandbox
-	p = &process{group: b.group, said: &tail{}, over: make(chan struct{}), code: -1}
+	p = &process{group: b.group, same: b.who.same, said: &tail{}, over: make(chan struct{})}
 	c.Dir, c.Env, c.ExtraFiles, c.SysProcAttr = "/", []string{noteName + "=" + b.note}, theirs, attr
 	c.Stdin, c.Stdout, c.Stderr = stdin, stdout, p.said
 	theirs = append(theirs, stdin, stdout)
@@ -111,7 +117,7 @@ func start(ctx context.Context, b *box, command []string) (p *process, conn io.R
 		return nil, nil, unsupported(fmt.Errorf("bwrap: %w", err), "user-namespaces")
 	}
 	closeAll(theirs)
-	theirs = nil
+	theirs, p.monitor = nil, c.Process.Pid
 	go p.wait(c) // kill waits for it
 	if err := p.place(ctx, tells); err != nil {
 		c.Process.Kill() // what waits for unblock then ends by itself
@@ -137,9 +143,7 @@ func (p *process) place(ctx context.Context, tells *os.File) error {
 		}
 		return errNotMade
 	}
-	if err := p.open(info.PID); err != nil {
-		return err
-	}
+	p.pid = info.PID
 	if p.group != nil {
 		return p.group.add(p.pid)
 	}
@@ -148,78 +152,74 @@ func (p *process) place(ctx context.Context, tells *os.File) error {
 
 var errNotMade = errors.New("bwrap has not made the sandbox")
 
-// open takes hold of the supervisor.
-func (p *process) open(pid int) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err == nil {
-		err = unix.SetNonblock(fd, true) // so that waiting for it takes no thread
-	}
-	if err != nil {
-		return fmt.Errorf("process %d: %w", pid, err)
-	}
-	p.pid, p.handle = pid, os.NewFile(uintptr(fd), "supervisor")
-	return nil
-}
-
-// wait takes note of the end of a sandbox that this program has started.
+// wait takes note of the end.
 func (p *process) wait(c *exec.Cmd) {
+	defer close(p.over)
 	_ = c.Wait() // its state says it
 	p.code = c.ProcessState.ExitCode()
-	p.end()
-}
-
-// watch takes note of the end of a sandbox that another program has started, until the handle is closed.
-func (p *process) watch() {
-	raw, err := p.handle.SyscallConn()
-	if err != nil {
-		return
-	}
-	err = raw.Read(func(fd uintptr) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
-	})
-	if err == nil {
-		p.end()
-	}
-}
-
-func (p *process) end() {
 	if p.group != nil {
-		p.oom = p.group.outOfMemory()
+		p.oom = p.code == killed && p.group.outOfMemory()
 		_ = p.group.remove() // sweep removes what remains
 	}
-	close(p.over)
 }
 
-// endTime is how long the kernel may take to end what was killed.
-const endTime = 5 * time.Second
+// hold opens the supervisor for the kernel, because numbers are given again. It fails with ESRCH if the
+// sandbox has ended.
+func (p *process) hold() (*os.File, error) {
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "supervisor")
+	if child(p.monitor) != p.pid { // it had ended before, and this is another
+		f.Close()
+		return nil, unix.ESRCH
+	}
+	return f, nil
+}
 
 // ended waits until the sandbox has ended, for at most a time.
 func (p *process) ended(limit time.Duration) bool {
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case <-p.over:
-		return true
-	case <-t.C:
-		return false
+	if p.over != nil {
+		t := time.NewTimer(limit)
+		defer t.Stop()
+		select {
+		case <-p.over:
+			return true
+		case <-t.C:
+			return false
+		}
+	}
+	f, err := p.hold()
+	if err != nil {
+		return errors.Is(err, unix.ESRCH)
+	}
+	defer f.Close()
+	for begin := time.Now(); ; {
+		left := max(0, limit-time.Since(begin)) / time.Millisecond
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}, int(left))
+		if !errors.Is(err, unix.EINTR) {
+			return n > 0
+		}
 	}
 }
 
-// kill ends the sandbox, waits until it is gone, and lets go of it. One that has ended is not an error.
+// kill ends the sandbox and waits until it is gone. One that has ended is not an error.
 func (p *process) kill() error {
-	raw, err := p.handle.SyscallConn()
+	f, err := p.hold()
 	if err == nil {
-		cerr := raw.Control(func(fd uintptr) { err = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) })
-		err = errors.Join(err, cerr)
+		defer f.Close()
+		err = unix.PidfdSendSignal(int(f.Fd()), unix.SIGKILL, nil, 0)
 	}
-	if err != nil && !errors.Is(err, unix.ESRCH) && !p.ended(0) {
+	if err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("process %d: %w", p.pid, err)
 	}
-	if !p.ended(endTime) {
+	if !p.ended(removeTime) {
 		return fmt.Errorf("process %d does not end", p.pid)
 	}
-	p.handle.Close()
+	if p.group != nil { // its creator may be gone
+		return p.group.remove()
+	}
 	return nil
 }
 
