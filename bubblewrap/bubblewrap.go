@@ -62,9 +62,12 @@ func Open(_ context.Context, env driver.Env, cfg Config) (executor.Executor, err
 	}
 	return runner.Open(env, m, runner.Options{
 		Options:      driver.Options{Type: Type, Suspends: true, SuspendsRuns: true},
-		Capabilities: cfg.capabilities(m.limits()), Socket: socket,
+		Capabilities: cfg.capabilities(m.limits()), Python: python, Socket: socket,
 	})
 }
+
+// python runs the supervisor and the Python of sessions. The root says where it is.
+const python = "python3"
 
 // socket is where further holders find the supervisor: an abstract name, in the network namespace of the
 // sandbox. Code can connect to it and is sent away by its user.
@@ -91,7 +94,7 @@ func (c *Config) capabilities(limited bool) executor.Capabilities {
 	if c.Ports {
 		caps.Features = append(caps.Features, executor.FeaturePorts)
 	}
-	for _, l := range c.Languages {
+	for _, l := range c.languages() {
 		caps.Languages = append(caps.Languages, executor.Runtime{Language: l})
 	}
 	return caps

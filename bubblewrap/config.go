@@ -140,3 +140,10 @@ func checkPath(name string) error {
 func (c *Config) root(template string) string {
 	return cmp.Or(c.Templates[template].Root, c.Root)
 }
+
+func (c *Config) languages() []executor.Language {
+	if len(c.Languages) == 0 {
+		return []executor.Language{executor.Python}
+	}
+	return c.Languages
+}

@@ -75,7 +75,7 @@ func leftOf(owners string) (left []string, err error) {
 	return left, err
 }
 
-func version(t *testing.T) string {
+func version(t testing.TB) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "bwrap", "--version").Output()
 	if err != nil {

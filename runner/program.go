@@ -26,11 +26,16 @@ var supervisor = []string{"protocol.py", "system.py", "peers.py", "runs.py", "pr
 var programs = []string{"interpreter.py", "files.py", "runner.cjs"}
 
 // bootstrap reads the rest of the program from standard input, which is also the first connection. Its version check comes before
-// anything that an old Python could not compile. The program has built-in names of its own, because interpreters go on with it and
-// their code may remove the common ones.
+// anything that an old Python could not compile. It closes what whoever started it has inherited from others. The program has built-in
+// names of its own, because interpreters go on with it and their code may remove the common ones.
 const bootstrap = `import builtins, os, sys
 if sys.version_info < (3, 9):
     sys.exit("execbroker: python3 is version %d.%d here, the runner needs 3.9 or later" % sys.version_info[:2])
+for n in os.listdir("/proc/self/fd"):
+    try:
+        int(n) < 3 or os.close(int(n))
+    except OSError:
+        pass
 n, b = int(sys.argv[1]), []
 while n:
     d = os.read(0, min(n, 65536))

@@ -108,6 +108,15 @@ func Command(python string, attempts []Attempt, vars map[string]any) []string {
 
 // elsewhere has, for each backend, the words of attempts that end differently there.
 var elsewhere = map[string]map[string]string{
+	// A user namespace knows no other users, masked files cannot be opened at all, and there is no sysfs.
+	// Its tmpfs bounds bytes; what files take besides counts as memory.
+	"bubblewrap": {
+		"kernel/proc-keys":          "EACCES",
+		"kernel/sys-power":          "ENOENT",
+		"supervisor/become-another": "EINVAL",
+		"floods/inodes":             "ok",
+		"floods/directories":        "ok",
+	},
 	// A Machine has a kernel of its own. What that does for everybody it does for code: no engine has a list of system calls.
 	"flymachines": {
 		"kernel/aio":                        "ok",
