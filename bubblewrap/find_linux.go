@@ -3,8 +3,10 @@ package bubblewrap
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -40,11 +42,11 @@ func (n *note) info() executor.SessionInfo {
 // found is a sandbox in the table of processes.
 type found struct {
 	note
-	monitor int // the process of bwrap
+	monitor, pid int // the processes of bwrap and of the supervisor
 }
 
 func (f *found) process() *process {
-	p := &process{monitor: f.monitor, pid: child(f.monitor), same: f.Same}
+	p := &process{monitor: f.monitor, pid: f.pid, same: f.Same}
 	if len(f.Groups) > 0 {
 		p.group = &group{f.Version, f.Groups}
 	}
@@ -86,6 +88,9 @@ func look(dir, here string) (f found, ok bool) {
 		return f, false
 	}
 	env, err := os.ReadFile(dir + "/environ")
+	if errors.Is(err, os.ErrPermission) { // it belongs to a subordinate user, who we are in the namespace of the sandbox
+		env, err = exec.Command("nsenter", "--user="+dir+"/ns/user", "--setuid", "0", "--setgid", "0", "--", "cat", dir+"/environ").Output() //nolint:noctx // it reads a file of the kernel
+	}
 	if err != nil {
 		return f, false
 	}
@@ -94,7 +99,8 @@ func look(dir, here string) (f found, ok bool) {
 		return f, false
 	}
 	f.monitor, err = strconv.Atoi(filepath.Base(dir))
-	return f, err == nil
+	f.pid = child(f.monitor)
+	return f, err == nil && f.pid != 0
 }
 
 // child returns the number of the supervisor that a bwrap watches over; 0 if it is not there yet or no

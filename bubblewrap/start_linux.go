@@ -95,17 +95,16 @@ func start(ctx context.Context, b *box, command []string) (p *process, conn io.R
 	argv := append(append([]string{bwrap}, args...), command...)
 	attr := &syscall.SysProcAttr{Setsid: true}
 	release := func() {}
-	switch {
-	case b.who.helpers:
+	if b.who.helpers {
 		var namespace string
 		if namespace, release, err = subordinateNamespace(ctx, &b.who); err != nil {
 			return nil, nil, err
 		}
 		argv = append([]string{"nsenter", "--user=" + namespace, "--setuid", "0", "--setgid", "0", "--"}, argv...)
-	case !b.who.same:
+	} else {
 		attr.Cloneflags = syscall.CLONE_NEWUSER
-		attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = b.who.uids, b.who.gids, true
-		attr.Credential = &syscall.Credential{}
+		attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = b.who.uids, b.who.gids, !b.who.same
+		attr.Credential = &syscall.Credential{NoSetGroups: b.who.same} // the kernel keeps the groups of who has one user
 	}
 	defer release()
 	c := exec.Command(argv[0], argv[1:]...) //nolint:noctx // its life is that of the sandbox
@@ -190,18 +189,12 @@ func (p *process) ended(limit time.Duration) bool {
 			return false
 		}
 	}
-	f, err := p.hold()
-	if err != nil {
-		return errors.Is(err, unix.ESRCH)
-	}
-	defer f.Close()
-	for begin := time.Now(); ; {
-		left := max(0, limit-time.Since(begin)) / time.Millisecond
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}, int(left))
-		if !errors.Is(err, unix.EINTR) {
-			return n > 0
+	for begin := time.Now(); child(p.monitor) == p.pid; time.Sleep(time.Millisecond) {
+		if time.Since(begin) >= limit {
+			return false
 		}
 	}
+	return true
 }
 
 // kill ends the sandbox and waits until it is gone. One that has ended is not an error.

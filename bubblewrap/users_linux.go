@@ -53,7 +53,11 @@ func identify(weak bool) (identity, error) {
 	}
 	i, err := identifySubordinate()
 	if errors.Is(err, errOneUser) && weak {
-		return identity{how: "the user of this program", same: true}, nil
+		return identity{
+			how: "the user of this program", same: true,
+			uids: []syscall.SysProcIDMap{{ContainerID: supervisorID, HostID: os.Geteuid(), Size: 1}},
+			gids: []syscall.SysProcIDMap{{ContainerID: supervisorID, HostID: os.Getegid(), Size: 1}},
+		}, nil
 	}
 	return i, err
 }
