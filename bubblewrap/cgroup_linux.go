@@ -226,7 +226,7 @@ func (x *group) outOfMemory() bool {
 }
 
 // removeTime is how long the kernel may count what has just ended.
-const removeTime = 2 * time.Second
+const removeTime = 10 * time.Second
 
 // remove removes a group whose processes have ended. One that is gone is not an error.
 func (x *group) remove() error {

@@ -138,7 +138,7 @@ func (m *machine) try(ctx context.Context, root string, command []string) (strin
 	}
 	defer conn.Close()
 	text, err := io.ReadAll(io.LimitReader(conn, maxSaid))
-	if err = errors.Join(err, p.kill()); err != nil {
+	if err = errors.Join(err, p.kill(ctx)); err != nil {
 		return "", err
 	}
 	if p.code != 0 || len(text) == 0 {

@@ -194,8 +194,10 @@ func (b *bridge) Close() error {
 const endTime = 2 * time.Second
 
 // Termination implements runner.Sandbox. Who kills a supervisor is its owner, or root.
-func (p *process) Termination(context.Context) (runner.Termination, error) {
-	t := runner.Termination{Ended: p.ended(endTime)}
+func (p *process) Termination(ctx context.Context) (runner.Termination, error) {
+	ctx, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	t := runner.Termination{Ended: p.ended(ctx)}
 	if !t.Ended {
 		return t, nil
 	}
@@ -213,7 +215,7 @@ func (p *process) Termination(context.Context) (runner.Termination, error) {
 }
 
 // Remove implements runner.Sandbox.
-func (p *process) Remove(context.Context) error { return p.kill() }
+func (p *process) Remove(ctx context.Context) error { return p.kill(ctx) }
 
 // As implements driver.Aser.
 func (p *process) As(target any) bool {

@@ -177,20 +177,22 @@ func (p *process) hold() (*os.File, error) {
 	return f, nil
 }
 
-// ended waits until the sandbox has ended, for at most a time.
-func (p *process) ended(limit time.Duration) bool {
+// ended waits until the sandbox has ended, for as long as ctx lasts.
+func (p *process) ended(ctx context.Context) bool {
 	if p.over != nil {
-		t := time.NewTimer(limit)
-		defer t.Stop()
 		select {
 		case <-p.over:
 			return true
-		case <-t.C:
+		case <-ctx.Done():
 			return false
 		}
 	}
-	for begin := time.Now(); child(p.monitor) == p.pid; time.Sleep(time.Millisecond) {
-		if time.Since(begin) >= limit {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for child(p.monitor) == p.pid {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
 			return false
 		}
 	}
@@ -198,7 +200,7 @@ func (p *process) ended(limit time.Duration) bool {
 }
 
 // kill ends the sandbox and waits until it is gone. One that has ended is not an error.
-func (p *process) kill() error {
+func (p *process) kill(ctx context.Context) error {
 	f, err := p.hold()
 	if err == nil {
 		defer f.Close()
@@ -207,8 +209,8 @@ func (p *process) kill() error {
 	if err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("process %d: %w", p.pid, err)
 	}
-	if !p.ended(removeTime) {
-		return fmt.Errorf("process %d does not end", p.pid)
+	if !p.ended(ctx) {
+		return fmt.Errorf("process %d does not end: %w", p.pid, context.Cause(ctx))
 	}
 	if p.group != nil { // its creator may be gone
 		return p.group.remove()
