@@ -29,6 +29,7 @@ var suites = []struct {
 	dir, test string
 	languages []executor.Language
 }{
+	{"bubblewrap", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"docker", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"e2b", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"e2b", "TestConformanceOfCodeInterpreter", []executor.Language{executor.Python}},
