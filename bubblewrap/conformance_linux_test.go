@@ -71,7 +71,7 @@ func target(version string) conformance.Target {
 	}
 }
 
-// leftOf returns the sandboxes, and the control groups of sandboxes, of owners whose names begin so.
+// leftOf returns the sandboxes of owners whose names begin so.
 func leftOf(owners string) (left []string, err error) {
 	all, err := running()
 	for _, f := range all {
