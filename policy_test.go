@@ -70,7 +70,7 @@ type rule struct {
 	modules  []string // other modules
 }
 
-var adapters = []string{"pyodide/...", "docker/...", "e2b/...", "flymachines/..."}
+var adapters = []string{"bubblewrap", "pyodide/...", "docker/...", "e2b/...", "flymachines/..."}
 
 // The arrows point one way only. A package that has no rule gets one together with the reason for what it imports.
 var rules = []rule{
@@ -111,12 +111,12 @@ var rules = []rule{
 	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor"}, modules: []string{"golang.org/x/tools"}},
 	{packages: []string{"conformance/conformancetest"}, imports: []string{"conformance", "executor", "executor/driver"}},
 	// Adapters translate; none knows another.
-	{packages: []string{"internal/cell", "internal/typescript", "internal/leaktest", "internal/npmtest", "internal/sharetest", "internal/wire"}},
+	{packages: []string{"internal/cell", "internal/seccomp", "internal/typescript", "internal/leaktest", "internal/npmtest", "internal/sharetest", "internal/wire"}},
 	{packages: []string{"internal/store"}, imports: []string{"executor"}, modules: []string{"golang.org/x/sys"}},
 	{packages: []string{"internal/npm"}},
 	{packages: []string{"internal/requirement"}, modules: []string{"github.com/aquasecurity/go-pep440-version"}},
 	// What the adapters of processes and machines share.
-	{packages: []string{"internal/runner/..."}, imports: []string{"executor", "executor/driver", "internal/cell", "internal/typescript", "internal/wire", "internal/runner/..."}},
+	{packages: []string{"runner/..."}, imports: []string{"executor", "executor/driver", "internal/cell", "internal/typescript", "internal/wire", "runner/..."}},
 	{packages: []string{"internal/packages/packagestest"}, imports: []string{"executor"}},
 	{packages: []string{"internal/packages"}, imports: []string{"executor", "executor/driver", "internal/npm", "internal/requirement", "internal/store"}},
 	// What is tried from inside of sandboxes, for the tests of their adapters.
@@ -125,11 +125,12 @@ var rules = []rule{
 	{packages: []string{"pyodide/..."}, imports: []string{"executor", "executor/driver", "internal/cell", "internal/requirement", "internal/store", "internal/typescript", "pyodide/..."}, modules: []string{"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"}},
 	// It starts engines, each with a network of its own.
 	{packages: []string{"docker/dockertest"}, imports: []string{"internal/wire"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client", "golang.org/x/sys"}},
-	{packages: []string{"docker/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "internal/runner/...", "internal/wire", "docker/..."}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
-	{packages: []string{"e2b/..."}, imports: []string{"executor", "executor/driver", "internal/envd/...", "internal/packages", "internal/runner/...", "internal/wire", "e2b/..."}, modules: []string{"connectrpc.com/connect", "golang.org/x/sync", "google.golang.org/protobuf", "github.com/oapi-codegen/runtime"}},
+	{packages: []string{"docker/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "runner/...", "internal/seccomp", "internal/wire", "docker/..."}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
+	{packages: []string{"e2b/..."}, imports: []string{"executor", "executor/driver", "internal/envd/...", "internal/packages", "runner/...", "internal/wire", "e2b/..."}, modules: []string{"connectrpc.com/connect", "golang.org/x/sync", "google.golang.org/protobuf", "github.com/oapi-codegen/runtime"}},
+	{packages: []string{"bubblewrap"}, imports: []string{"executor", "executor/driver", "internal/seccomp", "runner"}, modules: []string{"golang.org/x/sys"}},
 	// Fly's stand-in starts containers where the adapter starts Machines. It shares no type of the API with the adapter or with Fly's client.
 	{packages: []string{"flymachines/flytest"}, imports: []string{"internal/store"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
-	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "internal/runner/...", "internal/store", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},
+	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "runner/...", "internal/store", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},
 	// Configuration knows factories, not adapters; one package names them all.
 	{packages: []string{"backends"}, imports: []string{"executor", "executor/driver", "executor/router", "executor/pool", "executor/sessions/...", "internal/requirement", "internal/settings"}, modules: []string{"github.com/sony/gobreaker/v2", "go.yaml.in/yaml/v3"}},
 	{packages: []string{"backends/all"}, imports: append([]string{"backends", "executor/driver"}, adapters...)},

@@ -24,6 +24,7 @@ const withPackages = `"packages": {"allow": {"python": ["six"], "javascript": ["
 
 var reports = []reported{
 	{name: "pyodide", typ: "pyodide"},
+	{name: "bubblewrap", typ: "bubblewrap", settings: `{"ports": true, "languages": ["python", "javascript"], "templates": {"small": {"limits": {"memory": "128MiB"}}}}`},
 	{name: "docker", typ: "docker", settings: `{"ports": true, "languages": ["python", "javascript"], "templates": {"small": {"image": "example.org/small:1"}}, ` + withPackages + `}`},
 	{name: "flymachines", typ: "flymachines", settings: `{"ports": true, "app": "sandboxes", "token": {"env": "FLY_API_TOKEN"}, "languages": ["python", "javascript"], "templates": {"small": {"image": "example.org/small:1"}}, ` + withPackages + `}`},
 	{name: "e2b", typ: "e2b", settings: `{"ports": true, "languages": ["python", "javascript"], "networks": ["none", "full"], ` + withPackages + `}`},

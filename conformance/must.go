@@ -88,6 +88,17 @@ var mustDeclare = map[string]func() Must{
 			Isolation:    executor.IsolationContainer,
 		}
 	},
+	"bubblewrap": func() Must {
+		return Must{
+			Features: []executor.Feature{ // limits but that of disk are those of machines with control groups
+				executor.FeatureCode, executor.FeatureCommand, executor.FeaturePTY, executor.FeatureParallelRuns,
+				executor.FeatureAttach, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureLimitDisk,
+				executor.FeatureNetworkNone, executor.FeatureTypeScript, executor.FeatureAliases,
+			},
+			EachLanguage: runnerLanguage,
+			Isolation:    executor.IsolationContainer,
+		}
+	},
 	"e2b": func() Must {
 		return Must{
 			Features: []executor.Feature{

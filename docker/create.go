@@ -16,7 +16,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // python runs the runner and the Python of sessions. The image says where it is.
@@ -108,13 +108,13 @@ func (b *backend) start(ctx context.Context, x *box, f *facts, spec *executor.Sp
 	if err != nil {
 		return nil, err
 	}
-	r, err := runner.Start(actx, conn, runner.Config{
+	r, err := runner.SetUp(actx, conn, runner.Config{
 		UID: x.uid, GID: x.uid, Workdir: executor.Workdir, Home: executor.Home, Temp: tempDir,
 		Aliases: spec.Aliases, Ports: spec.Ports, Env: x.env(spec.Env), Paths: x.paths(), Languages: spec.Languages,
 		MaxRun: spec.MaxRun, IdleTTL: spec.IdleTTL, MaxLife: spec.MaxLife,
-		Rlimits: x.rlimits(), OOMScore: codeOOMScore, Socket: socket, Names: namesDir + "/socket",
+		Rlimits: x.rlimits(), OOMScore: codeOOMScore, Names: namesDir + "/socket",
 		Filtered: true, AllowWeak: b.cfg.AllowWeak,
-	})
+	}.At(socket))
 	release()
 	if err != nil {
 		return nil, b.notStarted(actx, x.id, conn, err)

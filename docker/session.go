@@ -5,7 +5,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // session is a container as this process holds it.

@@ -20,7 +20,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/packages"
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 const (
@@ -330,12 +330,12 @@ func (b *backend) start(ctx context.Context, made *api.Sandbox, spec *executor.S
 	cfg := runner.Config{
 		UID: uid, GID: gid, OwnWorkdir: !same, SameUser: same,
 		Aliases: spec.Aliases, Ports: spec.Ports, Env: env, Paths: paths, Languages: languages, MaxRun: maxRun, MaxLife: spec.MaxLife, // E2B's timeout is the idle TTL
-		Rlimits: map[string]int64{"core": 0, "nofile": maxDescriptors}, OOMScore: codeOOMScore, Socket: socket, AllowWeak: b.cfg.AllowWeak,
+		Rlimits: map[string]int64{"core": 0, "nofile": maxDescriptors}, OOMScore: codeOOMScore, AllowWeak: b.cfg.AllowWeak,
 	}
 	if limits.Processes > 0 {
 		cfg.Rlimits["nproc"] = int64(limits.Processes)
 	}
-	r, err := runner.Start(ctx, p, cfg)
+	r, err := runner.SetUp(ctx, p, cfg.At(socket))
 	if err != nil {
 		return nil, b.died(ctx, p, err)
 	}

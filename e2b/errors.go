@@ -17,7 +17,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // ServiceError is an error that the service has answered. It is the cause of the *executor.Error

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // The kernels: what runs the code of a sandbox.

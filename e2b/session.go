@@ -10,7 +10,7 @@ import (
 	"github.com/execbroker/execbroker/e2b/internal/api"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // session is a sandbox as this process holds it.

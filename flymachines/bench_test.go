@@ -8,7 +8,7 @@ import (
 	fly "github.com/superfly/fly-go"
 
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // BenchmarkWarmRun is one expression in a session. The metrics are medians: ready of one request to

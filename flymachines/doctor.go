@@ -15,7 +15,7 @@ import (
 	"github.com/superfly/fly-go/flaps"
 
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // Doctor checks the token, the app, the other Machines in it and the way to Machines. It changes

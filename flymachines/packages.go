@@ -10,7 +10,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/packages"
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // What a Machine that fetches packages has. It ends by itself soon after its program has ended, which it does when it is no longer heard.
@@ -63,7 +63,7 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 func placer(ctx context.Context, r *runner.Client, l executor.Language) (*packages.Placer, error) {
 	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
 	defer cancel()
-	conn, err := r.Beside(ctx, packages.PlaceCommand(python, l, false))
+	conn, err := r.StartSidecar(ctx, packages.PlaceCommand(python, l, false))
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (b *backend) build(ctx context.Context, image string, f *packages.Fetch, fi
 		return err
 	}
 	defer b.tidy(ctx, s)
-	p, err := s.Connected().Beside(ctx, f.Command(python))
+	p, err := s.Connected().StartSidecar(ctx, f.Command(python))
 	if err != nil {
 		return s.Explain(ctx, err)
 	}

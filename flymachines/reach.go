@@ -19,7 +19,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // endpoint returns the address of the runner of a Machine.

@@ -3,6 +3,7 @@ package all
 
 import (
 	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/bubblewrap"
 	"github.com/execbroker/execbroker/docker"
 	"github.com/execbroker/execbroker/e2b"
 	"github.com/execbroker/execbroker/executor/driver"
@@ -10,7 +11,9 @@ import (
 	"github.com/execbroker/execbroker/pyodide"
 )
 
-// Registry returns a registry with the types docker, e2b, flymachines and pyodide.
+// Registry returns a registry with the types bubblewrap, docker, e2b, flymachines and pyodide.
 func Registry() *backends.Registry {
-	return backends.NewRegistry(docker.Factory(), e2b.Factory(), flymachines.Factory(), driver.WithSetup(pyodide.Factory(), pyodide.Prepare))
+	return backends.NewRegistry(
+		bubblewrap.Factory(), docker.Factory(), e2b.Factory(), flymachines.Factory(), driver.WithSetup(pyodide.Factory(), pyodide.Prepare),
+	)
 }

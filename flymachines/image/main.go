@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/execbroker/execbroker/internal/runner"
+	"github.com/execbroker/execbroker/runner"
 )
 
 func main() {

@@ -38,8 +38,8 @@ func TestAffects(t *testing.T) {
 		yes, not []string
 	}{
 		{"go.sum", []string{"internal/wire", "docker"}, nil},
-		{"internal/wire/frame.go", []string{"internal/wire", "docker", "internal/runner"}, []string{"executor", "pyodide/internal/confine"}},
-		{"internal/runner/program/none.py", []string{"internal/runner", "docker", "e2b", "flymachines"}, []string{"pyodide", "executor/router"}},
+		{"internal/wire/frame.go", []string{"internal/wire", "docker", "runner"}, []string{"executor", "pyodide/internal/confine"}},
+		{"runner/internal/program/none.py", []string{"runner", "docker", "e2b", "flymachines"}, []string{"pyodide", "executor/router"}},
 		{"docker/none_test.go", []string{"docker"}, []string{"e2b", "pyodide"}},
 		{"conformance/conformancetest/testdata/faults.json", []string{"conformance/conformancetest", "pyodide"}, []string{"executor"}},
 		{"e2b/testdata/none.json", []string{"e2b", "backends/all"}, []string{"docker"}},

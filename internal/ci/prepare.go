@@ -27,7 +27,8 @@ var steps = []step{
 	{"protoc", command("protoc", "protobuf-compiler", "libprotobuf-dev")}, // makes code from the messages of E2B's daemon
 	{"nbformat", nbformat},                                                // reads the notebooks that package tool writes
 	{"chromium", command("chromium", "chromium")},                         // shows the page of examples/chatbackend
-	{"bubblewrap", bubblewrap},                                            // confines the Pyodide process
+	{"bubblewrap", bubblewrap},                                            // confines the Pyodide process, and is a backend
+	{"uidmap", uidmap},                                                    // the same for users who are not root
 	{"pyodide runtime", pyodideRuntime},
 	{"debian roots", ensureRoots},         // other versions of Python and Node for the runner
 	{"gvisor", command("runsc", "runsc")}, // runtimes of the engine beside its own
@@ -118,6 +119,21 @@ func nbformat(ctx context.Context) (string, error) {
 	}
 	out, err = output(ctx, python, "-c", print)
 	return "installed " + strings.TrimSpace(out), err
+}
+
+// uidmap has newuidmap, which says nothing of its version.
+func uidmap(ctx context.Context) (string, error) {
+	const program = "newuidmap"
+	if runtime.GOOS != "linux" {
+		return "not needed on " + runtime.GOOS, nil
+	}
+	if path, err := exec.LookPath(program); err == nil {
+		return path, nil
+	}
+	if err := install(ctx, "uidmap"); err != nil {
+		return "", fmt.Errorf("%s is not in PATH: %w", program, err)
+	}
+	return "installed " + program, nil
 }
 
 func bubblewrap(ctx context.Context) (string, error) {

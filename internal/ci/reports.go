@@ -31,6 +31,7 @@ func (s subject) backend() bool { return s.name == s.dir }
 // subjects are those that have reports, in the order of the matrix.
 var subjects = []subject{
 	{"pyodide", "pyodide", "TestConformance"},
+	{"bubblewrap", "bubblewrap", "TestConformance"},
 	{"docker", "docker", "TestConformance"},
 	{"docker-gvisor", "docker", "TestConformanceOfGVisor"},
 	{"flymachines", "flymachines", "TestConformance"},

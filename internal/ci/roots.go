@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// rootsVariable tells the tests of internal/runner where the roots are.
+// rootsVariable tells the tests of runner where the roots are.
 const rootsVariable = "EXECBROKER_ROOTS"
 
 // roots are systems whose Python, and perhaps Node, the runner has to work with, beside those of this machine: directories that are made

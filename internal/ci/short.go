@@ -11,7 +11,7 @@ const modulePath = "github.com/execbroker/execbroker"
 
 // needsSandbox reports whether the tests of a package need what prepare makes available, and minutes.
 func (p *testPackage) needsSandbox() bool {
-	return p.deps[modulePath+"/docker/dockertest"] || p.deps[modulePath+"/internal/runner"] ||
+	return p.deps[modulePath+"/docker/dockertest"] || p.deps[modulePath+"/runner"] ||
 		slices.ContainsFunc(subjects, func(s subject) bool { return p.deps[modulePath+"/"+s.dir] })
 }
 

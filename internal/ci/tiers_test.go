@@ -29,6 +29,7 @@ var suites = []struct {
 	dir, test string
 	languages []executor.Language
 }{
+	{"bubblewrap", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"docker", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"e2b", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"e2b", "TestConformanceOfCodeInterpreter", []executor.Language{executor.Python}},
@@ -99,18 +100,18 @@ func proofs(t *testing.T) []proof {
 		all = append(all, proof{"docs/guides", "TestGuides/" + strings.TrimSuffix(filepath.Base(name), ".md")})
 	}
 	for _, name := range inEachRoot(t) {
-		all = append(all, proof{"internal/runner", name + "/host"})
+		all = append(all, proof{"runner", name + "/host"})
 		for _, r := range roots {
-			all = append(all, proof{"internal/runner", name + "/" + r.Image})
+			all = append(all, proof{"runner", name + "/" + r.Image})
 		}
 	}
 	return all
 }
 
-// inEachRoot returns the tests of internal/runner with a subtest for each system that they run on.
+// inEachRoot returns the tests of runner with a subtest for each system that they run on.
 func inEachRoot(t *testing.T) (tests []string) {
 	t.Helper()
-	files, err := filepath.Glob("internal/runner/*_test.go")
+	files, err := filepath.Glob("runner/*_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func (m Mutation) apply(text []byte) []byte {
 
 // subjects are what is changed. Directories of Python are embedded by the package before them.
 var subjects = map[string][]string{
-	"runner":  {"internal/runner", "internal/runner/program", "internal/cell"},
+	"runner":  {"runner", "runner/internal/program", "internal/cell"},
 	"docker":  {"docker"},
 	"e2b":     {"e2b"},
 	"confine": {"pyodide/internal/confine"},

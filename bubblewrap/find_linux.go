@@ -1,0 +1,118 @@
+package bubblewrap
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// The register of sandboxes is the table of processes: each bwrap has a note in its environment, which
+// nobody can read but root and the user who has started it. So nothing is stored that could be left.
+
+// note is what a process that did not create the session has to know of it. It does not change.
+type note struct {
+	ID       string            `json:"id"`
+	Created  time.Time         `json:"created"` // by the clock of the creator: all holders say the same
+	Template string            `json:"template,omitempty"`
+	Limits   executor.Limits   `json:"limits"` // in force
+	Labels   map[string]string `json:"labels"`
+	Version  int               `json:"version,omitempty"` // of the control group
+	Groups   []string          `json:"groups,omitempty"`
+	Same     bool              `json:"same,omitempty"` // code has the user of the supervisor
+}
+
+// info describes a sandbox to driver.New.
+func (n *note) info() executor.SessionInfo {
+	return executor.SessionInfo{
+		Handle: executor.Handle{Session: n.ID, Created: n.Created}, State: executor.SessionRunning,
+		Template: n.Template, Limits: n.Limits, Created: n.Created, Labels: n.Labels,
+	}
+}
+
+// found is a sandbox in the table of processes.
+type found struct {
+	note
+	monitor, pid int // the processes of bwrap and of the supervisor
+}
+
+func (f *found) process() *process {
+	p := &process{monitor: f.monitor, pid: f.pid, same: f.Same}
+	if len(f.Groups) > 0 {
+		p.group = &group{f.Version, f.Groups}
+	}
+	return p
+}
+
+// running returns the sandboxes that run, of whatever owner.
+func running() (all []found, err error) {
+	here, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return nil, err
+	}
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs {
+		if f, ok := look(dir, here); ok {
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}
+
+// look reads the note of a process, if it is one of ours. It must be in this namespace: whatever a
+// sandbox contains is in another, so code cannot pose as one.
+func look(dir, here string) (f found, ok bool) {
+	if comm, err := os.ReadFile(dir + "/comm"); err != nil || string(comm) != "bwrap\n" {
+		return f, false
+	}
+	st, err := os.Stat(dir)
+	if err != nil {
+		return f, false
+	}
+	if u, ok := st.Sys().(*syscall.Stat_t); !ok || !ours(int(u.Uid)) {
+		return f, false
+	}
+	if at, err := os.Readlink(dir + "/ns/pid"); err != nil || at != here {
+		return f, false
+	}
+	env, err := os.ReadFile(dir + "/environ")
+	if errors.Is(err, os.ErrPermission) { // it belongs to a subordinate user, who we are in the namespace of the sandbox
+		env, err = exec.Command("nsenter", "--user="+dir+"/ns/user", "--setuid", "0", "--setgid", "0", "--", "cat", dir+"/environ").Output() //nolint:noctx // it reads a file of the kernel
+	}
+	if err != nil {
+		return f, false
+	}
+	text, ok := bytes.CutPrefix(bytes.TrimRight(env, "\x00"), []byte(noteName+"="))
+	if !ok || json.Unmarshal(text, &f.note) != nil {
+		return f, false
+	}
+	f.monitor, err = strconv.Atoi(filepath.Base(dir))
+	f.pid = child(f.monitor)
+	return f, err == nil && f.pid != 0
+}
+
+// child returns the number of the supervisor that a bwrap watches over; 0 if it is not there yet or no
+// more.
+func child(monitor int) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", monitor))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}

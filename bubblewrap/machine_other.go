@@ -1,0 +1,26 @@
+//go:build !linux
+
+package bubblewrap
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/runner"
+)
+
+// machine is never made here.
+type machine struct{ runner.Transport }
+
+func (m *machine) limits() bool { return false }
+
+func newMachine(driver.Env, Config) (*machine, error) { return nil, errSystem() }
+
+func errSystem() error { return fmt.Errorf("bubblewrap needs Linux, and this is %s", runtime.GOOS) }
+
+// Doctor says that the backend cannot be used here.
+func Doctor(context.Context, driver.Env, Config) []driver.Check {
+	return []driver.Check{{Name: "system", Detail: errSystem().Error(), Fix: "use another backend on this system"}}
+}
