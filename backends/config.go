@@ -67,7 +67,7 @@ func (c Config) checkRoutes() error {
 	names := slices.Sorted(maps.Keys(c.Backends))
 	found := executor.FieldErrors(router.Config{Routes: c.Routes}.Check(names))
 	found = slices.DeleteFunc(found, func(e *executor.FieldError) bool { return c.at.wrong[e.Path] })
-	return settings.Join(found)
+	return settings.Join(found, 0)
 }
 
 // index returns "path[i]".

@@ -57,7 +57,7 @@ func Parse(data []byte) (Config, error) {
 	for _, e := range errs {
 		c.at.wrong[e.Path] = true
 	}
-	return c, settings.Join(errs)
+	return c, settings.Join(errs, 0)
 }
 
 // document parses YAML into nodes. It does not follow aliases, so they cannot multiply.

@@ -38,7 +38,7 @@ func (p positions) locate(err error) []*executor.FieldError {
 }
 
 // report joins the errors that are joined in err, with their positions.
-func (p positions) report(err error) error { return settings.Join(p.locate(err)) }
+func (p positions) report(err error) error { return settings.Join(p.locate(err), 0) }
 
 // find returns the node at path, or nil. A key that itself looks like a path is found too.
 func find(n *yaml.Node, path string) *yaml.Node {

@@ -19,7 +19,7 @@ type Case struct {
 	Needs    []executor.Feature
 	Programs []string      // what T.Program is called with, in the language of the case; without one the case is unchecked
 	Bound    time.Duration // how long a form may take, without Grace. Zero: a minute
-	Alone    bool          // it measures time or counts what is shared, so that no other case may run beside it
+	Alone    bool          // it measures time or counts what is shared, so no other case runs at the same time
 	Positive func(*T)      // the feature is declared, or there is none
 	Negative func(*T)      // it is not; nil for Core features and Promises
 

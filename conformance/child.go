@@ -249,7 +249,7 @@ type childEnd struct {
 	in    chan []byte
 }
 
-// send writes a message. If the parent is gone there is nobody to tell.
+// send writes a message. If the parent is gone, nothing reads it.
 func (e *childEnd) send(m message) {
 	line, err := json.Marshal(m)
 	if err != nil {

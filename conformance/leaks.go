@@ -137,7 +137,7 @@ func (t *T) settle(f func() bool) {
 	}
 }
 
-// leftSessions looks for sandboxes with the label of the run, and removes them: nobody else will.
+// leftSessions looks for sandboxes with the label of the run, and removes them: nothing else does.
 func leftSessions(t *T) {
 	x := t.Open(nil)
 	list := func() (infos []executor.SessionInfo) {

@@ -42,7 +42,7 @@ var (
 // a time only.
 var busy = make(chan struct{}, 1)
 
-// Run runs the suite. The error is about the suite: a mistake in the target, a Setup or an Open
+// Run runs the suite. The error is about the suite: an error in the target, a Setup or an Open
 // that failed, the end of ctx. What was found is in the Report, which is never nil and has a line
 // for every case also then.
 //

@@ -121,7 +121,7 @@ func (t Target) program(l executor.Language, name string) (string, bool) {
 	return "", false
 }
 
-// validate reports every mistake in t that is the caller's.
+// validate reports every error in t that is the caller's.
 func (t Target) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -61,7 +61,7 @@ func (w *watched) adopt(op string, s executor.Session, err error) (executor.Sess
 	return ws, nil
 }
 
-// examined looks at what the implementation returned in the place of a session.
+// examined looks at what the implementation returned as a session.
 func (w *watched) examined(op string, s executor.Session, err error) (executor.Session, error) {
 	w.t.met(op, err)
 	if err != nil {

@@ -96,8 +96,8 @@ func aliasCases() []Case {
 					t.isNo("rename of "+name, f.Rename(t.Context(), name, "moved"), fs.ErrInvalid)
 					t.isNo("rename to "+name, f.Rename(t.Context(), "victim.txt", name), fs.ErrInvalid)
 				}
-				// Names are text: this is a file beside the alias, where nobody may write, and none
-				// beside the working directory.
+				// Names are text: this is a file in the directory of the alias, where code cannot
+				// write, and not one next to the working directory.
 				for _, name := range []string{alias + "/../climbed.txt", path.Dir(otherAlias) + "/beside.txt"} {
 					t.isNo("write of "+name, f.Write(t.Context(), name, strings.NewReader("x"), 0), fs.ErrPermission)
 				}

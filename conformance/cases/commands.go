@@ -21,7 +21,7 @@ func commandCase(id, doc string, programs []string, positive func(*T)) Case {
 	}
 }
 
-// commandCases are about programs that are run beside the interpreters.
+// commandCases are about programs that run next to the interpreters.
 func commandCases() []Case {
 	return []Case{
 		commandCase("output", "A command's stdout, stderr and exit code are told, and it has neither exception nor outputs.",

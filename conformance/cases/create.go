@@ -310,7 +310,7 @@ func refusals(c executor.Capabilities, l executor.Language) (all []refusal) {
 	return all
 }
 
-// invalidSpecs are mistakes that no backend could accept.
+// invalidSpecs are specs that no backend could accept.
 var invalidSpecs = map[string]func(*executor.Spec){
 	"a label with a reserved name": func(s *executor.Spec) { s.Labels = map[string]string{executor.ReservedPrefix + "owner": "x"} },
 	"a label with a bad name":      func(s *executor.Spec) { s.Labels = map[string]string{"Upper Case": "x"} },

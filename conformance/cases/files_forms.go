@@ -275,7 +275,7 @@ func noHostFiles(caps executor.Capabilities) string {
 	return ""
 }
 
-// hostFiles puts a file beside the suite and tries to read it through a session.
+// hostFiles makes a file on the host and tries to read it through a session.
 func hostFiles(t *T) {
 	dir, err := os.MkdirTemp("", "host-file-")
 	if err != nil {

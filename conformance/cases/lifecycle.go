@@ -218,7 +218,7 @@ func closedSession(t *T, s executor.Session) {
 }
 
 // sandboxEnded checks what a run says whose sandbox ended under it: that it was killed, or that its
-// fate is not known, with an error of one of the kinds.
+// end is not known, with an error of one of the kinds.
 func sandboxEnded(t *T, what string, res *executor.Result, err error, kinds ...error) {
 	switch {
 	case err == nil && res == nil:

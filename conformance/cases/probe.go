@@ -138,7 +138,7 @@ func (p *probe) answerDatagrams(c *net.UDPConn) {
 			return
 		}
 		if err != nil {
-			continue // a datagram that was too long, or an answer that nobody took
+			continue // a datagram that was too long, or an answer that was not received
 		}
 		p.note(to, buf[:n])
 		c.WriteToUDPAddrPort(buf[:n], from)

@@ -66,7 +66,8 @@ type Create struct {
 	Spec executor.Spec
 }
 
-// The reserved labels. They do not change during the life of a sandbox, and none says when it ends.
+// The reserved labels, "execbroker.owner" and so on. They do not change during the life of a sandbox,
+// and none says when it ends.
 const (
 	LabelOwner     = engine.LabelOwner     // Env.Owner
 	LabelInstance  = engine.LabelInstance  // Env.Instance of the creator

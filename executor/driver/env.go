@@ -11,7 +11,7 @@ import (
 	"github.com/execbroker/execbroker/internal/engine"
 )
 
-// Env is what a program gives to every adapter.
+// Env is what a program gives to every adapter. Only Owner is required.
 type Env struct {
 	Name     string       // of the backend in the configuration; empty: the type
 	Owner    string       // whose sandboxes these are: a deployment. Sandboxes of another owner do not exist for this one

@@ -35,7 +35,7 @@ func (s Secret) String() string {
 	case s.IsZero():
 		return "no secret"
 	}
-	return "a secret with two places"
+	return "a secret with both env and file"
 }
 
 // GoString is String, for %#v.
@@ -65,7 +65,7 @@ func (s *Secret) UnmarshalJSON(p []byte) error {
 	return s.Validate()
 }
 
-// MarshalJSON implements json.Marshaler: the place, as in configuration.
+// MarshalJSON implements json.Marshaler: where the secret is, as in configuration.
 func (s Secret) MarshalJSON() ([]byte, error) {
 	type plain Secret
 	if s.Env != "" && shownName(s.Env) != s.Env {
@@ -74,7 +74,8 @@ func (s Secret) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(s))
 }
 
-// Validate refuses two places. The zero Secret is valid; who needs one asks IsZero.
+// Validate refuses a secret with both fields. The zero Secret is valid; an adapter that needs one
+// asks IsZero.
 func (s Secret) Validate() error {
 	if s.Env != "" && s.File != "" {
 		return errors.New("want one of env and file, got both")

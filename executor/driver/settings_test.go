@@ -161,7 +161,7 @@ func TestSecretForms(t *testing.T) {
 		{driver.Secret{}, "no secret", `{}`},
 		{driver.Secret{Env: "E2B_API_KEY"}, "environment variable E2B_API_KEY", `{"env":"E2B_API_KEY"}`},
 		{driver.Secret{File: "/run/secrets/key"}, "file /run/secrets/key", `{"file":"/run/secrets/key"}`},
-		{driver.Secret{Env: "A", File: "b"}, "a secret with two places", `{"env":"A","file":"b"}`},
+		{driver.Secret{Env: "A", File: "b"}, "a secret with both env and file", `{"env":"A","file":"b"}`},
 		{driver.Secret{Env: "e2b_hunter2"}, "environment variable " + hidden, `{"env":"` + hidden + `"}`},
 		{driver.Secret{Env: strings.Repeat("A", 65)}, "environment variable " + hidden, `{"env":"` + hidden + `"}`},
 	} {

@@ -34,13 +34,20 @@ func Decode(raw []byte, v any) error {
 	}
 	d := decoder{}
 	d.value("", raw, p.Elem())
-	return Join(d.errs)
+	return Join(d.errs, d.more)
 }
 
 // decoder walks through valid JSON and collects errors.
-type decoder struct{ errs []*executor.FieldError }
+type decoder struct {
+	errs []*executor.FieldError
+	more int // beyond MaxErrors
+}
 
 func (d *decoder) add(path, field string, err error) {
+	if len(d.errs) == MaxErrors {
+		d.more++
+		return
+	}
 	d.errs = append(d.errs, &executor.FieldError{Path: path, Field: field, Err: err})
 }
 

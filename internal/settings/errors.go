@@ -1,5 +1,5 @@
 // Package settings decodes configurations strictly and words what is wrong in them. Its functions are
-// those of package driver, for packages that stand below driver or beside it.
+// those of package driver, for packages that cannot import driver.
 package settings
 
 import (
@@ -16,15 +16,14 @@ import (
 // MaxErrors is how many errors Join reports. A list of a hundred thousand wrong elements has more.
 const MaxErrors = 100
 
-// Join joins all, up to MaxErrors, and says how many there are besides.
-func Join(all []*executor.FieldError) error {
-	errs := make([]error, 0, min(len(all), MaxErrors+1))
-	for i, e := range all {
-		if i == MaxErrors {
-			errs = append(errs, &executor.FieldError{Err: fmt.Errorf("and %d more errors", len(all)-i)})
-			break
-		}
+// Join joins all, up to MaxErrors, and says how many there are besides: those and more.
+func Join(all []*executor.FieldError, more int) error {
+	errs := make([]error, 0, MaxErrors+1)
+	for _, e := range all[:min(len(all), MaxErrors)] {
 		errs = append(errs, e)
+	}
+	if more += len(all) - len(errs); more > 0 {
+		errs = append(errs, &executor.FieldError{Err: fmt.Errorf("and %d more errors", more)})
 	}
 	return errors.Join(errs...)
 }
