@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/execbroker/execbroker/conformance"
 	"github.com/execbroker/execbroker/conformance/conformancetest"
@@ -26,18 +27,19 @@ import (
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
-// live says that the suite is to run against the service itself, which costs money. A key alone does not say so.
+// live says that the suite is to run against the service itself, which costs money. A key alone
+// does not say so.
 func live() bool { return os.Getenv("CONFORMANCE_LIVE") == Type && os.Getenv(defaultKey) != "" }
 
 func TestMain(m *testing.M) {
 	if owner := os.Getenv(standInProgram); owner != "" {
-		if err := standIn(context.Background(), owner); err != nil {
+		if err := standIn(context.Background(), owner, os.Getenv(standInKernels)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
-	was, err := conformance.RunChild(context.Background(), target(KernelRunner))
+	was, err := conformance.RunChild(context.Background(), target(KernelRunner, ours))
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
@@ -48,13 +50,48 @@ func TestMain(m *testing.M) {
 	os.Exit(leaktest.Main(m))
 }
 
-// must is what the backend has to declare with a kernel: more than whatever kernel it has, since it is known here.
-func must(kernel string) conformance.Must {
+// kernels are what runs the code of a stand-in.
+type kernels string
+
+const (
+	ours    kernels = ""        // the runner in its containers
+	jupyter kernels = "jupyter" // Python in Jupyter's own kernel
+	node    kernels = "node"    // JavaScript with the traits of E2B's kernel, which is no kernel of ours to have
+)
+
+// language is the one in which the suite runs over the code interpreter. The others share all but a
+// few lines.
+func (k kernels) language() executor.Language {
+	if k == node {
+		return executor.JavaScript
+	}
+	return executor.Python
+}
+
+// options are those of a stand-in.
+func (k kernels) options() e2btest.Options {
+	switch k {
+	case jupyter:
+		return e2btest.Options{Docker: containersWithJupyter(), Jupyter: true}
+	case node:
+		return e2btest.Options{Docker: containersWithRoom, Faults: e2btest.Faults{
+			SilentExecution: true, ReplacedProcesses: true, EndlessExit: true, SlowDeletes: time.Second,
+		}}
+	}
+	return e2btest.Options{Docker: containersWithRoom}
+}
+
+// must is what the backend has to declare with a kernel: more than whatever kernel it has, since it
+// is known here.
+func must(kernel string, of kernels) conformance.Must {
 	m, _ := conformance.MustDeclare(Type)
 	if kernel == KernelCodeInterpreter {
-		m.Languages = map[executor.Language][]executor.Feature{executor.Python: append(slices.Clone(m.EachLanguage),
-			executor.FeatureInterrupt, executor.FeatureRichOutput, executor.FeatureEnv, executor.FeatureDir, executor.FeatureExitCode,
-			executor.FeatureThreads, executor.FeatureTopLevelAwait)}
+		all := append(slices.Clone(m.EachLanguage), executor.FeatureRichOutput, executor.FeatureEnv, executor.FeatureDir,
+			executor.FeatureExitCode, executor.FeatureThreads, executor.FeatureTopLevelAwait)
+		if of != node {
+			all = append(all, executor.FeatureInterrupt)
+		}
+		m.Languages = map[executor.Language][]executor.Feature{of.language(): all}
 		return m
 	}
 	likeDocker, _ := conformance.MustDeclare("docker") // the runner is the same
@@ -73,7 +110,8 @@ const (
 	paramRun = "run" // owner, because others may test with the same engine or account
 	paramURL = "url" // of the stand-in
 
-	paramKernel = "kernel"
+	paramKernel   = "kernel"
+	paramLanguage = "language" // with the code interpreter
 
 	paramDir      = "dir" // for wheels and the cache
 	paramIndex    = "index"
@@ -81,8 +119,8 @@ const (
 )
 
 // surroundings makes what a run of the suite over a stand-in has of its own.
-func surroundings(ctx context.Context, kernel string) (params map[string]string, cleanup func() error, err error) {
-	params = map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text()), paramKernel: kernel}
+func surroundings(ctx context.Context, kernel string, of kernels) (params map[string]string, cleanup func() error, err error) {
+	params = map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text()), paramKernel: kernel, paramLanguage: string(of.language())}
 	var closing []func() error
 	cleanup = func() error {
 		var errs []error
@@ -97,7 +135,7 @@ func surroundings(ctx context.Context, kernel string) (params map[string]string,
 		}
 	}()
 	var stop func() error
-	if params[paramURL], stop, err = startStandIn(ctx, params[paramRun]); err != nil {
+	if params[paramURL], stop, err = startStandIn(ctx, params[paramRun], of); err != nil {
 		return nil, cleanup, err
 	}
 	closing = append(closing, stop)
@@ -127,7 +165,7 @@ func emulated(url string) Config {
 	}
 }
 
-// config is the configuration for a run of the suite. The code interpreter runs it in Python only: the languages share all but a few lines.
+// config is the configuration for a run of the suite. The code interpreter runs it in one language.
 func config(params map[string]string) Config {
 	var cfg Config
 	if url := params[paramURL]; url != "" {
@@ -136,7 +174,7 @@ func config(params map[string]string) Config {
 		cfg.Languages = []executor.Language{executor.Python, executor.JavaScript}
 	}
 	if cfg.Kernel = params[paramKernel]; cfg.Kernel == KernelCodeInterpreter {
-		cfg.Languages, cfg.Ports = nil, false
+		cfg.Languages, cfg.Ports = []executor.Language{executor.Language(params[paramLanguage])}, false
 		return cfg
 	}
 	cfg.Packages.Allow = map[executor.Language][]string{executor.Python: {"six", packagestest.Missing}}
@@ -149,12 +187,15 @@ func config(params map[string]string) Config {
 	return cfg
 }
 
-// target is the suite with a kernel over a stand-in whose sandboxes are containers, or over the service.
-func target(kernel string) conformance.Target {
+// target is the suite with a kernel over a stand-in whose sandboxes are containers, or over the
+// service.
+func target(kernel string, of kernels) conformance.Target {
 	t := conformance.Target{
 		Implementation: conformance.Implementation{Name: Type, Version: "server/e2b over docker"},
 		Mode:           conformance.Emulated,
-		Setup:          func(ctx context.Context) (map[string]string, func() error, error) { return surroundings(ctx, kernel) },
+		Setup: func(ctx context.Context) (map[string]string, func() error, error) {
+			return surroundings(ctx, kernel, of)
+		},
 		Open: func(ctx context.Context, params map[string]string) (executor.Executor, error) {
 			env := driver.Env{Owner: params[paramRun] + params[conformance.ParamOwner]}
 			if params[paramDir] != "" {
@@ -164,13 +205,13 @@ func target(kernel string) conformance.Target {
 		},
 		Leaks:    containers,
 		Programs: []conformance.Programs{conformance.Python, conformance.JavaScript},
-		Must:     must(kernel),
+		Must:     must(kernel, of),
 		Parallel: 4,
 	}
 	if live() {
 		t.Implementation.Version, t.Mode = "hosted", conformance.Live
 		t.Setup = func(context.Context) (map[string]string, func() error, error) {
-			return map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text()), paramKernel: kernel}, nil, nil
+			return map[string]string{paramRun: "conformance-" + strings.ToLower(rand.Text()), paramKernel: kernel, paramLanguage: string(of.language())}, nil, nil
 		}
 		t.Leaks, t.Parallel = nil, 1
 		t.Must.Features = append(t.Must.Features, executor.FeatureNetworkAllowlist)
@@ -181,6 +222,9 @@ func target(kernel string) conformance.Target {
 	if kernel == KernelCodeInterpreter {
 		t.Implementation.Version += ", kernel " + kernel
 		t.Programs = []conformance.Programs{conformance.Python}
+		if of == node {
+			t.Programs[0] = conformance.JavaScript
+		}
 		if t.Mode == conformance.Emulated {
 			const text = "the stand-in's Python can write bytes, and the stream that E2B defines has text only"
 			t.KnownFailures = map[string]string{"python/output/binary": text, "python/output/half-character": text}
@@ -193,8 +237,8 @@ func target(kernel string) conformance.Target {
 	return t
 }
 
-// containersWithRoom are the sandboxes of stand-ins. Root of a container cannot make directories in its root, so those for packages are
-// there, and belong to it.
+// containersWithRoom are the sandboxes of stand-ins. Root of a container cannot make directories in
+// its root, so those for packages are there, and belong to it.
 var containersWithRoom = docker.Config{
 	Limits: docker.Limits{CPUs: 2, Processes: 256},
 	Packages: docker.Packages{Packages: driver.Packages{
@@ -226,13 +270,18 @@ func needsJupyter(t *testing.T) {
 	}
 }
 
-// standInProgram makes this program a stand-in, for the owner that it names. It is a process of its own, since the suite counts what is
-// left in this one.
+// standInProgram makes this program a stand-in, for the owner that it names. It is a process of its
+// own, since the suite counts what is left in this one.
 const standInProgram = "EXECBROKER_TEST_E2B_STAND_IN"
 
+// standInKernels names its kernels.
+const standInKernels = "EXECBROKER_TEST_E2B_STAND_IN_KERNELS"
+
 // standIn serves until standard input ends, which it does when the other process dies.
-func standIn(ctx context.Context, owner string) error {
-	s, err := e2btest.Start(ctx, e2btest.Options{Owner: owner, Docker: containersWithRoom})
+func standIn(ctx context.Context, owner, of string) error {
+	o := kernels(of).options()
+	o.Owner = owner
+	s, err := e2btest.Start(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -242,9 +291,9 @@ func standIn(ctx context.Context, owner string) error {
 }
 
 // startStandIn starts one.
-func startStandIn(ctx context.Context, owner string) (url string, stop func() error, err error) {
+func startStandIn(ctx context.Context, owner string, of kernels) (url string, stop func() error, err error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), os.Args[0])
-	cmd.Env, cmd.Stderr = append(os.Environ(), standInProgram+"="+owner), os.Stderr
+	cmd.Env, cmd.Stderr = append(os.Environ(), standInProgram+"="+owner, standInKernels+"="+string(of)), os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return "", nil, err
@@ -264,7 +313,8 @@ func startStandIn(ctx context.Context, owner string) (url string, stop func() er
 	return strings.TrimSpace(url), stop, nil
 }
 
-// containers returns the containers of a run of the suite, but for those of sandboxes that the stand-in is about to remove.
+// containers returns the containers of a run of the suite, but for those of sandboxes that the
+// stand-in is about to remove.
 func containers(ctx context.Context, params map[string]string) ([]string, error) {
 	host, err := dockertest.Host()
 	if err != nil {
@@ -273,16 +323,25 @@ func containers(ctx context.Context, params map[string]string) ([]string, error)
 	return dockertest.Containers(ctx, host, driver.LabelOwner+"="+params[paramRun])
 }
 
-func TestConformance(t *testing.T) { conform(t, KernelRunner) }
+func TestConformance(t *testing.T) { conform(t, KernelRunner, ours) }
 
-func TestConformanceOfCodeInterpreter(t *testing.T) { conform(t, KernelCodeInterpreter) }
+func TestConformanceOfCodeInterpreter(t *testing.T) { conform(t, KernelCodeInterpreter, ours) }
 
-func conform(t *testing.T, kernel string) {
+// The suite over Jupyter's own kernel of Python.
+func TestConformanceOfJupyter(t *testing.T) {
+	needsJupyter(t)
+	conform(t, KernelCodeInterpreter, jupyter)
+}
+
+// The suite in JavaScript, over what E2B's kernel of it does to those who stop code.
+func TestConformanceOfJavaScript(t *testing.T) { conform(t, KernelCodeInterpreter, node) }
+
+func conform(t *testing.T, kernel string, of kernels) {
 	if !live() {
 		t.Log("not run against the service: that takes E2B_API_KEY and CONFORMANCE_LIVE=e2b")
 		if _, err := dockertest.Host(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	conformancetest.Test(t, target(kernel))
+	conformancetest.Test(t, target(kernel, of))
 }

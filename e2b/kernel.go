@@ -40,14 +40,15 @@ var cellFeatures = []executor.Feature{
 
 // scriptFeatures are of languages in which the adapter sets up what a run asks for.
 var scriptFeatures = []executor.Feature{
-	executor.FeatureRichOutput, executor.FeatureEnv, executor.FeatureDir, executor.FeatureThreads, executor.FeatureTopLevelAwait,
+	executor.FeatureRichOutput, executor.FeatureEnv, executor.FeatureDir, executor.FeatureExitCode, executor.FeatureThreads,
+	executor.FeatureTopLevelAwait,
 }
 
 // interpreterLanguages are those of the code interpreter, in the order of errors about unknown
 // ones, with what they have beside cellFeatures. None has standard input, and interrupts of others
 // than Python do not always work.
 var interpreterLanguages = []executor.Runtime{
-	{Language: executor.Python, Features: slices.Concat(scriptFeatures, []executor.Feature{executor.FeatureInterrupt, executor.FeatureExitCode})},
+	{Language: executor.Python, Features: slices.Concat(scriptFeatures, []executor.Feature{executor.FeatureInterrupt})},
 	{Language: executor.JavaScript, Features: scriptFeatures},
 	{Language: executor.TypeScript, Features: scriptFeatures},
 	{Language: "r", Features: []executor.Feature{executor.FeatureRichOutput}},

@@ -14,7 +14,7 @@ const maxLogs = 1000
 // logEntry is a line of the log of a sandbox, in both forms that clients ask for.
 type logEntry struct {
 	Timestamp time.Time         `json:"timestamp"`
-	Line      string            `json:"line,omitempty"` // the older form; the same as Message
+	Line      string            `json:"line,omitempty"` // the older form: an object as text
 	Level     string            `json:"level,omitempty"`
 	Message   string            `json:"message,omitempty"`
 	Fields    map[string]string `json:"fields,omitempty"`
@@ -27,7 +27,7 @@ func (b *sandbox) note(what string) {
 	if len(b.logs) == maxLogs {
 		b.logs = slices.Delete(b.logs, 0, 1)
 	}
-	b.logs = append(b.logs, logEntry{Timestamp: time.Now().UTC(), Line: what})
+	b.logs = append(b.logs, logEntry{Timestamp: time.Now().UTC(), Level: "info", Message: what, Fields: map[string]string{}})
 }
 
 // logs returns the log of a sandbox. Output of code is not in it: whoever runs the code gets that.
@@ -60,7 +60,8 @@ func (s *Server) logs(r *http.Request, o owner) (int, any, error) {
 			return bad("start", "milliseconds")
 		}
 		all = slices.DeleteFunc(all, func(l logEntry) bool { return l.Timestamp.UnixMilli() < start })
-		return http.StatusOK, map[string]any{"logs": all[:min(len(all), int(limit))], "logEntries": modern(all[:min(len(all), int(limit))])}, nil
+		all = all[:min(len(all), int(limit))]
+		return http.StatusOK, map[string]any{"logs": older(all), "logEntries": all}, nil
 	}
 	backward := q.Get("direction") == "backward"
 	if d := q.Get("direction"); d != "" && d != "forward" && !backward {
@@ -72,20 +73,21 @@ func (s *Server) logs(r *http.Request, o owner) (int, any, error) {
 	}
 	all = slices.DeleteFunc(all, func(l logEntry) bool {
 		at := l.Timestamp.UnixMilli()
-		return q.Get("cursor") != "" && (backward && at > cursor || !backward && at < cursor) || !strings.Contains(l.Line, q.Get("search")) ||
+		return q.Get("cursor") != "" && (backward && at > cursor || !backward && at < cursor) || !strings.Contains(l.Message, q.Get("search")) ||
 			!slices.Contains([]string{"", "debug", "info"}, q.Get("level"))
 	})
 	if backward {
 		slices.Reverse(all)
 	}
-	return http.StatusOK, map[string]any{"logs": modern(all[:min(len(all), int(limit))])}, nil
+	return http.StatusOK, map[string]any{"logs": all[:min(len(all), int(limit))]}, nil
 }
 
-// modern returns entries in the newer form.
-func modern(all []logEntry) []logEntry {
+// older returns entries in the older form, which E2B's command line reads.
+func older(all []logEntry) []logEntry {
 	entries := make([]logEntry, len(all))
 	for i, l := range all {
-		entries[i] = logEntry{Timestamp: l.Timestamp, Level: "info", Message: l.Line, Fields: map[string]string{}}
+		line := jsonLine(map[string]string{"level": l.Level, "logger": "execbroker", "message": l.Message})
+		entries[i] = logEntry{Timestamp: l.Timestamp, Line: strings.TrimSpace(string(line))}
 	}
 	return entries
 }

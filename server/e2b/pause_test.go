@@ -58,7 +58,7 @@ func TestPause(t *testing.T) {
 		if len(v2.Logs) != 2 || v2.Logs[0].Message != "sandbox paused" || v2.Logs[1].Message != "sandbox resumed" || v2.Logs[0].Level != "info" {
 			t.Errorf("got logs %+v", v2)
 		}
-		if len(v1.Logs) != 6 || v1.Logs[0].Line != "sandbox created" || len(v1.LogEntries) != 6 || v1.LogEntries[5].Message != "sandbox paused" {
+		if len(v1.Logs) != 6 || v1.Logs[0].Line != `{"level":"info","logger":"execbroker","message":"sandbox created"}` || len(v1.LogEntries) != 6 || v1.LogEntries[5].Message != "sandbox paused" {
 			t.Errorf("got logs %+v", v1)
 		}
 		for _, q := range []string{"limit=1001", "limit=x", "cursor=-1", "direction=up"} {

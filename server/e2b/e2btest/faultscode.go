@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -117,11 +118,12 @@ func (s *faultySession) Run(ctx context.Context, req executor.Request, emit func
 	if now.PastedEnvironment && python {
 		req.Code, req.Env = pasted(req.Env)+req.Code, nil
 	}
+	nodes := now.SilentExecution && !python // counts as E2B's kernel does, which names no cells
 	var late *executor.Event
 	result, err := s.Session.Run(ctx, req, func(e executor.Event) error {
 		if e.Kind == executor.EventStarted {
 			s.of(which, func(x *execution) {
-				if now.SilentExecution && !python && x.last == 0 {
+				if nodes && x.last == 0 {
 					x.before = 1
 				}
 				x.last = x.before + e.Cell
@@ -134,6 +136,9 @@ func (s *faultySession) Run(ctx context.Context, req executor.Request, emit func
 		}
 		return emit(e)
 	})
+	if nodes && result != nil && result.Exception != nil {
+		result.Exception.Traceback = cellNames.ReplaceAllString(result.Exception.Traceback, "evalmachine.<anonymous>")
+	}
 	if ctx.Err() != nil {
 		if now.ReplacedProcesses && !python {
 			s.of(which, func(x *execution) { x.before = x.last })
@@ -151,6 +156,9 @@ func (s *faultySession) Run(ctx context.Context, req executor.Request, emit func
 	}
 	return result, err
 }
+
+// cellNames are what tracebacks of JavaScript call cells.
+var cellNames = regexp.MustCompile(`<cell \d+>`)
 
 // Reset implements executor.Session.
 func (s *faultySession) Reset(ctx context.Context, which executor.Interpreter) error {
