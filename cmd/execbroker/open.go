@@ -132,7 +132,7 @@ func unrouted(c backends.Config) error {
 	if len(c.Backends) < 2 || len(c.Routes) > 0 {
 		return nil
 	}
-	return &backends.Mistake{Path: "routes", Problem: "missing; with several backends write routes, or choose one of the backends with --backend:  " +
+	return &backends.Mistake{Path: "routes", Problem: "missing; with several backends write routes, or choose one of the backends with --backend: " +
 		strings.Join(slices.Sorted(maps.Keys(c.Backends)), ", ")}
 }
 
