@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/security/pyodide-attempts.md")
 
-// attemptGroup is a part of the attempts in one language.
+// attemptGroup is a section of the attempts in one language.
 type attemptGroup struct {
 	title    string
 	attempts []attempt
@@ -52,7 +52,7 @@ func pythonAttempts() []attempt { return attemptsOf(pythonGroups()) }
 
 func javascriptAttempts() []attempt { return attemptsOf(javascriptGroups()) }
 
-// outcome is how an attempt ends here, as check wants it.
+// outcome returns how an attempt ends here, as check expects it.
 func (a attempt) outcome() string {
 	switch {
 	case !a.lost:
@@ -63,7 +63,7 @@ func (a attempt) outcome() string {
 	return "nothing outside; the session may lose its state"
 }
 
-// attemptsPage is the page that lists the attempts.
+// attemptsPage returns the page that lists the attempts.
 func attemptsPage() string {
 	var b strings.Builder
 	py, js := pythonAttempts(), javascriptAttempts()
@@ -101,7 +101,7 @@ func attemptsPage() string {
 	return b.String()
 }
 
-// TestAttemptsAreListed: the page says of each attempt what the tests want of it.
+// TestAttemptsAreListed checks that the page says of each attempt what the tests expect.
 func TestAttemptsAreListed(t *testing.T) {
 	const file = "../docs/security/pyodide-attempts.md"
 	want := attemptsPage()
@@ -128,7 +128,7 @@ func TestAttemptsAreListed(t *testing.T) {
 	}
 }
 
-// TestAttemptsAreCounted keeps the figures of the documentation true.
+// TestAttemptsAreCounted checks the numbers in the documentation.
 func TestAttemptsAreCounted(t *testing.T) {
 	text, err := os.ReadFile("../docs/security/pyodide.md")
 	if err != nil {

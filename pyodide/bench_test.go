@@ -20,8 +20,8 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// plainStart measures what a program without this package would wait for: a process of the same
-// Deno that loads Pyodide as it comes from npm and runs one line.
+// plainStart measures the start of Pyodide without this package: a process of the same Deno that
+// loads Pyodide from npm and runs one line.
 func plainStart(b *testing.B, in installation, dir string) time.Duration {
 	b.Helper()
 	script := filepath.Join(dir, "plain.mjs")
@@ -42,9 +42,9 @@ func plainStart(b *testing.B, in installation, dir string) time.Duration {
 	return took
 }
 
-// BenchmarkCold measures from Create to the first result, and against it a plain start of Pyodide,
-// in turns, so that both see the same machine. It fails if the ratio is worse than what is
-// promised.
+// BenchmarkCold measures the time from Create to the first result and compares it with a plain
+// start of Pyodide. The two alternate, so that both run under the same conditions. It fails if the
+// ratio is worse than promised.
 func BenchmarkCold(b *testing.B) {
 	in, err := find(realRuntime(b))
 	if err != nil {
@@ -52,7 +52,7 @@ func BenchmarkCold(b *testing.B) {
 	}
 	for _, c := range []struct {
 		layer string
-		least float64 // how many times as fast
+		least float64 // the smallest promised speedup
 	}{{string(confine.None), 5}, {autoLayer, 4}} {
 		b.Run("layer="+c.layer, func(b *testing.B) {
 			x := open(b, Config{OSLayer: c.layer})
@@ -69,7 +69,7 @@ func BenchmarkCold(b *testing.B) {
 				}
 				return took
 			}
-			start() // what is verified once
+			start() // for checks that run only once
 			plainStart(b, in, dir)
 			var ours, plain []time.Duration
 			for b.Loop() {
@@ -95,7 +95,7 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// BenchmarkWarm measures a run in a session that is there, over the whole call.
+// BenchmarkWarm measures a whole run in an existing session.
 func BenchmarkWarm(b *testing.B) {
 	s := one(b, executor.Spec{})
 	runCode(b, s, "1 + 1")
@@ -110,7 +110,7 @@ func BenchmarkWarm(b *testing.B) {
 	b.ReportMetric(float64(all[len(all)*95/100].Microseconds())/1000, "p95-ms")
 }
 
-// languages yields those of sessions on this system, with code that is done at once.
+// languages returns the languages of sessions on this system, with trivial code for each.
 func languages() map[executor.Language]string {
 	all := map[executor.Language]string{executor.Python: "print(1)"}
 	if javascriptHere {
@@ -119,7 +119,7 @@ func languages() map[executor.Language]string {
 	return all
 }
 
-// first makes a session and runs code in it.
+// first creates a session and runs code in it.
 func first(ctx context.Context, x executor.Executor, l executor.Language, code string) (executor.Session, error) {
 	s, err := x.Create(ctx, executor.Spec{Languages: []executor.Language{l}})
 	if err != nil {
@@ -132,7 +132,7 @@ func first(ctx context.Context, x executor.Executor, l executor.Language, code s
 	return s, err
 }
 
-// BenchmarkColdScript measures from Create to the first result of JavaScript.
+// BenchmarkColdScript measures the time from Create to the first result for JavaScript.
 func BenchmarkColdScript(b *testing.B) {
 	if !javascriptHere {
 		b.Skip("there are no sessions with JavaScript on this system")
@@ -153,8 +153,8 @@ func BenchmarkColdScript(b *testing.B) {
 	}
 }
 
-// BenchmarkManySessions measures how long it takes until each of 40 sessions that are made at once
-// has run code, and what they cost together while they are there. None may fail.
+// BenchmarkManySessions measures how long it takes until each of 40 simultaneously created sessions
+// has run code, and how much memory they use together. None may fail.
 func BenchmarkManySessions(b *testing.B) {
 	const n = 40
 	for l, code := range languages() {
@@ -186,8 +186,8 @@ func BenchmarkManySessions(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleMemory measures what a session costs that does nothing: its share of memory, with
-// what processes have in common counted once.
+// BenchmarkIdleMemory measures the memory of an idle session, with memory that processes share
+// counted once.
 func BenchmarkIdleMemory(b *testing.B) {
 	if runtime.GOOS != "linux" {
 		b.Skip("it is read from /proc")
@@ -214,7 +214,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 	}
 }
 
-// memory is what the processes have together that this one has started, and those.
+// memory returns the memory of all processes that this one has started, and of their children.
 func memory(b *testing.B) float64 {
 	b.Helper()
 	var total int64
@@ -224,7 +224,7 @@ func memory(b *testing.B) float64 {
 	return float64(total)
 }
 
-// sandboxProcesses yields the processes that this one has started and what those have.
+// sandboxProcesses returns the processes that this one has started, and their children.
 func sandboxProcesses(b *testing.B) map[int]bool {
 	b.Helper()
 	all := map[int]bool{}
@@ -285,8 +285,8 @@ func BenchmarkOutput(b *testing.B) {
 	}
 }
 
-// BenchmarkFilesAtHand measures what files that a run leaves alone cost it, and what one that it
-// changes costs among many.
+// BenchmarkFilesAtHand measures how much unchanged files cost a run, and how much one changed file
+// among many costs.
 func BenchmarkFilesAtHand(b *testing.B) {
 	for _, files := range []int{0, 100, 5000} {
 		s := one(b, executor.Spec{})
@@ -331,8 +331,8 @@ func BenchmarkTransfer(b *testing.B) {
 	})
 }
 
-// BenchmarkReplace measures how long a session needs from the loss of its process to the next
-// result, with files to restore.
+// BenchmarkReplace measures the time from the loss of a session's process to the next result, with
+// files to restore.
 func BenchmarkReplace(b *testing.B) {
 	s := one(b, executor.Spec{})
 	runCode(b, s, "for i in range(1000): open(f'f{i}', 'w').write('x' * 1000)\nopen('large', 'wb').write(bytes(32 << 20))")

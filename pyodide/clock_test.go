@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An interrupt that comes when the code has ended, and before its files are told, does nothing: its
-// signals would reach the next run.
+// An interrupt after the end of the code, and before its files are sent, does nothing: its signals
+// would hit the next run.
 func TestLateInterrupt(t *testing.T) {
 	t.Parallel()
 	in, err := find(realRuntime(t))

@@ -11,7 +11,7 @@ import (
 func TestSettings(t *testing.T) {
 	for _, c := range []struct {
 		name, in string
-		want     []string // in the error; none: it is accepted
+		want     []string // texts in the error; none: the configuration is accepted
 	}{
 		{"nothing", ``, nil},
 		{"all", `{"runtime_dir": "/opt/runtime", "memory": 134217728, "max_memory": 268435456, "disk": 1048576, "max_disk": 2097152, "no_snapshot": true}`, nil},
@@ -37,7 +37,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// What a session gets is said, rounded up.
+// SessionInfo has the rounded limits of a session.
 func TestLimitsInForce(t *testing.T) {
 	for _, c := range []struct {
 		name      string

@@ -18,7 +18,7 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// must is what the backend has to declare on a machine that was prepared for the tests, where bwrap
+// must is what the backend must declare on a machine that was prepared for the tests, where bwrap
 // is installed.
 var must = func() conformance.Must {
 	m, _ := conformance.MustDeclare(pyodide.Type)
@@ -42,14 +42,14 @@ func target() conformance.Target {
 	}
 }
 
-// openIn opens the backend for a suite, with what wrap does to its driver.
+// openIn opens the backend for a suite, with a wrapped driver.
 func openIn(ctx context.Context, params map[string]string, wrap func(driver.Driver) driver.Driver) (executor.Executor, error) {
 	env := driver.Env{Owner: cmp.Or(params[conformance.ParamOwner], "conformance"), CacheDir: params["cache"], Wrap: wrap}
 	return pyodide.Open(ctx, env, pyodide.Config{Packages: pyodide.Packages{Wheels: filepath.Join(params["cache"], "packages")}})
 }
 
-// setup makes a cache directory of the suite's own, by which leaks tells its processes and files
-// from those of others.
+// setup creates a separate cache directory for the suite, so that leaks can tell its processes and
+// files from others.
 func setup(ctx context.Context) (params map[string]string, cleanup func() error, err error) {
 	dir, err := os.MkdirTemp("", "execbroker-conformance-")
 	if err != nil {
@@ -72,8 +72,8 @@ func setup(ctx context.Context) (params map[string]string, cleanup func() error,
 	return map[string]string{"cache": dir}, cleanup, nil
 }
 
-// leaks lists the processes of sandboxes and the directories of running programs. A program that
-// was killed leaves the latter until the next one starts, so those do not count.
+// leaks lists the processes of sandboxes and the directories of running programs. The
+// directory of a killed program stays until the next program starts, so it does not count.
 func leaks(_ context.Context, params map[string]string) ([]string, error) {
 	dirs, err := filepath.Glob(filepath.Join(params["cache"], "pyodide", "run-*", "*"))
 	if err != nil {
@@ -101,7 +101,7 @@ func TestMain(m *testing.M) {
 	if pyodide.PrepareChild() {
 		return
 	}
-	// Tests that change PATH must not decide for the others which layers there are.
+	// Probe before other tests change PATH, so that they do not influence which layers are found.
 	for _, m := range []confine.Method{confine.Bubblewrap, confine.Namespaces} {
 		if err := confine.Probe(context.Background(), m); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -112,8 +112,8 @@ func TestMain(m *testing.M) {
 
 func TestConformance(t *testing.T) { conformancetest.Test(t, target()) }
 
-// TestReportIsWhole checks that the report leaves nothing open about Python: every case has run, in
-// one form or the other. JavaScript lacks features that cases about others need.
+// TestReportIsWhole checks that every case of Python has run, in one form or the other. JavaScript
+// lacks features that some cases need.
 func TestReportIsWhole(t *testing.T) {
 	f, err := os.Open("../docs/reports/pyodide.json")
 	if err != nil {

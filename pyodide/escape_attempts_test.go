@@ -6,43 +6,44 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// The hosts that are weakened on purpose, in which attempts are known to work.
+// The hosts that are weakened on purpose. In these, attempts are known to work.
 const (
-	plainHost      = "plain"       // Pyodide as it comes, in a Deno that may do everything
-	permissionHost = "permissions" // the same in a Deno that may do nothing but read Pyodide
-	noEvalHost     = "no-eval"     // the same as plain, but the engine makes no code from strings
-	systemHost     = "system"      // the same as plain, but behind the layer of the operating system
-	realmHost      = "realm"       // for JavaScript: our realm, in a Deno that may do everything
+	plainHost      = "plain"       // unchanged Pyodide, in Deno with all permissions
+	permissionHost = "permissions" // unchanged Pyodide, in Deno that can only read Pyodide
+	noEvalHost     = "no-eval"     // like plain, but the engine makes no code from strings
+	systemHost     = "system"      // like plain, but behind the layer of the operating system
+	realmHost      = "realm"       // for JavaScript: our realm, in Deno with all permissions
 )
 
-// attempt is code that tries to get out. It prints ESCAPED if it did. Those here are of Python;
-// those of JavaScript are in escape_javascript_test.go.
+// attempt is code that tries to escape. It prints ESCAPED if it succeeds. Those here are in Python;
+// those in JavaScript are in escape_javascript_test.go.
 //
-// The variables SECRET_FILE, MARKER and PORT are set: a file of the host, a file that it must not
-// be able to make, and a port of the host's loopback interface.
+// The variables SECRET_FILE, MARKER and PORT are set: a file of the host, a file that the code must
+// not be able to create, and a port of the host's loopback interface.
 type attempt struct {
 	name string
 	code string
-	// works lists the weakened hosts in which it gets out. Of those in which it does not, a layer
-	// that is left there stops it. An attempt without any is not run there: it is about what only
-	// our host has, or about harm instead of a way out.
+	// works lists the weakened hosts in which the attempt succeeds. In the others, a remaining
+	// layer stops it. An attempt with an empty list is not run in weakened hosts: it is about
+	// something that only our host has, or about harm instead of an escape.
 	works []string
 
-	// What it may do to its own session, of which it has one of its own if any of this is set.
+	// What the attempt may do to its own session. If any of this is set, it gets a separate
+	// session.
 	lost  bool          // the state may be gone, or end with the run
 	fails bool          // an error that nothing catches ends the run
-	wall  time.Duration // the time it gets, if it is meant to run out
+	wall  time.Duration // the wall time, if it should run out
 	want  func(*executor.Result) bool
 }
 
 var (
 	anywhere   = []string{plainHost, permissionHost, noEvalHost, systemHost}
-	evaluating = []string{plainHost, permissionHost, systemHost} // what only the engine's flag stops
-	reaching   = []string{plainHost, noEvalHost}                 // what permissions and the operating system stop
-	scripted   = []string{plainHost}                             // what all of them stop
+	evaluating = []string{plainHost, permissionHost, systemHost} // stopped only by the engine's flag
+	reaching   = []string{plainHost, noEvalHost}                 // stopped by permissions and the operating system
+	scripted   = []string{plainHost}                             // stopped by all of them
 )
 
-// evaluation is about making code of JavaScript: the flag of the engine.
+// evaluation attempts make JavaScript code from strings, which the engine's flag prevents.
 var evaluation = []attempt{
 	{name: "eval", works: evaluating, code: `g = await realm(); escaped(g.eval("6*7"))`},
 	{name: "eval-of-js", works: evaluating, code: `escaped(js.eval("6*7"))`},
@@ -75,7 +76,7 @@ if getattr(g, "evaluated", None): escaped()`},
 	{name: "import-blob", works: evaluating, code: `
 m = await script("import(URL.createObjectURL(new Blob(['export default 42'], {type: 'text/javascript'})))")
 escaped(m.default)`},
-	// A library of WebAssembly may bring JavaScript along, which the loader evaluates.
+	// A WebAssembly library may contain JavaScript that its loader evaluates.
 	{name: "code-in-a-library", works: evaluating, code: sideModule + `
 open("/tmp/side.so", "wb").write(library(b"globalThis.brought = 42"))
 await patient(pyodide_js._api.loadDynlib("/tmp/side.so", True))
@@ -83,8 +84,8 @@ g = await realm()
 if getattr(g, "brought", None) == 42: escaped()`, lost: true},
 }
 
-// sideModule makes a library in the format of Emscripten: the text of a function, which is
-// JavaScript.
+// sideModule makes a library in the format of Emscripten. It contains the text of a JavaScript
+// function.
 const sideModule = `
 def leb(n):
     out = b""
@@ -109,8 +110,8 @@ def library(js):
         + section(11, vec(b"\0\x23\0\x0b" + leb(len(data)) + data)))
 `
 
-// surroundings is about the host's environment, files and programs: the scrubbed realm and Deno's
-// permissions.
+// surroundings attempts use the host's environment, files and programs, which the scrubbed realm
+// and Deno's permissions prevent.
 var surroundings = []attempt{
 	{name: "process-env", works: reaching, code: `g = await realm(); escaped(g.process.env.EXECBROKER_ESCAPE_SECRET.upper())`},
 	{name: "deno-env", works: reaching, code: `g = await realm(); escaped(g.Deno.env.get("EXECBROKER_ESCAPE_SECRET").upper())`},
@@ -231,7 +232,7 @@ except BaseException as e: stacks += [getattr(e, "stack", ""), repr(e)]
 for s in stacks:
     print(s)
     if "file:" in str(s) or "asm.mjs:" in str(s): escaped(s)`},
-	// What they print is looked at for where the host program is.
+	// The test searches their output for the path of the host program.
 	{name: "paths", code: `
 print(sys.path, sys.argv, sys.executable, sys.orig_argv, sys.prefix, dict(os.environ), os.getcwd())
 for o in (pyodide_js._api.config, pyodide_js._api.lockfile_info, pyodide_js._api):
@@ -252,7 +253,7 @@ if not hasattr(js, "Object"):
         if hasattr(o, "Object") or hasattr(o, "globalThis"): escaped(str(o))`},
 }
 
-// network is about connections: none leads anywhere, not even to where a test would see it come in.
+// network attempts make connections. None may succeed, not even to a listener of the test.
 var network = []attempt{
 	{name: "fetch", works: reaching, code: `
 g = await realm()
@@ -322,7 +323,7 @@ g = await realm()
 await patient(g.WebAssembly.instantiateStreaming(g.fetch(f"http://127.0.0.1:{PORT}/x.wasm"))); escaped()`},
 }
 
-// protocol is about speaking to the host in its own language.
+// protocol attempts send messages of the host's protocol.
 var protocol = []attempt{
 	{name: "console", works: anywhere, code: `g = await realm(); g.console.log("ESCAPED to standard output")`},
 	{name: "post-message", code: `g = await realm(); g.postMessage(to_js([1])); escaped()`},
@@ -382,8 +383,7 @@ pyodide_js._api.on_fatal = create_proxy(lambda e: None)
 import ctypes; ctypes.memset(0, 255, 1 << 20)`, lost: true, wall: 2 * time.Second},
 }
 
-// capture replaces the method through which bytes get into shared memory by one that keeps what it
-// is called on.
+// capture replaces the method that copies bytes to shared memory by one that keeps its receiver.
 const capture = `
 rings = []
 g = await realm()
@@ -396,7 +396,7 @@ P.set = create_proxy(captured, capture_this=True)
 print("now", flush=True)
 `
 
-// pollution is about objects of the language that the host's own code uses.
+// pollution attempts change objects of the language that the host's own code uses.
 var pollution = []attempt{
 	{name: "object-prototype", lost: true, code: `
 g = await realm()
@@ -459,8 +459,8 @@ for at in range(0, size - 1024, 1 << 20):
     if m := pattern.search(ctypes.string_at(at + (at == 0), min((1 << 20) + 64, size - at - 1))): escaped(hex(at))`},
 }
 
-// fixed is about replacing what the host's own code calls, whatever way leads there: it is as it
-// was afterwards.
+// fixed attempts replace functions that the host's own code calls, in any possible way. Afterwards
+// these must be unchanged.
 var fixed = []attempt{
 	{name: "everything-replaced", code: replaceAll + `
 for o in everything():
@@ -511,8 +511,8 @@ S = [s for s in O.getOwnPropertySymbols(O.getPrototypeOf(U)) if "species" in str
 O.defineProperty(O.getPrototypeOf(U), S[0], to_js({"value": O}, dict_converter=O.fromEntries)); escaped()`},
 }
 
-// replaceAll walks all that Python reaches of JavaScript's own objects and tries to put something
-// else in the place of each function.
+// replaceAll visits all of JavaScript's own objects that Python can reach and tries to replace each
+// function.
 const replaceAll = `
 O = pyodide_js.constructor
 replaced = []
@@ -543,7 +543,7 @@ def replace(o):
         except BaseException: pass
 `
 
-// left is about what goes on when its run is over.
+// left attempts continue after the end of their run.
 var left = []attempt{
 	{name: "timer-that-burns", lost: true, wall: 2 * time.Second, code: `
 def burn():
@@ -576,7 +576,7 @@ def again():
 asyncio.get_event_loop().call_later(0.1, again)`},
 }
 
-// harm is about one's own session: what is broken is broken there, and nowhere else.
+// harm attempts damage their own session, and must damage only that one.
 var harm = []attempt{
 	{name: "hard-exit", lost: true, code: `os._exit(3)`},
 	{name: "abort", lost: true, code: `os.abort()`},
@@ -655,5 +655,5 @@ for o in gc.get_objects():
 
 func timedOut(r *executor.Result) bool { return r.Status == executor.StatusTimedOut }
 
-// noSpace accepts what the attempt prints about an exception, since it catches all.
+// noSpace also accepts what the attempt prints about an exception, because the attempt catches all.
 func noSpace(r *executor.Result) bool { return containsNoSpace(r.Stdout) }

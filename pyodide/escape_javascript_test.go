@@ -7,16 +7,16 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// The attempts of JavaScript. In its sessions code is evaluated, so that the engine's flag is not
-// among the layers. Those that are there are the realm, with the transformation of what is
-// evaluated; Deno's permissions; and the operating system.
+// The attempts in JavaScript. In these sessions code is evaluated, so the engine's flag is not one
+// of the layers. The layers are the realm, with the transformation of evaluated code; Deno's
+// permissions; and the operating system.
 
-// unscrubbed are the hosts in which what gets out needs no permission and no operating system: the
-// realm alone stops it.
+// unscrubbed are the hosts in which an escape needs neither permissions nor the operating system:
+// only the realm stops it.
 var unscrubbed = []string{plainHost, permissionHost, systemHost}
 
-// modules is about import, which is the one way to code that did not come through the
-// transformation, and to the modules of Node.
+// modules attempts use import, which is the only way to code that was not transformed and to the
+// modules of Node.
 var modules = []attempt{
 	{name: "import-node", works: unscrubbed, code: `const m = await import("node:vm"); escaped(m.runInThisContext)`},
 	{name: "import-node-and-read", works: reaching, code: `const m = await import("node:fs"); escaped(m.readFileSync(SECRET_FILE, "utf8"))`},
@@ -60,7 +60,7 @@ for (const e of errors) await loaded(e.constructor.constructor("m", "return impo
 	{name: "import-in-a-class-field", works: unscrubbed, code: "await loaded(eval(`new (class { [\"x\"] = import('${MODULE}') })().x`))"},
 	{name: "import-in-a-static-block", works: unscrubbed, code: "await loaded(eval(`(class A { static p; static { A.p = import('${MODULE}') } }).p`))"},
 	{name: "import-behind-a-comment", works: unscrubbed, code: "await loaded(eval(`import/* ( */\\n// )\\n('${MODULE}')`))"},
-	// Comments as in HTML, which one parser may know and another not.
+	// HTML comments, which only one of two parsers may support.
 	{name: "import-behind-a-html-comment", works: unscrubbed, code: "await loaded(eval(`let p\\n<!-- p = 1\\np = import('${MODULE}')\\n--> p = 1\\np`))"},
 	{name: "import-behind-a-regular-expression", works: unscrubbed, code: "await loaded(eval(`let g = 1, p; 4 /g/ (p = import('${MODULE}')); p`))"},
 	{name: "import-with-options", works: unscrubbed, code: "await loaded(eval(`import('${MODULE}', {with: {}})`))"},
@@ -114,7 +114,7 @@ await pause(20)
 if (globalThis.evaluated) escaped()`},
 	{name: "import-statement", code: `eval("import fs from 'node:fs'"); escaped()`},
 	{name: "import-meta", code: `escaped(eval("import.meta.url"))`},
-	// What the parser adds to its lists is taken away, so that it changes nothing.
+	// Elements that the parser adds to its lists are removed, so that it changes nothing.
 	{name: "import-by-inherited-elements", lost: true, code: `
 for (let i = 0; i < 4; i++) Object.defineProperty(Array.prototype, i, {
   configurable: true,
@@ -152,7 +152,7 @@ const wasmModule = `
 const bytes = [0, 97, 115, 109, 1, 0, 0, 0, 1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 7, 5, 1, 1, 102, 0, 0, 10, 4, 1, 2, 0, 11]
 const instance = new WebAssembly.Instance(new WebAssembly.Module(new Uint8Array(bytes)))`
 
-// scriptSurroundings is about the host's environment, files and programs.
+// scriptSurroundings attempts use the host's environment, files and programs.
 var scriptSurroundings = []attempt{
 	{name: "process-env", works: reaching, code: `escaped(process.env.EXECBROKER_ESCAPE_SECRET.toUpperCase())`},
 	{name: "deno-env", works: reaching, code: `escaped(Deno.env.get("EXECBROKER_ESCAPE_SECRET").toUpperCase())`},
@@ -199,8 +199,7 @@ for (const name of ("Deno fetch XMLHttpRequest WebSocket WebSocketStream EventSo
 	{name: "other-sessions", code: `walk(globalThis, (o, path) => { if (Object.hasOwn(o, "bystander_state")) escaped(path) })`},
 }
 
-// scriptNetwork is about connections: none leads anywhere, not even to where a test would see it
-// come in.
+// scriptNetwork attempts make connections. None may succeed, not even to a listener of the test.
 var scriptNetwork = []attempt{
 	{name: "fetch", works: reaching, code: "escaped(await (await patient(fetch(`http://127.0.0.1:${PORT}/`))).text())"},
 	{name: "xml-http-request", code: "const r = new XMLHttpRequest(); r.open('GET', `http://127.0.0.1:${PORT}/`, false); r.send(); escaped(r.responseText)"},
@@ -235,8 +234,7 @@ w.terminate()`},
 	{name: "message-channel", works: unscrubbed, code: `const c = new MessageChannel(); c.port1.close(); escaped()`},
 }
 
-// realms is about objects of the host that code gets to see in passing, and about what they lead
-// to.
+// realms attempts use objects of the host that code sees briefly, and objects that these lead to.
 var realms = []attempt{
 	{name: "powers-of-the-global-object", works: unscrubbed, code: `powers(globalThis)`},
 	{name: "powers-of-inspection", code: `
@@ -316,7 +314,7 @@ for (let i = 0; i < 1000; i++) r.register({}, {i})
 for (let i = 0; i < 5; i++) { new Array(1e5).fill({}); await pause(1) }`},
 }
 
-// scriptProtocol is about speaking to the host in its own language.
+// scriptProtocol attempts send messages of the host's protocol.
 var scriptProtocol = []attempt{
 	{name: "post-message", works: unscrubbed, code: `postMessage({op: "run", id: 1}); escaped()`},
 	{name: "frames-on-the-console", code: `
@@ -353,7 +351,7 @@ console.log("now")
 display(1)
 for (let i = 0; i < 8; i++) delete Array.prototype[i]
 for (const o of got) if (o instanceof SharedArrayBuffer || o?.buffer instanceof SharedArrayBuffer) escaped("the ring")`},
-	// The names of the host are no properties, and code that says one is refused as a whole.
+	// The names of the host are not properties, and code that contains one is refused as a whole.
 	{name: "names-of-the-host", works: unscrubbed, code: `
 const ours = Reflect.ownKeys(globalThis).filter((k) => String(k).includes("execbroker"))
 if (ours.length) escaped(ours)
@@ -419,8 +417,8 @@ for (const base of [{}, new Error("x"), function () {}]) {
 }`},
 }
 
-// scriptPollution is about objects of the language that the host's own code uses. What cannot be
-// changed is of no use; what can, harms its own session.
+// scriptPollution attempts change objects of the language that the host's own code uses. Changes
+// are either impossible or harm only the attempt's own session.
 var scriptPollution = []attempt{
 	{name: "frozen", works: unscrubbed, code: `
 for (const o of [Atomics, SharedArrayBuffer.prototype, TextEncoder.prototype, TextDecoder.prototype, Object.getPrototypeOf(Object.getPrototypeOf(new AbortController().signal))])
@@ -472,9 +470,9 @@ for (const name of ["JSON", "Promise", "Uint8Array", "TextEncoder", "Object", "E
 }`},
 }
 
-// replaceEverything makes replace, which puts hostile functions in the place of all that globals
-// and what evaluation makes lead to, as far as that can be replaced. What the functions are called
-// with must be nobody's but the code's.
+// replaceEverything defines replace, which replaces every function that globals and evaluated code
+// lead to by a hostile one, if that is possible. The arguments of these functions must belong to
+// the code.
 const replaceEverything = `
 const {log: print} = console, timer = setTimeout, show = display, script = eval, evaluate = Function
 const {ownKeys, getOwnPropertyDescriptor, defineProperty} = Reflect
@@ -509,11 +507,11 @@ const replace = () => {
   }
 }`
 
-// scriptHarm is about one's own session: what is broken is broken there, and nowhere else.
+// scriptHarm attempts damage their own session, and must damage only that one.
 var scriptHarm = []attempt{
 	{name: "loop", lost: true, wall: 200 * time.Millisecond, code: `for (;;);`, want: timedOut},
 	{name: "loop-of-promises", lost: true, wall: 200 * time.Millisecond, code: `for (;;) await Promise.resolve()`, want: timedOut},
-	{name: "chain-of-promises", lost: true, wall: 5 * time.Minute, code: `const f = () => Promise.resolve().then(f); await f()`, want: outOfMemory}, // each keeps the one before
+	{name: "chain-of-promises", lost: true, wall: 5 * time.Minute, code: `const f = () => Promise.resolve().then(f); await f()`, want: outOfMemory}, // each promise keeps the previous one
 	{name: "loop-in-a-finally", lost: true, wall: 200 * time.Millisecond, code: `try { await new Promise(() => {}) } finally { for (;;); }`, want: timedOut},
 	{name: "regexp", lost: true, wall: 200 * time.Millisecond, code: `/(a+)+$/.test("a".repeat(60) + "b")`, want: timedOut},
 	{name: "atomics-wait", lost: true, wall: 200 * time.Millisecond, code: `Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)`, want: timedOut},

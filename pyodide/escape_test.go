@@ -30,7 +30,7 @@ import (
 
 const secretVariable = "EXECBROKER_ESCAPE_SECRET"
 
-// secret is what secretVariable holds in this process, as long as it lives.
+// secret is the value of secretVariable in this process.
 var secret = func() string {
 	var b [16]byte
 	rand.Read(b[:])
@@ -48,15 +48,15 @@ type outside struct {
 	server *httptest.Server
 
 	mu   sync.Mutex
-	seen []string // what came in at the server
-	hits int      // connections to it
+	seen []string // requests that arrived at the server
+	hits int      // connections to the server
 }
 
 func newOutside(t *testing.T) *outside {
 	t.Helper()
 	o := &outside{}
 	var err error
-	if o.dir, err = os.MkdirTemp("", "outside"); err != nil { // not t.TempDir: others than root have to get there
+	if o.dir, err = os.MkdirTemp("", "outside"); err != nil { // not t.TempDir: users other than root must be able to read it
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(o.dir) })
@@ -99,7 +99,7 @@ func (o *outside) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// prelude is what attempts of a guest start with: it says where the outside is.
+// prelude returns the beginning of the attempts of a guest, with the addresses of the outside.
 func (o *outside) prelude(t *testing.T, g guest) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata/escape", g.prelude))
@@ -110,7 +110,7 @@ func (o *outside) prelude(t *testing.T, g guest) string {
 	return fmt.Sprintf("%s\n%s\n", b, fmt.Sprintf(g.where, filepath.Join(o.dir, "secret"), filepath.Join(o.dir, "module.mjs"), o.marker, port))
 }
 
-// reached says what got out.
+// reached lists what attempts have reached.
 func (o *outside) reached(t *testing.T) (out []string) {
 	t.Helper()
 	o.mu.Lock()
@@ -131,11 +131,12 @@ type guest struct {
 	language executor.Language
 	attempts []attempt
 	prelude  string // file in testdata/escape
-	weak     string // likewise: runs attempts in a weakened host
+	weak     string // file in testdata/escape that runs attempts in a weakened host
 	where    string // sets the variables of attempts to file, module, marker and port
-	call     string // makes the attempt whose code is put in
-	quoted   bool   // as a literal
-	// Of the session of a bystander: what gives it a state, and what prints whether that is there.
+	call     string // makes the attempt with the inserted code
+	quoted   bool   // the code is inserted as a literal
+	// For the session of a bystander: code that creates state, and code that prints whether the
+	// state is there.
 	state, unchanged string
 }
 
@@ -160,7 +161,7 @@ func guests() []guest {
 	return all
 }
 
-// code is the program that makes an attempt.
+// code returns the program that makes an attempt.
 func (g guest) code(prelude string, a attempt) string {
 	text := a.code
 	if g.quoted {
@@ -176,7 +177,7 @@ func (g guest) create(t *testing.T, x executor.Executor) executor.Session {
 		Run: executor.RunLimits{WallTime: 5 * time.Minute}})
 }
 
-// answers reports whether a session prints 42 when code says so, and what it says otherwise.
+// answers returns nil if a session prints 42 when it runs code, and otherwise what it prints.
 func (g guest) answers(ctx context.Context, s executor.Session, code string) error {
 	r, err := s.Run(ctx, executor.Request{Code: code, Limits: executor.RunLimits{WallTime: 5 * time.Second}}, nil)
 	if err == nil && string(r.Stdout) != "42\n" {
@@ -199,8 +200,8 @@ func quote(s string) string {
 	return string(b)
 }
 
-// TestEscape makes every attempt behind every layer of the operating system: the layers inside of
-// the process have to hold without it.
+// TestEscape makes every attempt behind every layer of the operating system. The layers inside the
+// process must be sufficient without that layer.
 func TestEscape(t *testing.T) {
 	t.Parallel()
 	for _, g := range guests() {
@@ -209,7 +210,7 @@ func TestEscape(t *testing.T) {
 				all, x := t, open(t, Config{OSLayer: string(m)})
 				bystander := g.create(t, x)
 				runCode(t, bystander, g.state, func(r *executor.Request) { r.Language = g.language })
-				t.Cleanup(func() { // when all attempts are over
+				t.Cleanup(func() { // after all attempts
 					if err := g.answers(context.WithoutCancel(t.Context()), bystander, g.unchanged); err != nil {
 						t.Errorf("another session: %v", err)
 					}
@@ -239,7 +240,8 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// check makes the attempt in a session, and reports whether the next one finds nothing of it there.
+// check makes the attempt in a session, and reports whether the session is clean for the next
+// attempt.
 func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session) (clean bool) {
 	t.Helper()
 	wall := a.wall
@@ -276,13 +278,12 @@ func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session) (c
 	if got := o.reached(t); got != nil {
 		t.Errorf("it got out: %q", got)
 	}
-	// What is left works, as it is or started anew.
+	// The session still works, unchanged or restarted.
 	if !a.lost {
 		if err := g.answers(t.Context(), s, g.alive()); err != nil {
 			t.Errorf("the session afterwards: %v", err)
 		}
-		// What an attempt does to JavaScript's globals, or leaves in its queues, the next one would
-		// find.
+		// The next attempt would see changes of JavaScript's globals and entries in its queues.
 		return g.language != executor.JavaScript
 	}
 	t.Cleanup(func() {
@@ -290,8 +291,8 @@ func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session) (c
 			t.Errorf("it got out afterwards: %q", got)
 		}
 	})
-	// Code that has broken its own interpreter may have made it lie, or hang. It is told so, and
-	// has another one after a reset.
+	// Code that has broken its own interpreter may make it give wrong answers or hang. The results
+	// say so, and after a reset there is a new one.
 	next, err := s.Run(t.Context(), executor.Request{Code: g.alive(), Limits: executor.RunLimits{WallTime: time.Second}}, nil)
 	empty := func() bool {
 		left, err := fs.ReadDir(executor.FS(t.Context(), s), ".")
@@ -310,7 +311,7 @@ func (a attempt) check(t *testing.T, g guest, o *outside, s executor.Session) (c
 	return empty()
 }
 
-// printed is all that a run has put out.
+// printed returns all output of a run.
 func printed(r *executor.Result) string {
 	text := string(r.Stdout) + string(r.Stderr)
 	for _, out := range r.Outputs {
@@ -324,8 +325,9 @@ func printed(r *executor.Result) string {
 	return text
 }
 
-// TestAttemptsWork makes the attempts in hosts that lack layers, and compares which of them get
-// out. One that never does, or does where a layer should hold, proves nothing in TestEscape.
+// TestAttemptsWork makes the attempts in hosts that lack layers, and checks which of them succeed.
+// An attempt that never succeeds, or succeeds although a layer should stop it, would prove nothing
+// in TestEscape.
 func TestAttemptsWork(t *testing.T) {
 	t.Parallel()
 	root := realRuntime(t)
@@ -349,7 +351,7 @@ func TestAttemptsWork(t *testing.T) {
 			name  string
 			flags []string
 			layer confine.Method
-			realm string // the directory of the host program, whose realm is there; empty: it is not
+			realm string // the directory of the host program, if its realm is used; empty: it is not
 		}
 		hosts := []host{
 			{name: plainHost, flags: all, layer: confine.None},
@@ -386,8 +388,8 @@ func TestAttemptsWork(t *testing.T) {
 	}
 }
 
-// realmNames makes an import map of what the realm needs, without what the host's own map takes
-// away.
+// realmNames makes an import map of the modules that the realm needs, including those that the
+// host's own map removes.
 func realmNames(t *testing.T, realm string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(realm, "importmap.json"))
@@ -411,7 +413,7 @@ func realmNames(t *testing.T, realm string) string {
 	return path
 }
 
-// weak makes the attempts in one process of Deno with flags, and returns what each printed.
+// weak makes the attempts in one Deno process with flags, and returns the output of each.
 func weak(t *testing.T, g guest, o *outside, in installation, layer confine.Method, flags []string, realm string) map[string]string {
 	t.Helper()
 	dir, err := filepath.Abs("testdata/escape")

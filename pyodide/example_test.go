@@ -11,7 +11,7 @@ import (
 	"github.com/execbroker/execbroker/pyodide"
 )
 
-// One piece of code, in a sandbox that is gone afterwards.
+// Run one piece of code, in a sandbox that is removed afterwards.
 func Example() {
 	ctx := context.Background()
 	box, err := pyodide.Open(ctx, driver.Env{Owner: "example"}, pyodide.Config{})
@@ -29,8 +29,8 @@ func Example() {
 	// Output: ok: 42
 }
 
-// A session keeps variables and files from run to run. What code does wrong is a result, not an
-// error.
+// A session keeps variables and files from run to run. An error in the code is a result, not an
+// error of Run.
 func Example_session() {
 	ctx := context.Background()
 	box, err := pyodide.Open(ctx, driver.Env{Owner: "example"}, pyodide.Config{})
@@ -78,8 +78,8 @@ func Example_session() {
 	// ok 2
 }
 
-// Who needs a boundary that the operating system keeps asks for it, and gets an error on a machine
-// where there is none.
+// A program that requires a boundary of the operating system can set it, and gets an error on a
+// machine that has none.
 func ExampleConfig() {
 	ctx := context.Background()
 	box, err := pyodide.Open(ctx, driver.Env{Owner: "example"}, pyodide.Config{Memory: 256 << 20, OSLayer: "none"})

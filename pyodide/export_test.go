@@ -13,15 +13,15 @@ import (
 	"github.com/execbroker/execbroker/internal/store"
 )
 
-// The variables that make a process of the test a program that prepares a cache directory and may
-// stop on the way.
+// The environment variables that make a test process prepare a cache directory and, if set, stop on
+// the way.
 const (
 	envPrepare = "EXECBROKER_TEST_PREPARE" // the directory
-	envStop    = "EXECBROKER_TEST_STOP"    // the checkpoint at which it says so and waits to be killed
-	envHold    = "EXECBROKER_TEST_HOLD"    // instead: the code that it runs in a session, in which it waits to be killed
+	envStop    = "EXECBROKER_TEST_STOP"    // the checkpoint at which it prints a line and waits to be killed
+	envHold    = "EXECBROKER_TEST_HOLD"    // instead: code that it runs in a session before it waits to be killed
 )
 
-// PrepareChild does what such a process is for, and reports whether this is one.
+// PrepareChild does the work of such a process, and reports whether this process is one.
 func PrepareChild() bool {
 	if code := os.Getenv(envHold); code != "" {
 		hold(code)
@@ -45,8 +45,8 @@ func PrepareChild() bool {
 	return true
 }
 
-// userRuntime prepares the user's cache, unless it is, and returns where Deno and Pyodide are in
-// it.
+// userRuntime prepares the user's cache if necessary, and returns the directory of Deno and Pyodide
+// in it.
 func userRuntime(ctx context.Context) (string, error) {
 	if err := Prepare(ctx, driver.Env{}, Config{}); err != nil {
 		return "", fmt.Errorf("the tests need the runtime: %w", err)
@@ -59,8 +59,9 @@ func userRuntime(ctx context.Context) (string, error) {
 	return filepath.Join(dir, name), err
 }
 
-// Seed fills a cache directory from the user's, with all but Deno's analysis, which goes by path.
-// That takes half a minute less of a processor than Prepare. It returns where the host program is.
+// Seed fills a cache directory from the user's cache, except for Deno's analysis, which depends on
+// the path. That takes half a minute of processor time less than Prepare. It returns the directory
+// of the host program.
 func Seed(ctx context.Context, cache string) (host string, err error) {
 	installed, err := userRuntime(ctx)
 	if err != nil {
@@ -81,7 +82,7 @@ func Seed(ctx context.Context, cache string) (host string, err error) {
 	return host, err
 }
 
-// hold runs code in a session, says which process and directory it has, and waits to be killed.
+// hold runs code in a session, prints its process and directory, and waits to be killed.
 func hold(code string) {
 	ctx := context.Background()
 	x, err := Open(ctx, driver.Env{Owner: "test", Wrap: record}, Config{})
@@ -105,7 +106,7 @@ func hold(code string) {
 	select {}
 }
 
-// ProgramLives reports whether the program that a directory of running sandboxes belongs to lives.
+// ProgramLives reports whether the program of a directory of running sandboxes is alive.
 func ProgramLives(runDir string) bool {
 	unlock, err := store.TryLock(runDir + ".lock")
 	if err == nil {

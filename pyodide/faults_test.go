@@ -11,9 +11,9 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// chosen are the cases of faults for which those that Relevant knows are not good here: they wait
-// until code that nobody stops has run for half a minute, or depend on how output falls into
-// events, or on where in code that swallows interrupts one hits.
+// chosen are the cases for faults for which those of Relevant are unsuitable here: they wait half a
+// minute for code that nobody stops, or depend on how output is split into events, or on where an
+// interrupt hits code that swallows interrupts.
 var chosen = map[string][]string{
 	"context-ignored":        {"python/cancel/during"},
 	"output-at-the-end":      {"python/streaming/steps"},
@@ -24,8 +24,8 @@ var chosen = map[string][]string{
 	"state-lost-untold":      {"python/exit/abort", "python/timeouts/native"},
 }
 
-// relevant returns the cases that a fault is tested with: there are minutes for all faults
-// together.
+// relevant returns the cases with which a fault is tested. Only a few minutes are available for all
+// faults together.
 func relevant(fault string) []string {
 	if ids, ok := chosen[fault]; ok {
 		return append(slices.Clone(ids), "python/output/stdout", "python/state/variables", "declares", "leaks/*")
@@ -33,9 +33,9 @@ func relevant(fault string) []string {
 	return conformancetest.Relevant(executor.Python, 4)(fault)
 }
 
-// TestFaults proves the suite over real sandboxes: each fault is found out by exactly the cases in
-// testdata/faults.json, of those that are relevant to it. The in-memory backend goes through all of
-// them.
+// TestFaults tests the suite over real sandboxes: each fault is found by exactly the cases in
+// testdata/faults.json, among those that are relevant to it. With the in-memory backend all cases
+// are tested.
 func TestFaults(t *testing.T) {
 	conformancetest.TestFaults(t, faulty, conformancetest.FaultOptions{
 		Golden: "testdata/faults.json",
@@ -43,7 +43,7 @@ func TestFaults(t *testing.T) {
 		Harmless: map[string]string{
 			"wall-time-ignored": "package driver stops code that the sandbox has not stopped, and says the same of it",
 		},
-		Parallel: 3, // they wait for clocks as much as for the processor
+		Parallel: 3, // the cases mostly wait for clocks
 	})
 }
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// FIXED of realm.mjs has each name of the language that the modules of a worker of JavaScript use,
-// the parser among them.
+// FIXED in realm.mjs must contain each name of the language that the modules of a JavaScript worker
+// use, including the parser.
 func TestFixedNames(t *testing.T) {
 	t.Parallel()
 	in, err := find(realRuntime(t))
@@ -40,7 +40,7 @@ func TestFixedNames(t *testing.T) {
 		return strings.Fields(text)
 	}
 	fixed := list("realm.mjs", "FIXED")
-	// But for values. URL and the like are of the surroundings.
+	// Only for values. URL and similar names belong to the environment.
 	language := slices.DeleteFunc(list("scrub.mjs", "LANGUAGE"), func(name string) bool {
 		return slices.Contains([]string{"Infinity", "NaN", "undefined", "globalThis"}, name)
 	})

@@ -10,15 +10,16 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// forged are sequences of frames that a worker never sends unless it is in the hands of its code,
-// by the name that testdata/forge has for them, and how a run ends that gets them. Each has its
-// end, whatever the worker does.
+// forged are sequences of frames that a worker sends only if its code controls it, with their names
+// in testdata/forge and the end of a run that gets them. Each has a defined end, whatever the
+// worker does.
 var forged = []struct {
 	name   string
 	status executor.Status
 	reason executor.Reason
 }{
-	// Until the end the clocks of the run hold, after it that of the handing over of files.
+	// Until the end of the code the clocks of the run apply, and after it the clock for the
+	// transfer of files.
 	{"good", executor.StatusOK, ""},
 	{"no-answer-after-the-run", executor.StatusOK, ""},
 	{"spans-backwards", executor.StatusKilled, executor.ReasonSandbox},
@@ -65,12 +66,11 @@ var forged = []struct {
 	{"read-again", executor.StatusTimedOut, executor.ReasonWallTime},
 	{"credit-without-end", executor.StatusKilled, executor.ReasonOutput},
 	{"kicks", executor.StatusTimedOut, executor.ReasonWallTime},
-	{"words-of-nonsense", "", ""}, // the worker may wait for what it has made of the words
+	{"words-of-nonsense", "", ""}, // the worker may wait for what it has written to the words
 }
 
-// TestForgedFrames: whatever a worker in an attacker's hands sends, its run ends as killed or timed
-// out, never as ok and never as a failure of the infrastructure, and the session goes on in another
-// process.
+// TestForgedFrames: whatever an attacker's worker sends, its run ends as killed or timed out, never
+// as ok and never as a failure of the infrastructure, and the session continues in another process.
 func TestForgedFrames(t *testing.T) {
 	if !javascriptHere {
 		t.Skip("the worker that forges is one of JavaScript, which this system does not have")
@@ -91,7 +91,7 @@ func TestForgedFrames(t *testing.T) {
 			req := executor.Request{
 				Code: c.name, Limits: executor.RunLimits{WallTime: 30 * time.Second, OutputBytes: 1 << 17},
 			}
-			// Other ends do not depend on how fast the machine is.
+			// The other ends do not depend on the speed of the machine.
 			if c.status != executor.StatusKilled && !strings.HasSuffix(c.name, "after-the-end") {
 				req.Limits.WallTime = 3 * time.Second
 			}
@@ -112,7 +112,7 @@ func TestForgedFrames(t *testing.T) {
 	}
 }
 
-// forgery makes a directory of a host program whose worker forges.
+// forgery makes a directory with a host program whose worker forges frames.
 func forgery(t *testing.T, assets string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -68,7 +68,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// The constants of the two sides are written down twice.
+// The constants exist on both sides and must be equal.
 func TestConstantsOfTheHost(t *testing.T) {
 	b, err := os.ReadFile("host/wire.mjs")
 	if err != nil {
@@ -197,7 +197,8 @@ func TestBundles(t *testing.T) {
 	}
 }
 
-// FuzzFrames feeds a stream of bytes to the decoder and what it takes to the decoders of payloads.
+// FuzzFrames passes a stream of bytes to the decoder, and the accepted frames to the decoders of
+// payloads.
 func FuzzFrames(f *testing.F) {
 	var session []byte
 	for _, fr := range []struct {

@@ -15,8 +15,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// open opens the backend with the user's cache, so that what is prepared there once serves all
-// tests.
+// open opens the backend with the user's cache, so that all tests share what is prepared there.
 func open(t testing.TB, cfg Config) executor.Executor {
 	t.Helper()
 	x, err := Open(t.Context(), driver.Env{Owner: "test", Wrap: record}, cfg)
@@ -46,7 +45,7 @@ func create(t testing.TB, x executor.Executor, spec executor.Spec) executor.Sess
 	return s
 }
 
-// one makes a session of its own.
+// one creates a separate session.
 func one(t testing.TB, spec executor.Spec) executor.Session {
 	t.Helper()
 	return create(t, open(t, Config{}), spec)
@@ -70,8 +69,8 @@ func within(d time.Duration) func(*executor.Request) {
 	return func(r *executor.Request) { r.Limits.WallTime = d }
 }
 
-// stubborn is code that no interrupt ends: one that hits it between two rounds of the inner loop is
-// caught by the outer one.
+// stubborn is code that no interrupt ends: the outer loop catches one that hits between two rounds
+// of the inner loop.
 const stubborn = `
 while True:
     try:
@@ -100,7 +99,7 @@ func describeResult(r *executor.Result) string {
 	return s
 }
 
-// recorder is a driver that remembers its sessions, so that tests get at them.
+// recorder is a driver that records its sessions for tests.
 type recorder struct {
 	driver.Driver
 	sessions *sync.Map // Handle.Session -> *session
@@ -118,13 +117,13 @@ var created sync.Map
 
 func record(d driver.Driver) driver.Driver { return recorder{d, &created} }
 
-// driverSession returns the session below s, whose Executor was opened with record.
+// driverSession returns the driver's session of s, whose Executor must be opened with record.
 func driverSession(s executor.Session) *session {
 	d, _ := created.Load(s.Info().Handle.Session)
 	return d.(*session)
 }
 
-// process returns the process number of the session's host.
+// process returns the PID of the session's host.
 func process(t testing.TB, s executor.Session) int {
 	t.Helper()
 	d := driverSession(s)
@@ -136,9 +135,9 @@ func process(t testing.TB, s executor.Session) int {
 	return d.h.cmd.Process.Pid
 }
 
-// writeProgram writes a program that tests start. No process begins meanwhile: it would have the
-// file open for writing until it executes something itself, and a program that is open for writing
-// cannot be executed.
+// writeProgram writes a program that tests start. No process may be started meanwhile: until it
+// executes another program, it would have the file open for writing, and such a file cannot be
+// executed.
 func writeProgram(t testing.TB, path, text string) {
 	t.Helper()
 	syscall.ForkLock.RLock()
@@ -164,7 +163,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// alive reports whether a process is there and is no zombie.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	if runtime.GOOS != "linux" {
 		p, err := os.FindProcess(pid)

@@ -21,11 +21,11 @@ import (
 	"github.com/execbroker/execbroker/internal/sharetest"
 )
 
-// This test program under the name of Deno, next to a file that says how to behave, is a host that
-// breaks the protocol.
+// If this test program has the name of Deno, it is a host that breaks the protocol. A file beside
+// it says how.
 const (
 	hostileMode = "mode" // the name of that file
-	hostilePIDs = "pids" // the name of the file to which it adds its number
+	hostilePIDs = "pids" // the name of the file to which it adds its PID
 )
 
 func init() {
@@ -51,7 +51,7 @@ func init() {
 	os.Exit(0)
 }
 
-// hostileHost speaks the protocol until it does what its mode says.
+// hostileHost follows the protocol until it does what its mode says.
 type hostileHost struct {
 	mode  string
 	nonce [nonceLen]byte
@@ -88,7 +88,7 @@ func (h hostileHost) serve() {
 	}
 	h.send(fromReady, 0, `{"version":"0","ms":1}`)
 	if h.mode == "run:deaf" {
-		select {} // it takes nothing
+		select {} // reads nothing
 	}
 	for runs := 0; ; {
 		typ, id, _ := h.frame()
@@ -121,7 +121,7 @@ func (h hostileHost) serve() {
 	}
 }
 
-// misbehave does what it is named after, and does not come back.
+// misbehave does what its argument names, and does not return.
 func (h hostileHost) misbehave(what string, id uint32) {
 	switch what {
 	case "exit":
@@ -196,17 +196,17 @@ func (h hostileHost) misbehave(what string, id uint32) {
 	case "reply":
 		h.send(fromReply, id, "\xff\xff\xff\xff")
 	}
-	select {} // it must be ended, not end
+	select {} // must be killed, so do not return
 }
 
-// hostileWorld is a backend with such a host in place of Deno.
+// hostileWorld is a backend with such a host instead of Deno.
 type hostileWorld struct {
 	executor.Executor
 	behave func(mode string)
 	pids   func() []int
 }
 
-// newHostileWorld makes one whose host behaves until it is told otherwise.
+// newHostileWorld makes a world whose host behaves well until it is told otherwise.
 func newHostileWorld(t *testing.T) hostileWorld {
 	t.Helper()
 	dir, behave, pids := hostileRuntime(t)
@@ -240,7 +240,7 @@ func (w hostileWorld) clean(t *testing.T) {
 	}
 }
 
-// hostileRuntime makes a directory as Config.RuntimeDir wants it, with that host as Deno.
+// hostileRuntime makes a directory for Config.RuntimeDir, with that host as Deno.
 func hostileRuntime(t *testing.T) (dir string, behave func(mode string), pids func() []int) {
 	t.Helper()
 	dir = t.TempDir()
@@ -294,8 +294,8 @@ func hostileRuntime(t *testing.T) (dir string, behave func(mode string), pids fu
 	return dir, behave, pids
 }
 
-// TestHostileHost: a host that dies, hangs or talks nonsense is an error that says so, in bounded
-// time, and leaves no process.
+// TestHostileHost: if a host dies, hangs or sends garbage, the result is a clear error in bounded
+// time, and no process is left.
 func TestHostileHost(t *testing.T) {
 	t.Parallel()
 	worlds := sharetest.New(func() hostileWorld { return newHostileWorld(t) })
@@ -307,7 +307,7 @@ func TestHostileHost(t *testing.T) {
 			x := worlds.Take(t)
 			x.behave("start:" + what)
 			ctx := t.Context()
-			if what == "hang" { // otherwise it is given a minute
+			if what == "hang" { // otherwise the limit is a minute
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, time.Second)
 				defer cancel()
@@ -337,10 +337,10 @@ func TestHostileHost(t *testing.T) {
 
 	type expect struct {
 		when, what string
-		kind       error // of the error; nil: a result
+		kind       error // kind of the error; nil: a result
 		status     executor.Status
 		reason     executor.Reason
-		says       string // likewise
+		says       string // text in the error or result
 	}
 	for _, c := range []expect{
 		{when: "run", what: "exit", kind: executor.ErrUnavailable},
@@ -411,7 +411,7 @@ func TestHostileHost(t *testing.T) {
 			case err != nil || r.Status != c.status || c.reason != "" && r.Reason != c.reason || !r.StateLost:
 				t.Errorf("got %v, %+v", err, r)
 			}
-			// The next run has a process that behaves.
+			// The next run gets a process that behaves well.
 			x.behave("good")
 			if r := runCode(t, s, "x"); r.Status != executor.StatusOK || !r.StateFresh {
 				t.Errorf("afterwards: got %s, fresh %v", describeResult(r), r.StateFresh)
@@ -445,7 +445,7 @@ func TestHostileHost(t *testing.T) {
 	}
 }
 
-// Code is run again in another process only if the one that had it has not given it to its
+// Code is run again in another process only if the first process had not passed it to its
 // interpreter. Each process keeps the first run.
 func TestRunsOnce(t *testing.T) {
 	t.Parallel()

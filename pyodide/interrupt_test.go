@@ -8,8 +8,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Code that the wall time stops keeps its state, whatever it is doing, as far as Python heeds
-// interrupts at all.
+// Code that is stopped by the wall time keeps its state, whatever it does, if Python handles
+// interrupts there.
 func TestInterruptKeepsState(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{})
@@ -46,7 +46,8 @@ func TestInterruptKeepsState(t *testing.T) {
 	}
 }
 
-// What heeds no interrupt costs its state. That is said, and the files are those of the run before.
+// Code that ignores interrupts loses its state. The result says so, and the files are those of the
+// previous run.
 func TestStubbornCodeLosesState(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{})
@@ -72,7 +73,7 @@ func TestStubbornCodeLosesState(t *testing.T) {
 	}
 }
 
-// An interrupt may arrive at any moment, also in the machinery around the code.
+// An interrupt may arrive at any moment, also in the code around the user's code.
 func TestInterruptAtRandomMoments(t *testing.T) {
 	s := one(t, executor.Spec{})
 	output(t, s, "state = 42")

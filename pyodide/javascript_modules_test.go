@@ -13,7 +13,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// likeNode are programs that print the same here as with Node.js.
+// likeNode are programs that must print the same here as in Node.js.
 var likeNode = []struct{ name, code string }{
 	{"files", `
 const fs = require("fs")
@@ -144,7 +144,8 @@ func TestScriptLikeNode(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := script(t, executor.Limits{})
-			// require looks beside the file that it is in, and a cell is in the working directory.
+			// require looks in the directory of its own file, and a cell is in the working
+			// directory.
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, ".cell.cjs"), []byte(c.code), 0o600); err != nil {
 				t.Fatal(err)
@@ -184,14 +185,14 @@ func TestScriptStdin(t *testing.T) {
 			t.Errorf("without input: got %s", describeResult(r))
 		}
 	}
-	// Waiting for input can be stopped.
+	// A wait for input can be stopped.
 	r := runScript(t, s, `console.log(require("fs").readFileSync(0))`, within(200*time.Millisecond), func(r *executor.Request) { r.Stdin = blocked{t.Context().Done()} })
 	if r.Reason != executor.ReasonWallTime || r.StateLost {
 		t.Errorf("got %s, lost %v", describeResult(r), r.StateLost)
 	}
 }
 
-// blocked is input that does not come.
+// blocked is input that never arrives.
 type blocked struct{ done <-chan struct{} }
 
 func (b blocked) Read([]byte) (int, error) {
@@ -199,8 +200,8 @@ func (b blocked) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// Modules come by require, by declarations and by calls of import. What is not there is refused by
-// its name, before and after others.
+// Modules can be loaded by require, import declarations and import calls. An error names a missing
+// module, also after other modules were loaded.
 func TestScriptImports(t *testing.T) {
 	t.Parallel()
 	s := script(t, executor.Limits{})
@@ -222,8 +223,7 @@ func TestScriptImports(t *testing.T) {
 	}
 }
 
-// The file system is bounded in bytes and in entries, and what is in it outlives a process that has
-// to be ended.
+// The file system is limited in bytes and entries, and its contents survive a killed process.
 func TestScriptDisk(t *testing.T) {
 	t.Parallel()
 	s := script(t, executor.Limits{DiskBytes: minDisk})

@@ -11,7 +11,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// script makes a session with JavaScript.
+// script creates a session with JavaScript.
 func script(t testing.TB, l executor.Limits) executor.Session {
 	t.Helper()
 	if !javascriptHere {
@@ -27,7 +27,7 @@ func runScript(t testing.TB, s executor.Session, code string, edit ...func(*exec
 	return runCode(t, s, code, append(edit, asScript)...)
 }
 
-// Cells are run one after the other in one session, and the last one prints.
+// The cells run one after the other in one session, and the last one prints.
 func TestScriptState(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -93,7 +93,7 @@ console.warn("w"); console.error(new RangeError("e").message); console.group("g"
 	}
 }
 
-// The console writes what that of Node.js 20 writes.
+// The console writes the same as that of Node.js 20.
 func TestScriptConsole(t *testing.T) {
 	t.Parallel()
 	s := script(t, executor.Limits{})
@@ -186,7 +186,7 @@ func TestScriptErrors(t *testing.T) {
 		{"throw {a: 1}", "Object", "{ a: 1 }", 0, "Object: { a: 1 }"},
 		{"throw 'text'", "string", "'text'", 0, "string: 'text'"},
 		{"throw null", "object", "null", 0, "object: null"},
-		// Looking at it fails.
+		// Reading the thrown value fails.
 		{"throw new Proxy(new Error('x'), {getPrototypeOf() { throw 1 }})", "Error", "", 0, "Error"},
 		{"throw {[Symbol.for('Deno.customInspect')]() { throw 3 }}", "Error", "", 0, "Error"},
 		{"const JSON = 1", "SyntaxError", "JSON belongs to the sandbox and cannot be declared", 0, "SyntaxError: JSON belongs to the sandbox and cannot be declared"},
@@ -229,7 +229,8 @@ func TestScriptExit(t *testing.T) {
 	}
 }
 
-// What waits can be stopped; what computes costs the state. Either is said.
+// Code that waits can be stopped. Stopping code that computes loses the state. The result says
+// which.
 func TestScriptStop(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -279,7 +280,7 @@ func TestScriptCancel(t *testing.T) {
 	}
 }
 
-// Both kinds of memory are bounded: the engine's heap and what is outside of it.
+// Both kinds of memory are limited: the engine's heap and memory outside of it.
 func TestScriptMemory(t *testing.T) {
 	t.Parallel()
 	const limit = 128 * mib
@@ -293,8 +294,8 @@ func TestScriptMemory(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := script(t, executor.Limits{MemoryBytes: limit})
 			r := runScript(t, s, c.code, within(30*time.Second))
-			// Where it makes long texts the engine does not look whether it has got the memory: it
-			// crashes, and does not say why.
+			// When the engine makes a long text it does not check for memory: it crashes without a
+			// message.
 			ends := r.Reason == executor.ReasonMemory || c.name == "text" && r.Reason == executor.ReasonSandbox
 			if killed := r.Status == executor.StatusKilled && ends && r.StateLost; !killed && (r.Exception == nil || r.Exception.Type != "RangeError") {
 				t.Errorf("got %s", describeResult(r))
@@ -304,8 +305,8 @@ func TestScriptMemory(t *testing.T) {
 			}
 			next := runScript(t, s, "console.log(1)")
 			if !r.StateLost && next.Reason == executor.ReasonMemory && next.StateLost {
-				// The code was refused memory and holds what it had got: so little is left that the
-				// engine may lack it now.
+				// The code was refused memory and keeps what it had: so little is left that the
+				// engine itself may run out now.
 				next = runScript(t, s, "console.log(1)")
 			}
 			if string(next.Stdout) != "1\n" {
@@ -315,7 +316,8 @@ func TestScriptMemory(t *testing.T) {
 	}
 }
 
-// Code that replaces what is around it changes neither how it is judged nor how the next code is.
+// Code that replaces functions around it changes neither its own result nor the results of later
+// code.
 func TestScriptTampering(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{
@@ -340,7 +342,7 @@ func TestScriptTampering(t *testing.T) {
 	}
 }
 
-// What is not declared is refused.
+// Features that are not declared are refused.
 func TestScriptLacks(t *testing.T) {
 	t.Parallel()
 	s := script(t, executor.Limits{})

@@ -12,7 +12,7 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// layersHere are the layers that this system has a way to.
+// layersHere returns the layers that exist for this system.
 func layersHere() []confine.Method {
 	if runtime.GOOS != "linux" {
 		return []confine.Method{confine.None}
@@ -20,7 +20,8 @@ func layersHere() []confine.Method {
 	return []confine.Method{confine.None, confine.Namespaces, confine.Bubblewrap}
 }
 
-// TestLayers runs code behind each layer, and compares what is declared with what is asked for.
+// TestLayers runs code behind each layer, and compares the declared isolation with the requested
+// one.
 func TestLayers(t *testing.T) {
 	t.Parallel()
 	for _, m := range layersHere() {
@@ -50,8 +51,8 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestScriptIsolation: code that an engine evaluates is not WebAssembly. What the layer adds is
-// declared, and no more.
+// TestScriptIsolation: code that an engine evaluates is not WebAssembly. The declared isolation is
+// only that of the layer.
 func TestScriptIsolation(t *testing.T) {
 	t.Parallel()
 	if !javascriptHere {
@@ -77,8 +78,8 @@ func TestScriptIsolation(t *testing.T) {
 	}
 }
 
-// TestOtherSystems: where the memory of JavaScript cannot be bounded the language is not there, and
-// a session with it is refused by name.
+// TestOtherSystems: on systems where the memory of JavaScript cannot be limited, the language does
+// not exist, and the error for a session with it names it.
 func TestOtherSystems(t *testing.T) {
 	spec := executor.Spec{Languages: []executor.Language{executor.JavaScript}}
 	for goos, want := range map[string][]string{"linux": nil, "darwin": {"language:javascript"}, "windows": {"language:javascript"}} {
@@ -92,7 +93,7 @@ func TestOtherSystems(t *testing.T) {
 	}
 }
 
-// TestAutoIsTheStrongest: preparing the machine installs bwrap, so that it is what is used here.
+// TestAutoIsTheStrongest: bwrap is installed on a prepared machine, so "auto" uses it.
 func TestAutoIsTheStrongest(t *testing.T) {
 	m, _, err := chooseLayer(t.Context(), autoLayer)
 	if err != nil || runtime.GOOS == "linux" && m != confine.Bubblewrap {

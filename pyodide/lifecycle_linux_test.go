@@ -12,8 +12,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// A process that somebody else kills, while nothing runs and while something runs, costs the state
-// and nothing else.
+// If another program kills the process, while it is idle or during a run, only the state is lost.
 func TestProcessDies(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{})
@@ -39,7 +38,7 @@ func TestProcessDies(t *testing.T) {
 	if err != nil || res.Status != executor.StatusKilled || res.Reason != executor.ReasonSandbox || !res.StateLost || res.FilesLost {
 		t.Errorf("got %v, %s", err, describeResult(res))
 	}
-	// A host that hangs is not waited for.
+	// The run does not wait for a host that hangs.
 	res, err = s.Run(t.Context(), executor.Request{Code: "print(1, flush=True)\nwhile True: pass", Limits: executor.RunLimits{WallTime: time.Second}}, func(ev executor.Event) error {
 		if ev.Kind == executor.EventStdout {
 			for _, p := range descendants(t, process(t, s)) {
@@ -56,8 +55,8 @@ func TestProcessDies(t *testing.T) {
 	}
 }
 
-// Where the program is the first process of a container, nobody else removes ended processes from
-// the table of processes. Here it takes orphans in as that one does.
+// If the program is the init process of a container, no other process reaps its orphans. Here the
+// test adopts orphans as init would.
 func TestEndedProcessesAreReaped(t *testing.T) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)

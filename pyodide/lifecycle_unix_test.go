@@ -16,12 +16,12 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// Both clocks of a session end it: that of this program and that of the process, each if the other
-// one does not.
+// Two clocks can end a session: that of this program and that of the process. Each works if the
+// other one does not.
 func TestIdleSessionEnds(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		stop func(d *session) // makes one of the clocks not work
+		stop func(d *session) // disables one of the clocks
 	}{
 		{"both", func(*session) {}},
 		{"the-process-alone", func(d *session) { d.idle.Reset(time.Hour) }},
@@ -53,7 +53,7 @@ func TestIdleSessionEnds(t *testing.T) {
 func TestLifeEnds(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{MaxLife: time.Hour, Run: executor.RunLimits{WallTime: executor.NoLimit}})
-	// The hour ends as soon as the code runs.
+	// The hour is shortened as soon as the code runs.
 	req := executor.Request{Language: executor.Python, Code: "print(1, flush=True)\nwhile True: pass"}
 	r, err := s.Run(t.Context(), req, func(ev executor.Event) error {
 		if ev.Kind == executor.EventStdout {
@@ -72,8 +72,8 @@ func TestLifeEnds(t *testing.T) {
 	}
 }
 
-// A program that is killed leaves no process, whatever the code does, and the next program removes
-// its files.
+// A killed program leaves no process, whatever the code does, and the next program removes its
+// files.
 func TestProgramIsKilled(t *testing.T) {
 	realRuntime(t)
 	for _, code := range []string{"1", "while True: pass", "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: print('x' * 1000)"} {
@@ -105,7 +105,7 @@ func TestProgramIsKilled(t *testing.T) {
 	}
 }
 
-// descendants returns pid and what it has started.
+// descendants returns pid and its descendants.
 func descendants(t *testing.T, pid int) []int {
 	t.Helper()
 	all := []int{pid}
@@ -122,7 +122,7 @@ func descendants(t *testing.T, pid int) []int {
 	return all
 }
 
-// Nothing of a session is left when it is closed, also in the middle of a run.
+// Nothing of a session is left after Close, also during a run.
 func TestCloseLeavesNothing(t *testing.T) {
 	t.Parallel()
 	x, err := Open(t.Context(), driver.Env{Owner: "test", Wrap: record}, Config{})

@@ -12,7 +12,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// peak returns the most memory that a process has had, in bytes.
+// peak returns the peak memory of a process in bytes.
 func peak(t *testing.T, pid int) int64 {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -27,7 +27,7 @@ func peak(t *testing.T, pid int) int64 {
 	return kb << 10
 }
 
-// deno returns the process of Deno below that of the session, which may be one that confines it.
+// deno returns the Deno process of a session, which may be a child of the process that confines it.
 func deno(t *testing.T, s executor.Session) int {
 	t.Helper()
 	pid := process(t, s)
@@ -46,7 +46,7 @@ func deno(t *testing.T, s executor.Session) int {
 	}
 }
 
-// Memory beyond the limit is an exception, as far as it is Python's.
+// Memory beyond the limit is a Python exception, if Python allocates it.
 func TestMemoryLimit(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{Limits: executor.Limits{MemoryBytes: 128 * mib}})
@@ -71,8 +71,8 @@ func TestMemoryLimit(t *testing.T) {
 			t.Errorf("the process had %d MiB", got/mib)
 		}
 	}
-	// Small things fill memory to the last byte, and then nothing works any more, not even to say
-	// so.
+	// Small objects fill memory to the last byte. Then nothing works any more, not even an error
+	// message.
 	r := runCode(t, s, "x = []\nwhile True: x = [x, x[:]]", within(20*time.Second))
 	if r.Status != executor.StatusKilled || r.Reason != executor.ReasonMemory || !r.StateLost {
 		t.Errorf("got %s, lost %v", describeResult(r), r.StateLost)
@@ -80,7 +80,7 @@ func TestMemoryLimit(t *testing.T) {
 	output(t, s, "1")
 }
 
-// The files of a session have a quota, whatever way they grow, and what is deleted counts no more.
+// The files of a session have a quota, however they grow, and deleted files no longer count.
 func TestDiskLimit(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{Limits: executor.Limits{DiskBytes: 16 * mib}})
@@ -116,7 +116,7 @@ for e in os.scandir("/lib"):
 gc.collect()`)
 		})
 	}
-	// All of it can be used, again and again.
+	// The whole quota can be used, again and again.
 	if got := output(t, s, `
 import os, shutil
 for i in range(5):
@@ -129,8 +129,8 @@ print(shutil.disk_usage("/workspace").total >> 20, os.listdir())`); got != "16 [
 	}
 }
 
-// What takes memory outside of Python's own ends at the limits of the process, and only the session
-// is lost.
+// Code that takes memory outside of Python's own reaches the limits of the process, and only its
+// session is lost.
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -178,7 +178,7 @@ func TestFloods(t *testing.T) {
 			t.Logf("%s %s, lost %v, at most %d MiB", r.Status, r.Reason, r.StateLost, most/mib)
 			switch {
 			case r.Status == executor.StatusFailed && !r.StateLost: // an exception
-			case r.Status == executor.StatusTimedOut: // it collects garbage most of the time before it gives up
+			case r.Status == executor.StatusTimedOut: // Python spends most of the time collecting garbage before it gives up
 			case r.Status == executor.StatusKilled && r.Reason == executor.ReasonMemory && r.StateLost:
 			default:
 				t.Errorf("got %s, lost %v", describeResult(r), r.StateLost)

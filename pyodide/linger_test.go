@@ -10,10 +10,10 @@ import (
 	"github.com/execbroker/execbroker/internal/sharetest"
 )
 
-// atOnce makes a run end with its last statement.
+// atOnce makes a run end after its last statement.
 func atOnce(r *executor.Request) { r.Linger = new(time.Duration) }
 
-// A run waits for the tasks and timers that it has started, and says what else goes on.
+// A run waits for the tasks and timers that it has started, and names what else still runs.
 func TestLinger(t *testing.T) {
 	t.Parallel()
 	x := open(t, Config{})
@@ -31,7 +31,7 @@ func TestLinger(t *testing.T) {
 		edit     func(*executor.Request)
 		want     string // stdout, then the message of the exception
 		left     []string
-		late     bool // it ends at its wall time
+		late     bool // the run ends at its wall time
 	}{
 		{name: "task", code: "import asyncio\nasync def f():\n    await asyncio.sleep(0.05); print('late')\ntask = asyncio.ensure_future(f()); print('left')", want: "left\nlate\n"},
 		{name: "task-of-a-cell-that-awaits", code: "import asyncio\nasync def f():\n    await asyncio.sleep(0.05); print('late')\ntask = asyncio.create_task(f()); await asyncio.sleep(0); print('left')", want: "left\nlate\n"},
@@ -67,7 +67,7 @@ func TestLinger(t *testing.T) {
 				l = c.language
 			}
 			var s executor.Session
-			if c.late || len(c.left) > 0 { // the next one would be told of it
+			if c.late || len(c.left) > 0 { // the next run would report it
 				s = create(t, x, executor.Spec{Languages: []executor.Language{l}})
 			} else {
 				s = shared[l].Take(t)
@@ -84,7 +84,7 @@ func TestLinger(t *testing.T) {
 			if got != c.want || !slices.Equal(r.LeftRunning, c.left) || (r.Status == executor.StatusTimedOut) != c.late || r.StateLost || len(r.Stderr) > 0 {
 				t.Errorf("got %q and %q, %s, want %q and %q", got, r.LeftRunning, describeResult(r), c.want, c.left)
 			}
-			// Nothing that was left keeps another run waiting.
+			// Nothing that was left running delays another run.
 			next := map[executor.Language]string{executor.Python: "print('next')", executor.JavaScript: "console.log('next')"}[l]
 			r = runCode(t, s, next, edits[0], within(20*time.Second))
 			if string(r.Stdout) != "next\n" || r.Status != executor.StatusOK || len(r.LeftRunning) != len(c.left) {

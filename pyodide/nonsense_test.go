@@ -14,7 +14,7 @@ import (
 	"github.com/execbroker/execbroker/internal/store"
 )
 
-// tricks are what a host program does that has been taken over, each instead of a run.
+// tricks are actions of a compromised host program, each instead of a run.
 const tricks = `
 const tricks = {
   "plain-text": () => Deno.stdout.write(new TextEncoder().encode("hello, this is not a frame, and long enough to be taken for one\n")),
@@ -49,8 +49,8 @@ function started() { writer.send(FROM_HOST.STARTED, run.id, new Uint8Array(4)); 
 function ended() { started(); writer.send(FROM_HOST.END, run.id, new TextEncoder().encode('\x01{"exit_code":0}')); }
 `
 
-// Whatever a host says, the run ends soon, with a Result or an error that is of the contract; its
-// process goes, and the session goes on with its files.
+// Whatever a host sends, the run ends soon with a Result or an error of the contract, its process
+// is killed, and the session continues with its files.
 func TestNonsense(t *testing.T) {
 	t.Parallel()
 	cache, dir := seeded(t)
@@ -112,7 +112,7 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// A program that is not Deno at all, or one that breaks off, is an error of Create.
+// A program that is not Deno, or that ends early, is an error of Create.
 func TestBrokenRuntime(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/bin/sh"); err != nil {

@@ -52,7 +52,7 @@ func MakeWheel(name, version string, requires []string, files map[string]string)
 	return fmt.Sprintf("%s-%s-py3-none-any.whl", name, version), b.Bytes(), err
 }
 
-// demo are two wheels, of which one needs the other, and a stand-in for matplotlib.
+// demo returns two wheels, one of which needs the other, and a replacement for matplotlib.
 func demo(t testing.TB) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
@@ -155,8 +155,8 @@ func TestUnknownPackage(t *testing.T) {
 	}
 }
 
-// TestPackagesTakeNoDisk: what was installed is not the user's, so it takes nothing of the quota
-// and does not travel with the files.
+// TestPackagesTakeNoDisk: installed packages do not belong to the user, so they do not count in the
+// quota and are not sent with the files.
 func TestPackagesTakeNoDisk(t *testing.T) {
 	t.Parallel()
 	_, big, err := MakeWheel("big", "1", nil, map[string]string{"big.py": "DATA = '" + strings.Repeat("x", 3<<20) + "'\n"})
@@ -211,8 +211,7 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// distributionOf writes a lock file for wheels and serves them, as a distribution of Pyodide is
-// served.
+// distributionOf writes a lock file for wheels and serves both, like a distribution of Pyodide.
 func distributionOf(t *testing.T, ws map[string][]byte) (dir, address string, asked *atomic.Int64) {
 	t.Helper()
 	packages := map[string]any{}
@@ -247,7 +246,7 @@ func distributionOf(t *testing.T, ws map[string][]byte) (dir, address string, as
 	return dir, srv.URL + "/full/", asked
 }
 
-// TestDistributionDirectory: a directory with the lock file and wheels needs no line.
+// TestDistributionDirectory: a directory with the lock file and wheels needs no network.
 func TestDistributionDirectory(t *testing.T) {
 	t.Parallel()
 	ws := demo(t)
@@ -264,7 +263,7 @@ func TestDistributionDirectory(t *testing.T) {
 	if n := asked.Load(); n > 0 {
 		t.Errorf("got %d requests, want none", n)
 	}
-	// A wheel that is not what the lock file says is not given to anybody.
+	// A wheel that does not have the checksum in the lock file is not used.
 	if err := os.WriteFile(filepath.Join(dir, "matplotlib-0.1-py3-none-any.whl"), []byte("evil"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +276,7 @@ func TestDistributionDirectory(t *testing.T) {
 	}
 }
 
-// TestUnreachableDistribution: the real lock file, and an address that nothing answers.
+// TestUnreachableDistribution uses the real lock file and an address at which nothing answers.
 func TestUnreachableDistribution(t *testing.T) {
 	t.Parallel()
 	s := create(t, open(t, Config{Packages: Packages{BaseURL: "http://127.0.0.1:1/"}}), executor.Spec{})

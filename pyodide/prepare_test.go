@@ -19,8 +19,8 @@ import (
 	"github.com/execbroker/execbroker/internal/store"
 )
 
-// realRuntime installs Deno and Pyodide into the user's cache, if need be, and returns where they
-// are.
+// realRuntime installs Deno and Pyodide into the user's cache if necessary, and returns their
+// directory.
 func realRuntime(t testing.TB) string {
 	t.Helper()
 	dir, err := userRuntime(t.Context())
@@ -30,8 +30,8 @@ func realRuntime(t testing.TB) string {
 	return dir
 }
 
-// fakeNPM makes a program in place of npm, so that tests neither wait for the network nor depend on
-// it. It returns the value of PATH with which it is found, and the file to which it logs its calls.
+// fakeNPM makes a program that replaces npm, so that tests do not depend on the network. It returns
+// a value of PATH for it, and the file to which it logs its calls.
 func fakeNPM(t testing.TB, script string) (path, log string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -59,7 +59,7 @@ func seeded(t *testing.T) (cache, host string) {
 	return cache, host
 }
 
-// works fails the test unless a sandbox runs code from that cache.
+// works fails the test unless a sandbox from that cache runs code.
 func works(t *testing.T, cache string) {
 	t.Helper()
 	x, err := Open(t.Context(), driver.Env{Owner: "test", CacheDir: cache}, Config{})
@@ -93,12 +93,12 @@ func child(t *testing.T, path, cache, stop string) (*exec.Cmd, *bufio.Scanner) {
 	return c, bufio.NewScanner(out)
 }
 
-// A process that is killed while it prepares leaves nothing that is used half-finished, and nothing
-// that stays.
+// A process that is killed during preparation leaves nothing incomplete that would be used, and
+// nothing that stays.
 func TestKilledWhilePreparing(t *testing.T) {
 	t.Parallel()
 	npm := copyInstallation(t)
-	// What was made before the checkpoint is kept from one to the next, as it would be.
+	// Results from before the checkpoint are kept from one process to the next, as in reality.
 	cache := t.TempDir()
 	path, log := fakeNPM(t, npm)
 	for _, stop := range []string{"npm", "installed", "built runtime-", "named runtime-", "compiled", "built host-", "named host-", "built deno-"} {
@@ -142,7 +142,7 @@ func TestKilledWhilePreparing(t *testing.T) {
 	works(t, cache)
 }
 
-// The same with npm as it is, killed while it unpacks.
+// The same with the real npm, killed while it unpacks.
 func TestKilledWhileInstalling(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
@@ -164,7 +164,7 @@ func TestKilledWhileInstalling(t *testing.T) {
 	}
 }
 
-// Two programs that find nothing prepared do the work once.
+// Two programs that start with nothing prepared do the work once.
 func TestTwoProgramsPrepareAtOnce(t *testing.T) {
 	path, log := fakeNPM(t, copyInstallation(t))
 	cache := t.TempDir()
@@ -190,7 +190,7 @@ func TestTwoProgramsPrepareAtOnce(t *testing.T) {
 	if b, err := os.ReadFile(log); err != nil || strings.Count(string(b), "ci ") != 1 || made != 1 {
 		t.Errorf("npm was called so: %s %v; %d snapshots were made", b, err, made)
 	}
-	t.Setenv("PATH", t.TempDir()) // neither npm nor Node.js nor the network is needed any more
+	t.Setenv("PATH", t.TempDir()) // npm, Node.js and the network are no longer needed
 	works(t, cache)
 }
 
@@ -211,8 +211,8 @@ func TestDamageIsRepaired(t *testing.T) {
 	works(t, cache)
 }
 
-// Programs that begin and end at the same time do not take one another's directory for one that was
-// left behind.
+// Programs that start and end at the same time do not mistake each other's directory for an
+// abandoned one.
 func TestRunDirs(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
@@ -248,7 +248,7 @@ func TestRunDirs(t *testing.T) {
 	}
 }
 
-// What passes the check and does not work nevertheless is left out, and the program hears of it.
+// Files that pass the check but do not work are no longer used, and the program logs that.
 func TestFallBack(t *testing.T) {
 	t.Parallel()
 	cache, dir := seeded(t)
@@ -261,7 +261,7 @@ func TestFallBack(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, c.file), []byte(strings.Repeat("nonsense", 1000)), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if err := store.WriteManifest(dir); err != nil { // the damage was there when it was made
+			if err := store.WriteManifest(dir); err != nil { // the damage existed when the manifest was written
 				t.Fatal(err)
 			}
 			x, err := Open(t.Context(), env, Config{})
@@ -289,8 +289,8 @@ func TestFallBack(t *testing.T) {
 	}
 }
 
-// What cannot be installed says which command would help, and nothing that npm was told in
-// confidence.
+// The error of a failed installation says which command would help, and contains no secrets of
+// npm's configuration.
 func TestInstallErrors(t *testing.T) {
 	for _, c := range []struct {
 		name, script string
@@ -333,8 +333,8 @@ func TestInstallErrors(t *testing.T) {
 	})
 }
 
-// A Create that is cancelled during the installation ends soon, and npm with it; the next one goes
-// on.
+// A Create that is cancelled during the installation ends soon, and so does npm. The next Create
+// continues.
 func TestCancelledInstallation(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	path, _ := fakeNPM(t, "echo $$ > "+pid+"; exec sleep 1000")
@@ -367,8 +367,8 @@ func TestCancelledInstallation(t *testing.T) {
 	eventually(t, "npm has ended", func() bool { return !alive(n) })
 }
 
-// The lock file names every platform that Deno has a binary for, and no address: npm asks the
-// registry that its user has chosen.
+// The lock file lists every platform for which Deno has a binary, and no address: npm uses the
+// registry that the user has configured.
 func TestLockFile(t *testing.T) {
 	b, err := runtimeFiles.ReadFile("runtime/package-lock.json")
 	if err != nil {

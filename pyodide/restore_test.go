@@ -10,7 +10,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// describeFiles is a program that prints everything there is to know about the files of a session.
+// describeFiles is a program that prints all properties of the files of a session.
 const describeFiles = `
 import hashlib, os
 for top in ("/workspace", "/tmp", "/opt"):
@@ -23,7 +23,7 @@ for top in ("/workspace", "/tmp", "/opt"):
             print(p, oct(s.st_mode), s.st_size if not os.path.isdir(p) else "", s.st_mtime_ns, what)
 `
 
-// lose makes the session lose its process.
+// lose kills the process of the session.
 func lose(t *testing.T, s executor.Session) {
 	t.Helper()
 	if r := runCode(t, s, "import os; os.abort()"); !r.StateLost || r.FilesLost {
@@ -31,7 +31,7 @@ func lose(t *testing.T, s executor.Session) {
 	}
 }
 
-// After a process is lost the files are as after the last run that was completed, to the last bit.
+// After a process is lost, the files are exactly those after the last completed run.
 func TestFilesSurviveTheProcess(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{})
@@ -84,7 +84,7 @@ with open("moved/large", "r+b") as f, mmap.mmap(f.fileno(), 0) as m: m[50:60] = 
 	}
 }
 
-// What was written from outside counts as well, without a run in between.
+// Files that were written from outside are kept too, without a run in between.
 func TestUploadsSurviveTheProcess(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{})

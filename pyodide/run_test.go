@@ -34,7 +34,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// What is in the snapshot is in every session. Random numbers must not be.
+// All sessions share the contents of the snapshot. Random numbers must differ nevertheless.
 func TestRandomIsFresh(t *testing.T) {
 	t.Parallel()
 	x := open(t, Config{})
@@ -50,7 +50,7 @@ func TestRandomIsFresh(t *testing.T) {
 	}
 }
 
-// Without the snapshot the hash seed is a session's own as well.
+// Without the snapshot the hash seed also differs between sessions.
 func TestHashSeed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -130,7 +130,7 @@ type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, errors.New("broken") }
 
-// A reader that never returns must not hold up a run that has ended, nor one that is stopped.
+// A reader that never returns must not delay a run that has ended or is stopped.
 func TestInputThatNeverComes(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{})
@@ -145,7 +145,7 @@ func TestInputThatNeverComes(t *testing.T) {
 	}
 }
 
-// A slow reader of events holds the code up, and neither side collects what is on the way.
+// A slow reader of events blocks the code, and neither side buffers more than the window.
 func TestBackPressure(t *testing.T) {
 	s := one(t, executor.Spec{Run: executor.RunLimits{OutputBytes: 1 << 30}})
 	const total = 64 << 20
@@ -177,10 +177,10 @@ func TestOutputArrivesWhileCodeRuns(t *testing.T) {
 	s := one(t, executor.Spec{})
 	in, feed := io.Pipe()
 	defer feed.Close()
-	// Each line is printed only after the one before has been seen here.
+	// Each line is printed only after the test has seen the previous one.
 	_, err := s.Run(t.Context(), executor.Request{Code: "for i in range(5): print(i, input())", Stdin: in}, func(ev executor.Event) error {
 		if ev.Kind == executor.EventStarted || ev.Kind == executor.EventStdout && len(ev.Data) > 0 && ev.Data[0] < '4' {
-			go fmt.Fprintln(feed, "go") // a pipe has no buffer; the read that takes it ends it
+			go fmt.Fprintln(feed, "go") // a pipe has no buffer; the read ends the goroutine
 		}
 		return nil
 	})
@@ -211,7 +211,7 @@ print("between")
 	}
 }
 
-// A value that is larger than all output may be is not collected first.
+// A value that exceeds the limit of all output is not collected first.
 func TestHugeValue(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{Run: executor.RunLimits{OutputBytes: 1 << 20}})
@@ -257,7 +257,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A panic of the caller's emit takes the code with it.
+// A panic of the caller's emit stops the code too.
 func TestPanicInEmit(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{})
@@ -284,7 +284,7 @@ func TestPanicInEmit(t *testing.T) {
 	}
 }
 
-// What code leaves running lives on, and what it prints is nobody's.
+// Code that is left running continues, and its output is dropped.
 func TestLateOutput(t *testing.T) {
 	t.Parallel()
 	s := one(t, executor.Spec{})
@@ -301,15 +301,15 @@ task = asyncio.create_task(background())`, atOnce)
 	if got := output(t, s, "while ticks < 4: await asyncio.sleep(0.01)\nprint('ticked')"); got != "ticked\n" {
 		t.Errorf("got %q", got)
 	}
-	// A timeout ends what its run has started, and not what earlier ones have.
+	// A timeout stops what its run has started, but not what earlier runs have started.
 	runCode(t, s, "await asyncio.sleep(60)", within(100*time.Millisecond))
 	if got := output(t, s, "print(task.done())"); got != "False\n" {
 		t.Errorf("got %q", got)
 	}
 }
 
-// What code leaves running and does not let go of the interpreter has its end: by itself, and
-// sooner if another run waits, which starts.
+// Code that is left running and blocks the interpreter is stopped after some time, and sooner if
+// another run waits, which then starts.
 func TestLeftoversThatBurn(t *testing.T) {
 	const burn = `
 import asyncio

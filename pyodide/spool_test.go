@@ -32,7 +32,7 @@ func dataFrame(id uint32, off int64, data string) []byte {
 	return append(b, data...)
 }
 
-// checkSpool fails the test if the spool contradicts itself.
+// checkSpool fails the test if the spool is inconsistent.
 func checkSpool(t *testing.T, s *spool) {
 	t.Helper()
 	for id, d := range s.data {
@@ -54,7 +54,7 @@ func checkSpool(t *testing.T, s *spool) {
 	}
 }
 
-// contents reads a file out of the spool.
+// contents reads a file from the spool.
 func (s *spool) contents(t *testing.T, path string) []byte {
 	t.Helper()
 	e := s.tree[path]
@@ -104,7 +104,7 @@ func TestSpoolRefuses(t *testing.T) {
 	}
 }
 
-// More than the quota is a fault of the host, whichever way it comes.
+// Exceeding the quota is a fault of the host, in whatever way.
 func TestSpoolBounds(t *testing.T) {
 	t.Parallel()
 	t.Run("bytes", func(t *testing.T) {
@@ -146,8 +146,8 @@ func TestSpoolBounds(t *testing.T) {
 	})
 }
 
-// Random changes leave what the same changes leave in ordinary memory, whether or not what is dead
-// is thrown away in between.
+// Random changes have the same result as in ordinary memory, with and without compaction in
+// between.
 func TestSpoolKeepsWhatItGets(t *testing.T) {
 	t.Parallel()
 	source := rand.NewChaCha8([32]byte{1, 2})
@@ -171,7 +171,7 @@ func TestSpoolKeepsWhatItGets(t *testing.T) {
 			source.Read(f.data)
 			want[name] = f
 			send(t, s, name, f.id, true, int64(len(f.data)), 0, f.data)
-		case rnd.IntN(8) == 0: // gone
+		case rnd.IntN(8) == 0: // removed
 			delete(want, name)
 			if err := s.frame(frame{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindGone}, false, name)}); err != nil {
 				t.Fatal(err)
@@ -188,7 +188,7 @@ func TestSpoolKeepsWhatItGets(t *testing.T) {
 		if err := s.commit(); err != nil || s.err != nil {
 			t.Fatal(err, s.err)
 		}
-		if round%7 == 0 { // what a process sent before it died
+		if round%7 == 0 { // changes that a process sent before it died
 			for name, f := range want {
 				send(t, s, name, f.id, false, int64(len(f.data)), 0, []byte("never committed")[:min(15, len(f.data))])
 			}
@@ -209,8 +209,8 @@ func TestSpoolKeepsWhatItGets(t *testing.T) {
 	}
 }
 
-// What the host never sends is refused, also after a commit, and what was committed stays as it
-// was.
+// What a correct host never sends is refused, also after a commit, and the committed state stays
+// unchanged.
 func TestSpoolOrder(t *testing.T) {
 	file := func(path string, id uint32, whole bool, size int64) frame {
 		return frame{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindFile, id: id, size: size}, whole, path)}
@@ -270,7 +270,7 @@ func TestSpoolOrder(t *testing.T) {
 	}
 }
 
-// Files may change places with each other.
+// Files may swap their names.
 func TestSpoolMoves(t *testing.T) {
 	s := newSpool(t.TempDir(), 1<<20, 10)
 	defer s.close()
@@ -290,7 +290,7 @@ func TestSpoolMoves(t *testing.T) {
 	checkSpool(t, s)
 }
 
-// send puts a change of a file into the spool as the host does.
+// send sends a change of a file to the spool, as the host does.
 func send(t *testing.T, s *spool, name string, id uint32, whole bool, size, off int64, data []byte) {
 	t.Helper()
 	err := s.frame(frame{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindFile, id: id, size: size}, whole, name)})
@@ -305,7 +305,7 @@ func send(t *testing.T, s *spool, name string, id uint32, whole bool, size, off 
 	}
 }
 
-// What came of a run that did not end leaves everything as it was.
+// The changes of a run that did not end are discarded.
 func TestSpoolAbort(t *testing.T) {
 	s := newSpool(t.TempDir(), 1<<20, 10)
 	defer s.close()

@@ -9,13 +9,13 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// While as many processes start as may, another one waits, and runs in sessions that are there do
-// not.
+// While the allowed number of processes is starting, another start waits, but runs in existing
+// sessions do not.
 func TestStartsWait(t *testing.T) {
 	t.Parallel()
 	x := open(t, Config{})
 	warm, cold := create(t, x, executor.Spec{}), create(t, x, executor.Spec{})
-	if err := cold.Reset(t.Context(), executor.Interpreter{}); err != nil { // its next run starts a process
+	if err := cold.Reset(t.Context(), executor.Interpreter{}); err != nil { // the next run starts a process
 		t.Fatal(err)
 	}
 	d := driverSession(cold).d

@@ -9,7 +9,7 @@ import (
 
 func asTypes(r *executor.Request) { r.Language = executor.TypeScript }
 
-// What the types of a cell leave of it is a cell of the same session.
+// A cell without its types is a cell of the same session.
 func TestTypeScript(t *testing.T) {
 	t.Parallel()
 	s := script(t, executor.Limits{})

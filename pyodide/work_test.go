@@ -12,8 +12,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// sink is the end of this program that gets the frames of runs, without a process. Runs follow each
-// other.
+// sink is the part of this program that receives the frames of runs, without a process. The runs
+// follow each other.
 type sink struct {
 	r      *run
 	frames int
@@ -32,7 +32,7 @@ func newSink(tb testing.TB, dir string) *sink {
 	return k
 }
 
-// take reads frames until one is refused, and returns how much was done with them.
+// take reads frames until one is refused, and returns the number of steps.
 func (k *sink) take(tb testing.TB, in []byte) (steps int, err error) {
 	fr := newFrameReader(bytes.NewReader(in), testNonce)
 	for {
@@ -41,7 +41,7 @@ func (k *sink) take(tb testing.TB, in []byte) (steps int, err error) {
 			k.r.notDue()
 			return k.r.s.spool.steps, err
 		}
-		if f.typ == fromStuck { // the trusted half says it, and this program only ends the process
+		if f.typ == fromStuck { // sent by the trusted half; this program then only kills the process
 			continue
 		}
 		k.frames++
@@ -55,12 +55,12 @@ func (k *sink) take(tb testing.TB, in []byte) (steps int, err error) {
 	}
 }
 
-// perFrame is how many steps a frame may take on average, whatever came before it. The steps are
-// counted where the work depends on what came before: in the spool. What else is done is reading
-// the bytes of the frame, once or twice.
+// perFrame is the allowed average number of steps for a frame, whatever came before it. Steps are
+// counted only in the spool, where the work depends on earlier frames. All other work reads the
+// bytes of the frame once or twice.
 const perFrame = 16
 
-// stream writes frames of one run after the other.
+// stream writes frames of consecutive runs.
 type stream struct{ bytes.Buffer }
 
 func (s *stream) frame(typ frameType, payload string) {
@@ -75,8 +75,8 @@ func (s *stream) file(id uint32, path string, whole bool, size int64) {
 	s.frame(fromFile, string(spoolFrame(spoolEntry{kind: kindFile, id: id, size: size}, whole, path)))
 }
 
-// hostileStreams are frames that are made to cost much, of about n bytes each. In those that are
-// taken to the end the work has to grow as they do; the others are refused.
+// hostileStreams are expensive sequences of frames, of about n bytes each. If they are accepted,
+// the work must be linear in n. Otherwise they must be refused.
 var hostileStreams = []struct {
 	name  string
 	taken bool
@@ -196,8 +196,8 @@ var hostileStreams = []struct {
 	}},
 }
 
-// TestWorkIsLinear: four times the frames make four times the work, and frames that a worker never
-// sends make none.
+// TestWorkIsLinear: four times as many frames need four times as much work, and frames that a
+// worker never sends need none.
 func TestWorkIsLinear(t *testing.T) {
 	for _, c := range hostileStreams {
 		t.Run(c.name, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestWorkIsLinear(t *testing.T) {
 	}
 }
 
-// BenchmarkHostileFrames measures what frames that are made to cost much cost.
+// BenchmarkHostileFrames measures the cost of expensive frames.
 func BenchmarkHostileFrames(b *testing.B) {
 	for _, c := range hostileStreams {
 		for _, n := range []int{250 << 10, 1 << 20} {
@@ -241,7 +241,7 @@ func BenchmarkHostileFrames(b *testing.B) {
 	}
 }
 
-// FuzzWork: no frames cost more than their share.
+// FuzzWork tests that no frames cost more than allowed.
 func FuzzWork(f *testing.F) {
 	for _, c := range hostileStreams {
 		s := &stream{}

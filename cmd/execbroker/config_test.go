@@ -60,12 +60,12 @@ func TestConfigCheckFindsWhatOthersRefuse(t *testing.T) {
 		args   []string // with these the configuration has no error
 	}{
 		"syntax":       {config: "backends: {", want: []string{"not YAML"}},
-		"empty":        {config: "{}", want: []string{"backends: there is none"}},
+		"empty":        {config: "{}", want: []string{"backends: no backend"}},
 		"unknown":      {config: "backends: {a: {type: fake}}\nrouts: []\n", want: []string{`unknown field "routs"; did you mean "routes"? (line 2, column 1)`}},
 		"type":         {config: "backends: {a: {type: fkae}}", want: []string{`backends.a.type: unknown type "fkae"`}},
 		"settings":     {config: "backends: {a: {type: strict}}", want: []string{"backends.a.image: is required"}},
 		"route":        {config: "backends: {a: {type: fake}}\nroutes: [{name: r, split: [{backend: b, weight: 1}]}]", want: []string{`unknown backend "b"`, "line 2"}},
-		"routes":       {config: "backends: {a: {type: fake}, b: {type: fake}}", want: []string{"routes: there are none, and several backends; ", "--backend: a, b"}, args: []string{"--backend", "a"}},
+		"routes":       {config: "backends: {a: {type: fake}, b: {type: fake}}", want: []string{"routes: missing; with several backends ", "--backend: a, b"}, args: []string{"--backend", "a"}},
 		"opening":      {config: "backends:\n  a: {type: fake}\n  b: {type: fake, refuse: true}\nroutes: [{name: r, split: [{backend: a, weight: 1}]}]", want: []string{"backends.b.refuse: the machine is not right (line 3, column 19)"}, args: []string{"--backend", "a"}},
 		"pool":         {config: "backends:\n  a: {type: fake, without: [packages], broker: {pools: [{size: 1, packages: [{names: [six]}]}]}}", want: []string{"backends.a.broker.pools[0]: not supported", "packages", "line 2"}},
 		"suspend":      {config: "backends: {a: {type: fake, broker: {pools: [{size: 1, suspended: true}]}}}", want: []string{"backends.a.broker.pools[0]: ", "suspend"}},
@@ -106,9 +106,9 @@ func TestConfigExplain(t *testing.T) {
 	contains(t, explain(exitOK, "--attribute", "plan=pro", "--require", "command"), "tried     full\n", "cannot    less lacks command\n")
 	contains(t, explain(exitOK), "route     rest\n", "drawn for each session", "split     full 1 of 2, less 1 of 2\n", "tried     the one that is drawn, if it can\n")
 	contains(t, explain(exitOK, "--require", "command"), "drawn for each session", "cannot    less lacks command\n")
-	contains(t, explain(exitFailed, "--template", "none"), "drawn for each session", "split     full 1 of 2, less 1 of 2\n", "tried     nothing", "cannot    full lacks template:none\n", "cannot    less lacks template:none\n")
+	contains(t, explain(exitFailed, "--template", "none"), "drawn for each session", "split     full 1 of 2, less 1 of 2\n", "tried     none", "cannot    full lacks template:none\n", "cannot    less lacks template:none\n")
 	contains(t, explain(exitOK, "--subject", "u"), "assigned  ", "split     full 1 of 2, less 1 of 2\n", "bucket    1 of the 1 of ")
-	contains(t, explain(exitFailed, "--attribute", "plan=pro", "--template", "none"), "tried     nothing", "cannot    full lacks template:none\n")
+	contains(t, explain(exitFailed, "--attribute", "plan=pro", "--template", "none"), "tried     none", "cannot    full lacks template:none\n")
 	var first, again router.Decision
 	decode(t, []byte(explain(exitOK, "--subject", "u7", "--json")), &first)
 	decode(t, []byte(explain(exitOK, "--subject", "u7", "--json")), &again)

@@ -171,7 +171,7 @@ func TestSessionsOfSeveral(t *testing.T) {
 	both := write(t, dir, "both.yaml", read(t, config)+local)
 	p := run(t, exitOK, "session", "ls", "--config", both, "--owner", "shop")
 	contains(t, p.out.String(), hs[0].Session)
-	contains(t, p.err.String(), "cannot list: local\n")
+	contains(t, p.err.String(), "cannot list sandboxes: local\n")
 	contains(t, run(t, exitUsage, "session", "ls", "--config", both, "--backend", "local").err.String(), "not supported")
 
 	down := write(t, dir, "down.yaml", read(t, config)+"  down: {type: fake, fail: sessions}\n")

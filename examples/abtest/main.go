@@ -1,5 +1,5 @@
-// Command abtest splits users between two ways to run code and prints the figures of each, so that
-// they can be compared. Which users go where, and what the two ways are, is in abtest.yaml.
+// Command abtest splits users between two ways to run code and prints the statistics of each, so
+// that they can be compared. abtest.yaml defines the two ways and the split.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	fmt.Print("\n", stats)
 }
 
-// run lets some users compute, each in a session, and returns the figures.
+// run lets some users compute, each in a separate session, and returns the statistics.
 func run(ctx context.Context, w io.Writer, users int) (backends.Stats, error) {
 	cfg, err := backends.Parse(config)
 	if err != nil {

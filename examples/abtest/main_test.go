@@ -7,8 +7,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// A user who comes back gets the same variant, and so does every process: the output is always the
-// same.
+// A user who comes back gets the same variant, in every process, so the output is always the same.
 func TestRun(t *testing.T) {
 	var out strings.Builder
 	stats, err := run(t.Context(), &out, 6)

@@ -1,11 +1,11 @@
-// Command analysis has four years of weather analysed in a sandbox: a file goes in, answers come
-// out as text while the code runs, a table as its value and a chart as a file.
+// Command analysis analyses four years of weather data in a sandbox. It uploads a file. The results
+// are text while the code runs, a table as the value of the code, and a chart as a file.
 //
 //	go run ./examples/analysis [--backend NAME] [--config FILE] [--pandas] [--out DIR]
 //
 // Without a configuration file the backend is a type with its default settings. The program needs
-// the standard library of Python only, so it is the same on every backend; its variant with pandas
-// and matplotlib needs an image that has them, as docker.yaml names one.
+// only the standard library of Python, so it works on every backend. Its variant with pandas and
+// matplotlib needs an image that contains them, such as the one in docker.yaml.
 package main
 
 import (
@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	for _, o := range res.Outputs {
 		switch mime, data, ok := o.Data.Best("image/png", "text/markdown", "text/plain"); {
 		case ok && mime == "image/png":
-			// A figure is treated like an artifact, under a name that we give it.
+			// A figure is treated like an artifact, with a name that we choose.
 			figures++
 			res.Artifacts = append(res.Artifacts, executor.Artifact{Name: fmt.Sprintf("figure-%d.png", figures), MIME: mime, Size: int64(len(data)), Data: data})
 		case ok:
@@ -111,7 +111,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	return nil
 }
 
-// open opens the backend that the flags name. This is all that differs between backends.
+// open opens the backend that the flags name. Nothing else depends on the backend.
 func open(ctx context.Context, name, config string) (executor.Executor, error) {
 	var cfg backends.Config
 	if config == "" {
@@ -136,8 +136,8 @@ func open(ctx context.Context, name, config string) (executor.Executor, error) {
 	return backends.Open(ctx, driver.Env{Owner: "examples"}, all.Registry(), cfg)
 }
 
-// save writes an artifact below a directory. Its name comes from the sandbox, and os.Root keeps it
-// there.
+// save writes an artifact below a directory. Its name comes from the sandbox, and os.Root prevents
+// it from leaving the directory.
 func save(dir string, a executor.Artifact) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "renew testdata")
 
-// docker returns a configuration with the engine and the image of the tests.
+// docker returns a configuration with the engine and image of the tests.
 func docker(t *testing.T) string {
 	t.Helper()
 	host, err := dockertest.Host()
@@ -30,7 +30,7 @@ func docker(t *testing.T) string {
 	return config
 }
 
-// Whatever the backend, the program prints and makes the same.
+// The program prints and creates the same on every backend.
 func TestRun(t *testing.T) {
 	for name, args := range map[string]func(t *testing.T) []string{
 		"default": func(*testing.T) []string { return nil },
@@ -53,7 +53,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The variant gives the same answers; what its charts look like is up to the version of matplotlib.
+// The variant gives the same answers. The charts depend on the version of matplotlib.
 func TestPandas(t *testing.T) {
 	dir := t.TempDir()
 	var out strings.Builder

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	_ "embed" // the page
+	_ "embed" // for the page
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,9 +22,9 @@ import (
 //go:embed page.html
 var page []byte
 
-// What a conversation may take.
+// The limits of a conversation.
 const (
-	maxRounds        = 8 // of model and tool for one message of the user
+	maxRounds        = 8 // of model and tool, for one message of the user
 	maxAttempts      = 3 // of code that fails
 	maxHistory       = 200
 	maxConversations = 1000
@@ -33,8 +33,8 @@ const (
 
 const system = `You are a helpful assistant with a sandbox. Compute with code instead of guessing. Files of the user are in the working directory.`
 
-// chat is the server. Conversations are in memory; their sandboxes outlive a restart where the
-// configuration and the backend allow.
+// chat is the server. Conversations are in memory. Their sandboxes survive a restart if the
+// configuration and the backend support that.
 type chat struct {
 	t   *tool.Tool
 	m   model
@@ -44,26 +44,26 @@ type chat struct {
 	talks map[string]*talk
 }
 
-// talk is a conversation. Its messages take turns.
+// talk is a conversation. Its messages are handled one after the other.
 type talk struct {
 	mu      sync.Mutex
 	history []message
-	used    time.Time // chat.mu guards it
+	used    time.Time // guarded by chat.mu
 }
 
-// event is what the page gets, one in a line.
+// event is sent to the page, one in each line.
 type event struct {
 	Kind   string       `json:"kind"`             // "text", "code", "output", "result", "error", "done"
-	Text   string       `json:"text,omitempty"`   // of text, code, output and error
-	Try    int          `json:"try,omitempty"`    // of code: 1, or more if it was mended
-	Result *tool.Output `json:"result,omitempty"` // of result
+	Text   string       `json:"text,omitempty"`   // for text, code, output and error
+	Try    int          `json:"try,omitempty"`    // for code: 1, or more if it was corrected
+	Result *tool.Output `json:"result,omitempty"` // for result
 }
 
 func newChat(t *tool.Tool, m model) *chat {
 	c := &chat{t: t, m: m, mux: http.NewServeMux(), talks: map[string]*talk{}}
 	c.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		// Charts are images, which run no scripts, whatever the code has put into them.
+		// Charts are images, which run no scripts, even if the code has put some into them.
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; connect-src 'self'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'")
 		_, _ = w.Write(page)
 	})
@@ -73,18 +73,18 @@ func newChat(t *tool.Tool, m model) *chat {
 	return c
 }
 
-// ServeHTTP implements http.Handler. Requests of other web sites are refused: whoever may load the
-// page may use the sandbox.
+// ServeHTTP implements http.Handler. It refuses requests of other web sites: everybody who can load
+// the page can use the sandbox.
 func (c *chat) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	http.NewCrossOriginProtection().Handler(c.mux).ServeHTTP(w, r)
 }
 
-// conversationID is long enough that nobody guesses the one of somebody else. A server with users
-// checks whose it is.
+// conversationID requires IDs that are long enough that nobody can guess one. A server with users
+// must check the owner.
 var conversationID = regexp.MustCompile(`^[a-z0-9-]{16,64}$`)
 
-// conversation returns the talk of a request, or answers that there is none.
+// conversation returns the talk of a request. If there is none, it answers the request.
 func (c *chat) conversation(w http.ResponseWriter, r *http.Request) (*talk, tool.Conversation, bool) {
 	id := r.PathValue("id")
 	if !conversationID.MatchString(id) {
@@ -95,7 +95,7 @@ func (c *chat) conversation(w http.ResponseWriter, r *http.Request) (*talk, tool
 	defer c.mu.Unlock()
 	t := c.talks[id]
 	if t == nil {
-		if len(c.talks) >= maxConversations { // the one that has been silent longest is forgotten
+		if len(c.talks) >= maxConversations { // forget the one that was unused for the longest time
 			oldest := ""
 			for id, t := range c.talks {
 				if oldest == "" || t.used.Before(c.talks[oldest].used) {
@@ -134,13 +134,13 @@ func (c *chat) say(w http.ResponseWriter, r *http.Request) {
 	t.history = append(t.history, message{Role: "user", Content: in.Text})
 	if err := c.answer(r.Context(), t, who, out); err != nil {
 		log.Printf("conversation: %v", err)
-		t.history = t.history[:before] // half an answer would puzzle the model
+		t.history = t.history[:before] // half an answer would confuse the model
 		out.send(event{Kind: "error", Text: "The answer could not be finished. Try again."})
 	}
 	out.send(event{Kind: "done"})
 }
 
-// answer lets model and tool take turns until the model has nothing more to run.
+// answer calls the model and the tool alternately until the model has nothing more to run.
 func (c *chat) answer(ctx context.Context, t *talk, who tool.Conversation, out *stream) error {
 	next, err := c.reply(ctx, t, out)
 	for range maxRounds {
@@ -157,7 +157,7 @@ func (c *chat) answer(ctx context.Context, t *talk, who tool.Conversation, out *
 	return nil
 }
 
-// reply asks the model, with everything until now, and adds what it says.
+// reply sends the whole conversation to the model, and adds its answer.
 func (c *chat) reply(ctx context.Context, t *talk, out *stream) (message, error) {
 	m, err := c.m.reply(ctx, t.history, c.t.Definition().OpenAI(), func(s string) { out.send(event{Kind: "text", Text: s}) })
 	if err == nil {
@@ -166,12 +166,12 @@ func (c *chat) reply(ctx context.Context, t *talk, out *stream) (message, error)
 	return m, err
 }
 
-// call runs what the model has asked for. Code that fails goes back to the model, which may mend it
-// a few times: every try is a run in the same sandbox, and the model sees what went wrong in words
-// made for it. It returns what the model says at the end.
+// call runs the calls of the model. Failed code goes back to the model, which may correct it a few
+// times. Every attempt is a run in the same sandbox, and the model gets the error in text that is
+// made for models. call returns the last message of the model.
 func (c *chat) call(ctx context.Context, t *talk, who tool.Conversation, m message, out *stream) (message, error) {
 	for i, call := range m.Calls {
-		if i < len(m.Calls)-1 || len(m.Calls) > 1 { // several at once are run as they are
+		if i < len(m.Calls)-1 || len(m.Calls) > 1 { // several calls at once are run without corrections
 			o, err := c.run(ctx, who, call.Function.Arguments, 1, out)
 			if err != nil {
 				return message{}, err
@@ -193,7 +193,7 @@ func (c *chat) call(ctx context.Context, t *talk, who tool.Conversation, m messa
 		t.history = append(t.history, toolAnswer(m.Calls[0], failed))
 		var err error
 		if last, err = c.reply(ctx, t, out); err != nil || len(last.Calls) != 1 {
-			return "", err // it has given up, or wants something else
+			return "", err // the model has given up, or wants something else
 		}
 		m = last
 		out.code(c.t, m.Calls[0].Function.Arguments, tries+1)
@@ -202,7 +202,7 @@ func (c *chat) call(ctx context.Context, t *talk, who tool.Conversation, m messa
 	if err != nil {
 		return message{}, err
 	}
-	if len(tried) == tries { // the model has spoken last
+	if len(tried) == tries { // the last message is the model's
 		return last, nil
 	}
 	done := tried[len(tried)-1].Output
@@ -218,8 +218,8 @@ func (c *chat) run(ctx context.Context, who tool.Conversation, arguments string,
 	return o, err
 }
 
-// toolAnswer is what the model gets of a run: text, since images and files are for the user, who is
-// shown them.
+// toolAnswer returns the result of a run for the model. It contains only text, because images and
+// files are shown to the user.
 func toolAnswer(call toolCall, o tool.Output) message {
 	text, _ := o.ForModel().OpenAI()
 	if len(o.Images) > 0 {
@@ -277,13 +277,13 @@ type stream struct {
 }
 
 func (s *stream) send(e event) {
-	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(30 * time.Second)) // a ResponseWriter of tests has none
+	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(30 * time.Second)) // the ResponseWriter of a test has no deadline
 	if s.enc.Encode(e) == nil {
-		_ = http.NewResponseController(s.w).Flush() // who has gone ends the request's context
+		_ = http.NewResponseController(s.w).Flush() // the context of the request ends if the client disconnects
 	}
 }
 
-// code shows what is about to run.
+// code shows the code that is about to run.
 func (s *stream) code(t *tool.Tool, arguments string, try int) {
 	text := arguments
 	if in, err := tool.ParseInput(arguments, t.Options().Languages[0]); err == nil {

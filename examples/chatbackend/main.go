@@ -1,7 +1,7 @@
-// Command chatbackend is a small chat server whose model runs code: in a sandbox for each
-// conversation, with variables and files that stay, charts, and another try when the code fails. It
-// streams to one plain page. The model is any endpoint that is compatible with OpenAI's chat
-// completions; where the code runs is in the file that -config names.
+// Command chatbackend is a small chat server whose model runs code. Each conversation has a
+// sandbox, with variables and files that stay, charts, and further attempts when code fails. The
+// answers are streamed to one plain page. The model is any endpoint that is compatible with
+// OpenAI's chat completions. The file that -config names says where the code runs.
 //
 //	go run ./examples/chatbackend -model-url http://127.0.0.1:11434/v1 -model qwen2.5-coder
 package main
@@ -78,7 +78,7 @@ func run(ctx context.Context, l net.Listener, cfg backends.Config, m model) (err
 	go func() { served <- srv.Serve(l) }()
 	select {
 	case err = <-served:
-	case <-ctx.Done(): // which stops what runs, so that requests end
+	case <-ctx.Done(): // also stops runs, so that requests end
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		err = srv.Shutdown(last)

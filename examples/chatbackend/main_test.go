@@ -24,15 +24,15 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
-// scripted is an endpoint that is compatible with chat completions and says what a script has. It
-// checks what it is asked.
+// scripted is an endpoint that is compatible with chat completions. It answers from a script and
+// checks its requests.
 type scripted struct {
 	*testing.T
 	mu    sync.Mutex
 	turns []turn
 }
 
-// turn is one answer of the model. wants is in the last message before it.
+// turn is one answer of the model. wants must be in the last message before it.
 type turn struct{ wants, text, call string }
 
 func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -79,7 +79,7 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// chart is code that displays an image without any package.
+// chart is code that displays an image without any packages.
 const chart = `class Chart:
     def _repr_svg_(self):
         return '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="30"><rect width="40" height="%d"/></svg>' % total
@@ -90,14 +90,14 @@ func arguments(code string) string {
 	return string(b)
 }
 
-// script is a conversation with a file, state, output, a mistake that is mended, a chart and a file
-// that the code makes.
+// script is a conversation with a file, state, output, an error that is corrected, a chart and a
+// file that the code creates.
 func script() []turn {
 	return []turn{
 		{wants: "How much", text: "Let me add. ", call: arguments("total = sum(int(l) for l in open('in.csv'))\nprint('total', total)")},
 		{wants: `total 6`, text: "It is 6."},
-		// A model that puts a fence into its call, and a mistake that it mends when it sees the
-		// error.
+		// The model puts a fence into its call, and makes an error that it corrects when it sees
+		// the message.
 		{wants: "chart", call: arguments("```python\nprint(totl)\n```")},
 		{wants: "NameError", call: arguments("open('out.txt', 'w').write('total ' + str(total))\n" + chart)},
 		{wants: "[The user sees the images.]", text: "Here it is."},
@@ -163,7 +163,7 @@ func request(t *testing.T, method, url, body string) (int, string) {
 	return res.StatusCode, string(b)
 }
 
-// say sends a message and returns what comes, one line for each event.
+// say sends a message and returns the events, one in each line.
 func say(t *testing.T, url, text string) string {
 	t.Helper()
 	status, body := request(t, "POST", url, fmt.Sprintf(`{"text": %q}`, text))
@@ -191,8 +191,8 @@ func say(t *testing.T, url, text string) string {
 	return b.String()
 }
 
-// converse has the conversation of the script and compares what the page gets. It is the same with
-// every backend.
+// converse runs the conversation of the script and compares the events. They are the same on every
+// backend.
 func converse(t *testing.T, cfg backends.Config) {
 	t.Helper()
 	url, m := start(t, cfg, script())
@@ -234,8 +234,8 @@ done
 	if len(m.turns) > 0 {
 		t.Errorf("%d turns were not taken", len(m.turns))
 	}
-	// Another conversation has neither file nor variable. A model that fails is an event, and the
-	// conversation goes on.
+	// Another conversation has neither the file nor the variable. A failure of the model is an
+	// event, and the conversation continues.
 	other := strings.Replace(url, "0123", "3210", 1)
 	if status, _ := request(t, "GET", other+"/files/out.txt", ""); status != 400 {
 		t.Errorf("another conversation has the file: %d", status)
@@ -257,7 +257,7 @@ done
 
 func TestPyodide(t *testing.T) { converse(t, parse(t, "pyodide.yaml")) }
 
-// The sandbox is switched by the file, and nothing else.
+// Only the configuration file selects the sandbox.
 func TestDocker(t *testing.T) {
 	cfg := parse(t, "docker.yaml")
 	host, err := dockertest.Host()

@@ -14,15 +14,15 @@ import (
 	"github.com/execbroker/execbroker/tool"
 )
 
-// message is a turn of a conversation in the form of chat completions.
+// message is a message of a conversation in the format of chat completions.
 type message struct {
 	Role    string     `json:"role"` // "system", "user", "assistant", "tool"
 	Content string     `json:"content"`
 	Calls   []toolCall `json:"tool_calls,omitempty"`
-	CallID  string     `json:"tool_call_id,omitempty"` // of the call that a "tool" message answers
+	CallID  string     `json:"tool_call_id,omitempty"` // ID of the call that a "tool" message answers
 }
 
-// toolCall is a call of the model. Arguments are as the model wrote them.
+// toolCall is a call by the model. Arguments are unchanged, as the model wrote them.
 type toolCall struct {
 	ID       string `json:"id"`
 	Type     string `json:"type"`
@@ -32,7 +32,7 @@ type toolCall struct {
 	} `json:"function"`
 }
 
-// model continues a conversation. It passes text on while it comes.
+// model continues a conversation. It passes text on as it arrives.
 type model interface {
 	reply(ctx context.Context, history []message, t tool.OpenAITool, text func(string)) (message, error)
 }
@@ -40,7 +40,7 @@ type model interface {
 // openAI is a model behind an API that is compatible with OpenAI's chat completions.
 type openAI struct{ url, name, key string }
 
-// The bounds of an answer of a model.
+// The limits of an answer of a model.
 const (
 	maxAnswer = 4 << 20
 	maxCalls  = 16

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// browser is Chromium, driven over a pair of pipes by the protocol of its developer tools.
+// browser is Chromium, controlled over a pair of pipes with the protocol of its developer tools.
 type browser struct {
 	*testing.T
 	in      *os.File
 	out     *bufio.Reader
 	id      int
-	session string // of the page
+	session string // session of the page
 }
 
 // browse opens a page.
@@ -39,7 +39,7 @@ func browse(t *testing.T, url string) *browser {
 	cmd := exec.CommandContext(t.Context(), file, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--proxy-server=direct://", "--remote-debugging-pipe",
 		"--user-data-dir="+filepath.Join(t.TempDir(), "profile"), "about:blank")
-	cmd.ExtraFiles = []*os.File{inR, outW} // 3 and 4, where Chromium looks for them
+	cmd.ExtraFiles = []*os.File{inR, outW} // descriptors 3 and 4, which Chromium expects
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -135,7 +135,7 @@ func (b *browser) until(expression string) {
 	}
 }
 
-// A person uploads a file, says two things, and sees output, an error, a chart and a file.
+// A user uploads a file, sends two messages, and sees output, an error, a chart and a file.
 func TestPage(t *testing.T) {
 	url, _ := start(t, parse(t, "pyodide.yaml"), append(script(), turn{wants: "hostile", text: "<img src=x onerror=alert(1)><script>document.title='broken'</script>"}))
 	b := browse(t, url)
@@ -164,7 +164,7 @@ func TestPage(t *testing.T) {
 	if got, want := b.eval("fetch(document.querySelector('a[download]').href).then(r => r.text())"), "total 6"; got != want {
 		t.Errorf("got the file %q, want %q", got, want)
 	}
-	// What a model says is text, whatever it looks like.
+	// Text of a model is shown as text, even if it looks like HTML.
 	say("hostile")
 	if got, want := b.eval("document.title + document.images.length + document.scripts.length"), "Chat with a sandbox11"; got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -1,5 +1,5 @@
-// Command files puts a file into a sandbox, has code make others of it, and reads those as a file
-// system.
+// Command files writes a file to a sandbox, runs code that creates other files from it, and reads
+// those through fs.FS.
 package main
 
 import (

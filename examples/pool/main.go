@@ -1,4 +1,5 @@
-// Command pool keeps sessions warm, with what takes long imported ahead, and shows what that saves.
+// Command pool keeps sessions warm, with slow imports done in advance, and shows how much time that
+// saves.
 package main
 
 import (
@@ -39,7 +40,7 @@ func run(ctx context.Context, w io.Writer) error {
 	}
 	defer box.Close()
 
-	// The pool fits this Spec, but at first there is nothing in it.
+	// The pool fits this Spec, but it is empty at first.
 	spec := executor.Spec{Languages: []executor.Language{executor.Python}}
 	if err := first(ctx, w, box, "cold", spec); err != nil {
 		return err
@@ -59,7 +60,7 @@ func run(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// first takes the time from nothing to the first answer.
+// first measures the time from Create to the first answer.
 func first(ctx context.Context, w io.Writer, box executor.Executor, name string, spec executor.Spec) error {
 	began := time.Now()
 	res, err := executor.Run(ctx, box, spec, executor.Request{Code: "import statistics\nprint(statistics.mean([40, 44]))"})

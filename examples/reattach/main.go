@@ -1,5 +1,5 @@
-// Command reattach has one session for each conversation, which survives the program where the
-// backend can do that. Each call is one message:
+// Command reattach has one session for each conversation. The session survives the program if the
+// backend supports that. Each call is one message:
 //
 //	go run ./examples/reattach chat-1 'x = 41'
 //	go run ./examples/reattach chat-1 'print(x + 1)'
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// run is what a chat backend does with a message that has code.
+// run does what a chat backend does with a message that contains code.
 func run(ctx context.Context, w io.Writer, cfg backends.Config, conversation, code string) error {
 	box, err := backends.Open(ctx, driver.Env{Owner: "reattach"}, all.Registry(), cfg)
 	if err != nil {
@@ -52,7 +52,7 @@ func run(ctx context.Context, w io.Writer, cfg backends.Config, conversation, co
 	if err != nil {
 		return err
 	}
-	defer lease.Release() // the session lives on for the next message
+	defer lease.Release() // the session stays for the next message
 	if lease.Fresh {
 		fmt.Fprintln(w, "a new session: what was there before is gone")
 	} else {

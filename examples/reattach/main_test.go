@@ -15,7 +15,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// parse reads one of the files of this directory, with a store of the test's own.
+// parse reads a file of this directory, and sets a separate store for the test.
 func parse(t *testing.T, file string) backends.Config {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -30,7 +30,7 @@ func parse(t *testing.T, file string) backends.Config {
 	return cfg
 }
 
-// talk sends messages, each by a program of its own.
+// talk sends messages, each from a new program.
 func talk(t *testing.T, cfg backends.Config, messages ...string) string {
 	t.Helper()
 	var out strings.Builder
@@ -54,7 +54,7 @@ NameError: name 'x' is not defined
 	}
 }
 
-// A container outlives the program, and the next one goes on in it.
+// A container survives the program, and the next program continues in it.
 func TestDocker(t *testing.T) {
 	host, err := dockertest.Host()
 	if err != nil {
@@ -76,7 +76,7 @@ the session of before
 	}
 }
 
-// discard ends what the conversation has left.
+// discard ends the session of the conversation.
 func discard(t *testing.T, cfg backends.Config) {
 	box, err := backends.Open(context.Background(), driver.Env{Owner: "reattach"}, all.Registry(), cfg)
 	if err != nil {

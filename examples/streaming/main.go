@@ -1,5 +1,5 @@
-// Command streaming shows the output of a program that never ends while it runs, stops it after ten
-// lines, and finds its variables still there.
+// Command streaming runs a program that never ends, shows its output while it runs, stops it after
+// ten lines, and shows that its variables are kept.
 package main
 
 import (
@@ -56,7 +56,7 @@ func run(ctx context.Context, w io.Writer) error {
 
 // firstLines copies the first n lines of what code prints to w. Leaving the loop stops the code.
 func firstLines(ctx context.Context, s executor.Session, code string, n int, w io.Writer) error {
-	var pending []byte // an event may end within a line, and have many
+	var pending []byte // an event may contain many lines and end in the middle of one
 	for e, err := range executor.Stream(ctx, s, executor.Request{Code: code}) {
 		if err != nil {
 			return err

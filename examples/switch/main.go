@@ -1,6 +1,6 @@
-// Command switch does what a chat backend does with a code interpreter, and knows nothing of where
-// the code runs: that is in the file that -config names. There is one for each backend beside it,
-// and what is printed is the same with all of them.
+// Command switch does what a chat backend does with a code interpreter. It does not depend on where
+// the code runs, which is in the file that -config names. There is such a file for each backend in
+// this directory, and the output is the same with all of them.
 package main
 
 import (
@@ -47,7 +47,8 @@ func run(ctx context.Context, w io.Writer, cfg backends.Config) error {
 	return javascript(ctx, w, box)
 }
 
-// python is a conversation: a file comes in, and each message builds on those before.
+// python is a conversation: it uploads a file, and each message uses the results of the earlier
+// ones.
 func python(ctx context.Context, w io.Writer, box executor.Executor) error {
 	s, err := box.Create(ctx, executor.Spec{Languages: []executor.Language{executor.Python}})
 	if err != nil {
@@ -89,8 +90,8 @@ func python(ctx context.Context, w io.Writer, box executor.Executor) error {
 	return nil
 }
 
-// typed greets with what a user has typed. Not every backend has standard input; what it has it
-// declares, so the program need not know which one it is.
+// typed greets with text that a user has typed. Not every backend has standard input. The program
+// checks the declared features, so it need not know which backend it is.
 func typed(ctx context.Context, box executor.Executor, s executor.Session, text string) (executor.Request, error) {
 	if box.Info().Capabilities.HasFor(executor.Python, executor.FeatureStdin) {
 		return executor.Request{Code: "print('hello', input())", Stdin: strings.NewReader(text)}, nil
@@ -99,7 +100,7 @@ func typed(ctx context.Context, box executor.Executor, s executor.Session, text 
 	return executor.Request{Code: "print('hello', open('typed.txt').readline().rstrip())"}, err
 }
 
-// javascript has a session of its own, because not every backend mixes languages in one.
+// javascript uses a separate session, because not every backend can mix languages in one.
 func javascript(ctx context.Context, w io.Writer, box executor.Executor) error {
 	s, err := box.Create(ctx, executor.Spec{Languages: []executor.Language{executor.JavaScript}})
 	if err != nil {
@@ -120,9 +121,9 @@ func javascript(ctx context.Context, w io.Writer, box executor.Executor) error {
 	return nil
 }
 
-// show prints what a chat would use of a result. Left out is what differs: times, the backend's
-// name, where code was when it was stopped, which not every backend learns, and the exit code that
-// an exception stands for already.
+// show prints the parts of a result that a chat would use. It leaves out what differs between
+// backends: times, the backend's name, the line at which code was stopped, which not every backend
+// knows, and the exit code of an exception.
 func show(w io.Writer, title string, res *executor.Result) {
 	fmt.Fprintf(w, "== %s: %s", title, res.Status)
 	if res.Reason != "" {

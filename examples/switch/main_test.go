@@ -36,7 +36,7 @@ func parse(t *testing.T, file string) backends.Config {
 	return cfg
 }
 
-// check wants the transcript that all backends give, byte by byte.
+// check compares the output, byte by byte, with the transcript that all backends give.
 func check(t *testing.T, cfg backends.Config) {
 	t.Helper()
 	var out strings.Builder
@@ -60,7 +60,7 @@ func TestE2B(t *testing.T) { checkE2B(t, "e2b.yaml") }
 
 func TestE2BCodeInterpreter(t *testing.T) { checkE2B(t, "e2b-code-interpreter.yaml") }
 
-// checkE2B runs against a stand-in for the service, over containers of the same image.
+// checkE2B runs against a stand-in for the service, which uses containers of the same image.
 func checkE2B(t *testing.T, file string) {
 	t.Helper()
 	server, err := e2btest.Start(t.Context(), e2btest.Options{Owner: "switch"})
@@ -80,7 +80,7 @@ func checkE2B(t *testing.T, file string) {
 	check(t, cfg)
 }
 
-// TestFly runs against the emulator: the same file, with the addresses of Fly exchanged.
+// TestFly runs against the emulator, with the same file except for the addresses of Fly.
 func TestFly(t *testing.T) {
 	host, err := dockertest.Host()
 	if err != nil {
@@ -105,7 +105,7 @@ func TestFly(t *testing.T) {
 	check(t, cfg)
 }
 
-// use changes to the engine and an image of the tests.
+// use changes the configuration to the engine and an image of the tests.
 func use(t *testing.T, cfg backends.Config, image string) {
 	t.Helper()
 	host, err := dockertest.Host()

@@ -19,9 +19,9 @@ import (
 // attempt is something that code with full control over the process could try.
 type attempt struct {
 	name string
-	try  func() error // nil: it worked
-	// The user who can do it without the layer: "" anybody, "root" only root. Where nobody can,
-	// because the machine refuses it anyway, the attempt would prove nothing and is not listed.
+	try  func() error // nil: the attempt succeeded
+	// The user for whom it succeeds without the layer: "" any user, "root" only root. Attempts that
+	// always fail, because the machine refuses them anyway, would prove nothing and are not listed.
 	who string
 }
 
@@ -35,8 +35,8 @@ func raw(call uintptr, args ...uintptr) error {
 	return nil
 }
 
-// refused turns the errors that mean "not permitted at all" into themselves and everything else
-// into success: the kernel got as far as looking at the arguments.
+// refused returns errors that mean "not permitted at all" and treats all others as success, because
+// the kernel has then looked at the arguments.
 func refused(err error) error {
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return err
@@ -68,8 +68,7 @@ func write(path string) func() error {
 	return func() error { return os.WriteFile(path, []byte("x"), 0o600) }
 }
 
-// attempts are the escapes and questions that are not escapes: their answer is in the text of the
-// error.
+// attempts are the escapes, and questions, whose answers are in the text of the error.
 var attempts = append(escapes, []attempt{
 	{name: "limits", try: func() error {
 		var l [4]unix.Rlimit
@@ -90,15 +89,15 @@ var attempts = append(escapes, []attempt{
 	{name: "environment", try: func() error { return errors.New(strings.Join(os.Environ(), " ")) }},
 	{name: "wait", try: func() error {
 		fmt.Println("here")
-		_, err := os.Stdin.Read(make([]byte, 1)) // until there is no more
+		_, err := os.Stdin.Read(make([]byte, 1)) // until the end
 		return err
 	}},
 	{name: "descriptors", try: func() error {
 		var open []string
 		for fd := range 64 {
 			var st unix.Stat_t
-			// What the Go run time opens for itself is marked not to be inherited; what was
-			// inherited is not.
+			// Descriptors that the Go runtime opens are marked close-on-exec; inherited ones are
+			// not.
 			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 && unix.Fstat(fd, &st) == nil {
 				open = append(open, fmt.Sprint(fd))
 			}
@@ -159,14 +158,14 @@ var escapes = []attempt{
 	{name: "run-shell", try: func() error { return exec.Command("/bin/sh", "-c", "true").Run() }},
 	{name: "run-itself", try: func() error {
 		c := exec.Command("/proc/self/exe", "-test.run=^$")
-		c.Env = testEnv("none") // without the name of the attempt, or it would go on for ever
+		c.Env = testEnv("none") // without the name of the attempt, otherwise it would recurse forever
 		return c.Run()
 	}},
 	{name: "fork", try: func() error {
 		if _, err := syscall.ForkExec("/no/such/program", nil, nil); !errors.Is(err, unix.ENOENT) {
 			return err
 		}
-		return nil // it is the new process that did not find the program
+		return nil // the new process was created, but did not find the program
 	}},
 	{name: "see-parent", try: func() error {
 		if unix.Getppid() == 0 {

@@ -22,13 +22,13 @@ import (
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
-// methods are those that put layers around a program. Both are there wherever these tests run:
-// preparing the machine installs bwrap.
+// methods are the methods that put layers around a program. Both exist wherever these tests run,
+// because bwrap is installed on a prepared machine.
 var methods = []confine.Method{confine.Namespaces, confine.Bubblewrap}
 
-// surroundings is what a confined program might reach.
+// surroundings is what a confined program might try to reach.
 type surroundings struct {
-	given string // a directory that it may read
+	given string // a directory that the program may read
 	env   []string
 }
 
@@ -93,14 +93,14 @@ func (s surroundings) run(t *testing.T, m confine.Method, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestAttempts makes every attempt without the layer, where it must work, or it would prove
-// nothing, and behind each method, where it must not.
+// TestAttempts makes every attempt without the layer, where it must succeed, because it would prove
+// nothing otherwise, and behind each method, where it must fail.
 func TestAttempts(t *testing.T) {
 	root := os.Geteuid() == 0
 	for _, a := range escapes {
 		t.Run(a.name, func(t *testing.T) {
 			if a.who == "root" && !root {
-				return // made as root in the parent run
+				return // was made as root in the parent run
 			}
 			s := prepare(t)
 			t.Cleanup(func() { os.Remove("/tmp/execbroker-confine-test"); os.Remove("/dev/shm/execbroker-confine-test") })
@@ -116,10 +116,10 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// TestUnprivileged makes the same attempts as a user without any right.
+// TestUnprivileged makes the same attempts as an unprivileged user.
 func TestUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // this is the run as that user
+		return // this is the child run as that user
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -170,7 +170,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestFailureIsSaid: what cannot be confined does not run.
+// TestFailureIsSaid: a program that cannot be confined does not run.
 func TestFailureIsSaid(t *testing.T) {
 	self, _ := os.Executable()
 	for _, m := range methods {
@@ -206,7 +206,7 @@ func ask(t *testing.T, question, want string, l confine.Limits) {
 		out, _ := c.CombinedOutput()
 		got := strings.TrimPrefix(strings.TrimSpace(string(out)), "stopped: ")
 		if m == confine.Bubblewrap {
-			got = strings.TrimSuffix(got, " PWD=/") // it always says where it begins
+			got = strings.TrimSuffix(got, " PWD=/") // PWD is always set
 		}
 		if got != want {
 			t.Errorf("%s: got %q, want %q", m, got, want)
@@ -219,8 +219,8 @@ func TestLimits(t *testing.T) {
 		confine.Limits{DataBytes: 3 << 30, CPUTime: 1500 * time.Millisecond, Files: 77})
 }
 
-// TestUsers: with real root each process has a user of its own, and a bound on its threads;
-// without, neither.
+// TestUsers: with real root each process has a separate user and a limit on its threads; without,
+// it has neither.
 func TestUsers(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -250,8 +250,8 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestSetUser: a program that embeds this package and has rights that whoever starts it lacks does
-// nothing that it is told by him.
+// TestSetUser: a program with this package and more rights than the process that starts it refuses
+// instructions from that process.
 func TestSetUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give programs away")
@@ -270,7 +270,7 @@ func TestSetUser(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		mode fs.FileMode
-		env  bool // the plan is where an earlier version had it
+		env  bool // pass the plan as an earlier version did
 		want string
 	}{
 		{"ordinary", 0o755, false, "stopped: GOCOVERDIR=/nowhere"},
@@ -306,7 +306,7 @@ func TestSetUser(t *testing.T) {
 	}
 }
 
-// TestAdjustable: whether limits can be changed from outside is known before it is tried.
+// TestAdjustable: it is known in advance whether limits can be changed from outside.
 func TestAdjustable(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -342,8 +342,8 @@ func TestAdjustable(t *testing.T) {
 	}
 }
 
-// TestDescriptors: nothing but the standard streams reaches the program, also if this one was
-// started with more.
+// TestDescriptors: the program gets only the standard streams, even if this one was started with
+// more descriptors.
 func TestDescriptors(t *testing.T) {
 	fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0) // to be inherited
 	if err != nil {

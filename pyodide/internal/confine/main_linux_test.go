@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attemptEnv makes this test program the program that is confined: it tries the named thing, and
-// says how it went.
+// attemptEnv makes this test program the confined program: it makes the named attempt and prints
+// the result.
 const attemptEnv = "CONFINE_ATTEMPT"
 
-// testEnv makes this program the attempt.
+// testEnv returns the environment that makes this program the attempt.
 func testEnv(name string) []string {
 	return []string{attemptEnv + "=" + name, "GOCOVERDIR=/nowhere"}
 }
@@ -22,8 +22,8 @@ func testEnv(name string) []string {
 func TestMain(m *testing.M) {
 	if name, ok := os.LookupEnv(attemptEnv); ok {
 		attemptTo(name)
-		// At once: with the race detector a program would otherwise rest for a second before it
-		// ends.
+		// Exit immediately: with the race detector a program would otherwise wait for a second at
+		// its end.
 		unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 	}
 	os.Exit(m.Run())

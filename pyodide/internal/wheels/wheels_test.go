@@ -146,8 +146,7 @@ func TestHostileLock(t *testing.T) {
 	}
 }
 
-// serve is a server of the test with the files of a distribution, which counts what it is asked
-// for.
+// serve starts a server with the files of a distribution that counts its requests.
 func serve(t *testing.T, entries []entry, asked *atomic.Int64) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -194,7 +193,7 @@ func TestFetchOnce(t *testing.T) {
 	if n := asked.Load(); n != 4 {
 		t.Errorf("got %d requests, want 4", n)
 	}
-	// Another program with the same directory, without a line.
+	// Another program with the same directory needs no network.
 	offline := &wheels.Store{Dir: s.Dir}
 	for _, w := range ws {
 		if b, err := offline.Open(t.Context(), w); err != nil || sum(string(b)) != w.SHA256 {
@@ -217,7 +216,8 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// TestExchanged: a file with another content is neither taken from the line nor from the directory.
+// TestExchanged: a file with other content is refused, both from the network and from the
+// directory.
 func TestExchanged(t *testing.T) {
 	other := slices.Clone(small)
 	other[0].content = "evil"
@@ -247,8 +247,8 @@ func TestExchanged(t *testing.T) {
 	}
 }
 
-// TestCallerGone: one caller that gives up does not take the file from another that waits for the
-// same.
+// TestCallerGone: if one caller gives up, another caller that waits for the same file still gets
+// it.
 func TestCallerGone(t *testing.T) {
 	arrived, release := make(chan struct{}, 8), make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
