@@ -38,13 +38,9 @@ func (p Process) explain(err error) error {
 	return err
 }
 
-// PlaceCommand returns what a placer is started with, as root in a sandbox. The directory has to be mounted there already, or is made.
-func PlaceCommand(python string, l executor.Language, mounted bool) []string {
-	how := "made"
-	if mounted {
-		how = "mounted"
-	}
-	return []string{python, "-I", "-S", "-c", factsProgram + PlaceProgram, Dirs[l], strconv.Itoa(int(Timeout.Seconds())), how}
+// PlaceCommand returns what a placer is started with, as root in a sandbox. The directory is made if it is not there.
+func PlaceCommand(python string, l executor.Language) []string {
+	return []string{python, "-I", "-S", "-c", factsProgram + PlaceProgram, Dirs[l], strconv.Itoa(int(Timeout.Seconds()))}
 }
 
 // Placer is a process in a sandbox that puts packages where code cannot change them.
@@ -53,7 +49,7 @@ type Placer struct {
 	r    *bufio.Reader
 	dir  string
 	have []installed
-	// facts are of the sandbox: its builder has to have the same. Where the directory is mounted there are none.
+	// facts are of the sandbox: its builder has to have the same.
 	facts string
 }
 
