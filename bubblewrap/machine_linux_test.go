@@ -174,3 +174,32 @@ func TestControlGroupsOfVersion2(t *testing.T) {
 		t.Errorf("the sandbox sees %q", at)
 	}
 }
+
+// TestSurroundings lists what code finds: of the machine nothing but programs and what they need, all of
+// it read-only, and no variable that is not ours.
+func TestSurroundings(t *testing.T) {
+	t.Parallel()
+	x, _ := open(t, func(*Config) {})
+	s := create(t, x, executor.Spec{})
+	list := func(code string) []string { return strings.Fields(says(t, s, code)) }
+	for code, allowed := range map[string]string{
+		"import os; print(*os.listdir('/'))":    "bin dev etc lib lib32 lib64 libx32 proc sbin sys tmp usr workspace",
+		"import os; print(*os.listdir('/etc'))": "alternatives ca-certificates group hosts ld.so.cache localtime nsswitch.conf passwd pki ssl",
+		"import os; print(*os.listdir('/dev'))": "console core fd full null ptmx pts random shm stderr stdin stdout tty urandom zero",
+		"import os; print(*os.environ)":         "PATH HOME TMPDIR TZ LANG USER LOGNAME MPLBACKEND",
+		// That can be written to, by whoever has the rights.
+		"print(*[l.split()[1] for l in open('/proc/mounts') if 'ro' not in l.split()[3].split(',')])": "/dev /dev/console /dev/full " +
+			"/dev/null /dev/pts /dev/random /dev/shm /dev/tty /dev/urandom /dev/zero /proc /tmp /workspace",
+		// That programs may give rights in.
+		"print(*[l.split()[1] for l in open('/proc/mounts') if 'nosuid' not in l.split()[3].split(',')])": "",
+	} {
+		for _, got := range list(code) {
+			if !slices.Contains(strings.Fields(allowed), got) {
+				t.Errorf("%s: found %s", code, got)
+			}
+		}
+	}
+	if got := says(t, s, "import os, pwd; print(pwd.getpwuid(os.getuid()).pw_name, pwd.getpwuid(0).pw_name, os.uname().nodename)"); got != "user root sandbox" {
+		t.Errorf("got %s", got)
+	}
+}

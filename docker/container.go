@@ -140,22 +140,6 @@ func (b *box) parents() (dirs []string) {
 	return dirs
 }
 
-// paths returns where interpreters find installed packages that do not look there by themselves.
-func (b *box) paths() map[executor.Language][]string {
-	if !slices.Contains(b.installs, executor.Python) {
-		return nil
-	}
-	return map[executor.Language][]string{executor.Python: {packages.Dirs[executor.Python]}}
-}
-
-// env returns the environment of the code.
-func (b *box) env(env map[string]string) map[string]string {
-	if !slices.Contains(b.installs, executor.Python) {
-		return env
-	}
-	return packages.Env(env)
-}
-
 // pages rounds up to whole pages of memory.
 func pages(n int64) int64 { return (n + pageSize - 1) / pageSize * pageSize }
 

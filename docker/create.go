@@ -1,85 +1,96 @@
 package docker
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/runner"
 )
 
 // python runs the runner and the Python of sessions. The image says where it is.
 const python = "python3"
 
-// socket is where further holders find the runner: an abstract name, since a file would need a directory that only the supervisor can
-// reach. Code can connect to it and is sent away by its uid.
-const socket = "@execbroker"
-
-// Create implements driver.Driver.
-func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session, error) {
+// Start implements runner.Transport.
+func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, io.ReadWriteCloser, error) {
 	e := b.engine
 	f, err := e.facts(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := f.refuse(&b.cfg); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	b.sweep(f)
-	img, err := e.image(ctx, b.cfg.image(c.Spec.Template), b.cfg.Pull, f)
+	img, err := b.imageOf(ctx, s, f)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	x := &box{
-		id: c.ID, image: img, command: runner.Command(python), runtime: b.cfg.Runtime, network: string(executor.NetworkNone),
-		want: b.cfg.limits(&c.Spec, f), packages: b.cfg.packagesSize(), installs: b.cfg.installs(), aliases: c.Spec.Aliases, uid: f.userID(c.ID), mapped: f.mapped(),
+		id: s.ID, image: img, command: s.Command, runtime: b.cfg.Runtime, network: string(executor.NetworkNone),
+		want: b.cfg.limits(&s.Spec, f), aliases: s.Spec.Aliases, uid: f.userID(s.ID), mapped: f.mapped(),
 	}
-	if c.Spec.Network.Mode == executor.NetworkFull {
-		if x.network, err = b.fullNetwork(ctx); err != nil {
-			return nil, err
+	if s.Base == "" {
+		x.packages, x.installs, s.Preinstall = b.cfg.packagesSize(), b.cfg.installs(), b.cfg.Templates[s.Spec.Template].Packages
+	}
+	if s.Spec.Network.Mode == executor.NetworkFull {
+		if x.network, err = b.fullNetwork(ctx, s.Base != ""); err != nil {
+			return nil, nil, err
 		}
 	}
 	if m := x.missing(f); len(m) > 0 {
-		return nil, unsupported(fmt.Errorf("the machine of the engine has %d processors and %d bytes of memory", f.info.NCPU, f.info.MemTotal), m...)
+		return nil, nil, unsupported(fmt.Errorf("the machine of the engine has %d processors and %d bytes of memory", f.info.NCPU, f.info.MemTotal), m...)
 	}
-	note, err := json.Marshal(remembered{
-		Created: time.Now().Round(0), Template: c.Spec.Template, Limits: x.limits(), Labels: slices.Sorted(maps.Keys(c.Labels)),
-	})
+	s.Info.Limits = x.limits()
+	x.labels = maps.Clone(s.Labels)
+	x.labels[labelSpec] = s.Note()
+	if s.Base != "" {
+		x.labels[labelFetches] = "packages"
+	}
+	c := &s.Config
+	c.UID, c.GID, c.Rlimits, c.OOMScore = x.uid, x.uid, x.rlimits(), codeOOMScore
+	c.Names, c.Filtered, c.AllowWeak = namesDir+"/socket", true, b.cfg.AllowWeak
+	release, err := b.admit(ctx, f)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	x.labels = maps.Clone(c.Labels)
-	x.labels[labelSpec] = string(note)
-	s, err := b.start(ctx, x, f, &c.Spec)
+	actx, cancel := e.answer(ctx)
+	defer cancel()
+	box := &sandbox{b: b, id: s.ID, image: img.id}
+	box.container, box.main, err = b.launch(actx, x.options(f), func(ctx context.Context, id string) error { return e.bare(ctx, id, x) })
 	if err != nil {
-		// Whatever the engine did before it failed to say so is found by the name.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.timeout)
-		defer cancel()
-		if derr := e.undo(ctx, c.ID, err); derr != nil {
-			b.env.Logger().Warn("a container may be left, and is removed when the engine answers", "container", containerName(c.ID), "error", derr)
-			return nil, driver.Leftover(err, func(ctx context.Context) error { return e.undo(ctx, c.ID, err) })
-		}
-		return nil, err
+		release()
+		box.failure = err // whatever the engine did before it failed to say so is found by the name
+		return box, nil, err
 	}
-	return s, nil
+	box.main.heard = release
+	return box, box.main, nil
+}
+
+// imageOf returns the image of a sandbox.
+func (b *backend) imageOf(ctx context.Context, s *runner.Start, f *facts) (image, error) {
+	if s.Base == "" {
+		return b.engine.image(ctx, b.cfg.image(s.Spec.Template), b.cfg.Pull, f)
+	}
+	img, err := b.engine.inspect(ctx, s.Base, f)
+	if err != nil {
+		err = b.engine.fail(ctx, err)
+	}
+	return img, err
 }
 
 // fullNetwork returns the network of the full policy, which the engine may not have.
-func (b *backend) fullNetwork(ctx context.Context) (string, error) {
-	name := b.cfg.Network
-	if name == "" {
-		name = "bridge"
+func (b *backend) fullNetwork(ctx context.Context, fetches bool) (string, error) {
+	name := cmp.Or(b.cfg.Network, "bridge")
+	if fetches {
+		name = cmp.Or(b.cfg.Packages.Network, "bridge")
 	}
 	ctx, cancel := b.engine.answer(ctx)
 	defer cancel()
@@ -91,53 +102,6 @@ func (b *backend) fullNetwork(ctx context.Context) (string, error) {
 		return "", b.engine.fail(ctx, err)
 	}
 	return name, nil
-}
-
-// start makes the container, starts it and sets up the runner in it.
-func (b *backend) start(ctx context.Context, x *box, f *facts, spec *executor.Spec) (*session, error) {
-	e := b.engine
-	release, err := b.admit(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	release = sync.OnceFunc(release)
-	defer release()
-	actx, cancel := e.answer(ctx)
-	defer cancel()
-	id, conn, err := b.launch(actx, x.options(f), func(ctx context.Context, id string) error { return e.bare(ctx, id, x) })
-	if err != nil {
-		return nil, err
-	}
-	r, err := runner.SetUp(actx, conn, runner.Config{
-		UID: x.uid, GID: x.uid, Workdir: executor.Workdir, Home: executor.Home, Temp: tempDir,
-		Aliases: spec.Aliases, Ports: spec.Ports, Env: x.env(spec.Env), Paths: x.paths(), Languages: spec.Languages,
-		MaxRun: spec.MaxRun, IdleTTL: spec.IdleTTL, MaxLife: spec.MaxLife,
-		Rlimits: x.rlimits(), OOMScore: codeOOMScore, Names: namesDir + "/socket",
-		Filtered: true, AllowWeak: b.cfg.AllowWeak,
-	}.At(socket))
-	release()
-	if err != nil {
-		return nil, b.notStarted(actx, x.id, conn, err)
-	}
-	info, err := sessionInfo(x.id, string(container.StateRunning), x.labels)
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range spec.Languages {
-		if !slices.Contains(r.Info().Languages, l) {
-			r.Detach()
-			return nil, unsupported(fmt.Errorf("the image has no interpreter of %s", l), "language:"+string(l))
-		}
-	}
-	if d := r.Info().Degraded; len(d) > 0 {
-		b.env.Logger().Warn("the image or the engine weakens sandboxes", "image", b.cfg.image(spec.Template), "how", d)
-	}
-	s := b.session(info, id, x.image.id, r, 0)
-	if err := s.preinstall(ctx, b.cfg.Templates[spec.Template].Packages); err != nil {
-		r.Detach()
-		return nil, err
-	}
-	return s, nil
 }
 
 // launch makes a container and starts it, and connects to its main process. What it has made when it fails is the caller's to remove.
@@ -191,90 +155,4 @@ func linger(ctx context.Context) (context.Context, context.CancelFunc) {
 		context.AfterFunc(l, func() { t.Stop() })
 	})
 	return l, func() { stop(); cancel(nil) }
-}
-
-// notStarted finds out why a runner did not come up.
-func (b *backend) notStarted(ctx context.Context, id string, conn *stdio, err error) error {
-	var lost *runner.LostError
-	if !errors.As(err, &lost) {
-		return b.engine.fail(ctx, err)
-	}
-	fate, ferr := b.engine.fate(ctx, containerName(id))
-	if ferr != nil {
-		return ferr
-	}
-	switch said := conn.stderr(); {
-	case fate.ended && fate.code != 0 && !fate.killed && !fate.oom && said != "":
-		// It is the program of the image that has ended by itself: too old, broken, or something else by the name of python3.
-		return unsupported(fmt.Errorf("the %s of the image cannot run the supervisor (exit code %d): %s", python, fate.code, said), python+">=3.9")
-	case fate.oom:
-		return driver.Fail(executor.ErrExhausted, executor.RanNo, errors.New("the memory of the sandbox did not suffice for its interpreter"))
-	case fate.ended:
-		return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("the container ended with exit code %d while it was being set up", fate.code))
-	}
-	return b.engine.fail(ctx, err)
-}
-
-// Attach implements driver.Attacher. Nothing in the handle is an address but the name, and the engine says whose that is.
-func (b *backend) Attach(ctx context.Context, h executor.Handle) (driver.Session, error) {
-	info, id, img, err := b.lookup(ctx, h.Session)
-	if err != nil {
-		return nil, err
-	}
-	r, err := b.engine.bridge(ctx, id, h.Fence)
-	if err != nil {
-		return nil, err
-	}
-	return b.session(info, id, img, r, h.Fence), nil
-}
-
-// bridge opens a further connection to the runner in a container, through a process beside it.
-func (e *engine) bridge(ctx context.Context, id string, fence int64) (*runner.Client, error) {
-	ctx, cancel := e.answer(ctx)
-	defer cancel()
-	conn, err := e.beside(ctx, id, runner.BridgeCommand(python, socket))
-	if err != nil {
-		return nil, err
-	}
-	r, err := runner.Attach(ctx, conn, fence)
-	if lost := (*runner.LostError)(nil); errors.As(err, &lost) {
-		return nil, e.notBridged(ctx, id, fmt.Errorf("%w: %s", lost, conn.stderr()))
-	}
-	if err != nil {
-		return nil, e.fail(ctx, err)
-	}
-	return r, nil
-}
-
-// beside starts a process of root in the container of a session.
-func (e *engine) beside(ctx context.Context, id string, command []string) (*stdio, error) {
-	made, err := e.ExecCreate(ctx, id, client.ExecCreateOptions{
-		User: "0:0", AttachStdin: true, AttachStdout: true, AttachStderr: true, WorkingDir: "/", Cmd: command,
-	})
-	switch {
-	case errdefs.IsNotFound(err):
-		return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, errGone)
-	case err != nil:
-		return nil, e.notBridged(ctx, id, err)
-	}
-	a, err := e.ExecAttach(ctx, made.ID, client.ExecAttachOptions{})
-	if err != nil {
-		return nil, e.notBridged(ctx, id, err)
-	}
-	return newStdio(a.Conn), nil
-}
-
-// notBridged says of a failed bridge whether there is something at its other end.
-func (e *engine) notBridged(ctx context.Context, id string, err error) error {
-	if fate, ferr := e.fate(ctx, id); ferr == nil && fate.ended {
-		return driver.Fail(executor.ErrNotFound, executor.RanNo, errGone)
-	}
-	return e.fail(ctx, err)
-}
-
-// session makes the session of a container.
-func (b *backend) session(info executor.SessionInfo, container, image string, r *runner.Client, fence int64) *session {
-	s := &session{b: b, id: info.Handle.Session, container: container, image: image, fence: fence, info: info}
-	s.Holder = runner.NewHolder(r, &place{s})
-	return s
 }

@@ -34,7 +34,6 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -55,12 +54,11 @@ const (
 	stopTimeout   = 10 * time.Second
 )
 
-// backend is a driver.Driver over one engine.
+// backend is a runner.Transport to one engine.
 type backend struct {
-	cfg       Config
-	env       driver.Env
-	engine    *engine
-	installer *packages.Installer
+	cfg    Config
+	env    driver.Env
+	engine *engine
 
 	life     context.Context // until Close
 	end      context.CancelFunc
@@ -72,32 +70,25 @@ type backend struct {
 }
 
 var (
-	_ driver.Driver   = (*backend)(nil)
-	_ driver.Attacher = (*backend)(nil)
-	_ driver.Lister   = (*backend)(nil)
+	_ runner.Transport = (*backend)(nil)
+	_ runner.Finder    = (*backend)(nil)
+	_ driver.Lister    = (*backend)(nil)
 )
 
 // Open opens the backend. It reads files of the docker command and does no remote I/O.
 func Open(_ context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
-	d, err := newDriver(env, cfg)
+	b, err := newBackend(env, cfg)
 	if err != nil {
 		return nil, err
 	}
-	// What stops a run goes through the engine, so an engine that is given up after a moment is not waited for longer.
-	return driver.New(d, env, driver.Options{
-		Type: Type, CreateTimeout: createTimeout, StopTimeout: min(d.engine.timeout, stopTimeout), Suspends: true, SuspendsRuns: true,
-	})
+	return runner.Open(env, b, b.options())
 }
 
 // Factory is for registries.
 func Factory() driver.Factory { return driver.NewFactory(Type, Open, Doctor) }
 
-func newDriver(env driver.Env, cfg Config) (*backend, error) {
+func newBackend(env driver.Env, cfg Config) (*backend, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	installer, err := packages.New(env, Type, cfg.sources())
-	if err != nil {
 		return nil, err
 	}
 	at, err := cfg.endpoint(processEnvironment())
@@ -108,17 +99,15 @@ func newDriver(env driver.Env, cfg Config) (*backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", at.from, err)
 	}
-	b := &backend{cfg: cfg, env: env, installer: installer, engine: newEngine(c, at, cmp.Or(time.Duration(cfg.Timeout), engineTimeout))}
+	b := &backend{cfg: cfg, env: env, engine: newEngine(c, at, cmp.Or(time.Duration(cfg.Timeout), engineTimeout))}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
 }
 
-// features are those of every session.
+// features are those of every session, beside what the runner brings.
 var features = []executor.Feature{
-	executor.FeatureCode, executor.FeatureCommand, executor.FeaturePTY, executor.FeatureParallelRuns,
-	executor.FeatureFilesDuringRun, executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
 	executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitDisk, executor.FeatureLimitProcesses,
-	executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript, executor.FeatureAliases,
+	executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureAliases,
 }
 
 // gvisorLacks are the features that sessions under gVisor do not have. Its kernel is a process of the host in the control group of the
@@ -129,8 +118,8 @@ var gvisorLacks = []executor.Feature{
 	executor.FeaturePTY, executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitProcesses,
 }
 
-// Capabilities implements driver.Driver.
-func (b *backend) Capabilities() executor.Capabilities {
+// options say what the backend is.
+func (b *backend) options() runner.Options {
 	c := executor.Capabilities{
 		Features:  slices.Clone(features),
 		Templates: slices.Sorted(maps.Keys(b.cfg.Templates)),
@@ -138,26 +127,26 @@ func (b *backend) Capabilities() executor.Capabilities {
 		MaxLimits: b.cfg.MaxLimits.executor(),
 		MaxLife:   b.cfg.MaxLife.Max(),
 	}
-	if isolationOf(b.cfg.Runtime) == executor.IsolationGVisor {
-		c.Features = slices.DeleteFunc(c.Features, func(f executor.Feature) bool { return slices.Contains(gvisorLacks, f) })
-	}
 	if b.cfg.Ports {
 		c.Features = append(c.Features, executor.FeaturePorts)
 	}
 	for _, l := range b.cfg.languages() {
-		r := executor.Runtime{Language: l, Features: runner.Features()}
-		if !b.installer.None(l) {
-			r.Features = append(r.Features, executor.FeaturePackages)
-		}
-		c.Languages = append(c.Languages, r)
+		c.Languages = append(c.Languages, executor.Runtime{Language: l})
 	}
-	if len(c.Languages) > 1 {
-		c.Features = append(c.Features, executor.FeatureMixedLanguages)
+	o := runner.Options{
+		// What stops a run goes through the engine, so an engine that is given up after a moment is not waited for longer.
+		Options: driver.Options{
+			Type: Type, CreateTimeout: createTimeout, StopTimeout: min(b.engine.timeout, stopTimeout), Suspends: true, SuspendsRuns: true,
+		},
+		Capabilities: c, Python: python, AnswerTimeout: b.engine.timeout, Packages: b.cfg.Packages.Packages,
 	}
-	return c
+	if c.Isolation == executor.IsolationGVisor {
+		o.Without = gvisorLacks
+	}
+	return o
 }
 
-// Close implements driver.Driver.
+// Close implements io.Closer.
 func (b *backend) Close() error {
 	b.end()
 	b.sweeping.Wait()

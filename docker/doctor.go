@@ -15,7 +15,7 @@ import (
 
 // Doctor examines what the backend needs: the engine, what it can enforce, the images. It changes nothing, so it pulls nothing.
 func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
-	b, err := newDriver(env, cfg)
+	b, err := newBackend(env, cfg)
 	if err != nil {
 		return []driver.Check{{Name: "engine", Detail: err.Error(), Fix: "correct host, context or the environment of the docker command"}}
 	}

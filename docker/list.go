@@ -2,9 +2,7 @@ package docker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"regexp"
 	"strings"
@@ -16,60 +14,39 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // labelSpec holds what a process that did not create the session has to know of it. It does not change, as no label does.
 const labelSpec = executor.ReservedPrefix + "docker.spec"
 
-// remembered is the value of labelSpec.
-type remembered struct {
-	Created  time.Time       `json:"created"` // by the clock of the creator: all holders say the same
-	Template string          `json:"template,omitempty"`
-	Limits   executor.Limits `json:"limits"` // in force
-	Labels   []string        `json:"labels"` // keys of Create.Labels: the engine adds the labels of the image to them
-}
+// labelFetches marks a container that fetches packages, for those who look at an engine.
+const labelFetches = executor.ReservedPrefix + "docker.fetches"
 
-// sessionInfo describes a container to driver.New. The labels are those of the engine, so only who may make containers there, and is
-// root by that, could forge them.
+// sessionInfo describes a container. The labels are those of the engine, so only who may make containers there, and is root by that,
+// could forge them.
 func sessionInfo(id, state string, labels map[string]string) (executor.SessionInfo, error) {
-	info := executor.SessionInfo{Handle: executor.Handle{Session: id}, State: executor.SessionDead, Labels: map[string]string{}}
-	if state == string(container.StateRunning) {
-		info.State = executor.SessionRunning
+	info, err := runner.Recall(id, labels[labelSpec])
+	if state != string(container.StateRunning) {
+		info.State = executor.SessionDead
 	}
-	if labels[labelSpec] == "" {
-		return info, driver.Fail(executor.ErrNotFound, executor.RanNo, errors.New("the container of that name is no session"))
-	}
-	var r remembered
-	if err := json.Unmarshal([]byte(labels[labelSpec]), &r); err != nil {
-		return info, driver.Fail(executor.ErrInternal, executor.RanNo, fmt.Errorf("%s: label %s: %w", containerName(id), labelSpec, err))
-	}
-	info.Template, info.Limits, info.Created, info.Handle.Created = r.Template, r.Limits, r.Created, r.Created
-	for _, k := range r.Labels {
-		info.Labels[k] = labels[k]
-	}
-	return info, nil
+	return info, err
 }
 
 var sessionID = regexp.MustCompile(`^[a-z0-9]{26}$`)
 
 var errGone = errors.New("no such container")
 
-// Lookup implements driver.Attacher.
-func (b *backend) Lookup(ctx context.Context, h executor.Handle) (executor.SessionInfo, error) {
-	info, _, _, err := b.lookup(ctx, h.Session)
-	return info, err
-}
-
-// lookup describes a session and returns the IDs of its container and image.
-func (b *backend) lookup(ctx context.Context, id string) (info executor.SessionInfo, containerID, imageID string, err error) {
+// Find implements runner.Finder. Nothing in the handle is an address but the name, and the engine says whose that is.
+func (b *backend) Find(ctx context.Context, h executor.Handle) (runner.Sandbox, executor.SessionInfo, error) {
 	ctx, cancel := b.engine.answer(ctx)
 	defer cancel()
-	c, err := b.engine.container(ctx, id)
+	c, err := b.engine.container(ctx, h.Session)
 	if err != nil {
-		return info, "", "", err
+		return nil, executor.SessionInfo{}, err
 	}
-	info, err = sessionInfo(id, string(c.State.Status), c.Config.Labels)
-	return info, c.ID, c.Image, err
+	info, err := sessionInfo(h.Session, string(c.State.Status), c.Config.Labels)
+	return &sandbox{b: b, id: h.Session, container: c.ID, image: c.Image}, info, err
 }
 
 // container inspects the container of a session. The name comes from a handle, so it is checked before it becomes part of a path.
@@ -113,14 +90,6 @@ func (b *backend) Sessions(ctx context.Context, labels map[string]string) iter.S
 			}
 		}
 	}
-}
-
-// Destroy implements driver.Attacher.
-func (b *backend) Destroy(ctx context.Context, h executor.Handle) error {
-	if !sessionID.MatchString(h.Session) {
-		return nil
-	}
-	return b.engine.destroy(ctx, h.Session)
 }
 
 // destroy removes the container of a session and waits until it is gone.

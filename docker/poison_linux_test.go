@@ -306,7 +306,10 @@ func TestHostileContent(t *testing.T) {
 	var c Container
 	executor.As(s, &c)
 	put := func(name string) error {
-		tr, err := testEngine(t).place(t.Context(), c.ID, executor.Python)
+		box := &sandbox{b: &backend{engine: testEngine(t)}, container: c.ID}
+		conn, err := box.Connect(t.Context(), packages.PlaceCommand(python, executor.Python))
+		check(t, err)
+		tr, err := packages.NewPlacer(t.Context(), packages.Process{ReadWriteCloser: conn, Said: conn.(*stdio).stderr}, executor.Python)
 		check(t, err)
 		defer tr.Close()
 		return tr.Put(strings.NewReader(fmt.Sprintf("{\"files\": [[%q, 1, false]]}\nx", name)))

@@ -114,21 +114,21 @@ func TestFate(t *testing.T) {
 	for name, c := range map[string]struct {
 		program string
 		act     func(t *testing.T, r *raw)
-		want    fate
+		want    exit
 	}{
-		"exit":   {"import sys; sys.exit(3)", nil, fate{ended: true, code: 3}},
-		"137":    {"import os; os._exit(137)", nil, fate{ended: true, code: 137}},
-		"memory": {"b = []\nwhile True: b.append(bytearray(1 << 24))", nil, fate{ended: true, code: 137, oom: true}},
+		"exit":   {"import sys; sys.exit(3)", nil, exit{ended: true, code: 3}},
+		"137":    {"import os; os._exit(137)", nil, exit{ended: true, code: 137}},
+		"memory": {"b = []\nwhile True: b.append(bytearray(1 << 24))", nil, exit{ended: true, code: 137, oom: true}},
 		"killed": {"input()", func(t *testing.T, r *raw) {
 			if _, err := e.ContainerKill(t.Context(), containerName(r.id), client.ContainerKillOptions{Signal: "KILL"}); err != nil {
 				t.Fatal(err)
 			}
-		}, fate{ended: true, code: 137, killed: true}},
+		}, exit{ended: true, code: 137, killed: true}},
 		"removed": {"input()", func(t *testing.T, r *raw) {
 			if err := e.destroy(t.Context(), r.id); err != nil {
 				t.Fatal(err)
 			}
-		}, fate{ended: true, code: 137, killed: true}},
+		}, exit{ended: true, code: 137, killed: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRaw(t.Context(), t, e, c.program)
@@ -139,7 +139,7 @@ func TestFate(t *testing.T) {
 			if line, err := r.r.ReadString('\n'); err == nil {
 				t.Fatalf("got %q, want the end", line)
 			}
-			got, err := e.fate(t.Context(), containerName(r.id))
+			got, err := e.exit(t.Context(), containerName(r.id))
 			if err != nil || got != c.want {
 				t.Errorf("got %+v, %v, want %+v", got, err, c.want)
 			}
@@ -149,7 +149,7 @@ func TestFate(t *testing.T) {
 		r := newRaw(t.Context(), t, e, rawLoop)
 		defer r.close(t)
 		start := time.Now()
-		if got, err := e.fate(t.Context(), containerName(r.id)); err != nil || got.ended {
+		if got, err := e.exit(t.Context(), containerName(r.id)); err != nil || got.ended {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		t.Logf("asked for %v", time.Since(start))

@@ -9,6 +9,7 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // While as many containers start as may, another one waits as long as its caller does.
@@ -18,9 +19,12 @@ func TestStartsWait(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	var b *backend
-	take := func(d driver.Driver) driver.Driver { b = d.(*backend); return d }
-	x, err := Open(t.Context(), driver.Env{Owner: owner(t), Wrap: take}, Config{Host: host, Image: dockertest.Python, Pull: PullNever})
+	env := driver.Env{Owner: owner(t)}
+	b, err := newBackend(env, Config{Host: host, Image: dockertest.Python, Pull: PullNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := runner.Open(env, b, b.options())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,9 @@ import (
 // stdio is the standard input and output of a process in a container over one connection to the engine, which interleaves stdout and
 // stderr in frames. What the process writes to stderr is diagnosis; its end is kept.
 type stdio struct {
-	net.Conn // of the engine; written to as it is
+	net.Conn        // of the engine; written to as it is
+	heard    func() // called when the process has said something, or is no longer listened to; may be nil
+	once     sync.Once
 	r        *bufio.Reader
 	left     uint32 // of the frame that is being read
 	head     [8]byte
@@ -48,7 +50,9 @@ func (s *stdio) Read(p []byte) (int, error) {
 	}
 	for s.left == 0 {
 		head := &s.head
-		if _, err := io.ReadFull(s.r, head[:]); err != nil {
+		_, err := io.ReadFull(s.r, head[:])
+		s.once.Do(s.hear)
+		if err != nil {
 			return 0, err
 		}
 		size := binary.BigEndian.Uint32(head[4:])
@@ -69,6 +73,18 @@ func (s *stdio) Read(p []byte) (int, error) {
 		err = cut(err)
 	}
 	return n, err
+}
+
+func (s *stdio) hear() {
+	if s.heard != nil {
+		s.heard()
+	}
+}
+
+// Close implements io.Closer.
+func (s *stdio) Close() error {
+	s.once.Do(s.hear)
+	return s.Conn.Close()
 }
 
 // keep reads n bytes of stderr and keeps the last ones.

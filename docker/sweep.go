@@ -50,9 +50,6 @@ func (e *engine) sweep(ctx context.Context, owner string, now time.Time) error {
 // another program of the same owner. Its age is counted by the clock of the engine alone.
 func abandoned(c *container.Summary, now time.Time) (id string, ok bool) {
 	id = c.Labels[driver.LabelID]
-	if c.Labels[labelSpec] == "" {
-		id = c.Labels[labelBuilder]
-	}
 	if !sessionID.MatchString(id) || !slices.Contains(c.Names, "/"+containerName(id)) {
 		return "", false // it carries our labels and is not ours
 	}

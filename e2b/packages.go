@@ -82,7 +82,7 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 func (s *session) place(ctx context.Context, l executor.Language) (*packages.Placer, error) {
 	ctx, cancel := s.b.service.answer(ctx)
 	defer cancel()
-	conn, err := s.d.start(ctx, packages.PlaceCommand(python, l, false), s.b.forget)
+	conn, err := s.d.start(ctx, packages.PlaceCommand(python, l), s.b.forget)
 	var t *packages.Placer
 	if err == nil {
 		t, err = packages.NewPlacer(ctx, packages.Process{ReadWriteCloser: conn, Said: conn.said}, l)

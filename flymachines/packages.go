@@ -63,7 +63,7 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 func placer(ctx context.Context, r *runner.Client, l executor.Language) (*packages.Placer, error) {
 	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
 	defer cancel()
-	conn, err := r.StartSidecar(ctx, packages.PlaceCommand(python, l, false))
+	conn, err := r.StartSidecar(ctx, packages.PlaceCommand(python, l))
 	if err != nil {
 		return nil, err
 	}

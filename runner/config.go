@@ -6,6 +6,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/cell"
+	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/internal/wire"
 )
 
@@ -64,6 +65,12 @@ type Config struct {
 	Guest *Guest
 
 	socket string // where a bridge finds the supervisor; empty: no further holders. A Guest has none
+}
+
+// addPackages lets Python find what is installed, also one that the code starts.
+func (c *Config) addPackages() {
+	c.Env = packages.Env(c.Env)
+	c.Paths = map[executor.Language][]string{executor.Python: {packages.Dirs[executor.Python]}}
 }
 
 // notebook, linger and setup are the parts that travel over the connection, because what is sent ahead of every sandbox has to be small.

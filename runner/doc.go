@@ -48,6 +48,8 @@
 //	aliases                                 root, and directories that only root can write to
 //	ports                                   a loopback interface; the adapter declares the feature if
 //	                                        its configuration allows it
+//	packages                                Base, and sandboxes with a network that may fetch them;
+//	                                        Options.Packages says what may be installed
 //	suspension                              nothing, or Suspender; Options.Suspends declares it
 //
 // # Machines

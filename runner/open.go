@@ -7,17 +7,20 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/packages"
 )
 
 // Open opens a backend whose sandboxes t starts. It is what the Open of an adapter returns, and does
 // no remote I/O. It fails for the reasons for which driver.New does, and if Options name a language
 // that the runner does not run.
 func Open(env driver.Env, t Transport, o Options) (executor.Executor, error) {
+	env = env.WithInstance()
 	d, err := New(env, t, o)
 	if err != nil {
 		return nil, err
@@ -34,7 +37,12 @@ func New(env driver.Env, t Transport, o Options) (driver.Driver, error) {
 	if err := driver.Choices("language", o.languages(), Languages); err != nil {
 		return nil, fmt.Errorf("options: Capabilities.Languages: %w", err)
 	}
-	b := &backend{t: t, env: env, o: o}
+	env = env.WithInstance() // of sessions, and of what fetches packages for them
+	installer, err := packages.New(env, o.Type, (*packages.Sources)(&o.Packages))
+	if err != nil {
+		return nil, err
+	}
+	b := &backend{t: t, env: env, o: o, installer: installer}
 	f, finds := t.(Finder)
 	l, lists := t.(driver.Lister)
 	switch {
@@ -67,9 +75,10 @@ func (o *Options) languages() (ls []executor.Language) {
 
 // backend is a driver.Driver over a Transport.
 type backend struct {
-	t   Transport
-	env driver.Env
-	o   Options
+	t         Transport
+	env       driver.Env
+	o         Options
+	installer *packages.Installer
 }
 
 var _ driver.Driver = (*backend)(nil)
@@ -100,6 +109,9 @@ func (b *backend) Capabilities() executor.Capabilities {
 			r = declared[i]
 		}
 		add(&r.Features, languageFeatures...)
+		if !b.installer.None(l) {
+			add(&r.Features, executor.FeaturePackages)
+		}
 		c.Languages = append(c.Languages, r)
 	}
 	if len(c.Languages) > 1 {
@@ -119,7 +131,7 @@ func (b *backend) Close() error {
 // Create implements driver.Driver.
 func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session, error) {
 	for attempt := 0; ; attempt++ {
-		s, again, err := b.create(ctx, c, attempt)
+		s, again, err := b.obtain(ctx, b.ask(c, attempt))
 		switch {
 		case err == nil:
 			return s, nil
@@ -130,13 +142,21 @@ func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session,
 	}
 }
 
-// create makes a sandbox and sets it up. If that fails, again says that nothing is left of it and
-// that another one may do better.
-func (b *backend) create(ctx context.Context, c *driver.Create, attempt int) (s *session, again bool, err error) {
-	st := &Start{
+// ask returns what a Transport is asked for.
+func (b *backend) ask(c *driver.Create, attempt int) *Start {
+	now := time.Now().Round(0)
+	return &Start{
 		Create: c, Command: command(b.o.Python), Config: b.config(c), Attempt: attempt,
-		Info: executor.SessionInfo{Handle: executor.Handle{Session: c.ID}, State: executor.SessionRunning, Template: c.Spec.Template},
+		Info: executor.SessionInfo{
+			Handle: executor.Handle{Session: c.ID, Created: now}, State: executor.SessionRunning,
+			Created: now, Template: c.Spec.Template, Labels: maps.Clone(c.Labels),
+		},
 	}
+}
+
+// obtain makes a sandbox and sets it up. If that fails, again says that nothing is left of it and that
+// another one may do better.
+func (b *backend) obtain(ctx context.Context, st *Start) (s *session, again bool, err error) {
 	box, conn, err := b.t.Start(ctx, st)
 	if err == nil {
 		if s, err = b.setUp(ctx, st, box, conn); err == nil {
@@ -151,7 +171,7 @@ func (b *backend) create(ctx context.Context, c *driver.Create, attempt int) (s 
 	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.o.CleanupTimeout/2)
 	defer cancel()
 	if rerr := box.Remove(rctx); rerr != nil {
-		b.env.Logger().Warn("a sandbox may be left, and is removed when the provider answers", "session", c.ID, "error", rerr)
+		b.env.Logger().Warn("a sandbox may be left, and is removed when the provider answers", "session", st.ID, "error", rerr)
 		return nil, false, driver.Leftover(err, box.Remove)
 	}
 	return nil, again, err
@@ -167,6 +187,9 @@ func (b *backend) config(c *driver.Create) Config {
 	}
 	if n := c.Spec.Limits.Processes; n > 0 {
 		cfg.Rlimits["nproc"] = int64(n)
+	}
+	if !b.installer.None(executor.Python) {
+		cfg.addPackages()
 	}
 	return cfg
 }
@@ -196,6 +219,9 @@ func (b *backend) answer(ctx context.Context) (context.Context, context.CancelFu
 func (b *backend) setUp(ctx context.Context, st *Start, box Sandbox, conn io.ReadWriteCloser) (*session, error) {
 	actx, cancel := b.answer(ctx)
 	defer cancel()
+	if len(st.Preinstall[executor.Python]) > 0 {
+		st.Config.addPackages()
+	}
 	c, err := setUp(actx, conn, st.Config)
 	if err != nil {
 		return nil, b.notSetUp(ctx, box, err)
@@ -211,6 +237,10 @@ func (b *backend) setUp(ctx context.Context, st *Start, box Sandbox, conn io.Rea
 	}
 	s := b.session(st.Info, box, c, 0)
 	s.made, s.begun = &st.Config, time.Now()
+	if err := s.preinstall(ctx, st.Preinstall); err != nil {
+		s.Detach()
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -295,13 +325,21 @@ var _ driver.Attacher = (*finder)(nil)
 
 // Lookup implements driver.Attacher.
 func (f *finder) Lookup(ctx context.Context, h executor.Handle) (executor.SessionInfo, error) {
-	_, info, err := f.f.Find(ctx, h)
+	_, info, err := f.find(ctx, h)
 	return info, err
+}
+
+func (f *finder) find(ctx context.Context, h executor.Handle) (Sandbox, executor.SessionInfo, error) {
+	box, info, err := f.f.Find(ctx, h)
+	if err != nil {
+		err = classified(ctx, err)
+	}
+	return box, info, err
 }
 
 // Attach implements driver.Attacher.
 func (f *finder) Attach(ctx context.Context, h executor.Handle) (driver.Session, error) {
-	box, info, err := f.f.Find(ctx, h)
+	box, info, err := f.find(ctx, h)
 	if err != nil {
 		return nil, err
 	}
@@ -314,12 +352,20 @@ func (f *finder) Attach(ctx context.Context, h executor.Handle) (driver.Session,
 
 // Destroy implements driver.Attacher.
 func (f *finder) Destroy(ctx context.Context, h executor.Handle) error {
-	box, _, err := f.f.Find(ctx, h)
+	box, _, err := f.find(ctx, h)
 	if errors.Is(err, executor.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return box.Remove(ctx)
+	return f.remove(ctx, box)
+}
+
+// remove destroys a sandbox.
+func (b *backend) remove(ctx context.Context, box Sandbox) error {
+	if err := box.Remove(ctx); err != nil {
+		return classified(ctx, err)
+	}
+	return nil
 }

@@ -46,7 +46,6 @@ func (l *local) Start(_ context.Context, s *runner.Start) (runner.Sandbox, io.Re
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.Info.Labels = s.Labels
 	l.boxes[s.ID], l.infos[s.ID] = p, s.Info
 	return p, p, nil
 }

@@ -40,6 +40,7 @@ var (
 	_ driver.Suspender  = (*session)(nil)
 	_ driver.Filer      = (*session)(nil)
 	_ driver.Dialer     = (*session)(nil)
+	_ driver.Installer  = (*session)(nil)
 	_ driver.Aser       = (*session)(nil)
 )
 
@@ -280,7 +281,7 @@ func (s *session) Destroy(ctx context.Context) error {
 		// What nobody has woken nobody else holds, and it need not be woken to be asked.
 		if still, err := p.Suspended(ctx); err == nil && still {
 			s.Detach()
-			return s.box.Remove(ctx)
+			return s.b.remove(ctx, s.box)
 		}
 	}
 	fctx, cancel := context.WithTimeout(ctx, fenceTimeout)
@@ -290,7 +291,7 @@ func (s *session) Destroy(ctx context.Context) error {
 		return driver.Fail(executor.ErrClosed, executor.RanNo, errors.New("a later holder has taken over"))
 	}
 	s.destroyed.Store(true)
-	err := s.box.Remove(ctx)
+	err := s.b.remove(ctx, s.box)
 	s.connected().Detach()
 	return err
 }

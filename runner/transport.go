@@ -16,8 +16,8 @@ import (
 // driver.Lister. One that implements io.Closer is closed with the Executor, after all other calls
 // have returned.
 //
-// Errors are made by driver.Fail. One that is not is executor.ErrUnavailable in Start and Connect,
-// and executor.ErrInternal elsewhere. An error of the context may be returned as it is.
+// Errors are made by driver.Fail. One that is not is executor.ErrUnavailable. Where the context has
+// ended, its cause is the error whatever a method returns.
 type Transport interface {
 	// Start makes a sandbox, starts s.Command in it, and returns the standard input and output of
 	// that process as one stream. It does not wait for the process to say anything. Its standard
@@ -47,10 +47,19 @@ type Start struct {
 	// SameUser, UID, Rlimits and others.
 	Config Config
 
-	// Info is what the session tells of itself, with the ID as Handle.Session. The Transport adds
-	// what it knows better: Limits that are in force, Created, Handle.State. It sets Expires only
-	// if its Sandbox is a driver.KeepAliver.
+	// Info is what the session tells of itself, with the ID as Handle.Session, the template, the
+	// labels and the time of the call. The Transport adds what it knows better: Limits that are in
+	// force, Handle.State. It sets Expires only if its Sandbox is a driver.KeepAliver. Note makes
+	// text of it, to be stored with the sandbox.
 	Info executor.SessionInfo
+
+	// Base is empty for a session. Otherwise the sandbox fetches packages for another one, whose
+	// Sandbox has returned it: it is made from the same, and nothing of a user is in it.
+	Base string
+
+	// Preinstall lists packages that the sandbox gets before anybody sees it, by language, whatever
+	// Options.Packages allows. The Transport sets it, from a template for example.
+	Preinstall map[executor.Language][]string
 
 	// Attempt counts the sandboxes that were made for this session before and given up. It is
 	// zero unless Options.Attempts is more than one. What is idempotent at the provider has to be
@@ -61,8 +70,8 @@ type Start struct {
 // Sandbox is one sandbox at its provider. Its methods are called concurrently.
 //
 // What a Sandbox can do beyond this it says by further methods: those of Suspender and Explainer, of
-// driver.KeepAliver and driver.Refresher where the provider counts the time of sandboxes, and of
-// driver.Aser.
+// driver.KeepAliver and driver.Refresher where the provider counts the time of sandboxes, of Base where
+// packages can be installed, and of driver.Aser.
 type Sandbox interface {
 	// Connect starts a further process in the same sandbox, as the user of the runner, and returns
 	// its standard input and output as one stream. The process is a bridge: it passes its streams
@@ -105,12 +114,22 @@ type Termination struct {
 // gives sessions executor.FeatureAttach and executor.FeatureFencing.
 type Finder interface {
 	// Find asks the provider for the sandbox of a handle, dead or not, without changing it. The
-	// info says what is known of it: its labels, reserved ones included, and what Start has put
-	// into Start.Info. It fails with executor.ErrNotFound if there is none.
+	// info says what is known of it: whether it lives, its labels, reserved ones included, and
+	// what Start has put into Start.Info. Recall reads it from a Note. Find fails with
+	// executor.ErrNotFound if there is none.
 	//
 	// The handle is hostile input. Handle.Session has to be checked before it becomes part of a
 	// name or a path, and nothing in Handle.State is an address.
 	Find(ctx context.Context, h executor.Handle) (Sandbox, executor.SessionInfo, error)
+}
+
+// Base is implemented by sandboxes that can have packages: see Options.Packages. They need a directory
+// /opt/packages for Python and /node_modules for JavaScript that root can write to or make, and
+// nobody else.
+type Base interface {
+	// Base names what the sandbox is made from: an image, a template. What was fetched for one
+	// sandbox is used for others of the same base.
+	Base() string
 }
 
 // Suspender is implemented by sandboxes that the provider can suspend, so that they cost less. The
@@ -146,6 +165,10 @@ type Options struct {
 	// Python is the program that runs the runner in the sandbox, Python 3.9 or later. Empty means
 	// "python3".
 	Python string
+
+	// Packages says what sessions may install and where it comes from. The zero value: nothing. It
+	// needs sandboxes with Base, and networks for those that fetch: see Start.Base.
+	Packages driver.Packages
 
 	// Without lists what the runner brings and these sandboxes cannot have, such as
 	// executor.FeaturePTY under a kernel that has no terminals.

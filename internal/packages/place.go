@@ -40,14 +40,10 @@ func (p Process) explain(err error) error {
 	return err
 }
 
-// PlaceCommand returns the command that starts a placer, as root in a sandbox. The directory must
-// be mounted already, or is created.
-func PlaceCommand(python string, l executor.Language, mounted bool) []string {
-	how := "made"
-	if mounted {
-		how = "mounted"
-	}
-	return []string{python, "-I", "-S", "-c", factsProgram + PlaceProgram, Dirs[l], strconv.Itoa(int(Timeout.Seconds())), how}
+// PlaceCommand returns the command that starts a placer, as root in a sandbox. The placer creates the
+// directory if it does not exist.
+func PlaceCommand(python string, l executor.Language) []string {
+	return []string{python, "-I", "-S", "-c", factsProgram + PlaceProgram, Dirs[l], strconv.Itoa(int(Timeout.Seconds()))}
 }
 
 // Placer is a process in a sandbox that installs packages where code cannot change them.
@@ -56,8 +52,7 @@ type Placer struct {
 	r    *bufio.Reader
 	dir  string
 	have []installed
-	// facts describe the sandbox: its builder must have the same. If the directory is mounted,
-	// there are none.
+	// facts are of the sandbox: its builder has to have the same.
 	facts string
 }
 

@@ -7,7 +7,7 @@ import shutil
 import signal
 import stat
 
-place, seconds, how = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+place, seconds = sys.argv[1], int(sys.argv[2])
 signal.alarm(seconds)
 os.umask(0o022)
 stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
@@ -18,23 +18,18 @@ def say(**fields):
     stdout.flush()
 
 
-if how == "mounted":
-    if not os.path.ismount(place):
-        say(error="the configuration had no packages when it was made")
-        sys.exit()
-else:
-    try:
-        os.makedirs(place, exist_ok=True)
-        s = os.lstat(place)
-        error = "" if stat.S_ISDIR(s.st_mode) and s.st_uid == os.geteuid() and not s.st_mode & 0o022 else "it is not root's alone"
-    except OSError as e:
-        error = e.strerror
-    if error:
-        say(error="%s: %s" % (place, error))
-        sys.exit()
-    for name in os.listdir(place):
-        if name.startswith(".staging-") and not os.path.exists("/proc/" + name[len(".staging-") :]):
-            shutil.rmtree(os.path.join(place, name), ignore_errors=True)  # of a placer that was killed
+try:
+    os.makedirs(place, exist_ok=True)
+    s = os.lstat(place)
+    error = "" if stat.S_ISDIR(s.st_mode) and s.st_uid == os.geteuid() and not s.st_mode & 0o022 else "it is not root's alone"
+except OSError as e:
+    error = e.strerror
+if error:
+    say(error="%s: %s" % (place, error))
+    sys.exit()
+for name in os.listdir(place):
+    if name.startswith(".staging-") and not os.path.exists("/proc/" + name[len(".staging-") :]):
+        shutil.rmtree(os.path.join(place, name), ignore_errors=True)  # of a placer that was killed
 have = [name[: -len(".dist-info")].rsplit("-", 1) for name in os.listdir(place) if name.endswith(".dist-info")]
 if os.path.basename(place) == "node_modules":
     have = []
@@ -45,7 +40,7 @@ if os.path.basename(place) == "node_modules":
                     have.append([package, str(json.loads(f.read(1 << 20))["version"])[:100]])
             except (OSError, ValueError, KeyError, TypeError):
                 pass  # not whole, or no package
-say(have=[p for p in have if len(p) == 2], facts="" if how == "mounted" else facts())
+say(have=[p for p in have if len(p) == 2], facts=facts())
 
 line = stdin.readline()
 if not line:

@@ -11,32 +11,32 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// fate is what has become of a container.
-type fate struct {
+// exit is the end of a container.
+type exit struct {
 	ended  bool
 	code   int  // exit code; -1 if the engine no longer knows
 	oom    bool // the kernel killed something in it because its memory ran out
 	killed bool // by somebody who asked the engine for it
 }
 
-// fateTimeout bounds the wait for the word of the engine that a container has ended. Its output ends a little earlier.
-const fateTimeout = 2 * time.Second
+// exitTimeout bounds the wait for the word of the engine that a container has ended. Its output ends a little earlier.
+const exitTimeout = 2 * time.Second
 
-// fate asks the engine what has become of a container, by name or ID, whose output has ended. A container that has ended is removed at
+// exit asks the engine how a container has ended, by name or ID, whose output has ended. A container that has ended is removed at
 // once, and what it was can only be read from the events that the engine remembers.
-func (e *engine) fate(ctx context.Context, ref string) (fate, error) {
+func (e *engine) exit(ctx context.Context, ref string) (exit, error) {
 	actx, cancel := e.answer(ctx)
 	defer cancel()
 	i, err := e.ContainerInspect(actx, ref, client.ContainerInspectOptions{})
 	if err != nil && !errdefs.IsNotFound(err) {
-		return fate{}, e.fail(actx, err)
+		return exit{}, e.fail(actx, err)
 	}
-	f, gone := fate{code: -1}, err != nil
+	f, gone := exit{code: -1}, err != nil
 	f.ended = gone
 	if st := i.Container.State; st != nil && st.Status == container.StateExited {
-		f = fate{ended: true, code: st.ExitCode, oom: st.OOMKilled && st.ExitCode == 137}
+		f = exit{ended: true, code: st.ExitCode, oom: st.OOMKilled && st.ExitCode == 137}
 	}
-	ectx, stop := context.WithTimeout(actx, fateTimeout)
+	ectx, stop := context.WithTimeout(actx, exitTimeout)
 	defer stop()
 	// From the beginning of what is remembered, by no clock: that of the engine is not ours. Then it tells what happens, until asked to
 	// stop.
@@ -65,7 +65,7 @@ func (e *engine) fate(ctx context.Context, ref string) (fate, error) {
 			if ectx.Err() != nil && actx.Err() == nil {
 				return f, nil // it has not ended, or the engine has forgotten how
 			}
-			return fate{}, e.fail(actx, err)
+			return exit{}, e.fail(actx, err)
 		}
 	}
 }
