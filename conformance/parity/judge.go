@@ -50,8 +50,8 @@ type ref struct {
 	plain    string // why the plain interpreter is not among them, if it has run the program
 }
 
-// reference chooses what a program is compared with: the plain interpreter as far as it goes, beyond that the first backend that runs the
-// program and of which nothing else is said.
+// reference chooses what a program is compared with: the plain interpreter as far as it goes,
+// beyond that the first backend that runs the program and of which nothing else is said.
 func reference(subjects []subject, p Program, seen [][]Fields) ref {
 	plain, base := -1, -1
 	for i, s := range subjects {
@@ -184,8 +184,8 @@ var (
 	numbers = regexp.MustCompile(`\d+`)
 )
 
-// signature is what differences of the same cause have in common: the most telling field of the first cell that differs, without names and
-// numbers.
+// signature is what differences of the same cause have in common: the most telling field of the
+// first cell that differs, without names and numbers.
 func signature(found []Difference) string {
 	rank := func(d Difference) int { return slices.Index(telling, d.Field) }
 	d := slices.MinFunc(found, func(a, b Difference) int { return cmp.Or(a.Cell-b.Cell, rank(a)-rank(b)) })

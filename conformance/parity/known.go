@@ -8,21 +8,24 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// KnownDifference is something that programs do differently on a backend, that is documented and stays so. It explains a program if what
-// differs matches it.
+// KnownDifference is something that programs do differently on a backend, that is documented and
+// stays so. It explains a program if what differs matches it.
 type KnownDifference struct {
 	Why string // a sentence for users
 
-	// Types are the types of backends that do so, TypePlain for the plain interpreter. None: those that lack the feature. Neither: all.
+	// Types are the types of backends that do so, TypePlain for the plain interpreter. None: those
+	// that lack the feature. Neither: all.
 	Types    []string
 	Lacks    executor.Feature
 	Language executor.Language // empty: all
 
 	// Got matches in one of the fields that differ, "NAME: VALUE", as the backend has it.
 	Got *regexp.Regexp
-	// Apart is in the place of Got: where it matches, the fields that differ may differ, and nowhere else.
+	// Apart is in the place of Got: where it matches, the fields that differ may differ, and
+	// nowhere else.
 	Apart *regexp.Regexp
-	// Left is in the place of Got: the run has left something running, and there is less of what it was to do.
+	// Left is in the place of Got: the run has left something running, and there is less of what it
+	// was to do.
 	Left bool
 }
 

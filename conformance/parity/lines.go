@@ -12,7 +12,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// line is a program in a line of JSON. What it has besides is a mistake, but for the form of HumanEval.
+// line is a program in a line of JSON. Other keys are errors, except in the form of HumanEval.
 type line struct {
 	ID       string            `json:"id"`
 	Language executor.Language `json:"language"`
@@ -31,7 +31,8 @@ type cell struct {
 	ExitCode *int    `json:"exit_code"`
 }
 
-// problem is a program in the form of HumanEval: the beginning of a function, its body, and a function "check" that takes it.
+// problem is a program in the form of HumanEval: the beginning of a function, its body, and a
+// function "check" that takes it.
 type problem struct {
 	TaskID   string `json:"task_id"`
 	Prompt   string `json:"prompt"`
@@ -40,10 +41,12 @@ type problem struct {
 	Entry    string `json:"entry_point"`
 }
 
-// ReadLines reads programs, a JSON object in each line. A line has "id", "language", and either "code" with "stdin", or "cells" that each
-// have these. "stdout" and "exit_code" beside "code" are what is expected. "files" are texts by name, "differs" reasons by type of backend,
-// "module" says that JavaScript is a module, "doc" describes. A line with "prompt", "canonical_solution", "test" and "entry_point" is a
-// program of Python in the form of HumanEval, which is to end without an exception. Mistakes name their line; all are reported at once.
+// ReadLines reads programs, a JSON object in each line. A line has "id", "language", and either
+// "code" with "stdin", or "cells" that each have these. "stdout" and "exit_code" beside "code" are
+// what is expected. "files" are texts by name, "differs" reasons by type of backend, "module" says
+// that JavaScript is a module, "doc" describes. A line with "prompt", "canonical_solution", "test"
+// and "entry_point" is a program of Python in the form of HumanEval, which is to end without an
+// exception. Errors name their line; all are reported at once.
 func ReadLines(r io.Reader) ([]Program, error) {
 	var programs []Program
 	var errs []error

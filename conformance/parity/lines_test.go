@@ -29,7 +29,7 @@ func TestReadLines(t *testing.T) {
 }
 
 func TestReadLinesErrors(t *testing.T) {
-	many := strings.Repeat("x\n", maxMistakes+5)
+	many := strings.Repeat("x\n", maxErrors+5)
 	for text, want := range map[string]string{
 		"":       "no programs",
 		"\n[]\n": "line 2: json: cannot unmarshal array",
@@ -45,7 +45,7 @@ func TestReadLinesErrors(t *testing.T) {
 		`{"id": "a", "language": "python", "code": "` + "\xff" + `"}`:                       "line 1: not UTF-8",
 		strings.Repeat(`{"id": "a", "language": "python", "code": ""}`+"\n", 2):             `two programs are called "a"`,
 		`{"id": "a", "language": "python", "code": "` + strings.Repeat("x", maxLine) + `"}`: fmt.Sprintf("line 1: more than %d bytes", maxLine),
-		many: "and 5 more mistakes",
+		many: "and 5 more errors",
 	} {
 		if _, err := ReadLines(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80q: got %v, want %q in it", text, err, want)

@@ -14,11 +14,14 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Fields is what was observed of a cell: by name of a field, its value as text. A field that is empty is absent.
+// Fields is what was observed of a cell: by name of a field, its value as text. A field that is
+// empty is absent.
 //
-// The names: "refused" (what the backend lacks; then there is nothing else), "error" (of the infrastructure), "status" with its reason,
-// "exit code", "signal", "exception", "stdout", "stderr", "errors" (stderr and the exception, as a script has both on stderr), "values" (media
-// types, and the text where there is one), "artifacts", "state", "left running" (which explains, and is not compared).
+// The names: "refused" (what the backend lacks; then there is nothing else), "error" (of the
+// infrastructure), "status" with its reason, "exit code", "signal", "exception", "stdout",
+// "stderr", "errors" (stderr and the exception, as a script has both on stderr), "values" (media
+// types, and the text where there is one), "artifacts", "state", "left running" (which explains,
+// and is not compared).
 type Fields map[string]string
 
 // leftRunning is the field that is not compared.
@@ -30,7 +33,8 @@ var plainFields = []string{"status", "exit code", "signal", "stdout", "errors", 
 // maxText bounds a field in bytes. Of what is longer there is the beginning, the size and a hash.
 const maxText = 4 << 10
 
-// wallTime bounds a cell. It is the same everywhere, so that a program that does not end says so everywhere.
+// wallTime bounds a cell. It is the same everywhere, so that a program that does not end says so
+// everywhere.
 const wallTime = 20 * time.Second
 
 // notFound is the exit code of a command that is not there.
@@ -97,7 +101,8 @@ func (w *worker) sandbox(ctx context.Context, k key) (*sandbox, error) {
 	return s, nil
 }
 
-// clean ends the interpreters and removes the files. A plain interpreter has ended with its command.
+// clean ends the interpreters and removes the files. A plain interpreter has ended with its
+// command.
 func clean(ctx context.Context, s *sandbox, plain bool) error {
 	if !plain {
 		if err := s.Reset(ctx, executor.Interpreter{}); err != nil {
@@ -122,8 +127,8 @@ func clean(ctx context.Context, s *sandbox, plain bool) error {
 	return nil
 }
 
-// observe runs a program on a subject: nil if the subject does not run such programs, or lacks the interpreter. What a backend refuses or fails to do is in the
-// Fields. An error is of ctx.
+// observe runs a program on a subject: nil if the subject does not run such programs, or lacks the
+// interpreter. What a backend refuses or fails to do is in the Fields. An error is of ctx.
 func (w *worker) observe(ctx context.Context, at int, p Program) ([]Fields, error) {
 	k := key{at, p.Language}
 	sub := w.subjects[at]
@@ -194,7 +199,8 @@ func cellRequests(p Program) (all []executor.Request) {
 	return all
 }
 
-// plainRequest is how a program runs as a file of its own. Only one of a single cell does, in a language that the interpreter takes.
+// plainRequest is how a program runs as a file of its own. Only one of a single cell does, in a
+// language that the interpreter takes.
 func plainRequest(p Program) []executor.Request {
 	if len(p.Cells) != 1 || p.Language == executor.TypeScript {
 		return nil
@@ -221,7 +227,8 @@ func failure(ctx context.Context, err error) (Fields, error) {
 	return Fields{"error": clip(err.Error())}, nil
 }
 
-// describe is what a program, or a user, sees of a result. Durations and identities differ from run to run and are left out.
+// describe is what a program, or a user, sees of a result. Durations and identities differ from run
+// to run and are left out.
 func describe(l executor.Language, r *executor.Result) Fields {
 	f := Fields{}
 	set := func(name, value string) {
@@ -281,8 +288,9 @@ func value(o executor.Output) string {
 	return s
 }
 
-// frames are the lines of stderr that say where an exception was raised. Which inner frames a language names, and how it quotes the source,
-// differs between its versions and with the name of the file.
+// frames are the lines of stderr that say where an exception was raised. Which inner frames a
+// language names, and how it quotes the source, differs between its versions and with the name of
+// the file.
 var frames = map[executor.Language][]*regexp.Regexp{
 	executor.Python: {
 		regexp.MustCompile(`(?m)^Traceback \(most recent call last\):\n(([ \t].*)?\n)*`),
@@ -301,7 +309,8 @@ var frames = map[executor.Language][]*regexp.Regexp{
 	},
 }
 
-// What differs from run to run: the addresses of objects, the numbers of Node's timers, and how long tests took.
+// What differs from run to run: the addresses of objects, the numbers of Node's timers, and how
+// long tests took.
 var (
 	addresses = regexp.MustCompile(`\b0x[0-9a-f]{5,16}\b`)
 	counters  = regexp.MustCompile(`((?:_idleStart|Symbol\((?:asyncId|triggerId)\)\]?): |Ran \d+ tests? in )[\d.]+`)

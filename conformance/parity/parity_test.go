@@ -15,7 +15,8 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
-// backend returns a backend whose code is in the language of package fake, without some features. At the end it has no sandbox.
+// backend returns a backend whose code is in the language of package fake, without some features.
+// At the end it has no sandbox.
 func backend(t *testing.T, name string, without ...executor.Feature) (*fake.Backend, executor.Executor) {
 	t.Helper()
 	b := fake.New(fake.Options{Capabilities: fake.Without(fake.All(), without...)})
@@ -87,7 +88,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestReuse: a sandbox that several programs share has neither the variables nor the files of earlier ones.
+// TestReuse: a sandbox that several programs share has neither the variables nor the files of
+// earlier ones.
 func TestReuse(t *testing.T) {
 	b, x := backend(t, "a")
 	programs := load(t, map[string]string{"a.py": "x = 1\nwrite(\"made\", \"text\")\n", "b.py": "print(x)\n", "c.py": "print(read(\"made\"))\n"})
@@ -102,7 +104,8 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// TestFailures: what the backend does not do is an observation, and the end of the context is an error.
+// TestFailures: what the backend does not do is an observation, and the end of the context is an
+// error.
 func TestFailures(t *testing.T) {
 	b, x := backend(t, "a", executor.FeatureStdin)
 	programs := load(t, map[string]string{"input.py": "# %%\n# stdin: \"Ada\\n\"\nprint(1)\n"})

@@ -24,8 +24,8 @@ type Program struct {
 	Cells    []Cell
 	Files    map[string]string // by name below executor.Workdir; they are there before the first cell
 
-	// Differs has, by type of backend, why the program does something else there than elsewhere. The type of the plain interpreter is
-	// TypePlain.
+	// Differs has, by type of backend, why the program does something else there than elsewhere.
+	// The type of the plain interpreter is TypePlain.
 	Differs map[string]string
 }
 
@@ -33,7 +33,8 @@ type Program struct {
 type Cell struct {
 	Code  string
 	Stdin string // empty: none
-	// What the cell is expected to do. Nil: nothing is said. White space at the end of the output does not count.
+	// What the cell is expected to do. Nil: nothing is said. White space at the end of the output
+	// does not count.
 	Stdout   *string
 	ExitCode *int
 }
@@ -43,7 +44,7 @@ const (
 	MaxPrograms = 20_000
 	maxLine     = 1 << 20 // of a program, in bytes
 	maxCells    = 200
-	maxMistakes = 20 // that are reported; the others are counted
+	maxErrors = 20 // that are reported; the others are counted
 )
 
 // languages are those of programs, by the ending of the file, with what a comment begins with.
@@ -57,13 +58,16 @@ var languages = map[string]struct {
 	".ts":  {executor.TypeScript, "//"},
 }
 
-// Load reads the programs below a directory, in the order of their names. The ending of a file is its language: .py, .js, .mjs or .ts. A file that
-// ends in .jsonl has a program in each line, see ReadLines. One that ends in .txtar has several files, each after a line "-- NAME --", as
-// if they were in a directory of its name. Other files are left out. All mistakes are reported at once. No program at all is an error.
+// Load reads the programs below a directory, in the order of their names. The ending of a file is
+// its language: .py, .js, .mjs or .ts. A file that ends in .jsonl has a program in each line, see
+// ReadLines. One that ends in .txtar has several files, each after a line "-- NAME --", as if they
+// were in a directory of its name. Other files are left out. All errors are reported at once. No
+// program at all is an error.
 //
-// The comment at the beginning of a program is its Doc. In it a line "differs on TYPE: why" is for Differs, and a line "file NAME: TEXT" for
-// Files. A line that begins with the mark "%%" of a comment begins a new cell. A comment "stdin: TEXT" as the first line of a cell is its
-// input. These texts are strings of JSON:
+// The comment at the beginning of a program is its Doc. In it a line "differs on TYPE: why" is for
+// Differs, and a line "file NAME: TEXT" for Files. A line that begins with the mark "%%" of a
+// comment begins a new cell. A comment "stdin: TEXT" as the first line of a cell is its input.
+// These texts are strings of JSON:
 //
 //	# Input is read line by line.
 //	# differs on mybackend: it has no standard input.
@@ -151,8 +155,8 @@ func unique(programs []Program) error {
 // fewer joins errors, and counts those that are too many to be read.
 func fewer(errs []error) error {
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	if more := len(errs) - maxMistakes; more > 0 {
-		errs = append(errs[:maxMistakes], fmt.Errorf("and %d more mistakes", more))
+	if more := len(errs) - maxErrors; more > 0 {
+		errs = append(errs[:maxErrors], fmt.Errorf("and %d more errors", more))
 	}
 	return errors.Join(errs...)
 }
@@ -170,7 +174,8 @@ func (p *Program) check() error {
 	return nil
 }
 
-// parse takes a file apart. Code keeps its comments. What comes before the first mark is a cell if it has more than comments.
+// parse takes a file apart. Code keeps its comments. What comes before the first mark is a cell if
+// it has more than comments.
 func (p *Program) parse(text, comment string) error {
 	mark := "\n" + comment + " %%"
 	parts := strings.Split("\n"+text, mark)

@@ -15,13 +15,16 @@ const TypePlain = "plain"
 // Options say how programs are run.
 type Options struct {
 	Backends []executor.Executor // that are compared; at least one
-	// Plain is the backend whose commands run the plain interpreter, with executor.FeatureCommand and FeatureFiles. Nil: programs are
-	// compared among the backends, and with what is expected of them.
+	// Plain is the backend whose commands run the plain interpreter, with executor.FeatureCommand
+	// and FeatureFiles. Nil: programs are compared among the backends, and with what is expected of
+	// them.
 	Plain executor.Executor
-	// Parallel is how many programs run at a time; less than 1 is one. Each has one sandbox at a time.
+	// Parallel is how many programs run at a time; less than 1 is one. Each has one sandbox at a
+	// time.
 	Parallel int
-	// Reuse is how many programs of a language a sandbox runs, one after the other, each with a new interpreter and an empty working
-	// directory; less than 2: each program has a sandbox of its own.
+	// Reuse is how many programs of a language a sandbox runs, one after the other, each with a new
+	// interpreter and an empty working directory; less than 2: each program has a sandbox of its
+	// own.
 	Reuse int
 }
 
@@ -36,9 +39,10 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Run runs every program on all backends and compares. Programs that differ without an explanation run a second time, in sandboxes of
-// their own, to tell what differs from what changes from run to run. What a backend refuses or fails to do is in the report. An error
-// is of ctx, of the options or, together with a report, of removing sandboxes.
+// Run runs every program on all backends and compares. Programs that differ without an explanation
+// run a second time, in sandboxes of their own, to tell what differs from what changes from run to
+// run. What a backend refuses or fails to do is in the report. An error is of ctx, of the options
+// or, together with a report, of removing sandboxes.
 func Run(ctx context.Context, o Options, programs []Program) (*Report, error) {
 	if err := o.Check(); err != nil {
 		return nil, err

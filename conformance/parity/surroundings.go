@@ -28,8 +28,9 @@ const (
 	maxInspection   = 4 << 20
 )
 
-// Surroundings describes the interpreters of a backend: versions, platform, limits, modules that are missing, installed packages. The names begin
-// with the language, as in "python.package.numpy". What a sandbox says about itself is not more than that.
+// Surroundings describes the interpreters of a backend: versions, platform, limits, modules that
+// are missing, installed packages. The names begin with the language, as in "python.package.numpy".
+// What a sandbox says about itself is not more than that.
 func Surroundings(ctx context.Context, x executor.Executor) (Fields, error) {
 	all := Fields{}
 	for _, r := range x.Info().Capabilities.Languages {
