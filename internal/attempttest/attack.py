@@ -1,4 +1,5 @@
-"""What attempts start with. An attempt prints one word: "ok" if it got what it wanted, the name of the error otherwise, or what it says."""
+"""The prelude of attempts. An attempt prints one word: "ok" if it succeeded, otherwise the name of
+the error, or its own word."""
 
 import ctypes
 import errno
@@ -74,7 +75,7 @@ class Said(Exception):
 
 
 def say(what):
-    """Ends the attempt with a word of its own."""
+    """Ends the attempt with its own word."""
     raise Said(str(what))
 
 

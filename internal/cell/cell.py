@@ -26,28 +26,28 @@ import os
 import sys
 import time
 
-# The functions below look built-in names up in this copy, and not where a cell can replace them.
+# The functions below use built-in names from this copy, which a cell cannot change.
 __builtins__ = dict(vars(builtins))
 
-# Bounds of what goes to the host. Text is cut, other representations are left out.
+# Limits of what is sent to the host. Text is cut, other representations are left out.
 MAX_TEXT = 1 << 20  # characters of text/plain
 MAX_DATA = 16 << 20  # bytes of a representation
 MAX_TYPES = 32  # representations of a value
 MAX_JSON = 1 << 20  # characters of application/json made from plain values
 MAX_MESSAGE = 16 << 10  # characters of the message of an exception
 MAX_TRACEBACK = 64 << 10
-MAX_FRAMES = 2000  # of a traceback, before repeated ones are folded
+MAX_FRAMES = 2000  # frames of a traceback, before repeated ones are folded
 MAX_SOURCES = 4 << 20  # characters of cells whose source lines tracebacks can show
-MAX_FILES = 10000  # of changes
-MAX_ENTRIES = 200000  # looked at in a scan
-MAX_KEPT = 20  # values and sources that a cell can come back to
-MAX_KEPT_SIZE = 16 << 20  # bytes of these values, as far as they say
-MAX_UPDATES = 100  # of displays that are told apart
-MAX_ROWS = 1000  # of a data frame that is passed on as data
+MAX_FILES = 10000  # reported changes
+MAX_ENTRIES = 200000  # entries in a scan
+MAX_KEPT = 20  # values and sources that later cells can use
+MAX_KEPT_SIZE = 16 << 20  # bytes of these values, as far as known
+MAX_UPDATES = 100  # displays with separate updates
+MAX_ROWS = 1000  # rows of a data frame that is passed on as data
 PART = ".execbroker-"  # begins the names of files that a host has not completed
 
 _ONLY_AST, _TOP_LEVEL_AWAIT, _CO_COROUTINE = 0x400, 0x2000, 0x80
-_CO_FUTURES = 0x1FE0000  # "from __future__ import ..." holds for later cells too
+_CO_FUTURES = 0x1FE0000  # "from __future__ import ..." also applies to later cells
 _TICK = 10_000_000  # ns
 
 _HERE = (lambda: 0).__code__.co_filename
@@ -61,7 +61,8 @@ _BufferedReader, _BufferedWriter = io.BufferedReader, io.BufferedWriter
 
 
 class Outcome:
-    """How a cell ended. exception is None or a dict with type, message, traceback and line (in the cell, 0: not known)."""
+    """How a cell ended. exception is None or a dict with type, message, traceback and line (in the
+    cell, 0: not known)."""
 
     __slots__ = ("exit_code", "exception", "interrupted")
 
@@ -88,17 +89,17 @@ class Interpreter:
         self.cell, self.capture, self._updates, self._shell = 0, None, {}, None
         self._in_list, self._out_dict, self._sizes = [""], {}, {}
         _environ.setdefault("MPLBACKEND", "Agg")
-        self._named = ""  # the last name that was given to the program
+        self._named = ""  # the last name that was set for the program
         sys.argv = [""]
         if workdir not in sys.path:
             sys.path.insert(0, workdir)
-        # Compiled files beside the user's modules would turn up among the files that a run has made.
+        # Otherwise compiled files of the user's modules would appear among the files of a run.
         sys.dont_write_bytecode = True
         self._hooks = {"matplotlib.pyplot": self._adopt, "linecache": lambda module: self._publish()}
         for name in _ADOPTED:
             self._hooks[name] = self._adopter(name)
         sys.meta_path.insert(0, _Finder(self._hooks))
-        sys.meta_path.append(_Last(self))  # what is installed comes first
+        sys.meta_path.append(_Last(self))  # installed modules have precedence
         self.display, self.shell = self.display, self.shell  # one object each, however often they are asked for
         builtins.display, builtins.get_ipython = self.display, self.shell
         builtins.In, builtins.Out = self._in_list, self._out_dict
@@ -111,14 +112,14 @@ class Interpreter:
         self._install()
 
     def after_import(self, name, hook):
-        """Calls hook with a module of the standard library as soon as something has imported it."""
+        """Calls hook with a module of the standard library as soon as it is imported."""
         if name in sys.modules:
             hook(sys.modules[name])
         else:
             self._hooks[name] = hook
 
     def sift(self, on):
-        """Says whether what stray callers write is to be dropped. It costs half as much again as writing."""
+        """Sets whether output of stray callers is dropped. That makes writing 50 % slower."""
         if on and self._sieve is None:
             self._sieve = _sieve(self.host.stray)
         self._text = self._sieve if on else _Text
@@ -126,7 +127,8 @@ class Interpreter:
             f.__class__ = self._text
 
     def run(self, source, cell=1, dir=None, env=None):
-        """Runs one cell in directory dir, with env added to the environment. What the code does never raises here."""
+        """Runs one cell in directory dir, with env added to the environment. Errors of the code are
+        not raised."""
         name = "<cell %d>" % cell
         out = Outcome()
         parts, around = (), ()
@@ -141,7 +143,8 @@ class Interpreter:
         job = self._job(out, parts, around, name, dir, env or {})
         if any(code.co_flags & _CO_COROUTINE for code, _ in parts):
             return job
-        # A job without await at its top level needs no event loop, and may start one itself. Only a host that lingers makes it yield.
+        # A job without await at its top level needs no event loop, and may start one itself. Only a
+        # host that lingers makes it yield.
         try:
             return _rest(job, job.send(None))
         except StopIteration as done:
@@ -186,13 +189,13 @@ class Interpreter:
         return out
 
     def _install(self):
-        """Puts in place what the code of an earlier cell may have removed or replaced."""
-        # A stream is kept as long as it works: a logging handler may hold it.
+        """Restores what the code of an earlier cell may have removed or replaced."""
+        # A stream is kept as long as it works, because a logging handler may use it.
         if not self._works(self._out, "stdout"):
             self._out = self._writer("stdout", "surrogateescape")
         if not self._works(self._err, "stderr"):
             self._err = self._writer("stderr", "backslashreplace")
-        # What an earlier run left unread is not input of this one.
+        # Unread input of an earlier run is not input of this one.
         self._in = _TextIOWrapper(_BufferedReader(_Source(self.host)), "utf-8", "surrogateescape")
         self._in.mode = "r"
         sys.stdout = sys.__stdout__ = self._out
@@ -209,7 +212,7 @@ class Interpreter:
         self._shown = []
 
     def _name_program(self, name):
-        """Names the cell as the program, unless the code has named another."""
+        """Sets the cell as the program, unless the code has set another one."""
         before, self._named = self._named, name
         if type(sys.argv) is list and sys.argv[:1] == [before]:
             sys.argv[0] = name
@@ -217,14 +220,14 @@ class Interpreter:
             self.main.__file__ = _join(self.workdir, name)
 
     def is_program(self, path):
-        """Reports whether path is what names the cell as a program."""
+        """Reports whether path is the name of the cell as a program."""
         return path == _join(self.workdir, self._named)
 
     def _writer(self, stream, errors):
-        # An interrupt may come between a write in Python and the note that it was done, and then the text is written twice. A raw
-        # stream in C cannot be torn so.
+        # An interrupt may come between a write in Python and the note that it was done, and then
+        # the text is written twice. A raw stream in C cannot be torn so.
         raw = self._raw[stream] = self.host.open(stream) if hasattr(self.host, "open") else _Sink(self.host, stream)
-        # As on a terminal, text goes out at the end of each line.
+        # As on a terminal, text is written at the end of each line.
         f = self._text(_BufferedWriter(raw, 1 << 16), "utf-8", errors, "\n", line_buffering=True)
         f.mode = "w"
         return f
@@ -276,7 +279,7 @@ class Interpreter:
         try:
             tree = compile(source, name, "exec", self._flags | _ONLY_AST, True)
         except SyntaxError:
-            # Only what is no Python is looked at as a cell of a notebook.
+            # Only code that is not valid Python is treated as a notebook cell.
             found = _notebook().transform(source)
             if found is None:
                 raise
@@ -293,7 +296,8 @@ class Interpreter:
         return parts, around
 
     def _silenced(self, lines, last):
-        """Reports whether a semicolon follows the last expression, which means that its value is not to be shown."""
+        """Reports whether a semicolon follows the last expression, so that its value is not shown.
+        """
         rest = [lines[last.end_lineno - 1].encode("utf-8", "surrogatepass")[last.end_col_offset:].decode("utf-8", "replace")]
         return "".join(rest + lines[last.end_lineno:]).lstrip()[:1] == ";"
 
@@ -309,8 +313,8 @@ class Interpreter:
         self._publish()
 
     def _publish(self, gone=None):
-        """Shows the source lines to all that look for them in linecache: tracebacks, warnings, inspect, debuggers."""
-        # It takes time to import; the hook sees to it when somebody does.
+        """Adds the source lines to linecache, for tracebacks, warnings, inspect and debuggers."""
+        # Importing it takes time; the hook does this if another module imports it.
         cache = getattr(sys.modules.get("linecache"), "cache", None)
         if type(cache) is dict:
             cache.pop(gone, None)
@@ -327,7 +331,7 @@ class Interpreter:
     # Values.
 
     def display(self, *values, raw=False, display_id=None, update=False, **options):
-        """Shows values in their richest forms. With raw they are dicts of media types and data.
+        """Shows values in their richest representations. With raw they are dicts of media types and data.
 
         With a display_id, True for one that is made, it returns a handle. What is shown stays shown: of all updates of a display the
         last one is shown as well, when the cell has ended. Other options of notebooks are taken, and mean nothing here.
@@ -364,21 +368,21 @@ class Interpreter:
         return self._shell
 
     def give(self, main, bundle):
-        """Passes a value on, to the host or to who captures what the cell shows."""
+        """Passes a value to the host, or to a capture of what the cell shows."""
         if self.capture is None:
             self.host.output(main, bundle)
         else:
             self.capture.append(bundle)
 
     def _note_source(self, source):
-        """Keeps the last sources for In, whose places are the numbers of the cells."""
+        """Keeps the last sources for In, indexed by the numbers of the cells."""
         self._in_list += [""] * (self.cell + 1 - len(self._in_list))
         self._in_list[self.cell] = source if len(source) <= MAX_SOURCES // MAX_KEPT else ""
         if self.cell >= MAX_KEPT:
             self._in_list[self.cell - MAX_KEPT] = ""
 
     def _keep(self, value, bundle):
-        """Keeps the last values for Out and _, as many as they may have bytes."""
+        """Keeps the last values for Out and _, up to a number of bytes."""
         size = _size(value, bundle)
         if size > MAX_KEPT_SIZE or value is self._out_dict:
             return
@@ -414,7 +418,7 @@ class Interpreter:
         return b
 
     def _shows_itself(self, value):
-        """Lets a value show itself in the way of notebooks, and reports whether it has."""
+        """Calls the display method of a value, as notebooks do, and reports whether it has one."""
         if isinstance(value, type) or not callable(getattr(type(value), "_ipython_display_", None)):
             return False
         try:
@@ -459,16 +463,16 @@ class Interpreter:
                 self._complain("%s of %s" % (method, _name(kind)), e)
 
     def _add_rows(self, b, frame):
-        """Adds the rows of a data frame as data, as far as the format has a place for its index and its columns."""
+        """Adds the rows of a data frame as data, if the format supports its index and columns."""
         try:
             data = frame.head(max(min(MAX_ROWS, 20 * MAX_ROWS // max(frame.shape[1], 1)), 1)).to_json(orient="table")
             if len(data) <= MAX_JSON:
                 b["application/vnd.dataresource+json"] = data.encode("utf-8")
-        except Exception:  # columns in several levels, names that are there twice
+        except Exception:  # columns with several levels, duplicate names
             pass
 
     def _add_chart(self, b, figure):
-        """Adds what a figure shows as data, if it is of the kinds that are known."""
+        """Adds the chart of a figure as data, if it is of a known kind."""
         try:
             notebook = _notebook()
             data = notebook.chart(figure)
@@ -516,7 +520,7 @@ class Interpreter:
         def adopt(module):
             try:
                 _notebook().ADOPT[name](self, module)
-            except Exception as e:  # another version than those that are known
+            except Exception as e:  # an unknown version
                 self._complain(name, e)
 
         return adopt
@@ -551,13 +555,13 @@ class Interpreter:
                     self._complain("figure %s" % ascii(n)[:100], e)
                 finally:
                     plt.close(n)
-        except Exception as e:  # not the module that its name promises
+        except Exception as e:  # not the module that its name suggests
             self._complain("matplotlib.pyplot", e)
 
     # Exceptions.
 
     def _judge(self, out, e, name):
-        """Puts into out what the exception e says about the cell."""
+        """Describes the exception e of the cell in out."""
         if isinstance(e, SystemExit):
             out.exit_code = self._exit_code(e)
             return
@@ -574,11 +578,12 @@ class Interpreter:
             out.exception["traceback"] = _plain(_cut(_trusted(_traceback, e), MAX_TRACEBACK))
         except KeyboardInterrupt:
             out.interrupted = True
-        except BaseException:  # out of memory, out of stack, or a hostile exception: what there is will do
+        except BaseException:  # out of memory, out of stack, or a hostile exception: keep what is there
             pass
 
     def _uncaught(self, out, e, name):
-        """Judges an exception that ends the cell, and shows it to the hook for such that the code has set."""
+        """Handles an exception that ends the cell, and passes it to the hook that the code has set.
+        """
         self._judge(out, e, name)
         hook = sys.excepthook
         if out.exception is None or out.interrupted or hook is _excepthook or not callable(hook):
@@ -610,7 +615,7 @@ class Interpreter:
 
 
 class _Finder:
-    """Calls hooks when modules have been imported, before the code that imports them goes on."""
+    """Calls hooks when modules have been imported, before the importing code continues."""
 
     def __init__(self, hooks):
         self._hooks = hooks
@@ -629,7 +634,7 @@ class _Finder:
 
 
 class _Last:
-    """Finds IPython where it is not installed: what programs import from it."""
+    """Provides the parts of IPython that programs import, if it is not installed."""
 
     def __init__(self, it):
         self._it, self._modules = it, None
@@ -638,7 +643,7 @@ class _Last:
         if name != "IPython" and not name.startswith("IPython."):
             return None
         if name != "IPython" and getattr(sys.modules.get("IPython"), "__file__", "") != "<execbroker IPython>":
-            return None  # a part that the installed one does not have
+            return None  # a part that the installed IPython does not have
         if self._modules is None:
             self._modules = _notebook().ipython(self._it)
         if name not in self._modules:
@@ -672,7 +677,7 @@ _loaded = None
 
 
 class _Rest:
-    """What is left of a coroutine that has been begun."""
+    """The rest of a started coroutine."""
 
     def __init__(self, job, step):
         self._job, self._step = job, step
@@ -707,7 +712,8 @@ def _notebook():
 
 
 def _compile_again(source, name, flags):
-    """Compiles what was made of a cell. That the cell itself did not compile is not the cause of an error in it."""
+    """Compiles the translation of a cell. The syntax error of the original cell is not the cause of
+    an error in it."""
     try:
         return compile(source, name, "exec", flags, True)
     except SyntaxError as e:
@@ -729,7 +735,8 @@ def _png(figure, plt):
 
 
 def _mend():
-    """Puts back built-in names that are gone or of no use. One that was replaced by another callable is the user's state."""
+    """Restores built-in names that are missing or not callable. A name with another callable is the
+    user's state."""
     now = builtins.__dict__
     for k, v in __builtins__.items():
         if k not in now or (callable(v) and not callable(now[k])):
@@ -737,7 +744,7 @@ def _mend():
 
 
 def _surely(f, *args):
-    """Calls f until no interrupt has cut it short."""
+    """Calls f until no interrupt has ended it early."""
     while True:
         try:
             return f(*args)
@@ -753,7 +760,7 @@ def _load(name):
 
 
 def _trusted(f, *args):
-    """Calls f. What it imports comes from the standard library, whatever files the user has made."""
+    """Calls f. Its imports come from the standard library, whatever files the user has created."""
     path, sys.path = sys.path, _PATH
     try:
         return f(*args)

@@ -1,13 +1,14 @@
-# Charts as data: what a figure of matplotlib shows, in the form in which E2B's kernel describes it. It follows displays.py in one program.
+# Charts as data: what a figure of matplotlib shows, in the form in which E2B's kernel describes it.
+# It follows displays.py in one program.
 
 CHART = "e2b/chart"
-MAX_POINTS = 10000  # points, bars, slices and outliers of a figure; one with more has its image only
+MAX_POINTS = 10000  # points, bars, slices and outliers of a figure; with more there is only the image
 MAX_AXES = 50
 MAX_LABEL = 1000  # characters
 
 
 def chart(figure):
-    """Returns the chart as JSON, or None if nothing is drawn or too much."""
+    """Returns the chart as JSON, or None if nothing or too much is drawn."""
     return Charts().text(figure)
 
 
@@ -38,7 +39,7 @@ class Charts:
         return data.encode() if len(data) <= MAX_JSON else None
 
     def take(self, values):
-        """Counts what goes into the chart."""
+        """Counts the elements of the chart."""
         values = list(values)
         self.left -= len(values)
         if self.left < 0:
@@ -55,7 +56,7 @@ class Charts:
             c["type"], c["elements"] = "box_and_whisker", boxes
         elif slices:
             c["type"], c["elements"] = "pie", slices
-            return c  # its axes mean nothing
+            return c  # its axes have no meaning
         elif bars:
             c["type"], c["elements"] = "bar", bars
         else:
@@ -76,7 +77,7 @@ class Charts:
                 "third_quartile": _number(s["q3"]), "max": _number(s["whishi"]), "outliers": [_number(v) for v in self.take(s.get("fliers", ()))],
             }
             for n, (s, artist) in enumerate(self.take(getattr(ax, "_execbroker_boxes", ())), 1)
-            if id(artist) in there  # not if the axes were cleared
+            if id(artist) in there  # unless the axes were cleared
         ]
 
     def slices(self, ax):
@@ -98,7 +99,7 @@ class Charts:
         return bars
 
     def lines(self, ax, x, y):
-        # What goes along an axis, such as a line at a height, has no points.
+        # A line along an axis, such as axhline, has no points.
         own = [line for line in ax.lines if line.get_transform() is ax.transData]
         return [{"label": _label(line.get_label()), "points": self.points(zip(*line.get_data(orig=False)), x, y)} for line in own]
 
@@ -111,7 +112,7 @@ class Charts:
 
 
 class Axis:
-    """An axis, and what its numbers mean."""
+    """An axis, and the meaning of its numbers."""
 
     def __init__(self, axis):
         self.axis, self.names, self.date, self.scale = axis, {}, None, axis.get_scale()
@@ -124,7 +125,8 @@ class Axis:
             self.names = {n: _label(name) for name, n in getattr(axis.units, "_mapping", {}).items()}
 
     def value(self, v):
-        """Returns what a coordinate means: a number, the time or the category that it stands for, None for a gap."""
+        """Returns the meaning of a coordinate: a number, a time or a category, or None for a gap.
+        """
         v = _number(v)
         if v is None:
             return None
@@ -133,7 +135,8 @@ class Axis:
         return self.names.get(v, v)
 
     def place(self, v):
-        """Returns the label of what is at v: its category, the nearest of the labels that the code has set, or its coordinate."""
+        """Returns the label at v: the category, the nearest label that the code has set, or the
+        coordinate."""
         at = _number(v)
         if at is not None and not self.date and type(self.axis.get_major_locator()).__name__ in ("FixedLocator", "StrCategoryLocator"):
             ticks = [(abs(float(t) - at), text) for t, text in zip(self.axis.get_ticklocs(), self.labels()) if text]
@@ -157,18 +160,18 @@ class Axis:
 
 
 def _label(text):
-    """Returns a label as text, without those that matplotlib makes up itself."""
+    """Returns a label as text, or nothing for labels that matplotlib generates."""
     text = str(text)
     return "" if text.startswith("_") else _cut(text, MAX_LABEL)
 
 
 def _number(v):
     v = float(v)
-    return v if v - v == 0 else None  # neither infinite nor none
+    return v if v - v == 0 else None  # neither infinite nor not a number
 
 
 def adopt_axes(it, module):
-    """Has axes remember what their box plots say: lines alone do not tell it."""
+    """Makes axes record the data of their box plots, which cannot be read from the lines."""
     draw = module.Axes.bxp
 
     @_load("functools").wraps(draw)

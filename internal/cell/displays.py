@@ -182,7 +182,7 @@ def displays(it):
     """Returns the functions that show something."""
 
     def clear_output(wait=False):
-        """What was shown is with its reader, and cannot be taken back."""
+        """Output that was shown cannot be removed."""
 
     def publish_display_data(data, metadata=None, source=None, *, transient=None, update=False, **options):
         it.display(data, raw=True, display_id=(transient or {}).get("display_id"), update=update)
@@ -226,7 +226,8 @@ def _wave(samples, rate):
     return head + frames
 
 
-# Modules whose own way to show something needs a browser, or another program. What is imported is changed so that it displays.
+# Modules whose own way to show something needs a browser, or another program. What is imported is
+# changed so that it displays.
 
 
 def adopt_plotly(it, module):
@@ -270,7 +271,7 @@ def adopt_bokeh(it, module):
 
 
 def adopt_display(it, module):
-    """Lets the functions of a real IPython display here: it has no kernel."""
+    """Makes the display functions of an installed IPython work here, without a kernel."""
     for name, f in displays(it).items():
         if name in vars(module):
             setattr(module, name, f)
@@ -280,11 +281,12 @@ def adopt_getipython(it, module):
     module.get_ipython = it.shell
 
 
-MAX_SAVED = 1 << 20  # bytes of a saved figure that is shown as it is
+MAX_SAVED = 1 << 20  # bytes of a saved figure that is shown unchanged
 
 
 def adopt_figure(it, module):
-    """Has a figure that the code has saved, and not changed since, shown as it was saved. So who compares bytes finds one chart."""
+    """Shows a figure that the code has saved, and not changed since, with the bytes of the file, so
+    that both are recognized as one chart."""
     save = module.Figure.savefig
 
     @_load("functools").wraps(save)
@@ -297,7 +299,7 @@ def adopt_figure(it, module):
                 self._execbroker_saved = data if len(data) <= MAX_SAVED and data.startswith(b"\x89PNG\r\n\x1a\n") else b""
                 self.stale = False
         except Exception:
-            pass  # it is drawn anew
+            pass  # draw it again
         return result
 
     module.Figure.savefig = savefig

@@ -11,21 +11,22 @@ MAX_CELL = 4 << 20  # characters
 
 
 class UsageError(Exception):
-    """A magic that is wrong, or that there is none of."""
+    """A magic that is wrong or unknown."""
 
 
-# The transformation. It is made of cells that Python refuses, and keeps the numbers of lines.
+# The translation of cells that are not valid Python. Line numbers do not change.
 
 
 class Transformed:
-    """Python made of a cell, and the magics that stand around it: names and arguments, the outer one first."""
+    """The Python code of a cell, and the magics around it: names and arguments, the outer one
+    first."""
 
     def __init__(self, source, around):
         self.source, self.around = source, around
 
 
 def transform(source):
-    """Returns what a cell means in a notebook, or None if it has nothing of one."""
+    """Returns the meaning of a notebook cell, or None if it has no notebook syntax."""
     if len(source) > MAX_CELL:
         return None
     lines = _StringIO(source, None).read().split("\n")
@@ -64,7 +65,7 @@ def _cell_magic(line):
 
 
 def _statements(lines):
-    """Translates the lines that begin a statement, and removes what all of them are indented by."""
+    """Translates the lines that begin a statement, and removes their common indentation."""
     base, out, i = None, [], 0
     while i < len(lines):
         if not _code(lines[i]):
@@ -87,7 +88,7 @@ def _statements(lines):
             out += [""] * (end - i - 1)
         else:
             found = _logical(lines, i)
-            if found is None:  # no Python, and no telling strings from the rest
+            if found is None:  # not valid Python, and strings cannot be recognized
                 return out + lines[i:]
             end, inside = found
             for n in range(i, end):
@@ -98,7 +99,8 @@ def _statements(lines):
 
 
 def _logical(lines, i):
-    """Returns where the statement that begins in line i ends, and the lines of it that begin within a string."""
+    """Returns where the statement that begins in line i ends, and the lines of it that begin within
+    a string."""
     tokenize = _load("tokenize")
     rest = (lines[n] for n in range(i, len(lines)))
     inside, strings = set(), []
@@ -129,7 +131,8 @@ def _logical(lines, i):
 
 
 def _magic(line):
-    """Returns Python for a line that is a magic, a command or a question; None if it is none. Python has no statement like these."""
+    """Returns Python for a line that is a magic, a command or a question, otherwise None. Python
+    has no such statements."""
     text = line.strip()
     indent = line[: len(line) - len(line.lstrip(" \t"))]
     m = _match(r"([A-Za-z_][\w.,\s*]*)=[ \t]*(?:(!)|(%)(?=[A-Za-z_]))(.*)$", text)
@@ -156,7 +159,7 @@ def _call(mark, text, value):
 
 
 class Events:
-    """Keeps no functions: there is nothing that would call them."""
+    """Keeps no functions, because nothing would call them."""
 
     def register(self, event, function):
         pass
@@ -165,7 +168,7 @@ class Events:
 
 
 class Lines(list):
-    """The lines that a command wrote, in the three forms that notebooks use."""
+    """The output lines of a command, in the three forms of notebooks."""
 
     l = list = property(lambda self: list(self))
     n = nlstr = property(lambda self: "\n".join(self))
@@ -224,7 +227,7 @@ class Shell:
         pass
 
     def _expand(self, text):
-        """Puts values in the place of {expression} and $name, as far as there are any."""
+        """Replaces {expression} and $name by values, if there are any."""
 
         def value(m):
             try:
@@ -427,7 +430,7 @@ class Shell:
 
 
 def Child(argv, **files):
-    """Starts a command that does not outlive an interrupt of who waits for it."""
+    """Starts a command that ends if the wait for it is interrupted."""
     subprocess = _load("subprocess")
 
     class Child(subprocess.Popen):
@@ -473,7 +476,7 @@ class Timed:
 
 
 class Captured:
-    """What a cell with %%capture wrote and displayed."""
+    """The output and displays of a cell with %%capture."""
 
     def __init__(self, it):
         self._it, self.outputs, self._out, self._err = it, [], _StringIO(), _StringIO()

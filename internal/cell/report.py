@@ -1,5 +1,5 @@
-# What is said of a cell: its errors, its values as JSON, and the files that it has changed. It follows cell.py
-# and streams.py in one program.
+# What is said of a cell: its errors, its values as JSON, and the files that it has changed. It
+# follows cell.py and streams.py in one program.
 
 
 def _cut(text, limit):
@@ -28,7 +28,8 @@ def _message(e):
 
 
 def _is_cancel(e):
-    """Reports whether e ends the task of the cell from outside, and not one that the code awaited and cancelled itself."""
+    """Reports whether e ends the task of the cell from outside, and not one that the code awaited
+    and cancelled itself."""
     if _name(type(e)) != "CancelledError" or "asyncio" not in sys.modules:
         return False
     try:
@@ -54,7 +55,7 @@ def _line(e, name):
 def _is_users(filename):
     return not (
         filename == _HERE
-        or filename.startswith((_LIBRARY, "<frozen ", "<execbroker "))  # the last is how hosts name their own files
+        or filename.startswith((_LIBRARY, "<frozen ", "<execbroker "))  # hosts give their own files the last prefix
         or "/site-packages/" in filename
         or "/dist-packages/" in filename
     )
@@ -74,7 +75,8 @@ def _traceback(e):
         if t.stack:
             t.stack[:] = [f for f in t.stack if _is_users(f.filename)]
         if not t.stack:
-            # Nothing is left below the line "Traceback", which each of these suppresses in its versions of Python.
+            # Nothing is left below the line "Traceback", which each of these suppresses in its
+            # versions of Python.
             if sys.version_info >= (3, 11):
                 t.stack = None
             else:
@@ -102,14 +104,14 @@ _METHODS = (
     ("application/pdf", "_repr_pdf_"),
     ("application/json", "_repr_json_"),
     ("application/javascript", "_repr_javascript_"),
-    (None, "_repr_mimebundle_"),  # the last word, as in Jupyter
+    (None, "_repr_mimebundle_"),  # has precedence, as in Jupyter
 )
 _ESCAPES = {i: "\\u%04x" % i for i in range(32)}
 _ESCAPES.update({34: '\\"', 92: "\\\\", 10: "\\n", 13: "\\r", 9: "\\t"})
 
 
 def _plain_json(value):
-    """Returns the JSON text of a value that is made of plain types only. Anything else is a ValueError."""
+    """Returns the JSON text of a value of plain types. Anything else is a ValueError."""
     parts = []
     left = MAX_JSON
 
@@ -162,7 +164,7 @@ def _plain_json(value):
 
 
 def _size(value, bundle):
-    """Returns how many bytes a value has, as far as it says."""
+    """Returns the size of a value in bytes, as far as known."""
     size = sum(len(data) for data in bundle.values())
     try:
         if type(value) in _PLAIN or type(value) in (bytes, bytearray, set, frozenset):
@@ -180,7 +182,8 @@ def _size(value, bundle):
 
 
 def _json_text(value):
-    """Returns the JSON text of what a display method gave: an object, or text that already is JSON."""
+    """Returns the JSON text of a display method's result: an object, or text that is already JSON.
+    """
     json = _load("json")
     if type(value) is str:
         try:
@@ -192,12 +195,14 @@ def _json_text(value):
 
 
 def scan(root, home=""):
-    """Returns the state of the files below root, for a later call of changes. home is the home directory."""
+    """Returns the state of the files below root, for a later call of changes. home is the home
+    directory."""
     found = _walk(root, home)
-    # File systems tell times in ticks. A write in the tick of the last one would not show, so that is waited out.
+    # File systems have times with a limited resolution. A write in the same tick would not show, so
+    # wait for the next one.
     newest = max((v[2] for v in found.values()), default=0)
     while 0 <= _now() - newest < _TICK:
-        pass  # not worth a sleep, which is not everywhere what it seems
+        pass  # continue without the wait
     return found
 
 
@@ -231,7 +236,7 @@ def _walk(root, home):
                                 todo.append(name)
                         elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(PART):
                             s = entry.stat(follow_symlinks=False)
-                            # ctime tells of a write that put the old time of modification back.
+                            # ctime shows a write that has restored the old modification time.
                             found[name] = (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
                     except OSError:
                         pass

@@ -1,10 +1,12 @@
-# Processes of multiprocessing that are not forked: they get the conversation as their main module. It follows displays.py in one program.
+# Processes of multiprocessing that are not forked: they get the conversation as their main module.
+# It follows displays.py in one program.
 
 MAX_STATE = 16 << 20  # bytes of values that such a process gets
-MAX_MAINS = 16  # files of main modules, of which processes that start read one
+MAX_MAINS = 16  # files of main modules; a starting process reads one of them
 
-# The main module of such a process. It has what the conversation has imported, defined at the top level of a cell, and named, and runs
-# no other code of it. Nothing in it may raise: a Pool would start one process after the other.
+# The main module of such a process. It has what the conversation has imported, defined at the top
+# level of a cell, and named, and runs no other code of it. Nothing in it may raise: a Pool would
+# start one process after the other.
 _MAIN_OF_PROCESS = r"""
 def _begin(modules, values, cells, name):
     import ast, importlib, linecache, pickle, sys
@@ -51,7 +53,7 @@ def _unknown(name):
 
 
 class _Bounded:
-    """Takes as many bytes as it may."""
+    """Accepts a limited number of bytes."""
 
     def __init__(self, most):
         self.left, self.parts = most, []
@@ -88,7 +90,7 @@ def _main_of_process(it):
             to = _Bounded(left)
             try:
                 pickle.Pickler(to).dump(v)
-            except Exception:  # it stays with this process
+            except Exception:  # the value is not passed on
                 continue
             left = to.left
             values[k] = b"".join(to.parts)
@@ -110,7 +112,8 @@ def _main_of_process(it):
 
 
 def _write_main(text, mains):
-    """Returns the name of a file with text. It is another one for another text, by which a process knows that it has something to load."""
+    """Returns the name of a file with text. Different texts have different names, so that a process
+    knows when to load a file."""
     os, tempfile = _load("os"), _load("tempfile")
     if not mains or mains[-1][0] != text or not os.path.exists(mains[-1][1]):
         fd, name = tempfile.mkstemp(".py", "execbroker-main-")

@@ -9,7 +9,7 @@ import tempfile
 
 ask = json.loads(sys.stdin.buffer.readline())
 signal.signal(signal.SIGALRM, lambda number, stack: os._exit(1))  # the main process of a container has no default for it
-signal.alarm(ask["seconds"])  # if nobody listens any more and the engine does not notice
+signal.alarm(ask["seconds"])  # in case that the reader is gone and the engine does not notice
 answer = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)
 os.umask(0o022)
@@ -35,7 +35,7 @@ def fail(kind, text):
 
 
 def deliver(found, notes=(), leave_out=()):
-    """Answers with all that is below out, but for some directories at its top."""
+    """Sends all files below out, except some directories at its top."""
     files, paths, total = [], [], 0
     for parent, dirs, names in os.walk("out"):
         if parent == "out":

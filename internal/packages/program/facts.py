@@ -4,7 +4,8 @@ import sys
 
 
 def facts():
-    """Returns what tells one Python, its machine and its packages from another: what is fetched for one is of no use to the other."""
+    """Returns facts that identify a Python, its machine and its packages. Packages that were
+    fetched for other facts cannot be used."""
     import hashlib
     import platform
     import site

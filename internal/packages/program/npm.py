@@ -1,5 +1,6 @@
-# It is a hand of the host, which decides what is needed: it gets documents of a registry and passes them on, and then gets archives and
-# unpacks them. No npm is needed for that, and no program of a package is ever run.
+# It is a hand of the host, which decides what is needed: it gets documents of a registry and passes
+# them on, and then gets archives and unpacks them. No npm is needed for that, and no program of a
+# package is ever run.
 import concurrent.futures
 import errno
 import gzip
@@ -15,7 +16,7 @@ import urllib.request
 import zlib
 
 MAX_DOCUMENT = 64 << 20
-MAX_HEADER = 1 << 20  # of a name that does not fit into its field
+MAX_HEADER = 1 << 20  # bytes of a name that does not fit into its field
 
 lines = queue.Queue()
 
@@ -36,7 +37,7 @@ class Redirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, to)
 
 
-web = urllib.request.OpenerDirector()  # which opens nothing but http and https
+web = urllib.request.OpenerDirector()  # opens only http and https
 for handler in ("ProxyHandler", "HTTPHandler", "HTTPSHandler", "HTTPDefaultErrorHandler", "HTTPErrorProcessor", "UnknownHandler"):
     web.add_handler(getattr(urllib.request, handler)())
 web.add_handler(Redirects())
@@ -55,7 +56,7 @@ class Unreachable(Exception):
 
 
 def download(url, path, most):
-    """Returns False if there is nothing at an address."""
+    """Returns False if an address does not exist."""
     for last in (False, True):
         try:
             accept = "application/vnd.npm.install-v1+json; q=1.0, application/json; q=0.8, */*; q=0.1"
@@ -193,7 +194,7 @@ def create(to, name, executable):
     parts = text.split("/")
     if text.startswith("/") or ".." in parts or "\0" in text or "\\" in text:
         raise Bad("its archive has the name %.200r, which leads out of its directory" % text)
-    parts = [p for p in parts if p not in ("", ".")][1:]  # the first one is called "package", or anything
+    parts = [p for p in parts if p not in ("", ".")][1:]  # the first one is usually "package"
     if not parts:
         return None
     path = os.path.join(to, *parts)
@@ -244,6 +245,6 @@ except OSError as e:
         traceback.print_exc()
         os._exit(1)
     fail("size", "the packages take more than the %d bytes that packages.size allows" % ask["max"])
-except Exception:  # a mistake of ours
+except Exception:  # a bug in this program
     traceback.print_exc()
     os._exit(1)

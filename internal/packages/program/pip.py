@@ -42,7 +42,7 @@ env.update(PIP_BREAK_SYSTEM_PACKAGES="1", PIP_NO_INPUT="1", PIP_DISABLE_PIP_VERS
 
 
 def install(*args):
-    # Wheels only: what builds a package is a program of that package.
+    # Only wheels: building a package would run programs of that package.
     command = [sys.executable, "-I", "-m", "pip", "install", "-vv", "--only-binary", ":all:", "--no-color", "--progress-bar", "off", "--retries", "1", "--timeout", "20", *source, *args]
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode == 0:
@@ -51,7 +51,7 @@ def install(*args):
     if "No space left on device" in said:
         fail("size", "the packages take more than the %d bytes that packages.size allows" % ask["max"])
     broken = re.findall(r".*(?:Could not fetch URL|connection broken by|[45]\d\d (?:Client|Server) Error|HTTP error [45]\d\d).*", said)
-    broken = [line for line in broken if "404 Client Error" not in line]  # an index says so of what it does not have
+    broken = [line for line in broken if "404 Client Error" not in line]  # the index returns this for packages that it does not have
     if broken and "conflicting dependencies" not in said:
         fail("unreachable", broken[0])
     fail("failed", said[max(said.find("ERROR:"), 0) :][: 1 << 16])
@@ -74,10 +74,10 @@ if found:
     with open("pins", "w") as f:
         f.writelines("%s==%s\n" % p for p in found)
     install("--no-deps", "--no-compile", "--target", "out", "-r", "pins")
-    # It will be read where it cannot be written, and never changes.
+    # Compile now: the files will be read where they cannot be written, and never change.
     import compileall
     import py_compile
 
     compileall.compile_dir("out", quiet=2, stripdir="out", prependdir=ask["place"], invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
 
-deliver(found, leave_out=["bin"])  # programs that nobody would find there
+deliver(found, leave_out=["bin"])  # programs would not be found there

@@ -29,7 +29,7 @@ if error:
     sys.exit()
 for name in os.listdir(place):
     if name.startswith(".staging-") and not os.path.exists("/proc/" + name[len(".staging-") :]):
-        shutil.rmtree(os.path.join(place, name), ignore_errors=True)  # of a placer that was killed
+        shutil.rmtree(os.path.join(place, name), ignore_errors=True)  # left by a killed placer
 have = [name[: -len(".dist-info")].rsplit("-", 1) for name in os.listdir(place) if name.endswith(".dist-info")]
 if os.path.basename(place) == "node_modules":
     have = []
@@ -39,7 +39,7 @@ if os.path.basename(place) == "node_modules":
                 with open(os.path.join(place, package, "package.json"), "rb") as f:
                     have.append([package, str(json.loads(f.read(1 << 20))["version"])[:100]])
             except (OSError, ValueError, KeyError, TypeError):
-                pass  # not whole, or no package
+                pass  # incomplete, or not a package
 say(have=[p for p in have if len(p) == 2], facts=facts())
 
 line = stdin.readline()
