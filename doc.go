@@ -2,7 +2,7 @@
 // own; import the packages below it.
 //
 //   - executor is what applications use: an Executor creates sessions, a Session runs code.
-//   - pyodide, docker, e2b and flymachines are the backends; each has an Open that returns an Executor.
+//   - pyodide, bubblewrap, docker, e2b and flymachines are the backends; each has an Open that returns an Executor.
 //   - backends makes one Executor of a configuration file.
 //   - conformance is the suite that says what every backend must do.
 //   - executor/driver is for those who write another backend; examples/thirdparty shows how.

@@ -119,15 +119,16 @@ var rules = []rule{
 	{packages: []string{"runner/..."}, imports: []string{"executor", "executor/driver", "internal/cell", "internal/packages", "internal/typescript", "internal/wire", "runner/..."}},
 	{packages: []string{"internal/packages/packagestest"}, imports: []string{"executor"}},
 	{packages: []string{"internal/packages"}, imports: []string{"executor", "executor/driver", "internal/npm", "internal/requirement", "internal/store"}},
+	{packages: []string{"internal/bwrap"}, modules: []string{"golang.org/x/sys"}},
 	// What is tried from inside of sandboxes, for the tests of their adapters.
 	{packages: []string{"internal/attempttest"}, imports: []string{"executor"}},
 	{packages: []string{"internal/fake"}, imports: []string{"executor", "executor/driver"}, modules: []string{"golang.org/x/tools"}},
-	{packages: []string{"pyodide/..."}, imports: []string{"executor", "executor/driver", "internal/cell", "internal/requirement", "internal/store", "internal/typescript", "pyodide/..."}, modules: []string{"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"}},
+	{packages: []string{"pyodide/..."}, imports: []string{"executor", "executor/driver", "internal/bwrap", "internal/cell", "internal/requirement", "internal/store", "internal/typescript", "pyodide/..."}, modules: []string{"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"}},
 	// It starts engines, each with a network of its own.
 	{packages: []string{"docker/dockertest"}, imports: []string{"internal/wire"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client", "golang.org/x/sys"}},
 	{packages: []string{"docker/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "runner/...", "internal/seccomp", "internal/wire", "docker/..."}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	{packages: []string{"e2b/..."}, imports: []string{"executor", "executor/driver", "internal/envd/...", "internal/packages", "runner/...", "internal/wire", "e2b/..."}, modules: []string{"connectrpc.com/connect", "golang.org/x/sync", "google.golang.org/protobuf", "github.com/oapi-codegen/runtime"}},
-	{packages: []string{"bubblewrap"}, imports: []string{"executor", "executor/driver", "internal/seccomp", "runner"}, modules: []string{"golang.org/x/sys"}},
+	{packages: []string{"bubblewrap"}, imports: []string{"executor", "executor/driver", "internal/bwrap", "internal/seccomp", "runner"}, modules: []string{"golang.org/x/sys"}},
 	// Fly's stand-in starts containers where the adapter starts Machines. It shares no type of the API with the adapter or with Fly's client.
 	{packages: []string{"flymachines/flytest"}, imports: []string{"internal/store"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "runner/...", "internal/store", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},

@@ -75,7 +75,7 @@ func target(version string) conformance.Target {
 func leftOf(owners string) (left []string, err error) {
 	all, err := running()
 	for _, f := range all {
-		if strings.HasPrefix(f.Labels[driver.LabelOwner], owners) {
+		if strings.HasPrefix(f.info.Labels[driver.LabelOwner], owners) {
 			left = append(left, fmt.Sprintf("sandbox %s, process %d", f.ID, f.monitor))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/bwrap"
 )
 
 // forbids are settings of the system that keep programs from making user namespaces, with the value that
@@ -55,7 +56,7 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 
 func bwrapCheck(ctx context.Context) driver.Check {
 	c := driver.Check{Name: "bwrap"}
-	path, err := exec.LookPath("bwrap")
+	path, err := bwrap.Find()
 	var out []byte
 	if err == nil {
 		out, err = exec.CommandContext(ctx, path, "--version").Output()

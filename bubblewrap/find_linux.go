@@ -11,37 +11,27 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // The register of sandboxes is the table of processes: each bwrap has a note in its environment, which
 // nobody can read but root and the user who has started it. So nothing is stored that could be left.
 
-// note is what a process that did not create the session has to know of it. It does not change.
+// note is what a process that did not start a sandbox has to know of it. It does not change.
 type note struct {
-	ID       string            `json:"id"`
-	Created  time.Time         `json:"created"` // by the clock of the creator: all holders say the same
-	Template string            `json:"template,omitempty"`
-	Limits   executor.Limits   `json:"limits"` // in force
-	Labels   map[string]string `json:"labels"`
-	Version  int               `json:"version,omitempty"` // of the control group
-	Groups   []string          `json:"groups,omitempty"`
-	Same     bool              `json:"same,omitempty"` // code has the user of the supervisor
-}
-
-// info describes a sandbox to driver.New.
-func (n *note) info() executor.SessionInfo {
-	return executor.SessionInfo{
-		Handle: executor.Handle{Session: n.ID, Created: n.Created}, State: executor.SessionRunning,
-		Template: n.Template, Limits: n.Limits, Created: n.Created, Labels: n.Labels,
-	}
+	ID      string   `json:"id"`
+	Session string   `json:"session"`           // Start.Note
+	Version int      `json:"version,omitempty"` // of the control group
+	Groups  []string `json:"groups,omitempty"`
+	Same    bool     `json:"same,omitempty"` // code has the user of the supervisor
 }
 
 // found is a sandbox in the table of processes.
 type found struct {
 	note
+	info         executor.SessionInfo
 	monitor, pid int // the processes of bwrap and of the supervisor
 }
 
@@ -96,6 +86,9 @@ func look(dir, here string) (f found, ok bool) {
 	}
 	text, ok := bytes.CutPrefix(bytes.TrimRight(env, "\x00"), []byte(noteName+"="))
 	if !ok || json.Unmarshal(text, &f.note) != nil {
+		return f, false
+	}
+	if f.info, err = runner.Recall(f.ID, f.Session); err != nil {
 		return f, false
 	}
 	f.monitor, err = strconv.Atoi(filepath.Base(dir))

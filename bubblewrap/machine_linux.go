@@ -65,7 +65,7 @@ func (m *machine) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 		return nil, nil, err
 	}
 	s.Info.Limits = b.limits()
-	n := note{ID: s.ID, Created: s.Info.Created, Template: s.Spec.Template, Limits: s.Info.Limits, Labels: s.Labels, Same: b.who.same}
+	n := note{ID: s.ID, Session: s.Note(), Same: b.who.same}
 	if m.groups != nil {
 		if b.group, err = m.groups.make(s.ID, s.Info.Limits, b.want.Processes+supervisorProcesses); err != nil {
 			return nil, nil, fmt.Errorf("control group: %w", err)
@@ -126,7 +126,7 @@ func (m *machine) Find(_ context.Context, h executor.Handle) (runner.Sandbox, ex
 	}
 	for _, f := range all {
 		if f.ID == h.Session {
-			return f.process(), f.info(), nil
+			return f.process(), f.info, nil
 		}
 	}
 	return nil, executor.SessionInfo{}, driver.Fail(executor.ErrNotFound, executor.RanNo, errors.New("no such sandbox"))
@@ -141,9 +141,9 @@ func (m *machine) Sessions(_ context.Context, labels map[string]string) iter.Seq
 			return
 		}
 		for _, f := range all {
-			has := maps.Clone(f.Labels)
+			has := maps.Clone(f.info.Labels)
 			maps.DeleteFunc(has, func(k, v string) bool { want, ok := labels[k]; return !ok || want != v })
-			if len(has) == len(labels) && !yield(f.info(), nil) {
+			if len(has) == len(labels) && !yield(f.info, nil) {
 				return
 			}
 		}

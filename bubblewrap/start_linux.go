@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/execbroker/execbroker/internal/bwrap"
 	"github.com/execbroker/execbroker/internal/seccomp"
 )
 
@@ -49,7 +50,7 @@ func start(ctx context.Context, b *box, command []string) (p *process, conn io.R
 	if err != nil {
 		return nil, nil, unsupported(err)
 	}
-	bwrap, err := exec.LookPath("bwrap")
+	program, err := bwrap.Find()
 	if err != nil {
 		return nil, nil, unsupported(fmt.Errorf("%w; install bubblewrap", err), "bwrap")
 	}
@@ -92,7 +93,7 @@ func start(ctx context.Context, b *box, command []string) (p *process, conn io.R
 	if ferr != nil {
 		return nil, nil, ferr
 	}
-	argv := append(append([]string{bwrap}, args...), command...)
+	argv := append(append([]string{program}, args...), command...)
 	attr := &syscall.SysProcAttr{Setsid: true}
 	release := func() {}
 	if b.who.helpers {
@@ -226,21 +227,13 @@ func (p *process) refused(err error) error {
 	return unsupported(fmt.Errorf("%w: %s%s", err, p.said, forbidden()), "user-namespaces")
 }
 
-// memory returns a file without a name, at its beginning.
+// memory returns a file that has no name.
 func memory(name string, content []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	fd, err := bwrap.Memory(name, unix.MFD_CLOEXEC, content)
 	if err != nil {
 		return nil, fmt.Errorf("memory for %s: %w", name, err)
 	}
-	f := os.NewFile(uintptr(fd), name)
-	if _, err = f.Write(content); err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("memory for %s: %w", name, err)
-	}
-	return f, nil
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 func closeAll(files []*os.File) {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/execbroker/execbroker/internal/bwrap"
 )
 
 // The users of a sandbox, as it sees them. Groups from firstMark on mark what code has started: see
@@ -35,11 +37,11 @@ type span struct{ first, size int }
 
 func (s span) contains(n int) bool { return n >= s.first && n < s.first+s.size }
 
-// Numbers that no distribution, container or directory service gives away. Each sandbox has users of
-// its own: the kernel counts some things for each user on the whole machine.
+// Numbers that nobody gives away. Each sandbox has users of its own: the kernel counts some things for
+// each user on the whole machine.
 var (
-	unusedUsers  = span{0x7000_0000, 1 << 28}
-	unusedGroups = span{0x6FFF_0000, 1 << 16}
+	unusedUsers  = span{bwrap.FirstUser, bwrap.Users}
+	unusedGroups = span{bwrap.FirstUser - 1<<16, 1 << 16}
 )
 
 // errOneUser is why sandboxes could only run as the user of this program.

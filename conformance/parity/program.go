@@ -44,7 +44,7 @@ const (
 	MaxPrograms = 20_000
 	maxLine     = 1 << 20 // of a program, in bytes
 	maxCells    = 200
-	maxErrors = 20 // that are reported; the others are counted
+	maxErrors   = 20 // that are reported; the others are counted
 )
 
 // languages are those of programs, by the ending of the file, with what a comment begins with.

@@ -13,17 +13,21 @@ var update = flag.Bool("update", false, "write docs/security/attempts.md")
 // tests returns the names of the tests that make the attempts of a group on a backend.
 func tests(group, backend string) string {
 	switch own := map[string]string{
+		Files + " bubblewrap": "bubblewrap.TestAttacksOnFiles", Floods + " bubblewrap": "bubblewrap.TestFloods",
 		Floods + " docker": "docker.TestFloods", Packages + " docker": "docker.TestPoison", Outliving + " docker": "docker.TestOutlive",
 	}; {
 	case own[group+" "+backend] != "":
 		return own[group+" "+backend]
 	case group == Floods || group == Packages || group == Outliving:
 		return ""
-	case backend == "docker":
-		return "docker.TestAttacks"
+	case backend == "docker", backend == "bubblewrap":
+		return backend + ".TestAttacks"
 	}
 	return backend + ".TestAttempts"
 }
+
+// backends have columns.
+var backends = []string{"docker", "bubblewrap", "flymachines", "e2b"}
 
 // protections are the names of docs/security/docker.md.
 var protections = map[string]string{
@@ -38,7 +42,7 @@ func page(t *testing.T) string {
 	var b strings.Builder
 	all := map[string]int{}
 	for _, g := range Groups() {
-		for _, backend := range []string{"docker", "flymachines", "e2b"} {
+		for _, backend := range backends {
 			if tests(g.Name, backend) != "" {
 				all[backend] += len(g.Attempts)
 			}
@@ -46,23 +50,24 @@ func page(t *testing.T) string {
 	}
 	fmt.Fprintf(&b, `# Attempts
 
-What attackers try inside a sandbox, and how it ends: %d attempts on Docker, %d on Fly's emulator
-and %d on the stand-in for E2B. The emulator and the stand-in run containers, so their results say
-no more about the provider's machines than that. Made by
+What attackers try inside a sandbox, and how it ends: %d attempts on Docker, %d on bubblewrap, %d on
+Fly's emulator and %d on the stand-in for E2B. The emulator and the stand-in run containers, so
+their results say no more about the provider's machines than that. Made by
 %s. <!-- no claim -->
 
 A cell says how the attempt ends: with the name of the kernel's error, or with what the attempt
 itself reports. Several words are for different kernels. "ok" means that the attempt gets what it
-wants; it harms at most the kernel of its own machine. On Docker each attempt is made twice: in a
-session, and in a container that lacks the protection of its row, where it has to end differently.
-A kernel that does not have the feature answers ENOSYS or ENOENT both times. <!-- no claim -->
-`, all["docker"], all["flymachines"], all["e2b"], "`go test ./internal/attempttest -update`")
+wants; it harms at most the kernel of its own machine, and on bubblewrap it makes files that count
+as memory. On Docker each attempt is made twice: in a session, and in a container that lacks the
+protection of its row, where it has to end differently. A kernel that does not have the feature
+answers ENOSYS or ENOENT both times. <!-- no claim -->
+`, all["docker"], all["bubblewrap"], all["flymachines"], all["e2b"], "`go test ./internal/attempttest -update`")
 	for _, g := range Groups() {
 		if len(g.Attempts) == 0 {
 			continue
 		}
 		var columns, names []string
-		for _, backend := range []string{"docker", "flymachines", "e2b"} {
+		for _, backend := range backends {
 			if name := tests(g.Name, backend); name != "" {
 				columns, names = append(columns, backend), append(names, "`"+name+"`")
 			}

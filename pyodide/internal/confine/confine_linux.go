@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execbroker/execbroker/internal/bwrap"
 )
 
 // Of returns the layers that m puts around a program.
@@ -62,29 +64,13 @@ func Command(m Method, p Program) (c *exec.Cmd, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	fd, err := memory("plan", unix.MFD_CLOEXEC, raw)
+	fd, err := bwrap.Memory("plan", unix.MFD_CLOEXEC, raw)
 	if err != nil {
 		return nil, nil, fmt.Errorf("plan of the confinement: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "plan")
 	c.Env, c.ExtraFiles = []string{}, []*os.File{f}
 	return c, func() { f.Close() }, nil
-}
-
-// memory returns a descriptor of an anonymous file with the given content, at its beginning.
-func memory(name string, flags int, content []byte) (int, error) {
-	fd, err := unix.MemfdCreate(name, flags)
-	if err != nil {
-		return 0, err
-	}
-	if _, err = unix.Write(fd, content); err == nil {
-		_, err = unix.Seek(fd, 0, 0)
-	}
-	if err != nil {
-		unix.Close(fd)
-		return 0, err
-	}
-	return fd, nil
 }
 
 func command(m Method, p Program) (*exec.Cmd, plan, error) {
@@ -110,7 +96,7 @@ func command(m Method, p Program) (*exec.Cmd, plan, error) {
 			c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 		}
 	case Bubblewrap:
-		b, err := bwrap()
+		b, err := bwrap.Find()
 		if err != nil {
 			return nil, pl, fmt.Errorf("bubblewrap: %w: %w", ErrUnavailable, err)
 		}
@@ -131,16 +117,10 @@ func command(m Method, p Program) (*exec.Cmd, plan, error) {
 	return c, pl, nil
 }
 
-// The range of users for processes of real root, each a different one. No distribution, container
-// or directory service assigns these IDs.
-const (
-	firstUser = 0x7000_0000
-	users     = 1 << 28
-)
-
+// The users of processes of real root, each a different one.
 var (
 	lastUser atomic.Uint32 // last used ID, relative to userBase
-	userBase = rand.Uint32N(users)
+	userBase = rand.Uint32N(bwrap.Users)
 )
 
 // nextUser returns a user ID that no other process of this program has and, except by a rare
@@ -150,7 +130,7 @@ func nextUser() uint32 {
 	if !OwnUsers() {
 		return nobody
 	}
-	return firstUser + (userBase+lastUser.Add(1))%users
+	return bwrap.FirstUser + (userBase+lastUser.Add(1))%bwrap.Users
 }
 
 // OwnUsers reports whether each confined process has a separate user, so that limits per user apply
@@ -167,7 +147,7 @@ func mapped(path string) bool {
 	}
 	for line := range strings.Lines(string(b)) {
 		var inside, outside, n uint64
-		if _, err := fmt.Sscan(line, &inside, &outside, &n); err == nil && inside <= firstUser && inside+n >= firstUser+users {
+		if _, err := fmt.Sscan(line, &inside, &outside, &n); err == nil && inside <= bwrap.FirstUser && inside+n >= bwrap.FirstUser+bwrap.Users {
 			return true
 		}
 	}
@@ -237,9 +217,6 @@ func Adjustable(m Method) error {
 	}
 	return nil
 }
-
-// bwrap finds the program once, as [Probe] does, so that a later change of PATH has no effect.
-var bwrap = sync.OnceValues(func() (string, error) { return exec.LookPath("bwrap") })
 
 var probes sync.Map // Method -> *probe
 

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/execbroker/execbroker/internal/bwrap"
 )
 
 // allowed are the system calls of Deno with Pyodide, found by tracing it during the conformance
@@ -136,7 +138,7 @@ func filterFile() (int, error) {
 		b = append(b, r.Jt, r.Jf)
 		b = binary.NativeEndian.AppendUint32(b, r.K)
 	}
-	fd, err := memory("filter", 0, b) // inherited by bwrap, which reads and closes it
+	fd, err := bwrap.Memory("filter", 0, b) // inherited: bwrap reads and closes it
 	if err != nil {
 		return 0, fmt.Errorf("system-call filter: %w", err)
 	}
