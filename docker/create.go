@@ -51,9 +51,6 @@ func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 	s.Info.Limits = x.limits()
 	x.labels = maps.Clone(s.Labels)
 	x.labels[labelSpec] = s.Note()
-	if s.Base != "" {
-		x.labels[labelFetches] = "packages"
-	}
 	c := &s.Config
 	c.UID, c.GID, c.Rlimits, c.OOMScore = x.uid, x.uid, x.rlimits(), codeOOMScore
 	c.Names, c.Filtered, c.AllowWeak = namesDir+"/socket", true, b.cfg.AllowWeak

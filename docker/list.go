@@ -20,9 +20,6 @@ import (
 // labelSpec holds what a process that did not create the session has to know of it. It does not change, as no label does.
 const labelSpec = executor.ReservedPrefix + "docker.spec"
 
-// labelFetches marks a container that fetches packages, for those who look at an engine.
-const labelFetches = executor.ReservedPrefix + "docker.fetches"
-
 // sessionInfo describes a container. The labels are those of the engine, so only who may make containers there, and is root by that,
 // could forge them.
 func sessionInfo(id, state string, labels map[string]string) (executor.SessionInfo, error) {

@@ -16,11 +16,11 @@ type note struct {
 	Created  time.Time         `json:"created"` // by the clock of the creator: all holders say the same
 	Template string            `json:"template,omitempty"`
 	Limits   executor.Limits   `json:"limits"` // in force
-	Labels   map[string]string `json:"labels"`
+	Labels   map[string]string `json:"labels,omitempty"`
 }
 
 // Note returns s.Info as text that a Finder stores with the sandbox, when it has filled Info in.
-// Recall reads it.
+// Recall reads it. A Finder that stores the labels on their own takes them out of Info before.
 func (s *Start) Note() string {
 	text, err := json.Marshal(note{s.Info.Created, s.Info.Template, s.Info.Limits, s.Info.Labels})
 	if err != nil { // a limit that is no number
