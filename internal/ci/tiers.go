@@ -66,7 +66,13 @@ var exhaustive = append([]rule{
 	{"runner", "TestScripts", 3, "make test runs the cases of the suite about scripts; these compare 133 programs with plain Node"},
 	{"docker", "TestOutlive", 1.5, "runner makes the same attempts over the runner alone, with more ends of a run"},
 	{"docker", "Test(Endure|InstallAttached|TemplateRegistry)", 2, "make test proves the parts that they put together"},
-	{"examples/thirdparty", "TestConformance/python/(" + stable + "|" + supervised + "|cancel|files|timeouts|ttl)", 2, "the backends of this repository run them"},
+	{"examples/stateless", "TestConformance/python/(" + stable + "|" + supervised + "|cancel|files|timeouts|ttl)", 2, "the backends of this repository run them"},
+	{"examples/thirdparty", "TestConformance/javascript", 3, "JavaScript takes the same way as Python, and Docker runs what is its own"},
+	{"examples/thirdparty", "TestConformance/python/(" + stable + "|" + supervised + "|cancel|timeouts|ttl)", 3, "Docker runs them over the same runner"},
+	{"examples/thirdparty", "TestConformance/(commands|pty|keep-alive)", 0.3, "Docker runs them over the same runner"},
+	{"runner/sshtest", "TestConformance/javascript", 3, "JavaScript takes the same way as Python, and Docker runs what is its own"},
+	{"runner/sshtest", "TestConformance/python/(" + stable + "|" + supervised + "|cancel|timeouts|ttl)", 3, "Docker runs them over the same runner"},
+	{"runner/sshtest", "TestConformance/(commands|pty|keep-alive)", 0.3, "Docker runs them over the same runner"},
 	{"docker", "TestConformanceOf(GVisor|Crun)", 8, "the suite over other runtimes than the engine's own"},
 	{"flymachines", "Test(Cycles|Killed)", 2, "make test counts what the suite leaves; these make a hundred Machines, and wait for those of a program that was killed"},
 	{"e2b", "TestAttempts", 0.3, "Docker makes the same attempts, of which its containers are also the stand-in's"},
@@ -120,9 +126,11 @@ func manyFaults() (names []string) {
 var always = []rule{
 	{dir: "docker", tests: "TestConformance/leaks"},
 	{dir: "e2b", tests: "TestConformance/leaks"},
+	{dir: "examples/stateless", tests: "TestConformance/leaks"},
 	{dir: "examples/thirdparty", tests: "TestConformance/leaks"},
 	{dir: "flymachines", tests: "TestConformance/leaks"},
 	{dir: "pyodide", tests: "TestConformance/leaks"},
+	{dir: "runner/sshtest", tests: "TestConformance/leaks"},
 }
 
 // plain are the tests of make test that run without the race detector: each is the suite over the
@@ -195,7 +203,9 @@ var budgets = []struct {
 	{"cmd/execbroker", 1.5},
 	{"runner", 1.5},
 	{"docs/guides", 1},
+	{"examples/stateless", 1},
 	{"examples/thirdparty", 1},
+	{"runner/sshtest", 1},
 	{"flymachines/flytest", 0.5},
 	{"server/e2b", 0.5},
 	{"server", 0.1},
