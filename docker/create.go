@@ -18,6 +18,10 @@ import (
 // python runs the runner and the Python of sessions. The image says where it is.
 const python = "python3"
 
+// socket is where further connections find the runner: an abstract name, since a file would need a directory that only the supervisor can
+// reach. Code can connect to it and is sent away by its uid. The network namespace is the container's own.
+const socket = "@execbroker"
+
 // Start implements runner.Transport.
 func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, io.ReadWriteCloser, error) {
 	e := b.engine

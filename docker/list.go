@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"regexp"
 	"strings"
 	"time"
@@ -26,6 +27,10 @@ func sessionInfo(id, state string, labels map[string]string) (executor.SessionIn
 	info, err := runner.Recall(id, labels[labelSpec])
 	if state != string(container.StateRunning) {
 		info.State = executor.SessionDead
+	}
+	if info.Labels == nil { // of an earlier version
+		info.Labels = maps.Clone(labels)
+		delete(info.Labels, labelSpec)
 	}
 	return info, err
 }

@@ -165,6 +165,6 @@ func specOf(m *fly.Machine) (r remembered, err error) {
 	if err := json.Unmarshal([]byte(note), &r); err != nil {
 		return r, fmt.Errorf("Machine %s: metadata %s: %w", m.ID, metadataSpec, err)
 	}
-	r.Port = cmp.Or(r.Port, defaultPort)
+	r.Port, r.Note = cmp.Or(r.Port, defaultPort), cmp.Or(r.Note, note) // the second of an earlier version
 	return r, nil
 }
