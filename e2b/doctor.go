@@ -14,7 +14,7 @@ import (
 
 // Doctor checks the key, the service and the templates. It creates nothing and costs nothing.
 func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
-	b, err := newDriver(env, cfg)
+	b, err := newBackend(env, cfg)
 	if err != nil {
 		return []driver.Check{{Name: "service", Detail: err.Error(), Fix: "correct the configuration of this backend"}}
 	}
