@@ -19,8 +19,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Every claim about security names the test that holds it. docs/security/README.md says how. A block is a paragraph, an item of a list or
-// a row of a table.
+// Every claim about security names the test that holds it. docs/security/README.md says how. A
+// block is a paragraph, an item of a list or a row of a table.
 func TestClaimsAboutSecurity(t *testing.T) {
 	pages, err := filepath.Glob("docs/security/*.md")
 	if err != nil {
@@ -59,7 +59,8 @@ var (
 	reference  = regexp.MustCompile("^`([^`]+)`$")
 )
 
-// noClaim ends a block that says how to read the page, or what somebody should do, and nothing that could be false.
+// noClaim ends a block that says how to read the page, or what somebody should do, and nothing that
+// could be false.
 const noClaim = "<!-- no claim -->"
 
 // textBlocks returns the blocks of a page in Markdown, without headings and fenced code.
@@ -193,8 +194,9 @@ func newTests() *tests {
 
 var testName = regexp.MustCompile(`^(?:(.+)\.)?((?:Test|Fuzz)\w*)(?:/(.+))?$`)
 
-// find returns an error unless there is a test by this name: "suite:CASE", or a directory, a test and perhaps subtests. The name of a
-// subtest has to be written down in the test or in what the test uses.
+// find returns an error unless there is a test by this name: "suite:CASE", or a directory, a test
+// and perhaps subtests. The name of a subtest has to be written down in the test or in what the
+// test uses.
 func (ts *tests) find(name string) error {
 	if id, ok := strings.CutPrefix(name, "suite:"); ok {
 		if !ts.cases[id] {
@@ -279,7 +281,8 @@ func (ts *tests) parse(dir string, withTests bool) (*parsedPackage, error) {
 	return p, nil
 }
 
-// words collects the strings that are written down in a declaration and in all that it uses in this module.
+// words collects the strings that are written down in a declaration and in all that it uses in this
+// module.
 func (ts *tests) words(dir string, withTests bool, name string, found, seen map[string]bool) {
 	if key := fmt.Sprint(dir, withTests, ".", name); seen[key] {
 		return

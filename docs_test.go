@@ -14,7 +14,8 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
-// Every configuration in the documentation is right. What begins with another key than backends is a part of one.
+// Every configuration in the documentation is right. What begins with another key than backends is
+// a part of one.
 func TestConfigurationsInTheDocumentation(t *testing.T) {
 	guides, err := filepath.Glob("docs/guides/*.md")
 	if err != nil {

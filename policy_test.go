@@ -62,8 +62,9 @@ func list(t *testing.T) map[string]goPackage {
 	}
 }
 
-// A rule says what the packages that match any of its patterns import of this module, and of other modules. The first rule that
-// matches a package decides. A pattern ends in "/..." to match a package and those below it.
+// A rule says what the packages that match any of its patterns import of this module, and of other
+// modules. The first rule that matches a package decides. A pattern ends in "/..." to match a
+// package and those below it.
 type rule struct {
 	packages []string
 	imports  []string // of this module
@@ -72,7 +73,8 @@ type rule struct {
 
 var adapters = []string{"bubblewrap", "pyodide/...", "docker/...", "e2b/...", "flymachines/..."}
 
-// The arrows point one way only. A package that has no rule gets one together with the reason for what it imports.
+// The arrows point one way only. A package that has no rule gets one together with the reason for
+// what it imports.
 var rules = []rule{
 	{packages: []string{"."}},
 	// Applications and adapters see these two, so they bring nothing along.
@@ -90,23 +92,28 @@ var rules = []rule{
 	{packages: []string{"executor/telemetry"}, imports: []string{"executor"}, modules: []string{"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"}},
 	// Calls of one conversation share a session. Tables come as HTML, and models read Markdown.
 	{packages: []string{"tool/..."}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "tool/..."}, modules: []string{"github.com/modelcontextprotocol/go-sdk", "golang.org/x/net"}},
-	// E2B's daemon speaks the Connect protocol. Messages register themselves by name, so there is one copy for whoever speaks it.
+	// E2B's daemon speaks the Connect protocol. Messages register themselves by name, so there is
+	// one copy for whoever speaks it.
 	{packages: []string{"internal/envd/..."}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
 	{packages: []string{"internal/stdin"}},
 	{packages: []string{"server/e2b"}, imports: []string{"executor", "internal/envd/...", "internal/front", "internal/stdin"}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
-	// A stand-in for tests: real sandboxes behind the server, with what the contract does not know, and with E2B's faults.
+	// A stand-in for tests: real sandboxes behind the server, with what the contract does not know,
+	// and with E2B's faults.
 	{packages: []string{"server/e2b/e2btest"}, imports: []string{"executor", "executor/driver", "docker/...", "internal/envd/...", "server/e2b"}, modules: []string{"connectrpc.com/connect", "github.com/moby/moby/api", "github.com/moby/moby/client", "google.golang.org/protobuf"}},
 	// What ends in good order waits for what it has begun.
 	{packages: []string{"internal/drain"}},
-	// Whom web pages reach through a browser, and how a request is called, is one question for all servers.
+	// Whom web pages reach through a browser, and how a request is called, is one question for all
+	// servers.
 	{packages: []string{"internal/front"}},
 	// Code in fences is what models write, whoever asks them.
 	{packages: []string{"server/nemo"}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "server", "tool"}},
 	{packages: []string{"server/..."}, imports: []string{"executor", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
-	// The suite judges what users of the contract see. Only the part for go test plants faults below it.
+	// The suite judges what users of the contract see. Only the part for go test plants faults
+	// below it.
 	{packages: []string{"conformance/cases"}, imports: []string{"executor"}},
 	{packages: []string{"conformance"}, imports: []string{"conformance/cases", "executor"}},
-	// It counts what a run makes at the provider between the adapter and the service, so it knows of both by their words alone.
+	// It counts what a run makes at the provider between the adapter and the service, so it knows
+	// of both by their words alone.
 	{packages: []string{"conformance/live"}, imports: []string{"conformance", "executor", "executor/driver"}},
 	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor"}, modules: []string{"golang.org/x/tools"}},
 	{packages: []string{"conformance/conformancetest"}, imports: []string{"conformance", "executor", "executor/driver"}},
@@ -129,7 +136,8 @@ var rules = []rule{
 	{packages: []string{"docker/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "runner/...", "internal/seccomp", "internal/wire", "docker/..."}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	{packages: []string{"e2b/..."}, imports: []string{"executor", "executor/driver", "internal/envd/...", "internal/packages", "runner/...", "internal/wire", "e2b/..."}, modules: []string{"connectrpc.com/connect", "golang.org/x/sync", "google.golang.org/protobuf", "github.com/oapi-codegen/runtime"}},
 	{packages: []string{"bubblewrap"}, imports: []string{"executor", "executor/driver", "internal/bwrap", "internal/seccomp", "runner"}, modules: []string{"golang.org/x/sys"}},
-	// Fly's stand-in starts containers where the adapter starts Machines. It shares no type of the API with the adapter or with Fly's client.
+	// Fly's stand-in starts containers where the adapter starts Machines. It shares no type of the
+	// API with the adapter or with Fly's client.
 	{packages: []string{"flymachines/flytest"}, imports: []string{"internal/store"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "runner/...", "internal/store", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},
 	// Configuration knows factories, not adapters; one package names them all.
@@ -179,8 +187,8 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// The contract links nothing but the standard library, and nothing that users link brings testing with it, which would register its
-// flags in their programs.
+// The contract links nothing but the standard library, and nothing that users link brings testing
+// with it, which would register its flags in their programs.
 func TestDependencies(t *testing.T) {
 	all := list(t)
 	for _, rel := range []string{"executor", "executor/driver"} {
@@ -197,16 +205,16 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// forTests are the packages that only tests and builds of this module need, and those with which others
-// test theirs. Products stand on none of them.
+// forTests are the packages that only tests and builds of this module need, and those with which
+// others test theirs. Products stand on none of them.
 var forTests = []string{
 	"conformance/conformancetest", "docker/dockertest", "executor/sessions/storetest", "flymachines/flytest",
 	"internal/attempttest", "internal/ci/...", "internal/fake", "internal/leaktest", "internal/npmtest",
 	"internal/packages/packagestest", "internal/sharetest", "server/e2b/e2btest",
 }
 
-// TestProductsStandApart: what a program of this module or of others links needs nothing of what is for
-// tests. The command line has a stand-in of Fly as a command of its own: execbroker emulate.
+// TestProductsStandApart: what a program of this module or of others links needs nothing of what is
+// for tests. The command line has a stand-in of Fly as a command of its own: execbroker emulate.
 func TestProductsStandApart(t *testing.T) {
 	all := list(t)
 	emulates := func(from, to string) bool { return from == "cmd/execbroker" && to == "flymachines/flytest" }
@@ -233,7 +241,8 @@ func TestProductsStandApart(t *testing.T) {
 	}
 }
 
-// linksTesting is a module that brings testing along, by a generator that its own package links: see docs/decisions/0021.
+// linksTesting is a module that brings testing along, by a generator that its own package links:
+// see docs/decisions/0021.
 const linksTesting = "github.com/superfly/fly-go"
 
 // reaches reports whether a package needs another, by whatever way but that module.
@@ -281,7 +290,8 @@ func begin(p goPackage) string {
 	return "Package " + p.Name + " "
 }
 
-// Who imports the module gets the dependencies that it was tested with, which replace and exclude would prevent.
+// Who imports the module gets the dependencies that it was tested with, which replace and exclude
+// would prevent.
 func TestModuleFile(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json").Output()
 	if err != nil {
@@ -347,9 +357,10 @@ func TestFileLength(t *testing.T) {
 	}
 }
 
-// forbidden is what no file says, in pieces so that this file does not say it either. The places that packages come from are a matter
-// of each machine's configuration, and paths of the machine of an author mean nothing elsewhere. A file is searched by a pattern only
-// if it has one of the texts, which takes a hundredth of the time.
+// forbidden is what no file says, in pieces so that this file does not say it either. The places
+// that packages come from are a matter of each machine's configuration, and paths of the machine of
+// an author mean nothing elsewhere. A file is searched by a pattern only if it has one of the
+// texts, which takes a hundredth of the time.
 var forbidden = []struct {
 	texts   []string
 	pattern *regexp.Regexp
@@ -392,8 +403,8 @@ func TestNamesOfMachines(t *testing.T) {
 	}
 }
 
-// A test that sleeps is slow, or wrong on a slow machine. A loop that polls is neither, and nor is a sleep in packages whose tests have
-// a clock of their own, by testing/synctest.
+// A test that sleeps is slow, or wrong on a slow machine. A loop that polls is neither, and nor is
+// a sleep in packages whose tests have a clock of their own, by testing/synctest.
 func TestNoSleeps(t *testing.T) {
 	set := token.NewFileSet()
 	tests := map[string]*ast.File{}

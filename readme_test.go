@@ -29,8 +29,8 @@ func blocks(t *testing.T) map[string]string {
 	return found
 }
 
-// A newcomer has a fresh clone, the tools that the README names, and nothing of ours in any cache. Go's own caches stay: what is in
-// them is the same for everybody, and is not ours.
+// A newcomer has a fresh clone, the tools that the README names, and nothing of ours in any cache.
+// Go's own caches stay: what is in them is the same for everybody, and is not ours.
 func TestReadmeInFreshClone(t *testing.T) {
 	blocks := blocks(t)
 	dir := t.TempDir()
@@ -130,7 +130,8 @@ func TestReadmeShowsQuickstart(t *testing.T) {
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```\n")
 
-// What the documents show of Go compiles. A block that is not a whole file stands in a function with the usual things at hand.
+// What the documents show of Go compiles. A block that is not a whole file stands in a function
+// with the usual things at hand.
 func TestGoInDocuments(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.Getwd()

@@ -13,7 +13,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// reported is a report, and what it is about: the settings of a backend, for those whose declarations depend on them.
+// reported is a report, and what it is about: the settings of a backend, for those whose
+// declarations depend on them.
 type reported struct {
 	name, typ, settings string
 	known               []string // cases that fail, as the page about the backend says
@@ -32,7 +33,8 @@ var reports = []reported{
 		known: []string{"python/output/binary", "python/output/half-character", "python/values/json"}}, // docs/guides/e2b.md: output is text
 }
 
-// Every backend of this module has a report, which says that it conforms, and is about the suite and the declarations of today.
+// Every backend of this module has a report, which says that it conforms, and is about the suite
+// and the declarations of today.
 func TestReportsAreFresh(t *testing.T) {
 	for _, typ := range all.Registry().Types() {
 		if !slices.ContainsFunc(reports, func(r reported) bool { return r.name == typ && len(r.known) == 0 }) {

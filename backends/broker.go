@@ -50,9 +50,10 @@ var _ executor.Executor = (*Broker)(nil)
 
 // Open opens all backends of cfg, or none. It first returns all errors in cfg, as Check does. Then
 // it returns the errors that adapters find when they are opened, and what backends lack for their
-// pools, also as *executor.FieldError, joined. It does no remote I/O: a program can start while a provider is
-// down. env.Name is the broker's Info.Name if there are routes; the backends have their names in
-// cfg. env.Instance should say how other processes reach this one: see sessions.ElsewhereError.
+// pools, also as *executor.FieldError, joined. It does no remote I/O: a program can start while a
+// provider is down. env.Name is the broker's Info.Name if there are routes; the backends have their
+// names in cfg. env.Instance should say how other processes reach this one: see
+// sessions.ElsewhereError.
 func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts ...Option) (*Broker, error) {
 	if err := cfg.Check(reg); err != nil {
 		return nil, err

@@ -37,8 +37,8 @@ type Backend struct {
 	Settings map[string]json.RawMessage // decoded strictly by the adapter
 }
 
-// Check returns all errors in c, each as an *executor.FieldError, joined: names, unknown types, settings. It
-// opens nothing.
+// Check returns all errors in c, each as an *executor.FieldError, joined: names, unknown types,
+// settings. It opens nothing.
 func (c Config) Check(reg *Registry) error {
 	var errs []error
 	wrong := func(path, problem string) { errs = append(errs, driver.At(path, errors.New(problem))) }

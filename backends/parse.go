@@ -22,8 +22,8 @@ import (
 const maxBytes = 256 << 10
 
 // Parse decodes YAML or JSON of at most 256 KiB strictly. It returns all errors at once, each as a
-// *executor.FieldError, joined. The Config then contains what could be decoded, so that Check can find more
-// errors. If nothing could be decoded, Backends is nil.
+// *executor.FieldError, joined. The Config then contains what could be decoded, so that Check can
+// find more errors. If nothing could be decoded, Backends is nil.
 func Parse(data []byte) (Config, error) {
 	var c Config
 	switch {

@@ -150,8 +150,8 @@ func (m *machine) Sessions(_ context.Context, labels map[string]string) iter.Seq
 	}
 }
 
-// Connect implements runner.Sandbox. The process is in the namespaces of the sandbox but for that of its
-// processes, so code does not see it.
+// Connect implements runner.Sandbox. The process is in the namespaces of the sandbox but for that
+// of its processes, so code does not see it.
 func (p *process) Connect(_ context.Context, command []string) (io.ReadWriteCloser, error) {
 	args := []string{"--target", strconv.Itoa(p.pid), "--user", "--mount", "--net"}
 	if p.same {

@@ -24,8 +24,9 @@ func (e *engine) bare(ctx context.Context, id string, x *box) error {
 	return nil
 }
 
-// empty refuses an alias in a directory in which the image has something, because what the alias needs there would hide it. The container
-// was made from the image and has not started. What an image holds never changes, so the engine is asked once.
+// empty refuses an alias in a directory in which the image has something, because what the alias
+// needs there would hide it. The container was made from the image and has not started. What an
+// image holds never changes, so the engine is asked once.
 func (e *engine) empty(ctx context.Context, container, image, dir string) error {
 	e.mu.Lock()
 	found, known := e.contents[content{image, dir}]
@@ -53,8 +54,9 @@ func (e *engine) empty(ctx context.Context, container, image, dir string) error 
 // maxContents bounds what is remembered of images.
 const maxContents = 1000
 
-// look says what is in a directory of a container that has not started, or what there is instead of a directory. It is not known of a
-// directory that is not there, because the engine says the same of a container that is gone.
+// look says what is in a directory of a container that has not started, or what there is instead of
+// a directory. It is not known of a directory that is not there, because the engine says the same
+// of a container that is gone.
 func (e *engine) look(ctx context.Context, container, dir string) (found string, known bool, err error) {
 	got, err := e.CopyFromContainer(ctx, container, client.CopyFromContainerOptions{SourcePath: dir})
 	if errdefs.IsNotFound(err) {

@@ -9,8 +9,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// TestAliasesHideNothing tests aliases in directories in which an image has something: the directory of a user, a file, a
-// directory that is a link. An alias is there where it has nothing, also in a volume.
+// TestAliasesHideNothing tests aliases in directories in which an image has something: the
+// directory of a user, a file, a directory that is a link. An alias is there where it has nothing,
+// also in a volume.
 func TestAliasesHideNothing(t *testing.T) {
 	t.Parallel()
 	const program = `

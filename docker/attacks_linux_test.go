@@ -80,7 +80,8 @@ for line in open("/proc/mounts"):
 	}
 }
 
-// arena is where attempts are made: a session, a neighbour of it, and sessions that lack a protection, made when they are needed.
+// arena is where attempts are made: a session, a neighbour of it, and sessions that lack a
+// protection, made when they are needed.
 type arena struct {
 	t     *testing.T
 	out   *attempttest.Outside

@@ -102,7 +102,8 @@ func benchRun(b *testing.B, s executor.Session, code string, emit func(executor.
 	return res
 }
 
-// From nothing to the first result, against the same container driven by the client alone, in turn, so that both see the same noise.
+// From nothing to the first result, against the same container driven by the client alone, in turn,
+// so that both see the same noise.
 func BenchmarkCold(b *testing.B) {
 	const (
 		pairs = 15 // for a median that means something, however short the benchmark is
@@ -138,7 +139,8 @@ func BenchmarkCold(b *testing.B) {
 	}
 }
 
-// A session and its first value with each runtime that the engine has, in turn, so that what else the machine does is the same for all.
+// A session and its first value with each runtime that the engine has, in turn, so that what else
+// the machine does is the same for all.
 func BenchmarkRuntimes(b *testing.B) {
 	f, err := testEngine(b).facts(b.Context())
 	if err != nil {
@@ -291,7 +293,8 @@ func TestManySessions(t *testing.T) {
 	many(t, 12, 5)
 }
 
-// A hundred sessions at once, twenty runs each: no error, and nothing is left, which open looks for.
+// A hundred sessions at once, twenty runs each: no error, and nothing is left, which open looks
+// for.
 func BenchmarkManySessions(b *testing.B) {
 	const sessions, runs = 100, 20
 	for b.Loop() {

@@ -45,8 +45,9 @@ func ownEngine(t *testing.T) *dockertest.Engine {
 	return e
 }
 
-// The engine dies, hangs or is restarted in the middle of a run: the error says that the code was running, nothing of this process
-// waits for ever, and when the engine is back the next session works.
+// The engine dies, hangs or is restarted in the middle of a run: the error says that the code was
+// running, nothing of this process waits for ever, and when the engine is back the next session
+// works.
 func TestBrokenEngine(t *testing.T) {
 	e := ownEngine(t)
 	for _, c := range []struct {

@@ -18,62 +18,73 @@ import (
 	"github.com/execbroker/execbroker/runner"
 )
 
-// DefaultImage is the image of sessions whose configuration names none: an official one, by its full name.
+// DefaultImage is the image of sessions whose configuration names none: an official one, by its
+// full name.
 const DefaultImage = "docker.io/library/python:3.13-slim"
 
-// Config is what configuration says. The zero value runs Python in DefaultImage on the engine that the docker command would use.
+// Config is what configuration says. The zero value runs Python in DefaultImage on the engine that
+// the docker command would use.
 type Config struct {
-	// Host is the address of the engine: unix:///path, tcp://host:port, or npipe:// on Windows. Context names a context of the docker
-	// command instead. Without both it is what the environment says: DOCKER_HOST, DOCKER_CONTEXT, the current context, the socket of
-	// the system, that of a rootless engine.
+	// Host is the address of the engine: unix:///path, tcp://host:port, or npipe:// on Windows.
+	// Context names a context of the docker command instead. Without both it is what the
+	// environment says: DOCKER_HOST, DOCKER_CONTEXT, the current context, the socket of the system,
+	// that of a rootless engine.
 	Host    string `json:"host,omitempty"`
 	Context string `json:"context,omitempty"`
 	// TLS is for a tcp Host: it is required there.
 	TLS *TLS `json:"tls,omitempty"`
 
-	// Image is what sessions run in. It needs python3 for Python and node for JavaScript, and nothing else. Unless Pull is "never" the
-	// name begins with the registry: an engine completes a short one with the public hub's, where anybody may have taken it.
+	// Image is what sessions run in. It needs python3 for Python and node for JavaScript, and
+	// nothing else. Unless Pull is "never" the name begins with the registry: an engine completes a
+	// short one with the public hub's, where anybody may have taken it.
 	Image string `json:"image,omitempty"`
 	// Pull says when images come from their registry: "missing" (the default), "always", "never".
 	Pull Pull `json:"pull,omitempty"`
-	// Templates are further images by logical names. In a file the image alone stands for the whole.
+	// Templates are further images by logical names. In a file the image alone stands for the
+	// whole.
 	Templates map[string]Template `json:"templates,omitempty"`
-	// Languages are what the images can run: "python", "javascript" or both. Default: python. Create refuses a language whose
-	// interpreter the image turns out to lack.
+	// Languages are what the images can run: "python", "javascript" or both. Default: python.
+	// Create refuses a language whose interpreter the image turns out to lack.
 	Languages []executor.Language `json:"languages,omitempty"`
 
-	// Runtime is one of the engine's, such as "runsc" for gVisor or "kata" for a microVM. Empty: the engine's default. The declared
-	// isolation follows from it.
+	// Runtime is one of the engine's, such as "runsc" for gVisor or "kata" for a microVM. Empty:
+	// the engine's default. The declared isolation follows from it.
 	Runtime string `json:"runtime,omitempty"`
 	// Network is the engine's network for sessions with the full policy. Default: "bridge".
 	Network string `json:"network,omitempty"`
 
-	// Packages says what sessions may install without a network of their own. The zero value: nothing.
+	// Packages says what sessions may install without a network of their own. The zero value:
+	// nothing.
 	Packages Packages `json:"packages,omitzero"`
 
-	// Ports lets sessions ask for ports, so that this program can connect to servers in their sandboxes. Default: they are refused.
+	// Ports lets sessions ask for ports, so that this program can connect to servers in their
+	// sandboxes. Default: they are refused.
 	Ports bool `json:"ports,omitempty"`
 
-	// Limits are those of sessions that ask for none. Defaults: 1 CPU, 512 MiB of memory, 256 MiB of disk, 128 processes.
+	// Limits are those of sessions that ask for none. Defaults: 1 CPU, 512 MiB of memory, 256 MiB
+	// of disk, 128 processes.
 	Limits Limits `json:"limits,omitzero"`
 	// MaxLimits is the most that a session may ask for. Zero fields: no bound but the machine's.
 	MaxLimits Limits `json:"max_limits,omitzero"`
 
-	// StrictMemory refuses engines whose limit of memory leaves something out: control groups of version 1 do not count what waits in sockets
-	// of the families INET and INET6, those of the loopback interface included, of which code can make gigabytes. Default: such an engine
-	// is used, and Doctor says so.
+	// StrictMemory refuses engines whose limit of memory leaves something out: control groups of
+	// version 1 do not count what waits in sockets of the families INET and INET6, those of the
+	// loopback interface included, of which code can make gigabytes. Default: such an engine is
+	// used, and Doctor says so.
 	StrictMemory bool `json:"strict_memory,omitempty"`
 
-	// AllowWeak lets a sandbox start in which no filter narrows what sockets code can make: that of the runtime does not take effect, and the
-	// Python of the image has no ctypes, by which the runner installs its own. The log says so then. Default: Create refuses it with
+	// AllowWeak lets a sandbox start in which no filter narrows what sockets code can make: that of
+	// the runtime does not take effect, and the Python of the image has no ctypes, by which the
+	// runner installs its own. The log says so then. Default: Create refuses it with
 	// ErrUnsupported.
 	AllowWeak bool `json:"allow_weak,omitempty"`
 
-	// MaxLife is how long a sandbox lives at most, in use or not: the most that a Spec may ask for, and what one gets that asks for
-	// nothing. Default: 24 hours; "none" is no bound.
+	// MaxLife is how long a sandbox lives at most, in use or not: the most that a Spec may ask for,
+	// and what one gets that asks for nothing. Default: 24 hours; "none" is no bound.
 	MaxLife driver.Life `json:"max_life,omitzero"`
 
-	// Timeout is how long the engine may take to answer a question, to start a container for example. Default: one minute.
+	// Timeout is how long the engine may take to answer a question, to start a container for
+	// example. Default: one minute.
 	Timeout driver.Duration `json:"timeout,omitzero"`
 }
 
@@ -98,7 +109,8 @@ const (
 type Template struct {
 	Image  string `json:"image"`
 	Limits Limits `json:"limits,omitzero"`
-	// Packages are in its sessions from the beginning, whether or not Config.Packages allows to ask for them.
+	// Packages are in its sessions from the beginning, whether or not Config.Packages allows to ask
+	// for them.
 	Packages map[executor.Language][]string `json:"packages,omitempty"`
 }
 
@@ -211,8 +223,8 @@ func (c *Config) image(template string) string {
 
 var imageID = regexp.MustCompile(`^(sha256:)?[0-9a-f]{64}$`)
 
-// checkImage refuses names that an engine would complete on its own. The part before the first slash is a registry if it could not be
-// the name of a user: that is how engines tell, too.
+// checkImage refuses names that an engine would complete on its own. The part before the first
+// slash is a registry if it could not be the name of a user: that is how engines tell, too.
 func (c *Config) checkImage(name string) error {
 	switch {
 	case name == "":

@@ -48,8 +48,8 @@ var must = func() conformance.Must {
 	return m
 }()
 
-// What a run of the suite has of its own: owners, because others may test on the same engine, a directory with wheels and a cache, and a
-// registry.
+// What a run of the suite has of its own: owners, because others may test on the same engine, a
+// directory with wheels and a cache, and a registry.
 const (
 	paramRun      = "run"
 	paramDir      = "dir"

@@ -22,18 +22,20 @@ const (
 	defaultProcesses = 128
 )
 
-// What the supervisor needs besides what the code may use: it shares the container's limits with the code.
+// What the supervisor needs besides what the code may use: it shares the container's limits with
+// the code.
 const (
 	supervisorMemory    = 48 << 20
 	supervisorProcesses = 16
 )
 
-// gvisorTasks is how many tasks of the host gVisor may have for each process that code should have. It takes several for one, and some for
-// itself; when it gets no more it ends, and the sandbox with it.
+// gvisorTasks is how many tasks of the host gVisor may have for each process that code should have.
+// It takes several for one, and some for itself; when it gets no more it ends, and the sandbox with
+// it.
 const gvisorTasks = 16
 
-// When the whole machine runs out of memory, sandboxes go before what it is there for. When a sandbox does, code goes before the
-// supervisor.
+// When the whole machine runs out of memory, sandboxes go before what it is there for. When a
+// sandbox does, code goes before the supervisor.
 const (
 	boxOOMScore  = 500
 	codeOOMScore = 1000
@@ -51,16 +53,18 @@ const (
 	maxBytes    = 1 << 50 // more than any machine has, and sums of it still fit
 )
 
-// The directories of a sandbox that can be written to. They are tmpfs: an engine enforces their sizes everywhere, and nothing of them
-// is left on the disk of the host.
+// The directories of a sandbox that can be written to. They are tmpfs: an engine enforces their
+// sizes everywhere, and nothing of them is left on the disk of the host.
 const (
 	tempDir = "/tmp"
 	shmDir  = "/dev/shm"
-	// namesDir is where C libraries ask for names of users before they look into files, by its name /var/run/nscd.
+	// namesDir is where C libraries ask for names of users before they look into files, by its name
+	// /var/run/nscd.
 	namesDir = "/run/nscd"
 )
 
-// limits returns what a session gets: what it asks for, or else what the template or the configuration says.
+// limits returns what a session gets: what it asks for, or else what the template or the
+// configuration says.
 func (c *Config) limits(spec *executor.Spec, f *facts) executor.Limits {
 	l := spec.Limits
 	for _, d := range []executor.Limits{
@@ -105,7 +109,8 @@ type box struct {
 	mapped   bool // the engine has few uids
 }
 
-// gvisor reports whether the processes of the code are those of gVisor's kernel, which does not count them.
+// gvisor reports whether the processes of the code are those of gVisor's kernel, which does not
+// count them.
 func (b *box) gvisor() bool { return isolationOf(b.runtime) == executor.IsolationGVisor }
 
 // mounts returns the sizes of the writable directories.
@@ -113,8 +118,8 @@ func (b *box) mounts() map[string]int64 {
 	return map[string]int64{executor.Workdir: pages(b.want.DiskBytes), tempDir: scratch, shmDir: shared}
 }
 
-// limits returns what is in force once b.want has been rounded up. Files are memory, so the code may use as memory what it does not
-// use as disk.
+// limits returns what is in force once b.want has been rounded up. Files are memory, so the code
+// may use as memory what it does not use as disk.
 func (b *box) limits() executor.Limits {
 	l := executor.Limits{CPUs: max(b.want.CPUs, minCPUs), Processes: b.want.Processes}
 	switch {
@@ -130,7 +135,8 @@ func (b *box) limits() executor.Limits {
 	return l
 }
 
-// parents returns the directories that aliases are in. The root file system is read-only, so each is a tmpfs.
+// parents returns the directories that aliases are in. The root file system is read-only, so each
+// is a tmpfs.
 func (b *box) parents() (dirs []string) {
 	for _, a := range b.aliases {
 		if dir := path.Dir(a); !slices.Contains(dirs, dir) {
@@ -143,8 +149,9 @@ func (b *box) parents() (dirs []string) {
 // pages rounds up to whole pages of memory.
 func pages(n int64) int64 { return (n + pageSize - 1) / pageSize * pageSize }
 
-// userID returns the uid of the code of a session. The kernel counts some things for each uid on the whole machine: processes, inotify
-// instances, pipe buffers. So sessions do not share one. Only an engine in a user namespace has too few for that.
+// userID returns the uid of the code of a session. The kernel counts some things for each uid on
+// the whole machine: processes, inotify instances, pipe buffers. So sessions do not share one. Only
+// an engine in a user namespace has too few for that.
 func (f *facts) userID(id string) int {
 	h := fnv.New32a()
 	h.Write([]byte(id))
@@ -159,7 +166,8 @@ func (f *facts) mapped() bool {
 	return slices.ContainsFunc(f.info.SecurityOptions, func(s string) bool { return slices.Contains([]string{"rootless", "userns"}, securityName(s)) })
 }
 
-// rlimits are those of the code alone. That on processes leaves the supervisor the rest of what the container may have.
+// rlimits are those of the code alone. That on processes leaves the supervisor the rest of what the
+// container may have.
 func (b *box) rlimits() map[string]int64 {
 	if b.mapped {
 		return nil // uids may be shared
@@ -179,7 +187,8 @@ func (b *box) missing(f *facts) (missing []string) {
 	return missing
 }
 
-// options returns everything that makes the container. What each line stops is told in docs/security/docker.md.
+// options returns everything that makes the container. What each line stops is told in
+// docs/security/docker.md.
 func (b *box) options(f *facts) client.ContainerCreateOptions {
 	no := false
 	l := b.limits()
@@ -261,12 +270,14 @@ func (b *box) options(f *facts) client.ContainerCreateOptions {
 			AttachStdout: true,
 			AttachStderr: true,
 			Healthcheck:  &container.HealthConfig{Test: []string{"NONE"}},
-			// An engine that shuts down need not wait. No StopTimeout: it is also how long an engine waits for the news of an end that it
-			// finds out about itself, and one that does not wait handles that end twice, the second time maybe after the removal.
+			// An engine that shuts down need not wait. No StopTimeout: it is also how long an
+			// engine waits for the news of an end that it finds out about itself, and one that does
+			// not wait handles that end twice, the second time maybe after the removal.
 			StopSignal: "SIGKILL",
 		},
 	}
 }
 
-// containerName is the name of the container of a session, and the key by which a repeated create finds it.
+// containerName is the name of the container of a session, and the key by which a repeated create
+// finds it.
 func containerName(id string) string { return "execbroker-" + id }

@@ -18,8 +18,9 @@ import (
 // python runs the runner and the Python of sessions. The image says where it is.
 const python = "python3"
 
-// socket is where further connections find the runner: an abstract name, since a file would need a directory that only the supervisor can
-// reach. Code can connect to it and is sent away by its uid. The network namespace is the container's own.
+// socket is where further connections find the runner: an abstract name, since a file would need a
+// directory that only the supervisor can reach. Code can connect to it and is sent away by its uid.
+// The network namespace is the container's own.
 const socket = "@execbroker"
 
 // Start implements runner.Transport.
@@ -105,8 +106,9 @@ func (b *backend) fullNetwork(ctx context.Context, fetches bool) (string, error)
 	return name, nil
 }
 
-// launch makes a container and starts it, and connects to its main process. What it has made when it fails is the caller's to remove.
-// check may refuse the container before it starts; nil: nothing is wrong with it.
+// launch makes a container and starts it, and connects to its main process. What it has made when
+// it fails is the caller's to remove. check may refuse the container before it starts; nil: nothing
+// is wrong with it.
 func (b *backend) launch(ctx context.Context, o client.ContainerCreateOptions, check func(ctx context.Context, id string) error) (id string, conn *stdio, err error) {
 	e := b.engine
 	lctx, cancel := linger(ctx)
@@ -147,8 +149,9 @@ func (b *backend) launch(ctx context.Context, o client.ContainerCreateOptions, c
 // lingerTime is how long a request may take that the caller has given up.
 const lingerTime = 2 * time.Second
 
-// linger returns a context that outlives ctx by a moment. An engine goes on making a container whose request is withdrawn, and as long as
-// it does the container cannot be found and removed. Waiting for the answer is quicker than looking for what becomes of it.
+// linger returns a context that outlives ctx by a moment. An engine goes on making a container
+// whose request is withdrawn, and as long as it does the container cannot be found and removed.
+// Waiting for the answer is quicker than looking for what becomes of it.
 func linger(ctx context.Context) (context.Context, context.CancelFunc) {
 	l, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

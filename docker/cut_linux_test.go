@@ -13,7 +13,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// TestCut is the short form of TestSoakCut: each step is cut at one of its places, and the connection comes back or stays away.
+// TestCut is the short form of TestSoakCut: each step is cut at one of its places, and the
+// connection comes back or stays away.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	cutEverywhere(t, func(i int, step string) []dockertest.Cut {
@@ -21,8 +22,9 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// cutEverywhere cuts the connection between the client and the engine at the steps of what they say to each other in Create, Run and
-// Close. Which steps there are shows a life in which nothing is cut.
+// cutEverywhere cuts the connection between the client and the engine at the steps of what they say
+// to each other in Create, Run and Close. Which steps there are shows a life in which nothing is
+// cut.
 func cutEverywhere(t *testing.T, cuts func(i int, step string) []dockertest.Cut) {
 	engine, err := dockertest.Host()
 	if err != nil {
@@ -62,9 +64,10 @@ type cutting struct {
 	phase  string
 }
 
-// life makes a session of a backend of its own, runs code in it and closes it. The cable is cut once in one of these, and mended when
-// that has returned. What an error says of the code is compared with a trace that the code leaves, nothing runs twice, and nothing is
-// left at the engine. It returns the steps of the phase.
+// life makes a session of a backend of its own, runs code in it and closes it. The cable is cut
+// once in one of these, and mended when that has returned. What an error says of the code is
+// compared with a trace that the code leaves, nothing runs twice, and nothing is left at the
+// engine. It returns the steps of the phase.
 func (c *cutting) life(t *testing.T, at dockertest.Cut) (steps []string) {
 	t.Helper()
 	owner := owner(t)

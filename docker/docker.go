@@ -1,24 +1,28 @@
-// Package docker is the adapter of type "docker": sandboxes are containers of a Docker engine on this machine or another.
+// Package docker is the adapter of type "docker": sandboxes are containers of a Docker engine on
+// this machine or another.
 //
-// Any image with python3 will do, and with node for JavaScript. Nothing is installed in it, no port is opened, nothing of the host is
-// mounted: a program that the adapter sends along, the runner, supervises the code in the container and talks through the container's
-// standard input and output.
+// Any image with python3 will do, and with node for JavaScript. Nothing is installed in it, no port
+// is opened, nothing of the host is mounted: a program that the adapter sends along, the runner,
+// supervises the code in the container and talks through the container's standard input and output.
 //
 // # Configuration
 //
-// See [Config]. The zero configuration finds the engine that the docker command uses and runs Python in [DefaultImage]. Engine 20.10
-// (API 1.41) and later.
+// See [Config]. The zero configuration finds the engine that the docker command uses and runs
+// Python in [DefaultImage]. Engine 20.10 (API 1.41) and later.
 //
 // # Isolation
 //
-// A container: the kernel is shared with the host, and a mistake in it is a way out. Code has no network unless asked for, no
-// capability, no way to gain one, a short list of system calls, a read-only root, and limits on memory, disk, processes
-// and CPU. With Runtime "runsc" or "kata" the declared isolation is stronger, and what it is worth is theirs to say; gVisor
-// passes the suite without three limits, and Kata is not tested here. docs/security/docker.md tells layer by layer what stops what and what remains.
+// A container: the kernel is shared with the host, and a mistake in it is a way out. Code has no
+// network unless asked for, no capability, no way to gain one, a short list of system calls, a
+// read-only root, and limits on memory, disk, processes and CPU. With Runtime "runsc" or "kata" the
+// declared isolation is stronger, and what it is worth is theirs to say; gVisor passes the suite
+// without three limits, and Kata is not tested here. docs/security/docker.md tells layer by layer
+// what stops what and what remains.
 //
 // # As
 //
-// executor.As(s, &c) with c of type Container gives the client of the engine and the ID of the container.
+// executor.As(s, &c) with c of type Container gives the client of the engine and the ID of the
+// container.
 package docker
 
 import (
@@ -46,8 +50,8 @@ type Container struct {
 	ID     string
 }
 
-// The time limits of the adapter. A question to the engine has one of its own; creating a session may take longer because it may pull
-// an image.
+// The time limits of the adapter. A question to the engine has one of its own; creating a session
+// may take longer because it may pull an image.
 const (
 	engineTimeout = time.Minute
 	createTimeout = 15 * time.Minute
@@ -110,10 +114,11 @@ var features = []executor.Feature{
 	executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureAliases,
 }
 
-// gvisorLacks are the features that sessions under gVisor do not have. Its kernel is a process of the host in the control group of the
-// container, so that what goes beyond memory, or beyond a number of tasks that a program does not see, ends the whole sandbox. Its clocks of
-// processor time do not know of the quota that the host enforces. Its terminals are no controlling ones for what a shell starts, edit no
-// lines and send no signals.
+// gvisorLacks are the features that sessions under gVisor do not have. Its kernel is a process of
+// the host in the control group of the container, so that what goes beyond memory, or beyond a
+// number of tasks that a program does not see, ends the whole sandbox. Its clocks of processor time
+// do not know of the quota that the host enforces. Its terminals are no controlling ones for what a
+// shell starts, edit no lines and send no signals.
 var gvisorLacks = []executor.Feature{
 	executor.FeaturePTY, executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitProcesses,
 }
@@ -134,7 +139,8 @@ func (b *backend) options() runner.Options {
 		c.Languages = append(c.Languages, executor.Runtime{Language: l})
 	}
 	o := runner.Options{
-		// What stops a run goes through the engine, so an engine that is given up after a moment is not waited for longer.
+		// What stops a run goes through the engine, so an engine that is given up after a moment is
+		// not waited for longer.
 		Options: driver.Options{
 			Type: Type, CreateTimeout: createTimeout, StopTimeout: min(b.engine.timeout, stopTimeout), Suspends: true, SuspendsRuns: true,
 		},

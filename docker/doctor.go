@@ -13,7 +13,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// Doctor examines what the backend needs: the engine, what it can enforce, the images. It changes nothing, so it pulls nothing.
+// Doctor examines what the backend needs: the engine, what it can enforce, the images. It changes
+// nothing, so it pulls nothing.
 func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	b, err := newBackend(env, cfg)
 	if err != nil {

@@ -65,7 +65,8 @@ func (c *Config) endpoint(env environment) (endpoint, error) {
 	if current != "" {
 		return env.context(current)
 	}
-	// The docker command stops at the socket of the system; rootless engines tell their users to set DOCKER_HOST, and many forget.
+	// The docker command stops at the socket of the system; rootless engines tell their users to
+	// set DOCKER_HOST, and many forget.
 	sockets := []string{"/var/run/docker.sock"}
 	if dir := env.getenv("XDG_RUNTIME_DIR"); dir != "" {
 		sockets = append(sockets, filepath.Join(dir, "docker.sock"))

@@ -21,7 +21,8 @@ import (
 	"github.com/execbroker/execbroker/internal/leaktest"
 )
 
-// endurance makes sessions in great number on an engine of its own, which it restarts and kills now and then.
+// endurance makes sessions in great number on an engine of its own, which it restarts and kills now
+// and then.
 type endurance struct {
 	engine *dockertest.Engine
 	x      executor.Executor
@@ -171,7 +172,8 @@ var lives = []life{
 	}},
 }
 
-// session has one session live one life. Errors are right only if the engine was broken meanwhile, and then they have to say so.
+// session has one session live one life. Errors are right only if the engine was broken meanwhile,
+// and then they have to say so.
 func (n *endurance) session(t *testing.T, r *rand.Rand) {
 	l := lives[r.IntN(len(lives))]
 	before := n.epoch.Load()
@@ -261,8 +263,8 @@ func measure(t *testing.T) usage {
 	return usage{m.HeapAlloc, len(leaktest.Others()), len(fds)}
 }
 
-// endure runs rounds of sessions, with a broken engine in the middle of each, and compares what this program holds after each with
-// what it held after the first.
+// endure runs rounds of sessions, with a broken engine in the middle of each, and compares what
+// this program holds after each with what it held after the first.
 func endure(t *testing.T, rounds, sessions, workers int) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -307,7 +309,8 @@ func endure(t *testing.T, rounds, sessions, workers int) {
 	n.kinds.Range(func(k, v any) bool { t.Logf("%-22s %d", k, v.(*atomic.Int64).Load()); return true })
 }
 
-// left counts what is left at the engine, after what a program of the same owner removes when it starts.
+// left counts what is left at the engine, after what a program of the same owner removes when it
+// starts.
 func (n *endurance) left(t *testing.T) int {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) { // removal after a Create that failed goes on behind it

@@ -21,7 +21,8 @@ import (
 // minAPI is the version of Engine 20.10, the oldest that has private cgroup namespaces.
 const minAPI = "1.41"
 
-// factsAge is how long what an engine says of itself is believed. It changes only with its configuration.
+// factsAge is how long what an engine says of itself is believed. It changes only with its
+// configuration.
 const factsAge = time.Minute
 
 // podman is what Podman calls itself where Docker says "Engine".
@@ -48,8 +49,9 @@ type engine struct {
 	contents map[content]string // what was found in images; empty: nothing
 }
 
-// maxRemovals bounds how many containers are removed at once. More are hardly faster. And up to 20.10.26 the more containers end together, the
-// likelier it is that an engine never answers again: https://github.com/moby/moby/pull/42545.
+// maxRemovals bounds how many containers are removed at once. More are hardly faster. And up to
+// 20.10.26 the more containers end together, the likelier it is that an engine never answers again:
+// https://github.com/moby/moby/pull/42545.
 const maxRemovals = 4
 
 func newEngine(c *client.Client, at endpoint, timeout time.Duration) *engine {
@@ -84,7 +86,8 @@ func (e *engine) facts(ctx context.Context) (*facts, error) {
 	return f, nil
 }
 
-// forget makes the next use ask again: after an error another engine may answer at the same address.
+// forget makes the next use ask again: after an error another engine may answer at the same
+// address.
 func (e *engine) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,7 +101,8 @@ func (e *engine) answer(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeoutCause(ctx, e.timeout, errNoAnswer)
 }
 
-// refuse returns an error if the engine cannot enforce what every session has, or is not one that this adapter knows.
+// refuse returns an error if the engine cannot enforce what every session has, or is not one that
+// this adapter knows.
 func (f *facts) refuse(cfg *Config) error {
 	i, runtime := &f.info, cfg.Runtime
 	if versions.LessThan(f.apiVersion, minAPI) {
@@ -143,8 +147,9 @@ func (f *facts) refuse(cfg *Config) error {
 	return nil
 }
 
-// countsSockets reports whether the limit of memory is also one of what waits in sockets. Control groups of version 1 have a limit of its own
-// for that, which the client has no field for. gVisor keeps it in the memory of its process.
+// countsSockets reports whether the limit of memory is also one of what waits in sockets. Control
+// groups of version 1 have a limit of its own for that, which the client has no field for. gVisor
+// keeps it in the memory of its process.
 func (f *facts) countsSockets(runtime string) bool {
 	return f.info.CgroupVersion != "1" || isolationOf(runtime) == executor.IsolationGVisor
 }
@@ -175,8 +180,8 @@ func (f *facts) architecture() string {
 	}
 }
 
-// isolationOf returns the boundary that a runtime gives. The name is the administrator's; what does not look like a stronger one is
-// a container.
+// isolationOf returns the boundary that a runtime gives. The name is the administrator's; what does
+// not look like a stronger one is a container.
 func isolationOf(runtime string) executor.Isolation {
 	name := path.Base(runtime)
 	switch {

@@ -93,7 +93,8 @@ func listen(t *testing.T) (string, net.Listener) {
 	return "unix://" + path, l
 }
 
-// scripted is an engine that answers as a test says. It stands for engines that a test machine does not have.
+// scripted is an engine that answers as a test says. It stands for engines that a test machine does
+// not have.
 func scripted(t *testing.T, routes map[string]http.HandlerFunc) *engine {
 	t.Helper()
 	host, l := listen(t)
@@ -125,8 +126,8 @@ func answer(status int, body any) http.HandlerFunc {
 
 func message(text string) map[string]string { return map[string]string{"message": text} }
 
-// An engine is asked to remove a few containers at a time, however many end together, and those that it is removing already are waited for
-// without keeping others from it.
+// An engine is asked to remove a few containers at a time, however many end together, and those
+// that it is removing already are waited for without keeping others from it.
 func TestRemovals(t *testing.T) {
 	const many = 20
 	var now, most atomic.Int32
@@ -311,8 +312,8 @@ func TestCallerGivesUp(t *testing.T) {
 	}
 }
 
-// An engine that has been cut off goes on making the container that it was asked for, and finds it only when it is made. Of one that has
-// not heard the request nothing comes.
+// An engine that has been cut off goes on making the container that it was asked for, and finds it
+// only when it is made. Of one that has not heard the request nothing comes.
 func TestUndo(t *testing.T) {
 	for name, heard := range map[string]bool{"heard": true, "not-heard": false} {
 		t.Run(name, func(t *testing.T) {

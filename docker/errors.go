@@ -16,8 +16,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// fail classifies an error of the client. No user code runs in the calls that it is for, and those that may have had an effect
-// without telling are idempotent by the name of the container.
+// fail classifies an error of the client. No user code runs in the calls that it is for, and those
+// that may have had an effect without telling are idempotent by the name of the container.
 func (e *engine) fail(ctx context.Context, err error) error {
 	if de := (*executor.Error)(nil); errors.As(err, &de) {
 		return err

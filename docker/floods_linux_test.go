@@ -76,8 +76,9 @@ func outcomeOf(r *executor.Result, err error) any {
 	return short
 }
 
-// TestVerdicts lets code go to the end of what it can do against the supervisor and its own limits. The verdict has to be the right one,
-// the neighbour has to be answered meanwhile, and the session has to serve the next run.
+// TestVerdicts lets code go to the end of what it can do against the supervisor and its own limits.
+// The verdict has to be the right one, the neighbour has to be answered meanwhile, and the session
+// has to serve the next run.
 //
 // It is not parallel to other tests: each attempt has a second to come to its end.
 func TestVerdicts(t *testing.T) {
@@ -152,12 +153,14 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestOutlive lets processes try to be there after their run. The same attempts are made over the runner alone, with more ends of a run.
+// TestOutlive lets processes try to be there after their run. The same attempts are made over the
+// runner alone, with more ends of a run.
 func TestOutlive(t *testing.T) {
 	t.Parallel()
 	a := newArena(t, hostileImage(t), executor.Spec{})
 	attempts := attempttest.Of(attempttest.Outliving, "docker")
-	// What is left without a supervisor is of the simplest kind: the others would not leave the machine of the test alone.
+	// What is left without a supervisor is of the simplest kind: the others would not leave the
+	// machine of the test alone.
 	double := attempts[slices.IndexFunc(attempts, func(a attempttest.Attempt) bool { return a.Name == "double-fork" })]
 	detach := attempttest.Command(python, []attempttest.Attempt{double}, nil)
 	alive := []string{python, "-I", "-S", "-c", attempttest.Alive}

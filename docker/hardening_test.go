@@ -32,7 +32,8 @@ func testEngine(t testing.TB) *engine {
 	return newEngine(c, endpoint{host: host, from: "test"}, engineTimeout)
 }
 
-// inBox runs a Python program as the main process of a container with everything that sessions have, and returns what it prints.
+// inBox runs a Python program as the main process of a container with everything that sessions
+// have, and returns what it prints.
 func inBox(t *testing.T, e *engine, image string, program string) []byte {
 	t.Helper()
 	f, err := e.facts(t.Context())
@@ -120,7 +121,8 @@ func TestHardening(t *testing.T) {
 			t.Errorf("mount of %s: got %q", dir, got)
 		}
 	}
-	// By root, which is the supervisor: the work directory belongs to the code, and /dev, of 64 KiB, does not.
+	// By root, which is the supervisor: the work directory belongs to the code, and /dev, of 64
+	// KiB, does not.
 	if want := []string{"/dev", shmDir, namesDir, tempDir}; !slices.Equal(in.Written, want) {
 		t.Errorf("could write to %q, want %q", in.Written, want)
 	}

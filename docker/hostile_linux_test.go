@@ -39,7 +39,8 @@ func hostileImage(t *testing.T) string {
 	return commit(t, attempttest.Image)
 }
 
-// plain runs a command in a container that is made of an image as it is, and returns what it prints.
+// plain runs a command in a container that is made of an image as it is, and returns what it
+// prints.
 func plain(t *testing.T, image string, command ...string) string {
 	t.Helper()
 	e := testEngine(t)
@@ -59,7 +60,8 @@ func plain(t *testing.T, image string, command ...string) string {
 	return string(out) + conn.stderr()
 }
 
-// TestHostileConfiguration uses an image whose configuration is made to take part. A container that is made of it as it is obeys.
+// TestHostileConfiguration uses an image whose configuration is made to take part. A container that
+// is made of it as it is obeys.
 func TestHostileConfiguration(t *testing.T) {
 	t.Parallel()
 	image := commit(t, `
@@ -100,8 +102,8 @@ print([k for k in os.environ if k.startswith(("LD_", "PYTHONS", "PYTHONPATH", "P
 	}
 }
 
-// TestHostilePython uses images whose python3 is something else. The session does not come up, Create says so in time and without
-// memory, and nothing is left, for which open looks.
+// TestHostilePython uses images whose python3 is something else. The session does not come up,
+// Create says so in time and without memory, and nothing is left, for which open looks.
 func TestHostilePython(t *testing.T) {
 	t.Parallel()
 	e := testEngine(t)

@@ -104,7 +104,8 @@ func (e *engine) pull(ctx context.Context, name string) error {
 	return nil
 }
 
-// pullFailed classifies an error of a pull. A registry that has no such image and one that hides it answer alike.
+// pullFailed classifies an error of a pull. A registry that has no such image and one that hides it
+// answer alike.
 func (e *engine) pullFailed(ctx context.Context, name string, err error) error {
 	cause := context.Cause(ctx)
 	switch {
@@ -142,7 +143,8 @@ func (p *pullProgress) add(ctx context.Context, m jsonstream.Message) {
 	executor.ReportProgress(ctx, sum)
 }
 
-// registryAuth returns what docker login has left for the registry of an image, in the form that engines take, or "" if nothing is.
+// registryAuth returns what docker login has left for the registry of an image, in the form that
+// engines take, or "" if nothing is.
 func registryAuth(configDir, image string) (string, error) {
 	var cfg struct {
 		Auths map[string]registry.AuthConfig

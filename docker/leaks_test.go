@@ -23,10 +23,12 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// hostProgram makes the test binary a program that holds sessions, until it is killed. Its value is the owner of the first two.
+// hostProgram makes the test binary a program that holds sessions, until it is killed. Its value is
+// the owner of the first two.
 const hostProgram = "DOCKER_TEST_HOST"
 
-// holdSessions has code running in three sessions, the last of which ends soon, and says which they are.
+// holdSessions has code running in three sessions, the last of which ends soon, and says which they
+// are.
 func holdSessions(ctx context.Context, owner string) error {
 	host, err := dockertest.Host()
 	if err != nil {
@@ -64,8 +66,9 @@ func holdSessions(ctx context.Context, owner string) error {
 	return nil
 }
 
-// The program is killed in the middle of its runs. Its sandboxes are counted where they live: the one whose time is over ends by itself,
-// the reaper removes the other one at once, and leaves that of another owner alone.
+// The program is killed in the middle of its runs. Its sandboxes are counted where they live: the
+// one whose time is over ends by itself, the reaper removes the other one at once, and leaves that
+// of another owner alone.
 func TestKilledHost(t *testing.T) {
 	t.Parallel()
 	e := testEngine(t)
@@ -185,7 +188,8 @@ func TestReap(t *testing.T) {
 	says(t, o, "print('alive')", "alive")
 }
 
-// What earlier programs have left that cannot run any more goes with the first session of the next one.
+// What earlier programs have left that cannot run any more goes with the first session of the next
+// one.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	e := testEngine(t)

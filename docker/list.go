@@ -18,11 +18,12 @@ import (
 	"github.com/execbroker/execbroker/runner"
 )
 
-// labelSpec holds what a process that did not create the session has to know of it. It does not change, as no label does.
+// labelSpec holds what a process that did not create the session has to know of it. It does not
+// change, as no label does.
 const labelSpec = executor.ReservedPrefix + "docker.spec"
 
-// sessionInfo describes a container. The labels are those of the engine, so only who may make containers there, and is root by that,
-// could forge them.
+// sessionInfo describes a container. The labels are those of the engine, so only who may make
+// containers there, and is root by that, could forge them.
 func sessionInfo(id, state string, labels map[string]string) (executor.SessionInfo, error) {
 	info, err := runner.Recall(id, labels[labelSpec])
 	if state != string(container.StateRunning) {
@@ -39,7 +40,8 @@ var sessionID = regexp.MustCompile(`^[a-z0-9]{26}$`)
 
 var errGone = errors.New("no such container")
 
-// Find implements runner.Finder. Nothing in the handle is an address but the name, and the engine says whose that is.
+// Find implements runner.Finder. Nothing in the handle is an address but the name, and the engine
+// says whose that is.
 func (b *backend) Find(ctx context.Context, h executor.Handle) (runner.Sandbox, executor.SessionInfo, error) {
 	ctx, cancel := b.engine.answer(ctx)
 	defer cancel()
@@ -51,7 +53,8 @@ func (b *backend) Find(ctx context.Context, h executor.Handle) (runner.Sandbox, 
 	return &sandbox{b: b, id: h.Session, container: c.ID, image: c.Image}, info, err
 }
 
-// container inspects the container of a session. The name comes from a handle, so it is checked before it becomes part of a path.
+// container inspects the container of a session. The name comes from a handle, so it is checked
+// before it becomes part of a path.
 func (e *engine) container(ctx context.Context, id string) (container.InspectResponse, error) {
 	if !sessionID.MatchString(id) {
 		return container.InspectResponse{}, driver.Fail(executor.ErrNotFound, executor.RanNo, errGone)
@@ -68,7 +71,8 @@ func (e *engine) container(ctx context.Context, id string) (container.InspectRes
 	return res.Container, nil
 }
 
-// Sessions implements driver.Lister. Containers that were created and never started are listed, too: as dead.
+// Sessions implements driver.Lister. Containers that were created and never started are listed,
+// too: as dead.
 func (b *backend) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {
 	return func(yield func(executor.SessionInfo, error) bool) {
 		ctx, cancel := b.engine.answer(ctx)
@@ -134,7 +138,8 @@ func (e *engine) remove(ctx context.Context, name string) error {
 	return e.fail(ctx, err)
 }
 
-// unansweredError is the failure of a request to make a container of which nobody knows whether it was heard.
+// unansweredError is the failure of a request to make a container of which nobody knows whether it
+// was heard.
 type unansweredError struct {
 	error
 	asked client.ContainerCreateOptions
@@ -149,9 +154,9 @@ func answered(err error) bool {
 	return kind != errdefs.ErrUnknown && kind != context.Canceled && kind != context.DeadlineExceeded
 }
 
-// undo removes what a launch has made, or may yet make, that failed with an error. An engine that is making a container does not find
-// it yet, also for the one that asked for it and was cut off, but its name is taken. So when the name can be taken again, nothing more
-// comes.
+// undo removes what a launch has made, or may yet make, that failed with an error. An engine that
+// is making a container does not find it yet, also for the one that asked for it and was cut off,
+// but its name is taken. So when the name can be taken again, nothing more comes.
 func (e *engine) undo(ctx context.Context, id string, failure error) error {
 	var u *unansweredError
 	if !errors.As(failure, &u) {

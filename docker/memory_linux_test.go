@@ -8,7 +8,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// heldInSockets fills connections over the loopback interface until there are 200 MiB in them, and says what the limit of memory counts.
+// heldInSockets fills connections over the loopback interface until there are 200 MiB in them, and
+// says what the limit of memory counts.
 const heldInSockets = `
 import os, socket
 l = socket.socket()
@@ -27,8 +28,8 @@ while held < 200 << 20:
 counted = int(open("/sys/fs/cgroup/memory/memory.usage_in_bytes").read())
 print("more is held than is counted" if held > counted else "all is counted")`
 
-// TestMemoryOfSockets shows what the limit of memory is worth: version 2 of control groups counts what waits in sockets, version 1 does not,
-// and strict_memory refuses it.
+// TestMemoryOfSockets shows what the limit of memory is worth: version 2 of control groups counts
+// what waits in sockets, version 1 does not, and strict_memory refuses it.
 func TestMemoryOfSockets(t *testing.T) {
 	t.Parallel()
 	f, err := testEngine(t).facts(t.Context())

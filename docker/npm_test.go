@@ -83,8 +83,9 @@ func saysJS(t testing.TB, s executor.Session, code, want string) {
 	}
 }
 
-// A registry is asked once, also for what was looked for in vain before. Its packages are found by require and import, in cells, in files
-// and in programs, and each finds the versions that it needs.
+// A registry is asked once, also for what was looked for in vain before. Its packages are found by
+// require and import, in cells, in files and in programs, and each finds the versions that it
+// needs.
 func TestRegistry(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
@@ -147,7 +148,8 @@ console.log(esm, require("two-faces"))`, "esm cjs")
 	}
 }
 
-// What is not on the list is refused before anything is asked for it, and what cannot be had is told in words that name it.
+// What is not on the list is refused before anything is asked for it, and what cannot be had is
+// told in words that name it.
 func TestRegistryRefusals(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
@@ -182,7 +184,8 @@ func TestRegistryRefusals(t *testing.T) {
 	}
 }
 
-// Packages of a template are there from the beginning, of both languages, and sessions that begin at the same time have them fetched once.
+// Packages of a template are there from the beginning, of both languages, and sessions that begin
+// at the same time have them fetched once.
 func TestTemplateRegistry(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
@@ -215,8 +218,8 @@ func TestTemplateRegistry(t *testing.T) {
 	}
 }
 
-// BenchmarkInstall measures what a session waits for packages that nobody has fetched yet, and for those that are in the cache. The registry
-// and the wheels are on this machine.
+// BenchmarkInstall measures what a session waits for packages that nobody has fetched yet, and for
+// those that are in the cache. The registry and the wheels are on this machine.
 func BenchmarkInstall(b *testing.B) {
 	r := newRegistry(b)
 	dir := wheels(b)

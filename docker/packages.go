@@ -8,12 +8,14 @@ import (
 	"github.com/execbroker/execbroker/internal/packages"
 )
 
-// Packages says what sessions may install and where it comes from. The zero value means that they may install nothing, and that those of
-// templates come from the index that the pip of the image uses.
+// Packages says what sessions may install and where it comes from. The zero value means that they
+// may install nothing, and that those of templates come from the index that the pip of the image
+// uses.
 //
-// A session needs no network for it: a container of the same image, with network and without anything of a user, fetches wheels or
-// packages of npm once, and what it made of them is kept in the cache directory. In a session they are in memory, which grows by Size for
-// each language that can have some.
+// A session needs no network for it: a container of the same image, with network and without
+// anything of a user, fetches wheels or packages of npm once, and what it made of them is kept in
+// the cache directory. In a session they are in memory, which grows by Size for each language that
+// can have some.
 type Packages struct {
 	driver.Packages
 	// Network is the engine's network for fetching. Default: "bridge".
@@ -32,10 +34,12 @@ func (c *Config) installs() []executor.Language {
 	return c.sources().Languages(presets...)
 }
 
-// packagesSize returns how much room a session has for the packages of a language that can be installed.
+// packagesSize returns how much room a session has for the packages of a language that can be
+// installed.
 func (c *Config) packagesSize() int64 { return pages(c.sources().Bytes()) }
 
-// checkPackages reports every mistake in what says that packages are installed, but those in the file of requirements.
+// checkPackages reports every mistake in what says that packages are installed, but those in the
+// file of requirements.
 func (c *Config) checkPackages() error {
 	s := c.sources()
 	errs := []error{s.CheckLanguages(c.installs(), c.languages()), driver.At("packages", s.Check())}

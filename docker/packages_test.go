@@ -76,8 +76,8 @@ func install(t testing.TB, s executor.Session, names ...string) *executor.Result
 	return res
 }
 
-// An index is asked once. What it gave is used again without it, by other sessions and other programs, and a session is never in a
-// network for it.
+// An index is asked once. What it gave is used again without it, by other sessions and other
+// programs, and a session is never in a network for it.
 func TestIndex(t *testing.T) {
 	t.Parallel()
 	x := newIndex(t, wheels(t))
@@ -120,7 +120,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// With a directory of wheels nothing has a network. What cannot be installed is told in words that name it.
+// With a directory of wheels nothing has a network. What cannot be installed is told in words that
+// name it.
 func TestWheels(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
@@ -185,7 +186,8 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// Packages of a template are there from the beginning. Sessions that begin at the same time have them fetched once.
+// Packages of a template are there from the beginning. Sessions that begin at the same time have
+// them fetched once.
 func TestTemplatePackages(t *testing.T) {
 	t.Parallel()
 	x := newIndex(t, wheels(t))
@@ -269,8 +271,8 @@ func builders(t testing.TB, e *engine, owner string) []container.InspectResponse
 	return found
 }
 
-// What fetches packages has a network and otherwise what sessions have, and nothing of a user. When it is given up nothing is left, and the
-// next one works.
+// What fetches packages has a network and otherwise what sessions have, and nothing of a user. When
+// it is given up nothing is left, and the next one works.
 func TestBuilder(t *testing.T) {
 	t.Parallel()
 	e := testEngine(t)

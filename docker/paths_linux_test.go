@@ -23,8 +23,9 @@ open("plain", "w").write("plain")
 os.mkdir("sub")
 os.symlink("../../../etc", "sub/up")`
 
-// TestPaths uses the names that code and callers might use to get out of the sandbox's directories by way of file operations. Where the
-// directories are open to everybody, what only rights have stopped works.
+// TestPaths uses the names that code and callers might use to get out of the sandbox's directories
+// by way of file operations. Where the directories are open to everybody, what only rights have
+// stopped works.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	read := func(name string) func(context.Context, executor.Session) error {

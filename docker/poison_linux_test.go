@@ -44,7 +44,8 @@ func hashes(t *testing.T, cache string) map[string]string {
 	return sums
 }
 
-// TestPoison has the code of a session change packages in every way. The next run of it, another session and the cache are as they were.
+// TestPoison has the code of a session change packages in every way. The next run of it, another
+// session and the cache are as they were.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
@@ -79,8 +80,9 @@ type hostileArchive struct {
 	naive   string // what is said by a builder that unpacks as it is told; "": that one has nothing to show
 }
 
-// unguarded is what becomes of archives where one check of ours is not made. Those that are installed have taken in what is damaged or
-// too large; the one that is not has ended the builder, as if the engine had failed.
+// unguarded is what becomes of archives where one check of ours is not made. Those that are
+// installed have taken in what is damaged or too large; the one that is not has ended the builder,
+// as if the engine had failed.
 var unguarded = map[string]struct {
 	check, instead string
 	installed      bool
@@ -106,7 +108,8 @@ func link(kind byte, name, to string) packagestest.Entry {
 	return packagestest.Entry{Header: tar.Header{Typeflag: kind, Name: name, Linkname: to}}
 }
 
-// longName is an archive that begins with a name of so many bytes, by a header that no program of good will writes.
+// longName is an archive that begins with a name of so many bytes, by a header that no program of
+// good will writes.
 func longName(size int) []byte {
 	h := make([]byte, 512)
 	copy(h, "././@LongLink")
@@ -126,8 +129,9 @@ func longName(size int) []byte {
 	return b.Bytes()
 }
 
-// bomb is an archive with a file of so many zeros, a multiple of 1 MiB. It is compressed piece by piece, which are all the same but the
-// first: to compress all of it takes minutes with the race detector.
+// bomb is an archive with a file of so many zeros, a multiple of 1 MiB. It is compressed piece by
+// piece, which are all the same but the first: to compress all of it takes minutes with the race
+// detector.
 func bomb(size int64) []byte {
 	piece := func(write func(io.Writer)) []byte {
 		var b bytes.Buffer
@@ -148,8 +152,9 @@ func bomb(size int64) []byte {
 	return append(all, piece(func(z io.Writer) { z.Write(make([]byte, 1024)) })...)
 }
 
-// TestHostileArchives installs packages whose archives are attacks: on the builder, and again where the builder unpacks as it is told and
-// counts nothing, to see that they are attacks. Even then nothing of it reaches a session.
+// TestHostileArchives installs packages whose archives are attacks: on the builder, and again where
+// the builder unpacks as it is told and counts nothing, to see that they are attacks. Even then
+// nothing of it reaches a session.
 func TestHostileArchives(t *testing.T) {
 	r := newRegistry(t)
 	many := []packagestest.Entry{packagestest.Named("package/index.js", "")}
@@ -261,7 +266,8 @@ func without(t *testing.T, program *string, protection, instead string) {
 	t.Cleanup(func() { *program = was })
 }
 
-// TestSourceDistribution installs a package that has to be built, by a program of its own. That does not happen, and would where pip may.
+// TestSourceDistribution installs a package that has to be built, by a program of its own. That
+// does not happen, and would where pip may.
 func TestSourceDistribution(t *testing.T) {
 	dir := wheels(t)
 	x := newIndex(t, dir)
@@ -298,7 +304,8 @@ func TestSourceDistribution(t *testing.T) {
 	}
 }
 
-// TestHostileContent gives a session what no builder of ours would say. The host refuses it, and if it did not, the sandbox would.
+// TestHostileContent gives a session what no builder of ours would say. The host refuses it, and if
+// it did not, the sandbox would.
 func TestHostileContent(t *testing.T) {
 	box := openPackages(t, t.TempDir(), driver.Packages{Allow: allow("*"), Wheels: wheels(t), Size: 1 << 20})
 	s := create(t, box, executor.Spec{})
@@ -322,7 +329,8 @@ func TestHostileContent(t *testing.T) {
 	}
 	says(t, s, there, "False")
 	without(t, &packages.PlaceProgram, `".." in parts or `, "")
-	// Then a file is where none was asked for, and only the read-only root keeps it from getting further.
+	// Then a file is where none was asked for, and only the read-only root keeps it from getting
+	// further.
 	if err := put("../evil.py"); err == nil || strings.Contains(err.Error(), "bad name") {
 		t.Errorf("without the check: got %v", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/execbroker/execbroker/internal/seccomp"
 )
 
-// Containers get the filter of package seccomp instead of the engine's. A runtime ignores names that its
-// architecture does not have.
+// Containers get the filter of package seccomp instead of the engine's. A runtime ignores names
+// that its architecture does not have.
 
 // profile is the form of the engine's API.
 type profile struct {

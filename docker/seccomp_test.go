@@ -12,7 +12,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// The filter allows nothing of what has to be closed, and each call once, with or without conditions.
+// The filter allows nothing of what has to be closed, and each call once, with or without
+// conditions.
 func TestProfile(t *testing.T) {
 	t.Parallel()
 	var p profile
@@ -44,8 +45,9 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// TestSocketsWithoutCtypes runs images in which the runner cannot install its filter. With that of the engine alone sockets are narrowed as
-// well; without it there is no session, unless the configuration allows it.
+// TestSocketsWithoutCtypes runs images in which the runner cannot install its filter. With that of
+// the engine alone sockets are narrowed as well; without it there is no session, unless the
+// configuration allows it.
 func TestSocketsWithoutCtypes(t *testing.T) {
 	t.Parallel()
 	const made = `import socket

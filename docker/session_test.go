@@ -15,7 +15,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// open opens a backend on the engine of the machine, with an owner of the test's own, and checks at the end that nothing is left.
+// open opens a backend on the engine of the machine, with an owner of the test's own, and checks at
+// the end that nothing is left.
 func open(t testing.TB, edit ...func(*Config)) executor.Executor {
 	t.Helper()
 	host, err := dockertest.Host()
@@ -107,7 +108,8 @@ func TestAs(t *testing.T) {
 	}
 }
 
-// The memory of the main process itself runs out, and the container is removed before anybody can ask it.
+// The memory of the main process itself runs out, and the container is removed before anybody can
+// ask it.
 func TestTermination(t *testing.T) {
 	t.Parallel()
 	e := testEngine(t)

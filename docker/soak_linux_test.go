@@ -10,7 +10,8 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 )
 
-// TestSoakCut cuts the connection to the engine at each place of every step, for a moment and until after the failure.
+// TestSoakCut cuts the connection to the engine at each place of every step, for a moment and until
+// after the failure.
 func TestSoakCut(t *testing.T) {
 	cutEverywhere(t, func(_ int, step string) (all []dockertest.Cut) {
 		for _, w := range []dockertest.Where{dockertest.Before, dockertest.Middle, dockertest.After} {
@@ -20,7 +21,8 @@ func TestSoakCut(t *testing.T) {
 	})
 }
 
-// TestSoakSessions makes 10,000 sessions, or as many as EXECBROKER_SOAK_SESSIONS says, and breaks the engine after every few hundred.
+// TestSoakSessions makes 10,000 sessions, or as many as EXECBROKER_SOAK_SESSIONS says, and breaks
+// the engine after every few hundred.
 func TestSoakSessions(t *testing.T) {
 	n := 10_000
 	if s := os.Getenv("EXECBROKER_SOAK_SESSIONS"); s != "" {

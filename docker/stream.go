@@ -10,8 +10,9 @@ import (
 	"sync"
 )
 
-// stdio is the standard input and output of a process in a container over one connection to the engine, which interleaves stdout and
-// stderr in frames. What the process writes to stderr is diagnosis; its end is kept.
+// stdio is the standard input and output of a process in a container over one connection to the
+// engine, which interleaves stdout and stderr in frames. What the process writes to stderr is
+// diagnosis; its end is kept.
 type stdio struct {
 	net.Conn        // of the engine; written to as it is
 	heard    func() // called when the process has said something, or is no longer listened to; may be nil

@@ -75,7 +75,8 @@ func TestFloodOfStderr(t *testing.T) {
 	}
 }
 
-// Whatever the engine sends, what is read is no more than it sent, and no frame makes this process reserve what it announces.
+// Whatever the engine sends, what is read is no more than it sent, and no frame makes this process
+// reserve what it announces.
 func FuzzStdio(f *testing.F) {
 	f.Add([]byte(frame(1, "x")+frame(2, "y")), uint8(3))
 	f.Add([]byte("\x02\x00\x00\x00\xff\xff\xff\xffxyz"), uint8(1))

@@ -47,7 +47,8 @@ func asRoot(t *testing.T, s executor.Session, argv ...string) string {
 	return string(out)
 }
 
-// A suspended session executes nothing, keeps what it has, and goes on with its next use. A run in progress goes on, too.
+// A suspended session executes nothing, keeps what it has, and goes on with its next use. A run in
+// progress goes on, too.
 func TestSuspend(t *testing.T) {
 	t.Parallel()
 	x := open(t)
@@ -100,7 +101,8 @@ func TestSuspend(t *testing.T) {
 	}
 }
 
-// A suspended session ends by its idle TTL, at the engine, though something runs in it and its holder says nothing.
+// A suspended session ends by its idle TTL, at the engine, though something runs in it and its
+// holder says nothing.
 func TestSuspendedEnds(t *testing.T) {
 	t.Parallel()
 	x := open(t)

@@ -12,11 +12,12 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// A running container ends by its supervisor's clock, and then the engine removes it. What is left behind nevertheless runs nothing: a
-// container whose creator died before it was started, or one whose end an engine has missed because it died itself.
+// A running container ends by its supervisor's clock, and then the engine removes it. What is left
+// behind nevertheless runs nothing: a container whose creator died before it was started, or one
+// whose end an engine has missed because it died itself.
 
-// sweep removes what earlier programs of the owner have left, once in the life of a backend. It is no reason to wait and none to fail:
-// session reap removes the same, and says so.
+// sweep removes what earlier programs of the owner have left, once in the life of a backend. It is
+// no reason to wait and none to fail: session reap removes the same, and says so.
 func (b *backend) sweep(f *facts) {
 	b.swept.Do(func() {
 		b.sweeping.Go(func() {
@@ -46,8 +47,9 @@ func (e *engine) sweep(ctx context.Context, owner string, now time.Time) error {
 	return nil
 }
 
-// abandoned returns the session of a container that nobody will use any more. One that was only just made is about to be started by
-// another program of the same owner. Its age is counted by the clock of the engine alone.
+// abandoned returns the session of a container that nobody will use any more. One that was only
+// just made is about to be started by another program of the same owner. Its age is counted by the
+// clock of the engine alone.
 func abandoned(c *container.Summary, now time.Time) (id string, ok bool) {
 	id = c.Labels[driver.LabelID]
 	if !sessionID.MatchString(id) || !slices.Contains(c.Names, "/"+containerName(id)) {

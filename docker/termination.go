@@ -19,11 +19,13 @@ type exit struct {
 	killed bool // by somebody who asked the engine for it
 }
 
-// exitTimeout bounds the wait for the word of the engine that a container has ended. Its output ends a little earlier.
+// exitTimeout bounds the wait for the word of the engine that a container has ended. Its output
+// ends a little earlier.
 const exitTimeout = 2 * time.Second
 
-// exit asks the engine how a container has ended, by name or ID, whose output has ended. A container that has ended is removed at
-// once, and what it was can only be read from the events that the engine remembers.
+// exit asks the engine how a container has ended, by name or ID, whose output has ended. A
+// container that has ended is removed at once, and what it was can only be read from the events
+// that the engine remembers.
 func (e *engine) exit(ctx context.Context, ref string) (exit, error) {
 	actx, cancel := e.answer(ctx)
 	defer cancel()
@@ -38,8 +40,8 @@ func (e *engine) exit(ctx context.Context, ref string) (exit, error) {
 	}
 	ectx, stop := context.WithTimeout(actx, exitTimeout)
 	defer stop()
-	// From the beginning of what is remembered, by no clock: that of the engine is not ours. Then it tells what happens, until asked to
-	// stop.
+	// From the beginning of what is remembered, by no clock: that of the engine is not ours. Then
+	// it tells what happens, until asked to stop.
 	stream := e.Events(ectx, client.EventsListOptions{Since: "1", Filters: client.Filters{}.Add("container", ref)})
 	for {
 		select {

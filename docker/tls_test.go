@@ -67,7 +67,8 @@ func issue(t *testing.T, a *authority) (cert *x509.Certificate, key *ecdsa.Priva
 	return cert, key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: k}))
 }
 
-// Both sides show who they are: an engine that anybody may use is root for everybody, and one that anybody may pose as gets the code.
+// Both sides show who they are: an engine that anybody may use is root for everybody, and one that
+// anybody may pose as gets the code.
 func TestTLS(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	_, _, cert, key := issue(t, ours)

@@ -25,18 +25,20 @@ import (
 const (
 	// python runs the runner and the Python of sessions. The template says where it is.
 	python = "python3"
-	// socket is where further holders find the runner: an abstract name, since a file would need a directory that only the supervisor can
-	// reach. Code can connect to it and is sent away by its uid.
+	// socket is where further holders find the runner: an abstract name, since a file would need a
+	// directory that only the supervisor can reach. Code can connect to it and is sent away by its
+	// uid.
 	socket = "@execbroker-e2b"
-	// codeID is uid and gid of code, unless the template has a working directory that belongs to another user than root. No template
-	// uses it, so that limits per user count code only.
+	// codeID is uid and gid of code, unless the template has a working directory that belongs to
+	// another user than root. No template uses it, so that limits per user count code only.
 	codeID = 30000
-	// spareProcesses is what a limit is rounded up by, since other processes of the template may count.
+	// spareProcesses is what a limit is rounded up by, since other processes of the template may
+	// count.
 	spareProcesses = 16
 )
 
-// sandboxes is how many may be made for one session. E2B's proxy breaks some connections on a loaded machine, while none of the user's
-// code has run.
+// sandboxes is how many may be made for one session. E2B's proxy breaks some connections on a
+// loaded machine, while none of the user's code has run.
 const sandboxes = 3
 
 // Start implements runner.Transport.
@@ -110,7 +112,8 @@ func (b *backend) begin(ctx context.Context, box *sandbox, s *runner.Start) (*pr
 	return nil, b.explain(ctx, "starting the supervisor", err)
 }
 
-// explain classifies an error of a connection to a sandbox. One that has broken is a *runner.LostError: another sandbox may do better.
+// explain classifies an error of a connection to a sandbox. One that has broken is a
+// *runner.LostError: another sandbox may do better.
 func (b *backend) explain(ctx context.Context, what string, err error) error {
 	failure := b.service.fail(ctx, what, err)
 	if !broke(failure) {
@@ -128,12 +131,14 @@ func (b *backend) idle(spec *executor.Spec) time.Duration {
 	return idle
 }
 
-// wholeSeconds rounds up: the service counts in seconds, and less than asked for would end runs that have their permission.
+// wholeSeconds rounds up: the service counts in seconds, and less than asked for would end runs
+// that have their permission.
 func wholeSeconds(d time.Duration) int64 {
 	return max(1, int64(math.Ceil(d.Seconds())))
 }
 
-// network says what a sandbox may reach. Nobody reaches what listens in it: knowing its ID would be enough to run code there.
+// network says what a sandbox may reach. Nobody reaches what listens in it: knowing its ID would be
+// enough to run code there.
 func (b *backend) network(ask *api.NewSandbox, p executor.NetworkPolicy) {
 	internet, public := p.Mode != executor.NetworkNone, b.cfg.PublicTraffic
 	ask.Network = &api.Network{AllowPublicTraffic: &public}
@@ -145,8 +150,8 @@ func (b *backend) network(ask *api.NewSandbox, p executor.NetworkPolicy) {
 	ask.AllowInternetAccess = &internet
 }
 
-// attempt is one request for a sandbox. It goes on when its caller has left, because the service does too: only its answer tells what
-// there is to remove.
+// attempt is one request for a sandbox. It goes on when its caller has left, because the service
+// does too: only its answer tells what there is to remove.
 type attempt struct {
 	b    *backend
 	id   string // of the session
@@ -200,7 +205,8 @@ func (a *attempt) remove(ctx context.Context) error {
 	return a.b.sweep(ctx, a.id, a.settled)
 }
 
-// sweep kills the sandboxes of a session that nobody knows the IDs of, and waits for them to appear until then.
+// sweep kills the sandboxes of a session that nobody knows the IDs of, and waits for them to appear
+// until then.
 func (b *backend) sweep(ctx context.Context, id string, then time.Time) error {
 	poll := time.NewTicker(time.Second)
 	defer poll.Stop()
@@ -225,8 +231,9 @@ func (b *backend) sweep(ctx context.Context, id string, then time.Time) error {
 	}
 }
 
-// make asks for a sandbox until there is one. Only what has certainly made none is asked for again. If an error leaves open whether there
-// is one, the function that comes with it removes that. key is the first of the idempotency keys.
+// make asks for a sandbox until there is one. Only what has certainly made none is asked for again.
+// If an error leaves open whether there is one, the function that comes with it removes that. key
+// is the first of the idempotency keys.
 func (b *backend) make(ctx context.Context, id, key string, ask api.NewSandbox) (*api.Sandbox, func(context.Context) error, error) {
 	first := key
 	for n := 0; ; n++ {
@@ -257,7 +264,8 @@ func (b *backend) make(ctx context.Context, id, key string, ask api.NewSandbox) 
 	}
 }
 
-// repeatable reports whether a request for a sandbox that made none may be repeated, and whether it is then the same request.
+// repeatable reports whether a request for a sandbox that made none may be repeated, and whether it
+// is then the same request.
 func repeatable(err error) (again, same bool) {
 	var said *ServiceError
 	if !errors.As(err, &said) {
@@ -299,8 +307,9 @@ func unsupported(cause error, missing ...string) error {
 	return &executor.Error{Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing, Err: cause}
 }
 
-// rights returns whose rights files and commands have beside kernels of a user: those of the kernels, to whom files belong that nobody else
-// may read. In E2B's template that is root. The supervisor gives nobody the rights of root, so same says that it keeps its own; code of root
+// rights returns whose rights files and commands have beside kernels of a user: those of the
+// kernels, to whom files belong that nobody else may read. In E2B's template that is root. The
+// supervisor gives nobody the rights of root, so same says that it keeps its own; code of root
 // could do to it what it wants in any case.
 func rights(kernelUID, kernelGID int, user string) (uid, gid int, same bool) {
 	return kernelUID, kernelGID, user != DefaultUser || kernelUID == 0

@@ -2,14 +2,16 @@
 // that speaks E2B's protocols.
 //
 // A sandbox is a virtual machine made from a template. With the kernel "runner", the default, any
-// template with python3 will do, and with node for JavaScript: the adapter sends a program along that
-// supervises the code, and code finds what it finds on Docker. With the kernel "code-interpreter" code
-// runs in E2B's own Jupyter kernels, which have more languages and fewer features of the contract.
+// template with python3 will do, and with node for JavaScript: the adapter sends a program along
+// that supervises the code, and code finds what it finds on Docker. With the kernel
+// "code-interpreter" code runs in E2B's own Jupyter kernels, which have more languages and fewer
+// features of the contract.
 //
 // # Configuration
 //
-// See [Config]. The zero configuration takes the key of the service from E2B_API_KEY and runs Python
-// in E2B's template "base". Every address is configurable, for self-hosted and compatible services.
+// See [Config]. The zero configuration takes the key of the service from E2B_API_KEY and runs
+// Python in E2B's template "base". Every address is configurable, for self-hosted and compatible
+// services.
 //
 // # Isolation
 //
@@ -19,8 +21,8 @@
 //
 // # As
 //
-// executor.As(s, &b) with b of type Sandbox gives the ID of the sandbox at the service. errors.As(err,
-// &e) with e of type *ServiceError gives what the service has answered.
+// executor.As(s, &b) with b of type Sandbox gives the ID of the sandbox at the service.
+// errors.As(err, &e) with e of type *ServiceError gives what the service has answered.
 package e2b
 
 import (

@@ -38,7 +38,8 @@ func describe(d *api.SandboxDetail, offset time.Duration) (executor.SessionInfo,
 	return info, err
 }
 
-// Find implements runner.Finder. Nothing in the handle is an address but the ID, and the service says whose that is.
+// Find implements runner.Finder. Nothing in the handle is an address but the ID, and the service
+// says whose that is.
 func (b *backend) Find(ctx context.Context, h executor.Handle) (runner.Sandbox, executor.SessionInfo, error) {
 	if !sandboxID.MatchString(h.Session) { // it comes from a handle, and becomes part of a path
 		return nil, executor.SessionInfo{}, errGone(printable(h.Session, maxTrace))

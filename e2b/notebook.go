@@ -86,9 +86,10 @@ type runnerSession interface {
 	driver.Aser
 }
 
-// notebook is a session whose code runs in E2B's code interpreter. Commands and files are the supervisor's, and so is what the code
-// interpreter has not: each run of code holds an interpreter of the supervisor, which says that the context is taken, watches which files
-// change, and ends with a reset, a later holder or the sandbox.
+// notebook is a session whose code runs in E2B's code interpreter. Commands and files are the
+// supervisor's, and so is what the code interpreter has not: each run of code holds an interpreter
+// of the supervisor, which says that the context is taken, watches which files change, and ends
+// with a reset, a later holder or the sandbox.
 type notebook struct {
 	runnerSession
 	b    *backend

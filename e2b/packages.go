@@ -12,7 +12,8 @@ import (
 // sources are the packages as all adapters understand them.
 func (c *Config) sources() *packages.Sources { return (*packages.Sources)(&c.Packages) }
 
-// checkPackages reports every mistake in what says that packages are installed, but those in the file of requirements.
+// checkPackages reports every mistake in what says that packages are installed, but those in the
+// file of requirements.
 func (c *Config) checkPackages() error {
 	s := c.sources()
 	used := s.Languages()
@@ -33,7 +34,8 @@ func (c *Config) checkPackages() error {
 	return errors.Join(errs...)
 }
 
-// fetching returns the network of builders. Those that need none have none, where the service can do that.
+// fetching returns the network of builders. Those that need none have none, where the service can
+// do that.
 func (c *Config) fetching(offline bool) executor.NetworkMode {
 	if offline && slices.Contains(c.networks(), executor.NetworkNone) {
 		return executor.NetworkNone

@@ -72,7 +72,8 @@ func (s *sandbox) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 // over reports whether the runner is known to have ended.
 func (s *sandbox) over() bool { return s.main != nil && s.main.ended.Load() != nil }
 
-// KeepAlive implements driver.KeepAliver. It asks the service what has come of it, which shortens in silence what its plan does not allow.
+// KeepAlive implements driver.KeepAliver. It asks the service what has come of it, which shortens
+// in silence what its plan does not allow.
 func (s *sandbox) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
 	left := time.Until(s.created.Add(s.b.cfg.maxLife()))
 	if err := s.b.service.setTimeout(ctx, s.id, wholeSeconds(min(idle, left))); err != nil {
@@ -130,7 +131,8 @@ func (s *sandbox) Connect(ctx context.Context, command []string) (io.ReadWriteCl
 	d := s.d
 	s.mu.Unlock()
 	if d == nil {
-		// Connecting sets the life of a sandbox to 5 minutes unless it is told another. What is left changes nothing.
+		// Connecting sets the life of a sandbox to 5 minutes unless it is told another. What is
+		// left changes nothing.
 		var err error
 		if d, err = s.resume(ctx, time.Until(s.expires)); err != nil {
 			return nil, err
@@ -201,7 +203,8 @@ func (b *backend) failed(ctx context.Context, id, what string, err error) error 
 // forgetTime bounds the end of a bridge.
 const forgetTime = 5 * time.Second
 
-// forget ends the process of a bridge whose connection is closed: the daemon would keep it, and the supervisor its holder.
+// forget ends the process of a bridge whose connection is closed: the daemon would keep it, and the
+// supervisor its holder.
 func (b *backend) forget(p *process) {
 	b.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(b.life), forgetTime)

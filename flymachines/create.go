@@ -27,7 +27,8 @@ const settle = 30 * time.Second
 // errNotUp says that a Machine has ended before it could be used.
 var errNotUp = errors.New("the Machine ended while it was being set up")
 
-// Start implements runner.Transport. The runner is the main process of the Machine, and answers over HTTP.
+// Start implements runner.Transport. The runner is the main process of the Machine, and answers
+// over HTTP.
 func (b *backend) Start(ctx context.Context, c *runner.Start) (runner.Sandbox, io.ReadWriteCloser, error) {
 	b.sweep()
 	if c.Base != "" {
@@ -83,7 +84,8 @@ func refused(err error) bool {
 	return errors.As(err, &e) && e.class != classLost && e.class != classMissing
 }
 
-// make makes the Machine: in the first region that has room for it, and once, however often it has to be asked for.
+// make makes the Machine: in the first region that has room for it, and once, however often it has
+// to be asked for.
 func (b *backend) make(ctx context.Context, in fly.LaunchMachineInput, id string) (*fly.Machine, error) {
 	regions := b.cfg.Regions
 	if len(regions) == 0 {
@@ -105,7 +107,8 @@ func (b *backend) make(ctx context.Context, in fly.LaunchMachineInput, id string
 	return nil, errors.Join(full...)
 }
 
-// makeIn makes the Machine in a region. The name is its own, so a Machine that has it was made by a request whose answer was lost.
+// makeIn makes the Machine in a region. The name is its own, so a Machine that has it was made by a
+// request whose answer was lost.
 func (b *backend) makeIn(ctx context.Context, in fly.LaunchMachineInput, id string) (m *fly.Machine, err error) {
 	begin, known, lost := time.Now(), "", false
 	for n := 0; ; n++ {
@@ -137,8 +140,8 @@ func (b *backend) makeIn(ctx context.Context, in fly.LaunchMachineInput, id stri
 			}
 		case classLost:
 			lost = true
-			// It may have been made. If so, and it is seen already, that is it; else the same name is asked for again. An API that does
-			// not even answer that is down.
+			// It may have been made. If so, and it is seen already, that is it; else the same name
+			// is asked for again. An API that does not even answer that is down.
 			sctx, cancel := context.WithTimeout(ctx, seekTimeout)
 			found, ferr := b.find(sctx, id)
 			cancel()
@@ -166,7 +169,8 @@ func (b *backend) makeIn(ctx context.Context, in fly.LaunchMachineInput, id stri
 	}
 }
 
-// adopt returns the Machine that has the name. The answer tells its ID; without that it is looked for.
+// adopt returns the Machine that has the name. The answer tells its ID; without that it is looked
+// for.
 func (b *backend) adopt(ctx context.Context, taken *APIError, id string) (*fly.Machine, error) {
 	begin := time.Now()
 	for n := 0; ; n++ {
@@ -229,8 +233,8 @@ func (b *backend) remove(ctx context.Context, m *fly.Machine, id string) error {
 	return b.api.destroy(ctx, m.ID)
 }
 
-// up waits until a Machine has started, which the pull of its image may delay, and returns it with its address. It also returns one that
-// has ended instead, with errNotUp.
+// up waits until a Machine has started, which the pull of its image may delay, and returns it with
+// its address. It also returns one that has ended instead, with errNotUp.
 func (b *backend) up(ctx context.Context, m *fly.Machine) (*fly.Machine, error) {
 	begin, said := time.Now(), error(nil)
 	for n := 0; ; n++ {

@@ -1,9 +1,10 @@
-// Package flymachines is the adapter of type "flymachines": sandboxes are Machines of Fly.io, one for
-// each session.
+// Package flymachines is the adapter of type "flymachines": sandboxes are Machines of Fly.io, one
+// for each session.
 //
-// Any image with python3 will do, and with node for JavaScript. The adapter sends a program along in
-// the configuration of the Machine, the runner, which is its main process. It supervises the code and
-// answers over HTTP those who have its secret. The Machine has a digest of that secret only.
+// Any image with python3 will do, and with node for JavaScript. The adapter sends a program along
+// in the configuration of the Machine, the runner, which is its main process. It supervises the
+// code and answers over HTTP those who have its secret. The Machine has a digest of that secret
+// only.
 //
 // # Configuration
 //
@@ -12,15 +13,16 @@
 //
 // # Isolation
 //
-// A microVM, which is the provider's. In it code runs as a user of its own without any capability, in
-// a network namespace without a way out unless it was asked for. The directory with the socket that
-// acts for the Machine, which every guest of Fly has, is covered. docs/security/flymachines.md says
-// which layer stops what, and what remains.
+// A microVM, which is the provider's. In it code runs as a user of its own without any capability,
+// in a network namespace without a way out unless it was asked for. The directory with the socket
+// that acts for the Machine, which every guest of Fly has, is covered. docs/security/flymachines.md
+// says which layer stops what, and what remains.
 //
 // # As
 //
-// executor.As(s, &m) with m of type *fly.Machine (github.com/superfly/fly-go) gives the Machine as it
-// was when the session was opened. With *Machine it gives the client, the app and the ID as well.
+// executor.As(s, &m) with m of type *fly.Machine (github.com/superfly/fly-go) gives the Machine as
+// it was when the session was opened. With *Machine it gives the client, the app and the ID as
+// well.
 package flymachines
 
 import (

@@ -59,8 +59,8 @@ type remembered struct {
 // it.
 func machineName(id string) string { return "execbroker-" + id }
 
-// launch describes the Machine of a session, or of one that fetches packages, and returns the secret
-// of its runner. The description has a digest of the secret only.
+// launch describes the Machine of a session, or of one that fetches packages, and returns the
+// secret of its runner. The description has a digest of the secret only.
 func (b *backend) launch(c *runner.Start) (in fly.LaunchMachineInput, secret string, err error) {
 	image := cmp.Or(c.Base, b.cfg.image(c.Spec.Template))
 	guest, limits, err := b.cfg.guest(&c.Spec)

@@ -169,7 +169,8 @@ func (e *goneError) Is(target error) bool { return target == errGone }
 
 func (e *goneError) Error() string { return fmt.Sprintf("%v: %s", errGone, e.state) }
 
-// gone returns an error if the API says that a Machine has ended. That the API does not answer says nothing.
+// gone returns an error if the API says that a Machine has ended. That the API does not answer says
+// nothing.
 func (b *backend) gone(ctx context.Context, id string) error {
 	m, err := b.api.get(ctx, id)
 	var e *APIError
@@ -185,7 +186,8 @@ func (b *backend) gone(ctx context.Context, id string) error {
 // eventTime is how long the event of an exit may be behind the exit.
 const eventTime = 2 * time.Second
 
-// ending asks the API how a Machine has ended since the time of an event. Only the last 20 events are kept, so this is asked at once.
+// ending asks the API how a Machine has ended since the time of an event. Only the last 20 events
+// are kept, so this is asked at once.
 func (b *backend) ending(ctx context.Context, id string, since int64) (end, error) {
 	begin := time.Now()
 	for n := 0; ; n++ {
@@ -217,8 +219,8 @@ func lastEvent(m *fly.Machine) (last int64) {
 	return last
 }
 
-// endOf reads the events of a Machine, of which the newest comes first. A Machine whose program has ended since then is gone even if it
-// has been started again: what it held is.
+// endOf reads the events of a Machine, of which the newest comes first. A Machine whose program has
+// ended since then is gone even if it has been started again: what it held is.
 func endOf(m *fly.Machine, since int64) end {
 	f := end{gone: slices.Contains(ended, m.State)}
 	for _, ev := range m.Events {

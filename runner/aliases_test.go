@@ -7,8 +7,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// TestAliases tests what may be there where a link is to be made: only directories that nobody but root can write to, and a link of an
-// earlier start.
+// TestAliases tests what may be there where a link is to be made: only directories that nobody but
+// root can write to, and a link of an earlier start.
 func TestAliases(t *testing.T) {
 	t.Parallel()
 	const name = "/mnt/a/data"

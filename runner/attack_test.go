@@ -30,7 +30,8 @@ func (s *sandbox) usable(t *testing.T) {
 	}
 }
 
-// TestRights tries what user code must not be able to do to the supervisor and its helper. Each attempt has to fail in its own words.
+// TestRights tries what user code must not be able to do to the supervisor and its helper. Each
+// attempt has to fail in its own words.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, root string) {

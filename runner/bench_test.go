@@ -12,7 +12,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// BenchmarkColdStart is from the start of a process to the first result. Sub-benchmark raw is the same with nothing but Python.
+// BenchmarkColdStart is from the start of a process to the first result. Sub-benchmark raw is the
+// same with nothing but Python.
 func BenchmarkColdStart(b *testing.B) {
 	python := pythonOf(host)
 	b.Run("raw", func(b *testing.B) {
@@ -37,7 +38,8 @@ func BenchmarkColdStart(b *testing.B) {
 	})
 }
 
-// BenchmarkWarmRun is one expression in an interpreter that runs. Sub-benchmark raw is a line to a Python that evaluates it, and one back.
+// BenchmarkWarmRun is one expression in an interpreter that runs. Sub-benchmark raw is a line to a
+// Python that evaluates it, and one back.
 func BenchmarkWarmRun(b *testing.B) {
 	b.Run("raw", func(b *testing.B) {
 		_, conn := launch(b, io.Discard, pythonOf(host), "-I", "-S", "-u", "-c", "import sys\nfor line in sys.stdin: print(eval(line))")
@@ -95,7 +97,8 @@ func BenchmarkWarmCommand(b *testing.B) {
 	}
 }
 
-// BenchmarkOutput is how fast output of code arrives. Sub-benchmarks raw are a Python with a pipe instead of the runner.
+// BenchmarkOutput is how fast output of code arrives. Sub-benchmarks raw are a Python with a pipe
+// instead of the runner.
 func BenchmarkOutput(b *testing.B) {
 	for name, code := range map[string]string{
 		"write":    "import sys\nfor _ in range(1024): sys.stdout.write(s)",

@@ -13,8 +13,9 @@ import (
 	"github.com/execbroker/execbroker/internal/wire"
 )
 
-// LostError says that the connection to a runner has ended without a word of it: it was cut, or the sandbox has died. Adapters find it
-// with errors.As in what a client returns, and ask their provider which of the two it was.
+// LostError says that the connection to a runner has ended without a word of it: it was cut, or the
+// sandbox has died. Adapters find it with errors.As in what a client returns, and ask their
+// provider which of the two it was.
 type LostError struct {
 	Err  error  // of the connection; io.EOF if it was closed
 	Said []byte // what came instead of the protocol, at most 4 KB
@@ -47,8 +48,8 @@ type client struct {
 	pongs   []chan struct{}
 }
 
-// setUp sets up a runner whose process was started as Command, over its standard input and output. It sends the program. The client
-// owns conn from then on, also if Start fails.
+// setUp sets up a runner whose process was started as Command, over its standard input and output.
+// It sends the program. The client owns conn from then on, also if Start fails.
 func setUp(ctx context.Context, conn io.ReadWriteCloser, cfg Config) (*client, error) {
 	ahead := program()
 	if cfg.Guest != nil {
@@ -57,8 +58,9 @@ func setUp(ctx context.Context, conn io.ReadWriteCloser, cfg Config) (*client, e
 	return open(ctx, conn, ahead, wire.Map{"version": wire.Version, "config": cfg.encode()})
 }
 
-// join opens a further connection to a runner, over the standard input and output of a process that was started as BridgeCommand. A
-// fence that is not zero shuts out the holders with a lower one. It fails with ErrClosed if a holder with a higher one is there.
+// join opens a further connection to a runner, over the standard input and output of a process that
+// was started as BridgeCommand. A fence that is not zero shuts out the holders with a lower one. It
+// fails with ErrClosed if a holder with a higher one is there.
 func join(ctx context.Context, conn io.ReadWriteCloser, fence int64) (*client, error) {
 	return open(ctx, conn, nil, wire.Map{"version": wire.Version, "fence": fence})
 }
@@ -90,7 +92,8 @@ func open(ctx context.Context, conn io.ReadWriteCloser, ahead []byte, hello wire
 	return c, nil
 }
 
-// ErrUnprepared is found in what join returns of a runner that nobody has set up, or that was started anew and has lost its set-up.
+// ErrUnprepared is found in what join returns of a runner that nobody has set up, or that was
+// started anew and has lost its set-up.
 var ErrUnprepared = errors.New("the sandbox was not set up by its creator")
 
 // greeted waits for the first frame of the runner.
@@ -133,7 +136,8 @@ func (c *client) greeted(frames *wire.Reader) error {
 	return nil
 }
 
-// said returns the beginning of what is not the protocol: an error message of the image's Python, perhaps.
+// said returns the beginning of what is not the protocol: an error message of the image's Python,
+// perhaps.
 func said(frames *wire.Reader) []byte {
 	b := frames.Buffered()
 	return append([]byte(nil), b[:min(len(b), 4096)]...)
@@ -168,14 +172,16 @@ func (c *client) Info() hello { return c.info }
 // Done is closed when the connection has ended.
 func (c *client) Done() <-chan struct{} { return c.over }
 
-// Err returns why the connection has ended: a *LostError, or what the runner said. It is nil before.
+// Err returns why the connection has ended: a *LostError, or what the runner said. It is nil
+// before.
 func (c *client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Detach closes the connection and leaves the sandbox to its idle TTL. What is under way in it is not stopped.
+// Detach closes the connection and leaves the sandbox to its idle TTL. What is under way in it is
+// not stopped.
 func (c *client) Detach() error {
 	c.end(driver.Fail(executor.ErrClosed, executor.RanNo, nil))
 	c.wg.Wait()
@@ -210,7 +216,8 @@ func (c *client) failure(ran executor.Ran) error {
 	return driver.Fail(executor.ErrUnavailable, ran, err)
 }
 
-// ran returns whether what was asked for on a stream, of which nothing was heard before the connection ended, may have been done.
+// ran returns whether what was asked for on a stream, of which nothing was heard before the
+// connection ended, may have been done.
 func (c *client) ran(stream uint32) executor.Ran {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,7 +259,8 @@ func (c *client) write1(ctx context.Context, b []byte) error {
 	}
 }
 
-// read distributes what the runner sends, until the connection ends. It never waits for the user of a stream.
+// read distributes what the runner sends, until the connection ends. It never waits for the user of
+// a stream.
 func (c *client) read(frames *wire.Reader) {
 	for {
 		f, err := frames.Next()
@@ -326,13 +334,15 @@ func (c *client) Ping(ctx context.Context) error {
 	}
 }
 
-// Reset ends the interpreters that match which, with everything they have started, whoever runs something there.
+// Reset ends the interpreters that match which, with everything they have started, whoever runs
+// something there.
 func (c *client) Reset(ctx context.Context, which executor.Interpreter) error {
 	_, err := c.ask(ctx, wire.Map{"op": "reset", "language": string(which.Language), "context": which.Context})
 	return err
 }
 
-// Leave ends the idle interpreters whose code has registered something to be called at their end, because the sandbox is about to end.
+// Leave ends the idle interpreters whose code has registered something to be called at their end,
+// because the sandbox is about to end.
 func (c *client) Leave(ctx context.Context) error {
 	_, err := c.ask(ctx, wire.Map{"op": "leave"})
 	return err
@@ -344,8 +354,9 @@ func (c *client) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, 
 	return expires(m.Int("left")), err
 }
 
-// Suspend stops all processes of user code until the next request of any holder, and counts the idle TTL from now, whatever runs. A run
-// goes on afterwards. Its wall time does not wait for that: a run that is stopped while it is suspended is killed.
+// Suspend stops all processes of user code until the next request of any holder, and counts the
+// idle TTL from now, whatever runs. A run goes on afterwards. Its wall time does not wait for that:
+// a run that is stopped while it is suspended is killed.
 func (c *client) Suspend(ctx context.Context) error {
 	_, err := c.ask(ctx, wire.Map{"op": "suspend"})
 	return err
@@ -357,7 +368,8 @@ func (c *client) Status(ctx context.Context) (status, error) {
 	return status{Expires: expires(m.Int("left")), Runs: int(m.Int("runs"))}, err
 }
 
-// AddPaths adds directories to Config.Paths, also for interpreters that are running: they see them from their next run on.
+// AddPaths adds directories to Config.Paths, also for interpreters that are running: they see them
+// from their next run on.
 func (c *client) AddPaths(ctx context.Context, l executor.Language, dirs ...string) error {
 	_, err := c.ask(ctx, wire.Map{"op": "paths", "language": string(l), "paths": list(dirs)})
 	return err

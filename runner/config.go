@@ -12,29 +12,34 @@ import (
 
 // Config is what a runner is created with. Later holders cannot change it.
 type Config struct {
-	// UID and GID are those of user code, in numbers: nothing is looked up. They must not be root's, and no other process of the
-	// sandbox should have the UID. Zero means 1000.
+	// UID and GID are those of user code, in numbers: nothing is looked up. They must not be
+	// root's, and no other process of the sandbox should have the UID. Zero means 1000.
 	UID, GID int
-	// OwnWorkdir makes the supervisor find or make the working directory while it still has every right of root. One that belongs to
-	// somebody else than root says who user code is, instead of UID and GID; any other is given to them.
+	// OwnWorkdir makes the supervisor find or make the working directory while it still has every
+	// right of root. One that belongs to somebody else than root says who user code is, instead of
+	// UID and GID; any other is given to them.
 	OwnWorkdir bool
-	// SameUser runs user code as the user of the supervisor, which it can then signal and speak for. Without it, a runner that is
-	// not root refuses to start.
+	// SameUser runs user code as the user of the supervisor, which it can then signal and speak
+	// for. Without it, a runner that is not root refuses to start.
 	SameUser bool
 
-	// Workdir, Home and Temp are made if they are not there, and must be writable for the user. Empty means executor.Workdir,
-	// /tmp/home and /tmp.
+	// Workdir, Home and Temp are made if they are not there, and must be writable for the user.
+	// Empty means executor.Workdir, /tmp/home and /tmp.
 	Workdir, Home, Temp string
-	// Aliases are executor.Spec.Aliases: links to Workdir that are made before there is user code. The directories above each that are
-	// there belong to root, and nobody else can write to them; the others are made. Otherwise the runner refuses to start with
-	// ErrUnsupported, and so it does where something else has the name of an alias. With SameUser there are none.
+	// Aliases are executor.Spec.Aliases: links to Workdir that are made before there is user code.
+	// The directories above each that are there belong to root, and nobody else can write to them;
+	// the others are made. Otherwise the runner refuses to start with ErrUnsupported, and so it
+	// does where something else has the name of an alias. With SameUser there are none.
 	Aliases []string
-	// Ports lets holders connect to servers in the sandbox: executor.Spec.Ports. The ports at which root or the user of the supervisor
-	// listens before there is user code stay closed: they are the runner's own, and those of daemons of the provider.
+	// Ports lets holders connect to servers in the sandbox: executor.Spec.Ports. The ports at which
+	// root or the user of the supervisor listens before there is user code stay closed: they are
+	// the runner's own, and those of daemons of the provider.
 	Ports bool
-	// Env is added to the environment of every run, which otherwise has PATH of the image, HOME, TMPDIR, TZ, LANG and USER only.
+	// Env is added to the environment of every run, which otherwise has PATH of the image, HOME,
+	// TMPDIR, TZ, LANG and USER only.
 	Env map[string]string
-	// Paths are directories in which an interpreter finds packages before its own. They need not exist yet.
+	// Paths are directories in which an interpreter finds packages before its own. They need not
+	// exist yet.
 	Paths map[executor.Language][]string
 	// Languages lists what will be run. The interpreter of the first is started ahead.
 	Languages []executor.Language
@@ -46,22 +51,27 @@ type Config struct {
 	MaxLife time.Duration      // the runner ends when it is so old; zero: never
 	Grace   time.Duration      // from interrupt to kill, three times that for code that gets no processor; zero means 2 s
 
-	// Filtered says that the creator has given the sandbox a filter of system calls that lets code make sockets of the families that the
-	// runner allows, and has neither io_uring nor calls of another architecture. The runner installs the same filter itself where its
-	// Python can. Zero: only that counts.
+	// Filtered says that the creator has given the sandbox a filter of system calls that lets code
+	// make sockets of the families that the runner allows, and has neither io_uring nor calls of
+	// another architecture. The runner installs the same filter itself where its Python can. Zero:
+	// only that counts.
 	Filtered bool
-	// AllowWeak lets the sandbox start where neither filter is in force. Info.Degraded says so then. Zero: it is refused with
-	// ErrUnsupported.
+	// AllowWeak lets the sandbox start where neither filter is in force. Info.Degraded says so
+	// then. Zero: it is refused with ErrUnsupported.
 	AllowWeak bool
 
-	// Rlimits are set for user code, soft and hard, by the names of setrlimit in lower case: "nofile", "core", "fsize".
+	// Rlimits are set for user code, soft and hard, by the names of setrlimit in lower case:
+	// "nofile", "core", "fsize".
 	Rlimits map[string]int64
-	// OOMScore is the oom_score_adj of user code, so that the kernel does not choose the supervisor. Zero means 500.
+	// OOMScore is the oom_score_adj of user code, so that the kernel does not choose the
+	// supervisor. Zero means 500.
 	OOMScore int
-	// Names is the socket at which the C library asks for names of users, for a sandbox whose files with names cannot be written: a path
-	// in a directory that only the supervisor's user can write to. Empty: the image has to name the user of user code.
+	// Names is the socket at which the C library asks for names of users, for a sandbox whose files
+	// with names cannot be written: a path in a directory that only the supervisor's user can write
+	// to. Empty: the image has to name the user of user code.
 	Names string
-	// Guest is set for a runner that was started as GuestCommand. Nil: it was started as Start.Command.
+	// Guest is set for a runner that was started as GuestCommand. Nil: it was started as
+	// Start.Command.
 	Guest *Guest
 
 	socket string // where a bridge finds the supervisor; empty: no further holders. A Guest has none
@@ -73,7 +83,8 @@ func (c *Config) addPackages() {
 	c.Paths = map[executor.Language][]string{executor.Python: {packages.Dirs[executor.Python]}}
 }
 
-// notebook, linger and setup are the parts that travel over the connection, because what is sent ahead of every sandbox has to be small.
+// notebook, linger and setup are the parts that travel over the connection, because what is sent
+// ahead of every sandbox has to be small.
 var (
 	notebook = sync.OnceValue(func() string { return shipped(cell.Notebook) })
 	linger   = sync.OnceValue(func() string { return source("linger.py") })

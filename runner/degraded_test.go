@@ -122,7 +122,8 @@ func TestSameUser(t *testing.T) {
 	root.usable(t)
 }
 
-// memoryGroup makes a control group with a limit of memory. It returns the group and where such groups are mounted.
+// memoryGroup makes a control group with a limit of memory. It returns the group and where such
+// groups are mounted.
 func memoryGroup(t *testing.T, limit int) (group, mount string) {
 	t.Helper()
 	mount, file := "/sys/fs/cgroup/memory", "memory.limit_in_bytes"

@@ -15,8 +15,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// TestWithheldArtifact lets code hold a lease on a file that it leaves. That is the code's doing and no failure of the infrastructure,
-// and the other files arrive.
+// TestWithheldArtifact lets code hold a lease on a file that it leaves. That is the code's doing
+// and no failure of the infrastructure, and the other files arrive.
 func TestWithheldArtifact(t *testing.T) {
 	t.Parallel()
 	s := start(t, host)
@@ -67,7 +67,8 @@ os.chdir("/")`,
 	s.usable(t)
 }
 
-// TestSharedObjects leaves memory, semaphores and queues that belong to no process. They are there until a Reset ends all code.
+// TestSharedObjects leaves memory, semaphores and queues that belong to no process. They are there
+// until a Reset ends all code.
 func TestSharedObjects(t *testing.T) {
 	t.Parallel()
 	s := start(t, host)
@@ -116,7 +117,8 @@ min(made) >= 0`, s.uid)
 	}
 }
 
-// freeze stops a process so that not even SIGKILL ends it, as a system call does that waits for a server which does not answer.
+// freeze stops a process so that not even SIGKILL ends it, as a system call does that waits for a
+// server which does not answer.
 func freeze(t *testing.T, pid int) {
 	t.Helper()
 	const freezer = "/sys/fs/cgroup/freezer"
@@ -141,7 +143,8 @@ func freeze(t *testing.T, pid int) {
 }
 
 // starve gives a process and its threads a processor for as many microseconds of each second. The
-// kernel looks at each of its ticks, so that the process overdraws that, by seconds if it is little.
+// kernel looks at each of its ticks, so that the process overdraws that, by seconds if it is
+// little.
 func starve(t testing.TB, pid, quota int) {
 	t.Helper()
 	const groups = "/sys/fs/cgroup/cpu"
@@ -223,7 +226,8 @@ type buried struct {
 
 func (b *buried) Remove(context.Context) error { b.removed++; return nil }
 
-// TestStuck leaves a process that nothing ends. The result says that the sandbox has ended for it, and it has.
+// TestStuck leaves a process that nothing ends. The result says that the sandbox has ended for it,
+// and it has.
 func TestStuck(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, h *session, stuck func(code string) result) result{
 		"wall-time": func(t *testing.T, h *session, stuck func(string) result) result {

@@ -65,50 +65,52 @@
 //
 // A supervisor owns the connections and the clocks. It is root with CAP_SETUID, CAP_SETGID and
 // CAP_KILL only; what else it was given it gives up. Interpreters, commands and whatever they start
-// run under another uid, without any capability and with no-new-privileges. They share files and can
-// harm each other, but cannot signal, trace or speak for the supervisor. A helper with root's real uid
-// and the user's file rights does the file operations, so that user code can neither kill it nor
-// borrow rights from it.
+// run under another uid, without any capability and with no-new-privileges. They share files and
+// can harm each other, but cannot signal, trace or speak for the supervisor. A helper with root's
+// real uid and the user's file rights does the file operations, so that user code can neither kill
+// it nor borrow rights from it.
 //
 // Whatever an interpreter or command starts carries a group of its own, which no process without
-// rights can leave, so that it is found whoever its parent is. A process counts as dead when it has no
-// thread that lives: its state is that of its first thread, which may end alone. Where user code has
-// the user of the supervisor there are no groups, and its descendants are found because they stay
-// below the supervisor.
+// rights can leave, so that it is found whoever its parent is. A process counts as dead when it has
+// no thread that lives: its state is that of its first thread, which may end alone. Where user code
+// has the user of the supervisor there are no groups, and its descendants are found because they
+// stay below the supervisor.
 //
 // The end of a command leaves nothing, and neither does that of an interpreter. What a run has left
 // running, that ended by itself, lives on with its interpreter. When a run is stopped, what it has
-// started is killed also where its interpreter lives on; threads of the interpreter stay, and end with
-// it. If something cannot be killed within two seconds, the sandbox ends, and the results say so.
+// started is killed also where its interpreter lives on; threads of the interpreter stay, and end
+// with it. If something cannot be killed within two seconds, the sandbox ends, and the results say
+// so.
 //
 // # Runs
 //
-// Runs of one interpreter are serialized: a second one is refused as busy. Interpreters and commands
-// run side by side. A run that reaches its wall time or output limit, or is stopped by its holder, is
-// interrupted (SIGINT to the process group) and keeps its state if it heeds that within Config.Grace;
-// else the interpreter is killed with all it has started, and StateLost says so. On a busy machine
-// code that has hardly had a processor since has three times that. The ceiling of the limits is that
-// of the creator, whatever a later holder asks for.
+// Runs of one interpreter are serialized: a second one is refused as busy. Interpreters and
+// commands run side by side. A run that reaches its wall time or output limit, or is stopped by its
+// holder, is interrupted (SIGINT to the process group) and keeps its state if it heeds that within
+// Config.Grace; else the interpreter is killed with all it has started, and StateLost says so. On a
+// busy machine code that has hardly had a processor since has three times that. The ceiling of the
+// limits is that of the creator, whatever a later holder asks for.
 //
 // Text and values of a run arrive in the order in which its code made them, and what an earlier run
-// has left running prints for nobody: see docs/decisions/0019. Output that comes a little at a time,
-// but all the time, is passed on every millisecond.
+// has left running prints for nobody: see docs/decisions/0019. Output that comes a little at a
+// time, but all the time, is passed on every millisecond.
 //
 // A command at a terminal is such a run. The user of the code owns the terminal, and the supervisor
-// has both of its ends open: it ends with the command, and not when programs close it. Stopped means
-// hung up, and so does a holder that is gone.
+// has both of its ends open: it ends with the command, and not when programs close it. Stopped
+// means hung up, and so does a holder that is gone.
 //
 // # Holders
 //
-// Each connection is a holder. One that attaches with a fence shuts out those with a lower one: their
-// calls fail with ErrClosed. A holder that does not read delays nobody but its own runs, which are
-// stopped at their wall time all the same, and one that dies leaves its runs going, their output
-// dropped, until they end or are reset. One that is shut out is told what of its requests was begun.
+// Each connection is a holder. One that attaches with a fence shuts out those with a lower one:
+// their calls fail with ErrClosed. A holder that does not read delays nobody but its own runs,
+// which are stopped at their wall time all the same, and one that dies leaves its runs going, their
+// output dropped, until they end or are reset. One that is shut out is told what of its requests
+// was begun.
 //
 // # Life
 //
-// The supervisor ends the sandbox when nothing has used it for the idle TTL, or when its maximum life
-// is over, by the monotonic or by the wall clock, whichever is first. In a container it is the main
-// process, so that nothing is left. Where it is not, the Transport sees to it that the sandbox ends
-// with the process that Start has started.
+// The supervisor ends the sandbox when nothing has used it for the idle TTL, or when its maximum
+// life is over, by the monotonic or by the wall clock, whichever is first. In a container it is the
+// main process, so that nothing is left. Where it is not, the Transport sees to it that the sandbox
+// ends with the process that Start has started.
 package runner

@@ -57,8 +57,9 @@ func (c *cutter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestCutConnections breaks the connection of a holder at many places. Every call that is under way then fails with a typed error
-// that says whether the code may have run, and the sandbox serves others as before.
+// TestCutConnections breaks the connection of a holder at many places. Every call that is under way
+// then fails with a typed error that says whether the code may have run, and the sandbox serves
+// others as before.
 func TestCutConnections(t *testing.T) {
 	t.Parallel()
 	s := start(t, host)

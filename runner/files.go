@@ -87,7 +87,8 @@ func (f files) Write(ctx context.Context, name string, from io.Reader, mode fs.F
 		return err
 	}
 	defer s.close()
-	// The runner says at once if it cannot write there, and later if there is no room: nobody has to send the rest then.
+	// The runner says at once if it cannot write there, and later if there is no room: nobody has
+	// to send the rest then.
 	failed, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	over := make(chan error, 1)

@@ -214,7 +214,8 @@ func TestWriteIsAtomic(t *testing.T) {
 	check("after the connection has ended")
 }
 
-// Every frame costs all processes on its way some work, so a source in small pieces is not sent in small frames.
+// Every frame costs all processes on its way some work, so a source in small pieces is not sent in
+// small frames.
 func TestWriteFillsFrames(t *testing.T) {
 	t.Parallel()
 	s, cfg := prepare(t, host)

@@ -27,8 +27,9 @@ p = dict(zip(p[::2], p[1::2]))
 exec(compile(p["runner.py"], "<execbroker runner.py>", "exec"), {"PARTS": p, "__name__": "runner", "__builtins__": dict(vars(builtins))})
 `
 
-// GuestProgram returns the program of a runner that serves HTTP, compressed, as the file that GuestCommand names. It is the first of two
-// parts: what the configuration of a machine can hold is bounded, and everybody who lists machines gets it. Setting it up sends the second.
+// GuestProgram returns the program of a runner that serves HTTP, compressed, as the file that
+// GuestCommand names. It is the first of two parts: what the configuration of a machine can hold is
+// bounded, and everybody who lists machines gets it. Setting it up sends the second.
 var GuestProgram = sync.OnceValue(func() []byte {
 	files := []string{}
 	for _, name := range supervisor {
@@ -46,17 +47,20 @@ var guestParts = sync.OnceValue(func() []byte { return pack(later()...) })
 // guest lists what the supervisor of a machine has in addition.
 var guest = []string{"http.py", "guest.py"}
 
-// ExitNoProgram is the exit code of a runner whose program GuestCommand has not found where it looked.
+// ExitNoProgram is the exit code of a runner whose program GuestCommand has not found where it
+// looked.
 const ExitNoProgram = 78 // in guestBootstrap, too
 
-// ExitNotRoot is the exit code of a runner that GuestCommand has started as another user than root: the image has a USER.
+// ExitNotRoot is the exit code of a runner that GuestCommand has started as another user than root:
+// the image has a USER.
 const ExitNotRoot = 77 // in guestBootstrap, too
 
-// GuestCommand returns the command line of the runner in a machine that is a sandbox as a whole. It has to run as root with all its
-// rights. program is the file of GuestProgram, which is removed when it was read. secret is that of Endpoint: the command line has its digest,
-// so that who reads the configuration of the machine, or is in it, cannot speak to the runner.
-// It listens on a port of all addresses until it was set up and has then ended by its TTL, or was not set up within boot:
-// then nobody will, because who has started the machine has died or given up.
+// GuestCommand returns the command line of the runner in a machine that is a sandbox as a whole. It
+// has to run as root with all its rights. program is the file of GuestProgram, which is removed
+// when it was read. secret is that of Endpoint: the command line has its digest, so that who reads
+// the configuration of the machine, or is in it, cannot speak to the runner. It listens on a port
+// of all addresses until it was set up and has then ended by its TTL, or was not set up within
+// boot: then nobody will, because who has started the machine has died or given up.
 func GuestCommand(python, program, secret string, port int, boot time.Duration) []string {
 	digest := sha256.Sum256([]byte(secret))
 	return []string{
@@ -67,8 +71,8 @@ func GuestCommand(python, program, secret string, port int, boot time.Duration) 
 
 // Guest is what a machine does beside Config.
 type Guest struct {
-	// Network is "none", a namespace without a way out for all but the runner's own sockets, or "full". What cannot be enforced is
-	// refused with ErrUnsupported.
+	// Network is "none", a namespace without a way out for all but the runner's own sockets, or
+	// "full". What cannot be enforced is refused with ErrUnsupported.
 	Network string
 	// Hide lists directories that user code must not see. They need not exist.
 	Hide []string

@@ -175,7 +175,8 @@ func TestRunOfADeadHolder(t *testing.T) {
 	eventually(t, "the run ends", func() bool { return s.code(t, "x").value() == "2" })
 }
 
-// Holders that stand still: one that says nothing, one that stops in the middle of a frame, one that does not read.
+// Holders that stand still: one that says nothing, one that stops in the middle of a frame, one
+// that does not read.
 func TestStalledHolders(t *testing.T) {
 	t.Parallel()
 	s := start(t, host)
@@ -356,7 +357,8 @@ func TestLife(t *testing.T) {
 		}
 		wait(t, s, executor.ErrNotFound)
 	})
-	// The monotonic clock stands still while a machine is suspended, and the wall clock may be set back.
+	// The monotonic clock stands still while a machine is suspended, and the wall clock may be set
+	// back.
 	for name, jump := range map[string]int{"wall-clock-ahead": 7200, "wall-clock-back": -7200} {
 		t.Run(name, func(t *testing.T) {
 			flag := filepath.Join(t.TempDir(), "flag")

@@ -42,14 +42,17 @@ type Endpoint struct {
 	URL    string      // "http://[fdaa::3]:8731", without a path
 	Token  string      // the secret of this sandbox
 	Header http.Header // added to each request; may be nil
-	// Transport carries the requests. It must not repeat them on its own account, and should not buffer bodies of answers.
+	// Transport carries the requests. It must not repeat them on its own account, and should not
+	// buffer bodies of answers.
 	Transport http.RoundTripper
-	// Gone is asked whether a runner is silent for good: between attempts to reach it, and now and then when it has said nothing for
-	// longer than a heartbeat takes. An error ends the connection and is that of it. May be nil.
+	// Gone is asked whether a runner is silent for good: between attempts to reach it, and now and
+	// then when it has said nothing for longer than a heartbeat takes. An error ends the connection
+	// and is that of it. May be nil.
 	Gone func(ctx context.Context) error
 }
 
-// StatusError is an answer of something that is not the runner, or not of this sandbox, or that no longer knows a connection.
+// StatusError is an answer of something that is not the runner, or not of this sandbox, or that no
+// longer knows a connection.
 type StatusError struct {
 	Status int
 	Text   string // the beginning of the body
@@ -60,7 +63,8 @@ func (e *StatusError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("the runner's address answered %d %s: %s", e.Status, http.StatusText(e.Status), e.Text))
 }
 
-// transient reports whether another attempt may do better: proxies answer so for machines that they do not reach at the moment.
+// transient reports whether another attempt may do better: proxies answer so for machines that they
+// do not reach at the moment.
 func (e *StatusError) transient() bool {
 	return e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests || e.Status >= 500
 }
@@ -96,10 +100,11 @@ func (e Endpoint) do(ctx context.Context, method, target string, body []byte) (*
 	return res, nil
 }
 
-// Dial returns a connection to the runner, for StartGuest and Attach. It reaches for the runner when it is used.
+// Dial returns a connection to the runner, for StartGuest and Attach. It reaches for the runner
+// when it is used.
 //
-// Interruptions of what carries it are bridged: what did not arrive is sent again from where it stopped, so that no byte is lost and
-// none comes twice.
+// Interruptions of what carries it are bridged: what did not arrive is sent again from where it
+// stopped, so that no byte is lost and none comes twice.
 func (e Endpoint) Dial() io.ReadWriteCloser {
 	l := &link{e: e, path: "/v1/links/" + strings.ToLower(rand.Text()), writable: make(chan struct{}, 1), wake: make(chan struct{}, 1), begun: time.Now()}
 	l.life, l.end = context.WithCancelCause(context.Background())
@@ -110,7 +115,8 @@ func (e Endpoint) Dial() io.ReadWriteCloser {
 	return l
 }
 
-// link is a connection that HTTP carries. Package comment of internal/program/http.py tells the protocol.
+// link is a connection that HTTP carries. Package comment of internal/program/http.py tells the
+// protocol.
 type link struct {
 	e    Endpoint
 	path string
@@ -199,7 +205,8 @@ func (l *link) send() {
 	}
 }
 
-// post sends what was written from a position on. What does not get through in one piece is tried in smaller ones.
+// post sends what was written from a position on. What does not get through in one piece is tried
+// in smaller ones.
 func (l *link) post(data []byte, at, ack int64) error {
 	size := len(data)
 	for {
@@ -262,8 +269,9 @@ func (l *link) persist(f func(context.Context) error) error {
 // hear takes note that the runner has said something.
 func (l *link) hear() { l.heard.Store(int64(time.Since(l.begun))) }
 
-// doubt has the link end when the sandbox is gone. A machine that dies does not always close its connections, and what is dialled then
-// may be silent for long: only silence says that something is amiss, and only the provider what. It is asked less and less often.
+// doubt has the link end when the sandbox is gone. A machine that dies does not always close its
+// connections, and what is dialled then may be silent for long: only silence says that something is
+// amiss, and only the provider what. It is asked less and less often.
 func (l *link) doubt() {
 	wait := linkDoubt
 	for {
@@ -373,7 +381,8 @@ func (l *link) count(n int) {
 	}
 }
 
-// Close ends the link. What was written and not sent is lost. It may be called during Read and Write, which then fail.
+// Close ends the link. What was written and not sent is lost. It may be called during Read and
+// Write, which then fail.
 func (l *link) Close() error {
 	l.mu.Lock()
 	alive := l.alive

@@ -41,7 +41,8 @@ func freePort(t testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// boot starts the process of a machine that nobody has set up yet, and ends by itself if nobody does within a while.
+// boot starts the process of a machine that nobody has set up yet, and ends by itself if nobody
+// does within a while.
 func boot(t testing.TB, root string) (*guestBox, Config) {
 	t.Helper()
 	return bootFor(t, root, 5*time.Minute)
@@ -149,7 +150,8 @@ func TestHTTPRun(t *testing.T) {
 	})
 }
 
-// Nothing of a machine is told to who does not know its secret, and nobody but its creator sets it up.
+// Nothing of a machine is told to who does not know its secret, and nobody but its creator sets it
+// up.
 func TestHTTPSecret(t *testing.T) {
 	g, _ := boot(t, host)
 	wrong := g.Endpoint
@@ -289,7 +291,8 @@ func TestHTTPHides(t *testing.T) {
 	}
 }
 
-// lateStream holds a stream back until what was sent before it was answered, and for as long as a runner would take to end.
+// lateStream holds a stream back until what was sent before it was answered, and for as long as a
+// runner would take to end.
 type lateStream struct {
 	http.RoundTripper
 	once   sync.Once
@@ -367,7 +370,8 @@ func TestHTTPUnclaimed(t *testing.T) {
 	}
 }
 
-// scissors is a way to a server that is cut again and again, each time after a number of bytes in both directions together.
+// scissors is a way to a server that is cut again and again, each time after a number of bytes in
+// both directions together.
 type scissors struct {
 	net.Listener
 	to    string
@@ -431,7 +435,8 @@ func (s *scissors) carry(c net.Conn) {
 	wg.Wait()
 }
 
-// A connection that is dropped in the middle of a run, again and again: nothing is repeated, and no output is lost.
+// A connection that is dropped in the middle of a run, again and again: nothing is repeated, and no
+// output is lost.
 func TestHTTPDropped(t *testing.T) {
 	g := startGuest(t, host)
 	cut := newScissors(t, strings.TrimPrefix(g.URL, "http://"), 300<<10)

@@ -24,8 +24,8 @@ const labelFetches = executor.ReservedPrefix + "fetches"
 // fetchMemory is what such a sandbox has of memory, where that can be limited.
 const fetchMemory = 512 << 20
 
-// Install implements driver.Installer. That a package does not exist, or does not go with another, is
-// a result.
+// Install implements driver.Installer. That a package does not exist, or does not go with another,
+// is a result.
 func (s *session) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (driver.Exit, error) {
 	o, err := s.b.installer.Order(p)
 	if err != nil {

@@ -16,7 +16,8 @@ type lingering struct {
 	raises     string   // in the message of the exception, or in stderr
 }
 
-// A run of Python waits for what plain Python waits for at its end, and for the tasks and timers of its event loop.
+// A run of Python waits for what plain Python waits for at its end, and for the tasks and timers of
+// its event loop.
 func TestLingerPython(t *testing.T) {
 	t.Parallel()
 	const thread = "import threading, time\ndef late(n=0.1):\n    time.sleep(n); print('late')\n"
@@ -54,7 +55,8 @@ func TestLingerPython(t *testing.T) {
 	})
 }
 
-// A run of JavaScript waits for what keeps plain Node alive, but for what listens, repeats or watches.
+// A run of JavaScript waits for what keeps plain Node alive, but for what listens, repeats or
+// watches.
 func TestLingerJavaScript(t *testing.T) {
 	t.Parallel()
 	eachNode(t, func(t *testing.T, root string) {
@@ -94,7 +96,8 @@ func TestLingerJavaScript(t *testing.T) {
 	})
 }
 
-// At the wall time what a run waits for is stopped and the state kept; a bound is heeded; and no run waits for what an earlier one started.
+// At the wall time what a run waits for is stopped and the state kept; a bound is heeded; and no
+// run waits for what an earlier one started.
 func TestLingerEnds(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, root string) {

@@ -40,9 +40,9 @@ func (s *Start) Note() string {
 	return string(text)
 }
 
-// Recall returns the info of a session from its Note, as Find does. The text comes from the provider,
-// where who has the rights of the adapter could change it. An empty one says that the sandbox is no
-// session: executor.ErrNotFound.
+// Recall returns the info of a session from its Note, as Find does. The text comes from the
+// provider, where who has the rights of the adapter could change it. An empty one says that the
+// sandbox is no session: executor.ErrNotFound.
 func Recall(session, text string) (executor.SessionInfo, error) {
 	if text == "" {
 		return executor.SessionInfo{}, driver.Fail(executor.ErrNotFound, executor.RanNo, errors.New("the sandbox of that name is no session"))

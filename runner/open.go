@@ -16,9 +16,9 @@ import (
 	"github.com/execbroker/execbroker/internal/packages"
 )
 
-// Open opens a backend whose sandboxes t starts. It is what the Open of an adapter returns, and does
-// no remote I/O. It fails for the reasons for which driver.New does, and if Options name a language
-// that the runner does not run.
+// Open opens a backend whose sandboxes t starts. It is what the Open of an adapter returns, and
+// does no remote I/O. It fails for the reasons for which driver.New does, and if Options name a
+// language that the runner does not run.
 func Open(env driver.Env, t Transport, o Options) (executor.Executor, error) {
 	env = env.WithInstance()
 	d, err := New(env, t, o)
@@ -154,8 +154,8 @@ func (b *backend) ask(c *driver.Create, attempt int) *Start {
 	}
 }
 
-// obtain makes a sandbox and sets it up. If that fails, again says that nothing is left of it and that
-// another one may do better.
+// obtain makes a sandbox and sets it up. If that fails, again says that nothing is left of it and
+// that another one may do better.
 func (b *backend) obtain(ctx context.Context, st *Start) (s *session, again bool, err error) {
 	box, conn, err := b.t.Start(ctx, st)
 	if err == nil {
@@ -194,8 +194,8 @@ func (b *backend) config(c *driver.Create) Config {
 	return cfg
 }
 
-// userID returns the uid of user code in a sandbox. The kernel counts some things for each uid on the
-// whole machine, processes for example, so no two sandboxes share one.
+// userID returns the uid of user code in a sandbox. The kernel counts some things for each uid on
+// the whole machine, processes for example, so no two sandboxes share one.
 func userID(id string) int {
 	h := fnv.New32a()
 	h.Write([]byte(id))
@@ -268,8 +268,8 @@ func (b *backend) notSetUp(ctx context.Context, box Sandbox, err error) error {
 	return explained(ctx, box, err)
 }
 
-// connect opens a further connection to a runner. again is what the sandbox was made with, if nothing
-// has used it yet: a runner that has lost its set-up gets it once more.
+// connect opens a further connection to a runner. again is what the sandbox was made with, if
+// nothing has used it yet: a runner that has lost its set-up gets it once more.
 func (b *backend) connect(ctx context.Context, box Sandbox, session string, fence int64, again *Config) (*client, error) {
 	actx, cancel := b.answer(ctx)
 	defer cancel()

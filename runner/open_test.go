@@ -278,8 +278,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestOpenTriesAgain makes another sandbox where the connection to the first breaks, and removes the
-// first as often as it takes.
+// TestOpenTriesAgain makes another sandbox where the connection to the first breaks, and removes
+// the first as often as it takes.
 func TestOpenTriesAgain(t *testing.T) {
 	l, attempts := &local{}, []int(nil)
 	l.edit = func(s *runner.Start) { attempts = append(attempts, s.Attempt) }

@@ -57,7 +57,8 @@ func TestOrderOfTextAndValues(t *testing.T) {
 	})
 }
 
-// Values that are larger than every buffer on the way, from several threads at once, all arrive whole.
+// Values that are larger than every buffer on the way, from several threads at once, all arrive
+// whole.
 func TestLargeValues(t *testing.T) {
 	t.Parallel()
 	s := start(t, host, withNode)
@@ -159,7 +160,8 @@ func TestOutputOfEarlierRuns(t *testing.T) {
 	})
 }
 
-// An interrupt may hit code anywhere in what it prints and shows, and the next run prints and shows as ever.
+// An interrupt may hit code anywhere in what it prints and shows, and the next run prints and shows
+// as ever.
 func TestInterruptedOutput(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, root string) {
@@ -192,7 +194,8 @@ func TestInterruptedOutput(t *testing.T) {
 	})
 }
 
-// A holder that takes nothing keeps neither the code from being stopped with its state, nor the sandbox alive.
+// A holder that takes nothing keeps neither the code from being stopped with its state, nor the
+// sandbox alive.
 func TestStopWhileNobodyReads(t *testing.T) {
 	t.Parallel()
 	s := start(t, host, withNode)
@@ -233,7 +236,8 @@ func TestStopWhileNobodyReads(t *testing.T) {
 	}
 }
 
-// A run that goes beyond its output with its last words has ended when it is told to stop. The next one must not hear of that.
+// A run that goes beyond its output with its last words has ended when it is told to stop. The next
+// one must not hear of that.
 func TestInterruptOfTheRunBefore(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

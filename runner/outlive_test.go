@@ -14,7 +14,8 @@ import (
 	"github.com/execbroker/execbroker/internal/attempttest"
 )
 
-// alive returns the processes of user code that have a thread that lives. Their state says nothing: it is that of the first thread.
+// alive returns the processes of user code that have a thread that lives. Their state says nothing:
+// it is that of the first thread.
 func (s *sandbox) alive(t *testing.T) (pids []int) {
 	t.Helper()
 	tasks, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
@@ -34,7 +35,8 @@ func (s *sandbox) alive(t *testing.T) (pids []int) {
 	return pids
 }
 
-// TestOutlive leaves processes running in every way that is known, and looks whether they are there after the run, however it ends.
+// TestOutlive leaves processes running in every way that is known, and looks whether they are there
+// after the run, however it ends.
 func TestOutlive(t *testing.T) {
 	t.Parallel()
 	patient := executor.RunLimits{WallTime: 6 * time.Second}
@@ -109,7 +111,8 @@ func TestOutlive(t *testing.T) {
 	}
 }
 
-// TestIdleWithLeftovers leaves processes that live and write. They are no use of the sandbox, and end with it.
+// TestIdleWithLeftovers leaves processes that live and write. They are no use of the sandbox, and
+// end with it.
 func TestIdleWithLeftovers(t *testing.T) {
 	t.Parallel()
 	s := start(t, host, func(c *Config) { c.IdleTTL = time.Second })

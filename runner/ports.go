@@ -163,7 +163,8 @@ type portAddr int
 func (portAddr) Network() string  { return "sandbox" }
 func (a portAddr) String() string { return net.JoinHostPort("sandbox", strconv.Itoa(int(a))) }
 
-// deadline is a time that operations in progress and later ones end at. The zero deadline but for life has none.
+// deadline is a time that operations in progress and later ones end at. The zero deadline but for
+// life has none.
 type deadline struct {
 	life context.Context // ends the operations, too
 

@@ -17,7 +17,8 @@ import (
 
 func withPorts(c *Config) { c.Ports = true }
 
-// servers is a program of the sandbox: a server that does what the first line of each connection says. It prints its port.
+// servers is a program of the sandbox: a server that does what the first line of each connection
+// says. It prints its port.
 const servers = `
 import socket, struct, sys, threading
 address, port = ADDRESS
@@ -119,7 +120,8 @@ func TestDialRefuses(t *testing.T) {
 	}
 }
 
-// What root listened at before there was user code stays closed: the runner's own port, and those of daemons.
+// What root listened at before there was user code stays closed: the runner's own port, and those
+// of daemons.
 func TestDialOwnPort(t *testing.T) {
 	l, err := net.Listen("tcp", "[::]:0")
 	if err != nil {
@@ -219,7 +221,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// A server cannot keep its own sandbox alive: what it writes is no use, and what its client writes is.
+// A server cannot keep its own sandbox alive: what it writes is no use, and what its client writes
+// is.
 func TestDialIsUse(t *testing.T) {
 	s := start(t, host, withPorts, func(c *Config) { c.IdleTTL = 2 * time.Second })
 	c := s.dial(t, s.serve(t, "127.0.0.1"), "echo")

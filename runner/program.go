@@ -19,15 +19,17 @@ import (
 //go:embed internal/program
 var sources embed.FS
 
-// supervisor lists the files that make the program of the supervisor. They are joined, so that it is one program to compile.
+// supervisor lists the files that make the program of the supervisor. They are joined, so that it
+// is one program to compile.
 var supervisor = []string{"protocol.py", "system.py", "peers.py", "runs.py", "processes.py", "interpreters.py", "helper.py", "suspend.py", "supervisor.py"}
 
 // programs lists what the supervisor compiles later, in other processes, by name.
 var programs = []string{"interpreter.py", "files.py", "runner.cjs"}
 
-// bootstrap reads the rest of the program from standard input, which is also the first connection. Its version check comes before
-// anything that an old Python could not compile. It closes what whoever started it has inherited from others. The program has built-in
-// names of its own, because interpreters go on with it and their code may remove the common ones.
+// bootstrap reads the rest of the program from standard input, which is also the first connection.
+// Its version check comes before anything that an old Python could not compile. It closes what
+// whoever started it has inherited from others. The program has built-in names of its own, because
+// interpreters go on with it and their code may remove the common ones.
 const bootstrap = `import builtins, os, sys
 if sys.version_info < (3, 9):
     sys.exit("execbroker: python3 is version %d.%d here, the runner needs 3.9 or later" % sys.version_info[:2])
@@ -49,8 +51,8 @@ p = dict(zip(p[::2], p[1::2]))
 exec(compile(p["runner.py"], "<execbroker runner.py>", "exec"), {"PARTS": p, "__name__": "runner", "__builtins__": dict(vars(builtins))})
 `
 
-// bridge hands its standard input and output to the supervisor and waits until the supervisor lets go
-// of them. If there is no supervisor, it says so in its place: exit codes do not get through to
+// bridge hands its standard input and output to the supervisor and waits until the supervisor lets
+// go of them. If there is no supervisor, it says so in its place: exit codes do not get through to
 // whoever has the streams alone.
 const bridge = `import os, socket, sys
 s = socket.socket(socket.AF_UNIX)
@@ -140,10 +142,11 @@ func shipped(python string) string {
 	return endComment.ReplaceAllString(strings.Join(lines, "\n"), "")
 }
 
-// command returns the command line of the runner. Its standard input and output become the connection
-// of the creator, for setUp. What it writes to standard error says why it did not start.
+// command returns the command line of the runner. Its standard input and output become the
+// connection of the creator, for setUp. What it writes to standard error says why it did not start.
 func command(python string) []string {
-	// -I and -S: neither variables nor files of the image are to run code with the rights of the supervisor. UTF-8 whatever the locale.
+	// -I and -S: neither variables nor files of the image are to run code with the rights of the
+	// supervisor. UTF-8 whatever the locale.
 	return []string{python, "-I", "-S", "-X", "utf8", "-c", bootstrap, strconv.Itoa(len(program()))}
 }
 

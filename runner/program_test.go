@@ -23,7 +23,8 @@ func TestProgramSize(t *testing.T) {
 	if n := len(program()); n > 64<<10 {
 		t.Errorf("got %d bytes, want at most 64 KB", n)
 	}
-	// In the configuration of a machine it is base64, and the first of two parts. The second has the room of a frame.
+	// In the configuration of a machine it is base64, and the first of two parts. The second has
+	// the room of a frame.
 	first, second := base64.StdEncoding.EncodedLen(len(GuestProgram())), len(guestParts())
 	if first > 40<<10 || second > wire.MaxPayload/4 {
 		t.Errorf("got %d bytes for the configuration of a machine and %d for its set-up, want at most 40 and 256 KB", first, second)
@@ -105,7 +106,8 @@ def g():
     words"""
 `
 
-// The program needs nothing but the standard library of the oldest Python, and of that nothing that is gone in later ones.
+// The program needs nothing but the standard library of the oldest Python, and of that nothing that
+// is gone in later ones.
 func TestProgramImports(t *testing.T) {
 	t.Parallel()
 	const list = `

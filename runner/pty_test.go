@@ -80,7 +80,8 @@ func (c typist) Read(p []byte) (int, error) {
 	return copy(p, s), nil
 }
 
-// TestTerminalLeavesNothing counts processes, terminals and descriptors before and after terminals with something in the background.
+// TestTerminalLeavesNothing counts processes, terminals and descriptors before and after terminals
+// with something in the background.
 func TestTerminalLeavesNothing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, root string) {
@@ -120,7 +121,8 @@ func TestTerminalLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestTerminalOfLostHolder checks that nobody goes on at a terminal whose holder is gone, whatever its wall time.
+// TestTerminalOfLostHolder checks that nobody goes on at a terminal whose holder is gone, whatever
+// its wall time.
 func TestTerminalOfLostHolder(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, root string) {

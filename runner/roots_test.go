@@ -8,17 +8,18 @@ import (
 	"testing"
 )
 
-// host stands for this machine among the roots: directories with a system of their own, whose Python, and perhaps Node, is tested.
+// host stands for this machine among the roots: directories with a system of their own, whose
+// Python, and perhaps Node, is tested.
 const host = ""
 
-// roots returns this machine and the root directories that EXECBROKER_ROOTS lists, separated by colons. internal/ci makes them from
-// Debian's packages.
+// roots returns this machine and the root directories that EXECBROKER_ROOTS lists, separated by
+// colons. internal/ci makes them from Debian's packages.
 func roots() []string {
 	return append([]string{host}, filepath.SplitList(os.Getenv("EXECBROKER_ROOTS"))...)
 }
 
-// pythonOf returns the path of Python in a root. On this machine it is not what a shell of a developer finds first, but what any uid
-// may execute.
+// pythonOf returns the path of Python in a root. On this machine it is not what a shell of a
+// developer finds first, but what any uid may execute.
 func pythonOf(root string) string {
 	if _, err := os.Stat(filepath.Join("/", root, "usr/bin/python3")); err == nil {
 		return "/usr/bin/python3"
@@ -26,7 +27,8 @@ func pythonOf(root string) string {
 	return "python3"
 }
 
-// inRoot returns the command line of a program in a root. It sees the directories of the tests, at the same place.
+// inRoot returns the command line of a program in a root. It sees the directories of the tests, at
+// the same place.
 func inRoot(root string, argv ...string) []string {
 	if root == host {
 		return argv

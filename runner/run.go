@@ -19,7 +19,8 @@ import (
 // maxBundle bounds a value in all its representations.
 const maxBundle = 64 << 20
 
-// Run executes a request by the rules of driver.Session.Run. That the connection has ended is a *LostError in an ErrUnavailable.
+// Run executes a request by the rules of driver.Session.Run. That the connection has ended is a
+// *LostError in an ErrUnavailable.
 func (c *client) Run(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
 	if ctx.Err() != nil {
 		return driver.Exit{}, context.Cause(ctx)

@@ -103,7 +103,8 @@ func TestOutcomes(t *testing.T) {
 	})
 }
 
-// swallow heeds no interrupt. The loop calls something because Python 3.11 lets one escape from a loop that does not.
+// swallow heeds no interrupt. The loop calls something because Python 3.11 lets one escape from a
+// loop that does not.
 const swallow = `
 import time
 begun = False
@@ -611,7 +612,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A context begins where its first run does, and stays there. The default one begins in the working directory.
+// A context begins where its first run does, and stays there. The default one begins in the working
+// directory.
 func TestDir(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, root string) {
@@ -636,7 +638,8 @@ func TestDir(t *testing.T) {
 						t.Errorf("run %d, context %q in %q: got %q, want %q: %+v", i, c.context, c.dir, r.stdout, c.want, r.Exception)
 					}
 				}
-				// One that is not there is a mistake of the code, for a context that is there and for one that begins.
+				// One that is not there is a mistake of the code, for a context that is there and
+				// for one that begins.
 				for _, context := range []string{"a", "c"} {
 					r := s.do(t.Context(), executor.Request{Language: language, Context: context, Dir: "nowhere", Code: code})
 					if r.err != nil || r.Exception == nil || r.stdout != "" {

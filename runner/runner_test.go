@@ -65,7 +65,8 @@ func (p pipes) Close() error {
 	return err
 }
 
-// uids counts those of user code in tests: one for each sandbox, which nothing else on a machine should have, other test runs included.
+// uids counts those of user code in tests: one for each sandbox, which nothing else on a machine
+// should have, other test runs included.
 var uids atomic.Int32
 
 func init() { uids.Store(int32(100_000 + os.Getpid()%1_000_000*1000)) }
@@ -131,7 +132,8 @@ func prepare(t testing.TB, root string) (*sandbox, Config) {
 	return s, cfg
 }
 
-// impatient is for code that heeds no interrupt. What does has more time by default: a machine may be busy.
+// impatient is for code that heeds no interrupt. What does has more time by default: a machine may
+// be busy.
 func impatient(c *Config) { c.Grace = time.Second }
 
 // start starts a runner in a root.

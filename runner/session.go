@@ -11,8 +11,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// session is a sandbox as this process holds it: a connection to its runner, and another one when the
-// first was cut. All methods are safe for concurrent use.
+// session is a sandbox as this process holds it: a connection to its runner, and another one when
+// the first was cut. All methods are safe for concurrent use.
 type session struct {
 	b     *backend
 	box   Sandbox
@@ -65,13 +65,15 @@ func (s *session) connected() *client {
 	return s.c
 }
 
-// wasCut reports whether a connection has ended without a word of the runner: then the runner may live and be reached by another one.
+// wasCut reports whether a connection has ended without a word of the runner: then the runner may
+// live and be reached by another one.
 func wasCut(c *client) bool {
 	var lost *LostError
 	return errors.As(c.Err(), &lost)
 }
 
-// client returns a connection to the runner: another one if the last was cut, by an engine that was restarted for example.
+// client returns a connection to the runner: another one if the last was cut, by an engine that was
+// restarted for example.
 func (s *session) client(ctx context.Context) (*client, error) {
 	if c := s.connected(); !wasCut(c) {
 		return c, nil
@@ -105,8 +107,8 @@ func (s *session) client(ctx context.Context) (*client, error) {
 // example.
 var errForgotten = errors.New("the sandbox was started anew: what it held is lost")
 
-// unused returns what a sandbox was made with that was only suspended since. Of others it returns nil.
-// Only a Guest can be set up once more.
+// unused returns what a sandbox was made with that was only suspended since. Of others it returns
+// nil. Only a Guest can be set up once more.
 func (s *session) unused() *Config {
 	if s.made == nil || s.made.Guest == nil || s.used.Load() || !s.suspended.Load() {
 		return nil
@@ -140,15 +142,17 @@ func (s *session) Run(ctx context.Context, req *executor.Request, emit func(exec
 	return s.outcome(ctx, exit, err)
 }
 
-// bury removes a sandbox that its supervisor has ended: where the supervisor is not the main process, what it could not end lives on. A
-// provider that does not answer ends the sandbox by the time that it was given.
+// bury removes a sandbox that its supervisor has ended: where the supervisor is not the main
+// process, what it could not end lives on. A provider that does not answer ends the sandbox by the
+// time that it was given.
 func (s *session) bury(ctx context.Context) {
 	ctx, cancel := driver.StopContext(ctx)
 	defer cancel()
 	_ = s.box.Remove(ctx) // see above
 }
 
-// outcome finds out what a run was that ended without a word of the runner: with its sandbox, or with the connection only.
+// outcome finds out what a run was that ended without a word of the runner: with its sandbox, or
+// with the connection only.
 func (s *session) outcome(ctx context.Context, exit driver.Exit, err error) (driver.Exit, error) {
 	var e *executor.Error
 	var lost *LostError
@@ -216,8 +220,8 @@ func (s *session) KeepAlive(ctx context.Context, idle time.Duration) (time.Time,
 	return k.KeepAlive(ctx, idle)
 }
 
-// shorten tells a provider that counts the time of sandboxes the idle TTL, if it has given more so far,
-// because setting up takes a while.
+// shorten tells a provider that counts the time of sandboxes the idle TTL, if it has given more so
+// far, because setting up takes a while.
 func (s *session) shorten(ctx context.Context, spec *executor.Spec) (err error) {
 	k, ok := s.box.(driver.KeepAliver)
 	idle := spec.IdleTTL
@@ -285,8 +289,8 @@ func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 	return info, nil
 }
 
-// fenceTimeout is how long Destroy waits for word of a later holder, and for what code wants to be called at the end. A sandbox that does
-// not answer is destroyed.
+// fenceTimeout is how long Destroy waits for word of a later holder, and for what code wants to be
+// called at the end. A sandbox that does not answer is destroyed.
 const fenceTimeout = 2 * time.Second
 
 // Destroy implements driver.Session.

@@ -17,8 +17,8 @@ import (
 // maxSaid bounds what a Sidecar is heard to say to stderr: its end is kept.
 const maxSaid = 4 << 10
 
-// Sidecar is a program that runs beside user code: its standard input and output. One goroutine may read and one may write at a time;
-// the other methods are safe for concurrent use.
+// Sidecar is a program that runs beside user code: its standard input and output. One goroutine may
+// read and one may write at a time; the other methods are safe for concurrent use.
 type Sidecar struct {
 	s    *stream
 	out  *io.PipeReader
@@ -32,9 +32,10 @@ type Sidecar struct {
 
 var _ io.ReadWriteCloser = (*Sidecar)(nil)
 
-// StartSidecar starts a program of the holder itself, as the user of the supervisor, in the root directory. User code can neither signal nor
-// trace it, and nothing of Config applies to it: neither its environment nor its limits. It counts as use of the sandbox. When the
-// holder is gone its standard input ends.
+// StartSidecar starts a program of the holder itself, as the user of the supervisor, in the root
+// directory. User code can neither signal nor trace it, and nothing of Config applies to it:
+// neither its environment nor its limits. It counts as use of the sandbox. When the holder is gone
+// its standard input ends.
 func (c *client) StartSidecar(ctx context.Context, argv []string) (*Sidecar, error) {
 	s, err := c.open(ctx, wire.Map{"op": "run", "own": true, "argv": list(argv), "wall": int64(-1), "output": int64(math.MaxInt64), "stdin": true})
 	if err != nil {

@@ -42,7 +42,8 @@ func line(t *testing.T, p *Sidecar) string {
 	}
 }
 
-// A program beside user code is that of the supervisor: nothing of the session applies to it, and user code can do nothing to it.
+// A program beside user code is that of the supervisor: nothing of the session applies to it, and
+// user code can do nothing to it.
 func TestSidecar(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, root string) {

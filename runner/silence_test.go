@@ -14,7 +14,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// swamp is a way to a server in which everything can get stuck: connections stay open and say nothing.
+// swamp is a way to a server in which everything can get stuck: connections stay open and say
+// nothing.
 type swamp struct {
 	net.Listener
 	came atomic.Int64 // connections
@@ -94,8 +95,8 @@ func endless() *executor.Request {
 	return &executor.Request{Language: executor.Python, Code: "import time; time.sleep(600)", Limits: executor.RunLimits{WallTime: time.Hour, OutputBytes: 1 << 20}}
 }
 
-// A machine may die without closing a connection. That it says nothing more is the reason to ask, and the answer ends what is under way,
-// long before anything is tried again.
+// A machine may die without closing a connection. That it says nothing more is the reason to ask,
+// and the answer ends what is under way, long before anything is tried again.
 func TestHTTPSilentDeath(t *testing.T) {
 	t.Parallel()
 	g := startGuest(t, host)
@@ -141,7 +142,8 @@ func TestHTTPSilentDeath(t *testing.T) {
 	}
 }
 
-// A silence that is not for good is waited out: nothing is lost, nothing comes twice, and the connection is the same.
+// A silence that is not for good is waited out: nothing is lost, nothing comes twice, and the
+// connection is the same.
 func TestHTTPSilence(t *testing.T) {
 	t.Parallel()
 	g := startGuest(t, host)

@@ -2,7 +2,8 @@ package runner
 
 import "testing"
 
-// Processes of multiprocessing that are not forked find what the conversation has, or say that they do not know it.
+// Processes of multiprocessing that are not forked find what the conversation has, or say that they
+// do not know it.
 func TestSpawn(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, root string) {

@@ -14,7 +14,8 @@ import (
 	"github.com/execbroker/execbroker/internal/wire"
 )
 
-// maxPending bounds the frames of a stream that cost no credit and wait for its user. A runner sends a handful.
+// maxPending bounds the frames of a stream that cost no credit and wait for its user. A runner
+// sends a handful.
 const maxPending = 16 << 20
 
 // stream is one request and what has come for it. All but receive is for one goroutine at a time.
@@ -158,10 +159,12 @@ func (s *stream) send(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// maxData is the most data in a frame: a quarter of the window, so that there is always something under way.
+// maxData is the most data in a frame: a quarter of the window, so that there is always something
+// under way.
 const maxData = wire.Window / 4
 
-// sendAll sends what r has to its end, in frames as large as they may be: each costs every process on its way some work.
+// sendAll sends what r has to its end, in frames as large as they may be: each costs every process
+// on its way some work.
 func (s *stream) sendAll(ctx context.Context, r io.Reader) error {
 	var frames [2][]byte // the writer has done with one when it takes the other
 	for i := 0; ; i = 1 - i {
@@ -255,7 +258,8 @@ var kinds = map[string]error{
 	"wrong-kind":  fs.ErrInvalid, // of file, or a name that no file can have
 }
 
-// errWithheld is found in the error of a file that code does not let others open, by a lease for example.
+// errWithheld is found in the error of a file that code does not let others open, by a lease for
+// example.
 var errWithheld = fmt.Errorf("%w: withheld", fs.ErrPermission)
 
 // failure returns the error of a Fail frame. Such requests were not carried out.

@@ -35,7 +35,8 @@ func (s *sandbox) states(t *testing.T) map[int]string {
 	return found
 }
 
-// stopped reports whether no thread of user code executes anything. One in the state D may wait for a child that is stopped.
+// stopped reports whether no thread of user code executes anything. One in the state D may wait for
+// a child that is stopped.
 func (s *sandbox) stopped(t *testing.T) bool {
 	t.Helper()
 	for _, states := range s.states(t) {
@@ -46,7 +47,8 @@ func (s *sandbox) stopped(t *testing.T) bool {
 	return true
 }
 
-// background runs a request whose standard input is ended by done, and waits until it has printed something.
+// background runs a request whose standard input is ended by done, and waits until it has printed
+// something.
 func (s *sandbox) background(t *testing.T, req executor.Request) (done func() result) {
 	t.Helper()
 	in, feed := io.Pipe()
@@ -80,8 +82,8 @@ func (s *sandbox) background(t *testing.T, req executor.Request) (done func() re
 	}
 }
 
-// While a sandbox is suspended nothing of the user executes anything, whatever it does at that moment. Everything goes on afterwards but
-// what code has stopped itself.
+// While a sandbox is suspended nothing of the user executes anything, whatever it does at that
+// moment. Everything goes on afterwards but what code has stopped itself.
 func TestSuspend(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, root string) {

@@ -70,9 +70,9 @@ type Start struct {
 
 // Sandbox is one sandbox at its provider. Its methods are called concurrently.
 //
-// What a Sandbox can do beyond this it says by further methods: those of Suspender and Explainer, of
-// driver.KeepAliver and driver.Refresher where the provider counts the time of sandboxes, of Base where
-// packages can be installed, and of driver.Aser.
+// What a Sandbox can do beyond this it says by further methods: those of Suspender and Explainer,
+// of driver.KeepAliver and driver.Refresher where the provider counts the time of sandboxes, of
+// Base where packages can be installed, and of driver.Aser.
 type Sandbox interface {
 	// Connect starts a further process in the same sandbox, as the user of the runner, and returns
 	// its standard input and output as one stream. The process is a bridge: it passes its streams
@@ -124,9 +124,9 @@ type Finder interface {
 	Find(ctx context.Context, h executor.Handle) (Sandbox, executor.SessionInfo, error)
 }
 
-// Base is implemented by sandboxes that can have packages: see Options.Packages. They need a directory
-// /opt/packages for Python and /node_modules for JavaScript that root can write to or make, and
-// nobody else.
+// Base is implemented by sandboxes that can have packages: see Options.Packages. They need a
+// directory /opt/packages for Python and /node_modules for JavaScript that root can write to or
+// make, and nobody else.
 type Base interface {
 	// Base names what the sandbox is made from: an image, a template. What was fetched for one
 	// sandbox is used for others of the same base.

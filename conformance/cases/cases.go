@@ -1,7 +1,7 @@
 // Package cases has the cases of the conformance suite and the programs that they run.
 //
-// A case is about a rule of package executor. What runs it, and what it can ask for, is the [Engine],
-// which is package conformance. Cases know nothing of how it works.
+// A case is about a rule of package executor. What runs it, and what it can ask for, is the
+// [Engine], which is package conformance. Cases know nothing of how it works.
 package cases
 
 import (

@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 // address is the parameter with the socket of the backend.
 const address = "address"
 
-// target returns a target of the in-memory backend. It lives in the process that runs the suite; children reach it by its socket.
+// target returns a target of the in-memory backend. It lives in the process that runs the suite;
+// children reach it by its socket.
 func target(caps executor.Capabilities, wrap func(driver.Driver) driver.Driver) conformance.Target {
 	var b *fake.Backend
 	t := conformance.Target{
@@ -81,7 +82,8 @@ func TestDeclaringLittle(t *testing.T) {
 	}
 }
 
-// both runs every case of the suite, in virtual time where that is possible, and fails if one is not as it should be.
+// both runs every case of the suite, in virtual time where that is possible, and fails if one is
+// not as it should be.
 func both(t *testing.T, caps executor.Capabilities) map[conformance.Outcome]int {
 	t.Helper()
 	var languages []executor.Language
@@ -118,8 +120,9 @@ func both(t *testing.T, caps executor.Capabilities) map[conformance.Outcome]int 
 	return totals
 }
 
-// TestOverAProcessBoundary runs the suite, in real time, over a backend that is reached by its socket only. Left out is what moves much,
-// and what stops code within moments: that says more about the machine.
+// TestOverAProcessBoundary runs the suite, in real time, over a backend that is reached by its
+// socket only. Left out is what moves much, and what stops code within moments: that says more
+// about the machine.
 func TestOverAProcessBoundary(t *testing.T) {
 	target := target(fake.Without(fake.All(executor.Python), executor.FeaturePorts, executor.FeaturePTY), nil)
 	target.Parallel = 4
@@ -143,8 +146,9 @@ func TestOverAProcessBoundary(t *testing.T) {
 	conformancetest.Test(t, target)
 }
 
-// TestFaults looks for each fault in the cases that take little time: a case that needs another process or the network costs seconds,
-// and one that moves tens of megabytes as much as fifty others. The faults that only such a case notices have them too.
+// TestFaults looks for each fault in the cases that take little time: a case that needs another
+// process or the network costs seconds, and one that moves tens of megabytes as much as fifty
+// others. The faults that only such a case notices have them too.
 func TestFaults(t *testing.T) {
 	faults(t, conformancetest.FaultOptions{}, "allow-list-ignored", "disk-limit-ignored", "network-open")
 }
@@ -186,7 +190,8 @@ func faults(t *testing.T, opts conformancetest.FaultOptions, everywhere ...strin
 	}, opts)
 }
 
-// virtual returns a target whose backend has neither a socket nor another process, so that it works in a bubble.
+// virtual returns a target whose backend has neither a socket nor another process, so that it works
+// in a bubble.
 func virtual(caps executor.Capabilities, wrap func(driver.Driver) driver.Driver) conformance.Target {
 	t := target(caps, wrap)
 	b := fake.New(fake.Options{Capabilities: caps})

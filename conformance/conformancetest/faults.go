@@ -12,10 +12,12 @@ import (
 type Fault struct {
 	Name string // "stdout-stderr-swapped", "state-kept-undeclared", "cancel-ignored", ...
 	Doc  string // what goes wrong, as its author would have put it
-	// Needs are the features without which there is nothing to break. In a backend that lacks one the fault cannot be planted.
+	// Needs are the features without which there is nothing to break. In a backend that lacks one
+	// the fault cannot be planted.
 	Needs []executor.Feature
-	// Plant wraps a driver, for driver.Env.Wrap. It is nil for faults that driver.New would undo: Above wraps what Target.Open
-	// returns, and so plants them above it, where an implementation without package driver could have them.
+	// Plant wraps a driver, for driver.Env.Wrap. It is nil for faults that driver.New would undo:
+	// Above wraps what Target.Open returns, and so plants them above it, where an implementation
+	// without package driver could have them.
 	Plant func(driver.Driver) driver.Driver
 	Above func(OpenFunc) OpenFunc
 }

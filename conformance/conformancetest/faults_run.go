@@ -228,7 +228,8 @@ func atTheEnd(_ *faultySession, ctx context.Context, req *executor.Request, emit
 	return exit, err
 }
 
-// countedLate begins a run with what the program "late" of the run before it will have printed. The driver below has dropped that.
+// countedLate begins a run with what the program "late" of the run before it will have printed. The
+// driver below has dropped that.
 func countedLate(s *faultySession, ctx context.Context, req *executor.Request, emit emitFunc, next runFunc) (driver.Exit, error) {
 	late := s.note("late", "")
 	var said strings.Builder
@@ -276,7 +277,8 @@ func clockInTheQueue(s *faultySession, ctx context.Context, req *executor.Reques
 	})
 }
 
-// wasteTime is what each event takes that nobody wants, so that code which goes on does not take the whole machine.
+// wasteTime is what each event takes that nobody wants, so that code which goes on does not take
+// the whole machine.
 const wasteTime = time.Millisecond
 
 // leftRunning returns when ctx ends and leaves the code running.

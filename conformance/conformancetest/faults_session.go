@@ -230,7 +230,8 @@ func mergedAll(a, b map[string]string) map[string]string {
 	return m
 }
 
-// onLimits makes a fault of a function that changes the limits of a sandbox, which claims the others.
+// onLimits makes a fault of a function that changes the limits of a sandbox, which claims the
+// others.
 func onLimits(change func(*executor.Limits)) func(driver.Driver) driver.Driver {
 	return plant(tamper{asAsked: true, create: func(c *driver.Create) { change(&c.Spec.Limits) }})
 }

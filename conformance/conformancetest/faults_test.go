@@ -45,7 +45,8 @@ func TestFaultsAreSound(t *testing.T) {
 	}
 }
 
-// TestFaultsOfALittleBackend checks how many faults can be planted where there is neither attach nor a list nor a network.
+// TestFaultsOfALittleBackend checks how many faults can be planted where there is neither attach
+// nor a list nor a network.
 func TestFaultsOfALittleBackend(t *testing.T) {
 	c := fake.Without(fake.All(executor.Python), executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
 		executor.FeatureCommand, executor.FeatureContexts, executor.FeatureParallelRuns, executor.FeatureNetworkFull,
@@ -61,7 +62,8 @@ func TestFaultsOfALittleBackend(t *testing.T) {
 	}
 }
 
-// TestWrapperIsTransparent checks that a wrapped driver has exactly the optional interfaces that driver.New looks for.
+// TestWrapperIsTransparent checks that a wrapped driver has exactly the optional interfaces that
+// driver.New looks for.
 func TestWrapperIsTransparent(t *testing.T) {
 	for name, features := range map[string][]executor.Feature{
 		"all":       nil,
@@ -114,7 +116,8 @@ func (d bareDriver) Create(ctx context.Context, c *driver.Create) (driver.Sessio
 	return bare{s}, err
 }
 
-// TestWrapperHidesNothing checks that what driver.New finds out about a session it finds out about a wrapped one.
+// TestWrapperHidesNothing checks that what driver.New finds out about a session it finds out about
+// a wrapped one.
 func TestWrapperHidesNothing(t *testing.T) {
 	little := fake.Without(fake.All(executor.Python), executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList,
 		executor.FeatureState, executor.FeaturePackages, executor.FeatureFiles, executor.FeatureKeepAlive, executor.FeaturePorts)

@@ -36,8 +36,9 @@ type tamper struct {
 	sessions     func(labels map[string]string, next func(map[string]string) iter.Seq2[executor.SessionInfo, error]) iter.Seq2[executor.SessionInfo, error]
 }
 
-// plant returns a function that wraps drivers. A wrapped driver has the optional interfaces that go with what it declares, as far as
-// the driver below has them, so that driver.New finds it as consistent as that one.
+// plant returns a function that wraps drivers. A wrapped driver has the optional interfaces that go
+// with what it declares, as far as the driver below has them, so that driver.New finds it as
+// consistent as that one.
 func plant(t tamper) func(driver.Driver) driver.Driver {
 	return func(d driver.Driver) driver.Driver {
 		f := &faultyDriver{Driver: d, t: t, caps: d.Capabilities()}
@@ -113,7 +114,8 @@ func (d *faultyDriver) session(s driver.Session) *faultySession {
 	return f
 }
 
-// check is the one that driver.New can no longer make of a new session: that it implements what is declared.
+// check is the one that driver.New can no longer make of a new session: that it implements what is
+// declared.
 func check(s driver.Session, caps executor.Capabilities) error {
 	declares := func(f executor.Feature) bool {
 		some := caps.Has(f)
@@ -201,8 +203,9 @@ func (d *faultyDriver) tampered(i executor.SessionInfo) executor.SessionInfo {
 	return i
 }
 
-// faultySession wraps a session. It implements every optional interface but KeepAliver; what the session below does not implement,
-// nobody calls, because it is not declared. Refresher and Aser have an answer that means the same as their absence.
+// faultySession wraps a session. It implements every optional interface but KeepAliver; what the
+// session below does not implement, nobody calls, because it is not declared. Refresher and Aser
+// have an answer that means the same as their absence.
 type faultySession struct {
 	driver.Session
 	d     *faultyDriver
@@ -222,7 +225,8 @@ var (
 	_ driver.Aser      = (*faultySession)(nil)
 )
 
-// composed returns s with KeepAliver if the session below has it: driver.New does more with one that has, declared or not.
+// composed returns s with KeepAliver if the session below has it: driver.New does more with one
+// that has, declared or not.
 func (s *faultySession) composed() driver.Session {
 	k, ok := s.Session.(driver.KeepAliver)
 	if !ok {

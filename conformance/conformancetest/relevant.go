@@ -13,13 +13,13 @@ import (
 //go:embed testdata/faults.json
 var noticedJSON []byte
 
-// controls are the rules that Relevant adds to each fault, by their IDs without the language: that a fault breaks them unexpectedly
-// shows, and what it leaves as well.
+// controls are the rules that Relevant adds to each fault, by their IDs without the language: that
+// a fault breaks them unexpectedly shows, and what it leaves as well.
 var controls = []string{"output/stdout", "output/stderr", "state/variables", "exceptions/fields", "timeouts/loop"}
 
-// Relevant returns a function for FaultOptions.Cases that makes the faults of a real backend affordable: for each the first most cases
-// by which the backend in memory is found out, in one language, the cases that count what is left, and a few that hardly any fault
-// breaks.
+// Relevant returns a function for FaultOptions.Cases that makes the faults of a real backend
+// affordable: for each the first most cases by which the backend in memory is found out, in one
+// language, the cases that count what is left, and a few that hardly any fault breaks.
 func Relevant(language executor.Language, most int) func(fault string) []string {
 	var noticed map[string][]string
 	if err := json.Unmarshal(noticedJSON, &noticed); err != nil {

@@ -14,10 +14,11 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// The variables of the environment that a developer sets. They are not flags, because a library does not register any.
+// The variables of the environment that a developer sets. They are not flags, because a library
+// does not register any.
 const (
-	// EnvReport names the file that Test writes the report to as JSON; if it is a directory, the file in it is named after the
-	// implementation.
+	// EnvReport names the file that Test writes the report to as JSON; if it is a directory, the
+	// file in it is named after the implementation.
 	EnvReport = "CONFORMANCE_REPORT"
 	// EnvOnly selects cases by comma-separated patterns, in place of Target.Only.
 	EnvOnly = "CONFORMANCE_ONLY"
@@ -28,8 +29,9 @@ const (
 // reportMargin is what is kept of the time of a test for its report.
 const reportMargin = 15 * time.Second
 
-// Test runs the suite, one subtest for each case, and writes the report to $CONFORMANCE_REPORT if that is set. Outcomes but passed,
-// refused and known fail their subtest. Cases run while Test does, side by side as the target says; the subtests say what was found.
+// Test runs the suite, one subtest for each case, and writes the report to $CONFORMANCE_REPORT if
+// that is set. Outcomes but passed, refused and known fail their subtest. Cases run while Test
+// does, side by side as the target says; the subtests say what was found.
 //
 // To select cases, name their subtests to go test -run, or set $CONFORMANCE_ONLY.
 func Test(t *testing.T, target conformance.Target) *conformance.Report {
@@ -77,7 +79,8 @@ func languages(target conformance.Target) []executor.Language {
 	return all
 }
 
-// withMargin returns a context that ends before go test kills the program: the report says more than its stacks.
+// withMargin returns a context that ends before go test kills the program: the report says more
+// than its stacks.
 func withMargin(t *testing.T) (context.Context, context.CancelFunc) {
 	if d, ok := t.Deadline(); ok && time.Until(d) > 2*reportMargin {
 		return context.WithDeadlineCause(t.Context(), d.Add(-reportMargin), fmt.Errorf("the time of the test is over: see go test -timeout"))
@@ -122,7 +125,8 @@ func writeJSON(name string, r *conformance.Report) error {
 	return f.Close()
 }
 
-// Main is m.Run for packages that call Test: a child process of the suite does its work instead. It returns the exit code.
+// Main is m.Run for packages that call Test: a child process of the suite does its work instead. It
+// returns the exit code.
 func Main(m *testing.M, target func() conformance.Target) int {
 	was, err := conformance.RunChild(context.Background(), target())
 	switch {

@@ -16,7 +16,8 @@ import (
 // envShown makes TestShown do something.
 const envShown = "CONFORMANCETEST_SHOWN"
 
-// TestShown is what TestHowFindingsShow looks at: a suite in which a case fails as planned, and one does not fail as it should.
+// TestShown is what TestHowFindingsShow looks at: a suite in which a case fails as planned, and one
+// does not fail as it should.
 func TestShown(t *testing.T) {
 	if os.Getenv(envShown) == "" {
 		return

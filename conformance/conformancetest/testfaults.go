@@ -26,27 +26,31 @@ import (
 
 // FaultOptions says how TestFaults tests.
 type FaultOptions struct {
-	// Golden names a JSON file with, for each fault, the IDs of exactly those cases that fail, or what the backend lacks for it. It is
-	// written anew if $CONFORMANCE_UPDATE is set, and then to be read by a person: a case that fails for a wrong reason shows there.
+	// Golden names a JSON file with, for each fault, the IDs of exactly those cases that fail, or
+	// what the backend lacks for it. It is written anew if $CONFORMANCE_UPDATE is set, and then to
+	// be read by a person: a case that fails for a wrong reason shows there.
 	Golden string
 	// Only names the faults to test. Nil: all.
 	Only []string
-	// Cases restricts a fault to cases by patterns as in Target.Only, where a run of the whole suite takes too long. Nil, and a nil
-	// answer: all. What is asserted is exact among them: what the golden file has of others is left as it is.
+	// Cases restricts a fault to cases by patterns as in Target.Only, where a run of the whole
+	// suite takes too long. Nil, and a nil answer: all. What is asserted is exact among them: what
+	// the golden file has of others is left as it is.
 	Cases func(fault string) []string
-	// Harmless names the faults that the backend makes up for, so that no case may notice them, each with the reason.
+	// Harmless names the faults that the backend makes up for, so that no case may notice them,
+	// each with the reason.
 	Harmless map[string]string
-	// Virtual, if not nil, makes a target whose cases run in a bubble of testing/synctest, where time takes no time and a busy machine
-	// makes no difference. Only a backend in memory can do that. The cases for which real says so run over the other target: those
-	// that use the network or another process. Those that count what is left run
-	// over each that another case runs over.
+	// Virtual, if not nil, makes a target whose cases run in a bubble of testing/synctest, where
+	// time takes no time and a busy machine makes no difference. Only a backend in memory can do
+	// that. The cases for which real says so run over the other target: those that use the network
+	// or another process. Those that count what is left run over each that another case runs over.
 	Virtual func(wrap func(driver.Driver) driver.Driver) conformance.Target
 	Real    func(id string) bool
 	// Parallel is how many faults are tested at a time, each in a process of its own. Default 1.
 	Parallel int
 }
 
-// noFault is the name under which the suite runs over the wrapper without a fault: no case may fail.
+// noFault is the name under which the suite runs over the wrapper without a fault: no case may
+// fail.
 const noFault = "none"
 
 // The variables that tell a process which fault it tests, and where its finding goes.
@@ -55,14 +59,16 @@ const (
 	envFinding = "EXECBROKER_CONFORMANCE_FINDING"
 )
 
-// TestFaults runs the suite once for each fault, over the target that open makes with the fault planted, and fails unless exactly the
-// cases that the golden file names fail. A fault that is not in the file, and one that no case notices, fail too. Of one that breaks a
-// feature which the backend lacks the file says that, and nothing runs. The suite without a fault has to be green.
+// TestFaults runs the suite once for each fault, over the target that open makes with the fault
+// planted, and fails unless exactly the cases that the golden file names fail. A fault that is not
+// in the file, and one that no case notices, fail too. Of one that breaks a feature which the
+// backend lacks the file says that, and nothing runs. The suite without a fault has to be green.
 //
 // To select faults, name their subtests to go test -run.
 //
-// Each fault is tested by this program again, started for the one test that calls TestFaults, because a suite counts what its process
-// holds. Where TestFaults is called in a subtest, that runs alone again too.
+// Each fault is tested by this program again, started for the one test that calls TestFaults,
+// because a suite counts what its process holds. Where TestFaults is called in a subtest, that runs
+// alone again too.
 func TestFaults(t *testing.T, open func(wrap func(driver.Driver) driver.Driver) conformance.Target, opts FaultOptions) {
 	t.Helper()
 	faults := append([]Fault{{Name: noFault, Doc: "Nothing is wrong.", Plant: plant(tamper{})}}, Faults()...)
@@ -136,7 +142,8 @@ func TestFaults(t *testing.T, open func(wrap func(driver.Driver) driver.Driver) 
 	}
 }
 
-// among returns those of the IDs in the golden file that are of cases which the options select for a fault.
+// among returns those of the IDs in the golden file that are of cases which the options select for
+// a fault.
 func (o FaultOptions) among(fault string, ids []string) (selected []string) {
 	var target conformance.Target
 	if o.Cases != nil {
@@ -153,7 +160,8 @@ func (o FaultOptions) among(fault string, ids []string) (selected []string) {
 // errored marks the ID of a case that the suite could not find out about.
 const errored = " (errored)"
 
-// outcome is what stands in the golden file for a fault: the failing cases, or the feature that is missing for it.
+// outcome is what stands in the golden file for a fault: the failing cases, or the feature that is
+// missing for it.
 func outcome(failing map[string]string, missing executor.Feature) []string {
 	if missing != "" {
 		return []string{fmt.Sprintf("(not planted: the backend has no %s that could be broken)", missing)}
@@ -228,8 +236,8 @@ func (f *finding) from(ctx context.Context, target conformance.Target) error {
 	return err
 }
 
-// split returns which of the cases that target selects run in virtual time, and which do not. Neither are those that count what is
-// left, unless there is something to count for.
+// split returns which of the cases that target selects run in virtual time, and which do not.
+// Neither are those that count what is left, unless there is something to count for.
 func split(target conformance.Target, isReal func(id string) bool) (virtual, real []string) {
 	virtual, real = []string{}, []string{}
 	var both []string

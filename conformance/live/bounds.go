@@ -78,7 +78,8 @@ func newMeter(b Bounds, stop context.CancelCauseFunc) *meter {
 	return &meter{bounds: b, stop: stop, living: map[string]sandbox{}}
 }
 
-// admit lets one create happen, or says which bound it would exceed, which ends the run. Each needs one of began.
+// admit lets one create happen, or says which bound it would exceed, which ends the run. Each needs
+// one of began.
 func (m *meter) admit(rate float64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,7 +114,8 @@ func (m *meter) began(id string, s sandbox) {
 	}
 }
 
-// extended says that a sandbox may live until then. One that was made to live shorter counts as if it were not.
+// extended says that a sandbox may live until then. One that was made to live shorter counts as if
+// it were not.
 func (m *meter) extended(id string, until time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,7 +125,8 @@ func (m *meter) extended(id string, until time.Time) {
 	}
 }
 
-// close refuses further creates, and waits for those that are under way: what they make is known then.
+// close refuses further creates, and waits for those that are under way: what they make is known
+// then.
 func (m *meter) close() {
 	m.mu.Lock()
 	m.closed = true

@@ -1,16 +1,19 @@
-// Package live runs the conformance suite against a service that costs money, within bounds that hold while it runs, looks at each fact about
-// the service that the adapter relies on, and keeps what was said as files that can be published.
+// Package live runs the conformance suite against a service that costs money, within bounds that
+// hold while it runs, looks at each fact about the service that the adapter relies on, and keeps
+// what was said as files that can be published.
 //
 // # Bounds
 //
-// All requests to the control plane of the service go through a proxy in this process. It sees each sandbox that is really made, and when it
-// ends, also those of child processes. A create that would go beyond a bound is refused there, and the run ends. What a sandbox costs is
-// counted until its end was seen, or until the end of the run: so the figure is what it costs at most.
+// All requests to the control plane of the service go through a proxy in this process. It sees each
+// sandbox that is really made, and when it ends, also those of child processes. A create that would
+// go beyond a bound is refused there, and the run ends. What a sandbox costs is counted until its
+// end was seen, or until the end of the run: so the figure is what it costs at most.
 //
 // # What is left
 //
-// Every sandbox of a run has one of two owners, which follow from that of the program. They are removed before a run and at its end, whatever
-// happened in between. If the program is killed, the next run removes what is left, and so does "execbroker session reap".
+// Every sandbox of a run has one of two owners, which follow from that of the program. They are
+// removed before a run and at its end, whatever happened in between. If the program is killed, the
+// next run removes what is left, and so does "execbroker session reap".
 package live
 
 import (
@@ -111,8 +114,9 @@ func RunChild(ctx context.Context, o Options) (was bool, err error) {
 	return conformance.RunChild(ctx, o.target(svc, nil))
 }
 
-// Run runs the suite and the traps, and writes what was found to Options.Dir. The error is about the run itself: a bound that was reached, the
-// end of ctx, a file that cannot be written. The Result is nil if nothing was begun.
+// Run runs the suite and the traps, and writes what was found to Options.Dir. The error is about
+// the run itself: a bound that was reached, the end of ctx, a file that cannot be written. The
+// Result is nil if nothing was begun.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
 	svc, err := o.service()
 	if err != nil {
@@ -160,7 +164,8 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	return r, err
 }
 
-// The time that removing takes at most, and with it the creates that are under way: the money for it is kept back.
+// The time that removing takes at most, and with it the creates that are under way: the money for
+// it is kept back.
 const (
 	reapTime = 2 * time.Minute
 	keptBack = reapTime + createTime
@@ -209,7 +214,8 @@ func (o *Options) reap(ctx context.Context, svc *service, p *proxy) (removed int
 	return removed, left, err
 }
 
-// prepare makes the directory of the results, in which nothing is yet: a run does not overwrite what another one has found.
+// prepare makes the directory of the results, in which nothing is yet: a run does not overwrite
+// what another one has found.
 func prepare(dir string) error {
 	if dir == "" {
 		return errors.New("no directory for the results")

@@ -24,7 +24,8 @@ const unknown = "unknown "
 // maxBody bounds what is read of a request or an answer of a control plane.
 const maxBody = 64 << 20
 
-// proxy passes requests on to the control plane of a service. It listens on loopback: who reaches it still needs the key.
+// proxy passes requests on to the control plane of a service. It listens on loopback: who reaches
+// it still needs the key.
 type proxy struct {
 	url   string
 	svc   *service
@@ -36,7 +37,8 @@ type proxy struct {
 	serving sync.WaitGroup
 }
 
-// startProxy starts one. It keeps no connection to the service: the suite counts what is left open in this process.
+// startProxy starts one. It keeps no connection to the service: the suite counts what is left open
+// in this process.
 func startProxy(svc *service, m *meter, rec *recorder) (*proxy, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DisableKeepAlives, t.DisableCompression = true, true
@@ -187,7 +189,8 @@ func (p *proxy) ask(ctx context.Context, name, method, path string, body []byte,
 	return &answer{res.StatusCode, res.Header, got, p.rec.scrub}, nil
 }
 
-// destroy removes a sandbox whose end was not seen. Of one whose create was not answered the ID is not known: its owner's list has it.
+// destroy removes a sandbox whose end was not seen. Of one whose create was not answered the ID is
+// not known: its owner's list has it.
 func (p *proxy) destroy(ctx context.Context, id string) error {
 	if strings.HasPrefix(id, unknown) {
 		p.meter.gone(id)

@@ -15,14 +15,16 @@ import (
 	"sync"
 )
 
-// scrubber makes a text of an exchange that can be published. What is kept is listed; all else is replaced by a word that says what it was. Values
-// that are known to be secret are looked for in what is kept, too, and anew in all that is written.
+// scrubber makes a text of an exchange that can be published. What is kept is listed; all else is
+// replaced by a word that says what it was. Values that are known to be secret are looked for in
+// what is kept, too, and anew in all that is written.
 type scrubber struct {
 	mu     sync.Mutex
 	secret map[string]string // texts, with what they are replaced by
 }
 
-// What is kept. Headers by name; strings and numbers of JSON by the key that they are below; words of paths and queries.
+// What is kept. Headers by name; strings and numbers of JSON by the key that they are below; words
+// of paths and queries.
 var (
 	keptHeaders = []string{
 		"Content-Type", "Retry-After", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", "Should-Retry", "X-Total-Running",
@@ -65,7 +67,8 @@ func newScrubber(svc *service, o *Options) *scrubber {
 	return s
 }
 
-// shortest is the length from which on a text is looked for: shorter ones would be found in every word.
+// shortest is the length from which on a text is looked for: shorter ones would be found in every
+// word.
 const shortest = 4
 
 // learn remembers texts that must not be written, in the forms in which they may come.

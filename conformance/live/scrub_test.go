@@ -15,8 +15,8 @@ import (
 	"github.com/execbroker/execbroker/conformance"
 )
 
-// planted are secrets of every kind: those that the kit knows, those that an answer tells by the names of its keys, and those that nobody has
-// told, which only their form gives away.
+// planted are secrets of every kind: those that the kit knows, those that an answer tells by the
+// names of its keys, and those that nobody has told, which only their form gives away.
 const (
 	plantedKey     = "fm2_lJPECAAAAAAAAplantedKEY/with+signs=="
 	plantedApp     = "planted-app-of-somebody"
@@ -37,7 +37,8 @@ func testScrubber(t *testing.T) *scrubber {
 	return newScrubber(svc, &Options{Owner: "planted-owner", Hide: []string{plantedHidden}})
 }
 
-// TestNoSecretIsWritten plants secrets in every place of an exchange, and looks for them in all that is written.
+// TestNoSecretIsWritten plants secrets in every place of an exchange, and looks for them in all
+// that is written.
 func TestNoSecretIsWritten(t *testing.T) {
 	t.Parallel()
 	everything := func(text string) map[string]any {

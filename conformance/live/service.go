@@ -16,7 +16,8 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// service is what is known of a service beside its adapter: where it is, how a sandbox is made and ends there, and what it costs.
+// service is what is known of a service beside its adapter: where it is, how a sandbox is made and
+// ends there, and what it costs.
 type service struct {
 	name     string
 	address  string // the setting with the address of the control plane
@@ -25,7 +26,8 @@ type service struct {
 	price    price
 	texts    map[string]string // settings of the adapter that are read here as well; before that, their defaults
 
-	// sandboxes returns the words of a path after that of the sandboxes, and whether it is about them.
+	// sandboxes returns the words of a path after that of the sandboxes, and whether it is about
+	// them.
 	sandboxes func(words []string) ([]string, bool)
 	// timed says that a sandbox ends at the time that requests name.
 	timed bool

@@ -2,8 +2,9 @@ package live
 
 import "context"
 
-// e2bService is E2B, or what speaks its protocols. The price is that of the example in its documentation, for any template up to that size:
-// what a CPU and a GB cost by themselves, the page shows in a calculator only.
+// e2bService is E2B, or what speaks its protocols. The price is that of the example in its
+// documentation, for any template up to that size: what a CPU and a GB cost by themselves, the page
+// shows in a calculator only.
 func e2bService() *service {
 	return &service{
 		name: "E2B", address: "api_url", secret: "api_key", standard: "E2B_API_KEY",

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// What a request means for the bounds. The timeout of a command in a Machine is not its end: a Machine has none.
+// What a request means for the bounds. The timeout of a command in a Machine is not its end: a
+// Machine has none.
 func TestMeaning(t *testing.T) {
 	t.Setenv("LIVE_KEY", "key")
 	key := map[string]json.RawMessage{"api_key": []byte(`{"env": "LIVE_KEY"}`), "token": []byte(`{"env": "LIVE_KEY"}`), "app": []byte(`"app"`)}

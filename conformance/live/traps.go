@@ -46,7 +46,8 @@ type trap struct {
 // Trap is the name of a fact with what is expected of it.
 type Trap struct{ Name, Expected string }
 
-// Traps returns the facts about a service that a run looks at; nil if there is no kit for the backend.
+// Traps returns the facts about a service that a run looks at; nil if there is no kit for the
+// backend.
 func Traps(typ string) (list []Trap) {
 	if f, ok := services[typ]; ok {
 		for _, t := range f().traps {
@@ -189,7 +190,8 @@ func without(name, expect string, request func(s *site) (method, path string, bo
 	}}
 }
 
-// expect makes a request and compares the status and a part of the body. What was made in spite of the expectation is removed at the end.
+// expect makes a request and compares the status and a part of the body. What was made in spite of
+// the expectation is removed at the end.
 func (s *site) expect(ctx context.Context, method, path string, body any, status int, says string, headers ...string) (string, bool, error) {
 	a, err := s.call(ctx, method, path, body, headers...)
 	if err != nil {

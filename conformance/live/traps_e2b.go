@@ -61,7 +61,8 @@ func (s *site) envd(ctx context.Context, method, path string, body []byte, heade
 // way is how a sandbox is reached.
 type way struct{ EnvdAccessToken, TrafficAccessToken string }
 
-// connect asks how to reach the sandbox that traps share, and for a life of so many seconds at least.
+// connect asks how to reach the sandbox that traps share, and for a life of so many seconds at
+// least.
 func (s *site) connect(ctx context.Context, seconds int) (found way, err error) {
 	id, err := s.sandbox(ctx)
 	if err != nil {

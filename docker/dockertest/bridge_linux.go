@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The addresses of engines: 128 networks of 4,094 containers each, out of those that RFC 1918 leaves to everybody. dockerd's own choice
-// begins at 172.17.0.0 and hardly ever comes here.
+// The addresses of engines: 128 networks of 4,094 containers each, out of those that RFC 1918
+// leaves to everybody. dockerd's own choice begins at 172.17.0.0 and hardly ever comes here.
 var (
 	private  = netip.MustParsePrefix("172.24.0.0/13")
 	netBits  = 20
@@ -28,8 +28,9 @@ func bridgeName(dir string) string {
 	return fmt.Sprintf("exb%x", sum[:5])
 }
 
-// addBridge makes the bridge of the engine in dir, unless it is there, and returns its name. An engine that uses docker0, as dockerd does
-// by itself, gives its containers the addresses that another engine on the machine gives to its own: what connects to one reaches either.
+// addBridge makes the bridge of the engine in dir, unless it is there, and returns its name. An
+// engine that uses docker0, as dockerd does by itself, gives its containers the addresses that
+// another engine on the machine gives to its own: what connects to one reaches either.
 func addBridge(dir string) (name string, err error) {
 	name = bridgeName(dir)
 	if i, err := net.InterfaceByName(name); err == nil {
@@ -98,8 +99,8 @@ func configure(name string, steps ...step) error {
 	return nil
 }
 
-// freeNetwork returns the first address of a network that no interface of this machine is in. Where it begins to look depends on the name,
-// so that an engine gets the same one whenever it is free.
+// freeNetwork returns the first address of a network that no interface of this machine is in. Where
+// it begins to look depends on the name, so that an engine gets the same one whenever it is free.
 func freeNetwork(name string) (netip.Addr, error) {
 	used, err := net.InterfaceAddrs()
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"sync"
 )
 
-// Where is a place in a step: before anything of it has arrived, when half of it has, and when all of it has.
+// Where is a place in a step: before anything of it has arrived, when half of it has, and when all
+// of it has.
 type Where int
 
 // The places in a step.
@@ -31,9 +32,10 @@ type Cut struct {
 	Stays bool // nobody gets through until it is mended; otherwise only the connections of that moment end
 }
 
-// Cable is a way to an engine that can be cut: by hand, or at a step of what is said over it. A step is a request, its answer, the
-// beginning of an answer's body if it is told bit by bit, or a frame that goes to a runner in a container or comes from it. All methods
-// are safe for concurrent use.
+// Cable is a way to an engine that can be cut: by hand, or at a step of what is said over it. A
+// step is a request, its answer, the beginning of an answer's body if it is told bit by bit, or a
+// frame that goes to a runner in a container or comes from it. All methods are safe for concurrent
+// use.
 type Cable struct {
 	Host string // where clients reach the engine
 
@@ -109,8 +111,9 @@ func (c *Cable) Arm(at Cut) {
 	clear(c.count)
 }
 
-// Steps returns the steps since Arm, and whether the cable was cut where Arm has said. The second step of a kind ends in " 2" and so on,
-// so that a step has the same name whatever goes on beside it.
+// Steps returns the steps since Arm, and whether the cable was cut where Arm has said. The second
+// step of a kind ends in " 2" and so on, so that a step has the same name whatever goes on beside
+// it.
 func (c *Cable) Steps() (steps []string, hit bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

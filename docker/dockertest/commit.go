@@ -11,8 +11,8 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// Commit makes the image name of what a program of Python, run by root, makes of the image base, with changes as in a Dockerfile. remove
-// removes it.
+// Commit makes the image name of what a program of Python, run by root, makes of the image base,
+// with changes as in a Dockerfile. remove removes it.
 func Commit(ctx context.Context, host, name, base, program string, changes ...string) (remove func() error, err error) {
 	c, err := client.New(client.WithHost(host))
 	if err != nil {

@@ -1,7 +1,9 @@
-// Package dockertest finds a Docker engine for tests, starts engines that tests may break, and names the images that tests use.
+// Package dockertest finds a Docker engine for tests, starts engines that tests may break, and
+// names the images that tests use.
 //
-// Tests ask [Host] for the engine of the machine: the one that DOCKER_HOST names, or that internal/ci has started, or that listens on
-// the default socket. A test that stops, kills or freezes an engine starts its own with [Start].
+// Tests ask [Host] for the engine of the machine: the one that DOCKER_HOST names, or that
+// internal/ci has started, or that listens on the default socket. A test that stops, kills or
+// freezes an engine starts its own with [Start].
 package dockertest
 
 import (
@@ -58,17 +60,20 @@ const socketFile = "docker.sock"
 type Options struct {
 	// Dir holds everything of the engine: images, sockets, log. It is made if it is not there.
 	Dir string
-	// Bridge gives the engine the default network of containers, which changes the machine's firewall. Without it the engine has a
-	// network of its own that leads nowhere, so that any number of engines run side by side.
+	// Bridge gives the engine the default network of containers, which changes the machine's
+	// firewall. Without it the engine has a network of its own that leads nowhere, so that any
+	// number of engines run side by side.
 	Bridge bool
-	// Detach lets the engine outlive this process. Without it the engine ends with this process, even by SIGKILL.
+	// Detach lets the engine outlive this process. Without it the engine ends with this process,
+	// even by SIGKILL.
 	Detach bool
 }
 
 // ErrInUse says that other processes use the engine.
 var ErrInUse = errors.New("in use by another test run")
 
-// Find returns the address of an engine that answers, and whether it is the one that internal/ci starts.
+// Find returns the address of an engine that answers, and whether it is the one that internal/ci
+// starts.
 func Find(ctx context.Context) (host string, ours bool, err error) {
 	if h := os.Getenv(client.EnvOverrideHost); h != "" {
 		return h, false, Ping(ctx, h)
@@ -96,7 +101,8 @@ func Ping(ctx context.Context, host string) error {
 	return err
 }
 
-// Host returns the address of the engine for tests, and an error that says what to do if there is none.
+// Host returns the address of the engine for tests, and an error that says what to do if there is
+// none.
 //
 // The first call registers this process as a user of the engine that internal/ci started, see Use.
 var Host = sync.OnceValues(func() (string, error) {
@@ -116,7 +122,8 @@ var Host = sync.OnceValues(func() (string, error) {
 	return h, nil
 })
 
-// Containers returns the names of the containers at host, dead ones too, that carry all of the given labels ("key=value").
+// Containers returns the names of the containers at host, dead ones too, that carry all of the
+// given labels ("key=value").
 func Containers(ctx context.Context, host string, labels ...string) ([]string, error) {
 	list, err := List(ctx, host, labels...)
 	var names []string
@@ -143,9 +150,10 @@ func HasImage(ctx context.Context, host, image string) (bool, error) {
 	return err == nil, err
 }
 
-// List returns the containers at host, dead ones too, that carry all of the given labels ("key=value" or "key"). One that the engine has
-// removed is none, although an engine that was told of its end twice may list it until it is restarted: without a name, and asked for it
-// the engine says that there is no such container.
+// List returns the containers at host, dead ones too, that carry all of the given labels
+// ("key=value" or "key"). One that the engine has removed is none, although an engine that was told
+// of its end twice may list it until it is restarted: without a name, and asked for it the engine
+// says that there is no such container.
 func List(ctx context.Context, host string, labels ...string) ([]container.Summary, error) {
 	c, err := client.New(client.WithHost(host))
 	if err != nil {

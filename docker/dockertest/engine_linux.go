@@ -23,7 +23,8 @@ const (
 	startFile = "start"
 )
 
-// maxSocket is the length of a Unix socket's path. The longest that dockerd makes is run/containerd/containerd.sock.ttrpc.
+// maxSocket is the length of a Unix socket's path. The longest that dockerd makes is
+// run/containerd/containerd.sock.ttrpc.
 const maxSocket = 107 - len("/run/containerd/containerd.sock.ttrpc")
 
 // Engine is a dockerd that this process has started or found.
@@ -35,7 +36,8 @@ type Engine struct {
 	done  chan struct{} // closed when cmd has ended
 }
 
-// Start starts dockerd and waits until it answers. With Detach an engine that already runs in Dir is taken as it is.
+// Start starts dockerd and waits until it answers. With Detach an engine that already runs in Dir
+// is taken as it is.
 func Start(ctx context.Context, o Options) (*Engine, error) {
 	if len(o.Dir) > maxSocket {
 		return nil, fmt.Errorf("%s: longer than %d bytes, no room for sockets below it", o.Dir, maxSocket)
@@ -52,7 +54,8 @@ func Start(ctx context.Context, o Options) (*Engine, error) {
 	if o.Detach && Ping(ctx, e.Host) == nil {
 		return e, nil
 	}
-	// A machine without the kernel's packet filter can still run containers without a network or with one that reaches the host.
+	// A machine without the kernel's packet filter can still run containers without a network or
+	// with one that reaches the host.
 	variants := [][]string{{}, {"--iptables=false", "--ip6tables=false"}}
 	network := "--bridge=none"
 	if o.Bridge {
@@ -77,8 +80,9 @@ func Start(ctx context.Context, o Options) (*Engine, error) {
 	return nil, errors.Join(errs...)
 }
 
-// leashed starts its arguments and ends them when its standard input ends, which it does when the process at the other end dies. An
-// engine that a test has frozen is thawed, so that it can heed the signal.
+// leashed starts its arguments and ends them when its standard input ends, which it does when the
+// process at the other end dies. An engine that a test has frozen is thawed, so that it can heed
+// the signal.
 const leashed = `exec 3<&0 </dev/null
 "$@" 3<&- & engine=$!
 { cat <&3 >/dev/null; kill -TERM $engine; kill -CONT $engine; } & watch=$!
@@ -88,7 +92,8 @@ kill $watch; exit $code`
 
 func (e *Engine) start(ctx context.Context, args []string) error {
 	dir := e.opts.Dir
-	// A pid file that a killed dockerd has left makes the next one refuse if the number is in use again.
+	// A pid file that a killed dockerd has left makes the next one refuse if the number is in use
+	// again.
 	if err := os.Remove(filepath.Join(dir, pidFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -121,7 +126,8 @@ func (e *Engine) run(ctx context.Context, args []string) error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a Ctrl-C at the terminal is not for the engine
 	if !e.opts.Bridge {
-		// Even an engine that is told to have no bridge changes the network of the machine: it removes the bridge of another one.
+		// Even an engine that is told to have no bridge changes the network of the machine: it
+		// removes the bridge of another one.
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
 	}
 	if err := cmd.Start(); err != nil {
@@ -171,7 +177,8 @@ func (e *Engine) Remove(ctx context.Context) error {
 	if err := e.Stop(ctx); err != nil {
 		return err
 	}
-	// A dockerd that was killed leaves behind the monitors of containers that ended meanwhile, and its mounts.
+	// A dockerd that was killed leaves behind the monitors of containers that ended meanwhile, and
+	// its mounts.
 	if err := killMonitors(filepath.Join(e.opts.Dir, "run") + "/"); err != nil {
 		return err
 	}
@@ -189,7 +196,8 @@ func (e *Engine) Remove(ctx context.Context) error {
 	return os.RemoveAll(e.opts.Dir)
 }
 
-// killMonitors ends the shims whose containerd is below a directory, and what they still have running.
+// killMonitors ends the shims whose containerd is below a directory, and what they still have
+// running.
 func killMonitors(dir string) error {
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -223,8 +231,8 @@ func killMonitors(dir string) error {
 	return nil
 }
 
-// Stop ends the engine of a directory, whoever started it, unless it has users: ErrInUse. None is not an
-// error.
+// Stop ends the engine of a directory, whoever started it, unless it has users: ErrInUse. None is
+// not an error.
 func Stop(ctx context.Context, dir string) error {
 	l, err := lock(filepath.Join(dir, usersFile), syscall.LOCK_EX|syscall.LOCK_NB)
 	switch {
@@ -333,8 +341,8 @@ func pidOf(dir string) (int, error) {
 	return pidIn(filepath.Join(dir, pidFile), filepath.Join(dir, pidFile))
 }
 
-// pidIn returns the process that a pid file names, or 0 if there is none with want in its command line: the number in a file that a
-// crash has left may belong to another program by now.
+// pidIn returns the process that a pid file names, or 0 if there is none with want in its command
+// line: the number in a file that a crash has left may belong to another program by now.
 func pidIn(name, want string) (int, error) {
 	b, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -354,7 +362,8 @@ func pidIn(name, want string) (int, error) {
 	return pid, nil
 }
 
-// gone waits until process pid has ended and been reaped: the next dockerd takes a dead containerd that is not for a living one.
+// gone waits until process pid has ended and been reaped: the next dockerd takes a dead containerd
+// that is not for a living one.
 func gone(ctx context.Context, pid int) error {
 	return wait(ctx, fmt.Sprintf("process %d does not end", pid), func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 }
@@ -372,8 +381,9 @@ func wait(ctx context.Context, problem string, f func() bool) error {
 	return nil
 }
 
-// Use registers a user of the engine in dir, until it is closed or this process ends. Stop leaves the engine running until the last user
-// has gone, so that two test runs on one machine do not take it from each other.
+// Use registers a user of the engine in dir, until it is closed or this process ends. Stop leaves
+// the engine running until the last user has gone, so that two test runs on one machine do not take
+// it from each other.
 func Use(dir string) (io.Closer, error) {
 	l, err := lock(filepath.Join(dir, usersFile), syscall.LOCK_SH)
 	if err != nil {
@@ -382,7 +392,8 @@ func Use(dir string) (io.Closer, error) {
 	return l, nil
 }
 
-// lock takes an advisory lock on a file, waiting for it unless how has LOCK_NB. Closing the file gives it back.
+// lock takes an advisory lock on a file, waiting for it unless how has LOCK_NB. Closing the file
+// gives it back.
 func lock(name string, how int) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"io"
 )
 
-// Engine is a dockerd that this process has started or found. It runs on Linux only; tests elsewhere use the engine that is there.
+// Engine is a dockerd that this process has started or found. It runs on Linux only; tests
+// elsewhere use the engine that is there.
 type Engine struct{ Host string }
 
 var errSystem = errors.New("dockerd runs on Linux only")

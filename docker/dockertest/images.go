@@ -7,7 +7,8 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// CopyImage gives an image of one engine to another. A test that breaks engines makes one of its own and needs an image there.
+// CopyImage gives an image of one engine to another. A test that breaks engines makes one of its
+// own and needs an image there.
 func CopyImage(ctx context.Context, from, to, image string) (err error) {
 	src, err := client.New(client.WithHost(from))
 	if err != nil {

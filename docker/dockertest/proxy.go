@@ -15,7 +15,8 @@ import (
 	"strings"
 )
 
-// Proxy stands between a client and an engine. It shows what a protection is worth by taking it away.
+// Proxy stands between a client and an engine. It shows what a protection is worth by taking it
+// away.
 type Proxy struct {
 	Host   string // where clients reach it
 	server *http.Server
@@ -23,8 +24,8 @@ type Proxy struct {
 	done   chan struct{}
 }
 
-// NewProxy starts a proxy in front of the engine at host, which listens on a Unix socket. edit may change the request that makes a
-// container, by the names of the engine's API.
+// NewProxy starts a proxy in front of the engine at host, which listens on a Unix socket. edit may
+// change the request that makes a container, by the names of the engine's API.
 func NewProxy(host string, edit func(create map[string]any)) (*Proxy, error) {
 	path, ok := strings.CutPrefix(host, "unix://")
 	if !ok {
@@ -63,7 +64,8 @@ func NewProxy(host string, edit func(create map[string]any)) (*Proxy, error) {
 	return p, nil
 }
 
-// rewritten edits a request to make a container. What cannot be read is passed on for the engine to judge.
+// rewritten edits a request to make a container. What cannot be read is passed on for the engine to
+// judge.
 func rewritten(body io.ReadCloser, edit func(map[string]any)) (io.ReadCloser, int64) {
 	defer body.Close()
 	raw, err := io.ReadAll(body)

@@ -29,8 +29,9 @@ import (
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
-// stand gives an image of the tests a further name, which the guides use, unless there is an image of that name. An engine that
-// internal/ci has not started is somebody's own; it pulls what it lacks.
+// stand gives an image of the tests a further name, which the guides use, unless there is an image
+// of that name. An engine that internal/ci has not started is somebody's own; it pulls what it
+// lacks.
 func stand(t *testing.T, engine, image, name string) {
 	t.Helper()
 	if _, own, err := dockertest.Find(t.Context()); err != nil || !own {
@@ -58,7 +59,8 @@ func stand(t *testing.T, engine, image, name string) {
 	})
 }
 
-// clouds starts what stands in for E2B and Fly under their own names, and returns the environment that leads there.
+// clouds starts what stands in for E2B and Fly under their own names, and returns the environment
+// that leads there.
 func clouds(t *testing.T, engine string) []string {
 	t.Helper()
 	at, err := e2btest.Start(t.Context(), e2btest.Options{
@@ -94,8 +96,8 @@ func clouds(t *testing.T, engine string) []string {
 	return []string{"HTTPS_PROXY=" + proxy, "SSL_CERT_FILE=" + authority, "NPM_CONFIG_HTTPS_PROXY=", "FLY_API_TOKEN=" + token}
 }
 
-// internet serves h under names over TLS. Who has the proxy and the authority in the environment meets it there; other names are not
-// reached by that proxy.
+// internet serves h under names over TLS. Who has the proxy and the authority in the environment
+// meets it there; other names are not reached by that proxy.
 func internet(t *testing.T, h http.HandlerFunc, names ...string) (proxy, authority string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -25,7 +25,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
-// guides says what a test knows of a guide besides what stands in it. One that is not here needs nothing.
+// guides says what a test knows of a guide besides what stands in it. One that is not here needs
+// nothing.
 var guides = map[string]struct {
 	prints []string // among the output of its commands
 	host   bool     // it needs the network of the machine, not one of its own, in which its ports are free
@@ -47,10 +48,11 @@ var guides = map[string]struct {
 	"quick-start":            {prints: []string{"42\n", "hottest:  2014-08-11", "3.1", "pyodide works"}},
 }
 
-// TestGuides follows every guide from top to bottom: its shell blocks, one after the other, in one shell in a clone of the repository.
-// A block of another language whose first line is a comment with the name of a file becomes that file. Commands that go on in the
-// background are waited for until they say where they serve. HOME is empty; caches are those of the machine, since how a first run
-// fills them is a test of the README.
+// TestGuides follows every guide from top to bottom: its shell blocks, one after the other, in one
+// shell in a clone of the repository. A block of another language whose first line is a comment
+// with the name of a file becomes that file. Commands that go on in the background are waited for
+// until they say where they serve. HOME is empty; caches are those of the machine, since how a
+// first run fills them is a test of the README.
 func TestGuides(t *testing.T) {
 	all, err := filepath.Glob("*.md")
 	if err != nil {
@@ -289,7 +291,8 @@ func start(t *testing.T, ctx context.Context, dir string, env []string, steps []
 	return s
 }
 
-// startIn starts cmd, if alone with a network of its own that has nothing but loopback. Who may not make one gets that of the machine.
+// startIn starts cmd, if alone with a network of its own that has nothing but loopback. Who may not
+// make one gets that of the machine.
 func startIn(cmd *exec.Cmd, alone bool) error {
 	if !alone || os.Geteuid() != 0 {
 		return cmd.Start()

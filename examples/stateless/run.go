@@ -38,7 +38,8 @@ type frame struct {
 	} `json:"end"`
 }
 
-// event returns what f means while the code runs. The first is that it has started, and nothing comes before that.
+// event returns what f means while the code runs. The first is that it has started, and nothing
+// comes before that.
 func (f frame) event() executor.Event {
 	if f.Started {
 		return executor.Event{Kind: executor.EventStarted, Cell: 1}
@@ -46,7 +47,8 @@ func (f frame) event() executor.Event {
 	return executor.Event{Kind: f.Stream, Data: f.Data}
 }
 
-// valid reports whether f is one that the supervisor says. The code has its rights and may speak in its place.
+// valid reports whether f is one that the supervisor says. The code has its rights and may speak in
+// its place.
 func (f frame) valid(first bool) bool {
 	stream := f.Stream == executor.EventStdout || f.Stream == executor.EventStderr
 	return f.Started == first && (f.Started || f.End != nil || stream)

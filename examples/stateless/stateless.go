@@ -17,7 +17,8 @@ const Type = "unsafe-local"
 // Config is what configuration says beside the type: here, nothing.
 type Config struct{}
 
-// Open opens the backend. Like every constructor of an adapter it does no remote I/O and returns what driver.New makes.
+// Open opens the backend. Like every constructor of an adapter it does no remote I/O and returns
+// what driver.New makes.
 func Open(_ context.Context, env driver.Env, _ Config) (executor.Executor, error) {
 	return driver.New(backend{}, env, driver.Options{Type: Type})
 }
@@ -30,7 +31,8 @@ type backend struct{}
 
 var _ driver.Driver = backend{}
 
-// Capabilities declares what always works, and nothing else: the suite checks that the rest is refused or absent.
+// Capabilities declares what always works, and nothing else: the suite checks that the rest is
+// refused or absent.
 func (backend) Capabilities() executor.Capabilities {
 	return executor.Capabilities{
 		Isolation: executor.IsolationProcess,
@@ -46,7 +48,8 @@ func (backend) Capabilities() executor.Capabilities {
 	}
 }
 
-// Create makes a sandbox: here nothing but clocks that end it, since each run brings a process and a directory of its own.
+// Create makes a sandbox: here nothing but clocks that end it, since each run brings a process and
+// a directory of its own.
 func (backend) Create(_ context.Context, c *driver.Create) (driver.Session, error) {
 	s := &session{id: c.ID, env: c.Spec.Env, ttl: c.Spec.IdleTTL, over: make(chan struct{})}
 	s.idle = time.AfterFunc(s.ttl, s.end)

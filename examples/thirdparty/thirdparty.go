@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package thirdparty is an adapter to copy: a complete backend in one file, with two languages, state,
-// files, commands and terminals. docs/guides/write-an-adapter.md goes through it.
+// Package thirdparty is an adapter to copy: a complete backend in one file, with two languages,
+// state, files, commands and terminals. docs/guides/write-an-adapter.md goes through it.
 //
 // Its sandboxes are processes in namespaces of their own. They have the network of this machine and
 // can read its files, so this is no sandbox for strangers: it says what it is by its type, its
@@ -55,7 +55,8 @@ func Factory() driver.Factory { return driver.NewFactory(Type, Open, nil) }
 // transport implements runner.Transport.
 type transport struct{}
 
-// prepare runs in the new namespaces, and becomes the runner. The directories are the sandbox's own.
+// prepare runs in the new namespaces, and becomes the runner. The directories are the sandbox's
+// own.
 const prepare = `mount --make-rprivate /; mount -t proc proc /proc
 for d in /workspace /tmp /dev/shm /run/nscd; do
 	mkdir -p $d; mount -t tmpfs -o nosuid,nodev tmpfs $d
@@ -116,8 +117,8 @@ type sandbox struct {
 	bridge sync.WaitGroup
 }
 
-// Connect implements runner.Sandbox. The network is that of this machine, and the name of the runner's
-// socket with it, so a bridge need not be in the other namespaces.
+// Connect implements runner.Sandbox. The network is that of this machine, and the name of the
+// runner's socket with it, so a bridge need not be in the other namespaces.
 func (s *sandbox) Connect(_ context.Context, command []string) (io.ReadWriteCloser, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	conn, err := start(cmd)
@@ -127,7 +128,8 @@ func (s *sandbox) Connect(_ context.Context, command []string) (io.ReadWriteClos
 	return conn, err
 }
 
-// Termination implements runner.Sandbox. The end of the output comes a little before that of a process.
+// Termination implements runner.Sandbox. The end of the output comes a little before that of a
+// process.
 func (s *sandbox) Termination(context.Context) (runner.Termination, error) {
 	select {
 	case <-s.ended:

@@ -1,29 +1,30 @@
 // Package driver is the contract of adapters. Applications use package executor.
 //
-// An adapter implements [Driver] and [Session], and of the optional interfaces those that it declares
-// features for. Its constructor returns New(d, env, opts). The Executor that New makes adds what must
-// be the same on every backend: validation, defaults, feature checks, clocks, busy and closed states,
-// event numbers, character boundaries, output limits and capture, file names, ownership, labels, error
-// wrapping, hooks and cleanup. An adapter does none of that: it translates.
+// An adapter implements [Driver] and [Session], and of the optional interfaces those that it
+// declares features for. Its constructor returns New(d, env, opts). The Executor that New makes
+// adds what must be the same on every backend: validation, defaults, feature checks, clocks, busy
+// and closed states, event numbers, character boundaries, output limits and capture, file names,
+// ownership, labels, error wrapping, hooks and cleanup. An adapter does none of that: it
+// translates.
 //
 // Configuration is decoded by a [Factory], which the registry of package backends takes.
 //
 // # Rules for adapters
 //
-// The sandbox enforces the wall time. The Executor enforces the wall time and a grace period: the host
-// may be killed at any moment, and the sandbox knows better how its code ended. EventStarted comes from
-// the sandbox and not from having sent the request: it is the line between "nothing ran" and "it ran".
-// RanNo needs knowledge: refused before it was sent, or withdrawn and confirmed. A lost reply is
-// RanMaybe.
+// The sandbox enforces the wall time. The Executor enforces the wall time and a grace period: the
+// host may be killed at any moment, and the sandbox knows better how its code ended. EventStarted
+// comes from the sandbox and not from having sent the request: it is the line between "nothing ran"
+// and "it ran". RanNo needs knowledge: refused before it was sent, or withdrawn and confirmed. A
+// lost reply is RanMaybe.
 //
-// Errors are made by [Fail]. One that is not is ErrInternal, so every error has to be classified. An
-// error contains no secret.
+// Errors are made by [Fail]. One that is not is ErrInternal, so every error has to be classified.
+// An error contains no secret.
 //
-// Opening an adapter and Capabilities do no remote I/O: a provider that is down when a program starts
-// must not keep it, and its fallback, from starting.
+// Opening an adapter and Capabilities do no remote I/O: a provider that is down when a program
+// starts must not keep it, and its fallback, from starting.
 //
-// Several processes may be attached to a sandbox. One that hangs or dies, even within a frame, does not
-// disturb the others.
+// Several processes may be attached to a sandbox. One that hangs or dies, even within a frame, does
+// not disturb the others.
 package driver
 
 import (
@@ -66,8 +67,8 @@ type Create struct {
 	Spec executor.Spec
 }
 
-// The reserved labels, "execbroker.owner" and so on. They do not change during the life of a sandbox,
-// and none says when it ends.
+// The reserved labels, "execbroker.owner" and so on. They do not change during the life of a
+// sandbox, and none says when it ends.
 const (
 	LabelOwner     = engine.LabelOwner     // Env.Owner
 	LabelInstance  = engine.LabelInstance  // Env.Instance of the creator

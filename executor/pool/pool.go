@@ -14,10 +14,9 @@ import (
 
 // Options configures New.
 type Options struct {
-	// Spec describes the sessions to keep. It must not have a Subject, Attributes or Labels, because
-	// these belong to a user. Its MaxRun is not
-	// used: warm sessions allow all that the backend allows, and the Spec of Create sets the limits
-	// of its session.
+	// Spec describes the sessions to keep. It must not have a Subject, Attributes or Labels,
+	// because these belong to a user. Its MaxRun is not used: warm sessions allow all that the
+	// backend allows, and the Spec of Create sets the limits of its session.
 	Spec executor.Spec
 	Size int // warm sessions to aim for; at least 1
 	// Prelude is run in each session before it is ready, for imports that take long. The caller

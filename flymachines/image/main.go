@@ -1,4 +1,5 @@
-// Command image writes the runner that an image for Fly Machines has at flymachines.RunnerPath. The Dockerfile beside it says how.
+// Command image writes the runner that an image for Fly Machines has at flymachines.RunnerPath. The
+// Dockerfile beside it says how.
 package main
 
 import (

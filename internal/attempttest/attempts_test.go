@@ -50,9 +50,9 @@ func page(t *testing.T) string {
 	}
 	fmt.Fprintf(&b, `# Attempts
 
-What attackers try inside a sandbox, and how it ends: %d attempts on Docker, %d on bubblewrap, %d on
-Fly's emulator and %d on the stand-in for E2B. The emulator and the stand-in run containers, so
-their results say no more about the provider's machines than that. Made by
+What attackers try inside a sandbox, and how it ends: %d attempts on Docker, %d on bubblewrap,
+%d on Fly's emulator and %d on the stand-in for E2B. The emulator and the stand-in run
+containers, so their results say no more about the provider's machines than that. Made by
 %s. <!-- no claim -->
 
 A cell says how the attempt ends: with the name of the kernel's error, or with what the attempt
@@ -87,7 +87,7 @@ answers ENOSYS or ENOENT both times. <!-- no claim -->
 			}
 			b.WriteString("\n")
 		}
-		fmt.Fprintf(&b, "\n(tests of each row: %s)\n", strings.Join(names, ", "))
+		fmt.Fprintf(&b, "\n(tests of each row:\n%s)\n", strings.Join(names, ",\n"))
 	}
 	return b.String()
 }

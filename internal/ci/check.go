@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// golangci is built from its source when it is needed, so that everybody has this version and nobody installs anything.
+// golangci is built from its source when it is needed, so that everybody has this version and
+// nobody installs anything.
 const golangci = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"
 
-// A probe is one check of the source. It passes if the program succeeds and, with silent, has nothing to say on standard output: what go
-// downloads it tells on standard error.
+// A probe is one check of the source. It passes if the program succeeds and, with silent, has
+// nothing to say on standard output: what go downloads it tells on standard error.
 type probe struct {
 	name   string
 	env    []string

@@ -11,11 +11,12 @@ import (
 	"github.com/execbroker/execbroker/conformance"
 )
 
-// A move is from one backend to another, or to another configuration of it, as the documents explain it.
+// A move is from one backend to another, or to another configuration of it, as the documents
+// explain it.
 type move struct {
 	from, to string
-	// why tells the reasons behind lines of conformance.Diff, by the What of the line. A key that ends in "." is about all that begin
-	// with it and have no reason of their own.
+	// why tells the reasons behind lines of conformance.Diff, by the What of the line. A key that
+	// ends in "." is about all that begin with it and have no reason of their own.
 	why map[string]string
 }
 
@@ -177,8 +178,8 @@ func (m move) because(what string) string {
 	return ""
 }
 
-// write writes what changes for a program that moves, each line with what it is about and why. A line without a reason is an error:
-// somebody has to find out.
+// write writes what changes for a program that moves, each line with what it is about and why. A
+// line without a reason is an error: somebody has to find out.
 func (m move) write(w io.Writer, from, to *conformance.Report) error {
 	changes, err := conformance.Diff(from, to)
 	if err != nil {

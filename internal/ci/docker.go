@@ -18,13 +18,15 @@ import (
 var enginePackages = []string{"docker.io", "containerd", "runc", "iptables"}
 
 var (
-	// engine is the one that this process has started, if it has: the test run that began with it ends it.
+	// engine is the one that this process has started, if it has: the test run that began with it
+	// ends it.
 	engine *dockertest.Engine
 	// using keeps another test run from ending an engine between two packages of this one.
 	using io.Closer
 )
 
-// ensureEngine finds a Docker engine, or installs and starts one that disturbs no other: everything of it is below one directory.
+// ensureEngine finds a Docker engine, or installs and starts one that disturbs no other: everything
+// of it is below one directory.
 func ensureEngine(ctx context.Context) (string, error) {
 	dir, err := dockertest.Dir()
 	if err != nil {
@@ -85,7 +87,8 @@ func stopEngine(ctx context.Context) (did string, err error) {
 	return "stopped", err
 }
 
-// describeEngine says what the engine is, and what of it makes tests slower or weaker than elsewhere.
+// describeEngine says what the engine is, and what of it makes tests slower or weaker than
+// elsewhere.
 func describeEngine(ctx context.Context, did, host string) (string, error) {
 	c, err := client.New(client.WithHost(host))
 	if err != nil {

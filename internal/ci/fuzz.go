@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// fuzz runs every fuzz target for a while, from the corpus in the repository. An input that fails is written beside it, to be committed.
+// fuzz runs every fuzz target for a while, from the corpus in the repository. An input that fails
+// is written beside it, to be committed.
 func fuzz(ctx context.Context, o options) (tally, error) {
 	headline("fuzz, %v for each target", o.fuzzTime)
 	targets, err := fuzzTargets(ctx, o.packages)
@@ -60,12 +61,13 @@ func fuzzPackage(ctx context.Context, w io.Writer, p testFunctions, d time.Durat
 	return sum, nil
 }
 
-// minimizeTime is how often the engine tries to make an input smaller that fails or is new. By default that is a minute for each, in which
-// it does nothing else: all the time that a target has here.
+// minimizeTime is how often the engine tries to make an input smaller that fails or is new. By
+// default that is a minute for each, in which it does nothing else: all the time that a target has
+// here.
 const minimizeTime = "100x"
 
-// fuzzOne runs one target in the directory of its package, where its corpus is. cache keeps what it finds out of the developer's own
-// cache, so that every run begins alike.
+// fuzzOne runs one target in the directory of its package, where its corpus is. cache keeps what it
+// finds out of the developer's own cache, so that every run begins alike.
 func fuzzOne(ctx context.Context, dir, bin, cache, name string, d time.Duration) (string, error) {
 	cmd := exec.CommandContext(ctx, bin, "-test.run=^$", "-test.fuzz=^"+name+"$", "-test.fuzztime="+d.String(),
 		"-test.fuzzcachedir="+cache, "-test.timeout=0", "-test.fuzzminimizetime="+minimizeTime)
@@ -79,8 +81,8 @@ func fuzzOne(ctx context.Context, dir, bin, cache, name string, d time.Duration)
 	return string(out), err
 }
 
-// deadlineRace is all that a target says when the end of its time is mistaken for a failure (go.dev/issue/75804, until Go 1.27). A
-// failing input is reported by more lines than this.
+// deadlineRace is all that a target says when the end of its time is mistaken for a failure
+// (go.dev/issue/75804, until Go 1.27). A failing input is reported by more lines than this.
 var deadlineRace = regexp.MustCompile(`(?m)^--- FAIL: \w+ \([0-9.]+s\)\n    context deadline exceeded\nFAIL\n\z`)
 
 var execsLine = regexp.MustCompile(`execs: (\d+)`)

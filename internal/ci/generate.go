@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// generate runs go generate in a copy of the repository and compares: what is committed is what its sources make.
+// generate runs go generate in a copy of the repository and compares: what is committed is what its
+// sources make.
 func generate(ctx context.Context, o options) (tally, error) {
 	const name = "generate"
 	start := time.Now()
@@ -38,7 +39,8 @@ func generate(ctx context.Context, o options) (tally, error) {
 	return tally{passed: 1}, nil
 }
 
-// regenerate returns the files of the repository in dir that go generate makes differently, or that only it makes.
+// regenerate returns the files of the repository in dir that go generate makes differently, or that
+// only it makes.
 func regenerate(ctx context.Context, dir string) (differs []string, err error) {
 	names, err := tracked(ctx, dir)
 	if err != nil {
@@ -102,7 +104,8 @@ func tracked(ctx context.Context, dir string) ([]string, error) {
 	}), nil
 }
 
-// protocVersion is the line in which generated code names the protoc that it was made with, which is that of each machine.
+// protocVersion is the line in which generated code names the protoc that it was made with, which
+// is that of each machine.
 var protocVersion = regexp.MustCompile(`(?m)^//\s+protoc\s+\(?v[^\n]*\n`)
 
 func withoutVersions(code []byte) []byte { return protocVersion.ReplaceAll(code, nil) }

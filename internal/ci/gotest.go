@@ -16,10 +16,12 @@ import (
 	"time"
 )
 
-// testTimeout bounds one call of go test. The default, ten minutes for a package, is less than a suite may take on a slow machine.
+// testTimeout bounds one call of go test. The default, ten minutes for a package, is less than a
+// suite may take on a slow machine.
 const testTimeout = 40 * time.Minute
 
-// goTest runs go test for packages in a directory, retries the few tests that fail, and prints to w what it finds.
+// goTest runs go test for packages in a directory, retries the few tests that fail, and prints to w
+// what it finds.
 func goTest(ctx context.Context, w io.Writer, dir string, ci bool, args []string, packages ...string) (*results, error) {
 	res := newResults(w, dir, ci)
 	_, err := res.run(ctx, args, packages...)
@@ -109,8 +111,9 @@ func (s *results) sum() (sum tally) {
 	return sum
 }
 
-// raceOptions are those of the race detector. By default each program that it watches waits for a second before it exits, so that races of
-// other goroutines are seen: tests start hundreds of programs, and have waited for their goroutines themselves.
+// raceOptions are those of the race detector. By default each program that it watches waits for a
+// second before it exits, so that races of other goroutines are seen: tests start hundreds of
+// programs, and have waited for their goroutines themselves.
 const raceOptions = "atexit_sleep_ms=20"
 
 // runTests calls go test once. What it returns is never nil.
@@ -158,7 +161,8 @@ type event struct {
 	FailedBuild string
 }
 
-// keepOutput bounds what is kept of the output of one test, from its end: the reason of a failure stands there.
+// keepOutput bounds what is kept of the output of one test, from its end: the reason of a failure
+// stands there.
 const keepOutput = 64 << 10
 
 // recorder follows a run of go test: it prints failures when they happen and counts.
@@ -180,7 +184,8 @@ type pkg struct {
 	tests   map[string]*record // those that have begun and not ended; "" is the package itself
 }
 
-// above returns the test that a subtest belongs to, or nil. The name of a subtest may have several elements.
+// above returns the test that a subtest belongs to, or nil. The name of a subtest may have several
+// elements.
 func (p *pkg) above(test string) *record {
 	for i := strings.LastIndexByte(test, '/'); i > 0; i = strings.LastIndexByte(test[:i], '/') {
 		if t := p.tests[test[:i]]; t != nil {
@@ -201,7 +206,8 @@ func newRecorder(w io.Writer, ci bool) *recorder {
 	return &recorder{w: w, ci: ci, packages: map[string]*pkg{}, builds: map[string]*strings.Builder{}}
 }
 
-// read takes events until the end of r. Lines that are no events come from go itself and are passed on.
+// read takes events until the end of r. Lines that are no events come from go itself and are passed
+// on.
 func (r *recorder) read(in io.Reader) error {
 	lines := bufio.NewReader(in)
 	for {
@@ -308,7 +314,8 @@ func (r *recorder) endPackage(p *pkg, t *record, e event) {
 	if e.Action != "fail" {
 		return
 	}
-	// A panic, a timeout or os.Exit ends a package in the middle of its tests, and a failing TestMain or build before them.
+	// A panic, a timeout or os.Exit ends a package in the middle of its tests, and a failing
+	// TestMain or build before them.
 	unexplained := p.tally.failed == 0
 	for _, name := range slices.Sorted(maps.Keys(p.tests)) {
 		if name != "" {

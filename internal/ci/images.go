@@ -23,7 +23,8 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 )
 
-// recipe says how a test image is made: from Debian's packages, or from another image by a command in it.
+// recipe says how a test image is made: from Debian's packages, or from another image by a command
+// in it.
 type recipe struct {
 	Image    string
 	Suite    string   // of Debian
@@ -32,7 +33,8 @@ type recipe struct {
 	Command  string   // of the shell
 }
 
-// recipeLabel holds the hash of the recipe that an image was made by, so that a changed recipe makes it anew.
+// recipeLabel holds the hash of the recipe that an image was made by, so that a changed recipe
+// makes it anew.
 const recipeLabel = "execbroker-test.recipe"
 
 // packageList is shared with docker/image/Dockerfile.
@@ -84,8 +86,8 @@ func section(list []byte, name string) (packages []string) {
 	return packages
 }
 
-// ensureImages makes the test images that are not there. They come from Debian's packages, because that is the one place that every
-// machine with Debian can reach; a registry is not.
+// ensureImages makes the test images that are not there. They come from Debian's packages, because
+// that is the one place that every machine with Debian can reach; a registry is not.
 func ensureImages(ctx context.Context) (string, error) {
 	all, err := recipes()
 	if err != nil {
@@ -127,7 +129,8 @@ func makeImages(ctx context.Context, all []recipe) (string, error) {
 			return "", err
 		}
 	}
-	// Two at a time: one downloads while another unpacks. Independent roots first, then what is made of them.
+	// Two at a time: one downloads while another unpacks. Independent roots first, then what is
+	// made of them.
 	errs := make([]error, len(roots))
 	var wg sync.WaitGroup
 	places := make(chan struct{}, 2)
@@ -171,7 +174,8 @@ type source struct {
 	options []string
 }
 
-// debian returns the source that this machine has, and sees to it that mmdebstrap is there to use it.
+// debian returns the source that this machine has, and sees to it that mmdebstrap is there to use
+// it.
 func debian(ctx context.Context) (s source, err error) {
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
 		if err := install(ctx, "mmdebstrap"); err != nil {
@@ -185,7 +189,8 @@ func debian(ctx context.Context) (s source, err error) {
 	return s, err
 }
 
-// mmdebstrap returns the command that makes a root: a directory, or "-" for a tar on its standard output.
+// mmdebstrap returns the command that makes a root: a directory, or "-" for a tar on its standard
+// output.
 func (r recipe) mmdebstrap(ctx context.Context, to string, from source) *exec.Cmd {
 	args := []string{"--variant=minbase", "--include=" + strings.Join(r.Packages, ","),
 		"--dpkgopt=force-unsafe-io", "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*"}
@@ -218,7 +223,8 @@ func (r recipe) bootstrap(ctx context.Context, c *client.Client, from source) er
 	if err != nil {
 		cancel()
 	}
-	// The engine takes a tar that was cut off for a whole one, so the image counts only if mmdebstrap says so.
+	// The engine takes a tar that was cut off for a whole one, so the image counts only if
+	// mmdebstrap says so.
 	if werr := cmd.Wait(); werr != nil {
 		_, rerr := c.ImageRemove(context.WithoutCancel(ctx), r.Image, client.ImageRemoveOptions{})
 		if errdefs.IsNotFound(rerr) {
@@ -279,7 +285,8 @@ func finish(r io.ReadCloser) error {
 	}
 }
 
-// aptOptions returns the settings of this machine's apt that say how to download: proxies, timeouts, dates.
+// aptOptions returns the settings of this machine's apt that say how to download: proxies,
+// timeouts, dates.
 func aptOptions(ctx context.Context) (options []string, err error) {
 	out, err := output(ctx, "apt-config", "dump")
 	if err != nil {

@@ -13,11 +13,12 @@ import (
 // suitePlace stands in a source for the name of the suite.
 const suitePlace = "{suite}"
 
-// mirrorVariable overrides the mirror, for machines that are not Debian: the address of a Debian archive.
+// mirrorVariable overrides the mirror, for machines that are not Debian: the address of a Debian
+// archive.
 const mirrorVariable = "EXECBROKER_DEBIAN_MIRROR"
 
-// debianMirror returns the line of a sources list, with suitePlace in it, that this machine installs its own packages by: whoever set
-// the machine up knows what it can reach.
+// debianMirror returns the line of a sources list, with suitePlace in it, that this machine
+// installs its own packages by: whoever set the machine up knows what it can reach.
 func debianMirror() (string, error) {
 	if m := os.Getenv(mirrorVariable); m != "" {
 		return "deb " + m + " " + suitePlace + " main", nil
@@ -49,7 +50,8 @@ func debianMirror() (string, error) {
 	return "", fmt.Errorf("no source of Debian's packages in /etc/apt; set %s to a mirror", mirrorVariable)
 }
 
-// findMirror looks in a file of apt's for the source of the release's own suite. The ones for updates and security have longer names.
+// findMirror looks in a file of apt's for the source of the release's own suite. The ones for
+// updates and security have longer names.
 func findMirror(release, list string, deb822 bool) string {
 	r := map[string]string{}
 	for line := range strings.Lines(release) {

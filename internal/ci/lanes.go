@@ -162,8 +162,8 @@ func testBeside(ctx context.Context, o options, others ...stage) (sum tally, err
 	if err != nil {
 		return sum, err
 	}
-	// Compiled ahead with all processors; what does not compile is what go test will say. Programs are
-	// linked when they are tested: go test does not keep them.
+	// Compiled ahead with all processors; what does not compile is what go test will say. Programs
+	// are linked when they are tested: go test does not keep them.
 	output(ctx, "go", append([]string{"list", "-e", "-race", "-test", "-export", "-f="}, o.packages...)...)
 	res := newResults(o.out, ".", o.ci)
 	o.out = res.w

@@ -82,7 +82,8 @@ var commands = map[string][]stage{
 // prepared are the commands that begin with prepare and end what that has started.
 var prepared = map[string]bool{"all": true, "exhaustive": true, "conformance": true}
 
-// A stage does its part of the checking and prints what it finds as it goes. An error means that it could not find out.
+// A stage does its part of the checking and prints what it finds as it goes. An error means that it
+// could not find out.
 type stage func(ctx context.Context, o options) (tally, error)
 
 // options come from the command line and the environment.

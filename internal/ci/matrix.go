@@ -69,7 +69,8 @@ func writeRow(b *bytes.Buffer, cells []string) {
 	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// matrixRows returns the rows, each with its name first: the two of the head, and one for each thing to know. Pages of reports are in dir.
+// matrixRows returns the rows, each with its name first: the two of the head, and one for each
+// thing to know. Pages of reports are in dir.
 func matrixRows(findings []finding, dir string) (rows [][]string) {
 	row := func(first string, cell func(r finding) string) {
 		cells := []string{first}

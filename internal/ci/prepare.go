@@ -12,13 +12,15 @@ import (
 	"time"
 )
 
-// A step makes available one thing that tests need. What it returns says what was found, installed or started.
+// A step makes available one thing that tests need. What it returns says what was found, installed
+// or started.
 type step struct {
 	name   string
 	ensure func(ctx context.Context) (did string, err error)
 }
 
-// steps are in the order in which they need each other. What one sets in the environment of this process, the tests see.
+// steps are in the order in which they need each other. What one sets in the environment of this
+// process, the tests see.
 var steps = []step{
 	{"git", command("git", "git")},                                        // the test of the README clones the repository
 	{"c compiler", compiler},                                              // the race detector is linked by one
@@ -38,7 +40,8 @@ var steps = []step{
 	{"docker images", ensureImages},
 }
 
-// prepare runs every step. Outside of CI what is missing is reported and the tests that need it are skipped.
+// prepare runs every step. Outside of CI what is missing is reported and the tests that need it are
+// skipped.
 func prepare(ctx context.Context, o options) error {
 	headline("prepare")
 	for _, s := range steps {
@@ -58,7 +61,8 @@ func prepare(ctx context.Context, o options) error {
 	return nil
 }
 
-// release ends what prepare has started for this run. What "ci prepare" starts by itself is there to stay.
+// release ends what prepare has started for this run. What "ci prepare" starts by itself is there
+// to stay.
 func release(ctx context.Context) error {
 	did, err := stopEngine(ctx)
 	if err != nil {
@@ -78,7 +82,8 @@ func took(start time.Time) string {
 	return ""
 }
 
-// command returns a step that wants a program and otherwise installs the Debian packages that have it.
+// command returns a step that wants a program and otherwise installs the Debian packages that have
+// it.
 func command(name string, debian ...string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		if _, err := exec.LookPath(name); err == nil {
@@ -92,7 +97,8 @@ func command(name string, debian ...string) func(context.Context) (string, error
 	}
 }
 
-// version returns the first line of what a program says about itself, which also shows that it runs.
+// version returns the first line of what a program says about itself, which also shows that it
+// runs.
 func version(ctx context.Context, name string) (string, error) {
 	out, err := output(ctx, name, "--version")
 	first, _, _ := strings.Cut(out, "\n")
@@ -143,7 +149,8 @@ func bubblewrap(ctx context.Context) (string, error) {
 	return command("bwrap", "bubblewrap")(ctx)
 }
 
-// pyodideRuntime does ahead what the first session would otherwise wait for in the middle of a test.
+// pyodideRuntime does ahead what the first session would otherwise wait for in the middle of a
+// test.
 func pyodideRuntime(ctx context.Context) (string, error) {
 	out, err := output(ctx, "go", "run", "./cmd/execbroker", "setup", "--backend", "pyodide")
 	return strings.TrimSpace(out), err
@@ -152,7 +159,8 @@ func pyodideRuntime(ctx context.Context) (string, error) {
 // updated says that the package lists were fetched by this process. Steps run one after the other.
 var updated bool
 
-// install installs Debian packages. It refuses where that is not this program's to do: elsewhere, or without being root.
+// install installs Debian packages. It refuses where that is not this program's to do: elsewhere,
+// or without being root.
 func install(ctx context.Context, packages ...string) error {
 	missing := "install " + strings.Join(packages, ", ")
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
@@ -168,7 +176,8 @@ func install(ctx context.Context, packages ...string) error {
 	return err
 }
 
-// output runs a program without input and returns what it wrote to stdout; the error has the end of its stderr.
+// output runs a program without input and returns what it wrote to stdout; the error has the end of
+// its stderr.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")

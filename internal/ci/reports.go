@@ -18,7 +18,8 @@ const (
 	readmeFile = "README.md"
 )
 
-// A subject is what a report is about: a backend, as a test of its package runs the suite against it.
+// A subject is what a report is about: a backend, as a test of its package runs the suite against
+// it.
 type subject struct {
 	name string // of the report
 	dir  string // of the package
@@ -45,7 +46,8 @@ type finding struct {
 	*conformance.Report
 }
 
-// renew runs the suite against every backend. A report is what the suite wrote, whatever it says; that it says "conformant" is a test.
+// renew runs the suite against every backend. A report is what the suite wrote, whatever it says;
+// that it says "conformant" is a test.
 func renew(ctx context.Context, o options) (tally, error) {
 	dir, err := filepath.Abs(reportsDir)
 	if err != nil {

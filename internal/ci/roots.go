@@ -15,8 +15,9 @@ import (
 // rootsVariable tells the tests of runner where the roots are.
 const rootsVariable = "EXECBROKER_ROOTS"
 
-// roots are systems whose Python, and perhaps Node, the runner has to work with, beside those of this machine: directories that are made
-// like the images of the same names, for tests that need no engine.
+// roots are systems whose Python, and perhaps Node, the runner has to work with, beside those of
+// this machine: directories that are made like the images of the same names, for tests that need no
+// engine.
 var roots = []recipe{
 	{Image: "bullseye", Suite: "bullseye", Packages: []string{"python3"}},           // Python 3.9
 	{Image: "bookworm", Suite: "bookworm", Packages: []string{"python3", "nodejs"}}, // Python 3.11, Node.js 18

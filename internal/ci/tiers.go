@@ -26,8 +26,9 @@ type rule struct {
 // its interpreter. Docker runs them over the same runner in the same containers.
 const stable = "await|cell-names|cells|code|dir|exceptions|hostile|isolation|language|mixed|subprocess|surroundings|threads|values|workdir"
 
-// supervised are the areas of the suite whose work the runner does inside of the sandbox. What is left
-// for a backend over it are those that can fail by transport: output, input, files, times and ends.
+// supervised are the areas of the suite whose work the runner does inside of the sandbox. What is
+// left for a backend over it are those that can fail by transport: output, input, files, times and
+// ends.
 const supervised = "aliases|artifacts|contexts|env|errors|events|exit|interrupt|linger|packages|parallel|runs|state"
 
 // inside are cases of the areas that can fail by transport whose work the runner does inside of the

@@ -1,12 +1,13 @@
 // Package engine runs the drivers of package driver: it is what must be the same on every backend.
 //
-// It validates, fills in defaults and refuses what is not declared; it keeps the clocks and the states
-// busy, closed and suspended; it numbers events, cuts output at characters and limits, captures it and
-// judges how a run ended; it cleans names, completes errors, calls hooks and cleans up.
+// It validates, fills in defaults and refuses what is not declared; it keeps the clocks and the
+// states busy, closed and suspended; it numbers events, cuts output at characters and limits,
+// captures it and judges how a run ended; it cleans names, completes errors, calls hooks and cleans
+// up.
 //
-// The contract of adapters is package driver, which imports this one. So the engine knows no interface
-// of it: it is given records of functions, in which what an adapter does not implement is nil. Each
-// function has to keep what driver says of the method of its name.
+// The contract of adapters is package driver, which imports this one. So the engine knows no
+// interface of it: it is given records of functions, in which what an adapter does not implement is
+// nil. Each function has to keep what driver says of the method of its name.
 package engine
 
 import (

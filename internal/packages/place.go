@@ -40,8 +40,8 @@ func (p Process) explain(err error) error {
 	return err
 }
 
-// PlaceCommand returns the command that starts a placer, as root in a sandbox. The placer creates the
-// directory if it does not exist.
+// PlaceCommand returns the command that starts a placer, as root in a sandbox. The placer creates
+// the directory if it does not exist.
 func PlaceCommand(python string, l executor.Language) []string {
 	return []string{python, "-I", "-S", "-c", factsProgram + PlaceProgram, Dirs[l], strconv.Itoa(int(Timeout.Seconds()))}
 }

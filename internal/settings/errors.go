@@ -1,5 +1,5 @@
-// Package settings decodes configurations strictly and words what is wrong in them. Its functions are
-// those of package driver, for packages that cannot import driver.
+// Package settings decodes configurations strictly and words what is wrong in them. Its functions
+// are those of package driver, for packages that cannot import driver.
 package settings
 
 import (

@@ -8,16 +8,19 @@ import (
 	"sync"
 )
 
-// Window is how much of a stream may be in flight: what each receiver grants in Open or with the first Credit.
+// Window is how much of a stream may be in flight: what each receiver grants in Open or with the
+// first Credit.
 const Window = 1 << 20
 
-// maxCredit is what a sender lets a peer grant ahead. More is an error and not a reason to buffer more.
+// maxCredit is what a sender lets a peer grant ahead. More is an error and not a reason to buffer
+// more.
 const maxCredit = 64 << 20
 
 // ErrCredit says that a peer sent more than it was granted, or grants what nobody would.
 var ErrCredit = errors.New("the flow control of the runner protocol was violated")
 
-// Credits is what the sender of a stream may still send. The zero value has none. All methods are safe for concurrent use.
+// Credits is what the sender of a stream may still send. The zero value has none. All methods are
+// safe for concurrent use.
 type Credits struct {
 	mu     sync.Mutex
 	left   int
@@ -96,7 +99,8 @@ func (g *Granted) Receive(n int) error {
 	return nil
 }
 
-// Consume takes note of n bytes that were used, and returns how much to grant now: often nothing, so that there are few such frames.
+// Consume takes note of n bytes that were used, and returns how much to grant now: often nothing,
+// so that there are few such frames.
 func (g *Granted) Consume(n int) uint32 {
 	if g.used += n; g.used < Window/2 {
 		return 0

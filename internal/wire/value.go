@@ -16,9 +16,10 @@ const (
 // ErrValue says that a payload is not an encoded value.
 var ErrValue = errors.New("not a value of the runner protocol")
 
-// Map is the value of most payloads. Its elements are nil, bool, int64, []byte, []any and Map; AppendValue takes int and string
-// besides. Its methods return the zero value for a key that is missing or of another type: what is required is checked where it is
-// used, and no message is worth more than that.
+// Map is the value of most payloads. Its elements are nil, bool, int64, []byte, []any and Map;
+// AppendValue takes int and string besides. Its methods return the zero value for a key that is
+// missing or of another type: what is required is checked where it is used, and no message is worth
+// more than that.
 type Map map[string]any
 
 // Int returns an integer.
@@ -39,8 +40,9 @@ func (m Map) List(key string) []any { v, _ := m[key].([]any); return v }
 // Map returns a map.
 func (m Map) Map(key string) Map { v, _ := m[key].(Map); return v }
 
-// AppendValue appends the encoding of v to dst: a letter for the type, then eight bytes of an integer, or four bytes of length and
-// that many bytes, values, or pairs of key and value. Keys are in byte order. It panics on a type that Map does not name.
+// AppendValue appends the encoding of v to dst: a letter for the type, then eight bytes of an
+// integer, or four bytes of length and that many bytes, values, or pairs of key and value. Keys are
+// in byte order. It panics on a type that Map does not name.
 func AppendValue(dst []byte, v any) []byte {
 	length := func(tag byte, n int) { dst = binary.BigEndian.AppendUint32(append(dst, tag), uint32(n)) }
 	switch v := v.(type) {
@@ -95,7 +97,8 @@ func ParseMap(p []byte) (Map, error) {
 	return m, nil
 }
 
-// ParseValue decodes the value at the beginning of p and returns the rest. The bytes in it are part of p.
+// ParseValue decodes the value at the beginning of p and returns the rest. The bytes in it are part
+// of p.
 func ParseValue(p []byte) (v any, rest []byte, err error) {
 	d := decoder{p: p, left: MaxValues}
 	v = d.value(MaxDepth)

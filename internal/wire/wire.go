@@ -1,15 +1,19 @@
 // Package wire holds the frames that this module and the runner inside a sandbox exchange.
 //
-// A connection is a byte stream in both directions. It carries frames: twelve bytes of header and a payload. Frames of stream 0 are
-// about the connection; all others belong to a stream that the client opened with a number of its choice: a run, a file that is read
-// or written, a question. Several streams are under way at once, and none can hold up another: how much of a stream may be in flight
-// is bounded by credit that its receiver grants, so that a reader of the connection never has to wait for the user of one stream.
+// A connection is a byte stream in both directions. It carries frames: twelve bytes of header and a
+// payload. Frames of stream 0 are about the connection; all others belong to a stream that the
+// client opened with a number of its choice: a run, a file that is read or written, a question.
+// Several streams are under way at once, and none can hold up another: how much of a stream may be
+// in flight is bounded by credit that its receiver grants, so that a reader of the connection never
+// has to wait for the user of one stream.
 //
-// Text would be easier to look at. But base64 in JSON costs a third of the throughput and most of the processor time of a program
-// that prints a lot, and file names and output are bytes and not text.
+// Text would be easier to look at. But base64 in JSON costs a third of the throughput and most of
+// the processor time of a program that prints a lot, and file names and output are bytes and not
+// text.
 //
-// What comes from a sandbox is hostile. The decoders here bound what they accept and allocate, and report everything else as an
-// error: ErrFrame, ErrValue or ErrCredit. The Python and JavaScript counterparts are in package runner.
+// What comes from a sandbox is hostile. The decoders here bound what they accept and allocate, and
+// report everything else as an error: ErrFrame, ErrValue or ErrCredit. The Python and JavaScript
+// counterparts are in package runner.
 //
 // # Header
 //
@@ -38,7 +42,8 @@ const MaxPayload = 1 << 20
 // HeaderSize is the size of a frame without its payload.
 const HeaderSize = 12
 
-// ErrFrame says that what was received is not a frame. Nothing that follows on the connection can be understood.
+// ErrFrame says that what was received is not a frame. Nothing that follows on the connection can
+// be understood.
 var ErrFrame = errors.New("not a frame of the runner protocol")
 
 // Type says what a frame is. C and R say who sends it: the client or the runner.
@@ -141,8 +146,9 @@ type Reader struct {
 // NewReader returns a Reader of r. It needs no buffering below it.
 func NewReader(r io.Reader) *Reader { return &Reader{r: r, buf: make([]byte, 64<<10)} }
 
-// Next returns the next frame. Its payload is part of the buffer of the Reader and valid until Next is called again. The error is
-// io.EOF at the end between frames, io.ErrUnexpectedEOF within one, an ErrFrame, or what the underlying reader says; it stays.
+// Next returns the next frame. Its payload is part of the buffer of the Reader and valid until Next
+// is called again. The error is io.EOF at the end between frames, io.ErrUnexpectedEOF within one,
+// an ErrFrame, or what the underlying reader says; it stays.
 func (r *Reader) Next() (Frame, error) {
 	for {
 		f, rest, err := Parse(r.buf[r.start:r.end])
@@ -161,8 +167,8 @@ func (r *Reader) Next() (Frame, error) {
 	}
 }
 
-// Parse decodes the frame at the beginning of p and returns the rest. Its payload is part of p. The error is io.ErrUnexpectedEOF if
-// the frame goes on behind p, or an ErrFrame.
+// Parse decodes the frame at the beginning of p and returns the rest. Its payload is part of p. The
+// error is io.ErrUnexpectedEOF if the frame goes on behind p, or an ErrFrame.
 func Parse(p []byte) (f Frame, rest []byte, err error) {
 	if len(p) > 0 && !Type(p[0]).valid() { // an error message, perhaps, after which nothing comes
 		return Frame{}, p, fmt.Errorf("%w: unknown %v", ErrFrame, Type(p[0]))
@@ -188,7 +194,8 @@ func Parse(p []byte) (f Frame, rest []byte, err error) {
 	return f, p[n:], nil
 }
 
-// Buffered returns what was read and is not part of a returned frame: after an ErrFrame, what stood there instead.
+// Buffered returns what was read and is not part of a returned frame: after an ErrFrame, what stood
+// there instead.
 func (r *Reader) Buffered() []byte { return r.buf[r.start:r.end] }
 
 // fill reads more of a frame that has not arrived in full.

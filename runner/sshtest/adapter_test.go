@@ -1,5 +1,6 @@
-// Package sshtest is a stranger's backend: hosts that are reached by SSH, on the contract of package
-// runner. The adapter is this file. TestConformance runs the suite over a server of its own.
+// Package sshtest is a stranger's backend: hosts that are reached by SSH, on the contract of
+// package runner. The adapter is this file. TestConformance runs the suite over a server of its
+// own.
 package sshtest
 
 import (
@@ -28,7 +29,8 @@ func Open(env driver.Env, address string, client *ssh.ClientConfig) (executor.Ex
 	})
 }
 
-// The directories of the sandboxes, and the programs of the host. The first argument of each is such a directory.
+// The directories of the sandboxes, and the programs of the host. The first argument of each is
+// such a directory.
 const (
 	root  = "/run/execbroker-ssh/"
 	start = `mkdir -p $1; printf '%s\n' "$2" >$1/note; code=0

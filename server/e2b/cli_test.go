@@ -16,7 +16,8 @@ import (
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
-// E2B's own command line gets what it expects, at a terminal, of which its connect makes one in the sandbox.
+// E2B's own command line gets what it expects, at a terminal, of which its connect makes one in the
+// sandbox.
 func TestCLI(t *testing.T) {
 	program := filepath.Join(npmtest.Install(t, "testdata/cli"), "node_modules/@e2b/cli/dist/index.js")
 	x, err := e2btest.Docker(t.Context(), "e2b-cli", docker.Config{})

@@ -12,7 +12,8 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
-// FuzzCreate sends bodies to create: an answer of E2B's shape comes, and a sandbox only with status 201.
+// FuzzCreate sends bodies to create: the answer has the shape of E2B's, and there is a sandbox only
+// with status 201.
 func FuzzCreate(f *testing.F) {
 	for _, seed := range []string{
 		`{"templateID": "base"}`, `{"templateID": "base", "timeout": 60, "metadata": {"Ä b": "&="}, "envVars": {"A": "1"}}`, `{"templateID": "base"}{}`, `{"timeout": -1}`,

@@ -1,4 +1,5 @@
-// The client of E2B's control plane, for the operations that the adapter uses: change openapi.yaml and run go generate.
+// The client of E2B's control plane, for the operations that the adapter uses: change openapi.yaml
+// and run go generate.
 
 package api
 

@@ -22,7 +22,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
-// Many users at once lose nothing, and leave no memory behind. The server is in this process, where the race detector sees it.
+// Many users at once lose nothing, and leave no memory behind. The server is in this process, where
+// the race detector sees it.
 func TestUsers(t *testing.T) {
 	for _, backend := range []string{"docker", "pyodide"} {
 		t.Run(backend, func(t *testing.T) {

@@ -1,4 +1,5 @@
-// Command load has many users at once use `execbroker serve`, and prints how long they waited and what it took.
+// Command load has many users at once use `execbroker serve`, and prints how long they waited and
+// what it took.
 //
 //	go run ./internal/ci/load                     a hundred users on Docker, then on Pyodide, each for a minute
 //	go run ./internal/ci/load -users 20 -think 1s fewer, who are in a hurry

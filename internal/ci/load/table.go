@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// column is what was measured on one backend. Memory is in bytes: when all were there, in the middle and at the end; zero if not known.
+// column is what was measured on one backend. Memory is in bytes: when all were there, in the
+// middle and at the end; zero if not known.
 type column struct {
 	name string
 	*measured

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// plan says what the users of a server do. Each comes at a random moment while they arrive, makes a session and runs code in it, and then
-// again and again after a pause, until some time after all are there.
+// plan says what the users of a server do. Each comes at a random moment while they arrive, makes a
+// session and runs code in it, and then again and again after a pause, until some time after all
+// are there.
 type plan struct {
 	users  int
 	arrive time.Duration // until the last one comes
@@ -55,14 +56,16 @@ func (s *series) add(took time.Duration, err error) {
 	}
 }
 
-// program is what users run: it changes the state of the session, computes a little, and prints what only that session can know.
+// program is what users run: it changes the state of the session, computes a little, and prints
+// what only that session can know.
 const program = `n = 1 if %d == 1 else n + 1
 total = sum(i * i for i in range(10_000))
 print(%d, n, total)`
 
 const total = "333283335000"
 
-// drive has the users do it. moment is called with 0 when all are there, then 1 in the middle and 2 at the end.
+// drive has the users do it. moment is called with 0 when all are there, then 1 in the middle and 2
+// at the end.
 func (p plan) drive(ctx context.Context, s server, moment func(int)) *measured {
 	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: p.users}}
 	defer c.CloseIdleConnections()

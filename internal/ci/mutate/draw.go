@@ -122,8 +122,8 @@ func candidates(ctx context.Context, root, subject string) (all []Mutation, err 
 	return all, nil
 }
 
-// draw returns changes in random order without end: each is of a random subject, so that a small one is drawn
-// as often as a large one, and no change comes twice.
+// draw returns changes in random order without end: each is of a random subject, so that a small
+// one is drawn as often as a large one, and no change comes twice.
 func draw(seed uint64, all map[string][]Mutation) func() (Mutation, bool) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	left := map[string][]Mutation{}

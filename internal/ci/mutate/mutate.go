@@ -136,8 +136,9 @@ func stillOpen(trials []*trial) (open []*trial) {
 	return open
 }
 
-// try tries n changes that compile. Each is tried alone by the tests of its own package, which notice most.
-// Those that are left are made together, because what depends on a package takes long to test.
+// try tries n changes that compile. Each is tried alone by the tests of its own package, which
+// notice most. Those that are left are made together, because what depends on a package takes long
+// to test.
 func try(ctx context.Context, root string, o options, next func() (Mutation, bool)) (trials []*trial, err error) {
 	trees := make(chan *tree, o.jobs)
 	for range o.jobs {
@@ -337,8 +338,9 @@ func (t *tree) alone(ctx context.Context, tr *trial, limit time.Duration) {
 	}
 }
 
-// together makes all changes at once and runs a tier of all that depends on them. Each failure is then tried
-// with each change alone. As one change may hide another, what is left is tried again until nothing is found.
+// together makes all changes at once and runs a tier of all that depends on them. Each failure is
+// then tried with each change alone. As one change may hide another, what is left is tried again
+// until nothing is found.
 func (t *tree) together(ctx context.Context, open []*trial, tier int) error {
 	for found := true; found && len(open) > 0; open = stillOpen(open) {
 		found = false
@@ -392,7 +394,8 @@ func mutations(trials []*trial) (all []Mutation) {
 	return all
 }
 
-// dependants returns the patterns of the packages whose tests depend on a change, those of its subject apart.
+// dependants returns the patterns of the packages whose tests depend on a change, those of its
+// subject apart.
 func (t *tree) dependants(ctx context.Context, m Mutation) (near, far []string, err error) {
 	module, err := t.run(ctx, "go", "list", "-m")
 	if err != nil {

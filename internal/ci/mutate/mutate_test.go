@@ -142,8 +142,8 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// toy is a module with a program in place of internal/ci: it tests the package that it is told to, in each
-// tier another one of its two tests.
+// toy is a module with a program in place of internal/ci: it tests the package that it is told to,
+// in each tier another one of its two tests.
 func toy(t *testing.T) *tree {
 	t.Helper()
 	tr := &tree{dir: t.TempDir()}
@@ -173,7 +173,8 @@ exit 1
 	return tr
 }
 
-// What its own tests do not notice is tried together with the rest: a change that hides another does not save it.
+// What its own tests do not notice is tried together with the rest: a change that hides another
+// does not save it.
 func TestTrials(t *testing.T) {
 	tr := toy(t)
 	path := filepath.Join(tr.dir, "a", "a.go")

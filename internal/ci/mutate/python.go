@@ -8,7 +8,8 @@ import (
 	"os/exec"
 )
 
-// tokens prints the operators, names and numbers of the program on standard input with their places.
+// tokens prints the operators, names and numbers of the program on standard input with their
+// places.
 const tokens = `
 import io, json, sys, tokenize
 text = sys.stdin.buffer.read()

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// within runs a command and then kills all processes that it has left, wherever they have gone: into
-// a session of their own, or to another user. A changed program forgets what it has started, and
-// hundreds of such processes would slow the trials after it down until tests fail.
+// within runs a command and then kills all processes that it has left, wherever they have gone:
+// into a session of their own, or to another user. A changed program forgets what it has started,
+// and hundreds of such processes would slow the trials after it down until tests fail.
 func within(ctx context.Context, args []string) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
@@ -58,7 +58,8 @@ func killChildren() error {
 				}
 			}
 		}
-		// The children of one that has ended are children of this process now, so there may be more.
+		// The children of one that has ended are children of this process now, so there may be
+		// more.
 		switch _, err := unix.Wait4(-1, nil, 0, nil); err {
 		case unix.ECHILD:
 			return nil
