@@ -94,7 +94,7 @@ var exhaustive = append([]rule{
 	{"pyodide", "TestEscape/javascript/bubblewrap/(chain-of-promises|finalizers|memory-of-the-engine)", 2, "each fills the memory of an engine; make test does that from Python"},
 	{"e2b", "TestCodeInterpreterSwitches", 0.5, "TestSwitches throws the same switches over the kernel that is the default"},
 	{"e2b", "TestJupyter", 2, "what only a kernel of Jupyter does, in an image of its own"},
-	{"e2b", "TestConformanceOf(Jupyter|JavaScript)", 6, "make test runs TestConformanceOfCodeInterpreter; these run the suite over Jupyter's own kernel, and over the traits of E2B's kernel of JavaScript"},
+	{"e2b", "TestConformanceOf(Jupyter|JavaScript)", 6, "make test runs TestConformanceOfCodeInterpreter; these run its cases about cells over Jupyter's own kernel, and over the traits of E2B's kernel of JavaScript"},
 	{"server/e2b", "TestCLI", 1, "E2B's command line calls what its SDK does, in TestSDKs"},
 	{"e2b", "TestKernels", 1.5, "make test runs the kernel that is the default; unit tests translate what the service of this one says"},
 	{"server/e2b/e2btest", "TestHundredSandboxes", 1, "internal/ci/load has a hundred users, and docker as many sessions"},
