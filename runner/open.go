@@ -162,6 +162,8 @@ func (b *backend) obtain(ctx context.Context, st *Start) (s *session, again bool
 		if s, err = b.setUp(ctx, st, box, conn); err == nil {
 			return s, false, nil
 		}
+	} else if box != nil {
+		err = b.notSetUp(ctx, box, err) // what broke off at once may have a reason that the provider knows
 	}
 	again = ctx.Err() == nil && errors.As(err, new(*LostError))
 	err = classified(ctx, err)
@@ -301,12 +303,14 @@ func explained(ctx context.Context, box Sandbox, err error) error {
 	return err
 }
 
-// classified returns an error of a Transport as one of the contract. The end of ctx comes first.
+// classified returns an error of a Transport as one of the contract. The end of ctx comes first, with
+// what the error says about it.
 func classified(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
+	cause := context.Cause(ctx)
+	switch {
+	case cause != nil && !errors.Is(err, cause):
 		return cause
-	}
-	if errors.As(err, new(*executor.Error)) {
+	case cause != nil, errors.As(err, new(*executor.Error)):
 		return err
 	}
 	return driver.Fail(executor.ErrUnavailable, executor.RanNo, err)

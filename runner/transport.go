@@ -17,7 +17,7 @@ import (
 // have returned.
 //
 // Errors are made by driver.Fail. One that is not is executor.ErrUnavailable. Where the context has
-// ended, its cause is the error whatever a method returns.
+// ended, its cause is the error, or one that wraps it.
 type Transport interface {
 	// Start makes a sandbox, starts s.Command in it, and returns the standard input and output of
 	// that process as one stream. It does not wait for the process to say anything. Its standard
@@ -27,7 +27,8 @@ type Transport interface {
 	//
 	// Start refuses with executor.ErrUnsupported what it finds out only now that the provider
 	// cannot do. If it fails after it has begun, it returns a Sandbox with the error, whose Remove
-	// is then called, again and again until it succeeds. A nil Sandbox says that nothing was made.
+	// is then called, again and again until it succeeds. A nil Sandbox says that nothing was made. A
+	// *LostError says that the process has broken off at once: then Termination is asked why.
 	Start(ctx context.Context, s *Start) (Sandbox, io.ReadWriteCloser, error)
 }
 
