@@ -5,7 +5,7 @@
 //   - pyodide, bubblewrap, docker, e2b and flymachines are the backends; each has an Open that returns an Executor.
 //   - backends makes one Executor of a configuration file.
 //   - conformance is the suite that says what every backend must do.
-//   - executor/driver is for those who write another backend; examples/thirdparty shows how.
+//   - runner and executor/driver are for those who write another backend; examples/thirdparty shows how.
 //
 // The shortest program is examples/quickstart. On the command line, cmd/execbroker does the same.
 package execbroker

@@ -132,7 +132,8 @@ var rules = []rule{
 	{packages: []string{"backends/all"}, imports: append([]string{"backends", "executor/driver"}, adapters...)},
 	// Programs.
 	{packages: []string{"cmd/..."}, imports: append([]string{"backends/...", "conformance/corpus", "conformance/live", "conformance/parity", "conformance", "executor/...", "internal/front", "server/...", "tool/...", "cmd/..."}, adapters...), modules: []string{"github.com/mattn/go-sixel", "github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/image", "golang.org/x/sys", "golang.org/x/term"}},
-	{packages: []string{"examples/thirdparty"}, imports: []string{"executor", "executor/driver"}},
+	{packages: []string{"examples/stateless"}, imports: []string{"executor", "executor/driver"}},
+	{packages: []string{"examples/thirdparty"}, imports: []string{"executor", "executor/driver", "runner"}},
 	{packages: []string{"examples/..."}, imports: append([]string{"backends/...", "executor/...", "tool/...", "examples/..."}, adapters...)},
 	// It starts programs and speaks to them over the network; the stand-in names an engine.
 	{packages: []string{"internal/load"}, imports: []string{"docker/dockertest"}},

@@ -18,6 +18,10 @@ import (
 // python runs the runner and the Python of sessions. The image says where it is.
 const python = "python3"
 
+// socket is where further connections find the runner: an abstract name, since a file would need a directory that only the supervisor can
+// reach. Code can connect to it and is sent away by its uid. The network namespace is the container's own.
+const socket = "@execbroker"
+
 // Start implements runner.Transport.
 func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, io.ReadWriteCloser, error) {
 	e := b.engine
@@ -51,9 +55,6 @@ func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 	s.Info.Limits = x.limits()
 	x.labels = maps.Clone(s.Labels)
 	x.labels[labelSpec] = s.Note()
-	if s.Base != "" {
-		x.labels[labelFetches] = "packages"
-	}
 	c := &s.Config
 	c.UID, c.GID, c.Rlimits, c.OOMScore = x.uid, x.uid, x.rlimits(), codeOOMScore
 	c.Names, c.Filtered, c.AllowWeak = namesDir+"/socket", true, b.cfg.AllowWeak

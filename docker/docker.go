@@ -138,7 +138,7 @@ func (b *backend) options() runner.Options {
 		Options: driver.Options{
 			Type: Type, CreateTimeout: createTimeout, StopTimeout: min(b.engine.timeout, stopTimeout), Suspends: true, SuspendsRuns: true,
 		},
-		Capabilities: c, Python: python, AnswerTimeout: b.engine.timeout, Packages: b.cfg.Packages.Packages,
+		Capabilities: c, Python: python, Socket: socket, AnswerTimeout: b.engine.timeout, Packages: b.cfg.Packages.Packages,
 	}
 	if c.Isolation == executor.IsolationGVisor {
 		o.Without = gvisorLacks

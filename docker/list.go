@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"regexp"
 	"strings"
 	"time"
@@ -20,15 +21,16 @@ import (
 // labelSpec holds what a process that did not create the session has to know of it. It does not change, as no label does.
 const labelSpec = executor.ReservedPrefix + "docker.spec"
 
-// labelFetches marks a container that fetches packages, for those who look at an engine.
-const labelFetches = executor.ReservedPrefix + "docker.fetches"
-
 // sessionInfo describes a container. The labels are those of the engine, so only who may make containers there, and is root by that,
 // could forge them.
 func sessionInfo(id, state string, labels map[string]string) (executor.SessionInfo, error) {
 	info, err := runner.Recall(id, labels[labelSpec])
 	if state != string(container.StateRunning) {
 		info.State = executor.SessionDead
+	}
+	if info.Labels == nil { // of an earlier version
+		info.Labels = maps.Clone(labels)
+		delete(info.Labels, labelSpec)
 	}
 	return info, err
 }

@@ -250,7 +250,7 @@ func TestNoPip(t *testing.T) {
 func builders(t testing.TB, e *engine, owner string) []container.InspectResponse {
 	t.Helper()
 	list, err := e.ContainerList(t.Context(), client.ContainerListOptions{
-		All: true, Filters: client.Filters{}.Add("label", labelFetches, driver.LabelOwner+"="+owner),
+		All: true, Filters: client.Filters{}.Add("label", executor.ReservedPrefix+"fetches", driver.LabelOwner+"="+owner),
 	})
 	if err != nil {
 		t.Fatal(err)

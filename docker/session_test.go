@@ -108,7 +108,7 @@ func TestAs(t *testing.T) {
 }
 
 // The memory of the main process itself runs out, and the container is removed before anybody can ask it.
-func TestFate(t *testing.T) {
+func TestTermination(t *testing.T) {
 	t.Parallel()
 	e := testEngine(t)
 	for name, c := range map[string]struct {

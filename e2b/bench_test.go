@@ -13,15 +13,15 @@ import (
 )
 
 // benchSession makes a session over a stand-in.
-func benchSession(b *testing.B) (executor.Session, *session) {
+func benchSession(b *testing.B) (executor.Session, driver.Session) {
 	b.Helper()
 	s, err := e2btest.Start(b.Context(), e2btest.Options{Owner: "bench", Docker: docker.Config{Limits: docker.Limits{CPUs: 2, Disk: 600 << 20}}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = s.Close() })
-	var inner *session
-	env := driver.Env{Owner: "bench", Wrap: func(d driver.Driver) driver.Driver { return grabbing{d.(*backend), &inner} }}
+	var inner driver.Session
+	env := driver.Env{Owner: "bench", Wrap: func(d driver.Driver) driver.Driver { return grabbing{d.(found), &inner} }}
 	x, err := Open(b.Context(), env, emulated(s.URL))
 	if err != nil {
 		b.Fatal(err)
@@ -36,14 +36,14 @@ func benchSession(b *testing.B) (executor.Session, *session) {
 
 // grabbing keeps the session of the driver that Create makes.
 type grabbing struct {
-	*backend
-	s **session
+	found
+	s *driver.Session
 }
 
 func (g grabbing) Create(ctx context.Context, c *driver.Create) (driver.Session, error) {
-	s, err := g.backend.Create(ctx, c)
+	s, err := g.found.Create(ctx, c)
 	if err == nil {
-		*g.s = s.(*session)
+		*g.s = s
 	}
 	return s, err
 }
@@ -54,7 +54,7 @@ func BenchmarkWarmRun(b *testing.B) {
 	req := executor.Request{ID: "", Language: executor.Python, Code: "1", Limits: executor.RunLimits{WallTime: executor.DefaultWallTime, OutputBytes: 1 << 20}}
 	b.Run("raw", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := inner.Connected().Run(b.Context(), &req, func(executor.Event) error { return nil }); err != nil {
+			if _, err := inner.Run(b.Context(), &req, func(executor.Event) error { return nil }); err != nil {
 				b.Fatal(err)
 			}
 		}

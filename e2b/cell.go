@@ -18,7 +18,7 @@ import (
 func (n *notebook) Run(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
 	switch {
 	case len(req.Command) > 0:
-		return n.session.Run(ctx, req, emit)
+		return n.runnerSession.Run(ctx, req, emit)
 	case ctx.Err() != nil:
 		return driver.Exit{}, context.Cause(ctx)
 	}
@@ -314,7 +314,7 @@ func (c *cell) verdict() (driver.Exit, error) {
 		return c.exited(exit, f.value)
 	}
 	exit.Code = -1
-	if c.n.b.hasExitCode(c.req.Language) {
+	if hasExitCode(c.req.Language) {
 		exit.Code = 1
 	}
 	trace := f.trace()

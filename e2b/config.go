@@ -114,11 +114,7 @@ func (c *Config) Validate() error {
 	if kernels := []string{KernelRunner, KernelCodeInterpreter}; c.Kernel != "" && !slices.Contains(kernels, c.Kernel) {
 		at("kernel", driver.Unknown("kernel", c.Kernel, kernels))
 	}
-	var known []executor.Language
-	for _, r := range c.runtimes() {
-		known = append(known, r.Language)
-	}
-	at("languages", driver.Choices("language", c.Languages, known))
+	at("languages", driver.Choices("language", c.Languages, c.known()))
 	if c.Ports && c.kernel() != KernelRunner {
 		at("ports", fmt.Errorf("takes the kernel %q", KernelRunner))
 	}

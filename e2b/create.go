@@ -2,9 +2,9 @@ package e2b
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"net/http"
@@ -19,7 +19,6 @@ import (
 	"github.com/execbroker/execbroker/e2b/internal/api"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -32,83 +31,92 @@ const (
 	// codeID is uid and gid of code, unless the template has a working directory that belongs to another user than root. No template
 	// uses it, so that limits per user count code only.
 	codeID = 30000
-	// codeOOMScore makes the kernel choose code and not the supervisor when the machine runs out of memory.
-	codeOOMScore = 1000
 	// spareProcesses is what a limit is rounded up by, since other processes of the template may count.
 	spareProcesses = 16
-	// maxDescriptors is what a process of code may have open.
-	maxDescriptors = 4096
 )
 
-// Create implements driver.Driver.
-func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session, error) {
-	limits := c.Spec.Limits
-	if limits.Processes > 0 {
-		limits.Processes += spareProcesses
-	}
-	note, err := json.Marshal(remembered{Created: time.Now().Round(0), Template: c.Spec.Template, Limits: limits})
-	if err != nil {
-		return nil, err
-	}
-	labels := maps.Clone(c.Labels)
-	labels[labelNote] = string(note)
+// sandboxes is how many may be made for one session. E2B's proxy breaks some connections on a loaded machine, while none of the user's
+// code has run.
+const sandboxes = 3
+
+// Start implements runner.Transport.
+func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, io.ReadWriteCloser, error) {
 	// The service counts from the beginning, and setting up is use.
-	ttl := min(max(b.idle(&c.Spec), b.cfg.timeout()), b.cfg.maxLife())
-	ask := api.NewSandbox{TemplateID: b.cfg.template(c.Spec.Template), Metadata: &labels}
-	b.network(&ask, c.Spec.Network)
+	ttl := min(max(b.idle(&s.Spec), b.cfg.timeout()), b.cfg.maxLife())
+	ask := api.NewSandbox{TemplateID: b.cfg.template(s.Spec.Template)}
+	if s.Base != "" { // which ends by itself soon after it should have
+		ask.TemplateID, ttl = strings.TrimPrefix(s.Base, b.cfg.apiURL()+" "), min(s.Spec.MaxLife, b.cfg.maxLife())
+	}
+	s.Info.Limits = s.Spec.Limits
+	if s.Info.Limits.Processes > 0 {
+		s.Info.Limits.Processes += spareProcesses
+	}
+	labels := maps.Clone(s.Labels)
+	s.Info.Labels = nil // they are metadata of their own
+	labels[labelNote] = s.Note()
+	s.Info.Labels = labels
+	ask.Metadata = &labels
+	b.network(&ask, s.Spec.Network)
 	seconds := wholeSeconds(ttl)
 	ask.Timeout = &seconds
 
-	// A sandbox whose connections break while it is set up is given up for another one: none of the user's code has run. E2B's proxy breaks
-	// some on a loaded machine.
-	for try := 0; ; try++ {
-		s, again, err := b.open(ctx, c, ask, labels, limits, try)
-		if err == nil || !again || try+1 == sandboxes || !pause(ctx, try, err) {
-			return s, err
-		}
-		b.env.Logger().Info("a sandbox was given up while it was set up, and another one is made", "error", err)
+	key := s.ID
+	if s.Attempt > 0 {
+		key += "n" + strconv.Itoa(s.Attempt) // the service would answer with the sandbox that was given up
 	}
+	asked := time.Now()
+	made, unclear, err := b.make(ctx, s.ID, key, ask)
+	if unclear != nil {
+		return &sandbox{b: b, unclear: unclear}, nil, err
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	s.Info.Handle.Session, s.Info.Expires = made.SandboxID, asked.Add(time.Duration(seconds)*time.Second)
+	box := &sandbox{b: b, id: made.SandboxID, created: s.Info.Created, api: made, d: b.service.daemon(made)}
+	if box.main, err = b.begin(ctx, box, s); err != nil {
+		return box, nil, err
+	}
+	return box, box.main, nil
 }
 
-// sandboxes is how many may be made for one session.
-const sandboxes = 3
+// begin starts the runner in a sandbox, and says how it is set up.
+func (b *backend) begin(ctx context.Context, box *sandbox, s *runner.Start) (*process, error) {
+	if err := b.refuse(box.api); err != nil {
+		return nil, err
+	}
+	ctx, cancel := b.service.answer(ctx)
+	defer cancel()
+	c := &s.Config
+	c.UID, c.GID, c.SameUser = codeID, codeID, b.cfg.user() != DefaultUser
+	if b.cfg.kernel() == KernelCodeInterpreter {
+		uid, gid, err := b.owner(ctx, box.api)
+		if err != nil {
+			return nil, err
+		}
+		c.UID, c.GID, c.SameUser = rights(uid, gid, b.cfg.user())
+	}
+	c.OwnWorkdir, c.IdleTTL, c.AllowWeak = !c.SameUser, 0, b.cfg.AllowWeak // E2B's timeout is the idle TTL
+	if s.Info.Limits.Processes > 0 {
+		c.Rlimits["nproc"] = int64(s.Info.Limits.Processes)
+	}
+	p, err := box.d.startNew(ctx, s.Command)
+	switch {
+	case err == nil:
+		return p, nil
+	case connect.CodeOf(err) == connect.CodeUnauthenticated:
+		return nil, unsupported(fmt.Errorf("the daemon of the sandbox refuses: %w; set user to one that the template has", err), "user:"+b.cfg.user())
+	}
+	return nil, b.explain(ctx, "starting the supervisor", err)
+}
 
-// open makes a sandbox and sets it up. If it fails, again says that another sandbox may do better, and that nothing is left of this one.
-func (b *backend) open(ctx context.Context, c *driver.Create, ask api.NewSandbox, labels map[string]string, limits executor.Limits, try int) (opened driver.Session, again bool, err error) {
-	key := c.ID
-	if try > 0 {
-		key += "n" + strconv.Itoa(try) // the service would answer with the sandbox that was given up
+// explain classifies an error of a connection to a sandbox. One that has broken is a *runner.LostError: another sandbox may do better.
+func (b *backend) explain(ctx context.Context, what string, err error) error {
+	failure := b.service.fail(ctx, what, err)
+	if !broke(failure) {
+		return failure
 	}
-	idle, seconds := b.idle(&c.Spec), *ask.Timeout
-	asked := time.Now()
-	made, err := b.make(ctx, c.ID, key, ask)
-	if err != nil {
-		return nil, false, err
-	}
-	s, err := b.start(ctx, made, &c.Spec, labels, limits, asked.Add(time.Duration(seconds)*time.Second))
-	opened = s
-	if err == nil && b.cfg.kernel() == KernelCodeInterpreter {
-		n := b.notebook(s, made)
-		if err = n.open(ctx, &c.Spec); err != nil {
-			s.Connected().Detach()
-		}
-		opened = n
-	}
-	if err == nil && wholeSeconds(idle) < seconds {
-		if s.info.Expires, err = s.KeepAlive(ctx, idle); err != nil {
-			s.Connected().Detach()
-		}
-	}
-	if err != nil {
-		kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.cfg.timeout())
-		defer cancel()
-		if kerr := b.service.kill(kctx, made.SandboxID); kerr != nil {
-			b.env.Logger().Warn("a sandbox may be left, and is removed when the service answers", "sandbox", made.SandboxID, "error", kerr)
-			return nil, false, driver.Leftover(err, func(ctx context.Context) error { return b.service.kill(ctx, made.SandboxID) })
-		}
-		return nil, ctx.Err() == nil && broke(err), err
-	}
-	return opened, false, nil
+	return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%s: %w", what, &runner.LostError{Err: err}))
 }
 
 // idle returns how long a sandbox lives that nobody uses.
@@ -217,18 +225,9 @@ func (b *backend) sweep(ctx context.Context, id string, then time.Time) error {
 	}
 }
 
-// make is tryMake for sessions.
-func (b *backend) make(ctx context.Context, id, key string, ask api.NewSandbox) (*api.Sandbox, error) {
-	made, unclear, err := b.tryMake(ctx, id, key, ask)
-	if unclear != nil {
-		err = driver.Leftover(err, unclear)
-	}
-	return made, err
-}
-
-// tryMake asks for a sandbox until there is one. Only what has certainly made none is asked for again. If an error leaves open whether there
+// make asks for a sandbox until there is one. Only what has certainly made none is asked for again. If an error leaves open whether there
 // is one, the function that comes with it removes that. key is the first of the idempotency keys.
-func (b *backend) tryMake(ctx context.Context, id, key string, ask api.NewSandbox) (*api.Sandbox, func(context.Context) error, error) {
+func (b *backend) make(ctx context.Context, id, key string, ask api.NewSandbox) (*api.Sandbox, func(context.Context) error, error) {
 	first := key
 	for n := 0; ; n++ {
 		a := b.attempt(ctx, id, ask, key)
@@ -300,63 +299,6 @@ func unsupported(cause error, missing ...string) error {
 	return &executor.Error{Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing, Err: cause}
 }
 
-// start sets up the runner in a sandbox.
-func (b *backend) start(ctx context.Context, made *api.Sandbox, spec *executor.Spec, labels map[string]string, limits executor.Limits, ends time.Time) (*session, error) {
-	if err := b.refuse(made); err != nil {
-		return nil, err
-	}
-	ctx, cancel := b.service.answer(ctx)
-	defer cancel()
-	d := b.service.daemon(made)
-	uid, gid, languages, maxRun := codeID, codeID, spec.Languages, spec.MaxRun
-	same := b.cfg.user() != DefaultUser
-	if b.cfg.kernel() == KernelCodeInterpreter {
-		own, group, err := b.owner(ctx, made)
-		if err != nil {
-			return nil, err
-		}
-		uid, gid, same = rights(own, group, b.cfg.user())
-		// What runs there are leases, which last longer than the code.
-		languages, maxRun = []executor.Language{executor.Python}, executor.RunLimits{}
-	}
-	p, err := d.startNew(ctx, runner.Command(python))
-	if err != nil {
-		return nil, b.notStarted(ctx, err)
-	}
-	env, paths := spec.Env, map[executor.Language][]string(nil)
-	if !b.installer.None(executor.Python) {
-		env, paths = packages.Env(env), map[executor.Language][]string{executor.Python: {packages.Dirs[executor.Python]}}
-	}
-	cfg := runner.Config{
-		UID: uid, GID: gid, OwnWorkdir: !same, SameUser: same,
-		Aliases: spec.Aliases, Ports: spec.Ports, Env: env, Paths: paths, Languages: languages, MaxRun: maxRun, MaxLife: spec.MaxLife, // E2B's timeout is the idle TTL
-		Rlimits: map[string]int64{"core": 0, "nofile": maxDescriptors}, OOMScore: codeOOMScore, AllowWeak: b.cfg.AllowWeak,
-	}
-	if limits.Processes > 0 {
-		cfg.Rlimits["nproc"] = int64(limits.Processes)
-	}
-	r, err := runner.SetUp(ctx, p, cfg.At(socket))
-	if err != nil {
-		return nil, b.died(ctx, p, err)
-	}
-	for _, l := range languages {
-		if !slices.Contains(r.Info().Languages, l) {
-			r.Detach()
-			return nil, unsupported(fmt.Errorf("the template %s has no interpreter of %s", made.TemplateID, l), "language:"+string(l))
-		}
-	}
-	if d := r.Info().Degraded; len(d) > 0 {
-		b.env.Logger().Warn("the template weakens sandboxes", "template", made.TemplateID, "how", d)
-	}
-	info, err := sessionInfo(made.SandboxID, api.Running, labels)
-	if err != nil {
-		r.Detach()
-		return nil, err
-	}
-	info.Expires = ends
-	return b.session(info, d, r, p, 0), nil
-}
-
 // rights returns whose rights files and commands have beside kernels of a user: those of the kernels, to whom files belong that nobody else
 // may read. In E2B's template that is root. The supervisor gives nobody the rights of root, so same says that it keeps its own; code of root
 // could do to it what it wants in any case.
@@ -372,27 +314,4 @@ func (d *daemon) startNew(ctx context.Context, command []string) (*process, erro
 			return p, err
 		}
 	}
-}
-
-// notStarted says why the daemon did not start the runner.
-func (b *backend) notStarted(ctx context.Context, err error) error {
-	if connect.CodeOf(err) == connect.CodeUnauthenticated {
-		return unsupported(fmt.Errorf("the daemon of the sandbox refuses: %w; set user to one that the template has", err), "user:"+b.cfg.user())
-	}
-	return b.service.fail(ctx, "starting the supervisor", err)
-}
-
-// died finds out why a runner did not come up.
-func (b *backend) died(ctx context.Context, p *process, err error) error {
-	var lost *runner.LostError
-	if !errors.As(err, &lost) {
-		return err
-	}
-	switch end := p.ended.Load(); {
-	case end != nil && end.GetExitCode() > 0:
-		return unsupported(fmt.Errorf("the %s of the template cannot run the supervisor (exit code %d): %s", python, end.GetExitCode(), p.said()), python+">=3.9")
-	case end != nil:
-		return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("the supervisor ended while it was being set up: %s", end.GetStatus()))
-	}
-	return b.service.fail(ctx, "starting the supervisor", lost.Err)
 }

@@ -14,7 +14,7 @@ import (
 
 // Doctor examines what the backend needs: the key, the service, the templates. It creates nothing, so it costs nothing.
 func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
-	b, err := newDriver(env, cfg)
+	b, err := newBackend(env, cfg)
 	if err != nil {
 		return []driver.Check{{Name: "service", Detail: err.Error(), Fix: "correct the configuration of this backend"}}
 	}

@@ -30,7 +30,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/packages"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // Type is the name of this adapter in configurations and handles.
@@ -48,12 +48,11 @@ const (
 	closeTimeout  = 45 * time.Second // of Close and Destroy, which may have to find out what became of a request
 )
 
-// backend is a driver.Driver over one account.
+// backend is a runner.Transport to one account.
 type backend struct {
-	cfg       Config
-	env       driver.Env
-	service   *service
-	installer *packages.Installer
+	cfg     Config
+	env     driver.Env
+	service *service
 
 	life context.Context // until Close
 	end  context.CancelFunc
@@ -61,25 +60,38 @@ type backend struct {
 }
 
 var (
-	_ driver.Driver   = (*backend)(nil)
-	_ driver.Attacher = (*backend)(nil)
-	_ driver.Lister   = (*backend)(nil)
+	_ runner.Transport = (*backend)(nil)
+	_ runner.Finder    = (*backend)(nil)
+	_ driver.Lister    = (*backend)(nil)
 )
 
 // Open opens the backend. It does no remote I/O.
 func Open(_ context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
 	env = env.WithInstance() // of sessions, and of what fetches packages for them
-	b, err := newDriver(env, cfg)
+	b, err := newBackend(env, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return driver.New(b, env, driver.Options{Type: Type, CreateTimeout: createTimeout, CleanupTimeout: closeTimeout})
+	return b.open(env)
+}
+
+// open makes an Executor of b.
+func (b *backend) open(env driver.Env) (executor.Executor, error) {
+	o := b.options()
+	d, err := runner.New(env, b, o)
+	if err != nil {
+		return nil, err
+	}
+	if b.cfg.kernel() == KernelCodeInterpreter {
+		d = &notebooks{d.(found), b}
+	}
+	return driver.New(d, env, o.Options)
 }
 
 // Factory is for registries.
 func Factory() driver.Factory { return driver.NewFactory(Type, Open, Doctor) }
 
-func newDriver(env driver.Env, cfg Config) (*backend, error) {
+func newBackend(env driver.Env, cfg Config) (*backend, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -87,19 +99,9 @@ func newDriver(env driver.Env, cfg Config) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := packages.New(env, Type, cfg.sources())
-	if err != nil {
-		return nil, err
-	}
-	b := &backend{cfg: cfg, env: env, service: s, installer: p}
+	b := &backend{cfg: cfg, env: env, service: s}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
-}
-
-// features are those of every session.
-var features = []executor.Feature{
-	executor.FeatureCode, executor.FeatureCommand, executor.FeaturePTY, executor.FeatureParallelRuns, executor.FeatureFilesDuringRun, executor.FeatureAttach,
-	executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
 }
 
 // networkFeatures say which feature a policy needs.
@@ -107,16 +109,26 @@ var networkFeatures = map[executor.NetworkMode]executor.Feature{
 	executor.NetworkNone: executor.FeatureNetworkNone, executor.NetworkAllowlist: executor.FeatureNetworkAllowlist, executor.NetworkFull: executor.FeatureNetworkFull,
 }
 
-// Capabilities implements driver.Driver.
-func (b *backend) Capabilities() executor.Capabilities {
-	c := executor.Capabilities{
-		Features:  slices.Concat(features, kernelFeatures[b.cfg.kernel()]),
-		Templates: slices.Sorted(maps.Keys(b.cfg.Templates)),
-		Isolation: executor.IsolationMicroVM,
-		MaxLife:   b.cfg.maxLife(),
+// options say what the backend is.
+func (b *backend) options() runner.Options {
+	o := runner.Options{
+		Options: driver.Options{Type: Type, CreateTimeout: createTimeout, CleanupTimeout: closeTimeout},
+		Capabilities: executor.Capabilities{
+			Templates: slices.Sorted(maps.Keys(b.cfg.Templates)), Isolation: executor.IsolationMicroVM, MaxLife: b.cfg.maxLife(),
+		},
+		Python: python, Socket: socket, AnswerTimeout: b.cfg.timeout(), Attempts: sandboxes, Packages: driver.Packages(b.cfg.Packages),
 	}
-	if b.cfg.kernel() == KernelRunner && b.cfg.user() == DefaultUser { // another user's files could be changed by code
-		c.Features = append(c.Features, executor.FeatureAliases)
+	c := &o.Capabilities
+	if b.cfg.kernel() == KernelCodeInterpreter {
+		c.Features, o.Without = []executor.Feature{FeatureCodeInterpreter}, []executor.Feature{executor.FeatureTypeScript}
+	} else {
+		c.Features = []executor.Feature{executor.FeatureLimitProcesses}
+		for _, l := range b.cfg.languages() {
+			c.Languages = append(c.Languages, executor.Runtime{Language: l})
+		}
+		if b.cfg.user() == DefaultUser { // another user's files could be changed by code
+			c.Features = append(c.Features, executor.FeatureAliases)
+		}
 	}
 	if b.cfg.Ports {
 		c.Features = append(c.Features, executor.FeaturePorts)
@@ -124,20 +136,10 @@ func (b *backend) Capabilities() executor.Capabilities {
 	for _, m := range b.cfg.networks() {
 		c.Features = append(c.Features, networkFeatures[m])
 	}
-	for _, l := range b.cfg.languages() {
-		r := b.cfg.runtime(l)
-		if !b.installer.None(l) {
-			r.Features = append(r.Features, executor.FeaturePackages)
-		}
-		c.Languages = append(c.Languages, r)
-	}
-	if len(c.Languages) > 1 {
-		c.Features = append(c.Features, executor.FeatureMixedLanguages)
-	}
-	return c
+	return o
 }
 
-// Close implements driver.Driver.
+// Close implements io.Closer.
 func (b *backend) Close() error {
 	b.end()
 	b.work.Wait()

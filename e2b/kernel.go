@@ -22,13 +22,6 @@ const (
 	FeatureCodeInterpreter executor.Feature = "x-code-interpreter"
 )
 
-// kernelFeatures are those of a session with each kernel, beside sessionFeatures. Code interpreters run beside the supervisor, so that it
-// cannot count their processes.
-var kernelFeatures = map[string][]executor.Feature{
-	KernelRunner:          {executor.FeatureLimitProcesses, executor.FeatureTypeScript},
-	KernelCodeInterpreter: {FeatureCodeInterpreter},
-}
-
 // cellFeatures are what every language of the code interpreter has.
 var cellFeatures = []executor.Feature{
 	executor.FeatureContexts, executor.FeatureState, executor.FeatureStreaming, executor.FeatureArtifacts, executor.FeatureFiles,
@@ -58,30 +51,26 @@ func (c *Config) kernel() string {
 	return c.Kernel
 }
 
-// runtimes returns the languages that the kernel of c can have, and what they can do.
-func (c *Config) runtimes() []executor.Runtime {
+// known returns the languages that the kernel of c can have.
+func (c *Config) known() (ls []executor.Language) {
 	if c.kernel() != KernelCodeInterpreter {
-		var all []executor.Runtime
-		for _, l := range runner.Languages {
-			all = append(all, executor.Runtime{Language: l, Features: runner.Features()})
-		}
-		return all
+		return runner.Languages
 	}
-	all := slices.Clone(interpreterLanguages)
-	for i := range all {
-		all[i].Features = slices.Concat(cellFeatures, all[i].Features)
+	for _, r := range interpreterLanguages {
+		ls = append(ls, r.Language)
 	}
-	return all
+	return ls
 }
 
-// runtime returns what a language of c can do.
-func (c *Config) runtime(l executor.Language) executor.Runtime {
-	all := c.runtimes()
-	i := slices.IndexFunc(all, func(r executor.Runtime) bool { return r.Language == l })
-	return all[i] // Validate has seen that it is there
+// runtimeOf returns what a language can do in the code interpreter.
+func runtimeOf(l executor.Language) executor.Runtime {
+	i := slices.IndexFunc(interpreterLanguages, func(r executor.Runtime) bool { return r.Language == l })
+	r := interpreterLanguages[i] // Validate has seen that it is there
+	r.Features = slices.Concat(cellFeatures, r.Features)
+	return r
 }
 
 // hasExitCode reports whether code of a language can end with an exit code of its choice.
-func (b *backend) hasExitCode(l executor.Language) bool {
-	return slices.Contains(b.cfg.runtime(l).Features, executor.FeatureExitCode)
+func hasExitCode(l executor.Language) bool {
+	return slices.Contains(runtimeOf(l).Features, executor.FeatureExitCode)
 }

@@ -103,7 +103,7 @@ func (n *notebook) lease(ctx context.Context, which executor.Interpreter, req *e
 	lines := 0
 	go func() { // end waits for it
 		defer ended()
-		l.exit, l.err = n.Holder.Run(lctx, &hold, func(e executor.Event) error {
+		l.exit, l.err = n.runnerSession.Run(lctx, &hold, func(e executor.Event) error {
 			if e.Kind != executor.EventStdout || len(said)+len(e.Data) > 2*maxNote {
 				return nil
 			}

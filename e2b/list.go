@@ -2,44 +2,27 @@ package e2b
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"iter"
 	"maps"
 	"time"
 
 	"github.com/execbroker/execbroker/e2b/internal/api"
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // labelNote holds what a process that did not create the session has to know of it. It does not change, as no label does.
 const labelNote = executor.ReservedPrefix + "e2b.note"
 
-// remembered is the value of labelNote.
-type remembered struct {
-	Created  time.Time       `json:"created"` // by the clock of the creator: all holders say the same
-	Template string          `json:"template,omitempty"`
-	Limits   executor.Limits `json:"limits"` // in force
-}
-
-// sessionInfo describes a sandbox to driver.New. Who has the key of the account can make sandboxes with any metadata there.
+// sessionInfo describes a sandbox. Who has the key of the account can make sandboxes with any metadata there.
 func sessionInfo(id string, state api.State, metadata map[string]string) (executor.SessionInfo, error) {
-	info := executor.SessionInfo{Handle: executor.Handle{Session: id}, State: executor.SessionDead, Labels: maps.Clone(metadata)}
-	if state == api.Running || state == api.Paused { // which Attach resumes
-		info.State = executor.SessionRunning
+	info, err := runner.Recall(id, metadata[labelNote])
+	if state != api.Running && state != api.Paused { // which Connect resumes
+		info.State = executor.SessionDead
 	}
-	note, ok := metadata[labelNote]
-	if !ok {
-		return info, errGone(id) // there is one of that name, but it is no session
-	}
+	info.Labels = maps.Clone(metadata)
 	delete(info.Labels, labelNote)
-	var r remembered
-	if err := json.Unmarshal([]byte(note), &r); err != nil {
-		return info, driver.Fail(executor.ErrInternal, executor.RanNo, fmt.Errorf("sandbox %s: metadata %s: %w", id, labelNote, err))
-	}
-	info.Template, info.Limits, info.Created, info.Handle.Created = r.Template, r.Limits, r.Created, r.Created
-	return info, nil
+	return info, err
 }
 
 // describe is sessionInfo of what the service says.
@@ -53,56 +36,20 @@ func describe(d *api.SandboxDetail, offset time.Duration) (executor.SessionInfo,
 	return info, err
 }
 
-// Lookup implements driver.Attacher.
-func (b *backend) Lookup(ctx context.Context, h executor.Handle) (executor.SessionInfo, error) {
+// Find implements runner.Finder. Nothing in the handle is an address but the ID, and the service says whose that is.
+func (b *backend) Find(ctx context.Context, h executor.Handle) (runner.Sandbox, executor.SessionInfo, error) {
 	if !sandboxID.MatchString(h.Session) { // it comes from a handle, and becomes part of a path
-		return executor.SessionInfo{}, errGone(printable(h.Session, maxTrace))
+		return nil, executor.SessionInfo{}, errGone(printable(h.Session, maxTrace))
 	}
 	d, offset, err := b.get(ctx, h.Session)
 	if err != nil {
-		return executor.SessionInfo{}, err
+		return nil, executor.SessionInfo{}, err
 	}
 	if d.SandboxID != h.Session {
-		return executor.SessionInfo{}, errGone(h.Session)
+		return nil, executor.SessionInfo{}, errGone(h.Session)
 	}
-	return describe(d, offset)
-}
-
-// Attach implements driver.Attacher. Nothing in the handle is an address but the ID, and the service says whose that is.
-func (b *backend) Attach(ctx context.Context, h executor.Handle) (driver.Session, error) {
-	info, err := b.Lookup(ctx, h)
-	if err != nil {
-		return nil, err
-	}
-	// Connecting sets the life of a sandbox to 5 minutes unless it is told another. What is left changes nothing.
-	found, err := b.service.connect(ctx, h.Session, wholeSeconds(time.Until(info.Expires)))
-	if err != nil {
-		return nil, b.failed(ctx, h.Session, "connecting to a sandbox", err)
-	}
-	if found.SandboxID != h.Session {
-		return nil, driver.Fail(executor.ErrInternal, executor.RanNo, fmt.Errorf("the service has connected to sandbox %s instead", found.SandboxID))
-	}
-	d := b.service.daemon(found)
-	r, err := b.bridge(ctx, d, h.Fence)
-	if err != nil {
-		return nil, err
-	}
-	s := b.session(info, d, r, nil, h.Fence)
-	if b.cfg.kernel() == KernelCodeInterpreter {
-		return b.notebook(s, found), nil
-	}
-	return s, nil
-}
-
-// Destroy implements driver.Attacher.
-func (b *backend) Destroy(ctx context.Context, h executor.Handle) error {
-	if !sandboxID.MatchString(h.Session) {
-		return nil
-	}
-	if err := b.service.kill(ctx, h.Session); err != nil {
-		return b.service.fail(ctx, "killing a sandbox", err)
-	}
-	return nil
+	info, err := describe(d, offset)
+	return &sandbox{b: b, id: h.Session, created: info.Created, expires: info.Expires}, info, err
 }
 
 // Sessions implements driver.Lister. Sandboxes that another client has paused are listed, too: as running, since they are resumed by use.

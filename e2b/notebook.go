@@ -19,21 +19,85 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
+// found is a driver of sandboxes that are found again: what the runner makes of the backend.
+type found interface {
+	driver.Driver
+	driver.Attacher
+	driver.Lister
+}
+
+// notebooks is the driver of sessions whose code runs in E2B's code interpreter.
+type notebooks struct {
+	found
+	b *backend
+}
+
+// Capabilities implements driver.Driver.
+func (n *notebooks) Capabilities() executor.Capabilities {
+	c := n.found.Capabilities()
+	c.Languages = nil
+	for _, l := range n.b.cfg.languages() {
+		c.Languages = append(c.Languages, runtimeOf(l))
+	}
+	if len(c.Languages) > 1 {
+		c.Features = append(c.Features, executor.FeatureMixedLanguages)
+	}
+	return c
+}
+
+// Create implements driver.Driver.
+func (n *notebooks) Create(ctx context.Context, c *driver.Create) (driver.Session, error) {
+	held := *c
+	// What runs there are leases, which last longer than the code.
+	held.Spec.Languages, held.Spec.MaxRun = []executor.Language{executor.Python}, executor.RunLimits{}
+	s, err := n.found.Create(ctx, &held)
+	if err != nil {
+		return nil, err
+	}
+	nb := n.b.notebook(s)
+	if err := nb.open(ctx, &c.Spec); err != nil {
+		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.b.cfg.timeout())
+		defer cancel()
+		if rerr := s.Destroy(rctx); rerr != nil {
+			return nil, driver.Leftover(err, s.Destroy)
+		}
+		return nil, err
+	}
+	return nb, nil
+}
+
+// Attach implements driver.Attacher.
+func (n *notebooks) Attach(ctx context.Context, h executor.Handle) (driver.Session, error) {
+	s, err := n.found.Attach(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	return n.b.notebook(s), nil
+}
+
+// runnerSession is a session of the runner.
+type runnerSession interface {
+	driver.Session
+	driver.Detacher
+	driver.Refresher
+	driver.Resetter
+	driver.KeepAliver
+	driver.Filer
+	driver.Aser
+}
+
 // notebook is a session whose code runs in E2B's code interpreter. Commands and files are the supervisor's, and so is what the code
 // interpreter has not: each run of code holds an interpreter of the supervisor, which says that the context is taken, watches which files
 // change, and ends with a reset, a later holder or the sandbox.
 type notebook struct {
-	*session
+	runnerSession
+	b    *backend
+	id   string // of the sandbox
 	code *interpreter
 
 	mu      sync.Mutex
 	kernels map[executor.Interpreter]*kernel // that this holder has used
 }
-
-var (
-	_ driver.Session  = (*notebook)(nil)
-	_ driver.Resetter = (*notebook)(nil)
-)
 
 // kernel is a context of the code interpreter. Only who holds its lease uses it.
 type kernel struct {
@@ -69,9 +133,13 @@ func (k *kernel) answers(a *answered) {
 // cell returns the number of the last execution among those of the user.
 func (k *kernel) cell() int { return max(k.seen-k.hidden-k.before, 1) }
 
-// notebook makes the session of a sandbox.
-func (b *backend) notebook(s *session, sandbox *api.Sandbox) *notebook {
-	return &notebook{session: s, code: b.service.interpreter(sandbox), kernels: map[executor.Interpreter]*kernel{}}
+// notebook makes a notebook of a session.
+func (b *backend) notebook(s driver.Session) *notebook {
+	n := &notebook{runnerSession: s.(runnerSession), b: b, kernels: map[executor.Interpreter]*kernel{}}
+	var box *sandbox
+	n.As(&box)
+	n.id, n.code = box.id, b.service.interpreter(box.api)
+	return n
 }
 
 // owner finds out whose rights code of the code interpreter has, which is whom files have to belong to.
@@ -280,7 +348,7 @@ func (n *notebook) Reset(ctx context.Context, which executor.Interpreter) error 
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return n.Explain(ctx, n.failed(ctx, "resetting", err))
+		return n.failed(ctx, "resetting", err)
 	}
 	return nil
 }
@@ -310,7 +378,7 @@ func (n *notebook) reset(ctx context.Context, which executor.Interpreter) error 
 	}
 	for _, file := range slices.Sorted(maps.Keys(matching)) {
 		// First what runs, which hears why it ends, then its context.
-		if err := n.Holder.Reset(ctx, executor.Interpreter{Language: executor.Python, Context: file}); err != nil {
+		if err := n.runnerSession.Reset(ctx, executor.Interpreter{Language: executor.Python, Context: file}); err != nil {
 			return err
 		}
 		noted, err := n.noted(ctx, file)

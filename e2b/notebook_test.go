@@ -178,7 +178,7 @@ func TestVerdict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			said := ""
 			cell := &cell{
-				n: &notebook{session: &session{b: b}}, k: &kernel{seen: 2}, failure: c.failure, req: &executor.Request{Language: c.language},
+				n: &notebook{b: b}, k: &kernel{seen: 2}, failure: c.failure, req: &executor.Request{Language: c.language},
 				emit: func(e executor.Event) error { said += string(e.Data); return nil },
 			}
 			exit, err := cell.verdict()

@@ -59,10 +59,10 @@ func newWorldOver(t *testing.T, containers docker.Config, edit ...func(*Config))
 		f(&cfg)
 	}
 	env := driver.Env{Owner: w.owner, Instance: "here", CacheDir: w.cache}
-	if w.b, err = newDriver(env, cfg); err != nil {
+	if w.b, err = newBackend(env, cfg); err != nil {
 		t.Fatal(err)
 	}
-	if w.x, err = driver.New(w.b, env, driver.Options{Type: Type, CreateTimeout: createTimeout, CleanupTimeout: closeTimeout}); err != nil {
+	if w.x, err = w.b.open(env); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -70,7 +70,7 @@ func TestSecretStaysWithItsHolder(t *testing.T) {
 	s := create(t, box, executor.Spec{Network: executor.NetworkPolicy{Mode: executor.NetworkFull}})
 	var m Machine
 	executor.As(s, &m)
-	of, err := newDriver(t.Context(), driver.Env{Owner: w.owner}, w.config())
+	of, err := newBackend(t.Context(), driver.Env{Owner: w.owner}, w.config())
 	if err != nil {
 		t.Fatal(err)
 	}

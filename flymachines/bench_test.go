@@ -8,7 +8,6 @@ import (
 	fly "github.com/superfly/fly-go"
 
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/runner"
 )
 
 // BenchmarkWarmRun is one expression in a session. The metrics are medians: ready of one request to the runner and its answer, the least
@@ -21,7 +20,7 @@ func BenchmarkWarmRun(b *testing.B) {
 	if !executor.As(s, &m) {
 		b.Fatal("no Machine")
 	}
-	d, err := newDriver(b.Context(), driverEnv(w), w.config())
+	d, err := newBackend(b.Context(), driverEnv(w), w.config())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -31,20 +30,10 @@ func BenchmarkWarmRun(b *testing.B) {
 		b.Fatal(err)
 	}
 	e := d.endpoint(m, secret, d.cfg.port())
-	c, err := runner.Attach(b.Context(), e.Dial(), 0)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { c.Detach() })
-	raw := executor.Request{Language: executor.Python, Code: "1", Limits: executor.RunLimits{WallTime: 30e9, OutputBytes: 1 << 20}}
-	var took [3][]time.Duration
+	var took [2][]time.Duration
 	for b.Loop() {
 		for i, f := range []func() error{
 			func() error { return e.Ready(b.Context()) },
-			func() error {
-				_, err := c.Run(b.Context(), &raw, func(executor.Event) error { return nil })
-				return err
-			},
 			func() error {
 				_, err := s.Run(b.Context(), executor.Request{Language: executor.Python, Code: "1"}, nil)
 				return err
@@ -61,10 +50,8 @@ func BenchmarkWarmRun(b *testing.B) {
 		slices.Sort(d)
 		return float64(d[len(d)/2])
 	}
-	ready, exchange, session := median(took[0]), median(took[1]), median(took[2])
+	ready, session := median(took[0]), median(took[1])
 	b.ReportMetric(ready, "ns/ready")
-	b.ReportMetric(exchange, "ns/raw")
-	b.ReportMetric(session-exchange, "ns/over")
 	b.ReportMetric(session, "ns/op") // of the session alone
 }
 

@@ -123,7 +123,7 @@ func target() conformance.Target {
 			if err != nil {
 				return nil, err
 			}
-			b, err := newDriver(ctx, driver.Env{}, cfg)
+			b, err := newBackend(ctx, driver.Env{}, cfg)
 			if err != nil {
 				return nil, err
 			}

@@ -3,6 +3,7 @@ package flymachines
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -27,22 +27,16 @@ const settle = 30 * time.Second
 // errNotUp says that a Machine has ended before it could be used.
 var errNotUp = errors.New("the Machine ended while it was being set up")
 
-// Create implements driver.Driver.
-func (b *backend) Create(ctx context.Context, c *driver.Create) (driver.Session, error) {
+// Start implements runner.Transport. The runner is the main process of the Machine, and answers over HTTP.
+func (b *backend) Start(ctx context.Context, c *runner.Start) (runner.Sandbox, io.ReadWriteCloser, error) {
 	b.sweep()
-	in, secret, limits, err := b.launch(c, b.cfg.image(c.Spec.Template), false)
-	if err != nil {
-		return nil, err
+	if c.Base != "" {
+		c.Spec.Limits.MemoryBytes = (builderMB - supervisorMB) * mib
 	}
-	s, err := b.obtain(ctx, in, secret, limits, c)
+	in, secret, err := b.launch(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return s, nil
-}
-
-// obtain makes a Machine and sets it up. If that fails nothing is left, or the error is a driver.Leftover.
-func (b *backend) obtain(ctx context.Context, in fly.LaunchMachineInput, secret string, limits executor.Limits, c *driver.Create) (*session, error) {
 	m, err := b.make(ctx, in, c.ID)
 	var e *APIError
 	if errors.As(err, &e) && e.Status == http.StatusRequestEntityTooLarge && b.cfg.Runner == "" && fromImage(&in) {
@@ -50,34 +44,37 @@ func (b *backend) obtain(ctx context.Context, in fly.LaunchMachineInput, secret 
 		b.env.Logger().Warn("Fly takes no files of this size: from now on the runner is expected in the image", "path", RunnerPath, "error", err)
 		m, err = b.make(ctx, in, c.ID)
 	}
+	s := &sandbox{b: b, id: c.ID, m: m, secret: secret}
+	if err != nil {
+		err = fail(ctx, err)
+		if m == nil && refused(err) {
+			return nil, nil, err
+		}
+		s.unheard.Store(errors.As(err, &e) && e.unknown)
+		return s, nil, err
+	}
+	up, err := b.up(ctx, m)
+	if up != nil {
+		s.m = up
+	}
+	to := b.endpoint(s.m, secret, b.cfg.port())
 	if err == nil {
-		var s *session
-		if s, err = b.setUp(ctx, m, secret, limits, c); err == nil {
-			return s, nil
-		}
+		err = b.ready(ctx, s.m, to)
 	}
-	err = fail(ctx, err)
-	if m == nil && refused(err) {
-		return nil, err
+	if errors.Is(err, errNotUp) || errors.Is(err, errGone) {
+		return s, nil, driver.Fail(executor.ErrUnavailable, executor.RanNo, &runner.LostError{Err: err})
 	}
-	// Whatever the API did before it failed to say so is found by the name.
-	remove := func(ctx context.Context) error {
-		if err := b.remove(ctx, m, c.ID); err != nil {
-			return fail(ctx, err)
-		}
-		return nil
+	if err != nil {
+		return s, nil, fail(ctx, err)
 	}
-	rerr := err
-	if e := (*APIError)(nil); !errors.As(err, &e) || !e.unknown { // else it has just been asked, in vain
-		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout/2)
-		defer cancel()
-		rerr = remove(cctx)
+	s.seen.Store(lastEvent(s.m))
+	if c.Info.Handle.State, err = json.Marshal(state{s.m.ID}); err != nil {
+		return s, nil, err
 	}
-	if rerr != nil {
-		b.env.Logger().Warn("a Machine may be left, and is removed when the API answers; it ends by itself", "machine", in.Name, "error", rerr)
-		return nil, driver.Leftover(err, remove)
-	}
-	return nil, err
+	c.Config.Rlimits["nproc"] = int64(c.Info.Limits.Processes)
+	c.Config.Guest = &runner.Guest{Network: string(c.Spec.Network.Mode), Hide: []string{flyDir}}
+	c.Config.AllowWeak = b.cfg.AllowWeak
+	return s, to.Dial(), nil
 }
 
 // refused reports whether err says that nothing was made.
@@ -232,59 +229,6 @@ func (b *backend) remove(ctx context.Context, m *fly.Machine, id string) error {
 	return b.api.destroy(ctx, m.ID)
 }
 
-// setUp waits until the runner of a new Machine answers, and sets it up.
-func (b *backend) setUp(ctx context.Context, m *fly.Machine, secret string, limits executor.Limits, c *driver.Create) (*session, error) {
-	m, err := b.up(ctx, m)
-	if err != nil {
-		return nil, b.notSetUp(ctx, m, err)
-	}
-	e := b.endpoint(m, secret, b.cfg.port())
-	if err := b.ready(ctx, m, e); err != nil {
-		return nil, err
-	}
-	r, err := b.start(ctx, e.Dial(), c, limits, 0)
-	if err != nil {
-		return nil, b.notSetUp(ctx, m, err)
-	}
-	for _, l := range c.Spec.Languages {
-		if !slices.Contains(r.Info().Languages, l) {
-			r.Detach()
-			return nil, &executor.Error{
-				Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: []string{"language:" + string(l)},
-				Err: fmt.Errorf("the image has no interpreter of %s", l),
-			}
-		}
-	}
-	info, err := sessionInfo(m)
-	if err != nil {
-		r.Detach()
-		return nil, err
-	}
-	if d := r.Info().Degraded; len(d) > 0 {
-		b.env.Logger().Warn("the image weakens sandboxes", "image", m.GetConfig().Image, "how", d)
-	}
-	s := b.session(info, m, r, secret, 0)
-	s.made = c
-	return s, nil
-}
-
-// start sets up the runner of a session, which is age old by now. One that is set up it leaves as it is.
-func (b *backend) start(ctx context.Context, to io.ReadWriteCloser, c *driver.Create, limits executor.Limits, age time.Duration) (*runner.Client, error) {
-	uid, life := userID(c.ID), c.Spec.MaxLife
-	if life > 0 {
-		life = max(life-age, time.Second)
-	}
-	env, paths := c.Spec.Env, map[executor.Language][]string(nil)
-	if !b.installer.None(executor.Python) {
-		env, paths = packages.Env(env), map[executor.Language][]string{executor.Python: {packages.Dirs[executor.Python]}}
-	}
-	return runner.StartGuest(ctx, to, runner.Config{
-		UID: uid, GID: uid, Workdir: executor.Workdir, Home: executor.Home, Temp: "/tmp",
-		Aliases: c.Spec.Aliases, Ports: c.Spec.Ports, Env: env, Paths: paths, Languages: c.Spec.Languages, MaxRun: c.Spec.MaxRun, IdleTTL: c.Spec.IdleTTL, MaxLife: life,
-		Rlimits: map[string]int64{"nproc": int64(limits.Processes), "nofile": 4096, "core": 0}, OOMScore: 1000, AllowWeak: b.cfg.AllowWeak,
-	}, runner.Guest{Network: string(c.Spec.Network.Mode), Hide: []string{flyDir}})
-}
-
 // up waits until a Machine has started, which the pull of its image may delay, and returns it with its address. It also returns one that
 // has ended instead, with errNotUp.
 func (b *backend) up(ctx context.Context, m *fly.Machine) (*fly.Machine, error) {
@@ -354,36 +298,4 @@ func lastWords(m *fly.Machine) string {
 		}
 	}
 	return m.State
-}
-
-// notSetUp finds out why a runner did not come up.
-func (b *backend) notSetUp(ctx context.Context, m *fly.Machine, err error) error {
-	var lost *runner.LostError
-	var gone *goneError
-	ended := errors.Is(err, errNotUp)
-	if !ended && !errors.As(err, &lost) && !errors.As(err, &gone) {
-		return err
-	}
-	f, ferr := b.fate(ctx, m.ID, 0)
-	switch {
-	case ended && (ferr != nil || !f.known):
-		return err
-	case ferr != nil || !f.gone:
-		return driver.Fail(executor.ErrUnavailable, executor.RanNo, err)
-	case f.oom:
-		return driver.Fail(executor.ErrExhausted, executor.RanNo, errors.New("the memory of the sandbox did not suffice for its interpreter"))
-	case f.code == runner.ExitNotRoot:
-		return &executor.Error{Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: []string{"root"}, Err: fmt.Errorf(
-			"the image %s has a USER, and the runner has to be root to give code a user of its own: make one of it with the line USER root",
-			m.GetConfig().Image)}
-	case f.code == runner.ExitNoProgram:
-		return &executor.Error{Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: []string{"runner"}, Err: fmt.Errorf(
-			"the image %s has no runner at %s, and the files of a Machine have no room for it: make one of it with flymachines/image/Dockerfile",
-			m.GetConfig().Image, RunnerPath)}
-	case f.code > 0 && f.code < 128:
-		// It is the program of the image that has ended by itself: too old, broken, or none.
-		return &executor.Error{Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: []string{python + ">=3.9"},
-			Err: fmt.Errorf("the %s of the image cannot run the supervisor (exit code %d); what it said is in fly logs", python, f.code)}
-	}
-	return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%w with exit code %d", errNotUp, f.code))
 }

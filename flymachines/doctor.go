@@ -24,7 +24,7 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	if _, err := cfg.Token.Value(); err != nil {
 		return []driver.Check{{Name: "token", Detail: err.Error(), Fix: "fly tokens create deploy --app " + cfg.App + ", and put it where token says"}}
 	}
-	b, err := newDriver(ctx, env, cfg)
+	b, err := newBackend(ctx, env, cfg)
 	if err != nil {
 		return []driver.Check{{Name: "client", Detail: err.Error(), Fix: "correct the configuration of this backend"}}
 	}

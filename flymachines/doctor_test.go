@@ -96,7 +96,7 @@ func TestFlycast(t *testing.T) {
 		}
 	}
 	box := w.open(t, plain, flycast)
-	b, err := newDriver(t.Context(), driverEnv(w), w.config())
+	b, err := newBackend(t.Context(), driverEnv(w), w.config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -170,7 +170,7 @@ func TestRefuses(t *testing.T) {
 }
 
 // A Machine that ends in the middle of a run, from outside or because its memory ran out, ends the run with the reason.
-func TestFates(t *testing.T) {
+func TestTerminations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	box := w.open(t)
@@ -290,7 +290,7 @@ func (c *muteConn) Close() error {
 }
 
 // A Machine that ends without a word to those who are connected to it is soon known to have ended, by the word of the API.
-func TestSilentFate(t *testing.T) {
+func TestSilentTermination(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	way := &mute{dial: w.DialContext}

@@ -33,7 +33,6 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -51,11 +50,11 @@ type Machine struct {
 // The time limits of the adapter.
 const (
 	createTimeout = 5 * time.Minute  // the first pull of an image on a host takes long
-	placeTimeout  = 75 * time.Second // to start what puts packages into a sandbox
+	answerTimeout = 75 * time.Second // of a runner that is to be set up or connected to, or to start a program in a sandbox
 	cleanTimeout  = time.Minute
 )
 
-// backend is a driver.Driver over one app.
+// backend is a runner.Transport to one app.
 type backend struct {
 	cfg  Config
 	env  driver.Env
@@ -63,8 +62,6 @@ type backend struct {
 	data *http.Transport
 
 	addresses func() ([]net.Addr, error) // of this program
-
-	installer *packages.Installer
 
 	noFiles atomic.Bool // Fly has refused those of a create as too large
 
@@ -75,53 +72,45 @@ type backend struct {
 }
 
 var (
-	_ driver.Driver   = (*backend)(nil)
-	_ driver.Attacher = (*backend)(nil)
-	_ driver.Lister   = (*backend)(nil)
+	_ runner.Transport = (*backend)(nil)
+	_ runner.Finder    = (*backend)(nil)
+	_ driver.Lister    = (*backend)(nil)
 )
 
 // Open opens the backend. It does no remote I/O.
 func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
 	env = env.WithInstance() // of sessions, and of what fetches packages for them
-	d, err := newDriver(ctx, env, cfg)
+	b, err := newBackend(ctx, env, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return driver.New(d, env, driver.Options{
-		Type: Type, CreateTimeout: cfg.timeout(), CleanupTimeout: cleanTimeout, Suspends: cfg.suspends(),
-	})
+	return runner.Open(env, b, b.options())
 }
 
 // Factory is for registries.
 func Factory() driver.Factory { return driver.NewFactory(Type, Open, Doctor) }
 
-func newDriver(ctx context.Context, env driver.Env, cfg Config) (*backend, error) {
+func newBackend(ctx context.Context, env driver.Env, cfg Config) (*backend, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	p, err := packages.New(env, Type, cfg.sources())
-	if err != nil {
 		return nil, err
 	}
 	a, err := newAPI(ctx, &cfg)
 	if err != nil {
 		return nil, err
 	}
-	b := &backend{cfg: cfg, env: env, api: a, data: cfg.dataTransport(), addresses: net.InterfaceAddrs, installer: p}
+	b := &backend{cfg: cfg, env: env, api: a, data: cfg.dataTransport(), addresses: net.InterfaceAddrs}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
 }
 
-// features are those of every session.
+// features are those of every session, beside what the runner brings.
 var features = []executor.Feature{
-	executor.FeatureCode, executor.FeatureCommand, executor.FeaturePTY, executor.FeatureParallelRuns,
-	executor.FeatureFilesDuringRun, executor.FeatureAttach, executor.FeatureFencing, executor.FeatureList, executor.FeatureKeepAlive,
 	executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitProcesses,
-	executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript, executor.FeatureAliases,
+	executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureAliases,
 }
 
-// Capabilities implements driver.Driver.
-func (b *backend) Capabilities() executor.Capabilities {
+// options say what the backend is.
+func (b *backend) options() runner.Options {
 	c := executor.Capabilities{
 		Features: slices.Clone(features), Templates: b.cfg.templates(), Isolation: executor.IsolationMicroVM, MaxLimits: b.cfg.maxLimits(),
 		MaxLife: b.cfg.MaxLife.Max(),
@@ -130,19 +119,15 @@ func (b *backend) Capabilities() executor.Capabilities {
 		c.Features = append(c.Features, executor.FeaturePorts)
 	}
 	for _, l := range b.cfg.languages() {
-		r := executor.Runtime{Language: l, Features: runner.Features()}
-		if !b.installer.None(l) {
-			r.Features = append(r.Features, executor.FeaturePackages)
-		}
-		c.Languages = append(c.Languages, r)
+		c.Languages = append(c.Languages, executor.Runtime{Language: l})
 	}
-	if len(c.Languages) > 1 {
-		c.Features = append(c.Features, executor.FeatureMixedLanguages)
+	return runner.Options{
+		Options:      driver.Options{Type: Type, CreateTimeout: b.cfg.timeout(), CleanupTimeout: cleanTimeout, Suspends: b.cfg.suspends()},
+		Capabilities: c, Python: python, AnswerTimeout: answerTimeout, Packages: driver.Packages(b.cfg.Packages),
 	}
-	return c
 }
 
-// Close implements driver.Driver.
+// Close implements io.Closer.
 func (b *backend) Close() error {
 	b.end()
 	b.sweeping.Wait()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // hostProgram is set for a program that creates a session and is killed. It has the addresses of the emulator, the owner, the address of an
@@ -54,13 +55,13 @@ func TestNobodyComes(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config()
 	cfg.Image, cfg.Languages, cfg.Timeout = plainImage, nil, driver.Duration(2*time.Second)
-	b, err := newDriver(t.Context(), driverEnv(w), cfg)
+	b, err := newBackend(t.Context(), driverEnv(w), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	c := &driver.Create{ID: strings.ToLower(rand.Text()), Spec: executor.Spec{Languages: []executor.Language{executor.Python}}}
-	in, _, _, err := b.launch(c, plainImage, false)
+	c := &runner.Start{Create: &driver.Create{ID: strings.ToLower(rand.Text()), Spec: executor.Spec{Languages: []executor.Language{executor.Python}}}}
+	in, _, err := b.launch(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func TestNobodyComes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := fateOf(m, 0); !f.gone || !f.known || f.requested || f.code != 0 {
+	if f := endOf(m, 0); !f.gone || !f.known || f.requested || f.code != 0 {
 		t.Errorf("got %+v, want that its program has ended of itself, without error", f)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/runner"
 )
 
 var (
@@ -53,12 +54,15 @@ func sessionInfo(m *fly.Machine) (executor.SessionInfo, error) {
 	if err != nil {
 		return info, driver.Fail(executor.ErrNotFound, executor.RanNo, err)
 	}
-	if r.Labels[driver.LabelID] != id || r.Labels[driver.LabelOwner] != m.GetMetadataByKey(metadataOwner) {
+	known, err := runner.Recall(id, r.Note)
+	if err != nil {
+		return info, err
+	}
+	if l := known.Labels; l[driver.LabelID] != id || l[driver.LabelOwner] != m.GetMetadataByKey(metadataOwner) {
 		return info, driver.Fail(executor.ErrNotFound, executor.RanNo, fmt.Errorf("Machine %s says different things about whose it is", m.ID))
 	}
-	info.Template, info.Limits, info.Labels = r.Template, r.Limits, r.Labels
-	info.Created, info.Handle.Created = r.Created, r.Created
-	return info, nil
+	known.State, known.Handle.State = info.State, hint
+	return known, nil
 }
 
 // lookup returns the Machine of a handle. Nothing in the handle is an address: the hint is an ID, and the API tells whose that is.
@@ -93,49 +97,17 @@ func (b *backend) lookup(ctx context.Context, h executor.Handle) (*fly.Machine, 
 	return m, nil
 }
 
-// Lookup implements driver.Attacher.
-func (b *backend) Lookup(ctx context.Context, h executor.Handle) (executor.SessionInfo, error) {
+// Find implements runner.Finder.
+func (b *backend) Find(ctx context.Context, h executor.Handle) (runner.Sandbox, executor.SessionInfo, error) {
 	m, err := b.lookup(ctx, h)
 	if err != nil {
-		return executor.SessionInfo{}, err
-	}
-	return sessionInfo(m)
-}
-
-// Attach implements driver.Attacher.
-func (b *backend) Attach(ctx context.Context, h executor.Handle) (driver.Session, error) {
-	m, err := b.lookup(ctx, h)
-	if err != nil {
-		return nil, err
+		return nil, executor.SessionInfo{}, err
 	}
 	info, err := sessionInfo(m)
 	if err != nil {
-		return nil, err
+		return nil, info, err
 	}
-	secret, err := b.secretOf(h.Session)
-	if err != nil {
-		return nil, err
-	}
-	r, err := b.connect(ctx, m, secret, h.Fence, nil)
-	if err != nil {
-		return nil, err
-	}
-	return b.session(info, m, r, secret, h.Fence), nil
-}
-
-// Destroy implements driver.Attacher.
-func (b *backend) Destroy(ctx context.Context, h executor.Handle) error {
-	m, err := b.lookup(ctx, h)
-	if errors.Is(err, executor.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := b.api.destroy(ctx, m.ID); err != nil {
-		return fail(ctx, err)
-	}
-	return nil
+	return &sandbox{b: b, id: h.Session, m: m}, info, nil
 }
 
 // Sessions implements driver.Lister.

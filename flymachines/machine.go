@@ -48,38 +48,33 @@ const python = "python3"
 
 // remembered is the value of metadataSpec.
 type remembered struct {
-	Created  time.Time         `json:"created"` // by the clock of the creator: all holders say the same
-	Template string            `json:"template,omitempty"`
-	Limits   executor.Limits   `json:"limits"` // in force
-	Labels   map[string]string `json:"labels"` // Create.Labels
-	Port     int               `json:"port"`   // of the runner
-	Idle     time.Duration     `json:"idle_ns,omitempty"`
-	Fetches  bool              `json:"fetches,omitempty"` // packages: it is nobody's session
+	Note string        `json:"note"` // see runner.Recall
+	Port int           `json:"port"` // of the runner
+	Idle time.Duration `json:"idle_ns,omitempty"`
 }
 
 // machineName is the name of the Machine of a session, and the key by which a repeated create finds it.
 func machineName(id string) string { return "execbroker-" + id }
 
-// launch describes the Machine of a session, or of one that fetches packages. secret is that of its runner. The description has a digest
-// of it only.
-func (b *backend) launch(c *driver.Create, image string, fetches bool) (in fly.LaunchMachineInput, secret string, limits executor.Limits, err error) {
+// launch describes the Machine of a session, or of one that fetches packages, and says what is in force. The description has a digest of
+// the secret of its runner only.
+func (b *backend) launch(c *runner.Start) (in fly.LaunchMachineInput, secret string, err error) {
+	image := cmp.Or(c.Base, b.cfg.image(c.Spec.Template))
 	guest, limits, err := b.cfg.guest(&c.Spec)
 	if err != nil {
-		return in, "", limits, err
+		return in, "", err
 	}
+	c.Info.Limits = limits
 	m, err := b.cfg.base()
 	if err != nil {
-		return in, "", limits, err
+		return in, "", err
 	}
-	note, err := json.Marshal(remembered{
-		Created: time.Now().Round(0), Template: c.Spec.Template, Limits: limits, Labels: c.Labels, Port: b.cfg.port(), Idle: c.Spec.IdleTTL,
-		Fetches: fetches,
-	})
+	note, err := json.Marshal(remembered{Note: c.Note(), Port: b.cfg.port(), Idle: c.Spec.IdleTTL})
 	if err != nil {
-		return in, "", limits, err
+		return in, "", err
 	}
 	if secret, err = b.secretOf(c.ID); err != nil {
-		return in, "", limits, err
+		return in, "", err
 	}
 	program := programFile
 	if b.cfg.Runner == RunnerImage || b.cfg.Runner == "" && (sizeOf(m.Files) > room() || b.noFiles.Load()) {
@@ -106,7 +101,7 @@ func (b *backend) launch(c *driver.Create, image string, fetches bool) (in fly.L
 	}
 	return fly.LaunchMachineInput{
 		Name: machineName(c.ID), Config: m, SkipSecrets: true, SkipServiceRegistration: len(m.Services) == 0,
-	}, secret, limits, nil
+	}, secret, nil
 }
 
 func newFile(path string, data []byte, mode uint32) *fly.File {
@@ -170,6 +165,6 @@ func specOf(m *fly.Machine) (r remembered, err error) {
 	if err := json.Unmarshal([]byte(note), &r); err != nil {
 		return r, fmt.Errorf("Machine %s: metadata %s: %w", m.ID, metadataSpec, err)
 	}
-	r.Port = cmp.Or(r.Port, defaultPort)
+	r.Port, r.Note = cmp.Or(r.Port, defaultPort), cmp.Or(r.Note, note) // the second of an earlier version
 	return r, nil
 }

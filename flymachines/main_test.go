@@ -141,7 +141,7 @@ func mustRun(t testing.TB, s executor.Session, code, want string) {
 // machines returns the Machines of the owner that the API knows, by ID.
 func (w *world) machines(t testing.TB) []string {
 	t.Helper()
-	b, err := newDriver(t.Context(), driver.Env{Owner: w.owner}, w.config())
+	b, err := newBackend(t.Context(), driver.Env{Owner: w.owner}, w.config())
 	if err != nil {
 		t.Fatal(err)
 	}

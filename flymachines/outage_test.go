@@ -20,6 +20,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // pipes is a listener without a network, so that a test has time of its own.
@@ -93,12 +94,12 @@ func TestFallBack(t *testing.T) {
 				}
 				reg := backends.NewRegistry(
 					driver.NewFactory(Type, func(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
-						d, err := newDriver(ctx, env, cfg)
+						d, err := newBackend(ctx, env, cfg)
 						if err != nil {
 							return nil, err
 						}
 						d.api.http.DialContext = c.dial
-						return driver.New(d, env, driver.Options{Type: Type, CreateTimeout: createTimeout, CleanupTimeout: cleanTimeout})
+						return runner.Open(env, d, d.options())
 					}, nil),
 					driver.NewFactory(fake.Type, func(_ context.Context, env driver.Env, _ struct{}) (executor.Executor, error) {
 						return fake.New(fake.Options{}).Open(env)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/execbroker/execbroker/docker/dockertest"
@@ -13,6 +12,7 @@ import (
 	"github.com/execbroker/execbroker/flymachines/flytest"
 	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/internal/packages/packagestest"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // packagesWorld is a world in which packages come from an index of its own.
@@ -41,10 +41,10 @@ func newPackagesWorld(t *testing.T, allow ...string) *packagesWorld {
 		Allow: map[executor.Language][]string{executor.Python: allow}, IndexURL: w.URL + "/simple", Insecure: true, Size: 8 << 20,
 	}
 	env := driver.Env{Owner: w.owner, CacheDir: w.cache, Instance: "one"}
-	if w.backend, err = newDriver(t.Context(), env, cfg); err != nil {
+	if w.backend, err = newBackend(t.Context(), env, cfg); err != nil {
 		t.Fatal(err)
 	}
-	if w.box, err = driver.New(w.backend, env, driver.Options{Type: Type}); err != nil {
+	if w.box, err = runner.Open(env, w.backend, w.options()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -158,11 +158,6 @@ func TestBuilderIsRemoved(t *testing.T) {
 	off()
 	none("no capacity")
 
-	f := &packages.Fetch{Facts: "of an image that was built anew", Requirements: []string{"six"}, Max: 1 << 20}
-	if err := w.build(t.Context(), DefaultImage, f, filepath.Join(t.TempDir(), "content")); err == nil || !strings.Contains(err.Error(), "use a new session") {
-		t.Errorf("other image: got %v", err)
-	}
-	none("other image")
 	r, err := s.Install(t.Context(), executor.Packages{Names: []string{"nowhere"}}, nil)
 	if err != nil || r.Exception == nil || r.Exception.Type != "PackageError" {
 		t.Errorf("no such package: got %+v, %v", r, err)

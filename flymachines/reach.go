@@ -62,7 +62,7 @@ func (c *Config) service() fly.MachineService {
 // Pauses between questions to a runner that is starting, and between those to the API about it.
 const (
 	readyPause = 20 * time.Millisecond
-	fatePause  = 2 * time.Second
+	endPause   = 2 * time.Second
 )
 
 // apartPatience is how long a Machine is tried in spite of what the addresses of this program say. Something may lead there.
@@ -78,10 +78,10 @@ func (b *backend) ready(ctx context.Context, m *fly.Machine, e runner.Endpoint) 
 		if err == nil {
 			return nil
 		}
-		if time.Since(asked) > fatePause {
+		if time.Since(asked) > endPause {
 			asked = time.Now()
 			if gone := e.Gone(ctx); gone != nil {
-				return b.notSetUp(ctx, m, gone)
+				return gone
 			}
 		}
 		if hopeless(err) || time.Since(began) > apartPatience && silent(err) && b.apart(m) != "" || sleep(ctx, wait) != nil {

@@ -38,21 +38,25 @@ func isSuspended(m *fly.Machine) bool {
 // errForgotten says that a Machine was started anew: by Fly while it was suspended, or by somebody who asked the API for it.
 var errForgotten = errors.New("the Machine was started anew: what it held is lost")
 
-// Suspend implements driver.Suspender.
-func (s *session) Suspend(ctx context.Context) error {
-	if g := s.m.GetConfig().Guest; g == nil || g.MemoryMB > suspendMB {
+// Suspend implements runner.Suspender.
+func (s *sandbox) Suspend(ctx context.Context) error {
+	m := s.machine()
+	if g := m.GetConfig().Guest; g == nil || g.MemoryMB > suspendMB {
 		return &executor.Error{
 			Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: []string{fmt.Sprintf("memory<=%d", int64(suspendMB-supervisorMB)*mib)},
 			Err: fmt.Errorf("Fly suspends Machines of at most %d MB", suspendMB),
 		}
 	}
-	return s.Aside(ctx, func() error {
-		if s.b.cfg.Proxy == "" {
-			s.b.data.CloseIdleConnections() // one to this Machine would be dead when it wakes, and would not say so
-		}
-		s.asleep.Store(true) // whatever comes of it: what is not suspended is connected to without more ado
-		return within(ctx, suspendTimeout, "be suspended", s.m.ID, s.b.suspend)
-	})
+	if s.b.cfg.Proxy == "" {
+		s.b.data.CloseIdleConnections() // one to this Machine would be dead when it wakes, and would not say so
+	}
+	return within(ctx, suspendTimeout, "be suspended", m.ID, s.b.suspend)
+}
+
+// Suspended implements runner.Suspender.
+func (s *sandbox) Suspended(ctx context.Context) (bool, error) {
+	m, err := s.b.api.get(ctx, s.machine().ID)
+	return err == nil && isSuspended(m), err
 }
 
 // within calls f for a Machine, and says so if it has taken too long.
@@ -106,48 +110,4 @@ func (b *backend) wake(ctx context.Context, m *fly.Machine) (*fly.Machine, error
 		return err
 	})
 	return m, err
-}
-
-// unused returns what a session was made for that has only been suspended since. Of others it returns nil.
-func (s *session) unused() *driver.Create {
-	if !s.asleep.Load() || s.used.Load() {
-		return nil
-	}
-	return s.made
-}
-
-// Run implements driver.Session.
-func (s *session) Run(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
-	s.used.Store(true)
-	return s.Holder.Run(ctx, req, emit)
-}
-
-// Files implements driver.Filer.
-func (s *session) Files() driver.Files {
-	s.used.Store(true)
-	return s.Holder.Files()
-}
-
-// Dial implements driver.Dialer.
-func (s *session) Dial(ctx context.Context, port int) (executor.Conn, error) {
-	s.used.Store(true)
-	return s.Holder.Dial(ctx, port)
-}
-
-// KeepAlive implements driver.KeepAliver.
-func (s *session) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
-	s.used.Store(true)
-	return s.Holder.KeepAlive(ctx, idle)
-}
-
-// Destroy implements driver.Session.
-func (s *session) Destroy(ctx context.Context) error {
-	if s.asleep.Load() {
-		// What nobody has woken nobody else holds, and it need not be woken to be asked.
-		if m, err := s.b.api.get(ctx, s.m.ID); err == nil && isSuspended(m) {
-			s.Detach()
-			return (&place{s}).Remove(ctx)
-		}
-	}
-	return s.Holder.Destroy(ctx)
 }

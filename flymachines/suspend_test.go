@@ -160,7 +160,7 @@ func TestSuspendedIsReaped(t *testing.T) {
 		t.Error(err)
 	}
 	suspended()
-	b, err := newDriver(t.Context(), driverEnv(w), w.config())
+	b, err := newBackend(t.Context(), driverEnv(w), w.config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestSuspendTooLarge(t *testing.T) {
 	if _, err := pool.New(box, pool.Options{Size: 1, Suspended: true}); !errors.Is(err, executor.ErrInvalid) || box.Info().Suspends {
 		t.Errorf("got %v, want %v", err, executor.ErrInvalid)
 	}
-	s := &session{m: &fly.Machine{Config: &fly.MachineConfig{Guest: &fly.MachineGuest{MemoryMB: 4096}}}}
+	s := &sandbox{m: &fly.Machine{Config: &fly.MachineConfig{Guest: &fly.MachineGuest{MemoryMB: 4096}}}}
 	var e *executor.Error
 	if err := s.Suspend(t.Context()); !errors.As(err, &e) || !errors.Is(err, executor.ErrUnsupported) || len(e.Missing) != 1 {
 		t.Errorf("got %v, want %v", err, executor.ErrUnsupported)

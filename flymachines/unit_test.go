@@ -20,6 +20,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/runner"
 )
 
 func TestGuest(t *testing.T) {
@@ -119,17 +120,17 @@ func TestClassifyOfMachine(t *testing.T) {
 }
 
 // opened returns a backend whose API is at an address, and a session to create in it.
-func opened(t *testing.T, at string) (*backend, *driver.Create) {
+func opened(t *testing.T, at string) (*backend, *runner.Start) {
 	t.Helper()
 	t.Setenv("FLY_TEST_TOKEN", "fm2_secret")
-	b, err := newDriver(t.Context(), driver.Env{Owner: "owner"}.WithInstance(), Config{
+	b, err := newBackend(t.Context(), driver.Env{Owner: "owner"}.WithInstance(), Config{
 		App: "app", Image: "registry.example/an/image", Token: driver.Secret{Env: "FLY_TEST_TOKEN"}, API: at, Rate: 1000,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	return b, &driver.Create{ID: "id", Spec: executor.Spec{Languages: []executor.Language{executor.Python}}}
+	return b, &runner.Start{Create: &driver.Create{ID: "id", Spec: executor.Spec{Languages: []executor.Language{executor.Python}}}}
 }
 
 // What Fly says instead of making a Machine.
@@ -159,7 +160,7 @@ func TestCreateIsRefused(t *testing.T) {
 			}))
 			defer srv.Close()
 			b, create := opened(t, srv.URL)
-			_, err := b.Create(t.Context(), create)
+			_, _, err := b.Start(t.Context(), create)
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || requests.Load() != c.requests {
 				t.Errorf("got %v after %d requests", err, requests.Load())
 			}
@@ -195,7 +196,7 @@ func TestUnsent(t *testing.T) {
 	at := srv.URL
 	srv.Close()
 	b, create := opened(t, at)
-	_, err := b.Create(t.Context(), create)
+	_, _, err := b.Start(t.Context(), create)
 	var e *APIError
 	if !errors.Is(err, executor.ErrUnavailable) || !errors.As(err, &e) || e.class != classUnsent || e.Action != actionCreate {
 		t.Errorf("got %v, want that there was no connection", err)
@@ -417,14 +418,14 @@ func FuzzHandleState(f *testing.F) {
 	}))
 	f.Cleanup(srv.Close)
 	f.Setenv("FLY_TEST_TOKEN", "x")
-	b, err := newDriver(f.Context(), driver.Env{Owner: "o"}, Config{App: "app", API: srv.URL, Token: driver.Secret{Env: "FLY_TEST_TOKEN"}, Rate: 1e9})
+	b, err := newBackend(f.Context(), driver.Env{Owner: "o"}, Config{App: "app", API: srv.URL, Token: driver.Secret{Env: "FLY_TEST_TOKEN"}, Rate: 1e9})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { b.Close() })
 	f.Fuzz(func(t *testing.T, state, session string) {
 		path.Store("")
-		if _, err := b.Lookup(t.Context(), executor.Handle{Session: session, State: []byte(state)}); !errors.Is(err, executor.ErrNotFound) {
+		if _, _, err := b.Find(t.Context(), executor.Handle{Session: session, State: []byte(state)}); !errors.Is(err, executor.ErrNotFound) {
 			t.Errorf("got %v", err)
 		}
 		if p := path.Load().(string); p != "" && !strings.HasPrefix(p, "/v1/apps/app/machines") || strings.Contains(p, "..") {

@@ -18,6 +18,9 @@ import (
 // fetchIdle is how long a sandbox that fetches packages lives on when nobody hears it any more.
 const fetchIdle = 10 * time.Second
 
+// labelFetches marks such a sandbox.
+const labelFetches = executor.ReservedPrefix + "fetches"
+
 // fetchMemory is what such a sandbox has of memory, where that can be limited.
 const fetchMemory = 512 << 20
 
@@ -110,7 +113,7 @@ func (b *backend) fetch(ctx context.Context, base string, f *packages.Fetch, fil
 	if slices.Contains(features, executor.FeatureLimitDisk) {
 		spec.Limits.DiskBytes = 4*f.Max + 64<<20
 	}
-	labels := map[string]string{driver.LabelOwner: b.env.Owner, driver.LabelInstance: b.env.Instance, driver.LabelID: id}
+	labels := map[string]string{driver.LabelOwner: b.env.Owner, driver.LabelInstance: b.env.Instance, driver.LabelID: id, labelFetches: "packages"}
 	st := b.ask(&driver.Create{ID: id, Labels: labels, Spec: spec}, 0)
 	st.Base = base
 	s, _, err := b.obtain(ctx, st)

@@ -162,8 +162,8 @@ func (b *backend) obtain(ctx context.Context, st *Start) (s *session, again bool
 		if s, err = b.setUp(ctx, st, box, conn); err == nil {
 			return s, false, nil
 		}
-		again = ctx.Err() == nil && errors.As(err, new(*LostError))
 	}
+	again = ctx.Err() == nil && errors.As(err, new(*LostError))
 	err = classified(ctx, err)
 	if box == nil {
 		return nil, false, err
@@ -237,7 +237,11 @@ func (b *backend) setUp(ctx context.Context, st *Start, box Sandbox, conn io.Rea
 	}
 	s := b.session(st.Info, box, c, 0)
 	s.made, s.begun = &st.Config, time.Now()
-	if err := s.preinstall(ctx, st.Preinstall); err != nil {
+	err = s.preinstall(ctx, st.Preinstall)
+	if err == nil && st.Base == "" {
+		err = s.shorten(ctx, &st.Spec)
+	}
+	if err != nil {
 		s.Detach()
 		return nil, err
 	}
@@ -246,9 +250,8 @@ func (b *backend) setUp(ctx context.Context, st *Start, box Sandbox, conn io.Rea
 
 // notSetUp finds out why a runner has not come up.
 func (b *backend) notSetUp(ctx context.Context, box Sandbox, err error) error {
-	err = explained(ctx, box, err)
 	if !errors.As(err, new(*LostError)) || ctx.Err() != nil {
-		return err
+		return explained(ctx, box, err)
 	}
 	end, terr := box.Termination(ctx)
 	switch {
@@ -262,7 +265,7 @@ func (b *backend) notSetUp(ctx context.Context, box Sandbox, err error) error {
 	case end.Ended:
 		return driver.Fail(executor.ErrUnavailable, executor.RanNo, errors.New("the sandbox ended while it was being set up"))
 	}
-	return err
+	return explained(ctx, box, err)
 }
 
 // connect opens a further connection to a runner. again is what the sandbox was made with, if nothing
@@ -282,13 +285,12 @@ func (b *backend) connect(ctx context.Context, box Sandbox, session string, fenc
 			return c, nil
 		}
 	}
-	err = explained(ctx, box, err)
 	if ctx.Err() == nil && (errors.As(err, new(*LostError)) || errors.Is(err, ErrUnprepared)) {
 		if end, terr := box.Termination(ctx); terr == nil && end.Ended {
 			return nil, driver.Fail(executor.ErrNotFound, executor.RanNo, errGone)
 		}
 	}
-	return nil, classified(ctx, err)
+	return nil, classified(ctx, explained(ctx, box, err))
 }
 
 // explained returns an error in the words of the provider.
@@ -340,6 +342,9 @@ func (f *finder) find(ctx context.Context, h executor.Handle) (Sandbox, executor
 // Attach implements driver.Attacher.
 func (f *finder) Attach(ctx context.Context, h executor.Handle) (driver.Session, error) {
 	box, info, err := f.find(ctx, h)
+	if err == nil && info.Labels[labelFetches] != "" {
+		err = driver.Fail(executor.ErrNotFound, executor.RanNo, errors.New("the sandbox fetches packages: it is nobody's session"))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -216,6 +216,20 @@ func (s *session) KeepAlive(ctx context.Context, idle time.Duration) (time.Time,
 	return k.KeepAlive(ctx, idle)
 }
 
+// shorten tells a provider that counts the time of sandboxes the idle TTL, if it has given more so far,
+// because setting up takes a while.
+func (s *session) shorten(ctx context.Context, spec *executor.Spec) (err error) {
+	k, ok := s.box.(driver.KeepAliver)
+	idle := spec.IdleTTL
+	if spec.MaxLife > 0 {
+		idle = min(idle, spec.MaxLife)
+	}
+	if ok && time.Until(s.info.Expires) > idle {
+		s.info.Expires, err = k.KeepAlive(ctx, idle)
+	}
+	return err
+}
+
 // errSuspended is the end of the connection to a sandbox that its provider suspends.
 var errSuspended = errors.New("closed while the sandbox is suspended")
 

@@ -49,8 +49,9 @@ type Start struct {
 
 	// Info is what the session tells of itself, with the ID as Handle.Session, the template, the
 	// labels and the time of the call. The Transport adds what it knows better: Limits that are in
-	// force, Handle.State. It sets Expires only if its Sandbox is a driver.KeepAliver. Note makes
-	// text of it, to be stored with the sandbox.
+	// force, Handle.State. It sets Expires only if its Sandbox is a driver.KeepAliver, whose
+	// provider ends it at that time; what is later than the idle TTL is moved back when the sandbox
+	// is set up. Note makes text of it, to be stored with the sandbox.
 	Info executor.SessionInfo
 
 	// Base is empty for a session. Otherwise the sandbox fetches packages for another one, whose
@@ -148,7 +149,8 @@ type Suspender interface {
 type Explainer interface {
 	// Explain returns the error of setting up or connecting in the words of the provider, made by
 	// driver.Fail, or err. In err errors.As and errors.Is find what the streams have returned, a
-	// *LostError, a *StatusError or ErrUnprepared.
+	// *LostError, a *StatusError or ErrUnprepared. It is called when Termination has been asked,
+	// and only of a sandbox that has not ended.
 	Explain(ctx context.Context, err error) error
 }
 
@@ -184,6 +186,7 @@ type Options struct {
 	AnswerTimeout time.Duration
 
 	// Attempts is how many sandboxes may be made for one session when the connection to the first
-	// breaks while it is set up, before any user code has run. Zero means one.
+	// breaks while it is set up, before any user code has run, or Start fails with a *LostError.
+	// Zero means one.
 	Attempts int
 }

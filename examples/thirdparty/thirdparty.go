@@ -1,93 +1,150 @@
-//go:build unix
+//go:build linux
 
+// Package thirdparty is an adapter to copy: a complete backend in one file, with two languages, state,
+// files, commands and terminals. docs/guides/write-an-adapter.md goes through it.
+//
+// Its sandboxes are processes in namespaces of their own. They have the network of this machine and
+// can read its files, so this is no sandbox for strangers: it says what it is by its type, its
+// isolation and the features that it does not declare. It needs root.
 package thirdparty
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // Type is what configuration calls this backend.
-const Type = "unsafe-local"
+const Type = "unsafe-namespaces"
 
-// Config is what configuration says beside the type: here, nothing.
-type Config struct{}
+// Config is what configuration says.
+type Config struct {
+	// Python is the program that runs the sandboxes' supervisors. Default: /usr/bin/python3.
+	Python string `json:"python,omitempty"`
+}
 
-// Open opens the backend. Like every constructor of an adapter it does no remote I/O and returns what driver.New makes.
-func Open(_ context.Context, env driver.Env, _ Config) (executor.Executor, error) {
-	return driver.New(backend{}, env, driver.Options{Type: Type})
+// Open opens the backend. Like every constructor of an adapter it does no remote I/O.
+func Open(_ context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
+	if cfg.Python == "" {
+		cfg.Python = "/usr/bin/python3"
+	}
+	return runner.Open(env, transport{}, runner.Options{
+		Options: driver.Options{Type: Type},
+		Python:  cfg.Python,
+		Capabilities: executor.Capabilities{
+			Isolation: executor.IsolationProcess,
+			Features:  []executor.Feature{executor.FeatureNetworkFull, executor.FeatureLimitProcesses},
+			Languages: []executor.Runtime{{Language: executor.Python}, {Language: executor.JavaScript}},
+		},
+	})
 }
 
 // Factory is for registries.
 func Factory() driver.Factory { return driver.NewFactory(Type, Open, nil) }
 
-// backend implements driver.Driver.
-type backend struct{}
+// transport implements runner.Transport.
+type transport struct{}
 
-var _ driver.Driver = backend{}
+// prepare runs in the new namespaces, and becomes the runner. The directories are the sandbox's own.
+const prepare = `mount --make-rprivate /; mount -t proc proc /proc
+for d in /workspace /tmp /dev/shm /run/nscd; do
+	mkdir -p $d; mount -t tmpfs -o nosuid,nodev tmpfs $d
+done
+chmod 755 /run/nscd; exec "$@"`
 
-// Capabilities declares what always works, and nothing else: the suite checks that the rest is refused or absent.
-func (backend) Capabilities() executor.Capabilities {
-	return executor.Capabilities{
-		Isolation: executor.IsolationProcess,
-		Features:  []executor.Feature{executor.FeatureCode, executor.FeatureNetworkFull},
-		Languages: []executor.Runtime{{
-			Language: executor.Python,
-			Features: []executor.Feature{
-				executor.FeatureStreaming, executor.FeatureEnv, executor.FeatureExitCode, executor.FeatureSubprocess, executor.FeatureThreads,
-			},
-		}},
-		// Every run has a clock, so that NoLimit is refused.
-		MaxRun: executor.RunLimits{WallTime: 24 * time.Hour},
+// Start implements runner.Transport.
+func (transport) Start(_ context.Context, s *runner.Start) (runner.Sandbox, io.ReadWriteCloser, error) {
+	s.Config.Names = "/run/nscd/socket" // user code has a uid that this machine has no name for
+	box := &sandbox{ended: make(chan struct{})}
+	cmd := exec.Command("sh", append([]string{"-ec", prepare, "sh"}, s.Command...)...)
+	cmd.Stderr = &box.stderr
+	// Of a process namespace it is the first process: with it everything ends.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC}
+	conn, err := start(cmd)
+	if err != nil {
+		return nil, nil, err
 	}
+	box.cmd = cmd
+	go func() { // Remove and Termination wait for it
+		defer close(box.ended)
+		cmd.Wait()
+	}()
+	return box, conn, nil
 }
 
-// Create makes a sandbox: here nothing but clocks that end it, since each run brings a process and a directory of its own.
-func (backend) Create(_ context.Context, c *driver.Create) (driver.Session, error) {
-	s := &session{id: c.ID, env: c.Spec.Env, ttl: c.Spec.IdleTTL, over: make(chan struct{})}
-	s.idle = time.AfterFunc(s.ttl, s.end)
-	if c.Spec.MaxLife > 0 {
-		s.life = time.AfterFunc(c.Spec.MaxLife, s.end)
+// stream is the standard input and output of a process.
+type stream struct {
+	io.WriteCloser
+	*os.File
+}
+
+func (s stream) Write(p []byte) (int, error) { return s.WriteCloser.Write(p) }
+func (s stream) Close() error                { return errors.Join(s.WriteCloser.Close(), s.File.Close()) }
+
+// start starts a process with an environment that has nothing of this program.
+func start(cmd *exec.Cmd) (io.ReadWriteCloser, error) {
+	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	in, ierr := cmd.StdinPipe()
+	r, w, oerr := os.Pipe() // which Wait does not close
+	if err := errors.Join(ierr, oerr); err != nil {
+		return nil, err
 	}
-	return s, nil
+	cmd.Stdout = w
+	err := cmd.Start()
+	w.Close()
+	if err != nil {
+		r.Close()
+	}
+	return stream{in, r}, err
 }
 
-func (backend) Close() error { return nil }
-
-// session implements driver.Session.
-type session struct {
-	id         string
-	env        map[string]string
-	ttl        time.Duration
-	idle, life *time.Timer // life may be nil
-	once       sync.Once
-	over       chan struct{} // closed when the sandbox has ended
+// sandbox implements runner.Sandbox.
+type sandbox struct {
+	cmd    *exec.Cmd
+	stderr bytes.Buffer  // read when it has ended
+	ended  chan struct{} // closed then
+	bridge sync.WaitGroup
 }
 
-var _ driver.Session = (*session)(nil)
+// Connect implements runner.Sandbox. The network is that of this machine, and the name of the runner's
+// socket with it, so a bridge need not be in the other namespaces.
+func (s *sandbox) Connect(_ context.Context, command []string) (io.ReadWriteCloser, error) {
+	cmd := exec.Command(command[0], command[1:]...)
+	conn, err := start(cmd)
+	if err == nil {
+		s.bridge.Go(func() { cmd.Wait() }) // it ends with the sandbox
+	}
+	return conn, err
+}
 
-// end is the end of the sandbox, whoever brings it about.
-func (s *session) end() { s.once.Do(func() { close(s.over) }) }
-
-func (s *session) Info() executor.SessionInfo {
-	i := executor.SessionInfo{Handle: executor.Handle{Session: s.id}, State: executor.SessionRunning}
+// Termination implements runner.Sandbox. The end of the output comes a little before that of a process.
+func (s *sandbox) Termination(context.Context) (runner.Termination, error) {
 	select {
-	case <-s.over:
-		i.State = executor.SessionDead
-	default:
+	case <-s.ended:
+	case <-time.After(time.Second):
+		return runner.Termination{}, nil
 	}
-	return i
+	state := s.cmd.ProcessState
+	if state.Success() { // the runner's clocks have ended it
+		return runner.Termination{Ended: true, Reason: executor.ReasonLifetime}, nil
+	}
+	return runner.Termination{Ended: true, Reason: executor.ReasonSandbox, Code: max(0, state.ExitCode()), Stderr: s.stderr.String()}, nil
 }
 
-func (s *session) Destroy(context.Context) error {
-	s.end()
-	s.idle.Stop()
-	if s.life != nil {
-		s.life.Stop()
-	}
+// Remove implements runner.Sandbox.
+func (s *sandbox) Remove(context.Context) error {
+	s.cmd.Process.Kill() // fails if it has ended
+	<-s.ended
+	s.bridge.Wait()
 	return nil
 }

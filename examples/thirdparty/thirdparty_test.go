@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package thirdparty
 
@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/execbroker/execbroker/conformance"
@@ -23,12 +25,16 @@ func target() conformance.Target {
 		},
 		// The zero policy is none, which this backend refuses.
 		Spec:     executor.Spec{Network: executor.NetworkPolicy{Mode: executor.NetworkFull}},
-		Programs: []conformance.Programs{conformance.Python},
+		Programs: []conformance.Programs{conformance.Python, conformance.JavaScript},
 		// What its author promises, so that it does not pass by declaring less.
 		Must: conformance.Must{
-			Features:  []executor.Feature{executor.FeatureCode, executor.FeatureNetworkFull},
-			Languages: map[executor.Language][]executor.Feature{executor.Python: {executor.FeatureStreaming, executor.FeatureEnv, executor.FeatureExitCode}},
+			Features: []executor.Feature{
+				executor.FeatureCode, executor.FeatureCommand, executor.FeaturePTY, executor.FeatureParallelRuns, executor.FeatureKeepAlive,
+				executor.FeatureMixedLanguages, executor.FeatureNetworkFull, executor.FeatureLimitProcesses,
+			},
+			EachLanguage: []executor.Feature{executor.FeatureState, executor.FeatureInterrupt, executor.FeatureFiles, executor.FeatureArtifacts},
 		},
+		Parallel: 4,
 	}
 }
 
@@ -38,5 +44,32 @@ func TestConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes: some rules are about what happens after a while")
 	}
+	if os.Getuid() != 0 {
+		t.Skip("needs root, as the backend does")
+	}
 	conformancetest.Test(t, target())
+}
+
+// TestGuide holds the guide to the file that it goes through, and the file to its length.
+func TestGuide(t *testing.T) {
+	source, err := os.ReadFile("thirdparty.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), "\n"); n > 150 {
+		t.Errorf("the adapter has %d lines, more than 150", n)
+	}
+	guide, err := os.ReadFile("../../docs/guides/write-an-adapter.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(string(guide), -1)
+	for _, b := range blocks {
+		if !strings.Contains(string(source), b[1]) {
+			t.Errorf("the guide has what the adapter has not:\n%s", b[1])
+		}
+	}
+	if len(blocks) < 4 {
+		t.Errorf("the guide shows %d pieces of the adapter", len(blocks))
+	}
 }

@@ -173,7 +173,7 @@ func (f *emulator) exitOf(id string) *exitEvent {
 }
 
 // A Machine may be killed from outside, run out of memory for a test or in earnest, or lose its host.
-func TestFates(t *testing.T) {
+func TestTerminations(t *testing.T) {
 	t.Parallel()
 	f := begin(t)
 	m := f.machine(config(idle))

@@ -23,7 +23,7 @@ var steps = []step{
 	{"git", command("git", "git")},                                        // the test of the README clones the repository
 	{"c compiler", compiler},                                              // the race detector is linked by one
 	{"npm", command("npm", "npm")},                                        // the Pyodide runtime comes from the npm registry
-	{"python3", command("python3", "python3")},                            // cells, the runner and examples/thirdparty are Python
+	{"python3", command("python3", "python3")},                            // cells, the runner and examples/stateless are Python
 	{"protoc", command("protoc", "protobuf-compiler", "libprotobuf-dev")}, // makes code from the messages of E2B's daemon
 	{"nbformat", nbformat},                                                // reads the notebooks that package tool writes
 	{"chromium", command("chromium", "chromium")},                         // shows the page of examples/chatbackend

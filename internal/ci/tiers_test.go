@@ -35,7 +35,9 @@ var suites = []struct {
 	{"e2b", "TestConformanceOfCodeInterpreter", []executor.Language{executor.Python}},
 	{"flymachines", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"pyodide", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
-	{"examples/thirdparty", "TestConformance", []executor.Language{executor.Python}},
+	{"examples/stateless", "TestConformance", []executor.Language{executor.Python}},
+	{"examples/thirdparty", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
+	{"runner/sshtest", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"conformance/conformancetest", "TestOverAProcessBoundary", []executor.Language{executor.Python}},
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/crypto/ssh"
 
@@ -17,7 +16,7 @@ import (
 	"github.com/execbroker/execbroker/runner"
 )
 
-// Open opens a backend on a host. It connects when the first sandbox is made.
+// Open opens a backend on a host. It connects when it is used.
 func Open(env driver.Env, address string, client *ssh.ClientConfig) (executor.Executor, error) {
 	return runner.Open(env, &host{address: address, config: client}, runner.Options{
 		Options: driver.Options{Type: "ssh"}, Python: "/usr/bin/python3",
@@ -34,42 +33,38 @@ const (
 	root  = "/run/execbroker-ssh/"
 	start = `mkdir -p $1; printf '%s\n' "$2" >$1/note; code=0
 sh -c 'echo $$ >$0/pid; shift; exec unshare --mount --pid --fork --mount-proc sh -ec "
-for d in /workspace /tmp /dev/shm; do mkdir -p \$d; mount -t tmpfs -o nosuid,nodev tmpfs \$d; done; exec \"\$@\"" $0 "$@"' \
+for d in /workspace /tmp /dev/shm /run/nscd; do mkdir -p \$d; mount -t tmpfs -o nosuid,nodev tmpfs \$d; done; chmod 755 /run/nscd; exec \"\$@\"" $0 "$@"' \
 	"$@" 2>$1/stderr || code=$?; echo $code >$1/end`
 	find   = `test ! -e $1/note || { cat $1/note; cat $1/end 2>/dev/null || echo; tail -c 2000 $1/stderr; }`
 	remove = `pid=$(cat $1/pid 2>/dev/null) && grep -qsF $1 /proc/$pid/cmdline && pkill -9 -P $pid
 rm -rf $1; while grep -qsF $1 /proc/$pid/cmdline; do sleep 0.02; done`
 )
 
-// host is a runner.Transport over one connection, which is opened again when it has broken.
+// host is a runner.Transport.
 type host struct {
 	address string
 	config  *ssh.ClientConfig
-	mu      sync.Mutex
-	client  *ssh.Client
 }
 
-// stream is a process at the host.
+// stream is a process at the host, over a connection of its own.
 type stream struct {
 	io.Reader
 	io.Writer
 	*ssh.Session
+	client *ssh.Client
 }
+
+func (s stream) Close() error { return s.client.Close() }
 
 // begin starts a process at the host.
 func (h *host) begin(command ...string) (stream, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s, err := (*ssh.Session)(nil), error(io.EOF)
-	if h.client != nil {
-		s, err = h.client.NewSession()
-	}
-	if err != nil { // the first connection, or another one
-		if h.client, err = ssh.Dial("tcp", h.address, h.config); err == nil {
-			s, err = h.client.NewSession()
-		}
-	}
+	c, err := ssh.Dial("tcp", h.address, h.config)
 	if err != nil {
+		return stream{}, err
+	}
+	s, err := c.NewSession()
+	if err != nil {
+		c.Close()
 		return stream{}, err
 	}
 	out, _ := s.StdoutPipe() // both fail only after Start
@@ -78,7 +73,7 @@ func (h *host) begin(command ...string) (stream, error) {
 	for _, arg := range command {
 		quoted += " '" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}
-	return stream{out, in, s}, s.Start(quoted)
+	return stream{out, in, s, c}, s.Start(quoted)
 }
 
 // ask runs a program of the host to its end and returns what it has said.
@@ -95,6 +90,7 @@ func (h *host) ask(ctx context.Context, program, arg string) (string, error) {
 
 // Start implements runner.Transport.
 func (h *host) Start(_ context.Context, s *runner.Start) (runner.Sandbox, io.ReadWriteCloser, error) {
+	s.Config.Names = "/run/nscd/socket" // user code has a uid that the host has no name for
 	conn, err := h.begin(append([]string{"sh", "-c", start, "sh", root + s.ID, s.Note()}, s.Command...)...)
 	return sandbox{h, root + s.ID}, conn, err
 }

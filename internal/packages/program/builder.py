@@ -16,7 +16,7 @@ os.umask(0o022)
 os.setgroups([])
 os.setresgid(ask["uid"], ask["uid"], ask["uid"])
 os.setresuid(ask["uid"], ask["uid"], ask["uid"])
-os.chdir(ask["dir"] or tempfile.mkdtemp())
+os.chdir(ask["dir"] if ask["dir"] and os.access(ask["dir"], os.W_OK) else tempfile.mkdtemp())
 ask["dir"] = os.getcwd()
 
 

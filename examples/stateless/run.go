@@ -1,6 +1,6 @@
 //go:build unix
 
-package thirdparty
+package stateless
 
 import (
 	"bufio"
