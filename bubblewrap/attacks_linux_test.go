@@ -39,7 +39,7 @@ func TestAttacksOnFiles(t *testing.T) {
 // one live on.
 func TestFloods(t *testing.T) {
 	t.Parallel()
-	x, _ := open(t, func(c *Config) { c.Limits = Limits{Memory: 128 << 20, Disk: 16 << 20, Processes: 64} })
+	x, _ := open(t, func(c *Config) { c.Limits = Limits{CPUs: 0.5, Memory: 128 << 20, Disk: 16 << 20, Processes: 64} })
 	s, near := create(t, x, executor.Spec{Run: executor.RunLimits{WallTime: time.Minute}}), create(t, x, executor.Spec{})
 	says(t, near, "near = 4711")
 	for _, a := range attempttest.Of(attempttest.Floods, Type) {

@@ -60,10 +60,15 @@ func Open(_ context.Context, env driver.Env, cfg Config) (executor.Executor, err
 	if err != nil {
 		return nil, err
 	}
-	return runner.Open(env, m, runner.Options{
+	return runner.Open(env, m, cfg.options(m.limits()))
+}
+
+// options are those of a machine with or without control groups.
+func (c *Config) options(limited bool) runner.Options {
+	return runner.Options{
 		Options:      driver.Options{Type: Type, Suspends: true, SuspendsRuns: true},
-		Capabilities: cfg.capabilities(m.limits()), Python: python, Socket: socket,
-	})
+		Capabilities: c.capabilities(limited), Python: python, Socket: socket,
+	}
 }
 
 // python runs the supervisor and the Python of sessions. The root says where it is.

@@ -110,7 +110,7 @@ func (m *machine) trial(ctx context.Context, template string, l executor.Languag
 	if l == executor.JavaScript {
 		command = []string{"node", "--version"}
 	}
-	text, err := m.try(ctx, root, command)
+	text, err := m.try(ctx, root, command, nil, maxSaid)
 	if err != nil {
 		c.Detail = err.Error()
 		c.Fix = "install " + command[0] + " below " + filepath.Join("/", root, "usr") + ", and see what the message forbids"
@@ -122,30 +122,33 @@ func (m *machine) trial(ctx context.Context, template string, l executor.Languag
 		}
 		return c
 	}
-	c.OK, c.Detail = true, text
+	c.OK, c.Detail = true, strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD"))
 	return c
 }
 
-// try executes a command in a sandbox and returns what it says.
-func (m *machine) try(ctx context.Context, root string, command []string) (string, error) {
+// try executes a command in a sandbox, with an input, and returns what it writes, up to a length.
+func (m *machine) try(ctx context.Context, root string, command []string, input []byte, most int64) ([]byte, error) {
 	who, err := identify(m.cfg.AllowWeak)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	b := &box{root: root, want: executor.Limits{DiskBytes: defaultDisk}, who: who, note: "{}"}
 	p, conn, err := start(ctx, b, command)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
 	defer conn.Close()
-	text, err := io.ReadAll(io.LimitReader(conn, maxSaid))
-	if err = errors.Join(err, p.kill(ctx)); err != nil {
-		return "", err
+	_, err = conn.Write(input)
+	text, rerr := io.ReadAll(io.LimitReader(conn, most))
+	if err = errors.Join(err, rerr, p.kill(context.WithoutCancel(ctx))); err != nil {
+		return nil, err
 	}
 	if p.code != 0 || len(text) == 0 {
-		return "", fmt.Errorf("exit code %d: %s", p.code, p.said)
+		return nil, fmt.Errorf("exit code %d: %s", p.code, p.said)
 	}
-	return strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD")), nil
+	return text, nil
 }
 
 // reachable says which directory of a path other users cannot enter.

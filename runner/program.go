@@ -48,7 +48,17 @@ while n:
 import zlib
 p = zlib.decompress(b"".join(b)).decode().split("\0")
 p = dict(zip(p[::2], p[1::2]))
-exec(compile(p["runner.py"], "<execbroker runner.py>", "exec"), {"PARTS": p, "__name__": "runner", "__builtins__": dict(vars(builtins))})
+c = b""
+if sys.argv[2:]:
+    import _frozen_importlib_external, marshal
+    m = _frozen_importlib_external.MAGIC_NUMBER
+    if sys.argv[2] == "-":
+        sys.stdout.buffer.write(m + marshal.dumps(compile(p["runner.py"], "<execbroker runner.py>", "exec")))
+        sys.exit()
+    with open(sys.argv[2], "rb") as f:
+        c = f.read()
+    c = marshal.loads(c[len(m):]) if c.startswith(m) else b""
+exec(c or compile(p["runner.py"], "<execbroker runner.py>", "exec"), {"PARTS": p, "__name__": "runner", "__builtins__": dict(vars(builtins))})
 `
 
 // bridge hands its standard input and output to the supervisor and waits until the supervisor lets
@@ -149,6 +159,16 @@ func command(python string) []string {
 	// supervisor. UTF-8 whatever the locale.
 	return []string{python, "-I", "-S", "-X", "utf8", "-c", bootstrap, strconv.Itoa(len(program()))}
 }
+
+// Program is the program of the supervisor, which Open sends to each runner.
+func Program() []byte { return program() }
+
+// CompileCommand returns a command line that reads Program from its standard input and writes what
+// Python makes of it to its standard output. Compiling is a large part of the time in which a runner
+// comes up, so a Transport that can trust what it is given back puts that into a file of its sandboxes
+// that only root can write to, and appends the name of the file to Start.Command. What another version
+// of Python has made is ignored. It must be made where no user code has run.
+func CompileCommand(python string) []string { return append(command(python), "-") }
 
 // noSupervisor is what a bridge says that has found none.
 var noSupervisor = sync.OnceValue(func() string {
