@@ -210,7 +210,7 @@ func TestDependencies(t *testing.T) {
 var forTests = []string{
 	"conformance/conformancetest", "docker/dockertest", "executor/sessions/storetest", "flymachines/flytest",
 	"internal/attempttest", "internal/ci/...", "internal/fake", "internal/leaktest", "internal/npmtest",
-	"internal/packages/packagestest", "internal/sharetest", "server/e2b/e2btest",
+	"internal/packages/packagestest", "internal/sharetest", "runner/sshtest", "server/e2b/e2btest",
 }
 
 // TestProductsStandApart: what a program of this module or of others links needs nothing of what is

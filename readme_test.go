@@ -194,6 +194,7 @@ import (
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/backends/all"
+	"github.com/execbroker/execbroker/bubblewrap"
 	"github.com/execbroker/execbroker/docker"
 	"github.com/execbroker/execbroker/e2b"
 	"github.com/execbroker/execbroker/executor"
@@ -206,7 +207,7 @@ import (
 	"github.com/execbroker/execbroker/tool/mcp"
 )
 
-var _ = []any{errors.As, json.Marshal, tool.Define, fmt.Print, io.Copy, os.Open, strings.NewReader, time.Second, backends.Parse, all.Registry, docker.Open, e2b.Open, flymachines.Open, pyodide.Open, driver.Fail, sessions.New, http.Handle, net.Dial, mcp.New, server.New}
+var _ = []any{errors.As, json.Marshal, tool.Define, fmt.Print, io.Copy, os.Open, strings.NewReader, time.Second, backends.Parse, all.Registry, bubblewrap.Open, docker.Open, e2b.Open, flymachines.Open, pyodide.Open, driver.Fail, sessions.New, http.Handle, net.Dial, mcp.New, server.New}
 
 func _(ctx context.Context, box executor.Executor, broker *backends.Broker, s executor.Session, userID, code string, keys io.Reader, req executor.Request) error {
 `
