@@ -22,7 +22,8 @@ const (
 	defaultProcesses = 128
 )
 
-// What the supervisor needs besides what the code may use: it shares the control group with the code.
+// What the supervisor needs besides what the code may use: it shares the control group with the
+// code.
 const (
 	supervisorMemory    = 48 << 20
 	supervisorProcesses = 16
@@ -39,8 +40,8 @@ const (
 	maxBytes    = 1 << 50 // more than any machine has, and sums of it still fit
 )
 
-// The directories of a sandbox that can be written to, besides executor.Workdir. They are tmpfs with a
-// size, so nothing of them is left on the disk of the host.
+// The directories of a sandbox that can be written to, besides executor.Workdir. They are tmpfs
+// with a size, so nothing of them is left on the disk of the host.
 const (
 	tempDir = "/tmp"
 	shmDir  = "/dev/shm"
@@ -49,24 +50,25 @@ const (
 // searched is PATH in sandboxes.
 const searched = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// rootLinks are what a system has beside /usr, as links into it or, on some systems, as directories.
+// rootLinks are what a system has beside /usr, as links into it or, on some systems, as
+// directories.
 var rootLinks = []string{"bin", "lib", "lib32", "lib64", "libx32", "sbin"}
 
-// shownEtc is what sandboxes have of /etc of the machine: what programs need to find libraries, other
-// programs, the time and whom to trust. None of it says who uses the machine or what for.
+// shownEtc is what sandboxes have of /etc of the machine: what programs need to find libraries,
+// other programs, the time and whom to trust. None of it says who uses the machine or what for.
 var shownEtc = []string{
 	"ld.so.cache", "alternatives", "localtime", "ssl/certs", "pki/tls/certs", "pki/ca-trust/extracted", "ca-certificates/extracted",
 }
 
-// maskedFiles and maskedDirs are what procfs tells of the machine and not of the sandbox, as container
-// engines mask it.
+// maskedFiles and maskedDirs are what procfs tells of the machine and not of the sandbox, as
+// container engines mask it.
 var (
 	maskedFiles = strings.Fields("kcore keys latency_stats timer_list timer_stats sched_debug")
 	maskedDirs  = strings.Fields("acpi asound scsi")
 )
 
-// limits returns what a session gets: what it asks for, or else what the template or the configuration
-// says. Without a control group that is the disk alone.
+// limits returns what a session gets: what it asks for, or else what the template or the
+// configuration says. Without a control group that is the disk alone.
 func (c *Config) limits(spec *executor.Spec, limited bool, cpus int) executor.Limits {
 	l := spec.Limits
 	for _, d := range []executor.Limits{
@@ -117,8 +119,8 @@ type box struct {
 // compiledName is where it is in a sandbox.
 const compiledName = "/sys/supervisor"
 
-// limits returns what is in force once b.want has been rounded up. Files are memory, so the code may
-// use as memory what it does not use as disk.
+// limits returns what is in force once b.want has been rounded up. Files are memory, so the code
+// may use as memory what it does not use as disk.
 func (b *box) limits() executor.Limits {
 	l := executor.Limits{DiskBytes: pages(b.want.DiskBytes) + scratch + shared}
 	if b.limited {
@@ -141,7 +143,8 @@ func (b *box) missing(cpus int, memory int64) (missing []string) {
 }
 
 // rlimits are those of the code alone. That on processes leaves the supervisor the rest of what the
-// group may have. Where the user of the code is that of this program, it would count what else he runs.
+// group may have. Where the user of the code is that of this program, it would count what else he
+// runs.
 func (b *box) rlimits() map[string]int64 {
 	r := map[string]int64{"core": 0, "nofile": descriptors, "memlock": locked, "msgqueue": 0}
 	if !b.who.same {
@@ -161,8 +164,8 @@ func (d data) args(number func(data) string) []string {
 	return within(d.name, "--perms", "0644", "--ro-bind-data", number(d))
 }
 
-// within returns an option whose last argument is a name, in a directory that everybody can enter: bwrap
-// would make it for root only.
+// within returns an option whose last argument is a name, in a directory that everybody can enter:
+// bwrap would make it for root only.
 func within(name string, option ...string) []string {
 	dir := path.Dir(name)
 	if dir == "/" {
@@ -171,8 +174,8 @@ func within(name string, option ...string) []string {
 	return append(append([]string{"--perms", "0755", "--dir", dir}, option...), name)
 }
 
-// args returns the arguments of bwrap, up to the command. Descriptors are given by what is numbered by
-// number. What each stops is told in docs/security/bubblewrap.md.
+// args returns the arguments of bwrap, up to the command. Descriptors are given by what is numbered
+// by number. What each stops is told in docs/security/bubblewrap.md.
 func (b *box) args(number func(data) string) ([]string, error) {
 	args := strings.Fields("--unshare-pid --unshare-net --unshare-ipc --unshare-uts --unshare-cgroup-try --hostname sandbox " +
 		"--new-session --as-pid-1 --clearenv --cap-drop ALL")

@@ -19,8 +19,8 @@ func TestAttacks(t *testing.T) {
 	attempttest.Try(t, create(t, x, executor.Spec{}), Type, attempttest.Kernel, attempttest.Network, attempttest.Supervisor)
 }
 
-// TestAttacksOnFiles makes those that leave the directories of the code, in a root that has what an image
-// may have: programs that give rights to whoever runs them, and a file of passwords.
+// TestAttacksOnFiles makes those that leave the directories of the code, in a root that has what an
+// image may have: programs that give rights to whoever runs them, and a file of passwords.
 func TestAttacksOnFiles(t *testing.T) {
 	t.Parallel()
 	root := tree(t)
@@ -35,8 +35,8 @@ func TestAttacksOnFiles(t *testing.T) {
 	attempttest.Try(t, create(t, x, executor.Spec{}), Type, attempttest.Files)
 }
 
-// TestFloods takes more than a session may have, one thing after another. The session and another one
-// live on.
+// TestFloods takes more than a session may have, one thing after another. The session and another
+// one live on.
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	x, _ := open(t, func(c *Config) { c.Limits = Limits{CPUs: 0.5, Memory: 128 << 20, Disk: 16 << 20, Processes: 64} })

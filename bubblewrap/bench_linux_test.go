@@ -11,8 +11,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// bare starts a Python in a sandbox that is made in the same way, without a supervisor, and returns when
-// it has printed the value of an expression and ended.
+// bare starts a Python in a sandbox that is made in the same way, without a supervisor, and returns
+// when it has printed the value of an expression and ended.
 func bare(ctx context.Context, tb testing.TB, code string) {
 	tb.Helper()
 	who, err := identify(false)
@@ -48,8 +48,8 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// BenchmarkColdStart compares a session up to its first result with "python3 -c" that is started the same
-// way, by turns.
+// BenchmarkColdStart compares a session up to its first result with "python3 -c" that is started
+// the same way, by turns.
 func BenchmarkColdStart(b *testing.B) {
 	x, _ := open(b, func(*Config) {})
 	const code = "print(6 * 7)"

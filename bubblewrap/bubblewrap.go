@@ -1,28 +1,28 @@
-// Package bubblewrap is the adapter of type "bubblewrap": sandboxes are processes of this machine behind
-// namespaces that the program bwrap makes. It runs native CPython and Node.js on Linux and needs no
-// engine, no image and no network.
+// Package bubblewrap is the adapter of type "bubblewrap": sandboxes are processes of this machine
+// behind namespaces that the program bwrap makes. It runs native CPython and Node.js on Linux and
+// needs no engine, no image and no network.
 //
 // # Configuration
 //
-// See [Config]. The zero configuration runs the Python of this machine. It needs bwrap 0.8 or later,
-// and Python 3.9 or later below /usr. It works as root, and as another user who has a range of
-// subordinate users and may make user namespaces.
+// See [Config]. The zero configuration runs the Python of this machine. It needs bwrap 0.8 or
+// later, and Python 3.9 or later below /usr. It works as root, and as another user who has a range
+// of subordinate users and may make user namespaces.
 //
 // # Features
 //
-// Those of package runner: languages, state, files, commands, terminals, ports. Sandboxes outlive the
-// program that made them until their idle TTL, and another program of the same owner and user finds
-// them: the table of processes is the register, so nothing is stored. Limits of memory, CPU and
-// processes are declared if the program can make a control group when the backend is opened, of
-// version 1 or 2; version 2 is not tested here. Networks are refused, and so are packages: name a root
-// that has them.
+// Those of package runner: languages, state, files, commands, terminals, ports. Sandboxes outlive
+// the program that made them until their idle TTL, and another program of the same owner and user
+// finds them: the table of processes is the register, so nothing is stored. Limits of memory, CPU
+// and processes are declared if the program can make a control group when the backend is opened, of
+// version 1 or 2; version 2 is not tested here. Networks are refused, and so are packages: name a
+// root that has them.
 //
 // # Isolation
 //
 // A container: the kernel is shared with the host, and a mistake in it is a way out. Code has no
-// network, no capability and no way to gain one, a short list of system calls, and a root of its own
-// that is read-only. It has nothing of /home, /root, /run, /var and /tmp of the machine, no process of
-// it, and neither the user of the machine's root nor that of this program.
+// network, no capability and no way to gain one, a short list of system calls, and a root of its
+// own that is read-only. It has nothing of /home, /root, /run, /var and /tmp of the machine, no
+// process of it, and neither the user of the machine's root nor that of this program.
 // docs/security/bubblewrap.md tells layer by layer what stops what and what remains.
 //
 // # As
@@ -74,8 +74,8 @@ func (c *Config) options(limited bool) runner.Options {
 // python runs the supervisor and the Python of sessions. The root says where it is.
 const python = "python3"
 
-// socket is where further holders find the supervisor: an abstract name, in the network namespace of the
-// sandbox. Code can connect to it and is sent away by its user.
+// socket is where further holders find the supervisor: an abstract name, in the network namespace
+// of the sandbox. Code can connect to it and is sent away by its user.
 const socket = "@execbroker"
 
 // counted are the features that need a control group.

@@ -38,7 +38,8 @@ type cgroupMount struct {
 }
 
 // findGroups looks for control groups below which this program can make others: at a path that the
-// configuration names, or at its own or, with version 2, above it. The error says why there is none.
+// configuration names, or at its own or, with version 2, above it. The error says why there is
+// none.
 func findGroups(path string) (*groups, error) {
 	if path == noCgroup {
 		return nil, errors.New("the configuration wants none")
@@ -209,7 +210,8 @@ func (x *group) binds() map[string]string {
 	return at
 }
 
-// outOfMemory reports whether the kernel has killed something in the group because its memory ran out.
+// outOfMemory reports whether the kernel has killed something in the group because its memory ran
+// out.
 func (x *group) outOfMemory() bool {
 	for _, name := range []string{"memory.oom_control", "memory.events"} {
 		text, err := os.ReadFile(filepath.Join(x.dirs[0], name))
@@ -249,8 +251,8 @@ func (x *group) remove() error {
 // youngGroup is how long a group may be empty because its sandbox is only just being started.
 const youngGroup = time.Minute
 
-// sweep removes groups of sandboxes that have ended when the program that made them was gone. They are
-// empty, so they hold nothing but a name.
+// sweep removes groups of sandboxes that have ended when the program that made them was gone. They
+// are empty, so they hold nothing but a name.
 func (g *groups) sweep(now time.Time) error {
 	var errs []error
 	for _, p := range g.parents {

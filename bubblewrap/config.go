@@ -16,12 +16,13 @@ import (
 
 // Config is what configuration says. The zero value runs the Python of this machine.
 type Config struct {
-	// Root is the root directory of sandboxes: a tree with python3, and node for JavaScript, that every
-	// user can read, below directories that every user can enter. It is read-only. Empty: /usr of this
-	// machine and the links into it, and of /etc the linker cache, the alternatives, the time zone and
-	// the certificates.
+	// Root is the root directory of sandboxes: a tree with python3, and node for JavaScript, that
+	// every user can read, below directories that every user can enter. It is read-only. Empty:
+	// /usr of this machine and the links into it, and of /etc the linker cache, the alternatives,
+	// the time zone and the certificates.
 	Root string `json:"root,omitempty"`
-	// Templates are further roots by logical names. In a file the directory alone stands for the whole.
+	// Templates are further roots by logical names. In a file the directory alone stands for the
+	// whole.
 	Templates map[string]Template `json:"templates,omitempty"`
 	// Languages are what the roots can run: "python", "javascript" or both. Default: python. Create
 	// refuses a language whose interpreter the root turns out to lack.
@@ -31,25 +32,25 @@ type Config struct {
 	// sandboxes. Default: they are refused.
 	Ports bool `json:"ports,omitempty"`
 
-	// Limits are those of sessions that ask for none. Defaults: 1 CPU, 512 MiB of memory, 256 MiB of
-	// disk, 128 processes. Without a control group there is only the limit of disk.
+	// Limits are those of sessions that ask for none. Defaults: 1 CPU, 512 MiB of memory, 256 MiB
+	// of disk, 128 processes. Without a control group there is only the limit of disk.
 	Limits Limits `json:"limits,omitzero"`
 	// MaxLimits is the most that a session may ask for. Zero fields: no bound but the machine's.
 	MaxLimits Limits `json:"max_limits,omitzero"`
 
-	// Cgroup is the directory of a control group that this program may make others in: with version 1
-	// its path below the mount of each controller, with version 2 the whole path. Empty: the group of
-	// this program or one above it. "none": memory, processes and CPU are not limited.
+	// Cgroup is the directory of a control group that this program may make others in: with version
+	// 1 its path below the mount of each controller, with version 2 the whole path. Empty: the
+	// group of this program or one above it. "none": memory, processes and CPU are not limited.
 	Cgroup string `json:"cgroup,omitempty"`
 
-	// AllowWeak lets sandboxes run as the user of this program where it may not use any other: it is
-	// not root and has no range of subordinate users. Code then has the user of its supervisor, which
-	// it can end and speak for, and what reaches files of this machine has the rights of this
+	// AllowWeak lets sandboxes run as the user of this program where it may not use any other: it
+	// is not root and has no range of subordinate users. Code then has the user of its supervisor,
+	// which it can end and speak for, and what reaches files of this machine has the rights of this
 	// program. The log says so. Default: Create refuses it with ErrUnsupported.
 	AllowWeak bool `json:"allow_weak,omitempty"`
 
-	// MaxLife is how long a sandbox lives at most, in use or not: the most that a Spec may ask for, and
-	// what one gets that asks for nothing. Default: 24 hours; "none" is no bound.
+	// MaxLife is how long a sandbox lives at most, in use or not: the most that a Spec may ask for,
+	// and what one gets that asks for nothing. Default: 24 hours; "none" is no bound.
 	MaxLife driver.Life `json:"max_life,omitzero"`
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/execbroker/execbroker/internal/bwrap"
 )
 
-// forbids are settings of the system that keep programs from making user namespaces, with the value that
-// does.
+// forbids are settings of the system that keep programs from making user namespaces, with the value
+// that does.
 var forbids = []struct{ name, value, words string }{
 	{"kernel.unprivileged_userns_clone", "0", "keeps user namespaces for root"},
 	{"user.max_user_namespaces", "0", "allows no user namespace"},
@@ -37,8 +37,8 @@ func forbidden() string {
 	return strings.Join(found, "")
 }
 
-// Doctor examines what the backend needs, and starts a sandbox for each root and language that says its
-// version.
+// Doctor examines what the backend needs, and starts a sandbox for each root and language that says
+// its version.
 func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	m, err := newMachine(env, cfg)
 	if err != nil {

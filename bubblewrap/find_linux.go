@@ -16,8 +16,9 @@ import (
 	"github.com/execbroker/execbroker/runner"
 )
 
-// The register of sandboxes is the table of processes: each bwrap has a note in its environment, which
-// nobody can read but root and the user who has started it. So nothing is stored that could be left.
+// The register of sandboxes is the table of processes: each bwrap has a note in its environment,
+// which nobody can read but root and the user who has started it. So nothing is stored that could
+// be left.
 
 // note is what a process that did not start a sandbox has to know of it. It does not change.
 type note struct {
@@ -96,8 +97,8 @@ func look(dir, here string) (f found, ok bool) {
 	return f, err == nil && f.pid != 0
 }
 
-// child returns the number of the supervisor that a bwrap watches over; 0 if it is not there yet or no
-// more.
+// child returns the number of the supervisor that a bwrap watches over; 0 if it is not there yet or
+// no more.
 func child(monitor int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", monitor))
 	if err != nil {

@@ -108,7 +108,8 @@ func tree(t *testing.T) string {
 		check(t, unix.Unmount(usr, unix.MNT_DETACH))
 		check(t, os.RemoveAll(dir))
 	})
-	// Before anything is removed below it: what cannot be written to is not removed by mistake either.
+	// Before anything is removed below it: what cannot be written to is not removed by mistake
+	// either.
 	check(t, unix.Mount("", usr, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
 	return dir
 }

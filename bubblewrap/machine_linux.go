@@ -75,8 +75,9 @@ func (m *machine) Close() error {
 // maxCompiled bounds what is taken for a compiled supervisor.
 const maxCompiled = 4 << 20
 
-// supervisor returns what the Python of a root makes of the supervisor, so that not every sandbox makes it
-// again. The first time it is made beside, in a sandbox that has nothing of a user, and nil is returned.
+// supervisor returns what the Python of a root makes of the supervisor, so that not every sandbox
+// makes it again. The first time it is made beside, in a sandbox that has nothing of a user, and
+// nil is returned.
 func (m *machine) supervisor(root string) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -192,8 +193,8 @@ func (m *machine) Sessions(_ context.Context, labels map[string]string) iter.Seq
 	}
 }
 
-// Connect implements runner.Sandbox. The process is in the namespaces of the sandbox but for that of its
-// processes, so code does not see it.
+// Connect implements runner.Sandbox. The process is in the namespaces of the sandbox but for that
+// of its processes, so code does not see it.
 func (p *process) Connect(_ context.Context, command []string) (io.ReadWriteCloser, error) {
 	args := []string{"--target", strconv.Itoa(p.pid), "--user", "--mount", "--net"}
 	if p.same {

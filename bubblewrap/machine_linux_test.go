@@ -49,7 +49,8 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// TestWithoutControlGroups declares no limit but that of disk, refuses the others, and says so once.
+// TestWithoutControlGroups declares no limit but that of disk, refuses the others, and says so
+// once.
 func TestWithoutControlGroups(t *testing.T) {
 	t.Parallel()
 	version(t)
@@ -148,8 +149,8 @@ func TestControlGroupsOfTheKernel(t *testing.T) {
 	}
 }
 
-// TestControlGroupsOfVersion2 writes limits to files as a kernel has them. No machine of the tests has the
-// controllers of that version.
+// TestControlGroupsOfVersion2 writes limits to files as a kernel has them. No machine of the tests
+// has the controllers of that version.
 func TestControlGroupsOfVersion2(t *testing.T) {
 	dir := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(dir, "memory.swap.max"), nil, 0o600))
@@ -175,8 +176,8 @@ func TestControlGroupsOfVersion2(t *testing.T) {
 	}
 }
 
-// TestSurroundings lists what code finds: of the machine nothing but programs and what they need, all of
-// it read-only, and no variable that is not ours.
+// TestSurroundings lists what code finds: of the machine nothing but programs and what they need,
+// all of it read-only, and no variable that is not ours.
 func TestSurroundings(t *testing.T) {
 	t.Parallel()
 	x, _ := open(t, func(*Config) {})

@@ -119,8 +119,8 @@ func once(ctx context.Context, x executor.Executor) (out string, uid int, err er
 	return strings.TrimSpace(r.Stdout.String()), int(st.Sys().(*syscall.Stat_t).Uid), nil
 }
 
-// TestProgramKilled kills a program that has sessions. The one whose time is over ends by itself and
-// leaves no process; the other is found by the next program and goes on.
+// TestProgramKilled kills a program that has sessions. The one whose time is over ends by itself
+// and leaves no process; the other is found by the next program and goes on.
 func TestProgramKilled(t *testing.T) {
 	t.Parallel()
 	x, owner := open(t, func(*Config) {})
@@ -203,7 +203,8 @@ func TestSupervisorKilled(t *testing.T) {
 // otherUser is one that nobody has.
 const otherUser = 54321
 
-// asUser runs the test binary as a program of another user, who has ranges of subordinate users or not.
+// asUser runs the test binary as a program of another user, who has ranges of subordinate users or
+// not.
 func asUser(t *testing.T, how, ranges string) said {
 	t.Helper()
 	version(t)
@@ -271,7 +272,8 @@ func TestSubordinateUsers(t *testing.T) {
 	}
 }
 
-// TestNoSubordinateUsers refuses sandboxes as the user of the program, unless configuration wants them.
+// TestNoSubordinateUsers refuses sandboxes as the user of the program, unless configuration wants
+// them.
 func TestNoSubordinateUsers(t *testing.T) {
 	t.Parallel()
 	if s := asUser(t, runCode, ""); !strings.Contains(s.Err, "allow_weak") || s.Out != "" {

@@ -18,9 +18,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// search looks for a word in the names of all files, in the contents of those that are not programs, in
-// what processes say of themselves, and in its own environment and descriptors; and it connects to
-// sockets. It prints where it has found something.
+// search looks for a word in the names of all files, in the contents of those that are not
+// programs, in what processes say of themselves, and in its own environment and descriptors; and it
+// connects to sockets. It prints where it has found something.
 const search = `
 import json, os, socket, stat, sys
 word, root, paths, abstract = sys.argv[1].encode(), sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
@@ -68,8 +68,8 @@ for fd in os.listdir("/proc/self/fd"):
 print(json.dumps(sorted(found)))
 `
 
-// TestSecrets plants secrets and sockets in every place that a sandbox must not have, and lets code look
-// for them. The same search finds each of them outside.
+// TestSecrets plants secrets and sockets in every place that a sandbox must not have, and lets code
+// look for them. The same search finds each of them outside.
 func TestSecrets(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it plants secrets in the directories of others")

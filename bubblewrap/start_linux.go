@@ -22,8 +22,8 @@ import (
 	"github.com/execbroker/execbroker/internal/seccomp"
 )
 
-// process is a sandbox that runs. Two processes of this machine belong to it: bwrap, which watches from
-// outside, and the supervisor, with which everything in the sandbox ends.
+// process is a sandbox that runs. Two processes of this machine belong to it: bwrap, which watches
+// from outside, and the supervisor, with which everything in the sandbox ends.
 type process struct {
 	monitor int    // the process of bwrap
 	pid     int    // of the supervisor
@@ -40,11 +40,12 @@ type process struct {
 // killed is the exit code of a supervisor that was killed.
 const killed = 128 + int(unix.SIGKILL)
 
-// noteName is the variable in the environment of bwrap, outside of the sandbox, that says what it is.
+// noteName is the variable in the environment of bwrap, outside of the sandbox, that says what it
+// is.
 const noteName = "EXECBROKER_SANDBOX"
 
-// start starts a sandbox that executes a command, whose standard input and output are the connection.
-// If it fails it leaves nothing running.
+// start starts a sandbox that executes a command, whose standard input and output are the
+// connection. If it fails it leaves nothing running.
 func start(ctx context.Context, b *box, command []string) (p *process, conn io.ReadWriteCloser, err error) {
 	filter, err := seccomp.Filter(runtime.GOARCH)
 	if err != nil {
@@ -163,8 +164,8 @@ func (p *process) wait(c *exec.Cmd) {
 	}
 }
 
-// hold opens the supervisor for the kernel, because numbers are given again. It fails with ESRCH if the
-// sandbox has ended.
+// hold opens the supervisor for the kernel, because numbers are given again. It fails with ESRCH if
+// the sandbox has ended.
 func (p *process) hold() (*os.File, error) {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {

@@ -37,8 +37,8 @@ type span struct{ first, size int }
 
 func (s span) contains(n int) bool { return n >= s.first && n < s.first+s.size }
 
-// Numbers that nobody gives away. Each sandbox has users of its own: the kernel counts some things for
-// each user on the whole machine.
+// Numbers that nobody gives away. Each sandbox has users of its own: the kernel counts some things
+// for each user on the whole machine.
 var (
 	unusedUsers  = span{bwrap.FirstUser, bwrap.Users}
 	unusedGroups = span{bwrap.FirstUser - 1<<16, 1 << 16}
@@ -78,8 +78,8 @@ func identifyRoot() (identity, error) {
 	return i, i.divide(uids, gids)
 }
 
-// free returns what root may use: all of unused or, in a namespace that has only a few users, the middle
-// of their largest range.
+// free returns what root may use: all of unused or, in a namespace that has only a few users, the
+// middle of their largest range.
 func free(path string, unused span) (span, error) {
 	have, err := mapped(path)
 	largest := span{}
@@ -109,7 +109,8 @@ func mapped(path string) (found []span, err error) {
 	return found, nil
 }
 
-// identifySubordinate chooses from the ranges that the system has given to the user of this program.
+// identifySubordinate chooses from the ranges that the system has given to the user of this
+// program.
 func identifySubordinate() (identity, error) {
 	for _, name := range []string{"newuidmap", "newgidmap", "nsenter"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -161,8 +162,8 @@ var sandboxes atomic.Uint32
 
 func init() { sandboxes.Store(rand.Uint32()) }
 
-// divide gives the users of a sandbox numbers of ranges: two users that no other sandbox has, and groups
-// that all may share, because they are marks that count within a sandbox only.
+// divide gives the users of a sandbox numbers of ranges: two users that no other sandbox has, and
+// groups that all may share, because they are marks that count within a sandbox only.
 func (i *identity) divide(uids, gids span) error {
 	if uids.size < 2 || gids.size < marks+2 {
 		return fmt.Errorf("%w (a range of %d users and %d groups is too small)", errOneUser, uids.size, gids.size)
@@ -176,8 +177,8 @@ func (i *identity) divide(uids, gids span) error {
 	return nil
 }
 
-// ours reports whether a process with a user may be the first of a sandbox that this program, or another
-// of the same user, has made. Nobody else can become such a user.
+// ours reports whether a process with a user may be the first of a sandbox that this program, or
+// another of the same user, has made. Nobody else can become such a user.
 func ours(uid int) bool {
 	if os.Geteuid() == 0 {
 		s, err := free("/proc/self/uid_map", unusedUsers)

@@ -1,5 +1,5 @@
-// Package bwrap is what both users of the program bwrap share: the layer around Pyodide's process, and
-// the backend that is made of it.
+// Package bwrap is what both users of the program bwrap share: the layer around Pyodide's process,
+// and the backend that is made of it.
 package bwrap
 
 import (
@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Users that no distribution, container or directory service gives away: those from FirstUser on, of
-// which there are Users. Root gives sandboxes of theirs.
+// Users that no distribution, container or directory service gives away: those from FirstUser on,
+// of which there are Users. Root gives sandboxes of theirs.
 const (
 	FirstUser = 0x7000_0000
 	Users     = 1 << 28

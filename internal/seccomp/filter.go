@@ -34,8 +34,8 @@ func (p *program) add(code uint16, yes, no uint8, k uint32) {
 	*p = binary.LittleEndian.AppendUint32(*p, k)
 }
 
-// Filter returns the filter as a program for the kernel, for an architecture by the name that Go has
-// for it. It fails for one whose numbers are not known.
+// Filter returns the filter as a program for the kernel, for an architecture by the name that Go
+// has for it. It fails for one whose numbers are not known.
 func Filter(arch string) ([]byte, error) {
 	table, ok := numbers[arch]
 	if !ok {

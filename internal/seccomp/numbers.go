@@ -1,7 +1,7 @@
 package seccomp
 
-// numbers are those of the calls in the filter that an architecture has, by the name of it that Go has.
-// A test compares them with golang.org/x/sys.
+// numbers are those of the calls in the filter that an architecture has, by the name of it that Go
+// has. A test compares them with golang.org/x/sys.
 var numbers = map[string]string{
 	"amd64": `access=21 chdir=80 chmod=90 chown=92 close=3 close_range=436 copy_file_range=326
 		creat=85 dup=32 dup2=33 dup3=292 faccessat=269 faccessat2=439 fadvise64=221

@@ -1,11 +1,11 @@
-// Package seccomp is the list of system calls that sandboxes on a shared kernel may make. Docker takes
-// it as a profile of its API, bubblewrap as a program for the kernel.
+// Package seccomp is the list of system calls that sandboxes on a shared kernel may make. Docker
+// takes it as a profile of its API, bubblewrap as a program for the kernel.
 //
 // It is a list of what programs use; everything else is refused with EPERM. It is for the native
-// architecture alone. Besides what nobody may do without capabilities it leaves out, of what engines
-// allow, what has been a way out more often than of use: io_uring and the older asynchronous I/O,
-// memfd_secret, fanotify, modify_ldt, message queues of POSIX (their limit is none anyway), reading
-// other processes without ptrace, and sync of all disks of the host.
+// architecture alone. Besides what nobody may do without capabilities it leaves out, of what
+// engines allow, what has been a way out more often than of use: io_uring and the older
+// asynchronous I/O, memfd_secret, fanotify, modify_ldt, message queues of POSIX (their limit is
+// none anyway), reading other processes without ptrace, and sync of all disks of the host.
 package seccomp
 
 import "strings"
@@ -24,14 +24,14 @@ const (
 )
 
 var (
-	// Families are those of which code can make sockets, whatever the protocol: UNIX, INET, INET6. The
-	// filter of package runner has the same, and needs nobody to install it.
+	// Families are those of which code can make sockets, whatever the protocol: UNIX, INET, INET6.
+	// The filter of package runner has the same, and needs nobody to install it.
 	Families = []uint64{1, 2, 10}
 	// Personalities are allowed: the usual one, and the question which it is.
 	Personalities = []uint64{0, LowWord}
-	// Unknown are calls that answer as in a kernel that does not have them. What is in the memory of
-	// clone3 no filter sees, so that programs have to go back to clone; and few programs expect to be
-	// refused io_uring.
+	// Unknown are calls that answer as in a kernel that does not have them. What is in the memory
+	// of clone3 no filter sees, so that programs have to go back to clone; and few programs expect
+	// to be refused io_uring.
 	Unknown = []string{"clone3", "io_uring_setup", "io_uring_enter", "io_uring_register"}
 )
 
