@@ -9,8 +9,8 @@ import (
 	"github.com/execbroker/execbroker/runner"
 )
 
-// TestCompiled starts sandboxes with a supervisor that was compiled ahead. What another version of Python
-// has made is not used, and what this one has made is, whether it is good or not.
+// TestCompiled starts sandboxes with a supervisor that was compiled ahead. What another version of
+// Python has made is not used, and what this one has made is, whether it is good or not.
 func TestCompiled(t *testing.T) {
 	t.Parallel()
 	version(t)

@@ -75,8 +75,9 @@ func (m *machine) Close() error {
 // maxCompiled bounds what is taken for a compiled supervisor.
 const maxCompiled = 4 << 20
 
-// supervisor returns what the Python of a root makes of the supervisor, so that not every sandbox makes it
-// again. The first time it is made beside, in a sandbox that has nothing of a user, and nil is returned.
+// supervisor returns what the Python of a root makes of the supervisor, so that not every sandbox
+// makes it again. The first time it is made beside, in a sandbox that has nothing of a user, and
+// nil is returned.
 func (m *machine) supervisor(root string) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
