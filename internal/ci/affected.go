@@ -22,6 +22,7 @@ var reads = map[string][]string{
 	"cmd/execbroker":       {"docs/guides"},
 	"internal/attempttest": {"docs/security"},
 	"docker":               {"docs/security"},
+	"examples/thirdparty":  {"docs/guides/write-an-adapter.md"},
 	"pyodide":              {"docs/security", "docs/reports"},
 	"server/e2b":           {"docs/guides/e2b-sdks.md"},
 	"flymachines/flytest":  {"docs/guides/fly-emulator.md"},
