@@ -52,7 +52,7 @@ func (e *engine) sweep(ctx context.Context, owner string, now time.Time) error {
 // clock of the engine alone.
 func abandoned(c *container.Summary, now time.Time) (id string, ok bool) {
 	id = c.Labels[driver.LabelID]
-	if !sessionID.MatchString(id) || !slices.Contains(c.Names, "/"+containerName(id)) {
+	if c.Labels[labelSpec] == "" || !sessionID.MatchString(id) || !slices.Contains(c.Names, "/"+containerName(id)) {
 		return "", false // it carries our labels and is not ours
 	}
 	switch c.State {
