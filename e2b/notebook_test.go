@@ -172,9 +172,9 @@ func TestVerdict(t *testing.T) {
 		"exit-3":      {executor.Python, &codeError{"SystemExit", "3", trace("SystemExit: 3")}, 3, "", false},
 		"exit-300":    {executor.Python, &codeError{"SystemExit", "300", ""}, 44, "", false},
 		"exit-text":   {executor.Python, &codeError{"SystemExit", "no", ""}, 1, "no\n", false},
-		"node":        {executor.JavaScript, &codeError{"TypeError", "bad", trace("TypeError: bad")}, -1, "", true},
+		"node":        {executor.JavaScript, &codeError{"TypeError", "bad", trace("TypeError: bad")}, 1, "", true},
 		"node-ended":  {executor.JavaScript, &codeError{"SystemExit", "3", ""}, 3, "", false}, // process.exit
-		"node-throws": {executor.JavaScript, &codeError{"SystemExit", "1", trace("SystemExit: 1")}, -1, "", true},
+		"node-throws": {executor.JavaScript, &codeError{"SystemExit", "1", trace("SystemExit: 1")}, 1, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said := ""

@@ -303,8 +303,8 @@ func explained(ctx context.Context, box Sandbox, err error) error {
 	return err
 }
 
-// classified returns an error of a Transport as one of the contract. The end of ctx comes first, with
-// what the error says about it.
+// classified returns an error of a Transport as one of the contract. The end of ctx comes first,
+// with what the error says about it.
 func classified(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {

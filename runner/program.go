@@ -164,10 +164,10 @@ func command(python string) []string {
 func Program() []byte { return program() }
 
 // CompileCommand returns a command line that reads Program from its standard input and writes what
-// Python makes of it to its standard output. Compiling is a large part of the time in which a runner
-// comes up, so a Transport that can trust what it is given back puts that into a file of its sandboxes
-// that only root can write to, and appends the name of the file to Start.Command. What another version
-// of Python has made is ignored. It must be made where no user code has run.
+// Python makes of it to its standard output. Compiling is a large part of the time in which a
+// runner comes up, so a Transport that can trust what it is given back puts that into a file of its
+// sandboxes that only root can write to, and appends the name of the file to Start.Command. What
+// another version of Python has made is ignored. It must be made where no user code has run.
 func CompileCommand(python string) []string { return append(command(python), "-") }
 
 // noSupervisor is what a bridge says that has found none.

@@ -27,8 +27,8 @@ type Transport interface {
 	//
 	// Start refuses with executor.ErrUnsupported what it finds out only now that the provider
 	// cannot do. If it fails after it has begun, it returns a Sandbox with the error, whose Remove
-	// is then called, again and again until it succeeds. A nil Sandbox says that nothing was made. A
-	// *LostError says that the process has broken off at once: then Termination is asked why.
+	// is then called, again and again until it succeeds. A nil Sandbox says that nothing was made.
+	// A *LostError says that the process has broken off at once: then Termination is asked why.
 	Start(ctx context.Context, s *Start) (Sandbox, io.ReadWriteCloser, error)
 }
 

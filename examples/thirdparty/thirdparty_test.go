@@ -50,8 +50,9 @@ func TestConformance(t *testing.T) {
 	conformancetest.Test(t, target())
 }
 
-// TestGuide holds the guide to the file that it goes through, and the file to its length. What the guide
-// shows are parts of a file, not programs: "golang" tells them from those that documents compile.
+// TestGuide holds the guide to the file that it goes through, and the file to its length. What the
+// guide shows are parts of a file, not programs: "golang" tells them from those that documents
+// compile.
 func TestGuide(t *testing.T) {
 	source, err := os.ReadFile("thirdparty.go")
 	if err != nil {
