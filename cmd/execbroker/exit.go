@@ -105,9 +105,13 @@ func codeOf(ctx context.Context, err error) int {
 		return exitPipe
 	case signaled(ctx) != nil:
 		return signaled(ctx).code()
-	case errors.As(err, &wrong), errors.As(err, &in):
+	case errors.As(err, &wrong):
 		return exitUsage
-	case errors.As(err, &e) && slices.ContainsFunc(userKinds, func(k error) bool { return errors.Is(e.Kind, k) }):
+	case errors.As(err, &e): // also at a path of the configuration, as setup reports it
+		if slices.ContainsFunc(userKinds, func(k error) bool { return errors.Is(e.Kind, k) }) {
+			return exitUsage
+		}
+	case errors.As(err, &in):
 		return exitUsage
 	}
 	return exitInfrastructure
