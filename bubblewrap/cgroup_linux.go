@@ -232,9 +232,11 @@ const removeTime = 10 * time.Second
 
 // remove removes a group whose processes have ended. One that is gone is not an error.
 func (x *group) remove() error {
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
 	var errs []error
 	for _, dir := range x.dirs {
-		for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		for begin := time.Now(); ; <-poll.C {
 			err := os.Remove(dir)
 			if err == nil || errors.Is(err, os.ErrNotExist) {
 				break

@@ -50,11 +50,12 @@ func TestCLI(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set("X-API-KEY", e2btest.Key)
-	res, err := http.DefaultClient.Do(r)
+	c := &http.Client{Transport: &http.Transport{}}
+	res, err := c.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer http.DefaultClient.CloseIdleConnections()
+	defer c.CloseIdleConnections()
 	defer res.Body.Close()
 	if err := json.NewDecoder(res.Body).Decode(&made); err != nil {
 		t.Fatal(err)
