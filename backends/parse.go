@@ -72,7 +72,7 @@ func document(data []byte) (*yaml.Node, error) {
 	}
 	switch err := dec.Decode(&second); {
 	case err == nil:
-		return nil, &executor.FieldError{Line: second.Line, Column: second.Column, Err: errors.New("a second document begins; a configuration is one")}
+		return nil, &executor.FieldError{Line: second.Line, Column: second.Column, Err: errors.New("a second document begins; a configuration must be one document")}
 	case !errors.Is(err, io.EOF):
 		return nil, syntaxError(err)
 	}

@@ -25,7 +25,7 @@ func TestEveryErrorAtOnce(t *testing.T) {
 		`routes[0].name: empty`, `routes[0].split: no share has a weight`, `routes[1].split[0].backend: unknown backend "b"; there are a`,
 		`routes[1].split[1].weight: -1`, `routes[1].split[2].backend: "a" has a share already`, `routes[1].split[2].weight: 2000`,
 		`routes[1].fallback[1]: "a" is there already`, `routes[1].fallback[2]: unknown backend "c"; there are a`, `routes[1].match.require[0]: unknown feature "telepathy"`,
-		`routes[1]: never reached, routes[0]`, `routes[2].name: "x" is the name of routes[1]`, `routes[2].split: no share`,
+		`routes[1]: never reached: routes[0]`, `routes[2].name: "x" is already the name of routes[1]`, `routes[2].split: no share`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v\nwant %q in it", err, want)
