@@ -75,28 +75,12 @@ func (c *Config) limits(spec *executor.Spec, limited bool, cpus int) executor.Li
 		c.Templates[spec.Template].Limits.executor(), c.Limits.executor(),
 		{CPUs: min(defaultCPUs, float64(cpus)), MemoryBytes: defaultMemory, DiskBytes: defaultDisk, Processes: defaultProcesses},
 	} {
-		l = or(l, d)
+		l = l.Or(d)
 	}
 	if !limited {
 		return executor.Limits{DiskBytes: min(l.DiskBytes, maxBytes)}
 	}
 	l.MemoryBytes, l.DiskBytes = min(l.MemoryBytes, maxBytes), min(l.DiskBytes, maxBytes)
-	return l
-}
-
-func or(l, d executor.Limits) executor.Limits {
-	if l.CPUs == 0 {
-		l.CPUs = d.CPUs
-	}
-	if l.MemoryBytes == 0 {
-		l.MemoryBytes = d.MemoryBytes
-	}
-	if l.DiskBytes == 0 {
-		l.DiskBytes = d.DiskBytes
-	}
-	if l.Processes == 0 {
-		l.Processes = d.Processes
-	}
 	return l
 }
 

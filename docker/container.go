@@ -71,25 +71,9 @@ func (c *Config) limits(spec *executor.Spec, f *facts) executor.Limits {
 		c.Templates[spec.Template].Limits.executor(), c.Limits.executor(),
 		{CPUs: min(defaultCPUs, float64(f.info.NCPU)), MemoryBytes: defaultMemory, DiskBytes: defaultDisk, Processes: defaultProcesses},
 	} {
-		l = or(l, d)
+		l = l.Or(d)
 	}
 	l.MemoryBytes, l.DiskBytes = min(l.MemoryBytes, maxBytes), min(l.DiskBytes, maxBytes)
-	return l
-}
-
-func or(l, d executor.Limits) executor.Limits {
-	if l.CPUs == 0 {
-		l.CPUs = d.CPUs
-	}
-	if l.MemoryBytes == 0 {
-		l.MemoryBytes = d.MemoryBytes
-	}
-	if l.DiskBytes == 0 {
-		l.DiskBytes = d.DiskBytes
-	}
-	if l.Processes == 0 {
-		l.Processes = d.Processes
-	}
 	return l
 }
 

@@ -68,3 +68,20 @@ func (l RunLimits) atMost(ceiling RunLimits) RunLimits {
 	}
 	return l
 }
+
+// Or returns l with its zero fields replaced by those of d.
+func (l Limits) Or(d Limits) Limits {
+	if l.CPUs == 0 {
+		l.CPUs = d.CPUs
+	}
+	if l.MemoryBytes == 0 {
+		l.MemoryBytes = d.MemoryBytes
+	}
+	if l.DiskBytes == 0 {
+		l.DiskBytes = d.DiskBytes
+	}
+	if l.Processes == 0 {
+		l.Processes = d.Processes
+	}
+	return l
+}
