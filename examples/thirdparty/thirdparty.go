@@ -55,8 +55,7 @@ func Factory() driver.Factory { return driver.NewFactory(Type, Open, nil) }
 // transport implements runner.Transport.
 type transport struct{}
 
-// prepare runs in the new namespaces, and becomes the runner. The directories are the sandbox's
-// own.
+// prepare runs in the new namespaces, and becomes the runner. The directories are the sandbox's.
 const prepare = `mount --make-rprivate /; mount -t proc proc /proc
 for d in /workspace /tmp /dev/shm /run/nscd; do
 	mkdir -p $d; mount -t tmpfs -o nosuid,nodev tmpfs $d
@@ -117,8 +116,8 @@ type sandbox struct {
 	bridge sync.WaitGroup
 }
 
-// Connect implements runner.Sandbox. The network is that of this machine, and the name of the
-// runner's socket with it, so a bridge need not be in the other namespaces.
+// Connect implements runner.Sandbox. The network, with the name of the runner's socket, is that of
+// this machine, so a bridge need not be in the other namespaces.
 func (s *sandbox) Connect(_ context.Context, command []string) (io.ReadWriteCloser, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	conn, err := start(cmd)
@@ -128,8 +127,7 @@ func (s *sandbox) Connect(_ context.Context, command []string) (io.ReadWriteClos
 	return conn, err
 }
 
-// Termination implements runner.Sandbox. The end of the output comes a little before that of a
-// process.
+// Termination implements runner.Sandbox. The output ends a little before the process.
 func (s *sandbox) Termination(context.Context) (runner.Termination, error) {
 	select {
 	case <-s.ended:
