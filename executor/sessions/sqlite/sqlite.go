@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	engine "modernc.org/sqlite" // also registers the driver "sqlite"
 
 	"github.com/execbroker/execbroker/executor"
@@ -21,10 +22,10 @@ import (
 // Store is a sessions.Store. Open makes one.
 type Store struct {
 	db *sql.DB
-	// writes has one connection. database/sql gives it to waiting writers in the order of their
-	// requests. SQLite itself lets new writers overtake waiting ones, so the renewal of a lease
-	// could wait behind a thousand other writes, and the lease would be lost.
-	writes *sql.DB
+	// turn queues the writers. SQLite lets new writers overtake waiting ones, and so does
+	// database/sql: the renewal of a lease could wait behind hundreds of other writes, and the
+	// lease would be lost.
+	turn *semaphore.Weighted
 }
 
 var _ sessions.Store = (*Store)(nil)
@@ -55,17 +56,11 @@ func Open(path string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sessions: %s: %w", path, err)
 	}
-	writes, err := sql.Open("sqlite", name)
-	if err != nil {
-		db.Close()
-		return nil, fmt.Errorf("sessions: %s: %w", path, err)
-	}
-	writes.SetMaxOpenConns(1)
-	s := &Store{db: db, writes: writes}
+	s := &Store{db: db, turn: semaphore.NewWeighted(1)}
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
 	for end := time.Now().Add(patience); ; <-poll.C {
-		_, err = writes.Exec(schema) //nolint:noctx // a local file, bounded by patience
+		_, err = db.Exec(schema) //nolint:noctx // a local file, bounded by patience
 		if !busy(err) || time.Now().After(end) {
 			break
 		}
@@ -85,7 +80,7 @@ func busy(err error) bool {
 }
 
 // Close closes the database.
-func (s *Store) Close() error { return errors.Join(s.db.Close(), s.writes.Close()) }
+func (s *Store) Close() error { return s.db.Close() }
 
 // Get implements sessions.Store.
 func (s *Store) Get(ctx context.Context, key string) (sessions.Entry, error) {
@@ -171,7 +166,11 @@ func same(ctx context.Context, tx *sql.Tx, key, rev string, must bool) error {
 }
 
 func (s *Store) write(ctx context.Context, op string, f func(*sql.Tx) error) error {
-	tx, err := s.writes.BeginTx(ctx, nil)
+	if err := s.turn.Acquire(ctx, 1); err != nil {
+		return wrap(ctx, op, err)
+	}
+	defer s.turn.Release(1)
+	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return wrap(ctx, op, err)
 	}
