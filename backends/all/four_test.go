@@ -88,9 +88,9 @@ func newFour(t *testing.T) *four {
 	f.links = map[string]link{box: cable, cloud: toE2B, machines: links{toFly, toMachines}}
 	f.settings = map[string]string{
 		local: "type: pyodide",
-		box:   fmt.Sprintf("type: docker, host: %q, image: %q, pull: never, timeout: 20s", cable.Host, image),
-		cloud: fmt.Sprintf("type: e2b, api_key: {env: %s}, api_url: %q, sandbox_url: %q, timeout: 20s", key, toE2B.URL, toE2B.URL),
-		machines: fmt.Sprintf("type: flymachines, app: sandboxes, token: {env: %s}, api: %q, proxy: %q, image: %q, rate: 1000, timeout: 20s",
+		box:   fmt.Sprintf("type: docker, host: %q, image: %q, pull: never, timeout: 60s", cable.Host, image),
+		cloud: fmt.Sprintf("type: e2b, api_key: {env: %s}, api_url: %q, sandbox_url: %q, timeout: 60s", key, toE2B.URL, toE2B.URL),
+		machines: fmt.Sprintf("type: flymachines, app: sandboxes, token: {env: %s}, api: %q, proxy: %q, image: %q, rate: 1000, timeout: 60s",
 			token, toFly.URL, toMachines.URL, "docker.io/library/the:image"),
 	}
 	return f
