@@ -83,7 +83,7 @@ func check(data string) error {
 	return errors.Join(err, c.Check(registry()))
 }
 
-// TestMistakes compares the errors about the files in testdata with the golden files. Run it with
+// TestErrors compares the errors about the files in testdata with the golden files. Run it with
 // UPDATE=1 to write the golden files.
 func TestErrors(t *testing.T) {
 	files, err := filepath.Glob("testdata/errors/*.yaml")

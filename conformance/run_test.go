@@ -418,7 +418,7 @@ func TestSetup(t *testing.T) {
 	}
 }
 
-func TestMistakesInTargets(t *testing.T) {
+func TestInvalidTargets(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Target)
 		want string

@@ -9,7 +9,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-func TestConfigMistakes(t *testing.T) {
+func TestInvalidConfig(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"key", `{"api_key": "e2b_0123"}`, "api_key: a configuration names a secret and does not contain it"},
 		{"two-keys", `{"api_key": {"env": "A", "file": "/b"}}`, "api_key: want one of env and file, got both"},
@@ -89,8 +89,8 @@ func TestConfigDefaults(t *testing.T) {
 	}
 }
 
-// Mistakes in packages are told all at once.
-func TestPackagesMistakes(t *testing.T) {
+// Invalid packages are told all at once.
+func TestInvalidPackages(t *testing.T) {
 	err := Factory().Check([]byte(`{"user": "user", "packages": {"allow": {"python": ["./x"], "cobol": ["x"]}, "wheels": "here", "size": -1}}`))
 	if err == nil {
 		t.Fatal("no mistake was found")

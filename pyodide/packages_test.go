@@ -290,7 +290,7 @@ func TestUnreachableDistribution(t *testing.T) {
 	}
 }
 
-func TestMistakesOfPackages(t *testing.T) {
+func TestInvalidPackages(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"packages.dir":      {Packages: Packages{Dir: "relative"}},
 		"packages.wheels":   {Packages: Packages{Wheels: "relative"}},

@@ -233,7 +233,7 @@ func TestOtherInputs(t *testing.T) {
 	}
 }
 
-func TestMistakesInCalls(t *testing.T) {
+func TestInvalidCalls(t *testing.T) {
 	tests := map[string]struct{ in, want string }{
 		"no-code":         {`{}`, `"code" is missing`},
 		"null-code":       {`{"code": null}`, `"code" is missing`},

@@ -81,7 +81,7 @@ func TestEmulateFly(t *testing.T) {
 	}
 }
 
-func TestEmulateMistakes(t *testing.T) {
+func TestEmulateUsageErrors(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
 		"provider": {},

@@ -260,8 +260,8 @@ func TestLiveEnds(t *testing.T) {
 	})
 }
 
-// TestLiveMistakes checks that errors are reported before anything is created.
-func TestLiveMistakes(t *testing.T) {
+// TestLiveUsageErrors checks that errors are reported before anything is created.
+func TestLiveUsageErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args []string

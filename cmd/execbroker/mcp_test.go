@@ -65,7 +65,7 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-func TestMCPMistakes(t *testing.T) {
+func TestMCPUsageErrors(t *testing.T) {
 	t.Parallel()
 	keys := write(t, t.TempDir(), "keys.json", `[{"key": "short"}]`)
 	for name, args := range map[string][]string{

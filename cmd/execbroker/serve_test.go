@@ -192,7 +192,7 @@ func TestServersAndWebPages(t *testing.T) {
 	}
 }
 
-func TestServeMistakes(t *testing.T) {
+func TestServeUsageErrors(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
 		"api":       {"--api", "e2c"},

@@ -433,7 +433,7 @@ func TestFirstLanguage(t *testing.T) {
 	})
 }
 
-func TestMistakes(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	x, err := fake.New(fake.Options{}).Open(driver.Env{})
 	if err != nil {
 		t.Fatal(err)

@@ -124,7 +124,7 @@ func open(t *testing.T, b *fake.Backend) executor.Executor {
 }
 
 // Errors in a call have the messages of the original, if it has one.
-func TestMistakes(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	s := serve(t, open(t, fake.New(fake.Options{})), nemo.Config{MaxBody: 10_000})
 	for name, test := range map[string]struct {
 		body, contentType string
