@@ -96,12 +96,7 @@ type box struct {
 	who     identity
 	group   *group // nil: none
 	note    string // for whom looks for sandboxes
-
-	compiled []byte // the supervisor, for the Python of the root; nil: not yet
 }
-
-// compiledName is the path of the compiled supervisor in a sandbox.
-const compiledName = "/sys/supervisor"
 
 // limits returns what is in force once b.want has been rounded up. Files are memory, so the code
 // may use as memory what it does not use as disk.
@@ -202,9 +197,6 @@ func (b *box) args(number func(data) string) ([]string, error) {
 		for _, at := range slices.Sorted(maps.Keys(binds)) {
 			add(within(at, "--ro-bind", binds[at])...)
 		}
-	}
-	if b.compiled != nil {
-		add(data{compiledName, string(b.compiled)}.args(number)...)
 	}
 	for _, a := range b.aliases {
 		add(within(a, "--symlink", executor.Workdir)...)

@@ -110,7 +110,7 @@ func (m *machine) trial(ctx context.Context, template string, l executor.Languag
 	if l == executor.JavaScript {
 		command = []string{"node", "--version"}
 	}
-	text, err := m.try(ctx, root, command, nil, maxSaid)
+	text, err := m.try(ctx, root, command)
 	if err != nil {
 		c.Detail = err.Error()
 		c.Fix = "install " + command[0] + " below " + filepath.Join("/", root, "usr") + ", and see what the message forbids"
@@ -126,8 +126,8 @@ func (m *machine) trial(ctx context.Context, template string, l executor.Languag
 	return c
 }
 
-// try executes a command in a sandbox, with an input, and returns what it writes, up to a length.
-func (m *machine) try(ctx context.Context, root string, command []string, input []byte, most int64) ([]byte, error) {
+// try executes a command in a sandbox, and returns the beginning of what it writes.
+func (m *machine) try(ctx context.Context, root string, command []string) ([]byte, error) {
 	who, err := identify(m.cfg.AllowWeak)
 	if err != nil {
 		return nil, err
@@ -140,9 +140,8 @@ func (m *machine) try(ctx context.Context, root string, command []string, input 
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
-	_, err = conn.Write(input)
-	text, rerr := io.ReadAll(io.LimitReader(conn, most))
-	if err = errors.Join(err, rerr, p.kill(context.WithoutCancel(ctx))); err != nil {
+	text, err := io.ReadAll(io.LimitReader(conn, maxSaid))
+	if err = errors.Join(err, p.kill(context.WithoutCancel(ctx))); err != nil {
 		return nil, err
 	}
 	if p.code != 0 || len(text) == 0 {

@@ -28,26 +28,19 @@ type machine struct {
 	groups  *groups // nil: there are none, because of
 	noGroup error
 	first   sync.Once
-
-	life      context.Context // until Close
-	end       context.CancelFunc
-	compiling sync.WaitGroup
-	mu        sync.Mutex
-	compiled  map[string][]byte // of the supervisor, by root; nil until it is there
 }
 
 var (
 	_ runner.Transport = (*machine)(nil)
 	_ runner.Finder    = (*machine)(nil)
 	_ driver.Lister    = (*machine)(nil)
-	_ io.Closer        = (*machine)(nil)
 	_ runner.Sandbox   = (*process)(nil)
+	_ runner.Base      = (*process)(nil)
 	_ driver.Aser      = (*process)(nil)
 )
 
 func newMachine(env driver.Env, cfg Config) (*machine, error) {
-	m := &machine{cfg: cfg, env: env, compiled: map[string][]byte{}}
-	m.life, m.end = context.WithCancel(context.Background())
+	m := &machine{cfg: cfg, env: env}
 	m.groups, m.noGroup = findGroups(cfg.Cgroup)
 	return m, nil
 }
@@ -63,38 +56,6 @@ func (m *machine) begin() {
 			m.env.Logger().Warn("removing control groups that earlier programs have left", "error", err)
 		}
 	})
-}
-
-// Close implements io.Closer.
-func (m *machine) Close() error {
-	m.end()
-	m.compiling.Wait()
-	return nil
-}
-
-// maxCompiled bounds what is taken for a compiled supervisor.
-const maxCompiled = 4 << 20
-
-// supervisor returns what the Python of a root makes of the supervisor, so that not every sandbox
-// makes it again. The first time it is made beside, in a sandbox that has nothing of a user, and
-// nil is returned.
-func (m *machine) supervisor(root string) []byte {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if code, known := m.compiled[root]; known {
-		return code
-	}
-	m.compiled[root] = nil
-	m.compiling.Go(func() {
-		text, err := m.try(m.life, root, runner.CompileCommand(python), runner.Program(), maxCompiled)
-		if err != nil {
-			return // Start says what is wrong with the root
-		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.compiled[root] = text
-	})
-	return nil
 }
 
 // Start implements runner.Transport.
@@ -120,9 +81,6 @@ func (m *machine) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 	c := &s.Config
 	c.UID, c.GID, c.SameUser, c.OwnWorkdir = codeID, codeID, b.who.same, !b.who.same
 	c.Rlimits, c.Filtered = b.rlimits(), true
-	if b.compiled = m.supervisor(b.root); b.compiled != nil {
-		s.Command = append(s.Command, compiledName)
-	}
 	p, conn, err := start(ctx, b, s.Command)
 	if err != nil && b.group != nil {
 		err = errors.Join(err, b.group.remove())
@@ -192,6 +150,9 @@ func (m *machine) Sessions(_ context.Context, labels map[string]string) iter.Seq
 		}
 	}
 }
+
+// Base implements runner.Base.
+func (p *process) Base() string { return p.root }
 
 // Connect implements runner.Sandbox. The process is in the namespaces of the sandbox but for that
 // of its processes, so code does not see it.

@@ -31,6 +31,7 @@ type process struct {
 	same    bool   // code has the user of the supervisor
 
 	// Of a sandbox that this program has started.
+	root string
 	said *tail
 	over chan struct{} // closed when it has ended, and then the rest is known
 	code int           // exit code, as a shell has it
@@ -110,7 +111,7 @@ func start(ctx context.Context, b *box, command []string) (p *process, conn io.R
 	}
 	defer release()
 	c := exec.Command(argv[0], argv[1:]...) //nolint:noctx // its life is that of the sandbox
-	p = &process{group: b.group, same: b.who.same, said: &tail{}, over: make(chan struct{})}
+	p = &process{root: b.root, group: b.group, same: b.who.same, said: &tail{}, over: make(chan struct{})}
 	c.Dir, c.Env, c.ExtraFiles, c.SysProcAttr = "/", []string{noteName + "=" + b.note}, theirs, attr
 	c.Stdin, c.Stdout, c.Stderr = stdin, stdout, p.said
 	theirs = append(theirs, stdin, stdout)

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -51,11 +52,15 @@ type client struct {
 // setUp sets up a runner whose process was started as Command, over its standard input and output.
 // It sends the program. The client owns conn from then on, also if Start fails.
 func setUp(ctx context.Context, conn io.ReadWriteCloser, cfg Config) (*client, error) {
-	ahead := program()
-	if cfg.Guest != nil {
-		ahead = nil // it has been a file of the machine
+	var first []byte
+	switch {
+	case cfg.Guest != nil: // it has been a file of the machine
+	case cfg.compiled != nil:
+		first = ahead(cfg.compiled.runner)
+	default:
+		first = ahead(nil)
 	}
-	return open(ctx, conn, ahead, wire.Map{"version": wire.Version, "config": cfg.encode()})
+	return open(ctx, conn, first, wire.Map{"version": wire.Version, "config": cfg.encode()})
 }
 
 // join opens a further connection to a runner, over the standard input and output of a process that
@@ -65,7 +70,7 @@ func join(ctx context.Context, conn io.ReadWriteCloser, fence int64) (*client, e
 	return open(ctx, conn, nil, wire.Map{"version": wire.Version, "fence": fence})
 }
 
-func open(ctx context.Context, conn io.ReadWriteCloser, ahead []byte, hello wire.Map) (*client, error) {
+func open(ctx context.Context, conn io.ReadWriteCloser, before []byte, hello wire.Map) (*client, error) {
 	c := &client{conn: conn, out: make(chan []byte), over: make(chan struct{}), streams: map[uint32]*stream{}}
 	stop := context.AfterFunc(ctx, func() { c.end(context.Cause(ctx)) })
 	c.wg.Go(c.write)
@@ -78,7 +83,7 @@ func open(ctx context.Context, conn io.ReadWriteCloser, ahead []byte, hello wire
 			c.read(frames)
 		}
 	})
-	first := wire.Frame{Type: wire.Hello, Payload: wire.AppendValue(nil, hello)}.Append(ahead[:len(ahead):len(ahead)])
+	first := wire.Frame{Type: wire.Hello, Payload: wire.AppendValue(nil, hello)}.Append(before)
 	_ = c.write1(ctx, first) // its failure shows in the greeting
 	err := <-greeting
 	if !stop() && err == nil {
@@ -123,6 +128,9 @@ func (c *client) greeted(frames *wire.Reader) error {
 		return driver.Fail(executor.ErrInternal, executor.RanNo, fmt.Errorf("the runner began with %v, version %d", f.Type, m.Int("version")))
 	}
 	c.info = hello{Python: m.Text("python"), Workdir: m.Text("workdir"), Expires: expires(m.Int("left"))}
+	if made := (&compiled{bytes.Clone(m.Bytes("runner")), bytes.Clone(m.Bytes("parts"))}); len(made.parts) > 0 {
+		c.info.Compiled = made
+	}
 	for _, l := range m.List("languages") {
 		if b, ok := l.([]byte); ok {
 			c.info.Languages = append(c.info.Languages, executor.Language(b))

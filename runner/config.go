@@ -1,11 +1,9 @@
 package runner
 
 import (
-	"sync"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/internal/cell"
 	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/internal/wire"
 )
@@ -74,7 +72,9 @@ type Config struct {
 	// Start.Command.
 	Guest *Guest
 
-	socket string // where a bridge finds the supervisor; empty: no further holders. A Guest has none
+	socket   string // where a bridge finds the supervisor; empty: no further holders. A Guest has none
+	compiled *compiled
+	compile  bool // the supervisor is to answer with what compiled is for others
 }
 
 // addPackages lets Python find what is installed, also one that the code starts.
@@ -83,17 +83,9 @@ func (c *Config) addPackages() {
 	c.Paths = map[executor.Language][]string{executor.Python: {packages.Dirs[executor.Python]}}
 }
 
-// notebook, linger and setup are the parts that travel over the connection, because what is sent
-// ahead of every sandbox has to be small.
-var (
-	notebook = sync.OnceValue(func() string { return shipped(cell.Notebook) })
-	linger   = sync.OnceValue(func() string { return source("linger.py") })
-	setup    = sync.OnceValue(func() string { return source("account.py") + source("setup.py") })
-)
-
 // encode returns the configuration as the runner reads it.
 func (c Config) encode() wire.Map {
-	m := wire.Map{"notebook": notebook(), "linger": linger(), "setup": setup(), "same_user": c.SameUser, "own": c.OwnWorkdir, "filtered": c.Filtered, "allow_weak": c.AllowWeak, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
+	m := wire.Map{"parts": parts(), "compile": c.compile, "ports": c.Ports, "same_user": c.SameUser, "own": c.OwnWorkdir, "filtered": c.Filtered, "allow_weak": c.AllowWeak, "idle": int64(c.IdleTTL), "life": int64(c.MaxLife)}
 	text := func(key, v string) {
 		if v != "" {
 			m[key] = v
@@ -115,15 +107,15 @@ func (c Config) encode() wire.Map {
 	if len(c.Aliases) > 0 {
 		m["aliases"] = list(c.Aliases)
 	}
-	if c.Ports {
-		m["ports"] = source("ports.py")
+	if c.compiled != nil {
+		m["compiled"] = c.compiled.parts
 	}
 	number("max_wall", int64(c.MaxRun.WallTime)) // executor.NoLimit is -1, which means the same there
 	number("max_output", c.MaxRun.OutputBytes)
 	number("grace", int64(c.Grace))
 	number("oom_score", int64(c.OOMScore))
 	if g := c.Guest; g != nil {
-		m["parts"], m["network"], m["hide"] = guestParts(), g.Network, list(g.Hide)
+		m["network"], m["hide"] = g.Network, list(g.Hide)
 		delete(m, "socket")
 	}
 	m["env"] = texts(c.Env)
@@ -164,6 +156,7 @@ type hello struct {
 	Languages []executor.Language // that can be run
 	Degraded  []string            // protections that are missing here, in words
 	Expires   time.Time           // when it will end unless it is used; zero: never
+	Compiled  *compiled           // if Config asked for it
 }
 
 // status is what a runner does now.

@@ -27,9 +27,9 @@ p = dict(zip(p[::2], p[1::2]))
 exec(compile(p["runner.py"], "<execbroker runner.py>", "exec"), {"PARTS": p, "__name__": "runner", "__builtins__": dict(vars(builtins))})
 `
 
-// GuestProgram returns the program of a runner that serves HTTP, compressed, as the file that
-// GuestCommand names. It is the first of two parts: what the configuration of a machine can hold is
-// bounded, and everybody who lists machines gets it. Setting it up sends the second.
+// GuestProgram returns the supervisor of a runner that serves HTTP, compressed, as the file that
+// GuestCommand names. The other parts of the program are sent when it is set up: what the
+// configuration of a machine can hold is bounded, and everybody who lists machines gets it.
 var GuestProgram = sync.OnceValue(func() []byte {
 	files := []string{}
 	for _, name := range supervisor {
@@ -38,11 +38,8 @@ var GuestProgram = sync.OnceValue(func() []byte {
 		}
 		files = append(files, name)
 	}
-	return pack(runner(files), part{name: "http"})
+	return pack(joined("runner.py", files), part{name: "http"})
 })
-
-// guestParts is the second part.
-var guestParts = sync.OnceValue(func() []byte { return pack(later()...) })
 
 // guest lists what the supervisor of a machine has in addition.
 var guest = []string{"http.py", "guest.py"}

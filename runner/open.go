@@ -79,6 +79,8 @@ type backend struct {
 	env       driver.Env
 	o         Options
 	installer *packages.Installer
+
+	compilations compilations
 }
 
 var _ driver.Driver = (*backend)(nil)
@@ -224,9 +226,15 @@ func (b *backend) setUp(ctx context.Context, st *Start, box Sandbox, conn io.Rea
 	if len(st.Preinstall[executor.Python]) > 0 {
 		st.Config.addPackages()
 	}
+	b.compilations.use(box, &st.Config)
 	c, err := setUp(actx, conn, st.Config)
 	if err != nil {
+		b.compilations.learn(box, nil)
 		return nil, b.notSetUp(ctx, box, err)
+	}
+	if st.Config.compile {
+		b.compilations.learn(box, c.Info().Compiled)
+		st.Config.compile = false
 	}
 	for _, l := range st.Config.Languages {
 		if !slices.Contains(c.Info().Languages, l) {

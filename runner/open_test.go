@@ -22,7 +22,9 @@ import (
 // these tests need one.
 type local struct {
 	edit func(*runner.Start)
-	argv func(command []string) []string // nil: command
+	argv func(command []string) []string             // nil: command
+	wire func(io.ReadWriteCloser) io.ReadWriteCloser // nil: as it is
+	base string                                      // of all sandboxes; empty: they have none
 
 	mu    sync.Mutex
 	boxes map[string]*process
@@ -47,8 +49,23 @@ func (l *local) Start(_ context.Context, s *runner.Start) (runner.Sandbox, io.Re
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.boxes[s.ID], l.infos[s.ID] = p, s.Info
-	return p, p, nil
+	var box runner.Sandbox = p
+	if l.base != "" {
+		box = &based{p, l.base}
+	}
+	if l.wire != nil {
+		return box, l.wire(p), nil
+	}
+	return box, p, nil
 }
+
+// based is a sandbox that is made from something.
+type based struct {
+	*process
+	base string
+}
+
+func (b *based) Base() string { return b.base }
 
 func (l *local) Find(_ context.Context, h executor.Handle) (runner.Sandbox, executor.SessionInfo, error) {
 	l.mu.Lock()

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"compress/zlib"
 	"embed"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,12 +23,22 @@ var sources embed.FS
 
 // supervisor lists the files that make the program of the supervisor. They are joined, so that it
 // is one program to compile.
-var supervisor = []string{"protocol.py", "system.py", "peers.py", "runs.py", "processes.py", "interpreters.py", "helper.py", "suspend.py", "supervisor.py"}
+var supervisor = []string{"protocol.py", "parts.py", "system.py", "peers.py", "runs.py", "processes.py", "interpreters.py", "helper.py", "suspend.py", "supervisor.py"}
 
-// programs lists what the supervisor compiles later, in other processes, by name.
-var programs = []string{"interpreter.py", "files.py", "runner.cjs"}
+// others lists the parts that the supervisor gets when it is set up, by name, with their files. It
+// loads them when it needs them, most in other processes.
+var others = []struct {
+	name  string
+	files []string
+}{
+	{"setup.py", []string{"account.py", "setup.py"}}, {"ports.py", []string{"ports.py"}}, {"files.py", []string{"files.py"}},
+	{"interpreter.py", []string{"linger.py", "interpreter.py"}}, {"runner.cjs", []string{"runner.cjs"}},
+}
 
-// bootstrap reads the rest of the program from standard input, which is also the first connection.
+// bootstrap reads the supervisor from standard input, which is also the first connection: its source
+// and, behind four bytes with its length, what an earlier sandbox of the same kind has compiled of
+// it. What another version of Python has compiled is not used.
+//
 // Its version check comes before anything that an old Python could not compile. It closes what
 // whoever started it has inherited from others. The program has built-in names of its own, because
 // interpreters go on with it and their code may remove the common ones.
@@ -38,27 +50,20 @@ for n in os.listdir("/proc/self/fd"):
         int(n) < 3 or os.close(int(n))
     except OSError:
         pass
-n, b = int(sys.argv[1]), []
-while n:
-    d = os.read(0, min(n, 65536))
-    if not d:
-        sys.exit("execbroker: the connection ended before the runner had arrived")
-    b.append(d)
-    n -= len(d)
-import zlib
-p = zlib.decompress(b"".join(b)).decode().split("\0")
-p = dict(zip(p[::2], p[1::2]))
-c = b""
-if sys.argv[2:]:
-    import _frozen_importlib_external, marshal
-    m = _frozen_importlib_external.MAGIC_NUMBER
-    if sys.argv[2] == "-":
-        sys.stdout.buffer.write(m + marshal.dumps(compile(p["runner.py"], "<execbroker runner.py>", "exec")))
-        sys.exit()
-    with open(sys.argv[2], "rb") as f:
-        c = f.read()
-    c = marshal.loads(c[len(m):]) if c.startswith(m) else b""
-exec(c or compile(p["runner.py"], "<execbroker runner.py>", "exec"), {"PARTS": p, "__name__": "runner", "__builtins__": dict(vars(builtins))})
+def take(n):
+    b = []
+    while n:
+        d = os.read(0, min(n, 65536))
+        if not d:
+            sys.exit("execbroker: the connection ended before the runner had arrived")
+        b.append(d)
+        n -= len(d)
+    return b"".join(b)
+import _frozen_importlib_external, marshal, zlib
+p, c, m = take(int(sys.argv[1])), take(int.from_bytes(take(4), "big")), _frozen_importlib_external.MAGIC_NUMBER
+p = dict([zlib.decompress(p).decode().split("\0")[:2]])
+c = marshal.loads(zlib.decompress(c[len(m):])) if c.startswith(m) else compile(p["runner.py"], "<execbroker runner.py>", "exec")
+exec(c, {"PARTS": p, "__name__": "runner", "__builtins__": dict(vars(builtins))})
 `
 
 // bridge hands its standard input and output to the supervisor and waits until the supervisor lets
@@ -78,28 +83,34 @@ os.closerange(0, 2)
 s.recv(1)
 `
 
-// program returns what Start sends ahead: the sources, compressed.
-var program = sync.OnceValue(func() []byte { return pack(append([]part{runner(supervisor)}, later()...)...) })
+// program returns the source of the supervisor, compressed. It is small, because it is sent ahead of
+// every sandbox.
+var program = sync.OnceValue(func() []byte { return pack(joined("runner.py", supervisor)) })
+
+// parts returns the sources of the other parts, compressed.
+var parts = sync.OnceValue(func() []byte {
+	all := []part{{"cell.py", shipped(cell.Program)}, {"notebook.py", shipped(cell.Notebook)}}
+	for _, p := range others {
+		all = append(all, joined(p.name, p.files))
+	}
+	return pack(all...)
+})
 
 // part is a piece of the program by its name.
 type part struct{ name, source string }
 
-// runner is the part that is compiled first: the supervisor of some files.
-func runner(files []string) part {
+// joined makes a part of files.
+func joined(name string, files []string) part {
 	var all strings.Builder
-	for _, name := range files {
-		all.WriteString(source(name))
+	for _, file := range files {
+		all.WriteString(source(file))
 	}
-	return part{"runner.py", all.String()}
+	return part{name, all.String()}
 }
 
-// later are the parts that the supervisor compiles later.
-func later() []part {
-	parts := []part{{"cell.py", shipped(cell.Program)}}
-	for _, name := range programs {
-		parts = append(parts, part{name, source(name)})
-	}
-	return parts
+// ahead returns what is sent to a supervisor before the protocol begins. compiled may be nil.
+func ahead(compiled []byte) []byte {
+	return slices.Concat(program(), binary.BigEndian.AppendUint32(nil, uint32(len(compiled))), compiled)
 }
 
 // pack compresses parts.
@@ -159,16 +170,6 @@ func command(python string) []string {
 	// supervisor. UTF-8 whatever the locale.
 	return []string{python, "-I", "-S", "-X", "utf8", "-c", bootstrap, strconv.Itoa(len(program()))}
 }
-
-// Program is the program of the supervisor, which Open sends to each runner.
-func Program() []byte { return program() }
-
-// CompileCommand returns a command line that reads Program from its standard input and writes what
-// Python makes of it to its standard output. Compiling is a large part of the time in which a
-// runner comes up, so a Transport that can trust what it is given back puts that into a file of its
-// sandboxes that only root can write to, and appends the name of the file to Start.Command. What
-// another version of Python has made is ignored. It must be made where no user code has run.
-func CompileCommand(python string) []string { return append(command(python), "-") }
 
 // noSupervisor is what a bridge says that has found none.
 var noSupervisor = sync.OnceValue(func() string {

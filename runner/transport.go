@@ -125,12 +125,13 @@ type Finder interface {
 	Find(ctx context.Context, h executor.Handle) (Sandbox, executor.SessionInfo, error)
 }
 
-// Base is implemented by sandboxes that can have packages: see Options.Packages. They need a
-// directory /opt/packages for Python and /node_modules for JavaScript that root can write to or
-// make, and nobody else.
+// Base is implemented by sandboxes that are made from something that others are made from, too.
+// They start faster, because the program of the runner is compiled once for all of them, and they
+// can have packages: see Options.Packages. For packages they need a directory /opt/packages for
+// Python and /node_modules for JavaScript that root can write to or make, and nobody else.
 type Base interface {
-	// Base names what the sandbox is made from: an image, a template. What was fetched for one
-	// sandbox is used for others of the same base.
+	// Base names what the sandbox is made from: an image, a template. What the Python of one new
+	// sandbox has compiled, and what was fetched for one, is used for others of the same base.
 	Base() string
 }
 

@@ -126,9 +126,7 @@ func (t *talk) up(to io.Writer, from io.Reader) {
 		}
 		if q.upgrades {
 			if strings.HasSuffix(q.name, "/attach") {
-				b := make([]byte, t.c.program())
-				n, err := io.ReadFull(r, b)
-				if n > 0 && t.c.pass(to, "to runner: program", b[:n]) != nil || err != nil {
+				if t.program(to, r) != nil {
 					return
 				}
 			}
@@ -137,6 +135,24 @@ func (t *talk) up(to io.Writer, from io.Reader) {
 			return
 		}
 	}
+}
+
+// program carries what a runner gets before the frames: the supervisor, and behind its length the
+// compiled one.
+func (t *talk) program(to io.Writer, from io.Reader) error {
+	n := t.c.program()
+	if n == 0 {
+		return nil
+	}
+	b := make([]byte, n+4)
+	if _, err := io.ReadFull(from, b); err != nil {
+		return err
+	}
+	compiled := make([]byte, binary.BigEndian.Uint32(b[n:]))
+	if _, err := io.ReadFull(from, compiled); err != nil {
+		return err
+	}
+	return t.c.pass(to, "to runner: program", append(b, compiled...))
 }
 
 // down carries what the engine says.

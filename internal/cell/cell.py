@@ -700,13 +700,15 @@ async def _rest(job, step):
 
 
 def _notebook():
-    """Returns the module of notebook.py, whose text follows this one."""
+    """Returns the module of notebook.py. Its text follows this one, or the host has a function that
+    returns its code."""
     global _loaded
     if _loaded is None:
         module = type(sys)("notebook")
         module.__dict__.update(__builtins__=__builtins__, _load=_load, _ONLY_AST=_ONLY_AST, _StringIO=_StringIO, _environ=_environ)
         module.__dict__.update(_cut=_cut, MAX_JSON=MAX_JSON)
-        exec(compile(_NOTEBOOK, "<execbroker notebook.py>", "exec"), module.__dict__)
+        code = compile(_NOTEBOOK, "<execbroker notebook.py>", "exec") if type(_NOTEBOOK) is str else _NOTEBOOK()
+        exec(code, module.__dict__)
         _loaded = module
     return _loaded
 

@@ -353,7 +353,7 @@ class Stream:
     def semantics(self):
         if self.files.cell is None:
             self.files.cell = cell = type(sys)("cell")
-            exec(compile(CELL, "<execbroker cell.py>", "exec"), cell.__dict__)
+            exec(code_of(PARTS, "cell.py"), cell.__dict__)
         return self.files.cell
 
 

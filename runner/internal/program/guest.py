@@ -4,17 +4,10 @@ import fcntl
 import os
 import stat
 import struct
-import zlib
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_PRIVATE, MS_COVER = 1 << 14 | 1 << 18, 1 | 2 | 4 | 8  # recursive; read-only, no set-uid, no devices, nothing to execute
 GETFLAGS, SETFLAGS, UP = 0x8913, 0x8914, 1  # of a network interface
-
-
-def parts_of(packed):
-    """Returns the second part of the program, by name."""
-    p = zlib.decompress(packed).decode().split("\0")
-    return dict(zip(p[::2], p[1::2]))
 
 
 class Guest:

@@ -13,13 +13,12 @@ class Helper(Peer):
         if self.pid:
             return
         mine, theirs = socketpair()
-        config, system, parts = self.sup.config, self.sup.system, self.sup.parts
-        files, cell, home = parts["files.py"], parts["cell.py"], self.sup.env["HOME"]
+        config, system, parts, home = self.sup.config, self.sup.system, self.sup.parts, self.sup.env["HOME"]
 
         def job():
             become_helper(config, system, theirs)
-            names = dict(globals(), CELL=cell, CONFIG=config, HOME=home, __name__="files")
-            exec(compile(files, "<execbroker files.py>", "exec"), names)
+            names = dict(globals(), PARTS=parts, CONFIG=config, HOME=home, __name__="files")
+            exec(code_of(parts, "files.py"), names)
 
         try:
             self.pid = fork(self.sup, job)

@@ -236,15 +236,14 @@ class Python(Interpreter):
         sup = self.sup
         config, system, mark, env, parts = sup.config, sup.system, self.mark, sup.env, sup.parts
         cwd = self.cwd or config["workdir"]
-        source, cell = config["linger"] + parts["interpreter.py"], parts["cell.py"]
 
         def job(out, err):
             null = os.open("/dev/null", os.O_RDONLY)
             fds = {0: null, 1: out, 2: err, 3: control, 4: reopen(out), 5: reopen(err)}
             become_user(config, system, mark, fds, (), env, config["workdir"])
             enter(cwd)
-            names = dict(globals(), CELL=cell, CONFIG=config, __name__="interpreter")
-            exec(compile(source, "<execbroker interpreter.py>", "exec"), names)
+            names = dict(globals(), PARTS=parts, CONFIG=config, __name__="interpreter")
+            exec(code_of(parts, "interpreter.py"), names)
 
         self.fork(job, (control,))
 

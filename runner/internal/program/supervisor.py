@@ -215,12 +215,14 @@ class Supervisor:
             holder.bye("unprepared", "its creator has not set it up")
         elif self.config is None:
             try:
-                self.configure(get(m, "config", dict, {}))
+                c = get(m, "config", dict, {})
+                self.configure(c)
+                made = compiled(self.parts) if get(c, "compile", bool, False) else {}
             except Refused as e:
                 holder.bye("unsupported" if e.args[0] == "unsupported" else "refused", e.args[1])
                 self.finish(1)
                 return
-            self.welcome(holder)
+            self.welcome(holder, made)
             if self.config["languages"]:
                 self.warm()
         else:
@@ -234,9 +236,10 @@ class Supervisor:
                     other.bye("fenced", "a later holder has taken over")
             self.welcome(holder)
 
-    def welcome(self, holder):
+    def welcome(self, holder, made={}):
         self.wake_up()
         holder.send_map(HELLO, 0, {
+            **made,
             "version": VERSION, "python": "%d.%d.%d" % sys.version_info[:3], "degraded": self.degraded,
             "languages": [name for name in LANGUAGES if self.available(name)], "left": self.left_ns(), "workdir": self.config["workdir"],
         })  # fmt: skip
@@ -313,9 +316,9 @@ class Supervisor:
             "idle": get(m, "idle", int, 0), "life": get(m, "life", int, 0), "grace": get(m, "grace", int, 2 * 10**9),
             "oom_score": get(m, "oom_score", int, 500), "rlimits": rlimits, "nofile": self.nofile,
             "paths": {k: [text(p) for p in v] for k, v in get(m, "paths", dict, {}).items()},
-            "notebook": text(get(m, "notebook", bytes, b"")), "linger": text(get(m, "linger", bytes, b"")),
             "network": text(get(m, "network", bytes, b"none")), "hide": [text(b) for b in get(m, "hide", list, [])],
         }  # fmt: skip
+        self.parts.update(unpacked(get(m, "compiled", bytes, b"")) or parts_of(get(m, "parts", bytes)))
         self.degraded = []
         user = "user"
         if not c["same_user"]:
@@ -326,10 +329,9 @@ class Supervisor:
             if c["uid"] <= 0 or c["gid"] <= 0:
                 raise Refused("invalid", "uid and gid of user code must not be root's")
             names = dict(globals())
-            exec(compile(get(m, "setup", bytes), "<execbroker setup.py>", "exec"), names)
+            exec(code_of(self.parts, "setup.py"), names)
             user = names["setup"](self, c, m)
         if self.server is not None:
-            self.parts.update(parts_of(get(m, "parts", bytes)))
             Guest(self.system).confine(c)
         s = self.system
         if s.libc is None:
@@ -356,10 +358,9 @@ class Supervisor:
         names = [c["node"]] if c["node"] else [os.path.join(d, n) for d in self.env["PATH"].split(":") for n in ("node", "nodejs")]
         self.node = next((n for n in names if os.path.isfile(n) and os.access(n, os.X_OK)), "")
         self.directories(c)
-        ports = get(m, "ports", bytes)
-        if ports is not None:
+        if get(m, "ports", bool, False):
             names = dict(globals())
-            exec(compile(ports, "<execbroker ports.py>", "exec"), names)
+            exec(code_of(self.parts, "ports.py"), names)
             self.forward = names["forwards"](self)
         if c["socket"]:
             self.listen(c["socket"])
