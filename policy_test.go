@@ -87,7 +87,7 @@ var rules = []rule{
 	// Ordinary users of the contract: what they need of a backend is declared.
 	{packages: []string{"executor/router"}, imports: []string{"executor", "internal/settings"}},
 	{packages: []string{"executor/pool"}, imports: []string{"executor"}},
-	{packages: []string{"executor/sessions/sqlite"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"modernc.org/sqlite"}},
+	{packages: []string{"executor/sessions/sqlite"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"golang.org/x/sync", "modernc.org/sqlite"}},
 	{packages: []string{"executor/sessions/..."}, imports: []string{"executor", "executor/sessions/..."}},
 	{packages: []string{"executor/telemetry"}, imports: []string{"executor"}, modules: []string{"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"}},
 	// Calls of one conversation share a session. Tables come as HTML, and models read Markdown.

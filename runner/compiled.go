@@ -38,8 +38,8 @@ func (c *compilations) use(box Sandbox, cfg *Config) {
 	}
 }
 
-// learn keeps what a new sandbox has answered. What is nil was not answered: the sandbox has failed,
-// and what that may be due to is not used again.
+// learn keeps what a new sandbox has answered. If that is nil the sandbox has failed, and what it
+// may have failed because of is not used again.
 func (c *compilations) learn(box Sandbox, made *compiled) {
 	b, ok := box.(Base)
 	if !ok {

@@ -35,9 +35,9 @@ var others = []struct {
 	{"interpreter.py", []string{"linger.py", "interpreter.py"}}, {"runner.cjs", []string{"runner.cjs"}},
 }
 
-// bootstrap reads the supervisor from standard input, which is also the first connection: its source
-// and, behind four bytes with its length, what an earlier sandbox of the same kind has compiled of
-// it. What another version of Python has compiled is not used.
+// bootstrap reads the supervisor from standard input, which is also the first connection: its
+// source and, behind four bytes with its length, what an earlier sandbox of the same kind has
+// compiled of it. What another version of Python has compiled is not used.
 //
 // Its version check comes before anything that an old Python could not compile. It closes what
 // whoever started it has inherited from others. The program has built-in names of its own, because
@@ -83,8 +83,8 @@ os.closerange(0, 2)
 s.recv(1)
 `
 
-// program returns the source of the supervisor, compressed. It is small, because it is sent ahead of
-// every sandbox.
+// program returns the source of the supervisor, compressed. It is small, because it is sent ahead
+// of every sandbox.
 var program = sync.OnceValue(func() []byte { return pack(joined("runner.py", supervisor)) })
 
 // parts returns the sources of the other parts, compressed.
