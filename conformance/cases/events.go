@@ -169,8 +169,8 @@ func eventCases() []Case {
 			ID: "streaming/live", Feature: executor.FeatureStreaming, Programs: []string{"spin"},
 			Doc: "Events arrive while the code runs.",
 			Positive: func(t *T) {
-				start := time.Now()
-				_, err := t.Session().Run(t.Context(), limited(t.Program("spin", "text", "ready"), 25*time.Second), func(ev executor.Event) error {
+				s, start := t.Session(), time.Now()
+				_, err := s.Run(t.Context(), limited(t.Program("spin", "text", "ready"), 25*time.Second), func(ev executor.Event) error {
 					if strings.Contains(string(ev.Data), "ready") {
 						return errStop
 					}
