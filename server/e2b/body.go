@@ -8,6 +8,32 @@ import (
 	"time"
 )
 
+// timed bounds the length of a body, and the time in which it has to arrive: a slow one would hold
+// a connection for ever. What is done when it has arrived has all the time that it needs.
+func timed(w http.ResponseWriter, r *http.Request, most int64, d time.Duration) {
+	if r.Body == http.NoBody {
+		return
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(d)) // a ResponseWriter of tests has none
+	r.Body = &timedBody{http.MaxBytesReader(w, r.Body, most), rc}
+}
+
+// timedBody is a body with a read deadline of the connection, which must not be set once the whole
+// body has arrived: see mortalBody.
+type timedBody struct {
+	io.ReadCloser
+	rc *http.ResponseController
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		_ = b.rc.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
 // mortalBody is the body of a request to a sandbox. A Read that waits for it ends when the sandbox
 // does.
 //

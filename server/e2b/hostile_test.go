@@ -96,6 +96,21 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
+// What takes longer than a body may, but needs none or has it already, is done.
+func TestSlowWork(t *testing.T) {
+	d := newDaemon(t, fake.Options{})
+	d.s.patience = 100 * time.Millisecond
+	release := d.b.Hold(fake.OpDestroy)
+	go func() {
+		time.Sleep(5 * d.s.patience) // the time is what is tested
+		release()
+	}()
+	got, err := d.exchange(d.head("DELETE", "/sandboxes/"+d.box.SandboxID, 0))
+	if err != nil || !strings.HasPrefix(got, "HTTP/1.1 204") {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
 // What is sent to a process of a sandbox that ends does not hold the server.
 func TestInputOutlivesNothing(t *testing.T) {
 	d := newDaemon(t, fake.Options{})

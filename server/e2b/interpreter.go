@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -22,9 +21,7 @@ func (b *sandbox) serveInterpreter(w http.ResponseWriter, r *http.Request) {
 		textError(w, refuse(http.StatusUnauthorized, "the header X-Access-Token is wrong"))
 		return
 	}
-	rc := http.NewResponseController(w)
-	r.Body = http.MaxBytesReader(w, r.Body, maxCode)
-	_ = rc.SetReadDeadline(time.Now().Add(codeTime * b.patience)) // of the body; a ResponseWriter of tests has none
+	timed(w, r, maxCode, codeTime*b.patience)
 	m := http.NewServeMux()
 	m.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, "OK") })
 	m.HandleFunc("POST /execute", b.execute)
@@ -62,7 +59,6 @@ func (b *sandbox) serveInterpreter(w http.ResponseWriter, r *http.Request) {
 // readFields decodes a body. If it cannot, it answers and returns false.
 func readFields(w http.ResponseWriter, r *http.Request, v any) bool {
 	body, err := readBody(r)
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	if err == nil {
 		err = decodeJSON(body, v)
 	}

@@ -187,12 +187,8 @@ func (s *Server) op(f operation) http.Handler {
 			writeError(w, err)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxJSON)
-		// Without a deadline a slow body would hold a connection for ever. The rest has its own.
-		rc := http.NewResponseController(w)
-		_ = rc.SetReadDeadline(time.Now().Add(s.patience)) // a ResponseWriter of tests has none
+		timed(w, r, maxJSON, s.patience)
 		status, answer, err := f(r, o)
-		_ = rc.SetReadDeadline(time.Time{})
 		switch {
 		case err != nil:
 			s.fail(w, r, err)
