@@ -124,16 +124,24 @@ func (c Capabilities) For(languages ...Language) Capabilities {
 		languages = []Language{""}
 	}
 	all := c
-	c.Languages = nil
+	c.Languages, c.Isolation = nil, c.isolation(languages)
 	for _, l := range languages {
 		if r, ok := all.Runtime(l); ok {
 			c.Languages = append(c.Languages, r)
-			if r.Isolation != "" && c.Isolation.AtLeast(r.Isolation) {
-				c.Isolation = r.Isolation
-			}
 		}
 	}
 	return c
+}
+
+// isolation returns the weakest isolation of some languages.
+func (c *Capabilities) isolation(languages []Language) Isolation {
+	weakest := c.Isolation
+	for _, l := range languages {
+		if r, ok := c.Runtime(l); ok && r.Isolation != "" && weakest.AtLeast(r.Isolation) {
+			weakest = r.Isolation
+		}
+	}
+	return weakest
 }
 
 // MissingFor returns what c lacks to satisfy s. It is the only mapping from the fields of a Spec to
@@ -171,7 +179,7 @@ func (c Capabilities) MissingFor(s Spec) (missing []string) {
 			need.feature(f)
 		}
 	}
-	if len(c.Interpreters(s.Languages)) > 1 {
+	if slices.ContainsFunc(s.Languages, func(l Language) bool { return c.Interpreter(l) != c.Interpreter(s.Languages[0]) }) {
 		need.feature(FeatureMixedLanguages)
 	}
 	if len(s.Aliases) > 0 {
@@ -205,7 +213,7 @@ func (c Capabilities) MissingFor(s Spec) (missing []string) {
 	if c.MaxLife > 0 && s.IdleTTL > c.MaxLife {
 		need.add(fmt.Sprintf("idle-ttl<=%v", c.MaxLife))
 	}
-	if !c.For(langs...).Isolation.AtLeast(s.MinIsolation) {
+	if !c.isolation(langs).AtLeast(s.MinIsolation) {
 		need.add("isolation>=" + string(s.MinIsolation))
 	}
 	return need.missing

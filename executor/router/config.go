@@ -30,6 +30,8 @@ type Route struct {
 	// OnUnavailable is for programs that keep conversations, such as package backends. The Router
 	// does not use it. Empty: Replace.
 	OnUnavailable OnUnavailable `json:"on_unavailable,omitempty"`
+
+	orders map[string][]string // of a Router: what Create tries, by the assigned backend; "" if there is none
 }
 
 // OnUnavailable says what happens to a conversation whose backend does not answer.
@@ -136,6 +138,16 @@ func (m Match) all() bool {
 
 // clone returns a copy that shares nothing with c, because the configuration of a Router never
 // changes.
+// order returns the backends that Create tries, each once: the given ones and then the fallbacks.
+func (r *Route) order(first ...string) (names []string) {
+	for _, name := range append(first, r.Fallback...) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return slices.Clip(names)
+}
+
 func (c Config) clone() Config {
 	out := Config{Routes: slices.Clone(c.Routes)}
 	for i := range out.Routes {
@@ -144,6 +156,10 @@ func (c Config) clone() Config {
 		r.Match.Attributes, r.Match.Labels = maps.Clone(r.Match.Attributes), maps.Clone(r.Match.Labels)
 		r.Match.Languages, r.Match.Templates = slices.Clone(r.Match.Languages), slices.Clone(r.Match.Templates)
 		r.Match.Require = slices.Clone(r.Match.Require)
+		r.orders = map[string][]string{"": r.order()}
+		for _, s := range r.Split {
+			r.orders[s.Backend] = r.order(s.Backend)
+		}
 	}
 	return out
 }

@@ -79,12 +79,25 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-func BenchmarkDecide(b *testing.B) {
-	w := build(b, map[string]fake.Options{"a": {}, "b": {}})
-	r := w.router(b,
+// busy is a router with a split and fallbacks, and a Spec for its second route.
+func busy(tb testing.TB) (*router.Router, executor.Spec) {
+	w := build(tb, map[string]fake.Options{"a": {}, "b": {}})
+	r := w.router(tb,
 		router.Route{Name: "pro", Match: router.Match{Attributes: map[string]string{"plan": "pro"}}, Split: shares("a", 90, "b", 10), Fallback: []string{"b"}},
 		router.Route{Name: "rest", Split: shares("a", 50, "b", 50), Fallback: []string{"b"}})
-	spec := executor.Spec{Subject: "user-1", Attributes: map[string]string{"plan": "free"}, Languages: []executor.Language{executor.Python}}
+	return r, executor.Spec{Subject: "user-1", Attributes: map[string]string{"plan": "free"}, Languages: []executor.Language{executor.Python}}
+}
+
+// Each Create decides, so a decision makes no garbage.
+func TestDecideAllocatesNothing(t *testing.T) {
+	r, spec := busy(t)
+	if n := testing.AllocsPerRun(100, func() { r.Decide(spec) }); n != 0 {
+		t.Errorf("got %v allocations", n)
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	r, spec := busy(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := r.Decide(spec); err != nil {

@@ -20,7 +20,7 @@ type Decision struct {
 	// the subject was not used for the decision.
 	Bucket int `json:"bucket,omitempty"`
 	// Eligible lists the backends that Create tries, in order: Assigned and the fallbacks, without
-	// those in Missing.
+	// those in Missing. Callers must not change it.
 	Eligible []string `json:"eligible"`
 	// Missing says what each backend lacks that cannot run the Spec: see
 	// executor.Capabilities.MissingFor.
@@ -43,30 +43,29 @@ func (r *Router) Decide(spec executor.Spec) (Decision, error) {
 	if d.Assigned == "" && spec.Subject != "" {
 		d.Assigned, d.Bucket = rt.assign(spec.Subject)
 	}
-	consider := func(name string) {
-		if slices.Contains(d.Eligible, name) || d.Missing[name] != nil {
-			return
-		}
-		if m := r.backends[name].Info().Capabilities.MissingFor(spec); len(m) > 0 {
-			if d.Missing == nil {
-				d.Missing = map[string][]string{}
-			}
-			d.Missing[name] = m
-			return
-		}
-		d.Eligible = append(d.Eligible, name)
+	d.Eligible = rt.orders[d.Assigned]
+	for _, name := range d.Eligible {
+		d.consider(name, r.backends[name], &spec)
 	}
-	if d.Assigned != "" {
-		consider(d.Assigned)
-	} else {
-		for _, s := range rt.Split { // any of them may be drawn
-			if s.Weight > 0 && len(r.backends[s.Backend].Info().Capabilities.MissingFor(spec)) > 0 {
-				consider(s.Backend)
+	if d.Assigned == "" { // any of them may be drawn
+		for _, s := range rt.Split {
+			if s.Weight > 0 {
+				d.consider(s.Backend, r.backends[s.Backend], &spec)
 			}
 		}
 	}
-	for _, name := range rt.Fallback {
-		consider(name)
+	if len(d.Missing) > 0 {
+		d.Eligible = slices.DeleteFunc(slices.Clone(d.Eligible), func(name string) bool { return d.Missing[name] != nil })
 	}
 	return d, nil
+}
+
+// consider notes what a backend lacks, if that is anything.
+func (d *Decision) consider(name string, x executor.Executor, spec *executor.Spec) {
+	if m := x.Info().Capabilities.MissingFor(*spec); len(m) > 0 {
+		if d.Missing == nil {
+			d.Missing = map[string][]string{}
+		}
+		d.Missing[name] = m
+	}
 }
