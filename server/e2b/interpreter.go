@@ -61,11 +61,8 @@ func (b *sandbox) serveInterpreter(w http.ResponseWriter, r *http.Request) {
 
 // readFields decodes a body. If it cannot, it answers and returns false.
 func readFields(w http.ResponseWriter, r *http.Request, v any) bool {
-	body, err := readBody(r)
+	err := readJSON(r, v, false)
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	if err == nil {
-		err = decodeJSON(body, v)
-	}
 	if err == nil {
 		return true
 	}

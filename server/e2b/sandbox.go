@@ -169,11 +169,16 @@ func (b *sandbox) setEnd(ctx context.Context, d time.Duration, extend bool) erro
 		b.end = end
 	}
 	b.mu.Unlock()
+	b.wake()
+	return nil
+}
+
+// wake makes live look at the sandbox again.
+func (b *sandbox) wake() {
 	select {
 	case b.moved <- struct{}{}:
 	default: // it will look anyway
 	}
-	return nil
 }
 
 // seen ends b if err, which its session gave, says that it is gone. It returns err.

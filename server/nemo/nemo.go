@@ -98,9 +98,7 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	cfg.MaxRuns = cmp.Or(cfg.MaxRuns, DefaultMaxRuns)
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
 	cfg.BodyTime = cmp.Or(cfg.BodyTime, DefaultBodyTime)
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.Spec.Languages = []executor.Language{executor.Python}
 	if cfg.Spec.MaxRun.WallTime != executor.NoLimit {
 		cfg.Spec.MaxRun.WallTime = max(cfg.Spec.MaxRun.WallTime, cfg.MaxTimeout)
@@ -314,11 +312,5 @@ func (s *Server) begin() (end func(), err error) {
 }
 
 func write(w http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil { // impossible: the answer has only plain types
-		status, b = http.StatusInternalServerError, []byte(`{"process_status":"error","stdout":"","stderr":"Server error: "}`)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // a client that has disconnected needs no answer
+	front.Answer(w, status, v, `{"process_status":"error","stdout":"","stderr":"Server error: "}`)
 }
