@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"sync"
@@ -142,14 +144,8 @@ func (a *app) listenBoth(ctx context.Context, f emulateFlags, s *flytest.Server,
 
 // announceEmulator prints how clients reach the emulator.
 func (a *app) announceEmulator(e emulating) error {
-	if a.json {
-		return a.printJSON(e)
-	}
-	token := e.Token
-	if token == "" {
-		token = "..."
-	}
-	_, err := fmt.Fprintf(a.out, `emulating the Machines API at %s; programs need these environment variables:
+	return a.answer(e, true, func(w io.Writer) {
+		fmt.Fprintf(w, `emulating the Machines API at %s; programs need these environment variables:
 
   FLY_API_BASE_URL=%s
   FLY_FLAPS_BASE_URL=%s
@@ -159,6 +155,6 @@ func (a *app) announceEmulator(e emulating) error {
 apps: %q. Services of Machines answer at %s, with the header
 fly-force-instance-id. Machines are containers with the rights of root:
 run nothing here that you would not run yourself.
-`, e.URL, e.URL, e.URL, e.URL, token, e.Apps, e.Proxy)
-	return err
+`, e.URL, e.URL, e.URL, e.URL, cmp.Or(e.Token, "..."), e.Apps, e.Proxy)
+	})
 }

@@ -337,16 +337,20 @@ func (a *app) sessionReap(ctx context.Context, age time.Duration, dry bool) erro
 	if f.sessions.Shared() {
 		return a.sessionReapByStore(ctx, f, age, dry)
 	}
-	ls, listed := f.list(ctx, nil)
-	ls = slices.DeleteFunc(ls, func(s executor.SessionInfo) bool { return time.Since(s.Created) < age })
+	ls, err := f.list(ctx, nil)
+	return a.reap(ctx, f, slices.DeleteFunc(ls, func(s executor.SessionInfo) bool { return time.Since(s.Created) < age }), dry, err)
+}
+
+// reap removes sandboxes, or lists them in a dry run. The error is that of looking for them.
+func (a *app) reap(ctx context.Context, f *fleet, ls []executor.SessionInfo, dry bool, err error) error {
 	if dry {
-		return a.listed(ctx, ls, listed)
+		return a.listed(ctx, ls, err)
 	}
 	handles := make([]executor.Handle, len(ls))
 	for i, s := range ls {
 		handles[i] = s.Handle
 	}
-	return a.destroy(ctx, f, handles, listed)
+	return a.destroy(ctx, f, handles, err)
 }
 
 // sessionReapByStore removes sandboxes that the session store of the configuration does not name.
@@ -372,12 +376,5 @@ func (a *app) sessionReapByStore(ctx context.Context, f *fleet, age time.Duratio
 			old = append(old, i)
 		}
 	}
-	if dry {
-		return a.listed(ctx, old, errors.Join(errs...))
-	}
-	handles := make([]executor.Handle, len(old))
-	for i, s := range old {
-		handles[i] = s.Handle
-	}
-	return a.destroy(ctx, f, handles, errs...)
+	return a.reap(ctx, f, old, dry, errors.Join(errs...))
 }
