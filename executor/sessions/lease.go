@@ -141,10 +141,7 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 		return le.m.storeError(ctx, "lease", err)
 	}
 	*e = next
-	if err := le.m.note(ctx, &e.Record); err != nil {
-		return le.m.storeError(ctx, "lease", err)
-	}
-	return nil
+	return le.m.storeError(ctx, "lease", le.m.note(ctx, &e.Record))
 }
 
 // finish bounds how long the end of a lease waits for the Store. If the Store is not reached, the
@@ -207,12 +204,7 @@ func (le *Lease) Discard() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish) // separate from the time that the provider takes
 		defer cancel()
 		if e := <-le.record; !lost {
-			if err := le.m.remove(ctx, e); err != nil && !errors.Is(err, ErrConflict) {
-				errs = append(errs, le.m.storeError(ctx, "discard", err))
-			}
-			if err := le.m.forgetFiles(ctx, le.Key); err != nil {
-				errs = append(errs, le.m.storeError(ctx, "discard", err))
-			}
+			errs = append(errs, le.m.storeError(ctx, "discard", unlessConflict(le.m.remove(ctx, e))), le.m.discardFiles(ctx, le.Key))
 		}
 		le.ended = errors.Join(errs...)
 		le.done()
