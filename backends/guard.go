@@ -129,12 +129,7 @@ func (g *guard) of(subject string) *usage {
 
 // forget removes the starts that are older than the window.
 func (u *usage) forget(now time.Time) {
-	i := slices.IndexFunc(u.starts, func(t time.Time) bool { return now.Sub(t) < window })
-	if i < 0 {
-		u.starts = nil
-		return
-	}
-	u.starts = slices.Delete(u.starts, 0, i)
+	u.starts = slices.DeleteFunc(u.starts, func(t time.Time) bool { return now.Sub(t) >= window })
 }
 
 func denied(d executor.Denial, format string, args ...any) *executor.Error {

@@ -142,10 +142,7 @@ func (b *Broker) arm(h executor.Handle, spec executor.Spec) (key armKey) {
 		key.route, key.assigned = router.Assignment(h)
 		return key
 	}
-	b.mu.Lock()
-	t := b.table
-	b.mu.Unlock()
-	if d, _, err := t.decide(spec); err == nil { // without a route there is no arm
+	if d, _, err := b.current().decide(spec); err == nil { // without a route there is no arm
 		key.route, key.assigned = d.Route, d.Assigned
 	}
 	return key
@@ -154,9 +151,7 @@ func (b *Broker) arm(h executor.Handle, spec executor.Spec) (key armKey) {
 // replaceAfter returns how long to wait for the backend of a session, by the route that created it.
 // Negative means forever.
 func (b *Broker) replaceAfter(h executor.Handle) time.Duration {
-	b.mu.Lock()
-	cfg := b.table.cfg
-	b.mu.Unlock()
+	cfg := b.current().cfg
 	name, _ := router.Assignment(h)
 	if slices.ContainsFunc(cfg.Routes, func(r router.Route) bool { return r.Name == name && r.OnUnavailable == router.Wait }) {
 		return -1

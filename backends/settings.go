@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -174,8 +175,5 @@ func (p Pool) options(env driver.Env, c executor.Capabilities) pool.Options {
 
 // orDefault returns d, or standard if d is zero.
 func orDefault(d driver.Duration, standard time.Duration) time.Duration {
-	if d == 0 {
-		return standard
-	}
-	return time.Duration(d)
+	return cmp.Or(time.Duration(d), standard)
 }
