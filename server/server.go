@@ -186,19 +186,11 @@ func (s *Server) arrive(w http.ResponseWriter, r *http.Request, most int64) ([]b
 		w.Header().Set("Connection", "close")
 		return nil, &http.MaxBytesError{Limit: most}
 	}
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTime)) // the ResponseWriter of a test has no deadline
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	if err != nil {
-		// The deadline stays set, because net/http waits for the rest of a body before it answers.
-		w.Header().Set("Connection", "close")
-		if large := (*http.MaxBytesError)(nil); !errors.As(err, &large) {
-			err = refuse(http.StatusRequestTimeout, "invalid", "the body did not arrive")
-		}
-		return nil, err
+	data, err := front.Body(w, r, most, s.cfg.BodyTime)
+	if err == front.ErrBody {
+		err = refuse(http.StatusRequestTimeout, "invalid", "%v", err)
 	}
-	_ = rc.SetReadDeadline(time.Time{})
-	return data, nil
+	return data, err
 }
 
 // use adds one to a count of a key, unless that would exceed most. rule is the rule of the limit,

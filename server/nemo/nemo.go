@@ -15,7 +15,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"mime"
@@ -250,18 +249,13 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (req executor.Requ
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
 		return no("Request must be JSON")
 	}
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTime)) // the ResponseWriter of a test has no deadline
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
+	body, err := front.Body(w, r, s.cfg.MaxBody, s.cfg.BodyTime)
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return req, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body has more than %d bytes", large.Limit)}
+	}
 	if err != nil {
-		// The deadline stays set, because net/http waits for the rest of a body before it answers.
-		w.Header().Set("Connection", "close")
-		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-			return req, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body has more than %d bytes", large.Limit)}
-		}
 		return req, &refusal{http.StatusRequestTimeout, "The body did not arrive"}
 	}
-	_ = rc.SetReadDeadline(time.Time{})
 	var m map[string]any
 	if json.Unmarshal(body, &m) != nil || m == nil {
 		return no("Invalid JSON data")
