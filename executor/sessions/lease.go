@@ -278,6 +278,16 @@ func (le *Lease) use(ctx context.Context, op string) (context.Context, func(erro
 	}, nil
 }
 
+// during calls f while the lease is valid.
+func during[T any](ctx context.Context, le *Lease, op string, f func(context.Context) (T, error)) (v T, err error) {
+	ctx, end, err := le.use(ctx, op)
+	if err != nil {
+		return v, err
+	}
+	v, err = f(ctx)
+	return v, end(err)
+}
+
 // Info implements executor.Session.
 func (le *Lease) Info() executor.SessionInfo { return le.session.Info() }
 
@@ -286,12 +296,7 @@ func (le *Lease) As(target any) bool { return executor.As(le.session, target) }
 
 // Refresh implements executor.Session.
 func (le *Lease) Refresh(ctx context.Context) (executor.SessionInfo, error) {
-	ctx, end, err := le.use(ctx, "refresh")
-	if err != nil {
-		return executor.SessionInfo{}, err
-	}
-	i, err := le.session.Refresh(ctx)
-	return i, end(err)
+	return during(ctx, le, "refresh", le.session.Refresh)
 }
 
 // Run implements executor.Session.
@@ -348,15 +353,11 @@ func (le *Lease) Ran(l executor.Language) bool {
 
 // Install implements executor.Session.
 func (le *Lease) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (*executor.Result, error) {
-	ctx, end, err := le.use(ctx, "install")
-	if err != nil {
-		return nil, err
-	}
-	which := le.resetTarget(p.Language, "")
-	res, err := le.inTurn(ctx, which, emit, func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error) {
-		return le.session.Install(ctx, p, emit)
+	return during(ctx, le, "install", func(ctx context.Context) (*executor.Result, error) {
+		return le.inTurn(ctx, le.resetTarget(p.Language, ""), emit, func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error) {
+			return le.session.Install(ctx, p, emit)
+		})
 	})
-	return res, end(err)
 }
 
 // Reset implements executor.Session.
@@ -395,10 +396,5 @@ func (c *leased) Close() error {
 
 // KeepAlive implements executor.Session.
 func (le *Lease) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
-	ctx, end, err := le.use(ctx, "keep-alive")
-	if err != nil {
-		return time.Time{}, err
-	}
-	t, err := le.session.KeepAlive(ctx, idle)
-	return t, end(err)
+	return during(ctx, le, "keep-alive", func(ctx context.Context) (time.Time, error) { return le.session.KeepAlive(ctx, idle) })
 }
