@@ -59,8 +59,8 @@ all commands.`,
 	f.StringVar(&o.mode, "mode", string(conformance.Live), "what the adapter talks to: live, emulated or fake")
 	f.IntVar(&o.parallel, "parallel", 1, "run this `number` of cases at a time")
 	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats(), cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("report", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)))
 	must(cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp)))
-	must(cmd.RegisterFlagCompletionFunc("only", cobra.NoFileCompletions))
 	cmd.AddCommand(a.conformanceLiveCommand(), a.conformanceDiffCommand(), a.conformanceRenderCommand())
 	return cmd
 }

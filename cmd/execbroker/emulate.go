@@ -66,9 +66,6 @@ has the rights of a guest's root. So only this machine may connect to the emulat
 	l.BoolVar(&f.pull, "pull", false, "let the engine pull images that it does not have")
 	l.Float64Var(&f.rate, "rate", 1, "multiply Fly's rate limits by this; 0 means no limits")
 	l.IntVar(&f.maxMachines, "max-machines", 50, "the largest number of Machines at the same time")
-	for _, name := range []string{"listen", "proxy", "engine", "app", "image", "publish", "rate", "max-machines"} {
-		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
-	}
 	return c
 }
 

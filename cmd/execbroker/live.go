@@ -68,9 +68,6 @@ reached, 2 and 3 as for all commands.`,
 	f.StringArrayVar(&o.hide, "hide", nil, "a `text` to leave out of the files, such as the name of your organization; may be repeated")
 	f.BoolVar(&o.dry, "dry-run", false, "only say what would be created")
 	must(cmd.MarkFlagDirname("out"))
-	for _, name := range []string{"budget", "max-sandboxes", "max-time", "only", "fact", "hide"} {
-		must(cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
-	}
 	return cmd
 }
 

@@ -62,9 +62,6 @@ output the program ends with its client.`,
 	l.DurationVar(&f.idle, "idle", mcp.DefaultIdle, "how long a session lives without a request, over HTTP")
 	l.DurationVar(&f.drain, "drain", 0, "how long to wait for calls at the first signal, over HTTP (default the longest call)")
 	must(c.MarkFlagFilename("keys", "json"))
-	for _, name := range []string{"listen", "max-timeout", "max-sessions", "max-sessions-per-key", "idle", "drain"} {
-		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
-	}
 	return c
 }
 

@@ -87,9 +87,6 @@ as long as --drain says. At the second it ends immediately.`,
 	must(c.RegisterFlagCompletionFunc("api", cobra.FixedCompletions(apis, cobra.ShellCompDirectiveNoFileComp)))
 	must(c.RegisterFlagCompletionFunc("ports", cobra.FixedCompletions(ports, cobra.ShellCompDirectiveNoFileComp)))
 	must(c.RegisterFlagCompletionFunc("on-pause", cobra.FixedCompletions(onPauses, cobra.ShellCompDirectiveNoFileComp)))
-	for _, name := range []string{"listen", "max-timeout", "max-sandboxes", "paused-ttl", "drain"} {
-		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
-	}
 	return c
 }
 
