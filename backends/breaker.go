@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -65,11 +66,7 @@ func answered(err error) bool {
 	if err == nil || !errors.As(err, &e) {
 		return err == nil
 	}
-	switch e.Kind {
-	case executor.ErrExhausted, executor.ErrAuth, executor.ErrNotFound:
-		return true
-	}
-	return false
+	return slices.Contains([]error{executor.ErrExhausted, executor.ErrAuth, executor.ErrNotFound}, e.Kind)
 }
 
 // check refuses requests of users while the breaker is open. The error has no backend yet.
@@ -117,11 +114,7 @@ func (b *breaker) state() string {
 	if b == nil {
 		return ""
 	}
-	switch b.cb.State() {
-	case gobreaker.StateClosed:
-		return "closed"
-	case gobreaker.StateOpen:
-		return "open"
-	}
-	return "trying"
+	return map[gobreaker.State]string{
+		gobreaker.StateClosed: "closed", gobreaker.StateOpen: "open", gobreaker.StateHalfOpen: "trying",
+	}[b.cb.State()]
 }

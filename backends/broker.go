@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -58,12 +59,8 @@ func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts .
 	if err := cfg.Check(reg); err != nil {
 		return nil, err
 	}
-	if env.Instance == "" {
-		env.Instance = strings.ToLower(rand.Text()) // the same for all backends, because it names the process
-	}
-	if env.Name == "" {
-		env.Name = "broker"
-	}
+	env.Instance = cmp.Or(env.Instance, strings.ToLower(rand.Text())) // the same for all backends, because it names the process
+	env.Name = cmp.Or(env.Name, "broker")
 	b := &Broker{env: env, reg: reg, leaving: map[*member]bool{}}
 	for _, o := range opts {
 		o(&b.opts)
@@ -116,13 +113,7 @@ func (b *Broker) build(ctx context.Context, cfg Config, have map[string]*member)
 }
 
 // discard closes members that were never used.
-func (b *Broker) discard(ms []*member) error {
-	var errs []error
-	for _, m := range ms {
-		errs = append(errs, m.Close())
-	}
-	return errors.Join(errs...)
-}
+func (b *Broker) discard(ms []*member) error { return errors.Join(closeAll(ms)...) }
 
 // use returns the current table. The caller must call done on it.
 func (b *Broker) use(op string) (*table, error) {
@@ -138,11 +129,13 @@ func (b *Broker) use(op string) (*table, error) {
 func (t *table) done() { t.using.Done() }
 
 // Info implements executor.Executor. It changes with Reload.
-func (b *Broker) Info() executor.Info {
+func (b *Broker) Info() executor.Info { return b.current().info() }
+
+// current returns the table of the configuration.
+func (b *Broker) current() *table {
 	b.mu.Lock()
-	t := b.table
-	b.mu.Unlock()
-	return t.info()
+	defer b.mu.Unlock()
+	return b.table
 }
 
 // Create implements executor.Executor. It fails with ErrDenied if the guard refuses.
@@ -293,9 +286,7 @@ func (b *Broker) Sessions(ctx context.Context, labels map[string]string) iter.Se
 // Backend returns one of the configured backends. Its Create ignores the routes but uses the same
 // guard, queue and breaker. The Broker owns it: its Close does nothing.
 func (b *Broker) Backend(name string) (x executor.Executor, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.table.members[name] == nil {
+	if b.current().members[name] == nil {
 		return nil, false
 	}
 	return &direct{Broker: b, name: name}, true
@@ -305,11 +296,10 @@ func (b *Broker) Backend(name string) (x executor.Executor, ok bool) {
 // weight in a route or are a fallback. Sessions created there belong to the program and do not
 // count as a user's turn.
 func (b *Broker) Backends() map[string]executor.Executor {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	t := b.current()
 	all := map[string]executor.Executor{}
-	for name := range b.table.members {
-		routes := b.table.cfg.Routes
+	for name := range t.members {
+		routes := t.cfg.Routes
 		if len(routes) == 0 || slices.ContainsFunc(routes, func(r router.Route) bool {
 			weighted := slices.ContainsFunc(r.Split, func(s router.Share) bool { return s.Backend == name && s.Weight > 0 })
 			return weighted || slices.Contains(r.Fallback, name)
@@ -368,18 +358,12 @@ func (m *member) stats() BackendStats {
 // Doctor checks every configured backend: what it needs, whether that is there, and how to fix what
 // is missing.
 func (b *Broker) Doctor(ctx context.Context) map[string][]driver.Check {
-	b.mu.Lock()
-	cfg := b.table.cfg
-	b.mu.Unlock()
-	return Doctor(ctx, b.env, b.reg, cfg)
+	return Doctor(ctx, b.env, b.reg, b.current().cfg)
 }
 
 // Setup does the same as the function Setup, for the backends that are configured now.
 func (b *Broker) Setup(ctx context.Context) error {
-	b.mu.Lock()
-	cfg := b.table.cfg
-	b.mu.Unlock()
-	return Setup(ctx, b.env, b.reg, cfg)
+	return Setup(ctx, b.env, b.reg, b.current().cfg)
 }
 
 func (b *Broker) audit(a Audit) {
@@ -396,9 +380,7 @@ type direct struct {
 }
 
 func (d *direct) Info() executor.Info {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if m := d.table.members[d.name]; m != nil {
+	if m := d.current().members[d.name]; m != nil {
 		return m.Info()
 	}
 	return executor.Info{Name: d.name}

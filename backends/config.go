@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +47,7 @@ func (c Config) Check(reg *Registry) error {
 		wrong("backends", "no backend; the smallest configuration is {backends: {local: {type: TYPE}}}, and types are "+strings.Join(reg.Types(), ", "))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Backends)) {
-		if !validName(name) {
+		if !nameForm.MatchString(name) {
 			wrong("backends", "the name "+strconv.Quote(name)+" is not 1 to 63 of a-z, 0-9, - and _, beginning with a letter or digit")
 			continue // a path that contains that name would be unreadable
 		}
@@ -73,14 +74,7 @@ func (c Config) checkRoutes() error {
 // index returns "path[i]".
 func index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
-func validName(s string) bool {
-	for i, r := range s {
-		if !('a' <= r && r <= 'z' || '0' <= r && r <= '9' || i > 0 && (r == '-' || r == '_')) {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 63
-}
+var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
 func (b Backend) check(reg *Registry) error {
 	if b.Type == "" {

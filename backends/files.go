@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"io/fs"
@@ -71,11 +72,7 @@ func (d *download) Close() error {
 	err := d.c.Close()
 	if !d.done {
 		d.done = true
-		failed := d.err
-		if failed == nil {
-			failed = err
-		}
-		d.f.s.finish(d.a, d.n, failed)
+		d.f.s.finish(d.a, d.n, cmp.Or(d.err, err))
 	}
 	return err
 }

@@ -31,29 +31,21 @@ type Guard struct {
 const maxRate = 10_000
 
 func (g Guard) check() error {
-	var errs []error
-	for _, f := range []struct {
-		name string
-		n    int
-	}{
-		{"code_bytes", g.CodeBytes}, {"runs_per_minute", g.RunsPerMinute}, {"runs_at_once", g.RunsAtOnce},
-		{"sessions_per_subject", g.SessionsPerSubject},
-	} {
-		if f.n < 0 {
-			errs = append(errs, driver.At(f.name, errors.New("negative")))
-		}
-	}
+	var bad problems
+	bad.negative("code_bytes", int64(g.CodeBytes))
+	bad.negative("runs_per_minute", int64(g.RunsPerMinute))
+	bad.negative("runs_at_once", int64(g.RunsAtOnce))
+	bad.negative("sessions_per_subject", int64(g.SessionsPerSubject))
 	if g.RunsPerMinute > maxRate {
-		errs = append(errs, driver.At("runs_per_minute", fmt.Errorf("at most %d", maxRate)))
+		bad.add("runs_per_minute", "at most %d", maxRate)
 	}
 	for l, names := range g.Packages {
 		for i, name := range names {
-			if _, err := packageName(l, name); err != nil {
-				errs = append(errs, driver.At(index("packages."+string(l), i), err))
-			}
+			_, err := packageName(l, name)
+			bad = append(bad, driver.At(index("packages."+string(l), i), err))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(bad...)
 }
 
 // packageName returns the normalized name of the package in a requirement.
@@ -129,12 +121,7 @@ func (g *guard) of(subject string) *usage {
 
 // forget removes the starts that are older than the window.
 func (u *usage) forget(now time.Time) {
-	i := slices.IndexFunc(u.starts, func(t time.Time) bool { return now.Sub(t) < window })
-	if i < 0 {
-		u.starts = nil
-		return
-	}
-	u.starts = slices.Delete(u.starts, 0, i)
+	u.starts = slices.DeleteFunc(u.starts, func(t time.Time) bool { return now.Sub(t) >= window })
 }
 
 func denied(d executor.Denial, format string, args ...any) *executor.Error {

@@ -39,28 +39,23 @@ const (
 )
 
 func (s Sessions) check() error {
-	var errs []error
+	var bad problems
 	file, isFile := strings.CutPrefix(s.Store, sqlitePrefix)
 	switch {
 	case s.Store == "" || s.Store == memoryStore || isFile && file != "":
 	case isFile:
-		errs = append(errs, driver.At("store", errors.New(`names no file; write for example "sqlite:sessions.db"`)))
+		bad.add("store", `names no file; write for example "sqlite:sessions.db"`)
 	default:
-		errs = append(errs, driver.At("store", errors.New(`unknown store; want "memory" or "sqlite:FILE"`)))
-	}
-	negative := func(path string, is bool) {
-		if is {
-			errs = append(errs, driver.At(path, errors.New("negative")))
-		}
+		bad.add("store", `unknown store; want "memory" or "sqlite:FILE"`)
 	}
 	if s.KeepFilesBytes < 0 || s.KeepFilesBytes > sessions.MaxKeepFiles {
-		errs = append(errs, driver.At("keep_files_bytes", fmt.Errorf("want 0 to %d", sessions.MaxKeepFiles)))
+		bad.add("keep_files_bytes", "want 0 to %d", sessions.MaxKeepFiles)
 	}
-	negative("lease_ttl", s.LeaseTTL < 0)
-	negative("replace_after", s.ReplaceAfter < 0)
-	negative("max_per_subject", s.MaxPerSubject < 0)
-	negative("max_total", s.MaxTotal < 0)
-	return errors.Join(errs...)
+	bad.negative("lease_ttl", int64(s.LeaseTTL))
+	bad.negative("replace_after", int64(s.ReplaceAfter))
+	bad.negative("max_per_subject", int64(s.MaxPerSubject))
+	bad.negative("max_total", int64(s.MaxTotal))
+	return errors.Join(bad...)
 }
 
 // Shared reports whether the store outlives the process, so that other processes can share it.
@@ -142,10 +137,7 @@ func (b *Broker) arm(h executor.Handle, spec executor.Spec) (key armKey) {
 		key.route, key.assigned = router.Assignment(h)
 		return key
 	}
-	b.mu.Lock()
-	t := b.table
-	b.mu.Unlock()
-	if d, _, err := t.decide(spec); err == nil { // without a route there is no arm
+	if d, _, err := b.current().decide(spec); err == nil { // without a route there is no arm
 		key.route, key.assigned = d.Route, d.Assigned
 	}
 	return key
@@ -154,9 +146,7 @@ func (b *Broker) arm(h executor.Handle, spec executor.Spec) (key armKey) {
 // replaceAfter returns how long to wait for the backend of a session, by the route that created it.
 // Negative means forever.
 func (b *Broker) replaceAfter(h executor.Handle) time.Duration {
-	b.mu.Lock()
-	cfg := b.table.cfg
-	b.mu.Unlock()
+	cfg := b.current().cfg
 	name, _ := router.Assignment(h)
 	if slices.ContainsFunc(cfg.Routes, func(r router.Route) bool { return r.Name == name && r.OnUnavailable == router.Wait }) {
 		return -1

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,13 +85,7 @@ func (m *member) apply(s Settings) (removed []*pool.Pool, err error) {
 	left := m.pools
 	var next []memberPool
 	for i, cfg := range s.Pools {
-		at := -1
-		for j, p := range left {
-			if reflect.DeepEqual(p.cfg, cfg) {
-				at = j
-				break
-			}
-		}
+		at := slices.IndexFunc(left, func(p memberPool) bool { return reflect.DeepEqual(p.cfg, cfg) })
 		if at >= 0 {
 			next = append(next, left[at])
 			left = append(left[:at:at], left[at+1:]...)
@@ -151,12 +147,15 @@ func (m *member) Close() error {
 	return errors.Join(err, m.limiter.Close())
 }
 
-func closePools(ps []*pool.Pool) error {
-	errs := make([]error, len(ps))
+func closePools(ps []*pool.Pool) error { return errors.Join(closeAll(ps)...) }
+
+// closeAll closes all at once. It returns the error of each.
+func closeAll[C io.Closer](all []C) []error {
+	errs := make([]error, len(all))
 	var wg sync.WaitGroup
-	for i, p := range ps {
-		wg.Go(func() { errs[i] = p.Close() })
+	for i, c := range all {
+		wg.Go(func() { errs[i] = c.Close() })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return errs
 }

@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,11 +99,7 @@ func (q *queue) enter(ctx context.Context, subject string) *executor.Error {
 		q.mu.Unlock()
 		return nil
 	}
-	length := q.cfg.Length
-	if length == 0 {
-		length = q.cfg.Max
-	}
-	if q.waiting >= length {
+	if q.waiting >= cmp.Or(q.cfg.Length, q.cfg.Max) {
 		err := fmt.Errorf("queue: %d sandboxes are in use and %d wait for one", q.used, q.waiting)
 		q.mu.Unlock()
 		return &executor.Error{Kind: executor.ErrExhausted, Err: err}

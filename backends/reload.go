@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -150,18 +149,11 @@ func (b *Broker) Close() error {
 	b.mu.Lock()
 	b.closed = true
 	all := slices.Collect(maps.Values(b.table.members))
-	for m := range b.leaving {
-		all = append(all, m)
-	}
+	all = slices.AppendSeq(all, maps.Keys(b.leaving))
 	name := b.table.info().Name
 	b.mu.Unlock()
 	b.cancel()
-	errs := make([]error, len(all))
-	var wg sync.WaitGroup
-	for i, m := range all {
-		wg.Go(func() { errs[i] = m.Close() })
-	}
-	wg.Wait()
+	errs := closeAll(all)
 	b.work.Wait()
 	clean := map[string]bool{}
 	for i, m := range all {

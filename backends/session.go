@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,10 +96,9 @@ func (s *session) mark(i executor.SessionInfo) executor.SessionInfo {
 	if s.subject == "" && attributes == "" {
 		return i
 	}
-	i.Handle.Meta = maps.Clone(i.Handle.Meta)
-	if i.Handle.Meta == nil {
-		i.Handle.Meta = map[string]string{}
-	}
+	meta := i.Handle.Meta
+	i.Handle.Meta = map[string]string{}
+	maps.Copy(i.Handle.Meta, meta)
 	for key, value := range map[string]string{metaSubject: s.subject, metaAttributes: attributes} {
 		if value != "" {
 			i.Handle.Meta[key] = value
@@ -207,14 +207,12 @@ func ran(err error) executor.Ran {
 // whose list applies.
 func named(spec executor.Spec) []executor.Packages {
 	out := slices.Clone(spec.Packages)
+	first := executor.Python
+	if len(spec.Languages) > 0 {
+		first = spec.Languages[0]
+	}
 	for i := range out {
-		switch {
-		case out[i].Language != "":
-		case len(spec.Languages) > 0:
-			out[i].Language = spec.Languages[0]
-		default:
-			out[i].Language = executor.Python
-		}
+		out[i].Language = cmp.Or(out[i].Language, first)
 		if out[i].Language == executor.TypeScript { // TypeScript uses the list of JavaScript
 			out[i].Language = executor.JavaScript
 		}

@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -69,60 +70,60 @@ const (
 	maxPool     = 1000
 )
 
+// problems collects the errors of settings.
+type problems []error
+
+func (p *problems) add(path, format string, args ...any) {
+	*p = append(*p, driver.At(path, fmt.Errorf(format, args...)))
+}
+
+func (p *problems) negative(path string, n int64) {
+	if n < 0 {
+		p.add(path, "negative")
+	}
+}
+
 // check returns all errors in s.
 func (s Settings) check() error {
-	var errs []error
-	wrong := func(path, format string, args ...any) {
-		errs = append(errs, driver.At(path, fmt.Errorf(format, args...)))
-	}
+	var bad problems
 	warm := 0
 	for i, p := range s.Pools {
 		at := "pools[" + strconv.Itoa(i) + "]"
 		if p.Size < 1 || p.Size > maxPool {
-			wrong(at+".size", "want 1 to %d", maxPool)
+			bad.add(at+".size", "want 1 to %d", maxPool)
 		}
 		warm += p.Size
-		if p.MaxAge < 0 {
-			wrong(at+".max_age", "negative")
-		}
-		if p.Refill < 0 {
-			wrong(at+".refill", "negative")
-		}
+		bad.negative(at+".max_age", int64(p.MaxAge))
+		bad.negative(at+".refill", int64(p.Refill))
 		for j, r := range p.Prelude {
 			if r.Code == "" {
-				wrong(fmt.Sprintf("%s.prelude[%d].code", at, j), "empty")
+				bad.add(fmt.Sprintf("%s.prelude[%d].code", at, j), "empty")
 			}
 		}
 		if err := p.spec(executor.Capabilities{}).Validate(); err != nil {
-			errs = append(errs, driver.At(at, reason(err)))
+			bad = append(bad, driver.At(at, reason(err)))
 		}
 	}
 	q := s.Queue
 	switch {
 	case q.Max < 0:
-		wrong("queue.max", "negative")
+		bad.add("queue.max", "negative")
 	case q.Max == 0 && (q.Length != 0 || q.Wait != 0):
-		wrong("queue.max", "missing; the other settings need it")
+		bad.add("queue.max", "missing; the other settings need it")
 	case q.Max > 0 && q.Max <= warm:
-		wrong("queue.max", "the pools keep %d sandboxes warm, which leaves no room for others; want at least %d", warm, warm+1)
+		bad.add("queue.max", "the pools keep %d sandboxes warm, which leaves no room for others; want at least %d", warm, warm+1)
 	}
-	if q.Length < 0 {
-		wrong("queue.length", "negative")
-	}
-	if q.Wait < 0 {
-		wrong("queue.wait", "negative")
-	}
+	bad.negative("queue.length", int64(q.Length))
+	bad.negative("queue.wait", int64(q.Wait))
 	b := s.Breaker
 	switch {
 	case b.Failures < 0:
-		wrong("breaker.failures", "negative")
+		bad.add("breaker.failures", "negative")
 	case b.Failures == 0 && b.Open != 0:
-		wrong("breaker.failures", "missing; the other settings need it")
+		bad.add("breaker.failures", "missing; the other settings need it")
 	}
-	if b.Open < 0 {
-		wrong("breaker.open", "negative")
-	}
-	return errors.Join(errs...)
+	bad.negative("breaker.open", int64(b.Open))
+	return errors.Join(bad...)
 }
 
 // Misfit says whether the pools can serve a session of spec on a backend with caps. If none can, it
@@ -174,8 +175,5 @@ func (p Pool) options(env driver.Env, c executor.Capabilities) pool.Options {
 
 // orDefault returns d, or standard if d is zero.
 func orDefault(d driver.Duration, standard time.Duration) time.Duration {
-	if d == 0 {
-		return standard
-	}
-	return time.Duration(d)
+	return cmp.Or(time.Duration(d), standard)
 }

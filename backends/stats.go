@@ -171,10 +171,7 @@ func count[K comparable](m map[K]int64, k K) map[K]int64 {
 // stats returns copies of the statistics, sorted.
 func (f *collector) stats() []ArmStats {
 	f.mu.Lock()
-	arms := make([]*arm, 0, len(f.arms))
-	for _, a := range f.arms {
-		arms = append(arms, a)
-	}
+	arms := slices.Collect(maps.Values(f.arms))
 	f.mu.Unlock()
 	out := make([]ArmStats, len(arms))
 	for i, a := range arms {

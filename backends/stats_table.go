@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -18,12 +19,9 @@ func (s Stats) String() string {
 	var b strings.Builder
 	columns(&b, "BACKEND\tSESSIONS\tWAITING\tBREAKER\tPOOLS", len(s.Backends), func(i int) []any {
 		m := s.Backends[i]
-		name, breaker := m.Name, m.Breaker
+		name, breaker := m.Name, cmp.Or(m.Breaker, "-")
 		if m.Removed {
 			name += " (removed)"
-		}
-		if breaker == "" {
-			breaker = "-"
 		}
 		pools := make([]string, len(m.Pools))
 		for i, p := range m.Pools {
@@ -32,7 +30,7 @@ func (s Stats) String() string {
 				pools[i] += ", bypassed by " + tally(p.Differs)
 			}
 		}
-		return []any{name, m.Sessions, m.Waiting, breaker, orDash(strings.Join(pools, "; "))}
+		return []any{name, m.Sessions, m.Waiting, breaker, cmp.Or(strings.Join(pools, "; "), "-")}
 	})
 	b.WriteByte('\n')
 	columns(&b, "ROUTE\tASSIGNED\tBACKEND\tTURNS\tGOOD\tTURN P50/95/99\tIN SANDBOXES\tCREATES\tFAILED\tQUEUE P50/95/99\tCREATE P50/95/99\tRUNS\tOK\tFAILED\tERRORS\tSTATE LOST\tRUN P50/95/99", len(s.Arms), func(i int) []any {
@@ -42,7 +40,7 @@ func (s Stats) String() string {
 			runs += n
 		}
 		return []any{
-			orDash(a.Route), orDash(a.Assigned), orDash(a.Backend), a.Turns, fmt.Sprintf("%.1f%%", 100*a.Good()), a.Turn, short(a.SandboxTime), a.Creates, tally(a.CreateErrors), a.Queue, a.Create,
+			cmp.Or(a.Route, "-"), cmp.Or(a.Assigned, "-"), cmp.Or(a.Backend, "-"), a.Turns, fmt.Sprintf("%.1f%%", 100*a.Good()), a.Turn, short(a.SandboxTime), a.Creates, tally(a.CreateErrors), a.Queue, a.Create,
 			runs, a.Runs[executor.StatusOK], runs - a.Runs[executor.StatusOK], tally(a.RunErrors), a.StateLost, a.Run,
 		}
 	})
@@ -77,13 +75,6 @@ func tally(kinds map[string]int64) string {
 		return "0"
 	}
 	return fmt.Sprintf("%d (%s)", sum, strings.Join(parts, ", "))
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 // String returns "1.2ms/3.4ms/5ms".

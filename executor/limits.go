@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -48,12 +49,8 @@ func (l RunLimits) Exceeds(ceiling RunLimits) (bounds []string) {
 
 // Or returns l with its zero fields replaced by those of d.
 func (l RunLimits) Or(d RunLimits) RunLimits {
-	if l.WallTime == 0 {
-		l.WallTime = d.WallTime
-	}
-	if l.OutputBytes == 0 {
-		l.OutputBytes = d.OutputBytes
-	}
+	l.WallTime = cmp.Or(l.WallTime, d.WallTime)
+	l.OutputBytes = cmp.Or(l.OutputBytes, d.OutputBytes)
 	return l
 }
 
@@ -71,17 +68,9 @@ func (l RunLimits) atMost(ceiling RunLimits) RunLimits {
 
 // Or returns l with its zero fields replaced by those of d.
 func (l Limits) Or(d Limits) Limits {
-	if l.CPUs == 0 {
-		l.CPUs = d.CPUs
-	}
-	if l.MemoryBytes == 0 {
-		l.MemoryBytes = d.MemoryBytes
-	}
-	if l.DiskBytes == 0 {
-		l.DiskBytes = d.DiskBytes
-	}
-	if l.Processes == 0 {
-		l.Processes = d.Processes
-	}
+	l.CPUs = cmp.Or(l.CPUs, d.CPUs)
+	l.MemoryBytes = cmp.Or(l.MemoryBytes, d.MemoryBytes)
+	l.DiskBytes = cmp.Or(l.DiskBytes, d.DiskBytes)
+	l.Processes = cmp.Or(l.Processes, d.Processes)
 	return l
 }

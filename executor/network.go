@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 )
 
@@ -77,7 +78,7 @@ func checkHost(h string) error {
 	}
 	last := ""
 	for last = range strings.SplitSeq(name, ".") {
-		if !hostLabel(last) {
+		if !hostLabel.MatchString(last) {
 			return errors.New("not a host name")
 		}
 	}
@@ -88,12 +89,4 @@ func checkHost(h string) error {
 }
 
 // hostLabel reports whether s is one label of a host name, as in RFC 1123.
-func hostLabel(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' && i > 0 && i < len(s)-1) {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 63
-}
+var hostLabel = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"sync"
 )
@@ -87,8 +88,5 @@ func (t *Terminal) Changed(ctx context.Context, known TerminalSize) (TerminalSiz
 
 // current returns the size. The caller holds mu.
 func (t *Terminal) current() TerminalSize {
-	if t.size == (TerminalSize{}) {
-		return defaultSize
-	}
-	return t.size
+	return cmp.Or(t.size, defaultSize)
 }

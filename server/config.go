@@ -84,8 +84,6 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 	if c.Spec.MaxRun.WallTime != executor.NoLimit {
 		c.Spec.MaxRun.WallTime = max(c.Spec.MaxRun.WallTime, c.MaxTimeout)
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c, nil
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/front"
 )
 
 // Problem is the answer to a request that failed.
@@ -116,11 +116,5 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 }
 
 func answer(w http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil { // impossible: p has a type of this package
-		status, b = http.StatusInternalServerError, []byte(`{"status":500,"kind":"internal","message":"internal error","ran":"maybe"}`)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // a client that has disconnected needs no answer
+	front.Answer(w, status, v, `{"status":500,"kind":"internal","message":"internal error","ran":"maybe"}`)
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -35,16 +36,8 @@ func (s *Server) transfer(c Client) (done func(), err error) {
 	return s.use(c, func(u *usage) *int { return &u.transfers }, s.cfg.MaxTransfers, "transfers", "")
 }
 
-func (s *Server) listFiles(_ http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
-	b, done, err := s.find(r, c)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer done()
-	dir := r.URL.Query().Get("dir")
-	if dir == "" {
-		dir = "."
-	}
+func (s *Server) listFiles(_ http.ResponseWriter, r *http.Request, _ Client, b *session) (int, any, error) {
+	dir := cmp.Or(r.URL.Query().Get("dir"), ".")
 	files, more := []FileEntry{}, false
 	for f, err := range b.Files().List(r.Context(), dir) {
 		if err != nil {
@@ -68,12 +61,7 @@ func (s *Server) listFiles(_ http.ResponseWriter, r *http.Request, c Client) (in
 	return http.StatusOK, FileList{files, more}, nil
 }
 
-func (s *Server) readFile(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
-	b, done, err := s.find(r, c)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer done()
+func (s *Server) readFile(w http.ResponseWriter, r *http.Request, c Client, b *session) (int, any, error) {
 	ends, err := s.transfer(c)
 	if err != nil {
 		return 0, nil, err
@@ -129,12 +117,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (s *Server) writeFile(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
-	b, done, err := s.find(r, c)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer done()
+func (s *Server) writeFile(w http.ResponseWriter, r *http.Request, c Client, b *session) (int, any, error) {
 	ends, err := s.transfer(c)
 	if err != nil {
 		return 0, nil, err
@@ -179,15 +162,6 @@ func (a *arriving) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (s *Server) removeFile(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
-	b, done, err := s.find(r, c)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer done()
-	if err := b.Files().Remove(r.Context(), r.PathValue("name")); err != nil {
-		return 0, nil, s.gone(b, err)
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return 0, nil, nil
+func (s *Server) removeFile(_ http.ResponseWriter, r *http.Request, _ Client, b *session) (int, any, error) {
+	return http.StatusNoContent, nil, s.gone(b, b.Files().Remove(r.Context(), r.PathValue("name")))
 }

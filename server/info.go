@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"time"
@@ -29,9 +30,7 @@ func (s *Server) capabilities(http.ResponseWriter, *http.Request, Client) (int, 
 		MaxTimeoutSeconds: s.cfg.MaxTimeout.Seconds(), MaxIdleSeconds: s.cfg.MaxIdle.Seconds(),
 		MaxBodyBytes: s.cfg.MaxBody, MaxFileBytes: s.cfg.MaxFile, MaxSessions: s.cfg.MaxSessions, MaxRuns: s.cfg.MaxRuns,
 	}
-	if v.Network.Mode == "" {
-		v.Network.Mode = executor.NetworkNone
-	}
+	v.Network.Mode = cmp.Or(v.Network.Mode, executor.NetworkNone)
 	return http.StatusOK, v, nil
 }
 

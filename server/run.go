@@ -154,12 +154,7 @@ func (s *Server) streamOnce(w http.ResponseWriter, r *http.Request, c Client) (i
 }
 
 // within calls run with the session of a request.
-func (s *Server) within(w http.ResponseWriter, r *http.Request, c Client, run func(*session, executor.Request) (int, any, error)) (int, any, error) {
-	b, done, err := s.find(r, c)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer done()
+func (s *Server) within(w http.ResponseWriter, r *http.Request, c Client, b *session, run func(executor.Request) (int, any, error)) (int, any, error) {
 	var q RunRequest
 	if err := s.body(w, r, &q); err != nil {
 		return 0, nil, err
@@ -178,7 +173,7 @@ func (s *Server) within(w http.ResponseWriter, r *http.Request, c Client, run fu
 		return 0, nil, err
 	}
 	defer over()
-	return run(b, req)
+	return run(req)
 }
 
 // maxNamed is the largest number of run IDs that a session remembers.
@@ -213,15 +208,15 @@ func (s *Server) name(b *session, id string, req executor.Request) (over func(),
 	}, nil
 }
 
-func (s *Server) runIn(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
-	return s.within(w, r, c, func(b *session, req executor.Request) (int, any, error) {
+func (s *Server) runIn(w http.ResponseWriter, r *http.Request, c Client, b *session) (int, any, error) {
+	return s.within(w, r, c, b, func(req executor.Request) (int, any, error) {
 		res, err := b.Run(r.Context(), req, nil)
 		return s.result(c, res, s.gone(b, err))
 	})
 }
 
-func (s *Server) streamIn(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
-	return s.within(w, r, c, func(b *session, req executor.Request) (int, any, error) {
+func (s *Server) streamIn(w http.ResponseWriter, r *http.Request, c Client, b *session) (int, any, error) {
+	return s.within(w, r, c, b, func(req executor.Request) (int, any, error) {
 		return 0, nil, s.gone(b, s.stream(w, r, c, b, req))
 	})
 }

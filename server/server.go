@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -83,19 +85,19 @@ func (s *Server) routes() {
 		"POST /v1/run/stream":                       s.streamOnce,
 		"GET /v1/sessions":                          s.list,
 		"POST /v1/sessions":                         s.create,
-		"GET /v1/sessions/{id}":                     s.get,
-		"DELETE /v1/sessions/{id}":                  s.remove,
-		"POST /v1/sessions/{id}/run":                s.runIn,
-		"POST /v1/sessions/{id}/run/stream":         s.streamIn,
-		"POST /v1/sessions/{id}/runs/{run}/input":   s.send,
-		"PUT /v1/sessions/{id}/runs/{run}/terminal": s.resize,
-		"POST /v1/sessions/{id}/reset":              s.reset,
-		"POST /v1/sessions/{id}/packages":           s.install,
+		"GET /v1/sessions/{id}":                     s.in(s.get),
+		"DELETE /v1/sessions/{id}":                  s.in(s.remove),
+		"POST /v1/sessions/{id}/run":                s.in(s.runIn),
+		"POST /v1/sessions/{id}/run/stream":         s.in(s.streamIn),
+		"POST /v1/sessions/{id}/runs/{run}/input":   s.in(s.send),
+		"PUT /v1/sessions/{id}/runs/{run}/terminal": s.in(s.resize),
+		"POST /v1/sessions/{id}/reset":              s.in(s.reset),
+		"POST /v1/sessions/{id}/packages":           s.in(s.install),
 		"POST /v1/sessions/{id}/ports/{port}":       s.dial,
-		"GET /v1/sessions/{id}/files":               s.listFiles,
-		"GET /v1/sessions/{id}/files/{name...}":     s.readFile,
-		"PUT /v1/sessions/{id}/files/{name...}":     s.writeFile,
-		"DELETE /v1/sessions/{id}/files/{name...}":  s.removeFile,
+		"GET /v1/sessions/{id}/files":               s.in(s.listFiles),
+		"GET /v1/sessions/{id}/files/{name...}":     s.in(s.readFile),
+		"PUT /v1/sessions/{id}/files/{name...}":     s.in(s.writeFile),
+		"DELETE /v1/sessions/{id}/files/{name...}":  s.in(s.removeFile),
 	} {
 		s.mux.Handle(pattern, s.authenticated(op))
 	}
@@ -155,6 +157,8 @@ func (s *Server) authenticated(f operation) http.Handler {
 			s.answerError(w, r, err)
 		case v != nil:
 			answer(w, status, v)
+		case status != 0:
+			w.WriteHeader(status)
 		}
 	})
 }
@@ -182,19 +186,11 @@ func (s *Server) arrive(w http.ResponseWriter, r *http.Request, most int64) ([]b
 		w.Header().Set("Connection", "close")
 		return nil, &http.MaxBytesError{Limit: most}
 	}
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTime)) // the ResponseWriter of a test has no deadline
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	if err != nil {
-		// The deadline stays set, because net/http waits for the rest of a body before it answers.
-		w.Header().Set("Connection", "close")
-		if large := (*http.MaxBytesError)(nil); !errors.As(err, &large) {
-			err = refuse(http.StatusRequestTimeout, "invalid", "the body did not arrive")
-		}
-		return nil, err
+	data, err := front.Body(w, r, most, s.cfg.BodyTime)
+	if err == front.ErrBody {
+		err = refuse(http.StatusRequestTimeout, "invalid", "%v", err)
 	}
-	_ = rc.SetReadDeadline(time.Time{})
-	return data, nil
+	return data, err
 }
 
 // use adds one to a count of a key, unless that would exceed most. rule is the rule of the limit,
@@ -264,6 +260,18 @@ func tooMany(what string, rule executor.Rule, most int) *Problem {
 	}
 }
 
+// in makes an operation of one on a session of the client.
+func (s *Server) in(f func(http.ResponseWriter, *http.Request, Client, *session) (int, any, error)) operation {
+	return func(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
+		b, done, err := s.find(r, c)
+		if err != nil {
+			return 0, nil, err
+		}
+		defer done()
+		return f(w, r, c, b)
+	}
+}
+
 // Drain refuses new runs and sessions. It waits until current runs have ended and been answered, or
 // until ctx ends. Health then reports that, so that a load balancer can use another server.
 func (s *Server) Drain(ctx context.Context) error { return s.runs.Drain(ctx) }
@@ -274,10 +282,7 @@ func (s *Server) Close() error {
 	s.runs.Shut()
 	s.mu.Lock()
 	s.closed = true
-	var all []*session
-	for _, b := range s.sessions {
-		all = append(all, b)
-	}
+	all := slices.Collect(maps.Values(s.sessions))
 	s.mu.Unlock()
 	var errs []error
 	for _, b := range all {

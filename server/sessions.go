@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -78,13 +79,8 @@ func (s *Server) spec(c Client, q SessionRequest) (executor.Spec, error) {
 		spec.Packages = append(slices.Clone(spec.Packages), p)
 	}
 	if len(q.Env) > 0 {
-		env := map[string]string{}
-		for _, m := range []map[string]string{q.Env, s.cfg.Spec.Env} { // the configuration has precedence
-			for k, v := range m {
-				env[k] = v
-			}
-		}
-		spec.Env = env
+		spec.Env = maps.Clone(q.Env)
+		maps.Copy(spec.Env, s.cfg.Spec.Env) // the configuration has precedence
 	}
 	idle, err := seconds("idle_seconds", q.IdleSeconds, s.cfg.MaxIdle)
 	if err != nil {
@@ -209,12 +205,7 @@ func (s *Server) end(b *session) error {
 	return b.err
 }
 
-func (s *Server) get(_ http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
-	b, done, err := s.find(r, c)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer done()
+func (s *Server) get(_ http.ResponseWriter, r *http.Request, _ Client, b *session) (int, any, error) {
 	if i, err := b.Refresh(r.Context()); err != nil {
 		return 0, nil, s.gone(b, err)
 	} else if i.State != executor.SessionRunning {
@@ -246,17 +237,8 @@ func (s *Server) list(_ http.ResponseWriter, _ *http.Request, c Client) (int, an
 	return http.StatusOK, SessionList{all}, nil
 }
 
-func (s *Server) remove(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
-	b, done, err := s.find(r, c)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer done()
-	if err := s.end(b); err != nil {
-		return 0, nil, err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return 0, nil, nil
+func (s *Server) remove(_ http.ResponseWriter, _ *http.Request, _ Client, b *session) (int, any, error) {
+	return http.StatusNoContent, nil, s.end(b)
 }
 
 // ResetRequest says which interpreters to end. A zero field matches all.
@@ -265,23 +247,14 @@ type ResetRequest struct {
 	Context  string            `json:"context,omitempty"`
 }
 
-func (s *Server) reset(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
-	b, done, err := s.find(r, c)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer done()
+func (s *Server) reset(w http.ResponseWriter, r *http.Request, _ Client, b *session) (int, any, error) {
 	var q ResetRequest
 	if r.ContentLength != 0 {
 		if err := s.body(w, r, &q); err != nil {
 			return 0, nil, err
 		}
 	}
-	if err := b.Reset(r.Context(), executor.Interpreter(q)); err != nil {
-		return 0, nil, s.gone(b, err)
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return 0, nil, nil
+	return http.StatusNoContent, nil, s.gone(b, b.Reset(r.Context(), executor.Interpreter(q)))
 }
 
 // PackagesRequest names packages to install.
@@ -290,12 +263,7 @@ type PackagesRequest struct {
 	Names    []string          `json:"names"`
 }
 
-func (s *Server) install(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
-	b, done, err := s.find(r, c)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer done()
+func (s *Server) install(w http.ResponseWriter, r *http.Request, c Client, b *session) (int, any, error) {
 	var q PackagesRequest
 	if err := s.body(w, r, &q); err != nil {
 		return 0, nil, err

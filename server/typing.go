@@ -31,12 +31,7 @@ func (s *Server) typing(r *http.Request, b *session) (*typing, error) {
 }
 
 // send sends input to a run.
-func (s *Server) send(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
-	b, done, err := s.find(r, c)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer done()
+func (s *Server) send(w http.ResponseWriter, r *http.Request, _ Client, b *session) (int, any, error) {
 	t, err := s.typing(r, b)
 	if err != nil {
 		return 0, nil, err
@@ -61,17 +56,11 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, c Client) (int, an
 	if r.URL.Query().Get("end") == "true" {
 		t.input.Close()
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return 0, nil, nil
+	return http.StatusNoContent, nil, nil
 }
 
 // resize sets the size of the terminal of a run.
-func (s *Server) resize(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
-	b, done, err := s.find(r, c)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer done()
+func (s *Server) resize(w http.ResponseWriter, r *http.Request, _ Client, b *session) (int, any, error) {
 	t, err := s.typing(r, b)
 	if err != nil {
 		return 0, nil, err
@@ -83,9 +72,5 @@ func (s *Server) resize(w http.ResponseWriter, r *http.Request, c Client) (int, 
 	if err := s.body(w, r, &size); err != nil {
 		return 0, nil, err
 	}
-	if err := t.terminal.Resize(size); err != nil {
-		return 0, nil, err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return 0, nil, nil
+	return http.StatusNoContent, nil, t.terminal.Resize(size)
 }

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -196,40 +198,18 @@ func alike(a, b any) bool {
 		if !ok {
 			return false
 		}
-		if a == b {
-			return true
-		}
 		x, err := a.Float64()
 		y, err2 := b.Float64()
-		if err != nil || err2 != nil {
-			return false
-		}
-		if !strings.ContainsAny(string(a)+string(b), ".eE") {
-			return false // integers of any size
+		if a == b || err != nil || err2 != nil || !strings.ContainsAny(string(a)+string(b), ".eE") {
+			return a == b // integers of any size
 		}
 		return x == y || math.Abs(x-y) <= 1e-9*max(math.Abs(x), math.Abs(y))
 	case []any:
 		b, ok := b.([]any)
-		if !ok || len(a) != len(b) {
-			return false
-		}
-		for i := range a {
-			if !alike(a[i], b[i]) {
-				return false
-			}
-		}
-		return true
+		return ok && slices.EqualFunc(a, b, alike)
 	case map[string]any:
 		b, ok := b.(map[string]any)
-		if !ok || len(a) != len(b) {
-			return false
-		}
-		for k, v := range a {
-			if w, ok := b[k]; !ok || !alike(v, w) {
-				return false
-			}
-		}
-		return true
+		return ok && maps.EqualFunc(a, b, alike)
 	}
 	return reflect.DeepEqual(a, b)
 }

@@ -103,10 +103,7 @@ func (k *checker) packages() {
 		name, ok := packageName(l, text)
 		if !ok {
 			k.add("%.60q is not the name of a package, with or without a version.", text)
-		} else if k.o.Packages != nil && !slices.ContainsFunc(k.o.Packages[l], func(allowed string) bool {
-			a, ok := packageName(l, allowed)
-			return ok && a == name
-		}) {
+		} else if k.o.Packages != nil && !hasPackage(k.o.Packages[l], l, name) {
 			refused = append(refused, name)
 		}
 	}
@@ -138,6 +135,14 @@ func packageName(l executor.Language, text string) (name string, ok bool) {
 		return "", false
 	}
 	return separators.ReplaceAllString(strings.ToLower(m[1]), "-"), true
+}
+
+// hasPackage reports whether one of the requirements is of a package.
+func hasPackage(requirements []string, l executor.Language, name string) bool {
+	return slices.ContainsFunc(requirements, func(text string) bool {
+		n, ok := packageName(l, text)
+		return ok && n == name
+	})
 }
 
 func (k *checker) files() {

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,9 +41,11 @@ func Explain(err error) string {
 }
 
 const (
-	stopped    = "The run was cancelled."
-	broken     = "The sandbox could not be used because of a failure of the service, which the code has not caused."
-	mayHaveRun = "The code may have run: look at what is there before you run it again."
+	stopped     = "The run was cancelled."
+	ended       = "The sandbox has ended, with its variables and files. The next call gets a new one."
+	unavailable = "No sandbox is available at the moment. Try again later, or answer without running code."
+	broken      = "The sandbox could not be used because of a failure of the service, which the code has not caused."
+	mayHaveRun  = "The code may have run: look at what is there before you run it again."
 )
 
 func explainKind(e *executor.Error) string {
@@ -67,23 +70,25 @@ func explainKind(e *executor.Error) string {
 		return with("Refused by a rule of this service") + " The same call will be refused again."
 	case executor.ErrInvalid:
 		return with("The call was refused")
-	case executor.ErrTooLarge:
-		return "Something in the call is too large. Use less data."
 	case executor.ErrUnsupported:
 		if len(e.Missing) > 0 {
 			return fmt.Sprintf("This sandbox cannot do that; it lacks: %s. Find a way without.", strings.Join(e.Missing, ", "))
 		}
 		return "This sandbox cannot do that. Find a way without."
-	case executor.ErrBusy:
-		return "An earlier run of this conversation is still going. Wait until it has ended."
-	case executor.ErrNotFound, executor.ErrClosed:
-		return "The sandbox has ended, with its variables and files. The next call gets a new one."
-	case executor.ErrExhausted, executor.ErrUnavailable:
-		return "No sandbox is available at the moment. Try again later, or answer without running code."
-	case context.Canceled, context.DeadlineExceeded:
-		return stopped
 	}
-	return broken
+	return cmp.Or(explanations[e.Kind], broken)
+}
+
+// explanations are those of the kinds that say everything.
+var explanations = map[error]string{
+	executor.ErrTooLarge:     "Something in the call is too large. Use less data.",
+	executor.ErrBusy:         "An earlier run of this conversation is still going. Wait until it has ended.",
+	executor.ErrNotFound:     ended,
+	executor.ErrClosed:       ended,
+	executor.ErrExhausted:    unavailable,
+	executor.ErrUnavailable:  unavailable,
+	context.Canceled:         stopped,
+	context.DeadlineExceeded: stopped,
 }
 
 // maxCause bounds the text of a cause.

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -45,45 +46,34 @@ func (w *writer) failure() string {
 
 // ending says what stopped the code.
 func (w *writer) ending() string {
-	after := inSeconds(w.res.Duration)
 	switch w.res.Status {
 	case executor.StatusTimedOut:
-		return fmt.Sprintf("The program was stopped by its timeout, after %s. What it had printed is there.", after)
+		return fmt.Sprintf("The program was stopped by its timeout, after %s. What it had printed is there.", inSeconds(w.res.Duration))
 	case executor.StatusCanceled:
 		return "The program was cancelled."
 	case executor.StatusLost:
 		return "It is not known how the program ended; it may still run."
 	}
-	switch w.res.Reason {
-	case executor.ReasonMemory:
-		return "The program was stopped because it used too much memory."
-	case executor.ReasonProcesses:
-		return "The program was stopped because it started too many processes."
-	case executor.ReasonDisk:
-		return "The program was stopped because it wrote too much to the disk."
-	case executor.ReasonOutput:
-		return "The program was stopped because it printed too much."
-	case executor.ReasonSignal:
+	if w.res.Reason == executor.ReasonSignal {
 		return fmt.Sprintf("The program crashed (%s).", w.res.Signal)
-	case executor.ReasonReset:
-		return "The program was stopped because the session was reset."
-	case executor.ReasonLifetime:
-		return "The program was stopped because the sandbox has reached the end of its life."
-	case executor.ReasonCode:
-		return "The program was stopped because it forged or withheld its results."
 	}
-	return "The program was stopped because its sandbox ended."
+	why := map[executor.Reason]string{
+		executor.ReasonMemory:    "it used too much memory",
+		executor.ReasonProcesses: "it started too many processes",
+		executor.ReasonDisk:      "it wrote too much to the disk",
+		executor.ReasonOutput:    "it printed too much",
+		executor.ReasonReset:     "the session was reset",
+		executor.ReasonLifetime:  "the sandbox has reached the end of its life",
+		executor.ReasonCode:      "it forged or withheld its results",
+	}[w.res.Reason]
+	return "The program was stopped because " + cmp.Or(why, "its sandbox ended") + "."
 }
 
 // exception returns the traceback, or its last line if there is none, and the line of the code if
 // the traceback does not show it.
 func (w *writer) exception(e *executor.Exception) string {
 	last := strings.TrimSuffix(plain([]byte(e.Type+": "+e.Message)), ": ")
-	text := reduce(strings.TrimRight(plain([]byte(e.Traceback)), "\n"))
-	if text == "" {
-		text = last
-	}
-	text = cut(text, w.o.MaxOutput)
+	text := cut(cmp.Or(reduce(strings.TrimRight(plain([]byte(e.Traceback)), "\n")), last), w.o.MaxOutput)
 	lines := strings.Split(w.r.Input.Code, "\n")
 	if e.Line > 0 && e.Line <= len(lines) {
 		if line := strings.TrimSpace(plain([]byte(lines[e.Line-1]))); line != "" && !strings.Contains(text, cut(line, maxLine)) {

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -131,9 +132,7 @@ func (w *writer) missingModule(message string) string {
 		if name = m[1]; strings.HasPrefix(name, "_") {
 			return "" // a part of Python itself that is missing here
 		}
-		if d, ok := distributions[name]; ok {
-			name = d
-		}
+		name = cmp.Or(distributions[name], name)
 	} else if m := noScriptModule.FindStringSubmatch(message); m != nil {
 		name = m[1]
 	}
@@ -141,14 +140,8 @@ func (w *writer) missingModule(message string) string {
 	if !ok {
 		return ""
 	}
-	allowed := w.o.Packages == nil || slices.ContainsFunc(w.o.Packages[l], func(text string) bool {
-		a, ok := packageName(l, text)
-		return ok && a == one
-	})
-	installed := slices.ContainsFunc(w.r.Input.Packages, func(text string) bool {
-		n, ok := packageName(l, text)
-		return ok && n == one
-	})
+	allowed := w.o.Packages == nil || hasPackage(w.o.Packages[l], l, one)
+	installed := hasPackage(w.r.Input.Packages, l, one)
 	switch {
 	case !slices.Contains(w.o.installs(w.c), l):
 		return "packages cannot be installed here. Use what is there, first of all the standard library."

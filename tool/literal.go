@@ -176,45 +176,33 @@ func unescape(s string) (n int, text string) {
 	if len(s) < 2 {
 		return len(s), s
 	}
-	switch c := s[1]; c {
-	case 'n':
-		return 2, "\n"
-	case 't':
-		return 2, "\t"
-	case 'r':
-		return 2, "\r"
-	case 'b':
-		return 2, "\b"
-	case 'f':
-		return 2, "\f"
-	case 'a':
-		return 2, "\a"
-	case 'v':
-		return 2, "\v"
-	case '\\', '\'', '"', '/':
-		return 2, string(c)
-	case '\n':
+	c := s[1]
+	if at := strings.IndexByte("ntrbfav", c); at >= 0 {
+		return 2, "\n\t\r\b\f\a\v"[at : at+1]
+	}
+	switch {
+	case c == '\n':
 		return 2, ""
-	case 'x':
-		return codePoint(s, 2)
-	case 'U':
-		return codePoint(s, 8)
-	case 'u':
-		n, text = codePoint(s, 4)
-		if hi, ok := hex(s, 4); ok && utf16.IsSurrogate(hi) {
-			if lo, ok := hex(s[6:], 4); ok && strings.HasPrefix(s[6:], `\u`) && utf16.DecodeRune(hi, lo) != utf8.RuneError {
+	case strings.IndexByte(`\'"/`, c) >= 0:
+		return 2, string(c)
+	case c == 'u':
+		hi, _ := hex(s, 4)
+		if utf16.IsSurrogate(hi) && strings.HasPrefix(s[6:], `\u`) {
+			if lo, ok := hex(s[6:], 4); ok && utf16.DecodeRune(hi, lo) != utf8.RuneError {
 				return 12, string(utf16.DecodeRune(hi, lo))
 			}
 		}
-		return n, text
-	}
-	if '0' <= s[1] && s[1] <= '7' {
+	case '0' <= c && c <= '7':
 		n = 2
 		for n < min(4, len(s)) && '0' <= s[n] && s[n] <= '7' {
 			n++
 		}
 		v, _ := strconv.ParseUint(s[1:n], 8, 32) // only octal digits
 		return n, string(rune(v))
+	}
+	digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]
+	if r, ok := hex(s, digits); ok {
+		return 2 + digits, string(r)
 	}
 	return 2, s[:2]
 }
@@ -226,12 +214,4 @@ func hex(s string, digits int) (rune, bool) {
 	}
 	v, err := strconv.ParseUint(s[2:2+digits], 16, 32)
 	return rune(v), err == nil
-}
-
-func codePoint(s string, digits int) (n int, text string) {
-	r, ok := hex(s, digits)
-	if !ok {
-		return 2, s[:2]
-	}
-	return 2 + digits, string(r)
 }

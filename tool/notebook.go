@@ -281,23 +281,20 @@ func (o *Output) image(data map[string]json.RawMessage, str func(json.RawMessage
 
 // value adds a value, or displayed text.
 func (o *Output) value(n notebookOutput, str func(json.RawMessage) string) {
-	if n.Type == "execute_result" {
-		if b, ok := n.Data["application/json"]; ok {
-			o.ReturnValue = json.RawMessage(bytes.Clone(b))
-			return
-		}
-		for _, t := range texts {
-			if b, ok := n.Data[t]; ok {
-				o.ReturnValue = str(b)
-				return
-			}
-		}
+	if b, ok := n.Data["application/json"]; ok && n.Type == "execute_result" {
+		o.ReturnValue = json.RawMessage(bytes.Clone(b))
 		return
 	}
 	for _, t := range texts {
-		if b, ok := n.Data[t]; ok {
+		b, ok := n.Data[t]
+		switch {
+		case !ok:
+			continue
+		case n.Type == "execute_result":
+			o.ReturnValue = str(b)
+		default:
 			o.Stdout += str(b) + "\n"
-			return
 		}
+		return
 	}
 }

@@ -197,15 +197,11 @@ func (w *writer) state() {
 
 // because says why the sandbox is not the earlier one, if that is known.
 func because(why sessions.Loss) string {
-	switch why {
-	case sessions.LossGone:
-		return ", because the earlier one has ended, as it does when it is not used for long or when it fails"
-	case sessions.LossUnavailable:
-		return ", because the service that ran the earlier one does not answer"
-	case sessions.LossAbandoned:
-		return ", because the application has given up the earlier one"
-	}
-	return ""
+	return map[sessions.Loss]string{
+		sessions.LossGone:        ", because the earlier one has ended, as it does when it is not used for long or when it fails",
+		sessions.LossUnavailable: ", because the service that ran the earlier one does not answer",
+		sessions.LossAbandoned:   ", because the application has given up the earlier one",
+	}[why]
 }
 
 // beganAnew reports whether variables of earlier calls were gone when the run began.

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 )
 
@@ -95,11 +96,8 @@ func (s *Schema) gemini() *Schema {
 	}
 	g := *s
 	g.Type, g.Closed, g.Default, g.MaxLength = strings.ToUpper(s.Type), false, nil, 0
-	g.Items, g.Properties = s.Items.gemini(), nil
+	g.Items, g.Properties = s.Items.gemini(), maps.Clone(s.Properties)
 	for name, p := range s.Properties {
-		if g.Properties == nil {
-			g.Properties = map[string]*Schema{}
-		}
 		g.Properties[name] = p.gemini()
 	}
 	return &g

@@ -75,12 +75,7 @@ func parseAnswers(data []byte) (a answers) {
 var itermNames = []string{"iTerm", "WezTerm", "mintty"}
 
 func isITerm(name string) bool {
-	for _, n := range itermNames {
-		if strings.HasPrefix(name, n) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(itermNames, func(n string) bool { return strings.HasPrefix(name, n) })
 }
 
 // graphics says how the terminal of this program shows images. It uses the terminal's answers and,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/execbroker/execbroker/executor"
@@ -119,18 +120,12 @@ func completeJavaScript(src string) bool {
 			continue
 		case c == '\'' || c == '"' || c == '/' && regexpMayBegin(last):
 			i = lineEnd(src, i)
-		case c == '`':
-			end, kind := templateEnd(src, i+1)
-			if kind == 0 {
-				return false
-			}
-			if i = end; kind == '{' {
-				open = append(open, '`')
-			}
 		case c == '(' || c == '[' || c == '{':
 			open = append(open, c)
-		case c == '}' && len(open) > 0 && open[len(open)-1] == '`':
-			open = open[:len(open)-1]
+		case c == '`', c == '}' && bytes.HasSuffix(open, []byte("`")): // the text of a template follows
+			if c == '}' {
+				open = open[:len(open)-1]
+			}
 			end, kind := templateEnd(src, i+1)
 			if kind == 0 {
 				return false

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -54,22 +56,21 @@ Exit codes: 0 no error, 2 errors.`,
 				return err
 			}
 			refused, unserved := refusals(b), misfits(b, cfg)
-			if a.json {
-				return a.printJSON(struct {
-					Backends []string  `json:"backends"`
-					Routes   []string  `json:"routes"`
-					Refusing []refusal `json:"refusing,omitempty"`
-					Pools    []misfit  `json:"pools,omitempty"`
-				}{slices.Sorted(maps.Keys(cfg.Backends)), routeNames(cfg), refused, unserved})
-			}
-			for _, r := range refused {
-				fmt.Fprintln(a.out, plain(r.String()))
-			}
-			for _, m := range unserved {
-				fmt.Fprintln(a.out, plain(m.String()))
-			}
-			_, err = fmt.Fprintf(a.out, "%s is right: %s, %s\n", plain(a.config), count(len(cfg.Backends), "backend"), count(len(cfg.Routes), "route"))
-			return err
+			doc := struct {
+				Backends []string  `json:"backends"`
+				Routes   []string  `json:"routes"`
+				Refusing []refusal `json:"refusing,omitempty"`
+				Pools    []misfit  `json:"pools,omitempty"`
+			}{slices.Sorted(maps.Keys(cfg.Backends)), routeNames(cfg), refused, unserved}
+			return a.answer(doc, true, func(w io.Writer) {
+				for _, r := range refused {
+					fmt.Fprintln(w, plain(r.String()))
+				}
+				for _, m := range unserved {
+					fmt.Fprintln(w, plain(m.String()))
+				}
+				fmt.Fprintf(w, "%s is right: %s, %s\n", plain(a.config), count(len(cfg.Backends), "backend"), count(len(cfg.Routes), "route"))
+			})
 		},
 	}
 }
@@ -149,15 +150,7 @@ func (a *app) explain(ctx context.Context, spec executor.Spec) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		err = a.printJSON(d)
-	} else {
-		err = a.printDecision(d)
-	}
-	if err == nil && !serves(d) {
-		err = exitCode(exitFailed)
-	}
-	return err
+	return a.answer(d, serves(d), func(w io.Writer) { printDecision(w, d) })
 }
 
 // serves reports whether a backend can run a session. Without a subject it is enough that one of
@@ -168,12 +161,10 @@ func serves(d router.Decision) bool {
 	})
 }
 
-func (a *app) printDecision(d router.Decision) error {
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	assigned := plain(d.Assigned)
-	if assigned == "" {
-		assigned = "drawn for each session, since the route splits and no --subject is given"
-	}
+func printDecision(w io.Writer, d router.Decision) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	defer t.Flush()
+	assigned := cmp.Or(plain(d.Assigned), "drawn for each session, since the route splits and no --subject is given")
 	fmt.Fprintf(t, "route\t%s\nassigned\t%s\n", plain(d.Route), assigned)
 	if len(d.Split) > 1 {
 		all := 0
@@ -202,5 +193,4 @@ func (a *app) printDecision(d router.Decision) error {
 	for _, name := range slices.Sorted(maps.Keys(d.Missing)) {
 		fmt.Fprintf(t, "cannot\t%s lacks %s\n", plain(name), plain(strings.Join(d.Missing[name], ", ")))
 	}
-	return t.Flush()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,8 +59,8 @@ all commands.`,
 	f.StringVar(&o.mode, "mode", string(conformance.Live), "what the adapter talks to: live, emulated or fake")
 	f.IntVar(&o.parallel, "parallel", 1, "run this `number` of cases at a time")
 	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats(), cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("report", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)))
 	must(cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp)))
-	must(cmd.RegisterFlagCompletionFunc("only", cobra.NoFileCompletions))
 	cmd.AddCommand(a.conformanceLiveCommand(), a.conformanceDiffCommand(), a.conformanceRenderCommand())
 	return cmd
 }
@@ -114,17 +115,7 @@ func (a *app) conformance(ctx context.Context, o conformanceOptions) error {
 	if was, err := conformance.RunChild(ctx, target); was {
 		return err
 	}
-	p := newProgress(a.err)
-	ctx, end := p.begin(ctx, "conformance")
-	total, done := len(conformance.Cases(languages(target)...)), 0
-	target.Progress = func(l conformance.Line) {
-		done++
-		if !holds(l) && !a.json {
-			p.pause()
-			fmt.Fprintf(a.err, "%s %s: %s\n", l.Outcome, plain(l.ID), strings.ReplaceAll(plainText(l.Reason), "\n", "\n    "))
-		}
-		executor.ReportProgress(ctx, executor.Progress{What: "conformance", Done: int64(done), Total: int64(total)})
-	}
+	ctx, end := a.watchCases(ctx, "conformance", &target)
 	report, err := conformance.Run(ctx, target)
 	end()
 	for _, file := range o.reports { // the report also says why nothing was found
@@ -136,12 +127,24 @@ func (a *app) conformance(ctx context.Context, o conformanceOptions) error {
 	return a.conformed(report, len(o.only) > 0)
 }
 
-// languages returns the languages for which the target has programs.
-func languages(t conformance.Target) (ls []executor.Language) {
+// watchCases shows how far the suite is, and prints each case that does not hold.
+func (a *app) watchCases(ctx context.Context, what string, t *conformance.Target) (_ context.Context, end func()) {
+	var languages []executor.Language
 	for _, p := range t.Programs {
-		ls = append(ls, p.Language)
+		languages = append(languages, p.Language)
 	}
-	return ls
+	p := newProgress(a.err)
+	ctx, end = p.begin(ctx, what)
+	total, done := len(conformance.Cases(languages...)), 0
+	t.Progress = func(l conformance.Line) {
+		done++
+		if !holds(l) && !a.json {
+			p.pause()
+			fmt.Fprintf(a.err, "%s %s: %s\n", l.Outcome, plain(l.ID), strings.ReplaceAll(plainText(l.Reason), "\n", "\n    "))
+		}
+		executor.ReportProgress(ctx, executor.Progress{What: what, Done: int64(done), Total: int64(total)})
+	}
+	return ctx, end
 }
 
 // target describes the backend that the flags select.
@@ -211,11 +214,8 @@ func writeReport(r *conformance.Report, format, file string) error {
 
 // conformed prints the result. For a part of the suite there is no verdict.
 func (a *app) conformed(r *conformance.Report, part bool) error {
-	if a.json {
-		if err := r.JSON(a.out); err != nil {
-			return err
-		}
-	} else {
+	good := !slices.ContainsFunc(r.Cases, func(l conformance.Line) bool { return !holds(l) })
+	return a.answer(r, good, func(w io.Writer) {
 		var counts []string
 		for _, o := range []conformance.Outcome{
 			conformance.Passed, conformance.Refused, conformance.Failed, conformance.Errored, conformance.Known, conformance.Stale, conformance.Unchecked,
@@ -231,14 +231,8 @@ func (a *app) conformed(r *conformance.Report, part bool) error {
 		case part:
 			verdict = "checked in part"
 		}
-		if _, err := fmt.Fprintf(a.out, "%s %s: %s (%s)\n", plain(r.Implementation.Name), plain(r.Implementation.Version), verdict, strings.Join(counts, ", ")); err != nil {
-			return err
-		}
-	}
-	if slices.ContainsFunc(r.Cases, func(l conformance.Line) bool { return !holds(l) }) {
-		return exitCode(exitFailed)
-	}
-	return nil
+		fmt.Fprintf(w, "%s %s: %s (%s)\n", plain(r.Implementation.Name), plain(r.Implementation.Version), verdict, strings.Join(counts, ", "))
+	})
 }
 
 func (a *app) conformanceDiffCommand() *cobra.Command {
@@ -271,35 +265,14 @@ Exit codes: 0 nothing changes, 1 something does.`,
 }
 
 func (a *app) differ(changes []conformance.Change) error {
-	switch {
-	case a.json:
-		if err := a.printJSON(append([]conformance.Change{}, changes...)); err != nil {
-			return err
+	return a.answer(append([]conformance.Change{}, changes...), len(changes) == 0, func(w io.Writer) {
+		if len(changes) == 0 {
+			fmt.Fprintln(w, "nothing changes")
 		}
-	case len(changes) == 0:
-		if _, err := fmt.Fprintln(a.out, "nothing changes"); err != nil {
-			return err
+		for _, c := range changes {
+			fmt.Fprintf(w, "%s: %s -> %s\n    %s\n", plain(c.What), cmp.Or(plain(c.From), "none"), cmp.Or(plain(c.To), "none"), plain(c.Doc))
 		}
-	}
-	for _, c := range changes {
-		if a.json {
-			break
-		}
-		if _, err := fmt.Fprintf(a.out, "%s: %s -> %s\n    %s\n", plain(c.What), orNone(c.From), orNone(c.To), plain(c.Doc)); err != nil {
-			return err
-		}
-	}
-	if len(changes) > 0 {
-		return exitCode(exitFailed)
-	}
-	return nil
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return plain(s)
+	})
 }
 
 func (a *app) conformanceRenderCommand() *cobra.Command {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -70,46 +69,30 @@ func (a *app) doctor(ctx context.Context) error {
 		ok = ok && (e.OK || !need)
 		all = append(all, e)
 	}
-	if a.json {
-		err = a.printJSON(all)
-	} else {
-		err = printExamined(a.out, all)
-	}
-	if err == nil && !ok {
-		err = exitCode(exitFailed)
-	}
-	return err
+	return a.answer(all, ok, func(w io.Writer) { printExamined(w, all) })
 }
 
-func printExamined(w io.Writer, all []examined) error {
-	var b strings.Builder
+func printExamined(w io.Writer, all []examined) {
+	works := map[bool]string{true: "works", false: "does not work yet"}
+	mark := map[bool]string{true: "ok     ", false: "missing"}
 	for i, e := range all {
 		if i > 0 {
-			b.WriteString("\n")
+			fmt.Fprintln(w)
 		}
-		name, verdict := plain(e.Backend), "works"
+		name := plain(e.Backend)
 		if e.Backend != e.Type {
 			name += " (" + plain(e.Type) + ")"
 		}
-		if !e.OK {
-			verdict = "does not work yet"
-		}
-		fmt.Fprintf(&b, "%s %s\n", name, verdict)
+		fmt.Fprintf(w, "%s %s\n", name, works[e.OK])
 		for _, c := range e.Checks {
-			mark := "ok     "
-			if !c.OK {
-				mark = "missing"
-			}
-			fmt.Fprintf(&b, "  %s  %s", mark, plain(c.Name))
+			line := plain(c.Name)
 			if c.Detail != "" {
-				fmt.Fprintf(&b, ": %s", plain(c.Detail))
+				line += ": " + plain(c.Detail)
 			}
-			b.WriteString("\n")
+			fmt.Fprintf(w, "  %s  %s\n", mark[c.OK], line)
 			if !c.OK && c.Fix != "" {
-				fmt.Fprintf(&b, "           fix: %s\n", plain(c.Fix))
+				fmt.Fprintf(w, "           fix: %s\n", plain(c.Fix))
 			}
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"sync"
@@ -64,9 +66,6 @@ has the rights of a guest's root. So only this machine may connect to the emulat
 	l.BoolVar(&f.pull, "pull", false, "let the engine pull images that it does not have")
 	l.Float64Var(&f.rate, "rate", 1, "multiply Fly's rate limits by this; 0 means no limits")
 	l.IntVar(&f.maxMachines, "max-machines", 50, "the largest number of Machines at the same time")
-	for _, name := range []string{"listen", "proxy", "engine", "app", "image", "publish", "rate", "max-machines"} {
-		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
-	}
 	return c
 }
 
@@ -142,14 +141,8 @@ func (a *app) listenBoth(ctx context.Context, f emulateFlags, s *flytest.Server,
 
 // announceEmulator prints how clients reach the emulator.
 func (a *app) announceEmulator(e emulating) error {
-	if a.json {
-		return a.printJSON(e)
-	}
-	token := e.Token
-	if token == "" {
-		token = "..."
-	}
-	_, err := fmt.Fprintf(a.out, `emulating the Machines API at %s; programs need these environment variables:
+	return a.answer(e, true, func(w io.Writer) {
+		fmt.Fprintf(w, `emulating the Machines API at %s; programs need these environment variables:
 
   FLY_API_BASE_URL=%s
   FLY_FLAPS_BASE_URL=%s
@@ -159,6 +152,6 @@ func (a *app) announceEmulator(e emulating) error {
 apps: %q. Services of Machines answer at %s, with the header
 fly-force-instance-id. Machines are containers with the rights of root:
 run nothing here that you would not run yourself.
-`, e.URL, e.URL, e.URL, e.URL, token, e.Apps, e.Proxy)
-	return err
+`, e.URL, e.URL, e.URL, e.URL, cmp.Or(e.Token, "..."), e.Apps, e.Proxy)
+	})
 }

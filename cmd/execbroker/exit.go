@@ -215,7 +215,7 @@ func (a *app) printJSON(v any) error {
 		return err
 	}
 	var text []byte
-	for _, r := range b.String() { // JSON is UTF-8
+	for _, r := range b.String() {
 		if r >= 0x7f && r <= 0x9f {
 			text = fmt.Appendf(text, `\u%04x`, r)
 		} else {
@@ -223,5 +223,21 @@ func (a *app) printJSON(v any) error {
 		}
 	}
 	_, err := a.out.Write(text)
+	return err
+}
+
+// answer prints the answer of a command: doc with --json, and otherwise what text writes. The exit
+// code is 0 if good, and 1 otherwise.
+func (a *app) answer(doc any, good bool, text func(w io.Writer)) (err error) {
+	if a.json {
+		err = a.printJSON(doc)
+	} else {
+		var b bytes.Buffer
+		text(&b)
+		_, err = a.out.Write(b.Bytes())
+	}
+	if err == nil && !good {
+		err = exitCode(exitFailed)
+	}
 	return err
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"strings"
@@ -66,9 +68,6 @@ reached, 2 and 3 as for all commands.`,
 	f.StringArrayVar(&o.hide, "hide", nil, "a `text` to leave out of the files, such as the name of your organization; may be repeated")
 	f.BoolVar(&o.dry, "dry-run", false, "only say what would be created")
 	must(cmd.MarkFlagDirname("out"))
-	for _, name := range []string{"budget", "max-sandboxes", "max-time", "only", "fact", "hide"} {
-		must(cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
-	}
 	return cmd
 }
 
@@ -92,7 +91,7 @@ func (a *app) live(ctx context.Context, o liveOptions) error {
 	for name, b = range cfg.Backends {
 	}
 	lo := live.Options{
-		Type: b.Type, Settings: b.Settings, Owner: a.env().Owner + ".live", Dir: o.dir, Traps: o.traps, Hide: o.hide,
+		Type: b.Type, Settings: b.Settings, Owner: a.env().Owner + ".live", Dir: cmp.Or(o.dir, "live-"+b.Type), Traps: o.traps, Hide: o.hide,
 		Bounds: live.Bounds{USD: usd, Sandboxes: o.sandboxes, Time: o.time},
 		Open: func(ctx context.Context, settings map[string]json.RawMessage, owner string) (executor.Executor, error) {
 			env := a.env()
@@ -100,9 +99,6 @@ func (a *app) live(ctx context.Context, o liveOptions) error {
 			one := backends.Config{Backends: map[string]backends.Backend{name: {Type: b.Type, Settings: settings}}}
 			return backends.Open(ctx, env, a.reg, one)
 		},
-	}
-	if lo.Dir == "" {
-		lo.Dir = "live-" + b.Type
 	}
 	plan, err := lo.Plan()
 	if err != nil {
@@ -117,17 +113,7 @@ func (a *app) live(ctx context.Context, o liveOptions) error {
 	if _, err := fmt.Fprint(a.err, plainText(plan)); err != nil || o.dry {
 		return err
 	}
-	p := newProgress(a.err)
-	running, end := p.begin(ctx, "live")
-	total, done := len(conformance.Cases(languages(lo.Target)...)), 0
-	lo.Target.Progress = func(l conformance.Line) {
-		done++
-		if !holds(l) && !a.json {
-			p.pause()
-			fmt.Fprintf(a.err, "%s %s: %s\n", l.Outcome, plain(l.ID), strings.ReplaceAll(plainText(l.Reason), "\n", "\n    "))
-		}
-		executor.ReportProgress(running, executor.Progress{What: "live", Done: int64(done), Total: int64(total)})
-	}
+	running, end := a.watchCases(ctx, "live", &lo.Target)
 	r, err := live.Run(running, lo)
 	end()
 	if r == nil {
@@ -146,29 +132,15 @@ func (a *app) live(ctx context.Context, o liveOptions) error {
 
 // lived prints the result of a live run.
 func (a *app) lived(r *live.Result, dir string) error {
-	if a.json {
-		if err := a.printJSON(r); err != nil {
-			return err
-		}
-	} else {
+	return a.answer(r, r.Holds(), func(w io.Writer) {
 		for _, l := range r.Traps {
-			if l.Outcome == live.Unselected {
-				continue
-			}
-			if _, err := fmt.Fprintf(a.out, "%s %s: expected %s; seen %s\n", l.Outcome, plain(l.Name), plain(l.Expected), shown(l.Seen)); err != nil {
-				return err
+			if l.Outcome != live.Unselected {
+				fmt.Fprintf(w, "%s %s: expected %s; seen %s\n", l.Outcome, plain(l.Name), plain(l.Expected), shown(l.Seen))
 			}
 		}
-		_, err := fmt.Fprintf(a.out, "suite %v; %d sandboxes, at most %.4f USD; removed %d of earlier runs, left %d; written to %s\n",
+		fmt.Fprintf(w, "suite %v; %d sandboxes, at most %.4f USD; removed %d of earlier runs, left %d; written to %s\n",
 			r.Report.Totals, r.Spent.Sandboxes, r.Spent.USD, r.Before, len(r.Left), plain(dir))
-		if err != nil {
-			return err
-		}
-	}
-	if !r.Holds() {
-		return exitCode(exitFailed)
-	}
-	return nil
+	})
 }
 
 // modeOf says what is behind an address: a server on this machine is not the real service.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/tool"
 	"github.com/execbroker/execbroker/tool/mcp"
@@ -62,13 +62,10 @@ output the program ends with its client.`,
 	l.DurationVar(&f.idle, "idle", mcp.DefaultIdle, "how long a session lives without a request, over HTTP")
 	l.DurationVar(&f.drain, "drain", 0, "how long to wait for calls at the first signal, over HTTP (default the longest call)")
 	must(c.MarkFlagFilename("keys", "json"))
-	for _, name := range []string{"listen", "max-timeout", "max-sessions", "max-sessions-per-key", "idle", "drain"} {
-		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
-	}
 	return c
 }
 
-func (a *app) mcp(ctx context.Context, f mcpFlags) (err error) {
+func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	a.serving = true
 	o := tool.Options{MaxTimeout: f.maxTimeout, Timeout: min(tool.DefaultTimeout, f.maxTimeout)}
 	o.Spec.Network.Mode = executor.NetworkMode(f.network)
@@ -86,26 +83,18 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) (err error) {
 			return err
 		}
 	}
-	p := newProgress(a.err)
-	starting, end := p.begin(ctx, "opening backends")
-	x, err := a.open(starting)
-	end()
-	if err != nil {
-		return err
-	}
-	defer a.ended(ctx, &err)
-	defer a.closing(p, "closing backends", x.Close)
-	defer a.examine(ctx, p, x, f.serverFlags)()
-	t, err := tool.New(x, x.Manager(), o)
-	if err != nil {
-		return err
-	}
-	s := mcp.New(t, mcp.Options{Version: version(), Log: a.log()})
-	defer a.closing(p, "removing sandboxes", s.Close)
-	if f.listen == "" {
-		return s.Serve(ctx, interruptible(a.in), noClose{a.out})
-	}
-	return a.mcpHTTP(ctx, f, p, s)
+	return a.overBroker(ctx, f.serverFlags, func(p *progress, x *backends.Broker) error {
+		t, err := tool.New(x, x.Manager(), o)
+		if err != nil {
+			return err
+		}
+		s := mcp.New(t, mcp.Options{Version: version(), Log: a.log()})
+		defer a.closing(p, "removing sandboxes", s.Close)
+		if f.listen == "" {
+			return s.Serve(ctx, interruptible(a.in), noClose{a.out})
+		}
+		return a.mcpHTTP(ctx, f, p, s)
+	})
 }
 
 func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, p *progress, s *mcp.Server) error {
@@ -119,12 +108,7 @@ func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, p *progress, s *mcp.Serve
 		return c.Subject, c.Attributes, ok
 	}}))
 	return a.listen(ctx, f.listen, mux, func() { a.drain(ctx, p, s.Drain, f.drainLimit()) }, func(l net.Addr) error {
-		v := serving{API: "mcp", URL: "http://" + l.String() + "/mcp", Key: made}
-		if a.json {
-			return a.printJSON(v)
-		}
-		_, err := fmt.Fprintf(a.out, "serving mcp at %s; clients send the header\n\n  Authorization: Bearer %s\n", v.URL, v.key())
-		return err
+		return a.announce(serving{API: "mcp", URL: "http://" + l.String() + "/mcp", Key: made})
 	})
 }
 

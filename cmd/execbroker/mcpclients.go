@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -54,25 +52,11 @@ var mcpClients = map[string]mcpClient{
 	"windsurf": {"Windsurf", "mcpServers", func(p userDirs) string { return filepath.Join(p.home, ".codeium", "windsurf", "mcp_config.json") }, plainEntry},
 }
 
-// userDirs returns the directories of the user.
-func (a *app) userDirs() (userDirs, error) {
+// newUserDirs returns the directories of the user.
+func newUserDirs() (userDirs, error) {
 	home, err := os.UserHomeDir()
-	if err != nil {
-		return userDirs{}, err
-	}
-	p := userDirs{home: home}
-	switch runtime.GOOS {
-	case "darwin":
-		p.config = filepath.Join(home, "Library", "Application Support")
-	case "windows":
-		p.config = cmp.Or(a.getenv("AppData"), filepath.Join(home, "AppData", "Roaming"))
-	default:
-		p.config = filepath.Join(home, ".config")
-		if dir := a.getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-			p.config = dir
-		}
-	}
-	return p, nil
+	config, noConfig := os.UserConfigDir()
+	return userDirs{home: home, config: config}, errors.Join(err, noConfig)
 }
 
 func (a *app) mcpInstallCommand() *cobra.Command {
@@ -96,7 +80,6 @@ fails and changes nothing. Restart the client afterwards.`,
 		},
 	}
 	c.Flags().StringVar(&name, "name", "sandbox", "the `name` of the server in the client")
-	must(c.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions))
 	return c
 }
 
@@ -132,7 +115,7 @@ func (a *app) mcpInstall(client, name string) error {
 	if _, err := a.routed(); err != nil { // the client would not show this error
 		return err
 	}
-	p, err := a.userDirs()
+	p, err := newUserDirs()
 	if err != nil {
 		return err
 	}

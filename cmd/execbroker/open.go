@@ -148,8 +148,8 @@ func (a *app) closing(p *progress, what string, close func() error) {
 
 // completeFlags completes the values of the flags that every command has, for the shell.
 func (a *app) completeFlags(root *cobra.Command) {
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp) // most flags take no file
 	must(root.RegisterFlagCompletionFunc("backend", a.backendNames))
-	must(root.RegisterFlagCompletionFunc("owner", cobra.NoFileCompletions))
 	must(root.MarkPersistentFlagFilename("config", "yaml", "yml", "json"))
 }
 

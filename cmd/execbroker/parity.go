@@ -220,23 +220,13 @@ func (a *app) compareSurroundings(ctx context.Context, executors []executor.Exec
 		differ = differ || len(list) > 0
 	}
 	end()
-	if a.json {
-		if err := a.printJSON(found); err != nil {
-			return err
-		}
-	} else {
+	return a.answer(found, !differ, func(w io.Writer) {
 		for _, x := range executors[1:] {
 			list := found[x.Info().Name]
-			_, err := fmt.Fprintf(a.out, "%s and %s: %d differences\n", plain(executors[0].Info().Name), plain(x.Info().Name), len(list))
-			if err = errors.Join(err, printDifferences(a.out, "    ", list)); err != nil {
-				return err
-			}
+			fmt.Fprintf(w, "%s and %s: %d differences\n", plain(executors[0].Info().Name), plain(x.Info().Name), len(list))
+			printDifferences(w, "    ", list)
 		}
-	}
-	if differ {
-		return exitCode(exitFailed)
-	}
-	return nil
+	})
 }
 
 // maxExamples is how many programs are printed for each cause; --json has all.
@@ -244,21 +234,10 @@ const maxExamples = 3
 
 // compared prints the result. Only an unexplained difference is a failure.
 func (a *app) compared(r *parity.Report) error {
-	if a.json {
-		if err := a.printJSON(r); err != nil {
-			return err
-		}
-	} else if err := printReport(a.out, r); err != nil {
-		return err
-	}
-	if r.Total(parity.Different) > 0 {
-		return exitCode(exitFailed)
-	}
-	return nil
+	return a.answer(r, r.Total(parity.Different) == 0, func(w io.Writer) { printReport(w, r) })
 }
 
-func printReport(out io.Writer, r *parity.Report) error {
-	var b strings.Builder
+func printReport(out io.Writer, r *parity.Report) {
 	for _, c := range r.Causes {
 		var where []string
 		for _, name := range r.Backends {
@@ -266,23 +245,21 @@ func printReport(out io.Writer, r *parity.Report) error {
 				where = append(where, fmt.Sprintf("%s %d", plain(name), n))
 			}
 		}
-		fmt.Fprintf(&b, "%s: %s (%s)\n", c.Outcome, plain(c.Cause), strings.Join(where, ", "))
+		fmt.Fprintf(out, "%s: %s (%s)\n", c.Outcome, plain(c.Cause), strings.Join(where, ", "))
 		if c.Outcome == parity.Explained {
 			continue
 		}
 		for _, name := range c.Names[:min(len(c.Names), maxExamples)] {
-			fmt.Fprintf(&b, "    %s\n", plain(name))
+			fmt.Fprintf(out, "    %s\n", plain(name))
 			i := slices.IndexFunc(r.Programs, func(l parity.Line) bool { return l.Name == name })
 			f := slices.IndexFunc(r.Programs[i].Findings, func(f parity.Finding) bool { return f.Outcome == c.Outcome && f.Cause == c.Cause })
-			if err := printDifferences(&b, "        ", r.Programs[i].Findings[f].Differences); err != nil {
-				return err
-			}
+			printDifferences(out, "        ", r.Programs[i].Findings[f].Differences)
 		}
 		if more := len(c.Names) - maxExamples; more > 0 {
-			fmt.Fprintf(&b, "    and %d more\n", more)
+			fmt.Fprintf(out, "    and %d more\n", more)
 		}
 	}
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "backend")
 	for _, o := range parity.Outcomes() {
 		fmt.Fprintf(w, "\t%s", o)
@@ -295,23 +272,19 @@ func printReport(out io.Writer, r *parity.Report) error {
 	}
 	fmt.Fprintln(w)
 	w.Flush()
-	_, err := io.WriteString(out, b.String())
-	return err
 }
 
 // maxShown bounds a field on the terminal; --json has all that was kept.
 const maxShown = 300
 
-func printDifferences(w io.Writer, indent string, found []parity.Difference) (err error) {
+func printDifferences(w io.Writer, indent string, found []parity.Difference) {
 	for _, d := range found {
 		where := plain(d.Field)
 		if d.Cell > 0 {
 			where = fmt.Sprintf("cell %d, %s", d.Cell, where)
 		}
-		_, e := fmt.Fprintf(w, "%s%s: %s -> %s\n", indent, where, shown(d.Want), shown(d.Got))
-		err = errors.Join(err, e)
+		fmt.Fprintf(w, "%s%s: %s -> %s\n", indent, where, shown(d.Want), shown(d.Got))
 	}
-	return err
 }
 
 // shown formats a field on one line.

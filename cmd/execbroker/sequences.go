@@ -1,6 +1,9 @@
 package main
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // The limits of an incomplete sequence that is held back.
 const (
@@ -159,11 +162,4 @@ func (s *sequences) character(dst []byte) []byte {
 }
 
 // resets reports whether parameters reset all colours.
-func resets(parameters []byte) bool {
-	for _, c := range parameters {
-		if c != '0' && c != ';' {
-			return false
-		}
-	}
-	return true
-}
+func resets(parameters []byte) bool { return len(bytes.Trim(parameters, "0;")) == 0 }

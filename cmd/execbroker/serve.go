@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/server"
@@ -86,9 +87,6 @@ as long as --drain says. At the second it ends immediately.`,
 	must(c.RegisterFlagCompletionFunc("api", cobra.FixedCompletions(apis, cobra.ShellCompDirectiveNoFileComp)))
 	must(c.RegisterFlagCompletionFunc("ports", cobra.FixedCompletions(ports, cobra.ShellCompDirectiveNoFileComp)))
 	must(c.RegisterFlagCompletionFunc("on-pause", cobra.FixedCompletions(onPauses, cobra.ShellCompDirectiveNoFileComp)))
-	for _, name := range []string{"listen", "max-timeout", "max-sandboxes", "paused-ttl", "drain"} {
-		must(c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions))
-	}
 	return c
 }
 
@@ -99,9 +97,6 @@ type serving struct {
 	Key string `json:"key,omitempty"` // set if it was generated
 }
 
-// key returns the key, or a placeholder for it in the printed text.
-func (s serving) key() string { return cmp.Or(s.Key, "...") }
-
 // apiServer is a server of one of the interfaces.
 type apiServer struct {
 	http.Handler
@@ -110,12 +105,31 @@ type apiServer struct {
 	close func() error
 }
 
-func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
+func (a *app) serve(ctx context.Context, f serveFlags) error {
 	a.serving = true
 	open, err := a.front(f)
 	if err != nil {
 		return err
 	}
+	return a.overBroker(ctx, f.serverFlags, func(p *progress, x *backends.Broker) error {
+		s, err := open(x)
+		if err != nil {
+			return err
+		}
+		defer a.closing(p, "removing sandboxes", s.close)
+		drain := func() {
+			if s.drain != nil {
+				a.drain(ctx, p, s.drain, f.drainLimit())
+			}
+		}
+		return a.listen(ctx, f.listen, s, drain, func(l net.Addr) error {
+			return a.announce(serving{API: f.api, URL: "http://" + l.String(), Key: s.made})
+		})
+	})
+}
+
+// overBroker opens the backends for serve, examines them, and closes them afterwards.
+func (a *app) overBroker(ctx context.Context, f serverFlags, serve func(*progress, *backends.Broker) error) (err error) {
 	p := newProgress(a.err)
 	starting, end := p.begin(ctx, "opening backends")
 	x, err := a.open(starting)
@@ -125,20 +139,8 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 	}
 	defer a.ended(ctx, &err)
 	defer a.closing(p, "closing backends", x.Close)
-	defer a.examine(ctx, p, x, f.serverFlags)()
-	s, err := open(x)
-	if err != nil {
-		return err
-	}
-	defer a.closing(p, "removing sandboxes", s.close)
-	drain := func() {
-		if s.drain != nil {
-			a.drain(ctx, p, s.drain, f.drainLimit())
-		}
-	}
-	return a.listen(ctx, f.listen, s, drain, func(l net.Addr) error {
-		return a.announce(serving{API: f.api, URL: "http://" + l.String(), Key: s.made})
-	})
+	defer a.examine(ctx, p, x, f)()
+	return serve(p, x)
 }
 
 // ended logs why a server has ended, as the last line of its log.
@@ -281,17 +283,11 @@ func (a *app) listen(ctx context.Context, address string, h http.Handler, drain 
 
 // announce prints how clients reach the server.
 func (a *app) announce(s serving) error {
-	if a.json {
-		return a.printJSON(s)
-	}
-	var err error
-	switch s.API {
-	case "e2b":
-		_, err = fmt.Fprintf(a.out, "serving e2b at %s; programs need these environment variables:\n\n  E2B_API_URL=%s\n  E2B_SANDBOX_URL=%s\n  E2B_API_KEY=%s\n", s.URL, s.URL, s.URL, s.key())
-	case "nemo":
-		_, err = fmt.Fprintf(a.out, "serving nemo at %s; the URL of its sandbox is now\n\n  %s/execute\n", s.URL, s.URL)
-	default:
-		_, err = fmt.Fprintf(a.out, "serving at %s; see %s/v1/openapi.json\n\n  curl -H 'Authorization: Bearer %s' -d '{\"code\": \"print(6*7)\"}' %s/v1/run\n", s.URL, s.URL, s.key(), s.URL)
-	}
-	return err
+	text := map[string]string{
+		"native": "serving at %[1]s; see %[1]s/v1/openapi.json\n\n  curl -H 'Authorization: Bearer %[2]s' -d '{\"code\": \"print(6*7)\"}' %[1]s/v1/run\n",
+		"nemo":   "serving nemo at %[1]s; the URL of its sandbox is now\n\n  %[1]s/execute\n",
+		"e2b":    "serving e2b at %[1]s; programs need these environment variables:\n\n  E2B_API_URL=%[1]s\n  E2B_SANDBOX_URL=%[1]s\n  E2B_API_KEY=%[2]s\n",
+		"mcp":    "serving mcp at %[1]s; clients send the header\n\n  Authorization: Bearer %[2]s\n",
+	}[s.API]
+	return a.answer(s, true, func(w io.Writer) { fmt.Fprintf(w, text, s.URL, cmp.Or(s.Key, "...")) })
 }

@@ -37,7 +37,6 @@ func (f *serverFlags) reach(c *cobra.Command, usage string) {
 // names adds --domain.
 func (f *serverFlags) names(c *cobra.Command, more string) {
 	c.Flags().StringArrayVar(&f.domains, "domain", nil, "a `name` or address that clients use for the server; may be repeated"+more)
-	must(c.RegisterFlagCompletionFunc("domain", cobra.NoFileCompletions))
 }
 
 // warmth adds --warm.

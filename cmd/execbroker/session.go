@@ -56,6 +56,16 @@ func (a *app) openFleet(ctx context.Context) (*fleet, error) {
 	return &fleet{b, c.Sessions, slices.Sorted(maps.Keys(c.Backends)), newProgress(a.err)}, nil
 }
 
+// withFleet opens the backends for a command, and closes them afterwards.
+func (a *app) withFleet(ctx context.Context, command func(*fleet) error) error {
+	f, err := a.openFleet(ctx)
+	if err != nil {
+		return err
+	}
+	defer a.closing(f.p, "closing", f.Close)
+	return command(f)
+}
+
 // list returns the sandboxes, oldest first, and the errors of backends that did not answer.
 // Backends that cannot list, because their sandboxes end with their program, are only mentioned in
 // a note.
@@ -101,13 +111,10 @@ func (a *app) sessionListCommand() *cobra.Command {
 }
 
 func (a *app) sessionList(ctx context.Context, labels map[string]string) error {
-	f, err := a.openFleet(ctx)
-	if err != nil {
-		return err
-	}
-	defer a.closing(f.p, "closing", f.Close)
-	ls, err := f.list(ctx, labels)
-	return a.listed(ctx, ls, err)
+	return a.withFleet(ctx, func(f *fleet) error {
+		ls, err := f.list(ctx, labels)
+		return a.listed(ctx, ls, err)
+	})
 }
 
 // sessionsDocument is the JSON output of the commands about sessions.
@@ -231,25 +238,22 @@ the beginning of one if it is unique, or a handle.`,
 }
 
 func (a *app) sessionKill(ctx context.Context, names []string) error {
-	f, err := a.openFleet(ctx)
-	if err != nil {
-		return err
-	}
-	defer a.closing(f.p, "closing", f.Close)
-	var ls []executor.SessionInfo
-	var listed error
-	if slices.ContainsFunc(names, func(n string) bool { _, err := executor.ParseHandle(n); return err != nil }) {
-		ls, listed = f.list(ctx, nil)
-	}
-	var handles []executor.Handle
-	for _, name := range names {
-		h, err := resolve(name, ls)
-		if err != nil {
-			return errors.Join(err, listed)
+	return a.withFleet(ctx, func(f *fleet) error {
+		var ls []executor.SessionInfo
+		var listed error
+		if slices.ContainsFunc(names, func(n string) bool { _, err := executor.ParseHandle(n); return err != nil }) {
+			ls, listed = f.list(ctx, nil)
 		}
-		handles = append(handles, h)
-	}
-	return a.destroy(ctx, f, handles)
+		var handles []executor.Handle
+		for _, name := range names {
+			h, err := resolve(name, ls)
+			if err != nil {
+				return errors.Join(err, listed)
+			}
+			handles = append(handles, h)
+		}
+		return a.destroy(ctx, f, handles)
+	})
 }
 
 // resolve finds the sandbox that an argument means.
@@ -329,24 +333,25 @@ func (a *app) sessionReap(ctx context.Context, age time.Duration, dry bool) erro
 	if age <= 0 {
 		return usage("set the minimum age of the sandboxes to remove with --older-than, such as 24h")
 	}
-	f, err := a.openFleet(ctx)
-	if err != nil {
-		return err
-	}
-	defer a.closing(f.p, "closing", f.Close)
-	if f.sessions.Shared() {
-		return a.sessionReapByStore(ctx, f, age, dry)
-	}
-	ls, listed := f.list(ctx, nil)
-	ls = slices.DeleteFunc(ls, func(s executor.SessionInfo) bool { return time.Since(s.Created) < age })
+	return a.withFleet(ctx, func(f *fleet) error {
+		if f.sessions.Shared() {
+			return a.sessionReapByStore(ctx, f, age, dry)
+		}
+		ls, err := f.list(ctx, nil)
+		return a.reap(ctx, f, slices.DeleteFunc(ls, func(s executor.SessionInfo) bool { return time.Since(s.Created) < age }), dry, err)
+	})
+}
+
+// reap removes sandboxes, or lists them in a dry run. The error is that of looking for them.
+func (a *app) reap(ctx context.Context, f *fleet, ls []executor.SessionInfo, dry bool, err error) error {
 	if dry {
-		return a.listed(ctx, ls, listed)
+		return a.listed(ctx, ls, err)
 	}
 	handles := make([]executor.Handle, len(ls))
 	for i, s := range ls {
 		handles[i] = s.Handle
 	}
-	return a.destroy(ctx, f, handles, listed)
+	return a.destroy(ctx, f, handles, err)
 }
 
 // sessionReapByStore removes sandboxes that the session store of the configuration does not name.
@@ -372,12 +377,5 @@ func (a *app) sessionReapByStore(ctx context.Context, f *fleet, age time.Duratio
 			old = append(old, i)
 		}
 	}
-	if dry {
-		return a.listed(ctx, old, errors.Join(errs...))
-	}
-	handles := make([]executor.Handle, len(old))
-	for i, s := range old {
-		handles[i] = s.Handle
-	}
-	return a.destroy(ctx, f, handles, errs...)
+	return a.reap(ctx, f, old, dry, errors.Join(errs...))
 }

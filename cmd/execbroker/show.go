@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -267,25 +268,16 @@ func (s *show) result(r *executor.Result) int {
 
 // killed explains a StatusKilled.
 func killed(r *executor.Result) string {
-	switch r.Reason {
-	case executor.ReasonMemory:
-		return "it used too much memory"
-	case executor.ReasonProcesses:
-		return "it started too many processes"
-	case executor.ReasonDisk:
-		return "it used too much disk"
-	case executor.ReasonOutput:
-		return "it wrote too much output"
-	case executor.ReasonSignal:
-		return "it was ended by " + plain(r.Signal)
-	case executor.ReasonReset:
-		return "its interpreter was reset"
-	case executor.ReasonLifetime:
-		return "the sandbox reached the end of its life"
-	case executor.ReasonCode:
-		return "it forged or withheld its results"
-	case executor.ReasonSandbox:
-		return "the sandbox ended"
-	}
-	return plain(string(r.Reason))
+	text := map[executor.Reason]string{
+		executor.ReasonMemory:    "it used too much memory",
+		executor.ReasonProcesses: "it started too many processes",
+		executor.ReasonDisk:      "it used too much disk",
+		executor.ReasonOutput:    "it wrote too much output",
+		executor.ReasonSignal:    "it was ended by " + plain(r.Signal),
+		executor.ReasonReset:     "its interpreter was reset",
+		executor.ReasonLifetime:  "the sandbox reached the end of its life",
+		executor.ReasonCode:      "it forged or withheld its results",
+		executor.ReasonSandbox:   "the sandbox ended",
+	}[r.Reason]
+	return cmp.Or(text, plain(string(r.Reason)))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -18,13 +19,9 @@ func (a *app) versionCommand() *cobra.Command {
 				Version  string   `json:"version"`
 				Go       string   `json:"go"`
 				Platform string   `json:"platform"`
-				Types    []string `json:"types"` // types of backends
+				Types    []string `json:"types"`
 			}{version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, a.reg.Types()}
-			if a.json {
-				return a.printJSON(v)
-			}
-			_, err := fmt.Fprintf(a.out, "execbroker %s, %s, %s\n", v.Version, v.Go, v.Platform)
-			return err
+			return a.answer(v, true, func(w io.Writer) { fmt.Fprintf(w, "execbroker %s, %s, %s\n", v.Version, v.Go, v.Platform) })
 		},
 	}
 }

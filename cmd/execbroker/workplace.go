@@ -46,11 +46,10 @@ func (o *codeOptions) addSandbox(cmd *cobra.Command, timeout time.Duration) {
 	f.DurationVar(&o.timeout, "timeout", timeout, "stop code that runs longer than this `time`; 0 means never")
 	f.StringArrayVar(&o.packages, "package", nil, "make a `package` importable, such as numpy or 'rich>=13'; may be repeated")
 	f.StringArrayVar(&o.aliases, "alias", nil, "another `name` of the working directory, such as /mnt/data; may be repeated")
-	must(cmd.RegisterFlagCompletionFunc("alias", cobra.NoFileCompletions))
 	o.network = reach(executor.NetworkNone)
 	f.Var(&o.network, "network", "the network of the code: none or full")
-	must(cmd.RegisterFlagCompletionFunc("package", cobra.NoFileCompletions))
 	must(cmd.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]cobra.Completion{"none", "full"}, cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("file", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)))
 	known := []cobra.Completion{string(executor.Python), string(executor.JavaScript), string(executor.TypeScript)}
 	must(cmd.RegisterFlagCompletionFunc("language", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp)))
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -37,18 +38,13 @@ func (e Env) Cache() (string, error) {
 // WithInstance returns e with an Instance: its own, or one that is made now. New does that too; an
 // adapter that makes sandboxes which are no sessions does it before, so that both carry the same.
 func (e Env) WithInstance() Env {
-	if e.Instance == "" {
-		e.Instance = engine.NewID()
-	}
+	e.Instance = cmp.Or(e.Instance, engine.NewID())
 	return e
 }
 
 // Logger returns Log, or one that drops everything.
 func (e Env) Logger() *slog.Logger {
-	if e.Log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return e.Log
+	return cmp.Or(e.Log, slog.New(slog.DiscardHandler))
 }
 
 // Options are the adapter's, by what is known of its backend. Zero fields mean the defaults.

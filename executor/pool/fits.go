@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -84,17 +85,11 @@ func requirements(ps []executor.Packages, caps executor.Capabilities) []string {
 }
 
 func mode(n executor.NetworkPolicy) executor.NetworkMode {
-	if n.Mode == "" {
-		return executor.NetworkNone
-	}
-	return n.Mode
+	return cmp.Or(n.Mode, executor.NetworkNone)
 }
 
 func ttl(s executor.Spec) time.Duration {
-	if s.IdleTTL == 0 {
-		return executor.DefaultIdleTTL
-	}
-	return s.IdleTTL
+	return cmp.Or(s.IdleTTL, executor.DefaultIdleTTL)
 }
 
 // adapt changes a warm session that Fits into the session that spec requests. It fails if the

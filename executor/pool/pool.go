@@ -84,12 +84,8 @@ func New(x executor.Executor, opts Options) (*Pool, error) {
 	if err := check(x, opts); err != nil {
 		return nil, &executor.Error{Op: "pool", Backend: x.Info().Name, Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: err}
 	}
-	idle := opts.Spec.IdleTTL
-	if idle == 0 {
-		idle = executor.DefaultIdleTTL
-	}
-	if opts.MaxAge == 0 || opts.MaxAge > idle/2 {
-		opts.MaxAge = idle / 2
+	if most := ttl(opts.Spec) / 2; opts.MaxAge == 0 || opts.MaxAge > most {
+		opts.MaxAge = most
 	}
 	opts.Refill = max(opts.Refill, 1)
 	opts.Spec.MaxRun = ceiling(x.Info().Capabilities)

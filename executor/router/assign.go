@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
@@ -32,10 +33,7 @@ func contains(want, have map[string]string) bool {
 // or removed changes nothing between the other tickets. bucket is the ticket that won, from 1 to
 // the weight of the winner.
 func (r *Route) assign(subject string) (winner string, bucket int) {
-	salt := r.Salt
-	if salt == "" {
-		salt = r.Name
-	}
+	salt := cmp.Or(r.Salt, r.Name)
 	var best uint64
 	buf := make([]byte, 0, 128)
 	for _, s := range r.Split {

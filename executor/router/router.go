@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -84,9 +85,7 @@ func (r *Router) CreateBy(ctx context.Context, spec executor.Spec, create func(c
 		return nil, err
 	}
 	decided := spec
-	if decided.Subject == "" {
-		decided.Subject = rand.Text() // for this session only
-	}
+	decided.Subject = cmp.Or(spec.Subject, rand.Text()) // random for this session only
 	d, err := r.Decide(decided)
 	if err != nil {
 		return nil, err
@@ -133,11 +132,7 @@ func fallsBack(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || !errors.As(err, &e) || e.Ran != executor.RanNo {
 		return false
 	}
-	switch e.Kind {
-	case executor.ErrUnavailable, executor.ErrExhausted, executor.ErrAuth, executor.ErrUnsupported:
-		return true
-	}
-	return false
+	return slices.Contains([]error{executor.ErrUnavailable, executor.ErrExhausted, executor.ErrAuth, executor.ErrUnsupported}, e.Kind)
 }
 
 // combine makes one error from those of all backends that were tried. The last one sets the Kind.

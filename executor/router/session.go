@@ -44,10 +44,8 @@ func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 }
 
 func (s *session) mark(i executor.SessionInfo) executor.SessionInfo {
-	m := maps.Clone(i.Handle.Meta)
-	if m == nil {
-		m = map[string]string{}
-	}
+	m := map[string]string{}
+	maps.Copy(m, i.Handle.Meta)
 	m[metaRoute], m[metaAssigned] = s.route, s.assigned
 	i.Handle.Meta = m
 	return i

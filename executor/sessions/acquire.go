@@ -90,14 +90,10 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l
 		if held != nil {
 			m.releaseLater(held)
 		}
-		if err = m.noteAbandoned(ctx, old); err != nil {
-			err = m.storeError(ctx, "acquire", err)
-		}
+		err = m.storeError(ctx, "acquire", m.noteAbandoned(ctx, old))
 	}
 	if err == nil && fresh && lease.Lost { // from now on the record says it
-		if err = m.unnoteLost(ctx, key); err != nil {
-			err = m.storeError(ctx, "acquire", err)
-		}
+		err = m.storeError(ctx, "acquire", m.unnoteLost(ctx, key))
 	}
 	m.mu.Lock()
 	l.session, l.lease = s, lease
@@ -237,10 +233,7 @@ func (m *Manager) leasedElsewhere(ctx context.Context, r *Record, l *local, now 
 		return false, err
 	}
 	if now.Before(until) || leased {
-		if until.Before(r.Until) {
-			until = r.Until
-		}
-		return false, m.fail("acquire", executor.ErrUnsupported, &ElsewhereError{Instance: r.Instance, Until: until})
+		return false, m.fail("acquire", executor.ErrUnsupported, &ElsewhereError{Instance: r.Instance, Until: later(until, r.Until)})
 	}
 	return false, nil
 }

@@ -35,7 +35,7 @@ func (m *Manager) heartbeat(ctx context.Context) error {
 	}
 	until := time.Now().Add(m.opts.LeaseTTL)
 	_, err = m.store.Put(ctx, key, Entry{Value: []byte(m.life), Rev: old.Rev, Expires: until})
-	if err != nil && !errors.Is(err, ErrConflict) { // the other writer wrote the same
+	if err := unlessConflict(err); err != nil { // the other writer wrote the same
 		return err
 	}
 	m.mu.Lock()
@@ -53,10 +53,7 @@ func (m *Manager) ensureHeartbeat(ctx context.Context) error {
 	if time.Now().Before(seen) {
 		return nil
 	}
-	if err := m.heartbeat(ctx); err != nil {
-		return m.storeError(ctx, "acquire", err)
-	}
-	return nil
+	return m.storeError(ctx, "acquire", m.heartbeat(ctx))
 }
 
 // removeHeartbeat removes the heartbeat from the Store.
@@ -69,19 +66,13 @@ func (m *Manager) removeHeartbeat(ctx context.Context) error {
 	if string(e.Value) != m.life {
 		return nil // the heartbeat of a later process of this instance
 	}
-	if err := m.store.Delete(ctx, key, e.Rev); err != nil && !errors.Is(err, ErrConflict) {
-		return m.storeError(ctx, "close", err)
-	}
-	return nil
+	return m.storeError(ctx, "close", unlessConflict(m.store.Delete(ctx, key, e.Rev)))
 }
 
 // aliveUntil returns until when an instance counts as alive. Zero means that it does not.
 func (m *Manager) aliveUntil(ctx context.Context, instance string) (time.Time, error) {
 	e, err := m.store.Get(ctx, instancePrefix+instance)
-	if err != nil {
-		return time.Time{}, m.storeError(ctx, "acquire", err)
-	}
-	return e.Expires, nil
+	return e.Expires, m.storeError(ctx, "acquire", err)
 }
 
 // sweep releases sessions that nobody uses here and that have ended or moved to another process.

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -92,10 +93,7 @@ func (m *Manager) keep(ctx context.Context, key, subject string, token int64, s 
 	if err != nil {
 		return err
 	}
-	idle := s.Info().Handle.IdleTTL
-	if idle == 0 {
-		idle = executor.DefaultIdleTTL
-	}
+	idle := cmp.Or(s.Info().Handle.IdleTTL, executor.DefaultIdleTTL)
 	now := time.Now()
 	until := now.Add(idle + 2*forget)
 	next := kept{Subject: subject, Omitted: omitted, Token: token}
@@ -270,7 +268,7 @@ func (m *Manager) forgetFiles(ctx context.Context, key string) error {
 	if rev == "" {
 		return err
 	}
-	if err := m.store.Delete(ctx, filesPrefix+key, rev); err != nil && !errors.Is(err, ErrConflict) {
+	if err := unlessConflict(m.store.Delete(ctx, filesPrefix+key, rev)); err != nil {
 		return err
 	}
 	return m.dropBlobs(ctx, key, l, kept{})
@@ -283,15 +281,7 @@ func (m *Manager) dropBlobs(ctx context.Context, key string, old, next kept) err
 			continue
 		}
 		for i := range pieces(f.Size) {
-			name := blob(key, f.Sum, i)
-			e, err := m.store.Get(ctx, name)
-			if err != nil {
-				return err
-			}
-			if e.Rev == "" {
-				continue
-			}
-			if err := m.store.Delete(ctx, name, e.Rev); err != nil && !errors.Is(err, ErrConflict) {
+			if err := m.unmark(ctx, blob(key, f.Sum, i)); err != nil {
 				return err
 			}
 		}

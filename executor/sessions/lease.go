@@ -141,10 +141,7 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 		return le.m.storeError(ctx, "lease", err)
 	}
 	*e = next
-	if err := le.m.note(ctx, &e.Record); err != nil {
-		return le.m.storeError(ctx, "lease", err)
-	}
-	return nil
+	return le.m.storeError(ctx, "lease", le.m.note(ctx, &e.Record))
 }
 
 // finish bounds how long the end of a lease waits for the Store. If the Store is not reached, the
@@ -207,12 +204,7 @@ func (le *Lease) Discard() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish) // separate from the time that the provider takes
 		defer cancel()
 		if e := <-le.record; !lost {
-			if err := le.m.remove(ctx, e); err != nil && !errors.Is(err, ErrConflict) {
-				errs = append(errs, le.m.storeError(ctx, "discard", err))
-			}
-			if err := le.m.forgetFiles(ctx, le.Key); err != nil {
-				errs = append(errs, le.m.storeError(ctx, "discard", err))
-			}
+			errs = append(errs, le.m.storeError(ctx, "discard", unlessConflict(le.m.remove(ctx, e))), le.m.discardFiles(ctx, le.Key))
 		}
 		le.ended = errors.Join(errs...)
 		le.done()
@@ -286,6 +278,16 @@ func (le *Lease) use(ctx context.Context, op string) (context.Context, func(erro
 	}, nil
 }
 
+// during calls f while the lease is valid.
+func during[T any](ctx context.Context, le *Lease, op string, f func(context.Context) (T, error)) (v T, err error) {
+	ctx, end, err := le.use(ctx, op)
+	if err != nil {
+		return v, err
+	}
+	v, err = f(ctx)
+	return v, end(err)
+}
+
 // Info implements executor.Session.
 func (le *Lease) Info() executor.SessionInfo { return le.session.Info() }
 
@@ -294,12 +296,7 @@ func (le *Lease) As(target any) bool { return executor.As(le.session, target) }
 
 // Refresh implements executor.Session.
 func (le *Lease) Refresh(ctx context.Context) (executor.SessionInfo, error) {
-	ctx, end, err := le.use(ctx, "refresh")
-	if err != nil {
-		return executor.SessionInfo{}, err
-	}
-	i, err := le.session.Refresh(ctx)
-	return i, end(err)
+	return during(ctx, le, "refresh", le.session.Refresh)
 }
 
 // Run implements executor.Session.
@@ -356,15 +353,11 @@ func (le *Lease) Ran(l executor.Language) bool {
 
 // Install implements executor.Session.
 func (le *Lease) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (*executor.Result, error) {
-	ctx, end, err := le.use(ctx, "install")
-	if err != nil {
-		return nil, err
-	}
-	which := le.resetTarget(p.Language, "")
-	res, err := le.inTurn(ctx, which, emit, func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error) {
-		return le.session.Install(ctx, p, emit)
+	return during(ctx, le, "install", func(ctx context.Context) (*executor.Result, error) {
+		return le.inTurn(ctx, le.resetTarget(p.Language, ""), emit, func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error) {
+			return le.session.Install(ctx, p, emit)
+		})
 	})
-	return res, end(err)
 }
 
 // Reset implements executor.Session.
@@ -403,10 +396,5 @@ func (c *leased) Close() error {
 
 // KeepAlive implements executor.Session.
 func (le *Lease) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
-	ctx, end, err := le.use(ctx, "keep-alive")
-	if err != nil {
-		return time.Time{}, err
-	}
-	t, err := le.session.KeepAlive(ctx, idle)
-	return t, end(err)
+	return during(ctx, le, "keep-alive", func(ctx context.Context) (time.Time, error) { return le.session.KeepAlive(ctx, idle) })
 }

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -130,9 +131,7 @@ func New(x executor.Executor, store Store, opts Options) (*Manager, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, m.fail("sessions", executor.ErrInvalid, err)
 	}
-	if opts.LeaseTTL == 0 {
-		m.opts.LeaseTTL = 30 * time.Second
-	}
+	m.opts.LeaseTTL = cmp.Or(opts.LeaseTTL, 30*time.Second)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.work.Go(m.beat)
 	return m, nil
@@ -305,10 +304,7 @@ func (m *Manager) releaseSession(ctx context.Context, key string, l *local) erro
 			return m.storeError(ctx, "close", err)
 		}
 	}
-	if err := m.remove(ctx, &e); err != nil && !errors.Is(err, ErrConflict) {
-		return m.storeError(ctx, "close", err)
-	}
-	return nil
+	return m.storeError(ctx, "close", unlessConflict(m.remove(ctx, &e)))
 }
 
 // gone reports whether err says that the sandbox no longer exists, or that this holder no longer

@@ -39,10 +39,7 @@ func (m *Manager) Discard(ctx context.Context, key string) error {
 }
 
 func (m *Manager) discardFiles(ctx context.Context, key string) error {
-	if err := m.forgetFiles(ctx, key); err != nil {
-		return m.storeError(ctx, "discard", err)
-	}
-	return nil
+	return m.storeError(ctx, "discard", m.forgetFiles(ctx, key))
 }
 
 // destroy destroys the sandbox of a record and ends its lease in this process, if there is one.

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -87,15 +88,7 @@ const forget = 24 * time.Hour
 
 // expires returns when the Store may forget r.
 func (r *Record) expires() time.Time {
-	idle := r.Handle.IdleTTL
-	if idle == 0 {
-		idle = executor.DefaultIdleTTL
-	}
-	last := r.Used
-	if r.Until.After(last) {
-		last = r.Until
-	}
-	return last.Add(idle + forget)
+	return later(r.Used, r.Until).Add(cmp.Or(r.Handle.IdleTTL, executor.DefaultIdleTTL) + forget)
 }
 
 // load reads the record of a key. If there is none, the revision is "".
@@ -122,11 +115,10 @@ func (m *Manager) save(ctx context.Context, e *entry) error {
 		return err
 	}
 	rev, err := m.store.Put(ctx, sessionPrefix+e.Key, Entry{Value: raw, Rev: e.rev, Expires: e.expires()})
-	if err != nil {
-		return err
+	if err == nil {
+		e.rev = rev
 	}
-	e.rev = rev
-	return nil
+	return err
 }
 
 // remove deletes a record and the note about its subject.
@@ -140,35 +132,18 @@ func (m *Manager) remove(ctx context.Context, e *entry) error {
 // wasLost reports whether the sandbox of a key without a record has ended with its process.
 func (m *Manager) wasLost(ctx context.Context, key string) (bool, error) {
 	e, err := m.store.Get(ctx, lostPrefix+key)
-	if err != nil {
-		return false, m.storeError(ctx, "acquire", err)
-	}
-	return e.Rev != "", nil
+	return e.Rev != "", m.storeError(ctx, "acquire", err)
 }
 
 // noteLost stores for the next Acquire that the sandbox of r, whose record is removed, was lost
 // with its variables and files.
 func (m *Manager) noteLost(ctx context.Context, r *Record) error {
-	old, err := m.store.Get(ctx, lostPrefix+r.Key)
-	if err != nil || old.Rev != "" {
-		return err
-	}
-	if _, err = m.store.Put(ctx, lostPrefix+r.Key, Entry{Expires: r.expires()}); errors.Is(err, ErrConflict) {
-		return nil // another process has just written the same
-	}
-	return err
+	return m.mark(ctx, lostPrefix+r.Key, r.expires())
 }
 
 // unnoteLost removes the note of noteLost, once a record says it or it is no longer true.
 func (m *Manager) unnoteLost(ctx context.Context, key string) error {
-	old, err := m.store.Get(ctx, lostPrefix+key)
-	if err != nil || old.Rev == "" {
-		return err
-	}
-	if err := m.store.Delete(ctx, lostPrefix+key, old.Rev); err != nil && !errors.Is(err, ErrConflict) {
-		return err
-	}
-	return nil
+	return m.unmark(ctx, lostPrefix+key)
 }
 
 // note stores that a subject has the session of a key.
@@ -176,37 +151,50 @@ func (m *Manager) note(ctx context.Context, r *Record) error {
 	if r.Subject == "" {
 		return nil
 	}
-	k := subjectKey(r.Subject, r.Key)
-	old, err := m.store.Get(ctx, k)
-	if err != nil {
-		return err
-	}
-	_, err = m.store.Put(ctx, k, Entry{Rev: old.Rev, Expires: r.expires()})
-	if errors.Is(err, ErrConflict) {
-		return nil // another process has just written the same
-	}
-	return err
+	return m.mark(ctx, subjectKey(r.Subject, r.Key), r.expires())
 }
 
 func (m *Manager) unnote(ctx context.Context, subject, key string) error {
 	if subject == "" {
 		return nil
 	}
-	k := subjectKey(subject, key)
-	old, err := m.store.Get(ctx, k)
+	return m.unmark(ctx, subjectKey(subject, key))
+}
+
+// mark stores an entry without a value, or renews it.
+func (m *Manager) mark(ctx context.Context, key string, expires time.Time) error {
+	old, err := m.store.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	_, err = m.store.Put(ctx, key, Entry{Rev: old.Rev, Expires: expires})
+	return unlessConflict(err) // another process has just written the same
+}
+
+// unmark removes an entry if it is there.
+func (m *Manager) unmark(ctx context.Context, key string) error {
+	old, err := m.store.Get(ctx, key)
 	if err != nil || old.Rev == "" {
 		return err
 	}
-	if err := m.store.Delete(ctx, k, old.Rev); err != nil && !errors.Is(err, ErrConflict) {
-		return err
-	}
-	return nil
+	return unlessConflict(m.store.Delete(ctx, key, old.Rev))
 }
 
-// storeError returns an error that the Store failed. If the caller's context ended, it returns that
-// error instead.
+// unlessConflict is for a write that does not matter if another process wrote at the same time.
+func unlessConflict(err error) error {
+	if errors.Is(err, ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+// storeError returns an error that the Store failed, if err is not nil. If the caller's context
+// ended, it returns that error instead.
 func (m *Manager) storeError(ctx context.Context, op string, err error) error {
-	if ctx.Err() != nil {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
 		return m.fail(op, ctx.Err(), nil)
 	}
 	return m.fail(op, executor.ErrUnavailable, fmt.Errorf("session store: %w", err))

@@ -104,10 +104,7 @@ func (m *Manager) Abandon(ctx context.Context, key string) error {
 			l.lease.cancel(errLost)
 		}
 		m.mu.Unlock()
-		if err := errors.Join(m.fenceFiles(ctx, key, e.Subject, e.Token), m.noteAbandoned(ctx, old)); err != nil {
-			return m.storeError(ctx, "abandon", err)
-		}
-		return nil
+		return m.storeError(ctx, "abandon", errors.Join(m.fenceFiles(ctx, key, e.Subject, e.Token), m.noteAbandoned(ctx, old)))
 	}
 }
 
@@ -119,24 +116,13 @@ func abandonedKey(h executor.Handle) string {
 }
 
 func (m *Manager) noteAbandoned(ctx context.Context, h executor.Handle) error {
-	key := abandonedKey(h)
-	old, err := m.store.Get(ctx, key)
-	if err != nil {
-		return err
-	}
 	r := Record{Handle: h, Used: time.Now()}
-	if _, err := m.store.Put(ctx, key, Entry{Rev: old.Rev, Expires: r.expires()}); !errors.Is(err, ErrConflict) {
-		return err
-	}
-	return nil // another process has just written the same
+	return m.mark(ctx, abandonedKey(h), r.expires())
 }
 
 func (m *Manager) abandoned(ctx context.Context, h executor.Handle) (bool, error) {
 	e, err := m.store.Get(ctx, abandonedKey(h))
-	if err != nil {
-		return false, m.storeError(ctx, "reap", err)
-	}
-	return e.Rev != "", nil
+	return e.Rev != "", m.storeError(ctx, "reap", err)
 }
 
 // releaseLater releases a session in the background, because its backend may not answer.

@@ -188,11 +188,8 @@ func (x *exec) list(c *call, labels map[string]string, yield func(executor.Sessi
 	if err := (executor.Spec{Labels: labels}).Validate(); err != nil {
 		return err
 	}
-	want := maps.Clone(labels)
-	if want == nil {
-		want = map[string]string{}
-	}
-	want[LabelOwner] = x.env.Owner
+	want := map[string]string{LabelOwner: x.env.Owner}
+	maps.Copy(want, labels) // none is reserved
 	for info, err := range x.b.Sessions(c.ctx, maps.Clone(want)) {
 		switch {
 		case err != nil:

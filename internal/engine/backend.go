@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -114,9 +115,7 @@ func (o Options) withDefaults() (Options, error) {
 		if *f.value < 0 {
 			return o, fmt.Errorf("options: %s is negative", f.name)
 		}
-		if *f.value == 0 {
-			*f.value = f.def
-		}
+		*f.value = cmp.Or(*f.value, f.def)
 	}
 	return o, nil
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -48,10 +49,7 @@ const destroyAtOnce = 16
 // closeSessions destroys what is neither closed nor detached.
 func (x *exec) closeSessions(ctx context.Context) error {
 	x.mu.Lock()
-	live := make([]*session, 0, len(x.live))
-	for s := range x.live {
-		live = append(live, s)
-	}
+	live := slices.Collect(maps.Keys(x.live))
 	x.mu.Unlock()
 	errs := make([]error, len(live))
 	slots := make(chan struct{}, destroyAtOnce)

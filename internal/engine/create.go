@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,22 +65,12 @@ func (x *exec) resolve(spec executor.Spec) (*Create, executor.SessionInfo) {
 	s.Languages = x.info.Capabilities.Interpreters(named)
 	s.Packages = slices.Clone(s.Packages)
 	for i := range s.Packages {
-		if s.Packages[i].Language == "" {
-			s.Packages[i].Language = s.Languages[0]
-		}
-		s.Packages[i].Language = x.info.Capabilities.Interpreter(s.Packages[i].Language)
+		s.Packages[i].Language = x.info.Capabilities.Interpreter(cmp.Or(s.Packages[i].Language, s.Languages[0]))
 	}
 	s.Run, s.MaxRun = s.Bounds()
-	if s.IdleTTL == 0 {
-		s.IdleTTL = executor.DefaultIdleTTL
-	}
-	s.IdleTTL = min(s.IdleTTL, longest)
-	if s.MaxLife == 0 {
-		s.MaxLife = x.info.Capabilities.MaxLife
-	}
-	if s.Network.Mode == "" {
-		s.Network.Mode = executor.NetworkNone
-	}
+	s.IdleTTL = min(cmp.Or(s.IdleTTL, executor.DefaultIdleTTL), longest)
+	s.MaxLife = cmp.Or(s.MaxLife, x.info.Capabilities.MaxLife)
+	s.Network.Mode = cmp.Or(s.Network.Mode, executor.NetworkNone)
 	s.Labels, s.Attributes, s.Subject, s.Require = nil, nil, "", nil
 	if c.Labels == nil {
 		c.Labels = map[string]string{}

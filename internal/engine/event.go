@@ -140,12 +140,9 @@ func canonicalType(mime string) string {
 
 // isToken reports whether s is a token as in HTTP.
 func isToken(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c > '~' || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
 }
 
 // The bounds of what an Exit says. The tracebacks of a deep recursion are long, those of an attack

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,9 +14,7 @@ import (
 
 // Run implements executor.Session.
 func (s *session) Run(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
-	if req.ID == "" {
-		req.ID = NewID()
-	}
+	req.ID = cmp.Or(req.ID, NewID())
 	if len(req.Command) == 0 && req.Language == "" && req.Code != "" {
 		req.Language = s.firstLanguage()
 	}
@@ -73,9 +72,7 @@ func (s *session) prepare(req *executor.Request) error {
 		}
 		req.Artifacts = &a
 	}
-	if req.Keep == 0 {
-		req.Keep = executor.DefaultKeep
-	}
+	req.Keep = cmp.Or(req.Keep, executor.DefaultKeep)
 	return nil
 }
 
@@ -89,10 +86,7 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 // install installs packages. To the clocks and the capture it is a run whose wall time is the
 // backend's.
 func (s *session) install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (*executor.Result, error) {
-	if p.Language == "" {
-		p.Language = s.firstLanguage()
-	}
-	p.Language = s.caps.Interpreter(p.Language)
+	p.Language = s.caps.Interpreter(cmp.Or(p.Language, s.firstLanguage()))
 	req := executor.Request{
 		ID: NewID(), Language: p.Language, Keep: executor.DefaultKeep,
 		Limits: executor.RunLimits{WallTime: s.x.o.InstallTimeout, OutputBytes: executor.DefaultOutputBytes},

@@ -144,12 +144,7 @@ func (s *session) lacksFor(l executor.Language, f executor.Feature) error {
 
 // someHave reports whether the session has f in one of its languages.
 func (s *session) someHave(f executor.Feature) bool {
-	for _, r := range s.caps.Languages {
-		if s.caps.HasFor(r.Language, f) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.caps.Languages, func(r executor.Runtime) bool { return s.caps.HasFor(r.Language, f) })
 }
 
 // Refresh implements executor.Session.

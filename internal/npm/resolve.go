@@ -1,6 +1,7 @@
 package npm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -225,10 +226,7 @@ func (r *resolver) choose(d *Document, e edge) (Version, manifest, error) {
 		best, raw = &v, d.Versions[text]
 		return true
 	}
-	preferred := e.tag
-	if preferred == "" {
-		preferred = "latest"
-	}
+	preferred := cmp.Or(e.tag, "latest")
 	if v, err := ParseVersion(d.Tags[preferred]); err == nil && (e.tag != "" || e.versions.text == "" || e.versions.Allows(v)) {
 		take(d.Tags[preferred])
 	}
@@ -346,11 +344,8 @@ func (r *resolver) packages(n *node, dir string) ([]Package, error) {
 func (n *node) title() string { return n.of + " " + n.version.String() }
 
 func (e edge) title() string {
-	switch {
-	case e.tag != "":
-		return e.of + "@" + e.tag
-	case e.versions.text != "":
-		return e.of + "@" + e.versions.text
+	if version := cmp.Or(e.tag, e.versions.text); version != "" {
+		return e.of + "@" + version
 	}
 	return e.of
 }

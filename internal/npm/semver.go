@@ -268,17 +268,7 @@ func (r Range) Allows(v Version) bool {
 
 func (b bound) allows(v Version) bool {
 	c := v.Compare(b.v)
-	switch b.op {
-	case "<":
-		return c < 0
-	case "<=":
-		return c <= 0
-	case ">":
-		return c > 0
-	case ">=":
-		return c >= 0
-	}
-	return c == 0
+	return map[string]bool{"<": c < 0, "<=": c <= 0, "=": c == 0, ">=": c >= 0, ">": c > 0}[b.op]
 }
 
 // Exact returns the only version that r allows, if r is written as one version.

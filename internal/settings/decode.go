@@ -2,6 +2,7 @@ package settings
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -174,9 +175,7 @@ func Fields(t reflect.Type) map[string]reflect.StructField {
 		if !f.IsExported() || f.Tag.Get("json") == "-" || f.Anonymous && name == "" {
 			continue
 		}
-		if name == "" {
-			name = f.Name
-		}
+		name = cmp.Or(name, f.Name)
 		if other, ok := fields[name]; !ok || len(f.Index) < len(other.Index) { // the outer one hides that of an embedded struct
 			fields[name] = f
 		}
@@ -200,36 +199,22 @@ func embedded(v reflect.Value, index []int) reflect.Value {
 
 // kindOf names the kind of a JSON value, never the value.
 func kindOf(raw json.RawMessage) string {
-	switch raw[0] {
-	case '{':
-		return "an object"
-	case '[':
-		return "a list"
-	case '"':
-		return "a string"
-	case 't', 'f':
-		return "true or false"
-	}
-	return "a number"
+	names := map[byte]string{'{': "an object", '[': "a list", '"': "a string", 't': "true or false", 'f': "true or false"}
+	return cmp.Or(names[raw[0]], "a number")
 }
 
-// wanted names what a Go type takes.
-func wanted(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Bool:
-		return "true or false"
-	case reflect.String:
-		return "a string"
-	case reflect.Float32, reflect.Float64:
-		return "a number in range"
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return "a whole number in range"
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return "a whole number from 0, in range"
-	case reflect.Slice:
-		return "base64 in a string"
-	case reflect.Array:
-		return "a list"
-	}
-	return "an object"
+// kinds names what Go types take. All others take an object.
+var kinds = map[reflect.Kind]string{
+	reflect.Bool: "true or false", reflect.String: "a string", reflect.Slice: "base64 in a string", reflect.Array: "a list",
+	reflect.Float32: "a number in range", reflect.Float64: "a number in range",
+	reflect.Int: integer, reflect.Int8: integer, reflect.Int16: integer, reflect.Int32: integer, reflect.Int64: integer,
+	reflect.Uint: natural, reflect.Uint8: natural, reflect.Uint16: natural, reflect.Uint32: natural, reflect.Uint64: natural,
 }
+
+const (
+	integer = "a whole number in range"
+	natural = "a whole number from 0, in range"
+)
+
+// wanted names what a Go type takes.
+func wanted(t reflect.Type) string { return cmp.Or(kinds[t.Kind()], "an object") }

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/execbroker/execbroker/internal/front"
 )
 
 // The ports of a sandbox that something listens on.
@@ -113,7 +115,7 @@ func (s *Server) serveSandbox(w http.ResponseWriter, r *http.Request, to address
 			return
 		}
 	}
-	ctx, stop := both(r.Context(), b.life)
+	ctx, stop := front.Both(r.Context(), b.life)
 	defer stop()
 	r = r.WithContext(ctx)
 	body := &mortalBody{ReadCloser: r.Body, life: b.life, rc: http.NewResponseController(w)}

@@ -91,9 +91,7 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 		return c, fmt.Errorf("e2b: ports: %q is neither %q nor %q", c.Ports, PortsPrivate, PortsPublic)
 	}
 	c.Spec.Ports = c.Ports != PortsOff
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if len(c.Spec.Languages) == 0 {
 		for _, r := range caps.Languages {
 			c.Spec.Languages = append(c.Spec.Languages, r.Language)

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -100,13 +101,9 @@ func take(ctx context.Context, turn chan struct{}) (give func(), err error) {
 
 // language returns the name that the contract has for a language.
 func (c *contexts) language(name string) executor.Language {
-	switch name = strings.ToLower(strings.TrimSpace(name)); name {
-	case "js":
-		return executor.JavaScript
-	case "ts":
-		return executor.TypeScript
-	case "":
-		return c.caps.Languages[0].Language
+	name = cmp.Or(strings.ToLower(strings.TrimSpace(name)), string(c.caps.Languages[0].Language))
+	if l, ok := map[string]executor.Language{"js": executor.JavaScript, "ts": executor.TypeScript}[name]; ok {
+		return l
 	}
 	return executor.Language(name)
 }

@@ -6,24 +6,15 @@ import (
 )
 
 // connect returns a sandbox and extends its life. One that is paused is resumed.
-func (s *Server) connect(r *http.Request, o owner, v2 bool) (int, any, error) {
-	b, err := s.find(r, o)
-	if err != nil {
-		return 0, nil, err
-	}
-	body, err := readBody(r)
-	if err != nil {
-		return 0, nil, err
-	}
+func (s *Server) connect(r *http.Request, b *sandbox, v2 bool) (int, any, error) {
 	var ask struct {
 		Timeout   *int64 `json:"timeout"`
 		Memory    *bool  `json:"memory"`
 		AutoPause bool   `json:"autoPause"`
 	}
-	if len(body) > 0 || !v2 {
-		if err := decodeJSON(body, &ask); err != nil {
-			return 0, nil, err
-		}
+	err := readJSON(r, &ask, v2)
+	if err != nil {
+		return 0, nil, err
 	}
 	d := min(300*time.Second, s.cfg.MaxTimeout)
 	switch {
@@ -53,11 +44,7 @@ func (s *Server) connect(r *http.Request, o owner, v2 bool) (int, any, error) {
 	return http.StatusOK, s.answer(b), nil
 }
 
-func (s *Server) get(r *http.Request, o owner) (int, any, error) {
-	b, err := s.find(r, o)
-	if err != nil {
-		return 0, nil, err
-	}
+func (s *Server) get(_ *http.Request, b *sandbox) (int, any, error) {
 	d := s.detail(b)
 	d.EnvdAccessToken, d.Domain, d.AllowInternetAccess = b.token, s.domain(), &b.internet
 	b.mu.Lock()
@@ -66,17 +53,13 @@ func (s *Server) get(r *http.Request, o owner) (int, any, error) {
 	return http.StatusOK, d, nil
 }
 
-// kill ends a sandbox and answers when it is gone.
-func (s *Server) kill(r *http.Request, o owner) (int, any, error) {
-	b, err := s.find(r, o)
-	if err != nil {
-		return 0, nil, err
-	}
-	return s.end(r, b)
+// metrics returns nothing: backends measure nothing continuously.
+func (*Server) metrics(*http.Request, *sandbox) (int, any, error) {
+	return http.StatusOK, []any{}, nil
 }
 
-// end ends a sandbox for its client.
-func (s *Server) end(r *http.Request, b *sandbox) (int, any, error) {
+// kill ends a sandbox for its client and answers when it is gone.
+func (*Server) kill(r *http.Request, b *sandbox) (int, any, error) {
 	b.stop(errKilled)
 	select {
 	case <-b.gone:
@@ -86,11 +69,11 @@ func (s *Server) end(r *http.Request, b *sandbox) (int, any, error) {
 	}
 }
 
-func (s *Server) setTimeout(r *http.Request, o owner) (int, any, error) {
+func (s *Server) setTimeout(r *http.Request, b *sandbox) (int, any, error) {
 	var ask struct {
 		Timeout int64 `json:"timeout"`
 	}
-	return s.move(r, o, &ask, func(b *sandbox) error {
+	return s.move(r, b, &ask, func() error {
 		d, err := s.seconds(ask.Timeout)
 		if err != nil {
 			return err
@@ -99,11 +82,11 @@ func (s *Server) setTimeout(r *http.Request, o owner) (int, any, error) {
 	})
 }
 
-func (s *Server) refresh(r *http.Request, o owner) (int, any, error) {
+func (s *Server) refresh(r *http.Request, b *sandbox) (int, any, error) {
 	var ask struct {
 		Duration int64 `json:"duration"`
 	}
-	return s.move(r, o, &ask, func(b *sandbox) error {
+	return s.move(r, b, &ask, func() error {
 		if ask.Duration < 0 || ask.Duration > 3600 {
 			return refuse(http.StatusBadRequest, "duration: want 0 to 3600 seconds")
 		}
@@ -113,20 +96,13 @@ func (s *Server) refresh(r *http.Request, o owner) (int, any, error) {
 }
 
 // move reads what a client asks for and applies it to its sandbox.
-func (s *Server) move(r *http.Request, o owner, ask any, apply func(*sandbox) error) (int, any, error) {
-	b, err := s.find(r, o)
-	if err != nil {
-		return 0, nil, err
-	}
-	body, err := readBody(r)
-	if err == nil {
-		err = decodeJSON(body, ask)
-	}
+func (s *Server) move(r *http.Request, b *sandbox, ask any, apply func() error) (int, any, error) {
+	err := readJSON(r, ask, false)
 	if err == nil && b.isPaused() { // its time is that of paused sandboxes
 		err = notFound(b.id)
 	}
 	if err == nil {
-		err = apply(b)
+		err = apply()
 	}
 	return http.StatusNoContent, nil, err
 }

@@ -143,6 +143,15 @@ func (s *Server) seconds(n int64) (time.Duration, error) {
 	return time.Duration(n) * time.Second, nil
 }
 
+// merged returns a new map with the entries of all; the last one has precedence.
+func merged(all ...map[string]string) map[string]string {
+	m := map[string]string{}
+	for _, more := range all {
+		maps.Copy(m, more)
+	}
+	return m
+}
+
 // spec says what a client asks for in the words of the contract.
 func (s *Server) spec(n newSandbox, id string, timeout time.Duration) (executor.Spec, error) {
 	caps := s.x.Info().Capabilities
@@ -166,19 +175,8 @@ func (s *Server) spec(n newSandbox, id string, timeout time.Duration) (executor.
 	if spec.Network, err = s.network(n); err != nil {
 		return spec, err
 	}
-	if len(n.EnvVars) > 0 {
-		env := maps.Clone(spec.Env)
-		if env == nil {
-			env = map[string]string{}
-		}
-		maps.Copy(env, n.EnvVars)
-		spec.Env = env
-	}
-	spec.Labels = maps.Clone(spec.Labels)
-	if spec.Labels == nil {
-		spec.Labels = map[string]string{}
-	}
-	spec.Labels["e2b.sandbox"] = id
+	spec.Env = merged(spec.Env, n.EnvVars)
+	spec.Labels = merged(spec.Labels, map[string]string{"e2b.sandbox": id})
 	// If this process dies, the backend ends the session by its idle TTL. Where that cannot be
 	// changed later, it has to be as long as the longest timeout that clients may ask for.
 	spec.IdleTTL = timeout + spareOf(timeout)

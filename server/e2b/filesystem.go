@@ -81,22 +81,24 @@ func (s *filesystemService) stat(ctx context.Context, name string) (e *pb.EntryI
 
 func (s *filesystemService) Stat(ctx context.Context, r *connect.Request[pb.StatRequest]) (*connect.Response[pb.StatResponse], error) {
 	e, err := s.stat(ctx, r.Msg.Path)
+	return answerOr(&pb.StatResponse{Entry: e}, err)
+}
+
+// answerOr makes the answer of a call.
+func answerOr[T any](m *T, err error) (*connect.Response[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&pb.StatResponse{Entry: e}), nil
+	return connect.NewResponse(m), nil
 }
 
 func (s *filesystemService) MakeDir(ctx context.Context, r *connect.Request[pb.MakeDirRequest]) (*connect.Response[pb.MakeDirResponse], error) {
+	var e *pb.EntryInfo
 	err := s.with(ctx, r.Msg.Path, func(files executor.Files, abs string) error { return files.Mkdir(ctx, abs) })
-	if err != nil {
-		return nil, err
+	if err == nil {
+		e, err = s.stat(ctx, r.Msg.Path)
 	}
-	e, err := s.stat(ctx, r.Msg.Path)
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&pb.MakeDirResponse{Entry: e}), nil
+	return answerOr(&pb.MakeDirResponse{Entry: e}, err)
 }
 
 func (s *filesystemService) Move(ctx context.Context, r *connect.Request[pb.MoveRequest]) (*connect.Response[pb.MoveResponse], error) {
@@ -111,14 +113,11 @@ func (s *filesystemService) Move(ctx context.Context, r *connect.Request[pb.Move
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
+	var e *pb.EntryInfo
+	if err == nil {
+		e, err = s.stat(ctx, to)
 	}
-	e, err := s.stat(ctx, to)
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&pb.MoveResponse{Entry: e}), nil
+	return answerOr(&pb.MoveResponse{Entry: e}, err)
 }
 
 func (s *filesystemService) Remove(ctx context.Context, r *connect.Request[pb.RemoveRequest]) (*connect.Response[pb.RemoveResponse], error) {
@@ -129,18 +128,12 @@ func (s *filesystemService) Remove(ctx context.Context, r *connect.Request[pb.Re
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&pb.RemoveResponse{}), nil
+	return answerOr(&pb.RemoveResponse{}, err)
 }
 
 func (s *filesystemService) ListDir(ctx context.Context, r *connect.Request[pb.ListDirRequest]) (*connect.Response[pb.ListDirResponse], error) {
 	entries, err := s.tree(ctx, r.Msg.Path, int(min(max(r.Msg.Depth, 1), maxEntries)))
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&pb.ListDirResponse{Entries: entries}), nil
+	return answerOr(&pb.ListDirResponse{Entries: entries}, err)
 }
 
 // tree lists a directory and those below it, each before what is in it. Links are not followed.

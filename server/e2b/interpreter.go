@@ -58,10 +58,7 @@ func (b *sandbox) serveInterpreter(w http.ResponseWriter, r *http.Request) {
 
 // readFields decodes a body. If it cannot, it answers and returns false.
 func readFields(w http.ResponseWriter, r *http.Request, v any) bool {
-	body, err := readBody(r)
-	if err == nil {
-		err = decodeJSON(body, v)
-	}
+	err := readJSON(r, v, false)
 	if err == nil {
 		return true
 	}

@@ -30,22 +30,12 @@ func (s *Server) onPause() OnPause {
 }
 
 // pauseNow pauses a sandbox for its client.
-func (s *Server) pauseNow(r *http.Request, o owner) (int, any, error) {
+func (s *Server) pauseNow(r *http.Request, b *sandbox) (int, any, error) {
 	var ask struct {
 		Memory *bool `json:"memory"`
 	}
-	b, err := s.find(r, o)
-	if err != nil {
+	if err := readJSON(r, &ask, true); err != nil {
 		return 0, nil, err
-	}
-	body, err := readBody(r)
-	if err != nil {
-		return 0, nil, err
-	}
-	if len(body) > 0 {
-		if err := decodeJSON(body, &ask); err != nil {
-			return 0, nil, err
-		}
 	}
 	if ask.Memory != nil && !*ask.Memory {
 		return 0, nil, unsupported("pausing without memory")
@@ -54,7 +44,7 @@ func (s *Server) pauseNow(r *http.Request, o owner) (int, any, error) {
 	case PauseRefuse:
 		return 0, nil, unsupported("pausing")
 	case PauseKill:
-		return s.end(r, b)
+		return s.kill(r, b)
 	}
 	return http.StatusNoContent, nil, s.pause(r.Context(), b)
 }
@@ -132,21 +122,13 @@ func (b *sandbox) resume(ctx context.Context, d time.Duration) (resumed bool, er
 }
 
 // resumeNow resumes a sandbox for its client, by a path that only old SDKs use.
-func (s *Server) resumeNow(r *http.Request, o owner) (int, any, error) {
+func (s *Server) resumeNow(r *http.Request, b *sandbox) (int, any, error) {
 	ask := struct {
 		Timeout   int64 `json:"timeout"`
 		Memory    *bool `json:"memory"`
 		AutoPause bool  `json:"autoPause"`
 	}{Timeout: 15}
-	b, err := s.find(r, o)
-	if err != nil {
-		return 0, nil, err
-	}
-	body, err := readBody(r)
-	if err == nil && len(body) > 0 {
-		err = decodeJSON(body, &ask)
-	}
-	if err != nil {
+	if err := readJSON(r, &ask, true); err != nil {
 		return 0, nil, err
 	}
 	d, err := s.seconds(ask.Timeout)
@@ -211,10 +193,7 @@ func (b *sandbox) setState(paused bool, end time.Time) {
 		b.sleep(errPaused)
 	}
 	b.mu.Unlock()
-	select {
-	case b.moved <- struct{}{}:
-	default: // it will look anyway
-	}
+	b.wake()
 }
 
 // The words of lifecycle.onTimeout, and of the state of a sandbox.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/front"
 )
 
 // Ports says whether clients reach servers in sandboxes, by the host name that the SDKs' getHost
@@ -61,7 +62,7 @@ func (s *Server) serveForward(w http.ResponseWriter, r *http.Request, b *sandbox
 	case !to.named: // by headers, at a name of the control plane
 		portClosed(w, to, "")
 	default:
-		ctx, stop := both(r.Context(), b.awakened())
+		ctx, stop := front.Both(r.Context(), b.awakened())
 		defer stop()
 		b.forward.ServeHTTP(w, r.WithContext(ctx))
 	}

@@ -322,11 +322,9 @@ func (s *processService) Update(_ context.Context, r *connect.Request[pb.UpdateR
 		if p.terminal == nil {
 			return nil, connect.NewError(connect.CodeInternal, errors.New("error resizing tty: tty not assigned to process"))
 		}
-		if err := resize(p.terminal, size); err != nil {
-			return nil, err
-		}
+		err = resize(p.terminal, size)
 	}
-	return connect.NewResponse(&pb.UpdateResponse{}), nil
+	return answerOr(&pb.UpdateResponse{}, err)
 }
 
 // terminalOf returns the terminal that a client asks for, or nil.
@@ -379,10 +377,7 @@ func (s *processService) SendInput(ctx context.Context, r *connect.Request[pb.Se
 	if err == nil {
 		err = s.send(ctx, p, r.Msg.Input)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&pb.SendInputResponse{}), nil
+	return answerOr(&pb.SendInputResponse{}, err)
 }
 
 func (s *processService) StreamInput(ctx context.Context, in *connect.ClientStream[pb.StreamInputRequest]) (*connect.Response[pb.StreamInputResponse], error) {
@@ -403,10 +398,7 @@ func (s *processService) StreamInput(ctx context.Context, in *connect.ClientStre
 			return nil, err
 		}
 	}
-	if err := in.Err(); err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&pb.StreamInputResponse{}), nil
+	return answerOr(&pb.StreamInputResponse{}, in.Err())
 }
 
 func (s *processService) CloseStdin(_ context.Context, r *connect.Request[pb.CloseStdinRequest]) (*connect.Response[pb.CloseStdinResponse], error) {

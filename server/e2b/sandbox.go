@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
-	"maps"
 	"math"
 	"net/http"
 	"sync"
@@ -169,11 +168,16 @@ func (b *sandbox) setEnd(ctx context.Context, d time.Duration, extend bool) erro
 		b.end = end
 	}
 	b.mu.Unlock()
+	b.wake()
+	return nil
+}
+
+// wake makes live look at the sandbox again.
+func (b *sandbox) wake() {
 	select {
 	case b.moved <- struct{}{}:
 	default: // it will look anyway
 	}
-	return nil
 }
 
 // seen ends b if err, which its session gave, says that it is gone. It returns err.
@@ -206,13 +210,9 @@ func (s *Server) answer(b *sandbox) sandboxAnswer {
 
 func (s *Server) detail(b *sandbox) sandboxDetail {
 	l := b.session.Info().Limits
-	meta := maps.Clone(b.metadata)
-	if meta == nil {
-		meta = map[string]string{}
-	}
 	return sandboxDetail{
 		TemplateID: b.template, SandboxID: b.id, ClientID: "execbroker", StartedAt: b.started.UTC(), EndAt: b.ends().UTC(),
 		CPUCount: max(1, int(math.Ceil(l.CPUs))), MemoryMB: l.MemoryBytes >> 20, DiskSizeMB: l.DiskBytes >> 20,
-		Metadata: meta, State: b.state(), EnvdVersion: envdVersion, VolumeMounts: []string{},
+		Metadata: merged(b.metadata), State: b.state(), EnvdVersion: envdVersion, VolumeMounts: []string{},
 	}
 }

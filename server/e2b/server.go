@@ -1,12 +1,13 @@
 package e2b
 
 import (
-	"context"
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -94,10 +95,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	var all []*sandbox
-	for _, b := range s.boxes {
-		all = append(all, b)
-	}
+	all := slices.Collect(maps.Values(s.boxes))
 	s.mu.Unlock()
 	var errs []error
 	for _, b := range all {
@@ -131,40 +129,37 @@ func (s *Server) routes() *http.ServeMux {
 		m.Handle("POST "+v.path+"/sandboxes", s.op(func(r *http.Request, o owner) (int, any, error) {
 			return s.idempotently(r, o, v.path != "", func(body []byte) (int, any, error) { return s.create(r.Context(), o, body, v.dflt) })
 		}))
-		m.Handle("POST "+v.path+"/sandboxes/{id}/connect", s.op(func(r *http.Request, o owner) (int, any, error) {
-			return s.connect(r, o, v.path != "")
+		m.Handle("POST "+v.path+"/sandboxes/{id}/connect", s.on(func(r *http.Request, b *sandbox) (int, any, error) {
+			return s.connect(r, b, v.path != "")
 		}))
 	}
 	m.Handle("GET /v2/sandboxes", http.HandlerFunc(s.list))
 	m.Handle("GET /sandboxes", http.HandlerFunc(s.list))
-	m.Handle("GET /sandboxes/{id}", s.op(s.get))
-	m.Handle("DELETE /sandboxes/{id}", s.op(s.kill))
-	m.Handle("GET /sandboxes/{id}/logs", s.op(s.logs))
-	m.Handle("GET /v2/sandboxes/{id}/logs", s.op(s.logs))
-	m.Handle("POST /sandboxes/{id}/pause", s.op(s.pauseNow))
-	m.Handle("POST /sandboxes/{id}/resume", s.op(s.resumeNow))
-	m.Handle("POST /sandboxes/{id}/timeout", s.op(s.setTimeout))
-	m.Handle("POST /sandboxes/{id}/refreshes", s.op(s.refresh))
-	m.Handle("GET /sandboxes/{id}/metrics", s.op(func(r *http.Request, o owner) (int, any, error) {
-		_, err := s.find(r, o)
-		return http.StatusOK, []any{}, err // backends measure nothing continuously
-	}))
+	for pattern, f := range map[string]func(*http.Request, *sandbox) (int, any, error){
+		"GET /sandboxes/{id}":            s.get,
+		"DELETE /sandboxes/{id}":         s.kill,
+		"GET /sandboxes/{id}/logs":       s.logs,
+		"GET /v2/sandboxes/{id}/logs":    s.logs,
+		"POST /sandboxes/{id}/pause":     s.pauseNow,
+		"POST /sandboxes/{id}/resume":    s.resumeNow,
+		"POST /sandboxes/{id}/timeout":   s.setTimeout,
+		"POST /sandboxes/{id}/refreshes": s.refresh,
+		"GET /sandboxes/{id}/metrics":    s.metrics,
+		"POST /sandboxes/{id}/fork":      refusing("forking"),
+		"POST /sandboxes/{id}/snapshots": refusing("snapshots"),
+		"PUT /sandboxes/{id}/network":    refusing("changing the network"),
+	} {
+		m.Handle(pattern, s.on(f))
+	}
 	m.Handle("GET /templates/aliases/{alias}", s.op(s.alias))
 	for path, what := range map[string]string{
-		"POST /sandboxes/{id}/fork":      "forking",
-		"POST /sandboxes/{id}/snapshots": "snapshots", "GET /snapshots": "snapshots", "PUT /sandboxes/{id}/network": "changing the network",
-		"/volumes/": "volumes", "/volumes": "volumes", "/templates/": "templates", "/templates": "templates", "/v2/templates": "templates", "/v2/templates/": "templates",
+		"GET /snapshots": "snapshots",
+		"/volumes/":      "volumes", "/volumes": "volumes", "/templates/": "templates", "/templates": "templates", "/v2/templates": "templates", "/v2/templates/": "templates",
 		"/v3/templates": "templates", "/v3/templates/": "templates", "/teams": "teams", "/teams/": "teams", "/secrets": "secrets", "/secrets/": "secrets",
 		"GET /sandboxes/metrics": "metrics of many sandboxes",
 	} {
-		m.Handle(path, s.op(func(r *http.Request, o owner) (int, any, error) {
-			if r.PathValue("id") != "" {
-				if _, err := s.find(r, o); err != nil {
-					return 0, nil, err
-				}
-			}
-			return 0, nil, unsupported(what)
-		}))
+		refuses := refusing(what)
+		m.Handle(path, s.op(func(r *http.Request, _ owner) (int, any, error) { return refuses(r, nil) }))
 	}
 	m.HandleFunc("/files", func(w http.ResponseWriter, _ *http.Request) { // of a sandbox, if signer had found one
 		writeError(w, refuse(http.StatusUnauthorized, "invalid signature"))
@@ -177,6 +172,11 @@ func (s *Server) routes() *http.ServeMux {
 
 func unsupported(what string) *apiError {
 	return refuse(http.StatusNotImplemented, "%s: not supported by this server", what)
+}
+
+// refusing is an operation that this server does not have.
+func refusing(what string) func(*http.Request, *sandbox) (int, any, error) {
+	return func(*http.Request, *sandbox) (int, any, error) { return 0, nil, unsupported(what) }
 }
 
 // op makes a handler of an operation.
@@ -227,6 +227,17 @@ func (s *Server) lookup(id string) *sandbox {
 	return s.boxes[id]
 }
 
+// on makes a handler of an operation on a sandbox of the client.
+func (s *Server) on(f func(*http.Request, *sandbox) (int, any, error)) http.Handler {
+	return s.op(func(r *http.Request, o owner) (int, any, error) {
+		b, err := s.find(r, o)
+		if err != nil {
+			return 0, nil, err
+		}
+		return f(r, b)
+	})
+}
+
 // shortID returns an ID without the client ID that old SDKs append.
 func shortID(id string) string {
 	id, _, _ = strings.Cut(id, "-")
@@ -243,10 +254,7 @@ func (s *Server) owned(o owner) (all []*sandbox) {
 	}
 	s.mu.Unlock()
 	slices.SortFunc(all, func(a, b *sandbox) int {
-		if c := a.started.Compare(b.started); c != 0 {
-			return c
-		}
-		return strings.Compare(a.id, b.id)
+		return cmp.Or(a.started.Compare(b.started), strings.Compare(a.id, b.id))
 	})
 	return all
 }
@@ -273,12 +281,14 @@ func decodeJSON(data []byte, v any) error {
 	return nil
 }
 
+// readJSON reads the body of a request into v. An optional body may be empty.
+func readJSON(r *http.Request, v any, optional bool) error {
+	body, err := readBody(r)
+	if err != nil || optional && len(body) == 0 {
+		return err
+	}
+	return decodeJSON(body, v)
+}
+
 // newToken returns a random token: 26 characters of [a-z2-7].
 func newToken() string { return strings.ToLower(rand.Text()) }
-
-// both returns a context that ends with either; stop releases it.
-func both(ctx, other context.Context) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	release := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
-	return ctx, func() { release(); cancel(nil) }
-}

@@ -155,10 +155,7 @@ func (s *filesystemService) GetWatcherEvents(ctx context.Context, r *connect.Req
 		return nil, connect.NewError(connect.CodeNotFound, errors.New("there is no such watcher"))
 	}
 	events, err := w.look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&pb.GetWatcherEventsResponse{Events: events}), nil
+	return answerOr(&pb.GetWatcherEventsResponse{Events: events}, err)
 }
 
 func (s *filesystemService) RemoveWatcher(_ context.Context, r *connect.Request[pb.RemoveWatcherRequest]) (*connect.Response[pb.RemoveWatcherResponse], error) {

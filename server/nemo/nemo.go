@@ -15,7 +15,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"mime"
@@ -98,9 +97,7 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	cfg.MaxRuns = cmp.Or(cfg.MaxRuns, DefaultMaxRuns)
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
 	cfg.BodyTime = cmp.Or(cfg.BodyTime, DefaultBodyTime)
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.Spec.Languages = []executor.Language{executor.Python}
 	if cfg.Spec.MaxRun.WallTime != executor.NoLimit {
 		cfg.Spec.MaxRun.WallTime = max(cfg.Spec.MaxRun.WallTime, cfg.MaxTimeout)
@@ -252,18 +249,13 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (req executor.Requ
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
 		return no("Request must be JSON")
 	}
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.BodyTime)) // the ResponseWriter of a test has no deadline
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
+	body, err := front.Body(w, r, s.cfg.MaxBody, s.cfg.BodyTime)
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return req, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body has more than %d bytes", large.Limit)}
+	}
 	if err != nil {
-		// The deadline stays set, because net/http waits for the rest of a body before it answers.
-		w.Header().Set("Connection", "close")
-		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-			return req, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body has more than %d bytes", large.Limit)}
-		}
 		return req, &refusal{http.StatusRequestTimeout, "The body did not arrive"}
 	}
-	_ = rc.SetReadDeadline(time.Time{})
 	var m map[string]any
 	if json.Unmarshal(body, &m) != nil || m == nil {
 		return no("Invalid JSON data")
@@ -314,11 +306,5 @@ func (s *Server) begin() (end func(), err error) {
 }
 
 func write(w http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil { // impossible: the answer has only plain types
-		status, b = http.StatusInternalServerError, []byte(`{"process_status":"error","stdout":"","stderr":"Server error: "}`)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // a client that has disconnected needs no answer
+	front.Answer(w, status, v, `{"process_status":"error","stdout":"","stderr":"Server error: "}`)
 }

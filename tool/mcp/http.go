@@ -109,20 +109,14 @@ func (s *Server) guard(o HTTPOptions, next http.Handler) http.Handler {
 		id, user := r.Header.Get(sessionHeader), auth.TokenInfoFromContext(r.Context()).UserID
 		switch r.Method {
 		case http.MethodPost:
-			rc := http.NewResponseController(w)
-			_ = rc.SetReadDeadline(time.Now().Add(o.BodyTime)) // the ResponseWriter of a test has no deadline
-			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
-			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-				http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
+			body, err := front.Body(w, r, maxMessage, o.BodyTime)
+			if err == front.ErrBody {
+				http.Error(w, err.Error(), http.StatusRequestTimeout)
 				return
 			} else if err != nil {
-				// The deadline stays set, because net/http waits for the rest of a body before it
-				// answers.
-				w.Header().Set("Connection", "close")
-				http.Error(w, "the body did not arrive", http.StatusRequestTimeout)
+				http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
 				return
 			}
-			_ = rc.SetReadDeadline(time.Time{})
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 			if id == "" {
 				leave, status := sessions.enter(user)

@@ -11,6 +11,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -76,15 +77,8 @@ var (
 
 // New makes a Server of t. The caller still owns t.
 func New(t *tool.Tool, o Options) *Server {
-	if o.Name == "" {
-		o.Name = "execbroker"
-	}
-	if o.Version == "" {
-		o.Version = "0"
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Name, o.Version = cmp.Or(o.Name, "execbroker"), cmp.Or(o.Version, "0")
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	s := &Server{t: t, o: o, clients: map[*sdk.ServerSession]*client{}}
 	s.sdk = sdk.NewServer(&sdk.Implementation{Name: o.Name, Version: o.Version}, &sdk.ServerOptions{
 		Instructions: "Runs code in an isolated sandbox that belongs to this session: variables and files stay until it ends or is reset.",

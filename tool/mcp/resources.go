@@ -9,6 +9,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/front"
 	"github.com/execbroker/execbroker/tool"
 )
 
@@ -46,7 +47,7 @@ func (s *Server) readResource(ctx context.Context, req *sdk.ReadResourceRequest)
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := both(ctx, c.life)
+	ctx, stop := front.Both(ctx, c.life)
 	defer stop()
 	escaped, ok := strings.CutPrefix(req.Params.URI, root)
 	name, err := url.PathUnescape(escaped)

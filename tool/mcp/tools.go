@@ -36,7 +36,7 @@ const (
 const maxEmbedded = 64 << 10
 
 // handler answers a call of a client.
-type handler func(ctx context.Context, c *client, arguments json.RawMessage, p *progress) (*sdk.CallToolResult, error)
+type handler func(ctx context.Context, c *client, arguments json.RawMessage, p *progress) *sdk.CallToolResult
 
 func (s *Server) addTools() {
 	d, caps := s.t.Definition(), s.t.Capabilities()
@@ -51,7 +51,7 @@ func (s *Server) addTools() {
 			Name: toolInstall, Title: "Install packages", Annotations: hints(false, true),
 			Description: "Installs packages in the sandbox of this session, for the code that runs after it.",
 			InputSchema: object(map[string]*tool.Schema{"packages": p, "language": &language}, "packages"),
-		}, s.install)
+		}, taking(s.install))
 	}
 	if ls := s.t.FileLanguages(); len(ls) > 0 {
 		with := func(properties map[string]*tool.Schema) map[string]*tool.Schema {
@@ -73,28 +73,28 @@ func (s *Server) addTools() {
 				"name": name, "content": {Type: "string", Description: "The content, as text."},
 				"base64": {Type: "string", Description: "The content in base64, for what is not text."},
 			}), "name"),
-		}, s.upload)
+		}, taking(s.upload))
 		s.add(&sdk.Tool{
 			Name: toolDownload, Title: "Download a file", Annotations: hints(true, true),
 			Description: "Returns a file of the working directory of the sandbox, an image as an image and anything else as a resource.",
 			InputSchema: object(with(map[string]*tool.Schema{"name": name}), "name"),
-		}, s.download)
+		}, taking(s.download))
 		s.add(&sdk.Tool{
 			Name: toolList, Title: "List files", Annotations: hints(true, true),
 			Description: "Lists the files in the working directory of the sandbox, or in a directory below it.",
 			InputSchema: object(with(map[string]*tool.Schema{"directory": {Type: "string", Description: "Name relative to the working directory; itself if not given."}})),
-		}, s.list)
+		}, taking(s.list))
 	}
 	s.add(&sdk.Tool{
 		Name: toolCapabilities, Title: "Capabilities", Annotations: hints(true, true),
 		Description: "Says what the sandbox can do: languages and their versions, limits, network, how packages are installed.",
 		InputSchema: object(nil),
-	}, s.capabilities)
+	}, taking(s.capabilities))
 	s.add(&sdk.Tool{
 		Name: toolReset, Title: "Reset", Annotations: hints(false, true),
 		Description: "Removes the sandbox of this session with all variables and files. The next call gets a new one.",
 		InputSchema: object(nil),
-	}, s.reset)
+	}, taking(s.reset))
 }
 
 // addExecute adds or replaces the tool that runs code.
@@ -129,25 +129,18 @@ func (s *Server) add(t *sdk.Tool, h handler) {
 		if req.Extra != nil {
 			ctx = front.WithRequestID(ctx, req.Extra.Header.Get(front.RequestIDHeader))
 		}
-		ctx, stop := both(ctx, c.life)
+		ctx, stop := front.Both(ctx, c.life)
 		defer stop()
 		p := newProgress(ctx, req)
 		defer p.end()
-		return h(ctx, c, req.Params.Arguments, p)
+		return h(ctx, c, req.Params.Arguments, p), nil
 	})
 }
 
-// both returns a context that ends with either of two contexts. stop releases it.
-func both(ctx, other context.Context) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	release := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
-	return ctx, func() { release(); cancel(nil) }
-}
-
-func (s *Server) execute(ctx context.Context, c *client, arguments json.RawMessage, p *progress) (*sdk.CallToolResult, error) {
+func (s *Server) execute(ctx context.Context, c *client, arguments json.RawMessage, p *progress) *sdk.CallToolResult {
 	out, err := s.t.Call(executor.WithProgress(ctx, p.step), c.Conversation, string(arguments), p.event)
 	s.log(ctx, s.t.Options().Name, err)
-	return result(out), nil
+	return result(out)
 }
 
 // result returns an answer as content: text for the model, then images and files as separate
@@ -180,67 +173,64 @@ func result(out tool.Output) *sdk.CallToolResult {
 	}
 }
 
-func (s *Server) install(ctx context.Context, c *client, arguments json.RawMessage, p *progress) (*sdk.CallToolResult, error) {
-	var in struct {
-		Packages []string          `json:"packages"`
-		Language executor.Language `json:"language"`
-	}
-	if bad := decode(arguments, &in); bad != nil {
-		return bad, nil
-	}
+// packagesInput has the arguments of install_packages.
+type packagesInput struct {
+	Packages []string          `json:"packages"`
+	Language executor.Language `json:"language"`
+}
+
+func (s *Server) install(ctx context.Context, c *client, in packagesInput, p *progress) *sdk.CallToolResult {
 	out, err := s.t.Install(executor.WithProgress(ctx, p.step), c.Conversation, executor.Packages{Language: in.Language, Names: in.Packages})
 	s.log(ctx, toolInstall, err)
 	if !out.Success {
-		return refuse(out.Error), nil
+		return refuse(out.Error)
 	}
-	return say("Installed: %s.", strings.Join(in.Packages, ", ")), nil
+	return say("Installed: %s.", strings.Join(in.Packages, ", "))
 }
 
-func (s *Server) upload(ctx context.Context, c *client, arguments json.RawMessage, _ *progress) (*sdk.CallToolResult, error) {
-	var in struct {
-		Name     string            `json:"name"`
-		Content  *string           `json:"content"`
-		Base64   *string           `json:"base64"`
-		Language executor.Language `json:"language"`
-	}
-	if bad := decode(arguments, &in); bad != nil {
-		return bad, nil
-	}
+// uploadInput has the arguments of upload_file.
+type uploadInput struct {
+	Name     string            `json:"name"`
+	Content  *string           `json:"content"`
+	Base64   *string           `json:"base64"`
+	Language executor.Language `json:"language"`
+}
+
+func (s *Server) upload(ctx context.Context, c *client, in uploadInput, _ *progress) *sdk.CallToolResult {
 	f := tool.InputFile{Name: in.Name}
 	switch {
 	case (in.Content == nil) == (in.Base64 == nil):
-		return refuse(`Pass either "content" or "base64".`), nil
+		return refuse(`Pass either "content" or "base64".`)
 	case in.Content != nil:
 		f.Content = []byte(*in.Content)
 	default:
 		var err error
 		if f.Content, err = base64.StdEncoding.DecodeString(*in.Base64); err != nil {
-			return refuse(`The argument "base64" is not base64.`), nil
+			return refuse(`The argument "base64" is not base64.`)
 		}
 	}
 	if err := s.t.WriteFile(ctx, c.Conversation, in.Language, f); err != nil {
-		return s.failed(ctx, toolUpload, err), nil
+		return s.failed(ctx, toolUpload, err)
 	}
-	return say("Wrote %d bytes to %s.", len(f.Content), in.Name), nil
+	return say("Wrote %d bytes to %s.", len(f.Content), in.Name)
 }
 
-func (s *Server) download(ctx context.Context, c *client, arguments json.RawMessage, _ *progress) (*sdk.CallToolResult, error) {
-	var in struct {
-		Name     string            `json:"name"`
-		Language executor.Language `json:"language"`
-	}
-	if bad := decode(arguments, &in); bad != nil {
-		return bad, nil
-	}
+// downloadInput has the arguments of download_file.
+type downloadInput struct {
+	Name     string            `json:"name"`
+	Language executor.Language `json:"language"`
+}
+
+func (s *Server) download(ctx context.Context, c *client, in downloadInput, _ *progress) *sdk.CallToolResult {
 	data, err := s.t.ReadFile(ctx, c.Conversation, in.Language, in.Name, s.mostBytes())
 	if err != nil {
-		return s.failed(ctx, toolDownload, err), nil
+		return s.failed(ctx, toolDownload, err)
 	}
 	typ := mediaType(in.Name, data)
 	if strings.HasPrefix(typ, "image/") {
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.ImageContent{Data: data, MIMEType: typ}}}, nil
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.ImageContent{Data: data, MIMEType: typ}}}
 	}
-	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.EmbeddedResource{Resource: contents(uri(in.Name), typ, data)}}}, nil
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.EmbeddedResource{Resource: contents(uri(in.Name), typ, data)}}}
 }
 
 // listed is a file in the answer of list_files.
@@ -250,39 +240,32 @@ type listed struct {
 	Kind string `json:"kind"` // "file", "directory", or "other"
 }
 
-func (s *Server) list(ctx context.Context, c *client, arguments json.RawMessage, _ *progress) (*sdk.CallToolResult, error) {
-	var in struct {
-		Directory string            `json:"directory"`
-		Language  executor.Language `json:"language"`
-	}
-	if bad := decode(arguments, &in); bad != nil {
-		return bad, nil
-	}
+// listInput has the arguments of list_files.
+type listInput struct {
+	Directory string            `json:"directory"`
+	Language  executor.Language `json:"language"`
+}
+
+func (s *Server) list(ctx context.Context, c *client, in listInput, _ *progress) *sdk.CallToolResult {
 	files, more, err := s.t.ListFiles(ctx, c.Conversation, in.Language, in.Directory)
 	if err != nil {
-		return s.failed(ctx, toolList, err), nil
+		return s.failed(ctx, toolList, err)
 	}
 	all := make([]listed, 0, len(files))
+	var b strings.Builder
 	for _, f := range files {
 		l := listed{Name: path.Join(in.Directory, f.Name), Kind: "other"}
 		switch {
 		case f.Mode.IsDir():
 			l.Kind = "directory"
+			fmt.Fprintf(&b, "%s/\n", l.Name)
 		case f.Mode.IsRegular():
 			l.Kind, l.Size = "file", f.Size
-		}
-		all = append(all, l)
-	}
-	var b strings.Builder
-	for _, l := range all {
-		switch l.Kind {
-		case "directory":
-			fmt.Fprintf(&b, "%s/\n", l.Name)
-		case "file":
 			fmt.Fprintf(&b, "%s (%d bytes)\n", l.Name, l.Size)
 		default:
 			fmt.Fprintf(&b, "%s (neither a file nor a directory)\n", l.Name)
 		}
+		all = append(all, l)
 	}
 	if len(all) == 0 {
 		b.WriteString("There are no files.\n")
@@ -290,13 +273,10 @@ func (s *Server) list(ctx context.Context, c *client, arguments json.RawMessage,
 	if more {
 		b.WriteString("There are more than these.\n")
 	}
-	return document(b.String(), map[string]any{"files": all, "more": more}), nil
+	return document(b.String(), map[string]any{"files": all, "more": more})
 }
 
-func (s *Server) capabilities(_ context.Context, _ *client, arguments json.RawMessage, _ *progress) (*sdk.CallToolResult, error) {
-	if bad := decode(arguments, &struct{}{}); bad != nil {
-		return bad, nil
-	}
+func (s *Server) capabilities(_ context.Context, _ *client, _ struct{}, _ *progress) *sdk.CallToolResult {
 	caps, o := s.t.Capabilities(), s.t.Options()
 	type language struct {
 		Language string `json:"language"`
@@ -319,12 +299,9 @@ func (s *Server) capabilities(_ context.Context, _ *client, arguments json.RawMe
 		MaxFile       int64                `json:"max_download_bytes"`
 		SandboxLimits executor.Limits      `json:"limits"`
 	}{
-		Languages: []language{}, OneSandbox: caps.Has(executor.FeatureMixedLanguages), Isolation: caps.Isolation, Network: o.Spec.Network.Mode,
+		Languages: []language{}, OneSandbox: caps.Has(executor.FeatureMixedLanguages), Isolation: caps.Isolation, Network: cmp.Or(o.Spec.Network.Mode, executor.NetworkNone),
 		Hosts: o.Spec.Network.Hosts, Workdir: executor.Workdir, Timeout: o.Timeout.Seconds(), MaxTimeout: o.MaxTimeout.Seconds(),
 		MaxCode: o.MaxCode, MaxFile: s.mostBytes(), SandboxLimits: o.Spec.Limits,
-	}
-	if doc.Network == "" {
-		doc.Network = executor.NetworkNone
 	}
 	for _, l := range o.Languages {
 		d := language{Language: string(l), Packages: false}
@@ -348,31 +325,28 @@ func (s *Server) capabilities(_ context.Context, _ *client, arguments json.RawMe
 	if most := doc.MaxFile; most > 0 {
 		text += fmt.Sprintf(" Files of up to %d bytes can be downloaded.", most)
 	}
-	return document(text, doc), nil
+	return document(text, doc)
 }
 
-func (s *Server) reset(ctx context.Context, c *client, arguments json.RawMessage, _ *progress) (*sdk.CallToolResult, error) {
-	if bad := decode(arguments, &struct{}{}); bad != nil {
-		return bad, nil
-	}
+func (s *Server) reset(ctx context.Context, c *client, _ struct{}, _ *progress) *sdk.CallToolResult {
 	if err := s.t.Reset(ctx, c.Conversation); err != nil {
-		return s.failed(ctx, toolReset, err), nil
+		return s.failed(ctx, toolReset, err)
 	}
-	return say("The sandbox is gone; the next call gets a new one."), nil
+	return say("The sandbox is gone; the next call gets a new one.")
 }
 
-// decode reads arguments strictly. If they are wrong, it returns an answer that the model can act
-// on.
-func decode(arguments json.RawMessage, v any) *sdk.CallToolResult {
-	if len(arguments) == 0 {
-		arguments = json.RawMessage("{}")
+// taking makes a handler that reads its arguments strictly. If they are wrong, the answer is one that
+// the model can act on.
+func taking[T any](h func(ctx context.Context, c *client, in T, p *progress) *sdk.CallToolResult) handler {
+	return func(ctx context.Context, c *client, arguments json.RawMessage, p *progress) *sdk.CallToolResult {
+		d := json.NewDecoder(strings.NewReader(cmp.Or(string(arguments), "{}")))
+		d.DisallowUnknownFields()
+		var in T
+		if err := d.Decode(&in); err != nil {
+			return refuse("The arguments are wrong: " + strings.TrimPrefix(err.Error(), "json: ") + ".")
+		}
+		return h(ctx, c, in, p)
 	}
-	d := json.NewDecoder(strings.NewReader(string(arguments)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return refuse("The arguments are wrong: " + strings.TrimPrefix(err.Error(), "json: ") + ".")
-	}
-	return nil
 }
 
 // failed returns the answer for an error.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,42 +46,38 @@ func fatalPing(r *http.Request) bool {
 	return err == nil && n <= 0
 }
 
-// within returns a client of the daemon that a request is for, past all faults.
-func (f *faulty) within(r *http.Request) (_ pb.ProcessClient, address http.Header) {
-	address = http.Header{}
+// within returns a client of the processes in the sandbox of a request.
+func (f *faulty) within(r *http.Request) pb.ProcessClient {
+	return pb.NewProcessClient(&http.Client{Transport: f}, "http://"+r.Host)
+}
+
+// asking makes a call for the sandbox of a request.
+func asking[T any](r *http.Request, m *T) *connect.Request[T] {
+	ask := connect.NewRequest(m)
 	for _, name := range []string{"E2b-Sandbox-Id", "E2b-Sandbox-Port", "X-Access-Token", "E2b-Traffic-Access-Token"} {
-		if v := r.Header.Get(name); v != "" {
-			address.Set(name, v)
+		if v, ok := r.Header[name]; ok {
+			ask.Header()[name] = v
 		}
 	}
-	return pb.NewProcessClient(&http.Client{Transport: f}, "http://"+r.Host), address
+	return ask
 }
 
 // list returns the commands of the sandbox of a request; none if it may not ask.
 func (f *faulty) list(r *http.Request) []*pb.ProcessInfo {
-	client, address := f.within(r)
-	ask := connect.NewRequest(&pb.ListRequest{})
-	for name, v := range address {
-		ask.Header()[name] = v
-	}
-	all, err := client.List(r.Context(), ask)
+	all, err := f.within(r).List(r.Context(), asking(r, &pb.ListRequest{}))
 	if err != nil {
-		return nil
+		return nil // the server says what is wrong
 	}
 	return all.Msg.Processes
 }
 
 // killAll ends all commands of the sandbox of a request.
 func (f *faulty) killAll(r *http.Request) {
-	client, address := f.within(r)
 	for _, p := range f.list(r) {
-		ask := connect.NewRequest(&pb.SendSignalRequest{
-			Process: &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: p.Pid}}, Signal: pb.Signal_SIGNAL_SIGKILL,
-		})
-		for name, v := range address {
-			ask.Header()[name] = v
-		}
-		_, _ = client.SendSignal(r.Context(), ask) // it may have ended
+		_, _ = f.within(r).SendSignal( // it may have ended
+			r.Context(), asking(r, &pb.SendSignalRequest{
+				Process: &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: p.Pid}}, Signal: pb.Signal_SIGNAL_SIGKILL,
+			}))
 	}
 }
 
@@ -99,20 +96,11 @@ func (f *faulty) hidden(r *http.Request, now Faults) bool {
 	all := f.list(r)
 	switch by := sel.Selector.(type) {
 	case *pb.ProcessSelector_Tag:
-		tagged := 0
-		for _, p := range all {
-			if p.Tag != nil {
-				tagged++
-			}
-		}
-		return now.OneTag && tagged > 1
+		tagged := slices.DeleteFunc(all, func(p *pb.ProcessInfo) bool { return p.Tag == nil })
+		return now.OneTag && len(tagged) > 1
 	case *pb.ProcessSelector_Pid:
-		for _, p := range all {
-			if p.Pid == by.Pid {
-				return false
-			}
-		}
-		return now.DetachedOutput // its end was told
+		living := slices.ContainsFunc(all, func(p *pb.ProcessInfo) bool { return p.Pid == by.Pid })
+		return now.DetachedOutput && !living // its end was told
 	}
 	return false
 }
@@ -120,19 +108,14 @@ func (f *faulty) hidden(r *http.Request, now Faults) bool {
 // selector returns how a request names a process. The request can still be served. StreamInput is
 // not looked at: it may never end.
 func selector(r *http.Request) *pb.ProcessSelector {
-	var m selecting
-	switch r.URL.Path {
-	case pb.ProcessConnectProcedure:
-		m = &pb.ConnectRequest{}
-	case pb.ProcessSendInputProcedure:
-		m = &pb.SendInputRequest{}
-	case pb.ProcessSendSignalProcedure:
-		m = &pb.SendSignalRequest{}
-	case pb.ProcessUpdateProcedure:
-		m = &pb.UpdateRequest{}
-	case pb.ProcessCloseStdinProcedure:
-		m = &pb.CloseStdinRequest{}
-	default:
+	m := map[string]selecting{
+		pb.ProcessConnectProcedure:    &pb.ConnectRequest{},
+		pb.ProcessSendInputProcedure:  &pb.SendInputRequest{},
+		pb.ProcessSendSignalProcedure: &pb.SendSignalRequest{},
+		pb.ProcessUpdateProcedure:     &pb.UpdateRequest{},
+		pb.ProcessCloseStdinProcedure: &pb.CloseStdinRequest{},
+	}[r.URL.Path]
+	if m == nil {
 		return nil
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, 4<<20))

@@ -2,15 +2,18 @@ package e2btest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"testing/iotest"
 	"time"
 )
 
@@ -20,8 +23,6 @@ type apiError struct {
 	Message string `json:"message"`
 	Code    string `json:"error_code,omitempty"`
 }
-
-func (e apiError) write(w http.ResponseWriter) { writeJSON(w, e.Status, e) }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
@@ -42,10 +43,10 @@ var (
 // servePlane serves a request of the control plane.
 func (f *faulty) servePlane(w http.ResponseWriter, r *http.Request, now Faults) {
 	creates := r.Method == http.MethodPost && createPath.MatchString(r.URL.Path)
+	var refused apiError
 	switch {
 	case now.OldPaths && strings.HasPrefix(r.URL.Path, "/v2/"):
-		apiError{Status: http.StatusNotFound, Message: "no matching operation was found"}.write(w)
-		return
+		refused = apiError{Status: http.StatusNotFound, Message: "no matching operation was found"}
 	case f.happens(func(f *Faults) *int { return &f.ForeignErrors }):
 		http.Error(w, "upstream request timeout", http.StatusGatewayTimeout)
 		return
@@ -57,19 +58,18 @@ func (f *faulty) servePlane(w http.ResponseWriter, r *http.Request, now Faults) 
 		if now.RetryAfter > 0 {
 			h.Set("Retry-After", strconv.Itoa(int(math.Ceil(now.RetryAfter.Seconds()))))
 		}
-		apiError{Status: http.StatusTooManyRequests, Message: "Rate limit exceeded"}.write(w)
-		return
+		refused = apiError{Status: http.StatusTooManyRequests, Message: "Rate limit exceeded"}
 	case creates && f.happens(func(f *Faults) *int { return &f.QuotaExceeded }):
-		apiError{Status: http.StatusTooManyRequests, Message: "you have reached the maximum number of concurrent E2B sandboxes (20)"}.write(w)
-		return
+		refused = apiError{Status: http.StatusTooManyRequests, Message: "you have reached the maximum number of concurrent E2B sandboxes (20)"}
 	case creates && f.happens(func(f *Faults) *int { return &f.NoCapacity }):
-		apiError{Status: http.StatusServiceUnavailable, Message: "there is no capacity for the sandbox", Code: "sandbox_capacity_unavailable"}.write(w)
-		return
+		refused = apiError{Status: http.StatusServiceUnavailable, Message: "there is no capacity for the sandbox", Code: "sandbox_capacity_unavailable"}
 	case creates && f.happens(func(f *Faults) *int { return &f.PlacementFailed }):
-		apiError{Status: http.StatusInternalServerError, Message: "Failed to place sandbox", Code: "sandbox_create_failed"}.write(w)
-		return
+		refused = apiError{Status: http.StatusInternalServerError, Message: "Failed to place sandbox", Code: "sandbox_create_failed"}
 	case onePath.MatchString(r.URL.Path) && f.happens(func(f *Faults) *int { return &f.Changing }):
-		apiError{Status: http.StatusConflict, Message: "the sandbox is still transitioning"}.write(w)
+		refused = apiError{Status: http.StatusConflict, Message: "the sandbox is still transitioning"}
+	}
+	if refused.Status != 0 {
+		writeJSON(w, refused.Status, refused)
 		return
 	}
 	if now.NoIdempotency {
@@ -80,7 +80,7 @@ func (f *faulty) servePlane(w http.ResponseWriter, r *http.Request, now Faults) 
 		r = f.clamped(r)
 	}
 	if f.happens(func(f *Faults) *int { return &f.LostAnswers }) {
-		f.server.ServeHTTP(&answer{header: http.Header{}}, r)
+		f.server.ServeHTTP(httptest.NewRecorder(), r)
 		panic(http.ErrAbortHandler)
 	}
 	f.server.ServeHTTP(w, r)
@@ -105,54 +105,21 @@ func (f *faulty) clamped(r *http.Request) *http.Request {
 	r.Body = struct {
 		io.Reader
 		io.Closer
-	}{io.MultiReader(bytes.NewReader(body), failing{err}), r.Body}
+	}{io.MultiReader(bytes.NewReader(body), iotest.ErrReader(cmp.Or(err, io.EOF))), r.Body}
 	return r
-}
-
-// failing is a reader that fails, or that ends.
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) {
-	if f.err != nil {
-		return 0, f.err
-	}
-	return 0, io.EOF
 }
 
 // started returns when a sandbox was created.
 func (f *faulty) started(r *http.Request, id string) time.Time {
 	ask := r.Clone(r.Context())
 	ask.Method, ask.URL.Path, ask.Body = http.MethodGet, "/sandboxes/"+id, http.NoBody
-	var a answer
-	f.server.ServeHTTP(&a, ask)
+	a := httptest.NewRecorder()
+	f.server.ServeHTTP(a, ask)
 	var said struct{ StartedAt time.Time }
-	if a.status != http.StatusOK || json.Unmarshal(a.body.Bytes(), &said) != nil {
+	if a.Code != http.StatusOK || json.Unmarshal(a.Body.Bytes(), &said) != nil {
 		return time.Now() // the server says what is wrong
 	}
 	return said.StartedAt
-}
-
-// answer is an answer that its client does not get.
-type answer struct {
-	status int
-	header http.Header
-	body   bytes.Buffer
-}
-
-func (a *answer) Header() http.Header {
-	if a.header == nil {
-		a.header = http.Header{}
-	}
-	return a.header
-}
-
-func (a *answer) WriteHeader(status int) { a.status = status }
-
-func (a *answer) Write(p []byte) (int, error) {
-	if a.status == 0 {
-		a.status = http.StatusOK
-	}
-	return a.body.Write(p)
 }
 
 // RoundTrip asks the server what no client asks for.
@@ -161,12 +128,11 @@ func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context())
 		r.Body = http.NoBody
 	}
-	var a answer
-	f.server.ServeHTTP(&a, r)
-	return &http.Response{
-		StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: a.Header(),
-		Body: io.NopCloser(&a.body), ContentLength: int64(a.body.Len()), Request: r,
-	}, nil
+	a := httptest.NewRecorder()
+	f.server.ServeHTTP(a, r)
+	answer := a.Result()
+	answer.Request = r
+	return answer, nil
 }
 
 // proxyError is an answer of what stands before sandboxes.
