@@ -215,7 +215,7 @@ func (a *app) printJSON(v any) error {
 		return err
 	}
 	var text []byte
-	for _, r := range b.String() {
+	for _, r := range b.String() { // JSON is UTF-8
 		if r >= 0x7f && r <= 0x9f {
 			text = fmt.Appendf(text, `\u%04x`, r)
 		} else {

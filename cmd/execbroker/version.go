@@ -19,7 +19,7 @@ func (a *app) versionCommand() *cobra.Command {
 				Version  string   `json:"version"`
 				Go       string   `json:"go"`
 				Platform string   `json:"platform"`
-				Types    []string `json:"types"`
+				Types    []string `json:"types"` // types of backends
 			}{version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, a.reg.Types()}
 			return a.answer(v, true, func(w io.Writer) { fmt.Fprintf(w, "execbroker %s, %s, %s\n", v.Version, v.Go, v.Platform) })
 		},

@@ -335,8 +335,8 @@ func (s *Server) reset(ctx context.Context, c *client, _ struct{}, _ *progress) 
 	return say("The sandbox is gone; the next call gets a new one.")
 }
 
-// taking makes a handler that reads its arguments strictly. If they are wrong, the answer is one that
-// the model can act on.
+// taking makes a handler that reads its arguments strictly. If they are wrong, the answer is one
+// that the model can act on.
 func taking[T any](h func(ctx context.Context, c *client, in T, p *progress) *sdk.CallToolResult) handler {
 	return func(ctx context.Context, c *client, arguments json.RawMessage, p *progress) *sdk.CallToolResult {
 		d := json.NewDecoder(strings.NewReader(cmp.Or(string(arguments), "{}")))
