@@ -27,9 +27,7 @@ func aliasCases() []Case {
 			Positive: func(t *T) {
 				s := t.Session(withAliases)
 				f := s.Files()
-				if got := s.Info().Aliases; !slices.Equal(got, []string{alias, otherAlias}) {
-					t.Errorf("SessionInfo.Aliases: got %q", got)
-				}
+				equalLists(t, "SessionInfo.Aliases", s.Info().Aliases, []string{alias, otherAlias})
 				t.says(s, t.Program("cwd"), executor.Workdir)
 				names := []string{executor.Workdir, alias, otherAlias}
 				for i, name := range names {
@@ -43,18 +41,12 @@ func aliasCases() []Case {
 					t.says(s, t.Program("read-file", "name", next+"/files.txt"), text)
 					t.lists(f, name, "code.txt", "files.txt")
 					if t.Has(executor.FeatureDir) {
-						req := t.Program("cwd")
-						req.Dir = name
-						t.says(s, req, executor.Workdir)
+						t.says(s, inDir(t.Program("cwd"), name), executor.Workdir)
 					}
 				}
-				if err := f.Rename(t.Context(), alias+"/code.txt", otherAlias+"/sub.txt"); err != nil {
-					t.Errorf("rename from one name to another: %v", err)
-				}
+				t.noError(f.Rename(t.Context(), alias+"/code.txt", otherAlias+"/sub.txt"), "rename from one name to another")
 				t.lists(f, ".", "files.txt", "sub.txt")
-				if err := f.Remove(t.Context(), alias+"/sub.txt"); err != nil {
-					t.Errorf("remove by an alias: %v", err)
-				}
+				t.noError(f.Remove(t.Context(), alias+"/sub.txt"), "remove by an alias")
 				t.missing(f, "sub.txt")
 			},
 		},
@@ -73,10 +65,9 @@ func aliasCases() []Case {
 					made(t, t.ok(s, wanting(t.Program("write-file", "name", alias+"/a.txt", "text", "for "+glob), ask)), false, want...)
 				}
 				for _, glob := range []string{"/etc/*", alias, alias + "x/*", path.Dir(alias) + "/*", alias + "/../*"} {
-					_, err := s.Run(t.Context(), wanting(t.Program("write-file", "name", "never.txt", "text", "x"), executor.ArtifactRequest{Globs: []string{glob}}), nil)
-					t.isNo("the glob "+glob, err, executor.ErrInvalid)
+					t.runFails("the glob "+glob, s, wanting(t.Program("write-file", "name", "never.txt", "text", "x"), executor.ArtifactRequest{Globs: []string{glob}}), executor.ErrInvalid)
 				}
-				home := t.Session(withAliases, func(spec *executor.Spec) { spec.Env = map[string]string{"HOME": alias} })
+				home := t.Session(withAliases, inEnv(map[string]string{"HOME": alias}))
 				made(t, t.ok(home, wanting(t.Program("write-file", "name", ".cache", "text", "x"), executor.ArtifactRequest{})), false)
 			},
 		},
@@ -113,9 +104,7 @@ func aliasCases() []Case {
 				s := t.Session(withAliases)
 				t.ok(s, t.Program("write-file", "name", alias+"/a.txt", "text", "x"))
 				again := t.attaches(t.Open(nil), s.Info().Handle)
-				if got := again.Info().Aliases; !slices.Equal(got, s.Info().Aliases) {
-					t.Errorf("SessionInfo.Aliases: got %q", got)
-				}
+				equalLists(t, "SessionInfo.Aliases", again.Info().Aliases, s.Info().Aliases)
 				t.holds(again.Files(), alias+"/a.txt", "x")
 				t.isNo("remove of an alias", again.Files().Remove(t.Context(), alias), fs.ErrInvalid)
 				if t.Has(executor.FeatureList) {
@@ -132,14 +121,10 @@ func aliasCases() []Case {
 			Positive: func(t *T) {
 				there := t.somethingThere(t.Shared().Files())
 				for _, name := range there {
-					s, err := t.Executor().Create(t.Context(), t.Spec(func(spec *executor.Spec) { spec.Aliases = []string{name} }))
-					t.isNo("the alias "+name, err, executor.ErrUnsupported)
-					if err == nil {
-						s.Close()
-					} else if e := (*executor.Error)(nil); errors.As(err, &e) && e.Err == nil {
+					err := t.createFails("the alias "+name, func(spec *executor.Spec) { spec.Aliases = []string{name} }, executor.ErrUnsupported)
+					if e := (*executor.Error)(nil); errors.As(err, &e) && e.Err == nil {
 						t.Errorf("the alias %s: the error %v does not say what is there", name, err)
 					}
-					t.noSandbox("the alias " + name)
 				}
 			},
 		},

@@ -54,7 +54,7 @@ func artifactCases() []Case {
 			Doc:      "Names that begin with a dot are artifacts, except in a working directory that Spec.Env has made HOME.",
 			Positive: func(t *T) {
 				for home, want := range map[string][]string{executor.Home: {".cache/f0000"}, executor.Workdir: nil} {
-					s := t.Session(func(spec *executor.Spec) { spec.Env = map[string]string{"HOME": home} })
+					s := t.Session(inEnv(map[string]string{"HOME": home}))
 					made(t, t.ok(s, wanting(t.Program("make-files", "dir", ".cache", "count", 1), executor.ArtifactRequest{})), false, want...)
 					made(t, t.ok(s, wanting(t.Program("write-file", "name", "seen.txt", "text", "x"), executor.ArtifactRequest{})), false, "seen.txt")
 				}
@@ -64,8 +64,7 @@ func artifactCases() []Case {
 			},
 		},
 		artifactsCase("contents", "With Contents the artifacts have them, as long as they fit into MaxBytes all together.",
-			[]string{"make-artifacts"}, func(t *T) {
-				s := t.Session()
+			[]string{"make-artifacts"}, fresh(func(t *T, s executor.Session) {
 				res := t.ok(s, wanting(t.Program("make-artifacts"), executor.ArtifactRequest{Contents: true}))
 				made(t, res, true, "blob.bin", "data/deep/plot.png", "data/table.csv", "report.txt")
 				res = t.ok(s, wanting(t.Program("make-artifacts"), executor.ArtifactRequest{Contents: true, MaxBytes: 100}))
@@ -79,10 +78,9 @@ func artifactCases() []Case {
 				if len(res.Artifacts) != 4 || total > 100 || total == 0 {
 					t.Errorf("got %s with %d bytes of contents, want all four with at most 100 bytes", artifactNames(res), total)
 				}
-			}),
+			})),
 		artifactsCase("globs", "Globs select by the name relative to the working directory, with ** for any depth.",
-			[]string{"make-artifacts"}, func(t *T) {
-				s := t.Session()
+			[]string{"make-artifacts"}, fresh(func(t *T, s executor.Session) {
 				for _, g := range []struct {
 					globs []string
 					want  []string
@@ -94,15 +92,11 @@ func artifactCases() []Case {
 					{[]string{"**/report.txt"}, []string{"report.txt"}},
 					{[]string{"*.none"}, nil},
 				} {
-					res := t.ok(s, wanting(t.Program("make-artifacts"), executor.ArtifactRequest{Globs: g.globs}))
-					if got := artifactNames(res); !slices.Equal(got, g.want) {
-						t.Errorf("globs %q: got %q, want %q", g.globs, got, g.want)
-					}
+					t.made(fmt.Sprintf("globs %q", g.globs), t.ok(s, wanting(t.Program("make-artifacts"), executor.ArtifactRequest{Globs: g.globs})), g.want...)
 				}
-			}),
+			})),
 		artifactsCase("omitted", "No more than MaxFiles are told, and how many others there were.",
-			[]string{"make-artifacts", "make-files"}, func(t *T) {
-				s := t.Session()
+			[]string{"make-artifacts", "make-files"}, fresh(func(t *T, s executor.Session) {
 				res := t.ok(s, wanting(t.Program("make-artifacts"), executor.ArtifactRequest{MaxFiles: 3}))
 				if len(res.Artifacts) != 3 || res.ArtifactsOmitted != 1 {
 					t.Errorf("got %q and %d omitted, want 3 and 1", artifactNames(res), res.ArtifactsOmitted)
@@ -111,10 +105,9 @@ func artifactCases() []Case {
 				if len(res.Artifacts) != 100 || res.ArtifactsOmitted != 30 {
 					t.Errorf("got %d and %d omitted, want the default of 100 and 30", len(res.Artifacts), res.ArtifactsOmitted)
 				}
-			}),
+			})),
 		artifactsCase("changed", "A run's artifacts are the files that it made or changed, not those that were there, were read or are gone.",
-			[]string{"write-file", "read-file", "remove-file"}, func(t *T) {
-				s := t.Session()
+			[]string{"write-file", "read-file", "remove-file"}, fresh(func(t *T, s executor.Session) {
 				write := func(name, text string) executor.Request { return t.Program("write-file", "name", name, "text", text) }
 				for _, step := range []struct {
 					what string
@@ -128,9 +121,7 @@ func artifactCases() []Case {
 					{"a removal", t.Program("remove-file", "name", "b.txt"), nil},
 				} {
 					res := t.ok(s, wanting(step.req, executor.ArtifactRequest{Contents: true}))
-					if got := artifactNames(res); !slices.Equal(got, step.want) {
-						t.Errorf("%s: got %q, want %q", step.what, got, step.want)
-					}
+					t.made(step.what, res, step.want...)
 					if step.what == "the same size, other content" && len(res.Artifacts) == 1 && string(res.Artifacts[0].Data) != "two" {
 						t.Errorf("%s: got the content %q", step.what, res.Artifacts[0].Data)
 					}
@@ -138,18 +129,14 @@ func artifactCases() []Case {
 				if t.Has(executor.FeatureFiles) {
 					t.put(s.Files(), "uploaded.txt", "x")
 					res := t.ok(s, wanting(t.Program("read-file", "name", "uploaded.txt"), executor.ArtifactRequest{}))
-					if len(res.Artifacts) > 0 {
-						t.Errorf("a file that was uploaded before is an artifact of a run that read it: %q", artifactNames(res))
-					}
+					noneOf(t, "a file that was uploaded before is an artifact of a run that read it", artifactNames(res))
 				}
-			}),
+			})),
 		artifactsCase("failed-run", "A run that fails has artifacts as well.",
 			[]string{"make-file-then-raise"}, func(t *T) {
 				res := t.Run(t.Session(), wanting(t.Program("make-file-then-raise"), executor.ArtifactRequest{Contents: true}))
-				failed(t, res, 1)
-				if len(res.Artifacts) != 1 || res.Artifacts[0].Name != "partial.txt" || string(res.Artifacts[0].Data) != "partial" {
-					t.Errorf("got %q, want partial.txt with its content", artifactNames(res))
-				}
+				failed(t, res)
+				t.madeOnly(res, "partial.txt", "partial")
 			}),
 		artifactsCase("not-asked", "Without Request.Artifacts a Result has none.",
 			[]string{"make-artifacts"}, func(t *T) {
@@ -158,26 +145,19 @@ func artifactCases() []Case {
 				}
 			}),
 		artifactsCase("hostile", "Links and names that climb are no artifacts; odd names are told as they are.",
-			[]string{"symlink", "write-file"}, func(t *T) {
-				s := t.Session()
+			[]string{"symlink", "write-file"}, fresh(func(t *T, s executor.Session) {
 				for _, target := range []string{"/etc/passwd", "/proc/self/environ", "/dev/zero", ".."} {
 					req := t.Program("symlink", "target", target, "link", "link"+strings.ReplaceAll(target, "/", "-"))
 					res := t.ok(s, wanting(req, executor.ArtifactRequest{Contents: true}))
-					if len(res.Artifacts) > 0 {
-						t.Errorf("a link to %s is an artifact: %q", target, artifactNames(res))
-					}
+					noneOf(t, "artifacts, with a link to "+target, artifactNames(res))
 				}
 				for _, name := range []string{"new\nline", "..double", "a\"quote'`", "渐😀"} {
 					res := t.ok(s, wanting(t.Program("write-file", "name", name, "text", name), executor.ArtifactRequest{Contents: true}))
-					if len(res.Artifacts) != 1 || res.Artifacts[0].Name != name || string(res.Artifacts[0].Data) != name {
-						t.Errorf("got %q, want %q with its content", artifactNames(res), name)
-					}
+					t.madeOnly(res, name, name)
 				}
 				res := t.ok(s, wanting(t.Program("write-file", "name", "/tmp/outside.txt", "text", "x"), executor.ArtifactRequest{}))
-				if len(res.Artifacts) > 0 {
-					t.Errorf("a file outside of the working directory is an artifact: %q", artifactNames(res))
-				}
-			}),
+				noneOf(t, "a file outside of the working directory is an artifact", artifactNames(res))
+			})),
 	}
 }
 
@@ -196,14 +176,23 @@ func artifactNames(res *executor.Result) (names []string) {
 	return names
 }
 
+// made checks the names of the artifacts of res.
+func (t *T) made(what string, res *executor.Result, want ...string) {
+	equalLists(t, what, artifactNames(res), want)
+}
+
+// madeOnly checks that res has one artifact, with its content.
+func (t *T) madeOnly(res *executor.Result, name, content string) {
+	t.made("artifacts", res, name)
+	if len(res.Artifacts) == 1 {
+		equal(t, name, string(res.Artifacts[0].Data), content)
+	}
+}
+
 // made checks artifacts of the program "make-artifacts".
 func made(t *T, res *executor.Result, contents bool, want ...string) {
-	if got := artifactNames(res); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if res.ArtifactsOmitted != 0 {
-		t.Errorf("got %d omitted, want none", res.ArtifactsOmitted)
-	}
+	t.made("artifacts", res, want...)
+	equal(t, "artifacts omitted", res.ArtifactsOmitted, 0)
 	for _, a := range res.Artifacts {
 		for _, m := range madeArtifacts {
 			if m.name != a.Name {

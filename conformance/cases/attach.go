@@ -39,9 +39,7 @@ func noAttach(t *T) {
 // attaches opens the session of h with another Executor, or ends the case.
 func (t *T) attaches(x executor.Executor, h executor.Handle) executor.Session {
 	s, err := x.Attach(t.Context(), h)
-	if err != nil {
-		t.Fatalf("attach: %v", err)
-	}
+	t.must(err, "attach")
 	return s
 }
 
@@ -49,83 +47,55 @@ func (t *T) attaches(x executor.Executor, h executor.Handle) executor.Session {
 func attachCases() []Case {
 	return []Case{
 		attachCase("other-process", "Another process attaches by the text of a handle, with the state and files that are there, and both holders go on.",
-			[]string{"remember", "recall"}, func(t *T) {
-				s := t.Session()
-				t.remembers(s)
+			[]string{"remember", "recall"}, remembering(func(t *T, s executor.Session) {
 				want := "absent"
 				if t.Has(executor.FeatureState) {
 					want = kept
 				}
-				if got := string(t.Child("recall", []byte(s.Info().Handle.String()))); got != want {
-					t.Errorf("the other process found %q, want %q", got, want)
-				}
+				equal(t, "what the other process found", string(t.Child("recall", []byte(s.Info().Handle.String()))), want)
 				t.says(s, t.Program("recall"), want)
-			}),
+			})),
 		attachCase("created-elsewhere", "A session that another process created and detached is attached, used and closed here.",
 			[]string{"remember", "recall"}, func(t *T) {
 				h := t.handle(t.Child("create-and-detach", nil))
 				s := t.attaches(t.Executor(), h)
-				if t.Has(executor.FeatureState) {
-					t.says(s, t.Program("recall"), kept)
-				}
-				if err := s.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
-				_, err := t.Executor().Attach(t.Context(), h)
-				t.isNo("attach after close", err, executor.ErrNotFound)
+				t.recalls(s)
+				t.noError(s.Close(), "close")
+				t.isNo("attach after close", errorOf(t.Executor().Attach(t.Context(), h)), executor.ErrNotFound)
 			}),
 		attachCase("holder-killed", "A session whose holder was killed in the middle of a run is attached, and Reset ends that run.",
 			[]string{"spin", "recall"}, func(t *T) {
-				c := t.StartChild("create-and-spin", nil)
-				h := t.handle(c.Receive())
-				c.Kill()
+				h := t.orphan("create-and-spin")
 				s := t.attaches(t.Executor(), h)
 				if t.Has(executor.FeatureState) {
-					if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
-						t.Fatalf("reset: %v", err)
-					}
+					t.must(s.Reset(t.Context(), executor.Interpreter{}), "reset")
 				}
 				start := time.Now()
 				t.eventuallyFree(s, t.Program("recall"))
 				t.prompt("a run after the reset", start, 10*time.Second)
-				if err := s.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
+				t.noError(s.Close(), "close")
 			}),
 		attachCase("detach", "Detach leaves the sandbox as it is; the session value is then closed.",
-			[]string{"remember", "recall"}, func(t *T) {
-				s := t.Session()
-				t.remembers(s)
+			[]string{"remember", "recall"}, remembering(func(t *T, s executor.Session) {
 				h := s.Info().Handle
-				if err := s.Detach(); err != nil {
-					t.Fatalf("detach: %v", err)
-				}
-				_, err := s.Run(t.Context(), executor.Request{Language: t.Language()}, nil)
-				t.isNo("a run after detach", err, executor.ErrClosed)
-				if err := s.Close(); err != nil {
-					t.Errorf("close after detach: %v", err)
-				}
+				t.must(s.Detach(), "detach")
+				t.runFails("a run after detach", s, executor.Request{Language: t.Language()}, executor.ErrClosed)
+				t.noError(s.Close(), "close after detach")
 				again := t.attaches(t.Open(nil), h)
-				if t.Has(executor.FeatureState) {
-					t.says(again, t.Program("recall"), kept)
-				}
-			}),
+				t.recalls(again)
+			})),
 		attachCase("detach-during-run", "Detach cancels the runs of its holder.",
-			[]string{"spin", "recall"}, func(t *T) {
-				s := t.Session()
+			[]string{"spin", "recall"}, fresh(func(t *T, s executor.Session) {
 				h := s.Info().Handle
-				run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
-				run.awaitStart()
-				if err := s.Detach(); err != nil {
-					t.Fatalf("detach: %v", err)
-				}
+				run := t.spins(s)
+				t.must(s.Detach(), "detach")
 				_, err := run.wait(5 * time.Second)
 				if err == nil {
 					t.Errorf("the run of the holder that detached: got %s, want an error", run.outcome())
 				}
 				again := t.attaches(t.Open(nil), h)
 				t.eventuallyFree(again, t.Program("recall"))
-			}),
+			})),
 		attachCase("info", "An attached session has the limits and times that it was created with, and the labels.",
 			[]string{"spin"}, func(t *T) {
 				s := t.Session(func(spec *executor.Spec) {
@@ -133,9 +103,7 @@ func attachCases() []Case {
 					spec.IdleTTL, spec.Labels = 10*time.Minute, map[string]string{"purpose": "attach"}
 				})
 				h, err := executor.ParseHandle(s.Info().Handle.String())
-				if err != nil {
-					t.Fatalf("the handle does not come back from its text: %v", err)
-				}
+				t.must(err, "the handle does not come back from its text")
 				again := t.attaches(t.Open(nil), h)
 				got, want := again.Info(), s.Info()
 				if got.Run != want.Run || got.MaxRun != want.MaxRun || got.Handle.IdleTTL != want.Handle.IdleTTL || got.Limits != want.Limits {
@@ -144,73 +112,47 @@ func attachCases() []Case {
 				if got.Labels["purpose"] != "attach" || !sameJSON(got.Capabilities, want.Capabilities) || !got.Created.Equal(want.Created) {
 					t.Errorf("got %+v, want labels, capabilities and time of %+v", got, want)
 				}
-				t.ended(t.Run(again, t.Program("spin", "text", "x")), executor.StatusTimedOut, executor.ReasonWallTime)
-				_, err = again.Run(t.Context(), limited(t.Program("spin", "text", "x"), 6*time.Second), nil)
-				t.isNo("a run beyond the ceiling", err, executor.ErrInvalid)
+				t.timesOut(again, t.Program("spin", "text", "x"))
+				t.runFails("a run beyond the ceiling", again, limited(t.Program("spin", "text", "x"), 6*time.Second), executor.ErrInvalid)
 			}),
 		attachCase("gone", "Attach to a sandbox that is gone is ErrNotFound; destroying it again is not an error.",
-			nil, func(t *T) {
-				s := t.Session()
+			nil, fresh(func(t *T, s executor.Session) {
 				h := s.Info().Handle
-				if err := s.Close(); err != nil {
-					t.Fatalf("close: %v", err)
-				}
+				t.must(s.Close(), "close")
 				for _, x := range []executor.Executor{t.Executor(), t.Open(nil)} {
-					_, err := x.Attach(t.Context(), h)
-					t.isNo("attach", err, executor.ErrNotFound)
-					if err := x.Destroy(t.Context(), h); err != nil {
-						t.Errorf("destroy: %v", err)
-					}
+					t.isNo("attach", errorOf(x.Attach(t.Context(), h)), executor.ErrNotFound)
+					t.noError(x.Destroy(t.Context(), h), "destroy")
 				}
 				h.Session += "x"
-				_, err := t.Executor().Attach(t.Context(), h)
-				t.isNo("attach to a sandbox that never was", err, executor.ErrNotFound)
-				if err := t.Executor().Destroy(t.Context(), h); err != nil {
-					t.Errorf("destroy of a sandbox that never was: %v", err)
-				}
-			}),
+				t.isNo("attach to a sandbox that never was", errorOf(t.Executor().Attach(t.Context(), h)), executor.ErrNotFound)
+				t.noError(t.Executor().Destroy(t.Context(), h), "destroy of a sandbox that never was")
+			})),
 		attachCase("destroy", "Destroy from another process removes the sandbox under its holder, whose calls then fail with ErrNotFound.",
-			[]string{"print"}, func(t *T) {
-				s := t.Session()
+			[]string{"print"}, fresh(func(t *T, s executor.Session) {
 				t.ok(s, t.Program("print", "text", "x"))
 				t.Child("destroy", []byte(s.Info().Handle.String()))
 				_, err := s.Run(t.Context(), t.Program("print", "text", "x"), nil)
 				t.is("a run in a destroyed sandbox", err, executor.ErrNotFound, executor.RanMaybe)
-				_, err = s.Refresh(t.Context())
-				t.isNo("refresh of a destroyed sandbox", err, executor.ErrNotFound)
-				if err := s.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
-			}),
+				t.isNo("refresh of a destroyed sandbox", errorOf(s.Refresh(t.Context())), executor.ErrNotFound)
+				t.noError(s.Close(), "close")
+			})),
 		attachCase("destroy-during-run", "Destroy by another holder ends a run in progress, which says so.",
-			[]string{"spin"}, func(t *T) {
-				s := t.Session()
-				run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
-				run.awaitStart()
-				if err := t.Open(nil).Destroy(t.Context(), s.Info().Handle); err != nil {
-					t.Fatalf("destroy: %v", err)
-				}
-				res, err := run.wait(5 * time.Second)
-				sandboxEnded(t, "the run", res, err)
-			}),
+			[]string{"spin"}, fresh(func(t *T, s executor.Session) {
+				t.endsRun(s, func() error { return t.Open(nil).Destroy(t.Context(), s.Info().Handle) })
+			})),
 		attachCase("dead", "A sandbox that ended by its TTL is destroyed without an error, and then no longer listed.",
 			nil, func(t *T) {
-				s := t.Session(func(spec *executor.Spec) { spec.IdleTTL = time.Second })
+				s := t.Session(idleFor(time.Second))
 				h := s.Info().Handle
 				t.Eventually(4*time.Second, "the idle sandbox ends", func() bool { return t.gone(s) })
-				_, err := t.Open(nil).Attach(t.Context(), h)
-				t.isNo("attach to a dead sandbox", err, executor.ErrNotFound)
+				t.isNo("attach to a dead sandbox", errorOf(t.Open(nil).Attach(t.Context(), h)), executor.ErrNotFound)
 				t.Child("destroy", []byte(h.String()))
 				if t.Has(executor.FeatureList) {
-					if left := t.listed(t.Executor()); len(left) > 0 {
-						t.Errorf("still listed: %+v", left)
-					}
+					t.listsNone("still listed", t.Executor())
 				}
 			}),
 		attachCase("other-owner", "Sandboxes of another owner can neither be attached to, destroyed nor listed.",
-			[]string{"remember", "recall"}, func(t *T) {
-				s := t.Session()
-				t.remembers(s)
+			[]string{"remember", "recall"}, remembering(func(t *T, s executor.Session) {
 				h := s.Info().Handle
 				stranger := t.OpenAs("conformance-stranger")
 				a, err := stranger.Attach(t.Context(), h)
@@ -220,21 +162,17 @@ func attachCases() []Case {
 				}
 				t.isNo("destroy of another owner's sandbox", stranger.Destroy(t.Context(), h), executor.ErrNotFound)
 				if t.Has(executor.FeatureList) {
-					if seen := t.listed(stranger); len(seen) > 0 {
-						t.Errorf("another owner's sandboxes are listed: %+v", seen)
-					}
+					t.listsNone("another owner's sandboxes are listed", stranger)
 				}
 				res := t.ok(s, t.Program("recall"))
 				if t.Has(executor.FeatureState) && string(res.Stdout) != kept+"\n" {
 					t.Errorf("the stranger has changed the sandbox: got %q", res.Stdout)
 				}
-			}),
+			})),
 		attachCase("two-holders", "Runs of two holders in one interpreter wait for each other or are ErrBusy; they never mix, and waiting is not a timeout.",
-			[]string{"nap", "print", "count"}, func(t *T) {
-				s := t.Session()
+			[]string{"nap", "print", "count"}, fresh(func(t *T, s executor.Session) {
 				other := t.attaches(t.Open(nil), s.Info().Handle)
-				run := t.start(s, limited(t.Program("nap", "ms", 1500), 10*time.Second), nil)
-				run.awaitStart()
+				run := t.begin(s, limited(t.Program("nap", "ms", 1500), 10*time.Second))
 				res, err := other.Run(t.Context(), limited(t.Program("print", "text", "second"), time.Second), nil)
 				switch {
 				case err != nil:
@@ -242,42 +180,29 @@ func attachCases() []Case {
 				case res.Status != executor.StatusOK || string(res.Stdout) != "second\n":
 					t.Errorf("the run of the second holder: got %s and %q, want ok and its own output", describe(res), res.Stdout)
 				}
-				first, err := run.wait(10 * time.Second)
-				if err != nil || string(first.Stdout) != "begin\nend\n" {
-					t.Errorf("the run of the first holder: got %s, want its own output", run.outcome())
-				}
+				t.printed(run.ends("the run of the first holder", 10*time.Second, executor.StatusOK, ""), "begin\nend\n")
 				if !t.Has(executor.FeatureState) {
 					return
 				}
 				for i := 1; i <= 6; i++ {
 					t.says([]executor.Session{s, other}[i%2], t.Program("count"), strconv.Itoa(i))
 				}
-			}),
+			})),
 		attachCase("reset-by-other", "Reset by another holder ends a run, and the next run of the first holder says that it began anew.",
 			[]string{"spin", "remember", "recall"}, func(t *T) {
 				if !t.Has(executor.FeatureState) {
 					t.Logf("%s has no state", t.Language())
 					return
 				}
-				s := t.Session()
-				t.remembers(s)
+				s := t.remembering()
 				other := t.attaches(t.Open(nil), s.Info().Handle)
-				run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
-				run.awaitStart()
-				if err := other.Reset(t.Context(), executor.Interpreter{}); err != nil {
-					t.Fatalf("reset: %v", err)
-				}
-				res, err := run.wait(5 * time.Second)
-				if err != nil || res.Status != executor.StatusKilled || res.Reason != executor.ReasonReset {
-					t.Errorf("the run that another holder reset: got %s, want killed with the reason reset", run.outcome())
-				}
-				if after := t.says(s, t.Program("recall"), "absent"); !after.StateFresh {
-					t.Errorf("StateFresh after the reset of another holder: got false")
-				}
+				run := t.spins(s)
+				t.must(other.Reset(t.Context(), executor.Interpreter{}), "reset")
+				run.ends("the run that another holder reset", 5*time.Second, executor.StatusKilled, executor.ReasonReset)
+				t.anew(s)
 			}),
 		attachCase("hung-holder", "A holder that does not take its output disturbs neither another one nor the sandbox.",
-			[]string{"flood", "print"}, func(t *T) {
-				s := t.Session()
+			[]string{"flood", "print"}, fresh(func(t *T, s executor.Session) {
 				other := t.attaches(t.Open(nil), s.Info().Handle)
 				release := make(chan struct{})
 				run := t.start(s, limited(t.Program("flood"), 25*time.Second), func(ev executor.Event) error {
@@ -292,23 +217,19 @@ func attachCases() []Case {
 				})
 				run.awaitStart()
 				start := time.Now()
-				if _, err := other.Refresh(t.Context()); err != nil {
-					t.Errorf("refresh by the other holder: %v", err)
-				}
+				t.noError(errorOf(other.Refresh(t.Context())), "refresh by the other holder")
 				if t.Has(executor.FeatureFilesDuringRun) && t.Has(executor.FeatureFiles) {
 					t.put(other.Files(), "file.txt", "x")
 					t.holds(other.Files(), "file.txt", "x")
 				}
 				if t.Has(executor.FeatureState) {
-					if err := other.Reset(t.Context(), executor.Interpreter{}); err != nil {
-						t.Errorf("reset by the other holder: %v", err)
-					}
+					t.noError(other.Reset(t.Context(), executor.Interpreter{}), "reset by the other holder")
 				}
 				t.prompt("what the other holder does", start, 10*time.Second)
 				close(release)
 				run.wait(10 * time.Second)
 				t.eventuallyFree(other, t.Program("print", "text", "free"))
-			}),
+			})),
 		attachCase("forged-handle", "A handle is hostile input: what is private in it, or wrong, leads nowhere else and is no internal error.",
 			[]string{"remember", "recall"}, forgedHandles),
 		{
@@ -330,8 +251,7 @@ func attachCases() []Case {
 					t.Errorf("from JSON: got %v, %v, want %v", fromJSON, err, h)
 				}
 				for _, bad := range []string{"", "x", text[1:], text[:len(text)/2], text + "!", strings.Repeat(text, 100)} {
-					_, err := executor.ParseHandle(bad)
-					t.isNo("the handle "+excerpt(bad), err, executor.ErrInvalid)
+					t.isNo("the handle "+excerpt(bad), errorOf(executor.ParseHandle(bad)), executor.ErrInvalid)
 				}
 			},
 		},
@@ -341,10 +261,15 @@ func attachCases() []Case {
 // handle parses what a child has sent.
 func (t *T) handle(text []byte) executor.Handle {
 	h, err := executor.ParseHandle(string(text))
-	if err != nil {
-		t.Fatalf("the handle from the other process: %v", err)
-	}
+	t.must(err, "the handle from the other process")
 	return h
+}
+
+// orphan returns the handle of a session whose process, a child of that name, was killed.
+func (t *T) orphan(child string) executor.Handle {
+	c := t.StartChild(child, nil)
+	defer c.Kill()
+	return t.handle(c.Receive())
 }
 
 // eventuallyFree runs req in s as soon as the interpreter is free: a holder that went away may take
@@ -364,8 +289,7 @@ func (t *T) eventuallyFree(s executor.Session, req executor.Request) {
 
 // forgedHandles attaches with handles that somebody has tampered with.
 func forgedHandles(t *T) {
-	s := t.Session()
-	t.remembers(s)
+	s := t.remembering()
 	good := s.Info().Handle
 	trap := t.listen("tcp", false)
 	address := trap.addresses()[0]
@@ -399,22 +323,14 @@ func forgedHandles(t *T) {
 		var e *executor.Error
 		switch {
 		case err == nil: // it took everything from elsewhere
-			if t.Has(executor.FeatureState) {
-				t.says(a, t.Program("recall"), kept)
-			}
-			if err := a.Detach(); err != nil {
-				t.Errorf("detach: %v", err)
-			}
+			t.recalls(a)
+			t.noError(a.Detach(), "detach")
 		case !errors.As(err, &e) || errors.Is(err, executor.ErrInternal):
 			t.Errorf("attach with the state %s: got %v", excerpt(state), err)
 		}
 	}
-	if calls := trap.calls(); len(calls) > 0 {
-		t.Errorf("the state of a handle has led to a stranger's address: %q", calls)
-	}
-	if t.Has(executor.FeatureState) {
-		t.says(s, t.Program("recall"), kept)
-	}
+	noneOf(t, "the state of a handle has led to a stranger's address", trap.calls())
+	t.recalls(s)
 }
 
 // redirect returns the private state of a handle with every string in it that may be an address
@@ -458,41 +374,33 @@ func attachChildren() map[string]Child {
 		"recall": func(t *T, in []byte) []byte {
 			s := t.attaches(t.Executor(), t.handle(in))
 			out := t.stdout(s, t.Program("recall"))
-			if err := s.Detach(); err != nil {
-				t.Errorf("detach: %v", err)
-			}
+			t.noError(s.Detach(), "detach")
 			return []byte(out)
 		},
 		"destroy": func(t *T, in []byte) []byte {
 			h := t.handle(in)
 			for range 2 {
-				if err := t.Executor().Destroy(t.Context(), h); err != nil {
-					t.Errorf("destroy: %v", err)
-				}
+				t.noError(t.Executor().Destroy(t.Context(), h), "destroy")
 			}
 			return nil
 		},
 		"create-and-detach": func(t *T, _ []byte) []byte {
-			s := t.Session()
-			t.remembers(s)
+			s := t.remembering()
 			h := s.Info().Handle
-			if err := s.Detach(); err != nil {
-				t.Errorf("detach: %v", err)
-			}
+			t.noError(s.Detach(), "detach")
 			return []byte(h.String())
 		},
 		// create-and-spin runs code for ever, and create-and-wait does nothing, until they are
 		// killed.
 		"create-and-spin": func(t *T, _ []byte) []byte {
-			s := t.Session(func(spec *executor.Spec) { spec.IdleTTL = time.Minute })
-			run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
-			run.awaitStart()
+			s := t.Session(idleFor(time.Minute))
+			t.spins(s)
 			t.Send([]byte(s.Info().Handle.String()))
 			t.Receive()
 			return nil
 		},
 		"create-and-wait": func(t *T, _ []byte) []byte {
-			s := t.Session(func(spec *executor.Spec) { spec.IdleTTL = 4 * time.Second })
+			s := t.Session(idleFor(4 * time.Second))
 			t.Send([]byte(s.Info().Handle.String()))
 			t.Receive()
 			return nil

@@ -31,11 +31,10 @@ func cellCases() []Case {
 		{
 			ID: "cells/magic", Feature: rich, Only: executor.Python, Needs: []executor.Feature{executor.FeatureState}, Programs: []string{"magic", "after-magic"},
 			Doc: "The cell magic %%capture keeps what the code prints in a variable.",
-			Positive: func(t *T) {
-				s := t.Shared()
+			Positive: shared(func(t *T, s executor.Session) {
 				t.says(s, t.Program("magic", "text", "kept"), "")
 				t.says(s, t.Program("after-magic"), "kept")
-			},
+			}),
 			Negative: refused("magic", "text", "kept"),
 		},
 		{

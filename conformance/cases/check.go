@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +32,100 @@ func (t *T) says(s executor.Session, req executor.Request, want string) *executo
 		t.Errorf("stdout: got %s, want %q", excerpt(got), want)
 	}
 	return res
+}
+
+// ends runs req in s and checks how the code ends.
+func (t *T) ends(s executor.Session, req executor.Request, status executor.Status, reason executor.Reason) *executor.Result {
+	res := t.Run(s, req)
+	t.ended(res, status, reason)
+	return res
+}
+
+// timesOut runs req in s and checks that the code is stopped at its wall time.
+func (t *T) timesOut(s executor.Session, req executor.Request) *executor.Result {
+	return t.ends(s, req, executor.StatusTimedOut, executor.ReasonWallTime)
+}
+
+// timesOutWithin is timesOut for code that has to be stopped within most and Grace.
+func (t *T) timesOutWithin(most time.Duration, s executor.Session, req executor.Request) *executor.Result {
+	start := time.Now()
+	res := t.timesOut(s, req)
+	t.prompt("stopping the code at its wall time", start, most)
+	return res
+}
+
+// raises runs req in s, whose code has to fail with an exception, and returns that.
+func (t *T) raises(s executor.Session, req executor.Request) *executor.Exception {
+	return failed(t, t.Run(s, req))
+}
+
+// runFails checks that a run of req is an error of a kind, without a result, and has run nothing.
+func (t *T) runFails(what string, s executor.Session, req executor.Request, kind error) {
+	res, err := s.Run(t.Context(), req, nil)
+	t.isNo(what, err, kind)
+	t.noResult(what, res)
+}
+
+// over returns a context that has ended.
+func (t *T) over() context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+// noResult checks that what did not run has no result.
+func (t *T) noResult(what string, res *executor.Result) {
+	if res != nil {
+		t.Errorf("%s: got the result %s", what, describe(res))
+	}
+}
+
+// printed checks the stdout of code that did not end well.
+func (t *T) printed(res *executor.Result, want string) {
+	if string(res.Stdout) != want {
+		t.Errorf("stdout: got %q, want %q", res.Stdout, want)
+	}
+}
+
+// mentions checks that the stdout of code has a word.
+func (t *T) mentions(res *executor.Result, word string) {
+	if !strings.Contains(string(res.Stdout), word) {
+		t.Errorf("stdout: got %s, want %q in it", excerpt(string(res.Stdout)), word)
+	}
+}
+
+// equal checks a value of a comparable type.
+func equal[V comparable](t *T, what string, got, want V) {
+	if got != want {
+		t.Errorf("%s: got %#v, want %#v", what, got, want)
+	}
+}
+
+// noneOf checks that a list of what must not be is empty.
+func noneOf[V any](t *T, what string, found []V) {
+	if len(found) > 0 {
+		t.Errorf("%s: %s", what, excerpt(fmt.Sprintf("%+v", found)))
+	}
+}
+
+// equalLists is equal for lists of values.
+func equalLists[V comparable](t *T, what string, got, want []V) {
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got %+v, want %+v", what, got, want)
+	}
+}
+
+// errorOf returns the error of a call that has a value too.
+func errorOf[V any](_ V, err error) error { return err }
+
+// onlyError returns the error of a list that has to be just that.
+func onlyError[V any](t *T, list iter.Seq2[V, error]) (last error) {
+	n := 0
+	for _, last = range list {
+		n++
+	}
+	equal(t, "elements of a list that is refused", n, 1)
+	return last
 }
 
 // stdout runs req in s, which must end without an error, and returns its stdout without the end of
@@ -64,8 +160,29 @@ func (t *T) is(what string, err, kind error, ran executor.Ran) {
 	}
 }
 
+// noError checks that a call has not failed.
+func (t *T) noError(err error, format string, args ...any) {
+	if err != nil {
+		t.Errorf("%s: %v", fmt.Sprintf(format, args...), err)
+	}
+}
+
+// must is noError for what the case cannot go on without.
+func (t *T) must(err error, format string, args ...any) {
+	if err != nil {
+		t.Fatalf("%s: %v", fmt.Sprintf(format, args...), err)
+	}
+}
+
 // isNo is is for calls that are not to have run code.
 func (t *T) isNo(what string, err, kind error) { t.is(what, err, kind, executor.RanNo) }
+
+// notRetryable checks an error that is not a failure of the backend.
+func (t *T) notRetryable(err error) {
+	if executor.Retryable(err) {
+		t.Errorf("retryable, although it is no failure of the backend: %v", err)
+	}
+}
 
 // prompt checks that what began at start has not taken longer than most and Grace.
 func (t *T) prompt(what string, start time.Time, most time.Duration) {
@@ -118,9 +235,7 @@ func (t *T) events(s executor.Session, req executor.Request) (*executor.Result, 
 		all = append(all, ev)
 		return nil
 	})
-	if err != nil {
-		t.Fatalf("run: %v", err)
-	}
+	t.must(err, "run")
 	return res, all
 }
 
@@ -217,6 +332,91 @@ func (r *background) outcome() string {
 	return fmt.Sprintf("no result, error %v", r.err)
 }
 
+// begin is start of code that prints a line at once, and waits for that.
+func (t *T) begin(s executor.Session, req executor.Request) *background {
+	r := t.start(s, req, nil)
+	r.awaitStart()
+	return r
+}
+
+// spins begins to run code that does not end.
+func (t *T) spins(s executor.Session) *background {
+	return t.begin(s, limited(t.Program("spin", "text", "ready"), 25*time.Second))
+}
+
+// stop ends the context of the run, and waits for its end.
+func (r *background) stop() (*executor.Result, error) {
+	r.cancel()
+	return r.wait(5 * time.Second)
+}
+
+// canceled ends the context of a run in progress, checks what the run says, and returns its result.
+func (r *background) canceled(most time.Duration) *executor.Result {
+	r.cancel()
+	res, err := r.wait(most)
+	r.t.is("a cancelled run", err, context.Canceled, executor.RanYes)
+	if res == nil {
+		r.t.Fatalf("no result of a run that had started")
+	}
+	r.t.ended(res, executor.StatusCanceled, "")
+	return res
+}
+
+// ends waits for the end of the run, which has to be a result, and checks that.
+func (r *background) ends(what string, most time.Duration, status executor.Status, reason executor.Reason) *executor.Result {
+	res, err := r.wait(most)
+	if err != nil || res == nil {
+		r.t.Fatalf("%s: got %s, want a result", what, r.outcome())
+	}
+	r.t.ended(res, status, reason)
+	return res
+}
+
+// fresh is a form of a case that uses a new session.
+func fresh(form func(*T, executor.Session)) func(*T) {
+	return func(t *T) { form(t, t.Session()) }
+}
+
+// shared is a form of a case that uses the session of T.Shared.
+func shared(form func(*T, executor.Session)) func(*T) {
+	return func(t *T) { form(t, t.Shared()) }
+}
+
+// remembering is a form of a case that uses a new session with something to keep.
+func remembering(form func(*T, executor.Session)) func(*T) {
+	return func(t *T) { form(t, t.remembering()) }
+}
+
+// inDir returns req with a directory.
+func inDir(req executor.Request, dir string) executor.Request {
+	req.Dir = dir
+	return req
+}
+
+// withStdin returns req with standard input.
+func withStdin(req executor.Request, in io.Reader) executor.Request {
+	req.Stdin = in
+	return req
+}
+
+// withEnv returns req with variables.
+func withEnv(req executor.Request, env map[string]string) executor.Request {
+	req.Env = env
+	return req
+}
+
+// keeping returns req with how much of the output the result is to keep.
+func keeping(req executor.Request, bytes int) executor.Request {
+	req.Keep = bytes
+	return req
+}
+
+// bounded returns req with a limit of its output.
+func bounded(req executor.Request, bytes int64) executor.Request {
+	req.Limits.OutputBytes = bytes
+	return req
+}
+
 // limited returns req with a wall time.
 func limited(req executor.Request, wall time.Duration) executor.Request {
 	req.Limits.WallTime = wall
@@ -237,6 +437,27 @@ func (t *T) remembers(s executor.Session) {
 	}
 	if t.Has(executor.FeatureFiles) {
 		t.put(s.Files(), keptFile, kept)
+	}
+}
+
+// remembering returns a new session that remembers.
+func (t *T) remembering() executor.Session {
+	s := t.Session()
+	t.remembers(s)
+	return s
+}
+
+// recalls checks that s still has what remembers has put into its interpreter.
+func (t *T) recalls(s executor.Session) {
+	if t.Has(executor.FeatureState) {
+		t.says(s, t.Program("recall"), kept)
+	}
+}
+
+// anew checks that the interpreter of s has begun without variables, and that the next run says so.
+func (t *T) anew(s executor.Session) {
+	if res := t.says(s, t.Program("recall"), "absent"); !res.StateFresh {
+		t.Errorf("StateFresh of the first run in an interpreter: got false")
 	}
 }
 
@@ -309,6 +530,17 @@ func (t *T) refusesSpec(what string, edit func(*executor.Spec), missing ...execu
 	t.noSandbox(what)
 }
 
+// createFails checks that Create is an error of a kind for a spec, and makes no sandbox.
+func (t *T) createFails(what string, edit func(*executor.Spec), kind error) error {
+	s, err := t.Executor().Create(t.Context(), t.Spec(edit))
+	t.isNo(what, err, kind)
+	if err == nil {
+		s.Close()
+	}
+	t.noSandbox(what)
+	return err
+}
+
 // noSandbox checks that no sandbox of the case is there, as far as the backend lists them.
 func (t *T) noSandbox(what string) {
 	if !t.Has(executor.FeatureList) {
@@ -320,6 +552,18 @@ func (t *T) noSandbox(what string) {
 		} else {
 			t.Errorf("%s: the sandbox %s was created", what, i.Handle.Session)
 		}
+	}
+}
+
+// listsNone checks that x lists no sandbox of the case.
+func (t *T) listsNone(what string, x executor.Executor) {
+	noneOf(t, what, t.listed(x))
+}
+
+// eventuallyNone waits until no sandbox of the case is there, as far as the backend lists them.
+func (t *T) eventuallyNone(what string) {
+	if t.Has(executor.FeatureList) {
+		t.Eventually(5*time.Second, what, func() bool { return len(t.listed(t.Executor())) == 0 })
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,10 +79,22 @@ func TestChecks(t *testing.T) {
 		"ended-with-code": {func(t *T) {
 			t.ended(&executor.Result{Status: executor.StatusKilled, Reason: executor.ReasonOutput}, executor.StatusKilled, executor.ReasonOutput)
 		}, "want -1"},
-		"streams":          {func(t *T) { streams(t, ok, seen, "out", "err") }, ""},
-		"streams-swapped":  {func(t *T) { streams(t, ok, seen, "err", "out") }, "stdout of the result"},
-		"streams-of-event": {func(t *T) { streams(t, ok, seen[:1], "out", "err") }, "stdout of the events"},
-		"file-error":       {func(t *T) { fileError(t, "x", errors.New("x")) }, "want one of the kinds of files"},
+		"call":               {func(t *T) { t.noError(nil, "x") }, ""},
+		"failed-call":        {func(t *T) { t.noError(errors.New("gone"), "close of %d", 3) }, "close of 3: gone"},
+		"failed-requirement": {func(t *T) { t.must(errors.New("gone"), "open") }, "open: gone"},
+		"equal":              {func(t *T) { equal(t, "x", "a", "a"); equalLists(t, "x", []int{1}, []int{1}) }, ""},
+		"not-equal":          {func(t *T) { equal(t, "x", "a", "b") }, `got "a", want "b"`},
+		"lists-not-equal":    {func(t *T) { equalLists(t, "x", []int{1}, []int{1, 2}) }, "got [1], want [1 2]"},
+		"printed-otherwise":  {func(t *T) { t.printed(ok, "other") }, `got "out"`},
+		"a-result":           {func(t *T) { t.noResult("x", ok) }, "got the result status ok"},
+		"untraced":           {func(t *T) { t.traced(&executor.Exception{Traceback: "a b"}, "a", "c") }, `lacks "c"`},
+		"more-than-an-error": {func(t *T) { onlyError(t, slices.All([]error{nil, executor.ErrBusy})) }, "got 2, want 1"},
+		"retryable":          {func(t *T) { t.notRetryable(failure(executor.ErrUnavailable, executor.RanNo)) }, "retryable"},
+		"less-than-asked":    {func(t *T) { atLeast(t, 1, 2) }, "want at least the 2"},
+		"streams":            {func(t *T) { streams(t, ok, seen, "out", "err") }, ""},
+		"streams-swapped":    {func(t *T) { streams(t, ok, seen, "err", "out") }, "stdout of the result"},
+		"streams-of-event":   {func(t *T) { streams(t, ok, seen[:1], "out", "err") }, "stdout of the events"},
+		"file-error":         {func(t *T) { fileError(t, "x", errors.New("x")) }, "want one of the kinds of files"},
 		"users-frames": {func(t *T) {
 			usersFrames(t, &executor.Exception{Traceback: "Traceback:\n  File \"<cell 1>\", line 1, in f\nValueError: /lib/x.py"})
 			usersFrames(t, &executor.Exception{Traceback: "RangeError: x\n    at f (<cell 2>:1:2)\n    at JSON.parse (<anonymous>)"})
@@ -140,7 +153,7 @@ func TestRefusalsAreRefused(t *testing.T) {
 		spec := executor.Spec{Languages: []executor.Language{executor.Python}}
 		r.edit(&spec)
 		missing := caps.MissingFor(spec)
-		if len(missing) == 0 && !r.maybe {
+		if len(missing) == 0 && r.certain {
 			t.Errorf("%s: nothing is missing", r.what)
 		}
 		if err := spec.Validate(); err != nil {

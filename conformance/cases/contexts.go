@@ -22,8 +22,7 @@ func contextCases() []Case {
 		{
 			ID: "contexts/apart", Feature: contexts, Programs: []string{"remember", "recall"},
 			Doc: "Each context has its own variables, count of cells and beginning.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				for _, name := range []string{"", "a", "b"} {
 					res := t.says(s, in(name, t.Program("recall")), "absent")
 					if !res.StateFresh || res.Cell > 1 {
@@ -41,89 +40,69 @@ func contextCases() []Case {
 						t.Errorf("context %q: got %q in cell %d, want %q in cell %d", name, res.Stdout, res.Cell, want, cell)
 					}
 				}
-			},
+			}),
 			Negative: none,
 		},
 		{
 			ID: "contexts/files", Feature: contexts, Needs: []executor.Feature{executor.FeatureFiles}, Programs: []string{"write-file", "read-file"},
 			Doc: "Contexts share the files of their session.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				t.ok(s, in("a", t.Program("write-file", "name", "shared.txt", "text", "shared")))
 				t.says(s, in("b", t.Program("read-file", "name", "shared.txt")), "shared")
-			},
+			}),
 			Negative: none,
 		},
 		{
 			ID: "contexts/dir", Feature: contexts, Needs: []executor.Feature{executor.FeatureDir}, Programs: []string{"make-files", "cwd"},
 			Doc: "A context starts in the Dir of its first request.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				home := t.stdout(s, t.Program("cwd"))
 				t.ok(s, t.Program("make-files", "dir", "sub", "count", 0))
-				first := in("a", t.Program("cwd"))
-				first.Dir = "sub"
-				t.says(s, first, home+"/sub")
+				t.says(s, inDir(in("a", t.Program("cwd")), "sub"), home+"/sub")
 				t.says(s, in("a", t.Program("cwd")), home+"/sub")
 				t.says(s, t.Program("cwd"), home)
-			},
+			}),
 			Negative: none,
 		},
 		{
 			ID: "contexts/reset", Feature: contexts, Needs: []executor.Feature{executor.FeatureState}, Programs: []string{"remember", "recall"},
 			Doc: "Reset of one context leaves the others; an empty one means all of the language.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				names := []string{"", "a", "b"}
 				for _, name := range names {
 					t.ok(s, in(name, t.Program("remember", "value", kept)))
 				}
-				if err := s.Reset(t.Context(), executor.Interpreter{Language: t.Language(), Context: "a"}); err != nil {
-					t.Fatalf("reset: %v", err)
-				}
+				t.must(s.Reset(t.Context(), executor.Interpreter{Language: t.Language(), Context: "a"}), "reset")
 				for name, want := range map[string]string{"": kept, "a": "absent", "b": kept} {
 					t.says(s, in(name, t.Program("recall")), want)
 				}
-				if err := s.Reset(t.Context(), executor.Interpreter{Language: t.Language()}); err != nil {
-					t.Fatalf("reset: %v", err)
-				}
+				t.must(s.Reset(t.Context(), executor.Interpreter{Language: t.Language()}), "reset")
 				for _, name := range names {
 					t.says(s, in(name, t.Program("recall")), "absent")
 				}
-			},
+			}),
 			Negative: none,
 		},
 		{
 			ID: "contexts/reset-run", Feature: contexts, Needs: []executor.Feature{executor.FeatureState, executor.FeatureParallelRuns},
 			Programs: []string{"spin", "remember", "recall"},
 			Doc:      "Reset of one context ends its run, and no other.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
+			Positive: remembering(func(t *T, s executor.Session) {
 				a := t.start(s, in("a", limited(t.Program("spin", "text", "ready"), 25*time.Second)), nil)
 				b := t.start(s, in("b", limited(t.Program("spin", "text", "ready"), 2500*time.Millisecond)), nil)
 				a.awaitStart()
 				b.awaitStart()
-				if err := s.Reset(t.Context(), executor.Interpreter{Language: t.Language(), Context: "a"}); err != nil {
-					t.Fatalf("reset: %v", err)
-				}
-				res, err := a.wait(3 * time.Second)
-				if err != nil || res.Status != executor.StatusKilled || res.Reason != executor.ReasonReset {
-					t.Errorf("the run that was reset: got %s", a.outcome())
-				}
-				res, err = b.wait(6 * time.Second)
-				if err != nil || res.Status != executor.StatusTimedOut {
-					t.Errorf("the other run: got %s, want timed out", b.outcome())
-				}
+				t.must(s.Reset(t.Context(), executor.Interpreter{Language: t.Language(), Context: "a"}), "reset")
+				a.ends("the run that was reset", 3*time.Second, executor.StatusKilled, executor.ReasonReset)
+				b.ends("the other run", 6*time.Second, executor.StatusTimedOut, executor.ReasonWallTime)
 				t.says(s, t.Program("recall"), kept)
-			},
+			}),
 			Negative: none,
 		},
 		{
 			ID: "contexts/names", Feature: contexts, Needs: []executor.Feature{executor.FeatureState}, Programs: []string{"remember", "recall"},
 			Doc: "Names of contexts do not collide, and bad ones are ErrInvalid.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				names := []string{"a", "A", "a.b", "a_b", "a-b", "0", "python", "default", strings.Repeat("n", 64)}
 				for _, name := range names {
 					t.ok(s, in(name, t.Program("remember", "value", "of "+name)))
@@ -132,10 +111,9 @@ func contextCases() []Case {
 					t.says(s, in(name, t.Program("recall")), "of "+name)
 				}
 				for _, name := range []string{"../up", "a/b", " ", "é", strings.Repeat("n", 65), "-a", "nul\x00"} {
-					_, err := s.Run(t.Context(), in(name, t.Program("recall")), nil)
-					t.isNo(fmt.Sprintf("context %q", name), err, executor.ErrInvalid)
+					t.isNo(fmt.Sprintf("context %q", name), errorOf(s.Run(t.Context(), in(name, t.Program("recall")), nil)), executor.ErrInvalid)
 				}
-			},
+			}),
 			Negative: none,
 		},
 	}
@@ -160,7 +138,7 @@ func languagesCases() []Case {
 		if all := t.Languages(); len(all) > 1 {
 			langs = all[:2]
 		}
-		t.refusesSpec("two languages", func(spec *executor.Spec) { spec.Languages = langs }, mixed)
+		t.refusesSpec("two languages", languages(langs...), mixed)
 	}
 	return []Case{
 		{
@@ -168,7 +146,7 @@ func languagesCases() []Case {
 			Doc: "Languages of one session share its files, and each keeps its own state.",
 			Positive: func(t *T) {
 				langs := two(t)
-				s := t.Session(func(spec *executor.Spec) { spec.Languages = langs })
+				s := t.Session(languages(langs...))
 				for i, l := range langs {
 					name := "of-" + string(l)
 					t.ok(s, t.ProgramIn(l, "write-file", "name", name, "text", string(l)))
@@ -191,7 +169,7 @@ func languagesCases() []Case {
 			Doc: "Reset of one language leaves the other.",
 			Positive: func(t *T) {
 				langs := two(t)
-				s := t.Session(func(spec *executor.Spec) { spec.Languages = langs })
+				s := t.Session(languages(langs...))
 				for _, l := range langs {
 					if !t.Executor().Info().Capabilities.HasFor(l, executor.FeatureState) {
 						t.Logf("%s has no state", l)
@@ -199,9 +177,7 @@ func languagesCases() []Case {
 					}
 					t.ok(s, t.ProgramIn(l, "remember", "value", kept))
 				}
-				if err := s.Reset(t.Context(), executor.Interpreter{Language: langs[0]}); err != nil {
-					t.Fatalf("reset: %v", err)
-				}
+				t.must(s.Reset(t.Context(), executor.Interpreter{Language: langs[0]}), "reset")
 				t.says(s, t.ProgramIn(langs[0], "recall"), "absent")
 				t.says(s, t.ProgramIn(langs[1], "recall"), kept)
 			},
@@ -210,8 +186,7 @@ func languagesCases() []Case {
 		{
 			ID: "mixed/undeclared", PerLanguage: true,
 			Doc: "A session runs its own languages only: another one is refused, also one that the backend has.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				others := []executor.Language{"no-such-language"}
 				for _, r := range t.Executor().Info().Capabilities.Languages {
 					if r.Language != t.Language() {
@@ -219,11 +194,10 @@ func languagesCases() []Case {
 					}
 				}
 				for _, l := range others {
-					_, err := s.Run(t.Context(), executor.Request{Language: l, Code: "1"}, nil)
-					t.Refused(fmt.Sprintf("code in %s", l), err)
+					t.Refused(fmt.Sprintf("code in %s", l), errorOf(s.Run(t.Context(), executor.Request{Language: l, Code: "1"}, nil)))
 				}
 				t.Run(s, executor.Request{Language: t.Language()})
-			},
+			}),
 		},
 	}
 }

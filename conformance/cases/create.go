@@ -22,18 +22,11 @@ func createCases() []Case {
 			Doc: "Info of an Executor and of a session are the same before and after use, and are there after Close.",
 			Positive: func(t *T) {
 				x := t.Open(nil)
-				s, err := x.Create(t.Context(), t.Spec())
-				if err != nil {
-					t.Fatalf("create: %v", err)
-				}
+				s := t.Created(x.Create(t.Context(), t.Spec()))
 				info, sinfo := x.Info(), s.Info()
 				t.ok(s, t.Program("print", "text", "x"))
-				if err := s.Close(); err != nil {
-					t.Errorf("close of the session: %v", err)
-				}
-				if err := x.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
+				t.noError(s.Close(), "close of the session")
+				t.noError(x.Close(), "close")
 				if !reflect.DeepEqual(x.Info(), info) {
 					t.Errorf("Info of the Executor changed: got %+v, before %+v", x.Info(), info)
 				}
@@ -57,9 +50,7 @@ func createCases() []Case {
 					spec.Attributes, spec.Subject = map[string]string{"plan": "secret-plan"}, "secret-subject"
 				})
 				i, info := s.Info(), t.Executor().Info()
-				if i.State != executor.SessionRunning {
-					t.Errorf("state: got %q, want running", i.State)
-				}
+				equal(t, "state", i.State, executor.SessionRunning)
 				h := i.Handle
 				if h.Backend != info.Name || h.Type != info.Type || h.Session == "" || h.Fence != 0 {
 					t.Errorf("handle: got %+v, want the names of the backend %+v", h, info)
@@ -72,14 +63,8 @@ func createCases() []Case {
 				if want := max(spec.IdleTTL, 0); want == 0 && h.IdleTTL != executor.DefaultIdleTTL || want > 0 && h.IdleTTL != want {
 					t.Errorf("idle TTL in the handle: got %v", h.IdleTTL)
 				}
-				if i.Labels["purpose"] != "info" {
-					t.Errorf("labels: got %v, want the one of the spec", i.Labels)
-				}
-				for k := range i.Labels {
-					if strings.HasPrefix(k, executor.ReservedPrefix) {
-						t.Errorf("the reserved label %q is shown", k)
-					}
-				}
+				equal(t, "the label purpose", i.Labels["purpose"], "info")
+				t.noReserved(i.Labels)
 				// The clock of the provider may be off, but not by an hour.
 				if d := i.Created.Sub(begin); d < -time.Hour || d > time.Hour {
 					t.Errorf("created: got %v, want about %v", i.Created, begin)
@@ -107,7 +92,7 @@ func createCases() []Case {
 			ID:  "create/default-language",
 			Doc: "A spec without languages gets the backend's first.",
 			Positive: func(t *T) {
-				s := t.Session(func(spec *executor.Spec) { spec.Languages = nil })
+				s := t.Session(languages())
 				got, want := s.Info().Capabilities.Languages, t.Executor().Info().Capabilities.Languages[0].Language
 				if len(got) != 1 || got[0].Language != want {
 					t.Errorf("got the languages %+v, want %s", got, want)
@@ -133,13 +118,11 @@ func createCases() []Case {
 			Positive: func(t *T) {
 				declared := t.Executor().Info().Capabilities.Templates
 				for _, name := range []string{"conformance-no-such-template", "../template", strings.Join(declared, " ") + " x"} {
-					t.refusesSpec(fmt.Sprintf("the template %q", name), func(spec *executor.Spec) { spec.Template = name })
+					t.refusesSpec(fmt.Sprintf("the template %q", name), template(name))
 				}
 				for _, name := range declared {
-					s := t.Session(func(spec *executor.Spec) { spec.Template = name })
-					if got := s.Info().Template; got != name {
-						t.Errorf("template: got %q, want %q", got, name)
-					}
+					s := t.Session(template(name))
+					equal(t, "template", s.Info().Template, name)
 					t.Run(s, executor.Request{Language: t.Language()})
 				}
 			},
@@ -163,14 +146,9 @@ func createCases() []Case {
 				}
 				s, err := t.Executor().Create(watch(), t.Spec())
 				over.Store(true)
-				if err != nil {
-					t.Fatalf("create: %v", err)
-				}
-				_, err = s.Run(watch(), t.Program("print", "text", "x"), nil)
+				t.must(err, "create")
+				t.noError(errorOf(s.Run(watch(), t.Program("print", "text", "x"), nil)), "run")
 				over.Store(true)
-				if err != nil {
-					t.Errorf("run: %v", err)
-				}
 				t.ok(s, t.Program("print", "text", "time for progress to come late"))
 			},
 		},
@@ -182,7 +160,7 @@ func createCases() []Case {
 				for _, r := range refusals(caps, t.Language()) {
 					if missing := caps.MissingFor(t.Spec(r.edit)); len(missing) > 0 {
 						t.refusesSpec(r.what, r.edit)
-					} else if !r.maybe {
+					} else if r.certain {
 						t.Errorf("%s: MissingFor finds nothing missing", r.what)
 					}
 				}
@@ -193,12 +171,7 @@ func createCases() []Case {
 			Doc: "Create refuses a spec that no backend could accept with ErrInvalid, and makes no sandbox.",
 			Positive: func(t *T) {
 				for what, edit := range invalidSpecs {
-					s, err := t.Executor().Create(t.Context(), t.Spec(edit))
-					t.isNo(what, err, executor.ErrInvalid)
-					if err == nil {
-						s.Close()
-					}
-					t.noSandbox(what)
+					t.createFails(what, edit, executor.ErrInvalid)
 				}
 			},
 		},
@@ -206,26 +179,18 @@ func createCases() []Case {
 			ID:  "create/cancelled",
 			Doc: "Create with a context that has ended, or ends meanwhile, makes no sandbox that is left.",
 			Positive: func(t *T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				cancel()
-				_, err := t.Executor().Create(ctx, t.Spec())
-				t.isNo("create with a context that has ended", err, context.Canceled)
-				ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+				ctx := t.over()
+				t.isNo("create with a context that has ended", errorOf(t.Executor().Create(ctx, t.Spec())), context.Canceled)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 				defer cancel()
 				s, err := t.Executor().Create(ctx, t.Spec())
 				if err == nil { // faster than a millisecond
-					if err := s.Close(); err != nil {
-						t.Errorf("close: %v", err)
-					}
+					t.noError(s.Close(), "close")
 				} else {
 					t.isNo("create whose context ends", err, context.DeadlineExceeded)
 				}
-				if executor.Retryable(err) {
-					t.Errorf("the end of the caller's context is retryable")
-				}
-				if t.Has(executor.FeatureList) {
-					t.Eventually(5*time.Second, "what was half made is removed", func() bool { return len(t.listed(t.Executor())) == 0 })
-				}
+				t.notRetryable(err)
+				t.eventuallyNone("what was half made is removed")
 			},
 		},
 		{
@@ -234,15 +199,44 @@ func createCases() []Case {
 			Positive: func(t *T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				s, err := t.Executor().Create(ctx, t.Spec())
-				if err != nil {
-					t.Fatalf("create: %v", err)
-				}
+				t.must(err, "create")
 				cancel()
 				t.says(s, t.Program("print", "text", "still here"), "still here")
 			},
 		},
 	}
 }
+
+// inEnv, and the functions below it, edit a Spec for T.Spec and T.Session.
+func inEnv(env map[string]string) func(*executor.Spec) {
+	return func(spec *executor.Spec) { spec.Env = env }
+}
+
+func idleFor(ttl time.Duration) func(*executor.Spec) {
+	return func(spec *executor.Spec) { spec.IdleTTL = ttl }
+}
+
+func languages(ls ...executor.Language) func(*executor.Spec) {
+	return func(spec *executor.Spec) { spec.Languages = ls }
+}
+
+func template(name string) func(*executor.Spec) {
+	return func(spec *executor.Spec) { spec.Template = name }
+}
+
+func requiring(f executor.Feature) func(*executor.Spec) {
+	return func(spec *executor.Spec) { spec.Require = []executor.Feature{f} }
+}
+
+func packed(ps ...executor.Packages) func(*executor.Spec) {
+	return func(spec *executor.Spec) { spec.Packages = ps }
+}
+
+func writing(bytes int64) func(*executor.Spec) {
+	return func(spec *executor.Spec) { spec.Run.OutputBytes = bytes }
+}
+
+func withoutLimit(spec *executor.Spec) { spec.Run.WallTime = executor.NoLimit }
 
 // sameJSON reports whether a and b are the same in a report, where no element and no list are one.
 func sameJSON(a, b any) bool {
@@ -253,59 +247,44 @@ func sameJSON(a, b any) bool {
 
 // refusal is a change of a spec that asks for something.
 type refusal struct {
-	what  string
-	edit  func(*executor.Spec)
-	maybe bool // some backends have it
+	what    string
+	edit    func(*executor.Spec)
+	certain bool // the backend lacks it; else MissingFor says whether it does
 }
 
 // refusals returns specs that a backend with the capabilities c has to refuse, each for a reason of
 // its own.
-func refusals(c executor.Capabilities, l executor.Language) (all []refusal) {
-	never := func(what string, edit func(*executor.Spec)) { all = append(all, refusal{what, edit, false}) }
-	maybe := func(what string, edit func(*executor.Spec)) { all = append(all, refusal{what, edit, true}) }
-	never("an unknown template", func(s *executor.Spec) { s.Template = "conformance-no-such-template" })
-	never("an unknown language", func(s *executor.Spec) { s.Languages = []executor.Language{"no-such-language"} })
-	never("an unknown feature", func(s *executor.Spec) { s.Require = []executor.Feature{"x-no-such-feature"} })
-	never("packages of an unknown language", func(s *executor.Spec) {
-		s.Languages = []executor.Language{"no-such-language"}
-		s.Packages = []executor.Packages{{Language: "no-such-language", Names: []string{"x"}}}
-	})
-	maybe("packages", func(s *executor.Spec) {
-		s.Packages = []executor.Packages{{Language: l, Names: []string{"conformance-no-such-package"}}}
-	})
-	maybe("aliases", withAliases)
-	maybe("ports", withPorts)
+func refusals(c executor.Capabilities, l executor.Language) []refusal {
+	limits, run, life := c.MaxLimits, c.MaxRun, c.MaxLife
+	all := []refusal{
+		{"an unknown template", template("conformance-no-such-template"), true},
+		{"an unknown language", languages("no-such-language"), true},
+		{"an unknown feature", requiring("x-no-such-feature"), true},
+		{"packages of an unknown language", func(s *executor.Spec) {
+			s.Languages = []executor.Language{"no-such-language"}
+			s.Packages = []executor.Packages{{Language: "no-such-language", Names: []string{"x"}}}
+		}, true},
+		{"packages", packed(executor.Packages{Language: l, Names: []string{"conformance-no-such-package"}}), false},
+		{"aliases", withAliases, false},
+		{"ports", withPorts, false},
+		{"more processors than there are", func(s *executor.Spec) { s.Limits.CPUs = limits.CPUs + 1 }, limits.CPUs > 0},
+		{"more memory than there is", func(s *executor.Spec) { s.Limits.MemoryBytes = limits.MemoryBytes + 1 }, limits.MemoryBytes > 0},
+		{"more disk than there is", func(s *executor.Spec) { s.Limits.DiskBytes = limits.DiskBytes + 1 }, limits.DiskBytes > 0},
+		{"more processes than there are", func(s *executor.Spec) { s.Limits.Processes = limits.Processes + 1 }, limits.Processes > 0},
+		{"a wall time beyond the backend's", func(s *executor.Spec) { s.Run.WallTime = run.WallTime + time.Second }, run.WallTime > 0},
+		{"a ceiling beyond the backend's", func(s *executor.Spec) { s.MaxRun.WallTime = run.WallTime + time.Second }, run.WallTime > 0},
+		{"no limit of time", withoutLimit, run.WallTime > 0},
+		{"more output than the backend's", writing(run.OutputBytes + 1), run.OutputBytes > 0},
+		{"a life beyond the backend's", func(s *executor.Spec) { s.MaxLife = life + time.Second }, life > 0},
+		{"an idle TTL beyond the backend's", idleFor(life + time.Second), life > 0},
+	}
 	for _, i := range executor.Features() {
-		maybe("the feature "+string(i.Feature), func(s *executor.Spec) { s.Require = []executor.Feature{i.Feature} })
+		all = append(all, refusal{"the feature " + string(i.Feature), requiring(i.Feature), false})
 	}
 	for _, i := range []executor.Isolation{
 		executor.IsolationWasm, executor.IsolationWasmOS, executor.IsolationContainer, executor.IsolationGVisor, executor.IsolationMicroVM,
 	} {
-		maybe("the isolation "+string(i), func(s *executor.Spec) { s.MinIsolation = i })
-	}
-	if m := c.MaxLimits.CPUs; m > 0 {
-		never("more processors than there are", func(s *executor.Spec) { s.Limits.CPUs = m + 1 })
-	}
-	if m := c.MaxLimits.MemoryBytes; m > 0 {
-		never("more memory than there is", func(s *executor.Spec) { s.Limits.MemoryBytes = m + 1 })
-	}
-	if m := c.MaxLimits.DiskBytes; m > 0 {
-		never("more disk than there is", func(s *executor.Spec) { s.Limits.DiskBytes = m + 1 })
-	}
-	if m := c.MaxLimits.Processes; m > 0 {
-		never("more processes than there are", func(s *executor.Spec) { s.Limits.Processes = m + 1 })
-	}
-	if m := c.MaxRun.WallTime; m > 0 {
-		never("a wall time beyond the backend's", func(s *executor.Spec) { s.Run.WallTime = m + time.Second })
-		never("a ceiling beyond the backend's", func(s *executor.Spec) { s.MaxRun.WallTime = m + time.Second })
-		never("no limit of time", func(s *executor.Spec) { s.Run.WallTime = executor.NoLimit })
-	}
-	if m := c.MaxRun.OutputBytes; m > 0 {
-		never("more output than the backend's", func(s *executor.Spec) { s.Run.OutputBytes = m + 1 })
-	}
-	if m := c.MaxLife; m > 0 {
-		never("a life beyond the backend's", func(s *executor.Spec) { s.MaxLife = m + time.Second })
-		never("an idle TTL beyond the backend's", func(s *executor.Spec) { s.IdleTTL = m + time.Second })
+		all = append(all, refusal{"the isolation " + string(i), func(s *executor.Spec) { s.MinIsolation = i }, false})
 	}
 	return all
 }
@@ -346,9 +325,7 @@ var invalidSpecs = map[string]func(*executor.Spec){
 // listed returns the sandboxes of the case that an Executor lists.
 func (t *T) listed(x executor.Executor) (infos []executor.SessionInfo) {
 	for i, err := range x.Sessions(t.Context(), t.Labels()) {
-		if err != nil {
-			t.Fatalf("sessions: %v", err)
-		}
+		t.must(err, "sessions")
 		infos = append(infos, i)
 	}
 	return infos

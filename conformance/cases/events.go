@@ -45,8 +45,7 @@ func eventCases() []Case {
 		{
 			ID: "events/goroutine", PerLanguage: true, Programs: []string{"alternate", "print"},
 			Doc: "Emit is called on the goroutine that called Run, one call at a time, and never after Run has returned.",
-			Positive: func(t *T) {
-				s := t.Shared()
+			Positive: shared(func(t *T, s executor.Session) {
 				mine, returned, inside := goroutine(), false, false
 				_, err := s.Run(t.Context(), t.Program("alternate"), func(executor.Event) error {
 					if g := goroutine(); g != mine {
@@ -62,17 +61,14 @@ func eventCases() []Case {
 					return nil
 				})
 				returned = true
-				if err != nil {
-					t.Errorf("run: %v", err)
-				}
+				t.noError(err, "run")
 				t.ok(s, t.Program("print", "text", "time for an event of the first run to come late"))
-			},
+			}),
 		},
 		{
 			ID: "events/cells", PerLanguage: true, Feature: executor.FeatureState, Programs: []string{"print", "raise"},
 			Doc: "Cells are counted from 1 for each interpreter, failed ones too, and the started event has the number of the Result.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				for i := 1; i <= 3; i++ {
 					req := t.Program("print", "text", "x")
 					if i == 2 {
@@ -83,15 +79,14 @@ func eventCases() []Case {
 						t.Errorf("run %d: got cell %d in the result and %d in the started event", i, res.Cell, events[0].Cell)
 					}
 				}
-			},
-			Negative: func(t *T) {
-				s := t.Session()
+			}),
+			Negative: fresh(func(t *T, s executor.Session) {
 				for range 2 {
 					if res := t.ok(s, t.Program("print", "text", "x")); res.Cell > 1 {
 						t.Errorf("got cell %d of an interpreter that keeps no state, want 1, or 0 for unknown", res.Cell)
 					}
 				}
-			},
+			}),
 		},
 		{
 			ID: "events/emit-error", PerLanguage: true, Programs: []string{"spin", "remember", "recall"},
@@ -106,8 +101,7 @@ func eventCases() []Case {
 		{
 			ID: "events/emit-panic", PerLanguage: true, Programs: []string{"spin", "recall"},
 			Doc: "A panic of emit leaves nothing of the run behind.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				func() {
 					defer func() {
 						if v := recover(); v != errStop {
@@ -120,7 +114,7 @@ func eventCases() []Case {
 					t.Errorf("Run returned with the error %v, although emit panicked", err)
 				}()
 				t.ok(s, t.Program("recall"))
-			},
+			}),
 		},
 		{
 			ID: "events/stream", PerLanguage: true, Programs: []string{"alternate"},
@@ -128,9 +122,7 @@ func eventCases() []Case {
 			Positive: func(t *T) {
 				var events []executor.Event
 				for ev, err := range executor.Stream(t.Context(), t.Shared(), t.Program("alternate")) {
-					if err != nil {
-						t.Fatalf("stream: %v", err)
-					}
+					t.must(err, "stream")
 					events = append(events, ev)
 				}
 				for i, ev := range events {
@@ -149,21 +141,17 @@ func eventCases() []Case {
 		{
 			ID: "events/stream-left", PerLanguage: true, Programs: []string{"spin", "remember", "recall"},
 			Doc: "Leaving the loop over Stream stops the code.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
+			Positive: remembering(func(t *T, s executor.Session) {
 				start := time.Now()
 				for ev, err := range executor.Stream(t.Context(), s, limited(t.Program("spin", "text", "ready"), 20*time.Second)) {
-					if err != nil {
-						t.Fatalf("stream: %v", err)
-					}
+					t.must(err, "stream")
 					if ev.Kind == executor.EventStdout || !t.Has(executor.FeatureStreaming) {
 						break
 					}
 				}
 				t.prompt("stopping the code", start, 10*time.Second)
 				t.ok(s, t.Program("recall"))
-			},
+			}),
 		},
 		{
 			ID: "streaming/live", Feature: executor.FeatureStreaming, Programs: []string{"spin"},
@@ -176,9 +164,7 @@ func eventCases() []Case {
 					}
 					return nil
 				})
-				if err != errStop {
-					t.Errorf("got the error %v, want that of emit", err)
-				}
+				t.stopped(err)
 				t.prompt("the first event of code that goes on, and stopping it", start, 5*time.Second)
 			},
 		},
@@ -197,9 +183,7 @@ func eventCases() []Case {
 					}
 					return nil
 				})
-				if err != nil {
-					t.Fatalf("run: %v", err)
-				}
+				t.must(err, "run")
 				if gap := end.Sub(begin); begin.IsZero() || gap < wait*time.Millisecond/2 {
 					t.Errorf("the line before a wait of %d ms arrived %v before the one after it", wait, gap)
 				}
@@ -208,10 +192,16 @@ func eventCases() []Case {
 	}
 }
 
+// stopped checks that a run returned the error of emit as it was.
+func (t *T) stopped(err error) {
+	if err != errStop {
+		t.Errorf("got the error %v, want just that of emit", err)
+	}
+}
+
 // emitFails stops a run by an error at the first event of a kind.
 func emitFails(t *T, kind executor.EventKind) {
-	s := t.Session()
-	t.remembers(s)
+	s := t.remembering()
 	failed := false
 	start := time.Now()
 	res, err := s.Run(t.Context(), limited(t.Program("spin", "text", "ready"), 20*time.Second), func(ev executor.Event) error {
@@ -227,9 +217,7 @@ func emitFails(t *T, kind executor.EventKind) {
 	if t.Has(executor.FeatureStreaming) { // without it the events may come when the wall time has ended the code
 		t.prompt("stopping the code", start, 5*time.Second)
 	}
-	if err != errStop {
-		t.Errorf("got the error %v, want just that of emit", err)
-	}
+	t.stopped(err)
 	if res == nil {
 		t.Fatalf("no result, although the code had started")
 	}

@@ -16,16 +16,14 @@ func exceptionCases() []Case {
 			Doc: "An uncaught exception is a result with its type, message and line, not an error; what was written before is kept.",
 			Positive: func(t *T) {
 				res := t.Run(t.Shared(), t.Program("raise", "message", "it's \"boom\" 渐"))
-				e := failed(t, res, 1)
+				e := failed(t, res)
 				if e.Message != "it's \"boom\" 渐" || e.Line != 3 {
 					t.Errorf("got the message %q and line %d, want the message and line 3", e.Message, e.Line)
 				}
 				if want := valueError(t); want != "" && e.Type != want {
 					t.Errorf("got the type %q, want %q", e.Type, want)
 				}
-				if string(res.Stdout) != "before\n" {
-					t.Errorf("stdout: got %q, want what was printed before", res.Stdout)
-				}
+				t.printed(res, "before\n")
 				if err := res.Err(); err == nil {
 					t.Errorf("Result.Err of a failed run is nil")
 				}
@@ -35,15 +33,9 @@ func exceptionCases() []Case {
 			ID: "exceptions/traceback", PerLanguage: true, Programs: []string{"raise-deep"},
 			Doc: "The traceback has the functions of the user's code that the exception went through, and no frame of anything else.",
 			Positive: func(t *T) {
-				e := failed(t, t.Run(t.Shared(), t.Program("raise-deep")), 1)
-				for _, want := range []string{"inner", "outer", "deep"} {
-					if !strings.Contains(e.Traceback, want) {
-						t.Errorf("the traceback lacks %q: %s", want, excerpt(e.Traceback))
-					}
-				}
-				if e.Line != 2 {
-					t.Errorf("got line %d, want 2, where it was raised", e.Line)
-				}
+				e := t.raises(t.Shared(), t.Program("raise-deep"))
+				t.traced(e, "inner", "outer", "deep")
+				equal(t, "line", e.Line, 2)
 				usersFrames(t, e)
 			},
 		},
@@ -51,10 +43,8 @@ func exceptionCases() []Case {
 			ID: "exceptions/in-library", PerLanguage: true, Programs: []string{"raise-in-library"},
 			Doc: "An exception that the standard library raises has the line of the user's code that called it, and no frame of the library.",
 			Positive: func(t *T) {
-				e := failed(t, t.Run(t.Shared(), t.Program("raise-in-library")), 1)
-				if e.Line != 2 {
-					t.Errorf("got line %d, want 2", e.Line)
-				}
+				e := t.raises(t.Shared(), t.Program("raise-in-library"))
+				equal(t, "line", e.Line, 2)
 				usersFrames(t, e)
 			},
 		},
@@ -62,15 +52,11 @@ func exceptionCases() []Case {
 			ID: "exceptions/chained", Only: executor.Python, PerLanguage: true, Programs: []string{"raise-chained"},
 			Doc: "The traceback has the cause of an exception as well.",
 			Positive: func(t *T) {
-				e := failed(t, t.Run(t.Shared(), t.Program("raise-chained")), 1)
+				e := t.raises(t.Shared(), t.Program("raise-chained"))
 				if e.Type != "RuntimeError" || e.Message != "outer" || e.Line != 4 {
 					t.Errorf("got %s: %s on line %d, want RuntimeError: outer on line 4", e.Type, e.Message, e.Line)
 				}
-				for _, want := range []string{"KeyError", "inner", "RuntimeError: outer"} {
-					if !strings.Contains(e.Traceback, want) {
-						t.Errorf("the traceback lacks %q: %s", want, excerpt(e.Traceback))
-					}
-				}
+				t.traced(e, "KeyError", "inner", "RuntimeError: outer")
 				usersFrames(t, e)
 			},
 		},
@@ -78,7 +64,7 @@ func exceptionCases() []Case {
 			ID: "exceptions/users-own", PerLanguage: true, Programs: []string{"raise-custom"},
 			Doc: "An exception of a class that the code defines has that type, and its message may have several lines.",
 			Positive: func(t *T) {
-				e := failed(t, t.Run(t.Shared(), t.Program("raise-custom", "message", "one\ntwo")), 1)
+				e := t.raises(t.Shared(), t.Program("raise-custom", "message", "one\ntwo"))
 				if e.Type != "OddError" || e.Message != "one\ntwo" {
 					t.Errorf("got %s: %q, want OddError with two lines", e.Type, e.Message)
 				}
@@ -88,7 +74,7 @@ func exceptionCases() []Case {
 			ID: "exceptions/escape-sequences", PerLanguage: true, Programs: []string{"raise-custom"},
 			Doc: "The traceback is plain text without escape sequences, whatever is in the message.",
 			Positive: func(t *T) {
-				e := failed(t, t.Run(t.Shared(), t.Program("raise-custom", "message", "\x1b[31mred\x1b[0m")), 1)
+				e := t.raises(t.Shared(), t.Program("raise-custom", "message", "\x1b[31mred\x1b[0m"))
 				if strings.Contains(e.Traceback, "\x1b") || !strings.Contains(e.Traceback, "red") {
 					t.Errorf("got the traceback %s, want red without escape sequences", excerpt(e.Traceback))
 				}
@@ -99,33 +85,28 @@ func exceptionCases() []Case {
 			Doc: "Code with a syntax error fails with its line, and no part of it runs.",
 			Positive: func(t *T) {
 				res := t.Run(t.Shared(), t.Program("syntax-error"))
-				if e := failed(t, res, 1); e.Type != "SyntaxError" || e.Line != 2 {
+				if e := failed(t, res); e.Type != "SyntaxError" || e.Line != 2 {
 					t.Errorf("got %s on line %d, want SyntaxError on line 2", e.Type, e.Line)
 				}
-				if len(res.Stdout) > 0 {
-					t.Errorf("a part of the code ran: %q", res.Stdout)
-				}
+				t.printed(res, "")
 			},
 		},
 		{
 			ID: "exceptions/recursion", PerLanguage: true, Programs: []string{"recurse", "remember", "recall"},
 			Doc: "Endless recursion is an ordinary exception, after which the session goes on.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
+			Positive: remembering(func(t *T, s executor.Session) {
 				res := t.Run(s, t.Program("recurse"))
 				want := map[executor.Language]string{executor.Python: "RecursionError", executor.JavaScript: "RangeError"}[t.Language()]
-				if e := failed(t, res, 1); want != "" && e.Type != want {
+				if e := failed(t, res); want != "" && e.Type != want {
 					t.Errorf("got the type %q, want %q", e.Type, want)
 				}
 				t.aftermath(s, res)
-			},
+			}),
 		},
 		{
 			ID: "exceptions/huge", PerLanguage: true, Programs: []string{"raise-big", "print"},
 			Doc: "An exception with a huge message is a result of a bounded size.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				res := t.Run(s, t.Program("raise-big", "count", 32<<20))
 				if res.Status == executor.StatusOK {
 					t.Fatalf("got %s, want failed", describe(res))
@@ -134,23 +115,22 @@ func exceptionCases() []Case {
 					t.Errorf("got an exception of %d bytes, want at most what a run may write", len(e.Message)+len(e.Traceback))
 				}
 				t.says(s, t.Program("print", "text", "next"), "next")
-			},
+			}),
 		},
 		{
 			ID: "cell-names/traceback", Feature: executor.FeatureCellNames, Programs: []string{"print", "raise-deep"},
 			Doc: "Tracebacks name the cell that the code was in: <cell 1>, <cell 2>.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				for _, want := range []string{"<cell 1>", "<cell 2>"} {
 					res := t.Run(s, t.Program("raise-deep"))
-					if e := failed(t, res, 1); !strings.Contains(e.Traceback, want) {
+					if e := failed(t, res); !strings.Contains(e.Traceback, want) {
 						t.Errorf("the traceback lacks %s: %s", want, excerpt(e.Traceback))
 					}
 					if !t.Has(executor.FeatureState) {
 						return // the numbers of cells are those of an interpreter
 					}
 				}
-			},
+			}),
 		},
 	}
 }
@@ -173,8 +153,7 @@ func exitCases() []Case {
 			ID: "exit/text", Feature: executor.FeatureExitCode, Only: executor.Python, Programs: []string{"exit-text"},
 			Doc: "Sys.exit with a text writes it to stderr and exits with 1.",
 			Positive: func(t *T) {
-				res := t.Run(t.Session(), t.Program("exit-text"))
-				t.ended(res, executor.StatusFailed, "")
+				res := t.ends(t.Session(), t.Program("exit-text"), executor.StatusFailed, "")
 				if res.ExitCode != 1 || string(res.Stderr) != "farewell\n" {
 					t.Errorf("got %s, want exit code 1 and the text on stderr", describe(res))
 				}
@@ -190,7 +169,7 @@ func exitCases() []Case {
 			Doc: "A sys.excepthook that code sets is called for an exception that nothing catches, which ends the run as ever.",
 			Positive: func(t *T) {
 				res := t.Run(t.Session(), t.Program("hook"))
-				if e := failed(t, res, 1); e.Type != "ValueError" || string(res.Stdout) != "hook ValueError boom\n" || len(res.Stderr) > 0 {
+				if e := failed(t, res); e.Type != "ValueError" || string(res.Stdout) != "hook ValueError boom\n" || len(res.Stderr) > 0 {
 					t.Errorf("got %s, want the exception, and what the hook prints", describe(res))
 				}
 			},
@@ -200,13 +179,10 @@ func exitCases() []Case {
 			Needs:    []executor.Feature{executor.FeatureExitCode, executor.FeatureCellNames, executor.FeatureFiles, executor.FeatureState, executor.FeatureArtifacts},
 			Programs: []string{"hard-exit", "remember", "recall"},
 			Doc:      "Code that ends its process by itself has the exit code that it says, loses its state and keeps its files.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
+			Positive: remembering(func(t *T, s executor.Session) {
 				req := t.Program("hard-exit", "name", "hard.txt", "code", 4)
 				req.Artifacts = &executor.ArtifactRequest{}
-				res := t.Run(s, req)
-				t.ended(res, executor.StatusFailed, "")
+				res := t.ends(s, req, executor.StatusFailed, "")
 				if res.ExitCode != 4 || string(res.Stdout) != "before\n" || len(res.Stderr) > 0 || !res.StateLost || res.FilesLost {
 					t.Errorf("got %s, want exit code 4, what was printed, and no state", describe(res))
 				}
@@ -215,30 +191,25 @@ func exitCases() []Case {
 				}
 				t.holds(s.Files(), "hard.txt", "kept")
 				t.aftermath(s, res)
-			},
+			}),
 		},
 		{
 			ID: "exit/at-exit", PerLanguage: true, Only: executor.Python,
 			Needs:    []executor.Feature{executor.FeatureCellNames, executor.FeatureFiles, executor.FeatureState},
 			Programs: []string{"at-exit", "print"},
 			Doc:      "What code registers by atexit is called at the end of its interpreter, by Reset for example, and what it prints there is nobody's.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				t.says(s, t.Program("at-exit", "name", "bye.txt"), "registered")
 				t.missing(s.Files(), "bye.txt")
-				if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
-					t.Fatalf("reset: %v", err)
-				}
+				t.must(s.Reset(t.Context(), executor.Interpreter{}), "reset")
 				t.holds(s.Files(), "bye.txt", "bye")
 				t.says(s, t.Program("print", "text", "next"), "next")
-			},
+			}),
 		},
 		{
 			ID: "exit/abort", PerLanguage: true, Programs: []string{"die", "remember", "recall"},
 			Doc: "Code that kills its interpreter is a result that says so, and the next run works.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
+			Positive: remembering(func(t *T, s executor.Session) {
 				res := t.Run(s, limited(t.Program("die"), 20*time.Second))
 				// The language's runtime may add its last words.
 				if !strings.HasPrefix(string(res.Stdout), "before\n") {
@@ -263,30 +234,38 @@ func exitCases() []Case {
 					t.Errorf("got the signal %q with the reason %q", res.Signal, res.Reason)
 				}
 				t.aftermath(s, res)
-			},
+			}),
 		},
 	}
 }
 
-// failed checks that code failed with an exception and the exit code of a script, and returns the
-// exception.
-func failed(t *T, res *executor.Result, code int) *executor.Exception {
+// failed checks that code failed with an exception and the exit code of a script, 1, and returns
+// the exception.
+func failed(t *T, res *executor.Result) *executor.Exception {
 	if res.Exception == nil {
 		t.Fatalf("got %s, want an exception", describe(res))
 	}
 	t.ended(res, executor.StatusFailed, "")
+	code := 1
 	if !t.Has(executor.FeatureExitCode) {
 		code = -1
 	}
-	if res.ExitCode != code {
-		t.Errorf("got exit code %d, want %d", res.ExitCode, code)
-	}
+	equal(t, "exit code", res.ExitCode, code)
 	return res.Exception
 }
 
 // valueError returns the type of what the program "raise" raises; empty if the suite does not know.
 func valueError(t *T) string {
 	return map[executor.Language]string{executor.Python: "ValueError", executor.JavaScript: "RangeError"}[t.Language()]
+}
+
+// traced checks that a traceback has all of the words.
+func (t *T) traced(e *executor.Exception, words ...string) {
+	for _, want := range words {
+		if !strings.Contains(e.Traceback, want) {
+			t.Errorf("the traceback lacks %q: %s", want, excerpt(e.Traceback))
+		}
+	}
 }
 
 // usersFrames checks that no line of a traceback names a file: the user's code is in cells.
@@ -308,8 +287,7 @@ func usersFrames(t *T, e *executor.Exception) {
 
 // exitsWith checks code that exits with a code, and what it says about its state.
 func exitsWith(t *T, code int) {
-	s := t.Session()
-	t.remembers(s)
+	s := t.remembering()
 	res := t.Run(s, t.Program("exit", "code", code))
 	status := executor.StatusFailed
 	if code == 0 {
@@ -319,9 +297,7 @@ func exitsWith(t *T, code int) {
 	if res.ExitCode != code || res.Exception != nil {
 		t.Errorf("got %s, want exit code %d and no exception", describe(res), code)
 	}
-	if string(res.Stdout) != "before\n" {
-		t.Errorf("stdout: got %q, want what was printed before the exit and nothing else", res.Stdout)
-	}
+	t.printed(res, "before\n")
 	t.aftermath(s, res)
 }
 

@@ -18,13 +18,12 @@ import (
 func filesCase(id, doc string, programs []string, positive func(t *T, s executor.Session, f executor.Files)) Case {
 	return Case{
 		ID: "files/" + id, Feature: executor.FeatureFiles, Doc: doc, Programs: programs,
-		Positive: func(t *T) {
-			s := t.Shared()
+		Positive: shared(func(t *T, s executor.Session) {
 			if !t.emptied(s.Files()) {
 				s = t.Session()
 			}
 			positive(t, s, s.Files())
-		},
+		}),
 		Negative: noFiles,
 	}
 }
@@ -54,19 +53,10 @@ func (t *T) emptied(f executor.Files) bool {
 func noFiles(t *T) {
 	f := t.Session().Files()
 	ctx, missing := t.Context(), executor.FeatureFiles
-	_, err := f.Read(ctx, "a")
-	t.Refused("files.read", err, missing)
+	t.Refused("files.read", errorOf(f.Read(ctx, "a")), missing)
 	t.Refused("files.write", f.Write(ctx, "a", strings.NewReader("x"), 0), missing)
-	_, err = f.Stat(ctx, ".")
-	t.Refused("files.stat", err, missing)
-	n := 0
-	for _, err := range f.List(ctx, ".") {
-		t.Refused("files.list", err, missing)
-		n++
-	}
-	if n != 1 {
-		t.Errorf("files.list: got %d elements, want one refusal", n)
-	}
+	t.Refused("files.stat", errorOf(f.Stat(ctx, ".")), missing)
+	t.Refused("files.list", onlyError(t, f.List(ctx, ".")), missing)
 	t.Refused("files.mkdir", f.Mkdir(ctx, "a"), missing)
 	t.Refused("files.rename", f.Rename(ctx, "a", "b"), missing)
 	t.Refused("files.remove", f.Remove(ctx, "a"), missing)
@@ -74,9 +64,7 @@ func noFiles(t *T) {
 
 // put writes a file, or ends the case.
 func (t *T) put(f executor.Files, name, content string) {
-	if err := f.Write(t.Context(), name, strings.NewReader(content), 0); err != nil {
-		t.Fatalf("write %q: %v", name, err)
-	}
+	t.must(f.Write(t.Context(), name, strings.NewReader(content), 0), "write %q", name)
 }
 
 // holds checks the content of a file.
@@ -99,18 +87,22 @@ func (t *T) get(f executor.Files, name string) (string, error) {
 	return string(data), errors.Join(err, r.Close())
 }
 
+// opens opens a file, or ends the case.
+func (t *T) opens(f executor.Files, name string) io.ReadCloser {
+	r, err := f.Read(t.Context(), name)
+	t.must(err, "read %q", name)
+	return r
+}
+
 // missing checks that there is no file.
 func (t *T) missing(f executor.Files, name string) {
-	_, err := f.Stat(t.Context(), name)
-	t.isNo(fmt.Sprintf("stat of %q, which is not there", name), err, fs.ErrNotExist)
+	t.isNo(fmt.Sprintf("stat of %q, which is not there", name), errorOf(f.Stat(t.Context(), name)), fs.ErrNotExist)
 }
 
 // names lists a directory.
 func (t *T) names(f executor.Files, dir string) (names []string) {
 	for i, err := range f.List(t.Context(), dir) {
-		if err != nil {
-			t.Fatalf("list %q: %v", dir, err)
-		}
+		t.must(err, "list %q", dir)
 		names = append(names, i.Name)
 	}
 	return names
@@ -118,9 +110,7 @@ func (t *T) names(f executor.Files, dir string) (names []string) {
 
 // lists checks the names in a directory.
 func (t *T) lists(f executor.Files, dir string, want ...string) {
-	if got := t.names(f, dir); !slices.Equal(got, want) {
-		t.Errorf("list %q: got %q, want %q", dir, got, want)
-	}
+	equalLists(t, "list "+dir, t.names(f, dir), want)
 }
 
 // oddNames are names that quoting, encoding or sorting go wrong with.
@@ -161,9 +151,7 @@ func fileCases() []Case {
 		filesCase("large", "A file of 24 MiB goes up and comes down unchanged.",
 			nil, func(t *T, s executor.Session, f executor.Files) {
 				data := pattern(24 << 20)
-				if err := f.Write(t.Context(), "large", bytes.NewReader(data), 0); err != nil {
-					t.Fatalf("write: %v", err)
-				}
+				t.must(f.Write(t.Context(), "large", bytes.NewReader(data), 0), "write")
 				got, err := t.get(f, "large")
 				if err != nil || got != string(data) {
 					t.Errorf("got %d bytes, error %v, want the %d that were written", len(got), err, len(data))
@@ -180,20 +168,16 @@ func fileCases() []Case {
 					t.says(s, t.Program("read-file", "name", "odd/"+name), name)
 				}
 				for _, name := range oddNames {
-					if err := f.Remove(t.Context(), "odd/"+name); err != nil {
-						t.Errorf("remove %q: %v", name, err)
-					}
+					t.noError(f.Remove(t.Context(), "odd/"+name), "remove %q", name)
 				}
 				t.lists(f, "odd")
 			}),
 		filesCase("bad-names", "Names that no file can have, and relative names that climb above the working directory, are fs.ErrInvalid.",
 			nil, func(t *T, s executor.Session, f executor.Files) {
 				for _, name := range []string{"", "nul\x00", "not utf-8 \xff", "../above", "a/../../above", strings.Repeat("n", 256), strings.Repeat("n/", 2048)} {
-					_, err := f.Read(t.Context(), name)
-					t.isNo(fmt.Sprintf("read %s", excerpt(name)), err, fs.ErrInvalid)
+					t.isNo(fmt.Sprintf("read %s", excerpt(name)), errorOf(f.Read(t.Context(), name)), fs.ErrInvalid)
 					t.isNo(fmt.Sprintf("write %s", excerpt(name)), f.Write(t.Context(), name, strings.NewReader("x"), 0), fs.ErrInvalid)
-					_, err = f.Stat(t.Context(), name)
-					t.isNo(fmt.Sprintf("stat %s", excerpt(name)), err, fs.ErrInvalid)
+					t.isNo(fmt.Sprintf("stat %s", excerpt(name)), errorOf(f.Stat(t.Context(), name)), fs.ErrInvalid)
 					t.isNo(fmt.Sprintf("mkdir %s", excerpt(name)), f.Mkdir(t.Context(), name), fs.ErrInvalid)
 					t.isNo(fmt.Sprintf("rename to %s", excerpt(name)), f.Rename(t.Context(), "a", name), fs.ErrInvalid)
 					t.isNo(fmt.Sprintf("remove %s", excerpt(name)), f.Remove(t.Context(), name), fs.ErrInvalid)
@@ -213,18 +197,9 @@ func fileCases() []Case {
 				}
 				t.missing(f, "none/none")
 				t.isNo("rename", f.Rename(ctx, "none", "other"), fs.ErrNotExist)
-				n := 0
-				for _, err := range f.List(ctx, "none") {
-					t.isNo("list", err, fs.ErrNotExist)
-					n++
-				}
-				if n != 1 {
-					t.Errorf("list: got %d elements, want one error", n)
-				}
+				t.isNo("list", onlyError(t, f.List(ctx, "none")), fs.ErrNotExist)
 				for _, name := range []string{"none", "none/none"} {
-					if err := f.Remove(ctx, name); err != nil {
-						t.Errorf("remove of the missing %q: %v", name, err)
-					}
+					t.noError(f.Remove(ctx, name), "remove of the missing %q", name)
 				}
 			}),
 		filesCase("wrong-kinds", "Reading a directory or a device, and listing a file, fails with one of the errors of files.",
@@ -248,9 +223,7 @@ func fileCases() []Case {
 		filesCase("mkdir", "Mkdir makes a directory and those above it, and fails with fs.ErrExist if the name exists; Write makes them too.",
 			nil, func(t *T, s executor.Session, f executor.Files) {
 				ctx := t.Context()
-				if err := f.Mkdir(ctx, "a/b/c"); err != nil {
-					t.Fatalf("mkdir: %v", err)
-				}
+				t.must(f.Mkdir(ctx, "a/b/c"), "mkdir")
 				if i, err := f.Stat(ctx, "a/b/c"); err != nil || !i.Mode.IsDir() || i.Name != "c" {
 					t.Errorf("stat of the directory: got %+v, %v", i, err)
 				}
@@ -268,9 +241,7 @@ func fileCases() []Case {
 				t.put(f, "to", "old")
 				t.put(f, "tree/sub/file", "deep")
 				for _, names := range [][2]string{{"from", "to"}, {"tree", "moved"}} {
-					if err := f.Rename(ctx, names[0], names[1]); err != nil {
-						t.Errorf("rename %q to %q: %v", names[0], names[1], err)
-					}
+					t.noError(f.Rename(ctx, names[0], names[1]), "rename %q to %q", names[0], names[1])
 					t.missing(f, names[0])
 				}
 				t.holds(f, "to", "new")
@@ -282,9 +253,7 @@ func fileCases() []Case {
 				t.put(f, "dir2/file", "y")
 				t.put(f, "file", "z")
 				for _, name := range []string{"dir", "file"} {
-					if err := f.Remove(t.Context(), name); err != nil {
-						t.Errorf("remove %q: %v", name, err)
-					}
+					t.noError(f.Remove(t.Context(), name), "remove %q", name)
 					t.missing(f, name)
 				}
 				t.holds(f, "dir2/file", "y")
@@ -295,9 +264,7 @@ func fileCases() []Case {
 					{0, 0o644}, {0o600, 0o600}, {0o755, 0o755}, {0o444, 0o444}, {0o666, 0o666}, {0o640 | fs.ModeSetuid | fs.ModeSticky, 0o640},
 				} {
 					name := fmt.Sprintf("mode-%o", uint32(m.ask))
-					if err := f.Write(t.Context(), name, strings.NewReader("x"), m.ask); err != nil {
-						t.Fatalf("write with mode %v: %v", m.ask, err)
-					}
+					t.must(f.Write(t.Context(), name, strings.NewReader("x"), m.ask), "write with mode %v", m.ask)
 					if i, err := f.Stat(t.Context(), name); err != nil || i.Mode != m.want {
 						t.Errorf("mode %v: got %v, %v, want %v", m.ask, i.Mode, err, m.want)
 					}
@@ -317,17 +284,13 @@ func fileCases() []Case {
 					t.Errorf("got %d entries, want 701 with the directory as the last", len(got))
 				}
 				for i, err := range f.List(t.Context(), "many") {
-					if _, serr := f.Stat(t.Context(), "many/"+i.Name); serr != nil {
-						t.Errorf("stat within the loop: %v", serr)
-					}
+					t.noError(errorOf(f.Stat(t.Context(), "many/"+i.Name)), "stat within the loop")
 					if err != nil || i.Name != "f0000" {
 						t.Errorf("got %q, %v as the first entry, want f0000", i.Name, err)
 					}
 					break
 				}
-				if err := f.Mkdir(t.Context(), "none"); err != nil {
-					t.Fatalf("mkdir: %v", err)
-				}
+				t.must(f.Mkdir(t.Context(), "none"), "mkdir")
 				t.lists(f, "none")
 			}),
 		filesCase("symlinks", "Symbolic links are shown as what they are, and removing or moving one leaves its target alone.",
@@ -357,23 +320,16 @@ func fileCases() []Case {
 					return
 				}
 				s := t.Session()
-				run := t.start(s, limited(t.Program("wait-for-file", "name", "go.txt"), 25*time.Second), nil)
-				run.awaitStart()
+				run := t.begin(s, limited(t.Program("wait-for-file", "name", "go.txt"), 25*time.Second))
 				t.put(s.Files(), "go.txt", "written during the run")
 				t.holds(s.Files(), "go.txt", "written during the run")
-				res, err := run.wait(5 * time.Second)
-				if err != nil || !strings.Contains(string(res.Stdout), "written during the run") {
-					t.Errorf("got %s, want that the code saw the file", run.outcome())
-				}
+				t.mentions(run.ends("the run", 5*time.Second, executor.StatusOK, ""), "written during the run")
 			},
-			Negative: func(t *T) {
-				s := t.Session()
-				run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
-				run.awaitStart()
+			Negative: fresh(func(t *T, s executor.Session) {
+				run := t.spins(s)
 				err := s.Files().Write(t.Context(), "busy.txt", strings.NewReader("x"), 0)
 				_, serr := s.Files().Stat(t.Context(), ".")
-				run.cancel()
-				run.wait(5 * time.Second)
+				run.stop()
 				if !t.Has(executor.FeatureFiles) {
 					t.Refused("files.write", err, executor.FeatureFiles)
 					return
@@ -383,14 +339,11 @@ func fileCases() []Case {
 				t.missing(s.Files(), "busy.txt")
 				t.put(s.Files(), "free.txt", "x")
 				r, err := s.Files().Read(t.Context(), "free.txt")
-				if err != nil {
-					t.Fatalf("read: %v", err)
-				}
-				_, err = s.Run(t.Context(), t.Program("print", "text", "x"), nil)
-				t.isNo("a run while a file is being transferred", err, executor.ErrBusy)
+				t.must(err, "read")
+				t.runFails("a run while a file is being transferred", s, t.Program("print", "text", "x"), executor.ErrBusy)
 				r.Close()
 				t.ok(s, t.Program("print", "text", "x"))
-			},
+			}),
 		},
 	}
 }

@@ -49,39 +49,28 @@ func symlinks(t *T, s executor.Session, f executor.Files) {
 			t.Errorf("read of the link %q: no error", name)
 		}
 	}
-	if err := f.Rename(ctx, "links/to-file", "links/moved"); err != nil {
-		t.Errorf("rename of a link: %v", err)
-	}
+	t.noError(f.Rename(ctx, "links/to-file", "links/moved"), "rename of a link")
 	if i, err := f.Stat(ctx, "links/moved"); err != nil || i.Target != "target/file" {
 		t.Errorf("stat of the moved link: got %+v, %v", i, err)
 	}
 	for _, name := range []string{"links/moved", "links/to-dir", "links/dangling", "links/loop"} {
-		if err := f.Remove(ctx, name); err != nil {
-			t.Errorf("remove of the link %q: %v", name, err)
-		}
+		t.noError(f.Remove(ctx, name), "remove of the link %q", name)
 	}
 	t.lists(f, "links", "target")
 	t.holds(f, "links/target/file", "content")
 	// A tree with a link out of it is removed without what the link points to.
 	t.put(f, "tree/file", "x")
 	t.ok(s, t.Program("symlink", "target", "../links/target", "link", "tree/out"))
-	if err := f.Remove(ctx, "tree"); err != nil {
-		t.Errorf("remove of a tree with a link: %v", err)
-	}
+	t.noError(f.Remove(ctx, "tree"), "remove of a tree with a link")
 	t.holds(f, "links/target/file", "content")
 }
 
 func replaces(t *T, s executor.Session, f executor.Files) {
 	old, fresh := string(pattern(3<<20)), strings.Repeat("new ", 1<<18)
 	t.put(f, "dir/file", old)
-	r, err := f.Read(t.Context(), "dir/file")
-	if err != nil {
-		t.Fatalf("read: %v", err)
-	}
+	r := t.opens(f, "dir/file")
 	head := make([]byte, 1000)
-	if _, err := io.ReadFull(r, head); err != nil {
-		t.Errorf("read: %v", err)
-	}
+	t.noError(errorOf(io.ReadFull(r, head)), "read")
 	// The writer stops half-way until the old content has been seen.
 	pr, pw := io.Pipe()
 	written := make(chan error, 1)
@@ -94,9 +83,7 @@ func replaces(t *T, s executor.Session, f executor.Files) {
 	t.holds(f, "dir/file", old)
 	io.WriteString(pw, fresh[len(fresh)/2:])
 	pw.Close()
-	if err := <-written; err != nil {
-		t.Errorf("write: %v", err)
-	}
+	t.noError(<-written, "write")
 	t.holds(f, "dir/file", fresh)
 	rest, err := io.ReadAll(r)
 	if got := string(head) + string(rest); err != nil || got != old {
@@ -152,45 +139,28 @@ func readers(t *T, s executor.Session, f executor.Files) {
 	data := string(pattern(16 << 20))
 	t.put(f, "large", data)
 	for range 3 {
-		r, err := f.Read(t.Context(), "large")
-		if err != nil {
-			t.Fatalf("read: %v", err)
-		}
-		if _, err := io.ReadFull(r, make([]byte, 10)); err != nil {
-			t.Errorf("read of the beginning: %v", err)
-		}
-		if err := r.Close(); err != nil {
-			t.Errorf("close of a reader before its end: %v", err)
-		}
+		r := t.opens(f, "large")
+		t.noError(errorOf(io.ReadFull(r, make([]byte, 10))), "read of the beginning")
+		t.noError(r.Close(), "close of a reader before its end")
 	}
 	t.says(s, t.Program("print", "text", "next"), "next")
 	ctx, cancel := context.WithCancel(t.Context())
 	r, err := f.Read(ctx, "large")
-	if err != nil {
-		t.Fatalf("read: %v", err)
-	}
-	if _, err := io.ReadFull(r, make([]byte, 10)); err != nil {
-		t.Errorf("read of the beginning: %v", err)
-	}
+	t.must(err, "read")
+	t.noError(errorOf(io.ReadFull(r, make([]byte, 10))), "read of the beginning")
 	cancel()
 	if n, err := io.Copy(io.Discard, r); err == nil && n == int64(len(data)-10) {
 		t.Errorf("a reader went on to the end after its context had ended")
 	}
 	r.Close()
-	_, err = f.Stat(ctx, "large")
-	t.isNo("stat with a context that has ended", err, context.Canceled)
+	t.isNo("stat with a context that has ended", errorOf(f.Stat(ctx, "large")), context.Canceled)
 	t.holds(f, "large", data)
 	s = t.Session()
 	f = s.Files()
 	t.put(f, "large", data)
-	r, err = f.Read(t.Context(), "large")
-	if err != nil {
-		t.Fatalf("read: %v", err)
-	}
+	r = t.opens(f, "large")
 	defer r.Close()
-	if err := s.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	t.noError(s.Close(), "close")
 	if n, err := io.Copy(io.Discard, r); err == nil && n == int64(len(data)) {
 		t.Errorf("a reader went on to the end after its session was closed")
 	}
@@ -247,12 +217,8 @@ func walksFS(t *T, s executor.Session, f executor.Files) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Errorf("walk: %v", err)
-	}
-	if wantNames := []string{"a.txt", "dir/b.txt", "dir/sub/c.bin", "z"}; !slices.Equal(walked, wantNames) {
-		t.Errorf("walked %q, want %q", walked, wantNames)
-	}
+	t.noError(err, "walk")
+	equalLists(t, "walked", walked, []string{"a.txt", "dir/b.txt", "dir/sub/c.bin", "z"})
 	for _, name := range []string{"/a.txt", "../a.txt", "dir/../a.txt", "./a.txt", "dir/", ""} {
 		if _, err := fsys.Open(name); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("open of the invalid name %q: got %v, want fs.ErrInvalid", name, err)

@@ -27,29 +27,24 @@ func hostileCases() []Case {
 	broken := func(id, program, doc string) Case {
 		return Case{
 			ID: id, PerLanguage: true, Programs: []string{program, "print"}, Doc: doc,
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				t.Run(s, limited(t.Program(program), 10*time.Second))
 				if t.Has(executor.FeatureState) {
 					res := t.Run(s, limited(t.Program("print", "text", "next"), 10*time.Second))
 					t.Logf("the run after it: %s", describe(res))
-					if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
-						t.Fatalf("reset: %v", err)
-					}
+					t.must(s.Reset(t.Context(), executor.Interpreter{}), "reset")
 				}
 				t.survives(s)
-			},
+			}),
 		}
 	}
 	return []Case{
 		{
 			ID: "hostile/forged-frames", PerLanguage: true, Programs: []string{"forge", "exit"},
 			Doc: "What code prints is output, also if it looks like frames of a protocol.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				for range 2 {
-					res, events := t.events(s, t.Program("forge"))
-					streams(t, res, events, forged, "")
+					res := t.writes(s, t.Program("forge"), forged, "")
 					if res.ExitCode != 0 || res.Exception != nil {
 						t.Errorf("got %s, want an ordinary end", describe(res))
 					}
@@ -59,19 +54,18 @@ func hostileCases() []Case {
 						t.Errorf("got %s after the forgery, want exit code 3", describe(res))
 					}
 				}
-			},
+			}),
 		},
 		{
 			ID: "hostile/descriptors", PerLanguage: true, Programs: []string{"scribble", "print"},
 			Doc: "Code that writes to file descriptors which are not its own cannot forge an answer or break the session.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				res := t.Run(s, limited(t.Program("scribble"), 10*time.Second))
 				if res.Status == executor.StatusOK && !strings.HasSuffix(string(res.Stdout), "end\n") {
 					t.Errorf("stdout: got %s, want the program's last line", excerpt(string(res.Stdout)))
 				}
 				t.survives(s)
-			},
+			}),
 		},
 		broken("hostile/closed-descriptors", "close-descriptors", "Code that closes every file descriptor is a result, and after a Reset the session goes on as new."),
 		broken("hostile/sabotage", "sabotage", "Code that breaks its own interpreter is a result, and after a Reset the session goes on as new."),

@@ -13,31 +13,25 @@ import (
 func inputCases() []Case {
 	// A form that is refused for want of stdin.
 	none := func(t *T) {
-		req := t.Program("ask")
-		req.Stdin = strings.NewReader("Ada\n")
-		t.refuses(t.Shared(), req, executor.FeatureStdin)
+		t.refuses(t.Shared(), withStdin(t.Program("ask"), strings.NewReader("Ada\n")), executor.FeatureStdin)
 	}
 	ask := func(t *T, stdin io.Reader) executor.Request {
-		req := limited(t.Program("ask"), 20*time.Second)
-		req.Stdin = stdin
-		return req
+		return withStdin(limited(t.Program("ask"), 20*time.Second), stdin)
 	}
 	return []Case{
 		{
 			ID: "stdin/line", Feature: executor.FeatureStdin, Programs: []string{"ask"},
 			Doc: "Code reads lines of Request.Stdin.",
-			Positive: func(t *T) {
-				s := t.Shared()
+			Positive: shared(func(t *T, s executor.Session) {
 				t.says(s, ask(t, strings.NewReader("Ada\nGrace\n")), "name?\nhello Ada")
 				t.says(s, ask(t, strings.NewReader("without an end")), "name?\nhello without an end")
-			},
+			}),
 			Negative: none,
 		},
 		{
 			ID: "stdin/nil", PerLanguage: true, Programs: []string{"ask"},
 			Doc: "Without Request.Stdin standard input is empty: code that reads it does not wait.",
-			Positive: func(t *T) {
-				s := t.Shared()
+			Positive: shared(func(t *T, s executor.Session) {
 				start := time.Now()
 				res := t.Run(s, ask(t, nil))
 				t.prompt("reading nothing", start, 10*time.Second)
@@ -47,17 +41,16 @@ func inputCases() []Case {
 						t.Errorf("stdout: got %q, want that there was no input", got)
 					}
 				}
-			},
+			}),
 		},
 		{
 			ID: "stdin/not-kept", Feature: executor.FeatureStdin, Programs: []string{"ask"},
 			Doc: "What a run leaves unread is not the input of the next one.",
-			Positive: func(t *T) {
-				s := t.Shared()
+			Positive: shared(func(t *T, s executor.Session) {
 				t.says(s, ask(t, strings.NewReader("Ada\nGrace\nHedy\n")), "name?\nhello Ada")
 				t.says(s, ask(t, nil), "name?\nhello nobody")
 				t.says(s, ask(t, strings.NewReader("Joan\n")), "name?\nhello Joan")
-			},
+			}),
 			Negative: none,
 		},
 		{
@@ -65,28 +58,22 @@ func inputCases() []Case {
 			Doc: "Standard input may hold any bytes and be large; none of them changes.",
 			Positive: func(t *T) {
 				data := pattern(1 << 20)
-				req := t.Program("echo")
-				req.Stdin, req.Keep = bytes.NewReader(data), 4<<20
-				if res := t.ok(t.Shared(), req); !bytes.Equal(res.Stdout, data) {
-					t.Errorf("got %s, want the %d bytes of the input", excerpt(string(res.Stdout)), len(data))
-				}
+				t.shows(t.Shared(), keeping(withStdin(t.Program("echo"), bytes.NewReader(data)), 4<<20), string(data))
 			},
 			Negative: none,
 		},
 		{
 			ID: "stdin/unread", Feature: executor.FeatureStdin, Programs: []string{"ask", "print"},
 			Doc: "Run does not wait for a Read of Request.Stdin after the code has ended.",
-			Positive: func(t *T) {
-				s := t.Shared()
+			Positive: shared(func(t *T, s executor.Session) {
 				r, w := io.Pipe()
 				defer w.Close()
-				req := t.Program("print", "text", "done")
-				req.Stdin = r
+				req := withStdin(t.Program("print", "text", "done"), r)
 				start := time.Now()
 				t.says(s, req, "done")
 				t.prompt("code that does not read", start, 5*time.Second)
 				t.says(s, ask(t, strings.NewReader("Ada\n")), "name?\nhello Ada")
-			},
+			}),
 			Negative: none,
 		},
 		{
@@ -94,32 +81,22 @@ func inputCases() []Case {
 			Doc: "A program can be answered after it has asked.",
 			Positive: func(t *T) {
 				r, w := io.Pipe()
-				run := t.start(t.Shared(), ask(t, r), nil)
-				run.awaitStart()
-				if _, err := io.WriteString(w, "Ada\n"); err != nil {
-					t.Errorf("the answer: %v", err)
-				}
+				run := t.begin(t.Shared(), ask(t, r))
+				t.noError(errorOf(io.WriteString(w, "Ada\n")), "the answer")
 				w.Close()
-				res, err := run.wait(5 * time.Second)
-				if err != nil || string(res.Stdout) != "name?\nhello Ada\n" {
-					t.Errorf("got %s, want hello Ada", run.outcome())
-				}
+				t.printed(run.ends("the run", 5*time.Second, executor.StatusOK, ""), "name?\nhello Ada\n")
 			},
 			Negative: none,
 		},
 		{
 			ID: "stdin/timeout", Feature: executor.FeatureStdin, Programs: []string{"ask", "print"},
 			Doc: "Code that waits for input that does not come is stopped at its wall time.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				r, w := io.Pipe()
 				defer w.Close()
-				start := time.Now()
-				res := t.Run(s, limited(ask(t, r), time.Second))
-				t.prompt("waiting for input", start, 3*time.Second)
-				t.ended(res, executor.StatusTimedOut, executor.ReasonWallTime)
+				t.timesOutWithin(3*time.Second, s, limited(ask(t, r), time.Second))
 				t.says(s, t.Program("print", "text", "next"), "next")
-			},
+			}),
 			Negative: none,
 		},
 	}
@@ -139,29 +116,26 @@ func languageCases() []Case {
 			ID: "language/processes", Feature: executor.FeatureSubprocess, Only: executor.Python,
 			Needs: []executor.Feature{executor.FeatureCellNames, executor.FeatureState}, Programs: []string{"spawn-define", "spawn-use"},
 			Doc: "Processes of multiprocessing that are not forked find functions and values of the conversation, and without processes that is an exception.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				t.says(s, t.Program("spawn-define"), "")
 				t.says(s, t.Program("spawn-use"), "spawn [109]\nforkserver [109]")
-			},
-			Negative: func(t *T) {
-				s := t.Session()
+			}),
+			Negative: fresh(func(t *T, s executor.Session) {
 				t.Run(s, t.Program("spawn-define"))
 				if res := t.Run(s, limited(t.Program("spawn-use"), 20*time.Second)); res.Status != executor.StatusFailed {
 					t.Errorf("got %s, want that it fails at once", describe(res))
 				}
-			},
+			}),
 		},
 		{
 			ID: "language/return", Only: executor.JavaScript, PerLanguage: true, Programs: []string{"return"},
 			Doc: "Code may return at its top level, which ends it as it ends a script, and keeps what it has declared.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				t.says(s, t.Program("return", "text", "returned"), "before\nfinally")
 				if t.Has(executor.FeatureState) {
 					t.says(s, t.Program("return", "text", ""), "before\nafter")
 				}
-			},
+			}),
 		},
 		{
 			ID: "language/hashbang", Feature: executor.FeatureTopLevelAwait, Only: executor.JavaScript, Programs: []string{"hashbang"},
@@ -182,13 +156,12 @@ func languageCases() []Case {
 		{
 			ID: "language/handlers", Only: executor.JavaScript, PerLanguage: true, Needs: append(node, executor.FeatureLinger), Programs: []string{"handlers", "raise"},
 			Doc: "In Node a run that handles uncaughtException has errors handled, as a script has; the next run has not.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				t.says(s, t.Program("handlers"), "uncaughtException now\nuncaughtException later\ngoes on")
-				if res := t.Run(s, t.Program("raise", "message", "next")); failed(t, res, 1).Message != "next" {
+				if res := t.Run(s, t.Program("raise", "message", "next")); failed(t, res).Message != "next" {
 					t.Errorf("got %s, want the exception of the next run", describe(res))
 				}
-			},
+			}),
 		},
 		{
 			ID: "await/top-level", Feature: executor.FeatureTopLevelAwait, Programs: []string{"await"},
@@ -215,9 +188,7 @@ func languageCases() []Case {
 			Positive: func(t *T) {
 				req := t.Program("raise", "message", "boom")
 				req.Code = strings.ReplaceAll(req.Code, "\n", "\r\n")
-				if e := failed(t, t.Run(t.Shared(), req), 1); e.Line != 3 {
-					t.Errorf("got line %d, want 3", e.Line)
-				}
+				equal(t, "line", t.raises(t.Shared(), req).Line, 3)
 			},
 		},
 		{
@@ -225,9 +196,7 @@ func languageCases() []Case {
 			Doc: "Two mebibytes of code run.",
 			Positive: func(t *T) {
 				long := strings.Repeat("渐x", 1<<19)
-				req := t.Program("print", "text", long)
-				req.Keep = 4 << 20
-				t.says(t.Shared(), req, long)
+				t.says(t.Shared(), keeping(t.Program("print", "text", long), 4<<20), long)
 			},
 		},
 		{

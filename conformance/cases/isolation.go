@@ -2,7 +2,6 @@ package cases
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -44,16 +43,10 @@ func isolationCases() []Case {
 			Doc: "Closing a session, and stopping code in it, leaves other sessions alone.",
 			Positive: func(t *T) {
 				a, b, c := t.Session(), t.Session(), t.Session()
-				run := t.start(a, limited(t.Program("spin", "text", "ready"), 1500*time.Millisecond), nil)
-				run.awaitStart()
-				if err := b.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
+				run := t.begin(a, limited(t.Program("spin", "text", "ready"), 1500*time.Millisecond))
+				t.noError(b.Close(), "close")
 				t.says(c, t.Program("print", "text", "others live"), "others live")
-				res, err := run.wait(5 * time.Second)
-				if err != nil || res == nil || res.Status != executor.StatusTimedOut {
-					t.Errorf("the run in the other session: got %s, want timed out", run.outcome())
-				}
+				run.ends("the run in the other session", 5*time.Second, executor.StatusTimedOut, executor.ReasonWallTime)
 				t.says(c, t.Program("print", "text", "still"), "still")
 			},
 		},
@@ -80,9 +73,7 @@ func isolationCases() []Case {
 								t.Errorf("%s: got %v, %v", want, res, err)
 							}
 						}
-						if err := s.Close(); err != nil {
-							t.Errorf("close: %v", err)
-						}
+						t.noError(s.Close(), "close")
 					})
 				}
 				wg.Wait()
@@ -100,32 +91,22 @@ func isolationCases() []Case {
 		{
 			ID: "parallel/busy", PerLanguage: true, Programs: []string{"spin", "print"},
 			Doc: "A second run in a busy interpreter fails at once with ErrBusy and RanNo, and does not disturb the first.",
-			Positive: func(t *T) {
-				s := t.Session()
-				run := t.start(s, limited(t.Program("spin", "text", "ready"), 1500*time.Millisecond), nil)
-				run.awaitStart()
+			Positive: fresh(func(t *T, s executor.Session) {
+				run := t.begin(s, limited(t.Program("spin", "text", "ready"), 1500*time.Millisecond))
 				start := time.Now()
 				res, err := s.Run(t.Context(), t.Program("print", "text", "second"), nil)
 				t.prompt("the refusal", start, time.Second)
 				t.isNo("a second run", err, executor.ErrBusy)
-				if res != nil {
-					t.Errorf("got the result %s", describe(res))
-				}
-				if executor.Retryable(err) {
-					t.Errorf("ErrBusy is retryable: that is for failures of the backend")
-				}
-				first, err := run.wait(5 * time.Second)
-				if err != nil || first.Status != executor.StatusTimedOut || string(first.Stdout) != "ready\n" {
-					t.Errorf("the first run: got %s, want timed out with its own output", run.outcome())
-				}
+				t.noResult("the run", res)
+				t.notRetryable(err)
+				t.printed(run.ends("the first run", 5*time.Second, executor.StatusTimedOut, executor.ReasonWallTime), "ready\n")
 				t.says(s, t.Program("print", "text", "third"), "third")
-			},
+			}),
 		},
 		{
 			ID: "parallel/runs", PerLanguage: true, Feature: executor.FeatureParallelRuns, Programs: []string{"wait-for-file", "write-file", "spin", "command-wait", "command-write"},
 			Doc: "Different interpreters and commands of a session run at the same time.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				waits, wakes, other := t.Program("wait-for-file", "name", "go.txt"), t.Program("write-file", "name", "go.txt", "text", "woken"), false
 				if t.Has(executor.FeatureContexts) {
 					wakes.Context, other = "other", true
@@ -139,37 +120,27 @@ func isolationCases() []Case {
 				if !other {
 					t.Errorf("parallel runs are declared, but there is nothing that a run could be parallel to: no contexts, no commands")
 				}
-			},
-			Negative: func(t *T) {
-				s := t.Session()
-				run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
-				run.awaitStart()
+			}),
+			Negative: fresh(func(t *T, s executor.Session) {
+				run := t.spins(s)
 				if t.Has(executor.FeatureContexts) {
 					req := t.Program("write-file", "name", "go.txt", "text", "x")
 					req.Context = "other"
-					_, err := s.Run(t.Context(), req, nil)
-					t.isNo("a run in another context", err, executor.ErrBusy)
+					t.runFails("a run in another context", s, req, executor.ErrBusy)
 				}
 				if t.Has(executor.FeatureCommand) {
-					_, err := s.Run(t.Context(), t.command("command-write", "name", "go.txt", "text", "x"), nil)
-					t.isNo("a command during a run", err, executor.ErrBusy)
+					t.runFails("a command during a run", s, t.command("command-write", "name", "go.txt", "text", "x"), executor.ErrBusy)
 				}
-				_, err := s.Run(t.Context(), executor.Request{Language: t.Language()}, nil)
-				t.isNo("a second run", err, executor.ErrBusy)
-				run.cancel()
-				run.wait(5 * time.Second)
-			},
+				t.runFails("a second run", s, executor.Request{Language: t.Language()}, executor.ErrBusy)
+				run.stop()
+			}),
 		},
 	}
 }
 
 // meet runs a request that waits for a file, and while it does, one that makes the file.
 func meet(t *T, s executor.Session, waits, wakes executor.Request) {
-	run := t.start(s, limited(waits, 25*time.Second), nil)
-	run.awaitStart()
+	run := t.begin(s, limited(waits, 25*time.Second))
 	t.ok(s, wakes)
-	res, err := run.wait(10 * time.Second)
-	if err != nil || !strings.Contains(string(res.Stdout), "woken") {
-		t.Errorf("the run that waited for the other: got %s, want that they met", run.outcome())
-	}
+	t.mentions(run.ends("the run that waited for the other", 10*time.Second, executor.StatusOK, ""), "woken")
 }

@@ -16,38 +16,28 @@ func lifecycleCases() []Case {
 		{
 			ID: "close/session", PerLanguage: true, Programs: []string{"print"},
 			Doc: "Close ends the session: every later call fails with ErrClosed and RanNo, and Close itself may be repeated.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				t.ok(s, t.Program("print", "text", "x"))
 				var wg sync.WaitGroup
 				for range 4 {
 					wg.Go(func() {
-						if err := s.Close(); err != nil {
-							t.Errorf("close: %v", err)
-						}
+						t.noError(s.Close(), "close")
 					})
 				}
 				wg.Wait()
 				closedSession(t, s)
-			},
+			}),
 		},
 		{
 			ID: "close/destroy", PerLanguage: true, Programs: []string{"spin"},
 			Doc: "Destroy of a session that the Executor itself holds ends it, with a run in progress, and needs no feature.",
-			Positive: func(t *T) {
-				s := t.Session()
-				run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
-				run.awaitStart()
-				if err := t.Executor().Destroy(t.Context(), s.Info().Handle); err != nil {
-					t.Errorf("destroy: %v", err)
-				}
-				res, err := run.wait(5 * time.Second)
-				sandboxEnded(t, "the run", res, err, executor.ErrClosed)
-				_, err = s.Run(t.Context(), executor.Request{Language: t.Language()}, nil)
+			Positive: fresh(func(t *T, s executor.Session) {
+				t.endsRun(s, func() error { return t.Executor().Destroy(t.Context(), s.Info().Handle) })
+				_, err := s.Run(t.Context(), executor.Request{Language: t.Language()}, nil)
 				if !errors.Is(err, executor.ErrNotFound) && !errors.Is(err, executor.ErrClosed) {
 					t.Errorf("a run after destroy: got %v, want ErrNotFound or ErrClosed", err)
 				}
-			},
+			}),
 		},
 		{
 			ID:  "close/during-create",
@@ -62,33 +52,20 @@ func lifecycleCases() []Case {
 					}
 					created <- err
 				}()
-				if err := x.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
+				t.noError(x.Close(), "close")
 				// It may have been faster, down to the end of its run; else it is told.
 				if err := <-created; err != nil && !errors.Is(err, executor.ErrClosed) && !errors.Is(err, executor.ErrNotFound) {
 					t.Errorf("create of an Executor that was closed: got %v, want ErrClosed", err)
 				}
-				if t.Has(executor.FeatureList) {
-					t.Eventually(5*time.Second, "what was half made is removed", func() bool { return len(t.listed(t.Executor())) == 0 })
-				}
+				t.eventuallyNone("what was half made is removed")
 			},
 		},
 		{
 			ID: "close/during-run", PerLanguage: true, Programs: []string{"spin"},
 			Doc: "Close during a run ends the run, which says so.",
-			Positive: func(t *T) {
-				s := t.Session()
-				run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
-				run.awaitStart()
-				start := time.Now()
-				if err := s.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
-				t.prompt("close", start, 10*time.Second)
-				res, err := run.wait(5 * time.Second)
-				sandboxEnded(t, "the run", res, err, executor.ErrClosed)
-			},
+			Positive: fresh(func(t *T, s executor.Session) {
+				t.endsRun(s, s.Close)
+			}),
 		},
 		{
 			ID: "close/executor", PerLanguage: true, Programs: []string{"print"},
@@ -97,26 +74,18 @@ func lifecycleCases() []Case {
 				x := t.Open(nil)
 				var sessions []executor.Session
 				for range 2 {
-					s, err := x.Create(t.Context(), t.Spec())
-					if err != nil {
-						t.Fatalf("create: %v", err)
-					}
+					s := t.Created(x.Create(t.Context(), t.Spec()))
 					sessions = append(sessions, s)
 				}
 				t.ok(sessions[0], t.Program("print", "text", "x"))
 				for range 2 {
-					if err := x.Close(); err != nil {
-						t.Errorf("close: %v", err)
-					}
+					t.noError(x.Close(), "close")
 				}
 				for _, s := range sessions {
 					closedSession(t, s)
 				}
-				_, err := x.Create(t.Context(), t.Spec())
-				t.isNo("create after close", err, executor.ErrClosed)
-				if t.Has(executor.FeatureList) {
-					t.Eventually(5*time.Second, "the sandboxes are gone", func() bool { return len(t.listed(t.Executor())) == 0 })
-				}
+				t.isNo("create after close", errorOf(x.Create(t.Context(), t.Spec())), executor.ErrClosed)
+				t.eventuallyNone("the sandboxes are gone")
 			},
 		},
 		{
@@ -124,37 +93,23 @@ func lifecycleCases() []Case {
 			Doc: "Close of an Executor ends runs in progress.",
 			Positive: func(t *T) {
 				x := t.Open(nil)
-				s, err := x.Create(t.Context(), t.Spec())
-				if err != nil {
-					t.Fatalf("create: %v", err)
-				}
-				run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
-				run.awaitStart()
-				start := time.Now()
-				if err := x.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
-				t.prompt("close", start, 10*time.Second)
-				res, err := run.wait(5 * time.Second)
-				sandboxEnded(t, "the run", res, err, executor.ErrClosed)
+				s := t.Created(x.Create(t.Context(), t.Spec()))
+				t.endsRun(s, x.Close)
 			},
 		},
 		{
 			ID: "refresh/alive", PerLanguage: true, Programs: []string{"print"},
 			Doc: "Refresh of a living session tells what Info did, before, between and after runs.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				for range 2 {
 					i, err := s.Refresh(t.Context())
-					if err != nil {
-						t.Fatalf("refresh: %v", err)
-					}
+					t.must(err, "refresh")
 					if i.Handle.Session != s.Info().Handle.Session || i.State != executor.SessionRunning || i.MaxRun != s.Info().MaxRun {
 						t.Errorf("got %+v, want what Info tells: %+v", i, s.Info())
 					}
 					t.ok(s, t.Program("print", "text", "x"))
 				}
-			},
+			}),
 		},
 		{
 			ID: "lifecycle/killed-host", PerLanguage: true, Programs: []string{"spin"}, Bound: 2 * time.Minute, Alone: true,
@@ -217,6 +172,16 @@ func closedSession(t *T, s executor.Session) {
 	check("keep-alive", err, executor.FeatureKeepAlive)
 }
 
+// endsRun ends a sandbox during a run of s, and checks what the run says.
+func (t *T) endsRun(s executor.Session, end func() error) {
+	run := t.spins(s)
+	start := time.Now()
+	t.must(end(), "ending the sandbox")
+	t.prompt("ending the sandbox", start, 10*time.Second)
+	res, err := run.wait(5 * time.Second)
+	sandboxEnded(t, "the run", res, err, executor.ErrClosed)
+}
+
 // sandboxEnded checks what a run says whose sandbox ended under it: that it was killed, or that its
 // end is not known, with an error of one of the kinds.
 func sandboxEnded(t *T, what string, res *executor.Result, err error, kinds ...error) {
@@ -248,9 +213,8 @@ func lifecycleChildren() map[string]Child {
 		// spin creates a session with a short idle TTL, runs code in it that does not end, says so,
 		// and waits to be killed.
 		"spin": func(t *T, _ []byte) []byte {
-			s := t.Session(func(spec *executor.Spec) { spec.IdleTTL = 2 * time.Second })
-			run := t.start(s, limited(t.Program("spin", "text", "ready"), 2*time.Second), nil)
-			run.awaitStart()
+			s := t.Session(idleFor(2 * time.Second))
+			t.begin(s, limited(t.Program("spin", "text", "ready"), 2*time.Second))
 			t.Send([]byte(s.Info().Handle.Session))
 			t.Receive()
 			return nil

@@ -28,9 +28,7 @@ func limitCases() []Case {
 			Positive: func(t *T) {
 				s, other := limitedSession(t, executor.Limits{MemoryBytes: memory}), t.Session()
 				most := s.Info().Limits.MemoryBytes
-				if most < memory {
-					t.Errorf("got a limit of %d bytes, want at least the %d that were asked for", most, memory)
-				}
+				atLeast(t, most, memory)
 				t.remembers(s)
 				res := t.Run(s, limited(t.Program("allocate", "mib", 4*(most>>20)), 100*time.Second)) // some machines give memory slowly
 				got := lastNumber(res, "allocated") << 20
@@ -57,9 +55,7 @@ func limitCases() []Case {
 			Positive: func(t *T) {
 				s := limitedSession(t, executor.Limits{DiskBytes: disk})
 				most := s.Info().Limits.DiskBytes
-				if most < disk {
-					t.Errorf("got a limit of %d bytes, want at least the %d that were asked for", most, disk)
-				}
+				atLeast(t, most, disk)
 				res := t.Run(s, limited(t.Program("fill-disk", "mib", 4*(most>>20)), 25*time.Second))
 				got := lastNumber(res, "wrote")
 				if got > most {
@@ -82,9 +78,7 @@ func limitCases() []Case {
 			Positive: func(t *T) {
 				s := limitedSession(t, executor.Limits{Processes: processes})
 				most := s.Info().Limits.Processes
-				if most < processes {
-					t.Errorf("got a limit of %d processes, want at least the %d that were asked for", most, processes)
-				}
+				atLeast(t, most, processes)
 				res := t.Run(s, limited(t.Program("processes", "count", 3*most), 25*time.Second))
 				got := lastNumber(res, "started")
 				if got > int64(most) {
@@ -106,13 +100,9 @@ func limitCases() []Case {
 			Positive: func(t *T) {
 				s := limitedSession(t, executor.Limits{CPUs: 0.25})
 				most := s.Info().Limits.CPUs
-				if most < 0.25 {
-					t.Errorf("got a limit of %v processors, want at least the 0.25 that were asked for", most)
-				}
+				atLeast(t, most, 0.25)
 				share, err := strconv.ParseFloat(t.stdout(s, t.Program("burn", "ms", 2000)), 64)
-				if err != nil {
-					t.Fatalf("the program burn: %v", err)
-				}
+				t.must(err, "the program burn")
 				// One thread cannot use more than one processor; schedulers give a period's worth
 				// ahead.
 				if share > most*1.5 {
@@ -128,11 +118,19 @@ func limitCases() []Case {
 // limitedSession makes a session with limits. A backend whose largest sandbox is smaller has
 // nothing to show here.
 func limitedSession(t *T, l executor.Limits) executor.Session {
-	spec := t.Spec(func(spec *executor.Spec) { spec.Limits = l })
+	edit := func(spec *executor.Spec) { spec.Limits = l }
+	spec := t.Spec(edit)
 	if missing := t.Executor().Info().Capabilities.MissingFor(spec); len(missing) > 0 {
 		t.Abort("the backend has no sandbox of the size that the case needs: %q", missing)
 	}
-	return t.Session(func(spec *executor.Spec) { spec.Limits = l })
+	return t.Session(edit)
+}
+
+// atLeast checks a limit.
+func atLeast[N int | int64 | float64](t *T, got, asked N) {
+	if got < asked {
+		t.Errorf("got a limit of %v, want at least the %v that were asked for", got, asked)
+	}
 }
 
 // lastNumber returns the number in the last line of stdout that begins with a word; 0 if there is

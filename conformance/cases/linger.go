@@ -8,8 +8,11 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// without is the Request.Linger of a run that does not wait.
-func without() *time.Duration { return new(time.Duration) }
+// leaving returns req with no wait for what its code leaves running.
+func leaving(req executor.Request) executor.Request {
+	req.Linger = new(time.Duration)
+	return req
+}
 
 // lingerCases are about what code leaves running, and what of that its run waits for.
 func lingerCases() []Case {
@@ -19,9 +22,7 @@ func lingerCases() []Case {
 			ID: "linger/waits", Feature: linger, Programs: []string{"linger"},
 			Doc: "A run waits for what its code has started, and its output is that of the run.",
 			Positive: func(t *T) {
-				if res := t.says(t.Shared(), t.Program("linger", "ms", 400), "left\nlate"); len(res.LeftRunning) > 0 {
-					t.Errorf("got %q left running, want nothing", res.LeftRunning)
-				}
+				noneOf(t, "left running", t.says(t.Shared(), t.Program("linger", "ms", 400), "left\nlate").LeftRunning)
 			},
 		},
 		{
@@ -38,9 +39,7 @@ func lingerCases() []Case {
 				if t.Language() != executor.Python {
 					want = []string{"child", "file", "socket", "stdin", "worker", "zlib"}
 				}
-				if got := strings.Fields(string(res.Stdout)); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
-					t.Errorf("got %q, want each of %q", got, want)
-				}
+				equalLists(t, "stdout", slices.Sorted(strings.FieldsSeq(string(res.Stdout))), want)
 				if len(res.LeftRunning) < 2 {
 					t.Errorf("got %q left running, want what is not waited for", res.LeftRunning)
 				}
@@ -49,8 +48,7 @@ func lingerCases() []Case {
 		{
 			ID: "linger/bound", Feature: linger, Programs: []string{"linger", "print"},
 			Doc: "Request.Linger bounds the wait, zero is no wait, and no later run waits for what is left; it is named.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				for _, most := range []time.Duration{0, 100 * time.Millisecond} {
 					req := t.Program("linger", "ms", 60_000)
 					req.Linger = &most
@@ -64,19 +62,14 @@ func lingerCases() []Case {
 				if res := t.says(s, limited(t.Program("print", "text", "next"), 20*time.Second), "next"); len(res.LeftRunning) < 2 {
 					t.Errorf("got %q in a later run, want what two have left", res.LeftRunning)
 				}
-			},
+			}),
 		},
 		{
 			ID: "linger/wall-time", PerLanguage: true, Needs: []executor.Feature{linger}, Programs: []string{"linger-ticker", "print", "remember", "recall"},
 			Doc: "When the wall time ends the wait the run is a timeout, what it waited for is stopped, and the state is kept where interrupts keep it.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
-				res := t.Run(s, limited(t.Program("linger-ticker", "name", "ticks"), 2*time.Second))
-				t.ended(res, executor.StatusTimedOut, executor.ReasonWallTime)
-				if string(res.Stdout) != "left\n" {
-					t.Errorf("stdout: got %q", res.Stdout)
-				}
+			Positive: remembering(func(t *T, s executor.Session) {
+				res := t.timesOut(s, limited(t.Program("linger-ticker", "name", "ticks"), 2*time.Second))
+				t.printed(res, "left\n")
 				if t.Has(executor.FeatureFiles) {
 					t.still(s, "ticks")
 				}
@@ -85,10 +78,8 @@ func lingerCases() []Case {
 				} else {
 					t.aftermath(s, res)
 				}
-				if after := t.says(s, t.Program("print", "text", "next"), "next"); len(after.LeftRunning) > 0 {
-					t.Errorf("got %q left running after that, want nothing", after.LeftRunning)
-				}
-			},
+				noneOf(t, "left running after that", t.says(s, t.Program("print", "text", "next"), "next").LeftRunning)
+			}),
 		},
 		{
 			ID: "linger/endless", PerLanguage: true, Needs: []executor.Feature{linger, executor.FeatureFiles, executor.FeatureThreads},
@@ -107,7 +98,7 @@ func lingerCases() []Case {
 				res := t.Run(t.Session(), t.Program("linger-error", "ms", 200))
 				said := string(res.Stderr)
 				if t.Language() != executor.Python {
-					if failed(t, res, 1); res.Exception != nil {
+					if failed(t, res); res.Exception != nil {
 						said = res.Exception.Message
 					}
 				}

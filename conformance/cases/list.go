@@ -43,15 +43,10 @@ func fencingCases() []Case {
 				second := t.attaches(t.Open(nil), fenced(7))
 				shutOut(t, "the first holder", first)
 				for _, fence := range []int64{5, 6} {
-					_, err := t.Open(nil).Attach(t.Context(), fenced(fence))
-					t.isNo(fmt.Sprintf("attach with the fence %d after 7", fence), err, executor.ErrClosed)
+					t.isNo(fmt.Sprintf("attach with the fence %d after 7", fence), errorOf(t.Open(nil).Attach(t.Context(), fenced(fence))), executor.ErrClosed)
 				}
-				if t.Has(executor.FeatureState) {
-					t.says(second, t.Program("recall"), kept)
-				}
-				if err := second.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
+				t.recalls(second)
+				t.noError(second.Close(), "close")
 			},
 			Negative: none,
 		},
@@ -60,8 +55,7 @@ func fencingCases() []Case {
 			Doc: "A holder that is shut out during its run is told so; the run is then the newer holder's to end.",
 			Positive: func(t *T) {
 				creator := t.Session()
-				run := t.start(creator, limited(t.Program("spin", "text", "ready"), 2*time.Second), nil)
-				run.awaitStart()
+				run := t.begin(creator, limited(t.Program("spin", "text", "ready"), 2*time.Second))
 				h := creator.Info().Handle
 				h.Fence = 3
 				newer := t.attaches(t.Open(nil), h)
@@ -73,9 +67,7 @@ func fencingCases() []Case {
 				}
 				shutOut(t, "the creator", creator)
 				t.eventuallyFree(newer, t.Program("recall"))
-				if err := newer.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
+				t.noError(newer.Close(), "close")
 			},
 			Negative: none,
 		},
@@ -84,8 +76,7 @@ func fencingCases() []Case {
 
 // shutOut checks that a holder can no longer do anything.
 func shutOut(t *T, who string, s executor.Session) {
-	_, err := s.Run(t.Context(), t.Program("recall"), nil)
-	t.isNo("a run of "+who+", who was shut out", err, executor.ErrClosed)
+	t.runFails("a run of "+who+", who was shut out", s, t.Program("recall"), executor.ErrClosed)
 	if t.Has(executor.FeatureFiles) {
 		t.isNo("a write of "+who+", who was shut out", s.Files().Write(t.Context(), "x", strings.NewReader("x"), 0), executor.ErrClosed)
 	}
@@ -94,14 +85,7 @@ func shutOut(t *T, who string, s executor.Session) {
 // listCases are about finding sandboxes.
 func listCases() []Case {
 	noList := func(t *T) {
-		n := 0
-		for _, err := range t.Executor().Sessions(t.Context(), nil) {
-			t.Refused("sessions", err, executor.FeatureList)
-			n++
-		}
-		if n != 1 {
-			t.Errorf("sessions: got %d elements, want one refusal", n)
-		}
+		t.Refused("sessions", onlyError(t, t.Executor().Sessions(t.Context(), nil)), executor.FeatureList)
 	}
 	return []Case{
 		{
@@ -126,9 +110,7 @@ func listCases() []Case {
 						lists(t, x, q.labels, q.want...)
 					}
 				}
-				if err := a.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
+				t.noError(a.Close(), "close")
 				lists(t, t.Executor(), t.Labels(), b)
 				found := false
 				for i, err := range t.Executor().Sessions(t.Context(), nil) {
@@ -156,8 +138,7 @@ func listCases() []Case {
 						break
 					}
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				cancel()
+				ctx := t.over()
 				for _, err := range t.Executor().Sessions(ctx, nil) {
 					t.isNo("sessions with a context that has ended", err, context.Canceled)
 					break
@@ -169,17 +150,13 @@ func listCases() []Case {
 			ID: "list/created-elsewhere", Feature: executor.FeatureList,
 			Doc: "A sandbox whose process was killed is listed until it ends.",
 			Positive: func(t *T) {
-				c := t.StartChild("create-and-wait", nil)
-				h := t.handle(c.Receive())
-				c.Kill()
+				h := t.orphan("create-and-wait")
 				got := t.listed(t.Executor())
 				if !slices.ContainsFunc(got, func(i executor.SessionInfo) bool { return i.Handle.Session == h.Session }) {
 					t.Errorf("got %+v, want the sandbox %s", got, h.Session)
 				}
 				if t.Has(executor.FeatureAttach) {
-					if err := t.Executor().Destroy(t.Context(), h); err != nil {
-						t.Errorf("destroy: %v", err)
-					}
+					t.noError(t.Executor().Destroy(t.Context(), h), "destroy")
 				}
 				t.Eventually(5*time.Second, "the sandbox is gone", func() bool {
 					return !slices.ContainsFunc(t.listed(t.Executor()), func(i executor.SessionInfo) bool { return i.State != executor.SessionDead })
@@ -187,6 +164,15 @@ func listCases() []Case {
 			},
 			Negative: noList,
 		},
+	}
+}
+
+// noReserved checks that no label of the module itself is shown.
+func (t *T) noReserved(labels map[string]string) {
+	for k := range labels {
+		if strings.HasPrefix(k, executor.ReservedPrefix) {
+			t.Errorf("the reserved label %q is shown", k)
+		}
 	}
 }
 
@@ -204,11 +190,7 @@ func lists(t *T, x executor.Executor, labels map[string]string, want ...executor
 				t.Errorf("listed by %q: the label is %q, want %q", k, i.Labels[k], v)
 			}
 		}
-		for k := range i.Labels {
-			if strings.HasPrefix(k, executor.ReservedPrefix) {
-				t.Errorf("the reserved label %q is shown", k)
-			}
-		}
+		t.noReserved(i.Labels)
 		if i.Created.IsZero() || i.State == "" || i.Handle.Type == "" || len(i.Capabilities.Languages) > 0 {
 			t.Errorf("listed: got %+v, want handle, state and time, and no capabilities", i)
 		}

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,9 +34,7 @@ func networkCases() []Case {
 					t.Abort("the suite cannot listen where it would hear the sandbox")
 				}
 				for _, edit := range []func(*executor.Spec){mode(""), mode(executor.NetworkNone)} {
-					if heard := t.connects(t.Session(edit), p); len(heard) > 0 {
-						t.Errorf("a sandbox without network has reached %v", heard)
-					}
+					noneOf(t, "reached by a sandbox without network", t.connects(t.Session(edit), p))
 				}
 			},
 			Negative: func(t *T) {
@@ -94,16 +91,10 @@ func networkCases() []Case {
 					t.unreached()
 				}
 				one := reached[0]
-				if heard := t.connects(t.Session(mode(executor.NetworkAllowlist, one.String())), p); !slices.Equal(heard, []netip.Addr{one}) {
-					t.Errorf("with only %v allowed, the sandbox has reached %v", one, heard)
-				}
-				if heard := t.connects(t.Session(mode(executor.NetworkAllowlist, netip.PrefixFrom(one, one.BitLen()).String())), p); !slices.Equal(heard, []netip.Addr{one}) {
-					t.Errorf("with only the prefix of %v allowed, the sandbox has reached %v", one, heard)
-				}
+				equalLists(t, "reached with only one address allowed", t.connects(t.Session(mode(executor.NetworkAllowlist, one.String())), p), []netip.Addr{one})
+				equalLists(t, "reached with only the prefix of one address allowed", t.connects(t.Session(mode(executor.NetworkAllowlist, netip.PrefixFrom(one, one.BitLen()).String())), p), []netip.Addr{one})
 				const nowhere = "198.51.100.7" // for documentation only
-				if heard := t.connects(t.Session(mode(executor.NetworkAllowlist, nowhere)), p); len(heard) > 0 {
-					t.Errorf("with only %s allowed, the sandbox has reached %v", nowhere, heard)
-				}
+				noneOf(t, "reached with only "+nowhere+" allowed", t.connects(t.Session(mode(executor.NetworkAllowlist, nowhere)), p))
 			},
 			Negative: func(t *T) {
 				t.refusesSpec("an allow-list", mode(executor.NetworkAllowlist, "example.org"), executor.FeatureNetworkAllowlist)

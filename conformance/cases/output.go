@@ -20,32 +20,28 @@ func outputCases() []Case {
 			Doc: "What code writes to stdout is in Result.Stdout, byte by byte, and nowhere else.",
 			Positive: func(t *T) {
 				const want = "to stdout: naïve 渐 😀 \u2028 end\n"
-				res, events := t.events(t.Shared(), t.Program("print", "text", strings.TrimSuffix(want, "\n")))
-				streams(t, res, events, want, "")
+				t.writes(t.Shared(), t.Program("print", "text", strings.TrimSuffix(want, "\n")), want, "")
 			},
 		},
 		{
 			ID: "output/stderr", PerLanguage: true, Programs: []string{"print-err"},
 			Doc: "What code writes to stderr is in Result.Stderr and nowhere else.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Shared(), t.Program("print-err", "text", "to stderr"))
-				streams(t, res, events, "", "to stderr\n")
+				t.writes(t.Shared(), t.Program("print-err", "text", "to stderr"), "", "to stderr\n")
 			},
 		},
 		{
 			ID: "output/both", PerLanguage: true, Programs: []string{"alternate"},
 			Doc: "Stdout and stderr are told apart, and each keeps its order.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Shared(), t.Program("alternate"))
-				streams(t, res, events, "out 1\nout 2\nout 3\nout 4\nout 5\n", "err 1\nerr 2\nerr 3\nerr 4\nerr 5\n")
+				t.writes(t.Shared(), t.Program("alternate"), "out 1\nout 2\nout 3\nout 4\nout 5\n", "err 1\nerr 2\nerr 3\nerr 4\nerr 5\n")
 			},
 		},
 		{
 			ID: "output/none", PerLanguage: true,
 			Doc: "Empty code runs, writes nothing and ends with exit code 0.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Shared(), executor.Request{Language: t.Language()})
-				streams(t, res, events, "", "")
+				res := t.writes(t.Shared(), executor.Request{Language: t.Language()}, "", "")
 				if res.ExitCode != 0 || len(res.Outputs) > 0 {
 					t.Errorf("got %s and %d outputs, want exit code 0 and none", describe(res), len(res.Outputs))
 				}
@@ -77,11 +73,10 @@ func outputCases() []Case {
 		{
 			ID: "output/half-character", PerLanguage: true, Programs: []string{"write-bytes"},
 			Doc: "A character that is cut off by the end of the code, or never was one, is passed on as it is.",
-			Positive: func(t *T) {
-				s := t.Shared()
+			Positive: shared(func(t *T, s executor.Session) {
 				writesBytes(t, s, []byte("cut off \xe6\xb8"))
 				writesBytes(t, s, []byte("\xff"), []byte("\xe6"), []byte("a\x80\xbf"))
-			},
+			}),
 		},
 		{
 			ID: "output/split-character", PerLanguage: true, Programs: []string{"write-bytes"},
@@ -100,10 +95,7 @@ func outputCases() []Case {
 			Doc: "A line of a mebibyte arrives whole.",
 			Positive: func(t *T) {
 				const unit = "0123456789abcdef"
-				req := t.Program("repeat", "text", unit, "count", 1<<16)
-				req.Keep = 4 << 20
-				res, events := t.events(t.Shared(), req)
-				streams(t, res, events, strings.Repeat(unit, 1<<16)+"\n", "")
+				t.writes(t.Shared(), keeping(t.Program("repeat", "text", unit, "count", 1<<16), 4<<20), strings.Repeat(unit, 1<<16)+"\n", "")
 			},
 		},
 		{
@@ -111,34 +103,28 @@ func outputCases() []Case {
 			Doc: "A single write of 24 MiB arrives whole, within a limit that allows it.",
 			Positive: func(t *T) {
 				const unit, count = "0123456789abcdef", 24 << 16
-				s := t.Session(func(spec *executor.Spec) { spec.Run.OutputBytes = 32 << 20 })
-				req := t.Program("repeat", "text", unit, "count", count)
-				req.Keep = 100
-				keepsEnds(t, s, req, strings.Repeat(unit, count)+"\n")
+				s := t.Session(writing(32 << 20))
+				keepsEnds(t, s, keeping(t.Program("repeat", "text", unit, "count", count), 100), strings.Repeat(unit, count)+"\n")
 			},
 		},
 		{
 			ID: "output/many-lines", PerLanguage: true, Programs: []string{"lines"},
 			Doc: "Ten thousand lines arrive in order and without a gap.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Shared(), t.Program("lines", "count", 10000))
-				streams(t, res, events, numbered(10000), "")
+				t.writes(t.Shared(), t.Program("lines", "count", 10000), numbered(10000), "")
 			},
 		},
 		{
 			ID: "output/keep", PerLanguage: true, Programs: []string{"lines", "repeat"},
 			Doc: "Request.Keep cuts the Result in the middle, between characters, and says where and how much; events are not cut.",
-			Positive: func(t *T) {
-				s := t.Shared()
-				req := t.Program("lines", "count", 2000)
-				req.Keep = 1000
+			Positive: shared(func(t *T, s executor.Session) {
+				req := keeping(t.Program("lines", "count", 2000), 1000)
 				keepsEnds(t, s, req, numbered(2000))
-				req = t.Program("repeat", "text", "渐", "count", 1000)
-				req.Keep = 100
+				req = keeping(t.Program("repeat", "text", "渐", "count", 1000), 100)
 				keepsEnds(t, s, req, strings.Repeat("渐", 1000)+"\n")
 				req.Keep = -1
 				keepsEnds(t, s, req, strings.Repeat("渐", 1000)+"\n")
-			},
+			}),
 		},
 		{
 			ID: "output/limit", PerLanguage: true, Programs: []string{"flood", "print"},
@@ -146,8 +132,7 @@ func outputCases() []Case {
 			Positive: func(t *T) {
 				const limit = 64 << 10
 				s := t.Session()
-				req := limited(t.Program("flood"), 20*time.Second)
-				req.Limits.OutputBytes = limit
+				req := bounded(limited(t.Program("flood"), 20*time.Second), limit)
 				start := time.Now()
 				res, events := t.events(s, req)
 				t.prompt("stopping the flood", start, 10*time.Second)
@@ -166,15 +151,12 @@ func outputCases() []Case {
 			ID: "output/limit-scope", PerLanguage: true, Programs: []string{"repeat", "alternate"},
 			Doc: "OutputBytes counts all outputs together; a run may write up to that of its session, and a tighter limit of one run does not stay.",
 			Positive: func(t *T) {
-				s := t.Session(func(spec *executor.Spec) { spec.Run.OutputBytes = 1 << 20 })
-				tight := t.Program("repeat", "text", "x", "count", 5000)
-				tight.Limits.OutputBytes = 1000
-				t.ended(t.Run(s, tight), executor.StatusKilled, executor.ReasonOutput)
+				s := t.Session(writing(1 << 20))
+				t.ends(s, bounded(t.Program("repeat", "text", "x", "count", 5000), 1000), executor.StatusKilled, executor.ReasonOutput)
 				t.ok(s, t.Program("repeat", "text", "x", "count", 1<<20-1))
-				t.ended(t.Run(s, t.Program("repeat", "text", "x", "count", 1<<20+1)), executor.StatusKilled, executor.ReasonOutput)
-				both := t.Program("alternate") // 30 bytes on each stream
-				both.Limits.OutputBytes = 40
-				t.ended(t.Run(s, both), executor.StatusKilled, executor.ReasonOutput)
+				t.ends(s, t.Program("repeat", "text", "x", "count", 1<<20+1), executor.StatusKilled, executor.ReasonOutput)
+				both := bounded(t.Program("alternate"), 40) // of 30 bytes on each stream
+				t.ends(s, both, executor.StatusKilled, executor.ReasonOutput)
 				both.Limits.OutputBytes = 60
 				t.ok(s, both)
 			},
@@ -187,17 +169,14 @@ func outputCases() []Case {
 		{
 			ID: "output/late", PerLanguage: true, Programs: []string{"late", "nap", "pause"},
 			Doc: "What code that was left running prints after its run is dropped, and never counted to a later run.",
-			Positive: func(t *T) {
-				s := t.Session()
-				late := t.Program("late", "ms", 300)
-				late.Linger = without()
-				t.says(s, late, "left")
+			Positive: fresh(func(t *T, s executor.Session) {
+				t.says(s, leaving(t.Program("late", "ms", 300)), "left")
 				wait := "nap"
 				if t.Has(executor.FeatureTopLevelAwait) {
 					wait = "pause" // lets timers and tasks go on
 				}
 				t.says(s, t.Program(wait, "ms", 900), "begin\nend")
-			},
+			}),
 		},
 	}
 }
@@ -208,9 +187,7 @@ func streams(t *T, res *executor.Result, events []executor.Event, stdout, stderr
 	if res.Status != executor.StatusOK {
 		t.Fatalf("got %s, want ok", describe(res))
 	}
-	if len(res.Dropped) > 0 {
-		t.Errorf("got the gaps %+v in output that fits", res.Dropped)
-	}
+	noneOf(t, "gaps in output that fits", res.Dropped)
 	for _, stream := range []struct{ name, got, want string }{
 		{"stdout of the result", string(res.Stdout), stdout},
 		{"stderr of the result", string(res.Stderr), stderr},
@@ -221,6 +198,13 @@ func streams(t *T, res *executor.Result, events []executor.Event, stdout, stderr
 			t.Errorf("%s: got %s, want %s", stream.name, excerpt(stream.got), excerpt(stream.want))
 		}
 	}
+}
+
+// writes runs req in s and checks it as streams does.
+func (t *T) writes(s executor.Session, req executor.Request, stdout, stderr string) *executor.Result {
+	res, events := t.events(s, req)
+	streams(t, res, events, stdout, stderr)
+	return res
 }
 
 // writesBytes checks that a program which writes chunks of bytes is seen to write just these, and
@@ -290,9 +274,8 @@ func slowReader(t *T) {
 		paused = time.Second
 	)
 	// Short, because a backend that holds everything back until the end does so for that long.
-	req := limited(t.Program("flood"), 3*time.Second)
-	req.Limits.OutputBytes, req.Keep = limit, 1
-	s := t.Session(func(spec *executor.Spec) { spec.Run.OutputBytes = limit })
+	req := keeping(bounded(limited(t.Program("flood"), 3*time.Second), limit), 1)
+	s := t.Session(writing(limit))
 	before := heap()
 	var most uint64
 	res, err := s.Run(t.Context(), req, func(ev executor.Event) error {
@@ -305,9 +288,7 @@ func slowReader(t *T) {
 		}
 		return errStop
 	})
-	if err != errStop {
-		t.Errorf("got the error %v, want that of emit", err)
-	}
+	t.stopped(err)
 	if res != nil {
 		t.Logf("stopped with %s", describe(res))
 	}

@@ -16,16 +16,13 @@ func packageCases() []Case {
 	}
 	name := func(t *T) string { return strings.TrimSpace(t.Source(t.Language(), "package-name")) }
 	none := func(t *T) {
-		_, err := t.Session().Install(t.Context(), of(t, "conformance-no-such-package"), nil)
-		t.Refused("install", err, packages)
+		t.Refused("install", errorOf(t.Session().Install(t.Context(), of(t, "conformance-no-such-package"), nil)), packages)
 	}
 	return []Case{
 		{
 			ID: "packages/install", Feature: packages, Programs: []string{"package-name", "package-import", "remember", "recall"}, Bound: 5 * time.Minute,
 			Doc: "Install makes a package importable for later runs, also in a sandbox without network, and leaves the state alone.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
+			Positive: remembering(func(t *T, s executor.Session) {
 				t.says(s, t.Program("package-import"), "absent")
 				var kinds []executor.EventKind
 				res, err := s.Install(t.Context(), of(t, name(t)), func(ev executor.Event) error {
@@ -35,9 +32,7 @@ func packageCases() []Case {
 					kinds = append(kinds, ev.Kind)
 					return nil
 				})
-				if err != nil {
-					t.Fatalf("install: %v", err)
-				}
+				t.must(err, "install")
 				t.ended(res, executor.StatusOK, "")
 				if len(kinds) == 0 || kinds[0] != executor.EventStarted {
 					t.Errorf("got the events %v, want started first", kinds)
@@ -47,24 +42,20 @@ func packageCases() []Case {
 					t.says(s, t.Program("recall"), kept)
 				}
 				if t.Has(executor.FeatureState) {
-					if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
-						t.Errorf("reset: %v", err)
-					}
+					t.noError(s.Reset(t.Context(), executor.Interpreter{}), "reset")
 					t.says(s, t.Program("package-import"), "present")
 				}
 				if res, err := s.Install(t.Context(), of(t, name(t)), nil); err != nil || res.Status != executor.StatusOK {
 					t.Errorf("installing it again: got %v, %v", res, err)
 				}
-			},
+			}),
 			Negative: none,
 		},
 		{
 			ID: "packages/during-run", Feature: packages, Programs: []string{"package-name", "spin"}, Bound: 5 * time.Minute,
 			Doc: "Without parallel runs Install and Run exclude each other with ErrBusy; with them Install works during a run.",
-			Positive: func(t *T) {
-				s := t.Session()
-				run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
-				run.awaitStart()
+			Positive: fresh(func(t *T, s executor.Session) {
+				run := t.spins(s)
 				res, err := s.Install(t.Context(), of(t, name(t)), nil)
 				if t.Has(executor.FeatureParallelRuns) {
 					if err != nil || res.Status != executor.StatusOK {
@@ -73,59 +64,47 @@ func packageCases() []Case {
 				} else {
 					t.isNo("install during a run", err, executor.ErrBusy)
 				}
-				run.cancel()
-				run.wait(5 * time.Second)
-			},
+				run.stop()
+			}),
 			Negative: none,
 		},
 		{
 			ID: "packages/not-there", Feature: packages, Programs: []string{"print"}, Bound: 3 * time.Minute,
 			Doc: "That a package does not exist is a failed result, not an error, and the session goes on.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				res, err := s.Install(t.Context(), of(t, "conformance-no-such-package"), nil)
-				if err != nil {
-					t.Fatalf("install: %v", err)
-				}
+				t.must(err, "install")
 				t.ended(res, executor.StatusFailed, "")
 				if res.ExitCode == 0 || len(res.Stdout)+len(res.Stderr) == 0 && res.Exception == nil {
 					t.Errorf("got %s, want another exit code than 0 and words about it", describe(res))
 				}
 				t.says(s, t.Program("print", "text", "next"), "next")
-			},
+			}),
 			Negative: none,
 		},
 		{
 			ID: "packages/spec", Feature: packages, Programs: []string{"package-name", "package-import"}, Bound: 5 * time.Minute,
 			Doc: "Packages of a spec are there in the first run; one that cannot be installed is ErrInvalid, and makes no sandbox.",
 			Positive: func(t *T) {
-				s := t.Session(func(spec *executor.Spec) { spec.Packages = []executor.Packages{of(t, name(t))} })
+				s := t.Session(packed(of(t, name(t))))
 				t.says(s, t.Program("package-import"), "present")
-				if err := s.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
-				_, err := t.Executor().Create(t.Context(), t.Spec(func(spec *executor.Spec) {
-					spec.Packages = []executor.Packages{of(t, "conformance-no-such-package")}
-				}))
-				t.isNo("create with a package that is not there", err, executor.ErrInvalid)
-				t.noSandbox("a package that is not there")
+				t.noError(s.Close(), "close")
+				t.createFails("a package that is not there", packed(of(t, "conformance-no-such-package")), executor.ErrInvalid)
 			},
 			Negative: func(t *T) {
-				t.refusesSpec("packages", func(spec *executor.Spec) { spec.Packages = []executor.Packages{of(t, "conformance-no-such-package")} }, packages)
+				t.refusesSpec("packages", packed(of(t, "conformance-no-such-package")), packages)
 			},
 		},
 		{
 			ID: "packages/invalid", Feature: packages, Bound: 2 * time.Minute,
 			Doc: "Addresses, files and options of an installer are ErrInvalid; names that a shell would take for something else install nothing.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				for _, names := range [][]string{
 					nil, {""}, {"--index-url=http://127.0.0.1:1/"}, {"a\nb"}, {"\xff"},
 					{"git+https://example.org/x.git"}, {"git+ssh://git@example.org/x"}, {"https://example.org/x.tgz"}, {"x @ https://example.org/x.whl"},
 					{"file:x"}, {"./x.whl"}, {"../../etc/passwd"}, {"/etc/passwd"},
 				} {
-					_, err := s.Install(t.Context(), of(t, names...), nil)
-					t.isNo("install of "+excerpt(strings.Join(names, " ")), err, executor.ErrInvalid)
+					t.isNo("install of "+excerpt(strings.Join(names, " ")), errorOf(s.Install(t.Context(), of(t, names...), nil)), executor.ErrInvalid)
 				}
 				for _, odd := range []string{"x; touch owned", "$(touch owned)"} {
 					res, err := s.Install(t.Context(), of(t, odd), nil)
@@ -136,7 +115,7 @@ func packageCases() []Case {
 				if t.Has(executor.FeatureFiles) {
 					t.missing(s.Files(), "owned")
 				}
-			},
+			}),
 			Negative: none,
 		},
 	}

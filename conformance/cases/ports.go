@@ -41,17 +41,13 @@ func portCases() []Case {
 						t.Errorf("%s: got %d bytes and %v, want the %d that were sent", address, len(got), err, len(want))
 						c.Close()
 					}
-					if err := <-sent; err != nil {
-						t.Errorf("%s: sending: %v", address, err)
-					}
+					t.noError(<-sent, "%s: sending", address)
 				}
 				half := t.dials(s, t.serves(s, "127.0.0.1"), "half")
 				if got, err := io.ReadAll(half); err != nil || string(got) != "half" {
 					t.Errorf("a server that ends its direction: got %q, %v", got, err)
 				}
-				if _, err := half.Write([]byte("more")); err != nil {
-					t.Errorf("the other direction: %v", err)
-				}
+				t.noError(errorOf(half.Write([]byte("more"))), "the other direction")
 				if got, err := io.ReadAll(t.dials(s, t.serves(s, "127.0.0.1"), "reset")); err == nil {
 					t.Errorf("a connection that is reset looks like one that has ended: got %q", got)
 				}
@@ -60,8 +56,7 @@ func portCases() []Case {
 		{
 			ID:  "asked",
 			Doc: "Without Spec.Ports no port is reached, and the session does not have the feature, also for who attaches.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				port := t.serves(s, "127.0.0.1")
 				holders := []executor.Session{s}
 				if t.Has(executor.FeatureAttach) {
@@ -71,15 +66,14 @@ func portCases() []Case {
 					if h.Info().Capabilities.Has(executor.FeaturePorts) {
 						t.Errorf("the session has the feature, and has not asked for it")
 					}
-					_, err := h.Dial(t.Context(), port)
-					t.Refused("dial", err, executor.FeaturePorts)
+					t.Refused("dial", errorOf(h.Dial(t.Context(), port)), executor.FeaturePorts)
 				}
 				if !t.Has(executor.FeatureAttach) {
 					return
 				}
 				asked := t.Session(withPorts)
 				t.echoes(t.attaches(t.Open(nil), asked.Info().Handle), t.serves(asked, "127.0.0.1"))
-			},
+			}),
 		},
 		{
 			ID:  "addresses",
@@ -102,8 +96,7 @@ func portCases() []Case {
 					}
 				}
 				for _, port := range []int{-1, 0, 1 << 16, 1<<32 + 80} {
-					_, err := s.Dial(t.Context(), port)
-					t.isNo(fmt.Sprintf("port %d", port), err, executor.ErrInvalid)
+					t.isNo(fmt.Sprintf("port %d", port), errorOf(s.Dial(t.Context(), port)), executor.ErrInvalid)
 				}
 			},
 		},
@@ -166,8 +159,7 @@ func portCases() []Case {
 				for range executor.MaxForwards {
 					conns = append(conns, t.dials(s, port, "echo"))
 				}
-				_, err := s.Dial(t.Context(), port)
-				t.isNo("one connection more", err, executor.ErrExhausted)
+				t.isNo("one connection more", errorOf(s.Dial(t.Context(), port)), executor.ErrExhausted)
 				conns[0].Close()
 				t.echoes(s, port)
 			},
@@ -179,14 +171,11 @@ func portCases() []Case {
 				s := t.Session(withPorts)
 				port := t.serves(s, "127.0.0.1")
 				c := t.dials(s, port, "mute")
-				if err := s.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
+				t.noError(s.Close(), "close")
 				if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil || err == io.EOF {
 					t.Errorf("reading after the session was closed: got %d, %v", n, err)
 				}
-				_, err := s.Dial(t.Context(), port)
-				t.isNo("dial", err, executor.ErrClosed)
+				t.isNo("dial", errorOf(s.Dial(t.Context(), port)), executor.ErrClosed)
 			},
 		},
 		{
@@ -200,7 +189,7 @@ func portCases() []Case {
 					}
 				})
 				half := t.dials(used, t.serves(used, "127.0.0.1"), "half")
-				idle := t.Session(withPorts, func(spec *executor.Spec) { spec.IdleTTL = 3 * time.Second })
+				idle := t.Session(withPorts, idleFor(3*time.Second))
 				flood := t.dials(idle, t.serves(idle, "127.0.0.1"), "flood")
 				// A little at a time, so that the bound of bytes is not what ends them.
 				piece := make([]byte, 1<<10)
@@ -238,13 +227,9 @@ func (t *T) portIn(res *executor.Result) int {
 // dials connects to a server of that program, and says what it is to do.
 func (t *T) dials(s executor.Session, port int, what string) executor.Conn {
 	c, err := s.Dial(t.Context(), port)
-	if err != nil {
-		t.Fatalf("dial: %v", err)
-	}
+	t.must(err, "dial")
 	t.Cleanup(func() { c.Close() })
-	if _, err := io.WriteString(c, what+"\n"); err != nil {
-		t.Fatalf("writing to a server: %v", err)
-	}
+	t.must(errorOf(io.WriteString(c, what+"\n")), "writing to a server")
 	return c
 }
 

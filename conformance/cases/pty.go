@@ -1,7 +1,6 @@
 package cases
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math"
@@ -27,25 +26,21 @@ func ptyCase(id, doc string, programs []string, positive func(*T)) Case {
 func ptyCases() []Case {
 	return []Case{
 		ptyCase("terminal", "A command with a Terminal leads a session whose controlling terminal has the size that was asked for, and is its input and output.",
-			[]string{"terminal-report"}, func(t *T) {
-				s := t.Shared()
+			[]string{"terminal-report"}, shared(func(t *T, s executor.Session) {
 				t.shows(s, atTerminal(t.command("terminal-report"), executor.TerminalSize{}), "terminal 24 80\r\n")
 				t.shows(s, atTerminal(t.command("terminal-report"), executor.TerminalSize{Rows: 50, Columns: 132}), "terminal 50 132\r\n")
-			}),
+			})),
 		ptyCase("resize", "A command hears by SIGWINCH of every size that its Terminal gets and keeps, up to the largest; absurd sizes are ErrInvalid and change nothing.",
 			[]string{"terminal-sizes"}, func(t *T) {
 				req := atTerminal(t.command("terminal-sizes"), executor.TerminalSize{})
-				run := t.start(t.Shared(), limited(req, 25*time.Second), nil)
-				run.awaitShown("24 80\r\n")
+				run := t.beginAt(t.Shared(), req, "24 80\r\n")
 				for _, s := range []executor.TerminalSize{
 					{}, {Rows: 24}, {Rows: -1, Columns: 80}, {Rows: 24, Columns: 65536}, {Rows: math.MaxInt, Columns: math.MinInt},
 				} {
 					t.isNo(fmt.Sprintf("the size %+v", s), req.Terminal.Resize(s), executor.ErrInvalid)
 				}
 				for _, s := range []executor.TerminalSize{{Rows: 40, Columns: 100}, {Rows: 1, Columns: 1}, {Rows: 65535, Columns: 65535}} {
-					if err := req.Terminal.Resize(s); err != nil {
-						t.Errorf("resize to %+v: %v", s, err)
-					}
+					t.noError(req.Terminal.Resize(s), "resize to %+v", s)
 					run.awaitShown(fmt.Sprintf("\n%d %d\r\n", s.Rows, s.Columns))
 				}
 				if got := run.text(); strings.Count(got, "\n") != 4 {
@@ -55,8 +50,7 @@ func ptyCases() []Case {
 		ptyCase("interrupt", "An interrupt that is typed reaches what runs in the foreground of the terminal, and the run goes on.",
 			[]string{"terminal-interrupt"}, func(t *T) {
 				req, keys := t.typing(t.command("terminal-interrupt"))
-				run := t.start(t.Shared(), limited(req, 25*time.Second), nil)
-				run.awaitShown("ready\r\n")
+				run := t.beginAt(t.Shared(), req, "ready\r\n")
 				keys <- "\x03"
 				res, err := run.wait(10 * time.Second)
 				if err != nil || res.Status != executor.StatusFailed || res.ExitCode != 7 || !strings.HasSuffix(run.text(), "interrupted\r\n") {
@@ -67,8 +61,7 @@ func ptyCases() []Case {
 			[]string{"command-cat"}, func(t *T) {
 				req, keys := t.typing(t.command("command-cat"))
 				keys <- "abx\x7fc\r"
-				run := t.start(t.Shared(), limited(req, 25*time.Second), nil)
-				run.awaitShown("abc\r\n")
+				run := t.beginAt(t.Shared(), req, "abc\r\n")
 				keys <- "\x04"
 				res, err := run.wait(10 * time.Second)
 				if want := "abx\b \bc\r\nabc\r\n"; err != nil || res.Status != executor.StatusOK || run.text() != want {
@@ -78,50 +71,33 @@ func ptyCases() []Case {
 		ptyCase("open", "The end of Request.Stdin, and that there is none, leave a terminal open.",
 			[]string{"command-cat"}, func(t *T) {
 				for _, in := range []io.Reader{nil, strings.NewReader("typed\r")} {
-					req := limited(atTerminal(t.command("command-cat"), executor.TerminalSize{}), time.Second)
-					req.Stdin = in
-					res := t.Run(t.Shared(), req)
-					t.ended(res, executor.StatusTimedOut, executor.ReasonWallTime)
+					res := t.timesOut(t.Shared(), withStdin(limited(atTerminal(t.command("command-cat"), executor.TerminalSize{}), time.Second), in))
 					if got := string(res.Stdout); in != nil && got != "typed\r\ntyped\r\n" {
 						t.Errorf("got %q, want what was typed and its copy", got)
 					}
 				}
 			}),
 		ptyCase("timeout", "A command that ignores hang-ups and requests to end is stopped at its wall time.",
-			[]string{"terminal-deaf"}, func(t *T) {
-				s := t.Session()
-				start := time.Now()
-				res := t.Run(s, limited(atTerminal(t.command("terminal-deaf"), executor.TerminalSize{}), 500*time.Millisecond))
-				t.prompt("stopping the command", start, 4*time.Second)
-				t.ended(res, executor.StatusTimedOut, executor.ReasonWallTime)
-				if string(res.Stdout) != "ready\r\n" {
-					t.Errorf("got %q, want what was written before", res.Stdout)
-				}
-			}),
+			[]string{"terminal-deaf"}, fresh(func(t *T, s executor.Session) {
+				t.printed(t.timesOutWithin(4*time.Second, s, limited(atTerminal(t.command("terminal-deaf"), executor.TerminalSize{}), 500*time.Millisecond)), "ready\r\n")
+			})),
 		ptyCase("group", "When a command at a terminal ends, what it has left in the background is gone.",
-			[]string{"command-background"}, func(t *T) {
-				s := t.Session()
+			[]string{"command-background"}, fresh(func(t *T, s executor.Session) {
 				start := time.Now()
 				t.shows(s, limited(atTerminal(t.command("command-background", "name", "ticks", "then", "true"), executor.TerminalSize{}), 25*time.Second), "left\r\n")
 				t.prompt("a command that leaves a child behind", start, 5*time.Second)
 				stillTicks(t, s)
-			}),
+			})),
 		ptyCase("cancel", "A command at a terminal stops when its context ends, with what it has started.",
-			[]string{"command-background"}, func(t *T) {
-				s := t.Session()
-				run := t.start(s, limited(atTerminal(t.command("command-background", "name", "ticks", "then", "sleep 3600"), executor.TerminalSize{}), 25*time.Second), nil)
-				run.awaitShown("left\r\n")
-				run.cancel()
-				_, err := run.wait(5 * time.Second)
-				t.is("a cancelled command", err, context.Canceled, executor.RanYes)
+			[]string{"command-background"}, fresh(func(t *T, s executor.Session) {
+				run := t.beginAt(s, atTerminal(t.command("command-background", "name", "ticks", "then", "sleep 3600"), executor.TerminalSize{}), "left\r\n")
+				run.canceled(5 * time.Second)
 				stillTicks(t, s)
-			}),
+			})),
 		ptyCase("limit", "The output of a terminal is bounded, its echo included.",
 			[]string{"command-cat"}, func(t *T) {
-				req := limited(atTerminal(t.command("command-cat"), executor.TerminalSize{}), 20*time.Second)
-				req.Limits.OutputBytes, req.Stdin = 4096, strings.NewReader(strings.Repeat("a line\r", 10_000))
-				res := t.Run(t.Shared(), req)
-				t.ended(res, executor.StatusKilled, executor.ReasonOutput)
+				req := bounded(withStdin(limited(atTerminal(t.command("command-cat"), executor.TerminalSize{}), 20*time.Second), strings.NewReader(strings.Repeat("a line\r", 10_000))), 4096)
+				res := t.ends(t.Shared(), req, executor.StatusKilled, executor.ReasonOutput)
 				if n := len(res.Stdout); n > 4096 {
 					t.Errorf("got %d bytes, want at most 4096", n)
 				}
@@ -134,10 +110,7 @@ func ptyCases() []Case {
 				run := t.start(t.Shared(), req, func(ev executor.Event) error {
 					if ev.Kind == executor.EventStdout && !paused {
 						paused = true
-						select { // what was written meanwhile waits
-						case <-time.After(300 * time.Millisecond):
-						case <-t.Context().Done():
-						}
+						t.pause(300 * time.Millisecond)
 					}
 					return nil
 				})
@@ -153,9 +126,7 @@ func ptyCases() []Case {
 		ptyCase("input-flood", "What is typed into a terminal that nobody reads waits outside of the sandbox.",
 			[]string{"command-sleep"}, func(t *T) {
 				var in flood
-				req := limited(atTerminal(t.command("command-sleep"), executor.TerminalSize{}), time.Second)
-				req.Stdin = &in
-				t.ended(t.Run(t.Session(), req), executor.StatusTimedOut, executor.ReasonWallTime)
+				t.timesOut(t.Session(), withStdin(limited(atTerminal(t.command("command-sleep"), executor.TerminalSize{}), time.Second), &in))
 				if n := in.read.Load(); n > 8<<20 {
 					t.Errorf("the backend has read %d bytes that nobody wanted", n)
 				}
@@ -216,7 +187,7 @@ func (f *flood) Read(p []byte) (int, error) {
 // shows runs req in s and checks that it ends without an error and that its stdout is want.
 func (t *T) shows(s executor.Session, req executor.Request, want string) {
 	if res := t.ok(s, req); string(res.Stdout) != want || len(res.Stderr) > 0 {
-		t.Errorf("got stdout %s and stderr %s, want %q", excerpt(string(res.Stdout)), excerpt(string(res.Stderr)), want)
+		t.Errorf("got stdout %s and stderr %s, want %s", excerpt(string(res.Stdout)), excerpt(string(res.Stderr)), excerpt(want))
 	}
 }
 
@@ -225,6 +196,13 @@ func (r *background) text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return text(r.events, executor.EventStdout)
+}
+
+// beginAt is start of a command at a terminal, and waits until stdout has want.
+func (t *T) beginAt(s executor.Session, req executor.Request, want string) *background {
+	r := t.start(s, limited(req, 25*time.Second), nil)
+	r.awaitShown(want)
+	return r
 }
 
 // awaitShown waits until stdout has want.

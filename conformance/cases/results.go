@@ -17,16 +17,13 @@ func resultCases() []Case {
 		{
 			ID: "runs/result", PerLanguage: true, Programs: []string{"print"},
 			Doc: "A result has the ID of its request or one of its own, where it ran, and plausible times.",
-			Positive: func(t *T) {
-				s := t.Shared()
+			Positive: shared(func(t *T, s executor.Session) {
 				begin := time.Now()
 				req := t.Program("print", "text", "x")
 				req.ID = "Run.1_a-b"
 				first := t.ok(s, req)
 				took := time.Since(begin)
-				if first.ID != req.ID {
-					t.Errorf("ID: got %q, want %q", first.ID, req.ID)
-				}
+				equal(t, "ID", first.ID, req.ID)
 				second, third := t.ok(s, t.Program("print", "text", "x")), t.ok(s, t.Program("print", "text", "x"))
 				if second.ID == "" || second.ID == third.ID || second.ID == first.ID {
 					t.Errorf("IDs that were made: got %q and %q, want two different ones", second.ID, third.ID)
@@ -43,13 +40,13 @@ func resultCases() []Case {
 				if first.Usage.CPU < 0 || first.Usage.PeakMemory < 0 || first.ExitCode != 0 || first.Exception != nil || first.Err() != nil {
 					t.Errorf("got %s with usage %+v", describe(first), first.Usage)
 				}
-			},
+			}),
 		},
 		{
 			ID: "runs/one-shot", PerLanguage: true, Programs: []string{"print"},
 			Doc: "The function Run creates a sandbox for the language of its request, runs that and destroys it.",
 			Positive: func(t *T) {
-				spec := t.Spec(func(spec *executor.Spec) { spec.Languages = nil })
+				spec := t.Spec(languages())
 				res, err := executor.Run(t.Context(), t.Executor(), spec, t.Program("print", "text", "once"))
 				if err != nil || string(res.Stdout) != "once\n" {
 					t.Errorf("got %v, %v, want what was printed", res, err)
@@ -69,18 +66,16 @@ func resultCases() []Case {
 		{
 			ID: "runs/many", PerLanguage: true, Programs: []string{"print"},
 			Doc: "A hundred runs of a session each get their own answer.",
-			Positive: func(t *T) {
-				s := t.Shared()
+			Positive: shared(func(t *T, s executor.Session) {
 				for i := range 100 {
 					t.says(s, t.Program("print", "text", "run "+strconv.Itoa(i)), "run "+strconv.Itoa(i))
 				}
-			},
+			}),
 		},
 		{
 			ID: "runs/json", PerLanguage: true, Programs: []string{"write-bytes", "raise"},
 			Doc: "Results and events of real runs come back from JSON as they were.",
-			Positive: func(t *T) {
-				s := t.Shared()
+			Positive: shared(func(t *T, s executor.Session) {
 				for _, req := range []executor.Request{t.Program("write-bytes", "chunks", "61 ff00 e6b890"), t.Program("raise", "message", "渐")} {
 					res, events := t.events(s, req)
 					back := &executor.Result{}
@@ -88,17 +83,14 @@ func resultCases() []Case {
 					for _, ev := range events {
 						roundTrip(t, &ev, &executor.Event{})
 					}
-					if string(back.Stdout) != string(res.Stdout) {
-						t.Errorf("stdout: got %q, want %q", back.Stdout, res.Stdout)
-					}
+					t.printed(back, string(res.Stdout))
 				}
-			},
+			}),
 		},
 		{
 			ID: "runs/invalid", PerLanguage: true, Programs: []string{"print"},
 			Doc: "A request that no session could accept is ErrInvalid with RanNo, and the session goes on.",
-			Positive: func(t *T) {
-				s := t.Shared()
+			Positive: shared(func(t *T, s executor.Session) {
 				l := t.Language()
 				for what, req := range map[string]executor.Request{
 					"neither code nor command": {},
@@ -119,24 +111,19 @@ func resultCases() []Case {
 						return nil
 					})
 					t.isNo(what, err, executor.ErrInvalid)
-					if res != nil {
-						t.Errorf("%s: got the result %s", what, describe(res))
-					}
+					t.noResult(what, res)
 				}
 				t.says(s, t.Program("print", "text", "next"), "next")
-			},
+			}),
 		},
 		{
 			ID: "errors/form", PerLanguage: true, Programs: []string{"print"},
 			Doc: "Every error is an *Error with operation, backend and session, and only failures of the backend are retryable.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				_, invalid := s.Run(t.Context(), executor.Request{}, nil)
 				_, refused := s.Run(t.Context(), executor.Request{Language: "no-such-language"}, nil)
-				_, create := t.Executor().Create(t.Context(), t.Spec(func(spec *executor.Spec) { spec.Template = "conformance-no-such-template" }))
-				if err := s.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
+				_, create := t.Executor().Create(t.Context(), t.Spec(template("conformance-no-such-template")))
+				t.noError(s.Close(), "close")
 				_, closed := s.Run(t.Context(), t.Program("print", "text", "x"), nil)
 				for what, e := range map[string]struct {
 					err  error
@@ -159,14 +146,12 @@ func resultCases() []Case {
 					if e.op == "run" && got.Session != s.Info().Handle.Session {
 						t.Errorf("%s: got the session %q, want %q", what, got.Session, s.Info().Handle.Session)
 					}
-					if executor.Retryable(e.err) {
-						t.Errorf("%s: retryable: %v", what, e.err)
-					}
+					t.notRetryable(e.err)
 					if e.kind == executor.ErrUnsupported && !errors.Is(e.err, errors.ErrUnsupported) {
 						t.Errorf("%s: not errors.ErrUnsupported: %v", what, e.err)
 					}
 				}
-			},
+			}),
 		},
 		{
 			ID: "errors/no-secrets", PerLanguage: true, Programs: []string{"spin"},
@@ -195,34 +180,22 @@ func resultCases() []Case {
 					}
 					return req
 				}
-				run := t.start(s, request(), nil)
-				run.awaitStart()
-				_, err := s.Run(t.Context(), request(), nil) // busy
-				note(err)
-				run.cancel()
-				_, err = run.wait(5 * time.Second)
-				note(err)
-				bad := request()
-				bad.Limits.WallTime = -2
-				_, err = s.Run(t.Context(), bad, nil)
-				note(err)
-				_, err = t.Executor().Create(t.Context(), t.Spec(func(spec *executor.Spec) {
+				run := t.begin(s, request())
+				note(errorOf(s.Run(t.Context(), request(), nil))) // busy
+				note(errorOf(run.stop()))
+				note(errorOf(s.Run(t.Context(), limited(request(), -2), nil)))
+				note(errorOf(t.Executor().Create(t.Context(), t.Spec(func(spec *executor.Spec) {
 					spec.Env, spec.Template = env, "conformance-no-such-template"
-				}))
-				note(err)
+				}))))
 				info := s.Info()
 				text, err := json.Marshal(info)
 				note(err)
 				texts = append(texts, fmt.Sprintf("%+v", info), info.Handle.String(), string(text))
-				_, err = s.Files().Stat(t.Context(), "none")
-				note(err)
-				run = t.start(s, request(), nil)
-				run.awaitStart()
+				note(errorOf(s.Files().Stat(t.Context(), "none")))
+				run = t.begin(s, request())
 				note(s.Close())
-				_, err = run.wait(5 * time.Second)
-				note(err)
-				_, err = s.Run(t.Context(), request(), nil)
-				note(err)
+				note(errorOf(run.wait(5 * time.Second)))
+				note(errorOf(s.Run(t.Context(), request(), nil)))
 				for _, text := range texts {
 					if strings.Contains(text, secret) {
 						t.Errorf("the secret is in %s", excerpt(strings.ReplaceAll(text, secret, "[the secret]")))

@@ -2,7 +2,6 @@ package cases
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -24,68 +23,57 @@ func stateCases() []Case {
 		{
 			ID: "state/variables", Feature: state, Programs: []string{"remember", "recall"},
 			Doc: "Variables and functions of a run are there in the next, and may be defined again.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				t.ok(s, t.Program("remember", "value", "first"))
 				t.says(s, t.Program("recall"), "first")
 				t.ok(s, t.Program("remember", "value", kept))
 				t.says(s, t.Program("recall"), kept)
-			},
+			}),
 			Negative: none,
 		},
 		{
 			ID: "state/fresh", Feature: state, Programs: []string{"remember", "recall"},
 			Doc: "StateFresh says of the first run in an interpreter, and only of that, that it began without variables.",
-			Positive: func(t *T) {
-				s := t.Session()
-				if res := t.says(s, t.Program("recall"), "absent"); !res.StateFresh {
-					t.Errorf("StateFresh of the first run: got false")
-				}
+			Positive: fresh(func(t *T, s executor.Session) {
+				t.anew(s)
 				t.remembers(s)
 				if res := t.says(s, t.Program("recall"), kept); res.StateFresh || res.StateLost || res.FilesLost {
 					t.Errorf("StateFresh %v, StateLost %v, FilesLost %v of an ordinary run, want none", res.StateFresh, res.StateLost, res.FilesLost)
 				}
-			},
+			}),
 			Negative: none,
 		},
 		{
 			ID: "state/after-exception", Feature: state, Programs: []string{"remember", "recall", "raise"},
 			Doc: "Variables survive an exception, and so do those that the failed code had set.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
+			Positive: remembering(func(t *T, s executor.Session) {
 				res := t.Run(s, executor.Request{Language: t.Language(), Code: t.Program("remember", "value", kept).Code + "\n" + t.Program("raise", "message", "boom").Code})
-				failed(t, res, 1)
+				failed(t, res)
 				t.keeps(s, res)
-			},
+			}),
 			Negative: none,
 		},
 		{
 			ID: "state/once", Feature: state, Programs: []string{"count"},
 			Doc: "Each run happens once.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				for i := 1; i <= 5; i++ {
 					t.says(s, t.Program("count"), strconv.Itoa(i))
 				}
-			},
-			Negative: func(t *T) {
-				s := t.Session()
+			}),
+			Negative: fresh(func(t *T, s executor.Session) {
 				for range 2 {
 					t.says(s, t.Program("count"), "1")
 				}
-			},
+			}),
 		},
 		{
 			ID: "state/reset", Feature: state, Programs: []string{"remember", "recall", "print"},
 			Doc: "Reset ends the interpreter: the next run begins anew and says so, and the one after it does not.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				for _, which := range []executor.Interpreter{{}, {Language: t.Language()}} {
 					t.remembers(s)
-					if err := s.Reset(t.Context(), which); err != nil {
-						t.Fatalf("reset: %v", err)
-					}
+					t.must(s.Reset(t.Context(), which), "reset")
 					if res := t.says(s, t.Program("recall"), "absent"); !res.StateFresh || res.Cell > 1 {
 						t.Errorf("StateFresh %v and cell %d of the first run after a reset, want true and 1", res.StateFresh, res.Cell)
 					}
@@ -93,70 +81,48 @@ func stateCases() []Case {
 						t.Errorf("StateFresh of the second run after a reset: got true")
 					}
 				}
-			},
+			}),
 			Negative: noReset,
 		},
 		{
 			ID: "state/reset-idle", Feature: state, Programs: []string{"recall"},
 			Doc: "Reset of a session in which nothing has run, and a second Reset, are not errors.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				for range 2 {
-					if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
-						t.Errorf("reset: %v", err)
-					}
+					t.noError(s.Reset(t.Context(), executor.Interpreter{}), "reset")
 				}
 				t.says(s, t.Program("recall"), "absent")
-			},
+			}),
 			Negative: noReset,
 		},
 		{
 			ID: "state/reset-run", Feature: state, Programs: []string{"remember", "recall", "spin"},
 			Doc: "Reset ends a run in progress with ReasonReset; what it had written is kept.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
-				run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
-				run.awaitStart()
-				if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
-					t.Fatalf("reset: %v", err)
-				}
-				res, err := run.wait(5 * time.Second)
-				if err != nil || res == nil {
-					t.Fatalf("the run that was reset: got %s, want a result", run.outcome())
-				}
-				t.ended(res, executor.StatusKilled, executor.ReasonReset)
-				if !strings.Contains(string(res.Stdout), "ready") {
-					t.Errorf("stdout of the run that was reset: got %q", res.Stdout)
-				}
-				if after := t.says(s, t.Program("recall"), "absent"); !after.StateFresh {
-					t.Errorf("StateFresh of the first run after a reset: got false")
-				}
-			},
+			Positive: remembering(func(t *T, s executor.Session) {
+				run := t.spins(s)
+				t.must(s.Reset(t.Context(), executor.Interpreter{}), "reset")
+				res := run.ends("the run that was reset", 5*time.Second, executor.StatusKilled, executor.ReasonReset)
+				t.mentions(res, "ready")
+				t.anew(s)
+			}),
 			Negative: noReset,
 		},
 		{
 			ID: "state/reset-files", Feature: state, Needs: []executor.Feature{executor.FeatureFiles}, Programs: []string{"write-file", "read-file"},
 			Doc: "Reset leaves the files.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				t.ok(s, t.Program("write-file", "name", "kept.txt", "text", kept))
-				if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
-					t.Fatalf("reset: %v", err)
-				}
+				t.must(s.Reset(t.Context(), executor.Interpreter{}), "reset")
 				t.says(s, t.Program("read-file", "name", "kept.txt"), kept)
-			},
+			}),
 			Negative: noReset,
 		},
 		{
 			ID: "state/reset-leftovers", Feature: state, Needs: []executor.Feature{executor.FeatureFiles},
 			Programs: []string{"leave-ticker", "pause"},
 			Doc:      "What code left running lives on after its run, or where there are no threads while a later one awaits, and Reset ends it with the interpreter.",
-			Positive: func(t *T) {
-				s := t.Session()
-				ticker := t.Program("leave-ticker", "name", "ticks")
-				ticker.Linger = without()
-				t.says(s, ticker, "left")
+			Positive: fresh(func(t *T, s executor.Session) {
+				t.says(s, leaving(t.Program("leave-ticker", "name", "ticks")), "left")
 				first := t.size(s, "ticks")
 				pause := func() {
 					if t.Has(executor.FeatureTopLevelAwait) {
@@ -168,35 +134,29 @@ func stateCases() []Case {
 				} else if pause(); t.Has(executor.FeatureTopLevelAwait) && t.size(s, "ticks") == first {
 					t.Errorf("what was left running does not go on while a run awaits")
 				}
-				if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
-					t.Fatalf("reset: %v", err)
-				}
+				t.must(s.Reset(t.Context(), executor.Interpreter{}), "reset")
 				left := t.size(s, "ticks")
 				pause()
 				if now := t.size(s, "ticks"); now != left {
 					t.Errorf("what was left running goes on after a reset: the file has grown from %d to %d bytes", left, now)
 				}
 				t.still(s, "ticks")
-			},
+			}),
 			Negative: noReset,
 		},
 		{
 			ID: "state/reset-dead", Feature: executor.FeatureSubprocess, Only: executor.Python,
 			Needs: []executor.Feature{executor.FeatureFiles, state}, Programs: []string{"leave-dead-ticker"},
 			Doc: "A process that shows as dead and is not, because one of its threads lives, lives on after its run, and Reset ends it.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				if res := t.Run(s, t.Program("leave-dead-ticker", "name", "ticks")); string(res.Stdout) != "left\n" {
 					t.says(s, t.Program("leave-dead-ticker", "name", "ticks"), "none")
 					return
 				}
-				first := t.size(s, "ticks")
-				t.Eventually(2*time.Second, "what was left running goes on", func() bool { return t.size(s, "ticks") > first })
-				if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
-					t.Fatalf("reset: %v", err)
-				}
+				t.grows(s, "ticks")
+				t.must(s.Reset(t.Context(), executor.Interpreter{}), "reset")
 				t.still(s, "ticks")
-			},
+			}),
 			Negative: func(t *T) { t.says(t.Session(), t.Program("leave-dead-ticker", "name", "ticks"), "none") },
 		},
 	}
@@ -211,14 +171,25 @@ func (t *T) size(s executor.Session, name string) int64 {
 	return i.Size
 }
 
+// grows checks that a file that some code lets grow every few milliseconds does.
+func (t *T) grows(s executor.Session, name string) {
+	first := t.size(s, name)
+	t.Eventually(2*time.Second, "what was left running goes on", func() bool { return t.size(s, name) > first })
+}
+
+// pause waits for d, or for the end of the case.
+func (t *T) pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-t.Context().Done():
+	}
+}
+
 // still checks that a file that some code let grow every few milliseconds no longer grows.
 func (t *T) still(s executor.Session, name string) {
 	before := t.size(s, name)
 	// Not a sleep for effect: that nothing happens can be seen only over time.
-	select {
-	case <-time.After(400 * time.Millisecond):
-	case <-t.Context().Done():
-	}
+	t.pause(400 * time.Millisecond)
 	if after := t.size(s, name); after != before {
 		t.Errorf("the code still runs: it has grown the file %s from %d to %d bytes", name, before, after)
 	}

@@ -19,26 +19,22 @@ var oddValues = []string{
 // environmentCases are about the variables that code sees.
 func environmentCases() []Case {
 	none := func(t *T) {
-		req := t.Program("environ")
-		req.Env = map[string]string{"CONFORMANCE": "x"}
-		t.refuses(t.Shared(), req, executor.FeatureEnv)
+		t.refuses(t.Shared(), withEnv(t.Program("environ"), map[string]string{"CONFORMANCE": "x"}), executor.FeatureEnv)
 	}
 	return []Case{
 		{
 			ID: "env/session", Feature: executor.FeatureEnv, Programs: []string{"getenv"},
 			Doc: "Spec.Env is seen by every run.",
 			Positive: func(t *T) {
-				s := t.Session(func(spec *executor.Spec) { spec.Env = map[string]string{"CONFORMANCE": "of the session"} })
+				s := t.Session(inEnv(map[string]string{"CONFORMANCE": "of the session"}))
 				getenv(t, s, nil, "CONFORMANCE", "of the session")
 				if t.Has(executor.FeatureState) {
-					if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
-						t.Errorf("reset: %v", err)
-					}
+					t.noError(s.Reset(t.Context(), executor.Interpreter{}), "reset")
 				}
 				getenv(t, s, nil, "CONFORMANCE", "of the session")
 			},
 			Negative: func(t *T) {
-				t.refusesSpec("env", func(spec *executor.Spec) { spec.Env = map[string]string{"CONFORMANCE": "x"} }, executor.FeatureEnv)
+				t.refusesSpec("env", inEnv(map[string]string{"CONFORMANCE": "x"}), executor.FeatureEnv)
 			},
 		},
 		{
@@ -65,9 +61,8 @@ func environmentCases() []Case {
 				for i, v := range oddValues {
 					env["CONFORMANCE_"+strconv.Itoa(i)] = v
 				}
-				req := t.Program("environ")
-				req.Env = env
-				ofSession := t.Session(func(spec *executor.Spec) { spec.Env = env })
+				req := withEnv(t.Program("environ"), env)
+				ofSession := t.Session(inEnv(env))
 				for what, res := range map[string]*executor.Result{"request": t.ok(t.Session(), req), "session": t.ok(ofSession, t.Program("environ"))} {
 					seen := variables(t, res)
 					for name, want := range env {
@@ -83,11 +78,8 @@ func environmentCases() []Case {
 			ID: "env/lines", Feature: executor.FeatureEnv, Programs: []string{"raise", "environ"},
 			Doc: "Passing variables does not move the lines of the code.",
 			Positive: func(t *T) {
-				req := t.Program("raise", "message", "boom")
-				req.Env = map[string]string{"CONFORMANCE": "x", "CONFORMANCE_LINES": "a\nb\nc"}
-				if e := failed(t, t.Run(t.Shared(), req), 1); e.Line != 3 {
-					t.Errorf("got line %d, want 3", e.Line)
-				}
+				req := withEnv(t.Program("raise", "message", "boom"), map[string]string{"CONFORMANCE": "x", "CONFORMANCE_LINES": "a\nb\nc"})
+				equal(t, "line", t.raises(t.Shared(), req).Line, 3)
 			},
 			Negative: none,
 		},
@@ -101,10 +93,7 @@ func environmentCases() []Case {
 				}
 				t.Cleanup(func() { os.Unsetenv(canary) })
 				// Of an Executor that was opened later, lest what it starts has an older copy.
-				s, err := t.Open(nil).Create(t.Context(), t.Spec())
-				if err != nil {
-					t.Fatalf("create: %v", err)
-				}
+				s := t.Created(t.Open(nil).Create(t.Context(), t.Spec()))
 				res := t.ok(s, t.Program("environ"))
 				if strings.Contains(string(res.Stdout), canary) {
 					t.Errorf("a variable of the host is seen")
@@ -121,13 +110,10 @@ func environmentCases() []Case {
 
 // getenv checks the value of a variable; empty means that it is not set.
 func getenv(t *T, s executor.Session, env map[string]string, name, want string) {
-	req := t.Program("getenv", "name", name)
-	req.Env = env
+	req := withEnv(t.Program("getenv", "name", name), env)
 	var got *string
 	out := t.stdout(s, req)
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		t.Fatalf("the program getenv printed %s: %v", excerpt(out), err)
-	}
+	t.must(json.Unmarshal([]byte(out), &got), "the program getenv printed %s", excerpt(out))
 	switch {
 	case got == nil && want != "":
 		t.Errorf("%s is not set, want %q", name, want)
@@ -139,9 +125,7 @@ func getenv(t *T, s executor.Session, env map[string]string, name, want string) 
 // variables returns what the program "environ" printed.
 func variables(t *T, res *executor.Result) map[string]string {
 	var all map[string]string
-	if err := json.Unmarshal(res.Stdout, &all); err != nil {
-		t.Fatalf("the program environ printed %s: %v", excerpt(string(res.Stdout)), err)
-	}
+	t.must(json.Unmarshal(res.Stdout, &all), "the program environ printed %s", excerpt(string(res.Stdout)))
 	return all
 }
 
@@ -151,55 +135,41 @@ func surroundingsCases() []Case {
 		req := executor.Request{Language: t.Language(), Dir: "/tmp"}
 		t.refuses(t.Shared(), req, executor.FeatureDir)
 	}
-	inDir := func(t *T, s executor.Session, dir string) string {
-		req := t.Program("cwd")
-		req.Dir = dir
-		return t.stdout(s, req)
-	}
 	return []Case{
 		{
 			ID: "workdir/start", Feature: executor.FeatureWorkdir, Programs: []string{"cwd"},
 			Doc: "Code starts in /workspace.",
-			Positive: func(t *T) {
-				s := t.Shared()
+			Positive: shared(func(t *T, s executor.Session) {
 				for range 2 {
 					t.says(s, t.Program("cwd"), executor.Workdir)
 				}
-			},
+			}),
 		},
 		{
 			ID: "workdir/restart", Feature: executor.FeatureWorkdir, Needs: []executor.Feature{executor.FeatureState}, Programs: []string{"cwd", "swallow"},
 			Doc: "Code starts in /workspace also after a Reset, and after code that had to be killed.",
-			Positive: func(t *T) {
-				s := t.Session()
-				if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
-					t.Errorf("reset: %v", err)
-				}
+			Positive: fresh(func(t *T, s executor.Session) {
+				t.noError(s.Reset(t.Context(), executor.Interpreter{}), "reset")
 				t.says(s, t.Program("cwd"), executor.Workdir)
 				t.Run(s, limited(t.Program("swallow", "text", "x"), 300*time.Millisecond))
 				t.says(s, t.Program("cwd"), executor.Workdir)
-			},
+			}),
 		},
 		{
 			ID: "workdir/files", Feature: executor.FeatureWorkdir, Needs: []executor.Feature{executor.FeatureFiles}, Programs: []string{"write-file"},
 			Doc: "Files that code names relatively are those that Files finds below /workspace.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				t.ok(s, t.Program("write-file", "name", "here.txt", "text", "here"))
 				t.holds(s.Files(), executor.Workdir+"/here.txt", "here")
-			},
+			}),
 		},
 		{
 			ID: "surroundings/time-zone", PerLanguage: true, Programs: []string{"surroundings"},
 			Doc: "Local time is UTC.",
 			Positive: func(t *T) {
 				found := surroundings(t)
-				if found.Offset != 0 {
-					t.Errorf("local time is off by %v seconds", found.Offset)
-				}
-				if found.TZ != nil && *found.TZ != "UTC" || found.TZ == nil && t.Language() == executor.Python {
-					t.Errorf("TZ is not UTC")
-				}
+				equal(t, "seconds between UTC and local time", found.Offset, 0)
+				t.knows("TZ", found.TZ, "UTC")
 			},
 		},
 		{
@@ -207,9 +177,7 @@ func surroundingsCases() []Case {
 			Doc: "LANG is C.UTF-8 and text files are UTF-8.",
 			Positive: func(t *T) {
 				found := surroundings(t)
-				if found.Lang != nil && *found.Lang != "C.UTF-8" || found.Lang == nil && t.Language() == executor.Python {
-					t.Errorf("LANG is not C.UTF-8")
-				}
+				t.knows("LANG", found.Lang, "C.UTF-8")
 				if e := found.Encoding; e != nil && !strings.EqualFold(strings.ReplaceAll(*e, "-", ""), "utf8") {
 					t.Errorf("the encoding of text files is %q", *e)
 				}
@@ -220,12 +188,8 @@ func surroundingsCases() []Case {
 			Doc: "The home and the temporary directory can be written to.",
 			Positive: func(t *T) {
 				found := surroundings(t)
-				if found.Home != nil && !*found.Home {
-					t.Errorf("the home directory cannot be written to")
-				}
-				if found.Temp != nil && !*found.Temp {
-					t.Errorf("the temporary directory cannot be written to")
-				}
+				t.allows("home", found.Home)
+				t.allows("temporary", found.Temp)
 			},
 		},
 		{
@@ -268,27 +232,21 @@ func surroundingsCases() []Case {
 		{
 			ID: "dir/run", Feature: executor.FeatureDir, Programs: []string{"cwd", "make-files"},
 			Doc: "Request.Dir, absolute or below the working directory, is that of its run only.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				home := t.stdout(s, t.Program("cwd"))
 				t.ok(s, t.Program("make-files", "dir", "sub/deep", "count", 0))
 				for dir, want := range map[string]string{"sub": home + "/sub", "sub/deep": home + "/sub/deep", home + "/sub": home + "/sub", "/": "/"} {
-					if got := inDir(t, s, dir); got != want {
-						t.Errorf("Dir %q: got %q, want %q", dir, got, want)
-					}
+					t.says(s, inDir(t.Program("cwd"), dir), want)
 					t.says(s, t.Program("cwd"), home)
 				}
-			},
+			}),
 			Negative: noDir,
 		},
 		{
 			ID: "dir/missing", Feature: executor.FeatureDir, Programs: []string{"write-file", "read-file"},
 			Doc: "Code does not run if its Dir is not there: it fails, or Run does with RanNo.",
-			Positive: func(t *T) {
-				s := t.Session()
-				req := t.Program("write-file", "name", "/tmp/ran.txt", "text", "x")
-				req.Dir = "none"
-				res, err := s.Run(t.Context(), req, nil)
+			Positive: fresh(func(t *T, s executor.Session) {
+				res, err := s.Run(t.Context(), inDir(t.Program("write-file", "name", "/tmp/ran.txt", "text", "x"), "none"), nil)
 				switch {
 				case err != nil:
 					t.isNo("a run in a directory that is not there", err, executor.ErrInvalid)
@@ -296,7 +254,7 @@ func surroundingsCases() []Case {
 					t.Errorf("got %s, want failed", describe(res))
 				}
 				t.says(s, t.Program("read-file", "name", "/tmp/ran.txt"), "absent")
-			},
+			}),
 			Negative: noDir,
 		},
 	}
@@ -312,11 +270,23 @@ type found struct {
 	HomeDir    *string `json:"home_dir"`
 }
 
+// knows checks a variable that the languages find which can, and Python must.
+func (t *T) knows(name string, got *string, want string) {
+	if got != nil && *got != want || got == nil && t.Language() == executor.Python {
+		t.Errorf("%s is not %s", name, want)
+	}
+}
+
+// allows checks that a directory can be written to, where the language knows it.
+func (t *T) allows(what string, writable *bool) {
+	if writable != nil && !*writable {
+		t.Errorf("the %s directory cannot be written to", what)
+	}
+}
+
 func surroundings(t *T) (f found) {
 	res := t.ok(t.Shared(), t.Program("surroundings"))
 	f.Offset = 1 // lest what is missing looks right
-	if err := json.Unmarshal(res.Stdout, &f); err != nil {
-		t.Fatalf("the program surroundings printed %s: %v", excerpt(string(res.Stdout)), err)
-	}
+	t.must(json.Unmarshal(res.Stdout, &f), "the program surroundings printed %s", excerpt(string(res.Stdout)))
 	return f
 }

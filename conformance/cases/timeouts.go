@@ -15,19 +15,14 @@ func timeoutCases() []Case {
 	endless := func(id, program, doc string, heeds bool, feature executor.Feature) Case {
 		return Case{
 			ID: id, PerLanguage: true, Feature: feature, Doc: doc, Programs: []string{program, "remember", "recall"},
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
-				start := time.Now()
-				res := t.Run(s, limited(t.Program(program, "text", "ready"), 600*time.Millisecond))
-				t.prompt("stopping the code at its wall time", start, 4*time.Second)
-				t.ended(res, executor.StatusTimedOut, executor.ReasonWallTime)
+			Positive: remembering(func(t *T, s executor.Session) {
+				res := t.timesOutWithin(4*time.Second, s, limited(t.Program(program, "text", "ready"), 600*time.Millisecond))
 				if heeds {
 					t.keeps(s, res)
 				} else {
 					t.aftermath(s, res)
 				}
-			},
+			}),
 		}
 	}
 	return []Case{
@@ -42,76 +37,54 @@ func timeoutCases() []Case {
 			ID: "interrupt/await", Feature: executor.FeatureInterrupt, Needs: []executor.Feature{executor.FeatureTopLevelAwait},
 			Programs: []string{"await-forever", "remember", "recall"},
 			Doc:      "Code that is stopped while it awaits keeps its state.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
-				res := t.Run(s, limited(t.Program("await-forever", "text", "ready"), 600*time.Millisecond))
-				t.ended(res, executor.StatusTimedOut, executor.ReasonWallTime)
+			Positive: remembering(func(t *T, s executor.Session) {
+				res := t.timesOut(s, limited(t.Program("await-forever", "text", "ready"), 600*time.Millisecond))
 				t.keeps(s, res)
-			},
+			}),
 		},
 		{
 			ID: "interrupt/output", Feature: executor.FeatureInterrupt, Programs: []string{"flood", "remember", "recall"},
 			Doc: "Code that is stopped by the output limit keeps its state.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
-				req := limited(t.Program("flood"), 20*time.Second)
-				req.Limits.OutputBytes = 10000
-				res := t.Run(s, req)
-				t.ended(res, executor.StatusKilled, executor.ReasonOutput)
+			Positive: remembering(func(t *T, s executor.Session) {
+				res := t.ends(s, bounded(limited(t.Program("flood"), 20*time.Second), 10000), executor.StatusKilled, executor.ReasonOutput)
 				t.keeps(s, res)
-			},
+			}),
 		},
 		{
 			ID: "interrupt/cancel", Feature: executor.FeatureInterrupt, Programs: []string{"spin", "remember", "recall"},
 			Doc: "Code that is stopped because the context ended keeps its state.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
-				run := t.start(s, limited(t.Program("spin", "text", "ready"), 25*time.Second), nil)
-				run.awaitStart()
-				run.cancel()
-				res, err := run.wait(5 * time.Second)
-				t.is("a cancelled run", err, context.Canceled, executor.RanYes)
-				if res == nil {
-					t.Fatalf("no result of a run that had started")
-				}
-				t.keeps(s, res)
-			},
+			Positive: remembering(func(t *T, s executor.Session) {
+				run := t.spins(s)
+				t.keeps(s, run.canceled(5*time.Second))
+			}),
 		},
 		{
 			ID: "interrupt/repeated", Feature: executor.FeatureInterrupt, Needs: []executor.Feature{executor.FeatureState},
 			Programs: []string{"spin", "remember", "recall"},
 			Doc:      "The state survives many interrupts, whenever they come.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
+			Positive: remembering(func(t *T, s executor.Session) {
 				for i := range 8 {
-					res := t.Run(s, limited(t.Program("spin", "text", "ready"), time.Duration(40+37*i)*time.Millisecond))
-					t.ended(res, executor.StatusTimedOut, executor.ReasonWallTime)
+					res := t.timesOut(s, limited(t.Program("spin", "text", "ready"), time.Duration(40+37*i)*time.Millisecond))
 					t.keeps(s, res)
 				}
-			},
+			}),
 		},
 		{
 			ID: "timeouts/output-kept", PerLanguage: true, Programs: []string{"spin", "swallow"},
 			Doc: "What code wrote before it was stopped at its wall time is kept, also if it had to be killed.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				for _, program := range []string{"spin", "swallow"} {
 					res, events := t.events(s, limited(t.Program(program, "text", "before"), 700*time.Millisecond))
 					if string(res.Stdout) != "before\n" || text(events, executor.EventStdout) != "before\n" {
 						t.Errorf("%s: stdout: got %q, and %q in the events, want what was printed before", program, res.Stdout, text(events, executor.EventStdout))
 					}
 				}
-			},
+			}),
 		},
 		{
 			ID: "timeouts/clock", PerLanguage: true, Programs: []string{"spin"},
 			Doc: "Wall time counts from the started event, not from the call, and Queued and Duration say how long each took.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				const wall = time.Second
 				var started time.Time
 				begin := time.Now()
@@ -122,9 +95,7 @@ func timeoutCases() []Case {
 					return nil
 				})
 				took := time.Since(begin)
-				if err != nil {
-					t.Fatalf("run: %v", err)
-				}
+				t.must(err, "run")
 				// A tenth is for clocks that tick differently in the sandbox.
 				if res.Duration < wall*9/10 || res.Duration > took {
 					t.Errorf("the run was stopped after %v, want its wall time of %v", res.Duration, wall)
@@ -135,7 +106,7 @@ func timeoutCases() []Case {
 				if t.Has(executor.FeatureStreaming) && started.Sub(res.Started).Abs() > time.Second+t.Grace() {
 					t.Errorf("Started is %v, the started event came at %v", res.Started, started)
 				}
-			},
+			}),
 		},
 		{
 			ID: "timeouts/not-early", PerLanguage: true, Programs: []string{"nap"},
@@ -151,9 +122,9 @@ func timeoutCases() []Case {
 				s := t.Session(func(spec *executor.Spec) {
 					spec.Run.WallTime, spec.MaxRun.WallTime = 800*time.Millisecond, 20*time.Second
 				})
-				t.ended(t.Run(s, limited(t.Program("spin", "text", "x"), 200*time.Millisecond)), executor.StatusTimedOut, executor.ReasonWallTime)
+				t.timesOut(s, limited(t.Program("spin", "text", "x"), 200*time.Millisecond))
 				t.says(s, t.Program("nap", "ms", 300), "begin\nend")
-				t.ended(t.Run(s, t.Program("spin", "text", "x")), executor.StatusTimedOut, executor.ReasonWallTime)
+				t.timesOut(s, t.Program("spin", "text", "x"))
 				t.says(s, limited(t.Program("nap", "ms", 1000), 10*time.Second), "begin\nend")
 			},
 		},
@@ -174,14 +145,10 @@ func timeoutCases() []Case {
 					req.Limits = l
 					res, err := s.Run(t.Context(), req, nil)
 					t.isNo("a request for more than the ceiling", err, executor.ErrInvalid)
-					if res != nil {
-						t.Errorf("got the result %s", describe(res))
-					}
+					t.noResult("the run", res)
 				}
 				t.says(s, t.Program("recall"), "absent")
-				req := limited(t.Program("recall"), 10*time.Second)
-				req.Limits.OutputBytes = 2 << 20
-				t.ok(s, req)
+				t.ok(s, bounded(limited(t.Program("recall"), 10*time.Second), 2<<20))
 			},
 		},
 		{
@@ -189,33 +156,28 @@ func timeoutCases() []Case {
 			Doc: "NoLimit lets code run until it ends or its context does; a backend with a bound refuses it.",
 			Positive: func(t *T) {
 				if t.Executor().Info().Capabilities.MaxRun.WallTime > 0 {
-					t.refusesSpec("a spec without a limit", func(spec *executor.Spec) { spec.Run.WallTime = executor.NoLimit })
+					t.refusesSpec("a spec without a limit", withoutLimit)
 					return
 				}
-				s := t.Session(func(spec *executor.Spec) { spec.Run.WallTime = executor.NoLimit })
+				s := t.Session(withoutLimit)
 				t.says(s, t.Program("nap", "ms", 500), "begin\nend")
-				run := t.start(s, t.Program("spin", "text", "ready"), nil)
-				run.awaitStart()
-				run.cancel()
-				_, err := run.wait(5 * time.Second)
-				t.is("a cancelled run without a limit", err, context.Canceled, executor.RanYes)
+				run := t.begin(s, t.Program("spin", "text", "ready"))
+				run.canceled(5 * time.Second)
 			},
 		},
 		{
 			ID: "timeouts/code-stops", PerLanguage: true, Needs: []executor.Feature{executor.FeatureFiles}, Programs: []string{"tick-file"},
 			Doc: "Code that has timed out no longer does anything.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.ended(t.Run(s, limited(t.Program("tick-file", "name", "ticks"), 600*time.Millisecond)), executor.StatusTimedOut, executor.ReasonWallTime)
+			Positive: fresh(func(t *T, s executor.Session) {
+				t.timesOut(s, limited(t.Program("tick-file", "name", "ticks"), 600*time.Millisecond))
 				t.still(s, "ticks")
-			},
+			}),
 		},
 		{
 			ID: "timeouts/files", PerLanguage: true, Needs: []executor.Feature{executor.FeatureFiles},
 			Programs: []string{"write-file", "read-file", "swallow"},
 			Doc:      "Files of completed runs outlive code that must be killed, unless FilesLost says that they are gone.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				t.ok(s, t.Program("write-file", "name", "kept.txt", "text", kept))
 				res := t.Run(s, limited(t.Program("swallow", "text", "x"), 600*time.Millisecond))
 				want := kept
@@ -226,7 +188,7 @@ func timeoutCases() []Case {
 				if res.FilesLost && !res.StateLost && t.Has(executor.FeatureState) {
 					t.Errorf("FilesLost without StateLost")
 				}
-			},
+			}),
 		},
 	}
 }
@@ -237,20 +199,16 @@ func cancelCases() []Case {
 		{
 			ID: "cancel/before", PerLanguage: true, Programs: []string{"remember", "recall"},
 			Doc: "A run whose context has ended already does not begin: no result, and RanNo.",
-			Positive: func(t *T) {
-				s := t.Session()
-				ctx, cancel := context.WithCancel(t.Context())
-				cancel()
+			Positive: fresh(func(t *T, s executor.Session) {
+				ctx := t.over()
 				res, err := s.Run(ctx, t.Program("remember", "value", kept), func(ev executor.Event) error {
 					t.Errorf("the event %s of a run that must not begin", ev.Kind)
 					return nil
 				})
 				t.isNo("a run with a context that has ended", err, context.Canceled)
-				if res != nil {
-					t.Errorf("got the result %s", describe(res))
-				}
+				t.noResult("the run", res)
 				t.says(s, t.Program("recall"), "absent")
-			},
+			}),
 		},
 		{
 			ID: "cancel/during", PerLanguage: true, Programs: []string{"spin", "remember", "recall"},
@@ -266,10 +224,8 @@ func cancelCases() []Case {
 			ID: "cancel/output-kept", PerLanguage: true, Needs: []executor.Feature{executor.FeatureStreaming}, Programs: []string{"spin"},
 			Doc: "What code wrote before it was cancelled is in the result.",
 			Positive: func(t *T) {
-				run := t.start(t.Session(), limited(t.Program("spin", "text", "before"), 25*time.Second), nil)
-				run.awaitStart()
-				run.cancel()
-				if res, _ := run.wait(5 * time.Second); res == nil || string(res.Stdout) != "before\n" {
+				run := t.begin(t.Session(), limited(t.Program("spin", "text", "before"), 25*time.Second))
+				if res, _ := run.stop(); res == nil || string(res.Stdout) != "before\n" {
 					t.Errorf("got %s, want a result with what was printed before", run.outcome())
 				}
 			},
@@ -277,44 +233,30 @@ func cancelCases() []Case {
 		{
 			ID: "cancel/code-stops", PerLanguage: true, Needs: []executor.Feature{executor.FeatureFiles}, Programs: []string{"tick-file", "print"},
 			Doc: "Code of a run that is reported as cancelled no longer does anything.",
-			Positive: func(t *T) {
-				s := t.Session()
-				run := t.start(s, limited(t.Program("tick-file", "name", "ticks"), 25*time.Second), nil)
-				run.awaitStart()
-				run.cancel()
-				res, _ := run.wait(5 * time.Second)
+			Positive: fresh(func(t *T, s executor.Session) {
+				run := t.begin(s, limited(t.Program("tick-file", "name", "ticks"), 25*time.Second))
+				res, _ := run.stop()
 				if res != nil && res.Status == executor.StatusLost {
 					t.Fatalf("got %s, want that a backend which is not disturbed can stop code", run.outcome())
 				}
 				t.still(s, "ticks")
 				t.says(s, t.Program("print", "text", "next"), "next")
-			},
+			}),
 		},
 		{
 			ID: "cancel/swallow", PerLanguage: true, Programs: []string{"swallow", "remember", "recall"},
 			Doc: "Code that swallows interrupts is cancelled all the same.",
-			Positive: func(t *T) {
-				s := t.Session()
-				t.remembers(s)
-				run := t.start(s, limited(t.Program("swallow", "text", "ready"), 30*time.Second), nil)
-				run.awaitStart()
-				run.cancel()
-				res, err := run.wait(10 * time.Second)
-				t.is("a cancelled run", err, context.Canceled, executor.RanYes)
-				if res == nil {
-					t.Fatalf("no result of a run that had started")
-				}
-				t.ended(res, executor.StatusCanceled, "")
-				t.aftermath(s, res)
-			},
+			Positive: remembering(func(t *T, s executor.Session) {
+				run := t.begin(s, limited(t.Program("swallow", "text", "ready"), 30*time.Second))
+				t.aftermath(s, run.canceled(10*time.Second))
+			}),
 		},
 	}
 }
 
 // cancels ends the context of a run in progress by one of its two errors.
 func cancels(t *T, kind error) {
-	s := t.Session()
-	t.remembers(s)
+	s := t.remembering()
 	var res *executor.Result
 	var err error
 	req := limited(t.Program("spin", "text", "ready"), 25*time.Second)
@@ -326,15 +268,12 @@ func cancels(t *T, kind error) {
 		res, err = s.Run(ctx, req, nil)
 		t.prompt("stopping the code", start, 7*time.Second)
 	} else {
-		run := t.start(s, req, nil)
-		run.awaitStart()
+		run := t.begin(s, req)
 		run.cancel()
 		res, err = run.wait(5 * time.Second)
 	}
 	t.is("a run whose context ended", err, kind, executor.RanYes)
-	if executor.Retryable(err) {
-		t.Errorf("the end of the caller's context is retryable")
-	}
+	t.notRetryable(err)
 	if res == nil {
 		t.Fatalf("no result of a run that had started")
 	}

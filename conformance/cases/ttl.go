@@ -10,7 +10,7 @@ import (
 // ttlCases are about the lives of sandboxes.
 func ttlCases() []Case {
 	const idle = 2 * time.Second
-	short := func(spec *executor.Spec) { spec.IdleTTL = idle }
+	short := idleFor(idle)
 	return []Case{
 		{
 			ID: "ttl/idle", PerLanguage: true, Programs: []string{"print"},
@@ -25,12 +25,8 @@ func ttlCases() []Case {
 				}
 				res, err := s.Run(t.Context(), t.Program("print", "text", "x"), nil)
 				t.isNo("a run in a sandbox that ended", err, executor.ErrNotFound)
-				if res != nil {
-					t.Errorf("got the result %s", describe(res))
-				}
-				if err := s.Close(); err != nil {
-					t.Errorf("close of a session whose sandbox ended: %v", err)
-				}
+				t.noResult("the run", res)
+				t.noError(s.Close(), "close of a session whose sandbox ended")
 			},
 		},
 		{
@@ -99,8 +95,7 @@ func ttlCases() []Case {
 					t.Logf("no run of this backend is longer than the life")
 					return
 				}
-				_, err := s.Run(t.Context(), limited(t.Program("remember", "value", kept), wall), nil)
-				t.isNo("a run that is longer than the life", err, executor.ErrInvalid)
+				t.runFails("a run that is longer than the life", s, limited(t.Program("remember", "value", kept), wall), executor.ErrInvalid)
 				t.says(s, t.Program("recall"), "absent")
 			},
 		},
@@ -112,9 +107,7 @@ func ttlCases() []Case {
 				for _, ttl := range []time.Duration{20 * time.Second, idle} {
 					start := time.Now()
 					end, err := s.KeepAlive(t.Context(), ttl)
-					if err != nil {
-						t.Fatalf("keep-alive: %v", err)
-					}
+					t.must(err, "keep-alive")
 					if d := end.Sub(start.Add(ttl)).Abs(); d > t.Grace() {
 						t.Errorf("got the end %v, want %v after the call at %v", end, ttl, start)
 					}
@@ -126,27 +119,22 @@ func ttlCases() []Case {
 					}
 				}
 				t.Eventually(idle+3*time.Second, "the sandbox ends by its shorter TTL", func() bool { return t.gone(s) })
-				_, err := s.KeepAlive(t.Context(), time.Minute)
-				t.isNo("keep-alive of a sandbox that ended", err, executor.ErrNotFound)
+				t.isNo("keep-alive of a sandbox that ended", errorOf(s.KeepAlive(t.Context(), time.Minute)), executor.ErrNotFound)
 			},
 			Negative: func(t *T) {
-				_, err := t.Session().KeepAlive(t.Context(), time.Minute)
-				t.Refused("keep-alive", err, executor.FeatureKeepAlive)
+				t.Refused("keep-alive", errorOf(t.Session().KeepAlive(t.Context(), time.Minute)), executor.FeatureKeepAlive)
 			},
 		},
 		{
 			ID: "keep-alive/invalid", Feature: executor.FeatureKeepAlive,
 			Doc: "KeepAlive by nothing, or by less, is ErrInvalid.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				for _, d := range []time.Duration{0, -time.Second} {
-					_, err := s.KeepAlive(t.Context(), d)
-					t.isNo("keep-alive by "+d.String(), err, executor.ErrInvalid)
+					t.isNo("keep-alive by "+d.String(), errorOf(s.KeepAlive(t.Context(), d)), executor.ErrInvalid)
 				}
-			},
+			}),
 			Negative: func(t *T) {
-				_, err := t.Session().KeepAlive(t.Context(), time.Minute)
-				t.Refused("keep-alive", err, executor.FeatureKeepAlive)
+				t.Refused("keep-alive", errorOf(t.Session().KeepAlive(t.Context(), time.Minute)), executor.FeatureKeepAlive)
 			},
 		},
 	}

@@ -18,7 +18,7 @@ func typescriptCases() []Case {
 	const typescript = executor.FeatureTypeScript
 	fails := func(t *T, req executor.Request, line int, word string) {
 		res := t.Run(t.Shared(), req)
-		e := failed(t, res, 1)
+		e := failed(t, res)
 		if len(res.Stdout) > 0 || e.Type != "SyntaxError" || line != 0 && e.Line != line || !strings.Contains(e.Message, word) {
 			t.Errorf("got %s, want a SyntaxError that has %q, in line %d if that is not 0", describe(res), word, line)
 		}
@@ -38,7 +38,7 @@ func typescriptCases() []Case {
 			ID: "typescript/session", PerLanguage: true, Only: executor.JavaScript, Needs: []executor.Feature{typescript}, Programs: []string{"typed", "print"},
 			Doc: "A session that is made for TypeScript has it as default, and runs JavaScript too.",
 			Positive: func(t *T) {
-				s := t.Session(func(s *executor.Spec) { s.Languages = []executor.Language{executor.TypeScript} })
+				s := t.Session(languages(executor.TypeScript))
 				req := t.typed("typed", "text", "default")
 				req.Language = ""
 				t.says(s, req, "default")
@@ -49,23 +49,20 @@ func typescriptCases() []Case {
 			ID: "typescript/state", PerLanguage: true, Only: executor.JavaScript, Needs: []executor.Feature{typescript, executor.FeatureState},
 			Programs: []string{"remember", "recall"},
 			Doc:      "TypeScript and JavaScript of a session share their state, and its reset.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				t.ok(s, t.typed("remember", "value", "typed"))
 				t.says(s, t.Program("recall"), "typed")
 				t.ok(s, t.Program("remember", "value", "plain"))
 				t.says(s, t.typed("recall"), "plain")
-				if err := s.Reset(t.Context(), executor.Interpreter{Language: executor.TypeScript}); err != nil {
-					t.Fatalf("reset: %v", err)
-				}
+				t.must(s.Reset(t.Context(), executor.Interpreter{Language: executor.TypeScript}), "reset")
 				t.says(s, t.Program("recall"), "absent")
-			},
+			}),
 		},
 		{
 			ID: "typescript/lines", PerLanguage: true, Only: executor.JavaScript, Needs: []executor.Feature{typescript}, Programs: []string{"typed-raise"},
 			Doc: "Errors of TypeScript name the lines that were written.",
 			Positive: func(t *T) {
-				if e := failed(t, t.Run(t.Shared(), t.typed("typed-raise", "message", "typed")), 1); e.Line != 7 || e.Message != "typed" || !strings.Contains(e.Traceback, "fail") {
+				if e := t.raises(t.Shared(), t.typed("typed-raise", "message", "typed")); e.Line != 7 || e.Message != "typed" || !strings.Contains(e.Traceback, "fail") {
 					t.Errorf("got line %d and traceback %q, want 7, in fail", e.Line, e.Traceback)
 				}
 			},

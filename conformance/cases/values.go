@@ -22,14 +22,11 @@ func valueCases() []Case {
 			ID: "values/last-expression", Feature: rich, Programs: []string{"value"},
 			Doc: "The value of the last expression is the one output with Main set, in the result and in the events.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Shared(), t.Program("value"))
-				outs := outputs(t, res, events)
+				res, outs := t.outputs(t.Shared(), t.Program("value"))
 				if len(outs) != 1 || !outs[0].Main || string(outs[0].Data["text/plain"]) != "42" {
 					t.Errorf("got %v, want one main output with text/plain 42", outs)
 				}
-				if len(res.Stdout) > 0 {
-					t.Errorf("the value is on stdout as well: %q", res.Stdout)
-				}
+				t.printed(res, "")
 			},
 			Negative: func(t *T) { noOutputs(t, "value") },
 		},
@@ -37,10 +34,7 @@ func valueCases() []Case {
 			ID: "values/none", Feature: rich, Programs: []string{"value-none"},
 			Doc: "Code that ends without a value has no output.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Shared(), t.Program("value-none"))
-				if outs := outputs(t, res, events); len(outs) > 0 {
-					t.Errorf("got %v, want no output", outs)
-				}
+				noneOf(t, "outputs", t.outputsOf(t.Shared(), t.Program("value-none")))
 			},
 			Negative: func(t *T) { noOutputs(t, "value-none") },
 		},
@@ -48,15 +42,12 @@ func valueCases() []Case {
 			ID: "values/json", Feature: rich, Programs: []string{"value-json"},
 			Doc: "A value made of the language's plain containers has the type application/json, whose content is the text.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Shared(), t.Program("value-json"))
-				outs := outputs(t, res, events)
+				outs := t.outputsOf(t.Shared(), t.Program("value-json"))
 				if len(outs) != 1 {
 					t.Fatalf("got %v, want one output", outs)
 				}
 				var got any
-				if err := json.Unmarshal(outs[0].Data["application/json"], &got); err != nil {
-					t.Fatalf("application/json: %v", err)
-				}
+				t.must(json.Unmarshal(outs[0].Data["application/json"], &got), "application/json")
 				want := map[string]any{"name": "渐", "list": []any{1.0, 2.5, true, nil}}
 				if !reflect.DeepEqual(got, want) {
 					t.Errorf("got %v, want %v", got, want)
@@ -68,15 +59,12 @@ func valueCases() []Case {
 			ID: "values/bundle", Feature: rich, Programs: []string{"value-rich"},
 			Doc: "A value that can show itself in several ways is one output with all of them, images as bytes.",
 			Positive: func(t *T) {
-				res, events := t.events(t.Shared(), t.Program("value-rich"))
-				outs := outputs(t, res, events)
+				outs := t.outputsOf(t.Shared(), t.Program("value-rich"))
 				if len(outs) != 1 || !outs[0].Main {
 					t.Fatalf("got %v, want one main output", outs)
 				}
 				for kind, want := range map[string]string{"text/plain": "rich", "text/html": "<b>rich</b>", "image/png": pngHead + "rich"} {
-					if got := string(outs[0].Data[kind]); got != want {
-						t.Errorf("%s: got %q, want %q", kind, got, want)
-					}
+					equal(t, kind, string(outs[0].Data[kind]), want)
 				}
 			},
 			Negative: func(t *T) { noOutputs(t, "value-rich") },
@@ -84,8 +72,7 @@ func valueCases() []Case {
 		{
 			ID: "values/displays", Feature: rich, Programs: []string{"displays"},
 			Doc: "Displays come in order with each other, with the text around them and with the last value.",
-			Positive: func(t *T) {
-				s := t.Shared()
+			Positive: shared(func(t *T, s executor.Session) {
 				for range 10 { // text and displays that travel on different ways may be in order by chance
 					res, events := t.events(s, t.Program("displays"))
 					outputs(t, res, events)
@@ -93,7 +80,7 @@ func valueCases() []Case {
 						t.Fatalf("got %s, want %s", got, want)
 					}
 				}
-			},
+			}),
 			Negative: func(t *T) { noOutputs(t, "displays") },
 		},
 		{
@@ -111,8 +98,7 @@ func valueCases() []Case {
 		{
 			ID: "values/limit", Feature: rich, Programs: []string{"display-big", "display-flood"},
 			Doc: "Displays count for OutputBytes.",
-			Positive: func(t *T) {
-				s := t.Session()
+			Positive: fresh(func(t *T, s executor.Session) {
 				for _, req := range []executor.Request{t.Program("display-big", "count", 100000), t.Program("display-flood")} {
 					req.Limits = executor.RunLimits{WallTime: 20 * time.Second, OutputBytes: 4096}
 					res, events := t.events(s, req)
@@ -128,11 +114,10 @@ func valueCases() []Case {
 					}
 				}
 				req := t.Program("display-big", "count", 100000)
-				res, events := t.events(s, req)
-				if outs := outputs(t, res, events); len(outs) != 1 || !strings.Contains(string(outs[0].Data["text/plain"]), strings.Repeat("x", 100000)) {
+				if outs := t.outputsOf(s, req); len(outs) != 1 || !strings.Contains(string(outs[0].Data["text/plain"]), strings.Repeat("x", 100000)) {
 					t.Errorf("got %d outputs, want the whole display within the limit", len(outs))
 				}
-			},
+			}),
 			Negative: func(t *T) { noOutputs(t, "display-big", "count", 100000) },
 		},
 		{
@@ -140,9 +125,7 @@ func valueCases() []Case {
 			Doc: "Media types of outputs are lower-case, without parameters and of a sane length, whatever the code displays.",
 			Positive: func(t *T) {
 				res, events := t.events(t.Shared(), t.Program("display-odd-types"))
-				if !strings.Contains(string(res.Stdout), "end") {
-					t.Errorf("the code did not come to its end: %s", describe(res))
-				}
+				t.mentions(res, "end")
 				fine := false
 				for _, out := range outputs(t, res, events) {
 					fine = fine || string(out.Data["text/x-fine"]) == "odd"
@@ -156,19 +139,13 @@ func valueCases() []Case {
 		{
 			ID: "values/figures", Feature: rich, Only: executor.Python, Programs: []string{"figure", "value-none"},
 			Doc: "Open figures of matplotlib are outputs of type image/png without savefig: by show at once, others at the end; then they are closed.",
-			Positive: func(t *T) {
-				s := t.Shared()
+			Positive: shared(func(t *T, s executor.Session) {
 				res, events := t.events(s, t.Program("figure"))
 				outputs(t, res, events)
 				want := `png "figure 1" "shown\ndrawn\n" png "figure 2" png "figure 3"`
-				if got := sketch(events); got != want {
-					t.Errorf("got %s, want %s", got, want)
-				}
-				res, events = t.events(s, t.Program("value-none"))
-				if outs := outputs(t, res, events); len(outs) > 0 {
-					t.Errorf("the figures of a run turned up in the next one: %v", outs)
-				}
-			},
+				equal(t, "outputs", sketch(events), want)
+				noneOf(t, "the figures of a run turned up in the next one", t.outputsOf(s, t.Program("value-none")))
+			}),
 			Negative: func(t *T) { noOutputs(t, "figure") },
 		},
 	}
@@ -199,13 +176,22 @@ func outputs(t *T, res *executor.Result, events []executor.Event) []executor.Out
 	return seen
 }
 
+// outputs runs req in s and returns its result and outputs, checked as outputs checks them.
+func (t *T) outputs(s executor.Session, req executor.Request) (*executor.Result, []executor.Output) {
+	res, events := t.events(s, req)
+	return res, outputs(t, res, events)
+}
+
+// outputsOf is outputs for who needs the outputs only.
+func (t *T) outputsOf(s executor.Session, req executor.Request) []executor.Output {
+	_, outs := t.outputs(s, req)
+	return outs
+}
+
 // noOutputs checks that a backend without rich output has none, so that no code comes to rely on
 // it.
 func noOutputs(t *T, program string, args ...any) {
-	res, events := t.events(t.Shared(), t.Program(program, args...))
-	if outs := outputs(t, res, events); len(outs) > 0 {
-		t.Errorf("got %v, although rich output is not declared", outs)
-	}
+	noneOf(t, "outputs, although rich output is not declared", t.outputsOf(t.Shared(), t.Program(program, args...)))
 }
 
 // sketch writes down text and outputs in the order of the events.
