@@ -273,11 +273,13 @@ func (b *Broker) Sessions(ctx context.Context, labels map[string]string) iter.Se
 			return
 		}
 		defer t.done()
-		for _, name := range slices.Sorted(maps.Keys(t.members)) {
-			for i, err := range t.members[name].Sessions(ctx, labels) {
-				if !yield(i, err) {
-					return
-				}
+		all := []executor.Executor{}
+		for _, m := range t.members {
+			all = append(all, m)
+		}
+		for i, err := range router.List(ctx, all, labels) {
+			if !yield(i, err) {
+				return
 			}
 		}
 	}

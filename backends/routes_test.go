@@ -117,6 +117,35 @@ func TestBackendGoesPastTheRoutes(t *testing.T) {
 	})
 }
 
+// A backend that does not answer keeps nobody from the sandboxes of the others.
+func TestListWithASilentBackend(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		b := w.open(twoRoutes)
+		defer w.close(b)
+		for _, name := range []string{"a", "b", "c"} {
+			x, _ := b.Backend(name)
+			s := w.create(x, executor.Spec{})
+			defer s.Close()
+		}
+		release := w.at["a"].Hold(fake.OpSessions)
+		var listed []string
+		for i, err := range b.Sessions(w.Context(), nil) {
+			if err != nil {
+				w.Error(err)
+			}
+			if listed = append(listed, i.Handle.Backend); len(listed) == 2 {
+				if slices.Contains(listed, "a") {
+					w.Errorf("got %q before a answers", listed)
+				}
+				release()
+			}
+		}
+		if slices.Sort(listed); !slices.Equal(listed, []string{"a", "b", "c"}) {
+			w.Errorf("got %q", listed)
+		}
+	})
+}
+
 func TestDecideWithoutRoutes(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		b := w.open("backends: {a: {type: fake, on: a}}")

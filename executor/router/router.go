@@ -197,28 +197,40 @@ func (r *Router) Sessions(ctx context.Context, labels map[string]string) iter.Se
 			yield(executor.SessionInfo{}, r.fail("sessions", executor.ErrClosed, nil))
 			return
 		}
-		ctx, cancel := context.WithCancel(ctx)
+		for info, err := range List(ctx, slices.Collect(maps.Values(r.backends)), labels) {
+			if !yield(info, err) {
+				return
+			}
+		}
+	}
+}
+
+// List yields the sandboxes of several backends, all of which are asked at the same time, so that
+// none waits for a slow one. Those of different backends come in any order.
+func List(ctx context.Context, backends []executor.Executor, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {
+	return func(yield func(executor.SessionInfo, error) bool) {
 		type element struct {
 			info executor.SessionInfo
 			err  error
 		}
-		found := make(chan element)
-		var wg sync.WaitGroup
-		for _, name := range slices.Sorted(maps.Keys(r.backends)) {
-			wg.Go(func() {
-				for i, err := range r.backends[name].Sessions(ctx, labels) {
+		found, enough := make(chan element), make(chan struct{})
+		ctx, cancel := context.WithCancel(ctx)
+		var asking, closing sync.WaitGroup
+		for _, x := range backends {
+			asking.Go(func() {
+				for i, err := range x.Sessions(ctx, labels) {
 					select {
-					case found <- element{i, err}:
-					case <-ctx.Done():
+					case found <- element{i, err}: // also that ctx has ended: what is cut short does not look whole
+					case <-enough:
 						return
 					}
 				}
 			})
 		}
-		var closing sync.WaitGroup
-		closing.Go(func() { wg.Wait(); close(found) })
+		closing.Go(func() { asking.Wait(); close(found) })
 		defer closing.Wait()
 		defer cancel()
+		defer close(enough)
 		for e := range found {
 			if !yield(e.info, e.err) {
 				return

@@ -402,6 +402,17 @@ func TestSessionsOfAll(t *testing.T) {
 	for range r.Sessions(t.Context(), nil) {
 		break // the goroutines end nevertheless: see TestMain
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ended := 0
+	for _, err := range r.Sessions(ctx, nil) {
+		if errors.Is(err, context.Canceled) {
+			ended++
+		}
+	}
+	if ended != 3 {
+		t.Errorf("got %d errors of a context that has ended, want one from each backend", ended)
+	}
 }
 
 func TestInfoIsWhatAllHave(t *testing.T) {
