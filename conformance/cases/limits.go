@@ -28,7 +28,7 @@ func limitCases() []Case {
 				most := s.Info().Limits.MemoryBytes
 				atLeast(t, most, memory)
 				t.remembers(s)
-				res := t.Run(s, limited(t.Program("allocate", "mib", 4*(most>>20)), 100*time.Second)) // some machines give memory slowly
+				res := t.Run(s, limited(t.Program("allocate", "mib", 4*(most>>20)), t.longest(patient)))
 				got := lastNumber(res, "allocated") << 20
 				if got > most || strings.Contains(string(res.Stdout), "done") {
 					t.Errorf("the code took %d MiB of memory, more than the limit of %d MiB", got>>20, most>>20)
@@ -113,10 +113,14 @@ func limitCases() []Case {
 	}
 }
 
+// patient is the wall time of code that takes all memory that it can get: some machines give it
+// slowly.
+const patient = 100 * time.Second
+
 // limitedSession makes a session with limits. A backend whose largest sandbox is smaller has
 // nothing to show here.
 func limitedSession(t *T, l executor.Limits) executor.Session {
-	edit := func(spec *executor.Spec) { spec.Limits = l }
+	edit := func(spec *executor.Spec) { spec.Limits, spec.MaxRun.WallTime = l, t.longest(patient) }
 	spec := t.Spec(edit)
 	if missing := t.Executor().Info().Capabilities.MissingFor(spec); len(missing) > 0 {
 		t.Abort("the backend has no sandbox of the size that the case needs: %q", missing)
