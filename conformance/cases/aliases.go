@@ -131,7 +131,7 @@ func aliasCases() []Case {
 	}
 	for i := range all {
 		all[i].ID, all[i].Feature = "aliases/"+all[i].ID, executor.FeatureAliases
-		all[i].Negative = func(t *T) { t.refusesSpec("aliases", withAliases, executor.FeatureAliases) }
+		all[i].Negative = refusing("aliases", withAliases, executor.FeatureAliases)
 	}
 	return all
 }

@@ -14,11 +14,12 @@ func artifactsCase(id, doc string, programs []string, positive func(*T)) Case {
 	return Case{
 		ID: "artifacts/" + id, Feature: executor.FeatureArtifacts, Doc: doc, Programs: programs,
 		Positive: positive,
-		Negative: func(t *T) {
-			req := executor.Request{Language: t.Language(), Artifacts: &executor.ArtifactRequest{}}
-			t.refuses(t.Shared(), req, executor.FeatureArtifacts)
-		},
+		Negative: noArtifacts,
 	}
+}
+
+func noArtifacts(t *T) {
+	t.refuses(t.Shared(), executor.Request{Language: t.Language(), Artifacts: &executor.ArtifactRequest{}}, executor.FeatureArtifacts)
 }
 
 // The files that the program "make-artifacts" makes, in byte order of their names.
@@ -59,9 +60,7 @@ func artifactCases() []Case {
 					made(t, t.ok(s, wanting(t.Program("write-file", "name", "seen.txt", "text", "x"), executor.ArtifactRequest{})), false, "seen.txt")
 				}
 			},
-			Negative: func(t *T) {
-				t.refuses(t.Shared(), executor.Request{Language: t.Language(), Artifacts: &executor.ArtifactRequest{}}, executor.FeatureArtifacts)
-			},
+			Negative: noArtifacts,
 		},
 		artifactsCase("contents", "With Contents the artifacts have them, as long as they fit into MaxBytes all together.",
 			[]string{"make-artifacts"}, fresh(func(t *T, s executor.Session) {

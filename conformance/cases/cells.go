@@ -20,13 +20,13 @@ func cellCases() []Case {
 		{
 			ID: "cells/indented", Feature: rich, Only: executor.Python, Programs: []string{"indented"},
 			Doc:      "Indentation that all lines of the code have in common is removed, but not within strings.",
-			Positive: func(t *T) { t.says(t.Shared(), t.Program("indented"), "    in a string\nindented") },
+			Positive: saying("    in a string\nindented", "indented"),
 			Negative: refused("indented"),
 		},
 		{
 			ID: "cells/strings", PerLanguage: true, Only: executor.Python, Programs: []string{"not-notebook"},
 			Doc:      "Code that Python takes as it is means what it means there, whatever looks like a magic in it.",
-			Positive: func(t *T) { t.says(t.Shared(), t.Program("not-notebook"), "%time\n!echo\n2") },
+			Positive: saying("%time\n!echo\n2", "not-notebook"),
 		},
 		{
 			ID: "cells/magic", Feature: rich, Only: executor.Python, Needs: []executor.Feature{executor.FeatureState}, Programs: []string{"magic", "after-magic"},

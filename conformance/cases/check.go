@@ -387,6 +387,16 @@ func remembering(form func(*T, executor.Session)) func(*T) {
 	return func(t *T) { form(t, t.remembering()) }
 }
 
+// saying is a form of a case that runs a program, which prints want.
+func saying(want, program string, args ...any) func(*T) {
+	return func(t *T) { t.says(t.Shared(), t.Program(program, args...), want) }
+}
+
+// refusing is a form of a case for which Create refuses a spec: see refusesSpec.
+func refusing(what string, edit func(*executor.Spec), missing executor.Feature) func(*T) {
+	return func(t *T) { t.refusesSpec(what, edit, missing) }
+}
+
 // inDir returns req with a directory.
 func inDir(req executor.Request, dir string) executor.Request {
 	req.Dir = dir

@@ -14,10 +14,12 @@ func commandCase(id, doc string, programs []string, positive func(*T)) Case {
 	return Case{
 		ID: "commands/" + id, Feature: executor.FeatureCommand, Doc: doc, Programs: programs,
 		Positive: positive,
-		Negative: func(t *T) {
-			t.refuses(t.Shared(), executor.Request{Command: []string{"true"}}, executor.FeatureCommand)
-		},
+		Negative: noCommands,
 	}
+}
+
+func noCommands(t *T) {
+	t.refuses(t.Shared(), executor.Request{Command: []string{"true"}}, executor.FeatureCommand)
 }
 
 // commandCases are about programs that run next to the interpreters.

@@ -91,12 +91,12 @@ func eventCases() []Case {
 		{
 			ID: "events/emit-error", PerLanguage: true, Programs: []string{"spin", "remember", "recall"},
 			Doc:      "An error of emit stops the code, comes back as it was, and ends the calls of emit.",
-			Positive: func(t *T) { emitFails(t, executor.EventStdout) },
+			Positive: emitFails(executor.EventStdout),
 		},
 		{
 			ID: "events/emit-error-at-start", PerLanguage: true, Programs: []string{"spin", "remember", "recall"},
 			Doc:      "An error of emit at the first event stops the code too.",
-			Positive: func(t *T) { emitFails(t, executor.EventStarted) },
+			Positive: emitFails(executor.EventStarted),
 		},
 		{
 			ID: "events/emit-panic", PerLanguage: true, Programs: []string{"spin", "recall"},
@@ -200,31 +200,32 @@ func (t *T) stopped(err error) {
 }
 
 // emitFails stops a run by an error at the first event of a kind.
-func emitFails(t *T, kind executor.EventKind) {
-	s := t.remembering()
-	failed := false
-	start := time.Now()
-	res, err := s.Run(t.Context(), limited(t.Program("spin", "text", "ready"), 20*time.Second), func(ev executor.Event) error {
-		if failed {
-			t.Errorf("emit was called with %s after it had failed", ev.Kind)
+func emitFails(kind executor.EventKind) func(*T) {
+	return remembering(func(t *T, s executor.Session) {
+		failed := false
+		start := time.Now()
+		res, err := s.Run(t.Context(), limited(t.Program("spin", "text", "ready"), 20*time.Second), func(ev executor.Event) error {
+			if failed {
+				t.Errorf("emit was called with %s after it had failed", ev.Kind)
+			}
+			if ev.Kind != kind {
+				return nil
+			}
+			failed = true
+			return errStop
+		})
+		if t.Has(executor.FeatureStreaming) { // without it the events may come when the wall time has ended the code
+			t.prompt("stopping the code", start, 5*time.Second)
 		}
-		if ev.Kind != kind {
-			return nil
+		t.stopped(err)
+		if res == nil {
+			t.Fatalf("no result, although the code had started")
 		}
-		failed = true
-		return errStop
+		if t.Has(executor.FeatureStreaming) {
+			t.ended(res, executor.StatusCanceled, "")
+		}
+		t.aftermath(s, res)
 	})
-	if t.Has(executor.FeatureStreaming) { // without it the events may come when the wall time has ended the code
-		t.prompt("stopping the code", start, 5*time.Second)
-	}
-	t.stopped(err)
-	if res == nil {
-		t.Fatalf("no result, although the code had started")
-	}
-	if t.Has(executor.FeatureStreaming) {
-		t.ended(res, executor.StatusCanceled, "")
-	}
-	t.aftermath(s, res)
 }
 
 // goroutine returns the number of the calling goroutine.

@@ -110,7 +110,7 @@ func languageCases() []Case {
 		{
 			ID: "language/main", Only: executor.Python, PerLanguage: true, Programs: []string{"main"},
 			Doc:      `Code is the module __main__, so that "if __name__ == '__main__'" holds.`,
-			Positive: func(t *T) { t.says(t.Shared(), t.Program("main"), "main 42") },
+			Positive: saying("main 42", "main"),
 		},
 		{
 			ID: "language/processes", Feature: executor.FeatureSubprocess, Only: executor.Python,
@@ -140,7 +140,7 @@ func languageCases() []Case {
 		{
 			ID: "language/hashbang", Feature: executor.FeatureTopLevelAwait, Only: executor.JavaScript, Programs: []string{"hashbang"},
 			Doc:      "Code may begin with the line that names its interpreter.",
-			Positive: func(t *T) { t.says(t.Shared(), t.Program("hashbang", "text", "run"), "run") },
+			Positive: saying("run", "hashbang", "text", "run"),
 			Negative: func(t *T) { t.Run(t.Shared(), t.Program("hashbang", "text", "run")) },
 		},
 		{
@@ -166,7 +166,7 @@ func languageCases() []Case {
 		{
 			ID: "await/top-level", Feature: executor.FeatureTopLevelAwait, Programs: []string{"await"},
 			Doc:      "Code can await outside of functions.",
-			Positive: func(t *T) { t.says(t.Shared(), t.Program("await"), "awaited") },
+			Positive: saying("awaited", "await"),
 			Negative: func(t *T) {
 				if res := t.Run(t.Shared(), t.Program("await")); res.Status == executor.StatusOK {
 					t.Errorf("got %s, although await is not declared", describe(res))
@@ -202,23 +202,24 @@ func languageCases() []Case {
 		{
 			ID: "subprocess/start", Feature: executor.FeatureSubprocess, Programs: []string{"subprocess"},
 			Doc:      "Code can start programs and read their output.",
-			Positive: func(t *T) { t.says(t.Shared(), t.Program("subprocess"), "subprocess ok") },
-			Negative: func(t *T) { lacks(t, "subprocess") },
+			Positive: saying("subprocess ok", "subprocess"),
+			Negative: lacks("subprocess"),
 		},
 		{
 			ID: "threads/start", Feature: executor.FeatureThreads, Programs: []string{"threads"},
 			Doc:      "Code can start threads.",
-			Positive: func(t *T) { t.says(t.Shared(), t.Program("threads"), "threads ok") },
-			Negative: func(t *T) { lacks(t, "threads") },
+			Positive: saying("threads ok", "threads"),
+			Negative: lacks("threads"),
 		},
 	}
 }
 
 // lacks checks that a program which tries what is not declared cannot do it.
-func lacks(t *T, program string) {
-	res := t.Run(t.Shared(), t.Program(program))
-	if strings.Contains(string(res.Stdout), "ok") {
-		t.Errorf("stdout: got %q, although %s is not declared", res.Stdout, program)
+func lacks(program string) func(*T) {
+	return func(t *T) {
+		if res := t.Run(t.Shared(), t.Program(program)); strings.Contains(string(res.Stdout), "ok") {
+			t.Errorf("stdout: got %q, although %s is not declared", res.Stdout, program)
+		}
 	}
 }
 

@@ -17,9 +17,7 @@ func limitCases() []Case {
 	)
 	// refuses is the form for a limit that is not enforced.
 	refuses := func(f executor.Feature, l executor.Limits) func(*T) {
-		return func(t *T) {
-			t.refusesSpec(string(f), func(spec *executor.Spec) { spec.Limits = l }, f)
-		}
+		return refusing(string(f), func(spec *executor.Spec) { spec.Limits = l }, f)
 	}
 	return []Case{
 		{

@@ -28,7 +28,7 @@ func lingerCases() []Case {
 		{
 			ID: "linger/task", PerLanguage: true, Needs: []executor.Feature{linger, executor.FeatureTopLevelAwait}, Programs: []string{"linger-task"},
 			Doc:      "A run waits for tasks and promises that its code has not awaited.",
-			Positive: func(t *T) { t.says(t.Shared(), t.Program("linger-task", "ms", 400), "left\nlate") },
+			Positive: saying("left\nlate", "linger-task", "ms", 400),
 		},
 		{
 			ID: "linger/kinds", PerLanguage: true, Needs: []executor.Feature{linger, executor.FeatureSubprocess, executor.FeatureFiles}, Programs: []string{"linger-kinds"},

@@ -48,9 +48,7 @@ func networkCases() []Case {
 			ID: "network/sockets", Feature: executor.FeatureCommand, Programs: []string{"command-sockets"},
 			Doc:      "Programs can make no other sockets than those of the families UNIX, INET and INET6 and those of NETLINK for routes: network namespaces do not divide all of the others.",
 			Positive: func(t *T) { t.says(t.Session(), t.command("command-sockets"), "made") },
-			Negative: func(t *T) {
-				t.refuses(t.Shared(), executor.Request{Command: []string{"true"}}, executor.FeatureCommand)
-			},
+			Negative: noCommands,
 			Unsuited: func(caps executor.Capabilities) string {
 				if caps.Isolation == executor.IsolationProcess {
 					return "the isolation of a process leaves the sockets of the host"
@@ -73,9 +71,7 @@ func networkCases() []Case {
 					t.unreached()
 				}
 			},
-			Negative: func(t *T) {
-				t.refusesSpec("the full network", mode(executor.NetworkFull), executor.FeatureNetworkFull)
-			},
+			Negative: refusing("the full network", mode(executor.NetworkFull), executor.FeatureNetworkFull),
 		},
 		{
 			ID: "network/allowlist", PerLanguage: true, Feature: executor.FeatureNetworkAllowlist, Programs: []string{"connect"}, Bound: 2 * time.Minute,
@@ -96,9 +92,7 @@ func networkCases() []Case {
 				const nowhere = "198.51.100.7" // for documentation only
 				noneOf(t, "reached with only "+nowhere+" allowed", t.connects(t.Session(mode(executor.NetworkAllowlist, nowhere)), p))
 			},
-			Negative: func(t *T) {
-				t.refusesSpec("an allow-list", mode(executor.NetworkAllowlist, "example.org"), executor.FeatureNetworkAllowlist)
-			},
+			Negative: refusing("an allow-list", mode(executor.NetworkAllowlist, "example.org"), executor.FeatureNetworkAllowlist),
 		},
 	}
 }

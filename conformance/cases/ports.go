@@ -206,7 +206,7 @@ func portCases() []Case {
 		if all[i].Programs == nil {
 			all[i].Programs = []string{"serve"}
 		}
-		all[i].Negative = func(t *T) { t.refusesSpec("ports", withPorts, executor.FeaturePorts) }
+		all[i].Negative = refusing("ports", withPorts, executor.FeaturePorts)
 	}
 	return all
 }

@@ -33,9 +33,7 @@ func environmentCases() []Case {
 				}
 				getenv(t, s, nil, "CONFORMANCE", "of the session")
 			},
-			Negative: func(t *T) {
-				t.refusesSpec("env", inEnv(map[string]string{"CONFORMANCE": "x"}), executor.FeatureEnv)
-			},
+			Negative: refusing("env", inEnv(map[string]string{"CONFORMANCE": "x"}), executor.FeatureEnv),
 		},
 		{
 			ID: "env/request", Feature: executor.FeatureEnv, Programs: []string{"getenv", "environ"},

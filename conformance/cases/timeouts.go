@@ -213,12 +213,12 @@ func cancelCases() []Case {
 		{
 			ID: "cancel/during", PerLanguage: true, Programs: []string{"spin", "remember", "recall"},
 			Doc:      "When the context ends the code is stopped: the error has its kind and RanYes, the result StatusCanceled; the session goes on.",
-			Positive: func(t *T) { cancels(t, context.Canceled) },
+			Positive: cancels(context.Canceled),
 		},
 		{
 			ID: "cancel/deadline", PerLanguage: true, Programs: []string{"spin", "remember", "recall"},
 			Doc:      "The deadline of the context is not a timeout of the code: the error is DeadlineExceeded, the status canceled.",
-			Positive: func(t *T) { cancels(t, context.DeadlineExceeded) },
+			Positive: cancels(context.DeadlineExceeded),
 		},
 		{
 			ID: "cancel/output-kept", PerLanguage: true, Needs: []executor.Feature{executor.FeatureStreaming}, Programs: []string{"spin"},
@@ -255,28 +255,29 @@ func cancelCases() []Case {
 }
 
 // cancels ends the context of a run in progress by one of its two errors.
-func cancels(t *T, kind error) {
-	s := t.remembering()
-	var res *executor.Result
-	var err error
-	req := limited(t.Program("spin", "text", "ready"), 25*time.Second)
-	if errors.Is(kind, context.DeadlineExceeded) {
-		// Long enough for the code to start, since before that there would be no result.
-		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-		defer cancel()
-		start := time.Now()
-		res, err = s.Run(ctx, req, nil)
-		t.prompt("stopping the code", start, 7*time.Second)
-	} else {
-		run := t.begin(s, req)
-		run.cancel()
-		res, err = run.wait(5 * time.Second)
-	}
-	t.is("a run whose context ended", err, kind, executor.RanYes)
-	t.notRetryable(err)
-	if res == nil {
-		t.Fatalf("no result of a run that had started")
-	}
-	t.ended(res, executor.StatusCanceled, "")
-	t.aftermath(s, res)
+func cancels(kind error) func(*T) {
+	return remembering(func(t *T, s executor.Session) {
+		var res *executor.Result
+		var err error
+		req := limited(t.Program("spin", "text", "ready"), 25*time.Second)
+		if errors.Is(kind, context.DeadlineExceeded) {
+			// Long enough for the code to start, since before that there would be no result.
+			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			res, err = s.Run(ctx, req, nil)
+			t.prompt("stopping the code", start, 7*time.Second)
+		} else {
+			run := t.begin(s, req)
+			run.cancel()
+			res, err = run.wait(5 * time.Second)
+		}
+		t.is("a run whose context ended", err, kind, executor.RanYes)
+		t.notRetryable(err)
+		if res == nil {
+			t.Fatalf("no result of a run that had started")
+		}
+		t.ended(res, executor.StatusCanceled, "")
+		t.aftermath(s, res)
+	})
 }

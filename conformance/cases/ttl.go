@@ -10,6 +10,9 @@ import (
 // ttlCases are about the lives of sandboxes.
 func ttlCases() []Case {
 	const idle = 2 * time.Second
+	none := func(t *T) {
+		t.Refused("keep-alive", errorOf(t.Session().KeepAlive(t.Context(), time.Minute)), executor.FeatureKeepAlive)
+	}
 	short := idleFor(idle)
 	return []Case{
 		{
@@ -121,9 +124,7 @@ func ttlCases() []Case {
 				t.Eventually(idle+3*time.Second, "the sandbox ends by its shorter TTL", func() bool { return t.gone(s) })
 				t.isNo("keep-alive of a sandbox that ended", errorOf(s.KeepAlive(t.Context(), time.Minute)), executor.ErrNotFound)
 			},
-			Negative: func(t *T) {
-				t.Refused("keep-alive", errorOf(t.Session().KeepAlive(t.Context(), time.Minute)), executor.FeatureKeepAlive)
-			},
+			Negative: none,
 		},
 		{
 			ID: "keep-alive/invalid", Feature: executor.FeatureKeepAlive,
@@ -133,9 +134,7 @@ func ttlCases() []Case {
 					t.isNo("keep-alive by "+d.String(), errorOf(s.KeepAlive(t.Context(), d)), executor.ErrInvalid)
 				}
 			}),
-			Negative: func(t *T) {
-				t.Refused("keep-alive", errorOf(t.Session().KeepAlive(t.Context(), time.Minute)), executor.FeatureKeepAlive)
-			},
+			Negative: none,
 		},
 	}
 }

@@ -28,7 +28,7 @@ func valueCases() []Case {
 				}
 				t.printed(res, "")
 			},
-			Negative: func(t *T) { noOutputs(t, "value") },
+			Negative: noOutputs("value"),
 		},
 		{
 			ID: "values/none", Feature: rich, Programs: []string{"value-none"},
@@ -36,7 +36,7 @@ func valueCases() []Case {
 			Positive: func(t *T) {
 				noneOf(t, "outputs", t.outputsOf(t.Shared(), t.Program("value-none")))
 			},
-			Negative: func(t *T) { noOutputs(t, "value-none") },
+			Negative: noOutputs("value-none"),
 		},
 		{
 			ID: "values/json", Feature: rich, Programs: []string{"value-json"},
@@ -53,7 +53,7 @@ func valueCases() []Case {
 					t.Errorf("got %v, want %v", got, want)
 				}
 			},
-			Negative: func(t *T) { noOutputs(t, "value-json") },
+			Negative: noOutputs("value-json"),
 		},
 		{
 			ID: "values/bundle", Feature: rich, Programs: []string{"value-rich"},
@@ -67,7 +67,7 @@ func valueCases() []Case {
 					equal(t, kind, string(outs[0].Data[kind]), want)
 				}
 			},
-			Negative: func(t *T) { noOutputs(t, "value-rich") },
+			Negative: noOutputs("value-rich"),
 		},
 		{
 			ID: "values/displays", Feature: rich, Programs: []string{"displays"},
@@ -81,7 +81,7 @@ func valueCases() []Case {
 					}
 				}
 			}),
-			Negative: func(t *T) { noOutputs(t, "displays") },
+			Negative: noOutputs("displays"),
 		},
 		{
 			ID: "values/before-exception", Feature: rich, Programs: []string{"display-then-raise"},
@@ -93,7 +93,7 @@ func valueCases() []Case {
 					t.Errorf("got %v, want one output that is not the main one", outs)
 				}
 			},
-			Negative: func(t *T) { noOutputs(t, "display-then-raise") },
+			Negative: noOutputs("display-then-raise"),
 		},
 		{
 			ID: "values/limit", Feature: rich, Programs: []string{"display-big", "display-flood"},
@@ -118,7 +118,7 @@ func valueCases() []Case {
 					t.Errorf("got %d outputs, want the whole display within the limit", len(outs))
 				}
 			}),
-			Negative: func(t *T) { noOutputs(t, "display-big", "count", 100000) },
+			Negative: noOutputs("display-big", "count", 100000),
 		},
 		{
 			ID: "values/media-types", Feature: rich, Programs: []string{"display-odd-types"},
@@ -134,7 +134,7 @@ func valueCases() []Case {
 					t.Errorf("the display of type text/x-fine is missing")
 				}
 			},
-			Negative: func(t *T) { noOutputs(t, "display-odd-types") },
+			Negative: noOutputs("display-odd-types"),
 		},
 		{
 			ID: "values/figures", Feature: rich, Only: executor.Python, Programs: []string{"figure", "value-none"},
@@ -146,7 +146,7 @@ func valueCases() []Case {
 				equal(t, "outputs", sketch(events), want)
 				noneOf(t, "the figures of a run turned up in the next one", t.outputsOf(s, t.Program("value-none")))
 			}),
-			Negative: func(t *T) { noOutputs(t, "figure") },
+			Negative: noOutputs("figure"),
 		},
 	}
 }
@@ -190,8 +190,10 @@ func (t *T) outputsOf(s executor.Session, req executor.Request) []executor.Outpu
 
 // noOutputs checks that a backend without rich output has none, so that no code comes to rely on
 // it.
-func noOutputs(t *T, program string, args ...any) {
-	noneOf(t, "outputs, although rich output is not declared", t.outputsOf(t.Shared(), t.Program(program, args...)))
+func noOutputs(program string, args ...any) func(*T) {
+	return shared(func(t *T, s executor.Session) {
+		noneOf(t, "outputs, although rich output is not declared", t.outputsOf(s, t.Program(program, args...)))
+	})
 }
 
 // sketch writes down text and outputs in the order of the events.
