@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -58,9 +59,7 @@ func (d caseDef) in(l executor.Language) Case {
 	if l != "" {
 		c.ID = string(l) + "/" + d.ID
 	}
-	if c.Bound == 0 {
-		c.Bound = defaultBound
-	}
+	c.Bound = cmp.Or(c.Bound, defaultBound)
 	return c
 }
 

@@ -93,9 +93,7 @@ func (t *T) StartChild(name string, in []byte) *Child {
 	argv := t.s.target.Child
 	if argv == nil {
 		exe, err := os.Executable()
-		if err != nil {
-			t.Abort("child: %v", err)
-		}
+		t.needs("child", err)
 		argv = []string{exe}
 	}
 	if len(argv) == 0 {
@@ -106,17 +104,12 @@ func (t *T) StartChild(name string, in []byte) *Child {
 	c.cmd = exec.Command(argv[0], argv[1:]...)
 	c.cmd.Env = append(os.Environ(), childEnv+"="+nonce)
 	c.cmd.Stderr = &c.stderr
-	var err error
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		t.Abort("child: %v", err)
-	}
+	stdin, err := c.cmd.StdinPipe()
+	t.needs("child", err)
 	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Abort("child: %v", err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		t.Abort("child: %v", err)
-	}
+	t.needs("child", err)
+	t.needs("child", c.cmd.Start())
+	c.in = stdin
 	read := make(chan struct{})
 	go func() { // ends with the child's stdout; Kill waits for it
 		defer close(read)

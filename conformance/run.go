@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -193,9 +194,7 @@ func (s *suite) plan(c Case) (form func(*T), line Line) {
 		return nil, line
 	}
 	l := c.Language
-	if l == "" {
-		l = s.target.languages()[0]
-	}
+	l = cmp.Or(l, s.target.languages()[0])
 	for _, name := range c.Programs {
 		if _, ok := s.target.program(l, name); !ok {
 			line.Reason = fmt.Sprintf("no program %q for %s", name, l)

@@ -94,15 +94,11 @@ func (t *T) Executor() executor.Executor { return t.x }
 
 // Open opens another one, with params changed as given. It is closed at the end of the case.
 func (t *T) Open(params map[string]string) executor.Executor {
-	all := maps.Clone(t.s.params)
-	if all == nil {
-		all = map[string]string{}
-	}
+	all := map[string]string{}
+	maps.Copy(all, t.s.params)
 	maps.Copy(all, params)
 	x, err := t.s.target.Open(t.ctx, all)
-	if err != nil {
-		t.Abort("open: %v", err)
-	}
+	t.needs("open", err)
 	t.cleanup(func() {
 		if err := x.Close(); err != nil {
 			t.Errorf("close of an Executor of the case: %v", err)
@@ -124,11 +120,10 @@ func (t *T) Spec(edit ...func(*executor.Spec)) executor.Spec {
 
 // label adds the labels of the suite.
 func (t *T) label(spec executor.Spec) executor.Spec {
-	spec.Labels = maps.Clone(spec.Labels)
-	if spec.Labels == nil {
-		spec.Labels = map[string]string{}
-	}
-	spec.Labels[LabelRun], spec.Labels[LabelCase] = t.s.run, t.c.ID
+	labels := map[string]string{}
+	maps.Copy(labels, spec.Labels)
+	labels[LabelRun], labels[LabelCase] = t.s.run, t.c.ID
+	spec.Labels = labels
 	return spec
 }
 
@@ -273,6 +268,13 @@ func (t *T) Fatalf(format string, args ...any) {
 func (t *T) Abort(format string, args ...any) {
 	t.find(Errored, fmt.Sprintf(format, args...))
 	runtime.Goexit()
+}
+
+// needs aborts the case for an error of what the suite needs.
+func (t *T) needs(what string, err error) {
+	if err != nil {
+		t.Abort("%s: %v", what, err)
+	}
 }
 
 // Logf adds a line to the report.

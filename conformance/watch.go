@@ -22,11 +22,12 @@ type watched struct {
 	t *T
 }
 
-// met looks at an error that the implementation returned.
-func (t *T) met(op string, err error) {
+// met looks at an error that the implementation returned, and returns it.
+func (t *T) met(op string, err error) error {
 	if errors.Is(err, executor.ErrInternal) {
 		t.Errorf("%s: an internal error: %v", op, err)
 	}
+	return err
 }
 
 func (w *watched) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
@@ -78,9 +79,7 @@ func (w *watched) examined(op string, s executor.Session, err error) (executor.S
 }
 
 func (w *watched) Destroy(ctx context.Context, h executor.Handle) error {
-	err := w.Executor.Destroy(ctx, h)
-	w.t.met("destroy", err)
-	return err
+	return w.t.met("destroy", w.Executor.Destroy(ctx, h))
 }
 
 func (w *watched) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {
@@ -95,9 +94,7 @@ func (w *watched) Sessions(ctx context.Context, labels map[string]string) iter.S
 }
 
 func (w *watched) Close() error {
-	err := w.Executor.Close()
-	w.t.met("close", err)
-	return err
+	return w.t.met("close", w.Executor.Close())
 }
 
 // watchedSession is a session of a case.
@@ -137,32 +134,26 @@ func (s *watchedSession) As(target any) bool { return executor.As(s.Session, tar
 
 func (s *watchedSession) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 	i, err := s.Session.Refresh(ctx)
-	s.t.met("refresh", err)
-	return i, err
+	return i, s.t.met("refresh", err)
 }
 
 func (s *watchedSession) Run(ctx context.Context, r executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
 	res, err := s.Session.Run(ctx, r, emit)
-	s.t.met("run", err)
-	return res, err
+	return res, s.t.met("run", err)
 }
 
 func (s *watchedSession) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (*executor.Result, error) {
 	res, err := s.Session.Install(ctx, p, emit)
-	s.t.met("install", err)
-	return res, err
+	return res, s.t.met("install", err)
 }
 
 func (s *watchedSession) Reset(ctx context.Context, which executor.Interpreter) error {
-	err := s.Session.Reset(ctx, which)
-	s.t.met("reset", err)
-	return err
+	return s.t.met("reset", s.Session.Reset(ctx, which))
 }
 
 func (s *watchedSession) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
 	at, err := s.Session.KeepAlive(ctx, idle)
-	s.t.met("keep-alive", err)
-	return at, err
+	return at, s.t.met("keep-alive", err)
 }
 
 func (s *watchedSession) Detach() error {
@@ -177,9 +168,7 @@ func (s *watchedSession) Detach() error {
 }
 
 func (s *watchedSession) Close() error {
-	err := s.Session.Close()
-	s.t.met("close", err)
-	return err
+	return s.t.met("close", s.Session.Close())
 }
 
 func (s *watchedSession) Files() executor.Files { return watchedFiles{s.Session.Files(), s.t} }
@@ -207,20 +196,16 @@ type watchedReader struct {
 
 func (r *watchedReader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
-	r.t.met("files.read", err)
-	return n, err
+	return n, r.t.met("files.read", err)
 }
 
 func (f watchedFiles) Write(ctx context.Context, name string, r io.Reader, mode fs.FileMode) error {
-	err := f.Files.Write(ctx, name, r, mode)
-	f.t.met("files.write", err)
-	return err
+	return f.t.met("files.write", f.Files.Write(ctx, name, r, mode))
 }
 
 func (f watchedFiles) Stat(ctx context.Context, name string) (executor.FileInfo, error) {
 	i, err := f.Files.Stat(ctx, name)
-	f.t.met("files.stat", err)
-	return i, err
+	return i, f.t.met("files.stat", err)
 }
 
 func (f watchedFiles) List(ctx context.Context, dir string) iter.Seq2[executor.FileInfo, error] {
@@ -235,19 +220,13 @@ func (f watchedFiles) List(ctx context.Context, dir string) iter.Seq2[executor.F
 }
 
 func (f watchedFiles) Mkdir(ctx context.Context, name string) error {
-	err := f.Files.Mkdir(ctx, name)
-	f.t.met("files.mkdir", err)
-	return err
+	return f.t.met("files.mkdir", f.Files.Mkdir(ctx, name))
 }
 
 func (f watchedFiles) Rename(ctx context.Context, from, to string) error {
-	err := f.Files.Rename(ctx, from, to)
-	f.t.met("files.rename", err)
-	return err
+	return f.t.met("files.rename", f.Files.Rename(ctx, from, to))
 }
 
 func (f watchedFiles) Remove(ctx context.Context, name string) error {
-	err := f.Files.Remove(ctx, name)
-	f.t.met("files.remove", err)
-	return err
+	return f.t.met("files.remove", f.Files.Remove(ctx, name))
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -222,11 +223,8 @@ func merged(env map[string]string, name, value string) map[string]string {
 
 func mergedAll(a, b map[string]string) map[string]string {
 	m := map[string]string{}
-	for _, from := range []map[string]string{a, b} {
-		for k, v := range from {
-			m[k] = v
-		}
-	}
+	maps.Copy(m, a)
+	maps.Copy(m, b)
 	return m
 }
 

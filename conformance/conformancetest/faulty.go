@@ -124,21 +124,22 @@ func check(s driver.Session, caps executor.Capabilities) error {
 		}
 		return some
 	}
-	_, detach := s.(driver.Detacher)
-	_, keep := s.(driver.KeepAliver)
-	_, reset := s.(driver.Resetter)
-	_, install := s.(driver.Installer)
-	_, files := s.(driver.Filer)
-	_, dial := s.(driver.Dialer)
 	for f, has := range map[executor.Feature]bool{
-		executor.FeatureAttach: detach, executor.FeatureKeepAlive: keep,
-		executor.FeatureState: reset, executor.FeaturePackages: install, executor.FeatureFiles: files, executor.FeaturePorts: dial,
+		executor.FeatureAttach: is[driver.Detacher](s), executor.FeatureKeepAlive: is[driver.KeepAliver](s),
+		executor.FeatureState: is[driver.Resetter](s), executor.FeaturePackages: is[driver.Installer](s),
+		executor.FeatureFiles: is[driver.Filer](s), executor.FeaturePorts: is[driver.Dialer](s),
 	} {
 		if declares(f) && !has {
 			return driver.Fail(executor.ErrInternal, executor.RanNo, fmt.Errorf("%T declares %s and does not implement it", s, f))
 		}
 	}
 	return nil
+}
+
+// is reports whether s implements an interface.
+func is[I any](s driver.Session) bool {
+	_, ok := s.(I)
+	return ok
 }
 
 // others returns the sessions of d besides s.

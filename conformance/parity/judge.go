@@ -235,13 +235,9 @@ func compare(want, got []Fields) (found []Difference) {
 }
 
 // both has the names of two sets of fields.
-func both(a, b Fields) map[string]bool {
-	names := map[string]bool{}
-	for name := range a {
-		names[name] = true
-	}
-	for name := range b {
-		names[name] = true
-	}
+func both(a, b Fields) Fields {
+	names := Fields{}
+	maps.Copy(names, a)
+	maps.Copy(names, b)
 	return names
 }

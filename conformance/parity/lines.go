@@ -3,6 +3,7 @@ package parity
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,8 +132,6 @@ func parseLine(text []byte) (p Program, err error) {
 func (q problem) program() Program {
 	code, exit := q.Prompt+q.Solution+"\n"+q.Test+"\ncheck("+q.Entry+")\n", 0
 	name := q.TaskID
-	if name == "" {
-		name = q.Entry
-	}
+	name = cmp.Or(name, q.Entry)
 	return Program{Name: name, Language: executor.Python, Cells: []Cell{{Code: code, ExitCode: &exit}}}
 }

@@ -140,8 +140,7 @@ func (w *worker) observe(ctx context.Context, at int, p Program) ([]Fields, erro
 	}
 	s, err := w.sandbox(ctx, k)
 	if err != nil {
-		f, err := failure(ctx, err)
-		return []Fields{f}, err
+		return failed(ctx, nil, err)
 	}
 	s.programs++
 	files := maps.Clone(p.Files)
@@ -154,8 +153,7 @@ func (w *worker) observe(ctx context.Context, at int, p Program) ([]Fields, erro
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := s.Files().Write(ctx, name, strings.NewReader(files[name]), 0); err != nil {
 			w.drop(k)
-			f, err := failure(ctx, err)
-			return []Fields{f}, err
+			return failed(ctx, nil, err)
 		}
 	}
 	artifacts := s.Info().Capabilities.HasFor(p.Language, executor.FeatureArtifacts)
@@ -171,8 +169,7 @@ func (w *worker) observe(ctx context.Context, at int, p Program) ([]Fields, erro
 		r, err := s.Run(ctx, req, nil)
 		if err != nil {
 			w.drop(k)
-			f, err := failure(ctx, err)
-			return append(all, f), err
+			return failed(ctx, all, err)
 		}
 		f := describe(p.Language, r)
 		if sub.plain {
@@ -215,16 +212,16 @@ func plainRequest(p Program) []executor.Request {
 	return []executor.Request{{Command: command}}
 }
 
-// failure describes a run that did not take place, or an end that is not known.
-func failure(ctx context.Context, err error) (Fields, error) {
+// failed adds to what was observed a run that did not take place, or an end that is not known.
+func failed(ctx context.Context, all []Fields, err error) ([]Fields, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	var e *executor.Error
 	if errors.As(err, &e) && errors.Is(err, executor.ErrUnsupported) {
-		return Fields{"refused": strings.Join(slices.Sorted(slices.Values(e.Missing)), ", ")}, nil
+		return append(all, Fields{"refused": strings.Join(slices.Sorted(slices.Values(e.Missing)), ", ")}), nil
 	}
-	return Fields{"error": clip(err.Error())}, nil
+	return append(all, Fields{"error": clip(err.Error())}), nil
 }
 
 // describe is what a program, or a user, sees of a result. Durations and identities differ from run
