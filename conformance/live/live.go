@@ -93,10 +93,8 @@ func (o *Options) target(svc *service, p *proxy) conformance.Target {
 
 // through opens the backend with a control plane that is reached through the proxy.
 func (o *Options) through(ctx context.Context, svc *service, proxy, owner string) (executor.Executor, error) {
-	settings := maps.Clone(o.Settings)
-	if settings == nil {
-		settings = map[string]json.RawMessage{}
-	}
+	settings := map[string]json.RawMessage{}
+	maps.Copy(settings, o.Settings)
 	at, err := json.Marshal(proxy)
 	if err != nil {
 		return nil, err

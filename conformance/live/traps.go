@@ -182,11 +182,16 @@ func on(name, expect string, request func(s *site, id string) (method, path stri
 	}}
 }
 
-// without is a trap that makes one request, which needs no sandbox.
-func without(name, expect string, request func(s *site) (method, path string, body any), status int, says string, headers ...string) trap {
+// request is one that needs no sandbox. In its path machinesPath stands for that of the Machines.
+type request struct {
+	method, path string
+	body         any
+}
+
+// without is a trap that makes such a request.
+func without(name, expect string, r request, status int, says string, headers ...string) trap {
 	return trap{name: name, expect: expect, look: func(ctx context.Context, s *site) (string, bool, error) {
-		method, path, body := request(s)
-		return s.expect(ctx, method, path, body, status, says, headers...)
+		return s.expect(ctx, r.method, strings.Replace(r.path, machinesPath, s.machines(), 1), r.body, status, says, headers...)
 	}}
 }
 
@@ -194,6 +199,12 @@ func without(name, expect string, request func(s *site) (method, path string, bo
 // the expectation is removed at the end.
 func (s *site) expect(ctx context.Context, method, path string, body any, status int, says string, headers ...string) (string, bool, error) {
 	a, err := s.call(ctx, method, path, body, headers...)
+	return a.seen(err, status, says)
+}
+
+// seen is what a trap returns that has asked for a, or failed to: whether the answer has a status
+// and says something.
+func (a *answer) seen(err error, status int, says string) (string, bool, error) {
 	if err != nil {
 		return "", false, err
 	}

@@ -104,24 +104,12 @@ func (s *site) start(ctx context.Context, request map[string]any) (*answer, erro
 
 // e2bTraps are the facts about E2B's protocols that the adapter and the server rely on.
 var e2bTraps = []trap{
-	without("key-wrong", "a key that is none: 401", func(*site) (string, string, any) {
-		return http.MethodGet, "/v2/sandboxes", nil
-	}, http.StatusUnauthorized, "", "X-Api-Key", "e2b_00000000"),
-	without("sandbox-never-seen", "a sandbox that never was: 404", func(*site) (string, string, any) {
-		return http.MethodGet, "/sandboxes/i00000000000000000000", nil
-	}, http.StatusNotFound, ""),
-	without("kill-never-seen", "to kill a sandbox that never was: 404", func(*site) (string, string, any) {
-		return http.MethodDelete, "/sandboxes/i00000000000000000000", nil
-	}, http.StatusNotFound, ""),
-	without("timeout-zero", "a create with a timeout of 0: 400", func(*site) (string, string, any) {
-		return http.MethodPost, "/v2/sandboxes", map[string]any{"templateID": "base", "timeout": 0}
-	}, http.StatusBadRequest, ""),
-	without("template-unknown", "a create of a template that is not there: 404", func(*site) (string, string, any) {
-		return http.MethodPost, "/v2/sandboxes", map[string]any{"templateID": "execbroker-no-such-template", "timeout": 15}
-	}, http.StatusNotFound, ""),
-	without("idempotency-key", "an Idempotency-Key in upper case: 400", func(*site) (string, string, any) {
-		return http.MethodPost, "/v2/sandboxes", map[string]any{"templateID": "base", "timeout": 15}
-	}, http.StatusBadRequest, "", "Idempotency-Key", "UPPER"),
+	without("key-wrong", "a key that is none: 401", request{http.MethodGet, "/v2/sandboxes", nil}, http.StatusUnauthorized, "", "X-Api-Key", "e2b_00000000"),
+	without("sandbox-never-seen", "a sandbox that never was: 404", request{http.MethodGet, "/sandboxes/i00000000000000000000", nil}, http.StatusNotFound, ""),
+	without("kill-never-seen", "to kill a sandbox that never was: 404", request{http.MethodDelete, "/sandboxes/i00000000000000000000", nil}, http.StatusNotFound, ""),
+	without("timeout-zero", "a create with a timeout of 0: 400", request{http.MethodPost, "/v2/sandboxes", map[string]any{"templateID": "base", "timeout": 0}}, http.StatusBadRequest, ""),
+	without("template-unknown", "a create of a template that is not there: 404", request{http.MethodPost, "/v2/sandboxes", map[string]any{"templateID": "execbroker-no-such-template", "timeout": 15}}, http.StatusNotFound, ""),
+	without("idempotency-key", "an Idempotency-Key in upper case: 400", request{http.MethodPost, "/v2/sandboxes", map[string]any{"templateID": "base", "timeout": 15}}, http.StatusBadRequest, "", "Idempotency-Key", "UPPER"),
 	{name: "connect-only-extends", expect: "a connect with a shorter timeout does not shorten a life", look: func(ctx context.Context, s *site) (string, bool, error) {
 		before, err := s.ends(ctx)
 		if err != nil {
@@ -139,10 +127,7 @@ var e2bTraps = []trap{
 			return "", false, err
 		}
 		a, err := s.data(ctx, id, envdPort, http.MethodPost, "/process.Process/List", []byte("{}"), "Content-Type", "application/json")
-		if err != nil {
-			return "", false, err
-		}
-		return a.String(), a.status == http.StatusUnauthorized, nil
+		return a.seen(err, http.StatusUnauthorized, "")
 	}},
 	{name: "closed-port", expect: "a port where nothing listens: 502 that names it", look: func(ctx context.Context, s *site) (string, bool, error) {
 		id, err := s.sandbox(ctx)
@@ -154,24 +139,15 @@ var e2bTraps = []trap{
 			return "", false, err
 		}
 		a, err := s.data(ctx, id, closedPort, http.MethodGet, "/", nil, "E2b-Traffic-Access-Token", way.TrafficAccessToken)
-		if err != nil {
-			return "", false, err
-		}
-		return a.String(), a.status == http.StatusBadGateway && strings.Contains(string(a.body), "port"), nil
+		return a.seen(err, http.StatusBadGateway, "port")
 	}},
 	{name: "unknown-sandbox-502", expect: "a sandbox that is gone, at its own address: 502, not found", look: func(ctx context.Context, s *site) (string, bool, error) {
 		a, err := s.data(ctx, "i00000000000000000000", envdPort, http.MethodGet, "/health", nil)
-		if err != nil {
-			return "", false, err
-		}
-		return a.String(), a.status == http.StatusBadGateway && strings.Contains(string(a.body), "not found"), nil
+		return a.seen(err, http.StatusBadGateway, "not found")
 	}},
 	{name: "error-in-stream", expect: "a command in a directory that is not there: status 200, and the error in the last frame", look: func(ctx context.Context, s *site) (string, bool, error) {
 		a, err := s.start(ctx, map[string]any{"process": map[string]any{"cmd": "/bin/true", "cwd": "/nowhere"}})
-		if err != nil {
-			return "", false, err
-		}
-		return a.String(), a.status == http.StatusOK && bytes.Contains(a.body, []byte("invalid_argument")), nil
+		return a.seen(err, http.StatusOK, "invalid_argument")
 	}},
 	{name: "late-end", expect: "the end of a command waits for what it left running with its output", look: func(ctx context.Context, s *site) (string, bool, error) {
 		begin := time.Now()
@@ -199,9 +175,6 @@ var e2bTraps = []trap{
 	}},
 	{name: "remove-missing", expect: "to remove a file that is not there is no error", look: func(ctx context.Context, s *site) (string, bool, error) {
 		a, err := s.envd(ctx, http.MethodPost, "/filesystem.Filesystem/Remove", []byte(`{"path":"/tmp/execbroker-nothing"}`), "Content-Type", "application/json")
-		if err != nil {
-			return "", false, err
-		}
-		return a.String(), a.status == http.StatusOK, nil
+		return a.seen(err, http.StatusOK, "")
 	}},
 }

@@ -11,6 +11,9 @@ import (
 	"sync"
 )
 
+// machinesPath stands for site.machines in the path of a request.
+const machinesPath = "{machines}"
+
 func (s *site) machines() string { return machines(s.svc) }
 
 // exec runs a command by Fly's own way, which the adapter does not use.
@@ -28,12 +31,8 @@ func get(suffix string) func(s *site, id string) (string, string, any) {
 
 // flyTraps are the facts about the Machines API that the adapter and its emulator rely on.
 var flyTraps = []trap{
-	without("token-wrong", "a token that is none: 401", func(s *site) (string, string, any) {
-		return http.MethodGet, s.machines(), nil
-	}, http.StatusUnauthorized, "", "Authorization", "Bearer execbroker-wrong-token"),
-	without("machine-never-seen", "a Machine that never was: 404", func(s *site) (string, string, any) {
-		return http.MethodGet, s.machines() + "/00000000000000", nil
-	}, http.StatusNotFound, ""),
+	without("token-wrong", "a token that is none: 401", request{http.MethodGet, machinesPath, nil}, http.StatusUnauthorized, "", "Authorization", "Bearer execbroker-wrong-token"),
+	without("machine-never-seen", "a Machine that never was: 404", request{http.MethodGet, machinesPath + "/00000000000000", nil}, http.StatusNotFound, ""),
 	{name: "metadata-filter", expect: "a list by metadata.KEY has the Machines with that value alone", look: func(ctx context.Context, s *site) (string, bool, error) {
 		if _, err := s.sandbox(ctx); err != nil {
 			return "", false, err
