@@ -1,6 +1,7 @@
 package flytest
 
 import (
+	"cmp"
 	"context"
 	"hash/fnv"
 	"net/http"
@@ -40,10 +41,7 @@ func (a *app) view() appJSON {
 			n++
 		}
 	}
-	network := a.Network
-	if network == "" {
-		network = "default"
-	}
+	network := cmp.Or(a.Network, "default")
 	status := "pending"
 	if n > 0 {
 		status = "deployed"
@@ -56,21 +54,18 @@ func (a *app) view() appJSON {
 
 const maxApps = 1000
 
-func createApp(_ context.Context, c *call) (answer, error) {
-	var in struct {
-		Name             string `json:"name"`
-		AppName          string `json:"app_name"` // so say the docs
-		OrgSlug          string `json:"org_slug"`
-		Network          string `json:"network"`
-		EnableSubdomains bool   `json:"enable_subdomains"`
-		AppRoleID        string `json:"app_role_id"`
-	}
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
-	if in.Name == "" {
-		in.Name = in.AppName
-	}
+// appInput is the body of createApp.
+type appInput struct {
+	Name             string `json:"name"`
+	AppName          string `json:"app_name"` // so say the docs
+	OrgSlug          string `json:"org_slug"`
+	Network          string `json:"network"`
+	EnableSubdomains bool   `json:"enable_subdomains"`
+	AppRoleID        string `json:"app_role_id"`
+}
+
+func createApp(_ context.Context, c *call, in *appInput) (answer, error) {
+	in.Name = cmp.Or(in.Name, in.AppName)
 	if !appName.MatchString(in.Name) {
 		return answer{}, fail(http.StatusUnprocessableEntity, "Validation failed: Name may only contain numbers, lowercase letters and dashes")
 	}
@@ -90,19 +85,15 @@ func createApp(_ context.Context, c *call) (answer, error) {
 	return answer{http.StatusCreated, a.view()}, nil
 }
 
-func getApp(_ context.Context, c *call) (answer, error) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
+func getApp(c *call) (answer, error) {
 	return ok(c.app.view())
 }
 
-func listApps(_ context.Context, c *call) (answer, error) {
+func listApps(c *call) (answer, error) {
 	org := c.r.URL.Query().Get("org_slug")
 	if org == "" {
 		return answer{}, fail(http.StatusBadRequest, "org_slug is required")
 	}
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
 	found := []appJSON{}
 	for _, a := range c.s.apps {
 		if a.Org == org && (c.tok.app == "" || c.tok.app == a.Name) {
@@ -114,9 +105,7 @@ func listApps(_ context.Context, c *call) (answer, error) {
 }
 
 // deleteApp removes an app with its Machines.
-func deleteApp(_ context.Context, c *call) (answer, error) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
+func deleteApp(c *call) (answer, error) {
 	for _, m := range c.app.machines {
 		if m.state == stateDestroyed || m.state == stateDestroying {
 			continue

@@ -1,6 +1,7 @@
 package flytest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -136,12 +137,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	if cfg.Rate == 0 {
-		cfg.Rate = 1
-	}
-	if cfg.MaxMachines == 0 {
-		cfg.MaxMachines = defaultMachines
-	}
+	cfg.Rate = cmp.Or(cfg.Rate, 1)
+	cfg.MaxMachines = cmp.Or(cfg.MaxMachines, defaultMachines)
 	if len(cfg.Regions) == 0 {
 		cfg.Regions = regions
 	}

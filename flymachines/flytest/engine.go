@@ -3,6 +3,7 @@ package flytest
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -260,9 +261,7 @@ func (c *machineConfig) archive() ([]byte, error) {
 			return nil, err
 		}
 		mode := f.Mode
-		if mode == 0 {
-			mode = 0o644
-		}
+		mode = cmp.Or(mode, 0o644)
 		if err := add(f.GuestPath, mode, content); err != nil {
 			return nil, err
 		}

@@ -166,14 +166,13 @@ func split(line string) ([]string, error) {
 	return words, nil
 }
 
+// signalInput is the body of signal.
+type signalInput struct {
+	Signal any `json:"signal"`
+}
+
 // signal sends a signal to the main process. Clients send its name or, as Fly's own do, its number.
-func signal(ctx context.Context, c *call) (answer, error) {
-	var in struct {
-		Signal any `json:"signal"`
-	}
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
+func signal(ctx context.Context, c *call, in *signalInput) (answer, error) {
 	number := 0
 	switch v := in.Signal.(type) {
 	case float64:

@@ -168,7 +168,7 @@ func (c *call) resolveField(ctx context.Context, f *field, vars map[string]json.
 			return nil, err
 		}
 		c.app = a
-		if _, err := deleteApp(ctx, c); err != nil {
+		if _, err := under(deleteApp)(ctx, c); err != nil {
 			return nil, err
 		}
 		return map[string]any{"organization": orgField(a.Org)}, nil
@@ -271,12 +271,7 @@ func (c *call) createAppField(ctx context.Context, vars map[string]json.RawMessa
 	if err := json.Unmarshal(vars["input"], &in); err != nil {
 		return nil, ours("graphql: input: %v", err)
 	}
-	body, err := json.Marshal(map[string]string{"name": in.Name, "org_slug": in.OrganizationID, "network": in.Network})
-	if err != nil {
-		return nil, err
-	}
-	c.body = body
-	if _, err := createApp(ctx, c); err != nil {
+	if _, err := createApp(ctx, c, &appInput{Name: in.Name, OrgSlug: in.OrganizationID, Network: in.Network}); err != nil {
 		return nil, err
 	}
 	return map[string]any{"app": func() any {

@@ -1,6 +1,7 @@
 package flytest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -34,7 +35,7 @@ func (l *lease) view() map[string]any {
 	return map[string]any{"status": "success", "data": leaseData{l.nonce, l.expires.Unix(), l.owner, l.description, l.version}}
 }
 
-func newLease(m *machine, seconds int, description string, _ token) *lease {
+func newLease(m *machine, seconds int, description string) *lease {
 	b := make([]byte, 6)
 	_, _ = rand.Read(b) // it never fails
 	return &lease{
@@ -61,9 +62,7 @@ func (m *machine) leased(c *call) error {
 	return errLeaseHeld(m.id, l.owner, l.expires.UTC().Format(time.RFC3339))
 }
 
-func findLease(_ context.Context, c *call) (answer, error) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
+func findLease(c *call) (answer, error) {
 	l := c.m.current()
 	if l == nil {
 		return answer{}, errNoLease()
@@ -71,18 +70,15 @@ func findLease(_ context.Context, c *call) (answer, error) {
 	return ok(l.view())
 }
 
+// leaseInput is the body of acquireLease, if there is one.
+type leaseInput struct {
+	TTL         int    `json:"ttl"`
+	Description string `json:"description"`
+}
+
 // acquireLease gives a lease to who asks first, and prolongs it for who holds it. The time is in
 // the body or in the query.
-func acquireLease(_ context.Context, c *call) (answer, error) {
-	var in struct {
-		TTL         int    `json:"ttl"`
-		Description string `json:"description"`
-	}
-	if len(c.body) > 0 {
-		if err := c.decode(&in); err != nil {
-			return answer{}, err
-		}
-	}
+func acquireLease(_ context.Context, c *call, in *leaseInput) (answer, error) {
 	if v := c.r.URL.Query().Get("ttl"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil {
@@ -90,29 +86,21 @@ func acquireLease(_ context.Context, c *call) (answer, error) {
 		}
 		in.TTL = n
 	}
-	if in.TTL == 0 {
-		in.TTL = int(defaultLease.Seconds())
-	}
+	in.TTL = cmp.Or(in.TTL, int(defaultLease.Seconds()))
 	if in.TTL < 1 || in.TTL > maxLease {
 		return answer{}, fail(http.StatusBadRequest, "invalid_argument: ttl: want 1 to %d seconds, not %d", maxLease, in.TTL)
 	}
-	m := c.m
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	if err := m.mayChange(c); err != nil {
-		return answer{}, err
-	}
-	if l := m.current(); l != nil {
-		l.expires = time.Now().Add(time.Duration(in.TTL) * time.Second)
-	} else {
-		m.lease = newLease(m, in.TTL, in.Description, c.tok)
-	}
-	return answer{http.StatusCreated, m.lease.view()}, nil
+	return c.change(func() (answer, error) {
+		if l := c.m.current(); l != nil {
+			l.expires = time.Now().Add(time.Duration(in.TTL) * time.Second)
+		} else {
+			c.m.lease = newLease(c.m, in.TTL, in.Description)
+		}
+		return answer{http.StatusCreated, c.m.lease.view()}, nil
+	})
 }
 
-func releaseLease(_ context.Context, c *call) (answer, error) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
+func releaseLease(c *call) (answer, error) {
 	if c.m.current() == nil {
 		return answer{}, errNoLease()
 	}
@@ -130,15 +118,11 @@ func (m *machine) setMetadata(md map[string]string) {
 	m.updated = time.Now()
 }
 
-func getMetadata(_ context.Context, c *call) (answer, error) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
+func getMetadata(c *call) (answer, error) {
 	return ok(c.m.cloneMetadata())
 }
 
-func getMetadataKey(_ context.Context, c *call) (answer, error) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
+func getMetadataKey(c *call) (answer, error) {
 	v, found := c.m.cfg.Metadata[c.r.PathValue("key")]
 	if !found {
 		return answer{}, fail(http.StatusNotFound, "not_found: metadata key not found")
@@ -146,14 +130,13 @@ func getMetadataKey(_ context.Context, c *call) (answer, error) {
 	return ok(map[string]string{"value": v})
 }
 
-func setMetadataKey(_ context.Context, c *call) (answer, error) {
-	var in struct {
-		Value     string `json:"value"`
-		UpdatedAt string `json:"updated_at"`
-	}
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
+// metadataInput is the body of setMetadataKey.
+type metadataInput struct {
+	Value     string `json:"value"`
+	UpdatedAt string `json:"updated_at"`
+}
+
+func setMetadataKey(_ context.Context, c *call, in *metadataInput) (answer, error) {
 	return c.changeMetadata(func(md map[string]string) { md[c.r.PathValue("key")] = in.Value })
 }
 
@@ -198,16 +181,13 @@ func mergeMetadata(replace bool) handler {
 const maxMetadata = 64 << 10 // bytes of JSON
 
 func (c *call) changeMetadata(edit func(map[string]string)) (answer, error) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	if err := c.m.mayChange(c); err != nil {
-		return answer{}, err
-	}
-	md := c.m.cloneMetadata()
-	edit(md)
-	if b, err := json.Marshal(md); err != nil || len(b) > maxMetadata {
-		return answer{}, ours("metadata: larger than %d bytes", maxMetadata)
-	}
-	c.m.setMetadata(md)
-	return answer{status: http.StatusNoContent}, nil
+	return c.change(func() (answer, error) {
+		md := c.m.cloneMetadata()
+		edit(md)
+		if b, err := json.Marshal(md); err != nil || len(b) > maxMetadata {
+			return answer{}, ours("metadata: larger than %d bytes", maxMetadata)
+		}
+		c.m.setMetadata(md)
+		return answer{status: http.StatusNoContent}, nil
+	})
 }

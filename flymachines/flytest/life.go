@@ -2,6 +2,7 @@ package flytest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,16 +144,13 @@ func (m *machine) stop(r *running, c command) {
 	r.requested, r.then, r.next = true, c.kind, c.next
 	if r.paused {
 		ctx, cancel := m.asking()
-		_ = m.settled(ctx, r, func() error { // what is gone is found out by its end
-			_, err := m.s.engine.ContainerUnpause(ctx, r.id, client.ContainerUnpauseOptions{})
-			return err
+		_ = settle(ctx, r, func() (client.ContainerUnpauseResult, error) { // what is gone is found out by its end
+			return m.s.engine.ContainerUnpause(ctx, r.id, client.ContainerUnpauseOptions{})
 		})
 		cancel()
 		r.paused = false
 	}
-	if c.timeout == 0 {
-		c.timeout = defaultStop
-	}
+	c.timeout = cmp.Or(c.timeout, defaultStop)
 	if r.timer != nil {
 		r.timer.Stop()
 	}
@@ -172,9 +170,8 @@ func (m *machine) stop(r *running, c command) {
 func (m *machine) kill(r *running, signal int) {
 	ctx, cancel := m.asking()
 	defer cancel()
-	err := m.settled(ctx, r, func() error {
-		_, err := m.s.engine.ContainerKill(ctx, r.id, client.ContainerKillOptions{Signal: strconv.Itoa(signal)})
-		return err
+	err := settle(ctx, r, func() (client.ContainerKillResult, error) {
+		return m.s.engine.ContainerKill(ctx, r.id, client.ContainerKillOptions{Signal: strconv.Itoa(signal)})
 	})
 	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) {
 		m.s.cfg.Log.Warn("machine: signal", "id", m.id, "error", err)
@@ -187,14 +184,14 @@ const (
 	settlePause = 20 * time.Millisecond
 )
 
-// settled calls f until the engine does what it is asked for, the container has ended, or that has
+// settle calls f until the engine does what it is asked for, the container has ended, or that has
 // taken too long. Docker hears of every pause and of every end of one a second time, later: until
 // then it may take a container that runs for a paused one and refuse to pause or to signal it, or
 // the other way round.
-func (m *machine) settled(ctx context.Context, r *running, f func() error) error {
+func settle[V any](ctx context.Context, r *running, f func() (V, error)) error {
 	begin := time.Now()
 	for {
-		err := f()
+		_, err := f()
 		if err == nil || errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) || len(r.exit) > 0 || time.Since(begin) > settleTime {
 			return err
 		}
@@ -511,9 +508,8 @@ func (m *machine) suspend(r *running) {
 	}
 	ctx, cancel := m.asking()
 	defer cancel()
-	err := m.settled(ctx, r, func() error {
-		_, err := m.s.engine.ContainerPause(ctx, r.id, client.ContainerPauseOptions{})
-		return err
+	err := settle(ctx, r, func() (client.ContainerPauseResult, error) {
+		return m.s.engine.ContainerPause(ctx, r.id, client.ContainerPauseOptions{})
 	})
 	if err != nil {
 		m.s.cfg.Log.Warn("machine: suspend", "id", m.id, "error", err)
@@ -534,9 +530,8 @@ func (m *machine) resume(r *running) {
 	}
 	ctx, cancel := m.asking()
 	defer cancel()
-	err := m.settled(ctx, r, func() error {
-		_, err := m.s.engine.ContainerUnpause(ctx, r.id, client.ContainerUnpauseOptions{})
-		return err
+	err := settle(ctx, r, func() (client.ContainerUnpauseResult, error) {
+		return m.s.engine.ContainerUnpause(ctx, r.id, client.ContainerUnpauseOptions{})
 	})
 	if err != nil {
 		m.s.cfg.Log.Warn("machine: resume", "id", m.id, "error", err)

@@ -1,10 +1,12 @@
 package flytest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -51,9 +53,7 @@ type app struct {
 }
 
 func newApp(a App) *app {
-	if a.Org == "" {
-		a.Org = personal
-	}
+	a.Org = cmp.Or(a.Org, personal)
 	return &app{App: a, created: time.Now(), machines: map[string]*machine{}}
 }
 
@@ -176,9 +176,7 @@ func (m *machine) setRaw(key string, value any) {
 		return // strings and maps of strings only
 	}
 	raw := make(map[string]json.RawMessage, len(m.raw)+1)
-	for k, v := range m.raw {
-		raw[k] = v
-	}
+	maps.Copy(raw, m.raw)
 	raw[key] = b
 	m.raw = raw
 }
@@ -207,9 +205,7 @@ func (m *machine) env() []string {
 	if g := m.cfg.Metadata["fly_process_group"]; g != "" {
 		vars["FLY_PROCESS_GROUP"] = g
 	}
-	for k, v := range m.cfg.Env {
-		vars[k] = v
-	}
+	maps.Copy(vars, m.cfg.Env)
 	list := make([]string, 0, len(vars))
 	for k, v := range vars {
 		list = append(list, k+"="+v)

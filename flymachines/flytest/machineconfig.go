@@ -1,6 +1,7 @@
 package flytest
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -145,12 +146,8 @@ func (c *machineConfig) checkGuest() error {
 		g.CPUKind, _, _ = strings.Cut(m[1], "-")
 		g.CPUs, _ = strconv.Atoi(m[2]) // digits
 	}
-	if g.CPUKind == "" {
-		g.CPUKind = "shared"
-	}
-	if g.CPUs == 0 {
-		g.CPUs = 1
-	}
+	g.CPUKind = cmp.Or(g.CPUKind, "shared")
+	g.CPUs = cmp.Or(g.CPUs, 1)
 	least, most := int64(256), int64(2048)
 	switch g.CPUKind {
 	case "shared":
@@ -163,9 +160,7 @@ func (c *machineConfig) checkGuest() error {
 		return fail(400, "invalid_argument: invalid config.guest.cpus: %d, valid numbers are %v", g.CPUs, cpuCounts)
 	}
 	least, most = least*int64(g.CPUs), most*int64(g.CPUs)
-	if g.MemoryMB == 0 {
-		g.MemoryMB = least
-	}
+	g.MemoryMB = cmp.Or(g.MemoryMB, least)
 	if g.MemoryMB < least || g.MemoryMB > most || g.MemoryMB%256 != 0 {
 		return fail(400, "invalid_argument: invalid config.guest.memory_mb: %d, want %d to %d in steps of 256", g.MemoryMB, least, most)
 	}

@@ -1,6 +1,7 @@
 package flytest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,11 +19,7 @@ var machineName = appName
 
 // create makes a Machine. It answers when the Machine is recorded; its container comes into being
 // afterwards, as with Fly.
-func create(ctx context.Context, c *call) (answer, error) {
-	var in createInput
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
+func create(ctx context.Context, c *call, in *createInput) (answer, error) {
 	cfg, without, err := parseConfig(in.Config)
 	if err != nil {
 		return answer{}, err
@@ -75,7 +72,7 @@ func create(ctx context.Context, c *call) (answer, error) {
 	}
 	v := m.view()
 	if in.LeaseTTL > 0 {
-		m.lease = newLease(m, in.LeaseTTL, "", c.tok)
+		m.lease = newLease(m, in.LeaseTTL, "")
 		v.Nonce = m.lease.nonce
 	}
 	s.born(m)
@@ -111,9 +108,7 @@ var aliases = map[string][]string{
 // place finds the region of a new Machine: the first of the expression that exists and has
 // capacity.
 func (s *Server) place(c *call, expression string) (string, error) {
-	if expression == "" {
-		expression = s.cfg.Regions[0]
-	}
+	expression = cmp.Or(expression, s.cfg.Regions[0])
 	var last error
 	for part := range strings.SplitSeq(expression, ",") {
 		part = strings.TrimSpace(part)
@@ -152,9 +147,7 @@ func (s *Server) presentImage(ctx context.Context, ref string) (*imageInfo, erro
 	return img, err
 }
 
-func get(_ context.Context, c *call) (answer, error) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
+func get(c *call) (answer, error) {
 	v := c.m.view()
 	if c.m.lingers > 0 && v.State == stateDestroyed {
 		c.m.lingers--
@@ -164,7 +157,7 @@ func get(_ context.Context, c *call) (answer, error) {
 }
 
 // list lists the Machines of an app, without the destroyed ones unless they are asked for.
-func list(_ context.Context, c *call) (answer, error) {
+func list(c *call) (answer, error) {
 	q := c.r.URL.Query()
 	metadata := map[string]string{}
 	var states []string
@@ -184,8 +177,6 @@ func list(_ context.Context, c *call) (answer, error) {
 			return answer{}, ours("query: there is no parameter %.40q", k)
 		}
 	}
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
 	found := []machineJSON{}
 	for _, m := range c.app.machines {
 		switch {
@@ -229,13 +220,8 @@ func (m *machine) order(c command, state, eventType string) error {
 	return nil
 }
 
-func start(_ context.Context, c *call) (answer, error) {
-	s, m := c.s, c.m
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := m.mayChange(c); err != nil {
-		return answer{}, err
-	}
+func start(c *call) (answer, error) {
+	m := c.m
 	before := m.state
 	var err error
 	switch m.state {
@@ -259,12 +245,7 @@ func start(_ context.Context, c *call) (answer, error) {
 // stopOf reads how a Machine is to be stopped.
 func (c *call) stopOf(signal, timeout string) (cmd command, err error) {
 	cfg := c.m.cfg.StopConfig
-	if signal == "" {
-		signal = cfg.Signal
-	}
-	if signal == "" {
-		signal = "SIGTERM"
-	}
+	signal = cmp.Or(signal, cfg.Signal, "SIGTERM")
 	if cmd.signal, err = parseSignal(signal); err != nil {
 		return cmd, fail(http.StatusBadRequest, "invalid_argument: %v", err)
 	}
@@ -282,48 +263,33 @@ func (c *call) stopOf(signal, timeout string) (cmd command, err error) {
 	return cmd, nil
 }
 
-func stop(_ context.Context, c *call) (answer, error) {
-	var in struct {
-		ID      string   `json:"id"`
-		Signal  string   `json:"signal"`
-		Timeout duration `json:"timeout"`
-	}
-	if len(c.body) > 0 {
-		if err := c.decode(&in); err != nil {
-			return answer{}, err
-		}
-	}
-	s, m := c.s, c.m
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := m.mayChange(c); err != nil {
-		return answer{}, err
-	}
-	cmd, err := c.stopOf(in.Signal, in.Timeout.String())
-	if err != nil {
-		return answer{}, err
-	}
-	cmd.kind = doStop
-	switch m.state {
-	case stateStarted, stateStarting, stateSuspended, stateRestarting:
-		if err := m.order(cmd, stateStopping, "stop"); err != nil {
-			return answer{}, err
-		}
-	case stateStopping, stateStopped:
-	default:
-		return answer{}, errState("stop", m.state)
-	}
-	return okay()
+// stopInput is the body of stop, if there is one.
+type stopInput struct {
+	ID      string   `json:"id"`
+	Signal  string   `json:"signal"`
+	Timeout duration `json:"timeout"`
 }
 
-func restart(_ context.Context, c *call) (answer, error) {
+func stop(_ context.Context, c *call, in *stopInput) (answer, error) {
+	return c.change(func() (answer, error) {
+		cmd, err := c.stopOf(in.Signal, in.Timeout.String())
+		if err != nil {
+			return answer{}, err
+		}
+		cmd.kind = doStop
+		switch c.m.state {
+		case stateStarted, stateStarting, stateSuspended, stateRestarting:
+			return done(c.m.order(cmd, stateStopping, "stop"))
+		case stateStopping, stateStopped:
+			return okay()
+		}
+		return answer{}, errState("stop", c.m.state)
+	})
+}
+
+func restart(c *call) (answer, error) {
 	q := c.r.URL.Query()
-	s, m := c.s, c.m
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := m.mayChange(c); err != nil {
-		return answer{}, err
-	}
+	m := c.m
 	timeout := q.Get("timeout")
 	if n, err := strconv.ParseInt(timeout, 10, 32); err == nil {
 		timeout = (time.Duration(n) * time.Second).String()
@@ -339,44 +305,30 @@ func restart(_ context.Context, c *call) (answer, error) {
 	switch m.state {
 	case stateStarted, stateStopped, stateSuspended, stateFailed:
 		m.restarts = 0
-		if err := m.order(cmd, stateRestarting, "restart"); err != nil {
-			return answer{}, err
-		}
-	default:
-		return answer{}, errState("restart", m.state)
+		return done(m.order(cmd, stateRestarting, "restart"))
 	}
-	return okay()
+	return answer{}, errState("restart", m.state)
 }
 
-func suspend(_ context.Context, c *call) (answer, error) {
-	s, m := c.s, c.m
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := m.mayChange(c); err != nil {
-		return answer{}, err
-	}
+func suspend(c *call) (answer, error) {
+	m := c.m
 	if m.cfg.Guest.MemoryMB > 2048 || m.cfg.Init.SwapSizeMB > 0 {
 		return answer{}, fail(http.StatusPreconditionFailed, "failed_precondition: machines with more than 2048 MB of memory or with swap cannot be suspended")
 	}
 	switch m.state {
 	case stateStarted:
-		if err := m.order(command{kind: doSuspend}, stateSuspending, "suspend"); err != nil {
-			return answer{}, err
-		}
+		return done(m.order(command{kind: doSuspend}, stateSuspending, "suspend"))
 	case stateSuspending, stateSuspended:
-	default:
-		return answer{}, errState("suspend", m.state)
+		return okay()
 	}
-	return okay()
+	return answer{}, errState("suspend", m.state)
 }
 
 // destroy removes a Machine. Clients say force or kill.
-func destroy(_ context.Context, c *call) (answer, error) {
+func destroy(c *call) (answer, error) {
 	q := c.r.URL.Query()
 	force := q.Get("force") == "true" || q.Get("kill") == "true"
-	s, m := c.s, c.m
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	m := c.m
 	switch err := m.mayChange(c); {
 	case m.dead:
 		return answer{}, err
@@ -401,11 +353,7 @@ func destroy(_ context.Context, c *call) (answer, error) {
 }
 
 // update replaces the whole configuration.
-func update(ctx context.Context, c *call) (answer, error) {
-	var in createInput
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
+func update(ctx context.Context, c *call, in *createInput) (answer, error) {
 	cfg, _, err := parseConfig(in.Config)
 	if err != nil {
 		return answer{}, err
@@ -414,12 +362,12 @@ func update(ctx context.Context, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	s, m := c.s, c.m
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := m.mayChange(c); err != nil {
-		return answer{}, err
-	}
+	return c.change(func() (answer, error) { return c.replace(in, cfg, info) })
+}
+
+// replace is update of a configuration that was read, with the image that it names.
+func (c *call) replace(in *createInput, cfg machineConfig, info *imageInfo) (answer, error) {
+	m := c.m
 	if in.CurrentVersion != "" && in.CurrentVersion != m.instance {
 		return answer{}, errConcurrent()
 	}
@@ -450,7 +398,7 @@ func update(ctx context.Context, c *call) (answer, error) {
 	return ok(m.view())
 }
 
-func events(_ context.Context, c *call) (answer, error) {
+func events(c *call) (answer, error) {
 	n := keptEvents
 	if v := c.r.URL.Query().Get("limit"); v != "" {
 		var err error
@@ -458,28 +406,19 @@ func events(_ context.Context, c *call) (answer, error) {
 			return answer{}, fail(http.StatusBadRequest, "invalid_argument: limit: want 1 to 50, not %.20q", v)
 		}
 	}
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
 	return ok(slices.Clone(c.m.events[:min(n, len(c.m.events))]))
 }
 
-func versions(_ context.Context, c *call) (answer, error) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
+func versions(c *call) (answer, error) {
 	return ok(slices.Clone(c.m.versions))
 }
 
 // cordon takes a Machine out of service, or puts it back.
 func cordon(on bool) handler {
-	return func(_ context.Context, c *call) (answer, error) {
-		c.s.mu.Lock()
-		defer c.s.mu.Unlock()
-		if err := c.m.mayChange(c); err != nil {
-			return answer{}, err
-		}
+	return changing(func(c *call) (answer, error) {
 		c.m.cordoned = on
 		return okay()
-	}
+	})
 }
 
 // mayChange refuses what a lease, a destroyed Machine or a dead host forbids. The caller holds
@@ -496,9 +435,7 @@ func (m *machine) mayChange(c *call) error {
 
 // cloneMetadata is the metadata of a Machine for somebody who changes it.
 func (m *machine) cloneMetadata() map[string]string {
-	md := maps.Clone(m.cfg.Metadata)
-	if md == nil {
-		md = map[string]string{}
-	}
+	md := map[string]string{}
+	maps.Copy(md, m.cfg.Metadata)
 	return md
 }

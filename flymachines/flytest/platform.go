@@ -29,19 +29,18 @@ type placement struct {
 	Concurrency int
 }
 
-func placements(_ context.Context, c *call) (answer, error) {
-	var in struct {
-		Org     string           `json:"org_slug"`
-		Region  string           `json:"region"`
-		Count   int              `json:"count"`
-		Compute *guest           `json:"compute"`
-		Volume  string           `json:"volume_name"`
-		Bytes   uint64           `json:"volume_size_bytes"`
-		Weights map[string]int64 `json:"weights"`
-	}
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
+// placementInput is the body of placements.
+type placementInput struct {
+	Org     string           `json:"org_slug"`
+	Region  string           `json:"region"`
+	Count   int              `json:"count"`
+	Compute *guest           `json:"compute"`
+	Volume  string           `json:"volume_name"`
+	Bytes   uint64           `json:"volume_size_bytes"`
+	Weights map[string]int64 `json:"weights"`
+}
+
+func placements(_ context.Context, c *call, in *placementInput) (answer, error) {
 	if in.Org == "" {
 		return answer{}, fail(http.StatusBadRequest, "org_slug is required")
 	}
@@ -60,14 +59,13 @@ func placements(_ context.Context, c *call) (answer, error) {
 	return ok(map[string]any{"Regions": found})
 }
 
+// tokenInput is the body of deployToken.
+type tokenInput struct {
+	Expiry string `json:"expiry"`
+}
+
 // deployToken makes a token that is good for one app. It does not expire before the emulator ends.
-func deployToken(_ context.Context, c *call) (answer, error) {
-	var in struct {
-		Expiry string `json:"expiry"`
-	}
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
+func deployToken(_ context.Context, c *call, in *tokenInput) (answer, error) {
 	if _, err := time.ParseDuration(in.Expiry); in.Expiry != "" && err != nil {
 		return answer{}, fail(http.StatusBadRequest, "invalid_argument: expiry: %v", err)
 	}
@@ -86,24 +84,21 @@ type ipAssignment struct {
 	CreatedAt   string `json:"created_at"`
 }
 
-func listIPs(_ context.Context, c *call) (answer, error) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
+func listIPs(c *call) (answer, error) {
 	return ok(map[string]any{"ips": append([]ipAssignment{}, c.app.ips...)})
 }
 
+// ipInput is the body of assignIP.
+type ipInput struct {
+	Type        string `json:"type"`
+	Region      string `json:"region"`
+	Org         string `json:"org_slug"`
+	Network     string `json:"network"`
+	ServiceName string `json:"service_name"`
+}
+
 // assignIP records an address. Nothing is reachable there: Server.Proxy is what takes its place.
-func assignIP(_ context.Context, c *call) (answer, error) {
-	var in struct {
-		Type        string `json:"type"`
-		Region      string `json:"region"`
-		Org         string `json:"org_slug"`
-		Network     string `json:"network"`
-		ServiceName string `json:"service_name"`
-	}
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
+func assignIP(_ context.Context, c *call, in *ipInput) (answer, error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	c.s.serial++
@@ -126,9 +121,7 @@ func assignIP(_ context.Context, c *call) (answer, error) {
 	return ok(a)
 }
 
-func deleteIP(_ context.Context, c *call) (answer, error) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
+func deleteIP(c *call) (answer, error) {
 	before := len(c.app.ips)
 	c.app.ips = slices.DeleteFunc(c.app.ips, func(a ipAssignment) bool { return a.IP == c.r.PathValue("ip") })
 	if len(c.app.ips) == before {
@@ -139,18 +132,17 @@ func deleteIP(_ context.Context, c *call) (answer, error) {
 
 func listPolicies(_ context.Context, _ *call) (answer, error) { return ok([]any{}) }
 
+// policyInput is the body of setPolicy.
+type policyInput struct {
+	ID       string         `json:"id"`
+	Name     string         `json:"name"`
+	Selector map[string]any `json:"selector"`
+	Rules    []any          `json:"rules"`
+}
+
 // setPolicy refuses every policy: a container cannot keep it, and a client that believed so would
 // be less safe than it thinks.
-func setPolicy(_ context.Context, c *call) (answer, error) {
-	var in struct {
-		ID       string         `json:"id"`
-		Name     string         `json:"name"`
-		Selector map[string]any `json:"selector"`
-		Rules    []any          `json:"rules"`
-	}
-	if err := c.decode(&in); err != nil {
-		return answer{}, err
-	}
+func setPolicy(_ context.Context, c *call, in *policyInput) (answer, error) {
 	if in.Name == "" {
 		return answer{}, fail(http.StatusBadRequest, "name is required")
 	}

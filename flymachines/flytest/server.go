@@ -55,6 +55,62 @@ func okay() (answer, error) { return ok(map[string]bool{"ok": true}) }
 // handler does one operation. Its error is an *apiError or that of a request that was given up.
 type handler func(ctx context.Context, c *call) (answer, error)
 
+// under makes a handler of a function that is called with Server.mu held.
+func under(f func(c *call) (answer, error)) handler {
+	return func(_ context.Context, c *call) (answer, error) {
+		c.s.mu.Lock()
+		defer c.s.mu.Unlock()
+		return f(c)
+	}
+}
+
+// changing is under for what changes a Machine, if mayChange allows it.
+func changing(f func(c *call) (answer, error)) handler {
+	return func(_ context.Context, c *call) (answer, error) {
+		return c.change(func() (answer, error) { return f(c) })
+	}
+}
+
+// change calls f with Server.mu held, if the client may change the Machine.
+func (c *call) change(f func() (answer, error)) (answer, error) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if err := c.m.mayChange(c); err != nil {
+		return answer{}, err
+	}
+	return f()
+}
+
+// taking makes a handler of a function that takes the body of the request.
+func taking[In any](f func(ctx context.Context, c *call, in *In) (answer, error)) handler {
+	return func(ctx context.Context, c *call) (answer, error) {
+		in := new(In)
+		if err := c.decode(in); err != nil {
+			return answer{}, err
+		}
+		return f(ctx, c, in)
+	}
+}
+
+// offered is taking for a body that need not be there.
+func offered[In any](f func(ctx context.Context, c *call, in *In) (answer, error)) handler {
+	take := taking(f)
+	return func(ctx context.Context, c *call) (answer, error) {
+		if len(c.body) == 0 {
+			return f(ctx, c, new(In))
+		}
+		return take(ctx, c)
+	}
+}
+
+// done is okay, or the error of what was to be done.
+func done(err error) (answer, error) {
+	if err != nil {
+		return answer{}, err
+	}
+	return okay()
+}
+
 // scope says what a path names, which is looked up before the handler runs.
 type scope int
 

@@ -176,12 +176,7 @@ func (s *Server) hold(ctx context.Context, m *machine, at holdPoint) error {
 func (s *Server) forgets(m *machine) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range s.switches {
-		if a.forget && s.fires(a, OpStart, m.id, m.region) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.switches, func(a *armed) bool { return a.forget && s.fires(a, OpStart, m.id, m.region) })
 }
 
 // spentOOM reports whether a test has said that a Machine ran out of memory. The caller holds

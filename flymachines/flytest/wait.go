@@ -1,6 +1,7 @@
 package flytest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -26,9 +27,7 @@ func wait(ctx context.Context, c *call) (answer, error) {
 		timeout = time.Duration(n) * time.Second
 	}
 	w := &waiter{met: make(chan event, 1), version: q.Get("version")}
-	if w.version == "" {
-		w.version = q.Get("instance_id")
-	}
+	w.version = cmp.Or(w.version, q.Get("instance_id"))
 	for _, v := range q["state"] {
 		w.states = append(w.states, strings.Split(v, ",")...)
 	}
