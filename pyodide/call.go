@@ -137,8 +137,7 @@ var errLost = errors.New("the sandbox process ended")
 
 // lost kills the process, if it is still running, and says why no answer came.
 func (h *host) lost(err error) error {
-	h.kill()
-	<-h.dead
+	h.end()
 	if why := h.reason(); why != nil && errors.Is(err, io.EOF) {
 		err = why
 	}

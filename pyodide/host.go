@@ -105,8 +105,7 @@ func startHost(ctx context.Context, p program, opts hostOptions) (*host, error) 
 		err = fmt.Errorf("%w: type %d before ready", errFrame, f.typ)
 	}
 	if err != nil {
-		h.kill()
-		<-h.dead
+		h.end()
 		if why := h.reason(); why != nil {
 			err = why
 		}
@@ -262,6 +261,12 @@ func (h *host) kill() {
 	} else {
 		h.killAll()
 	}
+}
+
+// end kills the process and waits until it is dead.
+func (h *host) end() {
+	h.kill()
+	<-h.dead
 }
 
 // killAll kills the started process and its whole group.

@@ -70,8 +70,7 @@ func (p *prepared) javascript(ctx context.Context, denoDir string, o sandboxOpti
 			return nil, err
 		}
 		base, err = dataOf(confine.PID(h.layer, h.cmd.Process.Pid))
-		h.kill()
-		<-h.dead
+		h.end()
 		if err != nil {
 			return nil, fmt.Errorf("measuring the memory of the sandbox: %w", err)
 		}

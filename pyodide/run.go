@@ -173,8 +173,7 @@ func (r *run) do(ctx context.Context) (driver.Exit, error) {
 	}()
 	defer func() {
 		if r.state != runSynced {
-			r.h.kill()
-			<-r.h.dead
+			r.h.end()
 			r.s.spool.abort()
 		}
 		r.h.close(r.box)
@@ -214,8 +213,7 @@ func (r *run) do(ctx context.Context) (driver.Exit, error) {
 		}
 	}
 	if r.isReset() {
-		r.h.kill()
-		<-r.h.dead
+		r.h.end()
 		r.exit.StateLost, r.exit.Reason = true, executor.ReasonReset
 		return r.exit, r.stopErr
 	}
@@ -450,10 +448,7 @@ func (r *run) finish(ctx context.Context) (driver.Exit, error) {
 	defer cancel()
 	if r.end.Exited {
 		r.exit.StateLost = true
-		defer func() {
-			r.h.kill()
-			<-r.h.dead
-		}()
+		defer r.h.end()
 	}
 	var err error
 	r.exit.Artifacts, r.exit.ArtifactsOmitted, err = r.s.artifacts(actx, r.h, r.req.Artifacts, r.end.Changes)
@@ -466,8 +461,7 @@ func (r *run) finish(ctx context.Context) (driver.Exit, error) {
 // broken returns the Exit of a run whose process has ended, or is killed now because it broke the
 // protocol or a time limit.
 func (r *run) broken(ctx context.Context, cause error) (driver.Exit, error) {
-	r.h.kill()
-	<-r.h.dead
+	r.h.end()
 	why := r.h.reason()
 	if why == nil || !errors.Is(cause, io.EOF) {
 		why = cause

@@ -225,19 +225,16 @@ func (s *session) up(ctx context.Context) (*host, error) {
 		return nil, unavailable(ctx, err)
 	}
 	if err := s.alias(ctx, h); err != nil {
-		h.kill()
-		<-h.dead
+		h.end()
 		return nil, err
 	}
 	if err := s.spool.restore(ctx, h); err != nil {
-		h.kill()
-		<-h.dead
+		h.end()
 		return nil, unavailable(ctx, fmt.Errorf("restoring the files of the session: %w", err))
 	}
 	if len(s.wheels) > 0 {
 		if err := s.give(ctx, h, s.wheels); err != nil {
-			h.kill()
-			<-h.dead
+			h.end()
 			return nil, fmt.Errorf("packages of the session: %w", err)
 		}
 	}
@@ -324,8 +321,7 @@ func (s *session) Reset(ctx context.Context, which executor.Interpreter) error {
 		op = "leave" // also calls the exit handlers of the code
 	}
 	s.change(ctx, h, callRequest{Op: op}) //nolint:errcheck // after an error the files are those of the last run
-	h.kill()
-	<-h.dead
+	h.end()
 	return nil
 }
 

@@ -25,7 +25,7 @@ func (p *prepared) make(ctx context.Context, mode, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { h.kill(); <-h.dead }()
+	defer h.end()
 	f, err := os.Create(filepath.Join(p.assets, name))
 	if err != nil {
 		return err
@@ -86,8 +86,7 @@ func (h *host) finish(ctx context.Context) error {
 	select {
 	case <-h.dead:
 	case <-ctx.Done():
-		h.kill()
-		<-h.dead
+		h.end()
 		return context.Cause(ctx)
 	}
 	if h.err != nil {
