@@ -3,6 +3,7 @@ package fake
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -214,10 +215,7 @@ func (b *Backend) find(id string) *sandbox {
 // list returns the sandboxes that have all of the labels, in order.
 func (b *Backend) list(labels map[string]string) []*sandbox {
 	b.mu.Lock()
-	var all []*sandbox
-	for _, s := range b.boxes {
-		all = append(all, s)
-	}
+	all := slices.Collect(maps.Values(b.boxes))
 	b.mu.Unlock()
 	all = slices.DeleteFunc(all, func(s *sandbox) bool { return !s.matches(labels) })
 	slices.SortFunc(all, func(a, c *sandbox) int { return strings.Compare(a.id, c.id) })

@@ -67,10 +67,10 @@ var builtins map[string]func(*execution, arguments) any
 func init() { // in init, because the functions indirectly use the table
 	builtins = map[string]func(*execution, arguments) any{
 		// Output: print and eprint write a line, out and err what they get.
-		"print":  func(e *execution, a arguments) any { e.write(executor.EventStdout, a.line()); return nil },
-		"eprint": func(e *execution, a arguments) any { e.write(executor.EventStderr, a.line()); return nil },
-		"out":    func(e *execution, a arguments) any { e.write(executor.EventStdout, a.text(0)); return nil },
-		"err":    func(e *execution, a arguments) any { e.write(executor.EventStderr, a.text(0)); return nil },
+		"print":  does(func(e *execution, a arguments) { e.write(executor.EventStdout, a.line()) }),
+		"eprint": does(func(e *execution, a arguments) { e.write(executor.EventStderr, a.line()) }),
+		"out":    does(func(e *execution, a arguments) { e.write(executor.EventStdout, a.text(0)) }),
+		"err":    does(func(e *execution, a arguments) { e.write(executor.EventStderr, a.text(0)) }),
 		"split": func(e *execution, a arguments) any {
 			words := []any{}
 			for w := range strings.FieldsSeq(a.text(0)) {
@@ -104,15 +104,14 @@ func init() { // in init, because the functions indirectly use the table
 		// Values. show returns a value made of pairs of media type and content; display displays
 		// one.
 		"show":    showing,
-		"display": func(e *execution, a arguments) any { e.display(false, bundle(a.any(0))); return nil },
-		"notebook": func(e *execution, a arguments) any {
+		"display": does(func(e *execution, a arguments) { e.display(false, bundle(a.any(0))) }),
+		"notebook": does(func(e *execution, a arguments) {
 			if !e.has(executor.FeatureRichOutput) {
 				e.throw("SyntaxError", "this is the syntax of notebooks")
 			}
-			return nil
-		},
-		"figure": func(e *execution, a arguments) any { e.figures = append(e.figures, a.int(0)); return nil },
-		"plot":   func(e *execution, a arguments) any { e.showFigures(); return nil },
+		}),
+		"figure": does(func(e *execution, a arguments) { e.figures = append(e.figures, a.int(0)) }),
+		"plot":   does(func(e *execution, a arguments) { e.showFigures() }),
 
 		// Ends. The arguments of raise after the message are the names of the functions in the
 		// traceback.
@@ -130,22 +129,20 @@ func init() { // in init, because the functions indirectly use the table
 			panic(exited{int(a.int(0)), len(a.v) > 1})
 		},
 		// at_exit writes a file when the interpreter is reset.
-		"at_exit": func(e *execution, a arguments) any {
+		"at_exit": does(func(e *execution, a arguments) {
 			name, data := a.file(0), []byte(a.text(1))
 			e.in.exits = append(e.in.exits, func() { _ = e.box.disk.write(name, data, 0, false) })
-			return nil
-		},
-		"die": func(e *execution, a arguments) any {
+		}),
+		"die": does(func(e *execution, a arguments) {
 			e.signal = a.text(0)
 			e.stop(errDied, true)
 			e.check()
-			return nil
-		},
+		}),
 
 		// Time. deafen makes the code ignore all interrupts from now on.
-		"sleep":   func(e *execution, a arguments) any { e.sleep(a.millis(0)); return nil },
-		"forever": func(e *execution, a arguments) any { e.wait(nil); return nil },
-		"deafen":  func(e *execution, a arguments) any { e.deaf = true; return nil },
+		"sleep":   does(func(e *execution, a arguments) { e.sleep(a.millis(0)) }),
+		"forever": does(func(e *execution, a arguments) { e.wait(nil) }),
+		"deafen":  does(func(e *execution, a arguments) { e.deaf = true }),
 		"burn": func(e *execution, a arguments) any {
 			share := 1.0
 			if cpus := e.box.spec.Limits.CPUs; cpus > 0 {
@@ -162,7 +159,7 @@ func init() { // in init, because the functions indirectly use the table
 			}
 			return a.any(1)
 		},
-		"sabotage": func(e *execution, a arguments) any { clear(e.in.vars); return nil },
+		"sabotage": does(func(e *execution, _ arguments) { clear(e.in.vars) }),
 		"readline": func(e *execution, a arguments) any { return e.readLine() },
 		"readsome": func(e *execution, a arguments) any { return e.readSome() },
 		"arg": func(e *execution, a arguments) any {
@@ -205,30 +202,17 @@ func init() { // in init, because the functions indirectly use the table
 			e.must(err)
 			return string(data)
 		},
-		"write": func(e *execution, a arguments) any {
-			e.must(e.box.disk.write(a.file(0), []byte(a.text(1)), 0, false))
-			return nil
-		},
-		"append": func(e *execution, a arguments) any {
-			e.must(e.box.disk.extend(a.file(0), a.text(1)))
-			return nil
-		},
-		"lock":   func(e *execution, a arguments) any { e.must(e.box.disk.lock(a.file(0))); return nil },
+		"write":  does(func(e *execution, a arguments) { e.must(e.box.disk.write(a.file(0), []byte(a.text(1)), 0, false)) }),
+		"append": does(func(e *execution, a arguments) { e.must(e.box.disk.extend(a.file(0), a.text(1))) }),
+		"lock":   does(func(e *execution, a arguments) { e.must(e.box.disk.lock(a.file(0))) }),
 		"exists": func(e *execution, a arguments) any { _, err := e.box.disk.stat(a.file(0)); return err == nil },
-		"remove": func(e *execution, a arguments) any {
+		"remove": does(func(e *execution, a arguments) {
 			_, err := e.box.disk.stat(a.file(0))
 			e.must(err)
 			e.must(e.box.disk.remove(a.file(0)))
-			return nil
-		},
-		"mkdir": func(e *execution, a arguments) any {
-			e.must(e.box.disk.mkdirAll(a.file(0)))
-			return nil
-		},
-		"symlink": func(e *execution, a arguments) any {
-			e.must(e.box.disk.symlink(a.text(0), a.file(1)))
-			return nil
-		},
+		}),
+		"mkdir":   does(func(e *execution, a arguments) { e.must(e.box.disk.mkdirAll(a.file(0))) }),
+		"symlink": does(func(e *execution, a arguments) { e.must(e.box.disk.symlink(a.text(0), a.file(1))) }),
 		"mode": func(e *execution, a arguments) any {
 			i, err := e.box.disk.stat(a.file(0))
 			e.must(err)
@@ -237,7 +221,7 @@ func init() { // in init, because the functions indirectly use the table
 
 		// Limits and capabilities of the sandbox. take takes MiB of memory; fork returns how many
 		// processes could be started.
-		"take": func(e *execution, a arguments) any { e.take(a.int(0) << 20); return nil },
+		"take": does(func(e *execution, a arguments) { e.take(a.int(0) << 20) }),
 		"fork": func(e *execution, a arguments) any {
 			n := a.int(0)
 			if most := e.box.spec.Limits.Processes; most > 0 {
@@ -261,16 +245,15 @@ func init() { // in init, because the functions indirectly use the table
 
 		// What continues after the end of the code: a line that is printed later, an error that
 		// comes later, a file that grows.
-		"later": func(e *execution, a arguments) any {
+		"later": does(func(e *execution, a arguments) {
 			d, line := a.millis(0), a.text(1)+"\n"
 			e.started = append(e.started, e.in.leave("timer", func(end <-chan struct{}) {
 				if pause(d, end) {
 					e.post(executor.Event{Kind: executor.EventStdout, Data: executor.Bytes(line)})
 				}
 			}))
-			return nil
-		},
-		"late_error": func(e *execution, a arguments) any {
+		}),
+		"late_error": does(func(e *execution, a arguments) {
 			d, message := a.millis(0), a.text(1)
 			e.started = append(e.started, e.in.leave("timer", func(end <-chan struct{}) {
 				switch {
@@ -283,9 +266,8 @@ func init() { // in init, because the functions indirectly use the table
 					e.late = &thrown{typ: "Error", msg: message}
 				}
 			}))
-			return nil
-		},
-		"ticker": func(e *execution, a arguments) any {
+		}),
+		"ticker": does(func(e *execution, a arguments) {
 			name := a.file(0)
 			l := e.in.leave("interval", func(end <-chan struct{}) {
 				for e.box.disk.extend(name, "x") == nil && pause(10*time.Millisecond, end) {
@@ -294,8 +276,15 @@ func init() { // in init, because the functions indirectly use the table
 			if len(a.v) > 1 { // like a chain of timers for which a run waits
 				e.started = append(e.started, l)
 			}
-			return nil
-		},
+		}),
+	}
+}
+
+// does makes a built-in function of one that returns nothing.
+func does(f func(*execution, arguments)) func(*execution, arguments) any {
+	return func(e *execution, a arguments) any {
+		f(e, a)
+		return nil
 	}
 }
 

@@ -67,6 +67,12 @@ func ask[Out any](ctx context.Context, c *client, path string, in any) (out Out,
 	return tell[Out](ctx, c, path, bytes.NewReader(body))
 }
 
+// do is ask for a call without a result.
+func do(ctx context.Context, c *client, path string, in any) error {
+	_, err := ask[struct{}](ctx, c, path, in)
+	return err
+}
+
 // tell makes a call with any body.
 func tell[Out any](ctx context.Context, c *client, path string, body io.Reader) (out Out, err error) {
 	res, err := c.post(ctx, path, body)
@@ -123,8 +129,7 @@ func (d remoteAttacher) Attach(ctx context.Context, h executor.Handle) (driver.S
 }
 
 func (d remoteAttacher) Destroy(ctx context.Context, h executor.Handle) error {
-	_, err := ask[struct{}](ctx, d.c, "/destroy", h)
-	return err
+	return do(ctx, d.c, "/destroy", h)
 }
 
 type remoteLister struct{ c *client }
@@ -178,8 +183,7 @@ func (h *remoteHolder) Refresh(ctx context.Context) (executor.SessionInfo, error
 }
 
 func (h *remoteHolder) Reset(ctx context.Context, which executor.Interpreter) error {
-	_, err := ask[struct{}](ctx, h.c, h.path+"/reset", which)
-	return err
+	return do(ctx, h.c, h.path+"/reset", which)
 }
 
 func (h *remoteHolder) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
@@ -189,8 +193,7 @@ func (h *remoteHolder) KeepAlive(ctx context.Context, idle time.Duration) (time.
 func (h *remoteHolder) Detach() error { return nil }
 
 func (h *remoteHolder) Destroy(ctx context.Context) error {
-	_, err := ask[struct{}](ctx, h.c, h.path+"/destroy", struct{}{})
-	return err
+	return do(ctx, h.c, h.path+"/destroy", struct{}{})
 }
 
 func (h *remoteHolder) Run(ctx context.Context, req *executor.Request, emit func(executor.Event) error) (driver.Exit, error) {
@@ -349,16 +352,13 @@ func (f remoteFiles) List(ctx context.Context, dir string) iter.Seq2[executor.Fi
 }
 
 func (f remoteFiles) Mkdir(ctx context.Context, name string) error {
-	_, err := ask[struct{}](ctx, f.h.c, f.h.path+"/mkdir", name)
-	return err
+	return do(ctx, f.h.c, f.h.path+"/mkdir", name)
 }
 
 func (f remoteFiles) Rename(ctx context.Context, from, to string) error {
-	_, err := ask[struct{}](ctx, f.h.c, f.h.path+"/rename", [2]string{from, to})
-	return err
+	return do(ctx, f.h.c, f.h.path+"/rename", [2]string{from, to})
 }
 
 func (f remoteFiles) Remove(ctx context.Context, name string) error {
-	_, err := ask[struct{}](ctx, f.h.c, f.h.path+"/remove", name)
-	return err
+	return do(ctx, f.h.c, f.h.path+"/remove", name)
 }

@@ -138,14 +138,17 @@ func (e *execution) check() {
 }
 
 // wait blocks the code until c is ready, or forever if c is nil.
-func (e *execution) wait(c <-chan time.Time) {
+func (e *execution) wait(c <-chan time.Time) { receive(e, c) }
+
+// receive receives from c for the code, which it ends if that is stopped first.
+func receive[T any](e *execution, c <-chan T) (v T, ok bool) {
 	select {
-	case <-c:
+	case v, ok = <-c:
+		return v, ok
 	case <-e.hard:
-		panic(stopped{})
 	case <-e.heeded():
-		panic(stopped{})
 	}
+	panic(stopped{})
 }
 
 func (e *execution) sleep(d time.Duration) {

@@ -47,21 +47,15 @@ func (e *execution) more() bool {
 		}
 		e.input = newInput(e.req.Stdin, e.hard)
 	}
-	select {
-	case b, ok := <-e.input.chunks:
-		if ok && e.req.Terminal != nil {
-			return !e.typed(b)
-		}
-		e.input.buf = append(e.input.buf, b...)
-		if !ok && e.req.Terminal != nil {
-			e.wait(nil) // at a terminal, a missing line does not end the program
-		}
-		return ok
-	case <-e.hard:
-		panic(stopped{})
-	case <-e.heeded():
-		panic(stopped{})
+	b, ok := receive(e, e.input.chunks)
+	if ok && e.req.Terminal != nil {
+		return !e.typed(b)
 	}
+	e.input.buf = append(e.input.buf, b...)
+	if !ok && e.req.Terminal != nil {
+		e.wait(nil) // at a terminal, a missing line does not end the program
+	}
+	return ok
 }
 
 // readLine returns a line of the input without its end, or nil at the end of the input.

@@ -76,13 +76,7 @@ func (e *execution) resized() any {
 		cancel()
 		<-done
 	}()
-	select {
-	case <-done:
-		e.size = size
-	case <-e.hard:
-		panic(stopped{})
-	case <-e.heeded():
-		panic(stopped{})
-	}
+	receive(e, done)
+	e.size = size
 	return nil
 }
