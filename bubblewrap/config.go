@@ -1,9 +1,7 @@
 package bubblewrap
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"maps"
 	"path/filepath"
@@ -62,37 +60,20 @@ type Template struct {
 
 // UnmarshalJSON takes the directory alone, too.
 func (t *Template) UnmarshalJSON(raw []byte) error {
-	if raw = bytes.TrimSpace(raw); len(raw) > 0 && raw[0] == '"' {
-		return json.Unmarshal(raw, &t.Root)
-	}
 	type plain Template
-	return driver.DecodeStrict(raw, (*plain)(t))
+	return driver.DecodeShort(raw, &t.Root, (*plain)(t))
 }
 
 // Limits are executor.Limits as configuration writes them.
-type Limits struct {
-	CPUs      float64 `json:"cpus,omitempty"`
-	Memory    Size    `json:"memory,omitempty"`
-	Disk      Size    `json:"disk,omitempty"`
-	Processes int     `json:"processes,omitempty"`
-}
+type Limits driver.Limits
+
+func (l Limits) executor() executor.Limits { return driver.Limits(l).Executor() }
 
 // Size is a number of bytes that configuration writes as a number or as "512MiB".
 type Size = driver.Size
 
-func (l Limits) executor() executor.Limits {
-	return executor.Limits{CPUs: l.CPUs, MemoryBytes: int64(l.Memory), DiskBytes: int64(l.Disk), Processes: l.Processes}
-}
-
 // counted reports whether l has a limit that only a control group keeps.
 func (l Limits) counted() bool { return l.CPUs > 0 || l.Memory > 0 || l.Processes > 0 }
-
-func (l Limits) check() error {
-	if l.CPUs < 0 || l.Memory < 0 || l.Disk < 0 || l.Processes < 0 {
-		return errors.New("negative")
-	}
-	return nil
-}
 
 // noCgroup is the Cgroup of configurations that want none.
 const noCgroup = "none"
@@ -102,7 +83,7 @@ func (c *Config) Validate() error {
 	var errs []error
 	at := func(path string, err error) { errs = append(errs, driver.At(path, err)) }
 	limits := func(path string, l Limits) {
-		at(path, l.check())
+		at(path, driver.Limits(l).Validate())
 		if c.Cgroup == noCgroup && l.counted() {
 			at(path, errors.New("cpus, memory and processes need a control group, and cgroup is none"))
 		}

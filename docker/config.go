@@ -1,8 +1,6 @@
 package docker
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -116,24 +114,14 @@ type Template struct {
 
 // UnmarshalJSON takes the image alone, too.
 func (t *Template) UnmarshalJSON(raw []byte) error {
-	if raw = bytes.TrimSpace(raw); len(raw) > 0 && raw[0] == '"' {
-		return json.Unmarshal(raw, &t.Image)
-	}
 	type plain Template
-	return driver.DecodeStrict(raw, (*plain)(t))
+	return driver.DecodeShort(raw, &t.Image, (*plain)(t))
 }
 
 // Limits are executor.Limits as configuration writes them.
-type Limits struct {
-	CPUs      float64 `json:"cpus,omitempty"`
-	Memory    Size    `json:"memory,omitempty"`
-	Disk      Size    `json:"disk,omitempty"`
-	Processes int     `json:"processes,omitempty"`
-}
+type Limits driver.Limits
 
-func (l Limits) executor() executor.Limits {
-	return executor.Limits{CPUs: l.CPUs, MemoryBytes: int64(l.Memory), DiskBytes: int64(l.Disk), Processes: l.Processes}
-}
+func (l Limits) executor() executor.Limits { return driver.Limits(l).Executor() }
 
 // Size is a number of bytes that configuration writes as a number or as "512MiB".
 type Size = driver.Size
@@ -166,7 +154,7 @@ func (c *Config) Validate() error {
 			at("templates", errors.New("empty name"))
 		}
 		at("templates."+name+".image", c.checkImage(t.Image))
-		at("templates."+name+".limits", t.Limits.check())
+		at("templates."+name+".limits", driver.Limits(t.Limits).Validate())
 		at("templates."+name+".limits", t.Limits.countable(c.Runtime))
 		at("templates."+name+".packages", packages.CheckPreset(t.Packages))
 	}
@@ -175,8 +163,8 @@ func (c *Config) Validate() error {
 	if c.Timeout < 0 {
 		at("timeout", errors.New("negative"))
 	}
-	at("limits", c.Limits.check())
-	at("max_limits", c.MaxLimits.check())
+	at("limits", driver.Limits(c.Limits).Validate())
+	at("max_limits", driver.Limits(c.MaxLimits).Validate())
 	at("network", checkNetwork(c.Network))
 	if c.Network == "none" {
 		at("network", errors.New("none is what sessions have by default; this is the network of the full policy"))
@@ -191,13 +179,6 @@ func checkNetwork(name string) error {
 		return errors.New("host would put sandboxes into the network of the machine")
 	case strings.Contains(name, ":"):
 		return errors.New("joining the network of a container is not supported")
-	}
-	return nil
-}
-
-func (l Limits) check() error {
-	if l.CPUs < 0 || l.Memory < 0 || l.Disk < 0 || l.Processes < 0 {
-		return errors.New("negative")
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package flymachines
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -146,11 +145,8 @@ type Template struct {
 
 // UnmarshalJSON takes the image alone, too.
 func (t *Template) UnmarshalJSON(raw []byte) error {
-	if raw = bytes.TrimSpace(raw); len(raw) > 0 && raw[0] == '"' {
-		return json.Unmarshal(raw, &t.Image)
-	}
 	type plain Template
-	return driver.DecodeStrict(raw, (*plain)(t))
+	return driver.DecodeShort(raw, &t.Image, (*plain)(t))
 }
 
 const (

@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +17,15 @@ import (
 // appears in an error, since it may be a secret in the wrong field, unless a method of a type puts
 // it there.
 func DecodeStrict(raw []byte, v any) error { return settings.Decode(raw, v) }
+
+// DecodeShort is DecodeStrict for a value of which one text may stand for the whole: a string goes
+// to short, and everything else to v.
+func DecodeShort(raw []byte, short *string, v any) error {
+	if raw = bytes.TrimSpace(raw); len(raw) > 0 && raw[0] == '"' {
+		return json.Unmarshal(raw, short)
+	}
+	return DecodeStrict(raw, v)
+}
 
 // At puts path before the path of every error in err, which may be one or joined by errors.Join:
 // each becomes an *executor.FieldError, and they are joined again. An empty path adds nothing. A

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/execbroker/execbroker/executor"
 )
 
 // Duration is a time.Duration that configuration writes as "30s".
@@ -66,6 +68,27 @@ func (s *Size) UnmarshalJSON(raw []byte) error {
 		}
 	}
 	return errors.New(`want a size such as 1048576 or "512MiB"`)
+}
+
+// Limits are executor.Limits as configuration writes them.
+type Limits struct {
+	CPUs      float64 `json:"cpus,omitempty"`
+	Memory    Size    `json:"memory,omitempty"`
+	Disk      Size    `json:"disk,omitempty"`
+	Processes int     `json:"processes,omitempty"`
+}
+
+// Executor returns l as a Spec has it.
+func (l Limits) Executor() executor.Limits {
+	return executor.Limits{CPUs: l.CPUs, MemoryBytes: int64(l.Memory), DiskBytes: int64(l.Disk), Processes: l.Processes}
+}
+
+// Validate refuses what is negative.
+func (l Limits) Validate() error {
+	if l.CPUs < 0 || l.Memory < 0 || l.Disk < 0 || l.Processes < 0 {
+		return errors.New("negative")
+	}
+	return nil
 }
 
 // DefaultMaxLife is what a zero Life means.
