@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,9 +85,7 @@ func readError(r *http.Response, sandbox string) *ServiceError {
 		return e
 	}
 	e.Message = printable(string(body), maxMessage)
-	if e.Message == "" {
-		e.Message = http.StatusText(r.StatusCode)
-	}
+	e.Message = cmp.Or(e.Message, http.StatusText(r.StatusCode))
 	return e
 }
 

@@ -1,6 +1,7 @@
 package flymachines
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,9 +89,7 @@ func classify(action string, a *attempt) *APIError {
 	var body struct{ Error, Message, Status string }
 	if json.Unmarshal(a.body, &body) == nil {
 		e.Text, e.Code = body.Error, body.Status
-		if e.Text == "" {
-			e.Text = body.Message
-		}
+		e.Text = cmp.Or(e.Text, body.Message)
 	} else {
 		e.Text = string(a.body) // text, or a page of something in between
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -65,16 +64,9 @@ func everythingElse(ctx context.Context, o options) (sum tally, err error) {
 			return remember(cache, u.key, pass{t.passed, time.Now()})
 		}})
 	}
-	err = runLanes(ctx, jobs, res.lane)
-	if err == nil {
-		err = res.retry(ctx)
-	}
-	res.print(false)
+	err = res.finish(ctx, jobs, false)
 	sum.add(res.sum())
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = context.Cause(ctx)
-	}
-	return sum, errors.Join(err, res.keepUnsteady())
+	return sum, err
 }
 
 // planUnits lists the units that the options ask for.

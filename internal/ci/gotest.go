@@ -275,12 +275,8 @@ func (r *recorder) event(e event) {
 
 // frame reports lines of go test that say only what an event says too.
 func frame(line string) bool {
-	for _, prefix := range []string{"=== RUN", "=== PAUSE", "=== CONT", "=== NAME", "-test.shuffle "} {
-		if strings.HasPrefix(line, prefix) {
-			return true
-		}
-	}
-	return false
+	prefixes := []string{"=== RUN", "=== PAUSE", "=== CONT", "=== NAME", "-test.shuffle "}
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
 }
 
 func (r *recorder) endTest(p *pkg, t *record, e event) {

@@ -181,13 +181,23 @@ func testBeside(ctx context.Context, o options, others ...stage) (sum tally, err
 			return err
 		}})
 	}
-	err = runLanes(ctx, jobs, res.lane)
-	if err == nil {
-		err = res.retry(ctx)
-	}
-	res.print(true)
+	err = res.finish(ctx, jobs, true)
 	sum.add(res.sum())
-	return sum, errors.Join(err, res.keepUnsteady())
+	return sum, err
+}
+
+// finish runs jobs, retries what has failed, prints what was found and keeps the list of unsteady
+// tests.
+func (s *results) finish(ctx context.Context, jobs []job, budgets bool) error {
+	err := runLanes(ctx, jobs, s.lane)
+	if err == nil {
+		err = s.retry(ctx)
+	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	s.print(budgets)
+	return errors.Join(err, s.keepUnsteady())
 }
 
 // jobs are the calls of go test for packages.
