@@ -52,6 +52,9 @@
 //	                                        Options.Packages says what may be installed
 //	suspension                              nothing, or Suspender; Options.Suspends declares it
 //
+// A Transport with Base also starts faster: what the first sandbox has compiled of the runner, the
+// others of the same base need not compile.
+//
 // # Machines
 //
 // A machine that is reached by a network, instead of a process with streams, runs [GuestCommand] as
