@@ -179,7 +179,7 @@ func TestJavaScriptInterrupt(t *testing.T) {
 func TestJavaScriptForgottenPromises(t *testing.T) {
 	t.Parallel()
 	eachNode(t, func(t *testing.T, root string) {
-		s := start(t, root, withNode)
+		s := start(t, root, withNode, func(c *Config) { c.Grace = 10 * time.Second }) // it heeds at once, if it gets a processor
 		s.js(t, "globalThis.x = 1; require('v8').setFlagsFromString('--expose-gc'); globalThis.collect = require('vm').runInNewContext('gc')")
 		for _, code := range []string{
 			"await new Promise(() => {})",

@@ -39,7 +39,7 @@ func (s *sandbox) alive(t *testing.T) (pids []int) {
 // after the run, however it ends.
 func TestOutlive(t *testing.T) {
 	t.Parallel()
-	patient := executor.RunLimits{WallTime: 6 * time.Second}
+	patient := executor.RunLimits{WallTime: 25 * time.Second}
 	for _, way := range []struct {
 		name string
 		do   func(t *testing.T, s *sandbox, code string) (but int)
