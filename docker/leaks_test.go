@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -40,7 +41,7 @@ func holdSessions(ctx context.Context, owner string) error {
 	for _, c := range []struct {
 		owner      string
 		idle, wall time.Duration
-	}{{owner, time.Hour, time.Hour}, {owner + "-other", time.Hour, time.Hour}, {owner, time.Second, time.Second}} {
+	}{{owner, time.Hour, time.Hour}, {owner + "-other", time.Hour, time.Hour}, {owner, 5 * time.Second, 5 * time.Second}} {
 		x, err := Open(ctx, driver.Env{Owner: c.owner}, Config{Host: host, Image: dockertest.Trixie, Pull: PullNever})
 		if err != nil {
 			return err
@@ -49,16 +50,21 @@ func holdSessions(ctx context.Context, owner string) error {
 		if err != nil {
 			return err
 		}
-		ready := make(chan struct{})
+		ready, ended := make(chan struct{}), make(chan error, 1)
 		wg.Go(func() {
-			_, _ = s.Run(ctx, executor.Request{Code: "print('on', flush=True)\nwhile True: pass"}, func(ev executor.Event) error {
+			res, err := s.Run(ctx, executor.Request{Code: "print('on', flush=True)\nwhile True: pass"}, func(ev executor.Event) error {
 				if ev.Kind == executor.EventStdout {
 					close(ready)
 				}
 				return nil
 			})
+			ended <- fmt.Errorf("the run ended: %+v, %w", res, err)
 		})
-		<-ready
+		select {
+		case <-ready:
+		case err := <-ended: // before it was ready
+			return err
+		}
 		if err := out.Encode(s.Info().Handle); err != nil {
 			return err
 		}
