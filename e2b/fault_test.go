@@ -173,7 +173,7 @@ const sendPath = "/process.Process/SendInput"
 // twice, but for what a limit of rates has refused to let through.
 func TestAnswersToInput(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.Timeout = driver.Duration(10 * time.Second) }) // what "stall" takes
+	w := newWorld(t, func(c *Config) { c.Timeout = driver.Duration(20 * time.Second) }) // what "stall" takes
 	s := w.session()
 	w.run(s, "n = 0")
 	reply := func(status int, body string, header ...string) func(http.ResponseWriter) {

@@ -251,7 +251,7 @@ func TestStuck(t *testing.T) {
 				in, out := io.Pipe()
 				defer out.Close()
 				req := executor.Request{
-					Language: executor.Python, Limits: executor.RunLimits{WallTime: time.Second, OutputBytes: 1 << 20}, Stdin: in,
+					Language: executor.Python, Limits: executor.RunLimits{WallTime: 4 * time.Second, OutputBytes: 1 << 20}, Stdin: in,
 					Code: "import os, time\ndef rest(): time.sleep(1000)\npid = os.fork()\nif pid == 0: rest()\nprint(pid, flush=True)\ninput()\n" + code,
 				}
 				var r result
