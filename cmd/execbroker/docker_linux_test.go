@@ -55,7 +55,7 @@ func TestDockerRun(t *testing.T) {
 		"value":      {args: []string{"-c", "6*7"}, out: []string{"42\n"}},
 		"javascript": {args: []string{"--language", "javascript", "-c", "await 6*7"}, out: []string{"42\n"}},
 		"exit":       {args: []string{"-c", "import os; os._exit(137)"}, code: exitFailed, err: []string{"exit code 137"}},
-		"memory":     {args: []string{"-c", "b = []\nwhile True: b.append(bytearray(1 << 24))"}, code: exitFailed, err: []string{"memory"}},
+		"memory":     {args: []string{"--timeout", "2m", "-c", "b = []\nwhile True: b.append(bytearray(1 << 24))"}, code: exitFailed, err: []string{"memory"}},
 		"unreadable": {args: []string{"--out", out, "-c", "import os\nfor n in 'abc': open(n + '.txt', 'w').write(n)\nos.chmod('b.txt', 0)"}, code: exitFailed, err: []string{"a.txt (", "not saved: b.txt: ", "c.txt ("}},
 		"saved":      {args: []string{"--out", charts, "-c", "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.savefig('chart.png', dpi=50); plt.show()"}, err: []string{"saved " + filepath.Join(charts, "chart.png"), "removed " + filepath.Join(charts, "output-1.png")}},
 		"figure":     {args: []string{"--out", out, "-c", "import matplotlib.pyplot as plt\nplt.plot([1, 2]);"}, err: []string{"image/png"}},
