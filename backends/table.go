@@ -1,7 +1,6 @@
 package backends
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -76,7 +75,10 @@ func (t *table) decide(spec executor.Spec) (d router.Decision, subject string, e
 		return d, "", &executor.Error{Op: "create", Backend: t.name, Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: fmt.Errorf(
 			"%d backends are configured but no routes; add routes, or name one of the backends: %s", len(t.members), t.names())}
 	}
-	subject = cmp.Or(spec.Subject, rand.Text())
+	subject = spec.Subject
+	if subject == "" {
+		subject = rand.Text()
+	}
 	spec.Subject = subject
 	d, err = t.router.Decide(spec)
 	return d, subject, err

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -38,13 +37,18 @@ func (e Env) Cache() (string, error) {
 // WithInstance returns e with an Instance: its own, or one that is made now. New does that too; an
 // adapter that makes sandboxes which are no sessions does it before, so that both carry the same.
 func (e Env) WithInstance() Env {
-	e.Instance = cmp.Or(e.Instance, engine.NewID())
+	if e.Instance == "" {
+		e.Instance = engine.NewID()
+	}
 	return e
 }
 
 // Logger returns Log, or one that drops everything.
 func (e Env) Logger() *slog.Logger {
-	return cmp.Or(e.Log, slog.New(slog.DiscardHandler))
+	if e.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return e.Log
 }
 
 // Options are the adapter's, by what is known of its backend. Zero fields mean the defaults.

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -85,7 +84,9 @@ func (r *Router) CreateBy(ctx context.Context, spec executor.Spec, create func(c
 		return nil, err
 	}
 	decided := spec
-	decided.Subject = cmp.Or(spec.Subject, rand.Text()) // random for this session only
+	if decided.Subject == "" {
+		decided.Subject = rand.Text() // for this session only
+	}
 	d, err := r.Decide(decided)
 	if err != nil {
 		return nil, err

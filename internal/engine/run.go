@@ -14,7 +14,9 @@ import (
 
 // Run implements executor.Session.
 func (s *session) Run(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
-	req.ID = cmp.Or(req.ID, NewID())
+	if req.ID == "" {
+		req.ID = NewID()
+	}
 	if len(req.Command) == 0 && req.Language == "" && req.Code != "" {
 		req.Language = s.firstLanguage()
 	}

@@ -268,7 +268,17 @@ func (r Range) Allows(v Version) bool {
 
 func (b bound) allows(v Version) bool {
 	c := v.Compare(b.v)
-	return map[string]bool{"<": c < 0, "<=": c <= 0, "=": c == 0, ">=": c >= 0, ">": c > 0}[b.op]
+	switch b.op {
+	case "<":
+		return c < 0
+	case "<=":
+		return c <= 0
+	case ">":
+		return c > 0
+	case ">=":
+		return c >= 0
+	}
+	return c == 0
 }
 
 // Exact returns the only version that r allows, if r is written as one version.
