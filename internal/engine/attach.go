@@ -188,8 +188,9 @@ func (x *exec) list(c *call, labels map[string]string, yield func(executor.Sessi
 	if err := (executor.Spec{Labels: labels}).Validate(); err != nil {
 		return err
 	}
-	want := map[string]string{LabelOwner: x.env.Owner}
-	maps.Copy(want, labels) // none is reserved
+	want := map[string]string{}
+	maps.Copy(want, labels)
+	want[LabelOwner] = x.env.Owner // the last: nobody lists what is another's
 	for info, err := range x.b.Sessions(c.ctx, maps.Clone(want)) {
 		switch {
 		case err != nil:
