@@ -53,12 +53,8 @@ type client struct {
 // It sends the program. The client owns conn from then on, also if Start fails.
 func setUp(ctx context.Context, conn io.ReadWriteCloser, cfg Config) (*client, error) {
 	var first []byte
-	switch {
-	case cfg.Guest != nil: // it has been a file of the machine
-	case cfg.compiled != nil:
-		first = ahead(cfg.compiled.runner)
-	default:
-		first = ahead(nil)
+	if cfg.Guest == nil { // else it has been a file of the machine
+		first = ahead(cfg.compiled)
 	}
 	return open(ctx, conn, first, wire.Map{"version": wire.Version, "config": cfg.encode()})
 }

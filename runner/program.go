@@ -108,9 +108,13 @@ func joined(name string, files []string) part {
 	return part{name, all.String()}
 }
 
-// ahead returns what is sent to a supervisor before the protocol begins. compiled may be nil.
-func ahead(compiled []byte) []byte {
-	return slices.Concat(program(), binary.BigEndian.AppendUint32(nil, uint32(len(compiled))), compiled)
+// ahead returns what is sent to a supervisor before the protocol begins. c may be nil.
+func ahead(c *compiled) []byte {
+	var code []byte
+	if c != nil {
+		code = c.runner
+	}
+	return slices.Concat(program(), binary.BigEndian.AppendUint32(nil, uint32(len(code))), code)
 }
 
 // pack compresses parts.
