@@ -128,7 +128,7 @@ func TestLingerEnds(t *testing.T) {
 					}
 					return r
 				}
-				if r := run(c.code, nil, time.Second); r.Reason != executor.ReasonWallTime {
+				if r := run(c.code, nil, 4*time.Second); r.Reason != executor.ReasonWallTime {
 					t.Errorf("got %+v, want a timeout", r)
 				}
 				first := run(c.count, nil, 0).value()
