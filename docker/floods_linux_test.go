@@ -127,6 +127,10 @@ func TestVerdicts(t *testing.T) {
 		{"plants-modules", "import os\nfor d in ('.', '/tmp/home', '/tmp'):\n  for m in ('json', 'socket', 'sitecustomize', 'usercustomize'): open(d + '/' + m + '.py', 'w').write('raise SystemExit(9)')\nos.environ['PYTHONSTARTUP'] = 'json.py'", fine},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			wall := wall
+			if c.name == "memory-bomb" {
+				wall = 30 * time.Second // a busy machine gives memory slowly
+			}
 			stop := attend(t, a.near)
 			start := time.Now()
 			r, err := a.whole.Run(t.Context(), executor.Request{Code: c.code, Limits: executor.RunLimits{WallTime: wall, OutputBytes: 1 << 20}}, nil)

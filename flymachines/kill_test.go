@@ -43,7 +43,7 @@ func holdSession(ctx context.Context) error {
 	}
 	fmt.Println("ran")
 	go s.Install(ctx, executor.Packages{Names: []string{"six"}}, nil) //nolint:errcheck // nobody answers
-	_, err = s.Run(ctx, executor.Request{Language: executor.Python, Code: "import time\ntime.sleep(5)"}, func(ev executor.Event) error {
+	_, err = s.Run(ctx, executor.Request{Language: executor.Python, Code: "import time\ntime.sleep(20)"}, func(ev executor.Event) error {
 		fmt.Println("runs")
 		return nil
 	})
