@@ -72,7 +72,7 @@ var (
 func (c *Config) limits(spec *executor.Spec, limited bool, cpus int) executor.Limits {
 	l := spec.Limits
 	for _, d := range []executor.Limits{
-		c.Templates[spec.Template].Limits.executor(), c.Limits.executor(),
+		c.Templates[spec.Template].Limits.Executor(), c.Limits.Executor(),
 		{CPUs: min(defaultCPUs, float64(cpus)), MemoryBytes: defaultMemory, DiskBytes: defaultDisk, Processes: defaultProcesses},
 	} {
 		l = l.Or(d)

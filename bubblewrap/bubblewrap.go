@@ -90,7 +90,7 @@ func (c *Config) capabilities(limited bool) executor.Capabilities {
 		Features:  []executor.Feature{executor.FeatureLimitDisk, executor.FeatureNetworkNone, executor.FeatureAliases},
 		Templates: slices.Sorted(maps.Keys(c.Templates)),
 		Isolation: executor.IsolationContainer,
-		MaxLimits: c.MaxLimits.executor(),
+		MaxLimits: c.MaxLimits.Executor(),
 		MaxLife:   c.MaxLife.Max(),
 	}
 	if limited {

@@ -65,15 +65,13 @@ func (t *Template) UnmarshalJSON(raw []byte) error {
 }
 
 // Limits are executor.Limits as configuration writes them.
-type Limits driver.Limits
-
-func (l Limits) executor() executor.Limits { return driver.Limits(l).Executor() }
+type Limits = driver.Limits
 
 // Size is a number of bytes that configuration writes as a number or as "512MiB".
 type Size = driver.Size
 
-// counted reports whether l has a limit that only a control group keeps.
-func (l Limits) counted() bool { return l.CPUs > 0 || l.Memory > 0 || l.Processes > 0 }
+// needsCgroup reports whether l has a limit that only a control group keeps.
+func needsCgroup(l Limits) bool { return l.CPUs > 0 || l.Memory > 0 || l.Processes > 0 }
 
 // noCgroup is the Cgroup of configurations that want none.
 const noCgroup = "none"
@@ -83,8 +81,8 @@ func (c *Config) Validate() error {
 	var errs []error
 	at := func(path string, err error) { errs = append(errs, driver.At(path, err)) }
 	limits := func(path string, l Limits) {
-		at(path, driver.Limits(l).Validate())
-		if c.Cgroup == noCgroup && l.counted() {
+		at(path, l.Validate())
+		if c.Cgroup == noCgroup && needsCgroup(l) {
 			at(path, errors.New("cpus, memory and processes need a control group, and cgroup is none"))
 		}
 	}

@@ -98,7 +98,7 @@ func (m *machine) box(s *runner.Start) (*box, error) {
 		return nil, unsupported(err, "users")
 	}
 	limited, cpus := m.limits(), runtime.NumCPU()
-	if !limited && (m.cfg.Limits.counted() || m.cfg.Templates[s.Spec.Template].Limits.counted()) {
+	if !limited && (needsCgroup(m.cfg.Limits) || needsCgroup(m.cfg.Templates[s.Spec.Template].Limits)) {
 		return nil, unsupported(fmt.Errorf("the configuration has limits that need a control group: %w", m.noGroup), "cgroup")
 	}
 	if who.same {

@@ -119,9 +119,7 @@ func (t *Template) UnmarshalJSON(raw []byte) error {
 }
 
 // Limits are executor.Limits as configuration writes them.
-type Limits driver.Limits
-
-func (l Limits) executor() executor.Limits { return driver.Limits(l).Executor() }
+type Limits = driver.Limits
 
 // Size is a number of bytes that configuration writes as a number or as "512MiB".
 type Size = driver.Size
@@ -154,17 +152,17 @@ func (c *Config) Validate() error {
 			at("templates", errors.New("empty name"))
 		}
 		at("templates."+name+".image", c.checkImage(t.Image))
-		at("templates."+name+".limits", driver.Limits(t.Limits).Validate())
-		at("templates."+name+".limits", t.Limits.countable(c.Runtime))
+		at("templates."+name+".limits", t.Limits.Validate())
+		at("templates."+name+".limits", countable(t.Limits, c.Runtime))
 		at("templates."+name+".packages", packages.CheckPreset(t.Packages))
 	}
 	at("languages", driver.Choices("language", c.Languages, runner.Languages))
-	at("limits", c.Limits.countable(c.Runtime))
+	at("limits", countable(c.Limits, c.Runtime))
 	if c.Timeout < 0 {
 		at("timeout", errors.New("negative"))
 	}
-	at("limits", driver.Limits(c.Limits).Validate())
-	at("max_limits", driver.Limits(c.MaxLimits).Validate())
+	at("limits", c.Limits.Validate())
+	at("max_limits", c.MaxLimits.Validate())
 	at("network", checkNetwork(c.Network))
 	if c.Network == "none" {
 		at("network", errors.New("none is what sessions have by default; this is the network of the full policy"))
@@ -184,7 +182,7 @@ func checkNetwork(name string) error {
 }
 
 // countable refuses what a runtime does not count.
-func (l Limits) countable(runtime string) error {
+func countable(l Limits, runtime string) error {
 	if l.Processes > 0 && isolationOf(runtime) == executor.IsolationGVisor {
 		return errors.New("processes: gVisor does not count them")
 	}

@@ -68,7 +68,7 @@ const (
 func (c *Config) limits(spec *executor.Spec, f *facts) executor.Limits {
 	l := spec.Limits
 	for _, d := range []executor.Limits{
-		c.Templates[spec.Template].Limits.executor(), c.Limits.executor(),
+		c.Templates[spec.Template].Limits.Executor(), c.Limits.Executor(),
 		{CPUs: min(defaultCPUs, float64(f.info.NCPU)), MemoryBytes: defaultMemory, DiskBytes: defaultDisk, Processes: defaultProcesses},
 	} {
 		l = l.Or(d)

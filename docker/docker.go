@@ -129,7 +129,7 @@ func (b *backend) options() runner.Options {
 		Features:  slices.Clone(features),
 		Templates: slices.Sorted(maps.Keys(b.cfg.Templates)),
 		Isolation: isolationOf(b.cfg.Runtime),
-		MaxLimits: b.cfg.MaxLimits.executor(),
+		MaxLimits: b.cfg.MaxLimits.Executor(),
 		MaxLife:   b.cfg.MaxLife.Max(),
 	}
 	if b.cfg.Ports {
