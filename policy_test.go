@@ -118,7 +118,9 @@ var rules = []rule{
 	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor"}, modules: []string{"golang.org/x/tools"}},
 	{packages: []string{"conformance/conformancetest"}, imports: []string{"conformance", "executor", "executor/driver"}},
 	// Adapters translate; none knows another.
-	{packages: []string{"internal/cell", "internal/seccomp", "internal/typescript", "internal/leaktest", "internal/npmtest", "internal/sharetest", "internal/wire"}},
+	{packages: []string{"internal/cell", "internal/seccomp", "internal/typescript", "internal/leaktest", "internal/npmtest", "internal/sharetest"}},
+	// What sandboxes say, in the types of the contract, for whoever speaks to them.
+	{packages: []string{"internal/wire"}, imports: []string{"executor", "executor/driver"}},
 	{packages: []string{"internal/store"}, imports: []string{"executor"}, modules: []string{"golang.org/x/sys"}},
 	{packages: []string{"internal/npm"}},
 	{packages: []string{"internal/requirement"}, modules: []string{"github.com/aquasecurity/go-pep440-version"}},
@@ -130,7 +132,7 @@ var rules = []rule{
 	// What is tried from inside of sandboxes, for the tests of their adapters.
 	{packages: []string{"internal/attempttest"}, imports: []string{"executor"}},
 	{packages: []string{"internal/fake"}, imports: []string{"executor", "executor/driver"}, modules: []string{"golang.org/x/tools"}},
-	{packages: []string{"pyodide/..."}, imports: []string{"executor", "executor/driver", "internal/bwrap", "internal/cell", "internal/requirement", "internal/store", "internal/typescript", "pyodide/..."}, modules: []string{"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"}},
+	{packages: []string{"pyodide/..."}, imports: []string{"executor", "executor/driver", "internal/bwrap", "internal/cell", "internal/requirement", "internal/store", "internal/typescript", "internal/wire", "pyodide/..."}, modules: []string{"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"}},
 	// It starts engines, each with a network of its own.
 	{packages: []string{"docker/dockertest"}, imports: []string{"internal/wire"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client", "golang.org/x/sys"}},
 	{packages: []string{"docker/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "runner/...", "internal/seccomp", "internal/wire", "docker/..."}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},

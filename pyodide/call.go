@@ -8,77 +8,45 @@ import (
 	"io/fs"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/wire"
 )
 
-// callRequest is a request to the host that is not a run. Op says which fields are used.
-type callRequest struct {
-	Op     string `json:"op"`
-	Path   string `json:"path,omitempty"`
-	From   string `json:"from,omitempty"`
-	To     string `json:"to,omitempty"`
-	Mode   uint32 `json:"mode"`
-	Token  uint32 `json:"token"`
-	Offset int64  `json:"offset"`
-	Max    int    `json:"max"`
-
-	Names   []string       `json:"names,omitempty"`   // for "aliases"
-	Entries []restoreEntry `json:"entries,omitempty"` // for "put"
-	Parts   []restorePart  `json:"parts,omitempty"`   // for "fill"; the data of all parts follows
-}
-
-// callReply is the answer of the host.
-type callReply struct {
-	Errno   int         `json:"errno"` // Emscripten's error number
-	Error   string      `json:"error"` // empty: no error
-	Token   uint32      `json:"token"`
-	Size    int64       `json:"size"`
-	Entries []callEntry `json:"entries"`
-	data    []byte
-	callEntry
-}
-
-// callEntry describes a file.
-type callEntry struct {
-	Name   string  `json:"name"`
-	Bytes  int64   `json:"bytes"`
-	Mode   uint32  `json:"mode"` // with the file type, as in st_mode
-	MTime  float64 `json:"mtime"`
-	Target string  `json:"target"`
-}
-
-// call sends a request and waits for the answer. Frames that arrive before it are passed to each,
-// which may be nil if there are none. If ctx ends during a call without each, the call is
+// call sends a request and waits for the answer. Data frames that arrive before it are passed to
+// each, which may be nil if there are none. If ctx ends during a call without each, the call is
 // abandoned, and its answer is dropped when it arrives. A call with each is not abandoned, because
 // its frames are needed. So its ctx should end only if the process is to be ended as well.
-func (h *host) call(ctx context.Context, req callRequest, data []byte, each func(frame) error) (r callReply, err error) {
+func (h *host) call(ctx context.Context, req wire.Map, each func(wire.Frame) error) (wire.Map, error) {
 	b := h.open()
 	defer func() { h.close(b) }()
-	if err := h.ask(ctx, toCall, b.id, envelope(req), data); err != nil {
-		return r, h.lost(err)
+	if err := h.ask(ctx, b.id, req); err != nil {
+		return nil, h.lost(err)
 	}
+	answer := wire.Parts{Max: maxEnd}
 	for {
 		f, err := b.next(ctx)
 		switch {
 		case err == io.EOF:
-			return r, h.lost(err)
+			return nil, h.lost(err)
 		case err != nil && each == nil:
 			h.abandon(b)
-			return r, err
+			return nil, err
 		case err != nil:
-			return r, h.lost(err)
-		case f.typ == fromReply:
-			if r.data, err = openEnvelope(f.payload, &r); err != nil {
-				return r, h.lost(err)
+			return nil, h.lost(err)
+		case f.Type == wire.Done || f.Type == wire.Fail:
+			var payload []byte
+			if payload, err = answer.Add(f); err == nil && payload != nil {
+				var m wire.Map
+				if m, err = parseMap(payload); err == nil {
+					return m, callError(f.Type, m)
+				}
 			}
-			if r.Error != "" {
-				return r, callError(r)
-			}
-			return r, nil
-		case each == nil || f.typ != fromFile && f.typ != fromData:
-			return r, h.lost(fmt.Errorf("%w: type %d in a call", errFrame, f.typ))
+		case each == nil || f.Type != wire.Data:
+			err = fmt.Errorf("%w: %v in a call", errFrame, f.Type)
+		default:
+			err = each(f)
 		}
-		if err := each(f); err != nil {
-			return r, h.lost(err)
+		if err != nil {
+			return nil, h.lost(err)
 		}
 	}
 }
@@ -101,7 +69,7 @@ const (
 )
 
 // errnos says what the errors mean to a user of files.
-var errnos = map[int]struct {
+var errnos = map[int64]struct {
 	kind error
 	text string
 }{
@@ -120,12 +88,14 @@ var errnos = map[int]struct {
 	errnoXDEV:        {fs.ErrInvalid, "it cannot be moved there"},
 }
 
-// callError returns the error of a reply.
-func callError(r callReply) error {
-	e, ok := errnos[r.Errno]
+// callError returns the error of an answer.
+func callError(t wire.Type, m wire.Map) error {
+	e, ok := errnos[m.Int("errno")]
 	switch {
+	case t == wire.Done:
+		return nil
 	case !ok:
-		return fmt.Errorf("the sandbox could not do it: error %d: %s", r.Errno, r.Error)
+		return fmt.Errorf("the sandbox could not do it: error %d: %s", m.Int("errno"), m.Text("message"))
 	case e.text == "":
 		return e.kind
 	}

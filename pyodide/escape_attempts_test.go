@@ -331,9 +331,9 @@ var protocol = []attempt{
 for nonce in (b"", bytes(16), b"\xff" * 16):
     for kind in range(1, 20):
         for number in (0, 1, 2, 99):
-            body = nonce + bytes([kind]) + number.to_bytes(4, "little") + b"{}"
-            sys.stdout.buffer.write(len(body).to_bytes(4, "little") + body)
-            os.write(2, len(body).to_bytes(4, "little") + body)
+            frame = nonce + bytes([kind, 0, 0, 0]) + number.to_bytes(4, "big") + bytes([0, 0, 0, 5]) + b"m" + bytes(4)
+            sys.stdout.buffer.write(frame)
+            os.write(2, frame)
 os.write(1, b"\xff" * 64)
 print()`},
 	{name: "frames-on-the-device", code: `
@@ -367,8 +367,8 @@ print("x" * 100_000)`, lost: true},
 for a in rings:
     if a.buffer.constructor.name == "SharedArrayBuffer" and a.length > 1000:
         for kind in range(1, 16):
-            for at in range(0, a.length - 9, 9):
-                for i, b in enumerate((5, 0, 0, 0, kind, 77, 0, 0, 0)): a[at + i] = b
+            for at in range(0, a.length - 12, 12):
+                for i, b in enumerate((kind, 0, 0, 0, 0, 0, 0, 77, 0, 0, 0, 0)): a[at + i] = b
             print(end="", flush=True)`, lost: true, wall: 3 * time.Second},
 	{name: "credit-without-end", code: `
 g = await realm()

@@ -319,7 +319,7 @@ var scriptProtocol = []attempt{
 	{name: "post-message", works: unscrubbed, code: `postMessage({op: "run", id: 1}); escaped()`},
 	{name: "frames-on-the-console", code: `
 for (const nonce of ["", "\0".repeat(16), "\xff".repeat(16)]) for (let kind = 1; kind < 20; kind++)
-  for (const number of [0, 1, 2, 99]) console.log("\x07\0\0\0" + nonce + String.fromCharCode(kind, number, 0, 0, 0) + "{}")`},
+  for (const number of [0, 1, 2, 99]) console.log(nonce + String.fromCharCode(kind, 0, 0, 0, 0, 0, 0, number, 0, 0, 0, 5) + "m\0\0\0\0")`},
 	{name: "messages-by-event", code: `
 const a = new AbortController()
 let E

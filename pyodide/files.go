@@ -7,15 +7,14 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"math"
 	"path"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/wire"
 )
 
 // files is the file system of the sandbox, as the worker sees it.
@@ -37,19 +36,19 @@ func (f files) host(ctx context.Context) (*host, error) {
 }
 
 // ask makes a call that changes nothing.
-func (f files) ask(ctx context.Context, req callRequest) (callReply, *host, error) {
+func (f files) ask(ctx context.Context, req wire.Map) (wire.Map, *host, error) {
 	defer f.s.use()()
 	h, err := f.host(ctx)
 	if err != nil {
-		return callReply{}, nil, err
+		return nil, nil, err
 	}
-	r, err := h.call(ctx, req, nil, nil)
+	r, err := h.call(ctx, req, nil)
 	return r, h, fileError(ctx, err)
 }
 
 // change makes a call that changes files. Once it has been sent it is not abandoned, because its
 // result must be known.
-func (f files) change(ctx context.Context, req callRequest) error {
+func (f files) change(ctx context.Context, req wire.Map) error {
 	defer f.s.use()()
 	release, err := f.s.lock(ctx)
 	if err != nil {
@@ -64,7 +63,7 @@ func (f files) change(ctx context.Context, req callRequest) error {
 }
 
 // changeIn is change in a process that must still be the same. The caller has the lock.
-func (f files) changeIn(ctx context.Context, h *host, req callRequest) error {
+func (f files) changeIn(ctx context.Context, h *host, req wire.Map) error {
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.s.d.patience.change)
 	defer cancel()
 	_, err := f.s.change(cctx, h, req)
@@ -89,49 +88,33 @@ func fileError(ctx context.Context, err error) error {
 
 // Stat implements driver.Files.
 func (f files) Stat(ctx context.Context, name string) (executor.FileInfo, error) {
-	r, _, err := f.ask(ctx, callRequest{Op: "stat", Path: name})
-	return r.callEntry.info(), err
-}
-
-// info converts the host's description of a file to a FileInfo.
-func (e callEntry) info() executor.FileInfo {
-	mode := fs.FileMode(e.Mode) & fs.ModePerm
-	for _, m := range []struct {
-		typ  uint32
-		mode fs.FileMode
-	}{{0o040000, fs.ModeDir}, {0o120000, fs.ModeSymlink}, {0o020000, fs.ModeDevice | fs.ModeCharDevice}} {
-		if e.Mode&0o170000 == m.typ {
-			mode |= m.mode
-		}
-	}
-	ms := e.MTime
-	if !(math.Abs(ms) < 1e15) {
-		ms = 0
-	}
-	return executor.FileInfo{Name: e.Name, Size: max(e.Bytes, 0), Mode: mode, ModTime: time.UnixMilli(int64(ms)).UTC(), Target: e.Target}
+	r, _, err := f.ask(ctx, wire.Map{"op": "stat", "path": name})
+	return r.FileInfo(), err
 }
 
 // List implements driver.Files.
 func (f files) List(ctx context.Context, dir string) iter.Seq2[executor.FileInfo, error] {
 	return func(yield func(executor.FileInfo, error) bool) {
 		defer f.s.use()()
-		r, h, err := f.ask(ctx, callRequest{Op: "list", Path: dir})
+		r, h, err := f.ask(ctx, wire.Map{"op": "list", "path": dir})
 		last := ""
 		for err == nil {
-			for _, e := range r.Entries {
+			for _, v := range r.List("entries") {
+				m, _ := v.(wire.Map)
+				e := m.FileInfo()
 				if e.Name <= last || path.Base(e.Name) != e.Name {
 					yield(executor.FileInfo{}, driver.Fail(executor.ErrInternal, executor.RanNo, fmt.Errorf("%w: listing", errFrame)))
 					return
 				}
 				last = e.Name
-				if !yield(e.info(), nil) {
+				if !yield(e, nil) {
 					return
 				}
 			}
-			if r.Token == 0 {
+			if r.Int("token") == 0 {
 				return
 			}
-			r, err = h.call(ctx, callRequest{Op: "next", Token: r.Token}, nil, nil)
+			r, err = h.call(ctx, wire.Map{"op": "next", "token": r.Int("token")}, nil)
 			err = fileError(ctx, err)
 		}
 		yield(executor.FileInfo{}, err)
@@ -140,26 +123,26 @@ func (f files) List(ctx context.Context, dir string) iter.Seq2[executor.FileInfo
 
 // Mkdir implements driver.Files.
 func (f files) Mkdir(ctx context.Context, name string) error {
-	return f.change(ctx, callRequest{Op: "mkdir", Path: name})
+	return f.change(ctx, wire.Map{"op": "mkdir", "path": name})
 }
 
 // Rename implements driver.Files.
 func (f files) Rename(ctx context.Context, from, to string) error {
-	return f.change(ctx, callRequest{Op: "rename", From: from, To: to})
+	return f.change(ctx, wire.Map{"op": "rename", "from": from, "to": to})
 }
 
 // Remove implements driver.Files.
 func (f files) Remove(ctx context.Context, name string) error {
-	return f.change(ctx, callRequest{Op: "remove", Path: name})
+	return f.change(ctx, wire.Map{"op": "remove", "path": name})
 }
 
 // Read implements driver.Files.
 func (f files) Read(ctx context.Context, name string) (io.ReadCloser, error) {
-	r, h, err := f.ask(ctx, callRequest{Op: "open", Path: name})
+	r, h, err := f.ask(ctx, wire.Map{"op": "open", "path": name})
 	if err != nil {
 		return nil, err
 	}
-	return newReader(ctx, h, r.Token, f.s.use()), nil
+	return newReader(ctx, h, r.Int("token"), f.s.use()), nil
 }
 
 // reader reads a file in pieces. While it is open the session counts as in use. Close may be called
@@ -168,7 +151,7 @@ type reader struct {
 	ctx    context.Context //nolint:containedctx // by the contract of Files.Read it governs the reading too
 	cancel context.CancelFunc
 	h      *host
-	token  uint32
+	token  int64
 	done   func()
 
 	mu  sync.Mutex
@@ -177,7 +160,7 @@ type reader struct {
 	err error
 }
 
-func newReader(ctx context.Context, h *host, token uint32, done func()) *reader {
+func newReader(ctx context.Context, h *host, token int64, done func()) *reader {
 	r := &reader{h: h, token: token, done: done}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	return r
@@ -187,8 +170,8 @@ func (r *reader) Read(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.buf) == 0 && r.err == nil && len(p) > 0 {
-		rep, err := r.h.call(r.ctx, callRequest{Op: "read", Token: r.token, Offset: r.off, Max: chunkLen}, nil, nil)
-		r.buf, r.err = rep.data, fileError(r.ctx, err)
+		rep, err := r.h.call(r.ctx, wire.Map{"op": "read", "token": r.token, "offset": r.off, "max": chunkLen}, nil)
+		r.buf, r.err = rep.Bytes("data"), fileError(r.ctx, err)
 		r.off += int64(len(r.buf))
 		if err == nil && len(r.buf) == 0 {
 			r.err = io.EOF
@@ -217,29 +200,29 @@ func (r *reader) Close() error {
 
 // release returns a token. The host forgets old tokens by itself, so neither the answer nor a
 // failure matters.
-func (h *host) release(token uint32) {
+func (h *host) release(token int64) {
 	b := h.open()
 	h.abandon(b)
-	h.send(toCall, b.id, envelope(callRequest{Op: "close", Token: token})) //nolint:errcheck // see above
+	h.send(wire.Frame{Type: wire.Open, Stream: b.id, Payload: wire.AppendValue(nil, wire.Map{"op": "close", "token": token})}) //nolint:errcheck // see above
 }
 
 // Write implements driver.Files.
 func (f files) Write(ctx context.Context, name string, src io.Reader, mode fs.FileMode) (err error) {
 	defer f.s.use()()
-	r, h, err := f.ask(ctx, callRequest{Op: "create", Path: name, Mode: uint32(mode.Perm())})
+	r, h, err := f.ask(ctx, wire.Map{"op": "create", "path": name, "mode": int64(mode.Perm())})
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			h.release(r.Token)
+			h.release(r.Int("token"))
 		}
 	}()
 	buf := make([]byte, chunkLen)
 	for {
 		n, rerr := io.ReadFull(src, buf)
 		if n > 0 {
-			if _, err := h.call(ctx, callRequest{Op: "write", Token: r.Token}, buf[:n], nil); err != nil {
+			if _, err := h.call(ctx, wire.Map{"op": "write", "token": r.Int("token"), "data": buf[:n]}, nil); err != nil {
 				return fileError(ctx, err)
 			}
 		}
@@ -255,7 +238,7 @@ func (f files) Write(ctx context.Context, name string, src io.Reader, mode fs.Fi
 		return err
 	}
 	defer unlock()
-	return f.changeIn(ctx, h, callRequest{Op: "commit", Token: r.Token})
+	return f.changeIn(ctx, h, wire.Map{"op": "commit", "token": r.Int("token")})
 }
 
 // atHome reports whether HOME is the working directory, under any of its names.
@@ -265,19 +248,15 @@ func (s *session) atHome() bool {
 }
 
 // artifacts returns the artifacts of a run that has just ended.
-func (s *session) artifacts(ctx context.Context, h *host, req *executor.ArtifactRequest, changes []runChanged) ([]executor.Artifact, int, error) {
-	var changed []driver.Changed
-	for _, c := range changes {
-		// Files that programs keep in the home directory for themselves are not artifacts.
-		if !strings.HasPrefix(c.name, ".") || !s.atHome() {
-			changed = append(changed, driver.Changed{Name: c.name, Size: c.size, ModTime: time.Unix(0, c.mtime).UTC()})
-		}
+func (s *session) artifacts(ctx context.Context, h *host, req *executor.ArtifactRequest, changed []driver.Changed) ([]executor.Artifact, int, error) {
+	if s.atHome() { // files that programs keep in the home directory for themselves are not artifacts
+		changed = slices.DeleteFunc(changed, func(c driver.Changed) bool { return strings.HasPrefix(c.Name, ".") })
 	}
 	return driver.Collect(ctx, req, changed, func(ctx context.Context, name string) (io.ReadCloser, error) {
-		r, err := h.call(ctx, callRequest{Op: "open", Path: path.Join(executor.Workdir, name)}, nil, nil)
+		r, err := h.call(ctx, wire.Map{"op": "open", "path": path.Join(executor.Workdir, name)}, nil)
 		if err != nil {
 			return nil, fileError(ctx, err)
 		}
-		return newReader(ctx, h, r.Token, func() {}), nil
+		return newReader(ctx, h, r.Int("token"), func() {}), nil
 	})
 }

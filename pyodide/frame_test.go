@@ -2,33 +2,34 @@ package pyodide
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"io"
-	"math"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/execbroker/execbroker/internal/wire"
 )
 
-var testNonce = [nonceLen]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
+var testNonce = []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 
 // hostFrame encodes a frame as the host does.
-func hostFrame(nonce [nonceLen]byte, typ frameType, id uint32, payload []byte) []byte {
-	b := binary.LittleEndian.AppendUint32(nil, uint32(nonceLen+headLen+len(payload)))
-	b = append(b, nonce[:]...)
-	b = append(b, byte(typ))
-	b = binary.LittleEndian.AppendUint32(b, id)
-	return append(b, payload...)
+func hostFrame(nonce []byte, f wire.Frame) []byte { return f.Append(bytes.Clone(nonce)) }
+
+// framesOf returns a reader of what a host sends.
+func framesOf(in []byte) *wire.Reader {
+	r := wire.NewReader(bytes.NewReader(in))
+	r.Nonce = testNonce
+	return r
 }
 
 func TestFrames(t *testing.T) {
-	good := hostFrame(testNonce, fromStdout, 7, []byte("hello"))
-	edit := func(f func(b []byte)) []byte {
+	good := hostFrame(testNonce, wire.Frame{Type: wire.Data, Channel: wire.Stdout, Stream: 7, Payload: []byte("hello")})
+	edit := func(at int, with ...byte) []byte {
 		b := bytes.Clone(good)
-		f(b)
+		copy(b[at:], with)
 		return b
 	}
 	for _, c := range []struct {
@@ -38,31 +39,39 @@ func TestFrames(t *testing.T) {
 	}{
 		{"one", good, nil},
 		{"nothing", nil, io.EOF},
-		{"half-a-head", good[:10], io.ErrUnexpectedEOF},
+		{"half-a-nonce", good[:10], io.ErrUnexpectedEOF},
+		{"half-a-head", good[:nonceLen+10], io.ErrUnexpectedEOF},
 		{"half-a-payload", good[:len(good)-1], io.ErrUnexpectedEOF},
-		{"printed-by-code", []byte("forged output, long enough for a head\n"), errFrame},
-		{"length-zero", edit(func(b []byte) { binary.LittleEndian.PutUint32(b, 0) }), errFrame},
-		{"length-without-a-type", edit(func(b []byte) { binary.LittleEndian.PutUint32(b, nonceLen) }), errFrame},
-		{"length-beyond-the-bound", edit(func(b []byte) { binary.LittleEndian.PutUint32(b, nonceLen+maxFrame+1) }), errFrame},
-		{"length-of-all", edit(func(b []byte) { binary.LittleEndian.PutUint32(b, math.MaxUint32) }), errFrame},
-		{"another-nonce", edit(func(b []byte) { b[4+nonceLen-1]++ }), errNonce},
-		{"type-zero", edit(func(b []byte) { b[4+nonceLen] = 0 }), errFrame},
-		{"type-unknown", edit(func(b []byte) { b[4+nonceLen] = byte(fromGiven) + 1 }), errFrame},
+		{"printed-by-code", []byte("forged output, long enough for a head\n"), wire.ErrNonce},
+		{"without-a-nonce", good[nonceLen:], wire.ErrNonce},
+		{"length-beyond-the-bound", edit(nonceLen+8, 0, 16, 0, 1), wire.ErrFrame},
+		{"length-of-all", edit(nonceLen+8, 255, 255, 255, 255), wire.ErrFrame},
+		{"another-nonce", edit(nonceLen-1, 0), wire.ErrNonce},
+		{"type-zero", edit(nonceLen, 0), wire.ErrFrame},
+		{"type-unknown", edit(nonceLen, byte(wire.Fail)+1), wire.ErrFrame},
+		{"flag-unknown", edit(nonceLen+1, 4), wire.ErrFrame},
+		{"channel-unknown", edit(nonceLen+2, 0, 4), wire.ErrFrame},
+		{"stream-zero", edit(nonceLen+4, 0, 0, 0, 0), wire.ErrFrame},
+		{"second-without-a-nonce", append(bytes.Clone(good), good[nonceLen:]...), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newFrameReader(bytes.NewReader(c.in), testNonce)
-			f, err := r.next()
+			r := framesOf(c.in)
+			f, err := r.Next()
 			if !errors.Is(err, c.want) {
 				t.Fatalf("got %v, want %v", err, c.want)
 			}
 			if c.want != nil {
 				return
 			}
-			if f.typ != fromStdout || f.id != 7 || string(f.payload) != "hello" {
+			if f.Type != wire.Data || f.Stream != 7 || string(f.Payload) != "hello" {
 				t.Errorf("got %+v", f)
 			}
-			if _, err := r.next(); err != io.EOF {
-				t.Errorf("got %v, want the end", err)
+			want := io.EOF
+			if len(c.in) > len(good) {
+				want = wire.ErrNonce
+			}
+			if _, err := r.Next(); err != want {
+				t.Errorf("got %v, want %v", err, want)
 			}
 		})
 	}
@@ -99,11 +108,9 @@ func TestConstantsOfTheHost(t *testing.T) {
 		name string
 		want int64
 	}{
-		{"INIT", toInit}, {"RUN", toRun}, {"STDIN", toStdin}, {"INTERRUPT", toInterrupt}, {"CREDIT", toCredit}, {"CALL", toCall},
-		{"READY", int64(fromReady)}, {"STARTED", int64(fromStarted)}, {"STDOUT", int64(fromStdout)}, {"STDERR", int64(fromStderr)},
-		{"OUTPUT", int64(fromOutput)}, {"WANT", int64(fromWant)}, {"END", int64(fromEnd)}, {"FILE", int64(fromFile)}, {"DATA", int64(fromData)},
-		{"SYNCED", int64(fromSynced)}, {"REPLY", int64(fromReply)}, {"LATE", int64(fromLate)}, {"STUCK", int64(fromStuck)}, {"FATAL", int64(fromFatal)},
-		{"GIVEN", int64(fromGiven)},
+		{"HELLO", int64(wire.Hello)}, {"BYE", int64(wire.Bye)}, {"OPEN", int64(wire.Open)}, {"DATA", int64(wire.Data)}, {"CREDIT", int64(wire.Credit)},
+		{"STOP", int64(wire.Stop)}, {"STARTED", int64(wire.Started)}, {"OUTPUT", int64(wire.Output)}, {"DONE", int64(wire.Done)}, {"FAIL", int64(wire.Fail)},
+		{"CONTENTS", int64(wire.Contents)}, {"STDOUT", int64(wire.Stdout)}, {"STDERR", int64(wire.Stderr)}, {"ENTRIES", int64(wire.Entries)},
 	} {
 		if got := number(`\b` + c.name + `: (\d+)`); got != c.want {
 			t.Errorf("%s: got %d, want %d", c.name, got, c.want)
@@ -112,152 +119,96 @@ func TestConstantsOfTheHost(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		want int64
-	}{{"NONCE", nonceLen}, {"HEAD", headLen}, {"MAX_FRAME", maxFrame}, {"WINDOW", window}, {"COST", frameCost}, {"CHUNK", spanChunk}} {
+	}{
+		{"NONCE", nonceLen}, {"HEADER", wire.HeaderSize}, {"MAX_PAYLOAD", wire.MaxPayload}, {"WINDOW", wire.Window}, {"COST", frameCost},
+		{"CHUNK", spanChunk}, {"MORE", int64(wire.More)}, {"END", int64(wire.End)},
+	} {
 		if got := number(`const ` + c.name + ` = ([0-9 <]+);`); got != c.want {
 			t.Errorf("%s: got %d, want %d", c.name, got, c.want)
 		}
 	}
-	for typ := fromReady; typ <= fromGiven; typ++ {
-		name := regexp.MustCompile(`\b([A-Z]+): `+strconv.Itoa(int(typ))+`,`).FindAllStringSubmatch(text, -1)
-		counted := regexp.MustCompile(`\[FROM_HOST\.` + name[len(name)-1][1] + `, true\]`).MatchString(text)
-		if counted != typ.counted() {
-			t.Errorf("%s: the host counts it: %v, we do: %v", name[len(name)-1][1], counted, typ.counted())
+	counted := regexp.MustCompile(`const counted = (.*);`).FindString(text)
+	for typ := wire.Hello; typ <= wire.Fail; typ++ {
+		of := strings.Contains(counted, "TYPE."+strings.ToUpper(typ.String()))
+		if want := (wire.Frame{Type: typ}).Costs(); of != want {
+			t.Errorf("%v: the host counts it: %v, we do: %v", typ, of, want)
 		}
 	}
-	if maxCode+maxFrame > number(`const MAX_REQUEST = ([0-9 <]+);`) {
+	if maxCode+wire.MaxPayload > number(`const MAX_REQUEST = ([0-9 <]+);`) {
 		t.Error("the host would not take the longest code")
 	}
 }
 
-func TestParts(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		in   []string
-		want string // of the last part
-		err  error
-	}{
-		{"one", []string{"\x01abc"}, "abc", nil},
-		{"several", []string{"\x00ab", "\x00", "\x01c"}, "abc", nil},
-		{"empty", []string{"\x01"}, "", nil},
-		{"broken-and-again", []string{"\x00ab", "\x02", "\x01c"}, "c", nil},
-		{"no-flag", []string{""}, "", errFrame},
-		{"unknown-flag", []string{"\x03"}, "", errFrame},
-		{"too-long", []string{"\x00abcd", "\x00efgh", "\x01i"}, "", errTooLong},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			p := parts{max: 8}
-			var msg []byte
-			var err error
-			for _, in := range c.in {
-				if msg, err = p.add([]byte(in)); err != nil {
-					break
-				}
-			}
-			if !errors.Is(err, c.err) || err == nil && (msg == nil || string(msg) != c.want) {
-				t.Errorf("got %q, %v", msg, err)
-			}
-		})
-	}
-}
-
-// bundle encodes a value as session.py does.
-func bundle(main byte, count uint16, rest ...string) []byte {
-	b := binary.LittleEndian.AppendUint16([]byte{main}, count)
-	for i, s := range rest {
-		if i%2 == 0 {
-			b = binary.LittleEndian.AppendUint16(b, uint16(len(s)))
-		} else {
-			b = binary.LittleEndian.AppendUint32(b, uint32(len(s)))
-		}
-		b = append(b, s...)
+// value encodes values as the host does.
+func value(vs ...any) []byte {
+	var b []byte
+	for _, v := range vs {
+		b = wire.AppendValue(b, v)
 	}
 	return b
-}
-
-func TestBundles(t *testing.T) {
-	t.Parallel()
-	out, err := decodeBundle(bundle(1, 2, "text/plain", "42", "image/png", "\x89PNG"))
-	if err != nil || !out.Main || len(out.Data) != 2 || string(out.Data["image/png"]) != "\x89PNG" {
-		t.Errorf("got %+v, %v", out, err)
-	}
-	for name, b := range map[string][]byte{
-		"empty":         nil,
-		"count-too-big": bundle(0, 2, "text/plain", "42"),
-		"rest":          append(bundle(0, 1, "text/plain", "42"), 0),
-		"many":          bundle(0, maxTypes+1),
-		"no-slash":      bundle(0, 1, "text", "x"),
-		"upper-case":    bundle(0, 1, "Text/plain", "x"),
-		"parameter":     bundle(0, 1, "text/plain;a=b", "x"),
-		"line":          bundle(0, 1, "text/pl\nain", "x"),
-		"long-type":     bundle(0, 1, "a/"+strings.Repeat("b", maxTypeLen), "x"),
-	} {
-		if out, err := decodeBundle(b); err == nil {
-			t.Errorf("%s: got %+v", name, out)
-		}
-	}
 }
 
 // FuzzFrames passes a stream of bytes to the decoder, and the accepted frames to the decoders of
 // payloads.
 func FuzzFrames(f *testing.F) {
 	var session []byte
-	for _, fr := range []struct {
-		typ     frameType
-		payload string
-	}{
-		{fromReady, `{"version":"314.0.7","ms":200}`},
-		{fromGiven, ""},
-		{fromStarted, "\x01\x00\x00\x00"},
-		{fromStdout, "hello\n"},
-		{fromOutput, "\x01" + string(bundle(1, 1, "text/plain", "42"))},
-		{fromEnd, "\x01" + `{"exit_code":0,"exception":null,"interrupted":false,"changes":[["a",1,2]]}`},
-		{fromFile, string(spoolFrame(spoolEntry{kind: kindFile, id: 1, size: 3}, true, "/workspace/a"))},
-		{fromData, string(dataFrame(1, 0, "abc"))},
-		{fromSynced, ""},
-		{fromReply, string(envelope(callReply{Token: 1})) + "data"},
-		{fromFatal, `{"message":"gone"}`},
+	for _, fr := range []wire.Frame{
+		{Type: wire.Hello, Payload: value(wire.Map{"version": "314.0.7", "ms": 200})},
+		{Type: wire.Open, Stream: 1},
+		{Type: wire.Started, Stream: 1, Payload: value(wire.Map{"cell": 1})},
+		{Type: wire.Data, Channel: wire.Stdout, Stream: 1, Payload: []byte("hello\n")},
+		{Type: wire.Output, Stream: 1, Payload: value(wire.Map{"main": true, "data": wire.Map{"text/plain": "42"}})},
+		{Type: wire.Output, Flags: wire.More, Stream: 1, Payload: []byte("m")},
+		{Type: wire.Output, Flags: wire.End, Stream: 1},
+		{Type: wire.Data, Channel: wire.Entries, Flags: wire.End, Stream: 1, Payload: value(wire.Map{"name": "a", "size": 1, "mtime": 2})},
+		spoolFrame(spoolEntry{kind: kindFile, id: 1, size: 3}, true, 0, "/workspace/a"),
+		dataFrame("abc"),
+		{Type: wire.Done, Stream: 1, Payload: value(wire.Map{"exit": 1, "exception": wire.Map{"type": "E", "line": 1}, "left": "a\nb"})},
+		{Type: wire.Fail, Stream: 1, Payload: value(wire.Map{"errno": errnoNOENT, "message": "no"})},
+		{Type: wire.Bye, Payload: value(wire.Map{"message": "gone"})},
 	} {
-		b := hostFrame(testNonce, fr.typ, 1, []byte(fr.payload))
+		b := hostFrame(testNonce, fr)
 		f.Add(b)
 		session = append(session, b...)
 	}
 	f.Add(session)
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, in []byte) {
-		r := newFrameReader(bytes.NewReader(in), testNonce)
+		r := framesOf(in)
 		sp := newSpool(dir, 1<<20, 100)
 		defer sp.close()
-		p := parts{max: 1 << 16}
+		p := wire.Parts{Max: 1 << 16}
 		total := 0
 		for {
-			fr, err := r.next()
+			fr, err := r.Next()
 			if err != nil {
 				break
 			}
-			if total += len(fr.payload); total > len(in) {
+			if total += len(fr.Payload); total > len(in) {
 				t.Fatalf("%d bytes of payload from %d", total, len(in))
 			}
-			switch fr.typ {
-			case fromOutput, fromEnd:
-				if msg, err := p.add(fr.payload); err == nil && msg != nil {
-					if out, err := decodeBundle(msg); err == nil && len(out.Data) > maxTypes {
+			switch fr.Type {
+			case wire.Output:
+				if msg, err := p.Add(fr); err == nil && msg != nil {
+					if out, err := wire.ParseOutput(msg); err == nil && len(out.Data) > 32 {
 						t.Fatalf("%d types", len(out.Data))
 					}
 				}
-			case fromFile, fromData:
+			case wire.Data:
+				if changed, err := wire.ParseChanged(fr.Payload, 10); err == nil && len(changed) > 10 {
+					t.Fatalf("%d changed files", len(changed))
+				}
 				if sp.frame(fr) != nil {
 					sp.abort()
 				}
-			case fromSynced:
+			case wire.Done, wire.Fail:
 				if sp.commit() == nil {
 					checkSpool(t, sp)
 				}
-			case fromReply:
-				var rep callReply
-				if _, err := openEnvelope(fr.payload, &rep); err == nil {
-					for _, e := range rep.Entries {
-						e.info()
-					}
+				if m, err := parseMap(fr.Payload); err == nil {
+					m.Exit()
+					m.FileInfo()
+					_ = callError(fr.Type, m)
 				}
 			}
 		}

@@ -1,9 +1,9 @@
 package pyodide
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/execbroker/execbroker/internal/wire"
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
@@ -30,26 +31,23 @@ const (
 
 // hostOptions is the first message to a host.
 type hostOptions struct {
-	Mode     string            `json:"mode"` // "session", "compile", "snapshot"
-	Stdlib   string            `json:"stdlib"`
-	Snapshot string            `json:"snapshot,omitempty"`
-	Modules  map[string]string `json:"modules"` // Python modules: name and file; a snapshot contains them already
-	Disk     int64             `json:"disk"`
-	Nodes    int               `json:"nodes"`
-	Env      map[string]string `json:"env"`
-	IdleMS   int64             `json:"idle_ms"`
-	LifeMS   int64             `json:"life_ms"`
+	Mode     string // "session", "javascript", "compile", "snapshot"
+	Stdlib   string
+	Snapshot string
+	Modules  map[string]string // Python modules: name and file; a snapshot contains them already
+	Disk     int64
+	Nodes    int
+	Env      map[string]string
+	IdleMS   int64
+	LifeMS   int64
 }
 
-// hostReady is the message of a host when its interpreter is ready.
-type hostReady struct {
-	Version string `json:"version"`
-	MS      int64  `json:"ms"`
-}
-
-// hostFatal is the last message of a host.
-type hostFatal struct {
-	Message string `json:"message"`
+// hello is that message.
+func (o hostOptions) hello(nonce []byte) wire.Map {
+	return wire.Map{
+		"data": nonce, "mode": o.Mode, "stdlib": o.Stdlib, "snapshot": o.Snapshot, "modules": wire.Texts(o.Modules),
+		"disk": o.Disk, "nodes": o.Nodes, "env": wire.Texts(o.Env), "idle_ms": o.IdleMS, "life_ms": o.LifeMS,
+	}
 }
 
 // host is a running host program. One goroutine reads its frames into mailboxes, one for each
@@ -67,42 +65,38 @@ type host struct {
 
 	writeMu sync.Mutex // one frame at a time. kill releases a blocked writer, because it closes the other end of the pipe
 
-	mu     sync.Mutex
-	boxes  map[uint32]*mailbox
-	nextID uint32
-	queued int   // bytes in mailboxes
-	credit int   // bytes that were taken from mailboxes but not confirmed yet
-	killed bool  // by this program
-	gone   bool  // its PID may soon belong to another process
-	fault  error // a violation of the protocol by the host
-	fatal  *hostFatal
-	stderr tail
+	mu      sync.Mutex
+	boxes   map[uint32]*mailbox
+	nextID  uint32
+	queued  int          // what the frames in mailboxes cost
+	granted wire.Granted // for what was taken from them
+	killed  bool         // by this program
+	gone    bool         // its PID may soon belong to another process
+	fault   error        // a violation of the protocol by the host
+	fatal   error        // the last message of the host
+	stderr  tail
 }
 
 // startHost starts the host program p and waits until its interpreter is ready.
 func startHost(ctx context.Context, p program, opts hostOptions) (*host, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	h := &host{exited: make(chan struct{}), dead: make(chan struct{}), boxes: map[uint32]*mailbox{}}
-	ready := h.open()
+	h := &host{exited: make(chan struct{}), dead: make(chan struct{}), boxes: map[uint32]*mailbox{}, granted: wire.NewGranted()}
+	ready := h.open() // the first one is the stream of Hello
 	defer h.close(ready)
 
-	var nonce [nonceLen]byte
-	rand.Read(nonce[:])
+	nonce := make([]byte, nonceLen)
+	rand.Read(nonce)
 	if err := h.launch(p, nonce); err != nil {
 		return nil, err
 	}
-	j, err := json.Marshal(opts)
+	err := h.send(wire.Frame{Type: wire.Hello, Payload: wire.AppendValue(nil, opts.hello(nonce))})
 	if err == nil {
-		err = h.send(toInit, 0, nonce[:], j)
-	}
-	var f frame
-	if err == nil {
+		var f wire.Frame
 		f, err = ready.next(ctx)
-	}
-	var r hostReady
-	if err == nil && (f.typ != fromReady || json.Unmarshal(f.payload, &r) != nil) {
-		err = fmt.Errorf("%w: type %d before ready", errFrame, f.typ)
+		if err == nil && f.Type != wire.Hello {
+			err = fmt.Errorf("%w: %v before it is ready", errFrame, f.Type)
+		}
 	}
 	if err != nil {
 		h.end()
@@ -124,7 +118,7 @@ type startError struct{ error }
 func (e *startError) Unwrap() error { return e.error }
 
 // launch starts the process and the goroutines that serve it.
-func (h *host) launch(p program, nonce [nonceLen]byte) error {
+func (h *host) launch(p program, nonce []byte) error {
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		return err
@@ -178,10 +172,11 @@ func (h *host) wait(out *os.File) {
 
 // read reads frames until the stream ends. A frame for which nobody waits, or one that exceeds the
 // window, is a fault.
-func (h *host) read(out io.Reader, nonce [nonceLen]byte) {
-	fr := newFrameReader(out, nonce)
+func (h *host) read(out io.Reader, nonce []byte) {
+	frames := wire.NewReader(out)
+	frames.Nonce = nonce
 	for {
-		f, err := fr.next()
+		f, err := frames.Next()
 		if err == io.EOF {
 			// The process is probably ending by itself, and its exit code says why. A process that
 			// only closes its output is useless.
@@ -210,34 +205,34 @@ func (h *host) read(out io.Reader, nonce [nonceLen]byte) {
 // errFatal says that the host has sent its last message.
 var errFatal = errors.New("fatal")
 
-func (h *host) deliver(f frame) error {
-	if f.typ == fromFatal {
-		var m hostFatal
-		if err := json.Unmarshal(f.payload, &m); err != nil {
-			return fmt.Errorf("%w: %w", errFrame, err)
-		}
-		h.mu.Lock()
-		h.fatal = &m
-		h.mu.Unlock()
-		return errFatal
-	}
+func (h *host) deliver(f wire.Frame) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	b := h.boxes[f.id]
-	if b != nil && b.abandoned {
-		if f.typ != fromReply {
-			return fmt.Errorf("%w: type %d for a call that has no other answer", errFrame, f.typ)
+	if f.Type == wire.Bye {
+		m, err := parseMap(f.Payload)
+		if err != nil {
+			return err
 		}
-		delete(h.boxes, f.id)
+		h.fatal = errors.New(m.Text("message"))
+		return errFatal
+	}
+	b := h.boxes[f.Stream]
+	switch {
+	case b == nil:
+		return fmt.Errorf("%w: %v for exchange %d, which is not in progress", errFrame, f.Type, f.Stream)
+	case b.abandoned && last(f):
+		delete(h.boxes, f.Stream)
+		return nil
+	case b.abandoned && f.Type != wire.Done: // or a part of one
+		return fmt.Errorf("%w: %v for a call that has no other answer", errFrame, f.Type)
+	case b.abandoned:
 		return nil
 	}
-	if b == nil {
-		return fmt.Errorf("%w: type %d for exchange %d, which is not in progress", errFrame, f.typ, f.id)
-	}
-	h.queued += f.cost()
-	if h.queued > 2*window+maxFrame+maxEnd {
+	h.queued += cost(f)
+	if h.queued > 2*wire.Window+wire.MaxPayload+maxEnd {
 		return fmt.Errorf("%w: more than the window allows", errFrame)
 	}
+	f.Payload = bytes.Clone(f.Payload)
 	b.put(f)
 	return nil
 }
@@ -302,7 +297,7 @@ func (h *host) reason() error {
 	case h.fault != nil:
 		return h.fault
 	case h.fatal != nil:
-		return errors.New(h.fatal.Message)
+		return h.fatal
 	case h.killed:
 		return nil
 	case said != "":
@@ -328,7 +323,7 @@ func (h *host) outOfMemory() bool {
 	defer h.mu.Unlock()
 	said := h.stderr.String()
 	if h.fatal != nil {
-		said += h.fatal.Message
+		said += h.fatal.Error()
 	}
 	said = strings.ToLower(said)
 	// The kernel's out-of-memory killer leaves no message.
@@ -358,9 +353,9 @@ func (h *host) allow(wall time.Duration) error {
 	return allowCPU(pid, seconds)
 }
 
-// send writes a frame.
-func (h *host) send(typ uint8, id uint32, parts ...[]byte) error {
-	b := appendFrame(nil, typ, id, parts...)
+// send writes a message, in as many frames as it takes.
+func (h *host) send(f wire.Frame) error {
+	b := f.AppendLong(nil)
 	h.writeMu.Lock()
 	defer h.writeMu.Unlock()
 	_, err := h.stdin.Write(b)
@@ -371,9 +366,9 @@ func (h *host) send(typ uint8, id uint32, parts ...[]byte) error {
 // before. A working host always reads.
 const sendTimeout = 5 * time.Second
 
-// ask sends a frame that may be larger than the pipe's buffer. If the host does not read it, the
+// ask sends a request, which may be larger than the pipe's buffer. If the host does not read it, the
 // host is killed some time after ctx ends, because half a frame cannot be withdrawn.
-func (h *host) ask(ctx context.Context, typ uint8, id uint32, parts ...[]byte) error {
+func (h *host) ask(ctx context.Context, id uint32, request wire.Map) error {
 	sent := make(chan struct{})
 	defer close(sent)
 	defer context.AfterFunc(ctx, func() {
@@ -385,5 +380,5 @@ func (h *host) ask(ctx context.Context, typ uint8, id uint32, parts ...[]byte) e
 			h.kill()
 		}
 	})()
-	return h.send(typ, id, parts...)
+	return h.send(wire.Frame{Type: wire.Open, Stream: id, Payload: wire.AppendValue(nil, request)})
 }

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,6 +17,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/sharetest"
+	"github.com/execbroker/execbroker/internal/wire"
 )
 
 // If this test program has the name of Deno, it is a host that breaks the protocol. A file beside
@@ -47,76 +46,92 @@ func init() {
 	}
 	fmt.Fprintln(pids, os.Getpid())
 	pids.Close()
-	hostileHost{mode: string(mode)}.serve()
+	hostileHost{mode: string(mode), in: wire.NewReader(os.Stdin)}.serve()
 	os.Exit(0)
 }
 
 // hostileHost follows the protocol until it does what its mode says.
 type hostileHost struct {
 	mode  string
-	nonce [nonceLen]byte
+	nonce []byte
+	in    *wire.Reader
 }
 
-// frame reads a frame from the Go program.
-func (hostileHost) frame() (typ uint8, id uint32, payload []byte) {
-	var head [4 + headLen]byte
-	if _, err := io.ReadFull(os.Stdin, head[:]); err != nil {
-		os.Exit(0)
+// frame reads a message from the Go program.
+func (h hostileHost) frame() wire.Frame {
+	for message := (wire.Parts{Max: 1 << 30}); ; {
+		f, err := h.in.Next()
+		if err != nil {
+			os.Exit(0)
+		}
+		if payload, _ := message.Add(f); payload != nil {
+			f.Payload = payload
+			return f
+		}
 	}
-	payload = make([]byte, binary.LittleEndian.Uint32(head[:])-headLen)
-	io.ReadFull(os.Stdin, payload)
-	return head[4], binary.LittleEndian.Uint32(head[5:]), payload
 }
 
-func (h hostileHost) send(typ frameType, id uint32, payload string) {
-	if _, err := os.Stdout.Write(hostFrame(h.nonce, typ, id, []byte(payload))); err != nil {
+func (h hostileHost) send(f wire.Frame) {
+	if _, err := os.Stdout.Write(hostFrame(h.nonce, f)); err != nil {
 		os.Exit(0)
 	}
+}
+
+// value sends a frame with a value.
+func (h hostileHost) value(t wire.Type, id uint32, m wire.Map) {
+	h.send(wire.Frame{Type: t, Stream: id, Payload: value(m)})
+}
+
+func (h hostileHost) stdout(id uint32, text string) {
+	h.send(wire.Frame{Type: wire.Data, Channel: wire.Stdout, Stream: id, Payload: []byte(text)})
 }
 
 func (h hostileHost) serve() {
-	_, _, first := h.frame()
-	copy(h.nonce[:], first)
-	var opts hostOptions
-	json.Unmarshal(first[nonceLen:], &opts)
-	if opts.Mode != "session" { // nothing is prepared for it
-		h.send(fromFatal, 0, `{"message":"no"}`)
+	hello, _ := wire.ParseMap(h.frame().Payload)
+	h.nonce = bytes.Clone(hello.Bytes("data"))
+	if hello.Text("mode") != "session" { // nothing is prepared for it
+		h.value(wire.Bye, 0, wire.Map{"message": "no"})
 		return
 	}
 	if when, what, _ := strings.Cut(h.mode, ":"); when == "start" {
 		h.misbehave(what, 0)
 	}
-	h.send(fromReady, 0, `{"version":"0","ms":1}`)
+	h.value(wire.Hello, 0, wire.Map{"version": "0"})
 	if h.mode == "run:deaf" {
 		select {} // reads nothing
 	}
 	for runs := 0; ; {
-		typ, id, _ := h.frame()
+		f := h.frame()
+		id := f.Stream
 		when, what, _ := strings.Cut(h.mode, ":")
-		switch typ {
-		case toRun:
+		if f.Type != wire.Open {
+			continue
+		}
+		request, _ := wire.ParseMap(f.Payload)
+		switch request.Text("op") {
+		case "run":
 			if runs++; when == "run" || when == "again" && runs > 1 {
 				h.misbehave(what, id)
 			}
-			h.send(fromGiven, id, "")
+			h.send(wire.Frame{Type: wire.Open, Stream: id})
 			if when == "given" || when == "given-again" && runs > 1 {
 				h.misbehave(what, id)
 			}
-			h.send(fromStarted, id, "\x01\x00\x00\x00")
+			h.value(wire.Started, id, wire.Map{"cell": 1})
 			if when == "started" {
 				h.misbehave(what, id)
 			}
-			h.send(fromStdout, id, "hello\n")
-			h.send(fromEnd, id, "\x01"+`{"exit_code":0}`)
+			h.stdout(id, "hello\n")
+			h.send(wire.Frame{Type: wire.Data, Channel: wire.Entries, Flags: wire.End, Stream: id})
 			if when == "ended" {
 				h.misbehave(what, id)
 			}
-			h.send(fromSynced, id, "")
-		case toCall:
+			h.value(wire.Done, id, wire.Map{"exit": 0})
+		default:
 			if when == "call" {
 				h.misbehave(what, id)
 			}
-			h.send(fromReply, id, string(envelope(callReply{})))
+			h.value(wire.Done, id, wire.Map{})
 		}
 	}
 }
@@ -145,56 +160,64 @@ func (h hostileHost) misbehave(what string, id uint32) {
 			os.Stdout.Write(make([]byte, 1<<16))
 		}
 	case "huge":
-		b := hostFrame(h.nonce, fromStdout, id, nil)
-		binary.LittleEndian.PutUint32(b, 1<<32-1)
+		b := hostFrame(h.nonce, wire.Frame{Type: wire.Data, Stream: id})
+		binary.BigEndian.PutUint32(b[nonceLen+8:], 1<<32-1)
 		os.Stdout.Write(b)
 	case "half":
-		os.Stdout.Write(hostFrame(h.nonce, fromStdout, id, make([]byte, 100))[:50])
+		os.Stdout.Write(hostFrame(h.nonce, wire.Frame{Type: wire.Data, Stream: max(id, 1), Payload: make([]byte, 100)})[:50])
 		os.Exit(0)
 	case "nonce":
 		h.nonce[0] ^= 1
-		h.send(fromStdout, id, "forged")
+		h.stdout(id, "forged")
 	case "type":
-		h.send(77, id, "")
+		h.send(wire.Frame{Type: 77, Stream: id})
 	case "id":
-		h.send(fromStdout, id+1000, "for somebody else")
+		h.stdout(id+1000, "for somebody else")
 	case "ready":
-		h.send(fromReady, id, "not json")
+		h.send(wire.Frame{Type: wire.Hello, Stream: id, Payload: []byte("no value")})
 	case "stdout":
-		h.send(fromStdout, id, "before its time")
+		h.stdout(max(id, 1), "before its time")
 	case "fatal":
-		h.send(fromFatal, 0, `{"message":"the interpreter is made of cheese"}`)
+		h.value(wire.Bye, 0, wire.Map{"message": "the interpreter is made of cheese"})
 	case "fatal-nonsense":
-		h.send(fromFatal, 0, "{")
+		h.send(wire.Frame{Type: wire.Bye, Payload: []byte("{")})
 	case "started":
-		h.send(fromStarted, id, "\x01\x00\x00\x00")
+		h.value(wire.Started, id, wire.Map{"cell": 1})
 	case "given":
-		h.send(fromGiven, id, "")
+		h.send(wire.Frame{Type: wire.Open, Stream: id})
 	case "synced":
-		h.send(fromSynced, id, "")
+		h.value(wire.Done, id, wire.Map{"exit": 0})
 	case "file":
-		h.send(fromFile, id, "\xff\xff\xff\xff")
+		h.send(wire.Frame{Type: wire.Data, Channel: wire.Entries, Stream: id, Flags: wire.End, Payload: []byte("\xff\xff\xff\xff")})
 	case "data":
-		h.send(fromData, id, strings.Repeat("\xff", 12)+"x")
+		h.send(wire.Frame{Type: wire.Data, Stream: id, Payload: []byte("x")})
 	case "path":
-		h.send(fromFile, id, string(spoolFrame(spoolEntry{kind: kindFile, id: 1, size: 1}, true, "/workspace/../../../../tmp/evil")))
-		h.send(fromData, id, string(dataFrame(1, 0, "x")))
+		for _, f := range []wire.Frame{spoolFrame(spoolEntry{kind: kindFile, id: 1, size: 1}, true, 0, "/workspace/../../../../tmp/evil"), dataFrame("x")} {
+			f.Stream = id
+			h.send(f)
+		}
 	case "end":
-		h.send(fromEnd, id, "\x01[")
+		h.send(wire.Frame{Type: wire.Data, Channel: wire.Entries, Flags: wire.End, Stream: id})
+		h.send(wire.Frame{Type: wire.Done, Stream: id, Payload: []byte("[")})
 	case "endless-end":
+		h.send(wire.Frame{Type: wire.Data, Channel: wire.Entries, Flags: wire.End, Stream: id})
 		for {
-			h.send(fromEnd, id, "\x00"+strings.Repeat("x", 1<<19))
+			h.send(wire.Frame{Type: wire.Done, Flags: wire.More, Stream: id, Payload: make([]byte, 1<<19)})
+		}
+	case "endless-names":
+		for {
+			h.send(wire.Frame{Type: wire.Data, Channel: wire.Entries, Stream: id, Payload: make([]byte, 1<<19)})
 		}
 	case "value":
-		h.send(fromOutput, id, "\x01\x01\xff\xff")
+		h.send(wire.Frame{Type: wire.Output, Stream: id, Payload: []byte("m\xff\xff\xff\xff")})
 	case "want":
-		h.send(fromWant, id, "\xff\xff\xff\xff")
+		h.send(wire.CreditFrame(id, 1<<32-1))
 	case "flood":
 		for {
-			h.send(fromStdout, id, strings.Repeat("x", 1<<16))
+			h.stdout(id, strings.Repeat("x", 1<<16))
 		}
 	case "reply":
-		h.send(fromReply, id, "\xff\xff\xff\xff")
+		h.send(wire.Frame{Type: wire.Done, Stream: id, Payload: []byte("\xff\xff\xff\xff")})
 	}
 	select {} // must be killed, so do not return
 }
@@ -368,6 +391,7 @@ func TestHostileHost(t *testing.T) {
 		{when: "started", what: "synced", status: executor.StatusKilled, reason: executor.ReasonSandbox},
 		{when: "started", what: "file", status: executor.StatusKilled, reason: executor.ReasonSandbox},
 		{when: "started", what: "end", status: executor.StatusKilled, reason: executor.ReasonSandbox},
+		{when: "started", what: "endless-names", status: executor.StatusKilled, reason: executor.ReasonSandbox},
 		{when: "started", what: "endless-end", status: executor.StatusKilled, reason: executor.ReasonSandbox},
 		{when: "started", what: "value", status: executor.StatusKilled, reason: executor.ReasonSandbox},
 		{when: "started", what: "want", status: executor.StatusKilled, reason: executor.ReasonSandbox},

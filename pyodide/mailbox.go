@@ -2,9 +2,10 @@ package pyodide
 
 import (
 	"context"
-	"encoding/binary"
 	"io"
 	"slices"
+
+	"github.com/execbroker/execbroker/internal/wire"
 )
 
 // open begins an exchange.
@@ -25,7 +26,7 @@ func (h *host) close(b *mailbox) {
 		delete(h.boxes, b.id)
 	}
 	for _, f := range b.queue {
-		h.queued -= f.cost()
+		h.queued -= cost(f)
 	}
 	b.queue = nil
 }
@@ -34,7 +35,7 @@ func (h *host) close(b *mailbox) {
 func (h *host) abandon(b *mailbox) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	b.abandoned = !slices.ContainsFunc(b.queue, func(f frame) bool { return f.typ == fromReply }) // unless it has arrived already
+	b.abandoned = !slices.ContainsFunc(b.queue, last) // unless it has arrived already
 }
 
 // mailbox contains the frames of one exchange.
@@ -43,16 +44,12 @@ type mailbox struct {
 	id   uint32
 	bell chan struct{}
 
-	queue     []frame // guarded by h.mu, like the other fields
-	abandoned bool    // waits only for the reply, whose content does not matter
+	queue     []wire.Frame // guarded by h.mu, like the other fields
+	abandoned bool         // waits only for the answer, whose content does not matter
 }
 
-func (b *mailbox) put(f frame) {
+func (b *mailbox) put(f wire.Frame) {
 	b.queue = append(b.queue, f)
-	b.ring()
-}
-
-func (b *mailbox) ring() {
 	select {
 	case b.bell <- struct{}{}:
 	default:
@@ -60,35 +57,33 @@ func (b *mailbox) ring() {
 }
 
 // take returns the next frame, if there is one, and confirms it to the host.
-func (b *mailbox) take() (frame, bool) {
+func (b *mailbox) take() (wire.Frame, bool) {
 	h := b.h
 	h.mu.Lock()
 	if len(b.queue) == 0 {
 		h.mu.Unlock()
-		return frame{}, false
+		return wire.Frame{}, false
 	}
 	f := b.queue[0]
 	b.queue = b.queue[1:]
-	h.queued -= f.cost()
-	give := 0
-	if f.typ.counted() {
-		if h.credit += f.cost(); h.credit >= window/4 {
-			give, h.credit = h.credit, 0
-		}
+	h.queued -= cost(f)
+	give := uint32(0)
+	if f.Costs() {
+		give = h.granted.Consume(cost(f))
 	}
 	h.mu.Unlock()
 	if give > 0 {
-		h.send(toCredit, 0, binary.LittleEndian.AppendUint32(nil, uint32(give))) //nolint:errcheck // a dead host needs no credit
+		h.send(wire.CreditFrame(f.Stream, give)) //nolint:errcheck // a dead host needs no credit
 	}
 	return f, true
 }
 
 // next waits for a frame. It fails when ctx ends, even if there are frames, and with io.EOF when
 // the process has ended and no frame is left.
-func (b *mailbox) next(ctx context.Context) (frame, error) {
+func (b *mailbox) next(ctx context.Context) (wire.Frame, error) {
 	for {
 		if ctx.Err() != nil {
-			return frame{}, context.Cause(ctx)
+			return wire.Frame{}, context.Cause(ctx)
 		}
 		if f, ok := b.take(); ok {
 			return f, nil
@@ -96,12 +91,12 @@ func (b *mailbox) next(ctx context.Context) (frame, error) {
 		select {
 		case <-b.bell:
 		case <-ctx.Done():
-			return frame{}, context.Cause(ctx)
+			return wire.Frame{}, context.Cause(ctx)
 		case <-b.h.dead:
 			if f, ok := b.take(); ok {
 				return f, nil
 			}
-			return frame{}, io.EOF
+			return wire.Frame{}, io.EOF
 		}
 	}
 }

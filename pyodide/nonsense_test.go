@@ -18,35 +18,41 @@ import (
 const tricks = `
 const tricks = {
   "plain-text": () => Deno.stdout.write(new TextEncoder().encode("hello, this is not a frame, and long enough to be taken for one\n")),
-  "another-nonce": () => new Writer((b) => Deno.stdout.write(b), new Uint8Array(16)).send(FROM_HOST.STARTED, run.id, new Uint8Array(4)),
-  "another-id": () => writer.send(FROM_HOST.STARTED, run.id + 1, new Uint8Array(4)),
+  "another-nonce": () => new Writer((b) => Deno.stdout.write(b), new Uint8Array(16)).send(TYPE.STARTED, run.id, cell),
+  "another-id": () => writer.send(TYPE.STARTED, run.id + 1, cell),
   "unknown-type": () => writer.send(99, run.id),
+  "unknown-flag": () => started() || writer.send(TYPE.DATA, run.id, new Uint8Array(4), CHANNEL.STDOUT, 4),
+  "unknown-channel": () => started() || writer.send(TYPE.DATA, run.id, new Uint8Array(4), 4),
+  "no-stream": () => started() || writer.send(TYPE.DATA, 0, new Uint8Array(4), CHANNEL.STDOUT),
   "endless-length": () => Deno.stdout.write(new Uint8Array(64).fill(255)),
-  "output-before-start": () => writer.send(FROM_HOST.STDOUT, run.id, new Uint8Array(4)),
-  "end-before-start": () => writer.send(FROM_HOST.END, run.id, new TextEncoder().encode('\x01{}')),
+  "output-before-start": () => writer.send(TYPE.DATA, run.id, new Uint8Array(4), CHANNEL.STDOUT),
+  "end-before-start": () => end(),
   "started-twice": () => started() || started(),
-  "started-without-a-cell": () => writer.send(FROM_HOST.STARTED, run.id),
-  "synced-without-an-end": () => started() || writer.send(FROM_HOST.SYNCED, run.id),
-  "output-after-the-end": () => ended() || writer.send(FROM_HOST.STDOUT, run.id, new Uint8Array(4)),
-  "end-that-is-no-json": () => started() || writer.send(FROM_HOST.END, run.id, new TextEncoder().encode('\x01{')),
-  "file-during-the-run": () => started() || writer.send(FROM_HOST.FILE, run.id, new Uint8Array(64)),
-  "file-with-a-bad-name": () => ended() || writer.send(FROM_HOST.FILE, run.id, new Uint8Array(64).fill(1)),
-  "data-of-no-file": () => ended() || writer.send(FROM_HOST.DATA, run.id, new Uint8Array(64)),
-  "value-that-is-none": () => started() || writer.send(FROM_HOST.OUTPUT, run.id, new Uint8Array([1, 9, 9, 9])),
-  "want-without-input": () => started() || writer.send(FROM_HOST.WANT, run.id, new Uint8Array(4)),
-  "ready-again": () => writer.send(FROM_HOST.READY, 0, new TextEncoder().encode("{}")),
+  "started-without-a-cell": () => writer.send(TYPE.STARTED, run.id),
+  "synced-without-an-end": () => started() || writer.send(TYPE.DONE, run.id, pack({ exit: 0 })),
+  "output-after-the-end": () => ended() || writer.send(TYPE.DATA, run.id, new Uint8Array(4), CHANNEL.STDOUT),
+  "end-that-is-no-value": () => ended() || writer.send(TYPE.DONE, run.id, new TextEncoder().encode("{}")),
+  "names-that-are-none": () => started() || writer.send(TYPE.DATA, run.id, new Uint8Array(4), CHANNEL.ENTRIES, END),
+  "file-during-the-run": () => started() || writer.send(TYPE.DATA, run.id, new Uint8Array(64)),
+  "file-with-a-bad-name": () => ended() || writer.send(TYPE.DATA, run.id, pack({ path: "../a", kind: 2 }), CHANNEL.ENTRIES),
+  "data-of-no-file": () => ended() || writer.send(TYPE.DATA, run.id, new Uint8Array(64)),
+  "value-that-is-none": () => started() || writer.send(TYPE.OUTPUT, run.id, new Uint8Array([109, 9, 9, 9])),
+  "want-without-input": () => started() || writer.send(TYPE.CREDIT, run.id, new Uint8Array(4)),
+  "ready-again": () => writer.send(TYPE.HELLO, 0, pack({})),
   "more-than-the-window": () => {
     started();
-    for (let i = 0; i < 100; i++) writer.send(FROM_HOST.STDOUT, run.id, new Uint8Array(1 << 19));
+    for (let i = 0; i < 100; i++) writer.send(TYPE.DATA, run.id, new Uint8Array(1 << 19), CHANNEL.STDOUT);
   },
-  "half-a-frame": () => started() || writer.flushed().then(() => Deno.stdout.write(new Uint8Array([100, 0, 0, 0, 1]))).then(() => Deno.exit(0)),
+  "half-a-frame": () => started() || writer.flushed().then(() => Deno.stdout.write(nonce.subarray(0, 5))).then(() => Deno.exit(0)),
   "exit": () => started() || writer.flushed().then(() => Deno.exit(7)),
-  "fatal": () => started() || writer.send(FROM_HOST.FATAL, 0, new TextEncoder().encode('{"message":"over"}')),
-  "fatal-that-is-no-json": () => started() || writer.send(FROM_HOST.FATAL, 0),
+  "fatal": () => started() || writer.send(TYPE.BYE, 0, pack({ message: "over" })),
+  "fatal-that-is-no-value": () => started() || writer.send(TYPE.BYE, 0),
   "silence": () => started(),
 };
-function started() { writer.send(FROM_HOST.STARTED, run.id, new Uint8Array(4)); }
-function ended() { started(); writer.send(FROM_HOST.END, run.id, new TextEncoder().encode('\x01{"exit_code":0}')); }
+const cell = pack({ cell: 1 });
+function started() { writer.send(TYPE.STARTED, run.id, cell); }
+function end() { writer.send(TYPE.DATA, run.id, new Uint8Array(0), CHANNEL.ENTRIES, END); }
+function ended() { started(); end(); }
 `
 
 // Whatever a host sends, the run ends soon with a Result or an error of the contract, its process
@@ -60,8 +66,8 @@ func TestNonsense(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Replace(string(b), "let draining = false;\n", "let draining = false;\n"+tricks, 1)
-	text = strings.Replace(text, "      use();\n      return leftovers.hurry(",
-		"      use();\n      const trick = /# trick (.*)/.exec(new TextDecoder().decode(payload))?.[1];\n      if (trick) return writer.send(FROM_HOST.GIVEN, id) || tricks[trick]();\n      return leftovers.hurry(", 1)
+	text = strings.Replace(text, "  leftovers.hurry(",
+		"  const trick = /# trick (.*)/.exec(new TextDecoder().decode(request.data))?.[1];\n  if (trick) return writer.send(TYPE.OPEN, id) || tricks[trick]();\n  leftovers.hurry(", 1)
 	if strings.Count(text, "trick") < 5 {
 		t.Fatal("main.mjs is not as this test knows it")
 	}

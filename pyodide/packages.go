@@ -2,7 +2,6 @@ package pyodide
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/requirement"
+	"github.com/execbroker/execbroker/internal/wire"
 	"github.com/execbroker/execbroker/pyodide/internal/wheels"
 )
 
@@ -185,7 +185,7 @@ func (s *session) give(ctx context.Context, h *host, ws []wheels.Wheel) error {
 		if len(b) > maxWheelBytes {
 			return driver.Fail(executor.ErrTooLarge, executor.RanNo, fmt.Errorf("%s: %d bytes, want at most %d", w.File, len(b), maxWheelBytes))
 		}
-		if _, err := h.call(ctx, callRequest{Op: "wheel", Path: w.File}, b, nil); err != nil {
+		if _, err := h.call(ctx, wire.Map{"op": "wheel", "path": w.File, "data": b}, nil); err != nil {
 			return driver.Fail(executor.ErrUnavailable, executor.RanMaybe, fmt.Errorf("%s: %w", w.File, err))
 		}
 	}
@@ -193,7 +193,7 @@ func (s *session) give(ctx context.Context, h *host, ws []wheels.Wheel) error {
 	if err != nil {
 		return err
 	}
-	if _, err := h.call(ctx, callRequest{Op: "load", Max: room}, lock, nil); err != nil {
+	if _, err := h.call(ctx, wire.Map{"op": "load", "max": room, "data": lock}, nil); err != nil {
 		if ctx.Err() != nil { // the interpreter may still be loading
 			err = h.lost(err)
 		}
@@ -208,13 +208,14 @@ func (s *session) imports(ctx context.Context, h *host, code string) error {
 	if !strings.Contains(code, "import") {
 		return nil
 	}
-	r, err := h.call(ctx, callRequest{Op: "imports"}, []byte(code), nil)
+	r, err := h.call(ctx, wire.Map{"op": "imports", "data": code}, nil)
 	if err != nil {
 		return unavailable(ctx, err)
 	}
 	var modules []string
-	if err := json.Unmarshal(r.data, &modules); err != nil {
-		return driver.Fail(executor.ErrInternal, executor.RanNo, err)
+	for _, v := range r.List("modules") {
+		name, _ := v.([]byte)
+		modules = append(modules, string(name))
 	}
 	names := s.p.catalog.index.ForImports(modules)
 	if len(names) == 0 {

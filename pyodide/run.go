@@ -2,65 +2,23 @@ package pyodide
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"sync"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/wire"
 )
 
-const (
-	// maxEnd bounds the JSON of runEnd: an exception and the names of changed files.
-	maxEnd = 16 << 20
-	// resetGrace is how long code may take to stop after a reset before its process is killed. It
-	// is a little more than the host allows.
-	resetGrace = 1500 * time.Millisecond
-)
-
-// runRequest is the header of toRun.
-type runRequest struct {
-	Dir     string            `json:"dir"`
-	Env     map[string]string `json:"env"`
-	Changes bool              `json:"changes"` // report the files that the run changes
-	Linger  float64           `json:"linger"`  // how many seconds the run waits for what it has started; -1: forever
-	Types   bool              `json:"types"`   // the code is TypeScript
-}
-
-// runEnd says how the code ended.
-type runEnd struct {
-	ExitCode  int `json:"exit_code"`
-	Exception *struct {
-		Type      string `json:"type"`
-		Message   string `json:"message"`
-		Traceback string `json:"traceback"`
-		Line      int    `json:"line"`
-	} `json:"exception"`
-	Interrupted bool         `json:"interrupted"`
-	Exited      bool         `json:"exited"` // the code has ended its interpreter
-	Changes     []runChanged `json:"changes"`
-	Left        []string     `json:"left"` // names of what still runs
-}
-
-// runChanged is a file that a run changed: its name, size and time of modification in ns.
-type runChanged struct {
-	name  string
-	size  int64
-	mtime int64
-}
-
-// UnmarshalJSON decodes a list of three.
-func (c *runChanged) UnmarshalJSON(b []byte) error {
-	return json.Unmarshal(b, &[]any{&c.name, &c.size, &c.mtime})
-}
+// resetGrace is how long code may take to stop after a reset before its process is killed. It is a
+// little more than the host allows.
+const resetGrace = 1500 * time.Millisecond
 
 // run is one execution. Its state follows from the frames, which arrive in a fixed order: given,
-// started, output, end, files, synced.
+// started, output, changed files, the files for the spool, end.
 type run struct {
 	s    *session
 	h    *host
@@ -69,12 +27,14 @@ type run struct {
 	emit func(executor.Event) error
 
 	state   runState
-	value   parts // a value whose parts are arriving
-	ending  parts // the end of the code, likewise
-	shown   bool  // the interpreter was asked for the imports of the code, so earlier code may have seen it
-	late    bool  // the wall time is over
-	flooded bool  // a value exceeded the limit of all output
-	end     runEnd
+	value   wire.Parts // a value whose parts are arriving
+	ending  wire.Parts // the end of the code, likewise
+	entries []byte     // of changed files
+	changed []driver.Changed
+	end     driver.Exit // what the host says of it
+	shown   bool        // the interpreter was asked for the imports of the code, so earlier code may have seen it
+	late    bool        // the wall time is over
+	flooded bool        // a value exceeded the limit of all output
 	exit    driver.Exit
 	input   *stdin
 
@@ -139,7 +99,7 @@ func (s *session) try(ctx context.Context, req *executor.Request, emit func(exec
 	r := &run{
 		s: s, h: h, req: req, emit: emit, resetting: make(chan struct{}), done: make(chan struct{}),
 		shown: s.d.cfg.Packages.FromImports,
-		value: parts{max: int(min(req.Limits.OutputBytes, maxBundle)) + 64<<10}, ending: parts{max: maxEnd},
+		value: wire.Parts{Max: int(min(req.Limits.OutputBytes, wire.MaxOutput)) + 64<<10}, ending: wire.Parts{Max: maxEnd},
 	}
 	s.mu.Lock()
 	r.exit.StateFresh = s.fresh
@@ -179,28 +139,15 @@ func (r *run) do(ctx context.Context) (driver.Exit, error) {
 		r.h.close(r.box)
 		r.input.close()
 	}()
-	wall := -1.0
-	if w := r.req.Limits.WallTime; w != executor.NoLimit {
-		wall = float64(w) / float64(time.Millisecond)
-	}
 	if err := r.h.allow(r.req.Limits.WallTime); err != nil {
 		return r.exit, driver.Fail(executor.ErrUnavailable, executor.RanNo, err)
 	}
-	head := binary.LittleEndian.AppendUint64(nil, math.Float64bits(wall))
-	if r.req.Stdin != nil {
-		head = append(head, 1)
-	} else {
-		head = append(head, 0)
-	}
-	linger := -1.0
-	if r.req.Linger != nil {
-		linger = r.req.Linger.Seconds()
-	}
-	request := envelope(runRequest{Dir: r.req.Dir, Env: r.req.Env, Changes: r.req.Artifacts != nil, Linger: linger, Types: r.req.Language == executor.TypeScript})
+	request := wire.RunRequest(r.req)
+	request["data"], request["typescript"] = r.req.Code, r.req.Language == executor.TypeScript
 	r.within(ctx, r.s.d.patience.start, errNotStarted)
 	sending, cancel := context.WithTimeout(ctx, r.s.d.patience.start)
 	defer cancel()
-	if err := r.h.ask(sending, toRun, r.box.id, head, request, []byte(r.req.Code)); err != nil {
+	if err := r.h.ask(sending, r.box.id, request); err != nil {
 		r.h.kill()
 	}
 	for r.state != runSynced {
@@ -238,7 +185,7 @@ func (r *run) within(ctx context.Context, d time.Duration, failure error) {
 //
 // It checks for pending actions before each frame, so that a host that sends frames continuously
 // delays nothing.
-func (r *run) next(ctx context.Context) (frame, error) {
+func (r *run) next(ctx context.Context) (wire.Frame, error) {
 	for {
 		ended, resetting := ctx.Done(), r.resetting
 		if r.stopErr != nil {
@@ -260,9 +207,9 @@ func (r *run) next(ctx context.Context) (frame, error) {
 			r.interrupt()
 			continue
 		case over(stopped):
-			return frame{}, errStopTime
+			return wire.Frame{}, errStopTime
 		case over(due):
-			return frame{}, context.Cause(r.due)
+			return wire.Frame{}, context.Cause(r.due)
 		}
 		if f, ok := r.box.take(); ok {
 			return f, nil
@@ -277,7 +224,7 @@ func (r *run) next(ctx context.Context) (frame, error) {
 			if f, ok := r.box.take(); ok {
 				return f, nil
 			}
-			return frame{}, io.EOF
+			return wire.Frame{}, io.EOF
 		}
 	}
 }
@@ -305,7 +252,7 @@ func (r *run) halt(ctx context.Context, err error) {
 
 func (r *run) interrupt() {
 	if r.state < runEnded {
-		r.h.send(toInterrupt, r.box.id) //nolint:errcheck // an error means that the process has ended, which is handled elsewhere
+		r.h.send(wire.Frame{Type: wire.Stop, Stream: r.box.id}) //nolint:errcheck // an error means that the process has ended, which is handled elsewhere
 	}
 }
 
@@ -324,99 +271,127 @@ func (r *run) reset(ctx context.Context) error {
 	}
 }
 
+// wrong says that a working host does not send a frame now.
+func (r *run) wrong(f wire.Frame) error {
+	return fmt.Errorf("%w: %v in state %d of a run", errFrame, f.Type, r.state)
+}
+
 // frame handles one frame. An error means that the run cannot continue.
-func (r *run) frame(ctx context.Context, f frame) error {
-	wrong := func() error { return fmt.Errorf("%w: type %d in state %d of a run", errFrame, f.typ, r.state) }
-	switch f.typ {
-	case fromGiven:
-		if r.state != runSent {
-			return wrong()
-		}
-		r.state = runGiven
-		return nil
-	case fromStarted:
-		if r.state != runGiven || len(f.payload) != 4 {
-			return wrong()
-		}
-		r.state, r.due = runStarted, nil
-		r.pass(ctx, executor.Event{Kind: executor.EventStarted, Cell: int(binary.LittleEndian.Uint32(f.payload))})
-		return nil
-	case fromStuck:
-		if r.state > runStarted {
-			return wrong()
-		}
+func (r *run) frame(ctx context.Context, f wire.Frame) error {
+	state := runStarted // in which such a frame may come
+	switch f.Type {
+	case wire.Open:
+		state = runSent
+	case wire.Started:
+		state = runGiven
+	case wire.Done:
+		state = runEnded
+	}
+	switch {
+	case f.Type == wire.Fail && r.state <= runStarted:
 		r.h.kill()
 		return nil
-	case fromFile, fromData, fromSynced:
-		if r.state != runEnded {
-			return wrong()
-		}
-		if f.typ != fromSynced {
-			return r.s.spool.frame(f)
-		}
-		r.state = runSynced
-		return r.s.spool.commit()
+	case f.Type == wire.Data && r.state == runEnded:
+		return r.s.spool.frame(f)
+	case r.state != state:
+		return r.wrong(f)
 	}
-	if r.state != runStarted {
-		return wrong()
-	}
-	switch f.typ {
-	case fromStdout:
-		r.pass(ctx, executor.Event{Kind: executor.EventStdout, Data: f.payload})
-	case fromStderr:
-		r.pass(ctx, executor.Event{Kind: executor.EventStderr, Data: f.payload})
-	case fromOutput:
-		return r.output(ctx, f.payload)
-	case fromWant:
-		if r.req.Stdin == nil || len(f.payload) != 4 {
-			return wrong()
+	switch f.Type {
+	case wire.Open:
+		r.state = runGiven
+	case wire.Started:
+		m, err := parseMap(f.Payload)
+		if err != nil {
+			return err
+		}
+		r.state, r.due = runStarted, nil
+		r.pass(ctx, executor.Event{Kind: executor.EventStarted, Cell: int(m.Int("cell"))})
+	case wire.Data:
+		return r.data(ctx, f)
+	case wire.Output:
+		return r.output(ctx, f)
+	case wire.Credit:
+		n, err := wire.ParseCredit(f)
+		if r.req.Stdin == nil || err != nil {
+			return r.wrong(f)
 		}
 		if r.input == nil {
 			r.input = newStdin(r.h, r.box.id, r.req.Stdin)
 		}
-		r.input.want(int(binary.LittleEndian.Uint32(f.payload)))
-	case fromLate:
+		r.input.want(n)
+	case wire.Stop:
 		r.late = true
-	case fromEnd:
-		msg, err := r.ending.add(f.payload)
-		if err != nil || msg == nil {
-			return err
+	case wire.Done:
+		return r.finished(f)
+	default:
+		return r.wrong(f)
+	}
+	return nil
+}
+
+// data handles output and the names of changed files.
+func (r *run) data(ctx context.Context, f wire.Frame) error {
+	switch f.Channel {
+	case wire.Stdout:
+		r.pass(ctx, executor.Event{Kind: executor.EventStdout, Data: f.Payload})
+	case wire.Stderr:
+		r.pass(ctx, executor.Event{Kind: executor.EventStderr, Data: f.Payload})
+	case wire.Entries:
+		if r.entries = append(r.entries, f.Payload...); len(r.entries) > maxEnd {
+			return fmt.Errorf("%w: names of changed files in %d bytes", errFrame, len(r.entries))
 		}
-		if err := json.Unmarshal(msg, &r.end); err != nil {
+		if f.Flags&wire.End == 0 {
+			return nil
+		}
+		var err error
+		if r.changed, err = wire.ParseChanged(r.entries, r.s.spool.maxNodes); err != nil {
 			return fmt.Errorf("%w: %w", errFrame, err)
 		}
-		if len(r.end.Changes) > r.s.spool.maxNodes {
-			return fmt.Errorf("%w: %d changed files, which is more than there can be", errFrame, len(r.end.Changes))
-		}
-		r.state = runEnded
+		r.state, r.entries = runEnded, nil
 		r.within(ctx, r.s.d.patience.handOver(r.s.opts.disk), errNotSynced)
 	default:
-		return wrong()
+		return r.wrong(f)
 	}
 	return nil
 }
 
 // output handles a part of a value. A value that exceeds the limit of all output ends the run
 // before it is collected.
-func (r *run) output(ctx context.Context, payload []byte) error {
+func (r *run) output(ctx context.Context, f wire.Frame) error {
 	if r.flooded {
 		return nil
 	}
-	msg, err := r.value.add(payload)
-	if errors.Is(err, errTooLong) {
-		r.flooded, r.value.buf = true, nil
+	payload, err := r.value.Add(f)
+	if err != nil {
+		r.flooded = true
 		r.halt(ctx, nil)
+	}
+	if payload == nil {
 		return nil
 	}
-	if err != nil || msg == nil {
-		return err
-	}
-	out, err := decodeBundle(msg)
+	out, err := wire.ParseOutput(payload)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errFrame, err)
 	}
 	r.pass(ctx, executor.Event{Kind: executor.EventOutput, Output: out})
 	return nil
+}
+
+// finished handles a part of the end. Everything has arrived before it.
+func (r *run) finished(f wire.Frame) error {
+	payload, err := r.ending.Add(f)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errFrame, err)
+	}
+	if payload == nil {
+		return nil
+	}
+	m, err := parseMap(payload)
+	if err != nil {
+		return err
+	}
+	r.end, r.state = m.Exit(), runSynced
+	return r.s.spool.commit()
 }
 
 // pass passes an event to emit, unless emit has failed.
@@ -432,10 +407,7 @@ func (r *run) pass(ctx context.Context, ev executor.Event) {
 
 // finish returns the Exit of code that has ended while its process lives on.
 func (r *run) finish(ctx context.Context) (driver.Exit, error) {
-	r.exit.Code, r.exit.LeftRunning = r.end.ExitCode, r.end.Left
-	if e := r.end.Exception; e != nil {
-		r.exit.Exception = &executor.Exception{Type: e.Type, Message: e.Message, Traceback: e.Traceback, Line: max(e.Line, 0)}
-	}
+	r.exit.Code, r.exit.LeftRunning, r.exit.Exception = r.end.Code, r.end.LeftRunning, r.end.Exception
 	switch {
 	case r.stopErr != nil:
 		return r.exit, r.stopErr
@@ -446,12 +418,12 @@ func (r *run) finish(ctx context.Context) (driver.Exit, error) {
 	}
 	actx, cancel := context.WithTimeoutCause(ctx, r.s.d.patience.handOver(r.s.opts.disk), errNotSynced)
 	defer cancel()
-	if r.end.Exited {
+	if r.end.StateLost {
 		r.exit.StateLost = true
 		defer r.h.end()
 	}
 	var err error
-	r.exit.Artifacts, r.exit.ArtifactsOmitted, err = r.s.artifacts(actx, r.h, r.req.Artifacts, r.end.Changes)
+	r.exit.Artifacts, r.exit.ArtifactsOmitted, err = r.s.artifacts(actx, r.h, r.req.Artifacts, r.changed)
 	if err != nil && ctx.Err() == nil && (actx.Err() != nil || r.h.isDead()) {
 		return r.broken(ctx, err) // caused by code that was left running
 	}

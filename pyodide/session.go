@@ -12,6 +12,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/wire"
 	"github.com/execbroker/execbroker/pyodide/internal/wheels"
 )
 
@@ -253,7 +254,7 @@ func (s *session) alias(ctx context.Context, h *host) error {
 	if len(s.opts.alias) == 0 {
 		return nil
 	}
-	_, err := h.call(ctx, callRequest{Op: "aliases", Names: s.opts.alias, To: executor.Workdir}, nil, nil)
+	_, err := h.call(ctx, wire.Map{"op": "aliases", "names": wire.List(s.opts.alias), "to": executor.Workdir}, nil)
 	switch {
 	case err == nil:
 		return nil
@@ -320,14 +321,14 @@ func (s *session) Reset(ctx context.Context, which executor.Interpreter) error {
 	if s.lang == executor.Python {
 		op = "leave" // also calls the exit handlers of the code
 	}
-	s.change(ctx, h, callRequest{Op: op}) //nolint:errcheck // after an error the files are those of the last run
+	s.change(ctx, h, wire.Map{"op": op}) //nolint:errcheck // after an error the files are those of the last run
 	h.end()
 	return nil
 }
 
 // change makes a call that changes files, and saves the changes. The caller has the lock.
-func (s *session) change(ctx context.Context, h *host, req callRequest) (callReply, error) {
-	r, err := h.call(ctx, req, nil, s.spool.frame)
+func (s *session) change(ctx context.Context, h *host, req wire.Map) (wire.Map, error) {
+	r, err := h.call(ctx, req, s.spool.frame)
 	if errors.Is(err, errLost) {
 		s.spool.abort()
 		return r, err

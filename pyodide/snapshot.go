@@ -10,6 +10,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/store"
+	"github.com/execbroker/execbroker/internal/wire"
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
@@ -36,23 +37,18 @@ func (p *prepared) make(ctx context.Context, mode, name string) (err error) {
 		}
 	}()
 	var size int64
-	r, err := h.call(ctx, callRequest{Op: mode}, nil, func(fr frame) error {
-		_, off, data, err := decodeData(fr.payload)
-		if err == nil && (off != size || off+int64(len(data)) > maxMade) {
-			err = fmt.Errorf("%w: part at %d after %d bytes", errFrame, off, size)
+	r, err := h.call(ctx, wire.Map{"op": mode}, func(fr wire.Frame) error {
+		if size += int64(len(fr.Payload)); size > maxMade {
+			return fmt.Errorf("%w: more than %d bytes", errFrame, maxMade)
 		}
-		if err != nil {
-			return err
-		}
-		size += int64(len(data))
-		_, err = f.Write(data)
+		_, err := f.Write(fr.Payload)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", mode, err)
 	}
-	if r.Size != size {
-		return fmt.Errorf("%s: %d bytes of %d", mode, size, r.Size)
+	if r.Int("size") != size {
+		return fmt.Errorf("%s: %d bytes of %d", mode, size, r.Int("size"))
 	}
 	return nil
 }

@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"os"
 	"path"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/execbroker/execbroker/internal/wire"
 )
 
 // spool keeps the files of a session as of its last completed run, for the next process if this one
@@ -33,13 +34,13 @@ type spool struct {
 	log    *os.File // nil before the first content
 	end    int64    // size of log
 	tree   map[string]spoolEntry
-	data   map[uint32]*spoolData // contents of the files in tree
-	bytes  int64                 // total size of the files in tree
-	pieces int                   // number of pieces in data
+	data   map[int64]*spoolData // contents of the files in tree
+	bytes  int64                // total size of the files in tree
+	pieces int                  // number of pieces in data
 
 	changes []spoolChange       // since the last commit
 	paths   map[string]struct{} // paths in changes
-	ids     map[uint32]struct{} // IDs of the files in changes
+	ids     map[int64]struct{}  // IDs of the files in changes
 	coming  int64               // bytes of contents in changes
 	err     error               // why the files can no longer be restored
 
@@ -48,10 +49,10 @@ type spool struct {
 
 // spoolEntry is an entry of the file system.
 type spoolEntry struct {
-	kind   uint8
-	id     uint32 // identifies the contents of a file, and the entry
-	mode   uint32
-	mtime  float64
+	kind   int64
+	id     int64 // identifies the contents of a file, and the entry
+	mode   int64
+	mtime  int64 // ns
 	size   int64
 	target string
 }
@@ -77,6 +78,7 @@ type spoolChange struct {
 	path  string
 	entry spoolEntry
 	old   int64 // size of the contents so far
+	from  int64 // where the new ones begin
 	span  piece
 	short bool // the last frame of the span has arrived; no further one may follow
 }
@@ -107,30 +109,32 @@ const (
 func newSpool(dir string, maxBytes int64, maxNodes int) *spool {
 	return &spool{
 		dir: dir, maxBytes: maxBytes + slackBytes, maxNodes: maxNodes + slackNodes,
-		tree: map[string]spoolEntry{}, data: map[uint32]*spoolData{}, paths: map[string]struct{}{}, ids: map[uint32]struct{}{},
+		tree: map[string]spoolEntry{}, data: map[int64]*spoolData{}, paths: map[string]struct{}{}, ids: map[int64]struct{}{},
 	}
 }
 
-// frame handles a fromFile or fromData frame. An error is a fault of the host. Our own failures are
-// stored in s.err.
-func (s *spool) frame(f frame) error {
+// frame handles a Data frame: a change, or contents of the file before it. An error is a fault of
+// the host. Our own failures are stored in s.err.
+func (s *spool) frame(f wire.Frame) error {
 	s.steps++
-	if f.typ == fromData {
-		id, off, data, err := decodeData(f.payload)
-		if err != nil {
-			return err
-		}
-		return s.content(id, off, data)
+	switch f.Channel {
+	case wire.Contents:
+		return s.content(f.Payload)
+	case wire.Entries:
+	default:
+		return fmt.Errorf("%w: output among files", errFrame)
 	}
-	d := decoder{b: f.payload}
-	e := spoolEntry{kind: d.u8()}
-	whole := d.u8() == 1
-	e.id, e.mode, e.mtime, e.size = d.u32(), d.u32()&0o7777, d.f64(), d.count()
-	name := string(d.bytes(int(d.u16())))
-	e.target = string(d.b)
+	m, err := parseMap(f.Payload)
+	if err != nil {
+		return err
+	}
+	c := spoolChange{path: m.Text("path"), from: m.Int("from"), entry: spoolEntry{
+		kind: m.Int("kind"), id: m.Int("id"), mode: m.Int("mode") & 0o7777, mtime: m.Int("mtime"), size: m.Int("size"), target: m.Text("target"),
+	}}
+	e := c.entry
 	switch {
-	case d.bad || len(name) > maxPath || len(e.target) > maxPath || !utf8.ValidString(name) || !utf8.ValidString(e.target),
-		!path.IsAbs(name), path.Clean(name) != name, name == "/", e.size > s.maxBytes, !(math.Abs(e.mtime) < 1e16):
+	case len(c.path) > maxPath || len(e.target) > maxPath || !utf8.ValidString(c.path) || !utf8.ValidString(e.target),
+		!path.IsAbs(c.path), path.Clean(c.path) != c.path, c.path == "/", e.size < 0, e.size > s.maxBytes, c.from < 0:
 		return fmt.Errorf("%w: file entry", errFrame)
 	case e.kind < kindFile || e.kind > kindGone:
 		return fmt.Errorf("%w: file kind %d", errFrame, e.kind)
@@ -138,7 +142,7 @@ func (s *spool) frame(f frame) error {
 	if err := s.whole(); err != nil {
 		return err
 	}
-	return s.change(spoolChange{path: name, entry: e}, whole)
+	return s.change(c, m.Bool("whole"))
 }
 
 // change handles a change of a path. There may be one for each path between two commits.
@@ -183,29 +187,18 @@ func (s *spool) whole() error {
 	return nil
 }
 
-// decodeData decodes a fromData frame.
-func decodeData(payload []byte) (id uint32, off int64, data []byte, err error) {
-	d := decoder{b: payload}
-	id, off = d.u32(), d.count()
-	if d.bad {
-		return 0, 0, nil, fmt.Errorf("%w: data", errFrame)
-	}
-	return id, off, d.b, nil
-}
-
-// content appends new contents of the last file to the log. They arrive in order, in frames of the
-// same size except the last.
-func (s *spool) content(id uint32, off int64, data []byte) error {
+// content appends new contents of the last file to the log, from where its change says. They arrive
+// in order, in frames of the same size except the last.
+func (s *spool) content(data []byte) error {
 	c, n := s.last(), int64(len(data))
 	switch {
-	case c == nil || c.entry.kind != kindFile || c.entry.id != id || c.short || n == 0 || n > spanChunk || off+n > c.entry.size,
-		c.span.n == 0 && off > c.old, c.span.n > 0 && off != c.span.off+c.span.n:
-		return fmt.Errorf("%w: data for file %d at %d", errFrame, id, off)
+	case c == nil || c.entry.kind != kindFile || c.short || n == 0 || n > spanChunk || c.from > c.old || c.from+c.span.n+n > c.entry.size:
+		return fmt.Errorf("%w: contents that no file has", errFrame)
 	case s.coming+n > s.maxBytes:
 		return fmt.Errorf("%w: more data than files", errFrame)
 	}
 	if c.span.n == 0 {
-		c.span.off, c.span.at = off, s.end
+		c.span.off, c.span.at = c.from, s.end
 	}
 	c.span.n += n
 	c.short = n < spanChunk
@@ -388,24 +381,7 @@ func closeTemp(f *os.File) {
 	os.Remove(f.Name())
 }
 
-// restoreEntry and restorePart are the messages that restore files.
-type restoreEntry struct {
-	Path   string  `json:"path"`
-	Kind   uint8   `json:"kind"`
-	ID     uint32  `json:"id"`
-	Mode   uint32  `json:"mode"`
-	MTime  float64 `json:"mtime"`
-	Size   int64   `json:"size"`
-	Target string  `json:"target"`
-}
-
-type restorePart struct {
-	ID     uint32 `json:"id"`
-	Offset int64  `json:"offset"`
-	Bytes  int64  `json:"bytes"`
-}
-
-// The sizes of batches. In JSON a name may be six times as long.
+// The sizes of batches.
 const (
 	maxBatch = 64 << 10
 	maxParts = 1000
@@ -420,26 +396,26 @@ func (s *spool) restore(ctx context.Context, h *host) error {
 		return nil
 	}
 	paths := slices.Sorted(maps.Keys(s.tree)) // a directory comes before its contents
-	put := callRequest{Op: "put"}
+	var entries []any
 	for i, size := 0, 0; i < len(paths); i++ {
 		p, e := paths[i], s.tree[paths[i]]
-		put.Entries = append(put.Entries, restoreEntry{p, e.kind, e.id, e.mode, e.mtime, e.size, e.target})
+		entries = append(entries, wire.Map{"path": p, "kind": e.kind, "id": e.id, "mode": e.mode, "mtime": e.mtime, "size": e.size, "target": e.target})
 		if size += len(p) + len(e.target) + 100; size < maxBatch && i < len(paths)-1 {
 			continue
 		}
-		if _, err := h.call(ctx, put, nil, nil); err != nil {
+		if _, err := h.call(ctx, wire.Map{"op": "put", "entries": entries}, nil); err != nil {
 			return err
 		}
-		put.Entries, size = nil, 0
+		entries, size = nil, 0
 	}
-	fill := callRequest{Op: "fill"}
+	var parts []any
 	var buf []byte
 	flush := func() error {
-		if len(fill.Parts) == 0 {
+		if len(parts) == 0 {
 			return nil
 		}
-		_, err := h.call(ctx, fill, buf, nil)
-		fill.Parts, buf = nil, buf[:0]
+		_, err := h.call(ctx, wire.Map{"op": "fill", "parts": parts, "data": buf}, nil)
+		parts, buf = nil, buf[:0]
 		return err
 	}
 	for _, p := range paths {
@@ -454,9 +430,9 @@ func (s *spool) restore(ctx context.Context, h *host) error {
 				if _, err := s.log.ReadAt(buf[len(buf)-int(n):], q.at+done); err != nil {
 					return err
 				}
-				fill.Parts = append(fill.Parts, restorePart{e.id, q.off + done, n})
+				parts = append(parts, wire.Map{"id": e.id, "offset": q.off + done, "bytes": n})
 				done += n
-				if len(buf) >= chunkLen || len(fill.Parts) >= maxParts {
+				if len(buf) >= chunkLen || len(parts) >= maxParts {
 					if err := flush(); err != nil {
 						return err
 					}
@@ -467,6 +443,6 @@ func (s *spool) restore(ctx context.Context, h *host) error {
 	if err := flush(); err != nil {
 		return err
 	}
-	_, err := h.call(ctx, callRequest{Op: "restored"}, nil, nil)
+	_, err := h.call(ctx, wire.Map{"op": "restored"}, nil)
 	return err
 }

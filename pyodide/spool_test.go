@@ -2,7 +2,6 @@ package pyodide
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,25 +10,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/execbroker/execbroker/internal/wire"
 )
 
-func spoolFrame(e spoolEntry, whole bool, path string) []byte {
-	b := []byte{e.kind, 0}
-	if whole {
-		b[1] = 1
-	}
-	b = binary.LittleEndian.AppendUint32(b, e.id)
-	b = binary.LittleEndian.AppendUint32(b, e.mode)
-	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(e.mtime))
-	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(e.size)))
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(path)))
-	return append(append(b, path...), e.target...)
+func spoolFrame(e spoolEntry, whole bool, from int64, path string) wire.Frame {
+	return wire.Frame{Type: wire.Data, Channel: wire.Entries, Stream: 1, Payload: value(wire.Map{
+		"path": path, "kind": e.kind, "whole": whole, "id": e.id, "mode": e.mode, "mtime": e.mtime, "size": e.size, "target": e.target, "from": from,
+	})}
 }
 
-func dataFrame(id uint32, off int64, data string) []byte {
-	b := binary.LittleEndian.AppendUint32(nil, id)
-	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(off)))
-	return append(b, data...)
+func dataFrame(data string) wire.Frame {
+	return wire.Frame{Type: wire.Data, Stream: 1, Payload: []byte(data)}
 }
 
 // checkSpool fails the test if the spool is inconsistent.
@@ -68,36 +60,48 @@ func (s *spool) contents(t *testing.T, path string) []byte {
 }
 
 func TestSpoolRefuses(t *testing.T) {
-	file := func(path string) []byte { return spoolFrame(spoolEntry{kind: kindFile, id: 1, size: 3}, true, path) }
-	for name, f := range map[string]frame{
-		"empty":           {typ: fromFile},
-		"relative":        {typ: fromFile, payload: file("workspace/a")},
-		"root":            {typ: fromFile, payload: file("/")},
-		"not-clean":       {typ: fromFile, payload: file("/a/../b")},
-		"not-utf8":        {typ: fromFile, payload: file("/a\xff")},
-		"long":            {typ: fromFile, payload: file("/" + strings.Repeat("a", maxPath))},
-		"kind":            {typ: fromFile, payload: spoolFrame(spoolEntry{kind: 9}, true, "/a")},
-		"size":            {typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindFile, size: 1 << 47}, true, "/a")},
-		"time":            {typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindFile, mtime: math.NaN()}, true, "/a")},
-		"data-first":      {typ: fromData, payload: dataFrame(5, 0, "x")},
-		"data-far":        {typ: fromData, payload: dataFrame(1, 1<<40, "x")},
-		"data-not-whole":  {typ: fromData, payload: binary.LittleEndian.AppendUint64(make([]byte, 4), math.Float64bits(0.5))},
-		"data-negative":   {typ: fromData, payload: binary.LittleEndian.AppendUint64(make([]byte, 4), math.Float64bits(-1))},
-		"data-no-number":  {typ: fromData, payload: binary.LittleEndian.AppendUint64(make([]byte, 4), math.Float64bits(math.NaN()))},
-		"data-half":       {typ: fromData, payload: []byte{1}},
-		"data-of-a-gap":   {typ: fromData, payload: dataFrame(1, 1, "x")},
-		"data-too-long":   {typ: fromData, payload: dataFrame(1, 0, "four")},
-		"data-empty":      {typ: fromData, payload: dataFrame(1, 0, "")},
-		"without-data":    {typ: fromFile, payload: file("/workspace/b")},
-		"target-not-utf8": {typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindLink, target: "\xff"}, true, "/a")},
+	file := func(path string) wire.Frame {
+		return spoolFrame(spoolEntry{kind: kindFile, id: 1, size: 3}, true, 0, path)
+	}
+	entry := func(e spoolEntry) wire.Frame { return spoolFrame(e, true, 0, "/a") }
+	for name, frames := range map[string][]wire.Frame{
+		"empty":           {{Type: wire.Data, Channel: wire.Entries, Stream: 1}},
+		"no-map":          {{Type: wire.Data, Channel: wire.Entries, Stream: 1, Payload: value(1)}},
+		"two-in-a-frame":  {{Type: wire.Data, Channel: wire.Entries, Stream: 1, Payload: append(entry(spoolEntry{kind: kindDir}).Payload, value(wire.Map{})...)}},
+		"half":            {{Type: wire.Data, Channel: wire.Entries, Stream: 1, Payload: file("/b").Payload[:9]}},
+		"output":          {{Type: wire.Data, Channel: wire.Stdout, Stream: 1, Payload: []byte("x")}},
+		"relative":        {file("workspace/a")},
+		"root":            {file("/")},
+		"not-clean":       {file("/a/../b")},
+		"not-utf8":        {file("/a\xff")},
+		"long":            {file("/" + strings.Repeat("a", maxPath))},
+		"kind":            {entry(spoolEntry{kind: 9})},
+		"kind-zero":       {entry(spoolEntry{})},
+		"size":            {entry(spoolEntry{kind: kindFile, size: 1 << 47})},
+		"size-negative":   {entry(spoolEntry{kind: kindFile, size: -1})},
+		"data-far":        {spoolFrame(spoolEntry{kind: kindFile, id: 5, size: 3}, true, 1<<40, "/b"), dataFrame("x")},
+		"data-overflow":   {spoolFrame(spoolEntry{kind: kindFile, id: 5, size: 3}, true, math.MaxInt64, "/b"), dataFrame("x")},
+		"data-negative":   {spoolFrame(spoolEntry{kind: kindFile, id: 5, size: 3}, true, -1, "/b")},
+		"data-of-a-gap":   {spoolFrame(spoolEntry{kind: kindFile, id: 5, size: 3}, true, 1, "/b"), dataFrame("x")},
+		"data-too-long":   {dataFrame("four")},
+		"data-empty":      {dataFrame("")},
+		"without-data":    {file("/workspace/b")},
+		"target-not-utf8": {entry(spoolEntry{kind: kindLink, target: "\xff"})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSpool(t.TempDir(), 1<<20, 10)
 			defer s.close()
-			if err := s.frame(frame{typ: fromFile, payload: file("/workspace/a")}); err != nil {
-				t.Fatal(err)
+			var err error
+			if strings.HasPrefix(name, "data-t") || name == "data-empty" || name == "without-data" {
+				err = s.frame(file("/workspace/a"))
 			}
-			if err := s.frame(f); !errors.Is(err, errFrame) {
+			for i, f := range frames {
+				if err != nil {
+					t.Fatalf("frame %d: got %v", i, err)
+				}
+				err = s.frame(f)
+			}
+			if !errors.Is(err, errFrame) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -112,9 +116,9 @@ func TestSpoolBounds(t *testing.T) {
 		defer s.close()
 		send(t, s, "/f0", 0, true, 8<<20, 0, make([]byte, 8<<20))
 		send(t, s, "/f1", 1, true, 8<<20, 0, make([]byte, 8<<20))
-		err := s.frame(frame{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindFile, id: 2, size: 8 << 20}, true, "/f2")})
+		err := s.frame(spoolFrame(spoolEntry{kind: kindFile, id: 2, size: 8 << 20}, true, 0, "/f2"))
 		for i := int64(0); err == nil && i < 8<<20; i += spanChunk {
-			err = s.frame(frame{typ: fromData, payload: dataFrame(2, i, string(make([]byte, spanChunk)))})
+			err = s.frame(dataFrame(string(make([]byte, spanChunk))))
 		}
 		if !errors.Is(err, errFrame) {
 			t.Errorf("got %v", err)
@@ -124,7 +128,7 @@ func TestSpoolBounds(t *testing.T) {
 		s := newSpool(t.TempDir(), 1<<20, 10)
 		defer s.close()
 		var err error
-		for i := uint32(0); err == nil && i < 10; i++ {
+		for i := int64(0); err == nil && i < 10; i++ {
 			send(t, s, fmt.Sprintf("/f%d", i), i, true, 4<<20, 0, make([]byte, 4<<20))
 			err = s.commit()
 		}
@@ -138,7 +142,7 @@ func TestSpoolBounds(t *testing.T) {
 		defer s.close()
 		var err error
 		for i := 0; err == nil && i < 100_000; i++ {
-			err = s.frame(frame{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindDir, id: uint32(i)}, true, fmt.Sprintf("/d%d", i))})
+			err = s.frame(spoolFrame(spoolEntry{kind: kindDir, id: int64(i)}, true, 0, fmt.Sprintf("/d%d", i)))
 		}
 		if !errors.Is(err, errFrame) {
 			t.Errorf("got %v", err)
@@ -155,11 +159,11 @@ func TestSpoolKeepsWhatItGets(t *testing.T) {
 	s := newSpool(t.TempDir(), 64<<20, 100)
 	defer s.close()
 	type file struct {
-		id   uint32
+		id   int64
 		data []byte
 	}
 	want := map[string]*file{}
-	next := uint32(1)
+	next := int64(1)
 	for round := range 200 {
 		names := []string{"/workspace/a", "/workspace/b", "/tmp/c"}
 		name := names[rnd.IntN(len(names))]
@@ -173,7 +177,7 @@ func TestSpoolKeepsWhatItGets(t *testing.T) {
 			send(t, s, name, f.id, true, int64(len(f.data)), 0, f.data)
 		case rnd.IntN(8) == 0: // removed
 			delete(want, name)
-			if err := s.frame(frame{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindGone}, false, name)}); err != nil {
+			if err := s.frame(spoolFrame(spoolEntry{kind: kindGone}, false, 0, name)); err != nil {
 				t.Fatal(err)
 			}
 		case rnd.IntN(4) == 0: // shorter
@@ -212,34 +216,30 @@ func TestSpoolKeepsWhatItGets(t *testing.T) {
 // What a correct host never sends is refused, also after a commit, and the committed state stays
 // unchanged.
 func TestSpoolOrder(t *testing.T) {
-	file := func(path string, id uint32, whole bool, size int64) frame {
-		return frame{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindFile, id: id, size: size}, whole, path)}
+	file := func(path string, id int64, whole bool, size, from int64) wire.Frame {
+		return spoolFrame(spoolEntry{kind: kindFile, id: id, size: size}, whole, from, path)
 	}
-	gone := func(path string) frame {
-		return frame{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindGone}, false, path)}
-	}
-	data := func(id uint32, off int64, n int) frame {
-		return frame{typ: fromData, payload: dataFrame(id, off, strings.Repeat("x", n))}
-	}
-	for name, frames := range map[string][]frame{
+	gone := func(path string) wire.Frame { return spoolFrame(spoolEntry{kind: kindGone}, false, 0, path) }
+	data := func(n int) wire.Frame { return dataFrame(strings.Repeat("x", n)) }
+	for name, frames := range map[string][]wire.Frame{
 		"gone-unknown":        {gone("/nothing")},
 		"gone-twice":          {gone("/a"), gone("/a")},
-		"changed-and-gone":    {file("/a", 1, false, 3), gone("/a")},
-		"same-path-twice":     {file("/a", 1, false, 3), file("/a", 3, true, 0)},
-		"same-file-twice":     {gone("/a"), file("/c", 1, false, 3), file("/d", 1, false, 3)},
-		"new-is-known":        {file("/c", 1, true, 0)},
-		"known-is-new":        {file("/c", 9, false, 0)},
-		"at-two-places":       {file("/c", 1, false, 3)},
-		"backwards":           {file("/a", 1, false, 3), data(1, 1, 1), data(1, 0, 1)},
-		"again":               {file("/a", 1, false, 3), data(1, 0, 1), data(1, 0, 1)},
-		"byte-by-byte":        {file("/a", 1, false, 3), data(1, 0, 1), data(1, 1, 1)},
-		"another-file":        {file("/a", 1, false, 3), data(2, 0, 1)},
-		"file-before":         {file("/a", 1, false, 3), file("/b", 2, false, 3), data(1, 0, 1)},
-		"longer-without-data": {file("/a", 1, false, 4)},
-		"longer-not-all":      {file("/a", 1, false, 5), data(1, 3, 1)},
-		"gap":                 {file("/a", 1, false, 5), data(1, 4, 1)},
-		"long-frame":          {file("/c", 3, true, spanChunk+1), data(3, 0, spanChunk+1)},
-		"directory":           {{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindDir, id: 3}, true, "/d")}, data(3, 0, 1)},
+		"changed-and-gone":    {file("/a", 1, false, 3, 0), gone("/a")},
+		"same-path-twice":     {file("/a", 1, false, 3, 0), file("/a", 3, true, 0, 0)},
+		"same-file-twice":     {gone("/a"), file("/c", 1, false, 3, 0), file("/d", 1, false, 3, 0)},
+		"new-is-known":        {file("/c", 1, true, 0, 0)},
+		"known-is-new":        {file("/c", 9, false, 0, 0)},
+		"at-two-places":       {file("/c", 1, false, 3, 0)},
+		"backwards":           {file("/a", 1, false, 3, 1), data(1), file("/a", 1, false, 3, 0)},
+		"byte-by-byte":        {file("/a", 1, false, 3, 0), data(1), data(1)},
+		"data-first":          {data(1)},
+		"data-of-none":        {gone("/a"), data(1)},
+		"longer-without-data": {file("/a", 1, false, 4, 0)},
+		"longer-not-all":      {file("/a", 1, false, 5, 3), data(1)},
+		"longer-than-said":    {file("/a", 1, false, 3, 2), data(2)},
+		"gap":                 {file("/a", 1, false, 5, 4), data(1)},
+		"long-frame":          {file("/c", 3, true, spanChunk+1, 0), data(spanChunk + 1)},
+		"directory":           {spoolFrame(spoolEntry{kind: kindDir, id: 3}, true, 0, "/d"), data(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSpool(t.TempDir(), 1<<20, 10)
@@ -291,14 +291,13 @@ func TestSpoolMoves(t *testing.T) {
 }
 
 // send sends a change of a file to the spool, as the host does.
-func send(t *testing.T, s *spool, name string, id uint32, whole bool, size, off int64, data []byte) {
+func send(t *testing.T, s *spool, name string, id int64, whole bool, size, off int64, data []byte) {
 	t.Helper()
-	err := s.frame(frame{typ: fromFile, payload: spoolFrame(spoolEntry{kind: kindFile, id: id, size: size}, whole, name)})
+	err := s.frame(spoolFrame(spoolEntry{kind: kindFile, id: id, size: size}, whole, off, name))
 	for part := range slices.Chunk(data, 32<<10) {
 		if err == nil {
-			err = s.frame(frame{typ: fromData, payload: dataFrame(id, off, string(part))})
+			err = s.frame(dataFrame(string(part)))
 		}
-		off += int64(len(part))
 	}
 	if err != nil {
 		t.Fatal(err)

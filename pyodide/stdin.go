@@ -2,16 +2,18 @@ package pyodide
 
 import (
 	"io"
+
+	"github.com/execbroker/execbroker/internal/wire"
 )
 
 // stdin sends the input of a run to the host, as far as the code asks for it.
 //
 // Nobody waits for its goroutine, because it may be inside a Read of the caller's reader that does
 // not return. It ends when that Read returns, and uses only the reader and the pipe of the host.
-type stdin struct{ wants chan int }
+type stdin struct{ wants chan uint32 }
 
 func newStdin(h *host, id uint32, r io.Reader) *stdin {
-	in := &stdin{wants: make(chan int, 1)}
+	in := &stdin{wants: make(chan uint32, 1)}
 	go func() {
 		for n := range in.wants {
 			buf := make([]byte, min(max(n, 1), chunkLen))
@@ -19,7 +21,11 @@ func newStdin(h *host, id uint32, r io.Reader) *stdin {
 			for got == 0 && err == nil {
 				got, err = r.Read(buf)
 			}
-			h.send(toStdin, id, buf[:got]) //nolint:errcheck // a dead host needs no input
+			f := wire.Frame{Type: wire.Data, Stream: id, Payload: buf[:got]}
+			if got == 0 {
+				f.Flags = wire.End
+			}
+			h.send(f) //nolint:errcheck // a dead host needs no input
 			if err != nil && got > 0 {
 				// The next request is answered with the end of the input.
 				r = eof{}
@@ -31,7 +37,7 @@ func newStdin(h *host, id uint32, r io.Reader) *stdin {
 
 // want requests up to n bytes. The host requests more only after it has received some, so a channel
 // of size one is enough.
-func (in *stdin) want(n int) {
+func (in *stdin) want(n uint32) {
 	select {
 	case in.wants <- n:
 	default:

@@ -2,7 +2,6 @@ package pyodide
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/wire"
 )
 
 // sink is the part of this program that receives the frames of runs, without a process. The runs
@@ -27,21 +28,21 @@ func newSink(tb testing.TB, dir string) *sink {
 	k.r = &run{
 		s: s, h: &host{}, box: &mailbox{}, req: &executor.Request{}, notDue: func() {},
 		emit:  func(executor.Event) error { k.events++; return nil },
-		value: parts{max: 1 << 20}, ending: parts{max: maxEnd},
+		value: wire.Parts{Max: 1 << 20}, ending: wire.Parts{Max: maxEnd},
 	}
 	return k
 }
 
 // take reads frames until one is refused, and returns the number of steps.
 func (k *sink) take(tb testing.TB, in []byte) (steps int, err error) {
-	fr := newFrameReader(bytes.NewReader(in), testNonce)
+	frames := framesOf(in)
 	for {
-		f, err := fr.next()
+		f, err := frames.Next()
 		if err != nil {
 			k.r.notDue()
 			return k.r.s.spool.steps, err
 		}
-		if f.typ == fromStuck { // sent by the trusted half; this program then only kills the process
+		if f.Type == wire.Fail { // sent by the trusted half; this program then only kills the process
 			continue
 		}
 		k.frames++
@@ -50,7 +51,7 @@ func (k *sink) take(tb testing.TB, in []byte) (steps int, err error) {
 			return k.r.s.spool.steps, err
 		}
 		if k.r.state == runSynced {
-			k.r.state, k.r.end = runSent, runEnd{}
+			k.r.state, k.r.changed, k.r.end = runSent, nil, driver.Exit{}
 		}
 	}
 }
@@ -63,16 +64,18 @@ const perFrame = 16
 // stream writes frames of consecutive runs.
 type stream struct{ bytes.Buffer }
 
-func (s *stream) frame(typ frameType, payload string) {
-	s.Write(hostFrame(testNonce, typ, 1, []byte(payload)))
+func (s *stream) frame(f wire.Frame) {
+	f.Stream = 1
+	s.Write(hostFrame(testNonce, f))
 }
 func (s *stream) begin() {
-	s.frame(fromGiven, "")
-	s.frame(fromStarted, "\x01\x00\x00\x00")
+	s.frame(wire.Frame{Type: wire.Open})
+	s.frame(wire.Frame{Type: wire.Started, Payload: value(wire.Map{"cell": 1})})
 }
-func (s *stream) end() { s.frame(fromEnd, "\x01{}") }
-func (s *stream) file(id uint32, path string, whole bool, size int64) {
-	s.frame(fromFile, string(spoolFrame(spoolEntry{kind: kindFile, id: id, size: size}, whole, path)))
+func (s *stream) end()  { s.frame(wire.Frame{Type: wire.Data, Channel: wire.Entries, Flags: wire.End}) }
+func (s *stream) done() { s.frame(wire.Frame{Type: wire.Done, Payload: value(wire.Map{})}) }
+func (s *stream) file(id int64, path string, whole bool, size, from int64) {
+	s.frame(spoolFrame(spoolEntry{kind: kindFile, id: id, size: size}, whole, from, path))
 }
 
 // hostileStreams are expensive sequences of frames, of about n bytes each. If they are accepted,
@@ -85,114 +88,116 @@ var hostileStreams = []struct {
 	{"texts-of-one-byte", true, func(s *stream, n int) {
 		s.begin()
 		for s.Len() < n {
-			s.frame(fromStdout, "x")
+			s.frame(wire.Frame{Type: wire.Data, Channel: wire.Stdout, Payload: []byte("x")})
 		}
 	}},
 	{"values-of-nothing", true, func(s *stream, n int) {
 		s.begin()
 		for s.Len() < n {
-			s.frame(fromOutput, "\x01\x00\x00\x00")
+			s.frame(wire.Frame{Type: wire.Output, Payload: value(wire.Map{"data": wire.Map{}})})
 		}
 	}},
 	{"value-byte-by-byte", true, func(s *stream, n int) {
 		s.begin()
 		for s.Len() < n {
-			s.frame(fromOutput, "\x00x")
+			s.frame(wire.Frame{Type: wire.Output, Flags: wire.More, Payload: []byte("x")})
 		}
 	}},
 	{"values-broken", true, func(s *stream, n int) {
 		s.begin()
 		for s.Len() < n {
-			s.frame(fromOutput, "\x00x")
-			s.frame(fromOutput, "\x02")
+			s.frame(wire.Frame{Type: wire.Output, Flags: wire.More, Payload: []byte("x")})
+			s.frame(wire.Frame{Type: wire.Output, Flags: wire.End})
 		}
 	}},
 	{"end-byte-by-byte", true, func(s *stream, n int) {
 		s.begin()
+		s.end()
 		for s.Len() < n {
-			s.frame(fromEnd, "\x00 ")
+			s.frame(wire.Frame{Type: wire.Done, Flags: wire.More, Payload: []byte(" ")})
+		}
+	}},
+	{"names-byte-by-byte", true, func(s *stream, n int) {
+		s.begin()
+		for s.Len() < n {
+			s.frame(wire.Frame{Type: wire.Data, Channel: wire.Entries, Payload: []byte("n")})
 		}
 	}},
 	{"runs-that-change-one-byte", true, func(s *stream, n int) {
 		size := int64(n)
 		s.begin()
 		s.end()
-		s.file(1, "/f", true, size)
+		s.file(1, "/f", true, size, 0)
 		for at := int64(0); at < size; at += spanChunk {
-			s.frame(fromData, string(dataFrame(1, at, strings.Repeat("x", int(min(spanChunk, size-at))))))
+			s.frame(dataFrame(strings.Repeat("x", int(min(spanChunk, size-at)))))
 		}
-		s.frame(fromSynced, "")
+		s.done()
 		for i := int64(0); s.Len() < 3*n; i++ {
 			s.begin()
 			s.end()
-			s.file(1, "/f", false, size)
-			s.frame(fromData, string(dataFrame(1, (i*7919*2)%size, "y")))
-			s.frame(fromSynced, "")
+			s.file(1, "/f", false, size, (i*7919*2)%size)
+			s.frame(dataFrame("y"))
+			s.done()
 		}
 	}},
 	{"runs-that-rename", true, func(s *stream, n int) {
 		s.begin()
 		s.end()
-		for i := range uint32(1000) {
-			s.file(i, fmt.Sprint("/0-", i), true, 0)
+		for i := range int64(1000) {
+			s.file(i, fmt.Sprint("/0-", i), true, 0, 0)
 		}
-		s.frame(fromSynced, "")
+		s.done()
 		for round := 1; s.Len() < n; round++ {
 			s.begin()
 			s.end()
-			for i := range uint32(1000) {
-				s.frame(fromFile, string(spoolFrame(spoolEntry{kind: kindGone}, false, fmt.Sprint("/", round-1, "-", i))))
+			for i := range int64(1000) {
+				s.frame(spoolFrame(spoolEntry{kind: kindGone}, false, 0, fmt.Sprint("/", round-1, "-", i)))
 			}
-			for i := range uint32(1000) {
-				s.file(i, fmt.Sprint("/", round, "-", i), false, 0)
+			for i := range int64(1000) {
+				s.file(i, fmt.Sprint("/", round, "-", i), false, 0, 0)
 			}
-			s.frame(fromSynced, "")
+			s.done()
 		}
 	}},
 	{"runs-that-truncate", true, func(s *stream, n int) {
-		for i := uint32(0); s.Len() < n; i++ {
+		for i := int64(0); s.Len() < n; i++ {
 			s.begin()
 			s.end()
-			s.file(i, "/f", true, 1000)
-			s.frame(fromData, string(dataFrame(i, 0, strings.Repeat("x", 1000))))
-			s.frame(fromSynced, "")
+			s.file(i, "/f", true, 1000, 0)
+			s.frame(dataFrame(strings.Repeat("x", 1000)))
+			s.done()
 			s.begin()
 			s.end()
-			s.file(i, "/f", false, 1)
-			s.frame(fromSynced, "")
+			s.file(i, "/f", false, 1, 0)
+			s.done()
 		}
 	}},
 	{"spans-backwards", false, func(s *stream, n int) {
 		s.begin()
 		s.end()
-		s.file(1, "/f", true, int64(n))
 		for at := int64(n); s.Len() < n; at-- {
-			s.frame(fromData, string(dataFrame(1, at, "x")))
+			s.file(1, "/f", at == int64(n), int64(n), at)
+			s.frame(dataFrame("x"))
 		}
 	}},
 	{"spans-byte-by-byte", false, func(s *stream, n int) {
 		s.begin()
 		s.end()
-		s.file(1, "/f", true, int64(n))
-		for at := int64(0); s.Len() < n; at++ {
-			s.frame(fromData, string(dataFrame(1, at, "x")))
+		s.file(1, "/f", true, int64(n), 0)
+		for s.Len() < n {
+			s.frame(dataFrame("x"))
 		}
 	}},
 	{"file-over-and-over", false, func(s *stream, n int) {
 		s.begin()
 		s.end()
 		for s.Len() < n {
-			s.file(1, "/f", false, 0)
+			s.file(1, "/f", false, 0, 0)
 		}
 	}},
 	{"million-changes", false, func(s *stream, n int) {
 		s.begin()
-		names := make([]any, n/10)
-		for i := range names {
-			names[i] = []any{"a", 1, 1}
-		}
-		b, _ := json.Marshal(map[string]any{"changes": names})
-		s.frame(fromEnd, "\x01"+string(b))
+		s.frame(wire.Frame{Type: wire.Data, Channel: wire.Entries, Flags: wire.End, Payload: bytes.Repeat(value(nil), n)})
 	}},
 }
 

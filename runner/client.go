@@ -375,7 +375,7 @@ func (c *client) Status(ctx context.Context) (status, error) {
 // AddPaths adds directories to Config.Paths, also for interpreters that are running: they see them
 // from their next run on.
 func (c *client) AddPaths(ctx context.Context, l executor.Language, dirs ...string) error {
-	_, err := c.ask(ctx, wire.Map{"op": "paths", "language": string(l), "paths": list(dirs)})
+	_, err := c.ask(ctx, wire.Map{"op": "paths", "language": string(l), "paths": wire.List(dirs)})
 	return err
 }
 

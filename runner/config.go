@@ -105,7 +105,7 @@ func (c Config) encode() wire.Map {
 	text("socket", c.socket)
 	text("names", c.Names)
 	if len(c.Aliases) > 0 {
-		m["aliases"] = list(c.Aliases)
+		m["aliases"] = wire.List(c.Aliases)
 	}
 	if c.compiled != nil {
 		m["compiled"] = c.compiled.parts
@@ -115,38 +115,22 @@ func (c Config) encode() wire.Map {
 	number("grace", int64(c.Grace))
 	number("oom_score", int64(c.OOMScore))
 	if g := c.Guest; g != nil {
-		m["network"], m["hide"] = g.Network, list(g.Hide)
+		m["network"], m["hide"] = g.Network, wire.List(g.Hide)
 		delete(m, "socket")
 	}
-	m["env"] = texts(c.Env)
+	m["env"] = wire.Texts(c.Env)
 	rlimits, paths, languages := wire.Map{}, wire.Map{}, []any{}
 	for k, v := range c.Rlimits {
 		rlimits[k] = v
 	}
 	for k, v := range c.Paths {
-		paths[string(k)] = list(v)
+		paths[string(k)] = wire.List(v)
 	}
 	for _, l := range c.Languages {
 		languages = append(languages, string(l))
 	}
 	m["rlimits"], m["paths"], m["languages"] = rlimits, paths, languages
 	return m
-}
-
-func texts(m map[string]string) wire.Map {
-	out := wire.Map{}
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
-}
-
-func list(s []string) []any {
-	out := make([]any, len(s))
-	for i, v := range s {
-		out[i] = v
-	}
-	return out
 }
 
 // hello is what a runner says of itself.

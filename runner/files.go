@@ -6,8 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"strings"
-	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
@@ -123,7 +121,7 @@ func (f files) Stat(ctx context.Context, name string) (executor.FileInfo, error)
 	if err != nil {
 		return executor.FileInfo{}, err
 	}
-	return fileInfo(m), nil
+	return m.FileInfo(), nil
 }
 
 // List implements driver.Files.
@@ -154,7 +152,7 @@ func (f files) List(ctx context.Context, dir string) iter.Seq2[executor.FileInfo
 						break
 					}
 					m, _ := v.(wire.Map)
-					if !yield(fileInfo(m), nil) {
+					if !yield(m.FileInfo(), nil) {
 						return
 					}
 					buf = rest
@@ -189,37 +187,4 @@ func (f files) Rename(ctx context.Context, from, to string) error {
 func (f files) Remove(ctx context.Context, name string) error {
 	_, err := f.c.ask(ctx, wire.Map{"op": "remove", "name": name})
 	return err
-}
-
-// fileInfo decodes what the runner says of a file.
-func fileInfo(m wire.Map) executor.FileInfo {
-	text := func(key string) string { return strings.ToValidUTF8(m.Text(key), "\uFFFD") }
-	return executor.FileInfo{
-		Name: text("name"), Size: m.Int("size"), Mode: fileMode(m.Int("mode")), ModTime: time.Unix(0, m.Int("mtime")), Target: text("target"),
-	}
-}
-
-// fileMode translates st_mode of Linux.
-func fileMode(mode int64) fs.FileMode {
-	m := fs.FileMode(mode & 0o777)
-	switch mode & 0o170000 {
-	case 0o040000:
-		m |= fs.ModeDir
-	case 0o120000:
-		m |= fs.ModeSymlink
-	case 0o010000:
-		m |= fs.ModeNamedPipe
-	case 0o140000:
-		m |= fs.ModeSocket
-	case 0o020000:
-		m |= fs.ModeDevice | fs.ModeCharDevice
-	case 0o060000:
-		m |= fs.ModeDevice
-	}
-	for bit, flag := range map[int64]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
-		if mode&bit != 0 {
-			m |= flag
-		}
-	}
-	return m
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,9 +14,6 @@ import (
 	"github.com/execbroker/execbroker/internal/typescript"
 	"github.com/execbroker/execbroker/internal/wire"
 )
-
-// maxBundle bounds a value in all its representations.
-const maxBundle = 64 << 20
 
 // Run executes a request by the rules of driver.Session.Run. That the connection has ended is a
 // *LostError in an ErrUnavailable.
@@ -33,7 +29,7 @@ func (c *client) Run(ctx context.Context, req *executor.Request, emit func(execu
 	if err != nil {
 		return driver.Exit{}, err
 	}
-	r := &run{c: c, s: s, ctx: ctx, emit: emit, stdin: req.Stdin, size: size}
+	r := &run{c: c, s: s, ctx: ctx, emit: emit, stdin: req.Stdin, size: size, value: wire.Parts{Max: wire.MaxOutput}}
 	defer r.close()
 	if req.Stdin != nil {
 		go r.feed(req.Stdin) // cannot be waited for: a Read may last longer than the run
@@ -49,7 +45,7 @@ func (c *client) Run(ctx context.Context, req *executor.Request, emit func(execu
 	if err != nil || len(r.entries) == 0 {
 		return exit, err
 	}
-	changed, err := parseChanged(r.entries)
+	changed, err := wire.ParseChanged(r.entries, wire.MaxValues)
 	if err != nil {
 		return exit, driver.Fail(executor.ErrInternal, executor.RanYes, err)
 	}
@@ -75,12 +71,10 @@ func (r *run) verdict(exit driver.Exit) driver.Exit {
 
 // request encodes a run. size is that of its terminal, if it has one.
 func request(req *executor.Request, size executor.TerminalSize) wire.Map {
-	m := wire.Map{
-		"op": "run", "wall": int64(req.Limits.WallTime), "output": req.Limits.OutputBytes, "dir": req.Dir, "env": texts(req.Env),
-		"stdin": req.Stdin != nil, "artifacts": req.Artifacts != nil,
-	}
+	m := wire.RunRequest(req)
+	m["output"] = req.Limits.OutputBytes
 	if len(req.Command) > 0 {
-		m["argv"] = list(req.Command)
+		m["argv"] = wire.List(req.Command)
 		if req.Terminal != nil {
 			m["rows"], m["columns"] = int64(size.Rows), int64(size.Columns)
 		}
@@ -88,9 +82,6 @@ func request(req *executor.Request, size executor.TerminalSize) wire.Map {
 		m["language"], m["context"], m["code"] = string(req.Language), req.Context, req.Code
 		if req.Language == executor.TypeScript {
 			m["language"], m["typescript"] = string(executor.JavaScript), typescript.Packed()
-		}
-		if req.Linger != nil {
-			m["linger"] = int64(*req.Linger)
 		}
 	}
 	return m
@@ -105,7 +96,7 @@ type run struct {
 	started bool
 	emitErr error
 	refused executor.Reason // not empty: what the code has said, or what is collected of it, is not taken
-	bundle  []byte          // a value of which more follows
+	value   wire.Parts      // a value of which more follows
 	entries []byte          // of changed files
 	stdin   io.Reader
 	size    executor.TerminalSize // of its terminal, as the runner knows it; for resize
@@ -122,7 +113,7 @@ func (r *run) close() {
 				if err != nil {
 					break
 				}
-				if costs(f) && r.s.consumed(stop, len(f.Payload)) != nil {
+				if f.Costs() && r.s.consumed(stop, len(f.Payload)) != nil {
 					break
 				}
 			}
@@ -181,7 +172,7 @@ func (r *run) frame(ctx context.Context, f wire.Frame) (exit driver.Exit, over b
 	broken := func(err error) (driver.Exit, bool, error) {
 		return driver.Exit{Code: -1}, true, r.lost(driver.Fail(executor.ErrInternal, executor.RanMaybe, err))
 	}
-	if costs(f) && !r.started {
+	if f.Costs() && !r.started {
 		return broken(fmt.Errorf("%v before the code had started", f.Type))
 	}
 	switch f.Type {
@@ -204,21 +195,18 @@ func (r *run) frame(ctx context.Context, f wire.Frame) (exit driver.Exit, over b
 			}
 		}
 	case wire.Output:
-		// It comes from the interpreter, where code can say what it likes.
-		r.bundle = append(r.bundle, f.Payload...)
-		if len(r.bundle) > maxBundle {
-			r.refused = executor.ReasonOutput
+		if r.refused != "" {
+			break
 		}
-		switch {
-		case r.refused != "":
-			r.bundle = nil
-		case f.Flags&wire.More == 0:
-			m, err := wire.ParseMap(r.bundle)
-			r.bundle = nil
+		payload, err := r.value.Add(f)
+		if err != nil {
+			r.refused = executor.ReasonOutput
+		} else if payload != nil {
+			out, err := wire.ParseOutput(payload)
 			if err != nil {
 				r.refused = executor.ReasonCode
 			} else {
-				r.event(executor.Event{Kind: executor.EventOutput, Output: output(m)})
+				r.event(executor.Event{Kind: executor.EventOutput, Output: out})
 			}
 		}
 	case wire.Done:
@@ -244,7 +232,7 @@ func (r *run) frame(ctx context.Context, f wire.Frame) (exit driver.Exit, over b
 		}
 		return driver.Exit{Code: -1}, true, err
 	}
-	if costs(f) {
+	if f.Costs() {
 		if err := r.s.consumed(ctx, len(f.Payload)); err != nil && ctx.Err() == nil {
 			return driver.Exit{Code: -1}, true, r.lost(err)
 		}
@@ -268,24 +256,10 @@ var reasons = map[executor.Reason]bool{
 
 // exit returns how a run ended.
 func (r *run) exit(m wire.Map) (driver.Exit, error) {
-	exit := driver.Exit{
-		Code:       int(m.Int("exit")),
-		Reason:     executor.Reason(m.Text("reason")),
-		Signal:     m.Text("signal"),
-		StateFresh: m.Bool("fresh"),
-		StateLost:  m.Bool("lost"),
-		FilesLost:  m.Bool("gone"),
-		Usage:      executor.Usage{CPU: time.Duration(max(0, m.Int("cpu"))), PeakMemory: max(0, m.Int("memory"))},
-	}
-	if left := m.Text("left"); left != "" {
-		exit.LeftRunning = strings.Split(left, "\n")
-	}
-	if e := m.Map("exception"); e != nil {
-		valid := func(key string) string { return strings.ToValidUTF8(e.Text(key), "\uFFFD") }
-		exit.Exception = &executor.Exception{
-			Type: valid("type"), Message: valid("message"), Traceback: valid("traceback"), Line: int(max(0, e.Int("line"))),
-		}
-	}
+	exit := m.Exit()
+	exit.Reason, exit.Signal = executor.Reason(m.Text("reason")), m.Text("signal")
+	exit.StateFresh, exit.FilesLost = m.Bool("fresh"), m.Bool("gone")
+	exit.Usage = executor.Usage{CPU: time.Duration(max(0, m.Int("cpu"))), PeakMemory: max(0, m.Int("memory"))}
 	if complete, told := m["artifacts"].(bool); told && !complete {
 		r.refused = executor.ReasonCode // nobody can say which files the code has changed
 	}
@@ -301,17 +275,6 @@ func (r *run) exit(m wire.Map) (driver.Exit, error) {
 	}
 	exit.Reason = ""
 	return exit, context.Cause(r.ctx)
-}
-
-// output returns a value as an event holds it.
-func output(m wire.Map) *executor.Output {
-	o := &executor.Output{Main: m.Bool("main"), Data: executor.MIMEBundle{}}
-	for mime, data := range m.Map("data") {
-		if b, ok := data.([]byte); ok {
-			o.Data[strings.ToLower(strings.ToValidUTF8(mime, ""))] = b
-		}
-	}
-	return o
 }
 
 // feed sends standard input until it or the run ends.
@@ -342,19 +305,4 @@ func (r *run) resize(ctx context.Context, t *executor.Terminal) {
 			return // the connection or the run is at its end
 		}
 	}
-}
-
-// parseChanged decodes the files that a run has changed.
-func parseChanged(entries []byte) ([]driver.Changed, error) {
-	var changed []driver.Changed
-	for len(entries) > 0 {
-		v, rest, err := wire.ParseValue(entries)
-		if err != nil {
-			return nil, err
-		}
-		m, _ := v.(wire.Map)
-		changed = append(changed, driver.Changed{Name: m.Text("name"), Size: m.Int("size"), ModTime: time.Unix(0, m.Int("mtime"))})
-		entries = rest
-	}
-	return changed, nil
 }

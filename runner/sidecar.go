@@ -37,7 +37,7 @@ var _ io.ReadWriteCloser = (*Sidecar)(nil)
 // neither its environment nor its limits. It counts as use of the sandbox. When the holder is gone
 // its standard input ends.
 func (c *client) StartSidecar(ctx context.Context, argv []string) (*Sidecar, error) {
-	s, err := c.open(ctx, wire.Map{"op": "run", "own": true, "argv": list(argv), "wall": int64(-1), "output": int64(math.MaxInt64), "stdin": true})
+	s, err := c.open(ctx, wire.Map{"op": "run", "own": true, "argv": wire.List(argv), "wall": int64(-1), "output": int64(math.MaxInt64), "stdin": true})
 	if err != nil {
 		return nil, err
 	}

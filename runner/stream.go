@@ -50,13 +50,7 @@ func (c *client) open(ctx context.Context, request wire.Map) (*stream, error) {
 	}
 	c.streams[s.id] = s
 	c.mu.Unlock()
-	payload := wire.AppendValue(nil, request)
-	var b []byte
-	for len(payload) > wire.MaxPayload {
-		b = wire.Frame{Type: wire.Open, Flags: wire.More, Stream: s.id, Payload: payload[:wire.MaxPayload]}.Append(b)
-		payload = payload[wire.MaxPayload:]
-	}
-	b = wire.Frame{Type: wire.Open, Stream: s.id, Payload: payload}.Append(b)
+	b := wire.Frame{Type: wire.Open, Stream: s.id, Payload: wire.AppendValue(nil, request)}.AppendLong(nil)
 	if err := c.write1(ctx, b); err != nil {
 		s.forget()
 		return nil, err
@@ -75,7 +69,7 @@ func (s *stream) receive(f wire.Frame) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if costs(f) {
+	if f.Costs() {
 		if err := s.granted.Receive(len(f.Payload)); err != nil {
 			return err
 		}
@@ -90,9 +84,6 @@ func (s *stream) receive(f wire.Frame) error {
 	}
 	return nil
 }
-
-// costs reports whether a frame of the runner is paid with credit.
-func costs(f wire.Frame) bool { return f.Type == wire.Data || f.Type == wire.Output }
 
 // frame waits for the next frame. Its payload may be kept.
 func (s *stream) frame(ctx context.Context) (wire.Frame, error) {

@@ -488,7 +488,8 @@ class Interpreter:
 
     def _add(self, b, mime, data):
         mime = str(mime).lower()
-        if not 3 <= len(mime) <= 100 or "/" not in mime or not mime.isascii() or set(mime) & set(" ;,\"\\\t\r\n"):
+        kind, _, form = mime.partition("/")
+        if not kind or not form or len(mime) > 100 or not mime.isascii() or not mime.isprintable() or "/" in form or set(mime) & set(' ;,"\\'):
             raise ValueError("not a media type: " + ascii(mime[:100]))
         if mime not in b and len(b) >= MAX_TYPES:
             raise ValueError("more than %d representations" % MAX_TYPES)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Bounds of a decoded value. They keep a small message from becoming a large structure.
@@ -33,6 +34,9 @@ func (m Map) Bytes(key string) []byte { v, _ := m[key].([]byte); return v }
 
 // Text returns bytes as a string.
 func (m Map) Text(key string) string { return string(m.Bytes(key)) }
+
+// valid returns bytes as text that is valid in UTF-8.
+func (m Map) valid(key string) string { return strings.ToValidUTF8(m.Text(key), "\uFFFD") }
 
 // List returns a list.
 func (m Map) List(key string) []any { v, _ := m[key].([]any); return v }

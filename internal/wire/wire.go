@@ -1,4 +1,6 @@
-// Package wire holds the frames that this module and the runner inside a sandbox exchange.
+// Package wire holds the frames that this module and the runner inside a sandbox exchange, and what
+// their values mean in the types of the contract. The host program of package pyodide uses the same
+// frames, for what it has in common with a runner.
 //
 // A connection is a byte stream in both directions. It carries frames: twelve bytes of header and a
 // payload. Frames of stream 0 are about the connection; all others belong to a stream that the
@@ -12,8 +14,8 @@
 // text.
 //
 // What comes from a sandbox is hostile. The decoders here bound what they accept and allocate, and
-// report everything else as an error: ErrFrame, ErrValue or ErrCredit. The Python and JavaScript
-// counterparts are in package runner.
+// report everything else as an error: ErrFrame, ErrNonce, ErrValue, ErrLong or ErrCredit. The Python
+// and JavaScript counterparts are in package runner, and that of the other host is pyodide/host.
 //
 // # Header
 //
@@ -27,6 +29,7 @@
 package wire
 
 import (
+	"crypto/subtle"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -45,6 +48,12 @@ const HeaderSize = 12
 // ErrFrame says that what was received is not a frame. Nothing that follows on the connection can
 // be understood.
 var ErrFrame = errors.New("not a frame of the runner protocol")
+
+// ErrNonce says that a frame does not come from the one who knows the nonce of the connection.
+var ErrNonce = errors.New("a frame without the nonce of its connection")
+
+// ErrLong says that a message in several frames is longer than its receiver takes.
+var ErrLong = errors.New("a message of the runner protocol is too long")
 
 // Type says what a frame is. C and R say who sends it: the client or the runner.
 type Type uint8
@@ -82,8 +91,8 @@ type Flags uint8
 
 // The flags.
 const (
-	More Flags = 1 << iota // of Output: the payload goes on in the next Output frame of the stream
-	End                    // of Data from the client: nothing follows on this channel
+	More Flags = 1 << iota // the payload goes on in the next frame of this type on the stream
+	End                    // of Data: nothing follows on this channel; of other types: what has come of the payload is void
 	flagsEnd
 )
 
@@ -107,6 +116,9 @@ type Frame struct {
 	Stream  uint32
 	Payload []byte
 }
+
+// Costs reports whether the frame is paid with credit.
+func (f Frame) Costs() bool { return f.Type == Data || f.Type == Output }
 
 // valid reports what is wrong with a header.
 func (f Frame) valid(length uint32) error {
@@ -135,8 +147,46 @@ func (f Frame) Append(dst []byte) []byte {
 	return append(dst, f.Payload...)
 }
 
+// AppendLong is Append for a payload of any length, in as many frames as it takes.
+func (f Frame) AppendLong(dst []byte) []byte {
+	rest := f.Payload
+	for f.Flags |= More; len(rest) > MaxPayload; rest = rest[MaxPayload:] {
+		f.Payload = rest[:MaxPayload]
+		dst = f.Append(dst)
+	}
+	f.Flags, f.Payload = f.Flags&^More, rest
+	return f.Append(dst)
+}
+
+// Parts joins what AppendLong has cut. Max bounds it.
+type Parts struct {
+	Max int
+	buf []byte
+}
+
+// Add returns the payload of a message with its last frame, and nil with the others.
+func (p *Parts) Add(f Frame) ([]byte, error) {
+	switch {
+	case f.Flags&End != 0:
+		p.buf = nil
+		return nil, nil
+	case len(p.buf)+len(f.Payload) > p.Max:
+		p.buf = nil
+		return nil, fmt.Errorf("%w: %v with more than %d bytes", ErrLong, f.Type, p.Max)
+	case f.Flags&More != 0:
+		p.buf = append(p.buf, f.Payload...)
+		return nil, nil
+	case p.buf == nil: // there were no others
+		return f.Payload[:len(f.Payload):len(f.Payload)], nil
+	}
+	whole := append(p.buf, f.Payload...)
+	p.buf = nil
+	return whole, nil
+}
+
 // A Reader decodes frames.
 type Reader struct {
+	Nonce      []byte // stands in front of each frame
 	r          io.Reader
 	buf        []byte
 	start, end int // of what was read and not yet returned
@@ -148,10 +198,10 @@ func NewReader(r io.Reader) *Reader { return &Reader{r: r, buf: make([]byte, 64<
 
 // Next returns the next frame. Its payload is part of the buffer of the Reader and valid until Next
 // is called again. The error is io.EOF at the end between frames, io.ErrUnexpectedEOF within one,
-// an ErrFrame, or what the underlying reader says; it stays.
+// an ErrNonce, an ErrFrame, or what the underlying reader says; it stays.
 func (r *Reader) Next() (Frame, error) {
 	for {
-		f, rest, err := Parse(r.buf[r.start:r.end])
+		f, rest, err := r.parse(r.buf[r.start:r.end])
 		switch err {
 		case nil:
 			r.start = r.end - len(rest)
@@ -165,6 +215,17 @@ func (r *Reader) Next() (Frame, error) {
 			return Frame{}, err
 		}
 	}
+}
+
+func (r *Reader) parse(p []byte) (Frame, []byte, error) {
+	n := len(r.Nonce)
+	if len(p) < n {
+		return Frame{}, p, io.ErrUnexpectedEOF
+	}
+	if subtle.ConstantTimeCompare(p[:n], r.Nonce) != 1 {
+		return Frame{}, p, ErrNonce
+	}
+	return Parse(p[n:])
 }
 
 // Parse decodes the frame at the beginning of p and returns the rest. Its payload is part of p. The
@@ -213,7 +274,7 @@ func (r *Reader) fill() error {
 		// The buffer grows with what has arrived, not with what a header announces.
 		buf := r.buf
 		if r.end-r.start > len(buf)/2 {
-			buf = make([]byte, min(2*len(buf), HeaderSize+MaxPayload))
+			buf = make([]byte, min(2*len(buf), len(r.Nonce)+HeaderSize+MaxPayload))
 		}
 		r.end = copy(buf, r.buf[r.start:r.end])
 		r.start, r.buf = 0, buf

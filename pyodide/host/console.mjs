@@ -130,6 +130,7 @@ function columnsOf(text) {
 const METHOD = Symbol.for("Jupyter.display");
 const TYPE = /^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}$/;
 const MAX_FORMS = 31; // in addition to text/plain
+const MAX_TYPE = 100; // characters
 const MAX_JSON = 1 << 20; // characters
 
 // show returns the representations of a value, each a media type and bytes. A value can provide
@@ -142,7 +143,7 @@ export function show(value) {
     const bundle = Reflect.apply(own, value, []);
     for (const [kind, data] of Object.entries(Object(bundle)).slice(0, MAX_FORMS)) {
       const type = kind.split(";")[0].trim().toLowerCase();
-      const bytes = TYPE.test(type) ? content(type, data, encoder) : undefined;
+      const bytes = type.length <= MAX_TYPE && TYPE.test(type) ? content(type, data, encoder) : undefined;
       if (bytes && !forms.some(([t]) => t === type)) forms.push([type, bytes]);
     }
     if (!forms.length) return forms;

@@ -1,5 +1,7 @@
 // The file operations for the Go program, with the permissions of the code. Every function answers
-// one CALL: it gets the arguments and the data of the call and returns [JSON, data].
+// one call: it gets the request and returns the answer.
+
+import { nanoseconds } from "./memfs.mjs";
 
 const EISDIR = 31;
 const EINVAL = 28;
@@ -30,9 +32,9 @@ export function fileCalls(FS, disk) {
   const held = (t) => open.get(t) ?? fail(ENOENT);
   const info = (name, node) => ({
     name,
-    bytes: FS.isFile(node.mode) ? node.usedBytes : 0,
+    size: FS.isFile(node.mode) ? node.usedBytes : 0,
     mode: node.mode,
-    mtime: Number(node.mtime),
+    mtime: nanoseconds(node.mtime),
     ...(FS.isLink(node.mode) ? { target: node.link } : {}),
   });
   const mkdirs = (path) => {
@@ -62,16 +64,16 @@ export function fileCalls(FS, disk) {
 
   return {
     sync() {
-      return [{}];
+      return {};
     },
 
     aliases({ names, to }) {
       disk.aliases(names, to);
-      return [{}];
+      return {};
     },
 
     stat({ path }) {
-      return [info(path.slice(path.lastIndexOf("/") + 1), lookup(path, false))];
+      return info(path.slice(path.lastIndexOf("/") + 1), lookup(path, false));
     },
 
     list({ path }) {
@@ -91,12 +93,12 @@ export function fileCalls(FS, disk) {
     mkdir({ path }) {
       if (peek(path)) fail(EEXIST);
       mkdirs(path);
-      return [{}];
+      return {};
     },
 
     rename({ from, to }) {
       FS.rename(from, to);
-      return [{}];
+      return {};
     },
 
     remove({ path }) {
@@ -105,7 +107,7 @@ export function fileCalls(FS, disk) {
       } catch (e) {
         if (e?.errno !== ENOENT) throw e;
       }
-      return [{}];
+      return {};
     },
 
     open({ path }) {
@@ -114,35 +116,35 @@ export function fileCalls(FS, disk) {
       if (!FS.isFile(node.mode)) fail(EINVAL);
       const errno = FS.nodePermissions(node, "r");
       if (errno) fail(errno);
-      return [{ token: hold({ node }), size: node.usedBytes }];
+      return { token: hold({ node }) };
     },
     read({ token, offset, max }) {
       const { node } = held(token);
-      return [{}, node.contents.subarray(offset, Math.min(offset + Math.min(max, MAX_READ), node.usedBytes))];
+      return { data: node.contents.subarray(offset, Math.min(offset + Math.min(max, MAX_READ), node.usedBytes)) };
     },
 
     create({ path, mode }) {
       const node = peek(path);
       if (node && FS.isDir(node.mode)) fail(EISDIR);
-      return [{ token: hold({ staged: disk.stage(), path, mode }) }];
+      return { token: hold({ staged: disk.stage(), path, mode }) };
     },
-    write({ token }, data) {
+    write({ token, data }) {
       disk.append(held(token).staged, data);
-      return [{}];
+      return {};
     },
     commit({ token }) {
       const { staged, path, mode } = held(token);
       mkdirs(parent(path));
       disk.place(staged, path, mode);
       open.delete(token);
-      return [{}];
+      return {};
     },
 
     close({ token }) {
       const v = open.get(token);
       if (v?.staged) disk.unstage(v.staged);
       open.delete(token);
-      return [{}];
+      return {};
     },
   };
 
@@ -154,7 +156,7 @@ export function fileCalls(FS, disk) {
       if (node) entries.push(info(name, node.mounted ? node.mounted.root : node)); // unless it is gone
     }
     const more = listing.from < listing.names.length;
-    return [{ entries, token: more ? hold(listing) : 0 }];
+    return { entries, token: more ? hold(listing) : 0 };
   }
 }
 

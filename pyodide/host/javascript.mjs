@@ -6,18 +6,18 @@ import { types } from "execbroker:util";
 import { console, show } from "./console.mjs";
 import { fileCalls } from "./files.mjs";
 import { fileSystem } from "./fs.mjs";
-import { Disk } from "./memfs.mjs";
+import { Disk, nanoseconds } from "./memfs.mjs";
 import { Modules } from "./modules.mjs";
 import { environment, os, utilities } from "./process.mjs";
 import { constants, describe, evaluate, evaluation, harden, listeners, stacks, syntax, text, url } from "./realm.mjs";
 import { EINTR } from "./ring.mjs";
 import { finish, kept } from "./scrub.mjs";
-import { restoreCalls, sendChanges } from "./spool.mjs";
+import { restoreCalls, sendChanges, sendEnd } from "./spool.mjs";
 import { Timers } from "./timers.mjs";
 import { BACK, cell, CONSTANT, IMPORT, RUN, sound, VALUE } from "./transform.mjs";
 import { ERRNO, Volume } from "./volume.mjs";
 import { Address } from "./web.mjs";
-import { FROM_HOST, json, number } from "./wire.mjs";
+import { CHANNEL, credit, pack, TYPE } from "./wire.mjs";
 
 const WORKDIR = "/workspace";
 const CELL = `${WORKDIR}/cell.js`; // the file name of the code
@@ -98,13 +98,13 @@ export class Interpreter {
   #globals(env) {
     const global = (name, value) => Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
     for (const [name, value] of Object.entries({ ...kept.harmless, URL: Address })) global(name, value);
-    const write = (type, line) => this.#write(type === "stderr" ? FROM_HOST.STDERR : FROM_HOST.STDOUT, line);
+    const write = (stream, line) => this.#write(stream === "stderr" ? CHANNEL.STDERR : CHANNEL.STDOUT, line);
     const host = {
       env,
       cwd: () => this.#cwd,
       chdir: (path) => this.#chdir(path),
       exit: (code) => this.#exit(code),
-      output: (fd, data) => this.#write(fd === 2 ? FROM_HOST.STDERR : FROM_HOST.STDOUT, data),
+      output: (fd, data) => this.#write(fd === 2 ? CHANNEL.STDERR : CHANNEL.STDOUT, data),
       input: (most) => this.#input(most),
       later: (f) => this.#timers.soon(f),
       soon: (f, args) => queueMicrotask(() => Reflect.apply(f, undefined, args)),
@@ -212,13 +212,13 @@ export class Interpreter {
 
   // write sends text of the run that the code belongs to. Output of code that an earlier run left
   // running is dropped.
-  #write(type, data) {
+  #write(channel, data) {
     const run = this.#active;
     this.#check(run);
     if (!run || run !== this.#run) return;
     this.#guard(run, () => {
       if (typeof data === "string") data = this.#encoder.encode(data);
-      for (let at = 0; at < data.length; ) at += this.#sender.stream(type, run.id, data.subarray(at));
+      for (let at = 0; at < data.length; ) at += this.#sender.stream(channel, run.id, data.subarray(at));
     });
   }
 
@@ -230,7 +230,7 @@ export class Interpreter {
     if (!run || run !== this.#run) return new Uint8Array();
     let data;
     this.#guard(run, () => {
-      data = this.#sender.input(most, (room) => this.#sender.send(FROM_HOST.WANT, run.id, number.u32(room)));
+      data = this.#sender.input(most, (room) => this.#sender.send(TYPE.CREDIT, run.id, credit(room)));
     });
     return data;
   }
@@ -255,8 +255,9 @@ export class Interpreter {
     const run = this.#active;
     this.#check(run);
     if (!run || run !== this.#run) return;
-    const bundle = show(value);
-    this.#guard(run, () => this.#sender.long(FROM_HOST.OUTPUT, run.id, encode(main, bundle)));
+    const data = { __proto__: null };
+    for (const [type, bytes] of show(value)) data[type] = bytes;
+    this.#guard(run, () => this.#sender.long(TYPE.OUTPUT, run.id, pack({ __proto__: null, main, data })));
   }
 
   // check ends code that must end.
@@ -295,13 +296,13 @@ export class Interpreter {
   // run executes one cell and sends its output and result.
   async run(id, request, source) {
     const sender = this.#sender;
-    const { dir, env, changes, linger, types: typed } = JSON.parse(request);
+    const { dir, env, artifacts, linger, typescript: typed } = request;
     let settle;
     const ended = new Promise((resolve) => (settle = resolve));
-    const run = { __proto__: null, id, stop: null, most: linger, typed, settle };
+    const run = { __proto__: null, id, stop: null, most: Number(linger ?? -1) / 1e6, typed, settle };
     this.#run = this.#active = run;
-    sender.send(FROM_HOST.STARTED, id, number.u32(++this.#cell));
-    const before = changes ? this.#disk.files(WORKDIR + "/") : undefined;
+    sender.send(TYPE.STARTED, id, pack({ __proto__: null, cell: ++this.#cell }));
+    const before = artifacts ? this.#disk.files(WORKDIR + "/") : undefined;
     const cwd = this.#cwd;
     const leave = this.#surroundings.begin(env);
     this.#execute(run, source, this.#cell, dir);
@@ -311,9 +312,10 @@ export class Interpreter {
     leave();
     if (end.exit_code === 0 && !end.interrupted && !run.stop) end.exit_code = this.#surroundings.code();
     sender.clearInterrupt();
-    sender.long(FROM_HOST.END, id, json({ __proto__: null, ...end, left: this.#timers.names(), ...(before ? { changes: this.#changes(before) } : {}) }));
+    const left = this.#timers.names().join("\n");
+    sendEnd(sender, id, before ? this.#changes(before) : []);
     this.changed(id);
-    sender.send(FROM_HOST.SYNCED, id);
+    sender.long(TYPE.DONE, id, pack({ __proto__: null, exit: end.exit_code, exception: end.exception, left }));
   }
 
   // changes lists the files that a run has changed: name, size and time in ns.
@@ -321,14 +323,14 @@ export class Interpreter {
     const found = [];
     for (const [name, { node, tick }] of this.#disk.files(WORKDIR + "/")) {
       const old = before.get(name);
-      if (old?.node !== node || old.tick !== tick) found.push([name, node.usedBytes, Math.trunc(node.mtime) * 1e6]);
+      if (old?.node !== node || old.tick !== tick) found.push([name, node.usedBytes, nanoseconds(Math.trunc(node.mtime))]);
     }
     return found.sort(([a], [b]) => (a < b ? -1 : 1)).slice(0, MAX_FILES);
   }
 
   // linger waits for the timers of a run, and for the promises that depend on them.
   async #linger(run) {
-    const end = run.most < 0 ? Infinity : kept.time() + run.most * 1000;
+    const end = run.most < 0 ? Infinity : kept.time() + run.most;
     // Anything that continues without a timer has done so after one turn of the event loop.
     for (let pause = 0; !run.stop && kept.time() < end; pause = Math.min(2 * pause + 1, 20)) {
       await this.#timers.sleep(Math.min(pause, end - kept.time()));
@@ -412,25 +414,4 @@ function declare(name, kind) {
   } else if (old && (old.get || !old.writable)) {
     property({ value: old.value, writable: true });
   }
-}
-
-// encode encodes a value: u8 main, u16 count, and for each representation u16 length, type, u32
-// length, data.
-function encode(main, bundle) {
-  let size = 3;
-  for (const [mime, data] of bundle) size += 6 + mime.length + data.length;
-  const b = new Uint8Array(size);
-  const v = new DataView(b.buffer);
-  b[0] = main ? 1 : 0;
-  v.setUint16(1, bundle.length, true);
-  let at = 3;
-  for (const [mime, data] of bundle) {
-    v.setUint16(at, mime.length, true);
-    for (let i = 0; i < mime.length; i++) b[at + 2 + i] = mime.charCodeAt(i);
-    at += 2 + mime.length;
-    v.setUint32(at, data.length, true);
-    b.set(data, at + 4);
-    at += 4 + data.length;
-  }
-  return b;
 }

@@ -3,7 +3,7 @@
 // permission.
 import { after, Leftovers, Run } from "./clock.mjs";
 import { allocate, Receiver } from "./ring.mjs";
-import { CHUNK, COST, FROM_HOST, json, NONCE, Reader, TO_HOST, Writer } from "./wire.mjs";
+import { CHANNEL, CHUNK, COST, END, joined, MORE, pack, Reader, TYPE, unpack, Writer } from "./wire.mjs";
 
 // Exit codes, as in host.go.
 const EXIT = { protocol: 2, stuck: 3, broken: 4, idle: 10, life: 11, left: 12 };
@@ -16,9 +16,9 @@ const shared = allocate();
 const receiver = new Receiver(shared);
 
 const first = await reader.frame();
-if (first?.type !== TO_HOST.INIT) Deno.exit(EXIT.protocol);
-const writer = new Writer((b) => Deno.stdout.write(b), first.payload.slice(0, NONCE));
-const options = JSON.parse(new TextDecoder().decode(first.payload.subarray(NONCE)));
+if (first?.type !== TYPE.HELLO) Deno.exit(EXIT.protocol);
+const { data: nonce, ...options } = unpack(first.payload);
+const writer = new Writer((b) => Deno.stdout.write(b), nonce.slice());
 
 let run = null; // the run in progress
 const calls = new Set(); // calls without a reply
@@ -74,42 +74,45 @@ async function boot() {
   ]);
 }
 
-// serve handles a request of the Go program.
-function serve({ type, id, payload }) {
+// serve handles a frame of the Go program.
+function serve({ type, flags, stream: id, payload }) {
   switch (type) {
-    case TO_HOST.RUN: {
-      const v = new DataView(payload.buffer);
-      run = new Run(id, v.getFloat64(0, true), receiver, {
-        tell: (again) => port.postMessage({ op: "interrupt", id, again }),
-        late: () => writer.send(FROM_HOST.LATE, id),
-        stuck: () => stuck(id),
-      });
-      receiver.begin(payload[8] === 1);
-      use();
-      return leftovers.hurry(async () => {
-        // Sent before the worker can have the code. Without this frame none of the code has run,
-        // whatever ends the process.
-        writer.send(FROM_HOST.GIVEN, id);
-        await writer.flushed();
-        port.postMessage({ op: "run", id, payload: payload.subarray(9) });
-      });
-    }
-    case TO_HOST.CALL:
-      use();
-      calls.add(id);
-      port.postMessage({ op: "call", id, payload });
-      return run ?? rest();
-    case TO_HOST.STDIN:
-      if (run?.id === id) receiver.feed(payload.length ? payload : null);
+    case TYPE.OPEN:
+      return open(id, unpack(payload));
+    case TYPE.DATA:
+      if (run?.id === id) receiver.feed(flags & END ? null : payload);
       return;
-    case TO_HOST.INTERRUPT:
+    case TYPE.STOP:
       if (run?.id === id) run.interrupt();
       return;
-    case TO_HOST.CREDIT:
-      return receiver.confirm(new DataView(payload.buffer).getUint32(0, true));
+    case TYPE.CREDIT:
+      return receiver.confirm(new DataView(payload.buffer).getUint32(0));
     default:
       throw new Error(`frame of type ${type}`);
   }
+}
+
+// open passes a request to the worker.
+function open(id, request) {
+  use();
+  if (request.op !== "run") {
+    calls.add(id);
+    port.postMessage({ op: "call", id, request });
+    return run ?? rest();
+  }
+  run = new Run(id, Number(request.wall) / 1e6, receiver, {
+    tell: (again) => port.postMessage({ op: "interrupt", id, again }),
+    late: () => writer.send(TYPE.STOP, id),
+    stuck: () => stuck(id),
+  });
+  receiver.begin(request.stdin);
+  leftovers.hurry(async () => {
+    // Sent before the worker can have the code. Without this frame none of the code has run,
+    // whatever ends the process.
+    writer.send(TYPE.OPEN, id);
+    await writer.flushed();
+    port.postMessage({ op: "run", id, request });
+  });
 }
 
 // drain passes on the frames in the ring, as fast as the Go program accepts them.
@@ -131,26 +134,26 @@ async function drain() {
 // because Go does not know about it.
 function* merged(frames) {
   for (let i = 0; i < frames.length; ) {
-    const { type, id, payload } = frames[i];
+    const f = frames[i];
     let n = i + 1;
-    let size = payload.length;
-    if (type === FROM_HOST.STDOUT || type === FROM_HOST.STDERR) {
-      while (frames[n]?.type === type && frames[n].id === id && size + frames[n].payload.length <= CHUNK) size += frames[n++].payload.length;
+    let size = f.length;
+    if (f.type === TYPE.DATA && (f.channel === CHANNEL.STDOUT || f.channel === CHANNEL.STDERR)) {
+      while (n < frames.length && sameStream(frames[n], f) && size + frames[n].length <= CHUNK) size += frames[n++].length;
     }
-    if (n === i + 1) {
-      yield frames[i];
-    } else {
-      const all = new Uint8Array(size);
-      for (let at = 0, k = i; k < n; at += frames[k++].payload.length) all.set(frames[k].payload, at);
+    if (n > i + 1) {
       receiver.confirm(COST * (n - i - 1));
-      yield { type, id, payload: all };
+      f.payload = joined(frames.slice(i, n).map(({ payload }) => payload), size);
     }
+    yield f;
     i = n;
   }
 }
 
-function pass({ type, id, payload }) {
-  if (type === FROM_HOST.READY) {
+const sameStream = (a, b) => a.type === b.type && a.channel === b.channel && a.stream === b.stream;
+
+function pass({ type, flags, channel, stream: id, payload }) {
+  const last = (type === TYPE.DONE || type === TYPE.FAIL) && !(flags & (MORE | END));
+  if (type === TYPE.HELLO) {
     if (up) throw new Error("ready twice");
     up = true;
     // From here on no code in this process can read a file.
@@ -158,23 +161,23 @@ function pass({ type, id, payload }) {
     rest();
   }
   if (run?.id === id) {
-    if (type === FROM_HOST.STARTED) {
+    if (type === TYPE.STARTED) {
       leftovers.stop();
       run.started();
     }
-    if (type === FROM_HOST.END) run.ended();
-    if (type === FROM_HOST.SYNCED) {
+    if (type === TYPE.DATA && channel === CHANNEL.ENTRIES && flags & END) run.ended();
+    if (last) {
       leftovers.begin(run.left);
       run = null;
       rest();
     }
   }
-  if (type === FROM_HOST.REPLY) calls.delete(id);
-  writer.send(type, id, payload);
+  if (last) calls.delete(id);
+  writer.send(type, id, payload, channel, flags);
 }
 
 async function stuck(id) {
-  writer.send(FROM_HOST.STUCK, id);
+  writer.send(TYPE.FAIL, id);
   await writer.flushed();
   // The Go program ends this process. If the Go program is gone or stopped, the process ends
   // itself.
@@ -192,7 +195,7 @@ function rest() {
 }
 
 async function die(message) {
-  writer.send(FROM_HOST.FATAL, 0, json({ message: message.slice(0, 1000) }));
+  writer.send(TYPE.BYE, 0, pack({ message: message.slice(0, 1000) }));
   await writer.flushed();
   Deno.exit(EXIT.broken);
 }

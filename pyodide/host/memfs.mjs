@@ -13,6 +13,14 @@ const ENAMETOOLONG = 37;
 const NAME_MAX = 255; // bytes
 const PATH_MAX = 4096;
 
+const MOST = 2 ** 63 / 1e6 - 1e6; // ms, in about the year 2262
+
+// nanoseconds returns a time of files, which is in ms, as an integer.
+export function nanoseconds(time) {
+  const ms = Math.min(Math.max(Number(time), -MOST), MOST) || 0;
+  return BigInt(Math.trunc(ms)) * 1_000_000n + BigInt(Math.round((ms % 1) * 1e6));
+}
+
 // Disk patches the operations of MEMFS. Nodes have references to the operation tables, so the
 // tables are patched in place.
 export class Disk {
@@ -338,12 +346,11 @@ export class Disk {
     for (const [path, node] of dirty) {
       const whole = node.xId === undefined;
       if (whole) node.xId = this.#next++;
-      send({ path, node, id: node.xId, whole });
-      if (this.#fs.isFile(node.mode)) {
-        const from = whole ? 0 : (node.xFrom ?? 0);
-        const to = whole ? node.usedBytes : Math.min(node.xTo ?? 0, node.usedBytes);
-        if (from < to) data(node.xId, from, node.contents.subarray(from, to));
-      }
+      const file = this.#fs.isFile(node.mode);
+      const to = !file ? 0 : whole ? node.usedBytes : Math.min(node.xTo ?? 0, node.usedBytes);
+      const from = whole ? 0 : Math.min(node.xFrom ?? 0, to);
+      send({ path, node, id: node.xId, whole, from });
+      if (from < to) data(node.contents.subarray(from, to));
       node.xDirty = false;
       node.xFrom = node.xTo = undefined;
       this.#known.set(path, node);
@@ -357,7 +364,7 @@ export class Disk {
     const found = [];
     this.#walk((path, node) => {
       if (path.startsWith(dir + "/") && this.#fs.isFile(node.mode) && (this.#known.get(path) !== node || node.xDirty)) {
-        found.push([path.slice(dir.length + 1), node.usedBytes, Math.round(Number(node.mtime) * 1e6)]);
+        found.push([path.slice(dir.length + 1), node.usedBytes, nanoseconds(node.mtime)]);
       }
     });
     return found;

@@ -7,12 +7,12 @@ export function packageCalls(py, disk, site) {
   const files = new Map();
   const { find_imports: findImports } = py.pyimport("pyodide.code");
   return {
-    wheel({ path }, data) {
+    wheel({ path, data }) {
       files.set(path, data.slice());
-      return [{}];
+      return {};
     },
 
-    async load({ max: room }, data) {
+    async load({ max: room, data }) {
       const { packages } = JSON.parse(new TextDecoder().decode(data));
       py._api.lockfile_packages = { __proto__: null, ...packages };
       const names = Object.keys(packages);
@@ -34,10 +34,10 @@ export function packageCalls(py, disk, site) {
       }
       const missing = names.filter((n) => !Object.hasOwn(py.loadedPackages, packages[n].name));
       if (missing.length) throw new Error(`not loaded: ${missing.join(", ")}: ${problems.join("; ")}`);
-      return [{}];
+      return {};
     },
 
-    imports(request, data) {
+    imports({ data }) {
       let found = [];
       try {
         const list = findImports(new TextDecoder().decode(data));
@@ -46,7 +46,7 @@ export function packageCalls(py, disk, site) {
       } catch {
         // The code cannot be parsed. Running it will report that.
       }
-      return [{}, new TextEncoder().encode(JSON.stringify(found))];
+      return { modules: found };
     },
   };
 }

@@ -7,8 +7,8 @@ import { fixAll } from "./fixed.mjs";
 import { packageCalls } from "./packages.mjs";
 import { EINTR } from "./ring.mjs";
 import { finish, unplaced } from "./scrub.mjs";
-import { restoreCalls, sendChanges } from "./spool.mjs";
-import { CHUNK, FROM_HOST, json, number } from "./wire.mjs";
+import { restoreCalls, sendChanges, sendEnd } from "./spool.mjs";
+import { CHANNEL, CHUNK, credit, pack, TYPE } from "./wire.mjs";
 
 const HOME = "/tmp/home";
 const WORKDIR = "/workspace";
@@ -16,7 +16,7 @@ const SITE = "/lib/python3.14/site-packages";
 const DEVICE = 40; // the major number of our devices
 const ERRNO_EINTR = 27;
 const ERRNO_EIO = 29;
-const INTERRUPTED = '{"exit_code":130,"exception":null,"interrupted":true}';
+const INTERRUPTED = '{"exit":130}';
 
 // What Python finds in the module js. The realm contains little anyway; this is for Pyodide's own
 // Python code.
@@ -85,19 +85,19 @@ export async function prepare(sender, assets, { mode }) {
   modules(py, assets.modules);
   const send = (id, bytes) => {
     for (let at = 0; at < bytes.length; at += CHUNK) {
-      sender.send(FROM_HOST.DATA, id, number.part(0, at, bytes.subarray(at, at + CHUNK)));
+      sender.send(TYPE.DATA, id, bytes.subarray(at, at + CHUNK), CHANNEL.CONTENTS);
     }
-    return [{ size: bytes.length }];
+    return { size: bytes.length };
   };
   const calls = snapshot
     ? {
-        snapshot(request, data, id) {
+        snapshot(request, id) {
           py.runPython("import execbroker_session, execbroker_warm, gc; gc.collect()");
           return send(id, py.makeMemorySnapshot());
         },
       }
     : {
-        compile(request, data, id) {
+        compile(request, id) {
           const bytes = py.pyimport("execbroker_prepare").compile_library("/lib/python314.zip");
           return send(id, bytes.toJs());
         },
@@ -135,7 +135,7 @@ export class Interpreter {
     it.#session = { run: session.run, interrupt: session.interrupt, leave: session.leave };
     it.#disk = new Disk(py.FS, options.disk, options.nodes);
     it.calls = { ...fileCalls(py.FS, it.#disk), ...restoreCalls(py.FS, it.#disk), ...packageCalls(py, it.#disk, SITE) };
-    it.calls.leave = () => [{ left: it.#session.leave() }];
+    it.calls.leave = () => ({ left: it.#session.leave() });
     py.setInterruptBuffer(sender.interruptBuffer);
     it.#fatal(py._api);
     // The buffers of the start are no longer needed. Free them explicitly.
@@ -161,7 +161,7 @@ export class Interpreter {
     api.on_fatal = (e) => {
       // os._exit is a normal end of the code. The rest needs no Python.
       if (Number.isInteger(e?.status) && this.#settle) return this.#settle({ status: e.status & 0xff });
-      this.#sender.send(FROM_HOST.FATAL, 0, json({ message: String(e?.message ?? e).slice(0, 1000) }));
+      this.#sender.send(TYPE.BYE, 0, pack({ message: String(e?.message ?? e).slice(0, 1000) }));
     };
   }
 
@@ -175,23 +175,23 @@ export class Interpreter {
         throw new FS.ErrnoError(e === EINTR ? ERRNO_EINTR : ERRNO_EIO);
       }
     };
-    const stream = (type) => ({
+    const stream = (channel) => ({
       write: guarded((_, buffer, offset, length) => {
         // Output of code that an earlier run left running is dropped.
-        return this.#run && !this.#broken ? this.#sender.stream(type, this.#run, bytes(buffer, offset, length)) : length;
+        return this.#run && !this.#broken ? this.#sender.stream(channel, this.#run, bytes(buffer, offset, length)) : length;
       }),
     });
     const input = {
       read: guarded((_, buffer, offset, length) => {
         if (!this.#run) return 0;
-        const data = this.#sender.input(length, (room) => this.#sender.send(FROM_HOST.WANT, this.#run, number.u32(room)));
+        const data = this.#sender.input(length, (room) => this.#sender.send(TYPE.CREDIT, this.#run, credit(room)));
         bytes(buffer, offset, data.length).set(data);
         return data.length;
       }),
     };
     const output = {
       write: guarded((_, buffer, offset, length) => {
-        if (this.#run) this.#sender.long(FROM_HOST.OUTPUT, this.#run, bytes(buffer, offset, length));
+        if (this.#run) this.#sender.long(TYPE.OUTPUT, this.#run, bytes(buffer, offset, length));
         return length;
       }),
     };
@@ -200,7 +200,7 @@ export class Interpreter {
       FS.mkdev(`/dev/${name}`, 0o666, FS.makedev(DEVICE, minor));
     };
     make("output", 3, output);
-    for (const [fd, name, ops] of [[0, "stdin", input], [1, "stdout", stream(FROM_HOST.STDOUT)], [2, "stderr", stream(FROM_HOST.STDERR)]]) {
+    for (const [fd, name, ops] of [[0, "stdin", input], [1, "stdout", stream(CHANNEL.STDOUT)], [2, "stderr", stream(CHANNEL.STDERR)]]) {
       FS.unlink(`/dev/${name}`);
       make(name, fd, ops);
       FS.closeStream(fd);
@@ -220,10 +220,11 @@ export class Interpreter {
   }
 
   // run executes one cell and sends its output and result.
-  async run(id, request, code) {
+  async run(id, { dir, env, artifacts, linger }, code) {
     const sender = this.#sender;
+    const request = JSON.stringify({ dir, env, changes: artifacts, linger: Number(linger ?? -1) / 1e9 });
     this.#run = id;
-    sender.send(FROM_HOST.STARTED, id, number.u32(++this.#cell));
+    sender.send(TYPE.STARTED, id, pack({ cell: ++this.#cell }));
     let end;
     try {
       end = await new Promise((resolve, reject) => {
@@ -231,26 +232,18 @@ export class Interpreter {
         this.#session.run.callPromising(code, this.#cell, request).then((r) => r !== undefined && resolve(r), reject);
       });
     } catch (e) {
-      if (e?.type === "MemoryError") return sender.send(FROM_HOST.FATAL, 0, json({ message: "out of memory: not even the end could be told" }));
+      if (e?.type === "MemoryError") return sender.send(TYPE.BYE, 0, pack({ message: "out of memory: not even the end could be told" }));
       end = INTERRUPTED; // the signal came after the end of the cell, or before its beginning
     }
     this.#settle = null;
     sender.clearInterrupt();
-    if (end.status !== undefined) end = this.#exited(end.status);
-    this.#longEnd(id, end);
+    // A status means that the run has ended its interpreter.
+    const exited = end.status !== undefined;
+    const { changes, ...rest } = exited ? { exit: end.status, lost: true, changes: this.#disk.changed(WORKDIR) } : JSON.parse(end);
+    sendEnd(sender, id, (changes ?? []).map(([name, size, mtime]) => [name, size, BigInt(mtime)]));
     this.#run = 0;
     sendChanges(sender, this.#disk, id);
-    sender.send(FROM_HOST.SYNCED, id);
-  }
-
-  // exited returns the end of a run that has ended its interpreter.
-  #exited(code) {
-    const changes = this.#disk.changed(WORKDIR);
-    return JSON.stringify({ exit_code: code, exception: null, interrupted: false, exited: true, left: [], changes });
-  }
-
-  #longEnd(id, end) {
-    this.#sender.long(FROM_HOST.END, id, new TextEncoder().encode(end));
+    sender.long(TYPE.DONE, id, pack(rest));
   }
 
   // interrupt is called when the event loop is free because the run waits for something. again says

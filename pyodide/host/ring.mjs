@@ -4,7 +4,7 @@
 //
 // The main thread trusts nothing in the ring: it masks positions and checks lengths, because the
 // worker runs untrusted code.
-import { CHUNK, COST, HEAD, MAX_FRAME, number, WINDOW, WORKER } from "./wire.mjs";
+import { CHUNK, COST, counted, END, header, HEADER, MAX_PAYLOAD, MORE, parsed, TYPE, WINDOW, WORKER } from "./wire.mjs";
 
 const now = performance.now.bind(performance); // saved, because code may replace it
 const SIZE = 256 << 10; // a power of two
@@ -15,20 +15,15 @@ const WRITTEN = 0; // bytes ever written, modulo 2^32
 const READ = 1; // bytes ever read, modulo 2^32
 const FLIGHT = 2; // counted bytes that Go has not confirmed
 const AWAKE = 3; // 1 while the main thread checks the ring without a kick
-const INPUT = 4; // bytes of standard input for the worker; EMPTY, END
+const INPUT = 4; // bytes of standard input for the worker; EMPTY, OVER
 const BELL = 5; // the worker sleeps on it; it changes at an interrupt
 const HEARD = 6; // 1 when the worker's event loop has received the last message about an interrupt
 const ANSWERED = 7; // 1 when the worker's event loop has received the last question whether it is free
 const WORDS = 8;
 
 const EMPTY = 0;
-const END = -1;
+const OVER = -1;
 const INPUT_SIZE = 64 << 10;
-
-// The first byte of a part of a long message.
-const MORE = 0;
-const LAST = 1;
-const BROKEN = 2;
 
 // EINTR is thrown from a write, read or sleep that was interrupted.
 export const EINTR = Symbol("EINTR");
@@ -49,7 +44,7 @@ export class Sender {
   #input;
   #interrupt;
   #kick;
-  #scratch = new Uint8Array(4 + HEAD);
+  #scratch = new Uint8Array(HEADER);
   #view = new DataView(this.#scratch.buffer);
   #wait = Atomics.wait; // saved early, because code may replace it
   #load = Atomics.load;
@@ -88,34 +83,32 @@ export class Sender {
 
   // send writes one frame. While a counted frame waits for room, an interrupt ends the wait with
   // EINTR; then nothing has been written.
-  send(type, id, payload) {
-    this.#send(type, id, payload, WORKER.get(type));
+  send(type, stream, payload, channel = 0, flags = 0) {
+    this.#send(type, stream, payload, channel, flags, counted(type));
   }
 
   // force is send for frames that must not be interrupted.
-  force(type, id, payload) {
-    this.#send(type, id, payload, false);
+  force(type, stream, payload, channel = 0, flags = 0) {
+    this.#send(type, stream, payload, channel, flags, false);
   }
 
-  #send(type, id, payload, interruptible) {
+  #send(type, stream, payload, channel, flags, interruptible) {
     const size = payload ? payload.length : 0;
-    if (WORKER.get(type)) this.#credit(size + COST, interruptible);
-    if (interruptible) this.#room(Math.min(4 + HEAD + size, SIZE), true);
-    this.#view.setUint32(0, HEAD + size, true);
-    this.#scratch[4] = type;
-    this.#view.setUint32(5, id, true);
+    if (counted(type)) this.#credit(size + COST, interruptible);
+    if (interruptible) this.#room(Math.min(HEADER + size, SIZE), true);
+    header(this.#view, 0, type, stream, size, channel, flags);
     this.#put(this.#scratch);
     if (size) this.#put(payload);
     this.#wake();
   }
 
-  // stream writes data as one or more frames and returns how much it wrote. That is less than all
-  // only after an interrupt.
-  stream(type, id, data) {
+  // stream writes data to a channel, in one or more frames, and returns how much it wrote. That is
+  // less than all only after an interrupt.
+  stream(channel, stream, data) {
     for (let at = 0; at < data.length; ) {
       const part = data.subarray(at, at + CHUNK);
       try {
-        this.send(type, id, part);
+        this.#send(TYPE.DATA, stream, part, channel, 0, true);
       } catch (e) {
         if (e === EINTR && at > 0) return at;
         throw e;
@@ -125,18 +118,18 @@ export class Sender {
     return data.length;
   }
 
-  // long sends a message in parts. If it is interrupted, it sends a part that discards the message
+  // long sends a message in parts. If it is interrupted, it sends a frame that discards the message
   // before it passes the interrupt on.
-  long(type, id, data) {
+  long(type, stream, data) {
     let at = 0;
     try {
       do {
-        const part = data.subarray(at, at + CHUNK - 1);
+        const part = data.subarray(at, at + CHUNK);
         at += part.length;
-        this.send(type, id, number.flagged(at < data.length ? MORE : LAST, part));
+        this.send(type, stream, part, 0, at < data.length ? MORE : 0);
       } while (at < data.length);
     } catch (e) {
-      if (e === EINTR) this.force(type, id, number.flagged(BROKEN, new Uint8Array()));
+      if (e === EINTR) this.force(type, stream, undefined, 0, END);
       throw e;
     }
   }
@@ -145,7 +138,7 @@ export class Sender {
   input(max, want) {
     for (let asked = false; ; ) {
       const n = this.#load(this.#words, INPUT);
-      if (n === END) return new Uint8Array();
+      if (n === OVER) return new Uint8Array();
       if (n > EMPTY) {
         const data = this.#input.slice(0, Math.min(n, max));
         if (data.length < n) this.#input.copyWithin(0, data.length, n);
@@ -225,7 +218,7 @@ export class Receiver {
   #input;
   #interrupt;
   #read = 0; // bytes ever read, modulo 2^32. The worker gets this value, but its copy is not trusted
-  #data = new Uint8Array(4 + MAX_FRAME + SIZE);
+  #data = new Uint8Array(HEADER + MAX_PAYLOAD + SIZE);
   #length = 0; // bytes of the incomplete frame that was read so far
   #broken = null; // the error of data that cannot be read
 
@@ -269,20 +262,17 @@ export class Receiver {
     const frames = [];
     const view = new DataView(data.buffer);
     let from = 0;
-    while (this.#length - from >= 4) {
-      const length = view.getUint32(from, true);
-      if (length < HEAD || length > MAX_FRAME) {
-        this.#broken = `frame of ${length} bytes`;
+    while (this.#length - from >= HEADER) {
+      const f = parsed(view, from);
+      if (!WORKER.has(f.type) || f.length > MAX_PAYLOAD) {
+        this.#broken = `frame of type ${f.type} with ${f.length} bytes`;
         break;
       }
-      if (this.#length - from - 4 < length) break;
-      const type = data[from + 4];
-      if (!WORKER.has(type)) {
-        this.#broken = `frame of type ${type}`;
-        break;
-      }
-      frames.push({ type, id: view.getUint32(from + 5, true), payload: data.slice(from + 4 + HEAD, from + 4 + length) });
-      from += 4 + length;
+      const end = from + HEADER + f.length;
+      if (end > this.#length) break;
+      f.payload = data.slice(from + HEADER, end);
+      frames.push(f);
+      from = end;
     }
     data.copyWithin(0, from, this.#length);
     this.#length -= from;
@@ -298,13 +288,13 @@ export class Receiver {
   // feed gives standard input to the worker, which must have asked for it. null ends the input.
   feed(data) {
     if (data) this.#input.set(data.subarray(0, INPUT_SIZE));
-    Atomics.store(this.#words, INPUT, data ? data.length : END);
+    Atomics.store(this.#words, INPUT, data ? data.length : OVER);
     Atomics.notify(this.#words, INPUT);
   }
 
   // begin resets the input and the interrupt of an earlier run.
   begin(hasInput) {
-    Atomics.store(this.#words, INPUT, hasInput ? EMPTY : END);
+    Atomics.store(this.#words, INPUT, hasInput ? EMPTY : OVER);
     Atomics.store(this.#interrupt, 0, 0);
   }
 

@@ -2,7 +2,7 @@
 // interpreter with the untrusted code.
 import { kept } from "./scrub.mjs";
 import { Sender } from "./ring.mjs";
-import { envelope, FROM_HOST, json, open } from "./wire.mjs";
+import { pack, TYPE } from "./wire.mjs";
 
 // The calls that change files.
 const MUTATING = new Set(["mkdir", "rename", "remove", "commit", "sync", "leave"]);
@@ -22,40 +22,38 @@ async function start(begin, { shared, assets, options }, port) {
   try {
     const it = await begin(sender, assets, options);
     port.onmessage = (e) => serve(it, sender, e.data);
-    sender.send(FROM_HOST.READY, 0, json({ version: it.version, ms: Math.round(performance.now() - began) }));
+    sender.send(TYPE.HELLO, 0, pack({ version: it.version, ms: Math.round(performance.now() - began) }));
   } catch (e) {
-    sender.send(FROM_HOST.FATAL, 0, json({ message: String(e?.stack ?? e).slice(0, 4000) }));
+    sender.send(TYPE.BYE, 0, pack({ message: String(e?.stack ?? e).slice(0, 4000) }));
   }
 }
 
-function serve(it, sender, { op, id, payload, again }) {
+function serve(it, sender, { op, id, request, again }) {
   switch (op) {
-    case "run": {
-      const [request, code] = open(payload);
-      return it.run(id, request, new TextDecoder().decode(code));
-    }
+    case "run":
+      return it.run(id, request, new TextDecoder().decode(request.data));
     case "interrupt":
       sender.acknowledge();
       return it.interrupt(id, again);
     case "ask":
       return sender.answer();
     case "call":
-      return call(it, sender, id, payload);
+      return call(it, sender, id, request);
   }
 }
 
-async function call(it, sender, id, payload) {
+async function call(it, sender, id, request) {
+  let type = TYPE.DONE;
   let answer;
   try {
-    const [head, data] = open(payload);
-    const request = JSON.parse(head);
     if (!Object.hasOwn(it.calls, request.op)) throw new Error(`no call ${request.op}`);
-    let result = it.calls[request.op](request, data, id);
+    let result = it.calls[request.op](request, id);
     if (result instanceof Promise) result = await result; // other calls answer before anything else can happen
-    answer = envelope(...result);
+    answer = pack(result);
     if (MUTATING.has(request.op)) it.changed(id);
   } catch (e) {
-    answer = envelope({ errno: e?.errno ?? 0, error: String(e?.message ?? e).slice(0, 1000) });
+    type = TYPE.FAIL;
+    answer = pack({ errno: e?.errno ?? 0, message: String(e?.message ?? e).slice(0, 1000) });
   }
-  sender.send(FROM_HOST.REPLY, id, answer);
+  sender.long(type, id, answer);
 }

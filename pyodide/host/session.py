@@ -29,6 +29,15 @@ _Future, _cancel = asyncio.Future, asyncio.Future.cancel  # of a task: ends it w
 _bytes = int.to_bytes
 
 
+def _size(n):
+    return _bytes(n, 4, "big")
+
+
+def _text(data):
+    """Encodes bytes as a value of package wire."""
+    return [b"s", _size(len(data)), data]
+
+
 class _Host:
     """The host of cell.py: text and input use the ordinary descriptors, values use a device."""
 
@@ -54,10 +63,9 @@ class _Host:
             if len(data) > left:
                 continue
             left -= len(data)
-            mime = mime.encode("ascii")
-            parts += [_bytes(len(mime), 2, "little"), mime, _bytes(len(data), 4, "little"), data]
-        head = (b"\1" if main else b"\0") + _bytes(len(parts) // 4, 2, "little")
-        _write(self._output, head + b"".join(parts))
+            parts += _text(mime.encode("ascii")) + _text(data)
+        head = [b"m", _size(2), *_text(b"main"), b"t" if main else b"f", *_text(b"data"), b"m", _size(len(parts) // 6)]
+        _write(self._output, b"".join(head + parts))
 
     def fileno(self, stream):
         return {"stdin": 0, "stdout": 1, "stderr": 2}[stream]
@@ -144,10 +152,9 @@ class _Session:
 
     def _end(self, outcome, state):
         self.host.run = 0
-        end = {"exit_code": outcome.exit_code, "exception": outcome.exception, "interrupted": outcome.interrupted}
-        end["left"] = self.names()
+        end = {"exit": outcome.exit_code, "exception": outcome.exception, "left": "\n".join(self.names())}
         if state is not None:
-            end["changes"] = cell.changes(WORKDIR, state)
+            end["changes"] = [(name, size, str(mtime)) for name, size, mtime in cell.changes(WORKDIR, state)]
         return _dumps(end)
 
     def leave(self):

@@ -1,41 +1,47 @@
 // Sends changed files to the Go program after a run, and restores them in a new process.
-import { CHUNK, FROM_HOST, number } from "./wire.mjs";
+import { nanoseconds } from "./memfs.mjs";
+import { CHANNEL, CHUNK, END, pack, TYPE } from "./wire.mjs";
 
 const KIND = { file: 1, dir: 2, link: 3, gone: 4 };
-const TYPE = 0o170000;
+const TYPE_BITS = 0o170000;
 const TYPES = { 0o100000: KIND.file, 0o040000: KIND.dir, 0o120000: KIND.link };
 
 // sendChanges sends the changes since the last call. It cannot be interrupted: the run is over.
 export function sendChanges(sender, disk, id) {
   disk.changes(
-    (change) => sender.force(FROM_HOST.FILE, id, entry(change)),
-    (file, offset, bytes) => {
+    (change) => sender.force(TYPE.DATA, id, pack(entry(change)), CHANNEL.ENTRIES),
+    (bytes) => {
       for (let at = 0; at < bytes.length; at += CHUNK) {
-        sender.force(FROM_HOST.DATA, id, number.part(file, offset + at, bytes.subarray(at, at + CHUNK)));
+        sender.force(TYPE.DATA, id, bytes.subarray(at, at + CHUNK), CHANNEL.CONTENTS);
       }
     },
   );
 }
 
-// entry encodes a change: u8 kind, u8 whole, u32 id, u32 mode, f64 time, f64 size, u16 length,
-// path, target.
-function entry({ path, gone, node, id, whole }) {
-  const encoder = new TextEncoder();
-  const name = encoder.encode(path);
-  const target = encoder.encode(node?.link ?? "");
-  const b = new Uint8Array(28 + name.length + target.length);
-  const v = new DataView(b.buffer);
-  v.setUint16(26, name.length, true);
-  b.set(name, 28);
-  b.set(target, 28 + name.length);
-  b[0] = gone ? KIND.gone : TYPES[node.mode & TYPE];
-  if (gone) return b;
-  b[1] = whole ? 1 : 0;
-  v.setUint32(2, id, true);
-  v.setUint32(6, node.mode & 0o7777, true);
-  v.setFloat64(10, Number(node.mtime), true);
-  v.setFloat64(18, node.usedBytes ?? 0, true);
-  return b;
+// entry describes a change.
+function entry({ path, gone, node, id, whole, from }) {
+  if (gone) return { path, kind: KIND.gone };
+  return {
+    path,
+    kind: TYPES[node.mode & TYPE_BITS],
+    whole,
+    id,
+    mode: node.mode & 0o7777,
+    mtime: nanoseconds(node.mtime),
+    size: node.usedBytes ?? 0,
+    target: node.link ?? "",
+    from,
+  };
+}
+
+// sendEnd says that the code has ended, and which files it has changed: name, size and time in ns.
+export function sendEnd(sender, id, changes) {
+  const all = pack(...changes.map(([name, size, mtime]) => ({ name, size, mtime })));
+  for (let at = 0; ; at += CHUNK) {
+    const last = at + CHUNK >= all.length;
+    sender.force(TYPE.DATA, id, all.subarray(at, at + CHUNK), CHANNEL.ENTRIES, last ? END : 0);
+    if (last) return;
+  }
 }
 
 // restoreCalls restores the files that the Go program has kept. The calls come before the first
@@ -62,27 +68,28 @@ export function restoreCalls(FS, disk) {
         times.push([node, mtime, mode]);
         disk.restored(path, node, id);
       }
-      return [{}];
+      return {};
     },
-    fill({ parts }, data) {
+    fill({ parts, data }) {
       let at = 0;
       for (const { id, offset, bytes } of parts) {
         files.get(id).contents.set(data.subarray(at, at + bytes), offset);
         at += bytes;
       }
-      return [{}];
+      return {};
     },
     restored() {
       // Last, because creating entries changes the times of directories, and a mode may forbid
       // later operations.
       for (const [node, mtime, mode] of times) {
-        node.mode = (node.mode & TYPE) | (mode & 0o7777);
-        node.atime = node.mtime = mtime;
+        node.mode = (node.mode & TYPE_BITS) | (mode & 0o7777);
+        const ns = BigInt(mtime);
+        node.atime = node.mtime = Number(ns / 1_000_000n) + Number(ns % 1_000_000n) / 1e6;
       }
       files.clear();
       times.length = 0;
       disk.settle();
-      return [{}];
+      return {};
     },
   };
 }

@@ -1,102 +1,159 @@
-// The frames between the Go program and this process, and between the two threads of this process.
+// The frames of internal/wire between the Go program and this process, and between the two threads
+// of this process: twelve bytes of header and a payload.
 //
-//   to us      u32 length, u8 type, u32 id, payload
-//   from us    u32 length, nonce, u8 type, u32 id, payload
-//   by ring    u32 length, u8 type, u32 id, payload
+//   to us      frames
+//   from us    each frame behind the nonce
+//   by ring    frames
 //
-// Numbers are little-endian; length counts the bytes that follow it. The nonce comes with the first
-// frame and only the main thread knows it, so that no other writer to standard output can forge a
-// frame. The constants are those of frame.go.
+// The nonce comes with the first frame and only the main thread knows it, so that no other writer
+// to standard output can forge a frame. What the frames mean here is in frame.go.
 
-export const TO_HOST = { INIT: 1, RUN: 2, STDIN: 3, INTERRUPT: 4, CREDIT: 5, CALL: 6 };
+export const TYPE = { HELLO: 1, BYE: 4, OPEN: 5, DATA: 6, CREDIT: 7, STOP: 8, STARTED: 9, OUTPUT: 10, DONE: 11, FAIL: 12 };
+export const CHANNEL = { CONTENTS: 0, STDOUT: 1, STDERR: 2, ENTRIES: 3 };
+export const MORE = 1; // flags
+export const END = 2;
 
-export const FROM_HOST = {
-  READY: 1, // JSON: how the interpreter started
-  STARTED: 2, // u32 cell
-  STDOUT: 3,
-  STDERR: 4,
-  OUTPUT: 5, // u8 flag, part of a bundle
-  WANT: 6, // u32 number of bytes of standard input that can be accepted
-  END: 7, // u8 flag, part of JSON: how the code ended
-  FILE: 8, // an entry of the file system that has changed
-  DATA: 9, // u32 file, f64 offset, contents
-  SYNCED: 10, // the run is over
-  REPLY: 11, // u32 length, JSON, data: the answer to CALL
-  LATE: 12, // the wall time is over, and the code was interrupted
-  STUCK: 13, // the code can only be stopped by killing the process
-  FATAL: 14, // JSON: the interpreter can no longer be used
-  GIVEN: 15, // the code is about to be passed to the worker
-};
+// WORKER has the types of frames that the worker may send. The others say what only the main thread
+// knows.
+export const WORKER = new Set([TYPE.HELLO, TYPE.BYE, TYPE.STARTED, TYPE.DATA, TYPE.CREDIT, TYPE.OUTPUT, TYPE.DONE, TYPE.FAIL]);
 
-// WORKER lists the frames that the worker may send, and says which of them count against the bytes
-// that Go has not confirmed.
-export const WORKER = new Map([
-  [FROM_HOST.READY, false],
-  [FROM_HOST.STARTED, false],
-  [FROM_HOST.STDOUT, true],
-  [FROM_HOST.STDERR, true],
-  [FROM_HOST.OUTPUT, true],
-  [FROM_HOST.WANT, false],
-  [FROM_HOST.END, false],
-  [FROM_HOST.FILE, true],
-  [FROM_HOST.DATA, true],
-  [FROM_HOST.SYNCED, false],
-  [FROM_HOST.REPLY, false],
-  [FROM_HOST.FATAL, false],
-]);
+// counted reports whether frames of a type count against the bytes that Go has not confirmed.
+export const counted = (type) => type === TYPE.DATA || type === TYPE.OUTPUT;
 
 export const NONCE = 16;
-export const HEAD = 5; // type and id
-export const MAX_FRAME = 1 << 20; // bytes after the length, from this process
-export const MAX_REQUEST = 65 << 20; // likewise, to this process
+export const HEADER = 12;
+export const MAX_PAYLOAD = 1 << 20;
+export const MAX_REQUEST = 66 << 20; // bytes of a request, in several frames
 export const CHUNK = 32 << 10; // size of pieces of streams
 export const WINDOW = 1 << 20; // bytes that may be sent to Go before it confirms them
 export const COST = 64; // added to the size of the payload of each frame, so that empty frames cost something
 
-// json encodes a value.
-export function json(value) {
-  return new TextEncoder().encode(JSON.stringify(value));
+const EMPTY = new Uint8Array();
+
+// header writes the header of a frame, and parsed reads it.
+export function header(view, at, type, stream, length, channel, flags) {
+  view.setUint8(at, type);
+  view.setUint8(at + 1, flags);
+  view.setUint16(at + 2, channel);
+  view.setUint32(at + 4, stream);
+  view.setUint32(at + 8, length);
 }
 
-// number encodes payloads that begin with numbers.
-export const number = {
-  u32(n) {
-    const b = new Uint8Array(4);
-    new DataView(b.buffer).setUint32(0, n, true);
-    return b;
-  },
-  flagged(flag, data) {
-    const b = new Uint8Array(1 + data.length);
-    b[0] = flag;
-    b.set(data, 1);
-    return b;
-  },
-  part(file, offset, data) {
-    const b = new Uint8Array(12 + data.length);
-    const v = new DataView(b.buffer);
-    v.setUint32(0, file, true);
-    v.setFloat64(4, offset, true);
-    b.set(data, 12);
-    return b;
-  },
-};
+export function parsed(view, at) {
+  return {
+    type: view.getUint8(at),
+    flags: view.getUint8(at + 1),
+    channel: view.getUint16(at + 2),
+    stream: view.getUint32(at + 4),
+    length: view.getUint32(at + 8),
+    payload: EMPTY,
+  };
+}
 
-// envelope encodes JSON that is followed by data; open is its inverse.
-export function envelope(value, data = new Uint8Array()) {
-  const head = json(value);
-  const b = new Uint8Array(4 + head.length + data.length);
-  new DataView(b.buffer).setUint32(0, head.length, true);
-  b.set(head, 4);
-  b.set(data, 4 + head.length);
+// credit is the payload of a Credit frame.
+export function credit(n) {
+  const b = new Uint8Array(4);
+  new DataView(b.buffer).setUint32(0, n);
   return b;
 }
 
-export function open(payload) {
-  const n = new DataView(payload.buffer, payload.byteOffset).getUint32(0, true);
-  return [new TextDecoder().decode(payload.subarray(4, 4 + n)), payload.subarray(4 + n)];
+// The types of values: "n", "t", "f", "i", "s", "l", "m".
+const [NULL, TRUE, FALSE, INTEGER, TEXT, LIST, MAP] = [110, 116, 102, 105, 115, 108, 109];
+
+const encoder = new TextEncoder();
+
+// pack encodes values, one after the other. It also runs in the realm of the code, and uses nothing
+// there that the code can replace.
+export function pack(...values) {
+  let b = new Uint8Array(1 << 10);
+  let view = new DataView(b.buffer);
+  let at = 0;
+  const room = (n) => {
+    if (at + n <= b.length) return;
+    const old = b;
+    b = new Uint8Array(Math.max(2 * b.length, at + n));
+    b.set(old);
+    view = new DataView(b.buffer);
+  };
+  const tag = (type) => {
+    room(9);
+    b[at++] = type;
+  };
+  const head = (type, n) => {
+    tag(type);
+    view.setUint32(at, n);
+    at += 4;
+  };
+  const put = (v) => {
+    if (typeof v === "string") v = encoder.encode(v);
+    if (v === null || v === undefined) tag(NULL);
+    else if (typeof v === "boolean") tag(v ? TRUE : FALSE);
+    else if (typeof v === "number" || typeof v === "bigint") {
+      tag(INTEGER);
+      view.setBigInt64(at, typeof v === "bigint" ? v : BigInt(Number.isFinite(v) ? Math.trunc(v) : 0));
+      at += 8;
+    } else if (ArrayBuffer.isView(v)) {
+      head(TEXT, v.length);
+      room(v.length);
+      b.set(v, at);
+      at += v.length;
+    } else if (Array.isArray(v)) {
+      head(LIST, v.length);
+      for (let i = 0; i < v.length; i++) put(v[i]);
+    } else {
+      const keys = Object.keys(v);
+      head(MAP, keys.length);
+      for (let i = 0; i < keys.length; i++) {
+        put(keys[i]);
+        put(v[keys[i]]);
+      }
+    }
+  };
+  for (let i = 0; i < values.length; i++) put(values[i]);
+  return b.subarray(0, at);
 }
 
-// Reader reads frames from a byte stream that this process trusts, because its parent made it.
+// unpack decodes a request of the Go program, which this process trusts. What is called data stays
+// bytes, all else is text.
+export function unpack(payload) {
+  const view = new DataView(payload.buffer, payload.byteOffset);
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  let at = 0;
+  const count = () => view.getUint32((at += 4) - 4);
+  const get = (raw, depth) => {
+    switch (payload[at++]) {
+      case TRUE:
+        return true;
+      case FALSE:
+        return false;
+      case INTEGER: {
+        const v = view.getBigInt64((at += 8) - 8);
+        return Number.isSafeInteger(Number(v)) ? Number(v) : v;
+      }
+      case TEXT: {
+        const n = count();
+        const b = payload.subarray(at, (at += n));
+        return raw ? b : decoder.decode(b);
+      }
+      case LIST:
+        return Array.from({ length: count() }, () => get(false, depth + 1));
+      case MAP: {
+        const m = { __proto__: null };
+        for (let n = count(); n > 0; n--) {
+          const key = get(false, depth + 1);
+          m[key] = get(depth === 0 && key === "data", depth + 1);
+        }
+        return m;
+      }
+      default:
+        return null;
+    }
+  };
+  return get(false, 0);
+}
+
+// Reader reads frames from a byte stream that this process trusts, because its parent made it. The
+// frames of a message come one after the other.
 export class Reader {
   #read;
   #buf = new Uint8Array(64 << 10);
@@ -107,19 +164,19 @@ export class Reader {
     this.#read = read;
   }
 
-  // frame returns the next frame, or null at the end of the stream.
+  // frame returns the next message as one frame, or null at the end of the stream.
   async frame() {
-    if (!(await this.#fill(4))) return null;
-    const length = new DataView(this.#buf.buffer).getUint32(this.#from, true);
-    if (length < HEAD || length > MAX_REQUEST) throw new Error(`frame of ${length} bytes`);
-    if (!(await this.#fill(4 + length))) return null;
-    const at = this.#from + 4;
-    this.#from = at + length;
-    return {
-      type: this.#buf[at],
-      id: new DataView(this.#buf.buffer).getUint32(at + 1, true),
-      payload: this.#buf.slice(at + HEAD, at + length),
-    };
+    const parts = [];
+    for (let size = 0; ; ) {
+      if (!(await this.#fill(HEADER))) return null;
+      const f = parsed(new DataView(this.#buf.buffer), this.#from);
+      if (f.length > MAX_PAYLOAD || (size += f.length) > MAX_REQUEST) throw new Error(`frame of ${f.length} bytes`);
+      if (!(await this.#fill(HEADER + f.length))) return null;
+      const end = this.#from + HEADER + f.length;
+      parts.push(this.#buf.slice(this.#from + HEADER, end));
+      this.#from = end;
+      if (!(f.flags & MORE)) return { ...f, payload: joined(parts, size) };
+    }
   }
 
   async #fill(n) {
@@ -139,6 +196,18 @@ export class Reader {
   }
 }
 
+// joined joins arrays of bytes that have a size together.
+export function joined(parts, size) {
+  if (parts.length === 1) return parts[0];
+  const all = new Uint8Array(size);
+  let at = 0;
+  for (const p of parts) {
+    all.set(p, at);
+    at += p.length;
+  }
+  return all;
+}
+
 // Writer writes frames to standard output. Frames are collected while a write is in progress.
 export class Writer {
   #write;
@@ -152,14 +221,11 @@ export class Writer {
     this.#nonce = nonce;
   }
 
-  send(type, id, payload = new Uint8Array()) {
-    const f = new Uint8Array(4 + NONCE + HEAD + payload.length);
-    const v = new DataView(f.buffer);
-    v.setUint32(0, f.length - 4, true);
-    f.set(this.#nonce, 4);
-    f[4 + NONCE] = type;
-    v.setUint32(5 + NONCE, id, true);
-    f.set(payload, 4 + NONCE + HEAD);
+  send(type, stream, payload = EMPTY, channel = 0, flags = 0) {
+    const f = new Uint8Array(NONCE + HEADER + payload.length);
+    f.set(this.#nonce);
+    header(new DataView(f.buffer), NONCE, type, stream, payload.length, channel, flags);
+    f.set(payload, NONCE + HEADER);
     this.#parts.push(f);
     this.#size += f.length;
     this.#busy ??= this.#flush();
@@ -173,15 +239,10 @@ export class Writer {
   async #flush() {
     await null; // so that frames of one turn are written together
     while (this.#parts.length) {
-      const all = new Uint8Array(this.#size);
-      let at = 0;
-      for (const p of this.#parts) {
-        all.set(p, at);
-        at += p.length;
-      }
+      const all = joined(this.#parts, this.#size);
       this.#parts = [];
       this.#size = 0;
-      for (at = 0; at < all.length; ) at += await this.#write(all.subarray(at));
+      for (let at = 0; at < all.length; ) at += await this.#write(all.subarray(at));
     }
     this.#busy = null;
   }

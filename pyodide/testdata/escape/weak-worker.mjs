@@ -11,16 +11,17 @@ async function start({ source, host }) {
     return done();
   }
   const { Interpreter } = await import(`file://${host}/javascript.mjs`);
-  const { FROM_HOST } = await import(`file://${host}/wire.mjs`);
+  const { TYPE } = await import(`file://${host}/wire.mjs`);
   const it = await Interpreter.start({
     interrupted: false,
     clearInterrupt() {},
-    send: (type) => type === FROM_HOST.SYNCED && done(),
-    long() {},
-    stream(type, id, data) {
+    send() {},
+    force() {},
+    long: (type) => type === TYPE.DONE && done(),
+    stream(channel, id, data) {
       print(data);
       return data.length;
     },
   });
-  await it.run(1, "{}", source);
+  await it.run(1, {}, source);
 }

@@ -1,6 +1,6 @@
 // A worker in the hands of an attacker: it has all that its thread has, and writes into the shared memory whatever the code of a run names.
 // TestForgedFrames puts it in the place of worker-javascript.mjs.
-import { FROM_HOST as F, json, number } from "./wire.mjs";
+import { CHANNEL, credit, END, header, HEADER, MORE, pack, TYPE } from "./wire.mjs";
 
 const [WRITTEN, READ, FLIGHT, AWAKE] = [0, 1, 2, 3]; // as in ring.mjs
 
@@ -26,30 +26,20 @@ addEventListener("message", (e) => {
     }
     if (Atomics.compareExchange(words, AWAKE, 0, 1) === 0) kick();
   };
-  const encode = (type, id, payload = []) => {
-    const b = new Uint8Array(9 + payload.length);
-    const v = new DataView(b.buffer);
-    v.setUint32(0, 5 + payload.length, true);
-    b[4] = type;
-    v.setUint32(5, id, true);
-    b.set(payload, 9);
+  const encode = (type, id, payload = [], channel = 0, flags = 0) => {
+    const b = new Uint8Array(HEADER + payload.length);
+    header(new DataView(b.buffer), 0, type, id, payload.length, channel, flags);
+    b.set(payload, HEADER);
     return b;
   };
   const send = (...frame) => put(encode(...frame));
-  const end = (id) => send(F.END, id, number.flagged(1, json({ exit_code: 0 })));
-  const file = (id, path, size, { kind = 1, number = 1, whole = 1 } = {}) => {
-    const name = new TextEncoder().encode(path);
-    const b = new Uint8Array(28 + name.length);
-    const v = new DataView(b.buffer);
-    b[0] = kind;
-    b[1] = whole;
-    v.setUint32(2, number, true);
-    v.setFloat64(18, size, true);
-    v.setUint16(26, name.length, true);
-    b.set(name, 28);
-    send(F.FILE, id, b);
-  };
-  const data = (id, offset) => send(F.DATA, id, number.part(1, offset, new Uint8Array(1)));
+  const names = (id, payload, flags) => send(TYPE.DATA, id, payload, CHANNEL.ENTRIES, flags);
+  const end = (id) => names(id, [], END);
+  const done = (id) => send(TYPE.DONE, id, pack({ exit: 0 }));
+  const file = (id, path, size, { kind = 1, number = 1, whole = true, from = 0 } = {}) =>
+    names(id, pack({ path, kind, id: number, whole, mode: 0, mtime: 0, size, target: "", from }));
+  const data = (id) => send(TYPE.DATA, id, new Uint8Array(1), CHANNEL.CONTENTS);
+  const text = (id, payload, channel = CHANNEL.STDOUT) => send(TYPE.DATA, id, payload, channel);
   const forever = (f) => {
     for (let i = 0; ; i++) f(i);
   };
@@ -59,41 +49,43 @@ addEventListener("message", (e) => {
     "no-answer-after-the-run": (id) => {
       silent = true;
       end(id);
-      send(F.SYNCED, id);
+      done(id);
     },
     good: (id) => {
-      send(F.STDOUT, id, new TextEncoder().encode("good\n"));
+      text(id, new TextEncoder().encode("good\n"));
       end(id);
-      send(F.SYNCED, id);
+      done(id);
     },
     "good-without-an-answer": (id) => {
-      send(F.STDOUT, id, new TextEncoder().encode("it has the code without an answer\n"));
+      text(id, new TextEncoder().encode("it has the code without an answer\n"));
       end(id);
-      send(F.SYNCED, id);
+      done(id);
     },
     // of files
     "spans-backwards": (id) => {
       end(id);
-      file(id, "/f", 1 << 20);
-      for (let i = 1 << 20; i-- > 0; ) data(id, i);
-      send(F.SYNCED, id);
+      for (let i = 1 << 20; i-- > 0; ) {
+        file(id, "/f", 1 << 20, { whole: i === (1 << 20) - 1, from: i });
+        data(id);
+      }
+      done(id);
     },
     "spans-byte-by-byte": (id) => {
       end(id);
       file(id, "/f", 1 << 20);
-      for (let i = 0; i < 1 << 20; i++) data(id, i);
-      send(F.SYNCED, id);
+      for (let i = 0; i < 1 << 20; i++) data(id);
+      done(id);
     },
     "spans-with-gaps": (id) => {
       end(id);
-      file(id, "/f", 1 << 20);
-      for (let i = 0; i < 1 << 20; i += 2) data(id, i);
-      send(F.SYNCED, id);
+      file(id, "/f", 1 << 20, { from: 1 });
+      for (let i = 0; i < 1 << 20; i += 2) data(id);
+      done(id);
     },
     "span-over-and-over": (id) => {
       end(id);
       file(id, "/f", 1);
-      forever(() => data(id, 0));
+      forever(() => data(id));
     },
     "file-over-and-over": (id) => {
       end(id);
@@ -121,48 +113,68 @@ addEventListener("message", (e) => {
       forever(() => (kick(), Atomics.wait(words, 5, words[5], 1)));
     },
     // of values, input and the end
-    "values-of-nothing": (id) => forever(() => send(F.OUTPUT, id, [1, 0, 0, 0])),
-    "values-in-empty-parts": (id) => forever(() => send(F.OUTPUT, id, [0])),
-    "values-broken": (id) => forever(() => send(F.OUTPUT, id, [2])),
-    "values-of-nonsense": (id) => send(F.OUTPUT, id, [1, 1, 255, 255]),
-    "texts-of-nothing": (id) => forever(() => send(F.STDOUT, id)),
-    "texts-of-one-byte": (id) => forever(() => send(F.STDERR, id, [120])),
-    "input-without-end": (id) => forever(() => send(F.WANT, id, number.u32(1))),
-    "end-in-empty-parts": (id) => forever(() => send(F.END, id, [0])),
-    "end-broken": (id) => forever(() => send(F.END, id, [2])),
-    "end-of-nonsense": (id) => send(F.END, id, [1, 91]),
+    "values-of-nothing": (id) => forever(() => send(TYPE.OUTPUT, id, pack({ main: false, data: {} }))),
+    "values-in-empty-parts": (id) => forever(() => send(TYPE.OUTPUT, id, [], 0, MORE)),
+    "values-broken": (id) => forever(() => send(TYPE.OUTPUT, id, [], 0, END)),
+    "values-of-nonsense": (id) => send(TYPE.OUTPUT, id, [109, 255, 255, 255]),
+    "texts-of-nothing": (id) => forever(() => text(id, [])),
+    "texts-of-one-byte": (id) => forever(() => text(id, [120], CHANNEL.STDERR)),
+    "input-without-end": (id) => forever(() => send(TYPE.CREDIT, id, credit(1))),
+    "names-of-nothing": (id) => forever(() => names(id, [])),
+    "names-without-end": (id) => {
+      const some = pack(...Array.from({ length: 1e4 }, () => ({ name: "a", size: 1, mtime: 1 })));
+      forever(() => names(id, some));
+    },
+    "names-of-nonsense": (id) => names(id, [120], END),
+    "end-in-empty-parts": (id) => {
+      end(id);
+      forever(() => send(TYPE.DONE, id, [], 0, MORE));
+    },
+    "end-broken": (id) => {
+      end(id);
+      forever(() => send(TYPE.DONE, id, [], 0, END));
+    },
+    "end-of-nonsense": (id) => {
+      end(id);
+      send(TYPE.DONE, id, [120]);
+    },
     "end-of-many-names": (id) => {
-      const all = json({ exit_code: 0, changes: Array.from({ length: 1e5 }, () => ["a", 1, 1]) });
-      for (let at = 0; at < all.length; at += 1 << 16) send(F.END, id, number.flagged(at + (1 << 16) < all.length ? 0 : 1, all.subarray(at, at + (1 << 16))));
+      const some = pack(...Array.from({ length: 1e3 }, () => ({ name: "a", size: 1, mtime: 1 })));
+      for (let i = 0; i < 100; i++) names(id, some);
+      end(id);
     },
     "end-twice": (id) => {
       end(id);
       end(id);
     },
     // of other exchanges
-    "started-twice": (id) => send(F.STARTED, id, number.u32(1)),
-    "synced-at-once": (id) => send(F.SYNCED, id),
-    "ready-again": () => send(F.READY, 0, json({})),
-    "reply-to-a-run": (id) => send(F.REPLY, id, number.u32(0)),
-    "reply-to-nobody": (id) => send(F.REPLY, id + 1000, number.u32(0)),
-    "text-for-another": (id) => send(F.STDOUT, id + 1, [120]),
-    "text-of-earlier": (id) => send(F.STDOUT, id - 1, [120]),
-    "late": (id) => send(F.LATE, id),
-    "stuck": (id) => send(F.STUCK, id),
+    "started-twice": (id) => send(TYPE.STARTED, id, pack({ cell: 1 })),
+    "synced-at-once": (id) => done(id),
+    "ready-again": () => send(TYPE.HELLO, 0, pack({})),
+    "reply-to-a-run": (id) => send(TYPE.DONE, id, pack({ errno: 1 })),
+    "reply-to-nobody": (id) => send(TYPE.DONE, id + 1000, pack({})),
+    "text-for-another": (id) => text(id + 1, [120]),
+    "text-of-earlier": (id) => text(id - 1, [120]),
+    "late": (id) => send(TYPE.STOP, id),
+    "given-again": (id) => send(TYPE.OPEN, id),
+    "stuck": (id) => send(TYPE.FAIL, id),
     "type-unknown": (id) => send(200, id),
     "type-zero": (id) => send(0, id),
-    "fatal": () => send(F.FATAL, 0, json({ message: "mine" })),
-    "fatal-of-nonsense": () => send(F.FATAL, 0, [123]),
+    "channel-unknown": (id) => text(id, [120], 4),
+    "flag-unknown": (id) => send(TYPE.DATA, id, [120], CHANNEL.STDOUT, 4),
+    "stream-zero": () => text(0, [120]),
+    "fatal": () => send(TYPE.BYE, 0, pack({ message: "mine" })),
+    "fatal-of-nonsense": () => send(TYPE.BYE, 0, [123]),
     // of the ring
     "length-zero": () => put(new Uint8Array(64)),
     "length-of-all": () => put(new Uint8Array(64).fill(255)),
     "half-a-frame": (id) => {
-      const f = encode(F.STDOUT, id, new Uint8Array(1 << 19));
+      const f = encode(TYPE.DATA, id, new Uint8Array(1 << 19), CHANNEL.STDOUT);
       put(f.subarray(0, 1 << 18));
       forever(() => Atomics.wait(words, 5, words[5], 1000));
     },
     "byte-by-byte": (id) => {
-      for (;;) for (const b of encode(F.STDOUT, id, new Uint8Array(1 << 19))) put([b]);
+      for (;;) for (const b of encode(TYPE.DATA, id, new Uint8Array(1 << 19), CHANNEL.STDOUT)) put([b]);
     },
     "more-than-there-is": () => {
       Atomics.add(words, WRITTEN, 1 << 30);
@@ -170,7 +182,7 @@ addEventListener("message", (e) => {
       forever(() => Atomics.wait(words, 5, words[5], 1000));
     },
     "read-again": (id) => {
-      send(F.STDOUT, id, [120]);
+      text(id, [120]);
       forever(() => {
         Atomics.store(words, READ, words[WRITTEN] - 1000);
         kick();
@@ -179,26 +191,25 @@ addEventListener("message", (e) => {
     "credit-without-end": (id) =>
       forever(() => {
         Atomics.store(words, FLIGHT, -(2 ** 31));
-        send(F.STDOUT, id, new Uint8Array(1 << 16));
+        text(id, new Uint8Array(1 << 16));
       }),
     "kicks": () => forever(() => (kick(), Atomics.wait(words, 5, words[5], 1))),
     "words-of-nonsense": (id) =>
       forever((i) => {
         for (let w = 2; w < words.length; w++) words[w] = i * 2654435761;
-        send(F.STDOUT, id, [120]);
+        text(id, [120]);
       }),
   };
 
-  port.onmessage = ({ data: { op, id, payload } }) => {
+  port.onmessage = ({ data: { op, id, request } }) => {
     if (op === "ask" && !silent) {
       Atomics.store(words, 7, 1);
       kick();
     }
     if (op !== "run") return;
-    const head = new DataView(payload.buffer, payload.byteOffset).getUint32(0, true);
-    const code = silent ? "good-without-an-answer" : new TextDecoder().decode(payload.subarray(4 + head));
-    send(F.STARTED, id, number.u32(1));
+    const code = silent ? "good-without-an-answer" : new TextDecoder().decode(request.data);
+    send(TYPE.STARTED, id, pack({ cell: 1 }));
     attacks[code](id);
   };
-  send(F.READY, 0, json({ version: "forged", ms: 1 }));
+  send(TYPE.HELLO, 0, pack({ version: "forged", ms: 1 }));
 });

@@ -28,6 +28,7 @@ const ASKS = 1; // channel of a frame that the supervisor answers
 const [CONTROL, OUT, ERR, FEED, SIDE] = [3, 4, 5, 6, 7]; // descriptors
 const MAX_PAYLOAD = 1 << 20;
 const MAX_TEXT = 1 << 20; // of text/plain
+const MAX_TYPES = 32; // representations of a value
 const MAX_DATA = 16 << 20; // of another representation
 const MAX_JSON = 1 << 20;
 const MAX_TRACEBACK = 64 << 10;
@@ -511,7 +512,8 @@ function bundle(value) {
 function addAll(b, data) {
   for (const [name, d] of Object.entries(data)) {
     const mime = name.toLowerCase();
-    if (!/^[\x21-\x7e]{3,100}$/.test(mime) || !mime.includes('/') || /[;,"\\]/.test(mime)) throw new TypeError(`not a media type: ${mime}`);
+    if (mime.length > 100 || !/^[\x21-\x7e]+$/.test(mime) || !/^[^/;,"\\]+\/[^/;,"\\]+$/.test(mime)) throw new TypeError(`not a media type: ${mime}`);
+    if (!Object.hasOwn(b, mime) && Object.keys(b).length >= MAX_TYPES) throw new RangeError(`more than ${MAX_TYPES} representations`);
     let bytes;
     if (ArrayBuffer.isView(d)) bytes = Buffer.from(d.buffer, d.byteOffset, d.byteLength);
     else if (typeof d !== 'string') bytes = Buffer.from(JSON.stringify(d) ?? 'null');
