@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/execbroker/execbroker/internal/cell"
 )
 
 // FIXED in realm.mjs must contain each name of the language that the modules of a JavaScript worker
@@ -24,6 +26,9 @@ func TestFixedNames(t *testing.T) {
 		}
 		if name == "typescript.mjs" {
 			return typescriptModule
+		}
+		if name == "cell.mjs" {
+			return cell.JavaScript
 		}
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -71,7 +76,7 @@ func TestFixedNames(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Contains(modules, "acorn.mjs") || !slices.Contains(modules, "typescript.mjs") || len(modules) < 8 {
+	if !slices.Contains(modules, "acorn.mjs") || !slices.Contains(modules, "cell.mjs") || !slices.Contains(modules, "typescript.mjs") || len(modules) < 8 {
 		t.Fatalf("got modules %q", modules)
 	}
 	for name, module := range used {

@@ -202,7 +202,7 @@ func runtimeName() (name, id string, err error) {
 // key names the files that are made from an installation and this version of the host program.
 func key(installation string) string {
 	h := sha256.New()
-	fmt.Fprintln(h, runtime.GOOS, runtime.GOARCH, installation, len(cell.Source), cell.Source, len(typescriptModule), typescriptModule)
+	fmt.Fprintln(h, runtime.GOOS, runtime.GOARCH, installation, len(cell.Source), cell.Source, len(cell.JavaScript), cell.JavaScript, len(typescriptModule), typescriptModule)
 	fs.WalkDir(hostFiles, ".", func(path string, d fs.DirEntry, err error) error { //nolint:errcheck // impossible: the files are in memory
 		if !d.IsDir() {
 			b, _ := hostFiles.ReadFile(path)
@@ -272,8 +272,10 @@ func (b builder) copy(ctx context.Context, dir string) error {
 	if err := os.CopyFS(dir, files); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "cell.py"), []byte(cell.Source), 0o644); err != nil {
-		return err
+	for name, text := range map[string]string{"cell.py": cell.Source, "cell.mjs": cell.JavaScript, "typescript.mjs": typescriptModule} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
 	}
 	for _, name := range pyodideFiles {
 		put := copyFile
@@ -285,9 +287,6 @@ func (b builder) copy(ctx context.Context, dir string) error {
 		}
 	}
 	if err := copyFile(filepath.Join(dir, "acorn.mjs"), b.in.acorn); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "typescript.mjs"), []byte(typescriptModule), 0o644); err != nil {
 		return err
 	}
 	if err := emptyLock(filepath.Join(dir, "pyodide-lock.json"), filepath.Join(dir, "lock.json")); err != nil {

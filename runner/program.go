@@ -32,7 +32,7 @@ var others = []struct {
 	files []string
 }{
 	{"setup.py", []string{"account.py", "setup.py"}}, {"ports.py", []string{"ports.py"}}, {"files.py", []string{"files.py"}},
-	{"interpreter.py", []string{"linger.py", "interpreter.py"}}, {"runner.cjs", []string{"runner.cjs"}},
+	{"interpreter.py", []string{"linger.py", "interpreter.py"}},
 }
 
 // bootstrap reads the supervisor from standard input, which is also the first connection: its
@@ -89,7 +89,7 @@ var program = sync.OnceValue(func() []byte { return pack(joined("runner.py", sup
 
 // parts returns the sources of the other parts, compressed.
 var parts = sync.OnceValue(func() []byte {
-	all := []part{{"cell.py", shipped(cell.Program)}, {"notebook.py", shipped(cell.Notebook)}}
+	all := []part{{"cell.py", shipped(cell.Program)}, {"notebook.py", shipped(cell.Notebook)}, {"runner.cjs", javascript()}}
 	for _, p := range others {
 		all = append(all, joined(p.name, p.files))
 	}
@@ -137,7 +137,13 @@ func source(name string) string {
 	if strings.HasSuffix(name, ".py") {
 		return shipped(string(text))
 	}
-	return wholeComment.ReplaceAllString(string(text), "")
+	return string(text)
+}
+
+// javascript returns the program of interpreters of JavaScript. It is one script, which has the
+// function of cell.mjs as one of its own.
+func javascript() string {
+	return wholeComment.ReplaceAllString(source("runner.cjs")+strings.Replace(cell.JavaScript, "\nexport ", "\n", 1), "")
 }
 
 var (

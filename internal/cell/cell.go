@@ -1,9 +1,11 @@
-// Package cell contains cell.py, which defines what it means to run a cell of Python.
+// Package cell contains cell.py and cell.mjs, which define what it means to run a cell of Python and
+// of JavaScript.
 //
 // The value of the last expression, displays, figures, exceptions with the user's own line numbers,
 // exit codes and interrupts must be the same wherever Python runs. So they are implemented once, in
 // Python, and loaded both by the Pyodide worker and by the runner in a container. The source
-// describes the protocol between it and its host.
+// describes the protocol between it and its host. JavaScript is evaluated in two ways, and what its
+// cells mean is one source in the same way.
 package cell
 
 import (
@@ -22,6 +24,11 @@ var (
 	Program  = program + "\n\n" + streams + "\n\n" + report
 	Notebook = notebook + "\n\n" + displays + "\n\n" + charts + "\n\n" + spawn
 )
+
+// JavaScript is cell.mjs, a module that exports one function.
+//
+//go:embed cell.mjs
+var JavaScript string
 
 var (
 	//go:embed cell.py

@@ -1,8 +1,6 @@
-// The console of JavaScript sessions, and the representations of values.
+// The console of JavaScript sessions.
 import { formatWithOptions, inspect } from "execbroker:util";
 import { kept } from "./scrub.mjs";
-
-export { inspect };
 
 const WIDTH = 1000; // the largest indentation of groups
 
@@ -125,63 +123,4 @@ function columnsOf(text) {
   let n = 0;
   for (const c of text.normalize("NFC")) n += /[\p{Mn}\p{Me}\p{Cf}\p{Cc}]/u.test(c) ? 0 : /[\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\p{Extended_Pictographic}]/u.test(c) ? 2 : 1;
   return n;
-}
-
-const METHOD = Symbol.for("Jupyter.display");
-const TYPE = /^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}$/;
-const MAX_FORMS = 31; // in addition to text/plain
-const MAX_TYPE = 100; // characters
-const MAX_JSON = 1 << 20; // characters
-
-// show returns the representations of a value, each a media type and bytes. A value can provide
-// them with a method.
-export function show(value) {
-  const encoder = new TextEncoder();
-  const forms = [];
-  const own = Object(value) === value ? value[METHOD] : undefined;
-  if (typeof own === "function") {
-    const bundle = Reflect.apply(own, value, []);
-    for (const [kind, data] of Object.entries(Object(bundle)).slice(0, MAX_FORMS)) {
-      const type = kind.split(";")[0].trim().toLowerCase();
-      const bytes = type.length <= MAX_TYPE && TYPE.test(type) ? content(type, data, encoder) : undefined;
-      if (bytes && !forms.some(([t]) => t === type)) forms.push([type, bytes]);
-    }
-    if (!forms.length) return forms;
-  }
-  if (!forms.some(([t]) => t === "text/plain")) forms.push(["text/plain", encoder.encode(inspect(value, { maxStringLength: MAX_JSON }))]);
-  if (typeof own !== "function") {
-    const text = plain(value) ? JSON.stringify(value) : undefined;
-    if (text !== undefined && text.length <= MAX_JSON) forms.push(["application/json", encoder.encode(text)]);
-  }
-  return forms;
-}
-
-// content returns the bytes of a representation. Images are base64, except those that are text.
-function content(type, data, encoder) {
-  if (data instanceof Uint8Array) return data.slice();
-  if (typeof data !== "string") return type.endsWith("json") ? encoder.encode(JSON.stringify(data) ?? "null") : undefined;
-  if (!type.startsWith("image/") || type === "image/svg+xml") return encoder.encode(data);
-  try {
-    const binary = kept.harmless.atob(data);
-    return Uint8Array.from(binary, (c) => c.charCodeAt(0));
-  } catch {
-    return undefined;
-  }
-}
-
-// plain reports whether a value consists of plain containers of the language and JSON values.
-function plain(value, depth = 0, budget = { left: 10_000 }) {
-  if (--budget.left < 0 || depth > 100) return false;
-  if (value === null || typeof value === "string" || typeof value === "boolean") return true;
-  if (typeof value === "number") return Number.isFinite(value);
-  if (typeof value !== "object") return false;
-  if (Array.isArray(value)) { // from(), because every() skips holes, and there may be billions of them
-    return Object.getPrototypeOf(value) === Array.prototype && value.length <= budget.left && Array.from(value).every((v) => plain(v, depth + 1, budget));
-  }
-  const prototype = Object.getPrototypeOf(value);
-  if (prototype !== Object.prototype && prototype !== null || typeof value.toJSON === "function") return false;
-  return Reflect.ownKeys(value).every((key) => {
-    const d = Object.getOwnPropertyDescriptor(value, key);
-    return typeof key === "string" && "value" in d && plain(d.value, depth + 1, budget);
-  });
 }

@@ -3,13 +3,13 @@
 // own session.
 import { Buffer } from "execbroker:buffer";
 import { types } from "execbroker:util";
-import { console, show } from "./console.mjs";
+import { console } from "./console.mjs";
 import { fileCalls } from "./files.mjs";
 import { fileSystem } from "./fs.mjs";
 import { Disk, nanoseconds } from "./memfs.mjs";
 import { Modules } from "./modules.mjs";
 import { environment, os, utilities } from "./process.mjs";
-import { constants, describe, evaluate, evaluation, harden, listeners, stacks, syntax, text, url } from "./realm.mjs";
+import { constants, describe, evaluate, evaluation, exitCode, harden, listeners, represent, stacks, text, url } from "./realm.mjs";
 import { EINTR } from "./ring.mjs";
 import { finish, kept } from "./scrub.mjs";
 import { restoreCalls, sendChanges, sendEnd } from "./spool.mjs";
@@ -73,7 +73,7 @@ export class Interpreter {
     it.#globals(env);
     evaluation();
     harden();
-    kept.addEventListener("unhandledrejection", (e) => it.#uncaught(e.reason, "unhandledRejection"));
+    kept.addEventListener("unhandledrejection", (e) => it.#uncaught(e.reason, e.promise));
     // An exception from a listener of the code would end the worker.
     kept.addEventListener("error", (e) => {
       e.preventDefault();
@@ -129,8 +129,7 @@ export class Interpreter {
     this.#require = module.require = this.#modules.require(() => this.#cwd, module);
     const { clearTimeout, setTimeout, ...others } = timers;
     for (const [name, value] of Object.entries({ ...others, clearTimeout, setTimeout, console: log, process, Buffer, global: globalThis, module, exports: module.exports, require: this.#require, __filename: CELL, __dirname: WORKDIR })) global(name, value);
-    global("display", (value) => this.#display(false, value));
-    global("exit", (code = 0) => process.exit(code));
+    global("display", (value, options) => this.#display(false, value, options));
     const { queueMicrotask: real } = globalThis;
     global("queueMicrotask", (f) => {
       if (typeof f !== "function") throw new TypeError('The "callback" argument must be of type function.');
@@ -189,24 +188,27 @@ export class Interpreter {
   }
 
   // told passes an error that would end a script to the code, and reports whether the code handles
-  // it. It rethrows what the handler throws.
-  #told(e, event) {
+  // it. It rethrows what the handler throws. rejected is the promise of an unhandled rejection.
+  #told(e, rejected) {
     const { heard } = this.#surroundings;
-    return heard(event, e, event) || event !== "uncaughtException" && heard("uncaughtException", e, event);
+    if (rejected && heard("unhandledRejection", e, rejected)) return true;
+    const event = rejected ? "unhandledRejection" : "uncaughtException";
+    heard("uncaughtExceptionMonitor", e, event);
+    return heard("uncaughtException", e, event);
   }
 
   // uncaught fails the run, unless the code has a listener for uncaught errors.
-  #uncaught(e, event = "uncaughtException") {
+  #uncaught(e, rejected) {
     const run = this.#active;
     if (!run || run !== this.#run) return;
     try {
       if (e instanceof Stop) return;
       try {
-        if (this.#told(e, event)) return;
+        if (this.#told(e, rejected)) return;
       } catch (another) {
         e = another;
       }
-      run.settle({ __proto__: null, exit_code: 1, exception: describe(e), interrupted: false });
+      run.settle({ __proto__: null, exit_code: 1, exception: describe(e, run.cell), interrupted: false });
     } catch {} // reading the thrown value fails again
   }
 
@@ -251,13 +253,20 @@ export class Interpreter {
     this.#cwd = this.#volume.path(node);
   }
 
-  #display(main, value) {
+  // display shows a value. It returns a promise if a method of the value does.
+  #display(main, value, options) {
     const run = this.#active;
     this.#check(run);
     if (!run || run !== this.#run) return;
-    const data = { __proto__: null };
-    for (const [type, bytes] of show(value)) data[type] = bytes;
-    this.#guard(run, () => this.#sender.long(TYPE.OUTPUT, run.id, pack({ __proto__: null, main, data })));
+    const send = (forms) => {
+      if (run.stop) throw run.stop;
+      if (run !== this.#run) return;
+      const data = { __proto__: null };
+      for (const [type, bytes] of forms) data[type] = bytes;
+      this.#guard(run, () => this.#sender.long(TYPE.OUTPUT, run.id, pack({ __proto__: null, main, data })));
+    };
+    const forms = represent(value, options);
+    return types.isPromise(forms) ? forms.then(send) : send(forms);
   }
 
   // check ends code that must end.
@@ -289,7 +298,7 @@ export class Interpreter {
   #exit(code) {
     const run = this.#active;
     if (!run) return;
-    this.#stop(run, { exit_code: code & 255, interrupted: false });
+    this.#stop(run, { exit_code: exitCode(code), interrupted: false });
     throw run.stop;
   }
 
@@ -299,18 +308,18 @@ export class Interpreter {
     const { dir, env, artifacts, linger, typescript: typed } = request;
     let settle;
     const ended = new Promise((resolve) => (settle = resolve));
-    const run = { __proto__: null, id, stop: null, most: Number(linger ?? -1) / 1e6, typed, settle };
+    const run = { __proto__: null, id, cell: ++this.#cell, stop: null, most: Number(linger ?? -1) / 1e6, typed, settle };
     this.#run = this.#active = run;
-    sender.send(TYPE.STARTED, id, pack({ __proto__: null, cell: ++this.#cell }));
+    sender.send(TYPE.STARTED, id, pack({ __proto__: null, cell: run.cell }));
     const before = artifacts ? this.#disk.files(WORKDIR + "/") : undefined;
     const cwd = this.#cwd;
     const leave = this.#surroundings.begin(env);
-    this.#execute(run, source, this.#cell, dir);
+    this.#execute(run, source, dir);
     const end = await ended;
     this.#run = this.#active = null;
     if (dir) this.#cwd = cwd;
     leave();
-    if (end.exit_code === 0 && !end.interrupted && !run.stop) end.exit_code = this.#surroundings.code();
+    if (end.exit_code === 0 && !end.interrupted && !run.stop) end.exit_code = exitCode(this.#surroundings.code());
     sender.clearInterrupt();
     const left = this.#timers.names().join("\n");
     sendEnd(sender, id, before ? this.#changes(before) : []);
@@ -338,16 +347,18 @@ export class Interpreter {
     }
   }
 
-  async #execute(run, source, n, dir) {
+  async #execute(run, source, dir) {
     const ok = { __proto__: null, exit_code: 0, exception: null, interrupted: false };
     const failed = (exception) => run.stop || run.settle({ __proto__: null, exit_code: 1, exception, interrupted: false });
-    let event = "uncaughtException";
+    let rejected;
     let parts;
     try {
       parts = cell(run.typed ? await stripped(source) : source, this.#constants);
       for (const [name, kind] of parts.names) declare(name, kind);
     } catch (e) {
-      return failed(e?.loc ? syntax(e, source, n) : describe(e));
+      // The parser adds the place to its message.
+      if (e?.loc) e.message = text(e.message, "").replace(/ \(\d+:\d+\)$/, "");
+      return failed(describe(e, run.cell, e?.loc && { ...e.loc, source }));
     }
     try {
       if (dir) this.#chdir(dir);
@@ -356,24 +367,25 @@ export class Interpreter {
       this.#active = run;
       const variables = parts.names.filter(([, kind]) => kind === "var");
       if (variables.length) evaluate("var " + variables.map(([name]) => name).join(","));
-      if (parts.hoisted) evaluate(parts.hoisted + url(n, source));
-      let value = await evaluate(parts.body + url(n, source));
+      if (parts.hoisted) evaluate(parts.hoisted + url(run.cell, source));
+      let value = await evaluate(parts.body + url(run.cell, source));
       value = value instanceof Value ? value.value : undefined;
       // Most programs begin by calling "main();" at their end.
       if (types.isPromise(value)) {
-        event = "unhandledRejection";
-        value = await value;
+        rejected = value;
+        value = await rejected;
+        rejected = undefined;
       }
       if (run.stop) return;
       this.#active = run;
-      if (value !== undefined) this.#display(true, value);
+      if (value !== undefined) await this.#display(true, value);
     } catch (e) {
       if (run.stop) return;
       this.#active = run;
       try {
-        if (!this.#told(e, event)) return failed(describe(e));
+        if (!this.#told(e, rejected)) return failed(describe(e, run.cell));
       } catch (another) {
-        return failed(describe(another));
+        return failed(describe(another, run.cell));
       }
     }
     await this.#linger(run);

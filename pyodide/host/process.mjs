@@ -6,9 +6,10 @@ import util from "execbroker:util";
 import { kept } from "./scrub.mjs";
 import { wrong } from "./fs.mjs";
 
-const { emit, listenerCount } = EventEmitter.prototype;
+const { emit, listenerCount, removeAllListeners } = EventEmitter.prototype;
 const HOME = "/tmp/home";
 const VERSION = "24.0.0"; // the version of Node that the modules claim
+const ERRORS = ["unhandledRejection", "uncaughtException", "uncaughtExceptionMonitor"];
 const CODES = { name: "code", want: "an integer" };
 
 // variables makes an environment: assigned values become text.
@@ -101,7 +102,7 @@ export function environment(host, cell) {
   return { process, begin, code, heard };
 
   // begin prepares process for a run, with its own input, exit code and additional variables. The
-  // returned function restores the variables.
+  // returned function restores the variables. Who listens to errors does so for the same run.
   function begin(more) {
     stdin = undefined;
     quiet(() => void (process.exitCode = undefined));
@@ -111,13 +112,14 @@ export function environment(host, cell) {
       quiet(() => void (env[name] = more[name]));
     }
     return () => {
+      for (const event of ERRORS) quiet(() => Reflect.apply(removeAllListeners, process, [event]));
       for (const [name, value] of old) quiet(() => void (value === undefined ? delete env[name] : (env[name] = value)));
     };
   }
 
-  // code returns the exit code that was set, or zero.
+  // code returns the exit code that was set.
   function code() {
-    return Number(quiet(() => Number(process.exitCode))) & 255;
+    return quiet(() => process.exitCode);
   }
 
   // heard passes an event to its listeners, and reports whether there are any.

@@ -1,8 +1,9 @@
 // Prepares the realm of JavaScript sessions: what the host uses cannot be replaced, evaluated code
 // passes through transform.mjs, and stacks have only the user's frames.
+import { inspect, types } from "execbroker:util";
+import { meaning } from "./cell.mjs";
 import { fix, unnamed } from "./fixed.mjs";
 import { kept } from "./scrub.mjs";
-import { inspect } from "./console.mjs";
 import { EVAL, OURS, script, TEXT } from "./transform.mjs";
 
 const indirect = kept.evaluate;
@@ -103,7 +104,7 @@ export function stacks() {
     for (const s of sites) {
       const [, cell] = SCRIPT.exec(s.getScriptNameOrSourceURL() ?? s.getFileName() ?? "") ?? [];
       // The call of the function around a cell comes after the cell's last line.
-      if (cell && s.getLineNumber() <= lines.get(cell)) found.push({ __proto__: null, line: s.getLineNumber() ?? 0, text: frame(s, cell) });
+      if (cell && s.getLineNumber() <= lines.get(cell)) found.push({ __proto__: null, cell: Number(cell), line: s.getLineNumber() ?? 0, text: frame(s, cell) });
     }
     if (Object(error) === error) frames.set(error, found);
     return heading(error) + found.map((f) => "\n" + f.text).join("");
@@ -132,48 +133,23 @@ function heading(error) {
   return message ? `${name}: ${message}` : name;
 }
 
-const MOST = 64 << 10; // characters of a message
+const encoder = new TextEncoder();
+const { isProxy } = types;
 
-// describe describes how code failed: type, message, traceback, line. Reading the thrown value may
-// run code, which may fail too.
-export function describe(thrown) {
-  try {
-    return thrown instanceof Error ? failure(thrown) : uncaught(thrown);
-  } catch {
-    return { __proto__: null, type: "Error", message: "", traceback: "Error", line: 0 };
-  }
-}
-
-function uncaught(value) {
-  const message = inspect(value).slice(0, MOST);
-  const type = value !== null && typeof value === "object" ? text(value.name ?? value.constructor?.name ?? "Object", "Object").slice(0, 200) : typeof value;
-  return { __proto__: null, type, message, traceback: `${type}: ${message}`, line: 0 };
-}
-
-function failure(error) {
-  let [found, coded] = [[], ""];
-  const [type, message] = [text(error.name, "Error").slice(0, 200), text(error.message, "").slice(0, MOST)];
-  try {
-    const { stack, code } = error; // reading stack makes the frames
-    found = frames.get(error) ?? [];
-    // Errors of Node's modules have their code only there.
-    if (typeof code === "string" && `${stack}`.startsWith(`${type} [${code}]`)) coded = ` [${code}]`;
-  } catch {}
-  const head = message ? `${type}${coded}: ${message}` : type + coded;
-  const traceback = plain(head + found.slice(0, 40).map((f) => "\n" + f.text.slice(0, 300)).join(""));
-  return { __proto__: null, type, message, traceback, line: found[0]?.line ?? 0 };
-}
-
-// plain removes escape sequences and other control characters.
-function plain(s) {
-  return s.replace(/\u001b\[[0-9;?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b]*(\u0007|\u001b\\)?/g, "").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, "");
-}
-
-// syntax says where code cannot be parsed.
-export function syntax(error, source, cell) {
-  const message = text(error.message, "").replace(/ \(\d+:\d+\)$/, "").slice(0, MOST);
-  const { line, column } = error.loc;
-  const shown = source.split(/\r\n|[\n\r\u2028\u2029]/)[line - 1] ?? "";
-  const pointer = shown.length <= 200 ? `\n${shown}\n${" ".repeat(column)}^` : "";
-  return { __proto__: null, type: "SyntaxError", message, traceback: plain(`<cell ${cell}>:${line}${pointer}\nSyntaxError: ${message}`), line };
-}
+// What a cell means is the same in Node.
+export const { describe, exitCode, represent } = meaning({
+  inspect,
+  isProxy,
+  encode: (text) => encoder.encode(text),
+  decode(digits) {
+    const binary = kept.harmless.atob(digits);
+    const bytes = new Uint8Array(binary.length);
+    for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
+    return bytes;
+  },
+  // The text of a stack may be the user's. The frames are those that were found when it was made.
+  stack(error, text, cell) {
+    const found = frames.get(error) ?? [];
+    return { before: "", frames: found.slice(0, 40).map((f) => f.text.slice(0, 300)), line: found.find((f) => f.cell === cell)?.line ?? 0 };
+  },
+});

@@ -7,8 +7,8 @@
 'use strict';
 
 // Code may replace what is global.
-const { Array, ArrayBuffer, Atomics, BigInt, Int32Array, JSON, Math, Number, Object, Promise, Reflect, RegExp, SharedArrayBuffer } = globalThis;
-const { RangeError, String, Symbol, SyntaxError, TypeError, process, setImmediate } = globalThis;
+const { Array, ArrayBuffer, Atomics, BigInt, Int32Array, Math, Number, Object, Promise, Reflect, RegExp, SharedArrayBuffer } = globalThis;
+const { String, Symbol, SyntaxError, TypeError, process, setImmediate } = globalThis;
 const { Buffer } = require('node:buffer');
 const fs = require('node:fs');
 const inspector = require('node:inspector');
@@ -27,11 +27,7 @@ const [OPEN, STARTED, OUTPUT, DONE, MORE] = [5, 9, 10, 11, 1]; // see package wi
 const ASKS = 1; // channel of a frame that the supervisor answers
 const [CONTROL, OUT, ERR, FEED, SIDE] = [3, 4, 5, 6, 7]; // descriptors
 const MAX_PAYLOAD = 1 << 20;
-const MAX_TEXT = 1 << 20; // of text/plain
-const MAX_TYPES = 32; // representations of a value
-const MAX_DATA = 16 << 20; // of another representation
-const MAX_JSON = 1 << 20;
-const MAX_TRACEBACK = 64 << 10;
+const MAX_STACK = 64 << 10; // that is looked at
 
 const { read, readFileSync, readSync, writeSync } = fs;
 const { clearTimeout, setInterval, setTimeout } = timers;
@@ -45,8 +41,6 @@ process.mainModule = main;
 const userRequire = Object.defineProperties(function require(id) {
   return main.require(id);
 }, Object.getOwnPropertyDescriptors({ ...createRequire(filename), main }));
-const display_symbol = Symbol.for('Jupyter.display'); // the convention of other JavaScript notebooks
-const cut = (s, n) => (s.length <= n ? s : `${s.slice(0, n / 2)}\n... ${s.length - n} characters left out ...\n${s.slice(-n / 2)}`);
 
 // What this thread shares with a worker that hears of interrupts while this one is busy. The worker terminates what runs here, but only
 // code of the user: whatever of ours must not be torn runs in between enter and leave.
@@ -125,7 +119,7 @@ function pack(value) {
       const b = Buffer.from('i--------');
       b.writeBigInt64BE(BigInt(Math.trunc(v)), 1);
       parts.push(b);
-    } else if (typeof v === 'string' || Buffer.isBuffer(v)) {
+    } else if (typeof v === 'string' || ArrayBuffer.isView(v)) {
       const b = Buffer.from(v);
       tagged('s', b.length);
       parts.push(b);
@@ -455,85 +449,25 @@ fs.readFileSync = function (name, options) {
 };
 syncBuiltinESMExports();
 
-// Values.
+// Values. What a cell means is in cell.mjs, which follows this file.
 
-function plainJSON(value) {
-  let left = MAX_JSON;
-  const parts = [];
-  const put = (s) => {
-    if ((left -= s.length) < 0) throw new RangeError('too large');
-    parts.push(s);
-  };
-  (function walk(v, depth) {
-    if (depth > 50) throw new RangeError('too deep');
-    if (v === null || typeof v === 'boolean' || typeof v === 'string' || (typeof v === 'number' && Number.isFinite(v))) {
-      if (typeof v === 'string' && v.length > left) throw new RangeError('too large');
-      put(JSON.stringify(v));
-    } else if (Array.isArray(v)) {
-      put('[');
-      for (let i = 0; i < v.length; i++) {
-        if (i) put(', ');
-        walk(v[i], depth + 1);
-      }
-      put(']');
-    } else if (typeof v === 'object' && [Object.prototype, null].includes(Object.getPrototypeOf(v)) && !util.types.isProxy(v)) {
-      put('{');
-      let first = true;
-      for (const k of Reflect.ownKeys(v)) {
-        const d = Object.getOwnPropertyDescriptor(v, k);
-        if (typeof k !== 'string' || !('value' in d)) throw new TypeError('not plain');
-        put((first ? '' : ', ') + JSON.stringify(k) + ': ');
-        walk(d.value, depth + 1);
-        first = false;
-      }
-      put('}');
-    } else throw new TypeError('not plain');
-  })(value, 0);
-  return parts.join('');
-}
-
-const plainText = (value) => Buffer.from(cut(util.inspect(value, { maxStringLength: MAX_TEXT }), MAX_TEXT));
-
-// bundle returns the representations of a value, or a promise of them.
-function bundle(value) {
-  const b = { 'text/plain': plainText(value) };
-  if (value !== null && typeof value === 'object' && !util.types.isProxy(value) && typeof value[display_symbol] === 'function') {
-    const more = value[display_symbol]();
-    return typeof more?.then === 'function' ? (async () => addAll(b, await more))() : addAll(b, more);
-  }
-  try {
-    b['application/json'] = Buffer.from(plainJSON(value));
-  } catch {
-    // it has no JSON
-  }
-  return b;
-}
-
-function addAll(b, data) {
-  for (const [name, d] of Object.entries(data)) {
-    const mime = name.toLowerCase();
-    if (mime.length > 100 || !/^[\x21-\x7e]+$/.test(mime) || !/^[^/;,"\\]+\/[^/;,"\\]+$/.test(mime)) throw new TypeError(`not a media type: ${mime}`);
-    if (!Object.hasOwn(b, mime) && Object.keys(b).length >= MAX_TYPES) throw new RangeError(`more than ${MAX_TYPES} representations`);
-    let bytes;
-    if (ArrayBuffer.isView(d)) bytes = Buffer.from(d.buffer, d.byteOffset, d.byteLength);
-    else if (typeof d !== 'string') bytes = Buffer.from(JSON.stringify(d) ?? 'null');
-    else if ((mime.startsWith('image/') && mime !== 'image/svg+xml') || mime === 'application/pdf') bytes = Buffer.from(d, 'base64');
-    else bytes = Buffer.from(mime === 'text/plain' ? cut(d, MAX_TEXT) : d);
-    if (bytes.length > MAX_DATA) throw new RangeError(`${mime} has ${bytes.length} bytes, ${MAX_DATA} are allowed`);
-    b[mime] = bytes;
-  }
-  return b;
-}
+const { describe, exitCode, represent } = meaning({
+  inspect: util.inspect,
+  isProxy: util.types.isProxy,
+  encode: (text) => Buffer.from(text),
+  decode: (digits) => Buffer.from(digits, 'base64'),
+  stack,
+});
 
 // show sends a value. What follows the last one of a cell travels on the same way; what is written after another takes one of its own.
-function show(main, data) {
-  if (!stray(from)) send(OUTPUT, { main, data }, !main);
+function show(main, forms) {
+  if (!stray(from)) send(OUTPUT, { main, data: Object.fromEntries(forms) }, !main);
 }
 
 // display shows a value, or with {raw: true} an object of media types and data.
 function display(value, options) {
-  const b = options?.raw ? addAll({}, value) : bundle(value);
-  return util.types.isPromise(b) ? (async () => show(false, await b))() : show(false, b);
+  const forms = represent(value, options);
+  return util.types.isPromise(forms) ? (async () => show(false, await forms))() : show(false, forms);
 }
 
 // Code.
@@ -545,7 +479,7 @@ const { processTopLevelAwait } = inside('internal/repl/await') ?? {};
 const RETURN = 'throw/*execbroker*/';
 
 // prepare returns what to evaluate, whether its value is that of an expression, and whether that is wrapped in a promise.
-function prepare(code) {
+function prepare(code, cell) {
   code = code.replace(/^#!/, '//');
   let tree;
   try {
@@ -604,21 +538,18 @@ function prepare(code) {
   for (const [start, end, text] of edits) code = code.slice(0, start) + text + code.slice(end);
   const shows = tree.body.at(-1)?.type === 'ExpressionStatement';
   const wrapped = code.includes('await') && processTopLevelAwait?.(code);
-  return wrapped ? { code: wrapped.replaceAll(RETURN, 'return '), shows, wraps: true } : { code, shows };
+  if (!wrapped) return { code, shows };
+  ends.set(cell, code.split('\n').length);
+  return { code: wrapped.replaceAll(RETURN, 'return ').replace(/}\)\(\)$/, '\n$&'), shows, wraps: true };
 }
 
 // javascript returns what the types of a cell leave of it. What does that comes with the cell.
 let strip;
 function javascript(m) {
-  try {
-    strip ??= compileFunction(`${require('node:zlib').gunzipSync(Buffer.from(m.typescript, 'base64'))};return typescript.strip`, [], {
-      filename: 'node:execbroker/typescript',
-    })();
-    return strip(m.code);
-  } catch (e) {
-    if (e.loc) e.stack = `cell:${m.cell}:${e.loc.line}\nSyntaxError: ${e.message}`;
-    throw e;
-  }
+  strip ??= compileFunction(`${require('node:zlib').gunzipSync(Buffer.from(m.typescript, 'base64'))};return typescript.strip`, [], {
+    filename: 'node:execbroker/typescript',
+  })();
+  return strip(m.code);
 }
 
 async function importModule(name, options) {
@@ -647,42 +578,33 @@ importModule.meta = Object.assign(Object.create(null), {
 // ours matches the lines of a stack that are not the user's.
 const ours = /^\s+at (.*[(\s])?(node:|\[eval\d*\])|^\s+at (async )?(new Promise|Session\.post) /;
 
-function trimmed(stack) {
-  return stack
-    .split('\n')
-    .filter((line) => !ours.test(line))
-    .join('\n')
-    .replace(/\bcell:(\d+)\b/g, '<cell $1>');
+// A cell that awaits is a function, which is called on a line behind the last one of the cell.
+const ends = new Map(); // numbers of lines by cell
+function calls(line) {
+  const [, cell, at] = /\bcell:(\d+):(\d+)/.exec(line) ?? [];
+  return ends.get(Number(cell)) < Number(at);
 }
 
-function describe(error, cell, details) {
-  const e = { type: typeof error, message: '', traceback: '', line: 0 };
-  try {
-    if (error !== null && typeof error === 'object') {
-      e.type = String(error.name ?? error.constructor?.name ?? 'Object');
-      e.message = 'message' in error ? String(error.message) : util.inspect(error);
-    } else e.message = util.inspect(error);
-    let text = typeof error?.stack === 'string' ? error.stack : `${e.type}: ${e.message}`;
-    const line = new RegExp(`\\bcell:${cell}:(\\d+)`).exec(text);
-    if (line) e.line = Number(line[1]);
-    else if (details?.url === `cell:${cell}` || (error instanceof SyntaxError && details?.scriptId)) {
-      e.line = details.lineNumber + 1;
-      text = `cell:${cell}:${e.line}\n${text}`;
-    }
-    text = trimmed(text);
-    for (let c = error?.cause, n = 0; c !== undefined && n < 10; c = c?.cause, n++) {
-      text += `\nCaused by: ${trimmed(typeof c?.stack === 'string' ? c.stack : util.inspect(c))}`;
-    }
-    for (const x of Array.isArray(error?.errors) ? error.errors.slice(0, 10) : []) {
-      text += `\nOne of: ${trimmed(typeof x?.stack === 'string' ? x.stack : util.inspect(x))}`;
-    }
-    e.traceback = text + '\n';
-  } catch {
-    // a hostile error: what there is will do
-  }
-  // No escape sequences: an error of a child process may quote its output.
-  const clean = (s, n) => util.stripVTControlCharacters(cut(s, n));
-  return { type: clean(e.type, 200), message: clean(e.message, 16 << 10), traceback: clean(e.traceback || e.type, MAX_TRACEBACK), line: e.line };
+// stack finds in the stack of an error what is the user's. Its frames come after the message.
+function stack(error, text, cell) {
+  const message = String(error.message);
+  const at = Math.max(text.indexOf(message), 0);
+  const named = (s) => s.replace(/\bcell:(\d+)\b/g, '<cell $1>');
+  const rest = text.slice(at + message.length).slice(0, MAX_STACK).split('\n');
+  const frames = rest.filter((line) => /^\s+at /.test(line) && !ours.test(line) && !calls(line));
+  const line = new RegExp(`\\bcell:${cell}:(\\d+)`).exec(frames.join('\n'));
+  // For a file that cannot be parsed, its name and line are before the heading.
+  const before = at ? text.slice(0, text.lastIndexOf('\n', at - 1) + 1) : '';
+  return { before: named(before), frames: frames.map(named), line: line ? Number(line[1]) : 0 };
+}
+
+// placed returns where V8 could not parse a cell.
+function placed(error, d, code, m) {
+  if (!(error instanceof SyntaxError) || d.stackTrace) return undefined; // it was thrown
+  const lines = m.code.split('\n');
+  // At the end of the code V8 has read our own last line.
+  const [line, column] = d.lineNumber < lines.length ? [d.lineNumber, d.columnNumber] : [lines.length - 1, lines[lines.length - 1].length];
+  return { line: line + 1, column, source: code === m.code ? code : undefined };
 }
 
 const session = new inspector.Session();
@@ -778,14 +700,17 @@ function tell(e, origin) {
 }
 
 async function execute(m, r) {
+  let typed = m.typescript; // it has types, which an error may be about
   try {
-    const { code, shows, wraps } = prepare(m.typescript ? javascript(m) : m.code);
+    const plain = typed ? javascript(m) : m.code;
+    typed = false;
+    const { code, shows, wraps } = prepare(plain, m.cell);
     const { error, answer } = await evaluate(`${code}\n//# sourceURL=cell:${m.cell}`);
     if (error) return; // terminated, by an interrupt or by exit: they say what it was
     if (answer.exceptionDetails) {
       const d = answer.exceptionDetails;
       const e = held(d.exception ?? {});
-      if (!(await tell(e, EXCEPTION))) return finish(r, { exit: 1, exception: describe(e, m.cell, d) });
+      if (!(await tell(e, EXCEPTION))) return finish(r, { exit: 1, exception: describe(e, m.cell, placed(e, d, code, m)) });
     }
     let value = answer.exceptionDetails ? undefined : held(answer.result);
     try {
@@ -798,13 +723,13 @@ async function execute(m, r) {
       if (heard(REJECTION)) process.emit(REJECTION, e, rejected);
       else if (!(await tell(e, REJECTION))) throw e;
     }
-    if (shows && value !== undefined && !r.fields) show(true, await bundle(value));
+    if (shows && value !== undefined && !r.fields) show(true, await represent(value));
     // Rejections that nobody handles are known one turn later.
     await new Promise((resolve) => setImmediate(resolve));
     if (m.linger && !r.fields && !calm(m.code)) await linger(m.linger < 0 ? Infinity : m.linger / 1e6);
     finish(r, { exit: 0 });
   } catch (e) {
-    finish(r, { exit: 1, exception: describe(e, m.cell) });
+    finish(r, { exit: 1, exception: describe(e, m.cell, typed && e.loc && { ...e.loc, source: m.code }) });
   }
 }
 
@@ -855,7 +780,7 @@ async function serve(m) {
       process.chdir(workdir);
     }
   }
-  if (fields.exit === 0 && Number(process.exitCode)) fields = { exit: Number(process.exitCode) & 255 };
+  if (fields.exit === 0) fields.exit = exitCode(quiet(() => process.exitCode));
   session.post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
   const { user, system } = process.cpuUsage(before);
   send(DONE, { ...fields, left: quiet(left) ?? '', kids: kids(), cpu: (user + system) * 1000, taken: input.got - input.rest.length });
@@ -873,9 +798,10 @@ function addPaths(paths) {
 }
 
 // exit ends the run, not the interpreter. No handler and no finally of the code stops it.
-process.exit = (code = process.exitCode ?? 0) => {
-  if (run === undefined) process.reallyExit(code);
-  run.fields ??= { exit: Number(code) & 255 };
+process.exit = (code) => {
+  if (code !== undefined) process.exitCode = code; // which newer versions check
+  if (run === undefined) process.reallyExit(exitCode(process.exitCode));
+  run.fields ??= { exit: exitCode(process.exitCode) };
   run.exited = torn = true;
   // What ends here may be the queue of microtasks, and what waits for a promise would go with it.
   setImmediate(settle, run);
