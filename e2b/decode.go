@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/execbroker/execbroker/executor"
@@ -199,8 +200,10 @@ func (l *eventLine) output() *executor.Output {
 			key, _ := d.Token()
 			if err = d.Decode(&raw); err == nil {
 				name, _ := key.(string) // and nothing else, since the line was decoded before
-				mime := strings.ToLower(name)
-				put(o.Data, mime, raw, binary(mime))
+				// The kernel takes any text of the code's for a type.
+				if mime := strings.ToLower(name); mediaType.MatchString(mime) {
+					put(o.Data, mime, raw, binary(mime))
+				}
 			}
 		}
 	}
@@ -218,6 +221,9 @@ func (l *eventLine) output() *executor.Output {
 	}
 	return o
 }
+
+// mediaType matches those that an event may have.
+var mediaType = regexp.MustCompile(`^[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,60}$`)
 
 // binary reports whether Jupyter writes content of a type in base64.
 func binary(mime string) bool {

@@ -163,6 +163,15 @@ func TestManyRepresentations(t *testing.T) {
 	}
 }
 
+// Code names the media types of what it displays, and the kernel takes any text.
+func TestMediaTypes(t *testing.T) {
+	extra := `{"":"x","text":"x","a/b/c":"x","/":"x","text/html; charset=utf-8":"x","TEXT/X-Fine":"odd","a/` + strings.Repeat("b", 200) + `":"x","a/\u0000":"x"}`
+	got, err := all(strings.NewReader(`{"type":"result","text":"t","extra":` + extra + `}` + "\n" + `{"type":"end_of_execution"}` + "\n"))
+	if err != io.EOF || len(got) != 2 || len(got[0].out.Data) != 2 || got[0].out.Data["text/x-fine"].String() != "odd" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 // streams are what a stand-in has sent, and in described.ndjson what E2B's own sends by its
 // description.
 func streams(t testing.TB) map[string][]byte {

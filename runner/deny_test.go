@@ -174,7 +174,7 @@ func TestStarved(t *testing.T) {
 	h := (&backend{}).session(executor.SessionInfo{}, &buried{}, s.client, 0)
 	out := &starter{then: func(pid int) { starve(t, pid, 1000) }}
 	run := func(code string) (driver.Exit, error) {
-		req := executor.Request{Language: executor.Python, Code: code, Limits: executor.RunLimits{WallTime: 3 * time.Second, OutputBytes: 1 << 20}}
+		req := executor.Request{Language: executor.Python, Code: code, Limits: executor.RunLimits{WallTime: 8 * time.Second, OutputBytes: 1 << 20}}
 		return h.Run(t.Context(), &req, out.emit)
 	}
 	exit, err := run("import os, time\nfor i in range(16):\n  pid = os.fork()\n  if pid == 0:\n    while True: pass\n  print(pid, flush=True)\n  time.sleep(0.02)\ntime.sleep(1000)")

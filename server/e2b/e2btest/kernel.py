@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 import sys
 
 from jupyter_client.ioloop import AsyncIOLoopKernelManager
@@ -25,7 +26,8 @@ class Kernel:
         say(number=self.number, **answer)
 
     async def start(self):
-        await self.manager.start_kernel()
+        # Or the kernel would have our own standard output, on which code could write answers.
+        await self.manager.start_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.client = self.manager.client()
         self.client.start_channels()
         await self.client.wait_for_ready(timeout=120)
