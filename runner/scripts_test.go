@@ -112,7 +112,7 @@ func inCell(t *testing.T, s *sandbox, p script) ended {
 		t.Fatal(err)
 	}
 	if r.err != nil || r.Reason != "" {
-		t.Fatalf("got %+v", r)
+		t.Fatalf("got %+v, %v", r, r.err)
 	}
 	e := ended{stdout: r.stdout, stderr: r.stderr, code: r.Code}
 	if x := r.Exception; x != nil {
