@@ -131,7 +131,7 @@ var rules = []rule{
 	{packages: []string{"internal/bwrap"}, modules: []string{"golang.org/x/sys"}},
 	// What is tried from inside of sandboxes, for the tests of their adapters.
 	{packages: []string{"internal/attempttest"}, imports: []string{"executor"}},
-	{packages: []string{"internal/fake"}, imports: []string{"executor", "executor/driver"}, modules: []string{"golang.org/x/tools"}},
+	{packages: []string{"internal/fake"}, imports: []string{"executor", "executor/driver"}, modules: []string{"go.starlark.net", "golang.org/x/tools"}},
 	{packages: []string{"pyodide/..."}, imports: []string{"executor", "executor/driver", "internal/bwrap", "internal/cell", "internal/requirement", "internal/store", "internal/typescript", "internal/wire", "pyodide/..."}, modules: []string{"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"}},
 	// It starts engines, each with a network of its own.
 	{packages: []string{"docker/dockertest"}, imports: []string{"internal/wire"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client", "golang.org/x/sys"}},

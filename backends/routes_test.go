@@ -174,7 +174,7 @@ func TestStatsOfRuns(t *testing.T) {
 			w.says(s, "sleep(100)", "")
 		}
 		w.says(s, "sleep(5000)", "")
-		if r := w.says(s, `raise("ValueError", "x")`, ""); r.Status != executor.StatusFailed {
+		if r := w.says(s, `throw("ValueError", "x")`, ""); r.Status != executor.StatusFailed {
 			w.Errorf("got %+v", r)
 		}
 		time.Sleep(time.Minute)

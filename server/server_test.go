@@ -27,7 +27,7 @@ func TestRun(t *testing.T) {
 	}{
 		"code":      {`{"code": "print(6 * 7)"}`, []string{`"status":"ok"`, `"stdout":"42\n"`, `"cell":1`, `"duration_seconds":0.`, `"origin":{"backend":"box"}`}},
 		"value":     {`{"code": "6 * 7", "language": "javascript"}`, []string{`"main":true`, `42`}},
-		"exception": {`{"code": "raise(\"ValueError\", \"bad\")"}`, []string{`"status":"failed"`, `"type":"ValueError"`}},
+		"exception": {`{"code": "throw(\"ValueError\", \"bad\")"}`, []string{`"status":"failed"`, `"type":"ValueError"`}},
 		"timeout":   {`{"code": "print(1)\nforever()", "timeout_seconds": 0.2}`, []string{`"status":"timed_out"`, `"stdout":"1\n"`}},
 		"linger":    {`{"code": "later(50, \"late\")"}`, []string{`"stdout":"late\n"`}},
 		"at-once":   {`{"code": "later(60000, \"late\")", "linger_seconds": 0}`, []string{`"left_running":["timer"]`}},
@@ -161,7 +161,7 @@ func TestClientGoes(t *testing.T) {
 	s := w.session(`{}`)
 	for _, target := range []string{s + "/run/stream", s + "/run"} {
 		ctx, cancel := context.WithCancel(t.Context())
-		r, err := http.NewRequestWithContext(ctx, "POST", w.h.URL+target, strings.NewReader(`{"code": "print(\"here\")\nsleep(3_600_000)", "timeout_seconds": 200}`))
+		r, err := http.NewRequestWithContext(ctx, "POST", w.h.URL+target, strings.NewReader(`{"code": "print(\"here\")\nsleep(3600000)", "timeout_seconds": 200}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -398,7 +398,7 @@ func TestSlowBodies(t *testing.T) {
 func TestLimits(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{MaxRuns: 1, MaxRunsTotal: 2})
 	run := func(key string) {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", w.h.URL+"/v1/run", strings.NewReader(`{"code": "sleep(3_600_000)", "timeout_seconds": 300}`))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", w.h.URL+"/v1/run", strings.NewReader(`{"code": "sleep(3600000)", "timeout_seconds": 300}`))
 		if err != nil {
 			t.Error(err)
 			return

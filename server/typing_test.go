@@ -121,7 +121,7 @@ func TestResize(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{})
 	run := w.begin(w.session("{}"), RunRequest{
 		ID: "r", Input: true, Terminal: &executor.TerminalSize{Rows: 10, Columns: 20},
-		Command: []string{"script", "print(terminal())\nwhile true {\nresized()\nprint(terminal())\n}"},
+		Command: []string{"script", "print(terminal())\nwhile True:\n\tresized()\n\tprint(terminal())"},
 	})
 	run.wait("10 20")
 	w.want(http.StatusBadRequest, "PUT", run.path+"/terminal", `{"rows": 0, "columns": 1}`)

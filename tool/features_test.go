@@ -139,7 +139,7 @@ func TestRepair(t *testing.T) {
 			}
 		}
 		// The code is corrected twice, and the model sees each time what is wrong.
-		tried, err := w.Repair(w.Context(), c, `print(a)`, 5, mend("```python\nraise(\"ValueError\", \"bad\")\n```", `{"code": "print(42)"}`), nil)
+		tried, err := w.Repair(w.Context(), c, `print(a)`, 5, mend("```python\nthrow(\"ValueError\", \"bad\")\n```", `{"code": "print(42)"}`), nil)
 		if err != nil || len(tried) != 3 || !tried[2].Output.Success || tried[2].Output.Stdout != "42\n" || tried[0].Input.Code != "print(a)" {
 			w.Errorf("got %+v, %v", tried, err)
 		}

@@ -104,14 +104,14 @@ func TestColours(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := onTerminal(t, command(t, "repl"), c.env)
 			s.see(c.want...)
-			s.keys("raise(\"E\", \"x\")\r")
+			s.keys("throw(\"E\", \"x\")\r")
 			s.see(c.error)
 			s.see(">>> ")
 			s.keys("\x04")
 			s.ends(0)
 		})
 	}
-	s := onTerminal(t, command(t, "run", "-c", "raise(\"E\", \"x\")"), "NO_COLOR=", "TERM=dumb")
+	s := onTerminal(t, command(t, "run", "-c", "throw(\"E\", \"x\")"), "NO_COLOR=", "TERM=dumb")
 	s.see("E: x\r\n")
 	s.ends(exitFailed)
 }

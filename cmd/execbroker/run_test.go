@@ -89,7 +89,7 @@ func TestRun(t *testing.T) {
 
 func TestRunException(t *testing.T) {
 	t.Parallel()
-	p := run(t, exitFailed, "run", "-c", "print(1)\nraise(\"ValueError\", \"bad \\x1b[2J value\")")
+	p := run(t, exitFailed, "run", "-c", "print(1)\nthrow(\"ValueError\", \"bad \\x1b[2J value\")")
 	contains(t, p.err.String(), "ValueError: bad ", "value\n")
 	if strings.Contains(p.err.String(), "\x1b") {
 		t.Errorf("stderr has an escape sequence: %q", p.err.String())
@@ -109,7 +109,7 @@ func TestRunUploads(t *testing.T) {
 func TestRunOut(t *testing.T) {
 	t.Parallel()
 	p := command(t, "run", "--out", "results/here", "-c", strings.Join([]string{
-		`show("text/plain", "rich", "image/png", "\x89PNG\r\n\x1a\nrich")`,
+		`show("text/plain", "rich", "image/png", b"\x89PNG\r\n\x1a\nrich")`,
 		`display(show("text/plain", "<Figure>", "image/svg+xml", "<svg/>"))`,
 		`mkdir("data/deep")`,
 		`write("report.txt", "report")`,

@@ -160,7 +160,7 @@ func TestIgnoredHangup(t *testing.T) {
 
 func TestClosedPipe(t *testing.T) {
 	t.Parallel()
-	p := command(t, "run", "--timeout", "0", "-c", "print(\"ready\")\nline = \"x\" * 999\nwhile true { print(line) }")
+	p := command(t, "run", "--timeout", "0", "-c", "print(\"ready\")\nline = \"x\" * 999\nwhile True: print(line)")
 	p.Stdout = nil
 	out, err := p.StdoutPipe()
 	if err != nil {

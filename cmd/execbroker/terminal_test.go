@@ -158,11 +158,11 @@ func TestReplOnTerminal(t *testing.T) {
 	s.see("42\r\n", ">>> ")
 
 	// A body ends at an empty line, and Tab indents.
-	s.keys("for i in 2 {\r")
+	s.keys("for i in range(2):\r")
 	s.see("... ")
 	s.keys("\tprint(\"i\", i)\r")
 	s.see("    print", "... ")
-	s.keys("}\r")
+	s.keys("\r")
 	s.see("i 0\r\ni 1\r\n", ">>> ")
 
 	// Output that does not end its line does not end in the prompt.
@@ -205,8 +205,8 @@ func TestReplOnTerminal(t *testing.T) {
 	s.see("40\r\n", ">>> ")
 
 	// Pasted text runs when Enter is pressed, and an empty line in it has no special meaning.
-	s.keys("\x1b[200~for i in 2 {\r\n\r\n\tprint(\"p\", i)\r\n}\x1b[201~")
-	s.see("}")
+	s.keys("\x1b[200~for i in range(2):\r\n\r\n\tprint(\"p\", i)\r\n\x1b[201~")
+	s.see("i)")
 	s.keys("\r")
 	s.see("p 0\r\np 1\r\n", ">>> ")
 

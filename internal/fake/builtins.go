@@ -9,21 +9,23 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"go.starlark.net/starlark"
 
 	"github.com/execbroker/execbroker/executor"
 )
 
 // arguments are the arguments of a call of a built-in function.
 type arguments struct {
-	e    *execution
-	name string
-	v    []any
+	e      *execution
+	thread *starlark.Thread
+	name   string
+	v      starlark.Tuple
 }
 
-func (a arguments) any(i int) any {
+func (a arguments) any(i int) starlark.Value {
 	if i >= len(a.v) {
 		a.e.throw("TypeError", "%s wants an argument %d", a.name, i+1)
 	}
@@ -32,10 +34,9 @@ func (a arguments) any(i int) any {
 
 func (a arguments) text(i int) string { return text(a.any(i)) }
 
-func (a arguments) int(i int) int64 {
-	n, ok := a.any(i).(int64)
-	if !ok {
-		a.e.throw("TypeError", "%s wants a whole number as argument %d", a.name, i+1)
+func (a arguments) int(i int) (n int64) {
+	if err := starlark.AsInt(a.any(i), &n); err != nil {
+		a.e.throw("TypeError", "%s wants a whole number as argument %d: %v", a.name, i+1, err)
 	}
 	return n
 }
@@ -61,45 +62,41 @@ func (a arguments) line() string {
 	return strings.Join(words, " ") + "\n"
 }
 
-// builtins are the functions of the script language.
-var builtins map[string]func(*execution, arguments) any
+// builtin is a function that programs can call.
+type builtin func(*execution, arguments) starlark.Value
 
-func init() { // in init, because the functions indirectly use the table
-	builtins = map[string]func(*execution, arguments) any{
+// value makes a value of Starlark of a built-in function.
+func (f builtin) value(name string) starlark.Value {
+	return starlark.NewBuiltin(name, func(t *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (v starlark.Value, err error) {
+		e := t.Local(running).(*execution)
+		end := e.protect(func() {
+			if len(kwargs) > 0 {
+				e.throw("TypeError", "%s takes no arguments with names", name)
+			}
+			v = f(e, arguments{e, t, name, args})
+		})
+		if end != nil {
+			return nil, unwinding{end}
+		}
+		return v, nil
+	})
+}
+
+func init() { // Starlark's table can be extended before the first program
+	for name, f := range map[string]builtin{
 		// Output: print and eprint write a line, out and err what they get.
 		"print":  does(func(e *execution, a arguments) { e.write(executor.EventStdout, a.line()) }),
 		"eprint": does(func(e *execution, a arguments) { e.write(executor.EventStderr, a.line()) }),
 		"out":    does(func(e *execution, a arguments) { e.write(executor.EventStdout, a.text(0)) }),
 		"err":    does(func(e *execution, a arguments) { e.write(executor.EventStderr, a.text(0)) }),
-		"split": func(e *execution, a arguments) any {
-			words := []any{}
-			for w := range strings.FieldsSeq(a.text(0)) {
-				words = append(words, w)
-			}
-			return words
-		},
-		"pad": func(e *execution, a arguments) any { return fmt.Sprintf("%0*d", int(min(a.int(1), 20)), a.int(0)) },
-		"number": func(e *execution, a arguments) any {
-			n, err := strconv.ParseInt(a.text(0), 10, 64)
-			if err != nil {
-				e.throw("ValueError", "%v", err)
-			}
-			return n
-		},
-		"allbytes": func(e *execution, a arguments) any {
-			var b [256]byte
-			for i := range b {
-				b[i] = byte(i)
-			}
-			return string(b[:])
-		},
-		"unhex": func(e *execution, a arguments) any {
+		"unhex": func(e *execution, a arguments) starlark.Value {
 			b, err := hex.DecodeString(a.text(0))
 			if err != nil {
 				e.throw("ValueError", "%v", err)
 			}
-			return string(b)
+			return starlark.Bytes(b)
 		},
+		"json": func(e *execution, a arguments) starlark.Value { return starlark.String(encode(a.any(0)).String()) },
 
 		// Values. show returns a value made of pairs of media type and content; display displays
 		// one.
@@ -113,21 +110,41 @@ func init() { // in init, because the functions indirectly use the table
 		"figure": does(func(e *execution, a arguments) { e.figures = append(e.figures, a.int(0)) }),
 		"plot":   does(func(e *execution, a arguments) { e.showFigures() }),
 
-		// Ends. The arguments of raise after the message are the names of the functions in the
+		// Ends. The arguments of throw after the message are the names of the functions in the
 		// traceback.
-		"raise": func(e *execution, a arguments) any {
-			t := &thrown{typ: a.text(0), msg: a.text(1), line: e.line}
+		"throw": func(e *execution, a arguments) starlark.Value {
+			t := &thrown{typ: a.text(0), msg: a.text(1)}
 			for i := 2; i < len(a.v); i++ {
 				t.frames = append(t.frames, a.text(i))
 			}
 			panic(t)
 		},
-		"exit": func(e *execution, a arguments) any {
+		"exit": func(e *execution, a arguments) starlark.Value {
 			if !e.command() && !e.has(executor.FeatureExitCode) {
 				e.throw("SystemExit", "%d", a.int(0))
 			}
 			panic(exited{int(a.int(0)), len(a.v) > 1})
 		},
+		// attempt calls a function and returns the text of the error that it throws, or None.
+		"attempt": func(e *execution, a arguments) starlark.Value {
+			f := a.any(0)
+			if a.thread.CallStackDepth() > maxCalls {
+				e.throw("RecursionError", "too many calls in each other")
+			}
+			_, err := starlark.Call(a.thread, f, a.v[1:], nil)
+			if err == nil {
+				return starlark.None
+			}
+			e.check()
+			end := ending(err)
+			t, ok := end.(*thrown)
+			if !ok {
+				panic(end)
+			}
+			return starlark.String(t.typ + ": " + t.msg)
+		},
+		// awaited returns the value of an awaited call, or of anything else.
+		awaited: func(_ *execution, a arguments) starlark.Value { return a.any(0) },
 		// at_exit writes a file when the interpreter is reset.
 		"at_exit": does(func(e *execution, a arguments) {
 			name, data := a.file(0), []byte(a.text(1))
@@ -143,53 +160,53 @@ func init() { // in init, because the functions indirectly use the table
 		"sleep":   does(func(e *execution, a arguments) { e.sleep(a.millis(0)) }),
 		"forever": does(func(e *execution, a arguments) { e.wait(nil) }),
 		"deafen":  does(func(e *execution, a arguments) { e.deaf = true }),
-		"burn": func(e *execution, a arguments) any {
+		"burn": func(e *execution, a arguments) starlark.Value {
 			share := 1.0
 			if cpus := e.box.spec.Limits.CPUs; cpus > 0 {
 				share = min(share, cpus)
 			}
 			e.sleep(a.millis(0))
-			return fmt.Sprintf("%.3f", share)
+			return starlark.String(fmt.Sprintf("%.3f", share))
 		},
 
-		// State and input. recall returns a variable, or its second argument if there is none.
-		"recall": func(e *execution, a arguments) any {
-			if v, ok := e.in.vars[a.text(0)]; ok {
+		// State and input. recall returns a variable of an earlier program, or its
+		// second argument if there is none.
+		"recall": func(e *execution, a arguments) starlark.Value {
+			if v := e.in.vars[a.text(0)]; v != nil {
 				return v
 			}
 			return a.any(1)
 		},
 		"sabotage": does(func(e *execution, _ arguments) { clear(e.in.vars) }),
-		"readline": func(e *execution, a arguments) any { return e.readLine() },
-		"readsome": func(e *execution, a arguments) any { return e.readSome() },
-		"arg": func(e *execution, a arguments) any {
+		"readline": func(e *execution, a arguments) starlark.Value { return e.readLine() },
+		"readsome": func(e *execution, a arguments) starlark.Value { return starlark.String(e.readSome()) },
+		"arg": func(e *execution, a arguments) starlark.Value {
 			if i := a.int(0); i >= 0 && i < int64(len(e.args)) {
-				return e.args[i]
+				return starlark.String(e.args[i])
 			}
-			return nil
+			return starlark.None
 		},
 
 		// Terminals. interrupt waits for an interrupt, and resized for a new size.
-		"terminal": func(e *execution, a arguments) any {
+		"terminal": func(e *execution, a arguments) starlark.Value {
 			if e.req.Terminal == nil {
-				return "none"
+				return starlark.String("none")
 			}
-			return fmt.Sprint(e.size.Rows, " ", e.size.Columns)
+			return starlark.String(fmt.Sprint(e.size.Rows, " ", e.size.Columns))
 		},
-		"interrupt": func(e *execution, a arguments) any { return e.interrupt() },
-		"resized":   func(e *execution, a arguments) any { return e.resized() },
+		"interrupt": does(func(e *execution, a arguments) { e.interrupt() }),
+		"resized":   does(func(e *execution, a arguments) { e.resized() }),
 
 		// Environment.
-		"cwd": func(e *execution, a arguments) any { return e.dir },
-		"env": func(e *execution, a arguments) any {
+		"cwd": func(e *execution, a arguments) starlark.Value { return starlark.String(e.dir) },
+		"env": func(e *execution, a arguments) starlark.Value {
 			if v, ok := e.env[a.text(0)]; ok {
-				return v
+				return starlark.String(v)
 			}
-			return nil
+			return starlark.None
 		},
-		"environ": func(e *execution, a arguments) any { return jsonText(e.env) },
-		"json":    func(e *execution, a arguments) any { return jsonText(a.any(0)) },
-		"surroundings": func(e *execution, a arguments) any {
+		"environ": func(e *execution, a arguments) starlark.Value { return jsonText(e.env) },
+		"surroundings": func(e *execution, a arguments) starlark.Value {
 			return jsonText(map[string]any{
 				"offset": 0, "tz": e.env["TZ"], "lang": e.env["LANG"], "encoding": "UTF-8",
 				"home": e.canWrite(home), "temp": e.canWrite("/tmp"), "home_dir": home,
@@ -197,15 +214,18 @@ func init() { // in init, because the functions indirectly use the table
 		},
 
 		// Files.
-		"read": func(e *execution, a arguments) any {
+		"read": func(e *execution, a arguments) starlark.Value {
 			data, err := e.box.disk.read(a.file(0))
 			e.must(err)
-			return string(data)
+			return starlark.String(data)
 		},
 		"write":  does(func(e *execution, a arguments) { e.must(e.box.disk.write(a.file(0), []byte(a.text(1)), 0, false)) }),
 		"append": does(func(e *execution, a arguments) { e.must(e.box.disk.extend(a.file(0), a.text(1))) }),
 		"lock":   does(func(e *execution, a arguments) { e.must(e.box.disk.lock(a.file(0))) }),
-		"exists": func(e *execution, a arguments) any { _, err := e.box.disk.stat(a.file(0)); return err == nil },
+		"exists": func(e *execution, a arguments) starlark.Value {
+			_, err := e.box.disk.stat(a.file(0))
+			return starlark.Bool(err == nil)
+		},
 		"remove": does(func(e *execution, a arguments) {
 			_, err := e.box.disk.stat(a.file(0))
 			e.must(err)
@@ -213,35 +233,37 @@ func init() { // in init, because the functions indirectly use the table
 		}),
 		"mkdir":   does(func(e *execution, a arguments) { e.must(e.box.disk.mkdirAll(a.file(0))) }),
 		"symlink": does(func(e *execution, a arguments) { e.must(e.box.disk.symlink(a.text(0), a.file(1))) }),
-		"mode": func(e *execution, a arguments) any {
+		"mode": func(e *execution, a arguments) starlark.Value {
 			i, err := e.box.disk.stat(a.file(0))
 			e.must(err)
-			return fmt.Sprintf("%o", i.Mode&fs.ModePerm)
+			return starlark.String(fmt.Sprintf("%o", i.Mode&fs.ModePerm))
 		},
 
 		// Limits and capabilities of the sandbox. take takes MiB of memory; fork returns how many
 		// processes could be started.
 		"take": does(func(e *execution, a arguments) { e.take(a.int(0) << 20) }),
-		"fork": func(e *execution, a arguments) any {
+		"fork": func(e *execution, a arguments) starlark.Value {
 			n := a.int(0)
 			if most := e.box.spec.Limits.Processes; most > 0 {
 				n = min(n, int64(most))
 			}
-			return n
+			return starlark.MakeInt64(n)
 		},
-		"subprocess": func(e *execution, a arguments) any { return e.has(executor.FeatureSubprocess) },
-		"thread":     func(e *execution, a arguments) any { return e.has(executor.FeatureThreads) },
-		"imported": func(e *execution, a arguments) any {
-			return e.box.installed(e.box.caps.Interpreter(e.req.Language), a.text(0))
+		"subprocess": func(e *execution, a arguments) starlark.Value {
+			return starlark.Bool(e.has(executor.FeatureSubprocess))
 		},
-		"language": func(e *execution, a arguments) any { return string(e.req.Language) },
-		"connect":  func(e *execution, a arguments) any { return e.connect(a.text(0), a.text(1)) },
-		"query":    func(e *execution, a arguments) any { return e.query(a.text(0), a.text(1)) },
+		"thread": func(e *execution, a arguments) starlark.Value { return starlark.Bool(e.has(executor.FeatureThreads)) },
+		"imported": func(e *execution, a arguments) starlark.Value {
+			return starlark.Bool(e.box.installed(e.box.caps.Interpreter(e.req.Language), a.text(0)))
+		},
+		"language": func(e *execution, a arguments) starlark.Value { return starlark.String(e.req.Language) },
+		"connect":  func(e *execution, a arguments) starlark.Value { return starlark.Bool(e.connect(a.text(0), a.text(1))) },
+		"query":    func(e *execution, a arguments) starlark.Value { return starlark.Bool(e.query(a.text(0), a.text(1))) },
 
 		// Servers: serve starts one at an address and returns its port; listening prints the ports
 		// before something listens at them.
-		"serve":     func(e *execution, a arguments) any { return e.serve(a.text(0)) },
-		"listening": func(*execution, arguments) any { return int64(ownPort) },
+		"serve":     func(e *execution, a arguments) starlark.Value { return starlark.MakeInt64(e.serve(a.text(0))) },
+		"listening": func(*execution, arguments) starlark.Value { return starlark.MakeInt(ownPort) },
 
 		// What continues after the end of the code: a line that is printed later, an error that
 		// comes later, a file that grows.
@@ -277,14 +299,16 @@ func init() { // in init, because the functions indirectly use the table
 				e.started = append(e.started, l)
 			}
 		}),
+	} {
+		starlark.Universe[name] = f.value(name)
 	}
 }
 
 // does makes a built-in function of one that returns nothing.
-func does(f func(*execution, arguments)) func(*execution, arguments) any {
-	return func(e *execution, a arguments) any {
+func does(f func(*execution, arguments)) builtin {
+	return func(e *execution, a arguments) starlark.Value {
 		f(e, a)
-		return nil
+		return starlark.None
 	}
 }
 
@@ -300,12 +324,12 @@ func pause(d time.Duration, end <-chan struct{}) bool {
 	}
 }
 
-func jsonText(v any) string {
+func jsonText(v any) starlark.String {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return "null"
 	}
-	return string(b)
+	return starlark.String(b)
 }
 
 func (e *execution) canWrite(dir string) bool {
@@ -320,14 +344,14 @@ func (e *execution) canWrite(dir string) bool {
 // any protocol.
 var mediaType = regexp.MustCompile(`^[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60}$`)
 
-func showing(e *execution, a arguments) any {
-	b := executor.MIMEBundle{}
+func showing(e *execution, a arguments) starlark.Value {
+	v := rich{data: executor.MIMEBundle{}}
 	for i := 0; i+1 < len(a.v); i += 2 {
 		if t := a.text(i); mediaType.MatchString(t) {
-			b[t] = executor.Bytes(a.text(i + 1))
+			v.data[t] = executor.Bytes(a.text(i + 1))
 		}
 	}
-	return b
+	return v
 }
 
 // showFigures displays the figures that were made since the last call.

@@ -1,278 +1,173 @@
 package fake
 
 import (
-	"encoding/json"
+	"cmp"
+	"errors"
 	"fmt"
-	"math"
+	"maps"
 	"strings"
+
+	"go.starlark.net/lib/json"
+	"go.starlark.net/resolve"
+	"go.starlark.net/starlark"
+	"go.starlark.net/syntax"
 
 	"github.com/execbroker/execbroker/executor"
 )
 
-// Values are nil, bool, int64, float64, string (any bytes), []any, and executor.MIMEBundle for a
-// value with several representations.
+// dialect is Starlark with loops at the top level, as in the cells of a notebook.
+var dialect = &syntax.FileOptions{While: true, TopLevelControl: true, GlobalReassign: true}
 
-// program executes the statements of a program. It returns the value of the last one, or nil if
-// that has none.
-func (e *execution) program(prog []stmt) (value any) {
-	for _, s := range prog {
-		value = e.statement(s)
+const (
+	// maxNodes bounds the syntax tree of a program, because Starlark's compiler is recursive and
+	// its author could exhaust the host's stack. The length of texts does not count.
+	maxNodes = 10_000
+	// maxCalls bounds the calls by attempt that are in each other, for the same reason. Starlark has
+	// no recursion, but functions can be arguments.
+	maxCalls = 1000
+	// awaited is the function that only a language with top-level await has.
+	awaited = "awaited"
+	// result is the variable of the value of a program. No program can name it.
+	result = "="
+	// running is the local value of a thread that has its *execution.
+	running = "execution"
+)
+
+type (
+	// rich is a value with several representations. It has nothing else in common with None.
+	rich struct {
+		starlark.NoneType
+		data executor.MIMEBundle
 	}
-	e.check()
-	return value
+	// unwinding carries the end of a program through Starlark, see execution.protect.
+	unwinding struct{ end any }
+)
+
+func (u unwinding) Error() string { return fmt.Sprint(u.end) }
+
+// program executes a program. It returns the value of its last statement, or nil if that has none.
+func (e *execution) program(src string) starlark.Value {
+	if _, err := e.box.disk.list(e.dir); err != nil {
+		e.throw("FileNotFoundError", "no directory %s", e.dir)
+	}
+	t := &starlark.Thread{OnMaxSteps: func(t *starlark.Thread) { // at every step
+		if e.protect(e.check) != nil {
+			t.Cancel("stopped")
+		}
+	}}
+	t.SetMaxExecutionSteps(1)
+	t.SetLocal(running, e)
+	v, err := evaluate(t, src, e.command() || e.has(executor.FeatureTopLevelAwait), e.in.vars)
+	e.check() // whose reason a canceled thread does not know
+	if err != nil {
+		panic(ending(err))
+	}
+	return v
 }
 
-func (e *execution) block(ss []stmt) {
-	for _, s := range ss {
-		e.statement(s)
+// evaluate executes a program with the variables of an interpreter.
+func evaluate(t *starlark.Thread, src string, await bool, vars starlark.StringDict) (starlark.Value, error) {
+	f, err := dialect.Parse("<input>", src, 0)
+	if err != nil {
+		return nil, err
 	}
+	// A name without a value is an error when it is used. To Starlark, it would be one before
+	// anything runs.
+	defer maps.DeleteFunc(vars, func(_ string, v starlark.Value) bool { return v == nil })
+	nodes := 0
+	syntax.Walk(f, func(n syntax.Node) bool {
+		nodes++
+		id, ok := n.(*syntax.Ident)
+		switch {
+		case !ok:
+		case id.Name == awaited && !await:
+			err = syntax.Error{Pos: id.NamePos, Msg: "there is no await at the top level"}
+		case !vars.Has(id.Name) && !starlark.Universe.Has(id.Name):
+			vars[id.Name] = nil
+		}
+		return nodes < maxNodes
+	})
+	if nodes >= maxNodes {
+		err = syntax.Error{Pos: syntax.MakePosition(&f.Path, 1, 1), Msg: "the program is too large"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if last := len(f.Stmts) - 1; last >= 0 {
+		if s, ok := f.Stmts[last].(*syntax.ExprStmt); ok {
+			at := syntax.Start(s)
+			f.Stmts[last] = &syntax.AssignStmt{OpPos: at, Op: syntax.EQ, LHS: &syntax.Ident{NamePos: at, Name: result}, RHS: s.X}
+		}
+	}
+	err = starlark.ExecREPLChunk(f, t, vars)
+	value := vars[result]
+	delete(vars, result)
+	return value, err
 }
 
-func (e *execution) statement(s stmt) (value any) {
-	e.line = s.line
-	e.check()
-	switch s := s.do.(type) {
-	case express:
-		return e.value(s.e)
-	case assign:
-		e.in.vars[s.name] = e.value(s.to)
-	case branch:
-		if truth(e.value(s.cond)) {
-			e.block(s.then)
-		} else {
-			e.block(s.alt)
-		}
-	case loop:
-		e.loop(s)
-	case attempt:
-		end := e.protect(func() { e.block(s.body) })
-		switch end := end.(type) {
-		case nil:
-		case *thrown:
-			e.in.vars["error"] = end.typ + ": " + end.msg
-			e.block(s.handler)
-		default:
-			panic(end)
-		}
+// ending returns why a program ended early: what a built-in function has thrown, or an error of
+// Starlark's.
+func ending(err error) any {
+	var (
+		carried    unwinding
+		bad        syntax.Error
+		unresolved resolve.ErrorList
+		failed     *starlark.EvalError
+		line       int
+	)
+	if errors.As(err, &failed) {
+		line = int(failed.CallStack[0].Pos.Line) // in the program, not in a function of an earlier one
 	}
-	return nil
-}
-
-func (e *execution) loop(l loop) {
-	if l.cond != nil {
-		for truth(e.value(l.cond)) {
-			e.check()
-			e.block(l.body)
-		}
-		return
-	}
-	switch over := e.value(l.over).(type) {
-	case int64:
-		for i := range over {
-			e.check()
-			e.in.vars[l.name] = i
-			e.block(l.body)
-		}
-	case []any:
-		for _, v := range over {
-			e.check()
-			e.in.vars[l.name] = v
-			e.block(l.body)
-		}
-	default:
-		e.throw("TypeError", "cannot go over %s", text(over))
-	}
-}
-
-// value evaluates an expression.
-func (e *execution) value(x expr) any {
-	switch x := x.(type) {
-	case literal:
-		return x.v
-	case variable:
-		v, ok := e.in.vars[x.name]
-		if !ok {
-			e.throw("NameError", "name %q is not defined", x.name)
-		}
-		return v
-	case list:
-		items := []any{}
-		for _, i := range x.items {
-			items = append(items, e.value(i))
-		}
-		return items
-	case await:
-		return e.value(x.e)
-	case call:
-		f, ok := builtins[x.name]
-		if !ok {
-			e.throw("NameError", "name %q is not defined", x.name)
-		}
-		args := arguments{e: e, name: x.name}
-		for _, a := range x.args {
-			args.v = append(args.v, e.value(a))
-		}
-		return f(e, args)
-	case index:
-		return e.index(e.value(x.of), e.value(x.at))
-	case prefix:
-		v := e.value(x.a)
-		if x.op == "not" {
-			return !truth(v)
-		}
-		return e.arithmetic("-", int64(0), v)
-	case infix:
-		switch a := e.value(x.a); x.op {
-		case "and":
-			if !truth(a) {
-				return a
-			}
-			return e.value(x.b)
-		case "or":
-			if truth(a) {
-				return a
-			}
-			return e.value(x.b)
-		case "==":
-			return text(a) == text(e.value(x.b))
-		case "!=":
-			return text(a) != text(e.value(x.b))
-		case "<", "<=", ">", ">=":
-			return e.compare(x.op, a, e.value(x.b))
-		default:
-			return e.arithmetic(x.op, a, e.value(x.b))
-		}
-	}
-	panic(fmt.Sprintf("an expression of type %T", x))
-}
-
-func truth(v any) bool {
-	switch v := v.(type) {
-	case nil:
-		return false
-	case bool:
-		return v
-	case int64:
-		return v != 0
-	case string:
-		return v != ""
-	case []any:
-		return len(v) > 0
-	}
-	return true
-}
-
-func (e *execution) index(of, at any) any {
-	i, ok := at.(int64)
-	l, isList := of.([]any)
 	switch {
-	case !ok || !isList:
-		e.throw("TypeError", "not a list, or not a number")
-	case i < 0 || i >= int64(len(l)):
-		e.throw("IndexError", "index %d of %d", i, len(l))
-	}
-	return l[i]
-}
-
-func number(v any) (float64, bool) {
-	switch v := v.(type) {
-	case int64:
-		return float64(v), true
-	case float64:
-		return v, true
-	}
-	return 0, false
-}
-
-func (e *execution) compare(op string, a, b any) bool {
-	x, okx := number(a)
-	y, oky := number(b)
-	if !okx || !oky {
-		e.throw("TypeError", "%s compares numbers", op)
-	}
-	switch op {
-	case "<":
-		return x < y
-	case "<=":
-		return x <= y
-	case ">":
-		return x > y
-	}
-	return x >= y
-}
-
-// maxText is the largest length of a text, so that a program cannot exhaust the host's memory.
-const maxText = 256 << 20
-
-func (e *execution) arithmetic(op string, a, b any) any {
-	if s, ok := a.(string); ok {
-		n, count := b.(int64)
-		switch {
-		case op == "+":
-			return s + text(b)
-		case op == "*" && count && n >= 0 && int64(len(s))*n <= maxText:
-			return strings.Repeat(s, int(n))
+	case errors.As(err, &carried):
+		if t, ok := carried.end.(*thrown); ok {
+			t.line = line
 		}
+		return carried.end
+	case errors.As(err, &unresolved):
+		return &thrown{typ: "SyntaxError", msg: unresolved[0].Msg, line: int(unresolved[0].Pos.Line)}
+	case errors.As(err, &bad):
+		return &thrown{typ: "SyntaxError", msg: bad.Msg, line: int(bad.Pos.Line)}
 	}
-	i, okI := a.(int64)
-	j, okJ := b.(int64)
-	if okI && okJ {
-		switch {
-		case op == "+":
-			return i + j
-		case op == "-":
-			return i - j
-		case op == "*":
-			return i * j
-		case j == 0:
-			e.throw("ZeroDivisionError", "division by zero")
-		case op == "/":
-			return i / j
-		case op == "%":
-			return i % j
-		}
+	if name, ok := strings.CutSuffix(strings.TrimPrefix(err.Error(), "global variable "), " referenced before assignment"); ok {
+		return &thrown{typ: "NameError", msg: fmt.Sprintf("name %q is not defined", name), line: line}
 	}
-	x, okX := number(a)
-	y, okY := number(b)
-	if !okX || !okY {
-		e.throw("TypeError", "%s does not take %s and %s", op, text(a), text(b))
-	}
-	switch op {
-	case "+":
-		return x + y
-	case "-":
-		return x - y
-	case "*":
-		return x * y
-	case "/":
-		return x / y
-	}
-	return math.Mod(x, y)
+	return &thrown{typ: "EvalError", msg: err.Error(), line: line}
 }
 
 // text returns what print prints for a value.
-func text(v any) string {
+func text(v starlark.Value) string {
 	switch v := v.(type) {
-	case string:
-		return v
-	case executor.MIMEBundle:
-		return v["text/plain"].String()
+	case starlark.String:
+		return string(v)
+	case starlark.Bytes:
+		return string(v)
+	case rich:
+		return v.data["text/plain"].String()
 	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return "?"
-	}
-	return string(b)
+	return cmp.Or(encode(v).String(), v.Type())
 }
 
-// bundle returns the representations of a value, or none for null.
-func bundle(v any) executor.MIMEBundle {
-	if b, ok := v.(executor.MIMEBundle); ok || v == nil {
-		return b
+// encode returns a value as JSON, or nil if it has no such form.
+func encode(v starlark.Value) executor.Bytes {
+	j, err := starlark.Call(new(starlark.Thread), json.Module.Members["encode"], starlark.Tuple{v}, nil)
+	if err != nil {
+		return nil
+	}
+	return executor.Bytes(text(j))
+}
+
+// bundle returns the representations of a value, or none for None.
+func bundle(v starlark.Value) executor.MIMEBundle {
+	switch v := v.(type) {
+	case nil, starlark.NoneType:
+		return nil
+	case rich:
+		return v.data
 	}
 	data := executor.MIMEBundle{"text/plain": executor.Bytes(text(v))}
-	if b, err := json.Marshal(v); err == nil {
-		data["application/json"] = b
+	if j := encode(v); j != nil {
+		data["application/json"] = j
 	}
 	return data
 }

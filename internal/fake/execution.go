@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"go.starlark.net/starlark"
+
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 )
@@ -38,10 +40,9 @@ type execution struct {
 	emit func(executor.Event) error
 
 	// Used only by the goroutine of the code.
-	line    int
 	env     map[string]string
 	dir     string
-	args    []any // arguments of a command
+	args    []string // arguments of a command
 	memory  int64
 	peak    int64
 	deaf    bool // the code ignores interrupts
@@ -210,8 +211,8 @@ func (e *execution) command() bool { return len(e.req.Command) > 0 }
 // has reports whether the language of the code has f.
 func (e *execution) has(f executor.Feature) bool { return e.box.caps.HasFor(e.req.Language, f) }
 
-// run executes a program, or throws bad, and returns how that ended.
-func (e *execution) run(ctx context.Context, prog []stmt, bad *syntaxError) (driver.Exit, error) {
+// run executes a program, and returns how that ended.
+func (e *execution) run(ctx context.Context, src string) (driver.Exit, error) {
 	defer context.AfterFunc(ctx, func() { e.stop(context.Cause(ctx), false) })()
 	if w := e.req.Limits.WallTime; w != executor.NoLimit {
 		defer time.AfterFunc(w, func() { e.stop(errWall, false) }).Stop()
@@ -224,7 +225,7 @@ func (e *execution) run(ctx context.Context, prog []stmt, bad *syntaxError) (dri
 		e.mu.Unlock()
 	}()
 	mark := e.box.disk.mark()
-	exit := e.code(prog, bad)
+	exit := e.code(src)
 	exit.Usage.PeakMemory = e.peak
 	e.flush()
 	if !e.command() && e.has(executor.FeatureLinger) {
@@ -260,13 +261,8 @@ func (e *execution) run(ctx context.Context, prog []stmt, bad *syntaxError) (dri
 }
 
 // code executes the program and shows its value and figures.
-func (e *execution) code(prog []stmt, bad *syntaxError) (exit driver.Exit) {
-	end := e.protect(func() {
-		if bad != nil {
-			panic(&thrown{typ: bad.typ, msg: bad.what, line: bad.line})
-		}
-		e.display(true, bundle(e.program(prog)))
-	})
+func (e *execution) code(src string) (exit driver.Exit) {
+	end := e.protect(func() { e.display(true, bundle(e.program(src))) })
 	if _, stop := end.(stopped); !stop && !e.command() && e.has(executor.FeatureLinger) {
 		if failed := e.protect(e.linger); failed != nil {
 			end = failed
@@ -365,7 +361,7 @@ var escapes = regexp.MustCompile("\x1b\\[[0-9;]*[a-zA-Z]")
 
 // throw raises an error of the language.
 func (e *execution) throw(typ, format string, args ...any) {
-	panic(&thrown{typ: typ, msg: fmt.Sprintf(format, args...), line: e.line})
+	panic(&thrown{typ: typ, msg: fmt.Sprintf(format, args...)})
 }
 
 // must throws an error of the file system as an error of the language.
@@ -394,7 +390,7 @@ type interpreter struct {
 	busy chan struct{} // a lock: contains a token while a run is in progress
 
 	// Of the run in progress.
-	vars map[string]any
+	vars starlark.StringDict
 	cell int
 	dir  string // directory in which it was started
 
@@ -415,7 +411,7 @@ type leftover struct {
 }
 
 func newInterpreter() *interpreter {
-	return &interpreter{busy: make(chan struct{}, 1), vars: map[string]any{}, ended: make(chan struct{})}
+	return &interpreter{busy: make(chan struct{}, 1), vars: starlark.StringDict{}, ended: make(chan struct{})}
 }
 
 // leave starts f, which may run after the end of the code until it is stopped or the interpreter

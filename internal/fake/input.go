@@ -3,6 +3,8 @@ package fake
 import (
 	"bytes"
 	"io"
+
+	"go.starlark.net/starlark"
 )
 
 // input is the standard input of a run.
@@ -58,20 +60,20 @@ func (e *execution) more() bool {
 	return ok
 }
 
-// readLine returns a line of the input without its end, or nil at the end of the input.
-func (e *execution) readLine() any {
+// readLine returns a line of the input without its end, or None at the end of the input.
+func (e *execution) readLine() starlark.Value {
 	for {
 		if e.input != nil {
 			if line, rest, ok := bytes.Cut(e.input.buf, []byte("\n")); ok {
 				e.input.buf = rest
-				return string(line)
+				return starlark.String(line)
 			}
 		}
 		if !e.more() {
 			if s := e.readRest(); s != "" {
-				return s
+				return starlark.String(s)
 			}
-			return nil
+			return starlark.None
 		}
 	}
 }

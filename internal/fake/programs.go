@@ -12,7 +12,7 @@ import (
 //go:embed programs.txt
 var programsText string
 
-// Programs returns the programs of the conformance suite by name, in the script language.
+// Programs returns the programs of the conformance suite by name, in Starlark.
 // Exceptions have the names that they have in language l.
 func Programs(l executor.Language) map[string]string {
 	text := programsText

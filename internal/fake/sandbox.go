@@ -202,11 +202,7 @@ func (s *sandbox) run(ctx context.Context, req *executor.Request, emit func(exec
 			return driver.Exit{Code: 127}, ctx.Err()
 		}
 	}
-	prog, bad := parse(src, command || e.has(executor.FeatureTopLevelAwait))
-	if _, err := s.disk.list(e.dir); err != nil {
-		bad = &syntaxError{0, "FileNotFoundError", "no directory " + e.dir}
-	}
-	exit, err := e.run(ctx, prog, bad)
+	exit, err := e.run(ctx, src)
 	exit.StateFresh = fresh
 	lost = lost || exit.StateLost || !e.has(executor.FeatureState)
 	return exit, err
@@ -215,14 +211,11 @@ func (s *sandbox) run(ctx context.Context, req *executor.Request, emit func(exec
 // scriptCommand is the only program in sandboxes. Its first argument is the text of a script.
 const scriptCommand = "script"
 
-func script(argv []string) (src string, args []any, err error) {
+func script(argv []string) (src string, args []string, err error) {
 	if argv[0] != scriptCommand || len(argv) < 2 {
 		return "", nil, fmt.Errorf("%s: not found", argv[0])
 	}
-	for _, a := range argv[2:] {
-		args = append(args, a)
-	}
-	return argv[1], args, nil
+	return argv[1], argv[2:], nil
 }
 
 // directory returns the directory in which the code of a request starts. A named interpreter keeps

@@ -53,15 +53,14 @@ func (e *execution) typed(b []byte) (end bool) {
 }
 
 // interrupt waits until the terminal interrupts the program.
-func (e *execution) interrupt() any {
+func (e *execution) interrupt() {
 	e.awaited = true
 	for !e.interrupted && e.more() {
 	}
-	return nil
 }
 
 // resized waits until the size of the terminal changes.
-func (e *execution) resized() any {
+func (e *execution) resized() {
 	if e.req.Terminal == nil {
 		e.wait(nil)
 	}
@@ -78,5 +77,4 @@ func (e *execution) resized() any {
 	}()
 	receive(e, done)
 	e.size = size
-	return nil
 }

@@ -83,7 +83,7 @@ func TestExecute(t *testing.T) {
 		{"table", body(`display(show("application/vnd.dataresource+json", "{\"schema\":{\"fields\":[{\"name\":\"i\"},{\"name\":\"b\"},{\"name\":0}],\"primaryKey\":[\"i\"]},\"data\":[{\"i\":0,\"b\":\"x\",\"0\":1.5},{\"i\":1,\"b\":null}]}"))`),
 			`[{"type":"result","is_main_result":false,"data":{"b":["x",null],"0":[1.5,null]},"extra":{}}]`},
 		{"odd-table", body(`display(show("application/vnd.dataresource+json", "[]"))`), `[{"type":"result","is_main_result":false,"extra":{"application/vnd.dataresource+json":"[]"}}]`},
-		{"rich", body(`display(show("text/plain", "'a\"'", "image/png", "\x89PNG", "application/json", "[1, null]", "text/x-odd", "x", "e2b/chart", "{}", "application/x-bin", "\xff"))`),
+		{"rich", body(`display(show("text/plain", "'a\"'", "image/png", b"\x89PNG", "application/json", "[1, null]", "text/x-odd", "x", "e2b/chart", "{}", "application/x-bin", b"\xff"))`),
 			`[{"type":"result","is_main_result":false,"text":"a\"","png":"iVBORw==","json":[1,null],"chart":{},"extra":{"text/x-odd":"x","application/x-bin":"/w=="}}]`},
 		{"bad-json", body(`display(show("application/json", "{"))`), `[{"type":"result","is_main_result":false,"extra":{"application/json":"{"}}]`},
 		{"exit", body("exit(3)"), `[{"type":"error","name":"SystemExit","value":"3","traceback":""}]`},
@@ -114,7 +114,7 @@ func TestExecute(t *testing.T) {
 	if got := the(second, "result"); got["text"] != "5" {
 		t.Errorf("the state is gone: %v", second)
 	}
-	e := the(w.run(id, body(`raise("ValueError", "bad")`)), "error")
+	e := the(w.run(id, body(`throw("ValueError", "bad")`)), "error")
 	if e["name"] != "ValueError" || e["value"] != "bad" || !strings.Contains(e["traceback"].(string), "ValueError") {
 		t.Errorf("got %v", e)
 	}
@@ -262,7 +262,7 @@ func TestKeepalivesAndTurns(t *testing.T) {
 		id := w.create("").SandboxID
 		start := time.Now()
 		waiting := make(chan []line)
-		go func() { waiting <- w.run(id, body("print(1)\nsleep(12_000)")) }()
+		go func() { waiting <- w.run(id, body("print(1)\nsleep(12000)")) }()
 		synctest.Wait()
 		second := w.run(id, body("print(2)"))
 		if got := time.Since(start); got != 12*time.Second {

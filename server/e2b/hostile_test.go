@@ -89,7 +89,7 @@ func TestSlowBodies(t *testing.T) {
 		})
 	}
 	// It is the body that has to come in time, not what is done then.
-	_, s := d.start(t.Context(), "print(1)\nsleep(4_000)\nprint(2)", nil)
+	_, s := d.start(t.Context(), "print(1)\nsleep(4000)\nprint(2)", nil)
 	defer s.Close()
 	if out, end := follow(s, ""); out != "1\n2\n" || !end.GetExited() {
 		t.Errorf("got %q, %v, %v", out, end, s.Err())

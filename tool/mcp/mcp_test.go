@@ -285,7 +285,7 @@ func begun(t *testing.T, ctx context.Context, c *sdk.ClientSession, started <-ch
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
-		p := &sdk.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "print(\"here\")\nsleep(3_600_000)", "timeout": 100}}
+		p := &sdk.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "print(\"here\")\nsleep(3600000)", "timeout": 100}}
 		p.SetProgressToken("p")
 		_, err := c.CallTool(ctx, p)
 		done <- err

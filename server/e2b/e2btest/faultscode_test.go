@@ -34,7 +34,7 @@ func TestFaultUnseenDisconnects(t *testing.T) {
 		m := w.create()
 		ctx, cancel := context.WithCancel(w.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); w.run(ctx, m, body("sleep(60_000)\nkept = 1")) }()
+		go func() { defer close(done); w.run(ctx, m, body("sleep(60000)\nkept = 1")) }()
 		synctest.Wait()
 		begin := time.Now()
 		cancel()

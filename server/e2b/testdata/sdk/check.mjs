@@ -36,7 +36,7 @@ step('state', async () => {
 })
 
 step('error', async () => {
-  const { error } = await box.runCode('raise("ValueError", "bad")')
+  const { error } = await box.runCode('throw("ValueError", "bad")')
   assert.equal(error.name, 'ValueError')
   assert.equal(error.value, 'bad')
   assert.match(error.traceback, /ValueError/)
