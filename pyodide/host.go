@@ -94,8 +94,8 @@ func startHost(ctx context.Context, p program, opts hostOptions) (*host, error) 
 	if err == nil {
 		var f wire.Frame
 		f, err = ready.next(ctx)
-		if err == nil && f.Type != wire.Hello {
-			err = fmt.Errorf("%w: %v before it is ready", errFrame, f.Type)
+		if err == nil {
+			_, err = parseMap(f.Payload)
 		}
 	}
 	if err != nil {

@@ -149,7 +149,9 @@ function* merged(frames) {
   }
 }
 
-const sameStream = (a, b) => a.type === b.type && a.channel === b.channel && a.stream === b.stream;
+function sameStream(a, b) {
+  return a.type === b.type && a.channel === b.channel && a.stream === b.stream;
+}
 
 function pass({ type, flags, channel, stream: id, payload }) {
   const last = (type === TYPE.DONE || type === TYPE.FAIL) && !(flags & (MORE | END));
