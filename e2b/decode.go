@@ -200,10 +200,8 @@ func (l *eventLine) output() *executor.Output {
 			key, _ := d.Token()
 			if err = d.Decode(&raw); err == nil {
 				name, _ := key.(string) // and nothing else, since the line was decoded before
-				// The kernel takes any text of the code's for a type.
-				if mime := strings.ToLower(name); mediaType.MatchString(mime) {
-					put(o.Data, mime, raw, binary(mime))
-				}
+				mime := strings.ToLower(name)
+				put(o.Data, mime, raw, binary(mime))
 			}
 		}
 	}
@@ -231,9 +229,10 @@ func binary(mime string) bool {
 	return kind == "audio" || kind == "video" || kind == "image" && !strings.HasSuffix(mime, "+xml") || mime == "application/octet-stream"
 }
 
-// put adds a representation: a text, or JSON as it is.
+// put adds a representation: a text, or JSON as it is. The kernel takes any text of the code's for
+// a media type: what is none is left out.
 func put(b executor.MIMEBundle, mime string, raw json.RawMessage, encoded bool) {
-	if len(raw) == 0 || string(raw) == "null" {
+	if len(raw) == 0 || string(raw) == "null" || !mediaType.MatchString(mime) {
 		return
 	}
 	if raw[0] != '"' || mime == "application/json" || mime == "e2b/data" || mime == "e2b/chart" {

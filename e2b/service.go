@@ -77,7 +77,7 @@ func (s *service) answer(ctx context.Context) (context.Context, context.CancelFu
 // errors. Of the header there is what has come.
 func (s *service) ask(ctx context.Context, sandbox string, send func(context.Context) (*http.Response, error), out any) (http.Header, error) {
 	if _, err := s.cfg.key().Value(); err != nil {
-		return nil, noKey(err)
+		return nil, fmt.Errorf("%w: %w", errKey, err)
 	}
 	r, err := send(ctx)
 	if err != nil {
@@ -175,8 +175,6 @@ func unsent(err error) bool {
 }
 
 var errKey = errors.New("no key of the service")
-
-func noKey(err error) error { return fmt.Errorf("%w: %w", errKey, err) }
 
 // older reports whether a path of the newer generation does not exist. A template that does not
 // exist has the same status.

@@ -366,8 +366,8 @@ func (h *host) send(f wire.Frame) error {
 // before. A working host always reads.
 const sendTimeout = 5 * time.Second
 
-// ask sends a request, which may be larger than the pipe's buffer. If the host does not read it, the
-// host is killed some time after ctx ends, because half a frame cannot be withdrawn.
+// ask sends a request, which may be larger than the pipe's buffer. If the host does not read it,
+// the host is killed some time after ctx ends, because half a frame cannot be withdrawn.
 func (h *host) ask(ctx context.Context, id uint32, request wire.Map) error {
 	sent := make(chan struct{})
 	defer close(sent)

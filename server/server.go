@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	_ "embed" // for openapi.json
 	"encoding/json"
 	"errors"
@@ -135,9 +134,6 @@ func (s *Server) methods(r *http.Request) (allowed []string) {
 	}
 	return allowed
 }
-
-// newID returns 26 random characters of [a-z2-7], which are unique.
-func newID() string { return strings.ToLower(rand.Text()) }
 
 func (s *Server) authenticated(f operation) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -2,10 +2,12 @@ package server
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,7 +118,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, c Client) (int, 
 		free()
 		return 0, nil, err
 	}
-	b := &session{Session: x, id: newID(), owner: c.id, idle: spec.IdleTTL, free: free}
+	b := &session{Session: x, id: strings.ToLower(rand.Text()), owner: c.id, idle: spec.IdleTTL, free: free}
 	s.mu.Lock()
 	if s.closed || r.Context().Err() != nil { // Close did not end it, or the client would not learn its name
 		s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package cell contains cell.py and cell.mjs, which define what it means to run a cell of Python and
-// of JavaScript.
+// Package cell contains cell.py and cell.mjs, which define what it means to run a cell of Python
+// and of JavaScript.
 //
 // The value of the last expression, displays, figures, exceptions with the user's own line numbers,
 // exit codes and interrupts must be the same wherever Python runs. So they are implemented once, in

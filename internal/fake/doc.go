@@ -18,9 +18,9 @@
 //	attempt(f, x)           calls f(x), and returns the text of the error that it throws, or None
 //	awaited(f())            as f(), where the language has top-level await; elsewhere, a syntax error
 //
-// Texts have no \xff: that is for bytes, b"\xff". There is no recursion. Starlark bounds the nesting
-// of a program and the repetition of a text, and we its size. Nothing bounds the memory that a
-// program makes in steps.
+// Texts have no \xff: that is for bytes, b"\xff". There is no recursion. Starlark bounds the
+// nesting of a program and the repetition of a text, and we its size. Nothing bounds the memory
+// that a program makes in steps.
 //
 // Failures are never random: [Backend.Fail] and [Backend.Hold] make operations fail and wait,
 // [Backend.Break] kills a sandbox, and [Backend.Sandboxes] lists what was left. Except for the

@@ -22,8 +22,8 @@ const (
 	// maxNodes bounds the syntax tree of a program, because Starlark's compiler is recursive and
 	// its author could exhaust the host's stack. The length of texts does not count.
 	maxNodes = 10_000
-	// maxCalls bounds the calls by attempt that are in each other, for the same reason. Starlark has
-	// no recursion, but functions can be arguments.
+	// maxCalls bounds the calls by attempt that are in each other, for the same reason. Starlark
+	// has no recursion, but functions can be arguments.
 	maxCalls = 1000
 	// awaited is the function that only a language with top-level await has.
 	awaited = "awaited"

@@ -78,8 +78,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestStopped checks that code is stopped where it calls nothing, that it cannot catch that, and that
-// its variables stay.
+// TestStopped checks that code is stopped where it calls nothing, that it cannot catch that, and
+// that its variables stay.
 func TestStopped(t *testing.T) {
 	x := open(t, fake.New(fake.Options{}))
 	defer x.Close()

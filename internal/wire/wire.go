@@ -14,8 +14,9 @@
 // text.
 //
 // What comes from a sandbox is hostile. The decoders here bound what they accept and allocate, and
-// report everything else as an error: ErrFrame, ErrNonce, ErrValue, ErrLong or ErrCredit. The Python
-// and JavaScript counterparts are in package runner, and that of the other host is pyodide/host.
+// report everything else as an error: ErrFrame, ErrNonce, ErrValue, ErrLong or ErrCredit. The
+// Python and JavaScript counterparts are in package runner, and that of the other host is
+// pyodide/host.
 //
 // # Header
 //
