@@ -398,7 +398,7 @@ for (const name of ["eval", "JSON", "Promise"]) {
   try { delete globalThis[name] } catch {}
   if (Object.getOwnPropertyDescriptor(globalThis, name)?.writable !== false) escaped(name)
 }`},
-	{name: "display-of-lies", lost: true, code: `
+	{name: "display-of-lies", code: `
 const lying = (length) => Object.assign(Object.create(Uint8Array.prototype), {slice: () => ({length})})
 class Sliced extends Uint8Array { slice() { return {length: 1e6, 0: 1} } }
 for (const data of [lying(-1), lying(2**40), lying("x"), new Sliced(4)]) try { display({[Symbol.for("Jupyter.display")]: () => ({"image/png": data})}) } catch {}`},
@@ -406,7 +406,9 @@ for (const data of [lying(-1), lying(2**40), lying("x"), new Sliced(4)]) try { d
 const forms = {}
 for (let i = 0; i < 5000; i++) forms["text/x" + i] = "x"
 forms["../../etc/passwd"] = forms["text/plain\r\nx: y"] = forms["x".repeat(70000) + "/y"] = "x"
-display({[Symbol.for("Jupyter.display")]: () => forms})`},
+for (const [type, data] of [["", forms], ...Object.entries(forms).slice(-5)]) {
+  try { display({[Symbol.for("Jupyter.display")]: () => type ? {[type]: data} : data}); if (!type) escaped("too many") } catch {}
+}`},
 	{name: "thrown-proxies", code: `
 const traps = new Proxy({}, {get: () => () => { throw traps }})
 for (const base of [{}, new Error("x"), function () {}]) {

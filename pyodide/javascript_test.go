@@ -146,7 +146,7 @@ func TestScriptValues(t *testing.T) {
 	s := script(t, executor.Limits{})
 	for _, c := range []struct{ code, plain, json string }{
 		{"1 + 1", "2", "2"},
-		{"const a = 1\n;[a, 'x'] // end", `[ 1, 'x' ]`, `[1,"x"]`},
+		{"const a = 1\n;[a, 'x'] // end", `[ 1, 'x' ]`, `[1, "x"]`},
 		{"(await 5);;", "5", "5"},
 		{"({toJSON() { return 1 }})", "{ toJSON: [Function: toJSON] }", ""},
 		{"Promise.resolve(3)", "3", "3"},
@@ -178,22 +178,22 @@ func TestScriptErrors(t *testing.T) {
 		line                int
 		traceback           string
 	}{
-		{"\nthrow new TypeError('m')", "TypeError", "m", 2, "TypeError: m\n    at <cell 1>:2"},
-		{"function f() {\n null.x }\n\nf()", "TypeError", "Cannot read properties of null (reading 'x')", 2, "TypeError: Cannot read properties of null (reading 'x')\n    at f (<cell 1>:2)\n    at <cell 1>:4"},
-		{"const a = 1\nconst {b} = await Promise.resolve(1)\nasync function g() { await 1\nthrow new Error('deep') }\nawait g()", "Error", "deep", 4, "Error: deep\n    at g (<cell 1>:4)\n    at async <cell 1>:5"},
-		{"let x = 1\nlet x = 2", "SyntaxError", "Identifier 'x' has already been declared", 2, "<cell 1>:2\nlet x = 2\n    ^\nSyntaxError: Identifier 'x' has already been declared"},
-		{"missing", "ReferenceError", "missing is not defined", 1, "ReferenceError: missing is not defined\n    at <cell 1>:1"},
-		{"throw {a: 1}", "Object", "{ a: 1 }", 0, "Object: { a: 1 }"},
-		{"throw 'text'", "string", "'text'", 0, "string: 'text'"},
-		{"throw null", "object", "null", 0, "object: null"},
+		{"\nthrow new TypeError('m')", "TypeError", "m", 2, "TypeError: m\n    at <cell 1>:2\n"},
+		{"function f() {\n null.x }\n\nf()", "TypeError", "Cannot read properties of null (reading 'x')", 2, "TypeError: Cannot read properties of null (reading 'x')\n    at f (<cell 1>:2)\n    at <cell 1>:4\n"},
+		{"const a = 1\nconst {b} = await Promise.resolve(1)\nasync function g() { await 1\nthrow new Error('deep') }\nawait g()", "Error", "deep", 4, "Error: deep\n    at g (<cell 1>:4)\n    at async <cell 1>:5\n"},
+		{"let x = 1\nlet x = 2", "SyntaxError", "Identifier 'x' has already been declared", 2, "<cell 1>:2\nlet x = 2\n    ^\nSyntaxError: Identifier 'x' has already been declared\n"},
+		{"missing", "ReferenceError", "missing is not defined", 1, "ReferenceError: missing is not defined\n    at <cell 1>:1\n"},
+		{"throw {a: 1}", "Object", "{ a: 1 }", 0, "Object: { a: 1 }\n"},
+		{"throw 'text'", "string", "'text'", 0, "string: 'text'\n"},
+		{"throw null", "object", "null", 0, "object: null\n"},
 		// Reading the thrown value fails.
-		{"throw new Proxy(new Error('x'), {getPrototypeOf() { throw 1 }})", "Error", "", 0, "Error"},
-		{"throw {[Symbol.for('Deno.customInspect')]() { throw 3 }}", "Error", "", 0, "Error"},
-		{"const JSON = 1", "SyntaxError", "JSON belongs to the sandbox and cannot be declared", 0, "SyntaxError: JSON belongs to the sandbox and cannot be declared"},
-		{"const e = new Error('own'); e.stack = 'at forged (/etc/passwd:1)'\nthrow e", "Error", "own", 0, "Error: own"},
-		{"(class eval {})", "SyntaxError", "Unexpected eval or arguments in strict mode", 0, "SyntaxError: Unexpected eval or arguments in strict mode"},
-		{"export const a = 1", "SyntaxError", "a cell has nobody to export to", 1, "<cell 1>:1\nexport const a = 1\n^\nSyntaxError: a cell has nobody to export to"},
-		{"\nimport.meta.url", "SyntaxError", "Cannot use 'import.meta' outside a module", 2, "<cell 1>:2\nimport.meta.url\n^\nSyntaxError: Cannot use 'import.meta' outside a module"},
+		{"throw new Proxy(new Error('x'), {getPrototypeOf() { throw 1 }})", "Error", "x", 0, "Error: x\n"},
+		{"throw {[Symbol.for('Deno.customInspect')]() { throw 3 }}", "Object", "", 0, "Object\n"},
+		{"const JSON = 1", "SyntaxError", "JSON belongs to the sandbox and cannot be declared", 0, "SyntaxError: JSON belongs to the sandbox and cannot be declared\n"},
+		{"const e = new Error('own'); e.stack = 'at forged (/etc/passwd:1)'\nthrow e", "Error", "own", 0, "Error: own\n"},
+		{"(class eval {})", "SyntaxError", "Unexpected eval or arguments in strict mode", 0, "SyntaxError: Unexpected eval or arguments in strict mode\n"},
+		{"export const a = 1", "SyntaxError", "a cell has nobody to export to", 1, "<cell 1>:1\nexport const a = 1\n^\nSyntaxError: a cell has nobody to export to\n"},
+		{"\nimport.meta.url", "SyntaxError", "Cannot use 'import.meta' outside a module", 2, "<cell 1>:2\nimport.meta.url\n^\nSyntaxError: Cannot use 'import.meta' outside a module\n"},
 	} {
 		s := script(t, executor.Limits{})
 		r := runScript(t, s, c.code)
@@ -215,9 +215,9 @@ func TestScriptExit(t *testing.T) {
 		code string
 		want int
 	}{
-		{"var kept = 1; console.log('before'); exit(3); console.log('after')", 3},
-		{"console.log('before'); try { exit(0) } catch {} console.log('after')", 0},
-		{"console.log('before'); setTimeout(() => exit(4), 10); await new Promise(() => {})", 4},
+		{"var kept = 1; console.log('before'); process.exit(3); console.log('after')", 3},
+		{"console.log('before'); try { process.exit(0) } catch {} console.log('after')", 0},
+		{"console.log('before'); setTimeout(() => process.exit(4), 10); await new Promise(() => {})", 4},
 	} {
 		r := runScript(t, s, c.code)
 		if string(r.Stdout) != "before\n" || r.ExitCode != c.want || r.Exception != nil || r.StateLost {
@@ -333,7 +333,7 @@ func TestScriptTampering(t *testing.T) {
 		s := script(t, executor.Limits{})
 		runScript(t, s, code)
 		r := runScript(t, s, "console.log('x'); await 1\nnull.x")
-		if e := r.Exception; r.ExitCode != 1 || string(r.Stdout) != "x\n" || e == nil || e.Type != "TypeError" || e.Line != 2 || e.Traceback[strings.Index(e.Traceback, "\n"):] != "\n    at <cell 2>:2" {
+		if e := r.Exception; r.ExitCode != 1 || string(r.Stdout) != "x\n" || e == nil || e.Type != "TypeError" || e.Line != 2 || e.Traceback[strings.Index(e.Traceback, "\n"):] != "\n    at <cell 2>:2\n" {
 			t.Errorf("after %s\ngot %s", code, describeResult(r))
 		}
 		if r := runScript(t, s, "6 * 7"); len(r.Outputs) != 1 || string(r.Outputs[0].Data["text/plain"]) != "42" {

@@ -1,16 +1,24 @@
 package all_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/backends/all"
 	"github.com/execbroker/execbroker/conformance/corpus"
 	"github.com/execbroker/execbroker/conformance/parity"
+	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 )
@@ -25,9 +33,12 @@ var (
 // report it runs the generated programs, too.
 func TestParity(t *testing.T) {
 	t.Parallel()
-	x := openFour(t)
+	x := openAll(t)
 	corpus := compare(t, x, programs(t, 1))
 	if *update {
+		if len(x) < len(all.Registry().Types()) {
+			t.Fatal("this machine does not run every backend")
+		}
 		others := compare(t, x, generate(*seed, generated))
 		text := fmt.Sprintf("%s## The corpus\n\n%s\n## Generated programs\n\n%s\n%s", reportHead, corpus.Markdown(), others.Markdown(), listed())
 		if err := os.WriteFile(reportFile, []byte(text), 0o666); err != nil {
@@ -39,7 +50,7 @@ func TestParity(t *testing.T) {
 // TestParityOfGenerated is TestParity with generated programs, a fifth of those in the report.
 func TestParityOfGenerated(t *testing.T) {
 	t.Parallel()
-	compare(t, openFour(t), generate(*seed, generated)[:generated/5])
+	compare(t, openAll(t), generate(*seed, generated)[:generated/5])
 }
 
 // generated is the number of generated programs in the report.
@@ -51,7 +62,8 @@ const (
 
 What [` + "`execbroker parity`" + `](../guides/parity.md) finds with the programs of this repository, made by ` + "`make parity`" + `. ` + "`plain`" + ` is
 ` + "`python3 cell.py` and `node cell.js`" + ` in the image of ` + "`docker`" + `, for programs of one cell. The backends run in the
-tests' configuration: Docker, stand-ins for Fly Machines and E2B over the same engine and image, and Pyodide.
+tests' configuration: Docker, stand-ins for Fly Machines and E2B over the same engine and image, bubblewrap with the files of that
+image as root, and Pyodide.
 
 `
 )
@@ -87,7 +99,7 @@ func TestParityReport(t *testing.T) {
 // TestParityOfSample is TestParity with every two-hundredth program.
 func TestParityOfSample(t *testing.T) {
 	t.Parallel()
-	compare(t, openFour(t), programs(t, 200))
+	compare(t, openAll(t), programs(t, 200))
 }
 
 // programs returns every nth program of the corpus.
@@ -106,12 +118,19 @@ func programs(t *testing.T, nth int) (some []parity.Program) {
 	return some
 }
 
-// openFour opens the four backends, Docker first. Their names are their types.
-func openFour(t *testing.T) []executor.Executor {
+// openAll opens the backends, Docker first and Pyodide last. Their names are their types. Where the
+// machine cannot run bubblewrap it is not among them.
+func openAll(t *testing.T) []executor.Executor {
 	t.Helper()
 	f := newFour(t)
 	settings := map[string]string{"docker": f.settings[box], "flymachines": f.settings[machines], "e2b": f.settings[cloud], "pyodide": f.settings[local]}
 	names := []string{"docker", "flymachines", "e2b", "pyodide"}
+	if _, err := exec.LookPath("bwrap"); err != nil || runtime.GOOS != "linux" {
+		t.Logf("without bubblewrap: %v", err)
+	} else {
+		names = slices.Insert(names, 3, "bubblewrap")
+		settings["bubblewrap"] = fmt.Sprintf("type: bubblewrap, root: %q", rootOf(t, dockertest.Python))
+	}
 	var file strings.Builder
 	for _, name := range names {
 		languages := ", languages: [python, javascript]"
@@ -141,8 +160,46 @@ func openFour(t *testing.T) []executor.Executor {
 		}
 		executors = append(executors, x)
 	}
-	checkSurroundings(t, append(executors[3:4:4], executors[:3]...)) // Pyodide differs most from the others
+	last := len(executors) - 1
+	checkSurroundings(t, append(executors[last:last+1:last+1], executors[:last]...)) // Pyodide differs most from the others
 	return executors
+}
+
+// rootOf returns a directory with the files of an image.
+func rootOf(t *testing.T, image string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "execbroker-root-") // not below a directory that only this user can enter
+	check(t, err)
+	t.Cleanup(func() { check(t, os.RemoveAll(dir)) })
+	check(t, os.Chmod(dir, 0o755))
+	host, err := dockertest.Host()
+	check(t, err)
+	c, err := client.New(client.WithHost(host))
+	check(t, err)
+	defer c.Close()
+	made, err := c.ContainerCreate(t.Context(), client.ContainerCreateOptions{Config: &container.Config{Image: image, Cmd: []string{"none"}}})
+	check(t, err)
+	defer func() {
+		_, err := c.ContainerRemove(context.Background(), made.ID, client.ContainerRemoveOptions{Force: true})
+		check(t, err)
+	}()
+	files, err := c.ContainerExport(t.Context(), made.ID, client.ContainerExportOptions{})
+	check(t, err)
+	defer files.Close()
+	// What has no place in a root of bubblewrap is not unpacked: it has directories of its own there.
+	unpack := exec.CommandContext(t.Context(), "tar", "-x", "-C", dir, "--exclude=dev/*", "--exclude=proc/*", "--exclude=sys/*")
+	unpack.Stdin = files
+	if out, err := unpack.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // compare runs programs on backends, and as scripts on the first. A difference without an
