@@ -187,7 +187,7 @@ func TestScriptErrors(t *testing.T) {
 		{"throw 'text'", "string", "'text'", 0, "string: 'text'\n"},
 		{"throw null", "object", "null", 0, "object: null\n"},
 		// Reading the thrown value fails.
-		{"throw new Proxy(new Error('x'), {getPrototypeOf() { throw 1 }})", "Error", "x", 0, "Error: x\n"},
+		{"throw new Proxy(new Error('x'), {getPrototypeOf() { throw 1 }})", "Error", "x", 0, "Error: x\n    at <cell 1>:1\n"},
 		{"throw {[Symbol.for('Deno.customInspect')]() { throw 3 }}", "Object", "", 0, "Object\n"},
 		{"const JSON = 1", "SyntaxError", "JSON belongs to the sandbox and cannot be declared", 0, "SyntaxError: JSON belongs to the sandbox and cannot be declared\n"},
 		{"const e = new Error('own'); e.stack = 'at forged (/etc/passwd:1)'\nthrow e", "Error", "own", 0, "Error: own\n"},

@@ -186,7 +186,7 @@ func rootOf(t *testing.T, image string) string {
 	files, err := c.ContainerExport(t.Context(), made.ID, client.ContainerExportOptions{})
 	check(t, err)
 	defer files.Close()
-	// What has no place in a root of bubblewrap is not unpacked: it has directories of its own there.
+	// bubblewrap puts directories of its own in these places.
 	unpack := exec.CommandContext(t.Context(), "tar", "-x", "-C", dir, "--exclude=dev/*", "--exclude=proc/*", "--exclude=sys/*")
 	unpack.Stdin = files
 	if out, err := unpack.CombinedOutput(); err != nil {

@@ -192,9 +192,9 @@ export function meaning(host) {
     const { type, message, alike } = told(thrown);
     const stack = alike ? attempt(() => thrown.stack) : undefined;
     if (typeof stack !== "string") {
-      // An object that only resembles an error has more to say.
+      // An object that only resembles an error has more to say. A proxy of one is shown as an error.
       const said = alike ? attempt(() => cut(host.inspect(thrown, { maxStringLength: MAX_MESSAGE }), MAX_MESSAGE), message) : message;
-      return { text: `${type}${said && ": "}${said}`, line: 0 };
+      return { text: said.startsWith(`${type}: `) ? said : `${type}${said && ": "}${said}`, line: 0 };
     }
     const { before, frames, line } = attempt(() => host.stack(thrown, stack, cell), { before: "", frames: [], line: 0 });
     // Errors of Node's modules have their code only there.
