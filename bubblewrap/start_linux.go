@@ -122,7 +122,9 @@ func start(ctx context.Context, b *box, command []string) (p *process, conn io.R
 	theirs, p.monitor = nil, c.Process.Pid
 	go p.wait(c) // kill waits for it
 	if err := p.place(ctx, tells); err != nil {
-		c.Process.Kill() // what waits for unblock then ends by itself
+		// What waits for unblock ends by itself. But the sandbox's first process waits before that
+		// for bwrap to give it its users, and does not notice that bwrap is gone. It has our pipes.
+		_ = unix.Kill(-p.monitor, unix.SIGKILL) // they may have ended
 		closeAll(ours)
 		<-p.over
 		return nil, nil, p.refused(err)
