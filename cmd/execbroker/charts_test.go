@@ -46,7 +46,7 @@ func showing(mime string, data []byte) string {
 	for _, c := range data {
 		fmt.Fprintf(&b, `\x%02x`, c)
 	}
-	return fmt.Sprintf(`show("text/plain", "pic", %q, "%s")`, mime, b.String())
+	return fmt.Sprintf(`show("text/plain", "pic", %q, b"%s")`, mime, b.String())
 }
 
 // The answers of terminals about their protocols.

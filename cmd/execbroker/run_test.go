@@ -186,7 +186,7 @@ func TestRunJSON(t *testing.T) {
 		"ok": {[]string{"-c", "print(1)\n6 * 7"}, 0, func(d runDocument) bool {
 			return d.Error == nil && d.Result.Status == executor.StatusOK && string(d.Result.Stdout) == "1\n" && string(d.Result.Outputs[0].Data["text/plain"]) == "42"
 		}},
-		"failed": {[]string{"-c", `raise("ValueError", "x")`}, exitFailed, func(d runDocument) bool {
+		"failed": {[]string{"-c", `throw("ValueError", "x")`}, exitFailed, func(d runDocument) bool {
 			return d.Result.Status == executor.StatusFailed && d.Result.Exception.Type == "ValueError"
 		}},
 		"timeout": {[]string{"--timeout", "200ms", "-c", "forever()"}, exitTimeout, func(d runDocument) bool {

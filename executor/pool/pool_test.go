@@ -304,7 +304,7 @@ func TestPrelude(t *testing.T) {
 			w.Errorf("got %+v %v, want the second cell", res, err)
 		}
 	})
-	bubble(t, fake.Options{}, pool.Options{Size: 1, Prelude: []executor.Request{run(`raise("ValueError", "x")`)}}, func(w world) {
+	bubble(t, fake.Options{}, pool.Options{Size: 1, Prelude: []executor.Request{run(`throw("ValueError", "x")`)}}, func(w world) {
 		after(time.Second)
 		if st := w.p.Stats(); st.Warm != 0 || st.Failed == 0 {
 			w.Errorf("got %+v, want none warm: the prelude fails", st)
