@@ -31,6 +31,7 @@ var forged = []struct {
 	{"directories-without-end", executor.StatusKilled, executor.ReasonSandbox},
 	{"gone-without-end", executor.StatusKilled, executor.ReasonSandbox},
 	{"files-before-the-end", executor.StatusKilled, executor.ReasonSandbox},
+	{"files-among-the-names", executor.StatusKilled, executor.ReasonSandbox},
 	{"nothing-after-the-end", executor.StatusKilled, executor.ReasonSandbox},
 	{"kicks-after-the-end", executor.StatusKilled, executor.ReasonSandbox},
 	{"values-of-nothing", executor.StatusTimedOut, executor.ReasonWallTime},

@@ -27,7 +27,8 @@ func parsed(t *testing.T, src string, await bool) *thrown {
 	return nil
 }
 
-// FuzzParse checks that any program is parsed, or refused with a line number that exists.
+// FuzzParse checks that any program is parsed, or refused with a line number that exists. To
+// Starlark a carriage return ends a line as well.
 func FuzzParse(f *testing.F) {
 	for _, l := range []executor.Language{executor.Python, executor.JavaScript} {
 		for _, src := range Programs(l) {
@@ -46,7 +47,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, src string) {
 		for _, await := range []bool{true, false} {
-			if bad := parsed(t, src, await); bad != nil && (bad.line < 1 || bad.line > 1+strings.Count(src, "\n") || bad.msg == "") {
+			if bad := parsed(t, src, await); bad != nil && (bad.line < 1 || bad.line > 1+strings.Count(src, "\n")+strings.Count(src, "\r") || bad.msg == "") {
 				t.Errorf("got the error %q on line %d", bad.msg, bad.line)
 			}
 		}

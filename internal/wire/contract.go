@@ -105,10 +105,10 @@ func ParseChanged(entries []byte, most int) ([]driver.Changed, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(changed) == most {
-			return nil, fmt.Errorf("%w: more than %d changed files", ErrValue, most)
-		}
 		m, _ := v.(Map)
+		if len(changed) == most || m.Text("name") == "" || m.Int("size") < 0 {
+			return nil, fmt.Errorf("%w: more than %d changed files, or one without a name or size", ErrValue, most)
+		}
 		changed = append(changed, driver.Changed{Name: m.Text("name"), Size: m.Int("size"), ModTime: time.Unix(0, m.Int("mtime"))})
 		entries = rest
 	}

@@ -162,6 +162,11 @@ func TestEnds(t *testing.T) {
 	if _, err := ParseChanged(entries, 1); !errors.Is(err, ErrValue) {
 		t.Errorf("more than there can be: got %v", err)
 	}
+	for _, m := range []Map{{}, {"path": "/f", "size": 1}, {"name": "a", "size": -1}, {"name": 1}} {
+		if _, err := ParseChanged(AppendValue(nil, m), 2); !errors.Is(err, ErrValue) {
+			t.Errorf("%v: got %v", m, err)
+		}
+	}
 	if _, err := ParseChanged(entries[:20], 2); !errors.Is(err, ErrValue) {
 		t.Errorf("cut short: got %v", err)
 	}

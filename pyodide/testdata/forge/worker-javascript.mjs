@@ -103,7 +103,15 @@ addEventListener("message", (e) => {
       end(id);
       forever((i) => file(id, `/g${i}`, 0, { kind: 4 }));
     },
-    "files-before-the-end": (id) => file(id, "/f", 0),
+    "files-before-the-end": (id) => {
+      file(id, "/f", 1);
+      data(id);
+    },
+    "files-among-the-names": (id) => {
+      file(id, "/f", 0);
+      end(id);
+      done(id);
+    },
     "nothing-after-the-end": (id) => {
       end(id);
       forever(() => Atomics.wait(words, 5, words[5], 1000));
