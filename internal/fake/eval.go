@@ -25,6 +25,8 @@ const (
 	// maxCalls bounds the calls by attempt that are in each other, for the same reason. Starlark
 	// has no recursion, but functions can be arguments.
 	maxCalls = 1000
+	// checkedSteps is how often it is looked whether a program that calls nothing is to stop.
+	checkedSteps = 1000
 	// awaited is the function that only a language with top-level await has.
 	awaited = "awaited"
 	// result is the variable of the value of a program. No program can name it.
@@ -50,12 +52,13 @@ func (e *execution) program(src string) starlark.Value {
 	if _, err := e.box.disk.list(e.dir); err != nil {
 		e.throw("FileNotFoundError", "no directory %s", e.dir)
 	}
-	t := &starlark.Thread{OnMaxSteps: func(t *starlark.Thread) { // at every step
+	t := &starlark.Thread{OnMaxSteps: func(t *starlark.Thread) {
 		if e.protect(e.check) != nil {
 			t.Cancel("stopped")
 		}
+		t.SetMaxExecutionSteps(t.ExecutionSteps() + checkedSteps)
 	}}
-	t.SetMaxExecutionSteps(1)
+	t.SetMaxExecutionSteps(checkedSteps)
 	t.SetLocal(running, e)
 	v, err := evaluate(t, src, e.command() || e.has(executor.FeatureTopLevelAwait), e.in.vars)
 	e.check() // whose reason a canceled thread does not know
