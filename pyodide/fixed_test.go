@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/execbroker/execbroker/internal/cell"
+	"github.com/execbroker/execbroker/internal/wire"
 )
 
 // FIXED in realm.mjs must contain each name of the language that the modules of a JavaScript worker
@@ -29,6 +30,9 @@ func TestFixedNames(t *testing.T) {
 		}
 		if name == "cell.mjs" {
 			return cell.JavaScript
+		}
+		if name == "values.mjs" {
+			return wire.JavaScript
 		}
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -76,7 +80,7 @@ func TestFixedNames(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Contains(modules, "acorn.mjs") || !slices.Contains(modules, "cell.mjs") || !slices.Contains(modules, "typescript.mjs") || len(modules) < 8 {
+	if !slices.Contains(modules, "acorn.mjs") || !slices.Contains(modules, "cell.mjs") || !slices.Contains(modules, "values.mjs") || !slices.Contains(modules, "typescript.mjs") || len(modules) < 8 {
 		t.Fatalf("got modules %q", modules)
 	}
 	for name, module := range used {

@@ -23,6 +23,7 @@ import (
 	"github.com/execbroker/execbroker/internal/cell"
 	"github.com/execbroker/execbroker/internal/store"
 	"github.com/execbroker/execbroker/internal/typescript"
+	"github.com/execbroker/execbroker/internal/wire"
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
 
@@ -202,7 +203,7 @@ func runtimeName() (name, id string, err error) {
 // key names the files that are made from an installation and this version of the host program.
 func key(installation string) string {
 	h := sha256.New()
-	fmt.Fprintln(h, runtime.GOOS, runtime.GOARCH, installation, len(cell.Source), cell.Source, len(cell.JavaScript), cell.JavaScript, len(typescriptModule), typescriptModule)
+	fmt.Fprintln(h, runtime.GOOS, runtime.GOARCH, installation, len(cell.Source), cell.Source, len(cell.JavaScript), cell.JavaScript, len(wire.JavaScript), wire.JavaScript, len(typescriptModule), typescriptModule)
 	fs.WalkDir(hostFiles, ".", func(path string, d fs.DirEntry, err error) error { //nolint:errcheck // impossible: the files are in memory
 		if !d.IsDir() {
 			b, _ := hostFiles.ReadFile(path)
@@ -272,7 +273,7 @@ func (b builder) copy(ctx context.Context, dir string) error {
 	if err := os.CopyFS(dir, files); err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"cell.py": cell.Source, "cell.mjs": cell.JavaScript, "typescript.mjs": typescriptModule} {
+	for name, text := range map[string]string{"cell.py": cell.Source, "cell.mjs": cell.JavaScript, "values.mjs": wire.JavaScript, "typescript.mjs": typescriptModule} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}

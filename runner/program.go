@@ -141,9 +141,10 @@ func source(name string) string {
 }
 
 // javascript returns the program of interpreters of JavaScript. It is one script, which has the
-// function of cell.mjs as one of its own.
+// functions of cell.mjs and values.mjs as its own.
 func javascript() string {
-	return wholeComment.ReplaceAllString(source("runner.cjs")+strings.Replace(cell.JavaScript, "\nexport ", "\n", 1), "")
+	modules := strings.ReplaceAll(cell.JavaScript+wire.JavaScript, "\nexport ", "\n")
+	return wholeComment.ReplaceAllString(source("runner.cjs")+modules, "")
 }
 
 var (

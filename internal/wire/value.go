@@ -1,12 +1,19 @@
 package wire
 
 import (
+	_ "embed" // for the counterpart in JavaScript
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 )
+
+// JavaScript is values.mjs, a module that exports one function: AppendValue and ParseMap for
+// programs in JavaScript.
+//
+//go:embed values.mjs
+var JavaScript string
 
 // Bounds of a decoded value. They keep a small message from becoming a large structure.
 const (

@@ -325,8 +325,8 @@ export class Disk {
 
   // changes calls send for everything that has changed since the last call of changes:
   // {path, gone: true}
-  // {path, node, id, whole}, followed by data(id, offset, bytes) for the changed part, or for all
-  // if whole
+  // {path, node, id, whole, from}, followed by data(bytes) for the changed part, which begins at
+  // from, or for all if whole
   changes(send, data) {
     if (!this.#changed) return;
     const seen = new Set();

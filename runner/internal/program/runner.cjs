@@ -67,7 +67,9 @@ function inside(name) {
   }
 }
 
-// Frames.
+// Frames. Their values are in values.mjs, which follows this file.
+
+const { pack, unpack } = values();
 
 function writeAll(fd, data) {
   for (let i = 0; i < data.length; ) {
@@ -102,57 +104,6 @@ function send(type, fields, asks = false) {
   if (users) leave();
   // An interrupt ends this, too. The answer then comes when nobody waits for it, and counts as what it is.
   for (let n; asks && (n = Atomics.load(shared, ANSWERS)) < asked; ) Atomics.wait(shared, ANSWERS, n);
-}
-
-function pack(value) {
-  const parts = [];
-  const tagged = (tag, n) => {
-    const b = Buffer.alloc(5);
-    b.write(tag, 'latin1');
-    b.writeUInt32BE(n, 1);
-    parts.push(b);
-  };
-  (function put(v) {
-    if (v === null || v === undefined) parts.push(Buffer.from('n'));
-    else if (typeof v === 'boolean') parts.push(Buffer.from(v ? 't' : 'f'));
-    else if (typeof v === 'number') {
-      const b = Buffer.from('i--------');
-      b.writeBigInt64BE(BigInt(Math.trunc(v)), 1);
-      parts.push(b);
-    } else if (typeof v === 'string' || ArrayBuffer.isView(v)) {
-      const b = Buffer.from(v);
-      tagged('s', b.length);
-      parts.push(b);
-    } else {
-      const entries = Object.entries(v);
-      tagged('m', entries.length);
-      for (const [k, x] of entries) {
-        put(k);
-        put(x);
-      }
-    }
-  })(value);
-  return Buffer.concat(parts);
-}
-
-function unpack(b) {
-  let i = 0;
-  return (function get() {
-    const tag = String.fromCharCode(b[i++]);
-    if (tag === 'i') return Number(b.readBigInt64BE((i += 8) - 8));
-    if (!'slm'.includes(tag)) return tag === 'n' ? null : tag === 't';
-    let n = b.readUInt32BE((i += 4) - 4);
-    if (tag === 's') return b.toString('utf8', i, (i += n));
-    const v = tag === 'l' ? [] : Object.create(null);
-    for (; n > 0; n--) {
-      if (tag === 'l') v.push(get());
-      else {
-        const k = get();
-        v[k] = get();
-      }
-    }
-    return v;
-  })();
 }
 
 // Standard streams. Output goes to open files of our own, and is written at once.
@@ -726,7 +677,7 @@ async function execute(m, r) {
     if (shows && value !== undefined && !r.fields) show(true, await represent(value));
     // Rejections that nobody handles are known one turn later.
     await new Promise((resolve) => setImmediate(resolve));
-    if (m.linger && !r.fields && !calm(m.code)) await linger(m.linger < 0 ? Infinity : m.linger / 1e6);
+    if (m.linger && !r.fields && !calm(m.code)) await linger(m.linger < 0 ? Infinity : Number(m.linger) / 1e6);
     finish(r, { exit: 0 });
   } catch (e) {
     finish(r, { exit: 1, exception: describe(e, m.cell, typed && e.loc && { ...e.loc, source: m.code }) });
