@@ -67,7 +67,7 @@ const maxBlocks = 50
 // language l, in a string or a comment, the text is not Markdown.
 func unfence(text string, l executor.Language) (blocks []block) {
 	first, ok := nextFence(text, 0)
-	if !ok || enclosed(text, first.at, l) {
+	if !ok || encloser(text, l)(first.at) {
 		return nil
 	}
 	if first.mark[0] == '~' && (strings.TrimSpace(text[:first.at]) != "" || !closes(text, first)) {
@@ -135,9 +135,6 @@ func closing(text string, open fence, l executor.Language) fence {
 	}
 	return last
 }
-
-// enclosed reports whether the line at position i of a program may be in a string or comment.
-func enclosed(text string, i int, l executor.Language) bool { return encloser(text, l)(i) }
 
 // encloser returns a function that reports whether the line at a position may be in a string or
 // comment. It must be called with ascending positions.

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -374,8 +373,3 @@ func environment(more ...map[string]string) map[string]string {
 
 // requirement matches the name at the beginning of a requirement.
 var requirement = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*`)
-
-// known reports whether name is one of packages.
-func known(name string, packages []string) bool {
-	return slices.Contains(packages, requirement.FindString(name))
-}

@@ -266,7 +266,7 @@ func (s *sandbox) install(ctx context.Context, p executor.Packages, emit func(ex
 		if ctx.Err() != nil {
 			return driver.Exit{}, context.Cause(ctx)
 		}
-		if !known(name, s.b.opts.Packages) {
+		if !slices.Contains(s.b.opts.Packages, requirement.FindString(name)) {
 			err := emit(executor.Event{Kind: executor.EventStderr, Data: executor.Bytes("no package fits " + name + "\n")})
 			return driver.Exit{Code: 1}, err
 		}
