@@ -19,6 +19,9 @@ var (
 	networks = 1 << (netBits - private.Bits())
 )
 
+// bridgeAddr begins the Ethernet address of a bridge. The rest is zero.
+var bridgeAddr = [2]byte{0x02, 0x42}
+
 // errNoNetwork says that all addresses are taken.
 var errNoNetwork = fmt.Errorf("no free network within %s", private)
 
@@ -48,6 +51,7 @@ func addBridge(dir string) (name string, err error) {
 	mask := net.CIDRMask(netBits, 32)
 	err = configure(name,
 		step{unix.SIOCBRADDBR, nil},
+		step{unix.SIOCSIFHWADDR, hardwareAddr},
 		step{unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(gateway.AsSlice()) }},
 		step{unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(mask) }},
 		step{unix.SIOCSIFFLAGS, flags(unix.IFF_UP)},
@@ -75,6 +79,17 @@ type step struct {
 
 func flags(f uint16) func(*unix.Ifreq) error {
 	return func(r *unix.Ifreq) error { r.SetUint16(f); return nil }
+}
+
+// hardwareAddr sets an Ethernet address, the same for all bridges, which never meet. A bridge without
+// one of its own takes the lowest of its ports, and so changes it whenever a container comes or goes:
+// the others still send to the old one, and their connections to this machine time out.
+func hardwareAddr(r *unix.Ifreq) error {
+	var b [4]byte // a family, and the beginning of an address that is not from a manufacturer
+	binary.NativeEndian.PutUint16(b[:], unix.ARPHRD_ETHER)
+	copy(b[2:], bridgeAddr[:])
+	r.SetUint32(binary.NativeEndian.Uint32(b[:])) // the rest is zero
+	return nil
 }
 
 // configure makes requests about an interface, up to the first that fails.

@@ -28,6 +28,9 @@ func TestBridges(t *testing.T) {
 		if err != nil || i.Flags&net.FlagUp == 0 {
 			t.Fatalf("%v: got addresses %v, %v", i, as, err)
 		}
+		if want := "02:42:00:00:00:00"; i.HardwareAddr.String() != want {
+			t.Fatalf("%s has the address %v, want %s: not one that its ports change", name, i.HardwareAddr, want)
+		}
 		for _, a := range as {
 			if p := netip.MustParsePrefix(a.String()); p.Addr().Is4() {
 				return p
