@@ -1,5 +1,5 @@
 # Each target is one command; what needs logic is Go, in internal/ci and in the tests.
-.PHONY: help test exhaustive check lint cover fuzz bench load soak conformance matrix parity
+.PHONY: help test exhaustive check lint cover fuzz bench load soak conformance matrix parity performance
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -39,3 +39,6 @@ matrix: ## renew docs/matrix.md from docs/reports
 
 parity: ## run programs on every backend and as scripts, and renew docs/reports/parity.md
 	go test -count 1 -timeout 4h -run '^TestParity$$' ./backends/all -update
+
+performance: ## measure against what is underneath, and renew docs/performance.md
+	go run ./internal/ci performance $(PKG)

@@ -26,26 +26,17 @@ guard: {code_bytes: 10240, runs_per_minute: 1000, runs_at_once: 2}
 func converse(tb testing.TB, b *backends.Broker, n, messages int) []time.Duration {
 	tb.Helper()
 	took := make([]time.Duration, n*messages)
-	var wg sync.WaitGroup
-	errs := make([]error, n)
-	for i := range n {
-		wg.Go(func() {
-			key := fmt.Sprint("chat-", i)
-			for j := range messages {
-				began := time.Now()
-				errs[i] = message(tb, b, key, fmt.Sprint("user-", i), j)
-				took[i*messages+j] = time.Since(began)
-				if errs[i] != nil {
-					return
-				}
+	each(tb, n, func(i int) error {
+		key := fmt.Sprint("chat-", i)
+		for j := range messages {
+			began := time.Now()
+			if err := message(tb, b, key, fmt.Sprint("user-", i), j); err != nil {
+				return err
 			}
-			errs[i] = b.Manager().Discard(tb.Context(), key)
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		tb.Fatal(err)
-	}
+			took[i*messages+j] = time.Since(began)
+		}
+		return b.Manager().Discard(tb.Context(), key)
+	})
 	slices.Sort(took)
 	return took
 }
@@ -105,29 +96,77 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// BenchmarkConversations compares the time of a message during ten conversations with that during a
-// thousand.
-func BenchmarkConversations(b *testing.B) {
-	w := newWorld(nil, fake.Options{})
-	x, err := backends.Open(b.Context(), driver.Env{Owner: "me"}, w.reg, parse(b, loaded))
-	if err != nil {
-		b.Fatal(err)
+// BenchmarkLiveSessions compares the time of a message of ten users at once while only they have
+// conversations with that while 1,000 and 100,000 have. It also says what the broker holds for
+// each.
+func BenchmarkLiveSessions(b *testing.B) {
+	p99 := func(live int) (took time.Duration, memory uint64) {
+		w := newWorld(nil, fake.Options{})
+		x, err := backends.Open(b.Context(), driver.Env{Owner: "me"}, w.reg, parse(b, loaded))
+		if err != nil {
+			b.Fatal(err)
+		}
+		before := inUse()
+		each(b, 10, func(user int) error {
+			var errs error
+			for n := user; n < live; n += 10 {
+				errs = errors.Join(errs, message(b, x, fmt.Sprint("chat-", n), fmt.Sprint("user-", n), 0))
+			}
+			return errs
+		})
+		memory = (inUse() - before) / uint64(live)
+		const messages = 200
+		all := make([]time.Duration, 10*messages)
+		each(b, 10, func(user int) error {
+			for i := range messages {
+				n := (user + 10*i*7919) % live // every conversation of this user, one after the other
+				began := time.Now()
+				if err := message(b, x, fmt.Sprint("chat-", n), fmt.Sprint("user-", n), 0); err != nil {
+					return err
+				}
+				all[user*messages+i] = time.Since(began)
+			}
+			return nil
+		})
+		if err := x.Close(); err != nil {
+			b.Error(err)
+		}
+		slices.Sort(all)
+		return all[len(all)*99/100], memory
 	}
-	defer x.Close()
-	var few, many []time.Duration
+	var took [3][]time.Duration
+	var memory uint64
 	for b.Loop() {
-		few, many = converse(b, x, 10, 10), converse(b, x, 1000, 5)
+		for i, live := range []int{10, 1000, 100_000} {
+			var t time.Duration
+			t, memory = p99(live)
+			took[i] = append(took[i], t)
+		}
 	}
-	p50, p99 := few[len(few)/2], many[len(many)*99/100]
-	b.ReportMetric(float64(p50)/1e6, "ms-p50-at-10")
-	b.ReportMetric(float64(p99)/1e6, "ms-p99-at-1000")
-	b.ReportMetric(float64(p99)/float64(p50), "ratio")
-	if p99 > 20*p50 {
-		b.Errorf("p99 at 1000 is %v, more than 20 times the %v of p50 at 10", p99, p50)
+	b.ReportMetric(0, "ns/op") // of all three: says nothing
+	for i, name := range []string{"10", "1000", "100000"} {
+		slices.Sort(took[i])
+		b.ReportMetric(float64(took[i][len(took[i])/2])/1e3, "µs-p99-at-"+name)
+	}
+	b.ReportMetric(float64(memory)/(1<<10), "KiB/session")
+}
+
+// each calls f at once for each of n users.
+func each(tb testing.TB, n int, f func(user int) error) {
+	tb.Helper()
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = f(i) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		tb.Fatal(err)
 	}
 }
 
-// BenchmarkRun compares a run through the broker with the same run directly on the backend.
+// BenchmarkRun compares a run through the broker with the same run directly on the backend, by
+// turns.
 func BenchmarkRun(b *testing.B) {
 	w := newWorld(nil, fake.Options{})
 	broker, err := backends.Open(b.Context(), driver.Env{Owner: "me"}, w.reg, parse(b, "{backends: {a: {type: fake, on: a}}, guard: {code_bytes: 10240, runs_at_once: 2}}"))
@@ -140,19 +179,26 @@ func BenchmarkRun(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer raw.Close()
-	for name, x := range map[string]executor.Executor{"raw": raw, "broker": broker} {
-		b.Run(name, func(b *testing.B) {
-			s, err := x.Create(b.Context(), executor.Spec{})
-			if err != nil {
+	var sessions [2]executor.Session
+	for i, x := range []executor.Executor{raw, broker} {
+		if sessions[i], err = x.Create(b.Context(), executor.Spec{}); err != nil {
+			b.Fatal(err)
+		}
+		defer sessions[i].Close()
+	}
+	var took [2][]time.Duration
+	for b.Loop() {
+		for i, s := range sessions {
+			began := time.Now()
+			if _, err := s.Run(b.Context(), executor.Request{Code: "x = 1"}, nil); err != nil {
 				b.Fatal(err)
 			}
-			defer s.Close()
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := s.Run(b.Context(), executor.Request{Code: "x = 1"}, nil); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+			took[i] = append(took[i], time.Since(began))
+		}
+	}
+	b.ReportMetric(0, "ns/op") // of both: says nothing
+	for i, unit := range []string{"ns-raw", "ns-broker"} {
+		slices.Sort(took[i])
+		b.ReportMetric(float64(took[i][len(took[i])/2].Nanoseconds()), unit)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -300,4 +301,87 @@ func BenchmarkManySessions(b *testing.B) {
 	for b.Loop() {
 		b.ReportMetric(many(b, sessions, runs).Seconds(), "s-all-there")
 	}
+}
+
+// A hundred users who arrive at once, from the call of each to the first result: the 95th
+// percentile, against as many of the same containers driven by the client alone.
+func BenchmarkArrivals(b *testing.B) {
+	const users = 100
+	e := testEngine(b)
+	x := open(b, func(c *Config) { c.Limits = Limits{CPUs: 1, Memory: 64 << 20, Disk: 1 << 20} })
+	p95 := func(arrive func() (leave func())) time.Duration {
+		var wg sync.WaitGroup
+		took, leave := make([]time.Duration, users), make([]func(), users)
+		start := time.Now()
+		for i := range users {
+			wg.Go(func() {
+				leave[i] = arrive()
+				took[i] = time.Since(start)
+			})
+		}
+		wg.Wait()
+		for _, f := range leave {
+			wg.Go(f)
+		}
+		wg.Wait()
+		slices.Sort(took)
+		return took[users*95/100]
+	}
+	var ours, theirs []time.Duration
+	for b.Loop() {
+		ours = append(ours, p95(func() func() {
+			s, err := x.Create(b.Context(), executor.Spec{})
+			if err != nil {
+				b.Error(err)
+				return func() {}
+			}
+			says(b, s, "print(1+1)", "2")
+			return func() {
+				if err := s.Close(); err != nil {
+					b.Error(err)
+				}
+			}
+		}))
+		theirs = append(theirs, p95(func() func() {
+			r := newRaw(b.Context(), b, e, rawLoop)
+			r.eval(b, "1+1")
+			return func() { r.close(b) }
+		}))
+	}
+	b.ReportMetric(0, "ns/op") // of both with their ends: says nothing
+	b.ReportMetric(median(ours).Seconds(), "s-p95")
+	b.ReportMetric(median(theirs).Seconds(), "s-p95-raw")
+}
+
+// BenchmarkCommandLine compares a session that is created, used once and closed with what people
+// write instead of a sandbox: a command line of docker for each piece of code.
+func BenchmarkCommandLine(b *testing.B) {
+	cli, err := exec.LookPath("docker")
+	if err != nil {
+		b.Skip(err)
+	}
+	host, err := dockertest.Host()
+	if err != nil {
+		b.Fatal(err)
+	}
+	x := open(b)
+	var ours, theirs []time.Duration
+	for b.Loop() {
+		begin := time.Now()
+		s := benchSession(b, x, executor.RunLimits{})
+		says(b, s, "print(1+1)", "2")
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		ours = append(ours, time.Since(begin))
+		begin = time.Now()
+		run := exec.CommandContext(b.Context(), cli, "--host", host, "run", "--rm", "--network=none", "--pull=never", dockertest.Python, "python3", "-c", "print(1+1)")
+		if out, err := run.Output(); err != nil || string(out) != "2\n" {
+			b.Fatalf("%q, %v", out, err)
+		}
+		theirs = append(theirs, time.Since(begin))
+	}
+	b.ReportMetric(0, "ns/op") // of both: says nothing
+	b.ReportMetric(median(ours).Seconds()*1e3, "ms-session")
+	b.ReportMetric(median(theirs).Seconds()*1e3, "ms-command")
 }

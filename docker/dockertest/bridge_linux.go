@@ -81,9 +81,10 @@ func flags(f uint16) func(*unix.Ifreq) error {
 	return func(r *unix.Ifreq) error { r.SetUint16(f); return nil }
 }
 
-// hardwareAddr sets an Ethernet address, the same for all bridges, which never meet. A bridge without
-// one of its own takes the lowest of its ports, and so changes it whenever a container comes or goes:
-// the others still send to the old one, and their connections to this machine time out.
+// hardwareAddr sets an Ethernet address, the same for all bridges, which never meet. A bridge
+// without one of its own takes the lowest of its ports, and so changes it whenever a container
+// comes or goes: the others still send to the old one, and their connections to this machine time
+// out.
 func hardwareAddr(r *unix.Ifreq) error {
 	var b [4]byte // a family, and the beginning of an address that is not from a manufacturer
 	binary.NativeEndian.PutUint16(b[:], unix.ARPHRD_ETHER)

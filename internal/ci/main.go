@@ -10,6 +10,7 @@
 //	go run ./internal/ci fuzz        every fuzz target from the committed corpus
 //	go run ./internal/ci conformance the suite against every backend; renews docs/reports
 //	go run ./internal/ci matrix      renews the pages that are made from the reports
+//	go run ./internal/ci performance measures against what is underneath; renews docs/performance.md
 //	go run ./internal/ci mutate      changes the code at random and says which test notices; see package mutate
 //
 // The last line of all but prepare has the form "12 passed, 0 failed, 0 skipped". With CI=true in
@@ -77,10 +78,11 @@ var commands = map[string][]stage{
 	"exhaustive":  {exhaustiveImages, otherSystems, everythingElse},
 	"conformance": {renew},
 	"matrix":      {matrix},
+	"performance": {measured},
 }
 
 // prepared are the commands that begin with prepare and end what that has started.
-var prepared = map[string]bool{"all": true, "exhaustive": true, "conformance": true}
+var prepared = map[string]bool{"all": true, "exhaustive": true, "conformance": true, "performance": true}
 
 // A stage does its part of the checking and prints what it finds as it goes. An error means that it
 // could not find out.
@@ -112,7 +114,7 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	})
 	if len(args) == 0 {
-		return errors.New("want one of all, exhaustive, prepare, check, lint, test, fuzz, conformance, matrix, mutate")
+		return errors.New("want one of all, exhaustive, prepare, check, lint, test, fuzz, conformance, matrix, performance, mutate")
 	}
 	if args[0] == "mutate" { // it has flags of its own
 		return mutate.Run(ctx, args[1:])

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/execbroker/execbroker/conformance"
+	"github.com/execbroker/execbroker/internal/ci/performance"
 )
 
 // Where reports are and what is made of them.
@@ -70,6 +72,16 @@ func renew(ctx context.Context, o options) (tally, error) {
 		}
 	}
 	return sum, render()
+}
+
+// measured compares what execbroker takes with what is under it.
+func measured(ctx context.Context, o options) (tally, error) {
+	headline("performance")
+	if slices.Equal(o.packages, everything) {
+		o.packages = nil
+	}
+	met, missed, err := performance.Measure(ctx, o.out, o.packages)
+	return tally{passed: met, failed: missed}, err
 }
 
 // matrix renders the reports that there are.

@@ -12,7 +12,7 @@ import (
 
 // Install copies a directory with a package.json, a package-lock.json and possibly programs to a
 // temporary directory of the test, and installs the packages there. It returns that directory.
-func Install(t *testing.T, from string) string {
+func Install(t testing.TB, from string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
