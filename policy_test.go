@@ -87,6 +87,8 @@ var rules = []rule{
 	// Ordinary users of the contract: what they need of a backend is declared.
 	{packages: []string{"executor/router"}, imports: []string{"executor", "internal/settings"}},
 	{packages: []string{"executor/pool"}, imports: []string{"executor"}},
+	{packages: []string{"executor/sessions/postgres"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"github.com/jackc/pgx/v5"}},
+	{packages: []string{"executor/sessions/redis"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"github.com/redis/go-redis/v9"}},
 	{packages: []string{"executor/sessions/sqlite"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"golang.org/x/sync", "modernc.org/sqlite"}},
 	{packages: []string{"executor/sessions/..."}, imports: []string{"executor", "executor/sessions/..."}},
 	{packages: []string{"executor/telemetry"}, imports: []string{"executor"}, modules: []string{"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"}},
@@ -154,7 +156,7 @@ var rules = []rule{
 	{packages: []string{"internal/ci/load"}, imports: []string{"docker/dockertest"}},
 	{packages: []string{"internal/ci/mutate"}, modules: []string{"golang.org/x/sys"}},
 	{packages: []string{"docs/guides"}}, // the test that follows them
-	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor", "internal/ci/mutate", "internal/ci/performance"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
+	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor", "internal/ci/mutate", "internal/ci/performance", "internal/dbtest"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 }
 
 func matches(patterns []string, rel string) bool {
@@ -211,7 +213,7 @@ func TestDependencies(t *testing.T) {
 // others test theirs. Products stand on none of them.
 var forTests = []string{
 	"conformance/conformancetest", "docker/dockertest", "executor/sessions/storetest", "flymachines/flytest",
-	"internal/attempttest", "internal/ci/...", "internal/fake", "internal/leaktest", "internal/npmtest",
+	"internal/attempttest", "internal/ci/...", "internal/dbtest", "internal/fake", "internal/leaktest", "internal/npmtest",
 	"internal/packages/packagestest", "internal/sharetest", "runner/sshtest", "server/e2b/e2btest",
 }
 

@@ -74,7 +74,7 @@ func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts .
 		_, err = b.apply(t)
 	}
 	if err == nil {
-		err = b.openManager(cfg.Sessions)
+		err = b.openManager(ctx, cfg.Sessions)
 	}
 	if err != nil {
 		b.cancel()

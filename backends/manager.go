@@ -4,23 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/router"
 	"github.com/execbroker/execbroker/executor/sessions"
-	"github.com/execbroker/execbroker/executor/sessions/sqlite"
 )
 
 // Sessions configures the Manager: see sessions.Options.
 type Sessions struct {
-	// Store is "memory" (the default), whose records end with the process, or "sqlite:FILE", which
-	// several processes on one machine can share.
+	// Store is "memory" (the default), whose records end with the process, "sqlite:FILE", which
+	// several processes on one machine can share, or the URL of a server that processes on several
+	// machines share: postgres://USER@HOST/DATABASE, redis://HOST/NUMBER or, with TLS, rediss. A
+	// URL contains no password.
 	Store         string          `json:"store,omitempty"`
+	StorePassword driver.Secret   `json:"store_password,omitzero"`   // of a server; the zero Secret: none
 	LeaseTTL      driver.Duration `json:"lease_ttl,omitzero"`        // default 30 s
 	MaxPerSubject int             `json:"max_per_subject,omitempty"` // 0: no limit
 	MaxTotal      int             `json:"max_total,omitempty"`       // 0: no limit
@@ -33,21 +33,9 @@ type Sessions struct {
 	ReplaceAfter driver.Duration `json:"replace_after,omitzero"` // default 2 min
 }
 
-const (
-	memoryStore  = "memory"
-	sqlitePrefix = "sqlite:"
-)
-
 func (s Sessions) check() error {
 	var bad problems
-	file, isFile := strings.CutPrefix(s.Store, sqlitePrefix)
-	switch {
-	case s.Store == "" || s.Store == memoryStore || isFile && file != "":
-	case isFile:
-		bad.add("store", `names no file; write for example "sqlite:sessions.db"`)
-	default:
-		bad.add("store", `unknown store; want "memory" or "sqlite:FILE"`)
-	}
+	s.checkStore(&bad)
 	if s.KeepFilesBytes < 0 || s.KeepFilesBytes > sessions.MaxKeepFiles {
 		bad.add("keep_files_bytes", "want 0 to %d", sessions.MaxKeepFiles)
 	}
@@ -58,27 +46,12 @@ func (s Sessions) check() error {
 	return errors.Join(bad...)
 }
 
-// Shared reports whether the store outlives the process, so that other processes can share it.
-func (s Sessions) Shared() bool { return strings.HasPrefix(s.Store, sqlitePrefix) }
-
-// OpenStore opens the store. The caller closes it.
-func (s Sessions) OpenStore() (sessions.Store, io.Closer, error) {
-	if !s.Shared() {
-		return sessions.NewMemoryStore(), io.NopCloser(nil), nil
-	}
-	db, err := sqlite.Open(strings.TrimPrefix(s.Store, sqlitePrefix))
-	if err != nil {
-		return nil, nil, driver.At("sessions.store", err)
-	}
-	return db, db, nil
-}
-
 // openManager opens the session manager over the broker.
-func (b *Broker) openManager(cfg Sessions) error {
+func (b *Broker) openManager(ctx context.Context, cfg Sessions) error {
 	store := b.opts.store
 	if store == nil {
 		var err error
-		if store, b.store, err = cfg.OpenStore(); err != nil {
+		if store, b.store, err = cfg.OpenStore(ctx); err != nil {
 			return err
 		}
 	}
@@ -190,10 +163,7 @@ func (b *Broker) reap() {
 
 // changeable returns an error for each change that Reload cannot make to the manager.
 func (s Sessions) changeable(next Sessions) error {
-	var errs []error
-	if s.Store != next.Store {
-		errs = append(errs, driver.At("sessions.store", fmt.Errorf("cannot change while the program runs; it is %q", s.Store)))
-	}
+	errs := []error{s.sameStore(next)}
 	if s.KeepFilesBytes != next.KeepFilesBytes {
 		errs = append(errs, driver.At("sessions.keep_files_bytes", fmt.Errorf("cannot change while the program runs; it is %d", s.KeepFilesBytes)))
 	}

@@ -1,21 +1,25 @@
 package backends_test
 
 import (
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
 func TestManagerAcrossProcesses(t *testing.T) {
+	for name, open := range sharedStores {
+		t.Run(name, func(t *testing.T) { acrossProcesses(t, open(t).config) })
+	}
+}
+
+func acrossProcesses(t *testing.T, store string) {
 	w := newWorld(t, fake.Options{})
-	file := "{backends: {a: {type: fake, on: a}}, sessions: {store: 'sqlite:" + filepath.Join(t.TempDir(), "s.db") + "'}, guard: {runs_per_minute: 2}}"
+	file := "{backends: {a: {type: fake, on: a}}, sessions: " + store + ", guard: {runs_per_minute: 2}}"
 	spec := executor.Spec{Subject: "u"}
 	first := w.openAs("one", file)
 	lease, err := first.Manager().Acquire(t.Context(), "chat-1", spec)
@@ -120,12 +124,4 @@ func TestReaper(t *testing.T) {
 		w.close(next)
 		killed.Close() // an error about sessions that are gone is fine
 	})
-}
-
-func TestOpenWithoutAStore(t *testing.T) {
-	w := newWorld(t, fake.Options{})
-	_, err := backends.Open(t.Context(), driver.Env{Owner: "me"}, w.reg, parse(t, "{backends: {a: {type: fake, on: a}}, sessions: {store: 'sqlite:/nowhere/at/all.db'}}"))
-	if ms := executor.FieldErrors(err); len(ms) != 1 || ms[0].Path != "sessions.store" {
-		t.Errorf("got %v", err)
-	}
 }

@@ -35,7 +35,7 @@ Exit codes: 0 nothing is missing, 1 something is missing.`,
 // examined is a backend with the findings, also in JSON.
 type examined struct {
 	Backend string         `json:"backend"`
-	Type    string         `json:"type"`
+	Type    string         `json:"type"` // empty for what is no backend
 	OK      bool           `json:"ok"`
 	Needed  bool           `json:"needed"` // whether the exit code depends on it
 	Checks  []driver.Check `json:"checks"`
@@ -64,6 +64,7 @@ func (a *app) doctor(ctx context.Context) error {
 	all, ok := []examined{}, true
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		_, need := needed[name]
+		need = need || name == backends.StoreCheck
 		e := examined{Backend: name, Type: cfg.Backends[name].Type, Needed: need, Checks: found[name]}
 		e.OK = !slices.ContainsFunc(e.Checks, func(c driver.Check) bool { return !c.OK })
 		ok = ok && (e.OK || !need)
@@ -80,7 +81,7 @@ func printExamined(w io.Writer, all []examined) {
 			fmt.Fprintln(w)
 		}
 		name := plain(e.Backend)
-		if e.Backend != e.Type {
+		if e.Type != "" && e.Backend != e.Type {
 			name += " (" + plain(e.Type) + ")"
 		}
 		fmt.Fprintf(w, "%s %s\n", name, works[e.OK])

@@ -356,7 +356,7 @@ func (a *app) reap(ctx context.Context, f *fleet, ls []executor.SessionInfo, dry
 
 // sessionReapByStore removes sandboxes that the session store of the configuration does not name.
 func (a *app) sessionReapByStore(ctx context.Context, f *fleet, age time.Duration, dry bool) error {
-	store, closer, err := f.sessions.OpenStore()
+	store, closer, err := f.sessions.OpenStore(ctx)
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/execbroker/execbroker/internal/dbtest"
 )
 
 // A step makes available one thing that tests need. What it returns says what was found, installed
@@ -30,6 +33,8 @@ var steps = []step{
 	{"nbformat", nbformat},                                                // reads the notebooks that package tool writes
 	{"chromium", command("chromium", "chromium")},                         // shows the page of examples/chatbackend
 	{"bubblewrap", bubblewrap},                                            // confines the Pyodide process, and is a backend
+	{"postgresql", database("initdb", "postgresql")},                      // stores that replicas share
+	{"redis", database("redis-server", "redis-server")},                   // likewise
 	{"uidmap", uidmap},                                                    // the same for users who are not root
 	{"pyodide runtime", pyodideRuntime},
 	{"debian roots", ensureRoots},         // other versions of Python and Node for the runner
@@ -125,6 +130,33 @@ func nbformat(ctx context.Context) (string, error) {
 	}
 	out, err = output(ctx, python, "-c", print)
 	return "installed " + strings.TrimSpace(out), err
+}
+
+// servicePolicy is what Debian's packages ask before they start a service of theirs.
+const servicePolicy = "/usr/sbin/policy-rc.d"
+
+// database returns a step like that of command for a server that only tests start: installing it
+// starts none.
+func database(program string, debian ...string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		if path := dbtest.Find(program); path != "" {
+			return version(ctx, path)
+		}
+		f, err := os.OpenFile(servicePolicy, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+		if err == nil { // else there is one already, or this is not Debian, or not root
+			defer os.Remove(servicePolicy)
+			_, err = f.WriteString("#!/bin/sh\nexit 101\n") // do not start it
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", fmt.Errorf("install %s without starting it: %w", strings.Join(debian, ", "), err)
+		}
+		if err := install(ctx, debian...); err != nil {
+			return "", fmt.Errorf("%s is not installed: %w", program, err)
+		}
+		v, err := version(ctx, dbtest.Find(program))
+		return "installed " + v, err
+	}
 }
 
 // uidmap has newuidmap, which says nothing of its version.

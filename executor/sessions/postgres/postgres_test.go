@@ -1,0 +1,121 @@
+package postgres_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/execbroker/execbroker/executor/sessions"
+	"github.com/execbroker/execbroker/executor/sessions/postgres"
+	"github.com/execbroker/execbroker/executor/sessions/storetest"
+	"github.com/execbroker/execbroker/internal/dbtest"
+)
+
+func open(t *testing.T, db *dbtest.Server) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), db.URL, db.Password)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func exec(t *testing.T, db *dbtest.Server, sql string) {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Password = db.Password
+	c, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	if _, err := c.Exec(t.Context(), sql); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPostgres(t *testing.T) {
+	db := dbtest.Postgres(t)
+	t.Run("open-together", func(t *testing.T) { openTogether(t, db) })
+	t.Run("store", func(t *testing.T) {
+		storetest.Test(t, func(t *testing.T) func() sessions.Store {
+			exec(t, db, "DROP TABLE IF EXISTS execbroker_entry")
+			return func() sessions.Store { return open(t, db) }
+		})
+	})
+	t.Run("sweep", func(t *testing.T) { sweep(t, db) })
+	t.Run("server", func(t *testing.T) {
+		storetest.TestServer(t, db, func(ctx context.Context, password string) (sessions.Store, error) {
+			s, err := postgres.Open(ctx, db.URL, cmp.Or(password, db.Password))
+			if err != nil {
+				return nil, err
+			}
+			t.Cleanup(func() { s.Close() })
+			return s, nil
+		})
+	})
+}
+
+// openTogether: replicas that start at once make the table only once, and none fails.
+func openTogether(t *testing.T, db *dbtest.Server) {
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			s, err := postgres.Open(t.Context(), db.URL, db.Password)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := s.Get(t.Context(), "k"); err != nil {
+				t.Error(err)
+			}
+			s.Close()
+		})
+	}
+	wg.Wait()
+}
+
+// sweep: entries that have expired do not stay.
+func sweep(t *testing.T, db *dbtest.Server) {
+	s := open(t, db)
+	for i := range 40 {
+		if _, err := s.Put(t.Context(), fmt.Sprint(i), sessions.Entry{Expires: time.Now().Add(-time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, db, `DO $$ BEGIN ASSERT (SELECT count(*) FROM execbroker_entry WHERE expires < now()) < 20; END $$`)
+}
+
+func TestUnusable(t *testing.T) {
+	for url, want := range map[string]string{
+		"postgres://u:secret@127.0.0.1:1/db": "127.0.0.1", // nobody listens
+		"postgres://u:secret@[::1":           "cannot parse",
+		"host=127.0.0.1 port=x":              "invalid port",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		s, err := postgres.Open(ctx, url, "hidden")
+		cancel()
+		if err == nil {
+			s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%s: got %v, want %q without a password", url, err, want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := postgres.Open(ctx, "postgres://u@127.0.0.1:1/db", ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+}

@@ -1,0 +1,151 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execbroker/execbroker/executor/sessions"
+)
+
+// Server is what runs a store apart from the processes that use it. Its methods fail the test that
+// it was made for.
+type Server interface {
+	Kill()   // ends it at once, as a crash does
+	Start()  // starts it again, with what it had acknowledged
+	Freeze() // stops it without ending its connections
+	Thaw()   // ends Freeze
+}
+
+// wrong is a password that no server takes.
+const wrong = "not-the-password"
+
+// TestServer checks what a store does when its server fails. It calls open with a password, or with
+// "" for the right one.
+func TestServer(t *testing.T, srv Server, open func(ctx context.Context, password string) (sessions.Store, error)) {
+	s, err := open(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("wrong-password", func(t *testing.T) {
+		if _, err := open(t.Context(), wrong); err == nil || strings.Contains(err.Error(), wrong) {
+			t.Errorf("got %v, want an error that does not repeat the password", err)
+		}
+	})
+	t.Run("away", func(t *testing.T) { away(t, srv, s) })
+	t.Run("frozen", func(t *testing.T) { frozen(t, srv, s) })
+	t.Run("killed-among-writes", func(t *testing.T) { killed(t, srv, s) })
+}
+
+// away: calls fail while there is no server, nothing that was acknowledged is lost, and the same
+// Store goes on when it is back.
+func away(t *testing.T, srv Server, s sessions.Store) {
+	rev := put(t, s, "away", sessions.Entry{Value: []byte("kept")})
+	srv.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if e, err := s.Get(ctx, "away"); err == nil {
+		t.Errorf("get without a server: got %+v", e)
+	}
+	if _, err := s.Put(ctx, "new", sessions.Entry{}); err == nil || errors.Is(err, sessions.ErrConflict) {
+		t.Errorf("put without a server: got %v", err)
+	}
+	srv.Start()
+	e := recovered(t, s, "away")
+	if string(e.Value) != "kept" || e.Rev != rev {
+		t.Errorf("got %+v, want revision %s", e, rev)
+	}
+}
+
+// recovered is get with a Store that may still notice that its connections are gone.
+func recovered(t *testing.T, s sessions.Store, key string) sessions.Entry {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) { // a poll
+		e, err := s.Get(t.Context(), key)
+		if err == nil {
+			return e
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// frozen: a call ends with its context, however long the server says nothing.
+func frozen(t *testing.T, srv Server, s sessions.Store) {
+	rev := put(t, s, "frozen", sessions.Entry{Value: []byte("1")})
+	srv.Freeze()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, gerr := s.Get(ctx, "frozen")
+	_, perr := s.Put(ctx, "frozen", sessions.Entry{Value: []byte("2"), Rev: rev})
+	srv.Thaw()
+	if !errors.Is(gerr, context.DeadlineExceeded) || !errors.Is(perr, context.DeadlineExceeded) {
+		t.Errorf("got %v and %v, want %v", gerr, perr, context.DeadlineExceeded)
+	}
+	recovered(t, s, "frozen")
+}
+
+// killed: of the writes that a crash interrupts, each is done or not, and those that were
+// acknowledged are done.
+func killed(t *testing.T, srv Server, s sessions.Store) {
+	const writers, crashes = 4, 3
+	var mu sync.Mutex
+	acknowledged, unknown := 0, 0
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				e, err := s.Get(t.Context(), "counter")
+				if err != nil {
+					time.Sleep(5 * time.Millisecond) // the server is away
+					continue
+				}
+				var n int
+				fmt.Sscan(string(e.Value), &n)
+				e.Value = fmt.Append(nil, n+1)
+				_, err = s.Put(t.Context(), "counter", e)
+				mu.Lock()
+				switch {
+				case err == nil:
+					acknowledged++
+				case !errors.Is(err, sessions.ErrConflict):
+					unknown++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	done := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return acknowledged
+	}
+	for range crashes {
+		for before, deadline := done(), time.Now().Add(30*time.Second); done() < before+20; time.Sleep(time.Millisecond) { // a poll
+			if time.Now().After(deadline) {
+				t.Errorf("only %d writes were acknowledged", done())
+				break
+			}
+		}
+		srv.Kill()
+		srv.Start()
+	}
+	close(stop)
+	wg.Wait()
+	var n int
+	fmt.Sscan(string(recovered(t, s, "counter").Value), &n)
+	if n < acknowledged || n > acknowledged+unknown {
+		t.Errorf("got %d writes, want %d that were acknowledged and at most %d more", n, acknowledged, unknown)
+	}
+}
