@@ -62,16 +62,26 @@ func away(t *testing.T, srv Server, s sessions.Store) {
 }
 
 // recovered is get with a Store that may still notice that its connections are gone.
-func recovered(t *testing.T, s sessions.Store, key string) sessions.Entry {
+func recovered(t *testing.T, s sessions.Store, key string) (e sessions.Entry) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) { // a poll
-		e, err := s.Get(t.Context(), key)
-		if err == nil {
-			return e
-		}
+	until(t, "the store recovers", func() (err error) {
+		e, err = s.Get(t.Context(), key)
+		return err
+	})
+	return e
+}
+
+// until waits until f returns nil.
+func until(t *testing.T, what string, f func() error) {
+	t.Helper()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	deadline := time.Now().Add(30 * time.Second)
+	for err := f(); err != nil; err = f() {
 		if time.Now().After(deadline) {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", what, err)
 		}
+		<-poll.C
 	}
 }
 
@@ -96,20 +106,15 @@ func killed(t *testing.T, srv Server, s sessions.Store) {
 	const writers, crashes = 4, 3
 	var mu sync.Mutex
 	acknowledged, unknown := 0, 0
-	stop := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	var wg sync.WaitGroup
 	for range writers {
 		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for ctx.Err() == nil {
 				e, err := s.Get(t.Context(), "counter")
 				if err != nil {
-					time.Sleep(5 * time.Millisecond) // the server is away
-					continue
+					continue // the server is away
 				}
 				var n int
 				fmt.Sscan(string(e.Value), &n)
@@ -132,16 +137,17 @@ func killed(t *testing.T, srv Server, s sessions.Store) {
 		return acknowledged
 	}
 	for range crashes {
-		for before, deadline := done(), time.Now().Add(30*time.Second); done() < before+20; time.Sleep(time.Millisecond) { // a poll
-			if time.Now().After(deadline) {
-				t.Errorf("only %d writes were acknowledged", done())
-				break
+		before := done()
+		until(t, "writes are acknowledged", func() error {
+			if n := done() - before; n < 20 {
+				return fmt.Errorf("only %d", n)
 			}
-		}
+			return nil
+		})
 		srv.Kill()
 		srv.Start()
 	}
-	close(stop)
+	stop()
 	wg.Wait()
 	var n int
 	fmt.Sscan(string(recovered(t, s, "counter").Value), &n)
