@@ -14,6 +14,7 @@ import (
 //   - A nonce stands in front of each frame from the host. It is random for each process, comes with
 //     the first frame, and only the trusted thread of the host knows it, so that no other writer to
 //     its standard output can forge a frame.
+//   - Hello says what to start, and the call begin, which is the first one, for which session.
 //   - The credit of this program is for all streams together, and a frame costs frameCost more than
 //     its payload has bytes. That of the host is for standard input: as much as it asks for.
 //   - Open from the host says that the code is about to be passed to the interpreter, Stop that the

@@ -29,25 +29,32 @@ const (
 	exitLeft = 12 // code that was left running did not release the interpreter
 )
 
-// hostOptions is the first message to a host.
+// hostOptions is the first message to a host. It has nothing of a session: that comes with begin.
 type hostOptions struct {
 	Mode     string // "session", "javascript", "compile", "snapshot"
 	Stdlib   string
 	Snapshot string
 	Modules  map[string]string // Python modules: name and file; a snapshot contains them already
-	Disk     int64
-	Nodes    int
-	Env      map[string]string
-	IdleMS   int64
-	LifeMS   int64
 }
 
 // hello is that message.
 func (o hostOptions) hello(nonce []byte) wire.Map {
-	return wire.Map{
-		"data": nonce, "mode": o.Mode, "stdlib": o.Stdlib, "snapshot": o.Snapshot, "modules": wire.Texts(o.Modules),
-		"disk": o.Disk, "nodes": o.Nodes, "env": wire.Texts(o.Env), "idle_ms": o.IdleMS, "life_ms": o.LifeMS,
+	return wire.Map{"data": nonce, "mode": o.Mode, "stdlib": o.Stdlib, "snapshot": o.Snapshot, "modules": wire.Texts(o.Modules)}
+}
+
+// begin makes a started process that of a session. After an error the process has ended.
+func (h *host) begin(ctx context.Context, o sandboxOptions) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	_, err := h.call(ctx, wire.Map{
+		"op": "begin", "disk": o.disk, "nodes": o.nodes(), "env": wire.Texts(o.env),
+		"idle_ms": o.idle.Milliseconds(), "life_ms": o.life.Milliseconds(),
+	}, nil)
+	if err != nil {
+		h.end()
+		return fmt.Errorf("beginning the session: %w", err)
 	}
+	return nil
 }
 
 // host is a running host program. One goroutine reads its frames into mailboxes, one for each

@@ -97,9 +97,6 @@ func (h hostileHost) serve() {
 		h.misbehave(what, 0)
 	}
 	h.value(wire.Hello, 0, wire.Map{"version": "0"})
-	if h.mode == "run:deaf" {
-		select {} // reads nothing
-	}
 	for runs := 0; ; {
 		f := h.frame()
 		id := f.Stream
@@ -109,6 +106,14 @@ func (h hostileHost) serve() {
 		}
 		request, _ := wire.ParseMap(f.Payload)
 		switch request.Text("op") {
+		case "begin":
+			if when == "begin" {
+				h.misbehave(what, id)
+			}
+			h.value(wire.Done, id, wire.Map{})
+			if h.mode == "run:deaf" {
+				select {} // reads nothing
+			}
 		case "run":
 			if runs++; when == "run" || when == "again" && runs > 1 {
 				h.misbehave(what, id)
@@ -322,13 +327,15 @@ func hostileRuntime(t *testing.T) (dir string, behave func(mode string), pids fu
 func TestHostileHost(t *testing.T) {
 	t.Parallel()
 	worlds := sharetest.New(func() hostileWorld { return newHostileWorld(t) })
-	for _, what := range []string{
+	creation := []string{
 		"exit", "say-and-exit", "signal", "hang", "close", "garbage", "zeros", "huge", "half", "nonce", "type", "id", "ready", "stdout", "fatal", "fatal-nonsense",
-	} {
-		t.Run("start-"+what, func(t *testing.T) {
+	}
+	for i := range 2 * len(creation) {
+		when, what := []string{"start", "begin"}[i%2], creation[i/2]
+		t.Run(when+"-"+what, func(t *testing.T) {
 			t.Parallel()
 			x := worlds.Take(t)
-			x.behave("start:" + what)
+			x.behave(when + ":" + what)
 			ctx := t.Context()
 			if what == "hang" { // otherwise the limit is a minute
 				var cancel context.CancelFunc

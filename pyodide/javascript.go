@@ -53,12 +53,12 @@ var scriptData = struct {
 // javascript starts the host of a session with JavaScript.
 //
 // Buffers are outside of the engine's heap, so the operating system limits them: to the memory of
-// such a process when it is ready, plus the memory of the session. Contents of files are in buffers
-// too, so they count against both limits. The memory of a ready process depends on the machine and
+// such a process when its session begins, plus the memory of the session. Contents of files are in buffers
+// too, so they count against both limits. The memory of such a process depends on the machine and
 // is measured once in the life of this program. The limit is set at the start, because only a
 // process itself can always lower its limit.
 func (p *prepared) javascript(ctx context.Context, denoDir string, o sandboxOptions) (*host, error) {
-	opts := hostOptions{Mode: "javascript", Disk: o.disk, Nodes: o.nodes(), Env: o.env, IdleMS: o.idle.Milliseconds(), LifeMS: o.life.Milliseconds()}
+	opts := hostOptions{Mode: "javascript"}
 	prog := p.program(denoDir, o.memory, 0)
 	prog.script = true
 	scriptData.Lock()
@@ -66,6 +66,9 @@ func (p *prepared) javascript(ctx context.Context, denoDir string, o sandboxOpti
 	scriptData.Unlock()
 	if base == 0 {
 		h, err := startHost(ctx, prog, opts)
+		if err == nil {
+			err = h.begin(ctx, o)
+		}
 		if err != nil {
 			return nil, err
 		}

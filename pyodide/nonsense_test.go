@@ -133,7 +133,7 @@ func TestBrokenRuntime(t *testing.T) {
 			deno := filepath.Join(t.TempDir(), "deno")
 			writeProgram(t, deno, "#!/bin/sh\n"+c.script+"\n")
 			p := &prepared{deno: deno, assets: t.TempDir(), stdlib: stockLibrary, layer: "none"}
-			h, err := p.session(t.Context(), t.TempDir(), sandboxOptions{memory: defaultMemory, disk: defaultDisk, idle: time.Minute})
+			h, err := p.python(t.Context(), t.TempDir(), sandboxOptions{memory: defaultMemory, disk: defaultDisk, idle: time.Minute})
 			if err == nil {
 				h.kill()
 				t.Fatal("it started")

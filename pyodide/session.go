@@ -279,10 +279,11 @@ func (s *session) start(ctx context.Context) (*host, error) {
 	if err := s.p.newDenoDir(deno); err != nil {
 		return nil, err
 	}
-	if s.lang == executor.JavaScript {
-		return s.p.javascript(ctx, deno, o)
+	h, err := s.p.start(ctx, s.lang, deno, o)
+	if err == nil {
+		err = h.begin(ctx, o)
 	}
-	return s.p.session(ctx, deno, o)
+	return h, err
 }
 
 // Reset implements driver.Resetter. The process is ended. Another one is started when it is needed.

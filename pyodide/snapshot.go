@@ -58,9 +58,13 @@ func (p *prepared) make(ctx context.Context, mode, name string) (err error) {
 func (p *prepared) analyse(ctx context.Context, dir string) error {
 	for _, start := range []func(context.Context, string, sandboxOptions) (*host, error){
 		p.javascript,
-		p.session, // last, because files that both use are kept from the last one
+		p.python, // last, because files that both use are kept from the last one
 	} {
-		h, err := start(ctx, dir, sandboxOptions{memory: defaultMemory, disk: defaultDisk, life: startTimeout, env: environment})
+		o := sandboxOptions{memory: defaultMemory, disk: defaultDisk, life: startTimeout, env: environment}
+		h, err := start(ctx, dir, o)
+		if err == nil {
+			err = h.begin(ctx, o)
+		}
 		if err == nil {
 			err = h.finish(ctx)
 		}
@@ -121,15 +125,20 @@ func (p *prepared) program(denoDir string, memory, disk int64) program {
 	}
 }
 
-// session starts the host of a session. If a file that makes starts fast does not work, it is no
-// longer used.
-func (p *prepared) session(ctx context.Context, denoDir string, o sandboxOptions) (*host, error) {
+// start starts the host of a session, which begins when it is told so.
+func (p *prepared) start(ctx context.Context, l executor.Language, denoDir string, o sandboxOptions) (*host, error) {
+	if l == executor.JavaScript {
+		return p.javascript(ctx, denoDir, o)
+	}
+	return p.python(ctx, denoDir, o)
+}
+
+// python starts the host of a session with Python. If a file that makes starts fast does not work,
+// it is no longer used.
+func (p *prepared) python(ctx context.Context, denoDir string, o sandboxOptions) (*host, error) {
 	for {
 		p.mu.Lock()
-		opts := hostOptions{
-			Mode: "session", Stdlib: p.stdlib, Snapshot: p.snapshot, Modules: sessionModules,
-			Disk: o.disk, Nodes: o.nodes(), Env: o.env, IdleMS: o.idle.Milliseconds(), LifeMS: o.life.Milliseconds(),
-		}
+		opts := hostOptions{Mode: "session", Stdlib: p.stdlib, Snapshot: p.snapshot, Modules: sessionModules}
 		p.mu.Unlock()
 		h, err := startHost(ctx, p.program(denoDir, o.memory, o.disk), opts)
 		var broken *startError

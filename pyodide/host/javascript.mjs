@@ -63,27 +63,33 @@ export class Interpreter {
   calls;
   version = "ECMAScript";
 
-  static async start(sender, assets, { disk = 64 << 20, nodes = 1000, env = {} } = {}) {
+  static async start(sender) {
     const it = new Interpreter();
-    const { queueMicrotask: later } = globalThis;
     it.#sender = sender;
     finish();
     stacks();
-    it.#files(disk, nodes);
-    it.#globals(env);
+    it.calls = { __proto__: null, begin: (options) => it.#begin(options) };
+    return it;
+  }
+
+  // begin makes this the interpreter of a session.
+  #begin({ disk, nodes, env }) {
+    const { queueMicrotask: later } = globalThis;
+    this.#files(disk, nodes);
+    this.#globals(env);
     evaluation();
     harden();
-    kept.addEventListener("unhandledrejection", (e) => it.#uncaught(e.reason, e.promise));
+    kept.addEventListener("unhandledrejection", (e) => this.#uncaught(e.reason, e.promise));
     // An exception from a listener of the code would end the worker.
     kept.addEventListener("error", (e) => {
       e.preventDefault();
-      const [run, { error }] = [it.#active, e];
-      later(() => it.#as(run, () => {
+      const [run, { error }] = [this.#active, e];
+      later(() => this.#as(run, () => {
         throw error;
       }));
     });
     listeners();
-    return it;
+    return {};
   }
 
   // files makes the file system. Files that exist before the disk is attached belong to the system.

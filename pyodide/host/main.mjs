@@ -17,12 +17,13 @@ const receiver = new Receiver(shared);
 
 const first = await reader.frame();
 if (first?.type !== TYPE.HELLO) Deno.exit(EXIT.protocol);
-const { data: nonce, ...options } = unpack(first.payload);
+const { data: nonce, mode, ...names } = unpack(first.payload);
 const writer = new Writer((b) => Deno.stdout.write(b), nonce.slice());
 
 let run = null; // the run in progress
 const calls = new Set(); // calls without a reply
 let idle = null; // the clock that ends an idle session
+let idleLimit = 0; // ms; a process that is no session yet is ended by the Go program
 let up = false;
 let draining = false;
 
@@ -31,7 +32,7 @@ port.onmessage = () => {
   leftovers.look();
   drain();
 };
-const javascript = options.mode === "javascript";
+const javascript = mode === "javascript";
 const worker = new Worker(new URL(javascript ? "worker-javascript.mjs" : "worker.mjs", dir), { type: "module", deno: { permissions: "none" } });
 worker.onerror = (e) => {
   e.preventDefault();
@@ -48,26 +49,23 @@ const leftovers = new Leftovers({
   over: () => Deno.exit(EXIT.left),
 });
 await boot();
-if (options.life_ms > 0) after(options.life_ms, () => Deno.exit(EXIT.life));
-
 for (let f; (f = await reader.frame()); ) serve(f);
 Deno.exit(0);
 
 // boot gives the worker its assets. They are read concurrently, and passed without a copy.
 async function boot() {
-  const { mode, disk, nodes, env } = options;
-  if (javascript) return worker.postMessage({ shared, assets: {}, options: { disk, nodes, env } }, [port2]);
+  if (javascript) return worker.postMessage({ shared, assets: {}, mode }, [port2]);
   const read = (name) => Deno.readFile(new URL(name, dir));
   const text = (name) => Deno.readTextFile(new URL(name, dir));
   const [wasm, lock, stdlib, snapshot, ...sources] = await Promise.all([
     read("pyodide.asm.wasm").then((b) => WebAssembly.compile(b)),
     text("lock.json"),
-    read(options.stdlib),
-    options.snapshot ? read(options.snapshot) : undefined,
-    ...Object.values(options.modules).map(text),
+    read(names.stdlib),
+    names.snapshot ? read(names.snapshot) : undefined,
+    ...Object.values(names.modules).map(text),
   ]);
-  const modules = Object.fromEntries(Object.keys(options.modules).map((name, i) => [name, sources[i]]));
-  worker.postMessage({ shared, assets: { wasm, lock, stdlib, snapshot, modules }, options: { mode, disk, nodes, env } }, [
+  const modules = Object.fromEntries(Object.keys(names.modules).map((name, i) => [name, sources[i]]));
+  worker.postMessage({ shared, assets: { wasm, lock, stdlib, snapshot, modules }, mode }, [
     port2,
     stdlib.buffer,
     ...(snapshot ? [snapshot.buffer] : []),
@@ -92,9 +90,13 @@ function serve({ type, flags, stream: id, payload }) {
   }
 }
 
-// open passes a request to the worker.
+// open passes a request to the worker. The first one in a session begins it.
 function open(id, request) {
   use();
+  if (request.op === "begin") {
+    idleLimit = request.idle_ms;
+    if (request.life_ms > 0) after(request.life_ms, () => Deno.exit(EXIT.life));
+  }
   if (request.op !== "run") {
     calls.add(id);
     port.postMessage({ op: "call", id, request });
@@ -160,7 +162,6 @@ function pass({ type, flags, channel, stream: id, payload }) {
     up = true;
     // From here on no code in this process can read a file.
     Deno.permissions.revokeSync({ name: "read" });
-    rest();
   }
   if (run?.id === id) {
     if (type === TYPE.STARTED) {
@@ -193,7 +194,7 @@ function use() {
 
 function rest() {
   idle?.stop();
-  if (options.idle_ms > 0) idle = after(options.idle_ms, () => Deno.exit(EXIT.idle));
+  if (idleLimit > 0) idle = after(idleLimit, () => Deno.exit(EXIT.idle));
 }
 
 async function die(message) {

@@ -79,7 +79,7 @@ function modules(py, sources) {
 }
 
 // prepare starts an interpreter that makes the files from which later ones start.
-export async function prepare(sender, assets, { mode }) {
+export async function prepare(sender, assets, mode) {
   const snapshot = mode === "snapshot";
   const py = await load(assets, snapshot ? { _makeSnapshot: true } : {});
   modules(py, assets.modules);
@@ -105,7 +105,8 @@ export async function prepare(sender, assets, { mode }) {
   return { calls, version: py.version };
 }
 
-// Interpreter is Pyodide with one session in it.
+// Interpreter is Pyodide with one session in it. Everything that does not depend on the session is
+// done at the start.
 export class Interpreter {
   #sender;
   #py;
@@ -117,25 +118,14 @@ export class Interpreter {
   #broken = false; // later output is Pyodide's own
   calls;
 
-  static async start(sender, assets, options) {
+  static async start(sender, assets) {
     const it = new Interpreter();
     it.#sender = sender;
     const py = (it.#py = await load(assets, {}));
     if (!assets.snapshot) modules(py, assets.modules);
     it.#devices(py.FS);
-    for (const dir of [WORKDIR, HOME]) py.FS.mkdirTree(dir);
-    for (const dir of [WORKDIR, HOME]) py.FS.chmod(dir, 0o755);
-    py.FS.chdir(WORKDIR);
-    const module = py.pyimport("execbroker_session");
-    const session = module.begin(
-      (end) => it.#settle?.(end),
-      (seconds) => it.#sleep(seconds * 1000),
-      JSON.stringify(options.env),
-    );
-    it.#session = { run: session.run, interrupt: session.interrupt, leave: session.leave };
-    it.#disk = new Disk(py.FS, options.disk, options.nodes);
-    it.calls = { ...fileCalls(py.FS, it.#disk), ...restoreCalls(py.FS, it.#disk), ...packageCalls(py, it.#disk, SITE) };
-    it.calls.leave = () => ({ left: it.#session.leave() });
+    const { begin } = py.pyimport("execbroker_session");
+    it.calls = { begin: (options) => it.#begin(begin, options) };
     py.setInterruptBuffer(sender.interruptBuffer);
     it.#fatal(py._api);
     // The buffers of the start are no longer needed. Free them explicitly.
@@ -149,6 +139,24 @@ export class Interpreter {
 
   get version() {
     return this.#py.version;
+  }
+
+  // begin makes this the interpreter of a session.
+  #begin(begin, { disk, nodes, env }) {
+    const { FS } = this.#py;
+    for (const dir of [WORKDIR, HOME]) FS.mkdirTree(dir);
+    for (const dir of [WORKDIR, HOME]) FS.chmod(dir, 0o755);
+    FS.chdir(WORKDIR);
+    const session = begin(
+      (end) => this.#settle?.(end),
+      (seconds) => this.#sleep(seconds * 1000),
+      JSON.stringify(env),
+    );
+    this.#session = { run: session.run, interrupt: session.interrupt, leave: session.leave };
+    this.#disk = new Disk(FS, disk, nodes);
+    this.calls = { ...fileCalls(FS, this.#disk), ...restoreCalls(FS, this.#disk), ...packageCalls(this.#py, this.#disk, SITE) };
+    this.calls.leave = () => ({ left: this.#session.leave() });
+    return {};
   }
 
   // fatal decides what happens to the session when Pyodide can no longer be used.

@@ -8,19 +8,20 @@ import { pack, TYPE } from "./wire.mjs";
 const MUTATING = new Set(["mkdir", "rename", "remove", "commit", "sync", "leave"]);
 
 // listen waits for the message of the main thread, starts an interpreter with it, and serves it.
-export function listen(begin) {
+// The interpreter is ready before it is known for which session: the call "begin" says that.
+export function listen(make) {
   // An exception in a callback must not end the worker.
   kept.addEventListener("unhandledrejection", (e) => e.preventDefault());
-  kept.addEventListener("message", (e) => start(begin, e.data, e.ports[0]), { once: true });
+  kept.addEventListener("message", (e) => start(make, e.data, e.ports[0]), { once: true });
 }
 
-async function start(begin, { shared, assets, options }, port) {
+async function start(make, { shared, assets, mode }, port) {
   // Only this closure has the port, so code cannot forge a message to it.
   const kick = port.postMessage.bind(port, null);
   const sender = new Sender(shared, kick);
   const began = performance.now();
   try {
-    const it = await begin(sender, assets, options);
+    const it = await make(sender, assets, mode);
     port.onmessage = (e) => serve(it, sender, e.data);
     sender.send(TYPE.HELLO, 0, pack({ version: it.version, ms: Math.round(performance.now() - began) }));
   } catch (e) {

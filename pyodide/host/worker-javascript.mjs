@@ -2,4 +2,4 @@
 import { listen } from "./serve.mjs";
 import { Interpreter } from "./javascript.mjs";
 
-listen((sender, assets, options) => Interpreter.start(sender, assets, options));
+listen((sender) => Interpreter.start(sender));

@@ -2,7 +2,7 @@
 import { listen } from "./serve.mjs";
 import { Interpreter, prepare } from "./python.mjs";
 
-listen((sender, assets, options) => {
-  const start = options.mode === "session" ? Interpreter.start : prepare;
-  return start(sender, assets, options);
+listen((sender, assets, mode) => {
+  const start = mode === "session" ? Interpreter.start : prepare;
+  return start(sender, assets, mode);
 });

@@ -23,5 +23,6 @@ async function start({ source, host }) {
       return data.length;
     },
   });
+  it.calls.begin({ disk: 64 << 20, nodes: 1000, env: {} });
   await it.run(1, {}, source);
 }

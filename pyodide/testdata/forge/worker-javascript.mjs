@@ -214,6 +214,7 @@ addEventListener("message", (e) => {
       Atomics.store(words, 7, 1);
       kick();
     }
+    if (op === "call" && request.op === "begin") return send(TYPE.DONE, id, pack({}));
     if (op !== "run") return;
     const code = silent ? "good-without-an-answer" : new TextDecoder().decode(request.data);
     send(TYPE.STARTED, id, pack({ cell: 1 }));
