@@ -72,10 +72,12 @@ func (p *prepared) analyse(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	// An index that its users share while they run. It belongs to a process, not to the contents.
+	// An index that its users share while they run. It belongs to a process, so the template has an
+	// empty one. Where the directory is read-only, SQLite could not make the file, and Deno would
+	// then use none of what is stored here.
 	shared, err := filepath.Glob(filepath.Join(dir, "*-shm"))
 	for _, name := range shared {
-		err = errors.Join(err, os.Remove(name))
+		err = errors.Join(err, os.Truncate(name, 0))
 	}
 	return err
 }
