@@ -49,6 +49,12 @@ type Config struct {
 	// name in a Spec.
 	Templates map[string][]string `json:"templates,omitempty"`
 
+	// Spares is how many processes are started in advance, so that Create does not wait for one to
+	// start. They are for sessions with Python and the limits Memory and Disk. The first one is
+	// started when the first such session is ready, and one that is not needed for a minute ends. A
+	// program that says driver.Env.OneShot has none. Default 1; 0 means none.
+	Spares *int `json:"spares,omitempty"`
+
 	// NoSnapshot starts every interpreter from the beginning instead of from a memory snapshot.
 	// That takes about 0.3 s longer, and gives each session a different hash seed. With the
 	// snapshot the seed is the same everywhere; random numbers are not.
@@ -66,6 +72,8 @@ const (
 	minMemory  = 64 * mib // Python itself takes about half of it
 	mostMemory = 4096 * mib
 	minDisk    = mib
+
+	mostSpares = 100
 )
 
 // Validate returns all errors in c, each with the name of its field.
@@ -111,6 +119,9 @@ func (c Config) Validate() error {
 			bad(f.name, "want %d to %d bytes, got %d", f.least, f.max, f.value)
 		}
 	}
+	if n := *c.Spares; n < 0 || n > mostSpares {
+		bad("spares", "want 0 to %d, got %d", mostSpares, n)
+	}
 	return errors.Join(errs...)
 }
 
@@ -122,6 +133,9 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	c.OSLayer = cmp.Or(c.OSLayer, autoLayer)
+	if c.Spares == nil {
+		c.Spares = new(1)
+	}
 	fill(&c.MaxMemory, max(defaultMaxMemory, c.Memory))
 	fill(&c.Memory, min(defaultMemory, c.MaxMemory))
 	fill(&c.MaxDisk, max(defaultMaxDisk, c.Disk))

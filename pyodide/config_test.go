@@ -14,9 +14,11 @@ func TestSettings(t *testing.T) {
 		want     []string // texts in the error; none: the configuration is accepted
 	}{
 		{"nothing", ``, nil},
-		{"all", `{"runtime_dir": "/opt/runtime", "memory": 134217728, "max_memory": 268435456, "disk": 1048576, "max_disk": 2097152, "no_snapshot": true}`, nil},
+		{"all", `{"runtime_dir": "/opt/runtime", "memory": 134217728, "max_memory": 268435456, "disk": 1048576, "max_disk": 2097152, "spares": 2, "no_snapshot": true}`, nil},
 		{"more-than-the-default-maximum", `{"memory": 3221225472}`, nil},
 		{"less-than-the-default", `{"max_memory": 134217728, "max_disk": 1048576}`, nil},
+		{"no-spares", `{"spares": 0}`, nil},
+		{"fewer-spares", `{"spares": -1}`, []string{"spares: want 0 to 100, got -1"}},
 		{"unknown", `{"memroy": 1}`, []string{`unknown field "memroy"`}},
 		{"all-mistakes", `{"runtime_dir": "here", "memory": 1, "max_memory": 8589934592, "disk": 1}`,
 			[]string{"runtime_dir: want an absolute path", "memory: want", "max_memory: want", "disk: want"}},

@@ -82,7 +82,8 @@ func Seed(ctx context.Context, cache string) (host string, err error) {
 	return host, err
 }
 
-// hold runs code in a session, prints its process and directory, and waits to be killed.
+// hold runs code in a session, prints its process, that of the spare and its directory, and waits to
+// be killed.
 func hold(code string) {
 	ctx := context.Background()
 	x, err := Open(ctx, driver.Env{Owner: "test", Wrap: record}, Config{})
@@ -94,9 +95,11 @@ func hold(code string) {
 		panic(err)
 	}
 	d := driverSession(s)
+	sp := d.d.spares.listed()[0]
+	<-sp.ready
 	_, err = s.Run(ctx, executor.Request{Code: "print('on', flush=True)\n" + code}, func(ev executor.Event) error {
 		if ev.Kind == executor.EventStdout && string(ev.Data[:2]) == "on" {
-			fmt.Println(d.h.cmd.Process.Pid, d.dir)
+			fmt.Println(d.h.cmd.Process.Pid, sp.pid(), d.dir)
 		}
 		return nil
 	})

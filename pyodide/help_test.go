@@ -15,9 +15,13 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
-// open opens the backend with the user's cache, so that all tests share what is prepared there.
+// open opens the backend with the user's cache, so that all tests share what is prepared there. It
+// has no spares, unless cfg says so.
 func open(t testing.TB, cfg Config) executor.Executor {
 	t.Helper()
+	if cfg.Spares == nil {
+		cfg.Spares = new(0)
+	}
 	x, err := Open(t.Context(), driver.Env{Owner: "test", Wrap: record}, cfg)
 	if err != nil {
 		t.Fatal(err)

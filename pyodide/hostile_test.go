@@ -239,7 +239,7 @@ func newHostileWorld(t *testing.T) hostileWorld {
 	t.Helper()
 	dir, behave, pids := hostileRuntime(t)
 	x, err := Open(t.Context(), driver.Env{Owner: "test", CacheDir: t.TempDir(), Wrap: record}, Config{
-		RuntimeDir: dir, OSLayer: "none", Packages: Packages{BaseURL: "http://127.0.0.1:9/"},
+		RuntimeDir: dir, OSLayer: "none", Spares: new(0), Packages: Packages{BaseURL: "http://127.0.0.1:9/"},
 	})
 	if err != nil {
 		t.Fatal(err)

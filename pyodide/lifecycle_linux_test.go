@@ -55,6 +55,32 @@ func TestProcessDies(t *testing.T) {
 	}
 }
 
+// A session does not get a spare that is dead or does not answer.
+func TestSpareDies(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+		t.Run(unix.SignalName(signal), func(t *testing.T) {
+			x, d := openSpared(t, Config{})
+			d.patience.spare = time.Second
+			create(t, x, executor.Spec{})
+			sp := spareOf(t, d)
+			family := descendants(t, sp.pid())
+			for _, p := range family {
+				if err := syscall.Kill(p, signal); err != nil {
+					t.Error(err)
+				}
+			}
+			s := create(t, x, executor.Spec{})
+			if got := output(t, s, "print(1)"); got != "1\n" || process(t, s) == sp.pid() {
+				t.Errorf("got %q", got)
+			}
+			for _, p := range family {
+				eventually(t, fmt.Sprintf("process %d of %v has ended", p, family), func() bool { return !alive(p) })
+			}
+		})
+	}
+}
+
 // If the program is the init process of a container, no other process reaps its orphans. Here the
 // test adopts orphans as init would.
 func TestEndedProcessesAreReaped(t *testing.T) {

@@ -72,8 +72,8 @@ func TestLifeEnds(t *testing.T) {
 	}
 }
 
-// A killed program leaves no process, whatever the code does, and the next program removes its
-// files.
+// A killed program leaves no process, whatever the code does and also no spare, and the next program
+// removes its files.
 func TestProgramIsKilled(t *testing.T) {
 	realRuntime(t)
 	for _, code := range []string{"1", "while True: pass", "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: print('x' * 1000)"} {
@@ -87,12 +87,12 @@ func TestProgramIsKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var pid int
+		var pid, spare int
 		var dir string
-		if _, err := fmt.Fscanln(out, &pid, &dir); err != nil || !alive(pid) {
-			t.Fatalf("got process %d, %v", pid, err)
+		if _, err := fmt.Fscanln(out, &pid, &spare, &dir); err != nil || !alive(pid) || !alive(spare) {
+			t.Fatalf("got processes %d and %d, %v", pid, spare, err)
 		}
-		family := descendants(t, pid)
+		family := append(descendants(t, pid), descendants(t, spare)...)
 		c.Process.Kill()
 		c.Wait()
 		for _, p := range family {

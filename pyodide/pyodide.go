@@ -40,7 +40,11 @@ func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, e
 	if err := confine.Adjustable(layer); err != nil && env.Log != nil {
 		env.Log.Warn("pyodide: no limit on the processor time of sandboxes besides the clocks", "error", err)
 	}
-	d := &Driver{env: env, cfg: cfg, layer: layer, patience: patience{start: 10 * time.Second, change: 30 * time.Second}, locked: make(chan struct{}, 1), starts: make(chan struct{}, startsAtOnce())}
+	d := &Driver{env: env, cfg: cfg, layer: layer, patience: patience{start: 10 * time.Second, change: 30 * time.Second, spare: 3 * time.Second}, locked: make(chan struct{}, 1), starts: make(chan struct{}, startsAtOnce())}
+	d.spares = &spares{d: d, ctx: context.WithoutCancel(ctx), want: *cfg.Spares, life: spareLife}
+	if env.OneShot {
+		d.spares.want = 0
+	}
 	return driver.New(d, env, driver.Options{
 		Type:          Type,
 		CreateTimeout: 15 * time.Minute, // the first one may download 45 MB
@@ -53,6 +57,7 @@ func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, e
 type patience struct {
 	start  time.Duration // to start code that it has received
 	change time.Duration // to make a change of files
+	spare  time.Duration // to begin a session in a spare; then another process is started
 }
 
 // handOver is how long a sandbox may take after the end of code to send the changed files, if they
@@ -74,6 +79,7 @@ type Driver struct {
 
 	patience patience
 	starts   chan struct{} // contains an element for each process that is starting
+	spares   *spares
 
 	locked chan struct{} // a lock for preparing and for the fields below: contains an element while it is held
 	ready  *prepared
@@ -89,7 +95,7 @@ func (d *Driver) Capabilities() executor.Capabilities {
 }
 
 // Create implements driver.Driver.
-func (d *Driver) Create(ctx context.Context, c *driver.Create) (driver.Session, error) {
+func (d *Driver) Create(ctx context.Context, c *driver.Create) (_ driver.Session, err error) {
 	if c.Spec.Template != "" && c.Spec.Languages[0] == executor.JavaScript {
 		err := fmt.Errorf("template %q: it has packages of Python, and the session has JavaScript", c.Spec.Template)
 		return nil, driver.Fail(executor.ErrInvalid, executor.RanNo, err)
@@ -98,7 +104,16 @@ func (d *Driver) Create(ctx context.Context, c *driver.Create) (driver.Session, 
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}
-	s := newSession(d, p, filepath.Join(dir, c.ID), c)
+	usual := d.spares.fit(c.Spec)
+	done := d.spares.create()
+	defer func() { done(usual && err == nil) }()
+	dir = filepath.Join(dir, c.ID)
+	var spare *host
+	if usual {
+		spare, dir = d.spares.take(ctx, dir)
+	}
+	s := newSession(d, p, dir, c)
+	s.spare = spare
 	defer s.use()()
 	_, err = s.up(ctx)
 	if err == nil {
@@ -152,6 +167,7 @@ func (d *Driver) prepared(ctx context.Context) (*prepared, string, error) {
 
 // Close implements driver.Driver.
 func (d *Driver) Close() error {
+	d.spares.close()
 	d.locked <- struct{}{}
 	defer func() { <-d.locked }()
 	if d.unlock == nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -31,6 +30,7 @@ type session struct {
 
 	locked chan struct{}  // a lock for starting a process, running code and changing files: contains an element while it is held
 	spool  *spool         // guarded by lock
+	spare  *host          // a process that was started before the session; guarded by lock
 	wheels []wheels.Wheel // loaded wheels; guarded by lock
 
 	mu        sync.Mutex
@@ -75,16 +75,22 @@ var environment = map[string]string{
 	"USER": "user", "LOGNAME": "user",
 }
 
-func newSession(d *Driver, p *prepared, dir string, c *driver.Create) *session {
-	l := c.Spec.Limits
-	o := sandboxOptions{memory: d.cfg.Memory, disk: d.cfg.Disk, idle: c.Spec.IdleTTL, life: c.Spec.MaxLife, env: maps.Clone(environment), alias: c.Spec.Aliases}
+// options returns the options of a session.
+func (d *Driver) options(spec executor.Spec) sandboxOptions {
+	l := spec.Limits
+	o := sandboxOptions{memory: d.cfg.Memory, disk: d.cfg.Disk, idle: spec.IdleTTL, life: spec.MaxLife, env: maps.Clone(environment), alias: spec.Aliases}
 	if l.MemoryBytes > 0 {
 		o.memory = (max(l.MemoryBytes, minMemory) + wasmPage - 1) / wasmPage * wasmPage
 	}
 	if l.DiskBytes > 0 {
 		o.disk = max(l.DiskBytes, minDisk)
 	}
-	maps.Copy(o.env, c.Spec.Env)
+	maps.Copy(o.env, spec.Env)
+	return o
+}
+
+func newSession(d *Driver, p *prepared, dir string, c *driver.Create) *session {
+	o := d.options(c.Spec)
 	s := &session{d: d, p: p, id: c.ID, dir: dir, lang: c.Spec.Languages[0], opts: o, made: time.Now(), locked: make(chan struct{}, 1)}
 	s.spool = newSpool(dir, o.disk, o.nodes())
 	s.idle = time.AfterFunc(o.idle, func() { s.end("idle for "+o.idle.String(), false) })
@@ -201,6 +207,9 @@ func (s *session) remove() error {
 	if !destroyed {
 		return nil
 	}
+	if s.spare != nil {
+		s.spare.end()
+	}
 	s.spool.close()
 	return os.RemoveAll(s.dir)
 }
@@ -264,26 +273,33 @@ func (s *session) alias(ctx context.Context, h *host) error {
 	return driver.Fail(executor.ErrUnsupported, executor.RanNo, err)
 }
 
-// start starts a process when starting allows it.
+// start starts a process and begins the session in it. The first time it uses the spare, if there
+// is one that answers.
 func (s *session) start(ctx context.Context) (*host, error) {
-	done, err := s.d.starting(ctx)
-	if err != nil {
-		return nil, err
+	h, err := s.spare, error(nil)
+	s.spare = nil
+	if h != nil {
+		soon, cancel := context.WithTimeout(ctx, s.d.patience.spare)
+		err = h.begin(soon, s.remaining())
+		cancel()
+		s.d.spares.warn("using a spare process", err)
 	}
-	defer done()
+	if h == nil || err != nil {
+		h, err = s.d.launch(ctx, s.p, s.lang, s.dir, s.opts)
+		if err == nil {
+			err = h.begin(ctx, s.remaining())
+		}
+	}
+	return h, err
+}
+
+// remaining returns the options for a process that begins now.
+func (s *session) remaining() sandboxOptions {
 	o := s.opts
 	if o.life > 0 {
 		o.life = max(o.life-time.Since(s.made), time.Millisecond)
 	}
-	deno := filepath.Join(s.dir, "deno")
-	if err := s.p.newDenoDir(deno); err != nil {
-		return nil, err
-	}
-	h, err := s.p.start(ctx, s.lang, deno, o)
-	if err == nil {
-		err = h.begin(ctx, o)
-	}
-	return h, err
+	return o
 }
 
 // Reset implements driver.Resetter. The process is ended. Another one is started when it is needed.

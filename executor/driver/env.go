@@ -19,6 +19,7 @@ type Env struct {
 	CacheDir string       // for what can be made again; empty: a directory in the user's cache directory. See Cache
 	Log      *slog.Logger // nil: none. See Logger
 	Hooks    executor.Hooks
+	OneShot  bool                // the program makes few sandboxes and ends: nothing is started in advance
 	Wrap     func(Driver) Driver // if not nil, New uses what it returns; for fault injection in tests
 }
 

@@ -146,6 +146,7 @@ export class Interpreter {
     const { FS } = this.#py;
     for (const dir of [WORKDIR, HOME]) FS.mkdirTree(dir);
     for (const dir of [WORKDIR, HOME]) FS.chmod(dir, 0o755);
+    FS.utime(HOME, Date.now(), Date.now()); // Pyodide has made it at the start
     FS.chdir(WORKDIR);
     const session = begin(
       (end) => this.#settle?.(end),
