@@ -7,7 +7,8 @@
 // Deno and Pyodide are downloaded from the npm registry on first use, in the versions that this
 // package pins; see [Prepare]. After that no network is needed. Two things are made only once: a
 // compiled standard library, and a memory snapshot of an interpreter that has imported the common
-// part of it. From the snapshot a sandbox starts in a third of a second.
+// part of it. From the snapshot a sandbox starts in a third of a second. Config.Spares says how
+// many processes are started before a session needs them.
 //
 // # Configuration
 //

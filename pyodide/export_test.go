@@ -82,8 +82,8 @@ func Seed(ctx context.Context, cache string) (host string, err error) {
 	return host, err
 }
 
-// hold runs code in a session, prints its process, that of the spare and its directory, and waits to
-// be killed.
+// hold runs code in a session, prints its process, that of the spare and its directory, and waits
+// to be killed.
 func hold(code string) {
 	ctx := context.Background()
 	x, err := Open(ctx, driver.Env{Owner: "test", Wrap: record}, Config{})

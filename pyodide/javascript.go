@@ -53,10 +53,10 @@ var scriptData = struct {
 // javascript starts the host of a session with JavaScript.
 //
 // Buffers are outside of the engine's heap, so the operating system limits them: to the memory of
-// such a process when its session begins, plus the memory of the session. Contents of files are in buffers
-// too, so they count against both limits. The memory of such a process depends on the machine and
-// is measured once in the life of this program. The limit is set at the start, because only a
-// process itself can always lower its limit.
+// such a process when its session begins, plus the memory of the session. Contents of files are in
+// buffers too, so they count against both limits. The memory of such a process depends on the
+// machine and is measured once in the life of this program. The limit is set at the start, because
+// only a process itself can always lower its limit.
 func (p *prepared) javascript(ctx context.Context, denoDir string, o sandboxOptions) (*host, error) {
 	opts := hostOptions{Mode: "javascript"}
 	prog := p.program(denoDir, o.memory, 0)

@@ -72,7 +72,7 @@ func TestLifeEnds(t *testing.T) {
 	}
 }
 
-// A killed program leaves no process, whatever the code does and also no spare, and the next program
+// A killed program leaves no process, whatever the code does, and no spare, and the next program
 // removes its files.
 func TestProgramIsKilled(t *testing.T) {
 	realRuntime(t)
