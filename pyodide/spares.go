@@ -127,8 +127,8 @@ func (p *spares) start(ctx context.Context) (dir string, h *host, err error) {
 }
 
 func (p *spares) warn(what string, err error) {
-	if err != nil && p.d.env.Log != nil {
-		p.d.env.Log.Warn("pyodide: "+what, "error", err)
+	if err != nil {
+		p.d.env.Logger().Warn("pyodide: "+what, "error", err)
 	}
 }
 
