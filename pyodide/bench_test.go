@@ -277,27 +277,77 @@ func pss(b *testing.B, pid int) int64 {
 	return 0
 }
 
+// BenchmarkOutput measures output. For lines it also measures the same loop with a file in the
+// interpreter that discards them as soon as each is written: that is the most that is possible.
 func BenchmarkOutput(b *testing.B) {
-	for _, c := range []struct{ name, code string }{
-		{"lines", "for i in range(100_000): print(i)"},
-		{"one-piece", "print('x' * 50_000_000)"},
+	const loop = "for i in range(100_000): print(%s, file=f)"
+	for _, c := range []struct{ name, lines, code string }{
+		{name: "numbers", lines: "i"},
+		{name: "lines=6", lines: "'x' * 5"},
+		{name: "lines=32", lines: "'x' * 31"},
+		{name: "lines=128", lines: "'x' * 127"},
+		{name: "one-piece", code: "print('x' * 50_000_000)"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := one(b, executor.Spec{Run: executor.RunLimits{OutputBytes: 1 << 30}})
-			var n int64
-			for b.Loop() {
-				n = 0
-				_, err := s.Run(b.Context(), executor.Request{Code: c.code, Keep: -1}, func(ev executor.Event) error {
+			run := func(code string) (n int64, took time.Duration) {
+				began := time.Now()
+				_, err := s.Run(b.Context(), executor.Request{Code: code, Keep: -1}, func(ev executor.Event) error {
 					n += int64(len(ev.Data))
 					return nil
 				})
 				if err != nil {
 					b.Fatal(err)
 				}
+				return n, time.Since(began)
 			}
-			b.SetBytes(n)
+			code := c.code
+			if c.lines != "" {
+				code = fmt.Sprintf("f = None\n"+loop, c.lines)
+			}
+			var n int64
+			var ours, null []time.Duration
+			run(code) // its code is compiled again when it has run for a while
+			for b.Loop() {
+				var took time.Duration
+				n, took = run(code)
+				ours = append(ours, took)
+				if c.lines != "" {
+					b.StopTimer()
+					_, took = run(fmt.Sprintf("f = open('/dev/null', 'w', 1)\n"+loop, c.lines))
+					null = append(null, took)
+					b.StartTimer()
+				}
+			}
+			report := func(unit string, all []time.Duration) {
+				if len(all) > 0 {
+					b.ReportMetric(float64(n)/1e6/median(all).Seconds(), unit)
+				}
+			}
+			report("p50-MB/s", ours)
+			report("null-MB/s", null)
 		})
 	}
+}
+
+// BenchmarkEvents measures output of which no two pieces can be joined.
+func BenchmarkEvents(b *testing.B) {
+	const n = 50_000
+	s := one(b, executor.Spec{Run: executor.RunLimits{OutputBytes: 1 << 30}})
+	code := fmt.Sprintf("import sys\nfor i in range(%d):\n    f = sys.stderr if i & 1 else sys.stdout\n    f.write('x')\n    f.flush()", n)
+	for b.Loop() {
+		events := 0
+		_, err := s.Run(b.Context(), executor.Request{Code: code, Keep: -1}, func(ev executor.Event) error {
+			if len(ev.Data) > 0 {
+				events++
+			}
+			return nil
+		})
+		if err != nil || events != n {
+			b.Fatalf("got %d events, %v", events, err)
+		}
+	}
+	b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds(), "events/s")
 }
 
 // BenchmarkFilesAtHand measures how much unchanged files cost a run, and how much one changed file

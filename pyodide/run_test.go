@@ -296,9 +296,14 @@ async def background():
     while True:
         await asyncio.sleep(0.005)
         ticks += 1
-        print("late")
+        print("late", end=("", "\n")[ticks % 2])
 task = asyncio.create_task(background())`, atOnce)
 	if got := output(t, s, "while ticks < 4: await asyncio.sleep(0.01)\nprint('ticked')"); got != "ticked\n" {
+		t.Errorf("got %q", got)
+	}
+	// What cannot be told from the run in progress belongs to it.
+	const called = "import asyncio, js, pyodide.ffi\njs.setTimeout(pyodide.ffi.create_proxy(lambda: print('called')), 1)\nawait asyncio.sleep(0.1)"
+	if got := output(t, s, called); got != "called\n" {
 		t.Errorf("got %q", got)
 	}
 	// A timeout stops what its run has started, but not what earlier runs have started.

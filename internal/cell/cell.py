@@ -2,11 +2,10 @@
 
 The module does no I/O of its own; a host gives it a place to write and to read:
 
-    host.write(stream, data)       "stdout" or "stderr", bytes; may block
+    host.open(stream)              a raw binary stream for "stdout" or "stderr", which should be in C; writing may block
     host.output(main, bundle)      a value: {media type: bytes}, after all text that was written before it
     host.read(n)                   up to n bytes of the run's standard input, b"" at its end
-    host.open(stream)              optional: a raw binary stream to use instead of write
-    host.fileno(stream)            optional: the descriptor that a child process may inherit
+    host.fileno(stream)            optional: the descriptor of "stdin" that a child process may inherit
     host.linger()                  optional: awaited when the code has ended, and waits for what that has started; without await at
                                    the top level of the cell, see Interpreter.run
     host.stray()                   optional: whether its caller was left running by an earlier run; see Interpreter.sift
@@ -225,8 +224,8 @@ class Interpreter:
 
     def _writer(self, stream, errors):
         # An interrupt may come between a write in Python and the note that it was done, and then
-        # the text is written twice. A raw stream in C cannot be torn so.
-        raw = self._raw[stream] = self.host.open(stream) if hasattr(self.host, "open") else _Sink(self.host, stream)
+        # the text is written twice. A raw stream in C cannot be torn so, and it is faster.
+        raw = self._raw[stream] = self.host.open(stream)
         # As on a terminal, text is written at the end of each line.
         f = self._text(_BufferedWriter(raw, 1 << 16), "utf-8", errors, "\n", line_buffering=True)
         f.mode = "w"

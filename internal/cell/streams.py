@@ -44,23 +44,6 @@ def _sieve(stray):
     return TextIOWrapper
 
 
-class _Sink(io.RawIOBase):
-    def __init__(self, host, stream):
-        self._host, self._stream = host, stream
-        self.name, self.mode = "<%s>" % stream, "wb"
-
-    def writable(self):
-        return True
-
-    def write(self, data):
-        data = bytes(data)
-        self._host.write(self._stream, data)
-        return len(data)
-
-    def fileno(self):
-        return _fileno(self._host, self._stream)
-
-
 class _Source(io.RawIOBase):
     def __init__(self, host):
         self._host = host
@@ -75,12 +58,8 @@ class _Source(io.RawIOBase):
         return len(data)
 
     def fileno(self):
-        return _fileno(self._host, "stdin")
-
-
-def _fileno(host, stream):
-    try:
-        f = host.fileno
-    except AttributeError:
-        raise io.UnsupportedOperation("fileno") from None
-    return f(stream)
+        try:
+            f = self._host.fileno
+        except AttributeError:
+            raise io.UnsupportedOperation("fileno") from None
+        return f("stdin")

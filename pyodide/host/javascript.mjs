@@ -226,7 +226,7 @@ export class Interpreter {
     if (!run || run !== this.#run) return;
     this.#guard(run, () => {
       if (typeof data === "string") data = this.#encoder.encode(data);
-      for (let at = 0; at < data.length; ) at += this.#sender.stream(channel, run.id, data.subarray(at));
+      for (let at = 0; at < data.length; ) at += this.#sender.text(channel, run.id, data, at, data.length - at);
     });
   }
 

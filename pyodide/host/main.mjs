@@ -2,8 +2,8 @@
 // starts the worker that contains the interpreter. When the worker is ready, it gives up its last
 // permission.
 import { after, Leftovers, Run } from "./clock.mjs";
-import { allocate, Receiver } from "./ring.mjs";
-import { CHANNEL, CHUNK, COST, END, joined, MORE, pack, Reader, TYPE, unpack, Writer } from "./wire.mjs";
+import { allocate, GATHER, isText, Receiver } from "./ring.mjs";
+import { CHANNEL, END, MORE, pack, Reader, TYPE, unpack, Writer } from "./wire.mjs";
 
 // Exit codes, as in host.go.
 const EXIT = { protocol: 2, stuck: 3, broken: 4, idle: 10, life: 11, left: 12 };
@@ -26,6 +26,7 @@ let idle = null; // the clock that ends an idle session
 let idleLimit = 0; // ms; a process that is no session yet is ended by the Go program
 let up = false;
 let draining = false;
+let gathered = null; // the timer of the next look at the ring
 
 const { port1: port, port2 } = new MessageChannel();
 port.onmessage = () => {
@@ -117,42 +118,27 @@ function open(id, request) {
   });
 }
 
-// drain passes on the frames in the ring, as fast as the Go program accepts them.
+// drain passes on the frames in the ring, as fast as the Go program accepts them. Behind text it
+// waits a little: code that prints a line often prints more soon.
 async function drain() {
   if (draining) return;
   draining = true;
   try {
     for (let frames; (frames = receiver.take()).length; ) {
-      for (const f of merged(frames)) pass(f);
+      frames.forEach(pass);
       await writer.flushed();
+      if (isText(frames.at(-1)) && receiver.gathering) {
+        gathered ??= after(GATHER, () => {
+          gathered = null;
+          drain();
+        });
+        break;
+      }
     }
   } catch (e) {
     die(String(e?.message ?? e));
   }
   draining = false;
-}
-
-// merged joins consecutive pieces of a stream. The difference in their cost is confirmed here,
-// because Go does not know about it.
-function* merged(frames) {
-  for (let i = 0; i < frames.length; ) {
-    const f = frames[i];
-    let n = i + 1;
-    let size = f.length;
-    if (f.type === TYPE.DATA && (f.channel === CHANNEL.STDOUT || f.channel === CHANNEL.STDERR)) {
-      while (n < frames.length && sameStream(frames[n], f) && size + frames[n].length <= CHUNK) size += frames[n++].length;
-    }
-    if (n > i + 1) {
-      receiver.confirm(COST * (n - i - 1));
-      f.payload = joined(frames.slice(i, n).map(({ payload }) => payload), size);
-    }
-    yield f;
-    i = n;
-  }
-}
-
-function sameStream(a, b) {
-  return a.type === b.type && a.channel === b.channel && a.stream === b.stream;
 }
 
 function pass({ type, flags, channel, stream: id, payload }) {

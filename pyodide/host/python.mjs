@@ -177,21 +177,21 @@ export class Interpreter {
   // devices connects the standard descriptors, and one for values, to the host.
   #devices(FS) {
     const bytes = (buffer, offset, length) => new Uint8Array(buffer.buffer, buffer.byteOffset + offset, length);
-    const guarded = (f) => (...args) => {
+    const guarded = (f) => (_, buffer, offset, length) => {
       try {
-        return f(...args);
+        return f(buffer, offset, length);
       } catch (e) {
         throw new FS.ErrnoError(e === EINTR ? ERRNO_EINTR : ERRNO_EIO);
       }
     };
     const stream = (channel) => ({
-      write: guarded((_, buffer, offset, length) => {
-        // Output of code that an earlier run left running is dropped.
-        return this.#run && !this.#broken ? this.#sender.stream(channel, this.#run, bytes(buffer, offset, length)) : length;
+      write: guarded((buffer, offset, length) => {
+        // Output between runs is dropped.
+        return this.#run && !this.#broken ? this.#sender.text(channel, this.#run, buffer, offset, length) : length;
       }),
     });
     const input = {
-      read: guarded((_, buffer, offset, length) => {
+      read: guarded((buffer, offset, length) => {
         if (!this.#run) return 0;
         const data = this.#sender.input(length, (room) => this.#sender.send(TYPE.CREDIT, this.#run, credit(room)));
         bytes(buffer, offset, data.length).set(data);
@@ -199,7 +199,7 @@ export class Interpreter {
       }),
     };
     const output = {
-      write: guarded((_, buffer, offset, length) => {
+      write: guarded((buffer, offset, length) => {
         if (this.#run) this.#sender.long(TYPE.OUTPUT, this.#run, bytes(buffer, offset, length));
         return length;
       }),

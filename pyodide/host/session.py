@@ -27,6 +27,7 @@ _dumps, _loads = json.dumps, json.loads
 _all_tasks, _current_task, _sleep, _now = asyncio.all_tasks, asyncio.current_task, asyncio.sleep, time.monotonic
 _Future, _cancel = asyncio.Future, asyncio.Future.cancel  # of a task: ends it without running its handlers
 _bytes = int.to_bytes
+_FDS = {"stdin": 0, "stdout": 1, "stderr": 2}
 
 
 def _size(n):
@@ -45,18 +46,19 @@ class _Host:
         self.run = 0  # the run in progress
         self._output = _open(OUTPUT, os.O_WRONLY)
 
-    def write(self, stream, data):
-        if _run.get() != self.run:
-            return  # drop output of code that an earlier run left running
-        fd = 2 if stream == "stderr" else 1
-        while data:
-            data = data[_write(fd, data):]
+    def open(self, stream):
+        raw = io.FileIO(_FDS[stream], "wb", closefd=False)
+        raw.name = "<%s>" % stream
+        return raw
+
+    def stray(self):
+        return self.run == 0 or _run.get() not in (0, self.run)  # what cannot be told belongs to the run in progress
 
     def read(self, n):
-        return _read(0, n) if _run.get() == self.run else b""
+        return b"" if self.stray() else _read(0, n)
 
     def output(self, main, bundle):
-        if _run.get() != self.run:
+        if self.stray():
             return
         parts, left = [], MAX_OUTPUT
         for mime, data in bundle.items():
@@ -68,7 +70,7 @@ class _Host:
         _write(self._output, b"".join(head + parts))
 
     def fileno(self, stream):
-        return {"stdin": 0, "stdout": 1, "stderr": 2}[stream]
+        return _FDS[stream]
 
 
 class _Session:
@@ -92,6 +94,7 @@ class _Session:
         self.most = request["linger"]
         _run.set(number)
         self.host.run = number
+        self.interpreter.sift(bool(self.before or _timers))
         r = None
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -152,7 +155,9 @@ class _Session:
 
     def _end(self, outcome, state):
         self.host.run = 0
-        end = {"exit": outcome.exit_code, "exception": outcome.exception, "left": "\n".join(self.names())}
+        left = self.names()
+        self.interpreter.sift(bool(left))
+        end = {"exit": outcome.exit_code, "exception": outcome.exception, "left": "\n".join(left)}
         if state is not None:
             end["changes"] = [(name, size, str(mtime)) for name, size, mtime in cell.changes(WORKDIR, state)]
         return _dumps(end)

@@ -1,6 +1,7 @@
 """Runs cells from a JSON list of lists on standard input, each list in one interpreter, and writes what the host was given, a JSON object per cell."""
 
 import builtins
+import io
 import json
 import os
 import sys
@@ -17,16 +18,29 @@ with open(source, encoding="utf-8") as f:
 dumps, exit = json.dumps, os._exit
 
 
+class Raw(io.RawIOBase):
+    def __init__(self, host, stream):
+        self.host, self.stream = host, stream
+        self.name, self.mode = "<%s>" % stream, "wb"
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        text, events = bytes(data).decode("utf-8", "backslashreplace"), self.host.events
+        if events and events[-1][0] == self.stream:
+            events[-1][1] += text
+        else:
+            events.append([self.stream, text])
+        return len(data)
+
+
 class Host:
     def __init__(self):
         self.events, self.input = [], b""
 
-    def write(self, stream, data):
-        data = data.decode("utf-8", "backslashreplace")
-        if self.events and self.events[-1][0] == stream:
-            self.events[-1][1] += data
-        else:
-            self.events.append([stream, data])
+    def open(self, stream):
+        return Raw(self, stream)
 
     def output(self, main, bundle):
         text = {}

@@ -18,9 +18,9 @@ async function start({ source, host }) {
     send() {},
     force() {},
     long: (type) => type === TYPE.DONE && done(),
-    stream(channel, id, data) {
-      print(data);
-      return data.length;
+    text(channel, id, data, from, size) {
+      print(data.subarray(from, from + size));
+      return size;
     },
   });
   it.calls.begin({ disk: 64 << 20, nodes: 1000, env: {} });

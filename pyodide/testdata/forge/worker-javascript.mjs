@@ -2,7 +2,7 @@
 // TestForgedFrames puts it in the place of worker-javascript.mjs.
 import { CHANNEL, credit, END, header, HEADER, MORE, pack, TYPE } from "./wire.mjs";
 
-const [WRITTEN, READ, FLIGHT, AWAKE] = [0, 1, 2, 3]; // as in ring.mjs
+const [WRITTEN, READ, CONFIRMED, STATE] = [0, 1, 2, 3]; // as in ring.mjs
 
 addEventListener("message", (e) => {
   const [port] = e.ports;
@@ -24,7 +24,7 @@ addEventListener("message", (e) => {
       Atomics.add(words, WRITTEN, n);
       at += n;
     }
-    if (Atomics.compareExchange(words, AWAKE, 0, 1) === 0) kick();
+    if (Atomics.compareExchange(words, STATE, 0, 1) === 0) kick();
   };
   const encode = (type, id, payload = [], channel = 0, flags = 0) => {
     const b = new Uint8Array(HEADER + payload.length);
@@ -198,7 +198,7 @@ addEventListener("message", (e) => {
     },
     "credit-without-end": (id) =>
       forever(() => {
-        Atomics.store(words, FLIGHT, -(2 ** 31));
+        Atomics.store(words, CONFIRMED, -(2 ** 31));
         text(id, new Uint8Array(1 << 16));
       }),
     "kicks": () => forever(() => (kick(), Atomics.wait(words, 5, words[5], 1))),
