@@ -29,6 +29,11 @@ const wasmPage = 64 << 10
 // second, so it loses nothing.
 const tieringBudget = 200_000_000
 
+// largeBlock is from how many bytes on glibc gives a block back to the system when it is freed.
+// Without a number it raises its own with each such block, and would keep 30 MiB of what the start
+// needs. Frames are smaller than this, because it takes time.
+const largeBlock = 2 << 20
+
 // command returns the command line. Every permission is denied explicitly, although only one is
 // granted, because a new version of Deno could grant a permission by default. The caller calls done
 // once the command is started or will not be started.
@@ -67,7 +72,7 @@ func (p program) command() (c *exec.Cmd, done func(), err error) {
 		Path: p.deno, Args: args, Read: read, Limits: p.limits,
 		// Nothing of this program's environment is passed on. The time zone is set here, because
 		// Python asks JavaScript for the local time.
-		Env: []string{"DENO_NO_UPDATE_CHECK=1", "NO_COLOR=1", "TZ=UTC", "DENO_DIR=" + p.denoDir},
+		Env: []string{"DENO_NO_UPDATE_CHECK=1", "NO_COLOR=1", "TZ=UTC", fmt.Sprintf("MALLOC_MMAP_THRESHOLD_=%d", largeBlock), "DENO_DIR=" + p.denoDir},
 	})
 	if err != nil {
 		return nil, nil, err

@@ -16,6 +16,7 @@ const SITE = "/lib/python3.14/site-packages";
 const DEVICE = 40; // the major number of our devices
 const ERRNO_EINTR = 27;
 const ERRNO_EIO = 29;
+const PAGE = 4096; // of memory
 const INTERRUPTED = '{"exit":130}';
 
 // What Python finds in the module js. The realm contains little anyway; this is for Pyodide's own
@@ -58,7 +59,7 @@ async function load(assets, options) {
       indexURL: "file:///pyodide/",
       packageBaseUrl: "file:///pyodide/",
       lockFileContents: assets.lock,
-      createPyodideModule,
+      createPyodideModule: async (settings) => sparing(await createPyodideModule(settings)),
       jsglobals: jsglobals(),
       env: { HOME, TZ: "UTC", LANG: "C.UTF-8", PYTHONDONTWRITEBYTECODE: "1" },
       stdin: () => null,
@@ -70,6 +71,34 @@ async function load(assets, options) {
   } finally {
     delete globalThis.fetch;
     WebAssembly.instantiateStreaming = instantiateStreaming;
+  }
+}
+
+// sparing makes a module leave the pages of its memory alone that are like those of a snapshot. Half
+// of a snapshot is zeros, as fresh memory is, and a page takes no memory before something is written
+// there.
+function sparing(module) {
+  const { restoreSnapshot } = module.API;
+  module.API.restoreSnapshot = (snapshot) => {
+    const heap = module.HEAP8;
+    module.HEAP8 = { set: (bytes) => fill(heap, bytes) };
+    try {
+      return restoreSnapshot(snapshot);
+    } finally {
+      module.HEAP8 = heap;
+    }
+  };
+  return module;
+}
+
+function fill(heap, bytes) {
+  const from = new Int32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4);
+  const to = new Int32Array(heap.buffer, heap.byteOffset, from.length);
+  for (let at = 0; at < to.length; at += PAGE / 4) {
+    const end = at + PAGE / 4;
+    let i = at;
+    while (i < end && from[i] === to[i]) i++;
+    if (i < end) to.set(from.subarray(at, end), at);
   }
 }
 
