@@ -50,7 +50,7 @@ func TestOldPython(t *testing.T) {
 
 func TestWithoutCtypes(t *testing.T) {
 	t.Parallel()
-	noCtypes := before("import sys; sys.modules['ctypes'] = None")
+	noCtypes := before("import sys; sys.modules['_ctypes'] = None")
 	for what, edit := range map[string]func(*Config){"neither": func(*Config) {}, "a false word": func(c *Config) { c.Filtered = true }} {
 		if _, err := startAs(t, noCtypes, edit); kindOf(err) != executor.ErrUnsupported || !strings.Contains(err.Error(), "allow_weak") {
 			t.Errorf("%s: got %v", what, err)

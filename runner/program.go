@@ -61,8 +61,11 @@ def take(n):
     return b"".join(b)
 import _frozen_importlib_external, marshal, zlib
 p, c, m = take(int(sys.argv[1])), take(int.from_bytes(take(4), "big")), _frozen_importlib_external.MAGIC_NUMBER
-p = dict([zlib.decompress(p).decode().split("\0")[:2]])
-c = marshal.loads(zlib.decompress(c[len(m):])) if c.startswith(m) else compile(p["runner.py"], "<execbroker runner.py>", "exec")
+if c.startswith(m):
+    p, c = {}, marshal.loads(zlib.decompress(c[len(m):]))
+else:
+    p = dict([zlib.decompress(p).decode().split("\0")[:2]])
+    c = compile(p["runner.py"], "<execbroker runner.py>", "exec")
 exec(c, {"PARTS": p, "__name__": "runner", "__builtins__": dict(vars(builtins))})
 `
 

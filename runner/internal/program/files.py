@@ -3,7 +3,7 @@
 import os
 import select
 import stat
-from collections import deque
+from _collections import deque
 
 MAX_NAMES = 500000  # of a directory
 MAX_ENTRIES_SIZE = WINDOW - (1 << 16)  # of changes; they travel without credit
@@ -353,7 +353,7 @@ class Stream:
     def semantics(self):
         if self.files.cell is None:
             self.files.cell = cell = type(sys)("cell")
-            exec(code_of(PARTS, "cell.py"), cell.__dict__)
+            exec(part_of(PARTS, "cell.py"), cell.__dict__)
         return self.files.cell
 
 

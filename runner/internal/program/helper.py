@@ -18,7 +18,7 @@ class Helper(Peer):
         def job():
             become_helper(config, system, theirs)
             names = dict(globals(), PARTS=parts, CONFIG=config, HOME=home, __name__="files")
-            exec(code_of(parts, "files.py"), names)
+            exec(part_of(parts, "files.py"), names)
 
         try:
             self.pid = fork(self.sup, job)

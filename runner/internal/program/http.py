@@ -12,7 +12,7 @@ Position 0 makes a link of an ID that was never used.
 
 import os
 import select
-from collections import deque
+from _collections import deque
 
 from _operator import _compare_digest
 

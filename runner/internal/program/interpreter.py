@@ -143,8 +143,8 @@ class Loop:
         if user not in sys.path:
             sys.path.append(user)  # where pip installs what it may not install elsewhere
         cell = type(sys)("cell")
-        exec(code_of(PARTS, "cell.py"), cell.__dict__)
-        cell._NOTEBOOK = lambda: code_of(PARTS, "notebook.py")
+        exec(part_of(PARTS, "cell.py"), cell.__dict__)
+        cell._NOTEBOOK = lambda: part_of(PARTS, "notebook.py")
         self.lock, self.main = _thread.allocate_lock(), _thread.get_ident()
         self.leaves = Left(self.origin)
         self.origin.noted = self.leaves.submitted

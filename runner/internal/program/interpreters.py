@@ -1,7 +1,7 @@
 """Processes that keep state from run to run."""
 
 import os
-from collections import deque
+from _collections import deque
 
 FIRST_SECONDS = 25  # for a new interpreter to accept code
 ANSWER_SECONDS = 5  # for one that has run code before
@@ -243,7 +243,7 @@ class Python(Interpreter):
             become_user(config, system, mark, fds, (), env, config["workdir"])
             enter(cwd)
             names = dict(globals(), PARTS=parts, CONFIG=config, __name__="interpreter")
-            exec(code_of(parts, "interpreter.py"), names)
+            exec(part_of(parts, "interpreter.py"), names)
 
         self.fork(job, (control,))
 
@@ -274,7 +274,7 @@ class JavaScript(Interpreter):
 
     def launch(self, control):
         sup = self.sup
-        config, system, mark, env, source, node = sup.config, sup.system, self.mark, sup.env, sup.parts["runner.cjs"], sup.node
+        config, system, mark, env, source, node = sup.config, sup.system, self.mark, sup.env, part_of(sup.parts, "runner.cjs"), sup.node
         cwd = self.cwd or config["workdir"]
         feed, mine = os.pipe()
         self.feed = Feed(sup, mine)

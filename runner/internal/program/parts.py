@@ -13,25 +13,23 @@ def parts_of(packed):
     return dict(zip(p[::2], p[1::2]))
 
 
-def code_of(parts, name):
-    """Returns the code of a part. Tracebacks know it by its name."""
+def part_of(parts, name):
+    """Returns the code of a part of Python, whose tracebacks know it by its name, and the text of another part."""
     part = parts[name]
-    return marshal.loads(part) if type(part) is bytes else compile(part, "<execbroker %s>" % name, "exec")
+    if type(part) is bytes:
+        return marshal.loads(zlib.decompress(part[len(MAGIC) :]))
+    return compile(part, "<execbroker %s>" % name, "exec") if name.endswith(".py") else part
 
 
 def compiled(parts):
     """Compiles parts, and returns what the supervisors of further sandboxes are started and set up with."""
     for name in parts:
-        if name.endswith(".py") and type(parts[name]) is str:
-            parts[name] = marshal.dumps(code_of(parts, name))
+        parts[name] = MAGIC + zlib.compress(marshal.dumps(part_of(parts, name)))
     rest = {name: part for name, part in parts.items() if name != "runner.py"}
-    return {"runner": _packed(parts["runner.py"]), "parts": _packed(marshal.dumps(rest))}
-
-
-def _packed(data):
-    return MAGIC + zlib.compress(data)
+    return {"runner": parts["runner.py"], "parts": pack(rest)}
 
 
 def unpacked(packed):
-    """Returns the compiled parts. There are none if another version of Python has compiled them."""
-    return marshal.loads(zlib.decompress(packed[len(MAGIC) :])) if packed.startswith(MAGIC) else {}
+    """Returns the compiled parts, each of which is decompressed when it is wanted. There are none if another version has compiled them."""
+    parts = unpack(packed) if packed else {}
+    return parts if all(part.startswith(MAGIC) for part in parts.values()) else {}

@@ -2,7 +2,7 @@
 
 import os
 import select
-from collections import deque
+from _collections import deque
 
 MAX_QUEUE = 2 << 20  # bytes for a holder that does not read; beyond it, its streams wait
 MAX_OPEN = 32 << 20  # a request in several frames

@@ -3,7 +3,7 @@
 import errno
 import os
 import select
-from collections import deque
+from _collections import deque
 
 CONNECT_SECONDS = 10
 LISTENING = b"0A"  # the state of a socket in the tables of the kernel

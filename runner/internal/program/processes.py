@@ -7,7 +7,7 @@ import os
 import select
 import struct
 import time
-from collections import deque
+from _collections import deque
 
 PAUSE_SECONDS = 0.001  # between looks at a program that prints little at a time, but all the time
 SMALL = 32 << 10

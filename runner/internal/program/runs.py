@@ -3,7 +3,7 @@
 import os
 import select
 import struct
-from collections import deque
+from _collections import deque
 
 GRACES = 3  # for code that has not had a processor to heed its interrupt
 RETRY_SECONDS = 0.1  # between tries to type into a terminal that takes nothing

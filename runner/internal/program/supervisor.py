@@ -223,6 +223,7 @@ class Supervisor:
                 self.finish(1)
                 return
             self.welcome(holder, made)
+            holder.flush()  # its first request travels while the interpreter starts
             if self.config["languages"]:
                 self.warm()
         else:
@@ -329,7 +330,7 @@ class Supervisor:
             if c["uid"] <= 0 or c["gid"] <= 0:
                 raise Refused("invalid", "uid and gid of user code must not be root's")
             names = dict(globals())
-            exec(code_of(self.parts, "setup.py"), names)
+            exec(part_of(self.parts, "setup.py"), names)
             user = names["setup"](self, c, m)
         if self.server is not None:
             Guest(self.system).confine(c)
@@ -360,7 +361,7 @@ class Supervisor:
         self.directories(c)
         if get(m, "ports", bool, False):
             names = dict(globals())
-            exec(code_of(self.parts, "ports.py"), names)
+            exec(part_of(self.parts, "ports.py"), names)
             self.forward = names["forwards"](self)
         if c["socket"]:
             self.listen(c["socket"])

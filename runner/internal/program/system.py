@@ -8,7 +8,8 @@ import struct
 import sys
 import time
 
-# "signal" and "socket" import enum, which takes longer than everything else here. What they wrap is all that is needed.
+# "signal" and "socket" import enum, which takes longer than everything else here, and "collections" and "ctypes" take as long as the
+# rest. What they wrap is all that is needed.
 import _signal
 import _socket
 
@@ -21,6 +22,20 @@ NETLINK = 16
 NATIVE = {"x86_64": (0xC000003E, 41, 53), "aarch64": (0xC00000B7, 198, 199), "riscv64": (0xC00000F3, 198, 199)}
 
 
+class Library:
+    """The functions of the C library, by name. They take numbers, bytes and arrays of words, and return a number."""
+
+    def __init__(self):
+        import _ctypes
+
+        number, self.word = (type("Number", (_ctypes._SimpleCData,), {"_type_": kind}) for kind in "iI")
+        self.function = type("Function", (_ctypes.CFuncPtr,), {"_flags_": _ctypes.FUNCFLAG_CDECL, "_restype_": number})
+        self.address, self._handle = _ctypes.addressof, _ctypes.dlopen(None, 0)
+
+    def __getattr__(self, name):
+        return self.function((name, self))
+
+
 class System:
     """What the standard library reaches only through ctypes. Without it, each call does nothing and returns False."""
 
@@ -30,12 +45,8 @@ class System:
     def __init__(self):
         self.pid = os.getpid()
         try:
-            import ctypes
-
-            self.libc = ctypes.CDLL(None, use_errno=True)
+            self.libc = Library()
             self.libc.prctl, self.libc.capset
-            self.word = ctypes.c_uint32
-            self.address = lambda b: ctypes.cast(b, ctypes.c_void_p).value
         except (ImportError, OSError, AttributeError):
             self.libc = None
 
@@ -74,7 +85,8 @@ class System:
             0x06, 0, 0, 0x50000 | errno.ENOSYS,
             0x06, 0, 0, 0x50000 | errno.EAFNOSUPPORT,
         )  # fmt: skip
-        program = struct.pack("HP", 18, self.address(filters))
+        words = (self.libc.word * (len(filters) // 4)).from_buffer_copy(filters)
+        program = struct.pack("HP", 18, self.libc.address(words))
         return self.libc.prctl(self.SECCOMP, 2, program, 0, 0) == 0
 
     @staticmethod
@@ -96,8 +108,8 @@ class System:
         """Gives up the capabilities that a supervisor does not need, and with them all that its process could do to the machine."""
         if self.libc is None:
             return False
-        head = (self.word * 2)(0x20080522, 0)
-        data = (self.word * 6)()  # effective, permitted, inheritable; twice
+        head = (self.libc.word * 2)(0x20080522, 0)
+        data = (self.libc.word * 6)()  # effective, permitted, inheritable; twice
         if self.libc.capget(head, data) != 0:
             return False
         data[0], data[1], data[2] = data[0] & self.KEEP, data[1] & self.KEEP, 0
