@@ -23,7 +23,7 @@ var sources embed.FS
 
 // supervisor lists the files that make the program of the supervisor. They are joined, so that it
 // is one program to compile.
-var supervisor = []string{"protocol.py", "parts.py", "system.py", "peers.py", "runs.py", "processes.py", "interpreters.py", "helper.py", "suspend.py", "supervisor.py"}
+var supervisor = []string{"protocol.py", "parts.py", "system.py", "peers.py", "runs.py", "processes.py", "interpreters.py", "supervisor.py"}
 
 // others lists the parts that the supervisor gets when it is set up, by name, with their files. It
 // loads them when it needs them, most in other processes.
@@ -32,7 +32,8 @@ var others = []struct {
 	files []string
 }{
 	{"setup.py", []string{"account.py", "setup.py"}}, {"ports.py", []string{"ports.py"}}, {"files.py", []string{"files.py"}},
-	{"interpreter.py", []string{"linger.py", "interpreter.py"}},
+	{"interpreter.py", []string{"linger.py", "interpreter.py"}}, {"commands.py", []string{"commands.py"}}, {"helper.py", []string{"helper.py"}},
+	{"javascript.py", []string{"javascript.py"}}, {"suspend.py", []string{"suspend.py"}},
 }
 
 // bootstrap reads the supervisor from standard input, which is also the first connection: its

@@ -123,8 +123,11 @@ for name in names:
 print(*sorted(names - set(sys.builtin_module_names) - set(getattr(sys, "stdlib_module_names", names))))
 `
 	var all strings.Builder
-	for _, name := range slices.Concat([]string{"interpreter.py", "files.py", "linger.py", "account.py", "setup.py"}, guest, supervisor) {
+	for _, name := range slices.Concat(guest, supervisor) {
 		all.WriteString(source(name))
+	}
+	for _, p := range others {
+		all.WriteString(joined(p.name, p.files).source)
 	}
 	each(t, func(t *testing.T, root string) {
 		argv := inRoot(root, pythonOf(root), "-I", "-S", "-c", list)

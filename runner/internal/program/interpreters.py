@@ -34,6 +34,8 @@ class Control(Peer):
 class Interpreter(Process):
     """A process that keeps state from run to run."""
 
+    counts = False  # what it has taken of its input only it knows
+
     def __init__(self, sup, language, context, cwd):
         super().__init__(sup)
         self.language, self.context, self.cwd = language, context, cwd
@@ -132,7 +134,7 @@ class Interpreter(Process):
             "kids": get(m, "kids", bool, True),
         }  # fmt: skip
         self.exits = get(m, "exits", bool, False)
-        if isinstance(self.feed, Feed):  # only the interpreter knows
+        if self.counts:
             self.feed.taken = get(m, "taken", int)
         e = get(m, "exception", dict)
         if e is not None:
@@ -266,52 +268,3 @@ class Python(Interpreter):
         sent = send_fd(self.control.wfd, frame(DATA, 1), theirs)
         close(theirs)
         return sent
-
-
-class JavaScript(Interpreter):
-    # For the parser; and because an interrupt may end a callback where these checks would then end the process.
-    FLAGS = ("--expose-internals", "--no-warnings", "--no-force-async-hooks-checks")
-
-    def launch(self, control):
-        sup = self.sup
-        config, system, mark, env, source, node = sup.config, sup.system, self.mark, sup.env, part_of(sup.parts, "runner.cjs"), sup.node
-        cwd = self.cwd or config["workdir"]
-        feed, mine = os.pipe()
-        self.feed = Feed(sup, mine)
-        self.side, side = socketpair()
-        os.set_blocking(self.side, False)
-
-        def job(out, err):
-            null = os.open("/dev/null", os.O_RDONLY)
-            fds = {0: null, 1: out, 2: err, 3: control, 4: reopen(out, os.O_NONBLOCK), 5: reopen(err, os.O_NONBLOCK), 6: feed, 7: side}
-            become_user(config, system, mark, fds, (), env, config["workdir"], range(8))
-            enter(cwd)
-            _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
-            os.execve(node, [node, *self.FLAGS, "-e", "(() => {" + source + "})()"], env)
-
-        self.fork(job, (control, feed, side))
-
-    def give_input(self, run):
-        if run.has_input:
-            self.feed.begin(run, self.cells)
-        return True
-
-    def tell(self, what):
-        try:
-            os.write(self.side, what)
-        except OSError:
-            pass  # it is dead, or does not take what it has asked for
-
-    def answer(self):
-        self.tell(b"a")
-
-    def interrupt(self):
-        self.tell(b"i" + self.cells.to_bytes(4, "big"))  # it may be at the next one when it hears of this
-        super().interrupt()  # for what it has started
-
-    def gone(self, code, usage):
-        close(self.side)
-        super().gone(code, usage)
-
-
-LANGUAGES = {"python": Python, "javascript": JavaScript}

@@ -2,11 +2,9 @@
 
 import os
 import select
-import struct
 from _collections import deque
 
 GRACES = 3  # for code that has not had a processor to heed its interrupt
-RETRY_SECONDS = 0.1  # between tries to type into a terminal that takes nothing
 
 
 def size(m):
@@ -249,61 +247,6 @@ class Input:
             self.fd = -1
             queue, self.queue = self.queue, deque()
             self.paid(sum(worth for worth, _ in queue))
-
-
-class Keyboard(Input):
-    """A terminal, as what types into it. That nothing more is typed does not end it."""
-
-    retry = None
-
-    def end(self):
-        pass
-
-    def write(self):
-        super().write()
-        # A terminal that has dropped what was too long for a line does not say that it has room again.
-        self.sup.cancel(self.retry)
-        self.retry = self.sup.after(RETRY_SECONDS, self.write) if self.fd >= 0 and self.queue else None
-
-    def over(self):
-        if self.fd >= 0:
-            self.sup.cancel(self.retry)
-            self.sup.unwatch(self.fd)
-            close(self.fd)
-            self.fd = -1
-            queue, self.queue = self.queue, deque()
-            self.paid(sum(worth for worth, _ in queue))
-
-
-class Feed(Input):
-    """The pipe to an interpreter that keeps one for all of its runs: frames of run, length and data; a length of zero is an end."""
-
-    PAIR = struct.Struct(">II")
-
-    def begin(self, run, number):
-        self.run, self.number, self.ended, self.taken = run, number, False, None
-
-    def put(self, data):
-        self.queue.append((len(data), self.PAIR.pack(self.number, len(data)) + data))
-        self.write()
-
-    def end(self):
-        if not self.ended:
-            self.ended = True
-            self.put(b"")
-
-    def write(self):
-        ended, self.ended = self.ended, False  # the end of a run does not close it
-        super().write()
-        self.ended = ended
-
-    def over(self):
-        # What has been written of this run is skipped by the next one that reads.
-        first = self.queue.popleft() if self.torn else None
-        self.queue.clear()
-        if first is not None:
-            self.queue.append(first)
-        self.end()
 
 
 def fork(sup, job):

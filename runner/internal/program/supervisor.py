@@ -67,7 +67,7 @@ class Supervisor:
         self.mark = FIRST_MARK if os.getpid() == 1 else OTHER_MARK
         self.config = self.env = self.forward = None
         self.nofile = more_descriptors()
-        self.helper = Helper(self)
+        self.operations = None
         self.fence, self.listener, self.server, self.quit = 0, None, None, None
         self.wake, wake = os.pipe()
         os.set_blocking(self.wake, False)
@@ -78,6 +78,18 @@ class Supervisor:
         for number in (_signal.SIGINT, _signal.SIGHUP):
             _signal.signal(number, _signal.SIG_IGN)
         self.watch(self.wake, select.EPOLLIN, self.signaled)
+
+    def late(self, part, name):
+        """Returns what a part defines that is executed when something of it is first wanted."""
+        if name not in globals():
+            exec(part_of(self.parts, part), globals())
+        return globals()[name]
+
+    @property
+    def helper(self):
+        if self.operations is None:
+            self.operations = self.late("helper.py", "Helper")(self)
+        return self.operations
 
     # The loop.
 
@@ -242,15 +254,18 @@ class Supervisor:
         holder.send_map(HELLO, 0, {
             **made,
             "version": VERSION, "python": "%d.%d.%d" % sys.version_info[:3], "degraded": self.degraded,
-            "languages": [name for name in LANGUAGES if self.available(name)], "left": self.left_ns(), "workdir": self.config["workdir"],
+            "languages": [name for name in ("python", "javascript") if self.available(name)], "left": self.left_ns(), "workdir": self.config["workdir"],
         })  # fmt: skip
 
     def available(self, language):
         return language == "python" or language == "javascript" and self.node != ""
 
+    def interpreter(self, language, context, cwd):
+        return (Python if language == "python" else self.late("javascript.py", "JavaScript"))(self, language, context, cwd)
+
     def warm(self):
         try:
-            LANGUAGES[self.config["languages"][0]](self, self.config["languages"][0], "", "")
+            self.interpreter(self.config["languages"][0], "", "")
         except Refused:
             pass  # the first run will say why
 
@@ -329,9 +344,7 @@ class Supervisor:
                 self.own(c)
             if c["uid"] <= 0 or c["gid"] <= 0:
                 raise Refused("invalid", "uid and gid of user code must not be root's")
-            names = dict(globals())
-            exec(part_of(self.parts, "setup.py"), names)
-            user = names["setup"](self, c, m)
+            user = self.late("setup.py", "setup")(self, c, m)
         if self.server is not None:
             Guest(self.system).confine(c)
         s = self.system
@@ -360,9 +373,7 @@ class Supervisor:
         self.node = next((n for n in names if os.path.isfile(n) and os.access(n, os.X_OK)), "")
         self.directories(c)
         if get(m, "ports", bool, False):
-            names = dict(globals())
-            exec(part_of(self.parts, "ports.py"), names)
-            self.forward = names["forwards"](self)
+            self.forward = self.late("ports.py", "forwards")(self)
         if c["socket"]:
             self.listen(c["socket"])
         self.config = c
@@ -456,7 +467,7 @@ class Supervisor:
             task.fail("busy", "something is being started, stopped or installed")
             return
         self.used()
-        self.suspended = Suspended(self, task)
+        self.suspended = self.late("suspend.py", "Suspended")(self, task)
 
     def wake_up(self):
         """Lets go on what was stopped."""
@@ -532,13 +543,13 @@ class Supervisor:
             return
         try:
             if argv is not None:
-                Command(self, run, argv)
+                self.late("commands.py", "Command")(self, run, argv)
                 return
             interpreter = self.interpreters.get((language, context))
             if interpreter is None:
                 if len(self.interpreters) >= MAX_INTERPRETERS:
                     raise Refused("exhausted", "more than %d interpreters" % MAX_INTERPRETERS)
-                interpreter = LANGUAGES[language](self, language, context, run.cwd if context else "")
+                interpreter = self.interpreter(language, context, run.cwd if context else "")
             if interpreter.run is not None:
                 raise Refused("busy", "the interpreter is running something")
             interpreter.assign(run, code)

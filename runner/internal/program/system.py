@@ -14,7 +14,6 @@ import _signal
 import _socket
 
 FIONREAD = 0x541B
-TCGETS, TCSETS, TIOCSCTTY, TIOCGPGRP, TIOCSWINSZ, TIOCGPTN, TIOCSPTLCK = 0x5401, 0x5402, 0x540E, 0x540F, 0x5414, 0x80045430, 0x40045431
 F_SETPIPE_SZ = 1031
 NETLINK = 16
 
@@ -278,35 +277,6 @@ def pending(fd):
     return struct.unpack("i", fcntl.ioctl(fd, FIONREAD, b"\0\0\0\0"))[0]
 
 
-def open_terminal(config):
-    """Returns both ends of a new terminal. It belongs to the user, who opens it by its name."""
-    if not config["same_user"]:
-        os.setresuid(-1, config["uid"], -1)  # whom user code could signal is the real user
-    flags, ours = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC, -1
-    try:
-        ours = os.open("/dev/ptmx", flags)
-        fcntl.ioctl(ours, TIOCSPTLCK, struct.pack("i", 0))
-        theirs = os.open("/dev/pts/%d" % struct.unpack("i", fcntl.ioctl(ours, TIOCGPTN, b"\0\0\0\0")), flags)
-    except OSError as e:
-        close(ours)
-        raise Refused("exhausted", "no terminal: " + e.strerror) from None
-    finally:
-        if not config["same_user"]:
-            os.setresuid(-1, 0, -1)
-    modes = bytearray(fcntl.ioctl(theirs, TCGETS, bytes(64)))
-    modes[1] |= 0x40  # IUTF8: what erases a character erases all of its bytes
-    fcntl.ioctl(theirs, TCSETS, bytes(modes))
-    return ours, theirs
-
-
-def foreground(fd):
-    """Returns the process group that a terminal sends its signals to; 0 if there is none."""
-    try:
-        return struct.unpack("i", fcntl.ioctl(fd, TIOCGPGRP, b"\0\0\0\0"))[0]
-    except OSError:
-        return 0
-
-
 def reopen(fd, flags=0):
     """Opens the pipe of a descriptor once more, with flags of its own."""
     try:
@@ -412,18 +382,6 @@ def default_signals():
     _signal.set_wakeup_fd(-1)
     for number in (_signal.SIGCHLD, _signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
         _signal.signal(number, _signal.SIG_DFL)
-
-
-def become_program(system, fds, keep):
-    """Turns a forked process into one of the holder, as the user of the supervisor, whom user code can neither signal nor trace."""
-    os.setsid()
-    only_fds(fds, keep)
-    default_signals()
-    system.prctl(system.DEATHSIG, _signal.SIGKILL)
-    if os.getppid() != system.pid:
-        os._exit(137)  # the supervisor died before that
-    os.umask(0o022)
-    os.chdir("/")
 
 
 def become_user(config, system, mark, fds, keep, env, cwd, inherit=()):
