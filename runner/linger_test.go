@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,29 @@ func TestLingerPython(t *testing.T) {
 			{"broken", thread + "threading.enumerate = None; print('left')", "left\n", nil, ""},
 		} {
 			t.Run(c.name, func(t *testing.T) { t.Parallel(); c.check(t, s, executor.Python) })
+		}
+	})
+}
+
+// The value of a cell is there while its run waits for what the cell has started.
+func TestLingerAfterValue(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, root string) {
+		s := start(t, root)
+		for name, code := range map[string]string{
+			"thread": "import os, threading, time\ndef f():\n    while not os.path.exists('thread'): time.sleep(0.01)\nthreading.Thread(target=f).start()\n42",
+			"task":   "import asyncio, os\nasync def f():\n    while not os.path.exists('task'): await asyncio.sleep(0.01)\ntask = asyncio.create_task(f()); await asyncio.sleep(0)\n42",
+		} {
+			req := executor.Request{Language: executor.Python, Context: name, Code: code, Limits: executor.RunLimits{WallTime: time.Minute, OutputBytes: 1 << 20}}
+			exit, err := s.Run(t.Context(), &req, func(ev executor.Event) error {
+				if ev.Kind != executor.EventOutput {
+					return nil
+				}
+				return s.Files().Write(t.Context(), filepath.Join(s.workdir, name), strings.NewReader(""), 0o644)
+			})
+			if err != nil || exit.Reason != "" {
+				t.Errorf("%s: got %+v, %v, want the value before the end", name, exit, err)
+			}
 		}
 	})
 }

@@ -83,7 +83,7 @@ class Interpreter:
         self._out = self._err = self._in = None
         self._raw = {}
         self._flags = _TOP_LEVEL_AWAIT
-        self._sources = {}
+        self._sources, self._sources_size = {}, 0
         self._shown = []
         self.cell, self.capture, self._updates, self._shell = 0, None, {}, None
         self._in_list, self._out_dict, self._sizes = [""], {}, {}
@@ -94,7 +94,7 @@ class Interpreter:
             sys.path.insert(0, workdir)
         # Otherwise compiled files of the user's modules would appear among the files of a run.
         sys.dont_write_bytecode = True
-        self._hooks = {"matplotlib.pyplot": self._adopt, "linecache": lambda module: self._publish()}
+        self._hooks = {"matplotlib.pyplot": self._adopt, "linecache": lambda module: self._publish(self._sources)}
         for name in _ADOPTED:
             self._hooks[name] = self._adopter(name)
         sys.meta_path.insert(0, _Finder(self._hooks))
@@ -301,24 +301,30 @@ class Interpreter:
         return "".join(rest + lines[last.end_lineno:]).lstrip()[:1] == ";"
 
     def _remember(self, source, name):
-        self._sources.pop(name, None)
-        self._sources[name] = _StringIO(source + "\n", None).readlines()
-        size = 0
-        for k in reversed(list(self._sources)):
-            size += sum(map(len, self._sources[k]))
-            if size > MAX_SOURCES and k != name:
-                del self._sources[k]
-                self._publish(k)
-        self._publish()
+        self._drop(name)
+        lines = self._sources[name] = _StringIO(source + "\n", None).readlines()
+        self._sources_size += sum(map(len, lines))
+        while self._sources_size > MAX_SOURCES and len(self._sources) > 1:
+            self._drop(next(iter(self._sources)))
+        self._publish([name])
 
-    def _publish(self, gone=None):
-        """Adds the source lines to linecache, for tracebacks, warnings, inspect and debuggers."""
-        # Importing it takes time; the hook does this if another module imports it.
+    def _drop(self, name):
+        self._sources_size -= sum(map(len, self._sources.pop(name, ())))
+        cache = self._line_cache()
+        if cache is not None:
+            cache.pop(name, None)
+
+    def _line_cache(self):
+        # Importing it takes time; the hook publishes all if another module imports it.
         cache = getattr(sys.modules.get("linecache"), "cache", None)
-        if type(cache) is dict:
-            cache.pop(gone, None)
-            for k, lines in self._sources.items():
-                cache[k] = (sum(map(len, lines)), None, lines, k)
+        return cache if type(cache) is dict else None
+
+    def _publish(self, names):
+        """Adds source lines to linecache, for tracebacks, warnings, inspect and debuggers."""
+        cache = self._line_cache()
+        if cache is not None:
+            for k in names:
+                cache[k] = (sum(map(len, self._sources[k])), None, self._sources[k], k)
 
     def _flush(self):
         for f in (sys.stdout, self._out, sys.stderr, self._err):
@@ -574,7 +580,7 @@ class Interpreter:
             out.exception["line"] = _line(e, name)
             out.exception["message"] = message = _message(e)
             out.exception["traceback"] = "%s: %s\n" % (kind, message)
-            self._publish()
+            self._publish(self._sources)
             out.exception["traceback"] = _plain(_cut(_trusted(_traceback, e), MAX_TRACEBACK))
         except KeyboardInterrupt:
             out.interrupted = True
@@ -741,7 +747,7 @@ def _mend():
     user's state."""
     now = builtins.__dict__
     for k, v in __builtins__.items():
-        if k not in now or (callable(v) and not callable(now[k])):
+        if now.get(k, now) is not v and (k not in now or callable(v) and not callable(now[k])):
             now[k] = v
 
 

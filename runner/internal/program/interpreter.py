@@ -17,6 +17,7 @@ RAW = {"stdout": 4, "stderr": 5}
 CELL_NAME = "<execbroker cell.py>"
 OUT, ERR, NULL = 60, 61, 62  # what 0, 1 and 2 are at the beginning of each run
 ASKS = 1  # channel of a frame that the supervisor answers
+MAX_KEPT = 1 << 16  # bytes
 
 
 class Raw(io.FileIO):
@@ -155,6 +156,8 @@ class Loop:
         os.chdir(cwd)
         self.users, self.events = user, None
         self.pid, self.held, self.task = os.getpid(), False, None
+        self.kept = b""  # the value of a cell, which waits for the end of its run
+        self.leaves.flush = self.flush
         quietly(self.hold)
         # Until the first run, what the start of Python prints belongs to nobody.
         os.dup2(1, OUT, False)
@@ -237,12 +240,14 @@ class Loop:
 
     def tell(self, kind, fields, wait=False):
         """Sends a frame to the supervisor, and with wait waits until it is passed on. An interrupt waits as long."""
-        payload = pack(fields)
+        self.undisturbed(self.put, kind, pack(fields), wait)
+
+    def undisturbed(self, call, *args):
         if _thread.get_ident() != self.main:  # interrupts are not for it
-            return self.put(kind, payload, wait)
+            return call(*args)
         self.held = False
         handler = _signal.signal(_signal.SIGINT, self.hold)
-        self.put(kind, payload, wait)
+        call(*args)
         _signal.signal(_signal.SIGINT, handler)
         if self.held and handler is not None:
             os.kill(self.pid, _signal.SIGINT)
@@ -252,15 +257,29 @@ class Loop:
             if kind == OUTPUT and self.origin.stray():
                 return
             for flags, piece in pieces(kind, 1, payload):
-                data = memoryview(frame(kind, 1, piece, flags, ASKS if wait else 0))
-                while data:
-                    data = data[os.write(3, data) :]
+                self.kept += frame(kind, 1, piece, flags, ASKS if wait else 0)
+                if kind != OUTPUT or wait or len(self.kept) > MAX_KEPT:
+                    self.write()
             left = HEAD.size if wait else 0
             while left:
                 answer = os.read(3, left)
                 if not answer:
                     os._exit(0)
                 left -= len(answer)
+
+    def flush(self):
+        """Sends what is kept, because the end of the run does not follow at once."""
+        if self.kept:
+            self.undisturbed(self.send)
+
+    def send(self):
+        with self.lock:
+            self.write()
+
+    def write(self):
+        data, self.kept = memoryview(self.kept), b""
+        while data:
+            data = data[os.write(3, data) :]
 
     def hold(self, number, stack):
         """Handles an interrupt that must not disturb what is going on."""

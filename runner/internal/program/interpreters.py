@@ -51,7 +51,7 @@ class Interpreter(Process):
             raise
         self.control = Control(sup, mine, self)
         sup.interpreters[language, context] = self
-        self.pump()
+        self.listen()
 
     def launch(self, control):
         raise NotImplementedError
@@ -69,7 +69,7 @@ class Interpreter(Process):
             while left > 0:  # written before this run
                 left -= len(os.read(fd, min(left, CHUNK)))
         self.cells += 1
-        self.pump()  # nothing is read until the run has started
+        self.listen()  # nothing is read until the run has started
         if not self.give_input(run):
             self.kill()
             return
@@ -91,7 +91,7 @@ class Interpreter(Process):
             run.start(self.cells, self.cells == 1)
             if run.has_input:
                 run.connect(self.feed)
-            self.pump()
+            self.listen()
         elif kind == OUTPUT and (run is None or not run.started):
             if channel == ASKS and not flags & MORE:  # of something that was left running: nobody hears of it
                 self.answer()
@@ -109,11 +109,11 @@ class Interpreter(Process):
                 raise Malformed(str(e)) from None
             # What is left to do is the holder's. However long that takes, the code has ended.
             run.rest()
-            self.control.pause(True)
             if run.reason:  # it was stopped, and with it what it has started
                 self.sup.sweep(self.of_run, lambda: self.run is run and self.turn(lambda: self.done(fields)))
             else:
                 self.turn(lambda: self.done(fields))
+            self.control.pause(self.run is run)
         else:
             raise Malformed("unexpected frame")
 
@@ -146,7 +146,7 @@ class Interpreter(Process):
         run, self.run = self.run, None
         if fields.pop("kids"):
             fields["left"] = b"\n".join([s for s in [fields["left"]] if s] + self.strangers())
-        self.pump()
+        self.listen()
         self.control.pause(False)
         run.finish(fields)
 

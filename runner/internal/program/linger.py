@@ -34,7 +34,10 @@ class Left:
         loop = asyncio and asyncio._get_running_loop()
         pause, end = PAUSES[0], float("inf") if self.most < 0 else _clock() + self.most / 1e9
         try:
+            if "matplotlib.pyplot" in sys.modules:  # its figures follow, and take long
+                self.flush()
             while os.getpid() == self.pid and _clock() < end and quiet(self.pending):
+                self.flush()
                 await asyncio.sleep(pause) if loop else _sleep(pause)
                 pause = min(2 * pause, PAUSES[1], max(end - _clock(), 0))
         except BaseException:  # an interrupt

@@ -8,6 +8,7 @@ MAX_QUEUE = 2 << 20  # bytes for a holder that does not read; beyond it, its str
 MAX_OPEN = 32 << 20  # a request in several frames
 MAX_STREAMS = 1024  # of a holder, open at once
 HELLO_SECONDS = 20
+HOLD_SECONDS = 0.001  # for which a frame waits that another one mostly follows at once
 
 
 class Refused(Exception):
@@ -45,6 +46,7 @@ class Peer:
         self.sup, self.rfd, self.wfd = sup, rfd, wfd
         self.inbuf, self.queue, self.queued = bytearray(), deque(), 0
         self.paused = self.closed = False
+        self.held = None  # the timer of what waits to be sent
         for fd in {rfd, wfd}:
             os.set_blocking(fd, False)
         self.watch()
@@ -101,8 +103,7 @@ class Peer:
     def send(self, kind, stream=0, payload=b"", flags=0, channel=0):
         if self.closed:
             return
-        if not self.queue:
-            self.sup.dirty.add(self)
+        self.sup.dirty.add(self)
         head = HEAD.pack(kind, flags, channel, stream, len(payload))
         if len(payload) < 4096:
             self.queue.append(head + payload)
@@ -115,7 +116,16 @@ class Peer:
         for flags, piece in pieces(kind, stream, pack(fields)):
             self.send(kind, stream, piece, flags)
 
+    def hold(self):
+        """Lets what is queued wait a moment for what follows, so that who reads it is woken once."""
+        self.sup.dirty.discard(self)
+        if self.held is None:
+            self.held = self.sup.after(HOLD_SECONDS, self.flush)
+
     def flush(self):
+        if self.held is not None:
+            self.sup.cancel(self.held)
+            self.held = None
         full = self.full()
         while self.queue and not self.closed:
             some = [self.queue[i] for i in range(min(64, len(self.queue)))]

@@ -72,7 +72,7 @@ class Process:
         """Passes on what there is and may be."""
         n = self.pass_text()
         while self.turns and self.pass_value():
-            n += self.pass_text()
+            n += self.pass_text() if self.turns else 0
         # To be woken for each line would cost more than the line.
         now = time.monotonic()
         pause = 0 < n < SMALL and now - self.passed_at < 2 * PAUSE_SECONDS and not self.turns
@@ -80,6 +80,10 @@ class Process:
             self.passed_at = now
         if pause and self.rest is None:
             self.rest = self.sup.after(PAUSE_SECONDS, self.rested)
+        self.listen()
+
+    def listen(self):
+        """Sees to it that pump is called when there is something that may be passed on."""
         for channel, fd in self.outs.items():
             self.sup.watch(fd, select.EPOLLIN if self.take(channel) > 0 and self.rest is None else 0, self.pump)
 

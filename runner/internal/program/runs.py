@@ -115,7 +115,10 @@ class Run(Task):
         elif self.wall >= 0:
             self.timer = self.sup.after(self.wall / 1e9, lambda: self.stop("wall-time"))
         if not self.alone:
+            alone = not self.holder.queue
             self.holder.send_map(STARTED, self.stream, {"cell": cell, "fresh": fresh})
+            if alone:
+                self.holder.hold()
 
     def connect(self, feed):
         """Gives the run its standard input, and that what has come for it."""

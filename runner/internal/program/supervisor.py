@@ -95,15 +95,15 @@ class Supervisor:
 
     def watch(self, fd, events, call):
         """Calls call whenever one of events is there. No events mean never, and neither do errors then."""
-        if not events:
-            self.unwatch(fd)
-            return
-        was = self.watched.get(fd)
-        self.watched[fd] = events, call
-        if was is None:
-            self.epoll.register(fd, events)
-        elif was[0] != events:
-            self.epoll.modify(fd, events)
+        was = self.watched.get(fd, (0, None))[0]
+        if events:
+            self.watched[fd] = events, call
+            if not was:
+                self.epoll.register(fd, events)
+            elif was != events:
+                self.epoll.modify(fd, events)
+        elif was:
+            self.watched[fd] = was, None  # mostly it is wanted again before there is something
 
     def unwatch(self, fd):
         if self.watched.pop(fd, None) is not None:
@@ -122,14 +122,18 @@ class Supervisor:
 
     def loop(self):
         while self.quit is None or self.holders or self.server is not None and self.server.busy():
+            left = self.left() if self.config is not None and self.quit is None else CLOCK_SECONDS
+            if left <= 0:
+                self.end("idle" if self.life_left() > 0 else "lifetime")
             now = time.monotonic()
-            wait = min((when for when, _ in self.timers.values()), default=now + CLOCK_SECONDS) - now
-            if self.config is not None and self.quit is None:
-                wait = min(wait, self.left())
-            wait = 0 if self.later else max(0, min(wait, CLOCK_SECONDS))
+            wait = min([left, CLOCK_SECONDS, *[when - now for when, _ in self.timers.values()]])
+            wait = 0 if self.later else max(0, wait)
             for fd, _ in self.epoll.poll(wait):
-                if fd in self.watched:  # else it is of one that came before it in this turn
-                    self.watched[fd][1]()
+                call = self.watched.get(fd, (0, None))[1]
+                if call is not None:
+                    call()
+                else:  # also of one that has gone in this turn
+                    self.unwatch(fd)
             now = time.monotonic()
             for key in [key for key, (when, _) in self.timers.items() if when <= now]:
                 if key in self.timers:
@@ -139,8 +143,6 @@ class Supervisor:
                 call()
             while self.dirty:
                 self.dirty.pop().flush()
-            if self.config is not None and self.quit is None and self.left() <= 0:
-                self.end("idle" if self.life_left() > 0 else "lifetime")
 
     def signaled(self):
         numbers = os.read(self.wake, 4096)
@@ -362,7 +364,7 @@ class Supervisor:
             self.degraded.append(weak)
         if not s.reduce() and int(status("self").get(b"CapPrm", [b"0"])[0], 16) & ~s.KEEP:
             self.degraded.append("the supervisor has more capabilities than it needs")
-        if not self.memory.file:
+        if self.memory.file < 0:
             self.degraded.append("no memory events: out of memory looks like SIGKILL")
         self.env = {
             "PATH": os.environ.get("PATH") or os.defpath, "HOME": c["home"], "TMPDIR": c["temp"], "TZ": "UTC", "LANG": "C.UTF-8",

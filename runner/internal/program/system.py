@@ -328,22 +328,22 @@ class Memory:
     FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 
     def __init__(self):
-        self.file = next((f for f in self.FILES if self.read(f) is not None), "")
-
-    @staticmethod
-    def read(name):
-        try:
-            with open(name) as f:
-                for line in f:
-                    k, _, v = line.partition(" ")
-                    if k == "oom_kill":
-                        return int(v)
-        except (OSError, ValueError):
-            pass
-        return None
+        for name in self.FILES:
+            self.file = -1
+            try:
+                self.file = os.open(name, os.O_RDONLY)
+                if b"\noom_kill " in os.pread(self.file, 4096, 0):
+                    return
+            except OSError:
+                pass
+            close(self.file)
+        self.file = -1  # nobody counts
 
     def kills(self):
-        return self.read(self.file) or 0 if self.file else 0
+        try:
+            return int(os.pread(self.file, 4096, 0).partition(b"\noom_kill ")[2].partition(b"\n")[0])
+        except (OSError, ValueError):
+            return 0
 
 
 def only_fds(fds, keep=(), inherit=()):
