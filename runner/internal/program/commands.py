@@ -5,6 +5,7 @@ import fcntl
 import os
 import select
 import struct
+import warnings  # noqa: F401  # os.execvpe loads it in each process anew otherwise
 
 TCGETS, TCSETS, TIOCSCTTY, TIOCGPGRP, TIOCSWINSZ, TIOCGPTN, TIOCSPTLCK = 0x5401, 0x5402, 0x540E, 0x540F, 0x5414, 0x80045430, 0x40045431
 RETRY_SECONDS = 0.1  # between tries to type into a terminal that takes nothing
@@ -41,7 +42,7 @@ class Command(Process):
                 if run.own:
                     become_program(system, {0: stdin, 1: out, 2: err}, {error_fd})
                 else:
-                    become_user(config, system, mark, {0: stdin, 1: out, 2: err}, {error_fd}, env, cwd)
+                    become_user(config, system, mark, {0: stdin, 1: out, 2: err}, {error_fd}, cwd)
                 if self.terminal >= 0:
                     fcntl.ioctl(0, TIOCSCTTY, 0)
                 _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
@@ -72,7 +73,7 @@ class Command(Process):
             self.run.start(0, True)
             if self.feed is not None:
                 self.run.connect(self.feed)
-            self.pump()
+            self.listen()
 
     def resize(self, size):
         fcntl.ioctl(self.terminal, TIOCSWINSZ, struct.pack("4H", *size, 0, 0))

@@ -1,6 +1,7 @@
 """Processes that keep state from run to run."""
 
 import os
+import time
 from _collections import deque
 
 FIRST_SECONDS = 25  # for a new interpreter to accept code
@@ -242,7 +243,10 @@ class Python(Interpreter):
         def job(out, err):
             null = os.open("/dev/null", os.O_RDONLY)
             fds = {0: null, 1: out, 2: err, 3: control, 4: reopen(out), 5: reopen(err)}
-            become_user(config, system, mark, fds, (), env, config["workdir"])
+            become_user(config, system, mark, fds, (), config["workdir"])
+            os.environ.clear()
+            os.environ.update(env)
+            time.tzset()
             enter(cwd)
             names = dict(globals(), PARTS=parts, CONFIG=config, __name__="interpreter")
             exec(part_of(parts, "interpreter.py"), names)

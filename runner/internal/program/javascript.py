@@ -21,7 +21,7 @@ class JavaScript(Interpreter):
         def job(out, err):
             null = os.open("/dev/null", os.O_RDONLY)
             fds = {0: null, 1: out, 2: err, 3: control, 4: reopen(out, os.O_NONBLOCK), 5: reopen(err, os.O_NONBLOCK), 6: feed, 7: side}
-            become_user(config, system, mark, fds, (), env, config["workdir"], range(8))
+            become_user(config, system, mark, fds, (), config["workdir"], range(8))
             enter(cwd)
             _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
             os.execve(node, [node, *self.FLAGS, "-e", "(() => {" + source + "})()"], env)

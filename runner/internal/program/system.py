@@ -384,7 +384,7 @@ def default_signals():
         _signal.signal(number, _signal.SIG_DFL)
 
 
-def become_user(config, system, mark, fds, keep, env, cwd, inherit=()):
+def become_user(config, system, mark, fds, keep, cwd, inherit=()):
     """Turns a forked process into one of user code. It keeps no right and no descriptor but those given.
 
     mark is a group that only its descendants are in, and that none of them can leave. fds maps numbers to descriptors; those in
@@ -394,8 +394,8 @@ def become_user(config, system, mark, fds, keep, env, cwd, inherit=()):
     only_fds(fds, keep, inherit)
     default_signals()
     try:
-        with open("/proc/self/oom_score_adj", "w") as f:
-            f.write(str(config["oom_score"]))
+        with open("/proc/self/oom_score_adj", "wb", 0) as f:
+            f.write(b"%d" % config["oom_score"])
     except OSError:
         pass
     resource.setrlimit(resource.RLIMIT_NOFILE, (config["nofile"], resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
@@ -420,7 +420,4 @@ def become_user(config, system, mark, fds, keep, env, cwd, inherit=()):
         os._exit(137)  # the supervisor died before that
     system.prctl(system.DUMPABLE, 1)
     os.umask(0o022)
-    os.environ.clear()
-    os.environ.update(env)
-    time.tzset()
     os.chdir(cwd)
