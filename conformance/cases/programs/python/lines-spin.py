@@ -1,4 +1,0 @@
-for i in range(1, {{count}} + 1):
-    print("line", i)
-while True:
-    pass
