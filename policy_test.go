@@ -155,6 +155,7 @@ var rules = []rule{
 	// It starts programs and speaks to them over the network; the stand-in names an engine.
 	{packages: []string{"internal/ci/load"}, imports: []string{"docker/dockertest"}},
 	{packages: []string{"internal/ci/mutate"}, modules: []string{"golang.org/x/sys"}},
+	{packages: []string{"internal/ci/performance", "internal/dbtest"}},
 	{packages: []string{"docs/guides"}}, // the test that follows them
 	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor", "internal/ci/mutate", "internal/ci/performance", "internal/dbtest"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 }
