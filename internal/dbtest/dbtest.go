@@ -60,6 +60,8 @@ func newServer(tb testing.TB) (s *Server, port string) {
 // Start starts the server, which must not run, and waits until it serves.
 func (s *Server) Start() {
 	s.tb.Helper()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
 	for deadline := time.Now().Add(patience); ; {
 		cmd, ended := s.command(), make(chan struct{})
 		s.said.Reset()
@@ -81,7 +83,7 @@ func (s *Server) Start() {
 				s.Kill()
 				s.tb.Fatalf("%v: not ready: %v\n%s", cmd.Args, err, &s.said)
 			}
-			time.Sleep(10 * time.Millisecond) // a poll
+			<-poll.C
 		}
 	}
 }
@@ -99,7 +101,9 @@ func over(c <-chan struct{}) bool {
 func (s *Server) Kill() {
 	s.process.Kill() //nolint:errcheck // it may have ended
 	<-s.ended
-	for deadline := time.Now().Add(patience); s.ready() == nil; time.Sleep(time.Millisecond) { // its children
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for deadline := time.Now().Add(patience); s.ready() == nil; <-poll.C { // its children
 		if time.Now().After(deadline) {
 			s.tb.Errorf("%s serves after it was killed", s.URL)
 			return
