@@ -13,7 +13,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -92,16 +94,36 @@ func code(err error) string {
 	return e.Code
 }
 
-// do calls f, and once more if it was the first to meet a database that was replaced by an empty
-// one.
+// do calls f, and again if its connection did not outlive a restart of the server, or if it was the
+// first to meet a database that was replaced by an empty one. So f may be done twice: what it
+// changes has a revision of its own to be recognised by.
 func (s *Store) do(ctx context.Context, op string, f func() error) error {
 	err := f()
+	if cut(err) && ctx.Err() == nil {
+		s.pool.Reset() // the others of its age are no better
+		err = f()
+	}
 	if code(err) == undefinedTable {
 		if err = s.makeTable(ctx); err == nil {
 			err = f()
 		}
 	}
 	return wrap(ctx, op, err)
+}
+
+// cut reports whether a connection that was there ended in the middle of an operation. A server
+// that ends one says so by a fatal error, if it still can.
+func cut(err error) bool {
+	var connect *pgconn.ConnectError
+	var fatal *pgconn.PgError
+	var network net.Error
+	switch {
+	case errors.As(err, &connect):
+		return false
+	case errors.As(err, &fatal):
+		return fatal.SeverityUnlocalized == "FATAL"
+	}
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network) || pgconn.SafeToRetry(err)
 }
 
 // Close closes the connections.
@@ -150,7 +172,11 @@ func (s *Store) Put(ctx context.Context, key string, e sessions.Entry) (string, 
 		b.Queue(sweep)
 	})
 	if err == nil && n == 0 {
-		err = sessions.ErrConflict
+		// It has not conflicted with itself if an earlier attempt was done and its answer lost.
+		var now sessions.Entry
+		if now, err = s.Get(ctx, key); err == nil && now.Rev != rev {
+			err = sessions.ErrConflict
+		}
 	}
 	if err != nil {
 		return "", err

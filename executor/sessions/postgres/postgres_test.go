@@ -5,8 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,6 +59,7 @@ func TestPostgres(t *testing.T) {
 		})
 	})
 	t.Run("sweep", func(t *testing.T) { sweep(t, db) })
+	t.Run("lost-answer", func(t *testing.T) { lostAnswer(t, db) })
 	t.Run("server", func(t *testing.T) {
 		storetest.TestServer(t, db, func(ctx context.Context, password string) (sessions.Store, error) {
 			s, err := postgres.Open(ctx, db.URL, cmp.Or(password, db.Password))
@@ -84,6 +89,88 @@ func openTogether(t *testing.T, db *dbtest.Server) {
 		})
 	}
 	wg.Wait()
+}
+
+// lostAnswer: what was done although the connection ended before its answer is done, once.
+func lostAnswer(t *testing.T, db *dbtest.Server) {
+	through := *db
+	var lose atomic.Bool
+	through.URL = strings.Replace(db.URL, hostOf(t, db), losing(t, hostOf(t, db), &lose), 1)
+	s := open(t, &through)
+	rev, err := s.Put(t.Context(), "lost", sessions.Entry{Value: []byte("1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lose.Store(true)
+	next, err := s.Put(t.Context(), "lost", sessions.Entry{Value: []byte("2"), Rev: rev})
+	if err != nil || lose.Load() {
+		t.Fatalf("got %v, answer still to be lost %v", err, lose.Load())
+	}
+	if e, err := s.Get(t.Context(), "lost"); err != nil || e.Rev != next || string(e.Value) != "2" {
+		t.Errorf("got %+v, %v, want revision %s", e, err, next)
+	}
+	lose.Store(true)
+	if _, err := s.Put(t.Context(), "lost", sessions.Entry{Rev: rev}); !errors.Is(err, sessions.ErrConflict) {
+		t.Errorf("got %v, want %v", err, sessions.ErrConflict)
+	}
+	lose.Store(true)
+	if err := s.Delete(t.Context(), "lost", next); err != nil {
+		t.Error(err)
+	}
+}
+
+func hostOf(t *testing.T, db *dbtest.Server) string {
+	t.Helper()
+	u, err := url.Parse(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
+}
+
+// losing forwards to host, and ends a connection instead of passing the next answer on when it is
+// told to lose one. It returns its own address.
+func losing(t *testing.T, host string, lose *atomic.Bool) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(func() {
+		l.Close()
+		wg.Wait()
+	})
+	forward := func(client net.Conn) {
+		defer client.Close()
+		server, err := net.Dial("tcp", host)
+		if err != nil {
+			return
+		}
+		wg.Go(func() {
+			io.Copy(server, client) //nolint:errcheck // the connection ends
+			server.Close()
+		})
+		for buf := make([]byte, 64<<10); ; {
+			n, err := server.Read(buf)
+			if err != nil || lose.CompareAndSwap(true, false) {
+				return
+			}
+			if _, err := client.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { forward(c) })
+		}
+	})
+	return l.Addr().String()
 }
 
 // sweep: entries that have expired do not stay.
