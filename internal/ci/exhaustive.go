@@ -154,10 +154,10 @@ func shard(units []unit, i, n int) []unit {
 	return shards[i-1]
 }
 
-// lane returns where a unit runs. Fuzzing uses all processors.
+// lane returns where a unit runs. Fuzzing needs no engine, whatever its package does.
 func (u unit) lane() string {
 	if u.run == "" {
-		return aloneLane
+		return anyLane
 	}
 	return u.p.lane()
 }
@@ -165,7 +165,7 @@ func (u unit) lane() string {
 // do runs a unit.
 func (u unit) do(ctx context.Context, res *results, fuzzTime time.Duration) (tally, error) {
 	if u.run == "" {
-		return fuzzPackage(ctx, res.w, *u.targets, fuzzTime)
+		return fuzzPackage(ctx, res.w, *u.targets, fuzzTime, 1)
 	}
 	return res.run(ctx, append(testArgs(), "-run="+u.run), u.p.path)
 }

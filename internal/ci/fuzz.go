@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -24,7 +26,7 @@ func fuzz(ctx context.Context, o options) (tally, error) {
 	}
 	var sum tally
 	for _, p := range targets {
-		t, err := fuzzPackage(ctx, o.out, p, o.fuzzTime)
+		t, err := fuzzPackage(ctx, o.out, p, o.fuzzTime, runtime.GOMAXPROCS(0))
 		if sum.add(t); err != nil {
 			return sum, err
 		}
@@ -32,8 +34,8 @@ func fuzz(ctx context.Context, o options) (tally, error) {
 	return sum, nil
 }
 
-// fuzzPackage runs the fuzz targets of a package.
-func fuzzPackage(ctx context.Context, w io.Writer, p testFunctions, d time.Duration) (sum tally, err error) {
+// fuzzPackage runs the fuzz targets of a package, each for d with so many processes.
+func fuzzPackage(ctx context.Context, w io.Writer, p testFunctions, d time.Duration, processes int) (sum tally, err error) {
 	tmp, err := os.MkdirTemp("", "execbroker-fuzz-")
 	if err != nil {
 		return sum, err
@@ -46,7 +48,7 @@ func fuzzPackage(ctx context.Context, w io.Writer, p testFunctions, d time.Durat
 	}
 	for _, name := range p.functions {
 		start := time.Now()
-		out, err := fuzzOne(ctx, p.Dir, bin, filepath.Join(tmp, name), name, d)
+		out, err := fuzzOne(ctx, p.Dir, bin, filepath.Join(tmp, name), name, d, processes)
 		switch {
 		case ctx.Err() != nil:
 			return sum, ctx.Err()
@@ -67,10 +69,11 @@ func fuzzPackage(ctx context.Context, w io.Writer, p testFunctions, d time.Durat
 const minimizeTime = "100x"
 
 // fuzzOne runs one target in the directory of its package, where its corpus is. cache keeps what it
-// finds out of the developer's own cache, so that every run begins alike.
-func fuzzOne(ctx context.Context, dir, bin, cache, name string, d time.Duration) (string, error) {
-	cmd := exec.CommandContext(ctx, bin, "-test.run=^$", "-test.fuzz=^"+name+"$", "-test.fuzztime="+d.String(),
-		"-test.fuzzcachedir="+cache, "-test.timeout=0", "-test.fuzzminimizetime="+minimizeTime)
+// finds out of the developer's own cache, so that every run begins alike. Fuzzing gives way to
+// tests that run at the same time.
+func fuzzOne(ctx context.Context, dir, bin, cache, name string, d time.Duration, processes int) (string, error) {
+	cmd := exec.CommandContext(ctx, "nice", "-n", "19", bin, "-test.run=^$", "-test.fuzz=^"+name+"$", "-test.fuzztime="+d.String(),
+		"-test.fuzzcachedir="+cache, "-test.timeout=0", "-test.fuzzminimizetime="+minimizeTime, "-test.parallel="+strconv.Itoa(processes))
 	cmd.Dir = dir
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
