@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -102,18 +103,14 @@ func takeCensus(s *suite) census {
 func left(what string, now func(*suite) map[string]string, before func(*suite) map[string]string) func(*T) {
 	return func(t *T) {
 		t.needWhole()
-		news := func() (keys []string) {
-			for k := range now(t.s) {
-				if _, ok := before(t.s)[k]; !ok {
-					keys = append(keys, k)
-				}
-			}
-			return keys
-		}
-		t.settle(func() bool { return len(news()) == 0 })
-		found := now(t.s)
-		for _, k := range slices.Sorted(slices.Values(news())) {
-			t.Errorf("%s is left: %s", what, found[k])
+		var news map[string]string
+		t.settle(func() bool {
+			news = now(t.s)
+			maps.DeleteFunc(news, func(k, _ string) bool { _, ok := before(t.s)[k]; return ok })
+			return len(news) == 0
+		})
+		for _, k := range slices.Sorted(maps.Keys(news)) {
+			t.Errorf("%s is left: %s", what, news[k])
 		}
 	}
 }
@@ -129,7 +126,8 @@ func (t *T) needWhole() {
 	}
 }
 
-// settle waits until f holds, for at most two Graces.
+// settle waits until f holds, for at most two Graces. What the last call of f has seen decides: a
+// count after it may meet work of the backend that begins only then.
 func (t *T) settle(f func() bool) {
 	end := time.Now().Add(2 * t.Grace())
 	for pause := time.Millisecond; !f() && time.Now().Before(end); pause = min(2*pause, 100*time.Millisecond) {
@@ -153,8 +151,9 @@ func leftSessions(t *T) {
 		}
 		return infos
 	}
-	t.settle(func() bool { return len(list()) == 0 })
-	for _, i := range list() {
+	var infos []executor.SessionInfo
+	t.settle(func() bool { infos = list(); return len(infos) == 0 })
+	for _, i := range infos {
 		t.Errorf("sandbox %s of case %s is left, %s", i.Handle.Session, i.Labels[LabelCase], i.State)
 		if !t.Has(executor.FeatureAttach) {
 			continue
@@ -167,15 +166,15 @@ func leftSessions(t *T) {
 
 func leftAtBackend(t *T) {
 	t.needWhole()
-	look := func() []string {
-		found, err := t.s.target.Leaks(t.Context(), t.s.params)
-		if err != nil {
+	var found []string
+	t.settle(func() bool {
+		var err error
+		if found, err = t.s.target.Leaks(t.Context(), t.s.params); err != nil {
 			t.Abort("leaks: %v", err)
 		}
-		return found
-	}
-	t.settle(func() bool { return len(look()) == 0 })
-	for _, what := range look() {
+		return len(found) == 0
+	})
+	for _, what := range found {
 		t.Errorf("left at the backend: %s", what)
 	}
 }

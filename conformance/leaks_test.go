@@ -119,6 +119,25 @@ func (l listing) Destroy(_ context.Context, h executor.Handle) error {
 	return nil
 }
 
+// TestLeaksAreGone checks that nothing is counted again after the count that found nothing: by then
+// a backend may have begun something else.
+func TestLeaksAreGone(t *testing.T) {
+	old := map[string]string{"old": "old"}
+	counts := []map[string]string{{"old": "old", "on its way out": ""}, {"old": "old"}}
+	now := func(*suite) map[string]string {
+		if len(counts) == 0 {
+			return map[string]string{"old": "old", "begun since": ""}
+		}
+		c := counts[0]
+		counts = counts[1:]
+		return c
+	}
+	r, err := runDefs(t.Context(), stub{}.target(), caseDef{ID: "a", last: true, Positive: left("thing", now, func(*suite) map[string]string { return old })})
+	if l := lineOf(t, r, "a"); err != nil || l.Outcome != Passed {
+		t.Errorf("got %s, %q, %v, want passed", l.Outcome, l.Reason, err)
+	}
+}
+
 // TestOrphansAreSeen starts a process whose parent dies: what a sandbox leaves when the program
 // that held it was killed.
 func TestOrphansAreSeen(t *testing.T) {
