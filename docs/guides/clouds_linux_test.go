@@ -1,6 +1,7 @@
 package guides
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -122,6 +123,8 @@ func internet(t *testing.T, h http.HandlerFunc, names ...string) (proxy, authori
 	t.Cleanup(tunnels.Wait) // their clients have ended
 	near := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, _ := net.SplitHostPort(r.Host)
+		tunnels.Add(1) // Close of near does not wait for what is hijacked
+		defer tunnels.Done()
 		if r.Method != http.MethodConnect || c.VerifyHostname(host) != nil {
 			http.Error(w, "no such host", http.StatusBadGateway)
 			return
@@ -142,4 +145,25 @@ func internet(t *testing.T, h http.HandlerFunc, names ...string) (proxy, authori
 	}))
 	t.Cleanup(near.Close)
 	return near.URL, authority
+}
+
+// TestTunnelsAreOrdered ends tunnels while their cleanup begins: the race detector sees whether that
+// waits for each, since the server does not wait for connections that were hijacked.
+func TestTunnelsAreOrdered(t *testing.T) {
+	for range 50 {
+		t.Run("tunnel", func(t *testing.T) {
+			proxy, _ := internet(t, http.NotFound, "example.com")
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(proxy, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() }) // the first
+			if _, err := io.WriteString(conn, "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(answer, " 200 ") {
+				t.Fatalf("got %q, %v, want a tunnel", answer, err)
+			}
+		})
+	}
 }
