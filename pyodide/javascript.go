@@ -3,8 +3,10 @@ package pyodide
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
@@ -41,7 +43,7 @@ var javascriptRuntime = executor.Runtime{
 
 // scriptSpare is memory that the engine has reserved but not used when it is ready, which code
 // could use in addition to its limit.
-const scriptSpare = 24 * mib
+const scriptSpare = 40 * mib
 
 // scriptData is the memory of a process with JavaScript when it is ready, by the path of its
 // program.
@@ -72,7 +74,7 @@ func (p *prepared) javascript(ctx context.Context, denoDir string, o sandboxOpti
 		if err != nil {
 			return nil, err
 		}
-		base, err = dataOf(confine.PID(h.layer, h.cmd.Process.Pid))
+		base, err = settled(ctx, confine.PID(h.layer, h.cmd.Process.Pid))
 		h.end()
 		if err != nil {
 			return nil, fmt.Errorf("measuring the memory of the sandbox: %w", err)
@@ -83,4 +85,28 @@ func (p *prepared) javascript(ctx context.Context, denoDir string, o sandboxOpti
 	}
 	prog.limits.DataBytes = base + uint64(o.memory-scriptSpare)
 	return startHost(ctx, prog, opts)
+}
+
+// settled returns the memory of a process that has started, when what the engine has needed for
+// the start alone is given back: up to 40 MiB, some of it after the process is ready.
+func settled(ctx context.Context, pid int) (least uint64, err error) {
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	const enough, most = 10, 100
+	least = math.MaxUint64
+	for same, n := 0, 0; same < enough && n < most; n++ {
+		now, err := dataOf(pid)
+		if err != nil {
+			return 0, err
+		}
+		if same++; now < least {
+			least, same = now, 0
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+	return least, nil
 }
