@@ -116,7 +116,7 @@ func (c *cell) open(ctx context.Context, which executor.Interpreter, noted note)
 		return false, err
 	}
 	c.k.settled = false
-	if leave, err = c.n.enter(ctx, c.k, c.req, c.k.seen == c.k.hidden); err == nil {
+	if leave, err = c.n.enter(ctx, c.k, c.req, c.k.fresh()); err == nil {
 		c.sent = true
 		if c.x, err = c.n.code.execute(ctx, c.k.id, "", c.req.Code); err == nil {
 			return leave, nil

@@ -219,15 +219,15 @@ func target(kernel string, of kernels) conformance.Target {
 			t.MaxSessions = n
 		}
 	}
-	if kernel == KernelCodeInterpreter {
+	if l := string(of.language()); kernel == KernelCodeInterpreter {
 		t.Implementation.Version += ", kernel " + kernel
 		t.Programs = []conformance.Programs{conformance.Python}
 		if of == node {
 			t.Programs[0] = conformance.JavaScript
 		}
 		if t.Mode == conformance.Emulated {
-			const text = "the stand-in's Python can write bytes, and the stream that E2B defines has text only"
-			t.KnownFailures = map[string]string{"python/output/binary": text, "python/output/half-character": text}
+			const text = "the stand-in's interpreter can write bytes, and the stream that E2B defines has text only"
+			t.KnownFailures = map[string]string{l + "/output/binary": text, l + "/output/half-character": text}
 		}
 		if t.KnownFailures == nil {
 			t.KnownFailures = map[string]string{}
@@ -245,7 +245,7 @@ func target(kernel string, of kernels) conformance.Target {
 			t.KnownFailures["python/cells/shell"] = "IPython runs shell lines at a terminal, whose lines end in CR LF"
 			t.KnownFailures["python/cells/magic-unknown"] = "IPython prints an error for an unknown magic and raises nothing"
 		}
-		t.KnownFailures["python/values/json"] = "E2B gives JSON only of values that are shown as JSON, not of plain containers"
+		t.KnownFailures[l+"/values/json"] = "E2B gives JSON only of values that are shown as JSON, not of plain containers"
 	}
 	return t
 }

@@ -135,6 +135,9 @@ func (k *kernel) answers(a *answered) {
 // cell returns the number of the last execution among those of the user.
 func (k *kernel) cell() int { return max(k.seen-k.hidden-k.before, 1) }
 
+// fresh reports whether no code of the user has run since the context was set up.
+func (k *kernel) fresh() bool { return k.seen == k.hidden+k.before }
+
 // notebook makes a notebook of a session.
 func (b *backend) notebook(s driver.Session) *notebook {
 	n := &notebook{runnerSession: s.(runnerSession), b: b, kernels: map[executor.Interpreter]*kernel{}}
