@@ -140,8 +140,8 @@ func target() conformance.Target {
 			for _, m := range ms {
 				switch {
 				case !strings.HasPrefix(m.GetMetadataByKey(metadataOwner), params[paramOwner]), m.State == fly.MachineStateDestroyed:
-				// What Fly destroys is Fly's. The emulator does it in this process, whose goroutines and
-				// descriptors the suite counts next.
+				// What Fly destroys is Fly's. The emulator does it in this process,
+				// whose goroutines and descriptors the suite counts next.
 				case m.State == "destroying" && (live() || b.api.waitFor(ctx, m.ID, fly.MachineStateDestroyed) == nil):
 				default:
 					left = append(left, fmt.Sprintf("Machine %s, %s", m.ID, m.State))

@@ -147,8 +147,8 @@ func internet(t *testing.T, h http.HandlerFunc, names ...string) (proxy, authori
 	return near.URL, authority
 }
 
-// TestTunnelsAreOrdered ends tunnels while their cleanup begins: the race detector sees whether that
-// waits for each, since the server does not wait for connections that were hijacked.
+// TestTunnelsAreOrdered ends tunnels while their cleanup begins: the race detector sees whether
+// that waits for each, since the server does not wait for connections that were hijacked.
 func TestTunnelsAreOrdered(t *testing.T) {
 	for range 50 {
 		t.Run("tunnel", func(t *testing.T) {
