@@ -175,6 +175,25 @@ func TestJavaScriptInterrupt(t *testing.T) {
 	})
 }
 
+// An interrupt may come while a cell is still read, before the first statement of it runs.
+func TestInterruptBeforeTheCode(t *testing.T) {
+	t.Parallel()
+	eachNode(t, func(t *testing.T, root string) {
+		s := start(t, root, withNode)
+		s.js(t, "globalThis.x = 1")
+		long := strings.Repeat("1,", 2_000_000)
+		for _, code := range []string{"[" + long + "]; for (;;);", "await [" + long + "]; for (;;);"} {
+			r := s.do(t.Context(), executor.Request{Language: executor.JavaScript, Code: code, Limits: executor.RunLimits{WallTime: time.Millisecond}})
+			if r.err != nil || r.Reason != executor.ReasonWallTime || r.StateLost {
+				t.Errorf("got %v, %q, lost %v", r.err, r.Reason, r.StateLost)
+			}
+			if r := s.js(t, "x"); r.err != nil || r.value() != "1" {
+				t.Errorf("afterwards: got %+v", r)
+			}
+		}
+	})
+}
+
 // What was interrupted while it waited is collected some time, which must disturb nothing.
 func TestJavaScriptForgottenPromises(t *testing.T) {
 	t.Parallel()

@@ -684,35 +684,42 @@ async function execute(m, r) {
   }
 }
 
-async function serve(m) {
+function serve(m) {
   const before = process.cpuUsage();
   const cwd = process.cwd();
   const env = {};
-  let fields = await new Promise((resolve) => {
+  const over = new Promise((resolve) => {
     run = { cell: m.cell, fields: null, resolve };
-    Atomics.store(shared, CELL, m.cell);
-    input.begin(m.cell, m.stdin);
-    for (const k in m.env) {
-      env[k] = process.env[k];
-      process.env[k] = m.env[k];
-    }
-    addPaths(m.paths);
-    forget();
-    if (first === undefined) {
-      first = activeHandles();
-      calm();
-    }
-    stuck = activeRequests();
-    process.exitCode = undefined;
-    send(STARTED, {});
-    leave();
-    try {
-      if (m.dir) process.chdir(m.dir);
-      within(run, undefined, execute, [m, run]);
-    } catch (e) {
-      finish(run, { exit: 1, exception: describe(e, m.cell) });
-    }
   });
+  Atomics.store(shared, CELL, m.cell);
+  input.begin(m.cell, m.stdin);
+  for (const k in m.env) {
+    env[k] = process.env[k];
+    process.env[k] = m.env[k];
+  }
+  addPaths(m.paths);
+  forget();
+  if (first === undefined) {
+    first = activeHandles();
+    calm();
+  }
+  stuck = activeRequests();
+  process.exitCode = undefined;
+  send(STARTED, {});
+  // An interrupt may come before the code is reached, and ends all that has called it: by then, what follows the run waits for it.
+  const served = conclude(m, over, before, cwd, env);
+  leave();
+  try {
+    if (m.dir) process.chdir(m.dir);
+    within(run, undefined, execute, [m, run]);
+  } catch (e) {
+    finish(run, { exit: 1, exception: describe(e, m.cell) });
+  }
+  return served;
+}
+
+async function conclude(m, over, before, cwd, env) {
+  const fields = await over;
   if (waiting !== undefined) {
     waiting();
     if (fields.interrupted) quiet(halt);
