@@ -53,7 +53,7 @@ var scales = map[string]float64{"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1, "Mi
 
 // scale is what a figure of a unit is multiplied with.
 func scale(unit string) float64 {
-	if unit == "MB/s" {
+	if strings.HasSuffix(unit, "MB/s") {
 		return 1e6
 	}
 	for part := range strings.FieldsFuncSeq(unit, func(r rune) bool { return r == '-' || r == '/' }) {

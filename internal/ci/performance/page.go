@@ -48,10 +48,12 @@ func (h finding) met() bool {
 func (c claim) show(v float64) string {
 	_, unit, _ := strings.Cut(string(c.ours), " ")
 	switch {
-	case unit == "MB/s":
+	case strings.HasSuffix(unit, "MB/s"):
 		return fmt.Sprintf("%.3g MB/s", v/1e6)
 	case strings.Contains(unit, "MiB"):
 		return fmt.Sprintf("%.0f MiB", v/(1<<20))
+	case unit == "events/s":
+		return fmt.Sprintf("%.0f a second", v)
 	case v >= 1 || v <= -1:
 		return fmt.Sprintf("%.2f s", v)
 	case v >= 1e-3 || v <= -1e-3:
