@@ -98,7 +98,11 @@ func TestSessionsEnd(t *testing.T) {
 	s := w.session(`{"idle_seconds": 0.05}`)
 	w.until("the idle session ends", func() bool { return len(w.b.Sandboxes()) == 0 })
 	w.want(404, "POST", s+"/run", `{"code": "1"}`)
-	s = w.session(`{}`)
+	w.until("it no longer counts", func() bool { // which it does until its sandbox is closed
+		res, _ := w.do("POST", "/v1/sessions", `{}`)
+		s = res.Header.Get("Location")
+		return res.StatusCode == 201
+	})
 	w.want(429, "POST", "/v1/sessions", `{}`)
 	w.session(`{}`, "Authorization", "Bearer "+bob) // bob has separate limits
 	for _, b := range w.b.Sandboxes() {
