@@ -227,6 +227,11 @@ func TestDeclarations(t *testing.T) {
 			if !slices.Equal(got, c.languages) {
 				t.Errorf("got %v, want %v", got, c.languages)
 			}
+			for _, f := range gvisorLacks {
+				if got, want := slices.Contains(caps.Features, f), c.isolation != executor.IsolationGVisor; got != want {
+					t.Errorf("%s: got %v", f, got)
+				}
+			}
 		})
 	}
 }

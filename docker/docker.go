@@ -148,6 +148,7 @@ func (b *backend) options() runner.Options {
 	}
 	if c.Isolation == executor.IsolationGVisor {
 		o.Without = gvisorLacks
+		o.Capabilities.Features = slices.DeleteFunc(c.Features, func(f executor.Feature) bool { return slices.Contains(gvisorLacks, f) })
 	}
 	return o
 }
