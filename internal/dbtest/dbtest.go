@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/rand"
 	"errors"
@@ -185,13 +186,14 @@ func Redis(tb testing.TB, args ...string) *Server {
 			return err
 		}
 		defer c.Close()
-		answer := make([]byte, 64)
-		if _, err := fmt.Fprint(c, "PING\r\n"); err != nil {
+		if _, err := fmt.Fprintf(c, "AUTH %s\r\nPING\r\n", s.Password); err != nil {
 			return err
 		}
-		n, err := c.Read(answer)
-		if err != nil || !bytes.HasPrefix(answer[:n], []byte("-NOAUTH")) {
-			return fmt.Errorf("%q, %w", answer[:n], err)
+		// While the server reads its file, it takes the password and nothing else.
+		for in, want := bufio.NewReader(c), []string{"+OK\r\n", "+PONG\r\n"}; len(want) > 0; want = want[1:] {
+			if got, err := in.ReadString('\n'); got != want[0] {
+				return fmt.Errorf("%q, want %q: %w", got, want[0], err)
+			}
 		}
 		return nil
 	}
