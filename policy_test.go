@@ -78,8 +78,10 @@ var adapters = []string{"bubblewrap", "pyodide/...", "docker/...", "e2b/...", "f
 var rules = []rule{
 	{packages: []string{"."}},
 	// Applications and adapters see these two, so they bring nothing along.
-	{packages: []string{"executor"}},
-	{packages: []string{"executor/driver"}, imports: []string{"executor", "internal/engine", "internal/settings"}},
+	{packages: []string{"executor"}, imports: []string{"internal/decimal"}},
+	{packages: []string{"executor/driver"}, imports: []string{"executor", "internal/decimal", "internal/engine", "internal/settings"}},
+	// Prices and amounts of money are read alike, and exactly.
+	{packages: []string{"internal/decimal"}},
 	// What runs a driver knows no type of package driver: see docs/decisions/0036.
 	{packages: []string{"internal/engine"}, imports: []string{"executor"}},
 	// Everything that has a configuration reports what is wrong in it alike.
@@ -145,10 +147,12 @@ var rules = []rule{
 	{packages: []string{"flymachines/flytest"}, imports: []string{"internal/store"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "runner/...", "internal/store", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},
 	// Configuration knows factories, not adapters; one package names them all.
-	{packages: []string{"backends"}, imports: []string{"executor", "executor/driver", "executor/router", "executor/pool", "executor/sessions/...", "internal/requirement", "internal/settings"}, modules: []string{"github.com/sony/gobreaker/v2", "go.yaml.in/yaml/v3"}},
+	{packages: []string{"backends"}, imports: []string{"backends/internal/ledger", "executor", "executor/driver", "executor/router", "executor/pool", "executor/sessions/...", "executor/telemetry", "internal/requirement", "internal/settings"}, modules: []string{"github.com/sony/gobreaker/v2", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.yaml.in/yaml/v3"}},
+	// What the guard counts, by any store.
+	{packages: []string{"backends/internal/ledger"}, imports: []string{"executor", "executor/sessions"}},
 	{packages: []string{"backends/all"}, imports: append([]string{"backends", "executor/driver"}, adapters...)},
 	// Programs.
-	{packages: []string{"cmd/..."}, imports: append([]string{"backends/...", "conformance/corpus", "conformance/live", "conformance/parity", "conformance", "executor/...", "internal/front", "server/...", "tool/...", "cmd/..."}, adapters...), modules: []string{"github.com/mattn/go-sixel", "github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/image", "golang.org/x/sys", "golang.org/x/term"}},
+	{packages: []string{"cmd/..."}, imports: append([]string{"backends/...", "conformance/corpus", "conformance/live", "conformance/parity", "conformance", "executor/...", "internal/front", "server/...", "tool/...", "cmd/..."}, adapters...), modules: []string{"github.com/mattn/go-sixel", "github.com/pelletier/go-toml/v2", "github.com/prometheus/client_golang", "github.com/spf13/cobra", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp", "go.opentelemetry.io/otel/exporters/prometheus", "go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/sdk/metric", "golang.org/x/image", "golang.org/x/sys", "golang.org/x/term"}},
 	{packages: []string{"examples/stateless"}, imports: []string{"executor", "executor/driver"}},
 	{packages: []string{"examples/thirdparty"}, imports: []string{"executor", "executor/driver", "runner"}},
 	{packages: []string{"examples/..."}, imports: append([]string{"backends/...", "executor/...", "tool/...", "examples/..."}, adapters...)},

@@ -94,7 +94,13 @@ func (b *backend) open(env driver.Env) (executor.Executor, error) {
 }
 
 // Factory is for registries.
-func Factory() driver.Factory { return driver.NewFactory(Type, Open, Doctor) }
+func Factory() driver.Factory {
+	return driver.WithPrices(driver.NewFactory(Type, Open, Doctor), prices)
+}
+
+// prices are those of E2B's price list of June 2026, in US dollars, with the size of a sandbox
+// whose template says nothing else: 0.0504 for a vCPU and 0.0162 for a GiB of memory in an hour.
+var prices = driver.Prices{CPUSecond: 14_000_000, GiBSecond: 4_500_000, CPUs: 2, MemoryBytes: 512 << 20}
 
 func newBackend(env driver.Env, cfg Config) (*backend, error) {
 	if err := cfg.Validate(); err != nil {

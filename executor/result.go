@@ -176,6 +176,7 @@ type Artifact struct {
 type Usage struct {
 	CPU        time.Duration `json:"cpu_ns,omitempty"`
 	PeakMemory int64         `json:"peak_memory,omitempty"`
+	Cost       Money         `json:"cost,omitempty"` // of the run and of the sandbox meanwhile, if a broker knows prices
 }
 
 // Origin says where code ran and why it ran there. It is for experiments and audit logs.

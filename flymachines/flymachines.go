@@ -94,7 +94,14 @@ func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, e
 }
 
 // Factory is for registries.
-func Factory() driver.Factory { return driver.NewFactory(Type, Open, Doctor) }
+func Factory() driver.Factory {
+	return driver.WithPrices(driver.NewFactory(Type, Open, Doctor), prices)
+}
+
+// prices are those of Fly's price list of August 2026 for a Machine with shared processors while it
+// is started, in US dollars: 2.02 for one processor with 256 MB in 30 days, of which a GB of memory
+// is 5. Other kinds of processors and regions cost more: the configuration can say so.
+var prices = driver.Prices{CPUSecond: 297_000, GiBSecond: 1_929_000, CPUs: 1, MemoryBytes: 256 << 20}
 
 func newBackend(ctx context.Context, env driver.Env, cfg Config) (*backend, error) {
 	if err := cfg.Validate(); err != nil {

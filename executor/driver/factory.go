@@ -20,6 +20,7 @@ type Factory struct {
 	open   func(ctx context.Context, env Env, raw []byte) (executor.Executor, error)
 	doctor func(ctx context.Context, env Env, raw []byte) []Check
 	setup  func(ctx context.Context, env Env, raw []byte) error // nil: there is nothing to set up
+	prices Prices
 }
 
 // NewFactory makes a Factory of functions with a typed configuration. Settings are decoded by
