@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,6 +75,32 @@ func (m *Manager) removeHeartbeat(ctx context.Context) error {
 func (m *Manager) aliveUntil(ctx context.Context, instance string) (time.Time, error) {
 	e, err := m.store.Get(ctx, instancePrefix+instance)
 	return e.Expires, m.storeError(ctx, "acquire", err)
+}
+
+// Life identifies this Manager among those that have had its Instance.
+func (m *Manager) Life() string { return m.life }
+
+// LifeOf returns the Life of the living process that has an Instance, or "".
+func (m *Manager) LifeOf(ctx context.Context, instance string) (string, error) {
+	e, err := m.store.Get(ctx, instancePrefix+instance)
+	return string(e.Value), m.storeError(ctx, "life", err)
+}
+
+// LeaseTTL returns Options.LeaseTTL or its default.
+func (m *Manager) LeaseTTL() time.Duration { return m.opts.LeaseTTL }
+
+// Living returns the Instances of the living processes that use the Store, sorted, with that of this
+// one.
+func (m *Manager) Living(ctx context.Context) ([]string, error) {
+	living := []string{m.opts.Instance}
+	for key, err := range m.store.Keys(ctx, instancePrefix) {
+		if err != nil {
+			return nil, m.storeError(ctx, "living", err)
+		}
+		living = append(living, strings.TrimPrefix(key, instancePrefix))
+	}
+	slices.Sort(living)
+	return slices.Compact(living), nil
 }
 
 // sweep releases sessions that nobody uses here and that have ended or moved to another process.
