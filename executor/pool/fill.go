@@ -23,19 +23,22 @@ func (p *Pool) fill() {
 	}
 }
 
-// step replaces sessions that are too old, starts missing ones, and returns how long to wait until
-// the next step.
+// step removes sessions that are too old or too many, starts missing ones, and returns how long to
+// wait until the next step.
 func (p *Pool) step() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	fresh := p.warm[:0:0]
-	for _, w := range p.warm {
-		if now.Sub(w.born) < p.opts.MaxAge {
+	for i, w := range p.warm {
+		old := now.Sub(w.born) >= p.opts.MaxAge
+		if !old && len(p.warm)-i <= p.opts.Size {
 			fresh = append(fresh, w)
 			continue
 		}
-		p.stats.Expired++
+		if old {
+			p.stats.Expired++
+		}
 		p.work.Go(func() { w.s.Close() }) // if this fails, the idle TTL removes it
 	}
 	p.warm = fresh

@@ -219,6 +219,17 @@ func (p *Pool) wake() {
 	}
 }
 
+// Resize changes the number of warm sessions, which may be 0. Sessions beyond it are destroyed, the
+// oldest first.
+func (p *Pool) Resize(size int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.opts.Size != size {
+		p.opts.Size = max(size, 0)
+		p.wake()
+	}
+}
+
 // Stats returns the current numbers.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
