@@ -13,7 +13,7 @@ import (
 // belongs to its user. The hash still shows whether two programs are equal.
 type Audit struct {
 	Time       time.Time           `json:"time"`          // when the operation began
-	Op         string              `json:"op"`            // "acquire", "create", "attach", "run", "install", "upload", "download", "dial"
+	Op         string              `json:"op"`            // "acquire", "create", "attach", "run", "install", "upload", "download", "dial", "end"
 	Key        string              `json:"key,omitempty"` // for acquire
 	Subject    string              `json:"subject,omitempty"`
 	Attributes map[string]string   `json:"attributes,omitempty"` // from the Spec; after Attach from the handle, which contains up to 2 KiB of them
@@ -32,6 +32,7 @@ type Audit struct {
 	FileBytes  int64               `json:"file_bytes,omitempty"`
 	Port       int                 `json:"port,omitempty"` // for dial, which is audited when it is connected or refused
 	Duration   time.Duration       `json:"duration_ns"`
+	Cost       executor.Money      `json:"cost,omitempty"` // of a run, an installation or a file; for end that of the whole session in this process
 }
 
 // code returns the hash and the size of what a request runs. The words of a command are separated

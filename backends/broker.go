@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/execbroker/execbroker/backends/internal/ledger"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/router"
@@ -71,6 +72,7 @@ func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts .
 		b.table = t
 		close(t.earlier)
 		b.guard.set(cfg.Guard)
+		b.guard.warn = b.opts.warn
 		_, err = b.apply(t)
 	}
 	if err == nil {
@@ -167,7 +169,9 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 		arm.created(err, queued, took)
 		switch {
 		case err == nil:
-			s.(*session).begin(arm, spec.Attributes, took)
+			prices := b.prices(t, key.backend)
+			s.(*session).begin(arm, spec.Attributes, took, prices)
+			s.(*session).created()
 		case turn:
 			arm.turn(err, took)
 		}
@@ -183,17 +187,23 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 		}
 		key.route, key.assigned, inner.Subject = d.Route, d.Assigned, subject
 	}
-	leave, refused := b.guard.session(spec.Subject, a.Packages)
+	cfg, _ := b.guard.rules()
+	accounts := cfg.accounts(spec.Subject, spec.Attributes)
+	refused := b.guard.packages(a.Packages...)
+	var held grant
+	if refused == nil && len(accounts) > 0 {
+		held, refused = b.guard.take(ctx, accounts, ledger.Use{Session: true, Amount: ledger.Amount{Cost: b.dearest(t, spec)}})
+	}
 	if refused != nil {
 		refused.Op, refused.Backend = "create", t.info().Name
 		return nil, refused
 	}
 	x, err := t.create(ctx, backend, inner, &queued)
 	if err != nil {
-		leave()
+		held.end("", ledger.Amount{})
 		return nil, err
 	}
-	return &session{Session: x, b: b, subject: spec.Subject, born: time.Now(), leave: leave}, nil
+	return &session{Session: x, b: b, subject: spec.Subject, born: time.Now(), accounts: accounts, held: held}, nil
 }
 
 // Attach implements executor.Executor. It uses the backend and the subject of the handle.
@@ -228,8 +238,11 @@ func (b *Broker) attach(ctx context.Context, h executor.Handle, turn bool) (_ ex
 		return nil, err
 	}
 	a.Origin.Backend = h.Backend
-	s := &session{Session: x, b: b, subject: a.Subject, born: time.Now(), leave: b.guard.hold(a.Subject)}
-	s.begin(b.collector.arm(armKey{route, assigned, h.Backend}), a.Attributes, time.Since(a.Time))
+	s := &session{Session: x, b: b, subject: a.Subject, born: time.Now()}
+	prices := b.prices(t, h.Backend)
+	prices.Creation = 0 // it has been paid
+	s.begin(b.collector.arm(armKey{route, assigned, h.Backend}), a.Attributes, time.Since(a.Time), prices)
+	s.attached()
 	return s, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 
+	"github.com/execbroker/execbroker/backends/internal/ledger"
 	"github.com/execbroker/execbroker/executor"
 )
 
@@ -38,7 +39,10 @@ func (f *files) Read(ctx context.Context, name string) (io.ReadCloser, error) {
 }
 
 func (s *session) finish(a Audit, n int64, err error) {
-	a.FileBytes = n
+	a.FileBytes, a.Cost = n, s.meter.prices.Bytes(n)
+	if a.Cost > 0 {
+		s.charge(s.held, false, ledger.Amount{Cost: a.Cost}, a.Cost)
+	}
 	a.closing(nil, err)
 	s.b.audit(a)
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/execbroker/execbroker/backends/internal/ledger"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/router"
@@ -67,7 +69,17 @@ func (b *Broker) openManager(ctx context.Context, cfg Sessions) error {
 		return err
 	}
 	b.manager = m
-	if b.opts.store != nil || cfg.Shared() {
+	shared := b.opts.store != nil || cfg.Shared()
+	counts := ledger.Options{Log: b.env.Log}
+	if shared {
+		counts.Store, counts.Instance, counts.Life, counts.LifeOf = store, b.env.Instance, m.Life(), m.LifeOf
+	}
+	b.guard.ledger = ledger.New(counts)
+	g, _ := b.guard.rules()
+	b.guard.set(g)
+	b.work.Go(b.bill)
+	if shared {
+		b.work.Go(b.sharePools)
 		b.work.Go(b.reap)
 	}
 	return nil
@@ -158,6 +170,38 @@ func (b *Broker) reap() {
 			}
 		}
 		t.Reset(next)
+	}
+}
+
+// sharePools gives the pools with a total the part of this process, and again when processes have
+// come or gone. One that dies gives its part back when its heartbeat ends. Pools begin with the
+// whole until the first heartbeats are read, which is at once.
+func (b *Broker) sharePools() {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-t.C:
+		}
+		t.Reset(b.manager.LeaseTTL() / 3)
+		ms := b.current().members
+		if !slices.ContainsFunc(slices.Collect(maps.Values(ms)), func(m *member) bool {
+			return slices.ContainsFunc(m.warm(), func(p memberPool) bool { return p.cfg.SizeTotal > 0 })
+		}) {
+			continue
+		}
+		living, err := b.manager.Living(b.ctx)
+		if err != nil {
+			if b.ctx.Err() == nil {
+				b.env.Logger().Warn("pools keep their sizes, because the store does not answer", "error", err)
+			}
+			continue
+		}
+		for _, m := range ms {
+			m.share(max(slices.Index(living, b.env.Instance), 0), max(len(living), 1))
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ func TestManagerAcrossProcesses(t *testing.T) {
 
 func acrossProcesses(t *testing.T, store string) {
 	w := newWorld(t, fake.Options{})
-	file := "{backends: {a: {type: fake, on: a}}, sessions: " + store + ", guard: {runs_per_minute: 2}}"
+	file := "{backends: {a: {type: fake, on: a}}, sessions: " + store + ", guard: {runs_per_minute: 3}}"
 	spec := executor.Spec{Subject: "u"}
 	first := w.openAs("one", file)
 	lease, err := first.Manager().Acquire(t.Context(), "chat-1", spec)
@@ -39,7 +39,9 @@ func acrossProcesses(t *testing.T, store string) {
 	w.says(lease, "print(x + 1)", "42\n")
 	w.says(lease, "x", "")
 	_, err = lease.Run(t.Context(), executor.Request{Code: "x"}, nil)
-	w.fails(err, executor.ErrDenied) // the record says whose session it is
+	if e := w.fails(err, executor.ErrDenied); e.Denied.Have != 3 { // the record says whose session it is, and the store what was used
+		t.Errorf("got %+v", e.Denied)
+	}
 	if o := second.Stats().Arms; len(o) != 1 || o[0].Route != "default" || o[0].Assigned != "a" {
 		t.Errorf("got %+v: the route is not known after the change of process", o)
 	}

@@ -105,6 +105,19 @@ func (m *member) apply(s Settings) (removed []*pool.Pool, err error) {
 	return removed, err
 }
 
+// share sizes the pools with a total for one of n processes, which has the number i from 0.
+func (m *member) share(i, n int) {
+	for _, p := range m.warm() {
+		if total := p.cfg.SizeTotal; total > 0 {
+			size := total / n
+			if i < total%n {
+				size++
+			}
+			p.Resize(size)
+		}
+	}
+}
+
 // warm returns the pools.
 func (m *member) warm() []memberPool {
 	m.mu.Lock()

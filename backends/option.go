@@ -9,6 +9,7 @@ type options struct {
 	audit   func(Audit)
 	store   sessions.Store
 	noPools bool
+	warn    func(QuotaWarning)
 }
 
 // WithAudit makes the Broker call f after each Acquire of its Manager, each Create, Attach, Run and
@@ -23,3 +24,7 @@ func WithStore(s sessions.Store) Option { return func(o *options) { o.store = s 
 // WithoutPools is for programs that end soon: pools are checked like everything else, but no
 // session is kept warm.
 func WithoutPools() Option { return func(o *options) { o.noPools = true } }
+
+// WithQuotaWarnings makes the Broker call f when something was granted beyond a soft quota. f is
+// called from many goroutines, and the operation waits for it.
+func WithQuotaWarnings(f func(QuotaWarning)) Option { return func(o *options) { o.warn = f } }

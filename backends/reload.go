@@ -160,6 +160,7 @@ func (b *Broker) Close() error {
 		clean[m.name] = errs[i] == nil
 	}
 	errs = append([]error{leftBehind(conversations, clean)}, errs...)
+	errs = append(errs, b.guard.ledger.Close(ctx))
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
 	}

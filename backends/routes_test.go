@@ -219,6 +219,7 @@ func TestAudit(t *testing.T) {
 			"run python " + hash("print(1)") + " 8 [] ok ",
 			"install python  0 [{python [numpy==2]}] ok ",
 			"run python " + hash("a\x00b") + " 2 []  denied",
+			"end   0 []  ",
 		}
 		var got []string
 		for _, a := range log {

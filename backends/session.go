@@ -11,7 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/execbroker/execbroker/backends/internal/ledger"
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
@@ -47,13 +49,16 @@ type session struct {
 
 	attributes atomic.Pointer[map[string]string] // from the Spec, or from the last Acquire
 	spent      atomic.Int64                      // nanoseconds that already count for the next turn
-	leave      func()                            // releases the session in the guard
+	accounts   []account                         // that have granted held
+	held       grant                             // the session, and what it may cost
+	meter      meter
 	once       sync.Once
 }
 
 // begin adds the session to the statistics. The time to get the session is part of the first turn.
-func (s *session) begin(a *arm, attributes map[string]string, took time.Duration) {
+func (s *session) begin(a *arm, attributes map[string]string, took time.Duration, prices driver.Prices) {
 	s.arm = a
+	s.meter.prices, s.meter.limits, s.meter.born = prices, s.Session.Info().Limits, time.Now()
 	s.attributes.Store(&attributes)
 	s.spent.Store(int64(took))
 	a.began(s)
@@ -93,6 +98,7 @@ func (s *session) mark(i executor.SessionInfo) executor.SessionInfo {
 			attributes = string(raw)
 		}
 	}
+	i.Cost = s.meter.cost()
 	if s.subject == "" && attributes == "" {
 		return i
 	}
@@ -111,7 +117,8 @@ func (s *session) mark(i executor.SessionInfo) executor.SessionInfo {
 func (s *session) Run(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
 	a := Audit{Op: "run", Run: req.ID, Language: s.language(req.Language)}
 	a.CodeSHA256, a.CodeBytes = code(req)
-	return s.run(a, func() (*executor.Result, error) { return s.Session.Run(ctx, req, emit) })
+	wall := cmp.Or(req.Limits.WallTime, s.Session.Info().Run.WallTime)
+	return s.run(ctx, a, wall, func() (*executor.Result, error) { return s.Session.Run(ctx, req, emit) })
 }
 
 // Install implements executor.Session.
@@ -119,7 +126,7 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 	named := p
 	named.Language = s.Session.Info().Capabilities.Interpreter(s.language(p.Language))
 	a := Audit{Op: "install", Language: named.Language, Packages: []executor.Packages{named}}
-	return s.run(a, func() (*executor.Result, error) { return s.Session.Install(ctx, p, emit) })
+	return s.run(ctx, a, installTime, func() (*executor.Result, error) { return s.Session.Install(ctx, p, emit) })
 }
 
 // Dial implements executor.Session.
@@ -140,7 +147,11 @@ func (s *session) language(l executor.Language) executor.Language {
 	return l
 }
 
-func (s *session) run(a Audit, do func() (*executor.Result, error)) (res *executor.Result, err error) {
+// installTime is what is reserved for an installation: the most that adapters grant it by default.
+const installTime = 10 * time.Minute
+
+// run admits, counts and audits a run of at most wall.
+func (s *session) run(ctx context.Context, a Audit, wall time.Duration, do func() (*executor.Result, error)) (res *executor.Result, err error) {
 	h := s.Session.Info().Handle
 	s.opening(&a)
 	spent := time.Duration(s.spent.Swap(0))
@@ -153,13 +164,60 @@ func (s *session) run(a Audit, do func() (*executor.Result, error)) (res *execut
 		a.closing(res, err)
 		s.b.audit(a)
 	}()
-	end, refused := s.b.guard.run(s.subject, a.CodeBytes, a.Packages...)
+	taken, refused := s.admit(ctx, a, wall)
 	if refused != nil {
 		refused.Op, refused.Backend, refused.Session = a.Op, h.Backend, h.Session
 		return nil, refused
 	}
-	defer end()
-	return do()
+	s.meter.run(1)
+	began := time.Now()
+	res, err = do()
+	s.meter.run(-1)
+	a.Cost = s.settle(taken, began, res, err)
+	return res, err
+}
+
+// admit asks the guard for a run of at most wall.
+func (s *session) admit(ctx context.Context, a Audit, wall time.Duration) (grant, *executor.Error) {
+	cfg, _ := s.b.guard.rules()
+	if err := cfg.code(a.CodeBytes); err != nil {
+		return nil, err
+	}
+	if err := s.b.guard.packages(a.Packages...); err != nil {
+		return nil, err
+	}
+	accounts := cfg.accounts(s.subject, *s.attributes.Load())
+	if len(accounts) == 0 {
+		return nil, nil
+	}
+	if wall < 0 {
+		if cfg.needsWallTime() {
+			return nil, denied(executor.Denial{Rule: executor.RuleQuotaTime}, "quotas: a run without a wall time cannot be granted, because its time or cost has no bound")
+		}
+		wall = 0
+	}
+	return s.b.guard.take(ctx, accounts, ledger.Use{Run: true, Amount: s.meter.most(wall)})
+}
+
+// settle counts what a run has come to, and returns its cost.
+func (s *session) settle(taken grant, began time.Time, res *executor.Result, err error) executor.Money {
+	now := time.Now()
+	due := ledger.Amount{Cost: s.meter.due()} // also what the session has cost before the run
+	cost := s.meter.between(began, now)
+	var price executor.Money
+	if res != nil || ran(err) != executor.RanNo {
+		due.Runs, due.Time = 1, now.Sub(began)
+		if res != nil {
+			due.Time = min(due.Time, res.Duration)
+		}
+		price = s.meter.prices.Runs(1)
+	}
+	due.Cost += price
+	s.charge(taken, true, due, price)
+	if res != nil {
+		res.Usage.Cost = cost + price
+	}
+	return cost + price
 }
 
 // opening fills in what is known when an operation begins.
@@ -186,8 +244,13 @@ func (s *session) Close() error {
 // end ends the session in the guard and the statistics.
 func (s *session) end() {
 	s.once.Do(func() {
-		s.leave()
+		s.charge(s.held, true, ledger.Amount{Cost: s.meter.due()}, 0)
 		s.arm.ended(s)
+		a := Audit{Op: "end"}
+		s.opening(&a)
+		a.closing(nil, nil)
+		a.Time, a.Duration, a.Cost = s.born, time.Since(s.born), s.meter.cost()
+		s.b.audit(a)
 	})
 }
 

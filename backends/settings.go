@@ -18,17 +18,21 @@ type Settings struct {
 	Pools   []Pool  `json:"pools,omitempty"` // the first pool that fits is used; if none fits, the session is created cold and counted
 	Queue   Queue   `json:"queue,omitzero"`
 	Breaker Breaker `json:"breaker,omitzero"`
+	// Prices are those of the backend. Nil: those that its provider has published when this version
+	// of the adapter was made, which are zero for local backends.
+	Prices *driver.Prices `json:"prices,omitempty"`
 }
 
 // Pool keeps sessions warm: see package pool. The fields after Prelude are those of executor.Spec.
 // A Create with other values is served cold, and Stats and the log name the fields that differ. The
 // wall time of runs is not among them: see pool.Options.
 type Pool struct {
-	Size      int                    `json:"size"`                // number of warm sessions, 1 to 1000
-	MaxAge    driver.Duration        `json:"max_age,omitzero"`    // default half of the idle TTL, which is 1 h
-	Refill    int                    `json:"refill,omitempty"`    // creations at the same time; default 1
-	Suspended bool                   `json:"suspended,omitempty"` // keep sessions suspended until they are handed out; the backend must support it
-	Prelude   []Prelude              `json:"prelude,omitempty"`   // run in each session before it is ready, for imports that take long
+	Size      int                    `json:"size,omitempty"`       // number of warm sessions, 1 to 1000
+	SizeTotal int                    `json:"size_total,omitempty"` // instead of Size: number of warm sessions of all processes that share the store of the Sessions, in equal parts
+	MaxAge    driver.Duration        `json:"max_age,omitzero"`     // default half of the idle TTL, which is 1 h
+	Refill    int                    `json:"refill,omitempty"`     // creations at the same time; default 1
+	Suspended bool                   `json:"suspended,omitempty"`  // keep sessions suspended until they are handed out; the backend must support it
+	Prelude   []Prelude              `json:"prelude,omitempty"`    // run in each session before it is ready, for imports that take long
 	Template  string                 `json:"template,omitempty"`
 	Languages []executor.Language    `json:"languages,omitempty"`
 	Packages  []executor.Packages    `json:"packages,omitempty"`
@@ -89,10 +93,15 @@ func (s Settings) check() error {
 	warm := 0
 	for i, p := range s.Pools {
 		at := "pools[" + strconv.Itoa(i) + "]"
-		if p.Size < 1 || p.Size > maxPool {
+		switch {
+		case p.SizeTotal < 0 || p.SizeTotal > maxPool:
+			bad.add(at+".size_total", "want 1 to %d", maxPool)
+		case p.SizeTotal > 0 && p.Size > 0:
+			bad.add(at+".size_total", "not together with size")
+		case p.SizeTotal == 0 && (p.Size < 1 || p.Size > maxPool):
 			bad.add(at+".size", "want 1 to %d", maxPool)
 		}
-		warm += p.Size
+		warm += p.Size + p.SizeTotal
 		bad.negative(at+".max_age", int64(p.MaxAge))
 		bad.negative(at+".refill", int64(p.Refill))
 		for j, r := range p.Prelude {
@@ -123,6 +132,9 @@ func (s Settings) check() error {
 		bad.add("breaker.failures", "missing; the other settings need it")
 	}
 	bad.negative("breaker.open", int64(b.Open))
+	if s.Prices != nil {
+		bad = append(bad, driver.At("prices", s.Prices.Validate()))
+	}
 	return errors.Join(bad...)
 }
 
@@ -164,7 +176,7 @@ func (p Pool) spec(c executor.Capabilities) executor.Spec {
 
 func (p Pool) options(env driver.Env, c executor.Capabilities) pool.Options {
 	o := pool.Options{
-		Spec: p.spec(c), Size: p.Size, MaxAge: time.Duration(p.MaxAge), Refill: p.Refill, Suspended: p.Suspended,
+		Spec: p.spec(c), Size: p.Size + p.SizeTotal, MaxAge: time.Duration(p.MaxAge), Refill: p.Refill, Suspended: p.Suspended,
 		Hooks: env.Hooks, Log: env.Logger(),
 	}
 	for _, r := range p.Prelude {

@@ -50,11 +50,12 @@ type ArmStats struct {
 	RunErrors    map[string]int64          `json:"run_errors,omitempty"`    // failed runs, by executor.KindName; those that the guard refused are "denied"
 	StateLost    int64                     `json:"state_lost"`              // runs that ended with StateLost
 
-	Turn        Latency         `json:"turn"`         // time of turns, answered or not; the first run of a session includes the time to get the session
-	Queue       Latency         `json:"queue"`        // time that Creates waited in the queue
-	Create      Latency         `json:"create"`       // time of whole Creates
-	Run         Latency         `json:"run"`          // time of runs, from the call to the end
-	SandboxTime driver.Duration `json:"sandbox_time"` // total time that this process held sessions, including current ones, which providers bill
+	Turn        Latency         `json:"turn"`           // time of turns, answered or not; the first run of a session includes the time to get the session
+	Queue       Latency         `json:"queue"`          // time that Creates waited in the queue
+	Create      Latency         `json:"create"`         // time of whole Creates
+	Run         Latency         `json:"run"`            // time of runs, from the call to the end
+	SandboxTime driver.Duration `json:"sandbox_time"`   // total time that this process held sessions, including current ones, which providers bill
+	Cost        executor.Money  `json:"cost,omitempty"` // by the Prices of the backend, including that of current sessions
 }
 
 // Good returns the fraction of the turns that were answered, from 0 to 1. Without turns it is 1.
@@ -72,6 +73,16 @@ type Latency struct {
 	P95   driver.Duration `json:"p95"`
 	P99   driver.Duration `json:"p99"`
 }
+
+// cost counts what was charged.
+func (a *arm) cost(c executor.Money) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.s.Cost += c
+}
+
+// key returns the name of the arm.
+func (a *arm) key() armKey { return armKey{a.s.Route, a.s.Assigned, a.s.Backend} }
 
 // armKey names an arm.
 type armKey struct{ route, assigned, backend string }
@@ -168,6 +179,19 @@ func count[K comparable](m map[K]int64, k K) map[K]int64 {
 	return m
 }
 
+// live returns the sessions that this process holds.
+func (f *collector) live() (all []*session) {
+	f.mu.Lock()
+	arms := slices.Collect(maps.Values(f.arms))
+	f.mu.Unlock()
+	for _, a := range arms {
+		a.mu.Lock()
+		all = slices.AppendSeq(all, maps.Keys(a.live))
+		a.mu.Unlock()
+	}
+	return all
+}
+
 // stats returns copies of the statistics, sorted.
 func (f *collector) stats() []ArmStats {
 	f.mu.Lock()
@@ -191,6 +215,7 @@ func (a *arm) snapshot() ArmStats {
 	s.Turn, s.Queue, s.Create, s.Run = a.turns.latency(), a.queue.latency(), a.create.latency(), a.run.latency()
 	for l := range a.live {
 		s.SandboxTime += driver.Duration(time.Since(l.born))
+		s.Cost += l.meter.unbilled()
 	}
 	return s
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/conformance"
+	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
@@ -32,7 +33,10 @@ type app struct {
 	verbose bool
 
 	serving bool // the program is a server: warnings are logged without --verbose
-	entered bool // a command has begun: later errors are not usage errors
+	shares  bool // the program uses the session store of the configuration, which counts for all that share it
+	hooks   executor.Hooks
+	scraped string // where Prometheus gets measurements; empty: nowhere
+	entered bool   // a command has begun: later errors are not usage errors
 	signals *signals
 }
 
@@ -98,7 +102,7 @@ it the routes of the file choose.`,
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log to stderr what happens inside")
 	f.Lookup("config").DefValue = "" // the text contains it
 	root.AddCommand(
-		a.runCommand(), a.replCommand(), a.shellCommand(), a.sessionCommand(),
+		a.runCommand(), a.replCommand(), a.shellCommand(), a.sessionCommand(), a.usageCommand(),
 		a.configCommand(), a.doctorCommand(), a.setupCommand(),
 		a.conformanceCommand(), a.parityCommand(),
 		a.serveCommand(), a.emulateCommand(), a.mcpCommand(),

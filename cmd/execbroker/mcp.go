@@ -108,7 +108,7 @@ func (a *app) mcpHTTP(ctx context.Context, f mcpFlags, p *progress, s *mcp.Serve
 		return c.Subject, c.Attributes, ok
 	}}))
 	return a.listen(ctx, f.listen, mux, func() { a.drain(ctx, p, s.Drain, f.drainLimit()) }, func(l net.Addr) error {
-		return a.announce(serving{API: "mcp", URL: "http://" + l.String() + "/mcp", Key: made})
+		return a.announce(serving{API: "mcp", URL: "http://" + l.String() + "/mcp", Key: made, Metrics: a.scraped})
 	})
 }
 

@@ -74,7 +74,7 @@ func (a *app) env() driver.Env {
 	if owner == "" {
 		owner = defaultOwner()
 	}
-	return driver.Env{Name: "execbroker", Owner: owner, Log: a.log(), OneShot: !a.serving}
+	return driver.Env{Name: "execbroker", Owner: owner, Log: a.log(), Hooks: a.hooks, OneShot: !a.serving}
 }
 
 // defaultOwner returns an owner that separates the sandboxes of several users of one engine.
@@ -103,9 +103,17 @@ func (a *app) open(ctx context.Context, opts ...backends.Option) (*backends.Brok
 
 // openBroker opens the backends of c. Errors that it finds are also reported as errors of the file.
 func (a *app) openBroker(ctx context.Context, c backends.Config, opts ...backends.Option) (*backends.Broker, error) {
-	c.Sessions = backends.Sessions{} // for conversations, which this program does not have
-	b, err := backends.Open(ctx, a.env(), a.reg, c, opts...)
+	b, err := backends.Open(ctx, a.env(), a.reg, a.shared(c), opts...)
 	return b, a.inFile(err)
+}
+
+// shared returns c without its sessions unless the program counts with others. They are for
+// conversations, which the program does not have.
+func (a *app) shared(c backends.Config) backends.Config {
+	if !a.shares {
+		c.Sessions = backends.Sessions{}
+	}
+	return c
 }
 
 // inFile adds the name of the file to errors.

@@ -92,9 +92,10 @@ as long as --drain says. At the second it ends immediately.`,
 
 // serving is what serve prints when it is ready.
 type serving struct {
-	API string `json:"api"`
-	URL string `json:"url"`
-	Key string `json:"key,omitempty"` // set if it was generated
+	API     string `json:"api"`
+	URL     string `json:"url"`
+	Key     string `json:"key,omitempty"`     // set if it was generated
+	Metrics string `json:"metrics,omitempty"` // where Prometheus gets measurements
 }
 
 // apiServer is a server of one of the interfaces.
@@ -106,7 +107,7 @@ type apiServer struct {
 }
 
 func (a *app) serve(ctx context.Context, f serveFlags) error {
-	a.serving = true
+	a.serving, a.shares = true, true
 	open, err := a.front(f)
 	if err != nil {
 		return err
@@ -123,23 +124,44 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 			}
 		}
 		return a.listen(ctx, f.listen, s, drain, func(l net.Addr) error {
-			return a.announce(serving{API: f.api, URL: "http://" + l.String(), Key: s.made})
+			return a.announce(serving{API: f.api, URL: "http://" + l.String(), Key: s.made, Metrics: a.scraped})
 		})
 	})
 }
 
 // overBroker opens the backends for serve, examines them, and closes them afterwards.
 func (a *app) overBroker(ctx context.Context, f serverFlags, serve func(*progress, *backends.Broker) error) (err error) {
+	if f.watch && a.config == "" {
+		return usage("--watch: needs --config")
+	}
 	p := newProgress(a.err)
+	reports, err := a.report(ctx, f.metrics)
+	if err != nil {
+		return err
+	}
+	defer a.closing(p, "sending telemetry", reports.close)
 	starting, end := p.begin(ctx, "opening backends")
 	x, err := a.open(starting)
 	end()
 	if err != nil {
 		return err
 	}
+	stop, err := a.observe(reports, x, f.metrics)
+	if err != nil {
+		a.closing(p, "closing backends", x.Close)
+		return err
+	}
 	defer a.ended(ctx, &err)
+	defer stop()
 	defer a.closing(p, "closing backends", x.Close)
 	defer a.examine(ctx, p, x, f)()
+	if f.watch {
+		watching, stop := context.WithCancel(ctx)
+		var done sync.WaitGroup
+		done.Go(func() { a.watch(watching, x) })
+		defer done.Wait()
+		defer stop()
+	}
 	return serve(p, x)
 }
 

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -138,6 +140,53 @@ func TestServeTellsRules(t *testing.T) {
 	}
 	_ = p.Wait()
 	p.clean(t)
+}
+
+// A server that watches its file follows it, keeps what it has if the file is wrong, and does not
+// end at a hangup.
+func TestServeWatches(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	config := write(t, dir, "app.yaml", "backends: {box: {type: fake}}\nguard: {code_bytes: 10}\n")
+	p := command(t, "serve", "--config", config, "--watch", "--listen", "127.0.0.1:0", "--json")
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	p.Stderr = log // which can be read while the program writes
+	s := announced[serving](t, p)
+	key := []string{"Authorization", "Bearer " + s.Key}
+	code := `{"code": "print(1000000)"}`
+	contains(t, ask(t, 403, "POST", s.URL+"/v1/run", code, key...), `"rule":"code-size","limit":10`)
+	until := func(what string, is func() bool) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: %s", what, read(t, log.Name()))
+			}
+		}
+	}
+	said := func(n int, text string) func() bool {
+		return func() bool { return strings.Count(read(t, log.Name()), text) == n }
+	}
+	write(t, dir, "app.yaml", "backends: {box: {type: fake}}\nguard: {code_byte: 20}\n")
+	until("the error is told", said(1, "is not used"))
+	contains(t, ask(t, 403, "POST", s.URL+"/v1/run", code, key...), `"rule":"code-size","limit":10`)
+	write(t, dir, "app.yaml", "backends: {box: {type: fake}}\nguard: {code_bytes: 20}\n")
+	until("the change is told", said(1, "the configuration has changed\""))
+	ask(t, 200, "POST", s.URL+"/v1/run", code, key...)
+	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	until("it looks again", said(2, "the configuration has changed\""))
+	ask(t, 200, "POST", s.URL+"/v1/run", code, key...)
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Wait()
+	p.clean(t)
+	contains(t, run(t, exitUsage, "serve", "--watch").err.String(), "--watch: needs --config")
 }
 
 func TestServeNeMo(t *testing.T) {

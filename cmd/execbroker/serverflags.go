@@ -24,6 +24,8 @@ type serverFlags struct {
 	maxTimeout time.Duration
 	drain      time.Duration
 	warm       bool
+	metrics    string
+	watch      bool
 	given      func(flag string) bool
 }
 
@@ -39,9 +41,11 @@ func (f *serverFlags) names(c *cobra.Command, more string) {
 	c.Flags().StringArrayVar(&f.domains, "domain", nil, "a `name` or address that clients use for the server; may be repeated"+more)
 }
 
-// warmth adds --warm.
+// warmth adds --warm, --watch and --metrics.
 func (f *serverFlags) warmth(c *cobra.Command) {
 	c.Flags().BoolVar(&f.warm, "warm", false, "first do what setup does, and start one sandbox of each backend")
+	c.Flags().BoolVar(&f.watch, "watch", false, "use the file of --config again when it has changed, and at SIGHUP")
+	c.Flags().StringVar(&f.metrics, "metrics", "", "answer Prometheus on /metrics of this `address` and port, without a key")
 }
 
 // examineTime is how long a server checks its backends before it accepts clients.

@@ -30,6 +30,7 @@ type signals struct {
 	prompt bool                    // a person is at a prompt between runs, so that an interrupt does nothing there
 	run    context.CancelCauseFunc // handles the first interrupt instead of the program; nil: no run is in progress
 	used   bool                    // run has handled it
+	hangup func()                  // handles hangups instead of the program; nil: they end it
 }
 
 // watchSignals returns a context that ends at the first signal, with a *signalError as its cause.
@@ -75,12 +76,15 @@ func watchSignals(ctx context.Context, exit func(int)) (context.Context, *signal
 	return ctx, s
 }
 
-// softly handles an interrupt without ending the program, if it is for a run or comes between two
-// runs.
+// softly handles a signal without ending the program: an interrupt that is for a run or comes
+// between two runs, or a hangup that onHangup handles.
 func (s *signals) softly(sig os.Signal, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case sig == syscall.SIGHUP && s.hangup != nil:
+		s.hangup()
+		return true
 	case sig != os.Interrupt || s.used:
 		return false
 	case s.run == nil:
@@ -89,6 +93,13 @@ func (s *signals) softly(sig os.Signal, err error) bool {
 	s.run(err)
 	s.used = true
 	return true
+}
+
+// onHangup makes hangups call f instead of ending the program.
+func (s *signals) onHangup(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hangup = f
 }
 
 // atPrompt makes interrupts between runs do nothing.

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"time"
+
+	"github.com/execbroker/execbroker/backends"
+)
+
+// watchEvery is how often a server looks at its configuration.
+const watchEvery = time.Second
+
+// watch changes b to the configuration whenever its file changes, and when the program gets a
+// hangup, until ctx ends. A file with an error changes nothing. Replicas that watch the same file
+// all change.
+func (a *app) watch(ctx context.Context, b *backends.Broker) {
+	now := make(chan struct{}, 1)
+	a.signals.onHangup(func() {
+		select {
+		case now <- struct{}{}:
+		default:
+		}
+	})
+	defer a.signals.onHangup(nil)
+	last, _ := os.ReadFile(a.config) // that it can be read has been seen
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	for {
+		asked := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-now:
+			asked = true
+		case <-t.C:
+		}
+		text, err := os.ReadFile(a.config)
+		if err != nil || bytes.Equal(text, last) && !asked {
+			continue // an editor may be replacing it
+		}
+		last = text
+		c, err := a.routed()
+		if err == nil {
+			err = a.inFile(b.Reload(ctx, a.shared(c)))
+		}
+		if err != nil {
+			a.log().WarnContext(ctx, "the configuration has changed, and is not used", "file", a.config, "error", err)
+			continue
+		}
+		a.log().InfoContext(ctx, "the configuration has changed", "file", a.config)
+	}
+}
