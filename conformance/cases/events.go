@@ -169,6 +169,29 @@ func eventCases() []Case {
 			},
 		},
 		{
+			ID: "streaming/last-line", Feature: executor.FeatureStreaming, Programs: []string{"lines-spin"},
+			Doc: "The last of many lines arrives while the code goes on.",
+			Positive: func(t *T) {
+				want := numbered(1000)
+				var got strings.Builder
+				s, start := t.Session(), time.Now()
+				_, err := s.Run(t.Context(), limited(t.Program("lines-spin", "count", 1000), 25*time.Second), func(ev executor.Event) error {
+					if ev.Kind == executor.EventStdout {
+						got.Write(ev.Data)
+					}
+					if got.Len() >= len(want) {
+						return errStop
+					}
+					return nil
+				})
+				if got.String() != want {
+					t.Errorf("got %s, want a thousand lines", excerpt(got.String()))
+				}
+				t.stopped(err)
+				t.prompt("the last line of code that goes on, and stopping it", start, 5*time.Second)
+			},
+		},
+		{
 			ID: "streaming/steps", Feature: executor.FeatureStreaming, Programs: []string{"nap"},
 			Doc: "What code has written arrives before it goes on to wait.",
 			Positive: func(t *T) {

@@ -115,6 +115,17 @@ func outputCases() []Case {
 			},
 		},
 		{
+			ID: "output/crash", PerLanguage: true, Programs: []string{"lines-die"},
+			Doc: "All that code has written before it kills its interpreter is in the result.",
+			Positive: fresh(func(t *T, s executor.Session) {
+				res := t.Run(s, limited(t.Program("lines-die", "count", 1000), 20*time.Second))
+				// The language's runtime may add its last words.
+				if !strings.HasPrefix(string(res.Stdout), numbered(1000)) {
+					t.Errorf("got %s, want a thousand lines", excerpt(string(res.Stdout)))
+				}
+			}),
+		},
+		{
 			ID: "output/keep", PerLanguage: true, Programs: []string{"lines", "repeat"},
 			Doc: "Request.Keep cuts the Result in the middle, between characters, and says where and how much; events are not cut.",
 			Positive: shared(func(t *T, s executor.Session) {

@@ -59,6 +59,8 @@ var programs = []Program{
 	{"write-bytes", `writes the bytes that {{chunks}} has in hexadecimal to stdout, each of its blank-separated chunks on its own and followed by the line "x" on stderr; where output is text only, prints "text only" instead`},
 	{"repeat", "prints {{text}} as often as the number {{count}} says, in one line"},
 	{"lines", `prints "line 1", "line 2", ... up to the number {{count}}`},
+	{"lines-spin", `prints "line 1" to "line N" for the number {{count}}, and loops for ever in code of the language`},
+	{"lines-die", `prints "line 1" to "line N" for the number {{count}}, and ends its interpreter like "die"`},
 	{"flood", `prints lines of 999 times "x" for ever`},
 	{"late", `leaves something running that prints "late" after the number {{ms}} of milliseconds, if need be while a later run awaits; prints "left" and ends at once`},
 	{"linger", `leaves something running that prints "late" after the number {{ms}} of milliseconds and that a run waits for: a thread, timer or task; prints "left"`},

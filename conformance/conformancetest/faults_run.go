@@ -139,6 +139,27 @@ func runFaults() []Fault {
 			Plant: plant(tamper{run: atTheEnd}),
 		},
 		{
+			Name: "output-held-back", Doc: "Behind other output, a piece of output waits for the next one or the end of the run.",
+			Needs: []executor.Feature{executor.FeatureStreaming},
+			Plant: plant(tamper{run: heldBack}),
+		},
+		{
+			Name: "output-of-the-dead-lost", Doc: "Code whose interpreter dies loses the last piece of its output, unless that is the only one.",
+			Plant: plant(tamper{run: func(s *faultySession, ctx context.Context, req *executor.Request, emit emitFunc, next runFunc) (driver.Exit, error) {
+				alive := true
+				return heldBack(s, ctx, req, func(ev executor.Event) error {
+					if !alive {
+						return nil
+					}
+					return emit(ev)
+				}, func(ctx context.Context, req *executor.Request, emit emitFunc) (driver.Exit, error) {
+					exit, err := next(ctx, req, emit)
+					alive = !exit.StateLost
+					return exit, err
+				})
+			}}),
+		},
+		{
 			Name: "late-output-counted", Doc: "What code that was left running prints is counted to the next run.",
 			Plant: plant(tamper{run: countedLate}),
 		},
@@ -224,6 +245,32 @@ func atTheEnd(_ *faultySession, ctx context.Context, req *executor.Request, emit
 		if eerr := emit(ev); eerr != nil {
 			return exit, eerr
 		}
+	}
+	return exit, err
+}
+
+// heldBack emits the first piece of output at once, and each other one when the next one comes or
+// the code has ended.
+func heldBack(_ *faultySession, ctx context.Context, req *executor.Request, emit emitFunc, next runFunc) (driver.Exit, error) {
+	first, kept := true, []executor.Event(nil)
+	release := func() (err error) {
+		for _, ev := range kept {
+			err = emit(ev)
+		}
+		kept = nil
+		return err
+	}
+	exit, err := next(ctx, req, func(ev executor.Event) error {
+		if ev.Kind == executor.EventStarted || first {
+			first = ev.Kind == executor.EventStarted
+			return emit(ev)
+		}
+		err := release()
+		kept = []executor.Event{ev}
+		return err
+	})
+	if err == nil {
+		err = release()
 	}
 	return exit, err
 }

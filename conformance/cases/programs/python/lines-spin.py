@@ -1,0 +1,4 @@
+for i in range(1, {{count}} + 1):
+    print("line", i)
+while True:
+    pass
