@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/execbroker/execbroker/backends/internal/ledger"
@@ -18,27 +19,28 @@ import (
 type guard struct {
 	warn   func(QuotaWarning)
 	ledger *ledger.Ledger
+	now    atomic.Pointer[rules]
+}
 
-	mu      sync.RWMutex
-	cfg     Guard
+// rules are a Guard as it was set once.
+type rules struct {
+	Guard
 	allowed map[executor.Language][]string // normalized names
 }
 
 func (g *guard) set(cfg Guard) {
-	var allowed map[executor.Language][]string
+	r := &rules{Guard: cfg}
 	if cfg.Packages != nil {
-		allowed = map[executor.Language][]string{}
+		r.allowed = map[executor.Language][]string{}
 	}
 	for l, names := range cfg.Packages {
 		for _, n := range names {
 			if name, err := packageName(l, n); err == nil { // check has refused other names
-				allowed[l] = append(allowed[l], name)
+				r.allowed[l] = append(r.allowed[l], name)
 			}
 		}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.cfg, g.allowed = cfg, allowed
+	g.now.Store(r)
 	if g.ledger == nil {
 		return // the Broker is being opened
 	}
@@ -49,12 +51,8 @@ func (g *guard) set(cfg Guard) {
 	g.ledger.SetAlone(alone)
 }
 
-// rules returns the Guard and the packages that are in force now.
-func (g *guard) rules() (Guard, map[executor.Language][]string) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return g.cfg, g.allowed
-}
+// rules returns what is in force now.
+func (g *guard) rules() *rules { return g.now.Load() }
 
 func denied(d executor.Denial, format string, args ...any) *executor.Error {
 	return &executor.Error{Kind: executor.ErrDenied, Ran: executor.RanNo, Denied: d, Err: fmt.Errorf("guard: "+format, args...)}
@@ -68,10 +66,10 @@ type account struct {
 
 // accounts returns those of a session: that of its subject, and those of its attributes. Without
 // limits there are none.
-func (c Guard) accounts(subject string, attributes map[string]string) []account {
-	own := account{name: bySubject + "=" + subject, limits: ledger.Limits{RunsPerMinute: c.RunsPerMinute, RunsAtOnce: c.RunsAtOnce, Sessions: c.SessionsPerSubject}}
+func (r *rules) accounts(subject string, attributes map[string]string) []account {
+	own := account{name: bySubject + "=" + subject, limits: ledger.Limits{RunsPerMinute: r.RunsPerMinute, RunsAtOnce: r.RunsAtOnce, Sessions: r.SessionsPerSubject}}
 	var others []account
-	for _, q := range c.Quotas {
+	for _, q := range r.Quotas {
 		if !has(attributes, q.When) {
 			continue
 		}
@@ -91,7 +89,7 @@ func (c Guard) accounts(subject string, attributes map[string]string) []account 
 		}
 		others[i].limits.Quotas = append(others[i].limits.Quotas, limit)
 	}
-	if own.limits.RunsPerMinute == 0 && own.limits.RunsAtOnce == 0 && own.limits.Sessions == 0 && len(c.Quotas) == 0 {
+	if own.limits.RunsPerMinute == 0 && own.limits.RunsAtOnce == 0 && own.limits.Sessions == 0 && len(r.Quotas) == 0 {
 		return nil
 	}
 	return append([]account{own}, others...)
@@ -238,17 +236,16 @@ func (g *guard) warned(a account, soft []*ledger.Refused) {
 }
 
 // code refuses a run of too many bytes.
-func (c Guard) code(size int) *executor.Error {
-	if most := c.CodeBytes; most > 0 && size > most {
+func (r *rules) code(size int) *executor.Error {
+	if most := r.CodeBytes; most > 0 && size > most {
 		return denied(executor.Denial{Rule: executor.RuleCodeSize, Limit: int64(most), Have: int64(size)}, "code_bytes: the code has %d bytes, and %d are allowed", size, most)
 	}
 	return nil
 }
 
 // packages refuses packages that are not on the list.
-func (g *guard) packages(ps ...executor.Packages) *executor.Error {
-	_, allowed := g.rules()
-	if allowed == nil {
+func (r *rules) packages(ps ...executor.Packages) *executor.Error {
+	if r.allowed == nil {
 		return nil
 	}
 	for _, p := range ps {
@@ -257,9 +254,9 @@ func (g *guard) packages(ps ...executor.Packages) *executor.Error {
 			if err != nil {
 				return &executor.Error{Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: fmt.Errorf("packages: %w", err)} // every backend would refuse it
 			}
-			if !slices.Contains(allowed[p.Language], name) {
+			if !slices.Contains(r.allowed[p.Language], name) {
 				return denied(executor.Denial{Rule: executor.RulePackage, Package: name}, "packages: %s is not on the list of %s packages; allowed are: %s",
-					name, p.Language, strings.Join(allowed[p.Language], ", "))
+					name, p.Language, strings.Join(r.allowed[p.Language], ", "))
 			}
 		}
 	}

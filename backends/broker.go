@@ -187,9 +187,9 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 		}
 		key.route, key.assigned, inner.Subject = d.Route, d.Assigned, subject
 	}
-	cfg, _ := b.guard.rules()
-	accounts := cfg.accounts(spec.Subject, spec.Attributes)
-	refused := b.guard.packages(a.Packages...)
+	r := b.guard.rules()
+	accounts := r.accounts(spec.Subject, spec.Attributes)
+	refused := r.packages(a.Packages...)
 	var held grant
 	if refused == nil && len(accounts) > 0 {
 		held, refused = b.guard.take(ctx, accounts, ledger.Use{Session: true, Amount: ledger.Amount{Cost: b.dearest(t, spec)}})

@@ -75,8 +75,7 @@ func (b *Broker) openManager(ctx context.Context, cfg Sessions) error {
 		counts.Store, counts.Instance, counts.Life, counts.LifeOf = store, b.env.Instance, m.Life(), m.LifeOf
 	}
 	b.guard.ledger = ledger.New(counts)
-	g, _ := b.guard.rules()
-	b.guard.set(g)
+	b.guard.set(b.guard.rules().Guard)
 	b.work.Go(b.bill)
 	if shared {
 		b.work.Go(b.sharePools)

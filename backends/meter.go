@@ -23,6 +23,7 @@ type meter struct {
 	prices driver.Prices
 	limits executor.Limits
 	born   time.Time // when this process began to hold the session
+	free   bool      // it costs nothing
 
 	mu    sync.Mutex
 	life  executor.Money // of the time that has been billed
@@ -30,16 +31,25 @@ type meter struct {
 	runs  int            // in progress
 }
 
-// between returns what the life of the session costs from one moment to another.
-func (m *meter) between(from, to time.Time) executor.Money {
-	return m.prices.Life(m.limits, to.Sub(m.born)) - m.prices.Life(m.limits, from.Sub(m.born))
+// at returns what the life of the session costs until a moment.
+func (m *meter) at(t time.Time) executor.Money {
+	if m.free {
+		return 0
+	}
+	return m.prices.Life(m.limits, t.Sub(m.born))
 }
+
+// between returns what the life of the session costs from one moment to another.
+func (m *meter) between(from, to time.Time) executor.Money { return m.at(to) - m.at(from) }
 
 // due returns what the life of the session has cost since it was billed last.
 func (m *meter) due() executor.Money {
+	if m.free {
+		return 0
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	due := max(m.prices.Life(m.limits, time.Since(m.born))-m.life, 0)
+	due := max(m.at(time.Now())-m.life, 0)
 	m.life += due
 	return due
 }
@@ -48,14 +58,14 @@ func (m *meter) due() executor.Money {
 func (m *meter) cost() executor.Money {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return max(m.prices.Life(m.limits, time.Since(m.born)), m.life) + m.other
+	return max(m.at(time.Now()), m.life) + m.other
 }
 
 // unbilled returns what the life of the session has cost since it was billed last.
 func (m *meter) unbilled() executor.Money {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return max(m.prices.Life(m.limits, time.Since(m.born))-m.life, 0)
+	return max(m.at(time.Now())-m.life, 0)
 }
 
 // run begins or ends a run.
@@ -80,19 +90,39 @@ func (m *meter) most(wall time.Duration) ledger.Amount {
 // charge counts an amount for the accounts of the session, of which taken has granted it, and for
 // its arm.
 func (s *session) charge(taken grant, end bool, a ledger.Amount, other executor.Money) {
-	s.meter.mu.Lock()
-	s.meter.other += other
-	s.meter.mu.Unlock()
-	s.arm.cost(a.Cost)
-	name := s.arm.key().String()
-	switch {
-	case taken == nil && s.meter.prices != driver.Prices{}: // nothing is limited, and costs are reported all the same
-		s.b.guard.ledger.Add(bySubject+"="+s.subject, ledger.Use{}).End(name, a)
-	case end:
-		taken.end(name, a)
-	default:
-		taken.spend(name, a)
+	if a.Cost != 0 {
+		s.arm.cost(a.Cost)
+		s.meter.mu.Lock()
+		s.meter.other += other
+		s.meter.mu.Unlock()
 	}
+	switch {
+	case taken == nil && s.meter.free:
+	case taken == nil: // nothing is limited, and costs are reported all the same
+		s.b.guard.ledger.Add(bySubject+"="+s.subject, ledger.Use{}).End(s.arm.name, a)
+	case end:
+		taken.end(s.arm.name, a)
+	default:
+		taken.spend(s.arm.name, a)
+	}
+}
+
+// accountsNow returns the accounts of the session by r.
+func (s *session) accountsNow(r *rules) []account {
+	attributes := s.attributes.Load()
+	if k := s.known.Load(); k != nil && k.rules == r && k.attributes == attributes {
+		return k.accounts
+	}
+	k := &knownAccounts{r, attributes, r.accounts(s.subject, *attributes)}
+	s.known.Store(k)
+	return k.accounts
+}
+
+// knownAccounts are the accounts of a session as long as the rules and its attributes stay.
+type knownAccounts struct {
+	rules      *rules
+	attributes *map[string]string
+	accounts   []account
 }
 
 // created charges the creation of the session, and keeps the next minute reserved.
@@ -106,8 +136,7 @@ func (s *session) created() {
 
 // attached counts a session that exists already.
 func (s *session) attached() {
-	cfg, _ := s.b.guard.rules()
-	s.accounts = cfg.accounts(s.subject, *s.attributes.Load())
+	s.accounts = s.accountsNow(s.b.guard.rules())
 	next := s.meter.between(s.meter.born, s.meter.born.Add(ahead))
 	for _, a := range s.accounts {
 		s.held = append(s.held, s.b.guard.ledger.Add(a.name, ledger.Use{Session: true, Amount: ledger.Amount{Cost: next}}))
@@ -125,8 +154,7 @@ func (s *session) bill(ctx context.Context) {
 		return
 	}
 	s.charge(s.held, false, due, 0)
-	cfg, _ := s.b.guard.rules()
-	refused := s.b.guard.more(ctx, cfg.limitsOf(s.accounts, s.subject, *s.attributes.Load()), s.held, due)
+	refused := s.b.guard.more(ctx, limitsOf(s.accounts, s.accountsNow(s.b.guard.rules())), s.held, due)
 	if refused == nil || !errors.Is(refused, executor.ErrDenied) {
 		return // a session goes on while the store does not answer
 	}
@@ -138,8 +166,7 @@ func (s *session) bill(ctx context.Context) {
 }
 
 // limitsOf returns accounts with the limits that hold for them now.
-func (c Guard) limitsOf(accounts []account, subject string, attributes map[string]string) []account {
-	now := c.accounts(subject, attributes)
+func limitsOf(accounts, now []account) []account {
 	out := make([]account, len(accounts))
 	for i, a := range accounts {
 		out[i].name = a.name

@@ -52,13 +52,14 @@ type session struct {
 	accounts   []account                         // that have granted held
 	held       grant                             // the session, and what it may cost
 	meter      meter
+	known      atomic.Pointer[knownAccounts]
 	once       sync.Once
 }
 
 // begin adds the session to the statistics. The time to get the session is part of the first turn.
 func (s *session) begin(a *arm, attributes map[string]string, took time.Duration, prices driver.Prices) {
 	s.arm = a
-	s.meter.prices, s.meter.limits, s.meter.born = prices, s.Session.Info().Limits, time.Now()
+	s.meter.prices, s.meter.limits, s.meter.born, s.meter.free = prices, s.Session.Info().Limits, time.Now(), prices == driver.Prices{}
 	s.attributes.Store(&attributes)
 	s.spent.Store(int64(took))
 	a.began(s)
@@ -179,19 +180,22 @@ func (s *session) run(ctx context.Context, a Audit, wall time.Duration, do func(
 
 // admit asks the guard for a run of at most wall.
 func (s *session) admit(ctx context.Context, a Audit, wall time.Duration) (grant, *executor.Error) {
-	cfg, _ := s.b.guard.rules()
-	if err := cfg.code(a.CodeBytes); err != nil {
+	r := s.b.guard.rules()
+	if err := r.code(a.CodeBytes); err != nil {
 		return nil, err
 	}
-	if err := s.b.guard.packages(a.Packages...); err != nil {
+	if err := r.packages(a.Packages...); err != nil {
 		return nil, err
 	}
-	accounts := cfg.accounts(s.subject, *s.attributes.Load())
-	if len(accounts) == 0 {
+	accounts := s.accountsNow(r)
+	switch {
+	case len(accounts) == 0:
 		return nil, nil
+	case s.meter.free && len(r.Quotas) == 0: // only the numbers of runs are limited
+		return s.b.guard.take(ctx, accounts, ledger.Use{Run: true})
 	}
 	if wall < 0 {
-		if cfg.needsWallTime() {
+		if r.needsWallTime() {
 			return nil, denied(executor.Denial{Rule: executor.RuleQuotaTime}, "quotas: a run without a wall time cannot be granted, because its time or cost has no bound")
 		}
 		wall = 0
@@ -201,6 +205,10 @@ func (s *session) admit(ctx context.Context, a Audit, wall time.Duration) (grant
 
 // settle counts what a run has come to, and returns its cost.
 func (s *session) settle(taken grant, began time.Time, res *executor.Result, err error) executor.Money {
+	if s.meter.free && len(s.b.guard.rules().Quotas) == 0 {
+		taken.end(s.arm.name, ledger.Amount{})
+		return 0
+	}
 	now := time.Now()
 	due := ledger.Amount{Cost: s.meter.due()} // also what the session has cost before the run
 	cost := s.meter.between(began, now)

@@ -81,14 +81,12 @@ func (a *arm) cost(c executor.Money) {
 	a.s.Cost += c
 }
 
-// key returns the name of the arm.
-func (a *arm) key() armKey { return armKey{a.s.Route, a.s.Assigned, a.s.Backend} }
-
 // armKey names an arm.
 type armKey struct{ route, assigned, backend string }
 
 // arm collects the statistics of one arm.
 type arm struct {
+	name                      string // in the ledger
 	mu                        sync.Mutex
 	s                         ArmStats
 	turns, queue, create, run histogram
@@ -109,7 +107,7 @@ func (f *collector) arm(k armKey) *arm {
 		if f.arms == nil {
 			f.arms = map[armKey]*arm{}
 		}
-		a = &arm{s: ArmStats{Route: k.route, Assigned: k.assigned, Backend: k.backend}, live: map[*session]bool{}}
+		a = &arm{name: k.String(), s: ArmStats{Route: k.route, Assigned: k.assigned, Backend: k.backend}, live: map[*session]bool{}}
 		f.arms[k] = a
 	}
 	return a

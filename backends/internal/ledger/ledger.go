@@ -86,6 +86,7 @@ type Taken struct {
 	// account.mu guards these.
 	use   Use
 	ahead Amount // counted as spent already, when this process was taken for dead
+	taken bool   // granted
 	ended bool
 }
 
@@ -104,8 +105,9 @@ type account struct {
 	writing   bool
 	forgotten bool // Ledger.accounts no longer has it
 	queue     []*op
-	live      map[*Taken]bool
-	alone     share // what was granted without the store since it failed
+	held      int             // what is taken and has not ended
+	live      map[*Taken]bool // the same, if there is a store
+	alone     share           // what was granted without the store since it failed
 
 	missed map[string]bool // processes that did not live at the last tick
 }
@@ -189,30 +191,40 @@ func (l *Ledger) grant(ctx context.Context, o *op) (soft []*Refused, forgotten b
 
 // decide grants or refuses o in memory. The caller has locked a.
 func (a *account) decide(o *op) ([]*Refused, error) {
-	refused, soft := view{&a.own, a.others, &a.gone}.admit(o.limits, o.use, time.Now())
+	now := time.Now()
+	refused, soft := view{&a.own, a.others, &a.gone}.admit(o.limits, o.use, now)
 	if refused != nil {
 		return nil, refused
 	}
-	a.take(o)
+	a.take(o, now)
 	return soft, nil
 }
 
 // take adds what was granted to the share of this process. The caller has locked a.
-func (a *account) take(o *op) {
-	a.own.take(o.use, time.Now())
+func (a *account) take(o *op, now time.Time) {
+	a.own.take(o.use, o.limits, now)
 	t := o.taken
 	t.use.Session, t.use.Run = t.use.Session || o.use.Session, t.use.Run || o.use.Run
 	t.use.Amount = t.use.Amount.plus(o.use.Amount)
-	a.live[t] = true
+	if a.live != nil {
+		a.live[t] = true
+	}
+	if !t.taken {
+		t.taken = true
+		a.held++
+	}
 }
 
-func (s *share) take(u Use, now time.Time) {
+// take adds what was granted. The start of a run is noted only where a limit asks for it.
+func (s *share) take(u Use, l Limits, now time.Time) {
 	if u.Session {
 		s.Sessions++
 	}
 	if u.Run {
 		s.Running++
-		s.started(now)
+		if l.RunsPerMinute > 0 {
+			s.started(now)
+		}
 	}
 	s.Reserved = s.Reserved.plus(u.Amount)
 }
@@ -234,7 +246,7 @@ func (a *account) add(u Use, t *Taken) bool {
 	if a.forgotten {
 		return false
 	}
-	a.take(&op{use: u, taken: t})
+	a.take(&op{use: u, taken: t}, time.Now())
 	a.dirty = true
 	t.l.start(a)
 	return true
@@ -315,6 +327,7 @@ func (t *Taken) End(arm string, a Amount) {
 	}
 	t.ended = true
 	t.a.dirty = true
+	t.a.held--
 	delete(t.a.live, t)
 	t.l.start(t.a)
 }
@@ -326,8 +339,11 @@ func (l *Ledger) account(name string) *account {
 	l.tidy()
 	a := l.accounts[name]
 	if a == nil {
-		a = &account{key: key(name), name: name, live: map[*Taken]bool{}, own: share{Life: l.opts.Life}}
-		a.own.Today.Holder = rand.Text()
+		a = &account{name: name, own: share{Life: l.opts.Life}}
+		if l.opts.Store != nil {
+			a.key, a.live = key(name), map[*Taken]bool{}
+			a.own.Today.Holder = rand.Text()
+		}
 		l.accounts[name] = a
 	}
 	return a
@@ -367,7 +383,7 @@ func (a *account) idle(now time.Time, shared bool) bool {
 		return false
 	}
 	defer a.mu.Unlock()
-	if len(a.live) > 0 || len(a.queue) > 0 || a.writing || a.dirty {
+	if a.held > 0 || len(a.queue) > 0 || a.writing || a.dirty {
 		return false
 	}
 	if shared {
@@ -449,8 +465,8 @@ func (l *Ledger) decideAlone(a *account, o *op, err error) ([]*Refused, error) {
 	if refused != nil {
 		return nil, refused
 	}
-	a.alone.take(o.use, now) // stays taken until the store is back
-	a.take(o)
+	a.alone.take(o.use, o.limits, now) // stays taken until the store is back
+	a.take(o, now)
 	a.dirty = true
 	l.mu.Lock()
 	l.alone++

@@ -140,7 +140,7 @@ func (a *account) weigh(ops []*op, own *share, now time.Time) (granted, refused 
 			refused++
 			continue
 		}
-		own.take(o.use, now)
+		own.take(o.use, o.limits, now)
 		granted++
 	}
 	return granted, refused
@@ -154,7 +154,7 @@ func (a *account) finish(ops []*op) {
 			if o.left {
 				a.dirty = true // the store has it, and this process does not
 			} else {
-				a.take(o)
+				a.take(o, time.Now())
 			}
 		}
 		close(o.done)
