@@ -173,6 +173,7 @@ func (b *backend) noInterpreter(ctx context.Context, sandbox *api.Sandbox, err e
 
 // open makes the contexts of a new session.
 func (n *notebook) open(ctx context.Context, spec *executor.Spec) error {
+	defer n.awake(ctx, spec.IdleTTL)()
 	s := setup{Keep: true, Env: pointers(spec.Env), Dir: executor.Workdir}
 	for k, v := range map[string]string{"TZ": "UTC", "LANG": "C.UTF-8"} {
 		if _, given := s.Env[k]; !given {
@@ -193,6 +194,34 @@ func (n *notebook) open(ctx context.Context, spec *executor.Spec) error {
 		}
 	}
 	return nil
+}
+
+// awake keeps the sandbox in use until end is called. The runner, whose clock ends the sandbox, sees
+// nothing of a context that is being made, and a kernel may take longer than a short idle TTL.
+func (n *notebook) awake(ctx context.Context, idle time.Duration) (end func()) {
+	if idle <= 0 || idle > n.b.cfg.timeout() {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() {
+		t := time.NewTicker(idle / 3)
+		defer t.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.C:
+			}
+			if _, err := n.KeepAlive(ctx, idle); err != nil {
+				return // what waits for the context finds out why
+			}
+		}
+	})
+	return func() {
+		cancel()
+		work.Wait()
+	}
 }
 
 // failed classifies an error of a step that runs no code of the user.

@@ -246,6 +246,19 @@ func TestCodeInterpreterSwitches(t *testing.T) {
 	}
 }
 
+// TestSlowContexts: a sandbox does not end while its contexts are made, however short its idle TTL is.
+func TestSlowContexts(t *testing.T) {
+	t.Parallel()
+	w := interpreting(t)
+	w.SetFaults(e2btest.Faults{SlowContexts: 2500 * time.Millisecond})
+	s, err := w.x.Create(t.Context(), executor.Spec{IdleTTL: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.run(s, "print(1)")
+	w.life(s)
+}
+
 // Nobody finds out what a session was given by asking the kernel for its history: environments come
 // in files, which are gone.
 func TestEnvironmentLeavesNoTrace(t *testing.T) {

@@ -105,6 +105,8 @@ type Faults struct {
 	LateNumbers bool
 	// SlowDeletes is how long it takes to remove or restart a context. At E2B that is up to 3 s.
 	SlowDeletes time.Duration
+	// SlowContexts is how long it takes to make a context besides.
+	SlowContexts time.Duration
 }
 
 // BadGateway is a kind of the status 502, which has several meanings. The zero value is none.

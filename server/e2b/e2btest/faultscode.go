@@ -29,15 +29,22 @@ func (f *faulty) serveInterpreter(w http.ResponseWriter, r *http.Request, now Fa
 			f.unseen(w, r)
 			return
 		}
-	case now.SlowDeletes > 0 && (r.Method == http.MethodDelete || strings.HasSuffix(r.URL.Path, "/restart")):
-		t := time.NewTimer(now.SlowDeletes)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-r.Context().Done():
-		}
+	case r.Method == http.MethodDelete || strings.HasSuffix(r.URL.Path, "/restart"):
+		linger(r, now.SlowDeletes)
+	case r.Method == http.MethodPost && r.URL.Path == "/contexts":
+		linger(r, now.SlowContexts)
 	}
 	f.server.ServeHTTP(w, r)
+}
+
+// linger waits for d, unless the client goes away.
+func linger(r *http.Request, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.Context().Done():
+	}
 }
 
 // blankLines adds an empty line to each piece of a stream.

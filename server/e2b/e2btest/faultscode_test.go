@@ -146,3 +146,14 @@ func TestFaultSlowDeletes(t *testing.T) {
 		}
 	})
 }
+
+func TestFaultSlowContexts(t *testing.T) {
+	bubble(t, Faults{SlowContexts: 2 * time.Second}, e2b.Config{}, func(w world) {
+		m := w.create()
+		begin := time.Now()
+		w.context(m)
+		if took := time.Since(begin); took != 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
