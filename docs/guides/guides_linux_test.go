@@ -46,6 +46,7 @@ var guides = map[string]struct {
 	"nemo":                   {prints: []string{`"completed"`, "42"}},
 	"parity":                 {prints: []string{"explained: code cannot start threads (code 1)", "python.platform: linux -> emscripten", "they differ"}},
 	"quotas-and-costs":       {prints: []string{`"stdout":"42\n"`, "default  local     local    1     "}},
+	"replicas":               {prints: []string{`"stdout":"42\n"`, `"denied":{"rule":"rate"`, "durability"}},
 	"telemetry":              {prints: []string{"execbroker_guard_store_away 0"}},
 	"quick-start":            {prints: []string{"42\n", "hottest:  2014-08-11", "3.1", "pyodide works"}},
 }
