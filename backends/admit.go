@@ -108,15 +108,13 @@ func has(attributes, want map[string]string) bool {
 // grant is what the accounts of a session have granted, in their order.
 type grant []*ledger.Taken
 
-// take asks all accounts, at the same time, and takes from all or none.
-func (g *guard) take(ctx context.Context, accounts []account, u ledger.Use) (grant, *executor.Error) {
+// take asks all accounts, at the same time, and takes from all or none. notices say which soft quotas
+// are exceeded.
+func (g *guard) take(ctx context.Context, accounts []account, u ledger.Use) (_ grant, notices []string, _ *executor.Error) {
 	taken := make(grant, len(accounts))
 	errs := make([]error, len(accounts))
-	ask := func(i int, a account) {
-		var soft []*ledger.Refused
-		taken[i], soft, errs[i] = g.ledger.Take(ctx, a.name, a.limits, u)
-		g.warned(a, soft)
-	}
+	soft := make([][]*ledger.Refused, len(accounts))
+	ask := func(i int, a account) { taken[i], soft[i], errs[i] = g.ledger.Take(ctx, a.name, a.limits, u) }
 	if len(accounts) == 1 {
 		ask(0, accounts[0])
 	} else {
@@ -133,10 +131,13 @@ func (g *guard) take(ctx context.Context, accounts []account, u ledger.Use) (gra
 					t.Void()
 				}
 			}
-			return nil, g.refusal(ctx, accounts[i], err)
+			return nil, nil, g.refusal(ctx, accounts[i], err)
 		}
 	}
-	return taken, nil
+	for i, a := range accounts {
+		notices = append(notices, g.warned(a, soft[i])...)
+	}
+	return taken, notices, nil
 }
 
 // more reserves a further amount for what has been granted.
@@ -222,17 +223,20 @@ type QuotaWarning struct {
 	Text    string // for people; does not name the subject
 }
 
-func (g *guard) warned(a account, soft []*ledger.Refused) {
-	if g.warn == nil {
-		return
-	}
+// warned tells the program which soft quotas are exceeded, and returns it in words.
+func (g *guard) warned(a account, soft []*ledger.Refused) (notices []string) {
 	for _, r := range soft {
+		notices = append(notices, exceeded(a, r))
+		if g.warn == nil {
+			continue
+		}
 		g.warn(QuotaWarning{
 			Account: a.name,
 			Denial:  executor.Denial{Rule: r.Rule, Limit: r.Limit, Have: r.Have, Quota: a.owner(), Renews: time.Now().Add(r.After)},
 			Text:    exceeded(a, r),
 		})
 	}
+	return notices
 }
 
 // code refuses a run of too many bytes.

@@ -192,7 +192,7 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 	refused := r.packages(a.Packages...)
 	var held grant
 	if refused == nil && len(accounts) > 0 {
-		held, refused = b.guard.take(ctx, accounts, ledger.Use{Session: true, Amount: ledger.Amount{Cost: b.dearest(t, spec)}})
+		held, _, refused = b.guard.take(ctx, accounts, ledger.Use{Session: true, Amount: ledger.Amount{Cost: b.dearest(t, spec)}})
 	}
 	if refused != nil {
 		refused.Op, refused.Backend = "create", t.info().Name

@@ -39,12 +39,16 @@ guard:
 		one, two := w.openAs("one", file, store, warnings), w.openAs("two", file, store)
 		defer w.close(one)
 		defer w.close(two)
+		var notices []string
 		run := func(b *backends.Broker, spec executor.Spec, code string) error {
 			w.Helper()
 			s := w.create(b, spec)
 			defer s.Close()
-			_, err := s.Run(w.Context(), executor.Request{Code: code}, nil)
+			res, err := s.Run(w.Context(), executor.Request{Code: code}, nil)
 			synctest.Wait() // the other process sees what has ended
+			if res != nil {
+				notices = append(notices, res.Notices...)
+			}
 			return err
 		}
 		refused := func(err error, rule executor.Rule, want executor.Denial, text string) {
@@ -70,6 +74,9 @@ guard:
 			w.Errorf("got %+v", warned)
 		}
 		mu.Unlock()
+		if len(notices) != 1 || !strings.HasPrefix(notices[0], "subject has used or reserved 2 runs of 2 runs in this day") {
+			w.Errorf("got %q", notices)
+		}
 		// A tenant is counted over its users.
 		bob := executor.Spec{Subject: "bob", Attributes: map[string]string{"tenant": "x"}}
 		for range 2 {

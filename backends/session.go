@@ -165,7 +165,7 @@ func (s *session) run(ctx context.Context, a Audit, wall time.Duration, do func(
 		a.closing(res, err)
 		s.b.audit(a)
 	}()
-	taken, refused := s.admit(ctx, a, wall)
+	taken, notices, refused := s.admit(ctx, a, wall)
 	if refused != nil {
 		refused.Op, refused.Backend, refused.Session = a.Op, h.Backend, h.Session
 		return nil, refused
@@ -175,28 +175,31 @@ func (s *session) run(ctx context.Context, a Audit, wall time.Duration, do func(
 	res, err = do()
 	s.meter.run(-1)
 	a.Cost = s.settle(taken, began, res, err)
+	if res != nil {
+		res.Notices = append(res.Notices, notices...)
+	}
 	return res, err
 }
 
-// admit asks the guard for a run of at most wall.
-func (s *session) admit(ctx context.Context, a Audit, wall time.Duration) (grant, *executor.Error) {
+// admit asks the guard for a run of at most wall. notices are for the user.
+func (s *session) admit(ctx context.Context, a Audit, wall time.Duration) (taken grant, notices []string, refused *executor.Error) {
 	r := s.b.guard.rules()
 	if err := r.code(a.CodeBytes); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := r.packages(a.Packages...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	accounts := s.accountsNow(r)
 	switch {
 	case len(accounts) == 0:
-		return nil, nil
+		return nil, nil, nil
 	case s.meter.free && len(r.Quotas) == 0: // only the numbers of runs are limited
 		return s.b.guard.take(ctx, accounts, ledger.Use{Run: true})
 	}
 	if wall < 0 {
 		if r.needsWallTime() {
-			return nil, denied(executor.Denial{Rule: executor.RuleQuotaTime}, "quotas: a run without a wall time cannot be granted, because its time or cost has no bound")
+			return nil, nil, denied(executor.Denial{Rule: executor.RuleQuotaTime}, "quotas: a run without a wall time cannot be granted, because its time or cost has no bound")
 		}
 		wall = 0
 	}

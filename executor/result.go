@@ -73,6 +73,10 @@ type Result struct {
 	StateLost  bool `json:"state_lost,omitempty"`  // the variables were lost in this run
 	FilesLost  bool `json:"files_lost,omitempty"`  // the files were lost too
 
+	// Notices are for the user of the program, in words: a soft quota that is exceeded. A broker
+	// sets them.
+	Notices []string `json:"notices,omitempty"`
+
 	Started  time.Time     `json:"started"`
 	Queued   time.Duration `json:"queued_ns"`   // time from the call to EventStarted
 	Duration time.Duration `json:"duration_ns"` // time from EventStarted to the end

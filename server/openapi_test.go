@@ -59,7 +59,7 @@ func (d description) same(where string, s schema, t reflect.Type, sent bool) {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
 		d.Errorf("%s: times are numbers of seconds", where)
-	case reflect.TypeFor[time.Time]():
+	case reflect.TypeFor[time.Time](), reflect.TypeFor[executor.Money](): // decimal
 		want = "string"
 	case reflect.TypeFor[executor.Bytes]():
 		want = "" // has one of two forms

@@ -8,7 +8,6 @@ import (
 
 // In this API every duration is a number of seconds, in requests and in answers. The types of the
 // contract use nanoseconds, so types with durations have their own form here.
-// form of their own here.
 
 // Result is an executor.Result without the provider's name of the sandbox, which clients do not
 // need to know.
@@ -30,6 +29,7 @@ type Result struct {
 	StateFresh       bool                `json:"state_fresh,omitempty"`
 	StateLost        bool                `json:"state_lost,omitempty"`
 	FilesLost        bool                `json:"files_lost,omitempty"`
+	Notices          []string            `json:"notices,omitempty"`
 	Started          time.Time           `json:"started"`
 	QueuedSeconds    float64             `json:"queued_seconds"`
 	DurationSeconds  float64             `json:"duration_seconds"`
@@ -39,8 +39,9 @@ type Result struct {
 
 // Usage is an executor.Usage.
 type Usage struct {
-	CPUSeconds float64 `json:"cpu_seconds,omitempty"`
-	PeakMemory int64   `json:"peak_memory,omitempty"`
+	CPUSeconds float64        `json:"cpu_seconds,omitempty"`
+	PeakMemory int64          `json:"peak_memory,omitempty"`
+	Cost       executor.Money `json:"cost,omitempty"`
 }
 
 // Origin is an executor.Origin.
@@ -55,8 +56,8 @@ func resultOf(r *executor.Result) *Result {
 		ID: r.ID, Status: r.Status, Reason: r.Reason, Signal: r.Signal, ExitCode: r.ExitCode, Exception: r.Exception,
 		Stdout: r.Stdout, Stderr: r.Stderr, Dropped: r.Dropped, Outputs: r.Outputs, Artifacts: r.Artifacts, ArtifactsOmitted: r.ArtifactsOmitted,
 		LeftRunning: r.LeftRunning, Cell: r.Cell, StateFresh: r.StateFresh, StateLost: r.StateLost, FilesLost: r.FilesLost,
-		Started: r.Started, QueuedSeconds: r.Queued.Seconds(), DurationSeconds: r.Duration.Seconds(),
-		Usage:  Usage{CPUSeconds: r.Usage.CPU.Seconds(), PeakMemory: r.Usage.PeakMemory},
+		Notices: r.Notices, Started: r.Started, QueuedSeconds: r.Queued.Seconds(), DurationSeconds: r.Duration.Seconds(),
+		Usage:  Usage{CPUSeconds: r.Usage.CPU.Seconds(), PeakMemory: r.Usage.PeakMemory, Cost: r.Usage.Cost},
 		Origin: Origin{Backend: r.Origin.Backend, Route: r.Origin.Route, Assigned: r.Origin.Assigned},
 	}
 }

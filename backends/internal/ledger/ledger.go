@@ -104,6 +104,7 @@ type account struct {
 	dirty     bool             // own has changed since it was stored
 	writing   bool
 	forgotten bool // Ledger.accounts no longer has it
+	quotas    bool // it has had quotas
 	queue     []*op
 	held      int             // what is taken and has not ended
 	live      map[*Taken]bool // the same, if there is a store
@@ -153,6 +154,7 @@ func (l *Ledger) grant(ctx context.Context, o *op) (soft []*Refused, forgotten b
 		a.mu.Unlock()
 		return nil, true, nil
 	}
+	a.quotas = a.quotas || len(o.limits.Quotas) > 0
 	if l.opts.Store == nil {
 		defer a.mu.Unlock()
 		soft, err = a.decide(o)
@@ -369,16 +371,20 @@ func (l *Ledger) tidy() {
 		return
 	}
 	l.tidied = now
+	crowded := len(l.accounts) > maxAccounts
 	for name, a := range l.accounts {
-		if a.idle(now, l.opts.Store != nil) {
+		if a.idle(now, l.opts.Store != nil, crowded) {
 			delete(l.accounts, name)
 		}
 	}
 }
 
+// maxAccounts is how many accounts without quotas are kept in memory for reports.
+const maxAccounts = 100_000
+
 // idle reports whether the account can be forgotten: nothing is in use, and what was used is in the
-// store or no longer counts.
-func (a *account) idle(now time.Time, shared bool) bool {
+// store or no longer counts. If it is crowded, what was used without a quota does not count.
+func (a *account) idle(now time.Time, shared, crowded bool) bool {
 	if !a.mu.TryLock() {
 		return false
 	}
@@ -391,7 +397,7 @@ func (a *account) idle(now time.Time, shared bool) bool {
 		return true
 	}
 	for i := range Periods {
-		if a.own.in(i, now) != (Amount{}) {
+		if a.own.in(i, now) != (Amount{}) && (a.quotas || !crowded) {
 			return false
 		}
 	}
