@@ -108,8 +108,8 @@ func has(attributes, want map[string]string) bool {
 // grant is what the accounts of a session have granted, in their order.
 type grant []*ledger.Taken
 
-// take asks all accounts, at the same time, and takes from all or none. notices say which soft quotas
-// are exceeded.
+// take asks all accounts, at the same time, and takes from all or none. notices say which soft
+// quotas are exceeded.
 func (g *guard) take(ctx context.Context, accounts []account, u ledger.Use) (_ grant, notices []string, _ *executor.Error) {
 	taken := make(grant, len(accounts))
 	errs := make([]error, len(accounts))

@@ -196,8 +196,8 @@ func (n *notebook) open(ctx context.Context, spec *executor.Spec) error {
 	return nil
 }
 
-// awake keeps the sandbox in use until end is called. The runner, whose clock ends the sandbox, sees
-// nothing of a context that is being made, and a kernel may take longer than a short idle TTL.
+// awake keeps the sandbox in use until end is called. The runner, whose clock ends the sandbox,
+// sees nothing of a context that is being made, and a kernel may take longer than a short idle TTL.
 func (n *notebook) awake(ctx context.Context, idle time.Duration) (end func()) {
 	if idle <= 0 || idle > n.b.cfg.timeout() {
 		return func() {}
@@ -317,13 +317,14 @@ func startsAgain(err error) bool {
 }
 
 const (
-	// heedTime is how long code may take to heed that its connection was closed. Then its context
-	// is removed, for which E2B takes 3 s.
+	// heedTime is how long code may take to heed that its connection was closed. Then its
+	// context is removed, for which E2B takes 3 s.
 	heedTime = 3 * time.Second
-	// probeTime is how long the first probe may take: one that comes too early is never executed.
+	// probeTime is how long the first probe may take: one that comes too early is never
+	// executed.
 	probeTime = time.Second
-	// abortTime is how long after the end of a connection what comes next may be thrown away with
-	// it.
+	// abortTime is how long after the end of a connection what comes next may be thrown away
+	// with it.
 	abortTime = 100 * time.Millisecond
 )
 

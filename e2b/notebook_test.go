@@ -246,7 +246,8 @@ func TestCodeInterpreterSwitches(t *testing.T) {
 	}
 }
 
-// TestSlowContexts: a sandbox does not end while its contexts are made, however short its idle TTL is.
+// TestSlowContexts: a sandbox does not end while its contexts are made, however short its idle TTL
+// is.
 func TestSlowContexts(t *testing.T) {
 	t.Parallel()
 	w := interpreting(t)

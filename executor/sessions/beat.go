@@ -89,8 +89,8 @@ func (m *Manager) LifeOf(ctx context.Context, instance string) (string, error) {
 // LeaseTTL returns Options.LeaseTTL or its default.
 func (m *Manager) LeaseTTL() time.Duration { return m.opts.LeaseTTL }
 
-// Living returns the Instances of the living processes that use the Store, sorted, with that of this
-// one.
+// Living returns the Instances of the living processes that use the Store, sorted, with that of
+// this one.
 func (m *Manager) Living(ctx context.Context) ([]string, error) {
 	living := []string{m.opts.Instance}
 	for key, err := range m.store.Keys(ctx, instancePrefix) {
