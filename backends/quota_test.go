@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -315,5 +316,71 @@ func TestPoolsOfAll(t *testing.T) {
 		}
 		w.close(one)
 		w.close(two)
+	})
+}
+
+// downStore is a store that does not answer while down is set.
+type downStore struct {
+	sessions.Store
+	down atomic.Bool
+}
+
+func (s *downStore) Get(ctx context.Context, key string) (sessions.Entry, error) {
+	if s.down.Load() {
+		return sessions.Entry{}, errors.New("no route to the store")
+	}
+	return s.Store.Get(ctx, key)
+}
+
+func (s *downStore) Put(ctx context.Context, key string, e sessions.Entry) (string, error) {
+	if s.down.Load() {
+		return "", errors.New("no route to the store")
+	}
+	return s.Store.Put(ctx, key, e)
+}
+
+// TestOnStoreFailure: while the store does not answer, what is limited is refused, or a part of each
+// limit is granted; what exists goes on, and what is not limited needs no store.
+func TestOnStoreFailure(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		store := &downStore{Store: sessions.NewMemoryStore()}
+		const backend = "backends: {a: {type: fake, on: a}}\n"
+		strict := w.openAs("strict", backend+"guard: {runs_per_minute: 10}", backends.WithStore(store))
+		defer w.close(strict)
+		local := w.openAs("local", backend+"guard: {runs_per_minute: 10, on_store_failure: local, local_share: 0.3}", backends.WithStore(store))
+		defer w.close(local)
+		free := w.openAs("free", backend, backends.WithStore(store))
+		defer w.close(free)
+		var all [3]executor.Session
+		for i, b := range []*backends.Broker{strict, local, free} {
+			all[i] = w.create(b, executor.Spec{Subject: "u"})
+			defer all[i].Close()
+		}
+		run := func(s executor.Session) error {
+			_, err := s.Run(w.Context(), executor.Request{Code: "1"}, nil)
+			return err
+		}
+		store.down.Store(true)
+		if e := w.fails(run(all[0]), executor.ErrUnavailable); !strings.Contains(e.Error(), "guard: the store of the limits: no route to the store") {
+			w.Errorf("got %v", e)
+		}
+		for range 3 {
+			if err := run(all[1]); err != nil {
+				w.Error(err)
+			}
+		}
+		w.fails(run(all[1]), executor.ErrDenied)
+		for range 20 {
+			if err := run(all[2]); err != nil {
+				w.Error(err)
+			}
+		}
+		store.down.Store(false)
+		time.Sleep(time.Minute + 10*time.Second)
+		for _, s := range all {
+			if err := run(s); err != nil {
+				w.Error(err)
+			}
+		}
 	})
 }

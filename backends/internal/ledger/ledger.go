@@ -88,6 +88,8 @@ type Taken struct {
 	ahead Amount // counted as spent already, when this process was taken for dead
 	taken bool   // granted
 	ended bool
+
+	started bool // its start is noted
 }
 
 // account is one account.
@@ -204,8 +206,13 @@ func (a *account) decide(o *op) ([]*Refused, error) {
 
 // take adds what was granted to the share of this process. The caller has locked a.
 func (a *account) take(o *op, now time.Time) {
-	a.own.take(o.use, o.limits, now)
 	t := o.taken
+	if t.ended { // while More was under way
+		a.dirty = true
+		return
+	}
+	a.own.take(o.use, o.limits, now)
+	t.started = t.started || o.use.Run && o.limits.RunsPerMinute > 0
 	t.use.Session, t.use.Run = t.use.Session || o.use.Session, t.use.Run || o.use.Run
 	t.use.Amount = t.use.Amount.plus(o.use.Amount)
 	if a.live != nil {
@@ -257,7 +264,7 @@ func (a *account) add(u Use, t *Taken) bool {
 // Void ends t as if it had not been taken.
 func (t *Taken) Void() {
 	t.a.mu.Lock()
-	if last := len(t.a.own.Starts) - 1; t.use.Run && !t.ended && last >= 0 {
+	if last := len(t.a.own.Starts) - 1; t.started && !t.ended && last >= 0 {
 		if s := &t.a.own.Starts[last]; s.N > 1 {
 			s.N--
 		} else {

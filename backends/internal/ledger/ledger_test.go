@@ -243,6 +243,26 @@ func TestLimits(t *testing.T) {
 			s.Errorf("got %+v and %v", sum, err)
 		}
 	})
+	both("void", func(s *shop, a, b *ledger.Ledger) { // as if it had never been
+		limits := ledger.Limits{RunsPerMinute: 2}
+		s.take(a, limits, aRun).End("", ledger.Amount{})
+		s.take(a, ledger.Limits{}, aRun).Void() // its start was not noted
+		s.take(a, limits, aRun).Void()
+		synctest.Wait()
+		s.take(b, limits, aRun).End("", ledger.Amount{})
+		synctest.Wait()
+		s.refused(a, limits, aRun, executor.RuleRate)
+	})
+	both("more of what has ended", func(s *shop, a, b *ledger.Ledger) {
+		limits := quota(ledger.Month, ledger.Amount{Cost: 100})
+		one := s.take(a, limits, ledger.Use{Session: true, Amount: ledger.Amount{Cost: 60}})
+		one.End("", ledger.Amount{})
+		if _, err := one.More(s.Context(), limits, ledger.Amount{Cost: 90}); err != nil {
+			s.Error(err)
+		}
+		synctest.Wait()
+		s.take(b, limits, ledger.Use{Amount: ledger.Amount{Cost: 100}}).End("", ledger.Amount{})
+	})
 	both("more", func(s *shop, a, b *ledger.Ledger) { // of a session that costs something while it idles
 		limits := quota(ledger.Month, ledger.Amount{Cost: 100})
 		one := s.take(a, limits, ledger.Use{Session: true, Amount: ledger.Amount{Cost: 60}})
