@@ -40,8 +40,8 @@ func TestBrokerIsAnExecutor(t *testing.T) {
 backends:
   fake:
     type: fake
-    broker: {queue: {max: 200, wait: 10s}, breaker: {failures: 1000}}
-guard: {code_bytes: 100000000, runs_per_minute: 10000, runs_at_once: 1000, sessions_per_subject: 1000}`)
+    broker: {queue: {max: 200, wait: 10s}, breaker: {failures: 1000}, prices: {creation: 0.01, second: 0.01, run: 0.01}}
+guard: {code_bytes: 100000000, runs_per_minute: 10000, runs_at_once: 1000, sessions_per_subject: 1000, quotas: [{per: month, runs: 1000000, cost: 1000000000, soft: true}]}`)
 	target := conformance.Target{
 		Implementation: conformance.Implementation{Name: "broker", Version: conformance.Version},
 		Mode:           conformance.Fake,

@@ -128,6 +128,7 @@ type knownAccounts struct {
 // created charges the creation of the session, and keeps the next minute reserved.
 func (s *session) created() {
 	s.charge(s.held, false, ledger.Amount{Cost: s.meter.due()}, 0)
+	s.cost.Store(int64(s.meter.cost()))
 	next := s.meter.between(s.meter.born, s.meter.born.Add(ahead))
 	for _, t := range s.held {
 		t.Keep(ledger.Amount{Cost: next})

@@ -128,8 +128,14 @@ func TestCosts(t *testing.T) {
 		s := w.create(b, executor.Spec{Subject: "u"})
 		says := func(want string) {
 			w.Helper()
-			if got := s.Info().Cost.String(); got != want {
-				w.Errorf("the session has cost %s, want %s", got, want)
+			before := s.Info().Cost
+			time.Sleep(time.Nanosecond)
+			if got := s.Info().Cost; got != before {
+				w.Errorf("the cost has changed from %s to %s without Refresh", before, got)
+			}
+			i, err := s.Refresh(w.Context())
+			if got := s.Info().Cost.String(); err != nil || got != want || i.Cost.String() != want {
+				w.Errorf("the session has cost %s, want %s: %v", got, want, err)
 			}
 			if got := b.Stats().Arms[0].Cost.String(); got != want {
 				w.Errorf("the arm has cost %s, want %s", got, want)

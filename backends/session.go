@@ -53,6 +53,7 @@ type session struct {
 	held       grant                             // the session, and what it may cost
 	meter      meter
 	known      atomic.Pointer[knownAccounts]
+	cost       atomic.Int64 // executor.Money that the session had cost at the last Refresh
 	once       sync.Once
 }
 
@@ -89,6 +90,7 @@ func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 	if err != nil {
 		return i, err
 	}
+	s.cost.Store(int64(s.meter.cost()))
 	return s.mark(i), nil
 }
 
@@ -99,7 +101,7 @@ func (s *session) mark(i executor.SessionInfo) executor.SessionInfo {
 			attributes = string(raw)
 		}
 	}
-	i.Cost = s.meter.cost()
+	i.Cost = executor.Money(s.cost.Load())
 	if s.subject == "" && attributes == "" {
 		return i
 	}

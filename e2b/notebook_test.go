@@ -209,6 +209,7 @@ var interpreterSwitches = []struct {
 	{"endless-exit", e2btest.Faults{EndlessExit: true}},
 	{"late-numbers", e2btest.Faults{LateNumbers: true}},
 	{"slow-deletes", e2btest.Faults{SlowDeletes: time.Second}},
+	{"slow-contexts", e2btest.Faults{SlowContexts: time.Second}}, // also TestSlowContexts
 }
 
 // What E2B's code interpreter does that its clients trip over. Each fault is on while code is

@@ -115,7 +115,7 @@ type SessionInfo struct {
 	Run          RunLimits         `json:"run"`                   // default limits of its runs, in force
 	MaxRun       RunLimits         `json:"max_run"`               // highest limits of its runs, in force
 	Capabilities Capabilities      `json:"capabilities,omitzero"` // of this session and its languages only; empty in a listing
-	Cost         Money             `json:"cost,omitempty"`        // of this holder so far, if a broker knows prices
+	Cost         Money             `json:"cost,omitempty"`        // that this holder caused until the last Refresh, if a broker knows prices
 }
 
 // Interpreter names one interpreter of a session. The empty Context is the default context of the
