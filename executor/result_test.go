@@ -21,7 +21,7 @@ var fullResult = executor.Result{
 	Artifacts: []executor.Artifact{{
 		Name: "a/b.csv", MIME: "text/csv", Size: 3, ModTime: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), Data: executor.Bytes("a,b"),
 	}},
-	ArtifactsOmitted: 2, LeftRunning: []string{"timer"}, Cell: 4, StateFresh: true, StateLost: true, FilesLost: true,
+	ArtifactsOmitted: 2, LeftRunning: []string{"timer"}, Notices: []string{"a quota is exceeded"}, Cell: 4, StateFresh: true, StateLost: true, FilesLost: true,
 	Started: time.Date(2026, 11, 1, 0, 0, 0, 7, time.UTC), Queued: time.Millisecond, Duration: time.Second,
 	Usage:  executor.Usage{CPU: time.Second, PeakMemory: 5},
 	Origin: executor.Origin{Backend: "b", Session: "s", Route: "r", Assigned: "a"},

@@ -19,7 +19,7 @@ var reads = map[string][]string{
 	".":                    {"."},
 	"internal/ci":          {"."},
 	"backends/all":         {"docs/reports"},
-	"cmd/execbroker":       {"docs/guides"},
+	"cmd/execbroker":       {"docs/grafana", "docs/guides"},
 	"internal/attempttest": {"docs/security"},
 	"docker":               {"docs/security"},
 	"examples/thirdparty":  {"docs/guides/write-an-adapter.md"},

@@ -310,7 +310,7 @@ func TestNeverMore(t *testing.T) {
 	bubble(t, func(s *shop) {
 		s.store.lost.Store(10)
 		s.store.held.Store(10)
-		const most, price = 12, 7
+		const most, price = 6, 7
 		limits := ledger.Limits{RunsAtOnce: most, Quotas: []ledger.Quota{{Per: ledger.Month, Most: ledger.Amount{Cost: 9000}}}}
 		var running, highest, granted, denied, failed, spent atomic.Int64
 		var wg sync.WaitGroup
