@@ -345,8 +345,8 @@ func (s *downStore) Put(ctx context.Context, key string, e sessions.Entry) (stri
 	return s.Store.Put(ctx, key, e)
 }
 
-// TestOnStoreFailure: while the store does not answer, what is limited is refused, or a part of each
-// limit is granted; what exists goes on, and what is not limited needs no store.
+// TestOnStoreFailure: while the store does not answer, what is limited is refused, or a part of
+// each limit is granted; what exists goes on, and what is not limited needs no store.
 func TestOnStoreFailure(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		store := &downStore{Store: sessions.NewMemoryStore()}
