@@ -20,14 +20,26 @@ import (
 // If the backend of the session does not answer, Acquire fails with the backend's error for as long
 // as Options.Replace says. After that it makes a new session, which Lease.Why reports, and leaves
 // the old sandbox to its idle TTL and to Reap.
-func (m *Manager) Acquire(ctx context.Context, key string, spec executor.Spec) (_ *Lease, err error) {
+func (m *Manager) Acquire(ctx context.Context, key string, spec executor.Spec) (*Lease, error) {
+	return m.acquired(ctx, key, spec, false)
+}
+
+// AcquireExisting is Acquire without a new sandbox: if the key has none or it is gone, it fails
+// with ErrNotFound. The next Acquire then says what was lost. Of spec only Subject and Attributes
+// count.
+func (m *Manager) AcquireExisting(ctx context.Context, key string, spec executor.Spec) (*Lease, error) {
+	return m.acquired(ctx, key, executor.Spec{Subject: spec.Subject, Attributes: spec.Attributes}, true)
+}
+
+// acquired is Acquire or AcquireExisting.
+func (m *Manager) acquired(ctx context.Context, key string, spec executor.Spec, existing bool) (_ *Lease, err error) {
 	ctx, end := m.begin(ctx, executor.Op{Name: "acquire"})
 	var out executor.Outcome
 	done := Acquisition{Key: key, Spec: spec, Began: time.Now()}
 	defer func() {
 		out.Err, done.Err = err, err
 		end(out)
-		if m.opts.Acquired != nil {
+		if m.opts.Acquired != nil && (!existing || !errors.Is(err, executor.ErrNotFound)) {
 			m.opts.Acquired(done)
 		}
 	}()
@@ -38,7 +50,7 @@ func (m *Manager) Acquire(ctx context.Context, key string, spec executor.Spec) (
 	if err != nil {
 		return nil, err
 	}
-	lease, err := m.acquire(ctx, key, spec, l, &done.Handle)
+	lease, err := m.acquire(ctx, key, spec, existing, l, &done.Handle)
 	if err != nil {
 		m.unlock(key, l)
 		return nil, err
@@ -52,18 +64,18 @@ func (m *Manager) Acquire(ctx context.Context, key string, spec executor.Spec) (
 
 // acquire is Acquire for a caller that has locked the key in this process. On success the lease
 // keeps the lock. It stores the handle of the record in handle.
-func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l *local, handle *executor.Handle) (*Lease, error) {
+func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, existing bool, l *local, handle *executor.Handle) (*Lease, error) {
 	if err := m.ensureHeartbeat(ctx); err != nil {
 		return nil, err
 	}
-	e, err := m.claim(ctx, key, spec, l)
+	e, err := m.claim(ctx, key, spec, existing, l)
 	if err != nil {
 		return nil, err
 	}
 	lease := m.newLease(e, l)
 	old, held := e.Handle, l.session
 	*handle = old
-	s, fresh, why, err := m.open(lease.ctx, ctx, e, spec, l)
+	s, fresh, why, err := m.open(lease.ctx, ctx, e, spec, existing, l)
 	if err == nil && fresh {
 		if lease.Restored, lease.Omitted, err = m.restore(ctx, e, s); err != nil {
 			s.Close() // if this fails, the idle TTL removes it
@@ -114,6 +126,8 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, l
 	return lease, nil
 }
 
+var errNone = errors.New("the key has no session; it has ended or never existed")
+
 // setSession replaces the session that this process holds for a key.
 func (m *Manager) setSession(l *local, s executor.Session) {
 	m.mu.Lock()
@@ -126,13 +140,19 @@ const poll = 200 * time.Millisecond
 
 // claim takes the lease of a key in the Store and makes the record if there is none. It waits while
 // another process has the lease.
-func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, l *local) (*entry, error) {
+func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, existing bool, l *local) (*entry, error) {
 	for {
 		e, err := m.load(ctx, key)
 		if err != nil {
 			return nil, err
 		}
 		now := time.Now()
+		if existing {
+			if e.rev == "" || e.Handle.Session == "" && e.Until.IsZero() {
+				return nil, m.fail("acquire", executor.ErrNotFound, errNone)
+			}
+			spec.Template, spec.Languages, spec.Network = e.Template, e.Languages, e.Network
+		}
 		if e.rev != "" {
 			if err := m.compare(&e.Record, spec); err != nil {
 				return nil, err
@@ -304,7 +324,7 @@ func (m *Manager) countSubject(ctx context.Context, subject string, most int) (i
 // open returns the session of a record that this process has leased: the one that it holds, the one
 // that it can attach to, or a new one and the reason why it is new. It stops when the lease is lost
 // or the caller gives up. In e it records since when the backend has been unavailable.
-func (m *Manager) open(leased, caller context.Context, e *entry, spec executor.Spec, l *local) (s executor.Session, fresh bool, why Loss, err error) {
+func (m *Manager) open(leased, caller context.Context, e *entry, spec executor.Spec, existing bool, l *local) (s executor.Session, fresh bool, why Loss, err error) {
 	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
 	defer context.AfterFunc(leased, cancel)()
@@ -319,12 +339,14 @@ func (m *Manager) open(leased, caller context.Context, e *entry, spec executor.S
 		if e.Unavailable.IsZero() {
 			e.Unavailable = began
 		}
-		if !replaceable && !m.replaceable(&e.Record, time.Now()) || ctx.Err() != nil {
+		if existing || !replaceable && !m.replaceable(&e.Record, time.Now()) || ctx.Err() != nil {
 			return nil, false, "", err
 		}
 		why = LossUnavailable
 	case err != nil:
 		return nil, false, "", err
+	case existing:
+		return nil, false, "", m.fail("acquire", executor.ErrNotFound, errNone)
 	}
 	s, err = m.x.Create(ctx, spec)
 	return s, err == nil, why, err

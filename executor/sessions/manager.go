@@ -42,7 +42,8 @@ type Options struct {
 	// replaces the session with a new one. Zero: at once; negative: never. Nil: DefaultReplace for
 	// all. A session is not replaced while a run may still go on in it within its wall time.
 	Replace func(executor.Handle) time.Duration
-	// Acquired is called after each Acquire, which waits for it. It may be nil.
+	// Acquired is called after each Acquire, which waits for it, but not for an AcquireExisting
+	// that finds nothing. It may be nil.
 	Acquired func(Acquisition)
 	Hooks    executor.Hooks
 	Log      *slog.Logger // nil: no log

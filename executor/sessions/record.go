@@ -43,6 +43,8 @@ type Record struct {
 	Lost bool                `json:"lost,omitempty"` // see Lease.Lost
 	Why  Loss                `json:"why,omitempty"`  // see Lease.Why
 	Ran  []executor.Language `json:"ran,omitempty"`  // see Lease.Ran
+
+	IDs []string `json:"ids,omitempty"` // see Lease.Once
 }
 
 // Where records are in the Store.
