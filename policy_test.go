@@ -111,7 +111,7 @@ var rules = []rule{
 	{packages: []string{"internal/front"}},
 	// Code in fences is what models write, whoever asks them.
 	{packages: []string{"server/nemo"}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "server", "tool"}},
-	{packages: []string{"server/..."}, imports: []string{"executor", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
+	{packages: []string{"server/..."}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults
 	// below it.
 	{packages: []string{"conformance/cases"}, imports: []string{"executor"}},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/internal/front"
 )
 
@@ -32,6 +33,9 @@ type Config struct {
 	// Spec is the Spec of every sandbox. A client adds languages, packages, variables and a
 	// template. Subject and Attributes are those of its key. MaxTimeout raises its MaxRun.WallTime.
 	Spec executor.Spec
+	// Conversations has the conversations of clients. Its Executor is that of New. Nil: there
+	// are no conversations. The caller closes it after the Server.
+	Conversations *sessions.Manager
 	// MaxBody and MaxFile are the largest sizes of a JSON request and of a file in bytes. Zero: the
 	// defaults.
 	MaxBody, MaxFile int64

@@ -12,18 +12,22 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/internal/front"
 )
 
 // Problem is the answer to a request that failed.
 type Problem struct {
 	Status  int             `json:"status"`
-	Kind    string          `json:"kind"` // "unauthorized", "draining", "origin", "method", "upgrade", "no-input", "no-terminal", or a word of executor.KindName
+	Kind    string          `json:"kind"` // "unauthorized", "draining", "origin", "method", "upgrade", "no-input", "no-terminal", "repeated", "elsewhere", or a word of executor.KindName
 	Message string          `json:"message"`
 	Ran     string          `json:"ran"` // whether the code may have run: "no", "maybe", "yes"
 	Missing []string        `json:"missing,omitempty"`
 	Denied  executor.Denial `json:"denied,omitzero"` // for the kind "denied": the rule and its numbers
-	Request string          `json:"request_id"`
+	// Instance is the server that has the conversation, for the kind "elsewhere": see driver.Env. A
+	// front end sends the request there.
+	Instance string `json:"instance,omitempty"`
+	Request  string `json:"request_id"`
 
 	retry time.Duration
 }
@@ -75,6 +79,11 @@ func problem(err error) *Problem {
 	}
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		return refuse(http.StatusRequestEntityTooLarge, "too-large", "the body has more than %d bytes", large.Limit)
+	}
+	if e := (*sessions.ElsewhereError)(nil); errors.As(err, &e) {
+		p := refuse(http.StatusMisdirectedRequest, "elsewhere", "another server has this conversation, and its backend cannot be used from here")
+		p.Instance = e.Instance
+		return p
 	}
 	p := &Problem{Status: http.StatusInternalServerError, Kind: executor.KindName(err), Ran: executor.RanMaybe.String()}
 	kind, cause := err, error(nil)

@@ -132,27 +132,38 @@ func TestOpenAPI(t *testing.T) {
 	}
 	// The types of request and answer of each operation; nil means none, or not JSON.
 	operations := map[string]struct{ takes, gives any }{
-		"get /v1/health":                            {nil, Health{}},
-		"get /v1/openapi.json":                      {nil, nil},
-		"get /v1/capabilities":                      {nil, Capabilities{}},
-		"get /v1/stats":                             {nil, Stats{}},
-		"post /v1/run":                              {OnceRequest{}, Result{}},
-		"post /v1/run/stream":                       {OnceRequest{}, nil},
-		"get /v1/sessions":                          {nil, SessionList{}},
-		"post /v1/sessions":                         {SessionRequest{}, Session{}},
-		"get /v1/sessions/{id}":                     {nil, Session{}},
-		"delete /v1/sessions/{id}":                  {nil, nil},
-		"post /v1/sessions/{id}/run":                {RunRequest{}, Result{}},
-		"post /v1/sessions/{id}/run/stream":         {RunRequest{}, nil},
-		"post /v1/sessions/{id}/reset":              {ResetRequest{}, nil},
-		"post /v1/sessions/{id}/packages":           {PackagesRequest{}, Result{}},
-		"post /v1/sessions/{id}/ports/{port}":       {nil, nil},
-		"post /v1/sessions/{id}/runs/{run}/input":   {nil, nil},
-		"put /v1/sessions/{id}/runs/{run}/terminal": {executor.TerminalSize{}, nil},
-		"get /v1/sessions/{id}/files":               {nil, FileList{}},
-		"get /v1/sessions/{id}/files/{name}":        {nil, nil},
-		"put /v1/sessions/{id}/files/{name}":        {nil, Written{}},
-		"delete /v1/sessions/{id}/files/{name}":     {nil, nil},
+		"get /v1/health":                              {nil, Health{}},
+		"get /v1/openapi.json":                        {nil, nil},
+		"get /v1/capabilities":                        {nil, Capabilities{}},
+		"get /v1/stats":                               {nil, Stats{}},
+		"post /v1/run":                                {OnceRequest{}, Result{}},
+		"post /v1/run/stream":                         {OnceRequest{}, nil},
+		"put /v1/conversations/{key}":                 {SessionRequest{}, Conversation{}},
+		"get /v1/conversations/{key}":                 {nil, Conversation{}},
+		"delete /v1/conversations/{key}":              {nil, nil},
+		"post /v1/conversations/{key}/run":            {ConversationRequest{}, Result{}},
+		"post /v1/conversations/{key}/run/stream":     {ConversationRequest{}, nil},
+		"post /v1/conversations/{key}/reset":          {ResetRequest{}, nil},
+		"post /v1/conversations/{key}/packages":       {PackagesRequest{}, Result{}},
+		"get /v1/conversations/{key}/files":           {nil, FileList{}},
+		"get /v1/conversations/{key}/files/{name}":    {nil, nil},
+		"put /v1/conversations/{key}/files/{name}":    {nil, Written{}},
+		"delete /v1/conversations/{key}/files/{name}": {nil, nil},
+		"get /v1/sessions":                            {nil, SessionList{}},
+		"post /v1/sessions":                           {SessionRequest{}, Session{}},
+		"get /v1/sessions/{id}":                       {nil, Session{}},
+		"delete /v1/sessions/{id}":                    {nil, nil},
+		"post /v1/sessions/{id}/run":                  {RunRequest{}, Result{}},
+		"post /v1/sessions/{id}/run/stream":           {RunRequest{}, nil},
+		"post /v1/sessions/{id}/reset":                {ResetRequest{}, nil},
+		"post /v1/sessions/{id}/packages":             {PackagesRequest{}, Result{}},
+		"post /v1/sessions/{id}/ports/{port}":         {nil, nil},
+		"post /v1/sessions/{id}/runs/{run}/input":     {nil, nil},
+		"put /v1/sessions/{id}/runs/{run}/terminal":   {executor.TerminalSize{}, nil},
+		"get /v1/sessions/{id}/files":                 {nil, FileList{}},
+		"get /v1/sessions/{id}/files/{name}":          {nil, nil},
+		"put /v1/sessions/{id}/files/{name}":          {nil, Written{}},
+		"delete /v1/sessions/{id}/files/{name}":       {nil, nil},
 	}
 	w := newWorld(t, fake.Options{}, Config{})
 	d := description{t, doc.Components.Schemas, map[string]reflect.Type{}}
@@ -175,7 +186,7 @@ func TestOpenAPI(t *testing.T) {
 				continue
 			}
 			delete(operations, name)
-			target := strings.NewReplacer("{id}", "x", "{name}", "y").Replace(path)
+			target := strings.NewReplacer("{id}", "x", "{key}", "k", "{name}", "y").Replace(path)
 			if res, got := w.do(strings.ToUpper(method), target, "{}"); res.StatusCode == 404 && strings.Contains(got, "no-such-operation") {
 				t.Errorf("%s is described, and there is none: %d", name, res.StatusCode)
 			}

@@ -35,6 +35,7 @@ type Result struct {
 	DurationSeconds  float64             `json:"duration_seconds"`
 	Usage            Usage               `json:"usage,omitzero"`
 	Origin           Origin              `json:"origin"`
+	Conversation     *Turn               `json:"conversation,omitempty"` // of a run in a conversation
 }
 
 // Usage is an executor.Usage.

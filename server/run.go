@@ -82,7 +82,7 @@ func (s *Server) request(q RunRequest) (executor.Request, error) {
 
 // result counts and answers a run. If there is an error, there is no result; the error says whether
 // the code ran.
-func (s *Server) result(c Client, res *executor.Result, err error) (int, any, error) {
+func (s *Server) result(c Client, x executor.Session, res *executor.Result, err error) (int, any, error) {
 	s.mu.Lock()
 	u := s.usageOf(c)
 	if res != nil {
@@ -94,7 +94,11 @@ func (s *Server) result(c Client, res *executor.Result, err error) (int, any, er
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, resultOf(res), nil
+	v := resultOf(res)
+	if b, ok := x.(*session); ok && b.lease != nil {
+		v.Conversation = turn(b.lease)
+	}
+	return http.StatusOK, v, nil
 }
 
 // once calls run with a new sandbox and destroys it afterwards.
@@ -143,7 +147,7 @@ func (s *Server) once(w http.ResponseWriter, r *http.Request, c Client, run func
 func (s *Server) runOnce(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
 	return s.once(w, r, c, func(x executor.Session, req executor.Request) (int, any, error) {
 		res, err := x.Run(r.Context(), req, nil)
-		return s.result(c, res, err)
+		return s.result(c, x, res, err)
 	})
 }
 
@@ -153,27 +157,41 @@ func (s *Server) streamOnce(w http.ResponseWriter, r *http.Request, c Client) (i
 	})
 }
 
-// within calls run with the session of a request.
-func (s *Server) within(w http.ResponseWriter, r *http.Request, c Client, b *session, run func(executor.Request) (int, any, error)) (int, any, error) {
-	var q RunRequest
-	if err := s.body(w, r, &q); err != nil {
-		return 0, nil, err
+// execution runs a request in a session and answers it.
+type execution func(http.ResponseWriter, *http.Request, Client, *session, executor.Request) (int, any, error)
+
+// within makes an operation on a session of an execution.
+func (s *Server) within(run execution) func(http.ResponseWriter, *http.Request, Client, *session) (int, any, error) {
+	return func(w http.ResponseWriter, r *http.Request, c Client, b *session) (int, any, error) {
+		var q RunRequest
+		if err := s.body(w, r, &q); err != nil {
+			return 0, nil, err
+		}
+		req, err := s.request(q)
+		if err != nil {
+			return 0, nil, err
+		}
+		end, err := s.begin(c)
+		if err != nil {
+			return 0, nil, err
+		}
+		defer end()
+		over, err := s.name(b, q.ID, req)
+		if err != nil {
+			return 0, nil, err
+		}
+		defer over()
+		return run(w, r, c, b, req)
 	}
-	req, err := s.request(q)
-	if err != nil {
-		return 0, nil, err
-	}
-	end, err := s.begin(c)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer end()
-	over, err := s.name(b, q.ID, req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer over()
-	return run(req)
+}
+
+func (s *Server) run(_ http.ResponseWriter, r *http.Request, c Client, b *session, req executor.Request) (int, any, error) {
+	res, err := b.Run(r.Context(), req, nil)
+	return s.result(c, b, res, s.gone(b, err))
+}
+
+func (s *Server) streamed(w http.ResponseWriter, r *http.Request, c Client, b *session, req executor.Request) (int, any, error) {
+	return 0, nil, s.gone(b, s.stream(w, r, c, b, req))
 }
 
 // maxNamed is the largest number of run IDs that a session remembers.
@@ -189,7 +207,7 @@ func (s *Server) name(b *session, id string, req executor.Request) (over func(),
 	case id == "":
 		return func() {}, nil
 	case known:
-		return nil, &Problem{Status: http.StatusConflict, Kind: "repeated", Ran: executor.RanMaybe.String(), Message: "the id was used by an earlier run; the code was not run again"}
+		return nil, repeated()
 	case len(b.runs) >= maxNamed:
 		return nil, refuse(http.StatusTooManyRequests, "exhausted", "the session has had %d runs with an id; make a new one, or give no ids", maxNamed)
 	case b.runs == nil:
@@ -208,15 +226,6 @@ func (s *Server) name(b *session, id string, req executor.Request) (over func(),
 	}, nil
 }
 
-func (s *Server) runIn(w http.ResponseWriter, r *http.Request, c Client, b *session) (int, any, error) {
-	return s.within(w, r, c, b, func(req executor.Request) (int, any, error) {
-		res, err := b.Run(r.Context(), req, nil)
-		return s.result(c, res, s.gone(b, err))
-	})
-}
-
-func (s *Server) streamIn(w http.ResponseWriter, r *http.Request, c Client, b *session) (int, any, error) {
-	return s.within(w, r, c, b, func(req executor.Request) (int, any, error) {
-		return 0, nil, s.gone(b, s.stream(w, r, c, b, req))
-	})
+func repeated() *Problem {
+	return &Problem{Status: http.StatusConflict, Kind: "repeated", Ran: executor.RanMaybe.String(), Message: "the id was used by an earlier run; the code was not run again"}
 }

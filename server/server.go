@@ -46,6 +46,7 @@ type usage struct {
 	sessions  int // including those that are being created
 	runs      int // current runs
 	transfers int // current transfers
+	turns     int // current requests in conversations
 	done      map[executor.Status]int64
 	failed    int64 // runs without a result
 	created   int64
@@ -77,6 +78,9 @@ type operation func(w http.ResponseWriter, r *http.Request, c Client) (status in
 
 func (s *Server) routes() {
 	s.mux = http.NewServeMux()
+	for pattern, op := range s.conversationRoutes() {
+		s.mux.Handle(pattern, s.authenticated(op))
+	}
 	for pattern, op := range map[string]operation{
 		"GET /v1/capabilities":                      s.capabilities,
 		"GET /v1/stats":                             s.stats,
@@ -86,8 +90,8 @@ func (s *Server) routes() {
 		"POST /v1/sessions":                         s.create,
 		"GET /v1/sessions/{id}":                     s.in(s.get),
 		"DELETE /v1/sessions/{id}":                  s.in(s.remove),
-		"POST /v1/sessions/{id}/run":                s.in(s.runIn),
-		"POST /v1/sessions/{id}/run/stream":         s.in(s.streamIn),
+		"POST /v1/sessions/{id}/run":                s.in(s.within(s.run)),
+		"POST /v1/sessions/{id}/run/stream":         s.in(s.within(s.streamed)),
 		"POST /v1/sessions/{id}/runs/{run}/input":   s.in(s.send),
 		"PUT /v1/sessions/{id}/runs/{run}/terminal": s.in(s.resize),
 		"POST /v1/sessions/{id}/reset":              s.in(s.reset),

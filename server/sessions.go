@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/sessions"
 )
 
 // SessionRequest is a request for a session. Zero fields mean those of Config.Spec.
@@ -47,6 +48,7 @@ type SessionList struct {
 // session is a session of a key.
 type session struct {
 	executor.Session
+	lease *sessions.Lease // of a conversation: the fields below but id are zero, and the Server does not end it
 	id    string
 	owner keyID
 	idle  time.Duration
@@ -170,7 +172,7 @@ func (s *Server) find(r *http.Request, c Client) (b *session, done func(), err e
 
 // gone forgets a session whose sandbox has ended by itself, and returns err.
 func (s *Server) gone(b *session, err error) error {
-	if e := (*executor.Error)(nil); errors.As(err, &e) && (e.Kind == executor.ErrNotFound || e.Kind == executor.ErrClosed) {
+	if e := (*executor.Error)(nil); b.lease == nil && errors.As(err, &e) && (e.Kind == executor.ErrNotFound || e.Kind == executor.ErrClosed) {
 		if err := s.end(b); err != nil {
 			s.cfg.Log.Warn("ending a session whose sandbox is gone", "err", err)
 		}
@@ -276,5 +278,5 @@ func (s *Server) install(w http.ResponseWriter, r *http.Request, c Client, b *se
 	}
 	defer end()
 	res, err := b.Install(r.Context(), executor.Packages(q), nil)
-	return s.result(c, res, s.gone(b, err))
+	return s.result(c, b, res, s.gone(b, err))
 }

@@ -44,7 +44,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c Client, x exec
 		q.put(string(e.Kind), e, len(e.Data))
 		return nil
 	})
-	_, v, err := s.result(c, res, err)
+	_, v, err := s.result(c, x, res, err)
 	if err != nil && !began {
 		return err
 	}

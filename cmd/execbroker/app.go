@@ -32,6 +32,8 @@ type app struct {
 	json    bool
 	verbose bool
 
+	instance string // the name of this process, for others that share its session store; empty: a random one
+
 	serving bool // the program is a server: warnings are logged without --verbose
 	shares  bool // the program uses the session store of the configuration, which counts for all that share it
 	hooks   executor.Hooks

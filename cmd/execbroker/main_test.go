@@ -170,7 +170,7 @@ type process struct {
 }
 
 // command prepares a process, which runs in a new directory.
-func command(t *testing.T, args ...string) *process {
+func command(t testing.TB, args ...string) *process {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {

@@ -74,7 +74,7 @@ func (a *app) env() driver.Env {
 	if owner == "" {
 		owner = defaultOwner()
 	}
-	return driver.Env{Name: "execbroker", Owner: owner, Log: a.log(), Hooks: a.hooks, OneShot: !a.serving}
+	return driver.Env{Name: "execbroker", Owner: owner, Instance: a.instance, Log: a.log(), Hooks: a.hooks, OneShot: !a.serving}
 }
 
 // defaultOwner returns an owner that separates the sandboxes of several users of one engine.

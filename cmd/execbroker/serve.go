@@ -73,6 +73,7 @@ as long as --drain says. At the second it ends immediately.`,
 	l := c.Flags()
 	l.StringVar(&f.api, "api", "native", "the interface: native, nemo or e2b")
 	l.StringVar(&f.listen, "listen", "127.0.0.1:3000", "`address` and port; port 0 means any free port")
+	l.StringVar(&a.instance, "instance", "", "the `name` of this server among its replicas, for a front end that sends requests to the one that has a conversation (default a random one)")
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients, in JSON (not for e2b)")
 	f.names(c, " (e2b: sandboxes have host names below the first)")
 	f.reach(c, "the network of sandboxes that do not set one")
@@ -183,7 +184,7 @@ func (a *app) drain(ctx context.Context, p *progress, wait func(context.Context)
 }
 
 // front checks the flags and returns a function that makes the server over an Executor.
-func (a *app) front(f serveFlags) (func(executor.Executor) (*apiServer, error), error) {
+func (a *app) front(f serveFlags) (func(*backends.Broker) (*apiServer, error), error) {
 	if !slices.Contains(apis, f.api) {
 		return nil, usage("--api: %w", driver.Unknown("interface", f.api, apis))
 	}
@@ -218,7 +219,7 @@ func (a *app) front(f serveFlags) (func(executor.Executor) (*apiServer, error), 
 				return nil, err
 			}
 		}
-		return func(x executor.Executor) (*apiServer, error) {
+		return func(x *backends.Broker) (*apiServer, error) {
 			s, err := nemo.New(x, cfg)
 			if err != nil {
 				return nil, err
@@ -231,7 +232,8 @@ func (a *app) front(f serveFlags) (func(executor.Executor) (*apiServer, error), 
 		return nil, err
 	}
 	cfg := server.Config{Keys: keys, Spec: spec, Hosts: f.domains, MaxTimeout: f.maxTimeout, MaxSessions: f.maxSandboxes, Log: a.log()}
-	return func(x executor.Executor) (*apiServer, error) {
+	return func(x *backends.Broker) (*apiServer, error) {
+		cfg.Conversations = x.Manager()
 		s, err := server.New(x, cfg)
 		if err != nil {
 			return nil, err
@@ -240,7 +242,7 @@ func (a *app) front(f serveFlags) (func(executor.Executor) (*apiServer, error), 
 	}, nil
 }
 
-func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(executor.Executor) (*apiServer, error), error) {
+func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(*backends.Broker) (*apiServer, error), error) {
 	if f.keys != "" {
 		return nil, usage("--keys: not with --api e2b, which reads its keys from %s", keysVariable)
 	}
@@ -265,7 +267,7 @@ func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(executor.Executor
 		made = newKey("e2b_") // older SDKs require this form
 		cfg.Keys = append(cfg.Keys, made)
 	}
-	return func(x executor.Executor) (*apiServer, error) {
+	return func(x *backends.Broker) (*apiServer, error) {
 		s, err := e2b.New(x, cfg)
 		if err != nil {
 			return nil, err

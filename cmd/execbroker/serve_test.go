@@ -78,7 +78,7 @@ func TestServe(t *testing.T) {
 }
 
 // announced starts a server and returns what it prints about itself.
-func announced[T any](t *testing.T, p *process) (said T) {
+func announced[T any](t testing.TB, p *process) (said T) {
 	t.Helper()
 	p.Stdout = nil
 	out, err := p.StdoutPipe()
