@@ -23,8 +23,8 @@ type breaker struct {
 }
 
 // newBreaker returns nil if cfg has no breaker. opened is called when the breaker opens, with the
-// time until the next probe.
-func newBreaker(cfg Breaker, opened func(pause time.Duration)) *breaker {
+// time until the next probe, and closed when the backend works again.
+func newBreaker(cfg Breaker, opened func(pause time.Duration), closed func()) *breaker {
 	if cfg.Failures == 0 {
 		return nil
 	}
@@ -36,9 +36,12 @@ func newBreaker(cfg Breaker, opened func(pause time.Duration)) *breaker {
 		IsSuccessful: func(err error) bool { return !down(err) },
 		IsExcluded:   func(err error) bool { return !down(err) && !answered(err) }, // such an error says nothing about the backend
 		OnStateChange: func(_ string, _, to gobreaker.State) {
-			if to == gobreaker.StateOpen {
+			switch to {
+			case gobreaker.StateOpen:
 				b.until.Store(time.Now().Add(pause).UnixNano())
 				opened(pause)
+			case gobreaker.StateClosed:
+				closed()
 			}
 		},
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 type limiter struct {
 	executor.BaseExecutor
 	x       executor.Executor // the Executor of the adapter
+	log     *slog.Logger
 	queue   queue
 	breaker atomic.Pointer[breaker]
 
@@ -26,8 +28,8 @@ type limiter struct {
 
 var _ executor.Executor = (*limiter)(nil)
 
-func newLimiter(x executor.Executor) *limiter {
-	g := &limiter{x: x}
+func newLimiter(x executor.Executor, log *slog.Logger) *limiter {
+	g := &limiter{x: x, log: log}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g
 }
@@ -87,8 +89,9 @@ func (g *limiter) setBreaker(cfg Breaker) {
 	}
 	var b *breaker
 	b = newBreaker(cfg, func(pause time.Duration) {
+		g.log.Warn("the breaker is open, because the backend does not answer", "backend", g.x.Info().Name, "next_try", pause)
 		g.work.Go(func() { g.try(b, pause) })
-	})
+	}, func() { g.log.Info("the breaker is closed, because the backend answers", "backend", g.x.Info().Name) })
 	g.breaker.Store(b)
 }
 

@@ -50,7 +50,7 @@ func openMember(ctx context.Context, env driver.Env, name string, reg *Registry,
 	if err != nil {
 		return nil, err
 	}
-	return &member{limiter: newLimiter(x), name: name, typ: b.Type, settings: raw, env: env}, nil
+	return &member{limiter: newLimiter(x, env.Logger()), name: name, typ: b.Type, settings: raw, env: env}, nil
 }
 
 // same reports whether b has the type and settings that m was opened with.

@@ -102,7 +102,7 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 		if held != nil {
 			m.releaseLater(held)
 		}
-		err = m.storeError(ctx, "acquire", m.noteAbandoned(ctx, old))
+		err = m.abandon(ctx, "acquire", key, old, why)
 	}
 	if err == nil && fresh && lease.Lost { // from now on the record says it
 		err = m.storeError(ctx, "acquire", m.unnoteLost(ctx, key))

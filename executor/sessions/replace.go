@@ -104,7 +104,7 @@ func (m *Manager) Abandon(ctx context.Context, key string) error {
 			l.lease.cancel(errLost)
 		}
 		m.mu.Unlock()
-		return m.storeError(ctx, "abandon", errors.Join(m.fenceFiles(ctx, key, e.Subject, e.Token), m.noteAbandoned(ctx, old)))
+		return errors.Join(m.storeError(ctx, "abandon", m.fenceFiles(ctx, key, e.Subject, e.Token)), m.abandon(ctx, "abandon", key, old, LossAbandoned))
 	}
 }
 
@@ -115,9 +115,13 @@ func abandonedKey(h executor.Handle) string {
 	return abandonedPrefix + hex.EncodeToString(sum[:16])
 }
 
-func (m *Manager) noteAbandoned(ctx context.Context, h executor.Handle) error {
+// abandon notes and logs that the key uses another sandbox from now on.
+func (m *Manager) abandon(ctx context.Context, op, key string, h executor.Handle, why Loss) error {
+	if m.opts.Log != nil {
+		m.opts.Log.WarnContext(ctx, "a session is abandoned", "key", key, "backend", h.Backend, "session", h.Session, "why", why)
+	}
 	r := Record{Handle: h, Used: time.Now()}
-	return m.mark(ctx, abandonedKey(h), r.expires())
+	return m.storeError(ctx, op, m.mark(ctx, abandonedKey(h), r.expires()))
 }
 
 func (m *Manager) abandoned(ctx context.Context, h executor.Handle) (bool, error) {

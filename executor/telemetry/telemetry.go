@@ -47,6 +47,13 @@ const (
 	Ran         = "execbroker.ran"      // of an error: whether code may have run
 	SessionID   = "session.id"
 	RunID       = "execbroker.run.id"
+	Rule        = "execbroker.rule" // executor.Rule
+)
+
+// The events of spans.
+const (
+	Fallback = "execbroker.fallback" // another backend than the assigned one has made the session
+	Denied   = "execbroker.denied"   // a rule has refused the operation: attribute Rule
 )
 
 // Options are where Hooks report to. Nil providers are those of package otel.
@@ -94,6 +101,9 @@ func Hooks(o Options) executor.Hooks {
 				about = append(about, attribute.String(Backend, out.Origin.Backend))
 			}
 			about = append(about, nonempty(Status, string(out.Status), Route, out.Origin.Route, Assigned, out.Origin.Assigned)...)
+			if o := out.Origin; o.Assigned != "" && o.Backend != "" && o.Backend != o.Assigned && op.Name == "create" {
+				span.AddEvent(Fallback)
+			}
 			if out.Err != nil {
 				about = append(about, attribute.String(ErrorType, executor.KindName(out.Err)))
 				failed(span, out.Err)
@@ -116,6 +126,9 @@ func failed(span trace.Span, err error) {
 	ran := executor.RanMaybe
 	if e := (*executor.Error)(nil); errors.As(err, &e) {
 		ran = e.Ran
+		if e.Kind == executor.ErrDenied {
+			span.AddEvent(Denied, trace.WithAttributes(nonempty(Rule, string(e.Denied.Rule))...))
+		}
 	}
 	span.SetAttributes(attribute.String(Ran, ran.String()), attribute.String("error.message", err.Error()))
 }

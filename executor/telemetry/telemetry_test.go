@@ -17,6 +17,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/router"
 	"github.com/execbroker/execbroker/executor/telemetry"
 	"github.com/execbroker/execbroker/internal/fake"
 )
@@ -100,5 +101,50 @@ func TestHooks(t *testing.T) {
 	}
 	if counts[telemetry.Duration] != 4 || counts[telemetry.Queued] != 1 {
 		t.Errorf("got %v", counts)
+	}
+}
+
+// TestEvents: a span says when a session has gone to another backend than the assigned one, and
+// which rule has refused it.
+func TestEvents(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	hooks := telemetry.Hooks(telemetry.Options{Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
+	backends := map[string]executor.Executor{}
+	var first *fake.Backend
+	for _, name := range []string{"b", "a"} {
+		first = fake.New(fake.Options{})
+		x, err := first.Open(driver.Env{Name: name, Owner: "me"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		backends[name] = x
+	}
+	r, err := router.New("front", backends, router.Config{Routes: []router.Route{{Name: "r", Split: []router.Share{{Backend: "a", Weight: 1}}, Fallback: []string{"b"}}}}, hooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Fail(fake.OpCreate, 1, driver.Fail(executor.ErrUnavailable, executor.RanNo, nil))
+	for range 2 {
+		s, err := r.Create(t.Context(), executor.Spec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	first.Fail(fake.OpCreate, 1, &executor.Error{Kind: executor.ErrDenied, Ran: executor.RanNo, Denied: executor.Denial{Rule: executor.RuleRate}})
+	if _, err := r.Create(t.Context(), executor.Spec{}); !errors.Is(err, executor.ErrDenied) {
+		t.Errorf("got %v", err)
+	}
+	var got []string
+	for _, span := range spans.Ended() {
+		for _, e := range span.Events() {
+			got = append(got, fmt.Sprint(span.Name(), " ", e.Name, " ", e.Attributes))
+		}
+	}
+	if want := []string{"create front execbroker.fallback []", "create front execbroker.denied [{execbroker.rule rate}]"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
