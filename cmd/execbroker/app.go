@@ -8,12 +8,14 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/contrib/bridges/otelslog"
 	"golang.org/x/term"
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/conformance"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/telemetry"
 )
 
 // app is the program: its adapters, its environment, and the flags that every command has.
@@ -124,10 +126,14 @@ func (a *app) log() *slog.Logger {
 	case !a.serving:
 		return nil
 	}
+	var h slog.Handler = slog.NewTextHandler(a.err, o)
 	if a.serving && !isTerminal(a.err) {
-		return slog.New(slog.NewJSONHandler(a.err, o))
+		h = slog.NewJSONHandler(a.err, o)
 	}
-	return slog.New(slog.NewTextHandler(a.err, o))
+	if a.serving && a.otlp("LOGS") {
+		h = slog.NewMultiHandler(h, exported{otelslog.NewHandler(telemetry.Scope), o.Level})
+	}
+	return slog.New(h)
 }
 
 // isTerminal reports whether a stream of the program is a terminal.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -10,9 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/log/global"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -25,26 +30,35 @@ import (
 type reporting struct {
 	traces  *sdktrace.TracerProvider
 	metrics *sdkmetric.MeterProvider
-	scrape  http.Handler // nil: nobody asks
+	logs    *sdklog.LoggerProvider // nil: nobody asks
+	scrape  http.Handler           // nil: nobody asks
 }
 
 // otlpTime bounds the last export at the end of the program.
 const otlpTime = 5 * time.Second
 
+// otlp reports whether the environment names a receiver of a signal.
+func (a *app) otlp(signal string) bool {
+	return cmp.Or(a.getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), a.getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT")) != "" && a.getenv("OTEL_SDK_DISABLED") != "true"
+}
+
+// exported is the handler of a server's log for OpenTelemetry. It writes to what report has set up,
+// or will set up.
+type exported struct {
+	slog.Handler
+	level slog.Leveler
+}
+
+// Enabled implements slog.Handler.
+func (h exported) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= h.level.Level() && h.Handler.Enabled(ctx, l)
+}
+
 // report sets up what the environment and the flags ask for; nil: nothing. The exporters read their
 // settings from the variables that OpenTelemetry has for them.
 func (a *app) report(ctx context.Context, metrics string) (*reporting, error) {
-	set := func(names ...string) bool {
-		for _, n := range names {
-			if a.getenv(n) != "" {
-				return a.getenv("OTEL_SDK_DISABLED") != "true"
-			}
-		}
-		return false
-	}
-	traced := set("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-	measured := set("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
-	if !traced && !measured && metrics == "" {
+	traced, measured, logged := a.otlp("TRACES"), a.otlp("METRICS"), a.otlp("LOGS")
+	if !traced && !measured && !logged && metrics == "" {
 		return nil, nil
 	}
 	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "execbroker"), attribute.String("service.version", version())), resource.WithFromEnv(), resource.WithTelemetrySDK())
@@ -66,6 +80,14 @@ func (a *app) report(ctx context.Context, metrics string) (*reporting, error) {
 			return nil, usage("OTEL_EXPORTER_OTLP_ENDPOINT: %w", err)
 		}
 		measuring = append(measuring, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(x)))
+	}
+	if logged {
+		x, err := otlploghttp.New(ctx)
+		if err != nil {
+			return nil, usage("OTEL_EXPORTER_OTLP_ENDPOINT: %w", err)
+		}
+		r.logs = sdklog.NewLoggerProvider(sdklog.WithResource(about), sdklog.WithProcessor(sdklog.NewBatchProcessor(x)))
+		global.SetLoggerProvider(r.logs)
 	}
 	if metrics != "" {
 		reg := prometheus.NewRegistry()
@@ -116,5 +138,9 @@ func (r *reporting) close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), otlpTime)
 	defer cancel()
-	return errors.Join(r.traces.Shutdown(ctx), r.metrics.Shutdown(ctx))
+	err := errors.Join(r.traces.Shutdown(ctx), r.metrics.Shutdown(ctx))
+	if r.logs != nil {
+		err = errors.Join(err, r.logs.Shutdown(ctx))
+	}
+	return err
 }

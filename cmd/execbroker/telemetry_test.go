@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	collectlogs "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	collectmetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collecttraces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -21,7 +22,7 @@ import (
 func TestTelemetry(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
-	var spans, measured []string
+	var spans, measured, logged []string
 	services := map[string]bool{}
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -55,6 +56,18 @@ func TestTelemetry(t *testing.T) {
 				for _, sm := range rm.ScopeMetrics {
 					for _, m := range sm.Metrics {
 						measured = append(measured, m.Name)
+					}
+				}
+			}
+		case "/v1/logs":
+			var got collectlogs.ExportLogsServiceRequest
+			if err := proto.Unmarshal(body, &got); err != nil {
+				t.Error(err)
+			}
+			for _, rl := range got.ResourceLogs {
+				for _, sl := range rl.ScopeLogs {
+					for _, l := range sl.LogRecords {
+						logged = append(logged, l.SeverityText+" "+l.Body.GetStringValue())
 					}
 				}
 			}
@@ -107,6 +120,10 @@ func TestTelemetry(t *testing.T) {
 			t.Errorf("no measurement %q among %q", want, measured)
 		}
 	}
+	if !slices.Contains(logged, "INFO the server has ended") {
+		t.Errorf("got the log %q", logged)
+	}
+	contains(t, p.err.String(), "the server has ended")
 	if !services["service.name=execbroker"] || !services["deployment.environment.name=test"] {
 		t.Errorf("got %v", services)
 	}
