@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/rollout"
 )
 
 // Audit says who ran what, where, and how it ended. Code is included only as a hash, because it
 // belongs to its user. The hash still shows whether two programs are equal.
 type Audit struct {
 	Time       time.Time           `json:"time"`          // when the operation began
-	Op         string              `json:"op"`            // "acquire", "create", "attach", "run", "install", "upload", "download", "dial", "end"
+	Op         string              `json:"op"`            // "acquire", "create", "attach", "run", "install", "upload", "download", "dial", "end", "rollout"
 	Key        string              `json:"key,omitempty"` // for acquire
 	Subject    string              `json:"subject,omitempty"`
 	Attributes map[string]string   `json:"attributes,omitempty"` // from the Spec; after Attach from the handle, which contains up to 2 KiB of them
@@ -32,7 +33,8 @@ type Audit struct {
 	FileBytes  int64               `json:"file_bytes,omitempty"`
 	Port       int                 `json:"port,omitempty"` // for dial, which is audited when it is connected or refused
 	Duration   time.Duration       `json:"duration_ns"`
-	Cost       executor.Money      `json:"cost,omitempty"` // of a run, an installation or a file; for end that of the whole session in this process
+	Rollout    *rollout.Decision   `json:"rollout,omitempty"` // for rollout: a decision, with its figures
+	Cost       executor.Money      `json:"cost,omitempty"`    // of a run, an installation or a file; for end that of the whole session in this process
 }
 
 // code returns the hash and the size of what a request runs. The words of a command are separated

@@ -41,6 +41,7 @@ type Broker struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
+	rollouts  rollouts
 	reloading sync.Mutex // one Reload or Close at a time
 	mu        sync.Mutex
 	table     *table
@@ -63,6 +64,7 @@ func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts .
 	env.Instance = cmp.Or(env.Instance, strings.ToLower(rand.Text())) // the same for all backends, because it names the process
 	env.Name = cmp.Or(env.Name, "broker")
 	b := &Broker{env: env, reg: reg, leaving: map[*member]bool{}}
+	b.rollouts.b, b.rollouts.wake = b, make(chan struct{}, 1)
 	for _, o := range opts {
 		o(&b.opts)
 	}
@@ -108,7 +110,8 @@ func (b *Broker) build(ctx context.Context, cfg Config, have map[string]*member)
 	if err := cfg.at.report(errors.Join(errs...)); err != nil {
 		return nil, nil, errors.Join(err, b.discard(opened))
 	}
-	if t, err = newTable(b.env.Name, cfg, members, b.env.Hooks); err != nil {
+	b.rollouts.set(cfg)
+	if t, err = newTable(b.env.Name, cfg, b.rollouts.share, members, b.env.Hooks); err != nil {
 		return nil, nil, errors.Join(err, b.discard(opened))
 	}
 	return t, opened, nil
@@ -159,6 +162,7 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 	a := Audit{Op: "create", Time: time.Now(), Subject: spec.Subject, Attributes: spec.Attributes, Packages: named(spec)}
 	key := armKey{assigned: backend}
 	var queued time.Duration
+	var seen *watched
 	defer func() {
 		if err == nil {
 			key.backend = s.Info().Handle.Backend
@@ -167,8 +171,10 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 		arm := b.collector.arm(key)
 		took := time.Since(a.Time)
 		arm.created(err, queued, took)
+		bad := seen.created(&b.rollouts, key, err)
 		switch {
 		case err == nil:
+			s.(*session).watching = watching{watched: seen, bad: bad}
 			prices := b.prices(t, key.backend)
 			s.(*session).begin(arm, spec.Attributes, took, prices)
 			s.(*session).created()
@@ -186,6 +192,7 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 			return nil, err
 		}
 		key.route, key.assigned, inner.Subject = d.Route, d.Assigned, subject
+		seen = b.rollouts.watch(key, subject)
 	}
 	r := b.guard.rules()
 	accounts := r.accounts(spec.Subject, spec.Attributes)
@@ -314,7 +321,7 @@ func (b *Broker) Backends() map[string]executor.Executor {
 	t := b.current()
 	all := map[string]executor.Executor{}
 	for name := range t.members {
-		routes := t.cfg.Routes
+		routes := t.routes
 		if len(routes) == 0 || slices.ContainsFunc(routes, func(r router.Route) bool {
 			weighted := slices.ContainsFunc(r.Split, func(s router.Share) bool { return s.Backend == name && s.Weight > 0 })
 			return weighted || slices.Contains(r.Fallback, name)

@@ -23,9 +23,11 @@ type Config struct {
 	Backends map[string]Backend `json:"backends"`
 	// Routes say which sessions go to which backend: see package router. Without routes all
 	// sessions go to the only backend.
-	Routes   []router.Route `json:"routes,omitempty"`
-	Sessions Sessions       `json:"sessions,omitzero"`
-	Guard    Guard          `json:"guard,omitzero"`
+	Routes []router.Route `json:"routes,omitempty"`
+	// Rollouts move the splits of routes by themselves. The keys are the names of routes.
+	Rollouts map[string]Rollout `json:"rollouts,omitempty"`
+	Sessions Sessions           `json:"sessions,omitzero"`
+	Guard    Guard              `json:"guard,omitzero"`
 
 	at positions // of what Parse has read
 }
@@ -56,7 +58,7 @@ func (c Config) Check(reg *Registry) error {
 			errs = append(errs, driver.At(path, b.check(reg)), driver.At(path+".broker", b.Broker.check()))
 		}
 	}
-	errs = append(errs, c.checkRoutes(), driver.At("sessions", c.Sessions.check()), driver.At("guard", c.Guard.check()))
+	errs = append(errs, c.checkRoutes(), c.checkRollouts(), driver.At("sessions", c.Sessions.check()), driver.At("guard", c.Guard.check()))
 	return c.at.report(errors.Join(errs...))
 }
 

@@ -77,6 +77,8 @@ func (b *Broker) openManager(ctx context.Context, cfg Sessions) error {
 	b.guard.ledger = ledger.New(counts)
 	b.guard.set(b.guard.rules().Guard)
 	b.work.Go(b.bill)
+	b.rollouts.store = store
+	b.work.Go(func() { b.rollouts.run(b.ctx, m.LeaseTTL()/3) })
 	if shared {
 		b.work.Go(b.sharePools)
 		b.work.Go(b.reap)

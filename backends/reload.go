@@ -52,6 +52,10 @@ func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 	}
 	b.mu.Unlock()
 	b.work.Go(func() { b.retire(old, next, gone, removed) })
+	select {
+	case b.rollouts.wake <- struct{}{}:
+	default: // it is awake already
+	}
 	b.env.Logger().Info("the configuration has changed", "opened", len(opened), "closed", len(gone))
 	return nil
 }

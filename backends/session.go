@@ -53,6 +53,7 @@ type session struct {
 	held       grant                             // the session, and what it may cost
 	meter      meter
 	known      atomic.Pointer[knownAccounts]
+	watching   watching
 	cost       atomic.Int64 // executor.Money that the session had cost at the last Refresh
 	once       sync.Once
 }
@@ -163,6 +164,7 @@ func (s *session) run(ctx context.Context, a Audit, wall time.Duration, do func(
 		s.arm.ran(res, err, took)
 		if !s.own {
 			s.arm.turn(err, spent+took)
+			s.watching.ran(&s.b.rollouts, res, err, spent+took, a.Cost)
 		}
 		a.closing(res, err)
 		s.b.audit(a)

@@ -18,6 +18,7 @@ import (
 // It is kept while calls use it.
 type table struct {
 	cfg     Config
+	routes  []router.Route // of cfg, with the shares of rollouts
 	name    string
 	members map[string]*member
 	router  *router.Router // nil: several backends and no routes
@@ -25,10 +26,10 @@ type table struct {
 	earlier chan struct{}  // closed when no call uses an earlier table, which may have the same members
 }
 
-// newTable makes a table of the members, which have the names in cfg.
-func newTable(name string, cfg Config, members map[string]*member, hooks executor.Hooks) (*table, error) {
-	t := &table{cfg: cfg, name: name, members: members, earlier: make(chan struct{})}
-	routes := cfg.Routes
+// newTable makes a table of the members, which have the names in cfg. share is for Config.shared.
+func newTable(name string, cfg Config, share func(route string) (int, bool), members map[string]*member, hooks executor.Hooks) (*table, error) {
+	routes := cfg.shared(share)
+	t := &table{cfg: cfg, routes: routes, name: name, members: members, earlier: make(chan struct{})}
 	if len(routes) == 0 {
 		if len(members) > 1 {
 			return t, nil

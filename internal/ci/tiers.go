@@ -104,6 +104,7 @@ var exhaustive = append([]rule{
 	{"cmd/execbroker", "TestInspector", 1, "tool/mcp speaks the protocol with the SDK's own client"},
 	{"cmd/execbroker", "TestNeMoToolkit", 0.3, "server/nemo answers the same requests over the backend in memory"},
 	{"pyodide", "TestEscape/(python|javascript)/(none|namespaces)", 3, "make test attacks the default layer, bubblewrap"},
+	{"executor/rollout", "TestTenThousand", 3, "TestSimulation makes some hundreds"},
 	{"cmd/execbroker", "TestDrillForMinutes", 21, "TestDrill does the same for some seconds"},
 	{"backends", "TestThousandConversations", 0.5, "internal/ci/load has a hundred users over real sandboxes"},
 	{"pyodide", "TestScript(Errors|LikeNode|State)", 0.5, "make test runs the cases of the suite about the same; these compare more programs with plain Node"},
@@ -204,9 +205,9 @@ var budgets = []struct {
 	minutes float64
 }{
 	{"pyodide", 7.2},
-	{"docker", 4.6},
-	{"e2b", 2.7},
-	{"flymachines", 2.7},
+	{"docker", 4.4},
+	{"e2b", 2.5},
+	{"flymachines", 2.6},
 	{"bubblewrap", 1.3},
 	{"backends/all", 1.5},
 	{"conformance/conformancetest", 2.1},
@@ -225,7 +226,8 @@ var budgets = []struct {
 	{"tool", 0.3},
 	{"examples/chatbackend", 0.3},
 	{"internal/engine", 0.1},
-	{"backends", 0.4},
+	{"backends", 0.6},
+	{"executor/rollout", 0.3},
 	{"executor/sessions/postgres", 0.15},
 	{"", 0.05},
 }

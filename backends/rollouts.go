@@ -1,0 +1,486 @@
+package backends
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/rollout"
+	"github.com/execbroker/execbroker/executor/sessions"
+)
+
+// Where rollouts are in the store.
+const (
+	rolloutPrefix = "rollout/"         // with the route: a storedRollout
+	subjectSeen   = "rollout-subject/" // with the route, the step and a hash: the subject has been observed
+)
+
+const (
+	// maxWatched bounds the subjects that are observed at the same time. More are not observed.
+	maxWatched = 10_000
+	// maxObserved bounds the observations that wait for a store that is away.
+	maxObserved = 1000
+	// seenFor is how long it is known that a subject has been observed in a step.
+	seenFor = 30 * 24 * time.Hour
+)
+
+// storedRollout is the entry of a rollout in the store.
+type storedRollout struct {
+	Plan  string        `json:"plan"` // identifies the plan: another one begins anew
+	State rollout.State `json:"state"`
+}
+
+// rollouts observes the subjects of routes with a rollout, and moves their shares. Replicas share
+// its states through the store.
+type rollouts struct {
+	b     *Broker
+	store sessions.Store // set before the first tick
+	wake  chan struct{}
+
+	mu  sync.Mutex
+	all map[string]*tracked // by route
+}
+
+// tracked is a rollout as this process knows it.
+type tracked struct {
+	route, id string
+	plan      rollout.Plan
+	known     bool // the fields below are from the store
+	share     int
+	status    rollout.Status
+	since     time.Time
+	step      int
+
+	watched map[string]*watched // by subject
+	ended   []*watched          // whose horizon has passed
+}
+
+// watched is a subject that is being observed. It is guarded by rollouts.mu.
+type watched struct {
+	t       *tracked
+	subject string
+	step    int
+	until   time.Time
+	seen    rollout.Observation
+	over    bool
+}
+
+func planID(p rollout.Plan) string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // it has only plain fields
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// set makes the rollouts those of a configuration. What is known of one with the same plan stays.
+func (r *rollouts) set(cfg Config) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.all
+	r.all = map[string]*tracked{}
+	for route, c := range cfg.Rollouts {
+		p := c.plan()
+		id := planID(p)
+		if t := old[route]; t != nil && t.id == id {
+			r.all[route] = t
+			continue
+		}
+		r.all[route] = &tracked{route: route, id: id, plan: p, watched: map[string]*watched{}}
+	}
+}
+
+// share is for Config.shared.
+func (r *rollouts) share(route string) (percent int, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.all[route]
+	if t == nil || !t.known {
+		return 0, false
+	}
+	return t.share, true
+}
+
+// watch returns the observation of the subject of a session that is being created, or nil.
+func (r *rollouts) watch(key armKey, subject string) *watched {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.all[key.route]
+	if t == nil || !t.known || t.status != rollout.Running && t.status != rollout.Paused {
+		return nil
+	}
+	w := t.watched[subject]
+	if w == nil {
+		if len(t.watched) >= maxWatched {
+			return nil
+		}
+		now := time.Now()
+		w = &watched{t: t, subject: subject, step: t.step, until: now.Add(t.plan.Horizon)}
+		w.seen.New, w.seen.Arrived = key.assigned == t.plan.To, now
+		t.watched[subject] = w
+	}
+	return w
+}
+
+// on changes an observation unless its horizon has passed. Nil is not observed.
+func (w *watched) on(r *rollouts, change func(o *rollout.Observation)) {
+	if w == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !w.over && len(w.seen.Turns) < rollout.MaxRuns && time.Now().Before(w.until) {
+		change(&w.seen)
+	}
+}
+
+// failure says what an error means for a rollout: nothing if the caller, a rule or the code is the
+// reason.
+func failure(err error) (bad, counts bool) {
+	switch {
+	case err == nil:
+		return false, true
+	case errors.Is(err, executor.ErrDenied), errors.Is(err, executor.ErrInvalid), errors.Is(err, executor.ErrUnsupported), errors.Is(err, executor.ErrTooLarge),
+		errors.Is(err, executor.ErrBusy), errors.Is(err, context.Canceled):
+		return false, false
+	}
+	return true, true
+}
+
+// created counts a session that was asked for: bad if its assigned arm has not made it.
+func (w *watched) created(r *rollouts, key armKey, err error) (bad bool) {
+	bad, counts := failure(err)
+	bad = bad || err == nil && key.backend != key.assigned
+	if counts {
+		w.on(r, func(o *rollout.Observation) {
+			o.Sessions++
+			if bad {
+				o.Bad++
+			}
+		})
+	}
+	return bad
+}
+
+// watching is the part of a session that its subject's observation needs.
+type watching struct {
+	*watched
+	mu  sync.Mutex
+	bad bool // the session counts as bad already
+}
+
+// ran counts a turn of a session.
+func (w *watching) ran(r *rollouts, res *executor.Result, err error, took time.Duration, cost executor.Money) {
+	if w == nil || w.watched == nil {
+		return
+	}
+	bad, counts := failure(err)
+	bad = bad || res != nil && res.Status == executor.StatusLost
+	if !counts {
+		return
+	}
+	w.mu.Lock()
+	first := bad && !w.bad
+	w.bad = w.bad || bad
+	w.mu.Unlock()
+	w.on(r, func(o *rollout.Observation) {
+		o.Turns = append(o.Turns, took.Seconds())
+		o.Cost += float64(cost)
+		if first {
+			o.Bad++
+		}
+		if res != nil && res.Status == executor.StatusFailed {
+			o.Failed++
+		}
+	})
+}
+
+// run moves the rollouts until ctx ends.
+func (r *rollouts) run(ctx context.Context, every time.Duration) {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		case <-r.wake: // a reload
+		}
+		r.tick(ctx, time.Now())
+		t.Reset(every)
+	}
+}
+
+// tick moves each rollout once.
+func (r *rollouts) tick(ctx context.Context, now time.Time) {
+	r.mu.Lock()
+	all := slices.Collect(maps.Values(r.all))
+	for _, t := range all {
+		for subject, w := range t.watched {
+			if w.step != t.step || now.After(w.until) || len(w.seen.Turns) >= rollout.MaxRuns {
+				w.over = true
+				delete(t.watched, subject)
+				if w.step == t.step && w.seen.Sessions > 0 {
+					t.ended = append(t.ended, w)
+				}
+			}
+		}
+		t.ended = t.ended[max(0, len(t.ended)-maxObserved):]
+	}
+	r.mu.Unlock()
+	changed := false
+	for _, t := range all {
+		moved, err := r.move(ctx, t, now)
+		changed = changed || moved
+		if err != nil && ctx.Err() == nil {
+			r.b.env.Logger().Warn("rollout: the session store does not answer, so the shares stay as they are", "route", t.route, "error", err)
+		}
+	}
+	if changed {
+		if err := r.b.reshare(); err != nil && ctx.Err() == nil {
+			r.b.env.Logger().Error("rollout", "error", err)
+		}
+	}
+}
+
+// move adds what was observed to the state in the store, and takes what it says. It reports whether
+// the share has changed.
+func (r *rollouts) move(ctx context.Context, t *tracked, now time.Time) (changed bool, err error) {
+	observed, err := r.claim(ctx, t)
+	if err != nil {
+		r.again(t, observed)
+		return false, err
+	}
+	state, decided, err := change(ctx, r.store, t.route, t.id, func(s *rollout.State, fresh bool) bool {
+		if fresh {
+			*s = t.plan.Begin(now)
+		}
+		t.plan.Add(s, observed...)
+		_, moved := t.plan.Next(s, now)
+		return fresh || moved || len(observed) > 0
+	})
+	if err != nil {
+		r.again(t, observed)
+		return false, err
+	}
+	if decided != nil {
+		r.b.audit(Audit{Op: "rollout", Time: decided.Time, Origin: executor.Origin{Route: t.route, Assigned: t.plan.To}, Ran: executor.RanNo.String(), Rollout: decided})
+		r.b.env.Logger().Info("rollout", "route", t.route, "decision", decided.What, "why", decided.Why, "share", decided.Step)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	share := t.plan.Share(state)
+	changed = !t.known || t.share != share
+	t.known, t.share, t.status, t.since, t.step = true, share, state.Status, state.Since, state.Step
+	return changed, nil
+}
+
+// again keeps observations that were claimed for the next tick.
+func (r *rollouts) again(t *tracked, observed []rollout.Observation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range observed {
+		t.ended = append(t.ended, &watched{t: t, step: t.step, seen: o, over: true})
+	}
+}
+
+// claim returns the observations that this process is the first to make: each subject is observed
+// once in a step, by the replica that is ready first.
+func (r *rollouts) claim(ctx context.Context, t *tracked) (observed []rollout.Observation, err error) {
+	r.mu.Lock()
+	ended := t.ended
+	t.ended = nil
+	r.mu.Unlock()
+	for i, w := range ended {
+		if w.subject != "" {
+			sum := sha256.Sum256([]byte(w.subject))
+			key := fmt.Sprintf("%s%s/%s/%d/%x", subjectSeen, t.route, t.id, w.step, sum[:16])
+			_, err := r.store.Put(ctx, key, sessions.Entry{Value: []byte("1"), Expires: time.Now().Add(seenFor)})
+			if errors.Is(err, sessions.ErrConflict) {
+				continue
+			}
+			if err != nil {
+				r.mu.Lock()
+				t.ended = append(t.ended, ended[i:]...)
+				r.mu.Unlock()
+				return observed, err
+			}
+		}
+		observed = append(observed, w.seen)
+	}
+	return observed, nil
+}
+
+// change changes the state of a rollout in the store. do gets the state, or fresh if there is none
+// of this plan, and reports whether it has changed it; it may be called again. decided is the last
+// decision, if do has made one.
+func change(ctx context.Context, store sessions.Store, route, id string, do func(s *rollout.State, fresh bool) bool) (s rollout.State, decided *rollout.Decision, err error) {
+	for {
+		e, err := store.Get(ctx, rolloutPrefix+route)
+		if err != nil {
+			return s, nil, err
+		}
+		var have storedRollout
+		if e.Rev != "" {
+			if err := json.Unmarshal(e.Value, &have); err != nil {
+				return s, nil, fmt.Errorf("rollout %s: %w", route, err)
+			}
+		}
+		before := time.Time{}
+		fresh := have.Plan != id && id != ""
+		if n := len(have.State.Log); n > 0 && !fresh {
+			before = have.State.Log[n-1].Time
+		}
+		if !do(&have.State, fresh) {
+			return have.State, nil, nil
+		}
+		if id != "" {
+			have.Plan = id
+		}
+		value, err := json.Marshal(have)
+		if err != nil {
+			return s, nil, err
+		}
+		_, err = store.Put(ctx, rolloutPrefix+route, sessions.Entry{Value: value, Rev: e.Rev})
+		if errors.Is(err, sessions.ErrConflict) {
+			continue // another replica was faster
+		}
+		if err != nil {
+			return s, nil, err
+		}
+		if log := have.State.Log; len(log) > 0 && log[len(log)-1].Time.After(before) {
+			decided = &log[len(log)-1]
+		}
+		return have.State, decided, nil
+	}
+}
+
+// reshare makes a table with the shares of now. Nothing is opened or closed.
+func (b *Broker) reshare() error {
+	b.reloading.Lock()
+	defer b.reloading.Unlock()
+	old, err := b.use("rollout")
+	if err != nil {
+		return err
+	}
+	old.done() // only the holder of b.reloading replaces the table
+	next, err := newTable(b.env.Name, old.cfg, b.rollouts.share, old.members, b.env.Hooks)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.table = next
+	b.mu.Unlock()
+	b.work.Go(func() { b.retire(old, next, nil, nil) })
+	return nil
+}
+
+// RolloutReport says how a rollout is doing.
+type RolloutReport struct {
+	Route  string             `json:"route"`
+	To     string             `json:"to,omitempty"` // empty: the configuration does not have it any more
+	Share  int                `json:"share"`        // of the new backend, in percent
+	Status rollout.Status     `json:"status"`
+	Since  time.Time          `json:"since"` // of the step
+	Arms   [2]rollout.Figures `json:"arms"`  // the old and the new one, in this step
+	Guards []rollout.Finding  `json:"guards"`
+	Log    []rollout.Decision `json:"log"`
+}
+
+// RolloutChange is a decision by hand.
+type RolloutChange string
+
+// The changes.
+const (
+	RolloutPause   RolloutChange = "pause"   // keep the share
+	RolloutResume  RolloutChange = "resume"  // after a pause
+	RolloutAbort   RolloutChange = "abort"   // all to the old backend
+	RolloutPromote RolloutChange = "promote" // all to the new backend
+	RolloutRestart RolloutChange = "restart" // begin anew
+)
+
+// ReadRollouts returns the rollouts of a configuration, in order of their routes. Those that no
+// process has begun are left out.
+func ReadRollouts(ctx context.Context, store sessions.Store, cfg Config) (all []RolloutReport, err error) {
+	for _, route := range slices.Sorted(maps.Keys(cfg.Rollouts)) {
+		p := cfg.Rollouts[route].plan()
+		e, err := store.Get(ctx, rolloutPrefix+route)
+		if err != nil {
+			return nil, err
+		}
+		var have storedRollout
+		if e.Rev == "" {
+			continue
+		}
+		if err := json.Unmarshal(e.Value, &have); err != nil {
+			return nil, fmt.Errorf("rollout %s: %w", route, err)
+		}
+		if have.Plan != planID(p) {
+			continue
+		}
+		s := have.State
+		all = append(all, RolloutReport{
+			Route: route, To: p.To, Share: p.Share(s), Status: s.Status, Since: s.Since, Arms: s.Arms, Guards: p.Findings(s), Log: s.Log,
+		})
+	}
+	return all, nil
+}
+
+// ChangeRollout decides by hand. by is who, for the record. It fails with ErrInvalid if the state
+// does not allow the change.
+func ChangeRollout(ctx context.Context, store sessions.Store, cfg Config, route string, c RolloutChange, by string) error {
+	invalid := func(format string, args ...any) error {
+		return &executor.Error{Op: "rollout", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: fmt.Errorf(format, args...)}
+	}
+	r, ok := cfg.Rollouts[route]
+	if !ok {
+		return invalid("the configuration has no rollout of the route %q", route)
+	}
+	p, now := r.plan(), time.Now()
+	do := map[RolloutChange]func(*rollout.State, time.Time, string) (rollout.Decision, bool){
+		RolloutPause: p.Pause, RolloutResume: p.Resume, RolloutAbort: p.Abort, RolloutPromote: p.Promote,
+		RolloutRestart: func(s *rollout.State, now time.Time, _ string) (rollout.Decision, bool) {
+			*s = p.Begin(now)
+			return rollout.Decision{}, true
+		},
+	}[c]
+	if do == nil {
+		return invalid("unknown change %q", c)
+	}
+	allowed := true
+	s, _, err := change(ctx, store, route, planID(p), func(s *rollout.State, fresh bool) bool {
+		if fresh {
+			*s = p.Begin(now)
+		}
+		_, allowed = do(s, now, by)
+		return allowed
+	})
+	if err == nil && !allowed {
+		err = invalid("%s: the rollout is %s", c, s.Status)
+	}
+	return err
+}
+
+// Rollouts is ReadRollouts with the store and the configuration of b.
+func (b *Broker) Rollouts(ctx context.Context) ([]RolloutReport, error) {
+	return ReadRollouts(ctx, b.rollouts.store, b.current().cfg)
+}
+
+// ChangeRollout is the function ChangeRollout with the store and the configuration of b. This
+// process obeys at once, others within some seconds.
+func (b *Broker) ChangeRollout(ctx context.Context, route string, c RolloutChange, by string) error {
+	if err := ChangeRollout(ctx, b.rollouts.store, b.current().cfg, route, c, by); err != nil {
+		return err
+	}
+	b.rollouts.tick(ctx, time.Now())
+	return nil
+}
