@@ -15,9 +15,9 @@ import (
 	"github.com/execbroker/execbroker/executor/router"
 )
 
-// Rollout moves the split of a route from one backend to another in steps, and rolls back if the new
-// one is worse than the guard allows: see package rollout. The weights of the split do not count
-// while there is a rollout. Conversations stay where they are.
+// Rollout moves the split of a route from one backend to another in steps, and rolls back if the
+// new one is worse than the guard allows: see package rollout. The weights of the split do not
+// count while there is a rollout. Conversations stay where they are.
 type Rollout struct {
 	To      string          `json:"to"`                // one of the two backends of the split
 	Steps   []int           `json:"steps,omitempty"`   // percent; default 1, 5, 25, 50, 100

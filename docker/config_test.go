@@ -24,6 +24,8 @@ func TestConfig(t *testing.T) {
 		"tls":            {`{"host":"tcp://example.org:2376","tls":{"cert":"c","key":"k"}}`, nil},
 		"tunnel":         {`{"host":"tcp://127.0.0.1:2375"}`, nil},
 		"image-id":       {`{"image":"sha256:` + strings.Repeat("a", 64) + `"}`, nil},
+		"image-space":    {`{"image":"example.org/a b"}`, []string{`image: "example.org/a b" has characters`}},
+		"image-accent":   {`{"image":"example.org/é"}`, []string{`image: "example.org/é" has characters`}},
 		"short-never":    {`{"image":"mine","pull":"never"}`, nil},
 		"short":          {`{"image":"mine/python:3"}`, []string{`image: "mine/python:3" has no registry; write "docker.io/mine/python:3"`}},
 		"short-official": {`{"image":"python"}`, []string{`image: "python" has no registry; write "docker.io/library/python"`}},

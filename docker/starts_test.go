@@ -47,3 +47,12 @@ func TestStartsWait(t *testing.T) {
 	}
 	create(t, x, executor.Spec{})
 }
+
+// Two containers for each processor start at a time, and not fewer than four.
+func TestStartsAtOnce(t *testing.T) {
+	for processors, want := range map[int]int{0: 4, 1: 4, 2: 4, 8: 16} {
+		if got := startsAtOnce(processors); got != want {
+			t.Errorf("%d processors: got %d, want %d", processors, got, want)
+		}
+	}
+}

@@ -64,8 +64,8 @@ var margins = [...]float64{
 }
 
 // Interval is a confidence sequence for the mean: at any time it has the mean, with the probability
-// that its Plan states, at all times together. Its ends are of a fixed list. Its zero value has seen
-// nothing and reaches from -1 to 1.
+// that its Plan states, at all times together. Its ends are of a fixed list. Its zero value has
+// seen nothing and reaches from -1 to 1.
 type Interval struct {
 	Above [len(margins)]Bet `json:"above"` // that the mean is above the margin
 	Below [len(margins)]Bet `json:"below"`

@@ -312,8 +312,8 @@ func (s *State) slow(seconds float64) {
 	s.Slow[i]++
 }
 
-// p95 returns bounds of the 95th percentile of the turns of the old arm in earlier pairs, and whether
-// there were enough.
+// p95 returns bounds of the 95th percentile of the turns of the old arm in earlier pairs, and
+// whether there were enough.
 func (s *State) p95() (low, high float64, ok bool) {
 	n := 0
 	for _, c := range s.Slow {
