@@ -3,6 +3,7 @@ package rollout
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -44,17 +45,17 @@ func (b *Bet) add(x, margin float64, up bool) {
 	}
 }
 
-// wealth returns the logarithm of the wealth of all stakes together.
-func (b *Bet) wealth() float64 {
-	top := math.Inf(-1)
-	for _, l := range b.Log {
-		top = max(top, l)
+// reaches reports whether the wealth of all stakes together has this logarithm, or more.
+func (b *Bet) reaches(enough float64) bool {
+	top := slices.Max(b.Log[:])
+	if top < enough { // so is the mean of all
+		return false
 	}
 	sum := 0.0
 	for _, l := range b.Log {
 		sum += math.Exp(l - top)
 	}
-	return top + math.Log(sum/float64(len(stakes)))
+	return top+math.Log(sum/float64(len(stakes))) >= enough
 }
 
 // margins are the ends that an interval may have.
@@ -77,12 +78,12 @@ func (v *Interval) add(x, alpha float64) {
 	enough := -math.Log(alpha / 2)
 	for i, m := range margins {
 		if i > v.Low && m < 1 {
-			if v.Above[i].add(x, m, true); v.Above[i].wealth() >= enough {
+			if v.Above[i].add(x, m, true); v.Above[i].reaches(enough) {
 				v.Low = i
 			}
 		}
 		if j := len(margins) - 1 - i; j > v.High && m > -1 {
-			if v.Below[i].add(x, m, false); v.Below[i].wealth() >= enough {
+			if v.Below[i].add(x, m, false); v.Below[i].reaches(enough) {
 				v.High = j
 			}
 		}

@@ -62,7 +62,7 @@ type ended struct {
 func (e experiment) run(seed uint64) (end ended) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	now := time.Unix(1_800_000_000, 0)
-	p := e.plan
+	p := e.plan.WithDefaults()
 	p.plain = true
 	s := p.Begin(now)
 	for end.sessions < e.most {
@@ -193,9 +193,9 @@ func kinds(most int) []experiment {
 		{"equal", "none, one guard", half, good, good, most},
 		{"equal3", "none, three guards", halfThree, good, good, most},
 		{"equal90", "none, at a success of 90 %, three guards", halfThree, ninety, ninety, most},
-		{"clusters", "none, subjects with 1 to 500 sessions that are alike", halfThree, clustered, clustered, 5 * most},
+		{"clusters", "none, subjects with 1 to 500 sessions that are alike", halfThree, clustered, clustered, 2 * most},
 		{"margin", "99 % to 98 %, which the guard just allows", half, good, with(func(a *arm) { a.success = .98 }), most},
-		{"default", "none, default steps, three guards", standard, good, good, 10 * most},
+		{"default", "none, default steps, three guards", standard, good, good, 5 * most},
 		{"95", "99 % to 95 %, one guard", half, good, with(func(a *arm) { a.success = .95 }), long},
 		{"95of3", "99 % to 95 %, three guards", halfThree, good, with(func(a *arm) { a.success = .95 }), long},
 		{"95default", "99 % to 95 %, default steps, three guards", standard, good, with(func(a *arm) { a.success = .95 }), long},

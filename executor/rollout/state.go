@@ -62,6 +62,7 @@ type State struct {
 	Arms     [2]Figures       `json:"arms"` // the old and the new one, in this step
 	Waiting  [2][]Observation `json:"waiting"`
 	Slow     []int            `json:"slow"`    // turns of the old arm by bucket, of all pairs so far: see p95
+	Turns    int              `json:"turns"`   // their sum
 	Largest  float64          `json:"largest"` // the largest cost so far
 	Log      []Decision       `json:"log"`     // the last ones
 }
@@ -208,8 +209,8 @@ func (p Plan) compare(s *State, old, new []Observation) {
 		e.New += worse.new
 		e.Worse.add(worse.new-worse.old, g.margin, true)
 		e.Fine.add(fine.new-fine.old, g.margin, false)
-		e.Harm = e.Harm || e.Worse.wealth() >= enoughHarm
-		e.Shown = e.Shown || e.Fine.wealth() >= -math.Log(p.Alpha)
+		e.Harm = e.Harm || e.Worse.reaches(enoughHarm)
+		e.Shown = e.Shown || e.Fine.reaches(-math.Log(p.Alpha))
 		if !p.plain {
 			e.Interval.add(worse.new-worse.old, p.Alpha)
 		}
@@ -310,21 +311,18 @@ func (s *State) slow(seconds float64) {
 		s.Slow = append(s.Slow, 0)
 	}
 	s.Slow[i]++
+	s.Turns++
 }
 
 // p95 returns bounds of the 95th percentile of the turns of the old arm in earlier pairs, and
 // whether there were enough.
 func (s *State) p95() (low, high float64, ok bool) {
-	n := 0
-	for _, c := range s.Slow {
-		n += c
-	}
-	if n < 40 {
+	if s.Turns < 40 {
 		return 0, 0, false
 	}
-	seen := 0
-	for i, c := range s.Slow {
-		if seen += c; float64(seen) >= .95*float64(n) {
+	above := 0
+	for i := len(s.Slow) - 1; i >= 0; i-- {
+		if above += s.Slow[i]; float64(above) > .05*float64(s.Turns) {
 			return .001 * math.Exp2((float64(i)-.501)/8), .001 * math.Exp2((float64(i)+.501)/8), true
 		}
 	}
@@ -333,74 +331,79 @@ func (s *State) p95() (low, high float64, ok bool) {
 
 // guard is one of a Plan.
 type guard struct {
-	name   string
-	margin float64
-	// compare returns what the two bets are about.
-	compare func(s *State, old, new []Observation) (worse, fine pair, ok bool)
+	name         string
+	margin, rise float64
+}
+
+// guards returns those that the Plan has.
+func (p Plan) guards() []guard {
+	g := p.Guard
+	return slices.DeleteFunc([]guard{
+		{"success", g.Success, 0}, {"code", g.Code, 0}, {"p95", 0, g.P95}, {"cost", 0, g.Cost},
+	}, func(g guard) bool { return g.margin == 0 && g.rise == 0 })
 }
 
 // pair is a number of each arm from 0 to 1. More is worse.
 type pair struct{ old, new float64 }
 
-// guards returns those that the Plan has.
-func (p Plan) guards() (all []guard) {
-	mean := func(all []Observation, f func(Observation) float64) float64 {
-		sum := 0.0
-		for _, o := range all {
-			sum += f(o)
-		}
-		return sum / float64(len(all))
+func means(old, new []Observation, f func(Observation) float64) pair {
+	return pair{mean(old, f), mean(new, f)}
+}
+
+func mean(all []Observation, f func(Observation) float64) float64 {
+	sum := 0.0
+	for _, o := range all {
+		sum += f(o)
 	}
-	share := func(n, of int) float64 { return float64(min(n, of)) / float64(max(of, 1)) }
-	both := func(f func(Observation) float64) func(*State, []Observation, []Observation) (pair, pair, bool) {
-		return func(_ *State, old, new []Observation) (pair, pair, bool) {
-			x := pair{mean(old, f), mean(new, f)}
-			return x, x, true
-		}
-	}
-	if m := p.Guard.Success; m > 0 {
-		all = append(all, guard{"success", m, both(func(o Observation) float64 { return share(o.Bad, o.Sessions) })})
-	}
-	if m := p.Guard.Code; m > 0 {
-		all = append(all, guard{"code", m, both(func(o Observation) float64 { return share(o.Failed, len(o.Turns)) })})
-	}
-	if rise := p.Guard.P95; rise > 0 {
-		over := func(limit float64) func(Observation) float64 {
-			return func(o Observation) float64 {
-				n := 0
-				for _, t := range o.Turns {
-					if t > limit {
-						n++
-					}
-				}
-				return share(n, len(o.Turns))
+	return sum / float64(len(all))
+}
+
+func share(n, of int) float64 { return float64(min(n, of)) / float64(max(of, 1)) }
+
+func bad(o Observation) float64    { return share(o.Bad, o.Sessions) }
+func failed(o Observation) float64 { return share(o.Failed, len(o.Turns)) }
+
+// over returns the share of turns that take longer than a limit.
+func over(limit float64) func(Observation) float64 {
+	return func(o Observation) float64 {
+		n := 0
+		for _, t := range o.Turns {
+			if t > limit {
+				n++
 			}
 		}
-		at := func(limit float64, old, new []Observation) pair {
-			return pair{mean(old, over(limit)), mean(new, over(limit*(1+rise)))}
+		return share(n, len(o.Turns))
+	}
+}
+
+// compare returns what the two bets of a guard are about, and whether there is a bet.
+func (g guard) compare(s *State, old, new []Observation) (worse, fine pair, ok bool) {
+	switch g.name {
+	case "success":
+		worse = means(old, new, bad)
+	case "code":
+		worse = means(old, new, failed)
+	case "p95":
+		// If times were multiplied by less than the guard allows, fewer turns of the new arm would be
+		// above the multiplied limit, whatever the limit is. Times that are all alike show harm only
+		// above them, and none only below.
+		low, high, ok := s.p95()
+		if !ok {
+			return worse, fine, false
 		}
-		all = append(all, guard{"p95", 0, func(s *State, old, new []Observation) (worse, fine pair, ok bool) {
-			// If times were multiplied by less than the guard allows, fewer turns of the new arm
-			// would be above the multiplied limit, whatever the limit is. Times that are all alike
-			// show harm only above them, and none only below.
-			low, high, ok := s.p95()
-			return at(high, old, new), at(low, old, new), ok
-		}})
+		at := func(limit float64) pair { return pair{mean(old, over(limit)), mean(new, over(limit*(1+g.rise)))} }
+		return at(high), at(low), true
+	case "cost":
+		// Costs have no bound, but a bet needs one. What is more than twice as dear as all before
+		// counts as that.
+		bound := 2 * s.Largest
+		if bound == 0 {
+			return worse, fine, false
+		}
+		worse = means(old, new, func(o Observation) float64 { return min(o.Cost/float64(o.Sessions), bound) / bound })
+		worse.new /= 1 + g.rise
 	}
-	if rise := p.Guard.Cost; rise > 0 {
-		all = append(all, guard{"cost", 0, func(s *State, old, new []Observation) (pair, pair, bool) {
-			// Costs have no bound, but a bet needs one. What is more than twice as dear as all
-			// before counts as that.
-			bound := 2 * s.Largest
-			if bound == 0 {
-				return pair{}, pair{}, false
-			}
-			cost := func(o Observation) float64 { return min(o.Cost/float64(o.Sessions), bound) / bound }
-			x := pair{mean(old, cost), mean(new, cost) / (1 + rise)}
-			return x, x, true
-		}})
-	}
-	return all
+	return worse, worse, true
 }
 
 // Pause, Resume, Abort and Promote are decisions by hand. They report whether the State allows
