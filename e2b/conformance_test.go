@@ -235,9 +235,9 @@ func target(kernel string, of kernels) conformance.Target {
 		if of == jupyter {
 			t.Parallel = 1 // a session starts two kernels, each of which takes seconds
 			// What the kernel decides. The rest is the supervisor's, or needs many kernels.
-			// exit/abort holds now and then: what was printed is sent by another thread, which ends
-			// too.
-			t.Only = []string{"python/output/[^s]*", "python/exit/at-exit", "python/exit/[^a]*"}
+			// exit/abort and output/crash hold now and then: what was printed is sent by another
+			// thread, which ends too.
+			t.Only = []string{"python/output/[^cs]*", "python/exit/at-exit", "python/exit/[^a]*"}
 			for _, area := range []string{"cells", "code", "dir", "env", "exceptions", "interrupt", "state", "stdin", "timeouts", "values"} {
 				t.Only = append(t.Only, "python/"+area+"/*")
 			}
