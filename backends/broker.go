@@ -73,6 +73,7 @@ func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts .
 	if err == nil {
 		b.table = t
 		close(t.earlier)
+		b.rollouts.set(cfg)
 		b.guard.set(cfg.Guard)
 		b.guard.warn = b.opts.warn
 		_, err = b.apply(t)
@@ -110,8 +111,7 @@ func (b *Broker) build(ctx context.Context, cfg Config, have map[string]*member)
 	if err := cfg.at.report(errors.Join(errs...)); err != nil {
 		return nil, nil, errors.Join(err, b.discard(opened))
 	}
-	b.rollouts.set(cfg)
-	if t, err = newTable(b.env.Name, cfg, b.rollouts.share, members, b.env.Hooks); err != nil {
+	if t, err = newTable(b.env.Name, cfg, b.rollouts.share(cfg), members, b.env.Hooks); err != nil {
 		return nil, nil, errors.Join(err, b.discard(opened))
 	}
 	return t, opened, nil

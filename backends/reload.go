@@ -39,6 +39,7 @@ func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return errors.Join(err, b.discard(opened))
 	}
+	b.rollouts.set(cfg)
 	b.guard.set(cfg.Guard)
 	b.manager.SetLimits(cfg.Sessions.MaxPerSubject, cfg.Sessions.MaxTotal)
 	b.mu.Lock()

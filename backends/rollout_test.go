@@ -298,3 +298,42 @@ func TestRolloutConfig(t *testing.T) {
 		}
 	}
 }
+
+// TestRolloutReload: a reload keeps a rollout with the same plan, begins another one anew, and
+// changes nothing if it fails.
+func TestRolloutReload(t *testing.T) {
+	roll(t, 0, rolloutFile, func(r *rolling) {
+		b := r.replicas[0]
+		if err := b.ChangeRollout(r.Context(), "r", backends.RolloutPromote, "ann"); err != nil {
+			r.Fatal(err)
+		}
+		near := func(want float64) {
+			r.Helper()
+			time.Sleep(4 * time.Second)
+			synctest.Wait()
+			if got := r.split()[0]; got < want-.07 || got > want+.07 {
+				r.Errorf("got %v, want %v", got, want)
+			}
+		}
+		near(1)
+		another := strings.Replace(rolloutFile, "steps: [50, 100]", "steps: [20, 100]", 1)
+		broken := strings.Replace(another, "on: b,", "on: nowhere,", 1)
+		if err := b.Reload(r.Context(), parse(r.T, broken)); err == nil {
+			r.Error("want an error")
+		}
+		near(1)
+		if err := b.Reload(r.Context(), parse(r.T, rolloutFile+"\nguard: {code_bytes: 1000}")); err != nil {
+			r.Error(err)
+		}
+		near(1)
+		if err := b.Reload(r.Context(), parse(r.T, another)); err != nil {
+			r.Error(err)
+		}
+		near(.2)
+		without := rolloutFile[:strings.Index(rolloutFile, "rollouts:")] + "sessions: {lease_ttl: 9s}"
+		if err := b.Reload(r.Context(), parse(r.T, without)); err != nil {
+			r.Error(err)
+		}
+		near(0) // the weights of the file
+	})
+}

@@ -19,7 +19,7 @@ import (
 
 // Where rollouts are in the store.
 const (
-	rolloutPrefix = "rollout/"         // with the route: a storedRollout
+	rolloutPrefix = "rollout/"         // with the route and the plan: a rollout.State
 	subjectSeen   = "rollout-subject/" // with the route, the step and a hash: the subject has been observed
 )
 
@@ -28,15 +28,11 @@ const (
 	maxWatched = 10_000
 	// maxObserved bounds the observations that wait for a store that is away.
 	maxObserved = 1000
-	// seenFor is how long it is known that a subject has been observed in a step.
+	// seenFor is how long it is known that a subject has been observed in a step, and keptFor how
+	// long a state is kept that nobody changes.
 	seenFor = 30 * 24 * time.Hour
+	keptFor = 400 * 24 * time.Hour
 )
-
-// storedRollout is the entry of a rollout in the store.
-type storedRollout struct {
-	Plan  string        `json:"plan"` // identifies the plan: another one begins anew
-	State rollout.State `json:"state"`
-}
 
 // rollouts observes the subjects of routes with a rollout, and moves their shares. Replicas share
 // its states through the store.
@@ -99,15 +95,17 @@ func (r *rollouts) set(cfg Config) {
 	}
 }
 
-// share is for Config.shared.
-func (r *rollouts) share(route string) (percent int, known bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.all[route]
-	if t == nil || !t.known {
-		return 0, false
+// share returns what Config.shared needs: the shares that are known of the plans of cfg.
+func (r *rollouts) share(cfg Config) func(route string) (percent int, known bool) {
+	return func(route string) (int, bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		t := r.all[route]
+		if t == nil || !t.known || t.id != planID(cfg.Rollouts[route].plan()) {
+			return 0, false
+		}
+		return t.share, true
 	}
-	return t.share, true
 }
 
 // watch returns the observation of the subject of a session that is being created, or nil.
@@ -320,47 +318,44 @@ func (r *rollouts) claim(ctx context.Context, t *tracked) (observed []rollout.Ob
 	return observed, nil
 }
 
-// change changes the state of a rollout in the store. do gets the state, or fresh if there is none
-// of this plan, and reports whether it has changed it; it may be called again. decided is the last
-// decision, if do has made one.
+// change changes the state of a rollout in the store. Each plan has its own, so that replicas with
+// different configurations do not disturb each other. do gets the state, or fresh if there is none,
+// and reports whether it has changed it; it may be called again. decided is the last decision, if do
+// has made one.
 func change(ctx context.Context, store sessions.Store, route, id string, do func(s *rollout.State, fresh bool) bool) (s rollout.State, decided *rollout.Decision, err error) {
 	for {
-		e, err := store.Get(ctx, rolloutPrefix+route)
+		key := rolloutPrefix + route + "/" + id
+		e, err := store.Get(ctx, key)
 		if err != nil {
 			return s, nil, err
 		}
-		var have storedRollout
+		s = rollout.State{}
 		if e.Rev != "" {
-			if err := json.Unmarshal(e.Value, &have); err != nil {
+			if err := json.Unmarshal(e.Value, &s); err != nil {
 				return s, nil, fmt.Errorf("rollout %s: %w", route, err)
 			}
 		}
 		before := time.Time{}
-		fresh := have.Plan != id && id != ""
-		if n := len(have.State.Log); n > 0 && !fresh {
-			before = have.State.Log[n-1].Time
+		if n := len(s.Log); n > 0 {
+			before = s.Log[n-1].Time
 		}
-		if !do(&have.State, fresh) {
-			return have.State, nil, nil
+		if !do(&s, e.Rev == "") {
+			return s, nil, nil
 		}
-		if id != "" {
-			have.Plan = id
-		}
-		value, err := json.Marshal(have)
-		if err != nil {
+		if e.Value, err = json.Marshal(s); err != nil {
 			return s, nil, err
 		}
-		_, err = store.Put(ctx, rolloutPrefix+route, sessions.Entry{Value: value, Rev: e.Rev})
-		if errors.Is(err, sessions.ErrConflict) {
+		e.Expires = time.Now().Add(keptFor)
+		switch _, err := store.Put(ctx, key, e); {
+		case errors.Is(err, sessions.ErrConflict):
 			continue // another replica was faster
-		}
-		if err != nil {
+		case err != nil:
 			return s, nil, err
 		}
-		if log := have.State.Log; len(log) > 0 && log[len(log)-1].Time.After(before) {
-			decided = &log[len(log)-1]
+		if n := len(s.Log); n > 0 && s.Log[n-1].Time.After(before) {
+			decided = &s.Log[n-1]
 		}
-		return have.State, decided, nil
+		return s, decided, nil
 	}
 }
 
@@ -373,7 +368,7 @@ func (b *Broker) reshare() error {
 		return err
 	}
 	old.done() // only the holder of b.reloading replaces the table
-	next, err := newTable(b.env.Name, old.cfg, b.rollouts.share, old.members, b.env.Hooks)
+	next, err := newTable(b.env.Name, old.cfg, b.rollouts.share(old.cfg), old.members, b.env.Hooks)
 	if err != nil {
 		return err
 	}
@@ -413,21 +408,17 @@ const (
 func ReadRollouts(ctx context.Context, store sessions.Store, cfg Config) (all []RolloutReport, err error) {
 	for _, route := range slices.Sorted(maps.Keys(cfg.Rollouts)) {
 		p := cfg.Rollouts[route].plan()
-		e, err := store.Get(ctx, rolloutPrefix+route)
+		e, err := store.Get(ctx, rolloutPrefix+route+"/"+planID(p))
 		if err != nil {
 			return nil, err
 		}
-		var have storedRollout
 		if e.Rev == "" {
 			continue
 		}
-		if err := json.Unmarshal(e.Value, &have); err != nil {
+		var s rollout.State
+		if err := json.Unmarshal(e.Value, &s); err != nil {
 			return nil, fmt.Errorf("rollout %s: %w", route, err)
 		}
-		if have.Plan != planID(p) {
-			continue
-		}
-		s := have.State
 		all = append(all, RolloutReport{
 			Route: route, To: p.To, Share: p.Share(s), Status: s.Status, Since: s.Since, Arms: s.Arms, Guards: p.Findings(s), Log: s.Log,
 		})
