@@ -384,9 +384,9 @@ func (g guard) compare(s *State, old, new []Observation) (worse, fine pair, ok b
 	case "code":
 		worse = means(old, new, failed)
 	case "p95":
-		// If times were multiplied by less than the guard allows, fewer turns of the new arm would be
-		// above the multiplied limit, whatever the limit is. Times that are all alike show harm only
-		// above them, and none only below.
+		// If times were multiplied by less than the guard allows, fewer turns of the new arm would
+		// be above the multiplied limit, whatever the limit is. Times that are all alike show harm
+		// only above them, and none only below.
 		low, high, ok := s.p95()
 		if !ok {
 			return worse, fine, false
