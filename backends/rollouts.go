@@ -320,8 +320,8 @@ func (r *rollouts) claim(ctx context.Context, t *tracked) (observed []rollout.Ob
 
 // change changes the state of a rollout in the store. Each plan has its own, so that replicas with
 // different configurations do not disturb each other. do gets the state, or fresh if there is none,
-// and reports whether it has changed it; it may be called again. decided is the last decision, if do
-// has made one.
+// and reports whether it has changed it; it may be called again. decided is the last decision, if
+// do has made one.
 func change(ctx context.Context, store sessions.Store, route, id string, do func(s *rollout.State, fresh bool) bool) (s rollout.State, decided *rollout.Decision, err error) {
 	for {
 		key := rolloutPrefix + route + "/" + id
