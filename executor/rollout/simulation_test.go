@@ -225,7 +225,7 @@ func check(t *testing.T, all map[string]outcome) {
 			t.Errorf("%s: the median is %d sessions, and 95 %% take %d; want at most %d and %d", o.name, p50, p95, most.p50, most.p95)
 		}
 	}
-	if o, ok := all["default"]; ok && o.most > 10_000 && o.promoted < o.n*9/10 {
+	if o, ok := all["default"]; ok && o.most >= 10_000 && o.promoted < o.n*9/10 {
 		t.Errorf("%s: %d of %d were promoted", o.name, o.promoted, o.n)
 	}
 }
@@ -251,7 +251,10 @@ func simulate(t *testing.T, n, same, most int) {
 	var rows []outcome
 	for _, e := range kinds(most) {
 		times := n
-		if e.old == e.new || e.id == "margin" {
+		switch {
+		case e.id == "default": // it takes long
+			times = max(n, 100)
+		case e.old == e.new || e.id == "margin":
 			times = same
 		}
 		o := e.repeat(times)
@@ -266,4 +269,4 @@ func simulate(t *testing.T, n, same, most int) {
 func TestSimulation(t *testing.T) { simulate(t, 40, 200, 400) }
 
 // TestTenThousand is TestSimulation for the table of the guide.
-func TestTenThousand(t *testing.T) { simulate(t, 1000, 2000, 4000) }
+func TestTenThousand(t *testing.T) { simulate(t, 500, 2000, 2000) }
