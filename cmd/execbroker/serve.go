@@ -73,7 +73,7 @@ as long as --drain says. At the second it ends immediately.`,
 	l := c.Flags()
 	l.StringVar(&f.api, "api", "native", "the interface: native, nemo or e2b")
 	l.StringVar(&f.listen, "listen", "127.0.0.1:3000", "`address` and port; port 0 means any free port")
-	l.StringVar(&a.instance, "instance", "", "the `name` of this server among its replicas, for a front end that sends requests to the one that has a conversation (default a random one)")
+	l.StringVar(&a.instance, "instance", "", "the `name` of this replica, for a proxy that routes each conversation to its server (default random)")
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients, in JSON (not for e2b)")
 	f.names(c, " (e2b: sandboxes have host names below the first)")
 	f.reach(c, "the network of sandboxes that do not set one")

@@ -47,8 +47,6 @@ func (a *app) watch(ctx context.Context, b *backends.Broker) {
 		}
 		if err != nil {
 			a.log().WarnContext(ctx, "the configuration has changed, and is not used", "file", a.config, "error", err)
-			continue
-		}
-		a.log().InfoContext(ctx, "the configuration has changed", "file", a.config)
+		} // else the broker tells that it has changed
 	}
 }
