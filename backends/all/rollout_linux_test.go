@@ -60,14 +60,14 @@ sessions: {store: %q, lease_ttl: 3s}`, c.now, c.next, c.guard, "sqlite:"+filepat
 			var users sync.WaitGroup
 			for i := range 5 {
 				users.Go(func() {
-					for n := 0; ctx.Err() == nil; n++ {
+					for n := 0; ctx.Err() == nil && !t.Failed(); n++ {
 						visit(t, replicas[rand.IntN(2)], fmt.Sprintf("user-%d-%d", i, n))
 						pause(ctx, 300*time.Millisecond)
 					}
 				})
 			}
 			var got backends.RolloutReport
-			for ctx.Err() == nil {
+			for ctx.Err() == nil && !t.Failed() {
 				pause(ctx, time.Second)
 				all, err := replicas[1].Rollouts(t.Context())
 				if err != nil {
