@@ -171,7 +171,7 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 		arm := b.collector.arm(key)
 		took := time.Since(a.Time)
 		arm.created(err, queued, took)
-		bad := seen.created(&b.rollouts, key, err)
+		bad := seen.created(&b.rollouts, key, err, took)
 		switch {
 		case err == nil:
 			s.(*session).watching = watching{watched: seen, bad: bad}

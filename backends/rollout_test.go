@@ -192,19 +192,31 @@ func TestRolloutRollsBack(t *testing.T) {
 	}
 }
 
-// TestRolloutOfASlowOne: turns that take twice as long are noticed.
+// TestRolloutOfASlowOne: turns that take longer are noticed, and no less if a session is not there
+// when the observation of its subject ends.
 func TestRolloutOfASlowOne(t *testing.T) {
-	roll(t, 100*time.Millisecond, rolloutFile, func(r *rolling) {
-		for range 300 {
-			r.traffic(6, "1")
-			if r.report().Status != rollout.Running {
-				break
-			}
-		}
-		if got := r.report(); got.Status != rollout.RolledBack || !strings.HasPrefix(got.Log[len(got.Log)-1].Why, "p95") {
-			r.Errorf("got %+v", got)
-		}
-	})
+	for name, c := range map[string]struct {
+		slow  time.Duration // the horizon is 10 s
+		guard string
+	}{
+		"twice":        {100 * time.Millisecond, "p95"},
+		"horizon":      {15 * time.Second, "p95"},
+		"two-horizons": {time.Minute, "success"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			roll(t, c.slow, rolloutFile, func(r *rolling) {
+				for range 300 {
+					r.traffic(6, "1")
+					if r.report().Status != rollout.Running {
+						break
+					}
+				}
+				if got := r.report(); got.Status != rollout.RolledBack || !strings.HasPrefix(got.Log[len(got.Log)-1].Why, c.guard) {
+					r.Errorf("got %+v", got)
+				}
+			})
+		})
+	}
 }
 
 // TestRolloutByHand: what people decide holds at all replicas, and who they are is on record.

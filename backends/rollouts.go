@@ -67,6 +67,10 @@ type watched struct {
 	until   time.Time
 	seen    rollout.Observation
 	over    bool
+
+	// What was asked for before until and has not ended. It counts however long it takes: else a
+	// backend that is slower than the horizon would never be judged.
+	creating, running int
 }
 
 func planID(p rollout.Plan) string {
@@ -108,7 +112,8 @@ func (r *rollouts) share(cfg Config) func(route string) (percent int, known bool
 	}
 }
 
-// watch returns the observation of the subject of a session that is being created, or nil.
+// watch returns the observation of the subject of a session that is being created, or nil. It must
+// be told how the creation ends.
 func (r *rollouts) watch(key armKey, subject string) *watched {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,19 +131,51 @@ func (r *rollouts) watch(key armKey, subject string) *watched {
 		w.seen.New, w.seen.Arrived = key.assigned == t.plan.To, now
 		t.watched[subject] = w
 	}
+	if !w.open() {
+		return nil
+	}
+	w.creating++
 	return w
 }
 
-// on changes an observation unless its horizon has passed. Nil is not observed.
-func (w *watched) on(r *rollouts, change func(o *rollout.Observation)) {
+// open reports whether what is asked for now is part of the observation.
+func (w *watched) open() bool {
+	return !w.over && len(w.seen.Turns) < rollout.MaxRuns && time.Now().Before(w.until)
+}
+
+// asked counts a run that begins. It reports whether it is observed.
+func (w *watched) asked(r *rollouts) bool {
 	if w == nil {
-		return
+		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !w.over && len(w.seen.Turns) < rollout.MaxRuns && time.Now().Before(w.until) {
-		change(&w.seen)
+	if !w.open() {
+		return false
 	}
+	w.running++
+	return true
+}
+
+// complete reports whether everything that was asked for in the horizon is known. What has not
+// ended a further horizon later is a session that was not made, or a turn that took that long.
+func (w *watched) complete(now time.Time) bool {
+	switch {
+	case len(w.seen.Turns) >= rollout.MaxRuns:
+		return true
+	case !now.After(w.until):
+		return false
+	case w.creating+w.running == 0:
+		return true
+	case !now.After(w.until.Add(w.t.plan.Horizon)):
+		return false
+	}
+	w.seen.Sessions += w.creating
+	w.seen.Bad += w.creating
+	for range min(w.running, rollout.MaxRuns-len(w.seen.Turns)) {
+		w.seen.Turns = append(w.seen.Turns, w.t.plan.Horizon.Seconds())
+	}
+	return true
 }
 
 // failure says what an error means for a rollout: nothing if the caller, a rule or the code is the
@@ -155,16 +192,22 @@ func failure(err error) (bad, counts bool) {
 }
 
 // created counts a session that was asked for: bad if its assigned arm has not made it.
-func (w *watched) created(r *rollouts, key armKey, err error) (bad bool) {
+func (w *watched) created(r *rollouts, key armKey, err error, took time.Duration) (bad bool) {
 	bad, counts := failure(err)
 	bad = bad || err == nil && key.backend != key.assigned
-	if counts {
-		w.on(r, func(o *rollout.Observation) {
-			o.Sessions++
-			if bad {
-				o.Bad++
-			}
-		})
+	if w == nil {
+		return bad
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w.creating--; counts && !w.over {
+		w.seen.Sessions++
+		if bad {
+			w.seen.Bad++
+		}
+		if err == nil && !w.open() { // its first turn begins too late to be seen, and takes longer
+			w.seen.Turns = append(w.seen.Turns, took.Seconds())
+		}
 	}
 	return bad
 }
@@ -172,25 +215,21 @@ func (w *watched) created(r *rollouts, key armKey, err error) (bad bool) {
 // watching is the part of a session that its subject's observation needs.
 type watching struct {
 	*watched
-	mu  sync.Mutex
-	bad bool // the session counts as bad already
+	bad bool // the session counts as bad already; guarded by rollouts.mu
 }
 
-// ran counts a turn of a session.
+// ran counts a turn of a session that [watched.asked] has said is observed.
 func (w *watching) ran(r *rollouts, res *executor.Result, err error, took time.Duration, cost executor.Money) {
-	if w == nil || w.watched == nil {
-		return
-	}
 	bad, counts := failure(err)
 	bad = bad || res != nil && res.Status == executor.StatusLost
-	if !counts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w.running--; !counts {
 		return
 	}
-	w.mu.Lock()
 	first := bad && !w.bad
 	w.bad = w.bad || bad
-	w.mu.Unlock()
-	w.on(r, func(o *rollout.Observation) {
+	if o := &w.seen; !w.over && len(o.Turns) < rollout.MaxRuns {
 		o.Turns = append(o.Turns, took.Seconds())
 		o.Cost += float64(cost)
 		if first {
@@ -199,7 +238,7 @@ func (w *watching) ran(r *rollouts, res *executor.Result, err error, took time.D
 		if res != nil && res.Status == executor.StatusFailed {
 			o.Failed++
 		}
-	})
+	}
 }
 
 // run moves the rollouts until ctx ends.
@@ -224,7 +263,7 @@ func (r *rollouts) tick(ctx context.Context, now time.Time) {
 	all := slices.Collect(maps.Values(r.all))
 	for _, t := range all {
 		for subject, w := range t.watched {
-			if w.step != t.step || now.After(w.until) || len(w.seen.Turns) >= rollout.MaxRuns {
+			if w.step != t.step || w.complete(now) {
 				w.over = true
 				delete(t.watched, subject)
 				if w.step == t.step && w.seen.Sessions > 0 {

@@ -159,11 +159,14 @@ func (s *session) run(ctx context.Context, a Audit, wall time.Duration, do func(
 	h := s.Session.Info().Handle
 	s.opening(&a)
 	spent := time.Duration(s.spent.Swap(0))
+	observed := !s.own && s.watching.asked(&s.b.rollouts)
 	defer func() {
 		took := time.Since(a.Time)
 		s.arm.ran(res, err, took)
 		if !s.own {
 			s.arm.turn(err, spent+took)
+		}
+		if observed {
 			s.watching.ran(&s.b.rollouts, res, err, spent+took, a.Cost)
 		}
 		a.closing(res, err)
