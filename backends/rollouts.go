@@ -158,7 +158,7 @@ func (w *watched) asked(r *rollouts) bool {
 }
 
 // complete reports whether everything that was asked for in the horizon is known. What has not
-// ended a further horizon later is a session that was not made, or a turn that took that long.
+// ended a further horizon later is a turn that took that long, and a session that was not made.
 func (w *watched) complete(now time.Time) bool {
 	switch {
 	case len(w.seen.Turns) >= rollout.MaxRuns:
@@ -172,7 +172,7 @@ func (w *watched) complete(now time.Time) bool {
 	}
 	w.seen.Sessions += w.creating
 	w.seen.Bad += w.creating
-	for range min(w.running, rollout.MaxRuns-len(w.seen.Turns)) {
+	for range min(w.creating+w.running, rollout.MaxRuns-len(w.seen.Turns)) {
 		w.seen.Turns = append(w.seen.Turns, w.t.plan.Horizon.Seconds())
 	}
 	return true

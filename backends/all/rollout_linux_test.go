@@ -39,7 +39,7 @@ func TestRolloutDrill(t *testing.T) {
 			file := fmt.Sprintf(`
 backends: {now: {%s}, next: {%s}}
 routes: [{name: r, split: [{backend: now, weight: 1}, {backend: next, weight: 0}], fallback: [now]}]
-rollouts: {r: {to: next, steps: [50, 100], every: 10s, least: 20, horizon: 2s, guard: {%s}}}
+rollouts: {r: {to: next, steps: [50, 100], every: 15s, least: 20, horizon: 10s, guard: {%s}}}
 sessions: {store: %q, lease_ttl: 3s}`, c.now, c.next, c.guard, "sqlite:"+filepath.Join(t.TempDir(), "r.db"))
 			owner := fmt.Sprint("rollout-", name, rand.Uint32())
 			var replicas [2]*backends.Broker
