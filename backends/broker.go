@@ -41,12 +41,13 @@ type Broker struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	rollouts  rollouts
-	reloading sync.Mutex // one Reload or Close at a time
-	mu        sync.Mutex
-	table     *table
-	leaving   map[*member]bool // removed by Reload, not closed yet
-	closed    bool
+	rollouts    rollouts
+	experiments experiments
+	reloading   sync.Mutex // one Reload or Close at a time
+	mu          sync.Mutex
+	table       *table
+	leaving     map[*member]bool // removed by Reload, not closed yet
+	closed      bool
 }
 
 var _ executor.Executor = (*Broker)(nil)
@@ -65,6 +66,7 @@ func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts .
 	env.Name = cmp.Or(env.Name, "broker")
 	b := &Broker{env: env, reg: reg, leaving: map[*member]bool{}}
 	b.rollouts.b, b.rollouts.wake = b, make(chan struct{}, 1)
+	b.experiments.b, b.experiments.sent = b, map[armKey]*sent{}
 	for _, o := range opts {
 		o(&b.opts)
 	}
@@ -171,15 +173,24 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 		arm := b.collector.arm(key)
 		took := time.Since(a.Time)
 		arm.created(err, queued, took)
-		bad := seen.created(&b.rollouts, key, err, took)
+		bad, counts := failure(err)
+		bad = bad || err == nil && key.backend != key.assigned
+		seen.created(&b.rollouts, counts, bad, err == nil, took)
+		var group *cohort
+		if counts && key.route != "" {
+			group = arm.asked(a.Time, t.cfg.horizon(key.route), bad)
+		}
 		switch {
 		case err == nil:
-			s.(*session).watching = watching{watched: seen, bad: bad}
+			s.(*session).watching, s.(*session).cohort = watching{watched: seen, bad: bad}, group
+			s.(*session).first.Store(true)
 			prices := b.prices(t, key.backend)
 			s.(*session).begin(arm, spec.Attributes, took, prices)
 			s.(*session).created()
 		case turn:
-			arm.turn(err, took)
+			arm.turn(nil, err, took)
+		case key.route != "": // acquired counts the turn
+			err = &assignedError{err, key}
 		}
 		a.Origin.Route, a.Origin.Assigned, a.Origin.Backend = key.route, key.assigned, key.backend
 		a.closing(nil, err)
@@ -230,7 +241,7 @@ func (b *Broker) attach(ctx context.Context, h executor.Handle, turn bool) (_ ex
 	a.Origin = executor.Origin{Session: h.Session, Route: route, Assigned: assigned}
 	defer func() {
 		if err != nil && turn {
-			b.collector.arm(armKey{route, assigned, ""}).turn(err, time.Since(a.Time))
+			b.collector.arm(armKey{route, assigned, ""}).turn(nil, err, time.Since(a.Time))
 		}
 		a.closing(nil, err)
 		b.audit(a)

@@ -79,6 +79,8 @@ func (b *Broker) openManager(ctx context.Context, cfg Sessions) error {
 	b.work.Go(b.bill)
 	b.rollouts.store = store
 	b.work.Go(func() { b.rollouts.run(b.ctx, m.LeaseTTL()/3) })
+	b.experiments.store, b.experiments.alone, b.experiments.life = store, !shared, m.Life()
+	b.work.Go(func() { b.experiments.run(b.ctx, m.LeaseTTL()/3) })
 	if shared {
 		b.work.Go(b.sharePools)
 		b.work.Go(b.reap)
@@ -98,6 +100,14 @@ func (m *managed) Attach(ctx context.Context, h executor.Handle) (executor.Sessi
 	return m.attach(ctx, h, false)
 }
 
+// assignedError is the failure of a Create within an Acquire, with the arm that it was assigned to.
+type assignedError struct {
+	error
+	arm armKey
+}
+
+func (e *assignedError) Unwrap() error { return e.error }
+
 // acquired counts and audits an Acquire. An Acquire that failed is a failed turn of its user.
 // Otherwise the turn goes on.
 func (b *Broker) acquired(q sessions.Acquisition) {
@@ -109,7 +119,10 @@ func (b *Broker) acquired(q sessions.Acquisition) {
 		a.Origin = origin(s.arm, s.Session.Info().Handle.Session)
 	} else {
 		key := b.arm(q.Handle, q.Spec)
-		b.collector.arm(key).turn(q.Err, took)
+		if e := (*assignedError)(nil); errors.As(q.Err, &e) {
+			key = armKey{route: e.arm.route, assigned: e.arm.assigned}
+		}
+		b.collector.arm(key).turn(nil, q.Err, took)
 		a.Origin = executor.Origin{Route: key.route, Assigned: key.assigned, Session: q.Handle.Session}
 	}
 	a.closing(nil, q.Err)

@@ -42,6 +42,9 @@ func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 	b.rollouts.set(cfg)
 	b.guard.set(cfg.Guard)
 	b.manager.SetLimits(cfg.Sessions.MaxPerSubject, cfg.Sessions.MaxTotal)
+	if err := b.experiments.publish(ctx); err != nil { // what was counted belongs to the experiments of before
+		b.env.Logger().Warn("reload: figures of experiments", "error", err)
+	}
 	b.mu.Lock()
 	b.table = next
 	var gone []*member
@@ -167,6 +170,9 @@ func (b *Broker) Close() error {
 	}
 	errs = append([]error{leftBehind(conversations, clean)}, errs...)
 	errs = append(errs, b.guard.ledger.Close(ctx))
+	if !b.experiments.alone {
+		errs = append(errs, b.experiments.publish(ctx))
+	}
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
 	}

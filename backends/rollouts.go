@@ -178,38 +178,24 @@ func (w *watched) complete(now time.Time) bool {
 	return true
 }
 
-// failure says what an error means for a rollout: nothing if the caller, a rule or the code is the
-// reason.
-func failure(err error) (bad, counts bool) {
-	switch {
-	case err == nil:
-		return false, true
-	case errors.Is(err, executor.ErrDenied), errors.Is(err, executor.ErrInvalid), errors.Is(err, executor.ErrUnsupported), errors.Is(err, executor.ErrTooLarge),
-		errors.Is(err, executor.ErrBusy), errors.Is(err, context.Canceled):
-		return false, false
-	}
-	return true, true
-}
-
-// created counts a session that was asked for: bad if its assigned arm has not made it.
-func (w *watched) created(r *rollouts, key armKey, err error, took time.Duration) (bad bool) {
-	bad, counts := failure(err)
-	bad = bad || err == nil && key.backend != key.assigned
+// created counts a session that was asked for, unless the caller or a rule is the reason that there
+// is none: bad if its assigned arm has not made it.
+func (w *watched) created(r *rollouts, counts, bad, made bool, took time.Duration) {
 	if w == nil {
-		return bad
+		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.creating--; counts && !w.over {
-		w.seen.Sessions++
-		if bad {
-			w.seen.Bad++
-		}
-		if err == nil && !w.open() { // its first turn begins too late to be seen, and takes longer
-			w.seen.Turns = append(w.seen.Turns, took.Seconds())
-		}
+	if w.creating--; !counts || w.over {
+		return
 	}
-	return bad
+	w.seen.Sessions++
+	if bad {
+		w.seen.Bad++
+	}
+	if made && !w.open() { // its first turn begins too late to be seen, and takes longer
+		w.seen.Turns = append(w.seen.Turns, took.Seconds())
+	}
 }
 
 // watching is the part of a session that its subject's observation needs.
@@ -218,27 +204,37 @@ type watching struct {
 	bad bool // the session counts as bad already; guarded by rollouts.mu
 }
 
-// ran counts a turn of a session that [watched.asked] has said is observed.
-func (w *watching) ran(r *rollouts, res *executor.Result, err error, took time.Duration, cost executor.Money) {
+// ran counts a turn of a session, and reports whether the session counts as bad from now on.
+// observed is what [watched.asked] has said of the turn.
+func (w *watching) ran(r *rollouts, observed bool, res *executor.Result, err error, took time.Duration, cost executor.Money) (first bool) {
 	bad, counts := failure(err)
 	bad = bad || res != nil && res.Status == executor.StatusLost
+	if !observed && !bad {
+		return false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.running--; !counts {
-		return
+	if observed {
+		w.running--
 	}
-	first := bad && !w.bad
+	if !counts {
+		return false
+	}
+	first = bad && !w.bad
 	w.bad = w.bad || bad
-	if o := &w.seen; !w.over && len(o.Turns) < rollout.MaxRuns {
-		o.Turns = append(o.Turns, took.Seconds())
-		o.Cost += float64(cost)
-		if first {
-			o.Bad++
-		}
-		if res != nil && res.Status == executor.StatusFailed {
-			o.Failed++
-		}
+	if !observed || w.over || len(w.seen.Turns) >= rollout.MaxRuns {
+		return first
 	}
+	o := &w.seen
+	o.Turns = append(o.Turns, took.Seconds())
+	o.Cost += float64(cost)
+	if first {
+		o.Bad++
+	}
+	if res != nil && res.Status == executor.StatusFailed {
+		o.Failed++
+	}
+	return first
 }
 
 // run moves the rollouts until ctx ends.
@@ -419,16 +415,7 @@ func (b *Broker) reshare() error {
 }
 
 // RolloutReport says how a rollout is doing.
-type RolloutReport struct {
-	Route  string             `json:"route"`
-	To     string             `json:"to,omitempty"` // empty: the configuration does not have it any more
-	Share  int                `json:"share"`        // of the new backend, in percent
-	Status rollout.Status     `json:"status"`
-	Since  time.Time          `json:"since"` // of the step
-	Arms   [2]rollout.Figures `json:"arms"`  // the old and the new one, in this step
-	Guards []rollout.Finding  `json:"guards"`
-	Log    []rollout.Decision `json:"log"`
-}
+type RolloutReport = rollout.Report
 
 // RolloutChange is a decision by hand.
 type RolloutChange string

@@ -54,6 +54,8 @@ type session struct {
 	meter      meter
 	known      atomic.Pointer[knownAccounts]
 	watching   watching
+	cohort     *cohort      // nil: the session is not counted
+	first      atomic.Bool  // no run has begun since the session was created
 	cost       atomic.Int64 // executor.Money that the session had cost at the last Refresh
 	once       sync.Once
 }
@@ -158,16 +160,19 @@ const installTime = 10 * time.Minute
 func (s *session) run(ctx context.Context, a Audit, wall time.Duration, do func() (*executor.Result, error)) (res *executor.Result, err error) {
 	h := s.Session.Info().Handle
 	s.opening(&a)
-	spent := time.Duration(s.spent.Swap(0))
+	spent, first := time.Duration(s.spent.Swap(0)), s.first.Swap(false)
 	observed := !s.own && s.watching.asked(&s.b.rollouts)
 	defer func() {
 		took := time.Since(a.Time)
 		s.arm.ran(res, err, took)
 		if !s.own {
-			s.arm.turn(err, spent+took)
-		}
-		if observed {
-			s.watching.ran(&s.b.rollouts, res, err, spent+took, a.Cost)
+			s.arm.turn(res, err, spent+took)
+			if s.watching.ran(&s.b.rollouts, observed, res, err, spent+took, a.Cost) {
+				s.arm.spoiled(s.cohort)
+			}
+			if err == nil && a.Op == "run" {
+				s.arm.timed(first, spent, took)
+			}
 		}
 		a.closing(res, err)
 		s.b.audit(a)

@@ -10,6 +10,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/pool"
+	"github.com/execbroker/execbroker/executor/rollout"
 )
 
 // Stats are the statistics of a Broker since Open, across reloads. String formats them as tables.
@@ -44,6 +45,18 @@ type ArmStats struct {
 	Answered   int64            `json:"answered"`
 	TurnErrors map[string]int64 `json:"turn_errors,omitempty"`
 
+	// Outcomes says of each turn who is to blame, if anybody is.
+	Outcomes map[rollout.Outcome]int64 `json:"outcomes,omitempty"`
+
+	// Sessions counts the sessions that users wanted of a route, without those that a rule refused
+	// or the caller spoiled. When its horizon has passed, a session is Settled: see Rollout.Horizon.
+	// Bad counts the settled ones for which the assigned backend did not do all that was asked, and
+	// Pending those that are not settled yet.
+	Sessions int64 `json:"sessions"`
+	Settled  int64 `json:"settled"`
+	Bad      int64 `json:"bad"`
+	Pending  int64 `json:"pending"`
+
 	Creates      int64                     `json:"creates"`
 	CreateErrors map[string]int64          `json:"create_errors,omitempty"` // failed Creates, by executor.KindName
 	Runs         map[executor.Status]int64 `json:"runs,omitempty"`          // runs that came to an end
@@ -54,6 +67,8 @@ type ArmStats struct {
 	Queue       Latency         `json:"queue"`          // time that Creates waited in the queue
 	Create      Latency         `json:"create"`         // time of whole Creates
 	Run         Latency         `json:"run"`            // time of runs, from the call to the end
+	Cold        Latency         `json:"cold"`           // time of the first turns of new sessions, with the time to get the session
+	Warm        Latency         `json:"warm"`           // time of the other runs of users
 	SandboxTime driver.Duration `json:"sandbox_time"`   // total time that this process held sessions, including current ones, which providers bill
 	Cost        executor.Money  `json:"cost,omitempty"` // by the Prices of the backend, including that of current sessions
 }
@@ -86,11 +101,13 @@ type armKey struct{ route, assigned, backend string }
 
 // arm collects the statistics of one arm.
 type arm struct {
-	name                      string // in the ledger
-	mu                        sync.Mutex
-	s                         ArmStats
-	turns, queue, create, run histogram
-	live                      map[*session]bool
+	name                                  string // in the ledger
+	mu                                    sync.Mutex
+	s                                     ArmStats
+	turns, queue, create, run, cold, warm histogram
+	costs                                 moments // of sessions that have ended
+	cohorts                               []*cohort
+	live                                  map[*session]bool
 }
 
 // collector collects the statistics of all arms.
@@ -144,10 +161,11 @@ func (a *arm) ran(res *executor.Result, err error, took time.Duration) {
 }
 
 // turn counts a user's turn that has ended.
-func (a *arm) turn(err error, took time.Duration) {
+func (a *arm) turn(res *executor.Result, err error, took time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.s.Turns++
+	a.s.Outcomes = count(a.s.Outcomes, outcome(res, err, a.s.Backend != a.s.Assigned && a.s.Route != ""))
 	a.turns.add(took)
 	if err != nil {
 		a.s.TurnErrors = count(a.s.TurnErrors, executor.KindName(err))
@@ -166,6 +184,7 @@ func (a *arm) ended(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.live, s)
+	a.costs.add(float64(s.meter.cost()) / 1e6)
 	a.s.SandboxTime += driver.Duration(time.Since(s.born))
 }
 
@@ -208,7 +227,10 @@ func (f *collector) stats() []ArmStats {
 func (a *arm) snapshot() ArmStats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	pending := a.settle(time.Now())
 	s := a.s
+	s.Pending, s.Outcomes = pending, maps.Clone(s.Outcomes)
+	s.Cold, s.Warm = a.cold.latency(), a.warm.latency()
 	s.TurnErrors, s.CreateErrors, s.Runs, s.RunErrors = maps.Clone(s.TurnErrors), maps.Clone(s.CreateErrors), maps.Clone(s.Runs), maps.Clone(s.RunErrors)
 	s.Turn, s.Queue, s.Create, s.Run = a.turns.latency(), a.queue.latency(), a.create.latency(), a.run.latency()
 	for l := range a.live {
