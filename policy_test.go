@@ -88,6 +88,7 @@ var rules = []rule{
 	{packages: []string{"internal/settings"}, imports: []string{"executor"}},
 	// Ordinary users of the contract: what they need of a backend is declared.
 	{packages: []string{"executor/rollout"}, imports: []string{"executor"}},
+	{packages: []string{"executor/rollout/report"}, imports: []string{"executor/rollout"}},
 	{packages: []string{"executor/router"}, imports: []string{"executor", "internal/settings"}},
 	{packages: []string{"executor/pool"}, imports: []string{"executor"}},
 	{packages: []string{"executor/sessions/postgres"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"github.com/jackc/pgx/v5"}},
@@ -112,7 +113,7 @@ var rules = []rule{
 	{packages: []string{"internal/front"}},
 	// Code in fences is what models write, whoever asks them.
 	{packages: []string{"server/nemo"}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "server", "tool"}},
-	{packages: []string{"server/..."}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
+	{packages: []string{"server/..."}, imports: []string{"executor", "executor/rollout", "executor/sessions", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults
 	// below it.
 	{packages: []string{"conformance/cases"}, imports: []string{"executor"}},

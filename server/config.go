@@ -2,12 +2,14 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/rollout"
 	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/internal/front"
 )
@@ -36,6 +38,9 @@ type Config struct {
 	// Conversations has the conversations of clients. Its Executor is that of New. Nil: there
 	// are no conversations. The caller closes it after the Server.
 	Conversations *sessions.Manager
+	// Experiments returns what GET /v1/experiments answers to operators, such as the method of that
+	// name of a Broker. Nil: there are no experiments.
+	Experiments func(context.Context) ([]rollout.Experiment, error)
 	// MaxBody and MaxFile are the largest sizes of a JSON request and of a file in bytes. Zero: the
 	// defaults.
 	MaxBody, MaxFile int64

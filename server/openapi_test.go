@@ -54,7 +54,7 @@ func (d description) same(where string, s schema, t reflect.Type, sent bool) {
 	}
 	want := map[reflect.Kind]string{
 		reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer", reflect.Float64: "number",
-		reflect.Slice: "array", reflect.Map: "object", reflect.Struct: "object",
+		reflect.Slice: "array", reflect.Array: "array", reflect.Map: "object", reflect.Struct: "object",
 	}[t.Kind()]
 	switch t {
 	case reflect.TypeFor[time.Duration]():
@@ -136,6 +136,7 @@ func TestOpenAPI(t *testing.T) {
 		"get /v1/openapi.json":                        {nil, nil},
 		"get /v1/capabilities":                        {nil, Capabilities{}},
 		"get /v1/stats":                               {nil, Stats{}},
+		"get /v1/experiments":                         {nil, ExperimentList{}},
 		"post /v1/run":                                {OnceRequest{}, Result{}},
 		"post /v1/run/stream":                         {OnceRequest{}, nil},
 		"put /v1/conversations/{key}":                 {SessionRequest{}, Conversation{}},

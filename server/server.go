@@ -84,6 +84,7 @@ func (s *Server) routes() {
 	for pattern, op := range map[string]operation{
 		"GET /v1/capabilities":                      s.capabilities,
 		"GET /v1/stats":                             s.stats,
+		"GET /v1/experiments":                       s.experiments,
 		"POST /v1/run":                              s.runOnce,
 		"POST /v1/run/stream":                       s.streamOnce,
 		"GET /v1/sessions":                          s.list,

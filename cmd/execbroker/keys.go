@@ -51,7 +51,7 @@ func (a *app) clients(file, listen string) (keys server.Keys, made string, err e
 		return keys, "", usage("--listen: other machines can connect to %s, so the keys of clients must be in %s or --keys", listen, keysVariable)
 	default:
 		made = newKey("eb_")
-		if err := keys.Add(made, server.Client{}); err != nil {
+		if err := keys.Add(made, server.Client{Operator: true}); err != nil { // it is printed for whoever started the server
 			return keys, "", fmt.Errorf("a new key: %w", err)
 		}
 	}

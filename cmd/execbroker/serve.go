@@ -233,7 +233,7 @@ func (a *app) front(f serveFlags) (func(*backends.Broker) (*apiServer, error), e
 	}
 	cfg := server.Config{Keys: keys, Spec: spec, Hosts: f.domains, MaxTimeout: f.maxTimeout, MaxSessions: f.maxSandboxes, Log: a.log()}
 	return func(x *backends.Broker) (*apiServer, error) {
-		cfg.Conversations = x.Manager()
+		cfg.Conversations, cfg.Experiments = x.Manager(), x.Experiments
 		s, err := server.New(x, cfg)
 		if err != nil {
 			return nil, err

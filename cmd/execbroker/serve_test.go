@@ -105,6 +105,7 @@ func TestServeNative(t *testing.T) {
 	ask(t, 401, "GET", s.URL+"/v1/stats", "", "Authorization", "Bearer wrong")
 	key := []string{"Authorization", "Bearer " + s.Key}
 	contains(t, ask(t, 200, "POST", s.URL+"/v1/run", `{"code": "print(6 * 7)"}`, key...), `"stdout":"42\n"`)
+	contains(t, ask(t, 200, "GET", s.URL+"/v1/experiments", "", key...), `{"experiments":[]}`) // who has started the server is its operator
 	answer := make(chan string, 1)
 	go func() {
 		defer close(answer)
