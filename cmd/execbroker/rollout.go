@@ -71,15 +71,7 @@ func (a *app) rollouts(ctx context.Context, f func(context.Context, sessions.Sto
 	if len(c.Rollouts) == 0 {
 		return usage("the configuration has no rollouts")
 	}
-	if !c.Sessions.Shared() {
-		return usage("the configuration has no session store that programs share, so only the program itself knows its rollouts: set sessions.store")
-	}
-	store, closer, err := c.Sessions.OpenStore(ctx)
-	if err != nil {
-		return a.inFile(err)
-	}
-	defer closer.Close()
-	return f(ctx, store, c)
+	return a.withStore(ctx, c, "only the program itself knows its rollouts", func(store sessions.Store) error { return f(ctx, store, c) })
 }
 
 // sentence says what is known of a guard.

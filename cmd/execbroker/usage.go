@@ -14,6 +14,7 @@ import (
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/sessions"
 )
 
 // dayForm is how people write days.
@@ -71,19 +72,13 @@ func (a *app) usage(ctx context.Context, f usageFlags) error {
 	if err != nil {
 		return err
 	}
-	if !c.Sessions.Shared() {
-		return usage("the configuration has no session store that programs share, so each of them has only its own numbers: set sessions.store")
-	}
-	store, closer, err := c.Sessions.OpenStore(ctx)
-	if err != nil {
-		return a.inFile(err)
-	}
-	defer closer.Close()
-	rows, err := backends.ReadUsage(ctx, store, from, to)
-	if err != nil {
-		return err
-	}
-	return a.printUsage(summed(rows, f.by), f)
+	return a.withStore(ctx, c, "each of them has only its own numbers", func(store sessions.Store) error {
+		rows, err := backends.ReadUsage(ctx, store, from, to)
+		if err != nil {
+			return err
+		}
+		return a.printUsage(summed(rows, f.by), f)
+	})
 }
 
 // day parses a day of a flag.

@@ -14,6 +14,13 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 )
 
+// fakes has the backends in memory, for a program that is not execbroker.
+func fakes() *backends.Registry {
+	return backends.NewRegistry(driver.NewFactory(fake.Type, func(_ context.Context, env driver.Env, _ struct{}) (executor.Executor, error) {
+		return fake.New(fake.Options{}).Open(env)
+	}, nil))
+}
+
 // TestUsage: what another program has used is shown by its store.
 func TestUsage(t *testing.T) {
 	t.Parallel()
@@ -31,10 +38,7 @@ guard: {quotas: [{by: plan, per: month, cost: 100}]}
 	if err != nil {
 		t.Fatal(err)
 	}
-	reg := backends.NewRegistry(driver.NewFactory(fake.Type, func(_ context.Context, env driver.Env, _ struct{}) (executor.Executor, error) {
-		return fake.New(fake.Options{}).Open(env)
-	}, nil))
-	b, err := backends.Open(t.Context(), driver.Env{Owner: "me"}, reg, cfg)
+	b, err := backends.Open(t.Context(), driver.Env{Owner: "me"}, fakes(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
