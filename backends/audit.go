@@ -33,8 +33,9 @@ type Audit struct {
 	FileBytes  int64               `json:"file_bytes,omitempty"`
 	Port       int                 `json:"port,omitempty"` // for dial, which is audited when it is connected or refused
 	Duration   time.Duration       `json:"duration_ns"`
-	Rollout    *rollout.Decision   `json:"rollout,omitempty"` // for rollout: a decision, with its figures
-	Cost       executor.Money      `json:"cost,omitempty"`    // of a run, an installation or a file; for end that of the whole session in this process
+	Rollout    *rollout.Decision   `json:"rollout,omitempty"`  // for rollout: a decision, with its figures
+	Exposure   *Exposure           `json:"exposure,omitempty"` // for create: the assignment, if the split had several arms and no rule refused
+	Cost       executor.Money      `json:"cost,omitempty"`     // of a run, an installation or a file; for end that of the whole session in this process
 }
 
 // code returns the hash and the size of what a request runs. The words of a command are separated

@@ -197,12 +197,15 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 		b.audit(a)
 	}()
 	inner := spec
+	var choice router.Choice
+	var exposure *Exposure
 	if backend == "" {
 		d, subject, err := t.decide(spec)
 		if err != nil {
 			return nil, err
 		}
-		key.route, key.assigned, inner.Subject = d.Route, d.Assigned, subject
+		choice, exposure = b.choose(ctx, d, spec, subject)
+		key.route, key.assigned, inner.Subject = d.Route, cmp.Or(choice.Backend, d.Assigned), subject
 		seen = b.rollouts.watch(key, subject)
 	}
 	r := b.guard.rules()
@@ -216,7 +219,8 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 		refused.Op, refused.Backend = "create", t.info().Name
 		return nil, refused
 	}
-	x, err := t.create(ctx, backend, inner, &queued)
+	a.Exposure = exposure
+	x, err := t.create(ctx, backend, inner, choice, &queued)
 	if err != nil {
 		held.end("", ledger.Amount{})
 		return nil, err
@@ -347,7 +351,7 @@ func (b *Broker) Backends() map[string]executor.Executor {
 func (b *Broker) Manager() *sessions.Manager { return b.manager }
 
 // Decide explains where spec would go now. It uses only the configuration: a backend that is down
-// or full is not left out. It fails with ErrInvalid if no route matches.
+// or full is not left out, and the function of WithArms is not asked. It fails with ErrInvalid if no route matches.
 func (b *Broker) Decide(spec executor.Spec) (router.Decision, error) {
 	t, err := b.use("decide")
 	if err != nil {

@@ -1,6 +1,10 @@
 package backends
 
-import "github.com/execbroker/execbroker/executor/sessions"
+import (
+	"context"
+
+	"github.com/execbroker/execbroker/executor/sessions"
+)
 
 // An Option sets what a configuration file cannot contain.
 type Option func(*options)
@@ -10,6 +14,7 @@ type options struct {
 	store   sessions.Store
 	noPools bool
 	warn    func(QuotaWarning)
+	arms    func(context.Context, ArmChoice) (string, error)
 }
 
 // WithAudit makes the Broker call f after each Acquire of its Manager, each Create, Attach, Run and
@@ -28,3 +33,13 @@ func WithoutPools() Option { return func(o *options) { o.noPools = true } }
 // WithQuotaWarnings makes the Broker call f when something was granted beyond a soft quota. f is
 // called from many goroutines, and the operation waits for it.
 func WithQuotaWarnings(f func(QuotaWarning)) Option { return func(o *options) { o.warn = f } }
+
+// WithArms makes f choose the arm of each new session instead of the hash of its subject, on routes
+// whose split has several arms with weight. f returns the backend, or "" for the hash. So does an
+// error, or a backend that is not among the arms, which the Exposure in the audit tells: a rollout
+// that gives an arm nothing cannot be overruled. To keep subjects with their arms, f must answer
+// alike for each of them. Conversations stay with their sandbox as without f. f is called from many
+// goroutines, its context ends after a second, and the operation waits for it.
+func WithArms(f func(ctx context.Context, c ArmChoice) (backend string, err error)) Option {
+	return func(o *options) { o.arms = f }
+}

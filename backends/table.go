@@ -87,9 +87,9 @@ func (t *table) decide(spec executor.Spec) (d router.Decision, subject string, e
 
 // create makes a session by the routes, or on the named backend. It adds the time in queues to
 // waited.
-func (t *table) create(ctx context.Context, backend string, spec executor.Spec, waited *time.Duration) (executor.Session, error) {
+func (t *table) create(ctx context.Context, backend string, spec executor.Spec, choice router.Choice, waited *time.Duration) (executor.Session, error) {
 	if backend == "" {
-		return t.router.CreateBy(ctx, spec, func(ctx context.Context, name string) (executor.Session, error) {
+		return t.router.CreateBy(ctx, spec, choice, func(ctx context.Context, name string) (executor.Session, error) {
 			return t.members[name].create(ctx, spec, waited)
 		})
 	}

@@ -49,6 +49,10 @@ type Outcome struct {
 	Queued, Duration time.Duration
 	Origin           Origin
 	Session          string // for create
+	// Assignment says how a router chose Origin.Assigned among several arms, in the words of the
+	// semantic conventions for feature flags: "split", "targeting_match", "error". Empty: there was
+	// nothing to choose.
+	Assignment string
 }
 
 // Progress is a step of a long operation before or between runs of code: "pulling image",

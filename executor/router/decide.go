@@ -2,6 +2,7 @@ package router
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/execbroker/execbroker/executor"
@@ -30,7 +31,16 @@ type Decision struct {
 // Decide says where spec would go. It depends only on the configuration, the declared capabilities
 // and the spec. It uses no I/O, clock or random numbers, so that every process decides alike. It
 // fails with ErrInvalid if no route matches.
-func (r *Router) Decide(spec executor.Spec) (Decision, error) {
+func (r *Router) Decide(spec executor.Spec) (Decision, error) { return r.decide(spec, "") }
+
+// Choice is an assignment that a program makes instead of the hash. The zero value makes none.
+type Choice struct {
+	Backend string // one with weight in the split of the route; empty: the hash assigns
+	Reason  string // executor.Outcome.Assignment; empty: "split"
+}
+
+// decide is Decide with the arm of a Choice, unless it is empty.
+func (r *Router) decide(spec executor.Spec, arm string) (Decision, error) {
 	i := slices.IndexFunc(r.cfg.Routes, func(rt Route) bool { return rt.Match.match(&spec) })
 	if i < 0 {
 		return Decision{}, &executor.Error{
@@ -42,6 +52,12 @@ func (r *Router) Decide(spec executor.Spec) (Decision, error) {
 	d := Decision{Route: rt.Name, Assigned: rt.only(), Split: rt.Split}
 	if d.Assigned == "" && spec.Subject != "" {
 		d.Assigned, d.Bucket = rt.assign(spec.Subject)
+	}
+	if arm != "" {
+		if !slices.ContainsFunc(rt.Split, func(s Share) bool { return s.Backend == arm && s.Weight > 0 }) {
+			return Decision{}, r.fail("create", executor.ErrInvalid, fmt.Errorf("%q has no weight in the split of the route %q", arm, rt.Name))
+		}
+		d.Assigned = arm
 	}
 	d.Eligible = rt.orders[d.Assigned]
 	for _, name := range d.Eligible {

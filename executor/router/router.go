@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -67,13 +68,13 @@ func (r *Router) fail(op string, kind, cause error) *executor.Error {
 // subject, Create uses a random one. The error of the last backend tried sets the Kind; the errors
 // of the others are joined to its cause.
 func (r *Router) Create(ctx context.Context, spec executor.Spec) (executor.Session, error) {
-	return r.CreateBy(ctx, spec, func(ctx context.Context, name string) (executor.Session, error) {
+	return r.CreateBy(ctx, spec, Choice{}, func(ctx context.Context, name string) (executor.Session, error) {
 		return r.backends[name].Create(ctx, spec)
 	})
 }
 
-// CreateBy is Create with a function that creates a session on the named backend.
-func (r *Router) CreateBy(ctx context.Context, spec executor.Spec, create func(ctx context.Context, name string) (executor.Session, error)) (_ executor.Session, err error) {
+// CreateBy is Create with a Choice and a function that creates a session on the named backend.
+func (r *Router) CreateBy(ctx context.Context, spec executor.Spec, choice Choice, create func(ctx context.Context, name string) (executor.Session, error)) (_ executor.Session, err error) {
 	ctx, end := r.begin(ctx, executor.Op{Name: "create"})
 	var out executor.Outcome
 	defer func() { out.Err = err; end(out) }()
@@ -87,11 +88,14 @@ func (r *Router) CreateBy(ctx context.Context, spec executor.Spec, create func(c
 	if decided.Subject == "" {
 		decided.Subject = rand.Text() // for this session only
 	}
-	d, err := r.Decide(decided)
+	d, err := r.decide(decided, choice.Backend)
 	if err != nil {
 		return nil, err
 	}
 	out.Origin = executor.Origin{Route: d.Route, Assigned: d.Assigned}
+	if d.Bucket > 0 {
+		out.Assignment = cmp.Or(choice.Reason, "split")
+	}
 	if len(d.Eligible) == 0 {
 		return nil, r.refuse(d)
 	}

@@ -54,6 +54,12 @@ const (
 const (
 	Fallback = "execbroker.fallback" // another backend than the assigned one has made the session
 	Denied   = "execbroker.denied"   // a rule has refused the operation: attribute Rule
+	// Evaluation says that a router has assigned a session to one of several arms: attributes
+	// FlagKey, FlagVariant and FlagReason. The subject is not known here.
+	Evaluation  = "feature_flag.evaluation"
+	FlagKey     = "feature_flag.key"            // the route
+	FlagVariant = "feature_flag.result.variant" // the assigned backend
+	FlagReason  = "feature_flag.result.reason"  // executor.Outcome.Assignment
 )
 
 // Options are where Hooks report to. Nil providers are those of package otel.
@@ -103,6 +109,9 @@ func Hooks(o Options) executor.Hooks {
 			about = append(about, nonempty(Status, string(out.Status), Route, out.Origin.Route, Assigned, out.Origin.Assigned)...)
 			if o := out.Origin; o.Assigned != "" && o.Backend != "" && o.Backend != o.Assigned && op.Name == "create" {
 				span.AddEvent(Fallback)
+			}
+			if out.Assignment != "" {
+				span.AddEvent(Evaluation, trace.WithAttributes(nonempty(FlagKey, out.Origin.Route, FlagVariant, out.Origin.Assigned, FlagReason, out.Assignment)...))
 			}
 			if out.Err != nil {
 				about = append(about, attribute.String(ErrorType, executor.KindName(out.Err)))

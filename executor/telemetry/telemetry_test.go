@@ -104,8 +104,8 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// TestEvents: a span says when a session has gone to another backend than the assigned one, and
-// which rule has refused it.
+// TestEvents: a span says when a session has gone to another backend than the assigned one, which
+// rule has refused it, and to which of several arms it was assigned.
 func TestEvents(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	hooks := telemetry.Hooks(telemetry.Options{Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
@@ -120,7 +120,10 @@ func TestEvents(t *testing.T) {
 		defer x.Close()
 		backends[name] = x
 	}
-	r, err := router.New("front", backends, router.Config{Routes: []router.Route{{Name: "r", Split: []router.Share{{Backend: "a", Weight: 1}}, Fallback: []string{"b"}}}}, hooks)
+	r, err := router.New("front", backends, router.Config{Routes: []router.Route{
+		{Name: "q", Match: router.Match{Labels: map[string]string{"two": "*"}}, Split: []router.Share{{Backend: "a", Weight: 1}, {Backend: "b", Weight: 1}}, Salt: "1"},
+		{Name: "r", Split: []router.Share{{Backend: "a", Weight: 1}}, Fallback: []string{"b"}},
+	}}, hooks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,13 +141,21 @@ func TestEvents(t *testing.T) {
 	if _, err := r.Create(t.Context(), executor.Spec{}); !errors.Is(err, executor.ErrDenied) {
 		t.Errorf("got %v", err)
 	}
+	s, err := r.Create(t.Context(), executor.Spec{Subject: "alice", Labels: map[string]string{"two": "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	evaluation := fmt.Sprintf("create front feature_flag.evaluation [{feature_flag.key q} {feature_flag.result.variant %s} {feature_flag.result.reason split}]", s.Info().Handle.Backend)
 	var got []string
 	for _, span := range spans.Ended() {
 		for _, e := range span.Events() {
 			got = append(got, fmt.Sprint(span.Name(), " ", e.Name, " ", e.Attributes))
 		}
 	}
-	if want := []string{"create front execbroker.fallback []", "create front execbroker.denied [{execbroker.rule rate}]"}; !slices.Equal(got, want) {
+	if want := []string{"create front execbroker.fallback []", "create front execbroker.denied [{execbroker.rule rate}]", evaluation}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
