@@ -87,6 +87,7 @@ var rules = []rule{
 	// Everything that has a configuration reports what is wrong in it alike.
 	{packages: []string{"internal/settings"}, imports: []string{"executor"}},
 	// Ordinary users of the contract: what they need of a backend is declared.
+	{packages: []string{"executor/compare"}, imports: []string{"executor"}},
 	{packages: []string{"executor/rollout"}, imports: []string{"executor"}},
 	{packages: []string{"executor/rollout/report"}, imports: []string{"executor/rollout"}},
 	{packages: []string{"executor/router"}, imports: []string{"executor", "internal/settings"}},
@@ -121,7 +122,7 @@ var rules = []rule{
 	// It counts what a run makes at the provider between the adapter and the service, so it knows
 	// of both by their words alone.
 	{packages: []string{"conformance/live"}, imports: []string{"conformance", "executor", "executor/driver"}},
-	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor"}, modules: []string{"golang.org/x/tools"}},
+	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor", "executor/compare"}, modules: []string{"golang.org/x/tools"}},
 	{packages: []string{"conformance/conformancetest"}, imports: []string{"conformance", "executor", "executor/driver"}},
 	// Adapters translate; none knows another.
 	{packages: []string{"internal/cell", "internal/seccomp", "internal/typescript", "internal/leaktest", "internal/npmtest", "internal/sharetest"}},

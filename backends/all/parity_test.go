@@ -20,6 +20,7 @@ import (
 	"github.com/execbroker/execbroker/conformance/parity"
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/compare"
 	"github.com/execbroker/execbroker/executor/driver"
 )
 
@@ -34,12 +35,12 @@ var (
 func TestParity(t *testing.T) {
 	t.Parallel()
 	x := openAll(t)
-	corpus := compare(t, x, programs(t, 1))
+	corpus := compared(t, x, programs(t, 1))
 	if *update {
 		if len(x) < len(all.Registry().Types()) {
 			t.Fatal("this machine does not run every backend")
 		}
-		others := compare(t, x, generate(*seed, generated))
+		others := compared(t, x, generate(*seed, generated))
 		text := fmt.Sprintf("%s## The corpus\n\n%s\n## Generated programs\n\n%s\n%s", reportHead, corpus.Markdown(), others.Markdown(), listed())
 		if err := os.WriteFile(reportFile, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
@@ -50,7 +51,7 @@ func TestParity(t *testing.T) {
 // TestParityOfGenerated is TestParity with generated programs, a fifth of those in the report.
 func TestParityOfGenerated(t *testing.T) {
 	t.Parallel()
-	compare(t, openAll(t), generate(*seed, generated)[:generated/5])
+	compared(t, openAll(t), generate(*seed, generated)[:generated/5])
 }
 
 // generated is the number of generated programs in the report.
@@ -72,7 +73,7 @@ image as root, and Pyodide.
 func listed() string {
 	var b strings.Builder
 	b.WriteString("## Documented differences\n\n")
-	for _, k := range parity.KnownDifferences() {
+	for _, k := range compare.KnownDifferences() {
 		where := "all backends"
 		switch {
 		case k.Lacks != "":
@@ -99,7 +100,7 @@ func TestParityReport(t *testing.T) {
 // TestParityOfSample is TestParity with every two-hundredth program.
 func TestParityOfSample(t *testing.T) {
 	t.Parallel()
-	compare(t, openAll(t), programs(t, 200))
+	compared(t, openAll(t), programs(t, 200))
 }
 
 // programs returns every nth program of the corpus.
@@ -202,9 +203,9 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// compare runs programs on backends, and as scripts on the first. A difference without an
+// compared runs programs on backends, and as scripts on the first. A difference without an
 // explanation is an error.
-func compare(t *testing.T, executors []executor.Executor, programs []parity.Program) *parity.Report {
+func compared(t *testing.T, executors []executor.Executor, programs []parity.Program) *parity.Report {
 	t.Helper()
 	r, err := parity.Run(t.Context(), parity.Options{Backends: executors, Plain: executors[0], Parallel: 2, Reuse: 20}, programs)
 	if err != nil {

@@ -1,12 +1,12 @@
 package parity
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/execbroker/execbroker/executor/compare"
 )
 
 // Outcome says what was found about a program on a backend.
@@ -35,14 +35,6 @@ type Finding struct {
 	Differences []Difference `json:"differences,omitempty"`
 }
 
-// Difference is a field of a cell that differs.
-type Difference struct {
-	Cell  int    `json:"cell,omitempty"` // from 1; 0: of surroundings
-	Field string `json:"field"`
-	Want  string `json:"want,omitempty"`
-	Got   string `json:"got,omitempty"`
-}
-
 // A ref is what a program is compared with.
 type ref struct {
 	fields   []Fields
@@ -68,7 +60,7 @@ func reference(subjects []subject, p Program, seen [][]Fields) ref {
 	}
 	if plain >= 0 {
 		if r.plain = p.Differs[TypePlain]; r.plain == "" {
-			r.plain = known(subjects[plain], p, seen[plain], compare(plainOf(r.fields), seen[plain]))
+			r.plain = subjects[plain].known(p, seen[plain], compare.Differences(plainOf(r.fields), seen[plain]))
 		}
 		if r.plain == "" {
 			r.subjects = append(r.subjects, plain)
@@ -99,8 +91,8 @@ func overlay(f Fields, name, value string) {
 
 // expected puts what is expected of a cell in the place of what was observed.
 func expected(c Cell, f Fields) {
-	if c.Stdout != nil && trimmed(clip(*c.Stdout)) != trimmed(f["stdout"]) {
-		overlay(f, "stdout", clip(*c.Stdout))
+	if c.Stdout != nil && trimmed(compare.Clip(*c.Stdout)) != trimmed(f["stdout"]) {
+		overlay(f, "stdout", compare.Clip(*c.Stdout))
 	}
 	if c.ExitCode != nil {
 		overlay(f, "exit code", strings.TrimPrefix(fmt.Sprint(*c.ExitCode), "0"))
@@ -120,17 +112,17 @@ func judge(subjects []subject, p Program, seen [][]Fields) []Finding {
 			f.Outcome = NotRun
 		case s.plain && want.plain != "":
 			f.Outcome, f.Cause = Explained, want.plain
-			if p.Differs[TypePlain] != "" && len(compare(plainOf(want.fields), plainOf(seen[i]))) == 0 {
+			if p.Differs[TypePlain] != "" && len(compare.Differences(plainOf(want.fields), plainOf(seen[i]))) == 0 {
 				f.Outcome = Stale
 			}
 		case s.plain:
 			hoped := Fields(maps.Clone(seen[i][0]))
 			expected(p.Cells[0], hoped)
-			if f.Differences = compare([]Fields{hoped}, seen[i]); len(f.Differences) > 0 {
+			if f.Differences = compare.Differences([]Fields{hoped}, seen[i]); len(f.Differences) > 0 {
 				f.Outcome, f.Cause = Different, "the plain interpreter does not do what is expected"
 			}
 		default:
-			f.Differences = compare(want.fields, seen[i])
+			f.Differences = compare.Differences(want.fields, seen[i])
 			f.Outcome, f.Cause = explain(subjects, i, p, seen[i], f.Differences, want)
 		}
 		findings[i] = f
@@ -170,74 +162,13 @@ func explain(subjects []subject, at int, p Program, seen []Fields, found []Diffe
 	if last := seen[len(seen)-1]; last["refused"] != "" {
 		return Explained, "it lacks " + last["refused"]
 	}
-	if why := known(s, p, seen, found); why != "" {
+	if why := s.known(p, seen, found); why != "" {
 		return Explained, why
 	}
-	return Different, signature(found)
+	return Different, compare.Signature(found)
 }
 
-// telling are the fields in the order of how much they tell.
-var telling = []string{"error", "refused", "exception", "signal", "status", "exit code", "stderr", "errors", "stdout", "values", "artifacts", "state"}
-
-var (
-	quoted  = regexp.MustCompile(`'[^']*'|"[^"]*"|\b0x[0-9a-f]+\b`)
-	numbers = regexp.MustCompile(`\d+`)
-)
-
-// signature is what differences of the same cause have in common: the most telling field of the
-// first cell that differs, without names and numbers.
-func signature(found []Difference) string {
-	rank := func(d Difference) int { return slices.Index(telling, d.Field) }
-	d := slices.MinFunc(found, func(a, b Difference) int { return cmp.Or(a.Cell-b.Cell, rank(a)-rank(b)) })
-	how := "differs"
-	switch {
-	case d.Got == "":
-		how = "is missing"
-	case d.Want == "":
-		how = "was not expected"
-	}
-	if d.Field == "stdout" || d.Field == "values" || d.Field == "artifacts" {
-		if d.Got != "" && d.Want != "" && strings.HasPrefix(d.Want, d.Got) {
-			how = "ends early"
-		}
-		return d.Field + " " + how
-	}
-	text := cmp.Or(d.Got, d.Want)
-	if d.Field == "stderr" || d.Field == "errors" { // the last line is the exception
-		text = text[strings.LastIndexByte(strings.TrimRight(text, "\n"), '\n')+1:]
-	}
-	text, _, _ = strings.Cut(numbers.ReplaceAllString(quoted.ReplaceAllString(text, "'…'"), "N"), "\n")
-	if len(text) > 100 {
-		text = strings.ToValidUTF8(text[:100], "") + "…"
-	}
-	return fmt.Sprintf("%s %s: %s", d.Field, how, text)
-}
-
-// compare returns where two observations differ, in the order of cells and names.
-func compare(want, got []Fields) (found []Difference) {
-	for i := range max(len(want), len(got)) {
-		var a, b Fields
-		if i < len(want) {
-			a = want[i]
-		}
-		if i < len(got) {
-			b = got[i]
-		}
-		for name := range both(a, b) {
-			twice := name == "errors" && (a["exception"] != b["exception"] || a["stderr"] != b["stderr"])
-			if a[name] != b[name] && !twice && name != leftRunning {
-				found = append(found, Difference{Cell: i + 1, Field: name, Want: a[name], Got: b[name]})
-			}
-		}
-	}
-	slices.SortFunc(found, func(a, b Difference) int { return cmp.Or(a.Cell-b.Cell, strings.Compare(a.Field, b.Field)) })
-	return found
-}
-
-// both has the names of two sets of fields.
-func both(a, b Fields) Fields {
-	names := Fields{}
-	maps.Copy(names, a)
-	maps.Copy(names, b)
-	return names
+// known returns why a subject differs, or "".
+func (s subject) known(p Program, seen []Fields, found []Difference) string {
+	return compare.Known(s.typ, s.Info().Capabilities, p.Language, seen, found)
 }

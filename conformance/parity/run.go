@@ -7,10 +7,8 @@ import (
 	"sync"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/compare"
 )
-
-// TypePlain is the type of the plain interpreter beside the backends, and its name.
-const TypePlain = "plain"
 
 // Options say how programs are run.
 type Options struct {
@@ -110,7 +108,7 @@ func (w *worker) line(ctx context.Context, p Program) (Line, error) {
 		return Line{}, err
 	}
 	again := judge(w.subjects, p, second)
-	moved := compare(reference(w.subjects, p, first).fields, reference(w.subjects, p, second).fields)
+	moved := compare.Differences(reference(w.subjects, p, first).fields, reference(w.subjects, p, second).fields)
 	for i := range l.Findings {
 		if f := &l.Findings[i]; f.Outcome == Different && (again[i].Outcome != Different || slices.ContainsFunc(f.Differences, among(moved))) {
 			f.Outcome, f.Cause = Unsteady, "it changes from run to run"

@@ -6,10 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/compare"
 )
 
 // inspectors print an object of JSON whose values are texts.
@@ -43,7 +42,7 @@ func Surroundings(ctx context.Context, x executor.Executor) (Fields, error) {
 			return nil, fmt.Errorf("surroundings of %s on %s: %w", r.Language, x.Info().Name, err)
 		}
 		for name, value := range f {
-			all[string(r.Language)+"."+name] = clip(value)
+			all[string(r.Language)+"."+name] = compare.Clip(value)
 		}
 	}
 	return all, nil
@@ -73,11 +72,9 @@ func inspect(ctx context.Context, x executor.Executor, language executor.Languag
 
 // CompareSurroundings says where two backends differ, in the order of the names.
 func CompareSurroundings(from, to Fields) (found []Difference) {
-	for name := range both(from, to) {
-		if from[name] != to[name] {
-			found = append(found, Difference{Field: name, Want: from[name], Got: to[name]})
-		}
+	found = compare.Differences([]Fields{from}, []Fields{to})
+	for i := range found {
+		found[i].Cell = 0
 	}
-	slices.SortFunc(found, func(a, b Difference) int { return strings.Compare(a.Field, b.Field) })
 	return found
 }

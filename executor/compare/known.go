@@ -1,4 +1,4 @@
-package parity
+package compare
 
 import (
 	"regexp"
@@ -8,8 +8,11 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
+// TypePlain is the type of the plain interpreter, as "python3 file.py" and "node file.js" start it.
+const TypePlain = "plain"
+
 // KnownDifference is something that programs do differently on a backend, that is documented and
-// stays so. It explains a program if what differs matches it.
+// stays so. It explains a difference if what differs matches it.
 type KnownDifference struct {
 	Why string // a sentence for users
 
@@ -104,11 +107,12 @@ var knownDifferences = []KnownDifference{
 	},
 }
 
-// known returns why a subject differs, or "".
-func known(s subject, p Program, seen []Fields, found []Difference) string {
+// Known returns the documented reason why a backend of a type and with these capabilities differs,
+// or "". seen is what it did in all runs.
+func Known(typ string, caps executor.Capabilities, language executor.Language, seen []Fields, found []Difference) string {
 	for _, k := range knownDifferences {
-		if k.Language != "" && k.Language != p.Language || len(k.Types) > 0 && !slices.Contains(k.Types, s.typ) ||
-			k.Lacks != "" && (s.plain || s.Info().Capabilities.HasFor(p.Language, k.Lacks)) {
+		if k.Language != "" && k.Language != language || len(k.Types) > 0 && !slices.Contains(k.Types, typ) ||
+			k.Lacks != "" && (typ == TypePlain || caps.HasFor(language, k.Lacks)) {
 			continue
 		}
 		if k.matches(seen, found) {
@@ -120,7 +124,7 @@ func known(s subject, p Program, seen []Fields, found []Difference) string {
 
 func (k KnownDifference) matches(seen []Fields, found []Difference) bool {
 	if k.Left {
-		return slices.ContainsFunc(seen, func(f Fields) bool { return f[leftRunning] != "" }) &&
+		return slices.ContainsFunc(seen, func(f Fields) bool { return f[LeftRunning] != "" }) &&
 			!slices.ContainsFunc(found, func(d Difference) bool { return d.Field == "status" || !strings.HasPrefix(d.Want, d.Got) })
 	}
 	if k.Apart != nil {
