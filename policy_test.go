@@ -150,7 +150,7 @@ var rules = []rule{
 	{packages: []string{"flymachines/flytest"}, imports: []string{"internal/store"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "runner/...", "internal/store", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},
 	// Configuration knows factories, not adapters; one package names them all.
-	{packages: []string{"backends"}, imports: []string{"backends/internal/ledger", "executor", "executor/driver", "executor/rollout", "executor/router", "executor/pool", "executor/sessions/...", "executor/telemetry", "internal/requirement", "internal/settings"}, modules: []string{"github.com/sony/gobreaker/v2", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.yaml.in/yaml/v3"}},
+	{packages: []string{"backends"}, imports: []string{"backends/internal/ledger", "executor", "executor/compare", "executor/driver", "executor/rollout", "executor/router", "executor/pool", "executor/sessions/...", "executor/telemetry", "internal/requirement", "internal/settings"}, modules: []string{"github.com/sony/gobreaker/v2", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.yaml.in/yaml/v3"}},
 	// What the guard counts, by any store.
 	{packages: []string{"backends/internal/ledger"}, imports: []string{"executor", "executor/sessions"}},
 	{packages: []string{"backends/all"}, imports: append([]string{"backends", "executor/driver"}, adapters...)},

@@ -14,7 +14,7 @@ import (
 // belongs to its user. The hash still shows whether two programs are equal.
 type Audit struct {
 	Time       time.Time           `json:"time"`          // when the operation began
-	Op         string              `json:"op"`            // "acquire", "create", "attach", "run", "install", "upload", "download", "dial", "end", "rollout"
+	Op         string              `json:"op"`            // "acquire", "create", "attach", "run", "install", "upload", "download", "dial", "end", "rollout", "shadow"
 	Key        string              `json:"key,omitempty"` // for acquire
 	Subject    string              `json:"subject,omitempty"`
 	Attributes map[string]string   `json:"attributes,omitempty"` // from the Spec; after Attach from the handle, which contains up to 2 KiB of them
@@ -35,6 +35,7 @@ type Audit struct {
 	Duration   time.Duration       `json:"duration_ns"`
 	Rollout    *rollout.Decision   `json:"rollout,omitempty"`  // for rollout: a decision, with its figures
 	Exposure   *Exposure           `json:"exposure,omitempty"` // for create: the assignment, if the split had several arms and no rule refused
+	Shadow     *ShadowAudit        `json:"shadow,omitempty"`   // for shadow
 	Cost       executor.Money      `json:"cost,omitempty"`     // of a run, an installation or a file; for end that of the whole session in this process
 }
 
@@ -67,7 +68,7 @@ func (a *Audit) closing(res *executor.Result, err error) {
 		if e := (*executor.Error)(nil); errors.As(err, &e) {
 			a.Rule = e.Denied.Rule
 		}
-		if a.Op == "run" || a.Op == "install" { // no other operation runs code of the user
+		if a.Op == "run" || a.Op == "install" || a.Shadow != nil && a.Shadow.What == "run" { // no other operation runs code of the user
 			did = ran(err)
 		}
 	}

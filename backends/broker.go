@@ -43,6 +43,7 @@ type Broker struct {
 
 	rollouts    rollouts
 	experiments experiments
+	shadows     shadows
 	reloading   sync.Mutex // one Reload or Close at a time
 	mu          sync.Mutex
 	table       *table
@@ -67,15 +68,18 @@ func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts .
 	b := &Broker{env: env, reg: reg, leaving: map[*member]bool{}}
 	b.rollouts.b, b.rollouts.wake = b, make(chan struct{}, 1)
 	b.experiments.b, b.experiments.sent = b, map[armKey]*sent{}
+	b.shadows.b, b.shadows.members, b.shadows.followed = b, map[string]*member{}, map[*follower]bool{}
 	for _, o := range opts {
 		o(&b.opts)
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.shadows.ctx, b.shadows.cancel = context.WithCancel(context.Background())
 	t, opened, err := b.build(ctx, cfg, nil)
 	if err == nil {
 		b.table = t
 		close(t.earlier)
 		b.rollouts.set(cfg)
+		b.shadows.set(cfg)
 		b.guard.set(cfg.Guard)
 		b.guard.warn = b.opts.warn
 		_, err = b.apply(t)
@@ -85,6 +89,7 @@ func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts .
 	}
 	if err != nil {
 		b.cancel()
+		b.shadows.cancel()
 		b.work.Wait()
 		return nil, errors.Join(err, b.discard(opened))
 	}
@@ -187,6 +192,7 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 			prices := b.prices(t, key.backend)
 			s.(*session).begin(arm, spec.Attributes, took, prices)
 			s.(*session).created()
+			s.(*session).shadow = b.shadows.candidate(t, key, spec, s)
 		case turn:
 			arm.turn(nil, err, took)
 		case key.route != "": // acquired counts the turn

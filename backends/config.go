@@ -26,8 +26,10 @@ type Config struct {
 	Routes []router.Route `json:"routes,omitempty"`
 	// Rollouts move the splits of routes by themselves. The keys are the names of routes.
 	Rollouts map[string]Rollout `json:"rollouts,omitempty"`
-	Sessions Sessions           `json:"sessions,omitzero"`
-	Guard    Guard              `json:"guard,omitzero"`
+	// Shadows repeat runs on another backend. The keys are the names of routes.
+	Shadows  map[string]Shadow `json:"shadows,omitempty"`
+	Sessions Sessions          `json:"sessions,omitzero"`
+	Guard    Guard             `json:"guard,omitzero"`
 
 	at positions // of what Parse has read
 }
@@ -58,7 +60,7 @@ func (c Config) Check(reg *Registry) error {
 			errs = append(errs, driver.At(path, b.check(reg)), driver.At(path+".broker", b.Broker.check()))
 		}
 	}
-	errs = append(errs, c.checkRoutes(), c.checkRollouts(), driver.At("sessions", c.Sessions.check()), driver.At("guard", c.Guard.check()))
+	errs = append(errs, c.checkRoutes(), c.checkRollouts(), c.checkShadows(), driver.At("sessions", c.Sessions.check()), driver.At("guard", c.Guard.check()))
 	return c.at.report(errors.Join(errs...))
 }
 

@@ -176,7 +176,7 @@ func TestBreakerTriesWhatFailed(t *testing.T) {
 			defer mu.Unlock()
 			return slices.Clone(made)
 		}
-		w.wrap = func(x executor.Executor) executor.Executor {
+		w.wrap = func(_ driver.Env, x executor.Executor) executor.Executor {
 			return &picky{Executor: x, create: func(spec executor.Spec) error {
 				mu.Lock()
 				defer mu.Unlock()
@@ -268,7 +268,7 @@ func TestBreakerStaysClosed(t *testing.T) {
 // the breaker for others, and counts as an answer in the statistics.
 func TestBreakerCountsNoCode(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
-		w.wrap = func(x executor.Executor) executor.Executor { return &liars{x} }
+		w.wrap = func(_ driver.Env, x executor.Executor) executor.Executor { return &liars{x} }
 		b := w.open("backends: {a: {type: fake, on: a, broker: {breaker: {failures: 1}}}}")
 		defer w.close(b)
 		const runs = 5

@@ -77,7 +77,8 @@ func (b *Broker) openManager(ctx context.Context, cfg Sessions) error {
 	b.guard.ledger = ledger.New(counts)
 	b.guard.set(b.guard.rules().Guard)
 	b.work.Go(b.bill)
-	b.rollouts.store = store
+	b.rollouts.store, b.shadows.store = store, store
+	b.shadows.work.Go(func() { b.shadows.run(m.LeaseTTL() / 3) })
 	b.work.Go(func() { b.rollouts.run(b.ctx, m.LeaseTTL()/3) })
 	b.experiments.store, b.experiments.alone, b.experiments.life = store, !shared, m.Life()
 	b.work.Go(func() { b.experiments.run(b.ctx, m.LeaseTTL()/3) })

@@ -55,6 +55,7 @@ func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 		}
 	}
 	b.mu.Unlock()
+	b.shadows.set(cfg) // after the table, with which it opens backends
 	b.work.Go(func() { b.retire(old, next, gone, removed) })
 	select {
 	case b.rollouts.wake <- struct{}{}:
@@ -162,13 +163,15 @@ func (b *Broker) Close() error {
 	name := b.table.info().Name
 	b.mu.Unlock()
 	b.cancel()
+	var repetitions error
+	b.work.Go(func() { repetitions = b.shadows.close() })
 	errs := closeAll(all)
 	b.work.Wait()
 	clean := map[string]bool{}
 	for i, m := range all {
 		clean[m.name] = errs[i] == nil
 	}
-	errs = append([]error{leftBehind(conversations, clean)}, errs...)
+	errs = append([]error{leftBehind(conversations, clean), repetitions}, errs...)
 	errs = append(errs, b.guard.ledger.Close(ctx))
 	if !b.experiments.alone {
 		errs = append(errs, b.experiments.publish(ctx))

@@ -71,18 +71,14 @@ func (c Config) checkRollouts() error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(c.Rollouts)) {
 		at := "rollouts." + name
-		i := slices.IndexFunc(c.Routes, func(r router.Route) bool { return r.Name == name })
-		if i < 0 {
-			var names []string
-			for _, r := range c.Routes {
-				names = append(names, r.Name)
-			}
-			errs = append(errs, driver.At("rollouts", driver.Unknown("route", name, names)))
+		route, err := c.route(name)
+		if err != nil {
+			errs = append(errs, driver.At("rollouts", err))
 			continue
 		}
 		r := c.Rollouts[name]
 		errs = append(errs, driver.At(at, r.plan().Check()))
-		if _, ok := other(c.Routes[i], r.To); r.To != "" && !ok {
+		if _, ok := other(route, r.To); r.To != "" && !ok {
 			errs = append(errs, driver.At(at+".to", fmt.Errorf("want one of the two backends in the split of the route %q", name)))
 		}
 		for path, v := range map[string]Percent{"success": r.Guard.Success, "code": r.Guard.Code} {
@@ -92,6 +88,18 @@ func (c Config) checkRollouts() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// route returns the route of a name.
+func (c Config) route(name string) (router.Route, error) {
+	var names []string
+	for _, r := range c.Routes {
+		if r.Name == name {
+			return r, nil
+		}
+		names = append(names, r.Name)
+	}
+	return router.Route{}, driver.Unknown("route", name, names)
 }
 
 // other returns the other backend of a split of two.

@@ -73,10 +73,13 @@ type watched struct {
 	creating, running int
 }
 
-func planID(p rollout.Plan) string {
-	text, err := json.Marshal(p)
+func planID(p rollout.Plan) string { return hashOf(p) }
+
+// hashOf names a plan, which has only plain fields.
+func hashOf(plan any) string {
+	text, err := json.Marshal(plan)
 	if err != nil {
-		panic(err) // it has only plain fields
+		panic(err)
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
@@ -358,39 +361,44 @@ func (r *rollouts) claim(ctx context.Context, t *tracked) (observed []rollout.Ob
 // and reports whether it has changed it; it may be called again. decided is the last decision, if
 // do has made one.
 func change(ctx context.Context, store sessions.Store, route, id string, do func(s *rollout.State, fresh bool) bool) (s rollout.State, decided *rollout.Decision, err error) {
-	for {
-		key := rolloutPrefix + route + "/" + id
-		e, err := store.Get(ctx, key)
-		if err != nil {
-			return s, nil, err
-		}
-		s = rollout.State{}
-		if e.Rev != "" {
-			if err := json.Unmarshal(e.Value, &s); err != nil {
-				return s, nil, fmt.Errorf("rollout %s: %w", route, err)
-			}
-		}
-		before := time.Time{}
+	changed := false
+	before := time.Time{}
+	s, err = update(ctx, store, rolloutPrefix+route+"/"+id, func(s *rollout.State, fresh bool) bool {
+		before = time.Time{}
 		if n := len(s.Log); n > 0 {
 			before = s.Log[n-1].Time
 		}
+		changed = do(s, fresh)
+		return changed
+	})
+	if n := len(s.Log); err == nil && changed && n > 0 && s.Log[n-1].Time.After(before) {
+		decided = &s.Log[n-1]
+	}
+	return s, decided, err
+}
+
+// update changes a value in the store that several processes write. do gets what is there, or fresh
+// if there is nothing, and reports whether it has changed it; it may be called again.
+func update[S any](ctx context.Context, store sessions.Store, key string, do func(s *S, fresh bool) bool) (s S, err error) {
+	for {
+		s = *new(S)
+		e, err := store.Get(ctx, key)
+		if err == nil && e.Rev != "" {
+			err = json.Unmarshal(e.Value, &s)
+		}
+		if err != nil {
+			return s, fmt.Errorf("%s: %w", key, err)
+		}
 		if !do(&s, e.Rev == "") {
-			return s, nil, nil
+			return s, nil
 		}
 		if e.Value, err = json.Marshal(s); err != nil {
-			return s, nil, err
+			return s, err
 		}
 		e.Expires = time.Now().Add(keptFor)
-		switch _, err := store.Put(ctx, key, e); {
-		case errors.Is(err, sessions.ErrConflict):
-			continue // another replica was faster
-		case err != nil:
-			return s, nil, err
+		if _, err := store.Put(ctx, key, e); !errors.Is(err, sessions.ErrConflict) { // otherwise another replica was faster
+			return s, err
 		}
-		if n := len(s.Log); n > 0 && s.Log[n-1].Time.After(before) {
-			decided = &s.Log[n-1]
-		}
-		return s, decided, nil
 	}
 }
 

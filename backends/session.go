@@ -56,6 +56,7 @@ type session struct {
 	watching   watching
 	cohort     *cohort      // nil: the session is not counted
 	first      atomic.Bool  // no run has begun since the session was created
+	shadow     *follower    // nil: it is not repeated
 	cost       atomic.Int64 // executor.Money that the session had cost at the last Refresh
 	once       sync.Once
 }
@@ -75,14 +76,20 @@ func (s *session) As(target any) bool {
 		*k = s
 		return true
 	}
-	return executor.As(s.Session, target)
+	ok := executor.As(s.Session, target)
+	if _, harmless := target.(*executor.Suspender); ok && !harmless {
+		s.shadow.leave(leftDirect, false)
+	}
+	return ok
 }
 
 // KeeperFiles returns the files without the audit: see sessions.FileKeeper.
-func (s *session) KeeperFiles() executor.Files { return s.Session.Files() }
+func (s *session) KeeperFiles() executor.Files { return s.shadow.files(s.Session.Files()) }
 
 // Files implements executor.Session.
-func (s *session) Files() executor.Files { return &files{Files: s.Session.Files(), s: s} }
+func (s *session) Files() executor.Files {
+	return &files{Files: s.shadow.files(s.Session.Files()), s: s}
+}
 
 // Info returns that of the route's session, with the subject in its handle.
 func (s *session) Info() executor.SessionInfo { return s.mark(s.Session.Info()) }
@@ -124,7 +131,19 @@ func (s *session) Run(ctx context.Context, req executor.Request, emit func(execu
 	a := Audit{Op: "run", Run: req.ID, Language: s.language(req.Language)}
 	a.CodeSHA256, a.CodeBytes = code(req)
 	wall := cmp.Or(req.Limits.WallTime, s.Session.Info().Run.WallTime)
-	return s.run(ctx, a, wall, func() (*executor.Result, error) { return s.Session.Run(ctx, req, emit) })
+	return s.run(ctx, a, wall, func() (*executor.Result, error) {
+		req, seen := s.shadow.running(s, req, wall)
+		res, err := s.Session.Run(ctx, req, emit)
+		seen.ended(res, err)
+		return res, err
+	})
+}
+
+// Reset implements executor.Session.
+func (s *session) Reset(ctx context.Context, which executor.Interpreter) error {
+	return s.shadow.operation("", func() error { return s.Session.Reset(ctx, which) }, func(ctx context.Context, x executor.Session) error {
+		return x.Reset(ctx, which)
+	})
 }
 
 // Install implements executor.Session.
@@ -132,7 +151,20 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 	named := p
 	named.Language = s.Session.Info().Capabilities.Interpreter(s.language(p.Language))
 	a := Audit{Op: "install", Language: named.Language, Packages: []executor.Packages{named}}
-	return s.run(ctx, a, installTime, func() (*executor.Result, error) { return s.Session.Install(ctx, p, emit) })
+	return s.run(ctx, a, installTime, func() (res *executor.Result, err error) {
+		why := ""
+		if !s.b.guard.rules().lists(named) {
+			why = leftPackages
+		}
+		err = s.shadow.operation(why, func() error {
+			res, err = s.Session.Install(ctx, p, emit)
+			return err
+		}, func(ctx context.Context, x executor.Session) error {
+			_, err := x.Install(ctx, named, nil)
+			return err
+		})
+		return res, err
+	})
 }
 
 // Dial implements executor.Session.
@@ -267,6 +299,7 @@ func (s *session) Close() error {
 // end ends the session in the guard and the statistics.
 func (s *session) end() {
 	s.once.Do(func() {
+		s.shadow.ended()
 		s.charge(s.held, true, ledger.Amount{Cost: s.meter.due()}, 0)
 		s.arm.ended(s)
 		a := Audit{Op: "end"}

@@ -18,7 +18,7 @@ type world struct {
 	*testing.T
 	at   map[string]*fake.Backend
 	reg  *backends.Registry
-	wrap func(executor.Executor) executor.Executor // wraps the backends; nil: no wrapper
+	wrap func(driver.Env, executor.Executor) executor.Executor // wraps the backends; nil: no wrapper
 }
 
 type fakeConfig struct {
@@ -37,7 +37,7 @@ func newWorld(t *testing.T, opts fake.Options) *world {
 		}
 		x, err := b.Open(env)
 		if err == nil && w.wrap != nil {
-			x = w.wrap(x)
+			x = w.wrap(env, x)
 		}
 		return x, err
 	}, nil))

@@ -159,9 +159,6 @@ func explain(subjects []subject, at int, p Program, seen []Fields, found []Diffe
 	case why != "":
 		return Explained, why
 	}
-	if last := seen[len(seen)-1]; last["refused"] != "" {
-		return Explained, "it lacks " + last["refused"]
-	}
 	if why := s.known(p, seen, found); why != "" {
 		return Explained, why
 	}
@@ -170,5 +167,5 @@ func explain(subjects []subject, at int, p Program, seen []Fields, found []Diffe
 
 // known returns why a subject differs, or "".
 func (s subject) known(p Program, seen []Fields, found []Difference) string {
-	return compare.Known(s.typ, s.Info().Capabilities, p.Language, seen, found)
+	return compare.Explain(s.typ, s.Info().Capabilities, p.Language, seen, found)
 }

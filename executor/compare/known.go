@@ -107,9 +107,12 @@ var knownDifferences = []KnownDifference{
 	},
 }
 
-// Known returns the documented reason why a backend of a type and with these capabilities differs,
-// or "". seen is what it did in all runs.
-func Known(typ string, caps executor.Capabilities, language executor.Language, seen []Fields, found []Difference) string {
+// Explain returns why a backend of a type and with these capabilities differs, or "" if neither its
+// capabilities nor the documented differences explain it. seen is what it did in all runs.
+func Explain(typ string, caps executor.Capabilities, language executor.Language, seen []Fields, found []Difference) string {
+	if len(seen) > 0 && seen[len(seen)-1]["refused"] != "" {
+		return "it lacks " + seen[len(seen)-1]["refused"]
+	}
 	for _, k := range knownDifferences {
 		if k.Language != "" && k.Language != language || len(k.Types) > 0 && !slices.Contains(k.Types, typ) ||
 			k.Lacks != "" && (typ == TypePlain || caps.HasFor(language, k.Lacks)) {

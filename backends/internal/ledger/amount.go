@@ -65,6 +65,7 @@ type Limits struct {
 	RunsAtOnce    int
 	Sessions      int
 	Quotas        []Quota
+	Shared        bool // nothing is granted without the store
 }
 
 // A Quota is the most that an account may use in a period. Zero fields of Most are no limits.

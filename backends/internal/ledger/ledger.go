@@ -467,7 +467,7 @@ func (l *Ledger) decideAlone(a *account, o *op, err error) ([]*Refused, error) {
 	l.mu.Lock()
 	part := l.opts.Alone
 	l.mu.Unlock()
-	if part <= 0 {
+	if part <= 0 || o.limits.Shared {
 		return nil, fmt.Errorf("the store of the limits: %w", err)
 	}
 	now := time.Now()
