@@ -185,7 +185,7 @@ func TestShadow(t *testing.T) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		for _, spec := range m.asked["me-shadow/b"] {
-			if spec.Subject != "" || spec.Attributes != nil || spec.Labels != nil || spec.Network.Mode != executor.NetworkNone || len(spec.Languages) != 1 {
+			if spec.Subject != "" || spec.Attributes != nil || spec.Labels != nil || spec.Network.Mode != executor.NetworkNone || len(spec.Languages) != 1 || spec.IdleTTL > 15*time.Minute {
 				m.Errorf("got %+v", spec)
 			}
 		}

@@ -123,7 +123,11 @@ func (r *repetition) create(ctx context.Context, first *pastRun) (why string) {
 		b.env.Logger().Warn("shadow: open a backend", "backend", f.to, "error", err)
 		return leftDown
 	}
-	r.x, err = r.m.Create(ctx, f.spec)
+	spec := f.spec
+	if r.m.Info().Capabilities.Has(executor.FeatureKeepAlive) {
+		spec.IdleTTL = shadowIdle + stepTime // for the case that this process dies
+	}
+	r.x, err = r.m.Create(ctx, spec)
 	if err == nil {
 		r.meter.prices, r.meter.limits, r.meter.born = prices, r.x.Info().Limits, time.Now()
 		a.Origin.Session = r.x.Info().Handle.Session

@@ -107,7 +107,8 @@ it the routes of the file choose.`,
 	f.Lookup("config").DefValue = "" // the text contains it
 	root.AddCommand(
 		a.runCommand(), a.replCommand(), a.shellCommand(), a.sessionCommand(), a.usageCommand(),
-		a.rolloutCommand(), a.experimentCommand(), a.configCommand(), a.doctorCommand(), a.setupCommand(),
+		a.rolloutCommand(), a.experimentCommand(), a.shadowCommand(), a.configCommand(), a.doctorCommand(),
+		a.setupCommand(),
 		a.conformanceCommand(), a.parityCommand(),
 		a.serveCommand(), a.emulateCommand(), a.mcpCommand(),
 		a.versionCommand(),

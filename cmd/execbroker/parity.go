@@ -24,6 +24,7 @@ import (
 // parityOptions are the flags of parity.
 type parityOptions struct {
 	corpus      string
+	shadow      string
 	plain       string
 	environment bool
 	parallel    int
@@ -57,6 +58,9 @@ needs, if it is in the list of documented differences, or if the program says so
 Other differences are grouped by cause. A program with an unexplained difference runs
 twice, and is called unsteady if its results differ.
 
+With --from-shadow the programs are the conversations that the shadow of a route has
+kept, because they differed: see the command shadow.
+
 With --environment the interpreters themselves are compared instead: versions,
 settings, missing modules, installed packages.
 
@@ -64,21 +68,24 @@ Exit codes: 0 every difference is explained, 1 one is not, 2 and 3 as
 for all commands.`,
 		Example: `  execbroker parity pyodide docker
   execbroker parity --config app.yaml --corpus programs.jsonl
+  execbroker parity --config app.yaml --from-shadow chat
   execbroker parity --config app.yaml --environment local box`,
 		ValidArgsFunction: a.backendNames,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.parity(cmd.Context(), o, args) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.corpus, "corpus", "", "the `directory or file` of the programs (default execbroker's own)")
+	f.StringVar(&o.shadow, "from-shadow", "", "run the examples that the shadow of this `route` has kept")
 	f.StringVar(&o.plain, "plain", "", `run scripts in the image of this `+"`backend`"+` (default the first that has commands; "none": do not run scripts)`)
 	f.BoolVar(&o.environment, "environment", false, "compare interpreters and packages instead of programs")
 	f.IntVar(&o.parallel, "parallel", 2, "run this `number` of programs at a time")
 	f.IntVar(&o.reuse, "reuse", 1, "run this `number` of programs in a sandbox, one after the other, each in a new interpreter and an empty working directory")
 	must(cmd.MarkFlagFilename("corpus", "jsonl"))
 	must(cmd.RegisterFlagCompletionFunc("plain", a.backendNames))
-	for _, other := range []string{"corpus", "plain", "reuse"} {
+	for _, other := range []string{"corpus", "plain", "reuse", "from-shadow"} {
 		cmd.MarkFlagsMutuallyExclusive(other, "environment")
 	}
+	cmd.MarkFlagsMutuallyExclusive("corpus", "from-shadow")
 	return cmd
 }
 
@@ -90,9 +97,14 @@ func (a *app) parity(ctx context.Context, o parityOptions, names []string) error
 	if err != nil {
 		return err
 	}
-	programs, err := load(o.corpus)
+	var programs []parity.Program
+	if o.shadow != "" {
+		programs, err = a.fromShadow(ctx, o.shadow)
+	} else if programs, err = load(o.corpus); err != nil {
+		err = usage("--corpus: %w", err)
+	}
 	if err != nil {
-		return usage("--corpus: %w", err)
+		return err
 	}
 	b, err := a.openBroker(ctx, cfg, backends.WithoutPools())
 	if err != nil {

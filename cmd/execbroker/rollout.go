@@ -64,14 +64,19 @@ programs that share the session store of the configuration make the decisions.`,
 
 // rollouts calls f with the session store of the configuration.
 func (a *app) rollouts(ctx context.Context, f func(context.Context, sessions.Store, backends.Config) error) error {
+	return a.stored(ctx, "rollouts", func(c backends.Config) bool { return len(c.Rollouts) > 0 }, f)
+}
+
+// stored calls f with the session store of the configuration, which must have what f reads.
+func (a *app) stored(ctx context.Context, what string, has func(backends.Config) bool, f func(context.Context, sessions.Store, backends.Config) error) error {
 	c, err := a.configuration()
 	if err != nil {
 		return err
 	}
-	if len(c.Rollouts) == 0 {
-		return usage("the configuration has no rollouts")
+	if !has(c) {
+		return usage("the configuration has no %s", what)
 	}
-	return a.withStore(ctx, c, "only the program itself knows its rollouts", func(store sessions.Store) error { return f(ctx, store, c) })
+	return a.withStore(ctx, c, "only the program itself knows its "+what, func(store sessions.Store) error { return f(ctx, store, c) })
 }
 
 // sentence says what is known of a guard.
