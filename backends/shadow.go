@@ -188,8 +188,8 @@ func leftBy(err error) string {
 	return "most"
 }
 
-// excluded returns why a conversation cannot be repeated, or "". Its original may have had an effect
-// outside of its sandbox, or its interpreter holds what another would not have.
+// excluded returns why a conversation cannot be repeated, or "". Its original may have had an
+// effect outside of its sandbox, or its interpreter holds what another would not have.
 func excluded(r *rules, spec executor.Spec, pools []Pool, caps executor.Capabilities) string {
 	switch {
 	case spec.Network.Mode != "" && spec.Network.Mode != executor.NetworkNone:

@@ -61,6 +61,9 @@ func (x *box) Run(ctx context.Context, req executor.Request, emit func(executor.
 	res, err := x.Session.Run(ctx, req, emit)
 	if res != nil && x.name == "b" {
 		res.Stdout = executor.Bytes(strings.ToUpper(string(res.Stdout)))
+		if e := res.Exception; e != nil {
+			e.Message = strings.ToUpper(e.Message)
+		}
 	}
 	if res != nil && strings.Contains(req.Code, "flaky") {
 		res.Stdout = append(res.Stdout, fmt.Sprint(throws.Add(1))...)
@@ -241,8 +244,8 @@ func (m *mirrored) never(excluded int64) {
 	}
 }
 
-// TestShadowExcludes: what may have an effect outside of its sandbox, and what another sandbox would
-// not have, is never repeated.
+// TestShadowExcludes: what may have an effect outside of its sandbox, and what another sandbox
+// would not have, is never repeated.
 func TestShadowExcludes(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec executor.Spec
@@ -392,6 +395,9 @@ func TestShadowCarries(t *testing.T) {
 				m.Error(err)
 			}
 			m.says(s, "y = 1", "")
+			if err := s.Reset(ctx, executor.Interpreter{Language: "cobol"}); err == nil { // changes nothing
+				m.Error("want an error")
+			}
 			must(s.Reset(ctx, executor.Interpreter{}))
 			res, err := s.Run(ctx, executor.Request{Code: "print(readline())\nprint(y)", Stdin: strings.NewReader("9\n")}, nil)
 			if err != nil || string(res.Stdout) != "9\n" || res.Status != executor.StatusFailed {
@@ -566,6 +572,18 @@ func TestShadowBounds(t *testing.T) {
 				if r := m.report(); r.Left[c.why] != int64(30-c.want) {
 					w.Errorf("got %v", r.Left)
 				}
+				if name == "budget" {
+					var cost executor.Money
+					usage, err := one.Usage(w.Context(), time.Now(), time.Now())
+					for _, u := range usage {
+						if u.Account == "shadow/r" && u.Route == "r" {
+							cost += u.Cost
+						}
+					}
+					if err != nil || cost.String() != "0.9" {
+						w.Errorf("got %v, %v", usage, err)
+					}
+				}
 				for _, s := range open {
 					m.end(s)
 				}
@@ -617,7 +635,7 @@ func TestShadowKeeps(t *testing.T) {
 	talk := func(m *mirrored) {
 		for range 6 {
 			m.until(executor.Spec{}, "x = \""+secret+"\"", "print(x)")
-			m.until(executor.Spec{}, "print(\"a\")\nthrow(\""+secret+"\", \""+secret+"\")")
+			m.until(executor.Spec{}, "throw(\""+secret+"\", \""+secret+"\")")
 		}
 	}
 	mirror(t, shadowFile, func(m *mirrored) {
@@ -633,7 +651,7 @@ func TestShadowKeeps(t *testing.T) {
 				talk(m)
 				cfg := parse(m.T, file)
 				all, err := backends.ReadShadowExamples(m.Context(), m.store, cfg, "r")
-				if err != nil || len(all) != 3 { // of one class
+				if err != nil || len(all) != 5 { // of two classes
 					m.Fatalf("got %+v, %v", all, err)
 				}
 				for _, x := range all {

@@ -16,8 +16,8 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
-// examplePrefix begins the keys of examples: with the route, the plan and a number, a ShadowExample.
-// Each expires by itself.
+// examplePrefix begins the keys of examples: with the route, the plan and a number, a
+// ShadowExample. Each expires by itself.
 const examplePrefix = "shadow-example/"
 
 // Bounds of examples. Each is an entry of the store with other fields beside its code.

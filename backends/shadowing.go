@@ -13,8 +13,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// follower watches what a user does with a session, and has it repeated in order. Its methods that a
-// session calls do no I/O and never wait. A nil follower does nothing.
+// follower watches what a user does with a session, and has it repeated in order. Its methods that
+// a session calls do no I/O and never wait. A nil follower does nothing.
 type follower struct {
 	s          *shadows
 	sh         *shadow

@@ -108,7 +108,7 @@ func (r *repetition) take(ctx context.Context, u ledger.Use) (*ledger.Taken, err
 }
 
 // arm is that of the ledger for what repetitions cost.
-func (r *repetition) arm() string { return armKey{r.f.sh.route, "shadow", r.f.to}.String() }
+func (r *repetition) arm() string { return armKey{r.f.sh.route, r.f.sh.To, r.f.to}.String() }
 
 // create makes the sandbox.
 func (r *repetition) create(ctx context.Context, first *pastRun) (why string) {
@@ -205,7 +205,8 @@ func (r *repetition) run(ctx context.Context, past pastRun) (why string) {
 	return ""
 }
 
-// found compares a run with its original, and counts. It returns the class of the difference, or "".
+// found compares a run with its original, and counts. It returns the class of the difference, or
+// "".
 func (r *repetition) found(past pastRun, got compare.Fields) (class string) {
 	f := r.f
 	r.compared++

@@ -80,8 +80,8 @@ type shadow struct {
 	count ShadowCounts // not in the store yet
 }
 
-// set makes the shadows those of a configuration. A conversation goes on if nothing that concerns it
-// has changed.
+// set makes the shadows those of a configuration. A conversation goes on if nothing that concerns
+// it has changed.
 func (s *shadows) set(cfg Config) {
 	s.mu.Lock()
 	old := s.all

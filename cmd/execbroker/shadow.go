@@ -71,7 +71,7 @@ func (a *app) printShadows(all []backends.ShadowReport) error {
 		fmt.Fprintf(t, "%s: %d conversations were repeated on %s, and %d for control\n", plain(r.Route), other.Conversations, plain(r.To), own.Conversations)
 		fmt.Fprintln(t, "class\tmore often by\tat least\tat most\t")
 		for _, c := range r.Classes {
-			verdict := "not more than by chance"
+			verdict := "may be chance"
 			if c.Differs() {
 				verdict = "due to the backend"
 			}

@@ -70,7 +70,8 @@ func TestClip(t *testing.T) {
 	}
 }
 
-// TestClass: a class has no text from the sandbox, and a signature has it without names and numbers.
+// TestClass: a class has no text from the sandbox, and a signature has it without names and
+// numbers.
 func TestClass(t *testing.T) {
 	for _, c := range []struct {
 		want, got        Fields

@@ -37,8 +37,8 @@ func Failed(err error) Fields {
 	return Fields{"error": Clip(err.Error())}
 }
 
-// Describe returns what a program, or a user, sees of a result. Durations and identities differ from run
-// to run and are left out.
+// Describe returns what a program, or a user, sees of a result. Durations and identities differ
+// from run to run and are left out.
 func Describe(l executor.Language, r *executor.Result) Fields {
 	f := Fields{}
 	set := func(name, value string) {

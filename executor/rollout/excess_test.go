@@ -21,8 +21,8 @@ func TestExcess(t *testing.T) {
 	}
 }
 
-// TestExcessCovers: the interval has the truth in about 95 of 100 experiments, also where events are
-// rare.
+// TestExcessCovers: the interval has the truth in about 95 of 100 experiments, also where events
+// are rare.
 func TestExcessCovers(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	count := func(n int64, p float64) (k int64) {
