@@ -65,6 +65,9 @@ func (x *box) Run(ctx context.Context, req executor.Request, emit func(executor.
 			e.Message = strings.ToUpper(e.Message)
 		}
 	}
+	if res != nil && strings.Contains(req.Code, "odd") && x.at == "me-shadow/a" {
+		res.Stdout = append(res.Stdout, "odd"...)
+	}
 	if res != nil && strings.Contains(req.Code, "flaky") {
 		res.Stdout = append(res.Stdout, fmt.Sprint(throws.Add(1))...)
 	}
@@ -79,6 +82,9 @@ func mirror(t *testing.T, file string, f func(m *mirrored)) {
 		m.Broker = m.start("one", file)
 		f(m)
 		w.close(m.Broker)
+		if n := m.ShadowBytes(); n != 0 {
+			w.Errorf("%d bytes are held after the end", n)
+		}
 	})
 }
 
@@ -646,12 +652,18 @@ func TestShadowKeeps(t *testing.T) {
 	})
 	for keep, want := range map[string][2]bool{"code: true": {true, false}, "output: true": {false, true}, "code: true, output: true": {true, true}} {
 		t.Run(keep, func(t *testing.T) {
-			file := strings.Replace(shadowFile, "control: 50%", "control: 50%, keep: {"+keep+", examples: 5, for: 2h}", 1)
+			file := strings.Replace(shadowFile, "control: 50%", "control: 50%, keep: {"+keep+", examples: 8, for: 2h}", 1)
 			mirror(t, file, func(m *mirrored) {
-				talk(m)
 				cfg := parse(m.T, file)
+				for range 20 { // differs for control alone, which is no example
+					m.talk(executor.Spec{}, "# odd")
+				}
+				if all, err := backends.ReadShadowExamples(m.Context(), m.store, cfg, "r"); err != nil || len(all) > 0 || m.report().Arms[1].Classes["stdout was not expected"] == 0 {
+					m.Errorf("got %+v, %v", all, err)
+				}
+				talk(m)
 				all, err := backends.ReadShadowExamples(m.Context(), m.store, cfg, "r")
-				if err != nil || len(all) != 5 { // of two classes
+				if err != nil || len(all) != 6 { // of two classes
 					m.Fatalf("got %+v, %v", all, err)
 				}
 				for _, x := range all {
