@@ -357,7 +357,8 @@ func (b *Broker) Backends() map[string]executor.Executor {
 func (b *Broker) Manager() *sessions.Manager { return b.manager }
 
 // Decide explains where spec would go now. It uses only the configuration: a backend that is down
-// or full is not left out, and the function of WithArms is not asked. It fails with ErrInvalid if no route matches.
+// or full is not left out, and the function of WithArms is not asked. It fails with ErrInvalid if
+// no route matches.
 func (b *Broker) Decide(spec executor.Spec) (router.Decision, error) {
 	t, err := b.use("decide")
 	if err != nil {

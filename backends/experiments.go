@@ -276,8 +276,8 @@ func readEntry(ctx context.Context, store sessions.Store, key string) (e entry, 
 }
 
 // Experiments returns what the arms of each route with a split have done. If the store of the
-// sessions is shared, the figures are those of all processes: those of others come within a third of
-// the lease TTL. Otherwise they are those of this process.
+// sessions is shared, the figures are those of all processes: those of others come within a third
+// of the lease TTL. Otherwise they are those of this process.
 func (b *Broker) Experiments(ctx context.Context) ([]rollout.Experiment, error) {
 	err := b.experiments.publish(ctx)
 	var all []rollout.Experiment

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,37 +176,35 @@ func TestExperimentAttribution(t *testing.T) {
 	})
 }
 
-// flaky is a store whose writes are made, or not, and answered with an error.
+// flaky is a store that answers some writes of experiments with an error: of four writes it makes
+// one and loses the answer, and it does not make another.
 type flaky struct {
 	sessions.Store
-	lose func(key string) (made, lost bool)
+	writes atomic.Int64
+	well   atomic.Bool // it does so no longer
 }
 
 func (f *flaky) Put(ctx context.Context, key string, e sessions.Entry) (string, error) {
-	made, lost := f.lose(key)
-	if !lost {
+	if f.well.Load() || !strings.HasPrefix(key, "experiment/") {
 		return f.Store.Put(ctx, key, e)
 	}
-	if made {
+	switch f.writes.Add(1) % 4 {
+	case 0:
+		return "", errors.New("not written")
+	case 1:
 		if _, err := f.Store.Put(ctx, key, e); err != nil {
 			return "", err
 		}
+		return "", errors.New("the answer is lost")
 	}
-	return "", errors.New("the answer is lost")
+	return f.Store.Put(ctx, key, e)
 }
 
 // TestExperimentOfReplicas: the figures are those of all processes, each once, also of those that
 // have ended and when answers of the store are lost.
 func TestExperimentOfReplicas(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
-		n := 0
-		store := &flaky{sessions.NewMemoryStore(), func(key string) (made, lost bool) {
-			if key[:3] != "exp" {
-				return false, false
-			}
-			n++
-			return n%4 == 1, n%4 < 2 // of four writes one is made and not answered, and one not made
-		}}
+		store := &flaky{Store: sessions.NewMemoryStore()}
 		var replicas []*backends.Broker
 		for i := range 3 {
 			replicas = append(replicas, w.openAs(fmt.Sprint("replica-", i), experimentFile, backends.WithStore(store)))
@@ -233,7 +233,7 @@ func TestExperimentOfReplicas(t *testing.T) {
 		if s, turns, pending, timed := total(); s != 90 || turns != 90 || pending != 90 || timed != 90 || x.Replica != "" {
 			w.Errorf("got %d sessions, %d turns, %d pending, %d times of %q", s, turns, pending, timed, x.Replica)
 		}
-		store.lose = func(string) (bool, bool) { return false, false }
+		store.well.Store(true)
 		w.close(replicas[2]) // its sessions are not observed until their horizon
 		time.Sleep(12 * time.Minute)
 		_, arms = experiment(w.T, replicas[1])

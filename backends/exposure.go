@@ -20,7 +20,8 @@ type ArmChoice struct {
 }
 
 // Exposure says which arm a session was assigned to. Its names are those of the event
-// feature_flag.evaluation in the semantic conventions of OpenTelemetry, whose terms are OpenFeature's.
+// feature_flag.evaluation in the semantic conventions of OpenTelemetry, whose terms are
+// OpenFeature's.
 type Exposure struct {
 	Key          string `json:"feature_flag.key"`                     // the route
 	Variant      string `json:"feature_flag.result.variant"`          // the assigned backend

@@ -48,10 +48,10 @@ type ArmStats struct {
 	// Outcomes says of each turn who is to blame, if anybody is.
 	Outcomes map[rollout.Outcome]int64 `json:"outcomes,omitempty"`
 
-	// Sessions counts the sessions that users wanted of a route, without those that a rule refused
-	// or the caller spoiled. When its horizon has passed, a session is Settled: see Rollout.Horizon.
-	// Bad counts the settled ones for which the assigned backend did not do all that was asked, and
-	// Pending those that are not settled yet.
+	// Sessions counts the sessions that users wanted of a route, without those that a rule
+	// refused or the caller spoiled. When its horizon has passed, a session is Settled: see
+	// Rollout.Horizon. Bad counts the settled ones for which the assigned backend did not do
+	// all that was asked, and Pending those that are not settled yet.
 	Sessions int64 `json:"sessions"`
 	Settled  int64 `json:"settled"`
 	Bad      int64 `json:"bad"`

@@ -32,7 +32,7 @@ var guides = map[string]struct {
 	host   bool     // it needs the network of the machine, not one of its own, in which its ports are free
 	cloud  bool     // it needs services of the Internet for which there are stand-ins
 }{
-	"ab-test":                {prints: []string{"1 % of new sessions go to next, paused since", "not known yet", "pause by "}},
+	"ab-test":                {prints: []string{"1 % of new sessions go to next, paused since", "not known yet", "pause by ", "# Experiment chat"}},
 	"bubblewrap":             {prints: []string{"bubblewrap works", "42\n", " 42"}},
 	"chat":                   {prints: []string{"chat at http://127.0.0.1:8080", "chat at http://127.0.0.1:8081"}},
 	"conformance":            {prints: []string{"checked in part ("}},

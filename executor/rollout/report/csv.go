@@ -11,7 +11,8 @@ import (
 )
 
 // CSV writes a line for each arm, with a head. Times are seconds, and shares are from 0 to 1. What
-// is not known is empty. Names that a spreadsheet would take for a formula begin with an apostrophe.
+// is not known is empty. Names that a spreadsheet would take for a formula begin with an
+// apostrophe.
 func CSV(w io.Writer, all []rollout.Experiment) error {
 	c := csv.NewWriter(w)
 	for i, x := range all {

@@ -62,7 +62,7 @@ func experiments() []rollout.Experiment {
 // TestGolden compares each form with its golden file. Run it with UPDATE=1 to write them.
 func TestGolden(t *testing.T) {
 	for name, write := range map[string]func(io.Writer, []rollout.Experiment) error{
-		"report.md": report.Markdown, "report.html": report.HTML, "report.csv": report.CSV,
+		"report.markdown": report.Markdown, "report.html": report.HTML, "report.csv": report.CSV,
 	} {
 		var got bytes.Buffer
 		if err := write(&got, experiments()); err != nil {
@@ -85,7 +85,7 @@ func TestGolden(t *testing.T) {
 			if name == "report.csv" && bad[0] == '<' {
 				continue // means nothing there
 			}
-			if name == "report.md" && strings.Contains(strings.ReplaceAll(got.String(), `\<`, ""), bad) || name != "report.md" && strings.Contains(got.String(), bad) {
+			if name == "report.markdown" && strings.Contains(strings.ReplaceAll(got.String(), `\<`, ""), bad) || name != "report.markdown" && strings.Contains(got.String(), bad) {
 				t.Errorf("%s has %q", name, bad)
 			}
 		}
