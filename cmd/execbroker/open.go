@@ -52,9 +52,15 @@ func (a *app) configuration() (backends.Config, error) {
 			return c, usage("--backend: %w", driver.Unknown("backend", a.backend, slices.Collect(maps.Keys(c.Backends))))
 		}
 		c.Backends = map[string]backends.Backend{a.backend: b}
-		c.Routes = nil
+		c = unrouted(c)
 	}
 	return c, nil
+}
+
+// unrouted returns a configuration without routes, and without what needs them.
+func unrouted(c backends.Config) backends.Config {
+	c.Routes, c.Rollouts, c.Shadows = nil, nil, nil
+	return c
 }
 
 // configError adds the name of the file to the errors.

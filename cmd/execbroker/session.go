@@ -47,8 +47,8 @@ func (a *app) openFleet(ctx context.Context) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	bare := c
-	bare.Routes, bare.Guard = nil, backends.Guard{} // nothing is created
+	bare := unrouted(c)
+	bare.Guard = backends.Guard{} // nothing is created
 	b, err := a.openBroker(ctx, bare, backends.WithoutPools())
 	if err != nil {
 		return nil, err

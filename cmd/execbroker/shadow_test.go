@@ -50,6 +50,9 @@ sessions: {store: %q}`
 	if len(r.Programs) != 3 || r.Programs[0].Name != "chat/0" || r.Totals["b"][parity.Explained] != 3 {
 		t.Errorf("got %+v", r)
 	}
+	// Commands that use no route take the file as well.
+	run(t, 0, "session", "list", "--config", config)
+	contains(t, run(t, 0, "run", "-c", "print(7)", "--backend", "a", "--config", config).out.String(), "7")
 	memory := write(t, dir, "memory.yaml", fmt.Sprintf(file, "memory"))
 	contains(t, run(t, exitUsage, "shadow", "--config", memory).err.String(), "sessions.store")
 	none := write(t, dir, "none.yaml", "backends: {a: {type: fake}}")
