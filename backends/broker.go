@@ -188,11 +188,11 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 		switch {
 		case err == nil:
 			s.(*session).watching, s.(*session).cohort = watching{watched: seen, bad: bad}, group
+			s.(*session).shadow = b.shadows.candidate(t, key, spec, s)
 			s.(*session).first.Store(true)
 			prices := b.prices(t, key.backend)
 			s.(*session).begin(arm, spec.Attributes, took, prices)
 			s.(*session).created()
-			s.(*session).shadow = b.shadows.candidate(t, key, spec, s)
 		case turn:
 			arm.turn(nil, err, took)
 		case key.route != "": // acquired counts the turn
