@@ -52,13 +52,13 @@ func (a *app) configuration() (backends.Config, error) {
 			return c, usage("--backend: %w", driver.Unknown("backend", a.backend, slices.Collect(maps.Keys(c.Backends))))
 		}
 		c.Backends = map[string]backends.Backend{a.backend: b}
-		c = unrouted(c)
+		c = withoutRoutes(c)
 	}
 	return c, nil
 }
 
-// unrouted returns a configuration without routes, and without what needs them.
-func unrouted(c backends.Config) backends.Config {
+// withoutRoutes returns a configuration without routes, and without what needs them.
+func withoutRoutes(c backends.Config) backends.Config {
 	c.Routes, c.Rollouts, c.Shadows = nil, nil, nil
 	return c
 }

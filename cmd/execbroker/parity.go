@@ -205,7 +205,7 @@ func (a *app) several(names []string) (backends.Config, []string, error) {
 		}
 		maps.Copy(cfg.Backends, one.Backends)
 	}
-	cfg = unrouted(cfg)
+	cfg = withoutRoutes(cfg)
 	cfg.Routes = []router.Route{{Name: "parity", Split: []router.Share{{Backend: names[0], Weight: 1}}}}
 	cfg.Guard = backends.Guard{} // the guard is for users
 	return cfg, names, nil

@@ -47,7 +47,7 @@ func (a *app) openFleet(ctx context.Context) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	bare := unrouted(c)
+	bare := withoutRoutes(c)
 	bare.Guard = backends.Guard{} // nothing is created
 	b, err := a.openBroker(ctx, bare, backends.WithoutPools())
 	if err != nil {
