@@ -190,7 +190,7 @@ func (r *repetition) run(ctx context.Context, past pastRun) (why string) {
 	case err != nil && (errors.Is(err, executor.ErrNotFound) || errors.Is(err, executor.ErrUnavailable) || errors.Is(err, executor.ErrExhausted)):
 		return leftDown
 	}
-	got := compare.Fields{}
+	var got compare.Fields
 	if err != nil {
 		got = compare.Failed(err)
 	} else {

@@ -13,7 +13,7 @@ import (
 	"github.com/execbroker/execbroker/executor/compare"
 )
 
-// Fields, Difference and TypePlain are those of package compare.
+// What a program says is compared as package compare does.
 type (
 	Fields     = compare.Fields
 	Difference = compare.Difference

@@ -90,11 +90,9 @@ func (e experiment) run(seed uint64) (end ended) {
 // outcome sums up the experiments of a kind.
 type outcome struct {
 	experiment
-	n                int
-	back, promoted   int
-	sessions         []int // of those that rolled back
-	all              []int // of both arms, of those that ended
-	promotedSessions []int
+	n              int
+	back, promoted int
+	sessions       []int // of those that rolled back
 }
 
 func (e experiment) repeat(n int) (out outcome) {
