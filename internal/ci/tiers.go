@@ -206,7 +206,7 @@ var budgets = []struct {
 	dir     string
 	minutes float64
 }{
-	{"pyodide", 7.2},
+	{"pyodide", 7.1},
 	{"docker", 4.4},
 	{"e2b", 2.5},
 	{"flymachines", 2.6},
