@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -140,17 +138,9 @@ func (c Config) experimental() (routes []router.Route, keys map[string]string) {
 			parts = append(parts, s.Backend)
 		}
 		slices.Sort(parts[2:])
-		routes, keys[r.Name] = append(routes, r), experimentPrefix+hash(parts...)+"/"
+		routes, keys[r.Name] = append(routes, r), experimentPrefix+hashOf(parts)+"/"
 	}
 	return routes, keys
-}
-
-func hash(parts ...string) string {
-	h := sha256.New()
-	for _, p := range parts {
-		fmt.Fprintf(h, "%d:%s", len(p), p)
-	}
-	return fmt.Sprintf("%x", h.Sum(nil)[:12])
 }
 
 // run publishes until ctx ends.
@@ -177,7 +167,7 @@ func (x *experiments) publish(ctx context.Context) error {
 	var errs []error
 	for k, a := range x.b.collector.all() {
 		if at, ok := keys[k.route]; ok && k.assigned != "" {
-			errs = append(errs, x.put(ctx, at+hash(k.assigned, k.backend), k, a))
+			errs = append(errs, x.put(ctx, at+hashOf([]string{k.assigned, k.backend}), k, a))
 		}
 	}
 	return errors.Join(errs...)
@@ -197,45 +187,45 @@ func (x *experiments) put(ctx context.Context, key string, k armKey, a *arm) err
 		p = &sent{key: key}
 		x.sent[k] = p
 	}
-	for {
-		now, pending := a.figures()
-		change := &figures{}
-		change.plus(now, 1)
-		change.plus(&p.figures, -1)
-		if p.key == key && p.trying == nil && pending == p.pending && change.empty() {
-			return nil
+	now, pending := a.figures()
+	if p.key == key && p.trying == nil && pending == p.pending && now.since(&p.figures).empty() {
+		return nil
+	}
+	token, tried := rand.Text()[:8], false
+	var unreadable error
+	_, err := update(ctx, x.store, key, func(e *entry, fresh bool) bool {
+		if unreadable = e.check(); unreadable != nil {
+			return false
 		}
-		e, rev, err := readEntry(ctx, x.store, key)
-		if err != nil {
-			return err
-		}
-		if p.trying != nil && p.key == key {
-			if e.Replicas[x.life].Write == p.token {
-				p.figures, p.trying = *p.trying, nil
-				continue
-			}
+		if p.trying != nil && p.key == key && e.Replicas[x.life].Write == p.token {
+			p.figures = *p.trying
 		}
 		p.key, p.trying = key, nil
-		if rev == "" {
-			e = entry{Version: entryVersion, Route: k.route, Assigned: k.assigned, Backend: k.backend, Since: time.Now()}
+		if fresh {
+			*e = entry{Version: entryVersion, Route: k.route, Assigned: k.assigned, Backend: k.backend, Since: time.Now()}
 		}
-		e.plus(change, 1)
-		token := rand.Text()[:8]
+		e.plus(now.since(&p.figures), 1)
 		e.mark(x.life, replicaMark{token, time.Now(), pending})
-		value, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
-		_, err = x.store.Put(ctx, key, sessions.Entry{Value: value, Rev: rev, Expires: time.Now().Add(keptFor)})
-		switch {
-		case err == nil:
-			p.figures, p.pending = *now, pending
-			return nil
-		case !errors.Is(err, sessions.ErrConflict):
-			p.trying, p.token = now, token
-			return err
-		}
+		tried = true
+		return true
+	})
+	switch {
+	case unreadable != nil:
+		return unreadable
+	case err == nil:
+		p.figures, p.pending = *now, pending
+	case tried:
+		p.trying, p.token = now, token
 	}
+	return err
+}
+
+// since returns what has been added to o.
+func (f *figures) since(o *figures) *figures {
+	change := &figures{}
+	change.plus(f, 1)
+	change.plus(o, -1)
+	return change
 }
 
 // empty reports whether nothing has changed.
@@ -261,18 +251,12 @@ func (e *entry) mark(life string, m replicaMark) {
 	}
 }
 
-func readEntry(ctx context.Context, store sessions.Store, key string) (e entry, rev string, err error) {
-	got, err := store.Get(ctx, key)
-	if err != nil || got.Rev == "" {
-		return e, "", err
-	}
-	if err := json.Unmarshal(got.Value, &e); err != nil {
-		return e, "", fmt.Errorf("experiment: %w", err)
-	}
+// check fails for an entry that this program does not understand.
+func (e *entry) check() error {
 	if e.Version > entryVersion {
-		return e, "", fmt.Errorf("experiment: the figures of the route %q were written by a later version of this program", e.Route)
+		return fmt.Errorf("experiment: the figures of the route %q were written by a later version of this program", e.Route)
 	}
-	return e, got.Rev, nil
+	return nil
 }
 
 // Experiments returns what the arms of each route with a split have done. If the store of the
@@ -301,22 +285,21 @@ func ReadExperiments(ctx context.Context, store sessions.Store, cfg Config) ([]r
 	if err != nil {
 		return nil, err
 	}
-	share := func(route string) (int, bool) {
-		i := slices.IndexFunc(reports, func(r rollout.Report) bool { return r.Route == route })
-		if i < 0 {
-			return 0, false
-		}
-		return reports[i].Share, true
+	of := map[string]*rollout.Report{}
+	for i := range reports {
+		of[reports[i].Route] = &reports[i]
 	}
 	shown := cfg
-	shown.Routes = cfg.shared(share)
+	shown.Routes = cfg.shared(func(route string) (int, bool) {
+		if r := of[route]; r != nil {
+			return r.Share, true
+		}
+		return 0, false
+	})
 	routes, keys := shown.experimental()
 	all := []rollout.Experiment{}
 	for _, r := range routes {
-		x := rollout.Experiment{Route: r.Name, Horizon: cfg.horizon(r.Name).Seconds()}
-		if i := slices.IndexFunc(reports, func(p rollout.Report) bool { return p.Route == r.Name }); i >= 0 {
-			x.Rollout = &reports[i]
-		}
+		x := rollout.Experiment{Route: r.Name, Horizon: cfg.horizon(r.Name).Seconds(), Rollout: of[r.Name]}
 		entries, err := readEntries(ctx, store, keys[r.Name])
 		if err != nil {
 			return nil, err
@@ -350,11 +333,14 @@ func readEntries(ctx context.Context, store sessions.Store, prefix string) (all 
 		if err != nil {
 			return nil, err
 		}
-		e, rev, err := readEntry(ctx, store, key)
+		e, stored, err := read[entry](ctx, store, key)
+		if err == nil {
+			err = e.check()
+		}
 		if err != nil {
 			return nil, err
 		}
-		if rev != "" {
+		if stored.Rev != "" {
 			all = append(all, e)
 		}
 	}

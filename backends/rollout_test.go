@@ -83,7 +83,7 @@ func (r *rolling) traffic(n int, code string) {
 	wg.Wait()
 }
 
-func (r *rolling) report() backends.RolloutReport {
+func (r *rolling) report() rollout.Report {
 	r.Helper()
 	all, err := r.replicas[0].Rollouts(r.Context())
 	if err != nil || len(all) != 1 {

@@ -3,8 +3,6 @@ package backends
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,10 +26,8 @@ const (
 	maxWatched = 10_000
 	// maxObserved bounds the observations that wait for a store that is away.
 	maxObserved = 1000
-	// seenFor is how long it is known that a subject has been observed in a step, and keptFor how
-	// long a state is kept that nobody changes.
+	// seenFor is how long it is known that a subject has been observed in a step.
 	seenFor = 30 * 24 * time.Hour
-	keptFor = 400 * 24 * time.Hour
 )
 
 // rollouts observes the subjects of routes with a rollout, and moves their shares. Replicas share
@@ -73,18 +69,6 @@ type watched struct {
 	creating, running int
 }
 
-func planID(p rollout.Plan) string { return hashOf(p) }
-
-// hashOf names a plan, which has only plain fields.
-func hashOf(plan any) string {
-	text, err := json.Marshal(plan)
-	if err != nil {
-		panic(err)
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:8])
-}
-
 // set makes the rollouts those of a configuration. What is known of one with the same plan stays.
 func (r *rollouts) set(cfg Config) {
 	r.mu.Lock()
@@ -93,7 +77,7 @@ func (r *rollouts) set(cfg Config) {
 	r.all = map[string]*tracked{}
 	for route, c := range cfg.Rollouts {
 		p := c.plan()
-		id := planID(p)
+		id := hashOf(p)
 		if t := old[route]; t != nil && t.id == id {
 			r.all[route] = t
 			continue
@@ -108,7 +92,7 @@ func (r *rollouts) share(cfg Config) func(route string) (percent int, known bool
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		t := r.all[route]
-		if t == nil || !t.known || t.id != planID(cfg.Rollouts[route].plan()) {
+		if t == nil || !t.known || t.id != hashOf(cfg.Rollouts[route].plan()) {
 			return 0, false
 		}
 		return t.share, true
@@ -377,31 +361,6 @@ func change(ctx context.Context, store sessions.Store, route, id string, do func
 	return s, decided, err
 }
 
-// update changes a value in the store that several processes write. do gets what is there, or fresh
-// if there is nothing, and reports whether it has changed it; it may be called again.
-func update[S any](ctx context.Context, store sessions.Store, key string, do func(s *S, fresh bool) bool) (s S, err error) {
-	for {
-		s = *new(S)
-		e, err := store.Get(ctx, key)
-		if err == nil && e.Rev != "" {
-			err = json.Unmarshal(e.Value, &s)
-		}
-		if err != nil {
-			return s, fmt.Errorf("%s: %w", key, err)
-		}
-		if !do(&s, e.Rev == "") {
-			return s, nil
-		}
-		if e.Value, err = json.Marshal(s); err != nil {
-			return s, err
-		}
-		e.Expires = time.Now().Add(keptFor)
-		if _, err := store.Put(ctx, key, e); !errors.Is(err, sessions.ErrConflict) { // otherwise another replica was faster
-			return s, err
-		}
-	}
-}
-
 // reshare makes a table with the shares of now. Nothing is opened or closed.
 func (b *Broker) reshare() error {
 	b.reloading.Lock()
@@ -422,9 +381,6 @@ func (b *Broker) reshare() error {
 	return nil
 }
 
-// RolloutReport says how a rollout is doing.
-type RolloutReport = rollout.Report
-
 // RolloutChange is a decision by hand.
 type RolloutChange string
 
@@ -439,21 +395,17 @@ const (
 
 // ReadRollouts returns the rollouts of a configuration, in order of their routes. Those that no
 // process has begun are left out.
-func ReadRollouts(ctx context.Context, store sessions.Store, cfg Config) (all []RolloutReport, err error) {
+func ReadRollouts(ctx context.Context, store sessions.Store, cfg Config) (all []rollout.Report, err error) {
 	for _, route := range slices.Sorted(maps.Keys(cfg.Rollouts)) {
 		p := cfg.Rollouts[route].plan()
-		e, err := store.Get(ctx, rolloutPrefix+route+"/"+planID(p))
+		s, e, err := read[rollout.State](ctx, store, rolloutPrefix+route+"/"+hashOf(p))
 		if err != nil {
 			return nil, err
 		}
 		if e.Rev == "" {
 			continue
 		}
-		var s rollout.State
-		if err := json.Unmarshal(e.Value, &s); err != nil {
-			return nil, fmt.Errorf("rollout %s: %w", route, err)
-		}
-		all = append(all, RolloutReport{
+		all = append(all, rollout.Report{
 			Route: route, To: p.To, Share: p.Share(s), Status: s.Status, Since: s.Since, Arms: s.Arms, Guards: p.Findings(s), Log: s.Log,
 		})
 	}
@@ -482,7 +434,7 @@ func ChangeRollout(ctx context.Context, store sessions.Store, cfg Config, route 
 		return invalid("unknown change %q", c)
 	}
 	allowed := true
-	s, _, err := change(ctx, store, route, planID(p), func(s *rollout.State, fresh bool) bool {
+	s, _, err := change(ctx, store, route, hashOf(p), func(s *rollout.State, fresh bool) bool {
 		if fresh {
 			*s = p.Begin(now)
 		}
@@ -496,7 +448,7 @@ func ChangeRollout(ctx context.Context, store sessions.Store, cfg Config, route 
 }
 
 // Rollouts is ReadRollouts with the store and the configuration of b.
-func (b *Broker) Rollouts(ctx context.Context) ([]RolloutReport, error) {
+func (b *Broker) Rollouts(ctx context.Context) ([]rollout.Report, error) {
 	return ReadRollouts(ctx, b.rollouts.store, b.current().cfg)
 }
 

@@ -172,7 +172,7 @@ func (s Shadow) limits() ledger.Limits {
 // id names s with everything in it, so that what is counted of one plan is not added to another.
 func (s Shadow) id() string { return hashOf(s) }
 
-// left says why a bound has refused something.
+// leftBy says why a conversation leaves the sample after an error of the ledger.
 func leftBy(err error) string {
 	var r *ledger.Refused
 	switch {

@@ -157,7 +157,7 @@ func (c ShadowCounts) report(route, to string) ShadowReport {
 func ReadShadows(ctx context.Context, store sessions.Store, cfg Config) (all []ShadowReport, err error) {
 	for _, route := range slices.Sorted(maps.Keys(cfg.Shadows)) {
 		s := cfg.Shadows[route]
-		c, err := update(ctx, store, shadowPrefix+route+"/"+s.id(), func(*ShadowCounts, bool) bool { return false })
+		c, _, err := read[ShadowCounts](ctx, store, shadowPrefix+route+"/"+s.id())
 		if err != nil {
 			return nil, err
 		}

@@ -27,6 +27,10 @@ const (
 	maxOfClass   = 3
 )
 
+func exampleKey(route, id string, i int) string {
+	return fmt.Sprintf("%s%s/%s/%d", examplePrefix, route, id, i)
+}
+
 // ShadowExample is a conversation that differs. What it has of the conversation is what
 // Shadow.Keep says.
 type ShadowExample struct {
@@ -126,7 +130,7 @@ func (r *repetition) put(ctx context.Context, class string, found []compare.Diff
 	}
 	alike := 0
 	for i := range cmp.Or(sh.Keep.Examples, defaultExamples) {
-		key := fmt.Sprintf("%s%s/%s/%d", examplePrefix, sh.route, sh.id, i)
+		key := exampleKey(sh.route, sh.id, i)
 		e, err := r.f.s.store.Get(ctx, key)
 		if err != nil {
 			return err
@@ -171,18 +175,13 @@ func ReadShadowExamples(ctx context.Context, store sessions.Store, cfg Config, r
 		return nil, &executor.Error{Op: "shadow", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: fmt.Errorf("the configuration has no shadow of the route %q", route)}
 	}
 	for i := range cmp.Or(s.Keep.Examples, defaultExamples) {
-		e, err := store.Get(ctx, fmt.Sprintf("%s%s/%s/%d", examplePrefix, route, s.id(), i))
+		x, e, err := read[ShadowExample](ctx, store, exampleKey(route, s.id(), i))
 		if err != nil {
 			return nil, err
 		}
-		if e.Rev == "" {
-			continue
+		if e.Rev != "" {
+			all = append(all, x)
 		}
-		var x ShadowExample
-		if err := json.Unmarshal(e.Value, &x); err != nil {
-			return nil, fmt.Errorf("an example of %s: %w", route, err)
-		}
-		all = append(all, x)
 	}
 	return all, nil
 }

@@ -66,7 +66,7 @@ sessions: {store: %q, lease_ttl: 3s}`, c.now, c.next, c.guard, "sqlite:"+filepat
 					}
 				})
 			}
-			var got backends.RolloutReport
+			var got rollout.Report
 			for ctx.Err() == nil && !t.Failed() {
 				pause(ctx, time.Second)
 				all, err := replicas[1].Rollouts(t.Context())

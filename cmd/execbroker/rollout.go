@@ -90,9 +90,9 @@ func sentence(f rollout.Finding) string {
 	return "not known yet"
 }
 
-func (a *app) printRollouts(all []backends.RolloutReport) error {
+func (a *app) printRollouts(all []rollout.Report) error {
 	if a.json {
-		return a.printJSON(append([]backends.RolloutReport{}, all...))
+		return a.printJSON(append([]rollout.Report{}, all...))
 	}
 	t := tabwriter.NewWriter(a.out, 0, 4, 2, ' ', 0)
 	for i, r := range all {

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/executor/rollout"
 )
 
 // TestRollout: people see a rollout and decide, from another process than those that serve.
@@ -24,7 +24,7 @@ sessions: {store: %q}`
 	run(t, 0, "rollout", "pause", "chat", "--config", config)
 	got := run(t, 0, "rollout", "--config", config).out.String()
 	contains(t, got, "chat: 1 % of new sessions go to b, paused since", "old", "new", "success", "-100 % to 100 %", "not known yet", "begin", "pause by ", "by hand")
-	var all []backends.RolloutReport
+	var all []rollout.Report
 	decode(t, run(t, 0, "rollout", "--config", config, "--json").out.Bytes(), &all)
 	if len(all) != 1 || all[0].Route != "chat" || all[0].Share != 1 || len(all[0].Guards) != 2 || len(all[0].Log) != 2 {
 		t.Errorf("got %+v", all)
