@@ -141,8 +141,8 @@ func (s *session) Run(ctx context.Context, req executor.Request, emit func(execu
 
 // Reset implements executor.Session.
 func (s *session) Reset(ctx context.Context, which executor.Interpreter) error {
-	return s.shadow.operation("", func() error { return s.Session.Reset(ctx, which) }, func(ctx context.Context, x executor.Session) error {
-		return x.Reset(ctx, which)
+	return s.shadow.operation(leftError, func() error { return s.Session.Reset(ctx, which) }, func() (*step, string) {
+		return &step{do: func(ctx context.Context, x executor.Session) error { return x.Reset(ctx, which) }}, ""
 	})
 }
 
@@ -152,16 +152,17 @@ func (s *session) Install(ctx context.Context, p executor.Packages, emit func(ex
 	named.Language = s.Session.Info().Capabilities.Interpreter(s.language(p.Language))
 	a := Audit{Op: "install", Language: named.Language, Packages: []executor.Packages{named}}
 	return s.run(ctx, a, installTime, func() (res *executor.Result, err error) {
-		why := ""
-		if !s.b.guard.rules().lists(named) {
-			why = leftPackages
-		}
-		err = s.shadow.operation(why, func() error {
+		err = s.shadow.operation(leftError, func() error {
 			res, err = s.Session.Install(ctx, p, emit)
 			return err
-		}, func(ctx context.Context, x executor.Session) error {
-			_, err := x.Install(ctx, named, nil)
-			return err
+		}, func() (*step, string) {
+			if !s.b.guard.rules().lists(named) {
+				return nil, leftPackages
+			}
+			return &step{do: func(ctx context.Context, x executor.Session) error {
+				_, err := x.Install(ctx, named, nil)
+				return err
+			}}, ""
 		})
 		return res, err
 	})

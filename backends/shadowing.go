@@ -204,7 +204,7 @@ func (f *follower) running(s *session, req executor.Request, wall time.Duration)
 	case typed:
 		w.why = leftInput
 	case req.Stdin != nil:
-		w.input = &heard{r: req.Stdin}
+		w.input = &heard{r: req.Stdin, most: maxHeard}
 		req.Stdin = w.input
 	}
 	return req, w
@@ -279,9 +279,10 @@ func outline(res *executor.Result) executor.Result {
 	return r
 }
 
-// heard remembers what is read through it.
+// heard remembers what is read through it, unless it is longer than most.
 type heard struct {
-	r io.Reader
+	r    io.Reader
+	most int
 
 	mu   sync.Mutex
 	text []byte
@@ -295,7 +296,9 @@ func (h *heard) Read(p []byte) (int, error) {
 	n, err := h.r.Read(p)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.long = h.long || len(h.text)+n > maxHeard; !h.long {
+	if h.long = h.long || len(h.text)+n > h.most; h.long {
+		h.text = nil
+	} else {
 		h.text = append(h.text, p[:n]...)
 	}
 	return n, err
@@ -308,7 +311,7 @@ func (h *heard) bytes() (text []byte, ok bool) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Clone(h.text), !h.long
+	return h.text[:len(h.text):len(h.text)], !h.long
 }
 
 // carried are the files of a session whose changes are repeated.
@@ -325,46 +328,42 @@ func (f *follower) files(of executor.Files) executor.Files {
 	return &carried{of, f}
 }
 
-// operation makes a change of the sandbox, and has it repeated. why is not empty if it cannot be.
-func (f *follower) operation(why string, do func() error, repeat func(ctx context.Context, x executor.Session) error) error {
+// operation makes a change of the sandbox, and has it repeated by what repeat returns, or says why
+// it cannot be. failed is the reason to leave if the change fails and may have been made in part.
+func (f *follower) operation(failed string, do func() error, repeat func() (st *step, why string)) error {
 	if !f.enter() {
 		return do()
 	}
 	err := do()
-	switch {
-	case err != nil && changed(err) == "":
-		f.exit(nil, "")
-	case err != nil:
-		f.exit(nil, leftError)
-	case why != "":
-		f.exit(nil, why)
-	default:
-		f.exit(&step{do: repeat}, "")
-	}
+	f.made(err, failed, repeat)
 	return err
+}
+
+// made ends a change that has ended with err.
+func (f *follower) made(err error, failed string, repeat func() (st *step, why string)) {
+	switch {
+	case err == nil:
+		f.exit(repeat())
+	case unchanged(err):
+		f.exit(nil, "")
+	default:
+		f.exit(nil, failed)
+	}
+}
+
+// unchanged reports whether a change that failed has changed nothing.
+func unchanged(err error) bool {
+	return slices.ContainsFunc([]error{
+		fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, fs.ErrInvalid,
+		executor.ErrTooLarge, executor.ErrBusy, executor.ErrInvalid, executor.ErrUnsupported, executor.ErrClosed,
+	}, func(kind error) bool { return errors.Is(err, kind) })
 }
 
 // change makes a change of files, and has it repeated.
 func (c *carried) change(ctx context.Context, do func(ctx context.Context, to executor.Files) error) error {
-	if !c.f.enter() {
-		return do(ctx, c.Files)
-	}
-	if err := do(ctx, c.Files); err != nil {
-		c.f.exit(nil, changed(err))
-		return err
-	}
-	c.f.exit(&step{do: func(ctx context.Context, x executor.Session) error { return do(ctx, x.Files()) }}, "")
-	return nil
-}
-
-// changed returns leftFiles if a change of files that failed may have changed something.
-func changed(err error) string {
-	for _, kind := range []error{fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, fs.ErrInvalid, executor.ErrTooLarge, executor.ErrBusy, executor.ErrInvalid, executor.ErrUnsupported, executor.ErrClosed} {
-		if errors.Is(err, kind) {
-			return ""
-		}
-	}
-	return leftFiles
+	return c.f.operation(leftFiles, func() error { return do(ctx, c.Files) }, func() (*step, string) {
+		return &step{do: func(ctx context.Context, x executor.Session) error { return do(ctx, x.Files()) }}, ""
+	})
 }
 
 // Write implements executor.Files.
@@ -372,36 +371,18 @@ func (c *carried) Write(ctx context.Context, name string, r io.Reader, mode fs.F
 	if !c.f.enter() {
 		return c.Files.Write(ctx, name, r, mode)
 	}
-	h := &kept{r: r}
+	h := &heard{r: r, most: maxFollowBytes}
 	err := c.Files.Write(ctx, name, h, mode)
-	switch {
-	case err != nil:
-		c.f.exit(nil, changed(err))
-	case h.long:
-		c.f.exit(nil, leftMemory)
-	default:
-		c.f.exit(&step{size: int64(len(h.data)), file: &file{name, h.data}, do: func(ctx context.Context, x executor.Session) error {
-			return x.Files().Write(ctx, name, bytes.NewReader(h.data), mode)
-		}}, "")
-	}
+	c.f.made(err, leftFiles, func() (*step, string) {
+		data, whole := h.bytes()
+		if !whole {
+			return nil, leftMemory
+		}
+		return &step{size: int64(len(data)), file: &file{name, data}, do: func(ctx context.Context, x executor.Session) error {
+			return x.Files().Write(ctx, name, bytes.NewReader(data), mode)
+		}}, ""
+	})
 	return err
-}
-
-// kept keeps what is read through it.
-type kept struct {
-	r    io.Reader
-	data []byte
-	long bool
-}
-
-func (k *kept) Read(p []byte) (int, error) {
-	n, err := k.r.Read(p)
-	if k.long = k.long || len(k.data)+n > maxFollowBytes; k.long {
-		k.data = nil
-	} else {
-		k.data = append(k.data, p[:n]...)
-	}
-	return n, err
 }
 
 // Mkdir implements executor.Files.
