@@ -43,25 +43,17 @@ func (h *histogram) add(d time.Duration) {
 	h.buckets[bucket(d)]++
 }
 
-// quantiles returns the durations that the given fractions do not exceed. The fractions must be in
-// ascending order.
-func (h *histogram) quantiles(parts ...float64) []driver.Duration {
-	out := make([]driver.Duration, len(parts))
-	var seen int64
-	next := 0
-	for i, n := range h.buckets {
-		seen += n
-		for next < len(parts) && n > 0 && float64(seen) >= parts[next]*float64(h.n) {
-			out[next] = driver.Duration(upper(i))
-			next++
-		}
+// quantile returns the duration that a part of the durations does not exceed.
+func (h *histogram) quantile(part float64) time.Duration {
+	if h.n == 0 {
+		return 0
 	}
-	return out
+	return upper(h.at(int64(math.Ceil(part * float64(h.n)))))
 }
 
 func (h *histogram) latency() Latency {
-	q := h.quantiles(.5, .95, .99)
-	return Latency{Count: h.n, P50: q[0], P95: q[1], P99: q[2]}
+	q := func(part float64) driver.Duration { return driver.Duration(h.quantile(part)) }
+	return Latency{Count: h.n, P50: q(.5), P95: q(.95), P99: q(.99)}
 }
 
 // plus adds the counts of o, n times.
@@ -88,7 +80,7 @@ func (h *histogram) times() rollout.Times {
 		if h.n == 0 {
 			return q
 		}
-		q.Seconds = upper(h.at(int64(math.Ceil(part * float64(h.n))))).Seconds()
+		q.Seconds = h.quantile(part).Seconds()
 		low, high := rollout.Ranks(h.n, part)
 		if i := h.at(low); low > 0 && i > 0 {
 			q.Low = upper(i - 1).Seconds()
