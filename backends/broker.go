@@ -187,12 +187,12 @@ func (b *Broker) create(ctx context.Context, backend string, spec executor.Spec,
 		}
 		switch {
 		case err == nil:
-			s.(*session).watching, s.(*session).cohort = watching{watched: seen, bad: bad}, group
-			s.(*session).shadow = b.shadows.candidate(t, key, spec, s)
-			s.(*session).first.Store(true)
-			prices := b.prices(t, key.backend)
-			s.(*session).begin(arm, spec.Attributes, took, prices)
-			s.(*session).created()
+			made := s.(*session)
+			made.watching, made.cohort = watching{watched: seen, bad: bad}, group
+			made.shadow = b.shadows.candidate(t, key, spec, s)
+			made.first.Store(true)
+			made.begin(arm, spec.Attributes, took, b.prices(t, key.backend))
+			made.created()
 		case turn:
 			arm.turn(nil, err, took)
 		case key.route != "": // acquired counts the turn
