@@ -13,11 +13,11 @@ import (
 	"github.com/execbroker/execbroker/executor/compare"
 )
 
-// What a program says is compared as package compare does.
-type (
-	Fields     = compare.Fields
-	Difference = compare.Difference
-)
+// Fields are what a cell did, as package compare describes it.
+type Fields = compare.Fields
+
+// Difference is a field of a cell that differs.
+type Difference = compare.Difference
 
 // TypePlain is the type of the plain interpreter beside the backends, and its name.
 const TypePlain = compare.TypePlain
