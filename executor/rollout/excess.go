@@ -18,20 +18,10 @@ func NewExcess(k, n, l, m int64) Excess {
 	if n <= 0 || m <= 0 {
 		return Excess{Low: -1, High: 1}
 	}
-	p, q := float64(k)/float64(n), float64(l)/float64(m)
-	pl, ph := wilson(p, float64(n))
-	ql, qh := wilson(q, float64(m))
+	a, b := NewRate(k, n), NewRate(l, m)
 	return Excess{
-		Share: p - q,
-		Low:   max(p-q-math.Hypot(p-pl, qh-q), -1),
-		High:  min(p-q+math.Hypot(ph-p, q-ql), 1),
+		Share: a.Share - b.Share,
+		Low:   max(a.Share-b.Share-math.Hypot(a.Share-a.Low, b.High-b.Share), -1),
+		High:  min(a.Share-b.Share+math.Hypot(a.High-a.Share, b.Share-b.Low), 1),
 	}
-}
-
-// wilson returns the 95 % score interval of a share p of n observations.
-func wilson(p, n float64) (low, high float64) {
-	const z = 1.959964
-	mid := p + z*z/(2*n)
-	half := z * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
-	return max((mid-half)/(1+z*z/n), 0), min((mid+half)/(1+z*z/n), 1)
 }
