@@ -129,7 +129,7 @@ func (r *repetition) put(ctx context.Context, class string, found []compare.Diff
 		}
 	}
 	alike := 0
-	for i := range cmp.Or(sh.Keep.Examples, defaultExamples) {
+	for i := 0; i < cmp.Or(sh.Keep.Examples, defaultExamples); {
 		key := exampleKey(sh.route, sh.id, i)
 		e, err := r.f.s.store.Get(ctx, key)
 		if err != nil {
@@ -142,6 +142,7 @@ func (r *repetition) put(ctx context.Context, class string, found []compare.Diff
 					return nil
 				}
 			}
+			i++
 			continue
 		}
 		if sh.Keep.Code {
@@ -154,6 +155,7 @@ func (r *repetition) put(ctx context.Context, class string, found []compare.Diff
 			return err
 		}
 		e.Expires = x.Time.Add(orDefault(sh.Keep.For, defaultKeep))
+		// After a conflict the entry of another repetition is there, and it counts as well.
 		if _, err = r.f.s.store.Put(ctx, key, e); !errors.Is(err, sessions.ErrConflict) {
 			return err
 		}
