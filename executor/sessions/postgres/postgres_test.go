@@ -93,10 +93,11 @@ func openTogether(t *testing.T, db *dbtest.Server) {
 
 // lostAnswer: what was done although the connection ended before its answer is done, once.
 func lostAnswer(t *testing.T, db *dbtest.Server) {
-	through := *db
 	var lose atomic.Bool
-	through.URL = strings.Replace(db.URL, hostOf(t, db), losing(t, hostOf(t, db), &lose), 1)
-	s := open(t, &through)
+	s := open(t, &dbtest.Server{
+		URL:      strings.Replace(db.URL, hostOf(t, db), losing(t, hostOf(t, db), &lose), 1),
+		Password: db.Password,
+	})
 	rev, err := s.Put(t.Context(), "lost", sessions.Entry{Value: []byte("1")})
 	if err != nil {
 		t.Fatal(err)
