@@ -206,8 +206,8 @@ func (s *starter) emit(ev executor.Event) error {
 // state.
 func TestHeedsLate(t *testing.T) {
 	t.Parallel()
-	s := start(t, host, impatient)
-	out := &starter{then: func(pid int) { starve(t, pid, 12000) }}
+	s := start(t, host, func(c *Config) { c.Grace = 2 * time.Second })
+	out := &starter{then: func(pid int) { starve(t, pid, 9000) }} // it needs 3 to 4 s, and has 6
 	req := executor.Request{
 		Language: executor.Python, Code: "import os\nprint(os.getpid(), flush=True)\nwhile True: pass",
 		Limits: executor.RunLimits{WallTime: 2 * time.Second, OutputBytes: 1 << 20},

@@ -195,10 +195,10 @@ func create(t *testing.T, x executor.Executor) executor.Session {
 func value(t *testing.T, s executor.Session, code string) string {
 	t.Helper()
 	r, err := s.Run(t.Context(), executor.Request{Code: code}, nil)
-	if err == nil {
-		err = r.Err()
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Err(); err != nil {
 		t.Fatalf("%v\n%s", err, r.Stderr)
 	}
 	for _, o := range r.Outputs {
