@@ -88,6 +88,7 @@ var rules = []rule{
 	{packages: []string{"internal/settings"}, imports: []string{"executor"}},
 	// Ordinary users of the contract: what they need of a backend is declared.
 	{packages: []string{"executor/compare"}, imports: []string{"executor"}},
+	{packages: []string{"executor/checkpoint"}, imports: []string{"executor"}},
 	{packages: []string{"executor/rollout"}, imports: []string{"executor"}},
 	{packages: []string{"executor/rollout/report"}, imports: []string{"executor/rollout"}},
 	{packages: []string{"executor/router"}, imports: []string{"executor", "internal/settings"}},
@@ -95,7 +96,8 @@ var rules = []rule{
 	{packages: []string{"executor/sessions/postgres"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"github.com/jackc/pgx/v5"}},
 	{packages: []string{"executor/sessions/redis"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"github.com/redis/go-redis/v9"}},
 	{packages: []string{"executor/sessions/sqlite"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"golang.org/x/sync", "modernc.org/sqlite"}},
-	{packages: []string{"executor/sessions/..."}, imports: []string{"executor", "executor/sessions/..."}},
+	// Files that a conversation keeps are found as for a checkpoint.
+	{packages: []string{"executor/sessions/..."}, imports: []string{"executor", "executor/checkpoint", "executor/sessions/..."}},
 	{packages: []string{"executor/telemetry"}, imports: []string{"executor"}, modules: []string{"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"}},
 	// Calls of one conversation share a session. Tables come as HTML, and models read Markdown.
 	{packages: []string{"tool/..."}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "tool/..."}, modules: []string{"github.com/modelcontextprotocol/go-sdk", "golang.org/x/net"}},

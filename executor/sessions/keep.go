@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"slices"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/checkpoint"
 )
 
 // Where kept files are in the Store: a list for each key, and their contents in pieces.
@@ -24,12 +24,8 @@ const (
 	blobPrefix  = "blob/"
 )
 
-// Other bounds than the number of bytes: a list must fit into an entry, and a walk must end.
-const (
-	maxListed = MaxValue - 4<<10
-	maxWalked = 10_000
-	maxNested = 32
-)
+// maxListed is another bound than the number of bytes: a list must fit into an entry.
+const maxListed = MaxValue - 4<<10
 
 // kept is the list of the files of a key.
 type kept struct {
@@ -89,7 +85,7 @@ func (m *Manager) keep(ctx context.Context, key, subject string, token int64, s 
 	if old.Token > token {
 		return errLost
 	}
-	found, omitted, err := walk(ctx, filesOf(s))
+	found, omitted, err := regular(ctx, filesOf(s))
 	if err != nil {
 		return err
 	}
@@ -289,34 +285,16 @@ func (m *Manager) dropBlobs(ctx context.Context, key string, old, next kept) err
 	return nil
 }
 
-// walk returns the regular files below Workdir in order of their names, without their sums.
-func walk(ctx context.Context, files executor.Files) (found []keptFile, omitted int, err error) {
-	seen := 0
-	var in func(dir string, depth int) error
-	in = func(dir string, depth int) error {
-		for i, err := range files.List(ctx, dir) {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil // the directory was removed meanwhile
-			}
-			if err != nil {
-				return err
-			}
-			name := path.Join(dir, i.Name)
-			switch seen++; {
-			case seen > maxWalked:
-				omitted++
-			case i.Mode.IsDir() && depth < maxNested:
-				if err := in(name, depth+1); err != nil {
-					return err
-				}
-			case i.Mode.IsRegular() && fs.ValidPath(name):
-				found = append(found, keptFile{Name: name, Size: i.Size, Mode: i.Mode.Perm(), ModTime: i.ModTime})
-			default:
-				omitted++
-			}
+// regular returns the regular files below Workdir in order of their names, without their sums.
+func regular(ctx context.Context, files executor.Files) (found []keptFile, omitted int, err error) {
+	all, omitted, err := checkpoint.Walk(ctx, files)
+	for _, f := range all {
+		switch {
+		case f.Info.Mode.IsRegular():
+			found = append(found, keptFile{Name: f.Name, Size: f.Info.Size, Mode: f.Info.Mode.Perm(), ModTime: f.Info.ModTime})
+		case !f.Info.Mode.IsDir():
+			omitted++
 		}
-		return nil
 	}
-	err = in(".", 0)
 	return found, omitted, err
 }
