@@ -7,22 +7,20 @@ what that replaces in the interpreter is put back afterwards, as far as it can b
 import builtins
 import sys
 
-_path, sys.path = sys.path, [p for p in sys.path if not (p + "/").startswith(args["workdir"] + "/") and p]
+_path, sys.path = sys.path, [p for p in sys.path if not (p + "/").startswith(workdir + "/") and p]
 try:  # modules of the standard library, whatever files the user has
     import ast
-    import inspect
-    import io
     import linecache
     import os
     import pickle
     import types
-    from json import dumps
+    from json import dumps, loads
 finally:
     sys.path = _path
 
 _FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
 _SYSTEM = {"__name__", "__doc__", "__package__", "__loader__", "__spec__", "__builtins__", "__file__", "__cached__", "__annotate__", "__conditional_annotations__"}
-_type, _getattr, _isinstance, _len = type, getattr, isinstance, len
+_type, _getattr, _isinstance, _len, _list = type, getattr, isinstance, len, list
 
 
 class Full(Exception):
@@ -55,6 +53,8 @@ class Pickler(pickle.Pickler):
         name = self.defined.get(id(obj))
         if name is not None:
             self.refs.add(name)
+            if _type(obj) is types.FunctionType and obj.__name__ == "<lambda>":
+                return name
         elif _isinstance(obj, type) and obj.__module__ == "__main__":
             self.refs.add(obj.__qualname__.split(".")[0])  # in a class of the conversation
         return NotImplemented
@@ -158,6 +158,10 @@ def _name(kind):
     return kind.__qualname__ if module in ("builtins", "__main__") else "%s.%s" % (module, kind.__qualname__)
 
 
+def _clean(text):
+    return "".join(c if c.isprintable() else "?" for c in text[:300])
+
+
 def _why(e):
     """Says why something failed. The exception may be the user's."""
     if _type(e) is Full:
@@ -171,8 +175,8 @@ def _why(e):
 
 
 class Maker:
-    def __init__(self, main, limit, keep_out):
-        self.main, self.limit = main, limit
+    def __init__(self, main, limit, keep_out, put_back):
+        self.main, self.limit, self.put_back = main, limit, put_back
         self.keep_out = {n: v for n, v in keep_out}
         self.sources = Sources()
         self.imports, self.omitted = [], []
@@ -185,7 +189,7 @@ class Maker:
                 self.try_value(table, name)
 
     def omit(self, name, kind, reason):
-        self.omitted.append({"name": name[:200], "kind": kind[:200], "reason": reason[:300]})
+        self.omitted.append({"name": _clean(name), "kind": _clean(kind), "reason": _clean(reason)})
 
     # What is what.
 
@@ -300,6 +304,7 @@ class Maker:
         except KeyboardInterrupt:
             raise
         except BaseException as e:
+            self.put_back()
             self.omit(label, _name(_type(value)), _why(e))
             return None
         missing = sorted(r for r in refs if r not in self.defs)
@@ -327,7 +332,7 @@ class Maker:
             elif name in self.values:
                 for n in sorted(self.refs[name]):
                     emit(n)
-                steps.append({"op": "value", "name": name, "kind": _name(_type(self.values[name]))[:200]})
+                steps.append({"op": "value", "name": name, "kind": _clean(_name(_type(self.values[name])))})
 
         order = sorted(self.defs, key=lambda n: self.position(self.defs[n][0]))
         for name in [n for n in self.main if n not in self.defs] + order:
@@ -354,6 +359,7 @@ class Maker:
                 except KeyboardInterrupt:
                     raise
                 except BaseException as e:
+                    self.put_back()
                     failed = table, step, _why(e)
                     break
                 step["size"] = sink.size - before
@@ -370,32 +376,22 @@ def _make(args):
     try:
         cwd = os.getcwd()
     except OSError:
-        cwd = args["workdir"]
+        cwd = workdir
     names, built, environ, path = dict(main), dict(vars(builtins)), dict(os.environ), list(sys.path)
     streams = sys.stdout, sys.stderr, sys.stdin, sys.__stdout__, sys.__stderr__, sys.__stdin__
     recursion, hook, display = sys.getrecursionlimit(), sys.excepthook, sys.displayhook
     keep_out = [(n, os.environ[n].encode("utf-8", "surrogateescape")) for n in args["env"] if _len(os.environ.get(n, "")) >= 4]
-    open_, replace, remove, write = os.open, os.replace, os.remove, os.write
+    open_, write = os.open, os.write
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _getattr(os, "O_NOFOLLOW", 0)
     close, line, relpath = os.close, dumps, os.path.relpath
     version = ".".join(map(str, sys.version_info[:3]))
     implementation, platform = sys.implementation.name, sys.platform
 
-    def mend():
+    def put_back():
         for now, was in (main, names), (vars(builtins), built):
-            if list(now.items()) != list(was.items()):
+            if _list(now) != _list(was) or any(now[k] is not v for k, v in was.items()):
                 now.clear()
                 now.update(was)
-
-    def put_back():
-        if any(a is not b for a, b in zip(main.values(), names.values())) or _len(main) != _len(names):
-            main.clear()
-            main.update(names)
-        now = vars(builtins)
-        if any(a is not b for a, b in zip(now.values(), built.values())) or _len(now) != _len(built):
-            for k in set(now) - set(built):
-                del now[k]
-            now.update(built)
         sys.stdout, sys.stderr, sys.stdin, sys.__stdout__, sys.__stderr__, sys.__stdin__ = streams
         sys.excepthook, sys.displayhook = hook, display
         sys.setrecursionlimit(recursion)
@@ -409,16 +405,14 @@ def _make(args):
             pass
 
     try:
-        m = Maker(main, args["limit"], keep_out)
+        m = Maker(names, args["limit"], keep_out, put_back)
         steps, parts = m.dump()
     finally:
         put_back()
-    dir = relpath(cwd, args["workdir"])
+    dir = relpath(cwd, workdir)
     if dir.startswith(".."):
         m.omit("os.getcwd()", "directory", "the current directory is not below the working directory")
         dir = "."
-    if vars(builtins).get("Out"):
-        m.omit("Out", "dict", "results of earlier cells are not carried")
     header = {"python": version, "implementation": implementation, "platform": platform, "dir": dir}
     header.update(imports=m.imports, steps=steps, omitted=m.omitted)
     fd = open_(args["path"], flags, 0o600)
@@ -431,4 +425,4 @@ def _make(args):
         close(fd)
 
 
-_make(args)
+_make(loads(args))

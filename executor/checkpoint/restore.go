@@ -1,0 +1,118 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+//go:embed restore.py
+var restoreSource string
+
+// A link is a symbolic link for restore.py: Files cannot make any.
+type link struct {
+	Name   string `json:"name"`
+	Target string `json:"target"`
+}
+
+// Restore reads an archive into a fresh session. It checks all of it before it touches the session:
+// what is not an archive of this version is executor.ErrInvalid, and more than MaxBytes are
+// executor.ErrTooLarge. Then it writes the files and, in one run, restores links, imports,
+// definitions and values. What cannot be restored, because a module is missing or another Python
+// refuses it, is in Report.Omitted, besides what Make omitted. With AllOrNothing it fails instead,
+// with executor.ErrUnsupported and an *OmittedError, if anything of the archive cannot be restored.
+// After an error the session has the names of before, but it may have files of the archive: close
+// it.
+func Restore(ctx context.Context, s executor.Session, r io.Reader, opts Options) (*Report, error) {
+	const op = "restore"
+	err := opts.check()
+	if err != nil {
+		return nil, failure(s, op, executor.ErrInvalid, executor.RanNo, err)
+	}
+	a, err := parse(r, opts.MaxBytes)
+	if errors.Is(err, errTooBig) {
+		return nil, failure(s, op, executor.ErrTooLarge, executor.RanNo, err)
+	}
+	if err != nil {
+		return nil, failure(s, op, executor.ErrInvalid, executor.RanNo, fmt.Errorf("archive: %w", err))
+	}
+	if err := missing(s, op); err != nil {
+		return nil, err
+	}
+	p := newProgram(s, op, opts)
+	links, err := p.write(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	omitted, res, err := p.restore(ctx, a, links)
+	if err != nil {
+		return nil, err
+	}
+	if opts.AllOrNothing && len(omitted) > 0 {
+		return nil, p.fail(executor.ErrUnsupported, &OmittedError{omitted})
+	}
+	return &Report{
+		Manifest: a.manifest, Files: len(a.files), Bytes: int64(len(a.values)),
+		Omitted: append(omitted, a.manifest.Omitted...), Running: res.LeftRunning, Usage: res.Usage,
+	}, nil
+}
+
+// write writes the directories and the regular files, and returns the links. Links are made last,
+// so that no file is written through one.
+func (p *program) write(ctx context.Context, a *archive) (links []link, err error) {
+	links = []link{}
+	for _, e := range a.files {
+		switch e.mode.Type() {
+		case fs.ModeDir:
+			if err = p.session.Files().Mkdir(ctx, e.name); errors.Is(err, fs.ErrExist) {
+				err = nil
+			}
+		case fs.ModeSymlink:
+			links = append(links, link{e.name, e.target})
+		default:
+			err = p.session.Files().Write(ctx, e.name, bytes.NewReader(e.data), e.mode)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return links, nil
+}
+
+// restore restores the variables.
+func (p *program) restore(ctx context.Context, a *archive, links []link) (omitted []Omission, res *executor.Result, err error) {
+	m := &a.manifest
+	plan, err := json.Marshal(map[string]any{
+		"dir": m.Dir, "links": links,
+		"imports": append([]Import{}, m.Imports...), "steps": append([]Step{}, m.Steps...),
+	})
+	if err != nil {
+		return nil, nil, p.fail(executor.ErrInternal, err)
+	}
+	out := p.path + ".out"
+	defer func() { err = errors.Join(err, p.remove(ctx, p.path), p.remove(ctx, out)) }()
+	content := io.MultiReader(bytes.NewReader(plan), bytes.NewReader([]byte("\n")), bytes.NewReader(a.values))
+	if err := p.session.Files().Write(ctx, p.path, content, 0o600); err != nil {
+		return nil, nil, err
+	}
+	if res, err = p.run(ctx, restoreSource, map[string]any{"all": p.opts.AllOrNothing}); err != nil {
+		return nil, nil, err
+	}
+	var answer struct {
+		Omitted []Omission `json:"omitted"`
+	}
+	if _, err := p.answer(ctx, out, maxManifest, &answer); err != nil {
+		return nil, nil, err
+	}
+	if err := checkOmissions(answer.Omitted); err != nil {
+		return nil, nil, p.fail(executor.ErrInvalid, fmt.Errorf("the answer of the sandbox is not valid: %w", err))
+	}
+	return answer.Omitted, res, nil
+}
