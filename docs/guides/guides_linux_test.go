@@ -35,6 +35,7 @@ var guides = map[string]struct {
 	"ab-test":                {prints: []string{"1 % of new sessions go to next, paused since", "not known yet", "pause by ", "# Experiment chat"}},
 	"bubblewrap":             {prints: []string{"bubblewrap works", "42\n", " 42"}},
 	"chat":                   {prints: []string{"chat at http://127.0.0.1:8080", "chat at http://127.0.0.1:8081"}},
+	"checkpoints":            {prints: []string{"not carried: log: ", "Shop ['tea']"}},
 	"conformance":            {prints: []string{"checked in part ("}},
 	"docker":                 {prints: []string{"docker works", "hottest"}},
 	"e2b":                    {prints: []string{"e2b works"}, host: true, cloud: true},

@@ -16,8 +16,8 @@ const DefaultMaxBytes = 64 << 20
 type Options struct {
 	// Context is the interpreter (see executor.Request). An archive has the variables of one.
 	Context string
-	// AllOrNothing fails with an *OmittedError if anything cannot be carried or restored. What still
-	// runs (Report.Running) does not count.
+	// AllOrNothing fails with an *OmittedError if anything cannot be carried or restored. What
+	// still runs (Report.Running) does not count.
 	AllOrNothing bool
 	// MaxBytes bounds the archive, and its size in memory. Zero means DefaultMaxBytes. Make omits
 	// what exceeds it; Restore fails with executor.ErrTooLarge.

@@ -106,6 +106,7 @@ var exhaustive = append([]rule{
 	{"cmd/execbroker", "TestInspector", 1, "tool/mcp speaks the protocol with the SDK's own client"},
 	{"cmd/execbroker", "TestNeMoToolkit", 0.3, "server/nemo answers the same requests over the backend in memory"},
 	{"pyodide", "TestEscape/(python|javascript)/(none|namespaces)", 3, "make test attacks the default layer, bubblewrap"},
+	{"executor/checkpoint", "TestPyodideToDocker", 0.3, "TestValues carries the same over the Python of the machine"},
 	{"executor/rollout", "TestTenThousand", 3, "TestSimulation makes some hundreds"},
 	{"cmd/execbroker", "TestDrillForMinutes", 21, "TestDrill does the same for some seconds"},
 	{"backends", "TestThousandConversations", 0.5, "internal/ci/load has a hundred users over real sandboxes"},
