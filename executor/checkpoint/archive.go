@@ -29,6 +29,7 @@ type archive struct {
 	manifest Manifest
 	values   []byte
 	files    []entry
+	size     int64 // of the tar; set by parse
 }
 
 // An entry is a directory, a regular file or a symbolic link.
@@ -89,6 +90,7 @@ func parse(r io.Reader, limit int64) (*archive, error) {
 			if k, err := c.Read(make([]byte, 1)); k > 0 || !errors.Is(err, io.EOF) {
 				return nil, errors.New("something follows the archive")
 			}
+			a.size = c.n
 			return a, a.manifest.check(int64(len(a.values)))
 		}
 		if err != nil {

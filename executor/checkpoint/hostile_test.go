@@ -101,6 +101,17 @@ func TestLeft(t *testing.T) {
 	}
 }
 
+// TestBound makes an archive of more than its bound: some of the variables are carried, and it is
+// smaller.
+func TestBound(t *testing.T) {
+	k := talk{create(t, local(t), executor.Spec{}), ""}
+	k.says(t, "for i in range(20): globals()['v%d' % i] = bytes(100_000)\nsame = [v0] * 50\nopen('big', 'wb').write(bytes(900_000));")
+	archive, r := k.made(t, checkpoint.Options{MaxBytes: 1 << 20})
+	if len(archive) > 1<<20 || len(r.Omitted) != 11 || len(r.Manifest.Steps) != 12 {
+		t.Errorf("%d bytes, %d steps, omitted: %q", len(archive), len(r.Manifest.Steps), omitted(r.Omitted))
+	}
+}
+
 // TestStopped has values that stop the run that pickles them.
 func TestStopped(t *testing.T) {
 	x := local(t)

@@ -23,6 +23,9 @@ var makeSource string
 // everything.
 const minSecret = 4
 
+// reserve is what the ends of a tar and a manifest without its lists may take.
+const reserve = 16 << 10
+
 // Make writes an archive of the session to w. It requires Python with executor.FeatureState, and
 // executor.FeatureFiles. Either all of the archive is written, with one call of w.Write, or none of
 // it. If code of the conversation stops the run, the error is executor.ErrInvalid and wraps an
@@ -73,7 +76,7 @@ func Make(ctx context.Context, s executor.Session, w io.Writer, opts Options) (_
 func (p *program) make(ctx context.Context) (made *archive, res *executor.Result, err error) {
 	defer func() { err = errors.Join(err, p.remove(ctx, p.path)) }()
 	env := slices.AppendSeq([]string{}, maps.Keys(p.opts.Env))
-	res, err = p.run(ctx, makeSource, map[string]any{"limit": p.opts.MaxBytes, "env": env})
+	res, err = p.run(ctx, makeSource, map[string]any{"limit": p.opts.MaxBytes - reserve, "env": env})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,9 +135,9 @@ func (p *program) collect(ctx context.Context, a *archive, left int64) error {
 	if beyond > 0 {
 		m.omit(executor.Workdir, "files", fmt.Sprintf("%d entries exceed the bounds of a walk", beyond))
 	}
-	left -= 16 << 10 // the ends of the tar and the manifest without its lists
+	left -= reserve
 	for _, s := range m.Steps {
-		left -= int64(len(s.Source)) + 200
+		left -= int64(len(s.Source)) + 300
 	}
 	dirs := map[string]bool{".": true} // that are in the archive
 	for _, f := range found {

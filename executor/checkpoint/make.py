@@ -346,8 +346,10 @@ class Maker:
 
     def dump(self):
         """Returns the steps and their pickles, which share a memo, so that objects stay shared."""
-        for _ in range(5):
-            steps, sink = self.steps(), Sink(self.limit - sum(_len(s.text) for s, _ in self.defs.values()))
+        tries = 5
+        while tries:
+            steps = self.steps()
+            sink = Sink(self.limit - 300 * _len(steps) - sum(_len(s.text) for s, _ in self.defs.values()))
             p, failed = Pickler(sink, self.defined), None
             for step in steps:
                 if step["op"] == "define":
@@ -361,6 +363,7 @@ class Maker:
                 except BaseException as e:
                     self.put_back()
                     failed = table, step, _why(e)
+                    tries -= _type(e) is not Full
                     break
                 step["size"] = sink.size - before
             if failed is None:

@@ -59,7 +59,7 @@ func Restore(ctx context.Context, s executor.Session, r io.Reader, opts Options)
 		return nil, p.fail(executor.ErrUnsupported, &OmittedError{omitted})
 	}
 	return &Report{
-		Manifest: a.manifest, Files: len(a.files), Bytes: int64(len(a.values)),
+		Manifest: a.manifest, Files: len(a.files), Bytes: a.size,
 		Omitted: append(omitted, a.manifest.Omitted...), Running: res.LeftRunning, Usage: res.Usage,
 	}, nil
 }
