@@ -207,8 +207,8 @@ var budgets = []struct {
 	dir     string
 	minutes float64
 }{
-	{"pyodide", 7.1},
-	{"docker", 4.4},
+	{"pyodide", 6.9},
+	{"docker", 4.3},
 	{"e2b", 2.5},
 	{"flymachines", 2.6},
 	{"bubblewrap", 1.3},
@@ -232,6 +232,7 @@ var budgets = []struct {
 	{"backends", 0.6},
 	{"executor/rollout", 0.3},
 	{"executor/sessions/postgres", 0.15},
+	{"executor/checkpoint", 0.3},
 	{"", 0.05},
 }
 
