@@ -293,9 +293,13 @@ guard: {runs_at_once: 8, quotas: [{per: month, runs: %d, when: {plan: limited}}]
 	if granted.Load() > quota || granted.Load() < quota/3 || refused.Load() == 0 {
 		t.Errorf("%d runs were granted by a quota of %d, and %d refused", granted.Load(), quota, refused.Load())
 	}
-	t.Logf("%d messages were answered; all by kind of error: %v", good.Load(), kinds)
-	if least := int64(conversations) * int64(length/time.Second) / 10; good.Load() < least {
-		t.Errorf("%d messages were answered, want at least %d", good.Load(), least)
+	var sent int64
+	for _, n := range kinds {
+		sent += int64(n)
+	}
+	t.Logf("%d of %d messages were answered; all by kind of error: %v", good.Load(), sent, kinds)
+	if good.Load() < sent/4 {
+		t.Errorf("%d of %d messages were answered", good.Load(), sent)
 	}
 	// When the disturbances are over, every conversation goes on where it was.
 	for _, c := range all {
