@@ -108,7 +108,7 @@ func TestBound(t *testing.T) {
 	k.says(t, "for i in range(20): globals()['v%d' % i] = bytes(100_000)\nsame = [v0] * 50\nopen('big', 'wb').write(bytes(900_000));")
 	archive, r := k.made(t, checkpoint.Options{MaxBytes: 1 << 20})
 	if len(archive) > 1<<20 || len(r.Omitted) != 11 || len(r.Manifest.Steps) != 12 {
-		t.Errorf("%d bytes, %d steps, omitted: %q", len(archive), len(r.Manifest.Steps), omitted(r.Omitted))
+		t.Errorf("%d bytes, %+v, omitted: %q", len(archive), r.Manifest.Steps, omitted(r.Omitted))
 	}
 }
 

@@ -19,7 +19,8 @@ finally:
     sys.path = _path
 
 _FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
-_SYSTEM = {"__name__", "__doc__", "__package__", "__loader__", "__spec__", "__builtins__", "__file__", "__cached__", "__annotate__", "__conditional_annotations__"}
+_SYSTEM = {"__name__", "__doc__", "__package__", "__loader__", "__spec__", "__builtins__", "__file__", "__cached__", "__annotate__",
+           "__conditional_annotations__", "__warningregistry__"}
 _type, _getattr, _isinstance, _len, _list = type, getattr, isinstance, len, list
 
 
