@@ -128,7 +128,10 @@ func TestReadmeShowsQuickstart(t *testing.T) {
 	}
 }
 
-var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```\n")
+var (
+	goBlock  = regexp.MustCompile("(?s)```go\n(.*?)```\n")
+	fileName = regexp.MustCompile(`\A// \w+\.go\n`) // which TestGuides gives to a file
+)
 
 // What the documents show of Go compiles. A block that is not a whole file stands in a function
 // with the usual things at hand.
@@ -152,7 +155,7 @@ func TestGoInDocuments(t *testing.T) {
 			continue
 		}
 		for i, m := range goBlock.FindAllStringSubmatch(readFile(t, name), -1) {
-			text := m[1]
+			text := fileName.ReplaceAllString(m[1], "")
 			where := "documents/" + strings.NewReplacer("/", "_", ".", "_").Replace(name) + "_" + string(rune('a'+i))
 			if !strings.HasPrefix(text, "package ") {
 				text = fragmentHead + "{\n//line " + filepath.Join(root, name) + ":1\n" + text + "\n}\nreturn nil\n}\n"

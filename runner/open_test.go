@@ -217,7 +217,7 @@ func TestOpen(t *testing.T) {
 	}
 	h := s.Info().Handle
 	p := l.boxes[h.Session]
-	p.Close() // what the engine of a container does when it is restarted
+	p.Close()      // what the engine of a container does when it is restarted
 	for range 10 { // the end may be noticed after a run has begun
 		if _, err := s.Run(t.Context(), executor.Request{Code: "x"}, nil); !errors.Is(err, executor.ErrUnavailable) {
 			break

@@ -222,8 +222,8 @@ func TestReplOnTerminal(t *testing.T) {
 	}
 }
 
-// interrupts presses Ctrl-C, once the code that was typed has said that it has begun, and waits until
-// it has stopped. A second Ctrl-C before that would end the program.
+// interrupts presses Ctrl-C, once the code that was typed has said that it has begun, and waits
+// until it has stopped. A second Ctrl-C before that would end the program.
 func (s *terminal) interrupts() {
 	s.t.Helper()
 	s.see("begun\r\n")
