@@ -12,8 +12,9 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// BenchmarkColdStart is from the start of a process to the first result. Sub-benchmark raw is the
-// same with nothing but Python.
+// BenchmarkColdStart is from the start of a process to the first result, in the first sandbox of its
+// kind, which compiles the program, and in a later one, which gets what that has compiled.
+// Sub-benchmark raw is the same with nothing but Python.
 func BenchmarkColdStart(b *testing.B) {
 	python := pythonOf(host)
 	b.Run("raw", func(b *testing.B) {
@@ -23,19 +24,31 @@ func BenchmarkColdStart(b *testing.B) {
 			}
 		}
 	})
-	b.Run("runner", func(b *testing.B) {
-		for b.Loop() {
-			s := start(b, host)
-			if r := s.code(b, "1 + 1"); r.value() != "2" {
-				b.Fatalf("%+v", r)
-			}
-			b.StopTimer()
-			s.Detach()
-			s.cmd.Process.Kill()
-			s.cmd.Wait()
-			b.StartTimer()
+	cold := func(b *testing.B, edit func(*Config)) *sandbox {
+		s := start(b, host, edit)
+		if r := s.code(b, "1 + 1"); r.value() != "2" {
+			b.Fatalf("%+v", r)
 		}
-	})
+		return s
+	}
+	end := func(s *sandbox) {
+		s.Detach()
+		s.cmd.Process.Kill()
+		s.cmd.Wait()
+	}
+	s := cold(b, func(c *Config) { c.compile = true })
+	made := s.Info().Compiled
+	end(s)
+	for name, c := range map[string]*compiled{"first": nil, "runner": made} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				s := cold(b, func(cfg *Config) { cfg.compiled = c })
+				b.StopTimer()
+				end(s)
+				b.StartTimer()
+			}
+		})
+	}
 }
 
 // BenchmarkWarmRun is one expression in an interpreter that runs. Sub-benchmark raw is a line to a

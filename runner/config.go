@@ -115,7 +115,7 @@ func (c Config) encode() wire.Map {
 	number("grace", int64(c.Grace))
 	number("oom_score", int64(c.OOMScore))
 	if g := c.Guest; g != nil {
-		m["network"], m["hide"] = g.Network, wire.List(g.Hide)
+		m["parts"], m["network"], m["hide"] = guestParts(), g.Network, wire.List(g.Hide)
 		delete(m, "socket")
 	}
 	m["env"] = wire.Texts(c.Env)

@@ -3,6 +3,7 @@ package runner
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -36,7 +37,9 @@ var GuestProgram = sync.OnceValue(func() []byte {
 		if name == "supervisor.py" { // the last: it calls main
 			files = append(files, guest...)
 		}
-		files = append(files, name)
+		if !slices.Contains(working, name) {
+			files = append(files, name)
+		}
 	}
 	return pack(joined("runner.py", files), part{name: "http"})
 })

@@ -25,6 +25,10 @@ var sources embed.FS
 // is one program to compile.
 var supervisor = []string{"protocol.py", "parts.py", "system.py", "peers.py", "runs.py", "processes.py", "interpreters.py", "supervisor.py"}
 
+// working lists what of the supervisor does nothing before it is set up. A machine has not got it in
+// its file, but as another part, which need not be compiled in each.
+var working = []string{"runs.py", "processes.py", "interpreters.py"}
+
 // others lists the parts that the supervisor gets when it is set up, by name, with their files. It
 // loads them when it needs them, most in other processes.
 var others = []struct {
@@ -91,14 +95,19 @@ s.recv(1)
 // of every sandbox.
 var program = sync.OnceValue(func() []byte { return pack(joined("runner.py", supervisor)) })
 
-// parts returns the sources of the other parts, compressed.
-var parts = sync.OnceValue(func() []byte {
-	all := []part{{"cell.py", shipped(cell.Program)}, {"notebook.py", shipped(cell.Notebook)}, {"runner.cjs", javascript()}}
+// parts returns the sources of the other parts, compressed, and guestParts those of a machine.
+var (
+	parts      = sync.OnceValue(func() []byte { return otherParts() })
+	guestParts = sync.OnceValue(func() []byte { return otherParts(joined("working.py", working)) })
+)
+
+func otherParts(all ...part) []byte {
+	all = append(all, part{"cell.py", shipped(cell.Program)}, part{"notebook.py", shipped(cell.Notebook)}, part{"runner.cjs", javascript()})
 	for _, p := range others {
 		all = append(all, joined(p.name, p.files))
 	}
 	return pack(all...)
-})
+}
 
 // part is a piece of the program by its name.
 type part struct{ name, source string }

@@ -25,7 +25,7 @@ func TestProgramSize(t *testing.T) {
 	}
 	// In the configuration of a machine it is base64, and the first of two parts. The second has
 	// the room of a frame.
-	first, second := base64.StdEncoding.EncodedLen(len(GuestProgram())), len(parts())
+	first, second := base64.StdEncoding.EncodedLen(len(GuestProgram())), len(guestParts())
 	if first > 40<<10 || second > wire.MaxPayload/4 {
 		t.Errorf("got %d bytes for the configuration of a machine and %d for its set-up, want at most 40 and 256 KB", first, second)
 	}

@@ -334,6 +334,8 @@ class Link:
                 self.release()
                 break
             self.kept += data
+            if len(data) < CHUNK:
+                break  # there is no more, and if there is, epoll says so
         self.pump()
         self.watch()
 
@@ -351,9 +353,15 @@ class Link:
 
     def release(self):
         waiters, self.waiters = self.waiters, []
+        if self.ended or self.over:
+            self.reply(waiters, 410)
+        elif waiters:  # in the next turn, after what the holder does with what it has got: code may wait for that
+            self.sup.soon(lambda: self.sup.soon(lambda: self.reply(waiters, 200)))
+
+    def reply(self, waiters, status):
         for c in waiters:
             if not c.closed:
-                c.reply(410 if self.ended or self.over else 200)
+                c.reply(status)
                 c.step()
 
     def receive(self, at, body):

@@ -176,9 +176,9 @@ class Loop:
             os.close(fd)
 
     def serve(self):
-        inbuf, part, stdin = bytearray(), b"", -1
+        control, inbuf, part, stdin = local(3), bytearray(), b"", -1
         while True:
-            data, fds = receive_fds(3, 1 << 16, 1)
+            data, fds = receive_fds(control, 1 << 16, 1)
             if not data:
                 self.leave()
             if fds:

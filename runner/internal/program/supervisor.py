@@ -298,12 +298,15 @@ class Supervisor:
 
         def bring():
             # A bridge brings the two descriptors of its own standard input and output, and is not in the way afterwards.
+            s = local(fd)
             try:
-                data, fds = receive_fds(fd, 16, 2)
+                data, fds = receive_fds(s, 16, 2)
             except BlockingIOError:
                 return
             except OSError:
                 data, fds = b"", []
+            finally:
+                s.detach()
             self.cancel(timer)
             if len(fds) != 2:
                 close(*fds)
@@ -337,6 +340,7 @@ class Supervisor:
             "network": text(get(m, "network", bytes, b"none")), "hide": [text(b) for b in get(m, "hide", list, [])],
         }  # fmt: skip
         self.parts.update(unpacked(get(m, "compiled", bytes, b"")) or parts_of(get(m, "parts", bytes)))
+        self.late("working.py", "Run")
         self.degraded = []
         user = "user"
         if not c["same_user"]:

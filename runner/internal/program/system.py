@@ -300,13 +300,14 @@ def send_fd(sock, data, fd):
         s.detach()
 
 
-def receive_fds(sock, size, count):
+def local(fd):
+    """Returns the socket of a descriptor."""
+    return _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
+
+
+def receive_fds(s, size, count):
     """Returns what recv returns, and the descriptors that came with it."""
-    s = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, sock)
-    try:
-        data, extra, _, _ = s.recvmsg(size, _socket.CMSG_SPACE(4 * count), _socket.MSG_CMSG_CLOEXEC)
-    finally:
-        s.detach()
+    data, extra, _, _ = s.recvmsg(size, _socket.CMSG_SPACE(4 * count), _socket.MSG_CMSG_CLOEXEC)
     fds = []
     for level, kind, content in extra:
         if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
