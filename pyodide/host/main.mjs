@@ -18,7 +18,7 @@ const receiver = new Receiver(shared);
 const first = await reader.frame();
 if (first?.type !== TYPE.HELLO) Deno.exit(EXIT.protocol);
 const { data: nonce, mode, ...names } = unpack(first.payload);
-const writer = new Writer((b) => Deno.stdout.write(b), nonce.slice());
+const writer = new Writer((b) => Deno.stdout.write(b), (b) => Deno.stdout.writeSync(b), nonce.slice());
 
 let run = null; // the run in progress
 const calls = new Set(); // calls without a reply
@@ -112,8 +112,7 @@ function open(id, request) {
   leftovers.hurry(async () => {
     // Sent before the worker can have the code. Without this frame none of the code has run,
     // whatever ends the process.
-    writer.send(TYPE.OPEN, id);
-    await writer.flushed();
+    await writer.sent(TYPE.OPEN, id);
     port.postMessage({ op: "run", id, request });
   });
 }

@@ -120,24 +120,43 @@ export function joined(parts, size) {
 // Writer writes frames to standard output. Frames are collected while a write is in progress.
 export class Writer {
   #write;
+  #writeNow;
   #nonce;
   #parts = [];
   #size = 0;
   #busy = null;
 
-  constructor(write, nonce) {
+  constructor(write, writeNow, nonce) {
     this.#write = write;
+    this.#writeNow = writeNow;
     this.#nonce = nonce;
   }
 
   send(type, stream, payload = EMPTY, channel = 0, flags = 0) {
+    const f = this.#frame(type, stream, payload, channel, flags);
+    this.#parts.push(f);
+    this.#size += f.length;
+    this.#busy ??= this.#flush();
+  }
+
+  // sent resolves when a frame without a payload has been written. If nothing else is on its way,
+  // that is at once: another thread takes longer to do it than it takes. It may block, so it is for
+  // an answer to a Go program that reads.
+  async sent(type, stream) {
+    if (this.#busy) {
+      this.send(type, stream);
+      return this.flushed();
+    }
+    const f = this.#frame(type, stream, EMPTY, 0, 0);
+    for (let at = 0; at < f.length; ) at += this.#writeNow(f.subarray(at));
+  }
+
+  #frame(type, stream, payload, channel, flags) {
     const f = new Uint8Array(NONCE + HEADER + payload.length);
     f.set(this.#nonce);
     header(new DataView(f.buffer), NONCE, type, stream, payload.length, channel, flags);
     f.set(payload, NONCE + HEADER);
-    this.#parts.push(f);
-    this.#size += f.length;
-    this.#busy ??= this.#flush();
+    return f;
   }
 
   // flushed resolves when all earlier frames have been written.
