@@ -193,7 +193,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (a Answer, err e
 	if err != nil {
 		return a, err
 	}
-	a = Answer{Status: "completed", Stdout: text(res, executor.EventStdout, res.Stdout), Stderr: text(res, executor.EventStderr, res.Stderr)}
+	a = Answer{Status: "completed", Stdout: server.Text(res, executor.EventStdout), Stderr: server.Text(res, executor.EventStderr)}
 	switch res.Status {
 	case executor.StatusOK:
 		return a, nil
@@ -202,25 +202,12 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (a Answer, err e
 		a.say("Timed out")
 	default:
 		a.Status = "error"
-		a.say(failure(res))
+		a.say(server.Failure(res))
 	}
 	if lost || res.FilesLost { // this may be why the code failed
 		a.say("The files of earlier calls are gone: the sandbox that had them has ended")
 	}
 	return a, nil
-}
-
-// failure describes how code has failed.
-func failure(res *executor.Result) string {
-	switch e := res.Exception; {
-	case e != nil && e.Traceback != "":
-		return e.Traceback
-	case e != nil:
-		return e.Type + ": " + e.Message
-	case res.Status == executor.StatusFailed:
-		return fmt.Sprintf("Exited with code %d", res.ExitCode)
-	}
-	return res.Err().Error()
 }
 
 // say adds a line to stderr.
@@ -229,16 +216,6 @@ func (a *Answer) say(text string) {
 		a.Stderr += "\n"
 	}
 	a.Stderr += strings.TrimRight(text, "\n") + "\n"
-}
-
-// text returns a stream, with a note where output is missing.
-func text(res *executor.Result, kind executor.EventKind, b executor.Bytes) string {
-	for _, g := range res.Dropped {
-		if g.Stream == kind && 0 <= g.At && g.At <= len(b) {
-			return strings.ToValidUTF8(string(b[:g.At]), "\ufffd") + fmt.Sprintf("\n[... %d bytes left out ...]\n", g.Bytes) + strings.ToValidUTF8(string(b[g.At:]), "\ufffd")
-		}
-	}
-	return strings.ToValidUTF8(string(b), "\ufffd")
 }
 
 // read reads a call. Its error messages are those of the original.
