@@ -116,6 +116,8 @@ var rules = []rule{
 	{packages: []string{"internal/front"}},
 	// Code in fences is what models write, whoever asks them.
 	{packages: []string{"server/nemo"}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "server", "tool"}},
+	// WebSockets are a wire of Piston. What fails is told in the words for models.
+	{packages: []string{"server/compat"}, imports: []string{"executor", "internal/drain", "internal/front", "internal/stdin", "server", "tool"}, modules: []string{"golang.org/x/net"}},
 	{packages: []string{"server/..."}, imports: []string{"executor", "executor/rollout", "executor/sessions", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults
 	// below it.

@@ -30,6 +30,8 @@ type Config struct {
 	Shadows  map[string]Shadow `json:"shadows,omitempty"`
 	Sessions Sessions          `json:"sessions,omitzero"`
 	Guard    Guard             `json:"guard,omitzero"`
+	// Fronts are what a server serves in the form of other services. The Broker does not use them.
+	Fronts []Front `json:"fronts,omitempty"`
 
 	at positions // of what Parse has read
 }

@@ -16,7 +16,7 @@ import (
 // type and settings stay, with their pools, breakers, queues and statistics; the settings under
 // their key "broker" are changed in place. Existing sessions stay where they are, and new ones
 // follow cfg. A removed backend gets no new session and is closed when its last session has ended.
-// In Sessions, only the limits on the number of sessions can change.
+// In Sessions, only the limits on the number of sessions can change, and Fronts cannot change.
 func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 	if err := cfg.Check(b.reg); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 		return err
 	}
 	old.done() // only the holder of b.reloading replaces the table
-	if err := old.cfg.Sessions.changeable(cfg.Sessions); err != nil {
+	if err := errors.Join(old.cfg.Sessions.changeable(cfg.Sessions), old.cfg.sameFronts(cfg)); err != nil {
 		return cfg.at.report(err)
 	}
 	next, opened, err := b.build(ctx, cfg, old.members)

@@ -39,6 +39,8 @@ type examined struct {
 	OK      bool           `json:"ok"`
 	Needed  bool           `json:"needed"` // whether the exit code depends on it
 	Checks  []driver.Check `json:"checks"`
+	// Warnings are about what works, and is open to others.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 func (a *app) doctor(ctx context.Context) error {
@@ -70,6 +72,9 @@ func (a *app) doctor(ctx context.Context) error {
 		ok = ok && (e.OK || !need)
 		all = append(all, e)
 	}
+	if warnings := openFronts(frontsOf(cfg)); len(warnings) > 0 {
+		all = append(all, examined{Backend: frontsAPI, OK: true, Checks: []driver.Check{}, Warnings: warnings})
+	}
 	return a.answer(all, ok, func(w io.Writer) { printExamined(w, all) })
 }
 
@@ -94,6 +99,9 @@ func printExamined(w io.Writer, all []examined) {
 			if !c.OK && c.Fix != "" {
 				fmt.Fprintf(w, "           fix: %s\n", plain(c.Fix))
 			}
+		}
+		for _, text := range e.Warnings {
+			fmt.Fprintf(w, "  warning  %s\n", plain(text))
 		}
 	}
 }

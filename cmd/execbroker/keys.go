@@ -65,8 +65,11 @@ func newKey(prefix string) string {
 	return prefix + hex.EncodeToString(b)
 }
 
-// loopback reports whether only this machine can reach an address.
+// loopback reports whether only this machine can reach an address, which may be a Unix socket.
 func loopback(listen string) bool {
+	if strings.HasPrefix(listen, unixPrefix) {
+		return true
+	}
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
 		return false

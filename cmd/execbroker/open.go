@@ -15,6 +15,7 @@ import (
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/server/compat"
 )
 
 // configuration returns the configuration that the flags select: the file, or only one of its
@@ -41,7 +42,7 @@ func (a *app) configuration() (backends.Config, error) {
 	}
 	c, err := backends.Parse(data)
 	if c.Backends != nil {
-		err = errors.Join(err, c.Check(a.reg))
+		err = errors.Join(err, c.Check(a.reg), c.Located(compat.CheckFronts(frontsOf(c))))
 	}
 	if err != nil {
 		return c, a.inFile(err)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,12 +18,13 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/server"
+	"github.com/execbroker/execbroker/server/compat"
 	"github.com/execbroker/execbroker/server/e2b"
 	"github.com/execbroker/execbroker/server/nemo"
 )
 
 // apis are the interfaces that serve supports.
-var apis = []string{"native", "nemo", "e2b"}
+var apis = append([]string{"native", "nemo", "e2b", frontsAPI}, compat.Names()...)
 
 // portsOff is the default of --ports: clients cannot connect to sandboxes.
 const portsOff = "off"
@@ -52,18 +54,22 @@ func (a *app) serveCommand() *cobra.Command {
   native  run code, streams, sessions, files, packages; see /v1/openapi.json
   nemo    /execute of the NeMo Agent Toolkit's local sandbox
   e2b     E2B's interfaces, for programs with E2B's SDKs
+  piston, terrarium, dify, librechat, judge0
+          the interfaces of these services
+  fronts  several of these, below the paths of "fronts" in the configuration
 
 The API keys of clients come from $` + keysVariable + `, separated by commas, or
 from --keys, a JSON file with a subject and attributes for each key. Each key has its own
-sessions. Without any, a key is generated and printed; nemo then requires none, because
-its clients send none. The protocol is plain HTTP: for access from other machines, put
-a TLS proxy in front of it.
+sessions. Without any, a key is generated and printed; nemo, piston and terrarium then
+require none, because their clients send none. The protocol is plain HTTP: for access
+from other machines, put a TLS proxy in front of it.
 
 At the first signal the server refuses new runs and waits for current ones, at most
 as long as --drain says. At the second it ends immediately.`,
 		Example: `  execbroker serve --config app.yaml
   execbroker serve --api nemo --listen 127.0.0.1:6000
-  execbroker serve --api e2b --config app.yaml --backend box`,
+  execbroker serve --api e2b --config app.yaml --backend box
+  execbroker serve --api piston --listen 127.0.0.1:2000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.given = cmd.Flags().Changed
@@ -71,8 +77,8 @@ as long as --drain says. At the second it ends immediately.`,
 		},
 	}
 	l := c.Flags()
-	l.StringVar(&f.api, "api", "native", "the interface: native, nemo or e2b")
-	l.StringVar(&f.listen, "listen", "127.0.0.1:3000", "`address` and port; port 0 means any free port")
+	l.StringVar(&f.api, "api", "native", "the interface: "+strings.Join(apis, ", "))
+	l.StringVar(&f.listen, "listen", "127.0.0.1:3000", "`address` and port, or unix:FILE for a Unix socket; port 0 means any free port")
 	l.StringVar(&a.instance, "instance", "", "the `name` of this replica, for a proxy that routes each conversation to its server (default random)")
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients, in JSON (not for e2b)")
 	f.names(c, " (e2b: sandboxes have host names below the first)")
@@ -97,14 +103,17 @@ type serving struct {
 	URL     string `json:"url"`
 	Key     string `json:"key,omitempty"`     // set if it was generated
 	Metrics string `json:"metrics,omitempty"` // where Prometheus gets measurements
+
+	Fronts []compat.Front `json:"fronts,omitempty"` // below the URL
 }
 
 // apiServer is a server of one of the interfaces.
 type apiServer struct {
 	http.Handler
-	made  string                          // the generated key
-	drain func(ctx context.Context) error // waits for runs
-	close func() error
+	made   string                          // the generated key
+	drain  func(ctx context.Context) error // waits for runs
+	close  func() error
+	fronts []compat.Front
 }
 
 func (a *app) serve(ctx context.Context, f serveFlags) error {
@@ -125,7 +134,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 			}
 		}
 		return a.listen(ctx, f.listen, s, drain, func(l net.Addr) error {
-			return a.announce(serving{API: f.api, URL: "http://" + l.String(), Key: s.made, Metrics: a.scraped})
+			return a.announce(serving{API: f.api, URL: urlOf(l), Key: s.made, Metrics: a.scraped, Fronts: s.fronts})
 		})
 	})
 }
@@ -211,6 +220,9 @@ func (a *app) front(f serveFlags) (func(*backends.Broker) (*apiServer, error), e
 	if f.api == "e2b" {
 		return a.frontE2B(f, spec)
 	}
+	if isCompat(f.api) {
+		return a.frontCompat(f, spec)
+	}
 	if f.api == "nemo" {
 		cfg := nemo.Config{Spec: spec, Hosts: f.domains, MaxTimeout: f.maxTimeout, Log: a.log()}
 		if f.keys != "" || len(a.keyList()) > 0 || !loopback(f.listen) {
@@ -279,7 +291,11 @@ func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(*backends.Broker)
 // listen serves h until ctx ends. It calls ready with the address when clients can connect, and
 // drain before the server stops listening.
 func (a *app) listen(ctx context.Context, address string, h http.Handler, drain func(), ready func(net.Addr) error) error {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	network := "tcp"
+	if file, ok := strings.CutPrefix(address, unixPrefix); ok {
+		network, address = "unix", file
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, network, address)
 	if err != nil {
 		return usage("--listen: %w", err)
 	}
@@ -305,6 +321,17 @@ func (a *app) listen(ctx context.Context, address string, h http.Handler, drain 
 	}
 }
 
+// unixPrefix begins an address that is the name of a Unix socket.
+const unixPrefix = "unix:"
+
+// urlOf returns the URL of an address, or the Unix socket.
+func urlOf(l net.Addr) string {
+	if l.Network() == "unix" {
+		return unixPrefix + l.String()
+	}
+	return "http://" + l.String()
+}
+
 // announce prints how clients reach the server.
 func (a *app) announce(s serving) error {
 	text := map[string]string{
@@ -313,5 +340,8 @@ func (a *app) announce(s serving) error {
 		"e2b":    "serving e2b at %[1]s; programs need these environment variables:\n\n  E2B_API_URL=%[1]s\n  E2B_SANDBOX_URL=%[1]s\n  E2B_API_KEY=%[2]s\n",
 		"mcp":    "serving mcp at %[1]s; clients send the header\n\n  Authorization: Bearer %[2]s\n",
 	}[s.API]
+	if isCompat(s.API) {
+		return a.answer(s, true, func(w io.Writer) { fmt.Fprint(w, s.frontsText()) })
+	}
 	return a.answer(s, true, func(w io.Writer) { fmt.Fprintf(w, text, s.URL, cmp.Or(s.Key, "...")) })
 }

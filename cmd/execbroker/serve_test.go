@@ -214,6 +214,7 @@ func TestServersAndWebPages(t *testing.T) {
 	}{
 		"native": {[]string{"serve"}, "/v1/run", `{"code": "1"}`},
 		"nemo":   {[]string{"serve", "--api", "nemo"}, "/execute", `{"generated_code": "print(1)", "timeout": 1, "language": "python"}`},
+		"piston": {[]string{"serve", "--api", "piston"}, "/execute", `{"language": "py", "version": "*", "files": [{"content": "1"}]}`},
 		"e2b":    {[]string{"serve", "--api", "e2b"}, "/v2/sandboxes", `{"templateID": "base"}`},
 		"mcp":    {[]string{"mcp"}, "", `{"jsonrpc":"2.0","id":1,"method":"ping"}`},
 	} {
@@ -232,7 +233,7 @@ func TestServersAndWebPages(t *testing.T) {
 			} {
 				ask(t, refused.status, "POST", s.URL+test.path, test.body, append(refused.headers, "Content-Type", "application/json", "X-API-Key", s.Key, "Authorization", "Bearer "+s.Key)...)
 			}
-			ask(t, map[string]int{"native": 200, "nemo": 200, "e2b": 404, "mcp": 404}[name], "GET", strings.TrimSuffix(s.URL, "/mcp")+map[string]string{"native": "/v1/health", "nemo": "/"}[name], "", "Host", "tools.example:80")
+			ask(t, map[string]int{"native": 200, "nemo": 200, "piston": 404, "e2b": 404, "mcp": 404}[name], "GET", strings.TrimSuffix(s.URL, "/mcp")+map[string]string{"native": "/v1/health", "nemo": "/"}[name], "", "Host", "tools.example:80")
 			if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
@@ -261,6 +262,9 @@ func TestServeUsageErrors(t *testing.T) {
 		"keys":      {"--keys", "absent.json"},
 		"e2b-keys":  {"--api", "e2b", "--keys", "x.json"},
 		"nemo":      {"--api", "nemo", "--listen", "0.0.0.0:0"},
+		"piston":    {"--api", "piston", "--listen", "0.0.0.0:0"},
+		"dify":      {"--api", "dify", "--listen", "0.0.0.0:0"},
+		"fronts":    {"--api", "fronts"}, // without a configuration
 		"arguments": {"more"},
 	} {
 		t.Run(name, func(t *testing.T) {

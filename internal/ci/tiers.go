@@ -224,6 +224,7 @@ var budgets = []struct {
 	{"server/e2b", 0.5},
 	{"server", 0.1},
 	{"server/nemo", 0.2},
+	{"server/compat", 0.3},
 	{"internal/ci/load", 0.1},
 	{"internal/ci", 0.5},
 	{"tool", 0.3},

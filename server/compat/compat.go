@@ -74,21 +74,28 @@ type Server struct {
 
 var _ http.Handler = (*Server)(nil)
 
-// New makes a Server over x. The caller still owns x. New fails if the configuration is wrong, or
-// x cannot satisfy cfg.
-func New(x executor.Executor, cfg Config) (*Server, error) {
-	caps := x.Info().Capabilities
-	errs := []error{checkFronts(cfg.Fronts, cfg.Keys.Len() > 0, cfg.Local), checkKeys(cfg.Keys)}
-	if min(cfg.MaxTimeout, cfg.BodyTime, cfg.KeepTime) < 0 || min(cfg.MaxRuns, cfg.MaxRunsTotal) < 0 || min(cfg.MaxBody, cfg.MaxKept) < 0 {
+// Check returns all errors in c, joined. It opens nothing.
+func (c Config) Check() error {
+	errs := []error{checkFronts(c.Fronts, c.Keys.Len() > 0, c.Local), checkKeys(c.Keys)}
+	if len(c.Fronts) == 0 {
+		errs = append(errs, errors.New("fronts: at least one is required"))
+	}
+	if min(c.MaxTimeout, c.BodyTime, c.KeepTime) < 0 || min(c.MaxRuns, c.MaxRunsTotal) < 0 || min(c.MaxBody, c.MaxKept) < 0 {
 		errs = append(errs, errors.New("limits: none may be negative"))
 	}
-	names := front.Policy{Hosts: cfg.Hosts}
-	if err := names.Check(); err != nil {
+	if err := (front.Policy{Hosts: c.Hosts}).Check(); err != nil {
 		errs = append(errs, fmt.Errorf("hosts: %w", err))
 	}
-	if err := errors.Join(errs...); err != nil {
+	return errors.Join(errs...)
+}
+
+// New makes a Server over x. The caller still owns x. New fails if Check does, or if x cannot satisfy
+// cfg.
+func New(x executor.Executor, cfg Config) (*Server, error) {
+	if err := cfg.Check(); err != nil {
 		return nil, &executor.Error{Op: "compat", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: err}
 	}
+	caps := x.Info().Capabilities
 	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, DefaultMaxTimeout)
 	if most := caps.MaxRun.WallTime; most > 0 {
 		cfg.MaxTimeout = min(cfg.MaxTimeout, most)
@@ -107,7 +114,7 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	s := &Server{x: x, cfg: cfg, runs: runs{most: cfg.MaxRuns, mostTotal: cfg.MaxRunsTotal}}
 	s.kept = shelf{mostBytes: cmp.Or(cfg.MaxKept, DefaultMaxKept), keep: cmp.Or(cfg.KeepTime, DefaultKeepTime)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.front = names.Handler(s.mount(), func(w http.ResponseWriter, r *http.Request, status int, message string) {
+	s.front = front.Policy{Hosts: cfg.Hosts}.Handler(s.mount(), func(w http.ResponseWriter, r *http.Request, status int, message string) {
 		s.refuse(w, s.apiOf(r), refusal{status, message})
 	})
 	return s, nil

@@ -163,11 +163,11 @@ func TestConfiguration(t *testing.T) {
 		want string // empty: it is right
 	}{
 		"none":              {fronts(), "fronts: at least one is required"},
-		"unknown":           {fronts(Front{API: "pistol"}), `fronts[0]: api: "pistol" is unknown; want one of piston, terrarium, dify, librechat, judge0`},
-		"path":              {fronts(Front{API: "piston", Path: "piston/"}), `fronts[0]: path: "piston/" is not a path such as /piston`},
-		"same-path":         {fronts(Front{API: "piston", Path: "/a"}, Front{API: "dify", Path: "/a"}), `fronts[1]: path: "/a" collides with "/a" of fronts[0]`},
-		"path-below":        {fronts(Front{API: "piston", Path: "/a/b"}, Front{API: "dify", Path: "/a"}), `fronts[1]: path: "/a" collides with "/a/b" of fronts[0]`},
-		"root":              {fronts(Front{API: "piston", Path: "/a"}, Front{API: "dify"}), `fronts[1]: path: "" collides with "/a" of fronts[0]`},
+		"unknown":           {fronts(Front{API: "pistol"}), `fronts[0].api: "pistol" is unknown; want one of piston, terrarium, dify, librechat, judge0`},
+		"path":              {fronts(Front{API: "piston", Path: "piston/"}), `fronts[0].path: "piston/" is not a path such as /piston`},
+		"same-path":         {fronts(Front{API: "piston", Path: "/a"}, Front{API: "dify", Path: "/a"}), `fronts[1].path: "/a" collides with "/a" of fronts[0]`},
+		"path-below":        {fronts(Front{API: "piston", Path: "/a/b"}, Front{API: "dify", Path: "/a"}), `fronts[1].path: "/a" collides with "/a/b" of fronts[0]`},
+		"root":              {fronts(Front{API: "piston", Path: "/a"}, Front{API: "dify"}), `fronts[1].path: "" collides with "/a" of fronts[0]`},
 		"beside":            {fronts(Front{API: "piston", Path: "/a"}, Front{API: "dify", Path: "/ab"}), ""},
 		"keyless":           {Config{Fronts: []Front{{API: "terrarium"}}}, "clients of terrarium can send no key, and other machines can reach the server"},
 		"keyless-local":     {Config{Fronts: []Front{{API: "terrarium"}}, Local: true}, ""},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/front"
 	"github.com/execbroker/execbroker/server"
 )
@@ -84,30 +85,37 @@ func named(name string) *api {
 	return apis[i]
 }
 
+// NeedKeys reports whether the clients of one of the fronts send keys, so that there have to be some.
+func NeedKeys(fronts []Front) bool {
+	return slices.ContainsFunc(fronts, func(f Front) bool {
+		a := named(f.API)
+		return a != nil && !a.keyless
+	})
+}
+
 // Front serves an interface below a path.
 type Front struct {
-	API  string // one of Names
-	Path string // "/piston"; empty: the root, which is then the only front
+	API  string `json:"api"`            // one of Names
+	Path string `json:"path,omitempty"` // "/piston"; empty: the root, which is then the only front
 	// Subject is the subject of requests without a key. It may be set only with
 	// AllowUnauthenticated, which allows such requests for interfaces whose clients can send no key.
-	Subject              string
-	AllowUnauthenticated bool
+	Subject              string `json:"subject,omitempty"`
+	AllowUnauthenticated bool   `json:"allow_unauthenticated,omitempty"`
 }
 
 // pathForm matches the paths of fronts.
 var pathForm = regexp.MustCompile(`^(/[A-Za-z0-9_-]+){1,4}$`)
 
-// CheckFronts returns all errors in the configuration of fronts, joined.
+// CheckFronts returns all errors in the configuration of fronts, each as an *executor.FieldError,
+// joined. It does not know whether there are keys, nor who can reach the server: see Config.Check.
 func CheckFronts(fronts []Front) error { return checkFronts(fronts, true, true) }
 
 func checkFronts(fronts []Front, keys, local bool) error {
-	if len(fronts) == 0 {
-		return errors.New("fronts: at least one is required")
-	}
 	var errs []error
 	for i, f := range fronts {
 		wrong := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("fronts[%d]: %w", i, fmt.Errorf(format, args...)))
+			field, text, _ := strings.Cut(fmt.Sprintf(format, args...), ": ")
+			errs = append(errs, &executor.FieldError{Path: fmt.Sprintf("fronts[%d].%s", i, field), Err: errors.New(text)})
 		}
 		a := named(f.API)
 		switch {
@@ -118,16 +126,16 @@ func checkFronts(fronts []Front, keys, local bool) error {
 		case f.AllowUnauthenticated != (f.Subject != ""):
 			wrong("subject: set it together with allow_unauthenticated, or leave both out")
 		case a.keyless && !keys && !local && !f.AllowUnauthenticated:
-			wrong("clients of %s can send no key, and other machines can reach the server: listen on loopback or a Unix socket, set keys, or set subject and allow_unauthenticated", f.API)
+			wrong("api: clients of %s can send no key, and other machines can reach the server; listen on loopback or a Unix socket, set keys, or set subject and allow_unauthenticated", f.API)
 		case !a.keyless && !keys:
-			wrong("clients of %s send keys, and none is configured", f.API)
+			wrong("api: clients of %s send keys, and none is configured", f.API)
 		}
 		if f.Path != "" && !pathForm.MatchString(f.Path) {
 			wrong("path: %q is not a path such as /piston", f.Path)
 		}
 		for j, g := range fronts[:i] {
 			if within(f.Path, g.Path) || within(g.Path, f.Path) {
-				wrong("path: %q collides with %q of fronts[%d]", f.Path, g.Path, j)
+				wrong("path: %q collides with %q of fronts[%d]; give each a path of its own", f.Path, g.Path, j)
 			}
 		}
 	}
