@@ -54,7 +54,8 @@ var errNoKey = errors.New("a key is required, as a bearer token or in " + string
 // admit returns whom a request is from.
 func (s *Server) admit(f Front, a *api, r *http.Request) (server.Client, error) {
 	if upgrades(r) {
-		// A page of another origin may open a WebSocket with a request that changes nothing by itself.
+		// A page of another origin may open a WebSocket with a request that changes nothing by
+		// itself.
 		q := r.Clone(r.Context())
 		q.Method = http.MethodPost
 		if http.NewCrossOriginProtection().Check(q) != nil {

@@ -40,8 +40,8 @@ type Config struct {
 	// MaxTimeout is the longest run that a client may request. Zero: DefaultMaxTimeout. It never
 	// exceeds what the backend allows.
 	MaxTimeout time.Duration
-	// MaxRuns limits the runs of a subject at the same time, and MaxRunsTotal those of all. Zero: the
-	// defaults.
+	// MaxRuns limits the runs of a subject at the same time, and MaxRunsTotal those of all. Zero:
+	// the defaults.
 	MaxRuns, MaxRunsTotal int
 	// MaxBody and BodyTime limit the size and time of a request body. Zero: the defaults.
 	MaxBody  int64
@@ -89,8 +89,8 @@ func (c Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// New makes a Server over x. The caller still owns x. New fails if Check does, or if x cannot satisfy
-// cfg.
+// New makes a Server over x. The caller still owns x. New fails if Check does, or if x cannot
+// satisfy cfg.
 func New(x executor.Executor, cfg Config) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, &executor.Error{Op: "compat", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: err}

@@ -296,7 +296,8 @@ func (c *call) judgeLater(q submission, j job) error {
 	return c.later(func(ctx context.Context) { c.judge(ctx, q, j) })
 }
 
-// judgeCreateBatch runs submissions in the background. One that is invalid does not stop the others.
+// judgeCreateBatch runs submissions in the background. One that is invalid does not stop the
+// others.
 func judgeCreateBatch(c *call) (int, any, error) {
 	body, err := c.body()
 	if err != nil {

@@ -114,7 +114,8 @@ func decodeLibrechat(c *call, body []byte) (job, error) {
 	return j, nil
 }
 
-// librechatKept returns a file of the client. One of another subject is like one that never existed.
+// librechatKept returns a file of the client. One of another subject is like one that never
+// existed.
 func (c *call) librechatKept(session, id string) (*keptFile, time.Time, error) {
 	i, ok := c.kept.get(c.client.Subject, session+"/"+id)
 	kept, is := i.value.(*keptFile)

@@ -85,7 +85,8 @@ func named(name string) *api {
 	return apis[i]
 }
 
-// NeedKeys reports whether the clients of one of the fronts send keys, so that there have to be some.
+// NeedKeys reports whether the clients of one of the fronts send keys, so that there have to be
+// some.
 func NeedKeys(fronts []Front) bool {
 	return slices.ContainsFunc(fronts, func(f Front) bool {
 		a := named(f.API)
@@ -98,7 +99,8 @@ type Front struct {
 	API  string `json:"api"`            // one of Names
 	Path string `json:"path,omitempty"` // "/piston"; empty: the root, which is then the only front
 	// Subject is the subject of requests without a key. It may be set only with
-	// AllowUnauthenticated, which allows such requests for interfaces whose clients can send no key.
+	// AllowUnauthenticated, which allows such requests for interfaces whose clients can send no
+	// key.
 	Subject              string `json:"subject,omitempty"`
 	AllowUnauthenticated bool   `json:"allow_unauthenticated,omitempty"`
 }
