@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -42,7 +43,8 @@ func decodeDify(c *call, body []byte) (job, error) {
 		Preload  string `json:"preload"`
 		Network  *bool  `json:"enable_network"`
 	}
-	if t, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); t == "application/x-www-form-urlencoded" {
+	t, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if t == "application/x-www-form-urlencoded" && !bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) { // curl -d says so of JSON too
 		form, err := url.ParseQuery(string(body))
 		if err != nil {
 			return job{}, bad("the form: %v", err)

@@ -87,6 +87,7 @@ func TestDify(t *testing.T) {
 	}
 	want(t, w.ask(200, "POST", "/dify/v1/sandbox/run", run("nodejs", "print(language())"), key...), map[string]any{"data.stdout": "javascript\n"})
 	want(t, w.ask(200, "POST", "/dify/v1/sandbox/run", "language=python3&code=print(x)&preload=x+%3D+7", "Content-Type", "application/x-www-form-urlencoded"), map[string]any{"data.stdout": "7\n"})
+	want(t, w.ask(200, "POST", "/dify/v1/sandbox/run", run("python3", "print(1)"), "Content-Type", "application/x-www-form-urlencoded"), map[string]any{"data.stdout": "1\n"})
 	want(t, w.ask(400, "POST", "/dify/v1/sandbox/run", run("ruby", "1"), key...), map[string]any{"code": -400, "message": "unsupported language", "data": nil})
 	want(t, w.ask(400, "POST", "/dify/v1/sandbox/run", `{"language": "python3"}`, key...), map[string]any{"code": -400, "message": "language and code are required"})
 	want(t, w.ask(200, "GET", "/dify/v1/sandbox/dependencies?language=python3", "", key...), map[string]any{"data.dependencies": []any{}})

@@ -172,6 +172,10 @@ type pistonStage struct {
 }
 
 func encodePiston(_ *call, j job, o *outcome) any {
+	return map[string]any{"language": j.runtime.Language, "version": pistonVersionOf(j.runtime), "run": pistonStageOf(o)}
+}
+
+func pistonStageOf(o *outcome) pistonStage {
 	s := pistonStage{Stdout: o.stdout(), Stderr: o.stderr(), WallTime: o.Duration.Milliseconds()}
 	s.Output = strings.ToValidUTF8(string(o.both), "\ufffd") + o.ending()
 	if sig := o.signal(); sig != "" {
@@ -201,7 +205,7 @@ func encodePiston(_ *call, j job, o *outcome) any {
 	if status != "" {
 		s.Status, s.Message = &status, &message
 	}
-	return map[string]any{"language": string(j.runtime.Language), "version": pistonVersionOf(j.runtime), "run": s}
+	return s
 }
 
 func pistonVersionOf(r executor.Runtime) string { return cmp.Or(r.Version, "0.0.0") }

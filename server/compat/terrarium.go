@@ -118,8 +118,8 @@ func omitted(o *outcome) string {
 	return fmt.Sprintf("[%d more files are left out]\n", o.ArtifactsOmitted)
 }
 
-// terrariumValue returns the value of the last expression as JSON, as far as it is known: numbers,
-// booleans and simple strings. Other values are text, as Python writes them.
+// terrariumValue returns the value of the last expression as JSON: what the backend says of it, and
+// otherwise numbers, booleans and simple strings. Other values are text, as Python writes them.
 func terrariumValue(data executor.MIMEBundle) *json.RawMessage {
 	if v, ok := data["application/json"]; ok && json.Valid(v) {
 		raw := json.RawMessage(v)
