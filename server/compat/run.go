@@ -76,7 +76,6 @@ type job struct {
 	memory  int64
 	offline bool // without network, whatever the configuration
 	made    bool // the files that the run makes are wanted
-	with    any  // for encode
 }
 
 // file is a file in the working directory.
