@@ -75,7 +75,7 @@ func (k talk) made(tb testing.TB, opts checkpoint.Options) ([]byte, *checkpoint.
 // restored restores an archive.
 func (k talk) restored(tb testing.TB, archive []byte) *checkpoint.Report {
 	tb.Helper()
-	r, err := checkpoint.Restore(tb.Context(), k, bytes.NewReader(archive), checkpoint.Options{Context: k.context})
+	r, err := checkpoint.Restore(tb.Context(), k, bytes.NewReader(archive), checkpoint.Options{Context: k.context, Known: true})
 	check(tb, err)
 	return r
 }

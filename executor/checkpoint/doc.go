@@ -1,7 +1,8 @@
 // Package checkpoint carries a live conversation from one session to another, also on another
 // backend. [Make] writes the files and the variables of a session to an archive. [Restore] reads an
 // archive into a fresh session. Both use only what every session has, Session.Run and
-// Session.Files, so that they work on every backend that has Python, its state and files.
+// Session.Files. They work on every backend that has files. Variables are carried if it also has
+// Python, and keeps its state.
 //
 // # What is carried
 //

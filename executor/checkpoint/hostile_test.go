@@ -62,7 +62,7 @@ func TestLeft(t *testing.T) {
 	const state = "print(sorted(globals()), _, os.getcwd(), sorted(os.environ), sorted(vars(__builtins__)), print, sys.path, os.listdir('/workspace'), sys.stdout)"
 	k.says(t, "import sys")
 	before := k.says(t, state)
-	opts := checkpoint.Options{MaxBytes: 4 << 20, Env: map[string]string{"TOKEN": "secret-1234", "SHORT": "a"}}
+	opts := checkpoint.Options{MaxBytes: 4 << 20, Spec: &executor.Spec{Env: map[string]string{"TOKEN": "secret-1234", "SHORT": "a"}}}
 	archive, r := k.made(t, opts)
 	if after := k.says(t, state); after != before {
 		t.Errorf("the conversation was %s\nand is %s", before, after)
@@ -174,7 +174,7 @@ func TestMissing(t *testing.T) {
 		t.Error(got)
 	}
 	all := talk{create(t, x, executor.Spec{}), ""}
-	_, err := checkpoint.Restore(t.Context(), all, bytes.NewReader(archive), checkpoint.Options{AllOrNothing: true})
+	_, err := checkpoint.Restore(t.Context(), all, bytes.NewReader(archive), checkpoint.Options{AllOrNothing: true, Known: true})
 	if e := (*checkpoint.OmittedError)(nil); !errors.Is(err, executor.ErrUnsupported) || !errors.As(err, &e) || len(e.Omitted) != 7 {
 		t.Error(err)
 	}

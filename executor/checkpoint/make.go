@@ -26,8 +26,8 @@ const minSecret = 4
 // reserve is what the ends of a tar and a manifest without its lists may take.
 const reserve = 16 << 10
 
-// Make writes an archive of the session to w. It requires Python with executor.FeatureState, and
-// executor.FeatureFiles. Either all of the archive is written, with one call of w.Write, or none of
+// Make writes an archive of the session to w. It requires executor.FeatureFiles. Variables are
+// carried if the session has Python with executor.FeatureState. Either all of the archive is written, with one call of w.Write, or none of
 // it. If code of the conversation stops the run, the error is executor.ErrInvalid and wraps an
 // *executor.ExitError. With AllOrNothing and something that cannot be carried, it is
 // executor.ErrUnsupported and wraps an *OmittedError. See the package comment for what Make does to
@@ -67,15 +67,35 @@ func Make(ctx context.Context, s executor.Session, w io.Writer, opts Options) (_
 		return nil, err
 	}
 	return &Report{
-		Manifest: made.manifest, Files: len(made.files), Bytes: int64(len(raw)),
+		Manifest: made.manifest, Files: made.names(), Bytes: int64(len(raw)),
 		Omitted: omitted, Running: res.LeftRunning, Usage: res.Usage,
 	}, nil
 }
 
-// make has the variables pickled.
+// make has the variables pickled. Without Python there are none that can be carried.
 func (p *program) make(ctx context.Context) (made *archive, res *executor.Result, err error) {
+	made, res = &archive{manifest: Manifest{Version: Version, Dir: "."}}, &executor.Result{}
+	if p.python() {
+		if made, res, err = p.pickle(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	m := &made.manifest
+	if res.StateFresh {
+		m.omit("python", "interpreter", "it was restarted, and lost the variables of earlier runs")
+	}
+	for _, r := range p.session.Info().Capabilities.Languages {
+		if r.Language == executor.JavaScript || r.Language == executor.TypeScript {
+			m.omit(string(r.Language), "interpreter", "variables of this language are not carried")
+		}
+	}
+	return made, res, nil
+}
+
+// pickle runs the program that pickles the variables of Python.
+func (p *program) pickle(ctx context.Context) (made *archive, res *executor.Result, err error) {
 	defer func() { err = errors.Join(err, p.remove(ctx, p.path)) }()
-	env := slices.AppendSeq([]string{}, maps.Keys(p.opts.Env))
+	env := slices.AppendSeq([]string{}, maps.Keys(p.opts.env()))
 	res, err = p.run(ctx, makeSource, map[string]any{"limit": p.opts.MaxBytes - reserve, "env": env})
 	if err != nil {
 		return nil, nil, err
@@ -92,15 +112,17 @@ func (p *program) make(ctx context.Context) (made *archive, res *executor.Result
 	if name := p.secretIn(made.values); name != "" {
 		return nil, nil, p.fail(executor.ErrDenied, fmt.Errorf("a variable contains the value of %s", name))
 	}
-	if res.StateFresh {
-		m.omit("python", "interpreter", "it was restarted, and lost the variables of earlier runs")
-	}
-	for _, r := range p.session.Info().Capabilities.Languages {
-		if r.Language == executor.JavaScript || r.Language == executor.TypeScript {
-			m.omit(string(r.Language), "interpreter", "variables of this language are not carried")
+	return made, res, nil
+}
+
+// names returns the regular files and the links.
+func (a *archive) names() (names []string) {
+	for _, e := range a.files {
+		if !e.mode.IsDir() {
+			names = append(names, e.name)
 		}
 	}
-	return made, res, nil
+	return names
 }
 
 func (m *Manifest) omit(name, kind, reason string) {
@@ -117,7 +139,7 @@ func (a *archive) definitions() string {
 
 // secretIn returns the name of a value of the environment that is in data.
 func (p *program) secretIn(data []byte) string {
-	for name, value := range p.opts.Env {
+	for name, value := range p.opts.env() {
 		if len(value) >= minSecret && bytes.Contains(data, []byte(value)) {
 			return name
 		}

@@ -26,7 +26,7 @@ const (
 // A Manifest says what an archive contains. It comes from the sandbox, so its texts are untrusted.
 type Manifest struct {
 	Version  int               `json:"version"`
-	Language executor.Language `json:"language"` // Python
+	Language executor.Language `json:"language"` // Python, or empty if there are files only
 	Context  string            `json:"context,omitempty"`
 	Python   string            `json:"python"` // version of the interpreter, "3.13.1"
 	// Implementation and Platform are sys.implementation.name and sys.platform.
@@ -93,7 +93,7 @@ func (m *Manifest) check(values int64) error {
 	if m.Version != Version {
 		return fmt.Errorf("version %d of the format is not known, only %d", m.Version, Version)
 	}
-	if m.Language != executor.Python {
+	if m.Language != executor.Python && (m.Language != "" || len(m.Imports)+len(m.Steps) > 0) {
 		return fmt.Errorf("language %.50q is not known", m.Language)
 	}
 	if len(m.Imports)+len(m.Steps) > maxNames || len(m.Omitted) > maxNames {

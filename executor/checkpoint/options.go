@@ -24,11 +24,39 @@ type Options struct {
 	MaxBytes int64
 	// Limits are those of the run in the sandbox. Zero fields mean those of the session.
 	Limits executor.RunLimits
-	// Env is the Spec.Env of the session. Make omits variables whose pickle contains one of these
-	// values, and files that contain one, if the value has at least four bytes. If one would be in
-	// the archive nevertheless, in the source of a definition, Make fails with executor.ErrDenied.
-	// Only literal copies are found. Restore ignores Env.
-	Env map[string]string
+	// Spec is what the session was created from, if it is known. Make omits variables whose pickle contains one of
+	// the values of its Env, and files that contain one, if the value has at least four bytes. If
+	// one would be in the archive nevertheless, in the source of a definition, Make fails with
+	// executor.ErrDenied. Only literal copies are found.
+	Spec *executor.Spec
+	// Known says that the archive is not a stranger's: this program has made it, or has opened its
+	// seal. Without it Restore needs a Spec that has no network and no Env.
+	Known bool
+}
+
+// env returns the values that are kept out of an archive.
+func (o *Options) env() map[string]string {
+	if o.Spec == nil {
+		return nil
+	}
+	return o.Spec.Env
+}
+
+// checkOrigin refuses the archive of a stranger where there is something to take or to reach.
+func (o *Options) checkOrigin() error {
+	if o.Known {
+		return nil
+	}
+	if o.Spec == nil {
+		return errors.New("the origin of the archive is unknown: set Known, or Spec if the session has no network and no Env")
+	}
+	switch network := o.Spec.Network.Mode; {
+	case network != "" && network != executor.NetworkNone:
+		return fmt.Errorf("an archive of unknown origin is not restored into a session with the network %q", network)
+	case len(o.Spec.Env) > 0:
+		return errors.New("an archive of unknown origin is not restored into a session whose Spec has an Env")
+	}
+	return nil
 }
 
 func (o *Options) check() error {
@@ -44,7 +72,7 @@ func (o *Options) check() error {
 // A Report says what Make carried or Restore restored.
 type Report struct {
 	Manifest Manifest   `json:"manifest"`
-	Files    int        `json:"files"` // entries below Workdir: files, directories and links
+	Files    []string   `json:"files"` // regular files and links below Workdir
 	Bytes    int64      `json:"bytes"` // of the archive
 	Omitted  []Omission `json:"omitted"`
 	// Running names what still runs in the session (Result.LeftRunning), which Make does not carry.
@@ -78,21 +106,33 @@ func failure(s executor.Session, op string, kind error, ran executor.Ran, err er
 	return &executor.Error{Op: op, Backend: h.Backend, Session: h.Session, Kind: kind, Ran: ran, Err: err}
 }
 
-// missing refuses a session that lacks something.
+// missing refuses a session without files.
 func missing(s executor.Session, op string) error {
-	c := s.Info().Capabilities
-	var lacks []string
-	if _, ok := c.Runtime(executor.Python); !ok {
-		lacks = append(lacks, "language:"+string(executor.Python))
-	} else if !c.HasFor(executor.Python, executor.FeatureState) {
-		lacks = append(lacks, string(executor.FeatureState)+":"+string(executor.Python))
-	}
-	if !c.Has(executor.FeatureFiles) {
-		lacks = append(lacks, string(executor.FeatureFiles))
-	}
-	if lacks == nil {
+	i := s.Info()
+	if i.Capabilities.Has(executor.FeatureFiles) {
 		return nil
 	}
-	h := s.Info().Handle
-	return &executor.Error{Op: op, Backend: h.Backend, Session: h.Session, Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: lacks}
+	return &executor.Error{
+		Op: op, Backend: i.Handle.Backend, Session: i.Handle.Session, Kind: executor.ErrUnsupported, Ran: executor.RanNo,
+		Missing: []string{string(executor.FeatureFiles)},
+	}
+}
+
+// Names returns the variables, functions, classes and imports that were carried or restored.
+func (r *Report) Names() (names []string) {
+	lost := map[string]bool{}
+	for _, o := range r.Omitted {
+		lost[o.Name] = true
+	}
+	for _, i := range r.Manifest.Imports {
+		if i.Name != "" && !lost[i.Name] {
+			names = append(names, i.Name)
+		}
+	}
+	for _, s := range r.Manifest.Steps {
+		if s.Op != OpState && !lost[s.Name] {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -22,19 +23,23 @@ type link struct {
 	Target string `json:"target"`
 }
 
-// Restore reads an archive into a fresh session. It checks all of it before it touches the session:
-// what is not an archive of this version is executor.ErrInvalid, and more than MaxBytes are
-// executor.ErrTooLarge. Then it writes the files and, in one run, restores links, imports,
-// definitions and values. What cannot be restored, because a module is missing or another Python
-// refuses it, is in Report.Omitted, besides what Make omitted. With AllOrNothing it fails instead,
-// with executor.ErrUnsupported and an *OmittedError, if anything of the archive cannot be restored.
-// After an error the session has the names of before, but it may have files of the archive: close
-// it.
+// Restore reads an archive into a fresh session. Its code runs there, so an archive of unknown
+// origin is executor.ErrDenied unless Options.Spec says that it can do no harm. Restore checks all of
+// the archive before it touches the session: what is not an archive of this version is
+// executor.ErrInvalid, and more than MaxBytes are executor.ErrTooLarge. Then it writes the files
+// and, in one run, restores links, imports, definitions and values. What cannot be restored, because
+// a module is missing or another Python refuses it, is in Report.Omitted, besides what Make omitted.
+// With AllOrNothing it fails instead, with executor.ErrUnsupported and an *OmittedError, if anything
+// of the archive cannot be restored. After an error the session has the names of before, but it may
+// have files of the archive: close it.
 func Restore(ctx context.Context, s executor.Session, r io.Reader, opts Options) (*Report, error) {
 	const op = "restore"
 	err := opts.check()
 	if err != nil {
 		return nil, failure(s, op, executor.ErrInvalid, executor.RanNo, err)
+	}
+	if err := opts.checkOrigin(); err != nil {
+		return nil, failure(s, op, executor.ErrDenied, executor.RanNo, err)
 	}
 	a, err := parse(r, opts.MaxBytes)
 	if errors.Is(err, errTooBig) {
@@ -59,7 +64,7 @@ func Restore(ctx context.Context, s executor.Session, r io.Reader, opts Options)
 		return nil, p.fail(executor.ErrUnsupported, &OmittedError{omitted})
 	}
 	return &Report{
-		Manifest: a.manifest, Files: len(a.files), Bytes: a.size,
+		Manifest: a.manifest, Files: a.names(), Bytes: a.size,
 		Omitted: append(omitted, a.manifest.Omitted...), Running: res.LeftRunning, Usage: res.Usage,
 	}, nil
 }
@@ -86,8 +91,28 @@ func (p *program) write(ctx context.Context, a *archive) (links []link, err erro
 	return links, nil
 }
 
+// unrestorable lists what needs Python, for a session that does not have it.
+func (a *archive) unrestorable(links []link) (omitted []Omission) {
+	const reason = "the session has no Python that keeps variables"
+	for _, l := range links {
+		omitted = append(omitted, Omission{l.Name, "link", reason})
+	}
+	for _, i := range a.manifest.Imports {
+		omitted = append(omitted, Omission{cmp.Or(i.Name, i.Module), "import", reason})
+	}
+	for _, s := range a.manifest.Steps {
+		if s.Op != OpState {
+			omitted = append(omitted, Omission{s.Name, s.Kind, reason})
+		}
+	}
+	return omitted
+}
+
 // restore restores the variables.
 func (p *program) restore(ctx context.Context, a *archive, links []link) (omitted []Omission, res *executor.Result, err error) {
+	if !p.python() {
+		return a.unrestorable(links), &executor.Result{}, nil
+	}
 	m := &a.manifest
 	plan, err := json.Marshal(map[string]any{
 		"dir": m.Dir, "links": links,

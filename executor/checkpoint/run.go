@@ -29,10 +29,18 @@ type program struct {
 	op      string
 	opts    Options
 	path    string // absolute name of its file in the sandbox
+	ran     executor.Ran
 }
 
 func newProgram(s executor.Session, op string, opts Options) *program {
-	return &program{s, op, opts, path.Join(executor.Workdir, part+"checkpoint-"+rand.Text())}
+	return &program{s, op, opts, path.Join(executor.Workdir, part+"checkpoint-"+rand.Text()), executor.RanNo}
+}
+
+// python reports whether the session has variables that can be carried.
+func (p *program) python() bool {
+	c := p.session.Info().Capabilities
+	_, ok := c.Runtime(executor.Python)
+	return ok && c.HasFor(executor.Python, executor.FeatureState)
 }
 
 // run executes source with args and returns its Result. It fails if the code did not end normally.
@@ -47,6 +55,7 @@ func (p *program) run(ctx context.Context, source string, args map[string]any) (
 	code := fmt.Sprintf(`(lambda b: b.exec(b.compile(%s, "<checkpoint of execbroker>", "exec", 0, True), `+
 		`{"__name__": "checkpoint", "__builtins__": b.dict(b.vars(b)), "workdir": %s, "args": %s}))(__import__("builtins"))`,
 		strconv.QuoteToASCII(source), strconv.QuoteToASCII(executor.Workdir), strconv.QuoteToASCII(string(raw)))
+	p.ran = executor.RanYes
 	res, err := p.session.Run(ctx, executor.Request{
 		Language: executor.Python, Context: p.opts.Context, Code: code,
 		Limits: p.opts.Limits, Linger: new(time.Duration), Keep: 4 << 10,
@@ -94,5 +103,5 @@ func (p *program) remove(ctx context.Context, name string) error {
 }
 
 func (p *program) fail(kind, err error) error {
-	return failure(p.session, p.op, kind, executor.RanYes, err)
+	return failure(p.session, p.op, kind, p.ran, err)
 }
