@@ -96,11 +96,11 @@ var rules = []rule{
 	{packages: []string{"executor/sessions/postgres"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"github.com/jackc/pgx/v5"}},
 	{packages: []string{"executor/sessions/redis"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"github.com/redis/go-redis/v9"}},
 	{packages: []string{"executor/sessions/sqlite"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"golang.org/x/sync", "modernc.org/sqlite"}},
-	// Files that a conversation keeps are found as for a checkpoint.
+	// A conversation goes on from its last checkpoint.
 	{packages: []string{"executor/sessions/..."}, imports: []string{"executor", "executor/checkpoint", "executor/sessions/..."}},
 	{packages: []string{"executor/telemetry"}, imports: []string{"executor"}, modules: []string{"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"}},
 	// Calls of one conversation share a session. Tables come as HTML, and models read Markdown.
-	{packages: []string{"tool/..."}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "tool/..."}, modules: []string{"github.com/modelcontextprotocol/go-sdk", "golang.org/x/net"}},
+	{packages: []string{"tool/..."}, imports: []string{"executor", "executor/checkpoint", "executor/sessions", "internal/drain", "internal/front", "tool/..."}, modules: []string{"github.com/modelcontextprotocol/go-sdk", "golang.org/x/net"}},
 	// E2B's daemon speaks the Connect protocol. Messages register themselves by name, so there is
 	// one copy for whoever speaks it.
 	{packages: []string{"internal/envd/..."}, modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf"}},
@@ -118,7 +118,7 @@ var rules = []rule{
 	{packages: []string{"server/nemo"}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "server", "tool"}},
 	// WebSockets are a wire of Piston. What fails is told in the words for models.
 	{packages: []string{"server/compat"}, imports: []string{"executor", "internal/drain", "internal/front", "internal/stdin", "server", "tool"}, modules: []string{"golang.org/x/net"}},
-	{packages: []string{"server/..."}, imports: []string{"executor", "executor/rollout", "executor/sessions", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
+	{packages: []string{"server/..."}, imports: []string{"executor", "executor/checkpoint", "executor/rollout", "executor/sessions", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults
 	// below it.
 	{packages: []string{"conformance/cases"}, imports: []string{"executor", "executor/checkpoint"}},

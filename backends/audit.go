@@ -14,7 +14,7 @@ import (
 // belongs to its user. The hash still shows whether two programs are equal.
 type Audit struct {
 	Time       time.Time           `json:"time"`          // when the operation began
-	Op         string              `json:"op"`            // "acquire", "create", "attach", "run", "install", "upload", "download", "dial", "end", "rollout", "shadow"
+	Op         string              `json:"op"`            // "acquire", "create", "attach", "run", "checkpoint", "install", "upload", "download", "dial", "end", "rollout", "shadow"
 	Key        string              `json:"key,omitempty"` // for acquire
 	Subject    string              `json:"subject,omitempty"`
 	Attributes map[string]string   `json:"attributes,omitempty"` // from the Spec; after Attach from the handle, which contains up to 2 KiB of them

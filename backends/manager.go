@@ -26,9 +26,8 @@ type Sessions struct {
 	LeaseTTL      driver.Duration `json:"lease_ttl,omitzero"`        // default 30 s
 	MaxPerSubject int             `json:"max_per_subject,omitempty"` // 0: no limit
 	MaxTotal      int             `json:"max_total,omitempty"`       // 0: no limit
-	// KeepFilesBytes is how much of the files of a session is kept in the store. A new sandbox of
-	// the same key gets these files.
-	KeepFilesBytes int64 `json:"keep_files_bytes,omitempty"` // 0: none; at most 64 MiB
+	// Checkpoint keeps the variables and files of conversations in the store, encrypted.
+	Checkpoint Checkpoint `json:"checkpoint,omitzero"`
 	// ReplaceAfter is how long the backend of a conversation must have been unavailable to every
 	// message before the next message gets a new session, unless its route has on_unavailable:
 	// wait.
@@ -38,9 +37,7 @@ type Sessions struct {
 func (s Sessions) check() error {
 	var bad problems
 	s.checkStore(&bad)
-	if s.KeepFilesBytes < 0 || s.KeepFilesBytes > sessions.MaxKeepFiles {
-		bad.add("keep_files_bytes", "want 0 to %d", sessions.MaxKeepFiles)
-	}
+	s.Checkpoint.check(&bad)
 	bad.negative("lease_ttl", int64(s.LeaseTTL))
 	bad.negative("replace_after", int64(s.ReplaceAfter))
 	bad.negative("max_per_subject", int64(s.MaxPerSubject))
@@ -50,16 +47,19 @@ func (s Sessions) check() error {
 
 // openManager opens the session manager over the broker.
 func (b *Broker) openManager(ctx context.Context, cfg Sessions) error {
+	kept, err := cfg.Checkpoint.open(b.env.Owner)
+	if err != nil {
+		return err
+	}
 	store := b.opts.store
 	if store == nil {
-		var err error
 		if store, b.store, err = cfg.OpenStore(ctx); err != nil {
 			return err
 		}
 	}
 	m, err := sessions.New(&managed{b}, store, sessions.Options{
 		Instance: b.env.Instance, LeaseTTL: time.Duration(cfg.LeaseTTL), MaxPerSubject: cfg.MaxPerSubject, MaxTotal: cfg.MaxTotal,
-		KeepFiles: cfg.KeepFilesBytes, Replace: b.replaceAfter, Acquired: b.acquired, Private: b.opts.store == nil && !cfg.Shared(),
+		Checkpoint: kept, Replace: b.replaceAfter, Acquired: b.acquired, Private: b.opts.store == nil && !cfg.Shared(),
 		Hooks: b.env.Hooks, Log: b.env.Log,
 	})
 	if err != nil {
@@ -223,8 +223,8 @@ func (b *Broker) sharePools() {
 // changeable returns an error for each change that Reload cannot make to the manager.
 func (s Sessions) changeable(next Sessions) error {
 	errs := []error{s.sameStore(next)}
-	if s.KeepFilesBytes != next.KeepFilesBytes {
-		errs = append(errs, driver.At("sessions.keep_files_bytes", fmt.Errorf("cannot change while the program runs; it is %d", s.KeepFilesBytes)))
+	if s.Checkpoint != next.Checkpoint {
+		errs = append(errs, driver.At("sessions.checkpoint", errors.New("cannot change while the program runs")))
 	}
 	if s.LeaseTTL != next.LeaseTTL {
 		errs = append(errs, driver.At("sessions.lease_ttl", fmt.Errorf("cannot change while the program runs; it is %v", s.LeaseTTL)))

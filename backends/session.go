@@ -72,7 +72,7 @@ func (s *session) begin(a *arm, attributes map[string]string, took time.Duration
 
 // As passes backend-specific values through.
 func (s *session) As(target any) bool {
-	if k, ok := target.(*sessions.FileKeeper); ok {
+	if k, ok := target.(*sessions.Keeper); ok {
 		*k = s
 		return true
 	}
@@ -83,8 +83,13 @@ func (s *session) As(target any) bool {
 	return ok
 }
 
-// KeeperFiles returns the files without the audit: see sessions.FileKeeper.
+// KeeperFiles returns the files without the audit: see sessions.Keeper.
 func (s *session) KeeperFiles() executor.Files { return s.shadow.files(s.Session.Files()) }
+
+// KeeperRun is Run, but not a turn: see sessions.Keeper.
+func (s *session) KeeperRun(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
+	return s.running(ctx, opCheckpoint, req, emit)
+}
 
 // Files implements executor.Session.
 func (s *session) Files() executor.Files {
@@ -128,7 +133,15 @@ func (s *session) mark(i executor.SessionInfo) executor.SessionInfo {
 
 // Run implements executor.Session.
 func (s *session) Run(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
-	a := Audit{Op: "run", Run: req.ID, Language: s.language(req.Language)}
+	return s.running(ctx, "run", req, emit)
+}
+
+// opCheckpoint is the operation of a run that makes or restores a checkpoint.
+const opCheckpoint = "checkpoint"
+
+// running is Run for an operation.
+func (s *session) running(ctx context.Context, op string, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
+	a := Audit{Op: op, Run: req.ID, Language: s.language(req.Language)}
 	a.CodeSHA256, a.CodeBytes = code(req)
 	wall := cmp.Or(req.Limits.WallTime, s.Session.Info().Run.WallTime)
 	return s.run(ctx, a, wall, func() (*executor.Result, error) {
@@ -193,12 +206,17 @@ const installTime = 10 * time.Minute
 func (s *session) run(ctx context.Context, a Audit, wall time.Duration, do func() (*executor.Result, error)) (res *executor.Result, err error) {
 	h := s.Session.Info().Handle
 	s.opening(&a)
-	spent, first := time.Duration(s.spent.Swap(0)), s.first.Swap(false)
-	observed := !s.own && s.watching.asked(&s.b.rollouts)
+	turn := !s.own && a.Op != opCheckpoint
+	var spent time.Duration
+	var first bool
+	if a.Op != opCheckpoint {
+		spent, first = time.Duration(s.spent.Swap(0)), s.first.Swap(false)
+	}
+	observed := turn && s.watching.asked(&s.b.rollouts)
 	defer func() {
 		took := time.Since(a.Time)
 		s.arm.ran(res, err, took)
-		if !s.own {
+		if turn {
 			s.arm.turn(res, err, spent+took)
 			if s.watching.ran(&s.b.rollouts, observed, res, err, spent+took, a.Cost) {
 				s.arm.spoiled(s.cohort)

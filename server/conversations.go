@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/checkpoint"
 	"github.com/execbroker/execbroker/executor/sessions"
 )
 
@@ -35,15 +36,33 @@ type Conversation struct {
 
 // Turn says what a conversation has kept: see sessions.Lease.
 type Turn struct {
-	Fresh    bool          `json:"fresh"`              // the request made the sandbox
-	Lost     bool          `json:"lost"`               // an earlier sandbox is gone, with all but the restored files
-	Why      sessions.Loss `json:"why,omitempty"`      // why it is gone, if that is known
-	Restored []string      `json:"restored,omitempty"` // files that a fresh sandbox got back
-	Omitted  int           `json:"omitted,omitempty"`  // files that it did not get back, because of the bounds
+	Fresh bool          `json:"fresh"`          // the request made the sandbox
+	Lost  bool          `json:"lost"`           // an earlier sandbox is gone, with all that is not in Kept
+	Why   sessions.Loss `json:"why,omitempty"`  // why it is gone, if that is known
+	Kept  *Kept         `json:"kept,omitempty"` // what a fresh sandbox got back from the last checkpoint
 }
 
+// Kept is sessions.Kept, with at most a hundred of each list.
+type Kept struct {
+	Made    time.Time             `json:"made"`
+	Files   []string              `json:"files,omitempty"`
+	Names   []string              `json:"names,omitempty"`
+	Omitted []checkpoint.Omission `json:"omitted,omitempty"`
+	Behind  int                   `json:"behind,omitempty"`
+	Refused string                `json:"refused,omitempty"`
+}
+
+const maxKept = 100
+
 func turn(l *sessions.Lease) *Turn {
-	return &Turn{Fresh: l.Fresh, Lost: l.Lost, Why: l.Why, Restored: l.Restored, Omitted: l.Omitted}
+	t := &Turn{Fresh: l.Fresh, Lost: l.Lost, Why: l.Why}
+	if k := l.Kept; k != nil {
+		t.Kept = &Kept{
+			Made: k.Made, Files: k.Files[:min(len(k.Files), maxKept)], Names: k.Names[:min(len(k.Names), maxKept)],
+			Omitted: k.Omitted[:min(len(k.Omitted), maxKept)], Behind: k.Behind, Refused: k.Refused,
+		}
+	}
+	return t
 }
 
 // conversationRoutes are the operations on conversations.

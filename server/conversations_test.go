@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
 	"net/http/httptest"
 	"strings"
@@ -23,7 +24,7 @@ func replicas(t *testing.T, o fake.Options, n int) (all []world) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := sessions.New(x, store, sessions.Options{Instance: name, KeepFiles: 1 << 20})
+		m, err := sessions.New(x, store, sessions.Options{Instance: name, Checkpoint: sessions.Checkpoints{Every: 1, Key: bytes.Repeat([]byte{7}, 32)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,13 +83,13 @@ func TestConversations(t *testing.T) {
 	has(t, two.want(400, "PUT", c, `{"ports": true}`), "ports")
 	has(t, two.want(400, "PUT", "/v1/conversations/"+strings.Repeat("k", 600), ""), "key")
 
-	// A sandbox that is gone is said to be lost until something has run. Kept files come back.
+	// A sandbox that is gone is said to be lost until something has run. What was kept comes back.
 	for _, b := range one.b.Sandboxes() {
 		one.b.Break(b)
 	}
 	one.want(404, "GET", c+"/files/kept", "")
 	v := decode[Conversation](t, one.want(201, "PUT", c, `{"languages": ["javascript"]}`))
-	if !v.Fresh || !v.Lost || v.Why != sessions.LossGone || len(v.Restored) != 1 || v.Restored[0] != "kept" {
+	if !v.Fresh || !v.Lost || v.Why != sessions.LossGone || v.Kept == nil || len(v.Kept.Files) != 1 || v.Kept.Files[0] != "kept" {
 		t.Errorf("got %+v", v.Turn)
 	}
 	if v = decode[Conversation](t, two.want(200, "PUT", c, `{"languages": ["javascript"]}`)); v.Fresh || !v.Lost {

@@ -18,8 +18,8 @@ type Outcome struct {
 	Lost bool
 	// Why is the reason for Lost, if it is known: see sessions.Lease.
 	Why sessions.Loss
-	// Restored are the files of the older sandbox that the new one got: see sessions.Lease.
-	Restored []string
+	// Kept is what the sandbox got from the last checkpoint, if it is new: see sessions.Lease.
+	Kept *sessions.Kept
 	// First says that no code in this language had run in the sandbox before, so that a run with
 	// StateFresh has lost nothing.
 	First bool
@@ -176,9 +176,8 @@ func (w *writer) files(image map[int]int) {
 
 // state says what later calls cannot rely on.
 func (w *writer) state() {
-	if n := len(w.r.Restored); w.r.Lost && n > 0 {
-		names := plain([]byte(strings.Join(w.r.Restored[:min(n, maxNames)], ", ")))
-		w.out.note(fmt.Sprintf("This is a new sandbox%s: variables of earlier calls are gone. %d files were kept: %s.", because(w.r.Why), n, cut(names, maxCause)))
+	if k := w.r.Kept; w.r.Lost && k != nil && k.Refused == "" {
+		w.out.note(fmt.Sprintf("This is a new sandbox%s. %s", because(w.r.Why), restored(k)))
 	} else if w.r.Lost {
 		w.out.note(fmt.Sprintf("This is a new sandbox%s: variables and files of earlier calls are gone.", because(w.r.Why)))
 	} else if w.beganAnew() && w.r.Input.Language != Bash {
@@ -193,6 +192,37 @@ func (w *writer) state() {
 			w.out.note(s)
 		}
 	}
+}
+
+// restored says what a checkpoint has kept, and what it has not.
+func restored(k *sessions.Kept) string {
+	some := func(all []string) string {
+		more := ""
+		if n := len(all) - maxNames; n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		return cut(plain([]byte(strings.Join(all[:min(len(all), maxNames)], ", "))), maxCause) + more
+	}
+	text := "It goes on from a checkpoint of the earlier one, which had no variables and no files."
+	switch n, f := len(k.Names), len(k.Files); {
+	case n > 0 && f > 0:
+		text = fmt.Sprintf("It goes on from a checkpoint of the earlier one, with the variables %s, and the files %s.", some(k.Names), some(k.Files))
+	case n > 0:
+		text = fmt.Sprintf("It goes on from a checkpoint of the earlier one, with the variables %s. There were no files.", some(k.Names))
+	case f > 0:
+		text = fmt.Sprintf("It goes on from a checkpoint of the earlier one, with the files %s. Variables of earlier calls are gone.", some(k.Files))
+	}
+	if k.Behind > 0 {
+		text += fmt.Sprintf(" The last calls, %d of them, came after it: run them again if you need what they did.", k.Behind)
+	}
+	if len(k.Omitted) > 0 {
+		var lost []string
+		for _, o := range k.Omitted {
+			lost = append(lost, o.Name+" ("+o.Reason+")")
+		}
+		text += fmt.Sprintf(" Not kept: %s.", some(lost))
+	}
+	return text
 }
 
 // because says why the sandbox is not the earlier one, if that is known.

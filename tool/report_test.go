@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/checkpoint"
 	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/internal/fake"
 	"github.com/execbroker/execbroker/tool"
@@ -360,7 +361,11 @@ func TestReportOfState(t *testing.T) {
 		"first-ever":    {o: tool.Outcome{First: true, Result: ok(func(r *executor.Result) { r.StateFresh = true })}},
 		"lost-before":   {o: tool.Outcome{Lost: true, First: true, Result: ok(func(r *executor.Result) { r.StateFresh = true })}, want: fresh},
 		"unavailable":   {o: tool.Outcome{Lost: true, Why: sessions.LossUnavailable, Result: ok(func(*executor.Result) {})}, want: "This is a new sandbox, because the service that ran the earlier one does not answer: variables and files"},
-		"abandoned":     {o: tool.Outcome{Lost: true, Why: sessions.LossAbandoned, Restored: []string{"a.csv"}, Result: ok(func(*executor.Result) {})}, want: "because the application has given up the earlier one: variables of earlier calls are gone. 1 files were kept: a.csv."},
+		"abandoned":     {o: tool.Outcome{Lost: true, Why: sessions.LossAbandoned, Kept: &sessions.Kept{Files: []string{"a.csv"}}, Result: ok(func(*executor.Result) {})}, want: "because the application has given up the earlier one. It goes on from a checkpoint of the earlier one, with the files a.csv. Variables of earlier calls are gone."},
+		"kept":          {o: tool.Outcome{Lost: true, Kept: &sessions.Kept{Files: []string{"a.csv"}, Names: []string{"x", "f"}}, Result: ok(func(*executor.Result) {})}, want: "with the variables x, f, and the files a.csv."},
+		"behind":        {o: tool.Outcome{Lost: true, Kept: &sessions.Kept{Names: []string{"x"}, Behind: 3}, Result: ok(func(*executor.Result) {})}, want: "with the variables x. There were no files. The last calls, 3 of them, came after it"},
+		"not-kept":      {o: tool.Outcome{Lost: true, Kept: &sessions.Kept{Omitted: []checkpoint.Omission{{Name: "lock", Kind: "lock", Reason: "no\x1b"}}}, Result: ok(func(*executor.Result) {})}, want: "Not kept: lock (no"},
+		"refused":       {o: tool.Outcome{Lost: true, Kept: &sessions.Kept{Refused: "weaker"}, Result: ok(func(*executor.Result) {})}, want: "This is a new sandbox: variables and files of earlier calls are gone."},
 		"why-of-later":  {o: tool.Outcome{Lost: true, Why: "moved", Result: ok(func(*executor.Result) {})}, want: "This is a new sandbox: variables"},
 		"nothing-lost":  {o: tool.Outcome{Why: sessions.LossGone, Result: ok(func(*executor.Result) {})}},
 		"restarted":     {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateFresh = true })}, want: began},

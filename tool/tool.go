@@ -102,7 +102,7 @@ func (t *Tool) Run(ctx context.Context, c Conversation, in Input, emit func(exec
 		return out, err
 	}
 	info := lease.Info()
-	r := Outcome{Input: in, Lost: lease.Lost, Why: lease.Why, Restored: lease.Restored, First: !lease.Ran(in.Language)}
+	r := Outcome{Input: in, Lost: lease.Lost, Why: lease.Why, Kept: lease.Kept, First: !lease.Ran(in.Language)}
 	res, err := lease.Run(ctx, request(in, o, info), emit)
 	if res == nil {
 		return refused(in.Language, err), err

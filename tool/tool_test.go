@@ -1,6 +1,7 @@
 package tool_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -203,18 +204,21 @@ func TestUnavailableBackend(t *testing.T) {
 	})
 }
 
-// The model is told the names of the files that the manager has kept.
-func TestKeptFilesAreNamed(t *testing.T) {
-	bubble(t, fake.Options{}, tool.Options{}, sessions.Options{KeepFiles: 1 << 20}, func(w *world) {
-		w.call("c", `write("a.txt", "hi")`)
+// The model is told what the checkpoint of the manager has kept, and what it has not.
+func TestKeptIsNamed(t *testing.T) {
+	kept := sessions.Checkpoints{Every: 1, Key: bytes.Repeat([]byte{7}, 32)}
+	bubble(t, fake.Options{}, tool.Options{}, sessions.Options{Checkpoint: kept}, func(w *world) {
+		w.call("c", `write("a.txt", "hi")
+x = 41
+def f(): pass`)
 		for _, id := range w.b.Sandboxes() {
 			w.b.Break(id)
 		}
-		out := w.call("c", `print(read("a.txt"))`)
-		if out.Stdout != "hi\n" {
-			w.Errorf("got %+v, want the kept file", out)
+		out := w.call("c", `print(read("a.txt"), x + 1)`)
+		if out.Stdout != "hi 42\n" {
+			w.Errorf("got %+v, want the kept file and the variable", out)
 		}
-		has(w, "notes", out.Stderr, "variables of earlier calls are gone. 1 files were kept: a.txt.")
+		has(w, "notes", out.Stderr, "with the variables x, and the files a.txt. Not kept: f (functions are not carried)")
 	})
 }
 

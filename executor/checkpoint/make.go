@@ -75,7 +75,7 @@ func Make(ctx context.Context, s executor.Session, w io.Writer, opts Options) (_
 // make has the variables pickled. Without Python there are none that can be carried.
 func (p *program) make(ctx context.Context) (made *archive, res *executor.Result, err error) {
 	made, res = &archive{manifest: Manifest{Version: Version, Dir: "."}}, &executor.Result{}
-	if p.python() {
+	if p.python() && !p.opts.FilesOnly {
 		if made, res, err = p.pickle(ctx); err != nil {
 			return nil, nil, err
 		}

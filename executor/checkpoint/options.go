@@ -16,6 +16,9 @@ const DefaultMaxBytes = 64 << 20
 type Options struct {
 	// Context is the interpreter (see executor.Request). An archive has the variables of one.
 	Context string
+	// FilesOnly carries no variables. It is for sessions of which the caller knows that Python has
+	// run nothing: Make then runs nothing either. Restore ignores it.
+	FilesOnly bool
 	// AllOrNothing fails with an *OmittedError if anything cannot be carried or restored. What
 	// still runs (Report.Running) does not count.
 	AllOrNothing bool

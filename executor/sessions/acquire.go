@@ -77,7 +77,7 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 	*handle = old
 	s, fresh, why, err := m.open(lease.ctx, ctx, e, spec, existing, l)
 	if err == nil && fresh {
-		if lease.Restored, lease.Omitted, err = m.restore(ctx, e, s); err != nil {
+		if s, lease.Kept, err = m.restore(ctx, e, spec, s); err != nil && s != nil {
 			s.Close() // if this fails, the idle TTL removes it
 		}
 	}
@@ -88,14 +88,17 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 	i := s.Info()
 	err = lease.update(ctx, func(r *Record) {
 		if fresh {
-			r.Created, r.Ran, r.Running = i.Created, nil, time.Time{}
-			r.Lost = r.Lost || r.Handle.Session != "" || len(lease.Restored) > 0
+			r.Created, r.Ran, r.Running, r.Behind, r.Tried = i.Created, nil, time.Time{}, 0, 0
+			r.Lost = r.Lost || r.Handle.Session != "" || lease.Kept != nil
+			if lease.Kept != nil && len(lease.Kept.Names) > 0 {
+				r.Ran = []executor.Language{executor.Python}
+			}
 			if r.Handle.Session != "" || r.Lost && r.Why == "" {
 				r.Why = why
 			}
 		}
 		r.Unavailable = time.Time{}
-		lease.Lost, lease.Why, lease.ran = r.Lost, r.Why, r.Ran
+		lease.Lost, lease.Why, lease.ran, lease.behind = r.Lost, r.Why, r.Ran, r.Behind
 		r.Handle, r.Attach, r.Fencing = i.Handle, attachable(s), i.Capabilities.Has(executor.FeatureFencing)
 	})
 	if err == nil && why == LossUnavailable {
@@ -173,7 +176,7 @@ func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, exi
 			if e.Lost, err = m.wasLost(ctx, key); err != nil {
 				return nil, err
 			}
-			if e.Token, err = m.filesToken(ctx, key); err != nil {
+			if e.Token, err = m.headToken(ctx, key); err != nil {
 				return nil, err
 			}
 		}

@@ -169,6 +169,7 @@ func (m *Manager) check(ctx context.Context, key string, l *local) {
 		return
 	}
 	m.setSession(l, nil)
-	s.Close() // the sandbox is gone or dead
+	s.Close()                    // the sandbox is gone or dead
+	m.noteBehind(ctx, &e.Record) // if this fails, fewer runs are told than were lost
 	m.remove(ctx, &e)
 }

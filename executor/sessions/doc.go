@@ -4,9 +4,10 @@
 // A [Manager] maps keys to sandboxes. It keeps its records in a [Store] that all processes of a
 // deployment share, and its open sessions in the process. [Manager.Acquire] leases the session of a
 // key: the session that the process holds, one that it attaches to, or a new one. [Lease.Fresh]
-// says whether it is new. A new sandbox has no variables of an earlier one, and [Lease.Lost] says
-// whether there was an earlier one. After [Lease.Release] the session stays attached for the next
-// message, and any process may take over.
+// says whether it is new. A new sandbox goes on from the last checkpoint of the key, if
+// [Options.Checkpoint] is set, and has nothing of an earlier one otherwise: see [Lease.Lost] and
+// [Lease.Kept]. After [Lease.Release] the session stays attached for the next message, and any
+// process may take over.
 //
 // A lease has an owner, an expiry and a token. If a process dies, the key is blocked until the
 // lease expires. A process that was stopped and wakes up later is shut out by the token: always in

@@ -1,6 +1,15 @@
 package sessions
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
+
+// PieceOf returns the name of a piece in the Store as that of another key.
+func PieceOf(key, name string) string {
+	_, rest, _ := strings.Cut(strings.TrimPrefix(name, piecePrefix), "/")
+	return piecePrefix + hashed(key) + "/" + rest
+}
 
 // Crash ends all background work of m without telling the Store or the backend, as the death of its
 // process would.

@@ -80,5 +80,11 @@ func (f files) do(ctx context.Context, op string, call func(context.Context, exe
 	if err != nil {
 		return err
 	}
-	return end(call(ctx, f.le.session.Files()))
+	err = end(call(ctx, f.le.session.Files()))
+	if err == nil && op != "files.stat" {
+		f.le.mu.Lock()
+		f.le.wrote = true
+		f.le.mu.Unlock()
+	}
+	return err
 }

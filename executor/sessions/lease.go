@@ -22,7 +22,7 @@ type Lease struct {
 	Key   string
 	Fresh bool // this Acquire created the sandbox
 	// Lost says that the key had a sandbox before this one, and that its variables and files are
-	// gone except those in Restored. It stays true for later leases until something has run through
+	// gone except those in Kept. It stays true for later leases until something has run through
 	// a lease; listing files does not clear it. It is false if the key is used for the first time,
 	// after Discard, and if the record of the key was forgotten, which happens a day after its
 	// sandbox has ended by its idle TTL.
@@ -30,8 +30,7 @@ type Lease struct {
 	Why   Loss  // why the sandbox was lost, while Lost is true; empty if not known
 	Token int64 // grows with each lease of the key, across processes; given to backends with FeatureFencing
 
-	Restored []string // the files that a Fresh session got back: see Options.KeepFiles
-	Omitted  int      // how many kept files it did not get back, because of the bounds
+	Kept *Kept // what a Fresh session got back from the last checkpoint; nil: there was none
 
 	m       *Manager
 	l       *local
@@ -49,6 +48,8 @@ type Lease struct {
 
 	mu      sync.Mutex
 	ran     []executor.Language // see Ran
+	behind  int                 // see Record.Behind
+	wrote   bool                // files have changed since the last run
 	running int                 // runs and installations in progress
 	maybe   time.Time           // until when a run may go on whose end is not known
 	first   bool                // nothing has run under this lease
@@ -63,7 +64,7 @@ var (
 
 // newLease starts the renewal of a lease that was just taken.
 func (m *Manager) newLease(e *entry, l *local) *Lease {
-	le := &Lease{Key: e.Key, Token: e.Token, m: m, l: l, record: make(chan *entry, 1), first: true, inherited: e.inherited}
+	le := &Lease{Key: e.Key, Token: e.Token, m: m, l: l, record: make(chan *entry, 1), first: true, inherited: e.inherited, behind: e.Behind}
 	own := *e // the caller keeps its own copy
 	le.record <- &own
 	le.ctx, le.cancel = context.WithCancelCause(m.ctx)
@@ -125,6 +126,7 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 	if !le.first {
 		next.Lost, next.Why, next.Ran = false, "", le.ran
 	}
+	next.Behind = le.behind
 	le.mu.Unlock()
 	switch err := le.m.save(ctx, &next); {
 	case errors.Is(err, ErrConflict):
@@ -149,8 +151,8 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 const finish = 15 * time.Second
 
 // Release ends the lease. The session lives on for its idle TTL and stays attached here. Release
-// may be called again. An error means that the files were not kept, or that the Store was not
-// updated and the key is blocked for other processes until the lease expires.
+// may be called again. An error means that the checkpoint was not saved, or that the Store was
+// not updated and the key is blocked for other processes until the lease expires.
 func (le *Lease) Release() error {
 	le.once.Do(func() {
 		lost := le.stop()
@@ -160,7 +162,7 @@ func (le *Lease) Release() error {
 				le.session.Detach()
 			}
 		} else {
-			le.ended = le.keepFiles()
+			le.ended = le.keep()
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish)
 			defer cancel()
 			now := time.Now()
@@ -177,16 +179,49 @@ func (le *Lease) Release() error {
 	return le.ended
 }
 
-// keepFiles saves the files, for a holder that still has the lease in the Store. If the sandbox is
-// gone, there are no files.
-func (le *Lease) keepFiles() error {
+// keep makes a checkpoint if one is due, for a holder that still has the lease in the Store. If the
+// sandbox is gone, there is nothing to keep.
+func (le *Lease) keep() error {
 	// The lease is no longer renewed, but stays valid until it is released.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), le.m.opts.LeaseTTL/2)
 	defer cancel()
-	if err := le.m.keep(ctx, le.Key, le.subject, le.Token, le.session); err != nil && !gone(err) {
-		return le.m.fail("keep", executor.ErrUnavailable, fmt.Errorf("the files of this session were not saved: %w", err))
+	e := <-le.record
+	defer func() { le.record <- e }()
+	le.mu.Lock()
+	if le.wrote {
+		le.behind++
 	}
-	return nil
+	e.Behind, e.Ran = le.behind, le.ran
+	le.mu.Unlock()
+	due, err := le.m.due(ctx, &e.Record, le.session)
+	if err == nil && due {
+		err = le.m.keep(ctx, &e.Record, le.session)
+		if err == nil {
+			e.Behind, e.Tried = 0, 0
+		} else {
+			e.Tried = e.Behind
+		}
+		le.mu.Lock()
+		le.behind = e.Behind
+		le.mu.Unlock()
+	}
+	return le.m.unkept(&e.Record, err)
+}
+
+// unkept returns why a checkpoint was not saved. It is no error that the sandbox is gone, or that
+// the checkpoint cannot be made: the last one stays, and who goes on from it is told how much came
+// after it.
+func (m *Manager) unkept(r *Record, err error) error {
+	switch {
+	case err == nil || gone(err):
+		return nil
+	case unsuited(err) || errors.Is(err, executor.ErrDenied) || errors.Is(err, executor.ErrBusy):
+		if m.opts.Log != nil {
+			m.opts.Log.Warn("no checkpoint was made", "key", r.Key, "error", err)
+		}
+		return nil
+	}
+	return m.fail("keep", executor.ErrUnavailable, fmt.Errorf("the checkpoint of this session was not saved: %w", err))
 }
 
 // Discard ends the lease, destroys the sandbox and forgets the key.
@@ -204,7 +239,7 @@ func (le *Lease) Discard() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish) // separate from the time that the provider takes
 		defer cancel()
 		if e := <-le.record; !lost {
-			errs = append(errs, le.m.storeError(ctx, "discard", unlessConflict(le.m.remove(ctx, e))), le.m.discardFiles(ctx, le.Key))
+			errs = append(errs, le.m.storeError(ctx, "discard", unlessConflict(le.m.remove(ctx, e))), le.m.discardKept(ctx, le.Key))
 		}
 		le.ended = errors.Join(errs...)
 		le.done()
@@ -336,7 +371,8 @@ func (le *Lease) note(req executor.Request) {
 	l = caps.Interpreter(l)
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	le.first = false
+	le.first, le.wrote = false, false
+	le.behind++
 	if req.Command == nil && req.Context == "" && !slices.Contains(le.ran, l) {
 		le.ran = append(slices.Clone(le.ran), l) // the record may share the old slice
 	}

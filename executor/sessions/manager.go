@@ -33,11 +33,9 @@ type Options struct {
 	// same moment may both be refused when there is room for one.
 	MaxPerSubject int
 	MaxTotal      int
-	// KeepFiles is how many bytes of the files below executor.Workdir are saved in the Store when a
-	// lease is released, in order of their names. A new sandbox of the key gets them back before
-	// Acquire returns. Zero: none; at most MaxKeepFiles. It has an effect only if the session has
-	// FeatureFiles.
-	KeepFiles int64
+	// Checkpoint keeps checkpoints of the sessions in the Store. A new sandbox of a key goes on from
+	// the last one: Acquire restores it before it returns. The zero value keeps nothing.
+	Checkpoint Checkpoints
 	// Replace returns how long a backend must have been unavailable to every Acquire before Acquire
 	// replaces the session with a new one. Zero: at once; negative: never. Nil: DefaultReplace for
 	// all. A session is not replaced while a run may still go on in it within its wall time.
@@ -59,21 +57,14 @@ type Acquisition struct {
 	Err     error
 }
 
-// A FileKeeper is found by executor.As in sessions whose Files are audited. The Manager saves and
-// restores files through KeeperFiles, because it is not a user.
-type FileKeeper interface{ KeeperFiles() executor.Files }
-
-// filesOf returns the files of s for the Manager.
-func filesOf(s executor.Session) executor.Files {
-	if k := FileKeeper(nil); executor.As(s, &k) {
-		return k.KeeperFiles()
-	}
-	return s.Files()
+// A Keeper is found by executor.As in sessions that tell what the Manager does from what a user
+// does. Checkpoints are made and restored through it.
+type Keeper interface {
+	KeeperFiles() executor.Files // without an audit of each file
+	// KeeperRun is Session.Run for a run that is no turn of the user. It counts in quotas and
+	// audits like any other.
+	KeeperRun(context.Context, executor.Request, func(executor.Event) error) (*executor.Result, error)
 }
-
-// MaxKeepFiles bounds Options.KeepFiles. A Store is made for small records, and every release may
-// write this much.
-const MaxKeepFiles = 64 << 20
 
 // ElsewhereError says that the session lives in another process and cannot be attached to from this
 // one. Send the request to that process.
@@ -126,9 +117,7 @@ func New(x executor.Executor, store Store, opts Options) (*Manager, error) {
 	if opts.LeaseTTL < 0 || opts.MaxPerSubject < 0 || opts.MaxTotal < 0 {
 		errs = append(errs, errors.New("lease ttl, max per subject or max total: negative"))
 	}
-	if opts.KeepFiles < 0 || opts.KeepFiles > MaxKeepFiles {
-		errs = append(errs, fmt.Errorf("keep files: want 0 to %d bytes", int64(MaxKeepFiles)))
-	}
+	errs = append(errs, m.opts.Checkpoint.check())
 	if err := errors.Join(errs...); err != nil {
 		return nil, m.fail("sessions", executor.ErrInvalid, err)
 	}
@@ -293,19 +282,21 @@ func (m *Manager) releaseSession(ctx context.Context, key string, l *local) erro
 		}
 		return nil
 	}
-	if err := s.Close(); err != nil {
-		return err
-	}
 	e, err := m.load(ctx, key)
-	if err != nil || e.Handle.Session != s.Info().Handle.Session {
-		return err
+	ours := err == nil && e.Handle.Session == s.Info().Handle.Session
+	var unkept error
+	if ours && !m.opts.Private {
+		unkept = m.keepLast(ctx, &e.Record, s)
+	}
+	if cerr := s.Close(); cerr != nil || !ours {
+		return errors.Join(unkept, err, cerr)
 	}
 	if !m.opts.Private {
 		if err := m.noteLost(ctx, &e.Record); err != nil {
-			return m.storeError(ctx, "close", err)
+			return errors.Join(unkept, m.storeError(ctx, "close", err))
 		}
 	}
-	return m.storeError(ctx, "close", unlessConflict(m.remove(ctx, &e)))
+	return errors.Join(unkept, m.storeError(ctx, "close", unlessConflict(m.remove(ctx, &e))))
 }
 
 // gone reports whether err says that the sandbox no longer exists, or that this holder no longer

@@ -23,14 +23,14 @@ func (m *Manager) Discard(ctx context.Context, key string) error {
 			return err
 		}
 		if e.rev == "" {
-			return m.discardFiles(ctx, key)
+			return m.discardKept(ctx, key)
 		}
 		if err := m.destroy(ctx, &e); err != nil {
 			return err
 		}
 		err = m.remove(ctx, &e)
 		if err == nil {
-			return m.discardFiles(ctx, key)
+			return m.discardKept(ctx, key)
 		}
 		if !errors.Is(err, ErrConflict) {
 			return m.storeError(ctx, "discard", err)
@@ -38,8 +38,8 @@ func (m *Manager) Discard(ctx context.Context, key string) error {
 	}
 }
 
-func (m *Manager) discardFiles(ctx context.Context, key string) error {
-	return m.storeError(ctx, "discard", m.forgetFiles(ctx, key))
+func (m *Manager) discardKept(ctx context.Context, key string) error {
+	return m.storeError(ctx, "discard", m.forgetKept(ctx, key))
 }
 
 // destroy destroys the sandbox of a record and ends its lease in this process, if there is one.

@@ -40,6 +40,9 @@ type Record struct {
 	Unavailable time.Time `json:"unavailable,omitzero"`
 	Running     time.Time `json:"running,omitzero"`
 
+	Behind int `json:"behind,omitempty"` // runs since the last checkpoint: see Kept.Behind
+	Tried  int `json:"tried,omitempty"`  // Behind at the last attempt that failed
+
 	Lost bool                `json:"lost,omitempty"` // see Lease.Lost
 	Why  Loss                `json:"why,omitempty"`  // see Lease.Why
 	Ran  []executor.Language `json:"ran,omitempty"`  // see Lease.Ran

@@ -73,7 +73,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // Abandon gives up the sandbox of key without asking its backend. It is for a backend that does not
-// answer, where Discard fails. The next Acquire creates a new sandbox with the kept files, and its
+// answer, where Discard fails. The next Acquire creates a new sandbox from the last checkpoint, and its
 // lease says so. A lease of the old sandbox is lost. The old sandbox is left to its idle TTL and to
 // Reap. If there is no record, that is not an error.
 func (m *Manager) Abandon(ctx context.Context, key string) error {
@@ -104,7 +104,7 @@ func (m *Manager) Abandon(ctx context.Context, key string) error {
 			l.lease.cancel(errLost)
 		}
 		m.mu.Unlock()
-		return errors.Join(m.storeError(ctx, "abandon", m.fenceFiles(ctx, key, e.Subject, e.Token)), m.abandon(ctx, "abandon", key, old, LossAbandoned))
+		return errors.Join(m.storeError(ctx, "abandon", m.fence(ctx, key, e.Subject, e.Token)), m.abandon(ctx, "abandon", key, old, LossAbandoned))
 	}
 }
 

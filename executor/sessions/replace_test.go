@@ -32,12 +32,12 @@ func (p *process) unavailable(key string) {
 }
 
 // TestReplaced: if the backend of a conversation does not answer, the conversation goes on in a new
-// sandbox with the kept files, and is told why.
+// sandbox from the last checkpoint, and is told why.
 func TestReplaced(t *testing.T) {
 	for name, attached := range map[string]bool{"held": true, "after-a-restart": false} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, fake.Options{}, func(w *world) {
-				p := w.start("one", keeping(1<<20))
+				p := w.start("one", keeping(1, 0))
 				l := p.acquire("chat")
 				old := l.Info().Handle.Session
 				run(w, l, `print("x")`)
@@ -45,7 +45,7 @@ func TestReplaced(t *testing.T) {
 				release(w, l)
 				if !attached {
 					p.stop()
-					p = w.start("two", keeping(1<<20))
+					p = w.start("two", keeping(1, 0))
 				}
 				w.silence(-1)
 				p.unavailable("chat")
@@ -53,7 +53,7 @@ func TestReplaced(t *testing.T) {
 				p.unavailable("chat")
 				time.Sleep(time.Second)
 				l = p.acquire("chat")
-				if !l.Fresh || !l.Lost || l.Why != sessions.LossUnavailable || l.Info().Handle.Session == old || !slices.Equal(l.Restored, []string{"a.txt"}) {
+				if !l.Fresh || !l.Lost || l.Why != sessions.LossUnavailable || l.Info().Handle.Session == old || l.Kept == nil || !slices.Equal(l.Kept.Files, []string{"a.txt"}) {
 					w.Errorf("got %+v", l)
 				}
 				run(w, l, `print("x")`)
@@ -206,7 +206,8 @@ func TestReplacedHolderKeepsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, fake.Options{}, func(w *world) {
 				keep := func(o *sessions.Options) {
-					o.KeepFiles, o.Replace = 1<<20, func(executor.Handle) time.Duration { return 0 }
+					keeping(1, 0)(o)
+					o.Replace = func(executor.Handle) time.Duration { return 0 }
 				}
 				one := w.start("one", keep)
 				first := one.acquire("chat")
