@@ -27,11 +27,11 @@ const minSecret = 4
 const reserve = 16 << 10
 
 // Make writes an archive of the session to w. It requires executor.FeatureFiles. Variables are
-// carried if the session has Python with executor.FeatureState. Either all of the archive is written, with one call of w.Write, or none of
-// it. If code of the conversation stops the run, the error is executor.ErrInvalid and wraps an
-// *executor.ExitError. With AllOrNothing and something that cannot be carried, it is
-// executor.ErrUnsupported and wraps an *OmittedError. See the package comment for what Make does to
-// the session.
+// carried if the session has Python with executor.FeatureState. Either all of the archive is
+// written, with one call of w.Write, or none of it. If code of the conversation stops the run, the
+// error is executor.ErrInvalid and wraps an *executor.ExitError. With AllOrNothing and something
+// that cannot be carried, it is executor.ErrUnsupported and wraps an *OmittedError. See the package
+// comment for what Make does to the session.
 func Make(ctx context.Context, s executor.Session, w io.Writer, opts Options) (_ *Report, err error) {
 	const op = "checkpoint"
 	if err := opts.check(); err != nil {

@@ -27,10 +27,10 @@ type Options struct {
 	MaxBytes int64
 	// Limits are those of the run in the sandbox. Zero fields mean those of the session.
 	Limits executor.RunLimits
-	// Spec is what the session was created from, if it is known. Make omits variables whose pickle contains one of
-	// the values of its Env, and files that contain one, if the value has at least four bytes. If
-	// one would be in the archive nevertheless, in the source of a definition, Make fails with
-	// executor.ErrDenied. Only literal copies are found.
+	// Spec is what the session was created from, if it is known. Make omits variables whose
+	// pickle contains one of the values of its Env, and files that contain one, if the value
+	// has at least four bytes. If one would be in the archive nevertheless, in the source of a
+	// definition, Make fails with executor.ErrDenied. Only literal copies are found.
 	Spec *executor.Spec
 	// Known says that the archive is not a stranger's: this program has made it, or has opened its
 	// seal. Without it Restore needs a Spec that has no network and no Env.

@@ -24,14 +24,14 @@ type link struct {
 }
 
 // Restore reads an archive into a fresh session. Its code runs there, so an archive of unknown
-// origin is executor.ErrDenied unless Options.Spec says that it can do no harm. Restore checks all of
-// the archive before it touches the session: what is not an archive of this version is
+// origin is executor.ErrDenied unless Options.Spec says that it can do no harm. Restore checks all
+// of the archive before it touches the session: what is not an archive of this version is
 // executor.ErrInvalid, and more than MaxBytes are executor.ErrTooLarge. Then it writes the files
-// and, in one run, restores links, imports, definitions and values. What cannot be restored, because
-// a module is missing or another Python refuses it, is in Report.Omitted, besides what Make omitted.
-// With AllOrNothing it fails instead, with executor.ErrUnsupported and an *OmittedError, if anything
-// of the archive cannot be restored. After an error the session has the names of before, but it may
-// have files of the archive: close it.
+// and, in one run, restores links, imports, definitions and values. What cannot be restored,
+// because a module is missing or another Python refuses it, is in Report.Omitted, besides what Make
+// omitted. With AllOrNothing it fails instead, with executor.ErrUnsupported and an *OmittedError,
+// if anything of the archive cannot be restored. After an error the session has the names of
+// before, but it may have files of the archive: close it.
 func Restore(ctx context.Context, s executor.Session, r io.Reader, opts Options) (*Report, error) {
 	const op = "restore"
 	err := opts.check()

@@ -33,8 +33,8 @@ type Options struct {
 	// same moment may both be refused when there is room for one.
 	MaxPerSubject int
 	MaxTotal      int
-	// Checkpoint keeps checkpoints of the sessions in the Store. A new sandbox of a key goes on from
-	// the last one: Acquire restores it before it returns. The zero value keeps nothing.
+	// Checkpoint keeps checkpoints of the sessions in the Store. A new sandbox of a key goes on
+	// from the last one: Acquire restores it before it returns. The zero value keeps nothing.
 	Checkpoint Checkpoints
 	// Replace returns how long a backend must have been unavailable to every Acquire before Acquire
 	// replaces the session with a new one. Zero: at once; negative: never. Nil: DefaultReplace for

@@ -73,9 +73,9 @@ func later(a, b time.Time) time.Time {
 }
 
 // Abandon gives up the sandbox of key without asking its backend. It is for a backend that does not
-// answer, where Discard fails. The next Acquire creates a new sandbox from the last checkpoint, and its
-// lease says so. A lease of the old sandbox is lost. The old sandbox is left to its idle TTL and to
-// Reap. If there is no record, that is not an error.
+// answer, where Discard fails. The next Acquire creates a new sandbox from the last checkpoint, and
+// its lease says so. A lease of the old sandbox is lost. The old sandbox is left to its idle TTL
+// and to Reap. If there is no record, that is not an error.
 func (m *Manager) Abandon(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {
 		return m.fail("abandon", executor.ErrInvalid, err)

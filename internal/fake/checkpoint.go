@@ -16,8 +16,8 @@ import (
 )
 
 // The program of package checkpoint is Python, of which Starlark has not enough. What follows keeps
-// to its protocol: variables that have a JSON form are carried, and functions are listed. A function
-// that is named reduce is called while a checkpoint is made, as Python calls __reduce__.
+// to its protocol: variables that have a JSON form are carried, and functions are listed. A
+// function that is named reduce is called while a checkpoint is made, as Python calls __reduce__.
 
 // checkpointCell matches the cell of package checkpoint, and in it the arguments.
 var checkpointCell = regexp.MustCompile(`^\(lambda b: .*"<checkpoint of execbroker>".*"args": ("(?:[^"\\]|\\.)*")\}\)\)\(__import__\("builtins"\)\)$`)
