@@ -52,7 +52,6 @@ func All() []Case {
 		languageCases(),
 		typescriptCases(),
 		stateCases(),
-		checkpointCases(),
 		lingerCases(),
 		timeoutCases(),
 		cancelCases(),

@@ -1,7 +1,0 @@
-class Hang:
-    def __reduce__(self):
-        while True:
-            pass
-
-
-hang = Hang()
