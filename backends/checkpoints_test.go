@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/execbroker/execbroker/backends"
@@ -44,11 +45,16 @@ func TestCheckpointKey(t *testing.T) {
 func TestCheckpointsAreNoTurns(t *testing.T) {
 	t.Setenv("CHECKPOINT_KEY", strings.Repeat("k", 32))
 	bubble(t, fake.Options{}, func(w *world) {
-		var audits []backends.Audit
+		var mu sync.Mutex // the end of a sandbox that is gone is audited in the background
+		ops := map[string]int{}
 		b := w.open(`
 backends: {a: {type: fake, on: a}}
 sessions: {checkpoint: {every: 2 runs, key: {env: CHECKPOINT_KEY}}}
-guard: {runs_per_minute: 7}`, backends.WithAudit(func(a backends.Audit) { audits = append(audits, a) }))
+guard: {runs_per_minute: 7}`, backends.WithAudit(func(a backends.Audit) {
+			mu.Lock()
+			defer mu.Unlock()
+			ops[a.Op+" "+a.Error]++
+		}))
 		defer w.close(b)
 		turn := func(want error) {
 			w.Helper()
@@ -69,10 +75,8 @@ guard: {runs_per_minute: 7}`, backends.WithAudit(func(a backends.Audit) { audits
 		turn(nil) // restores it first
 		turn(nil) // and a checkpoint, which is the seventh run
 		turn(executor.ErrDenied)
-		ops := map[string]int{}
-		for _, a := range audits {
-			ops[a.Op+" "+a.Error]++
-		}
+		mu.Lock()
+		defer mu.Unlock()
 		if ops["run "] != 4 || ops["checkpoint "] != 3 || ops["run denied"] != 1 {
 			w.Errorf("got %v", ops)
 		}
