@@ -12,8 +12,8 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// BenchmarkColdStart is from the start of a process to the first result, in the first sandbox of its
-// kind, which compiles the program, and in a later one, which gets what that has compiled.
+// BenchmarkColdStart is from the start of a process to the first result, in the first sandbox of
+// its kind, which compiles the program, and in a later one, which gets what that has compiled.
 // Sub-benchmark raw is the same with nothing but Python.
 func BenchmarkColdStart(b *testing.B) {
 	python := pythonOf(host)

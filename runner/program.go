@@ -25,8 +25,8 @@ var sources embed.FS
 // is one program to compile.
 var supervisor = []string{"protocol.py", "parts.py", "system.py", "peers.py", "runs.py", "processes.py", "interpreters.py", "supervisor.py"}
 
-// working lists what of the supervisor does nothing before it is set up. A machine has not got it in
-// its file, but as another part, which need not be compiled in each.
+// working lists what of the supervisor does nothing before it is set up. A machine has not got it
+// in its file, but as another part, which need not be compiled in each.
 var working = []string{"runs.py", "processes.py", "interpreters.py"}
 
 // others lists the parts that the supervisor gets when it is set up, by name, with their files. It
