@@ -172,8 +172,16 @@ func (b *backend) noInterpreter(ctx context.Context, sandbox *api.Sandbox, err e
 }
 
 // open makes the contexts of a new session.
-func (n *notebook) open(ctx context.Context, spec *executor.Spec) error {
-	defer n.awake(ctx, spec.IdleTTL)()
+func (n *notebook) open(ctx context.Context, spec *executor.Spec) (err error) {
+	end, err := n.awake(ctx, spec.IdleTTL)
+	defer func() {
+		if eerr := end(); err == nil && eerr != nil {
+			err = n.failed(ctx, "keeping a new sandbox", eerr)
+		}
+	}()
+	if err != nil {
+		return n.failed(ctx, "keeping a new sandbox", err)
+	}
 	s := setup{Keep: true, Env: pointers(spec.Env), Dir: executor.Workdir}
 	for k, v := range map[string]string{"TZ": "UTC", "LANG": "C.UTF-8"} {
 		if _, given := s.Env[k]; !given {
@@ -196,32 +204,46 @@ func (n *notebook) open(ctx context.Context, spec *executor.Spec) error {
 	return nil
 }
 
-// awake keeps the sandbox in use until end is called. The runner, whose clock ends the sandbox,
-// sees nothing of a context that is being made, and a kernel may take longer than a short idle TTL.
-func (n *notebook) awake(ctx context.Context, idle time.Duration) (end func()) {
+// leastAwake is how long a sandbox is kept at a time while its contexts are made. A machine may be
+// too busy to ask more often.
+const leastAwake = 10 * time.Second
+
+// awake keeps the sandbox in use until end is called, and then for its idle TTL. The service, whose
+// clock ends the sandbox, sees nothing of a context that is being made, and a kernel may take
+// longer than a short idle TTL.
+func (n *notebook) awake(ctx context.Context, idle time.Duration) (end func() error, err error) {
 	if idle <= 0 || idle > n.b.cfg.timeout() {
-		return func() {}
+		return func() error { return nil }, nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	each := max(idle, leastAwake)
+	if each > idle {
+		_, err = n.KeepAlive(ctx, each)
+	}
+	kctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() {
-		t := time.NewTicker(idle / 3)
+		t := time.NewTicker(each / 3)
 		defer t.Stop()
 		for {
 			select {
-			case <-ctx.Done():
+			case <-kctx.Done():
 				return
 			case <-t.C:
 			}
-			if _, err := n.KeepAlive(ctx, idle); err != nil {
+			if _, err := n.KeepAlive(kctx, each); err != nil {
 				return // what waits for the context finds out why
 			}
 		}
 	})
-	return func() {
+	return func() error {
 		cancel()
 		work.Wait()
-	}
+		if each == idle {
+			return nil
+		}
+		_, err := n.KeepAlive(ctx, idle)
+		return err
+	}, err
 }
 
 // failed classifies an error of a step that runs no code of the user.
