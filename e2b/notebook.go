@@ -48,14 +48,21 @@ func (n *notebooks) Capabilities() executor.Capabilities {
 // Create implements driver.Driver.
 func (n *notebooks) Create(ctx context.Context, c *driver.Create) (driver.Session, error) {
 	held := *c
-	// What runs there are leases, which last longer than the code.
+	// What runs there are leases, which last longer than the code. The service, whose clock ends
+	// the sandbox, sees nothing of a context that is being made, which may take longer than the
+	// idle TTL.
 	held.Spec.Languages, held.Spec.MaxRun = []executor.Language{executor.Python}, executor.RunLimits{}
+	held.Spec.IdleTTL = max(c.Spec.IdleTTL, time.Duration(1+len(c.Spec.Languages))*n.b.cfg.timeout())
 	s, err := n.found.Create(ctx, &held)
 	if err != nil {
 		return nil, err
 	}
 	nb := n.b.notebook(s)
-	if err := nb.open(ctx, &c.Spec); err != nil {
+	err = nb.open(ctx, &c.Spec)
+	if err == nil && held.Spec.IdleTTL > c.Spec.IdleTTL {
+		nb.expires, err = nb.KeepAlive(ctx, n.b.idle(&c.Spec))
+	}
+	if err != nil {
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.b.cfg.timeout())
 		defer cancel()
 		if rerr := s.Destroy(rctx); rerr != nil {
@@ -95,9 +102,21 @@ type notebook struct {
 	b    *backend
 	id   string // of the sandbox
 	code *interpreter
+	// expires is when the sandbox ends by its idle TTL, if it had more while its contexts were
+	// made.
+	expires time.Time
 
 	mu      sync.Mutex
 	kernels map[executor.Interpreter]*kernel // that this holder has used
+}
+
+// Info implements driver.Session.
+func (n *notebook) Info() executor.SessionInfo {
+	i := n.runnerSession.Info()
+	if !n.expires.IsZero() {
+		i.Expires = n.expires
+	}
+	return i
 }
 
 // kernel is a context of the code interpreter. Only who holds its lease uses it.
@@ -172,16 +191,7 @@ func (b *backend) noInterpreter(ctx context.Context, sandbox *api.Sandbox, err e
 }
 
 // open makes the contexts of a new session.
-func (n *notebook) open(ctx context.Context, spec *executor.Spec) (err error) {
-	end, err := n.awake(ctx, spec.IdleTTL)
-	defer func() {
-		if eerr := end(); err == nil && eerr != nil {
-			err = n.failed(ctx, "keeping a new sandbox", eerr)
-		}
-	}()
-	if err != nil {
-		return n.failed(ctx, "keeping a new sandbox", err)
-	}
+func (n *notebook) open(ctx context.Context, spec *executor.Spec) error {
 	s := setup{Keep: true, Env: pointers(spec.Env), Dir: executor.Workdir}
 	for k, v := range map[string]string{"TZ": "UTC", "LANG": "C.UTF-8"} {
 		if _, given := s.Env[k]; !given {
@@ -202,48 +212,6 @@ func (n *notebook) open(ctx context.Context, spec *executor.Spec) (err error) {
 		}
 	}
 	return nil
-}
-
-// leastAwake is how long a sandbox is kept at a time while its contexts are made. A machine may be
-// too busy to ask more often.
-const leastAwake = 10 * time.Second
-
-// awake keeps the sandbox in use until end is called, and then for its idle TTL. The service, whose
-// clock ends the sandbox, sees nothing of a context that is being made, and a kernel may take
-// longer than a short idle TTL.
-func (n *notebook) awake(ctx context.Context, idle time.Duration) (end func() error, err error) {
-	if idle <= 0 || idle > n.b.cfg.timeout() {
-		return func() error { return nil }, nil
-	}
-	each := max(idle, leastAwake)
-	if each > idle {
-		_, err = n.KeepAlive(ctx, each)
-	}
-	kctx, cancel := context.WithCancel(ctx)
-	var work sync.WaitGroup
-	work.Go(func() {
-		t := time.NewTicker(each / 3)
-		defer t.Stop()
-		for {
-			select {
-			case <-kctx.Done():
-				return
-			case <-t.C:
-			}
-			if _, err := n.KeepAlive(kctx, each); err != nil {
-				return // what waits for the context finds out why
-			}
-		}
-	})
-	return func() error {
-		cancel()
-		work.Wait()
-		if each == idle {
-			return nil
-		}
-		_, err := n.KeepAlive(ctx, idle)
-		return err
-	}, err
 }
 
 // failed classifies an error of a step that runs no code of the user.
