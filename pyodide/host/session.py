@@ -145,6 +145,12 @@ class _Session:
         tasks = [t for t in _all_tasks(asyncio.get_event_loop()) if t not in self.before and t not in mine and not t.done()]
         return tasks + [h for h, run in _timers.items() if run == self.host.run and not h.cancelled()]
 
+    def cancel_timers(self):
+        """Cancels the timers of the run in progress."""
+        for h, run in list(_timers.items()):
+            if run == self.host.run:
+                h.cancel()
+
     def names(self):
         """Names what still runs."""
         for h in [h for h in _timers if h.cancelled()]:
@@ -154,6 +160,8 @@ class _Session:
         return (["task " + getattr(t.get_coro(), "__qualname__", "") for t in tasks] + ["timer"] * len(_timers))[:21]
 
     def _end(self, outcome, state):
+        if outcome.interrupted:
+            self.cancel_timers()  # the code that has done it may have been interrupted too
         self.host.run = 0
         left = self.names()
         self.interpreter.sift(bool(left))
@@ -176,9 +184,7 @@ class _Session:
         try:
             if again and self.task is not None and self.task.done():
                 return self.finish()  # an interrupt has hit the code that should have done this
-            for h, run in list(_timers.items()):
-                if run == self.host.run:
-                    h.cancel()
+            self.cancel_timers()
             for t in _all_tasks(asyncio.get_event_loop()) - self.before:
                 waiter = t._fut_waiter
                 if not again or waiter is not None and not waiter.done():
