@@ -79,9 +79,6 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 	c.MaxFile = cmp.Or(c.MaxFile, DefaultMaxFile)
 	c.BodyTime = cmp.Or(c.BodyTime, DefaultBodyTime)
 	c.MaxTimeout = cmp.Or(c.MaxTimeout, DefaultMaxTimeout)
-	if most := caps.MaxRun.WallTime; most > 0 {
-		c.MaxTimeout = min(c.MaxTimeout, most)
-	}
 	c.MaxIdle = cmp.Or(c.MaxIdle, DefaultMaxIdle)
 	if caps.MaxLife > 0 {
 		c.MaxIdle = min(c.MaxIdle, caps.MaxLife)
@@ -90,9 +87,6 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 	c.MaxRuns = cmp.Or(c.MaxRuns, DefaultMaxRuns)
 	c.MaxRunsTotal = cmp.Or(c.MaxRunsTotal, DefaultMaxRunsTotal)
 	c.MaxTransfers = cmp.Or(c.MaxTransfers, DefaultMaxTransfers)
-	if c.Spec.MaxRun.WallTime != executor.NoLimit {
-		c.Spec.MaxRun.WallTime = max(c.Spec.MaxRun.WallTime, c.MaxTimeout)
-	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c, nil
 }

@@ -56,13 +56,12 @@ var _ http.Handler = (*Server)(nil)
 
 // New makes a Server over x. The caller still owns x. New fails if x cannot satisfy cfg.
 func New(x executor.Executor, cfg Config) (*Server, error) {
-	caps := x.Info().Capabilities
-	cfg, err := cfg.withDefaults(caps)
+	cfg, err := cfg.withDefaults(x.Info().Capabilities)
 	if err != nil {
 		return nil, err
 	}
-	if missing := caps.MissingFor(cfg.Spec); len(missing) > 0 {
-		return nil, &executor.Error{Op: "server", Backend: x.Info().Name, Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing}
+	if err := LongestRun("server", x, &cfg.Spec, &cfg.MaxTimeout); err != nil {
+		return nil, err
 	}
 	s := &Server{x: x, cfg: cfg, started: time.Now(), sessions: map[string]*session{}, usage: map[keyID]*usage{}}
 	s.routes()

@@ -17,7 +17,7 @@ import (
 
 // The defaults of Config.
 const (
-	DefaultMaxTimeout   = 5 * time.Minute
+	DefaultMaxTimeout   = server.DefaultMaxTimeout
 	DefaultMaxRuns      = 100
 	DefaultMaxRunsTotal = 1000
 	DefaultMaxBody      = 32 << 20
@@ -95,21 +95,14 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, &executor.Error{Op: "compat", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: err}
 	}
-	caps := x.Info().Capabilities
 	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, DefaultMaxTimeout)
-	if most := caps.MaxRun.WallTime; most > 0 {
-		cfg.MaxTimeout = min(cfg.MaxTimeout, most)
-	}
 	cfg.MaxRuns = cmp.Or(cfg.MaxRuns, DefaultMaxRuns)
 	cfg.MaxRunsTotal = cmp.Or(cfg.MaxRunsTotal, DefaultMaxRunsTotal)
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
 	cfg.BodyTime = cmp.Or(cfg.BodyTime, DefaultBodyTime)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	if cfg.Spec.MaxRun.WallTime != executor.NoLimit {
-		cfg.Spec.MaxRun.WallTime = max(cfg.Spec.MaxRun.WallTime, cfg.MaxTimeout)
-	}
-	if missing := caps.MissingFor(cfg.Spec); len(missing) > 0 {
-		return nil, &executor.Error{Op: "compat", Backend: x.Info().Name, Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing}
+	if err := server.LongestRun("compat", x, &cfg.Spec, &cfg.MaxTimeout); err != nil {
+		return nil, err
 	}
 	s := &Server{x: x, cfg: cfg, runs: runs{most: cfg.MaxRuns, mostTotal: cfg.MaxRunsTotal}}
 	s.kept = shelf{mostBytes: cmp.Or(cfg.MaxKept, DefaultMaxKept), keep: cmp.Or(cfg.KeepTime, DefaultKeepTime)}

@@ -33,7 +33,7 @@ import (
 
 // The defaults of Config.
 const (
-	DefaultMaxTimeout = 5 * time.Minute
+	DefaultMaxTimeout = server.DefaultMaxTimeout
 	DefaultMaxRuns    = 100
 	DefaultMaxBody    = 4 << 20
 	DefaultBodyTime   = 30 * time.Second
@@ -82,7 +82,6 @@ var _ http.Handler = (*Server)(nil)
 // New makes a Server over x. The caller still owns x. New fails if x has no Python, or cannot
 // satisfy cfg.
 func New(x executor.Executor, cfg Config) (*Server, error) {
-	caps := x.Info().Capabilities
 	if cfg.MaxTimeout < 0 || cfg.MaxRuns < 0 || cfg.MaxBody < 0 || cfg.BodyTime < 0 {
 		return nil, &executor.Error{Op: "nemo", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: errors.New("limits: none may be negative")}
 	}
@@ -91,19 +90,13 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 		return nil, &executor.Error{Op: "nemo", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: fmt.Errorf("hosts: %w", err)}
 	}
 	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, DefaultMaxTimeout)
-	if most := caps.MaxRun.WallTime; most > 0 {
-		cfg.MaxTimeout = min(cfg.MaxTimeout, most)
-	}
 	cfg.MaxRuns = cmp.Or(cfg.MaxRuns, DefaultMaxRuns)
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
 	cfg.BodyTime = cmp.Or(cfg.BodyTime, DefaultBodyTime)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.Spec.Languages = []executor.Language{executor.Python}
-	if cfg.Spec.MaxRun.WallTime != executor.NoLimit {
-		cfg.Spec.MaxRun.WallTime = max(cfg.Spec.MaxRun.WallTime, cfg.MaxTimeout)
-	}
-	if missing := caps.MissingFor(cfg.Spec); len(missing) > 0 {
-		return nil, &executor.Error{Op: "nemo", Backend: x.Info().Name, Kind: executor.ErrUnsupported, Ran: executor.RanNo, Missing: missing}
+	if err := server.LongestRun("nemo", x, &cfg.Spec, &cfg.MaxTimeout); err != nil {
+		return nil, err
 	}
 	m, err := sessions.New(x, sessions.NewMemoryStore(), sessions.Options{Instance: "nemo." + strings.ToLower(rand.Text()), Private: true, Log: cfg.Log})
 	if err != nil {
