@@ -88,6 +88,17 @@ var mustDeclare = map[string]func() Must{
 			Isolation:    executor.IsolationContainer,
 		}
 	},
+	"kubernetes": func() Must {
+		return Must{
+			Features: []executor.Feature{ // the other limits, and terminals, are not those of every runtime
+				executor.FeatureCode, executor.FeatureCommand, executor.FeatureParallelRuns,
+				executor.FeatureAttach, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureLimitDisk,
+				executor.FeatureNetworkNone, executor.FeatureTypeScript,
+			},
+			EachLanguage: runnerLanguage,
+			Isolation:    executor.IsolationContainer,
+		}
+	},
 	"bubblewrap": func() Must {
 		return Must{
 			Features: []executor.Feature{ // limits but that of disk are those of machines with control groups

@@ -1,0 +1,104 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/execbroker/execbroker/conformance"
+	"github.com/execbroker/execbroker/conformance/conformancetest"
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/kubernetes/kubetest"
+)
+
+// mainOf runs the tests, or the child that the suite has started.
+func mainOf(m *testing.M) int {
+	was, err := conformance.RunChild(context.Background(), target(nil))
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	case was:
+		return 0
+	}
+	return leaktest.Main(m)
+}
+
+// untilOK polls until a check does not fail.
+func untilOK(ctx context.Context, check func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		if perr := pause(ctx, 50*time.Millisecond); perr != nil {
+			return errors.Join(perr, err)
+		}
+	}
+}
+
+// What a run of the suite has: a cluster and a namespace of its own.
+const (
+	paramKubeconfig = "kubeconfig"
+	paramNamespace  = "namespace"
+)
+
+// must is what the backend has to declare with images for both languages.
+var must = func() conformance.Must {
+	m, _ := conformance.MustDeclare(Type)
+	m.Features = append(append(m.Features, executor.FeatureMixedLanguages, executor.FeaturePorts, executor.FeatureNetworkFull), gvisorLacks...)
+	m.Languages = map[executor.Language][]executor.Feature{executor.Python: m.EachLanguage, executor.JavaScript: m.EachLanguage}
+	return m
+}()
+
+// target is what the suite tests: the adapter with a cluster.
+func target(c *kubetest.Cluster) conformance.Target {
+	return conformance.Target{
+		Implementation: conformance.Implementation{Name: Type, Version: kubetest.Version},
+		Mode:           conformance.Live,
+		Setup: func(ctx context.Context) (map[string]string, func() error, error) {
+			ns, err := newNamespace(ctx, c)
+			return map[string]string{paramKubeconfig: c.Kubeconfig, paramNamespace: ns}, nil, err
+		},
+		Open: func(ctx context.Context, params map[string]string) (executor.Executor, error) {
+			cfg := testConfig(params[paramKubeconfig], params[paramNamespace])
+			cfg.Ports, cfg.AllowClusterNetwork = true, true
+			cfg.Languages = []executor.Language{executor.Python, executor.JavaScript}
+			cfg.Templates = map[string]Template{"small": {Image: dockertest.Python, Limits: Limits{Memory: 128 << 20, Disk: 8 << 20}}}
+			return Open(ctx, driver.Env{Owner: "conformance" + params[conformance.ParamOwner]}, cfg)
+		},
+		Leaks: func(ctx context.Context, params map[string]string) (left []string, err error) {
+			return leftAtNode(ctx, c)
+		},
+		Programs: []conformance.Programs{conformance.Python, conformance.JavaScript},
+		Must:     must,
+		Parallel: 4,
+	}
+}
+
+// leftAtNode returns the containers that the node has. Those of pods that were deleted go a moment
+// later.
+func leftAtNode(ctx context.Context, c *kubetest.Cluster) (left []string, err error) {
+	errLeft := errors.New("containers are left")
+	uerr := untilOK(ctx, func() error {
+		if left, err = c.Containers(); err != nil || len(left) > 0 {
+			return errLeft
+		}
+		return nil
+	})
+	if err == nil && !errors.Is(uerr, errLeft) {
+		err = uerr
+	}
+	return left, err
+}
+
+// TestConformance runs the suite against a real cluster.
+func TestConformance(t *testing.T) { conformancetest.Test(t, target(testCluster(t))) }

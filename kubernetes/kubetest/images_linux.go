@@ -1,0 +1,181 @@
+package kubetest
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// pauseImage is the image of the first container of each pod.
+const pauseImage = "localhost/execbroker-pause:1"
+
+// containerd starts it and gives it the images that it does not have. What earlier containers it
+// remembers it forgets.
+func (c *Cluster) containerd(ctx context.Context, images []Image) error {
+	if err := c.start("containerd", "--config", c.path("containerd.toml")); err != nil {
+		return err
+	}
+	err := c.await(ctx, "containerd", func(context.Context) error { return run(c.ctr("version")) })
+	if err != nil {
+		return err
+	}
+	if err := c.forget(); err != nil {
+		return err
+	}
+	pause, err := os.ReadFile(filepath.Join(c.programs, "pause"))
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(pause)
+	images = append([]Image{{Name: pauseImage, ID: hex.EncodeToString(sum[:]), Save: func(file string) error { return savePause(file, pause) }}}, images...)
+	known := map[string]string{}
+	record := c.path("images.json")
+	if b, err := os.ReadFile(record); err == nil {
+		if err := json.Unmarshal(b, &known); err != nil {
+			return err
+		}
+	}
+	for _, i := range images {
+		if known[i.Name] == i.ID {
+			continue
+		}
+		if err := c.load(i); err != nil {
+			return fmt.Errorf("image %s: %w", i.Name, err)
+		}
+		known[i.Name] = i.ID
+		b, err := json.Marshal(known)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(record, b, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ctr returns a command to containerd.
+func (c *Cluster) ctr(args ...string) *exec.Cmd {
+	return c.inside("ctr", append([]string{"-a", c.path("run", "containerd.sock"), "-n", "k8s.io"}, args...)...)
+}
+
+// load imports an image.
+func (c *Cluster) load(i Image) error {
+	file := c.path("image.tar")
+	defer os.Remove(file)
+	if err := i.Save(file); err != nil {
+		return err
+	}
+	return run(c.ctr("images", "import", file))
+}
+
+// forget removes the containers of the last cluster, which run no more.
+func (c *Cluster) forget() error {
+	out, err := c.ctr("containers", "ls", "-q").Output()
+	if err != nil {
+		return err
+	}
+	for _, id := range strings.Fields(string(out)) {
+		if err := run(c.ctr("containers", "rm", id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Containers returns the IDs of the containers of the node, running or not, without those of the
+// cluster itself: there are none.
+func (c *Cluster) Containers() ([]string, error) {
+	out, err := c.ctr("containers", "ls", "-q").Output()
+	return strings.Fields(string(out)), err
+}
+
+// savePause writes the image of the program pause in the form of docker save.
+func savePause(file string, program []byte) error {
+	layer, err := archive("pause", program, 0o755)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(layer)
+	config, cerr := json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux", "config": map[string]any{"Entrypoint": []string{"/pause"}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(sum[:])}},
+	})
+	manifest, merr := json.Marshal([]map[string]any{{"Config": "config.json", "RepoTags": []string{pauseImage}, "Layers": []string{"layer.tar"}}})
+	if err := errors.Join(cerr, merr); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, f := range []struct {
+		name string
+		text []byte
+	}{{"config.json", config}, {"manifest.json", manifest}, {"layer.tar", layer}} {
+		if err := add(w, f.name, f.text, 0o644); err != nil {
+			return err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return os.WriteFile(file, b.Bytes(), 0o644)
+}
+
+// archive returns a tar of one file.
+func archive(name string, text []byte, mode int64) ([]byte, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	if err := add(w, name, text, mode); err != nil {
+		return nil, err
+	}
+	err := w.Close()
+	return b.Bytes(), err
+}
+
+func add(w *tar.Writer, name string, text []byte, mode int64) error {
+	if err := w.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(text))}); err != nil {
+		return err
+	}
+	_, err := w.Write(text)
+	return err
+}
+
+func ignoreExisting(err error) error {
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// copyCPUSets lets the groups of the kubelet have processors, which a new group of version 1 has
+// none of.
+func copyCPUSets() error {
+	found, err := filepath.Glob(filepath.Join(filepath.Dir(groups), groupName, "cpuset.cpus"))
+	if err != nil {
+		return err
+	}
+	for _, file := range found {
+		for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
+			dir := filepath.Dir(file)
+			b, err := os.ReadFile(filepath.Join(filepath.Dir(dir), name))
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package kubernetes
+
+import (
+	"strconv"
+	"time"
+)
+
+// python runs the runner and the Python of sessions. The image says where it is.
+const python = "python3"
+
+// What the main process of a container writes is kept by the node, on its disk, and counts against
+// the pod. So the runner is not spoken to over that process's own streams. It begins as the
+// prelude, which waits for an opener: a process that exec starts, whose streams are those of the
+// connection. It takes them over, and becomes the runner. The opener stays for as long as the runner
+// has its standard error, because a node ends the streams of an exec with its process.
+
+// prelude is the program of the main process, before it becomes the runner. What it does needs
+// rights that the runner gives up before there is code.
+//
+// It closes the file for termination messages, which everybody can write to without a bound. It
+// takes every interface down but loopback, with the flags of each as the kernel tells them. It gives
+// the writable directories their owners. Then it waits, and ends if nobody comes.
+const prelude = `import array, fcntl, os, socket, struct, sys
+uid, network, wait, runner = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:]
+try:
+    os.chmod("/dev/termination-log", 0o600)
+except FileNotFoundError:
+    pass
+if network == "none":
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for _, name in socket.if_nameindex():
+        if name != "lo":
+            r = struct.pack("16sh14x", name.encode(), 0)
+            flags = struct.unpack("16sh14x", fcntl.ioctl(s, 0x8913, r))[1]
+            fcntl.ioctl(s, 0x8914, struct.pack("16sh14x", name.encode(), flags & ~1))
+            flags = struct.unpack("16sh14x", fcntl.ioctl(s, 0x8913, r))[1]
+            if flags & 1:
+                sys.exit("execbroker: interface %s stays up" % name)
+    s.close()
+for path, mode, owner in (("/workspace", 0o755, uid), ("/tmp", 0o1777, 0), ("/dev/shm", 0o1777, 0), ("/run/nscd", 0o755, 0)):
+    os.chmod(path, mode)
+    if owner:
+        os.chown(path, owner, owner)
+l = socket.socket(socket.AF_UNIX)
+l.bind("\0execbroker-start")
+l.listen(1)
+l.settimeout(wait)
+while True:
+    try:
+        c = l.accept()[0]
+    except socket.timeout:
+        sys.exit(0)
+    c.settimeout(10)
+    try:
+        data, rights, _, _ = c.recvmsg(1, socket.CMSG_SPACE(8))
+    except OSError:
+        continue
+    fds = array.array("i")
+    for level, kind, b in rights:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(b[:len(b) - len(b) % fds.itemsize])
+    if data == b"x" and len(fds) == 2:
+        break
+    for fd in fds:
+        os.close(fd)
+l.close()
+c.setblocking(True)
+os.dup2(fds[0], 0)
+os.dup2(fds[1], 1)
+os.dup2(c.fileno(), 2)
+os.write(1, b"+")
+os.execvp(runner[0], runner)
+`
+
+// opener is the program of the first exec. It hands its streams to the prelude, which may not be
+// there yet, and passes on what the runner writes to standard error.
+const opener = `import array, os, socket, sys, time
+end = time.monotonic() + 10
+while True:
+    s = socket.socket(socket.AF_UNIX)
+    try:
+        s.connect("\0execbroker-start")
+        break
+    except OSError as e:
+        s.close()
+        if time.monotonic() > end:
+            sys.exit("execbroker: the prelude does not listen: %s" % e.strerror)
+        time.sleep(0.005)
+s.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1]))])
+os.closerange(0, 2)
+while True:
+    b = s.recv(4096)
+    if not b:
+        break
+    os.write(2, b)
+`
+
+// ready is what the prelude writes when it has the streams. Then nothing that is sent gets lost.
+const ready = '+'
+
+// preludeCommand returns the command line of the main process of a container.
+func preludeCommand(uid int, network string, wait time.Duration, runner []string) []string {
+	return append([]string{python, "-I", "-S", "-c", prelude, strconv.Itoa(uid), network, strconv.Itoa(int(wait.Seconds()))}, runner...)
+}
+
+// openerCommand returns the command line of the first exec.
+func openerCommand() []string { return []string{python, "-I", "-S", "-c", opener} }
+
+// nothingCommand returns the command line of a process that ends well at once: that it was started
+// says that the container runs.
+func nothingCommand() []string { return []string{python, "-I", "-S", "-c", ""} }

@@ -1,0 +1,232 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/runner"
+)
+
+// Start implements runner.Transport.
+func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, io.ReadWriteCloser, error) {
+	b.sweep()
+	x := &box{
+		cfg: &b.cfg, id: s.ID, image: b.cfg.image(s.Spec.Template), labels: s.Labels, network: s.Spec.Network.Mode,
+		want: b.cfg.limits(&s.Spec), life: s.Spec.MaxLife, uid: b.cfg.userID(s.ID), command: s.Command,
+	}
+	s.Info.Limits = x.limits()
+	x.note = s.Note()
+	c := &s.Config
+	c.UID, c.GID, c.Names, c.AllowWeak = x.uid, x.uid, namesDir+"/socket", b.cfg.AllowWeak
+	c.Rlimits["memlock"], c.Rlimits["msgqueue"] = locked, 0 // which would be memory of the kernel beside the sized directories
+	if isolationOf(b.cfg.RuntimeClass) == executor.IsolationGVisor {
+		delete(c.Rlimits, "nproc")
+	} else {
+		c.Rlimits["nproc"] = int64(x.want.Processes)
+	}
+	box := &sandbox{b: b, id: s.ID, image: x.image}
+	made, err := b.api.create(ctx, x.pod(), false)
+	switch {
+	case err == nil:
+		box.uid = made.UID
+	case s.Attempt > 0 && apierrors.IsAlreadyExists(err): // the first one is on its way out
+		return box, nil, &runner.LostError{Err: err}
+	case answered(err):
+		return nil, nil, b.api.fail(ctx, err) // nothing was made
+	default:
+		return box, nil, b.api.fail(ctx, err) // it may have been
+	}
+	box.main, err = b.open(ctx, box)
+	if err != nil {
+		return box, nil, err
+	}
+	return box, box.main, nil
+}
+
+// answered reports whether an error is the word of the API server, and not of something in between.
+func answered(err error) bool {
+	var s apierrors.APIStatus
+	return errors.As(err, &s) && s.Status().Code < 500 && !apierrors.IsTimeout(err)
+}
+
+// How often a pod that is starting is asked whether it has started: soon at first, less often where
+// it takes long.
+const (
+	firstAsk = 40 * time.Millisecond
+	lastAsk  = time.Second
+	askMore  = 1.25
+	lookIf   = 250 * time.Millisecond // how often its status is read meanwhile
+)
+
+// open connects to the prelude of a new pod. To ask the node for a process is quicker than to wait
+// for what the API server says of the pod, which is late by a third of a second. The pod's status is
+// read to find out why it does not start.
+func (b *backend) open(ctx context.Context, box *sandbox) (*stream, error) {
+	begun, looked := time.Now(), time.Now()
+	for wait := firstAsk; ; wait = min(time.Duration(float64(wait)*askMore), lastAsk) {
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, b.late(ctx, box)
+		case <-timer.C:
+		}
+		s, err := b.api.opened(ctx, podName(box.id))
+		if err == nil {
+			return s, nil
+		}
+		if ctx.Err() != nil {
+			return nil, b.late(ctx, box)
+		}
+		if !notYet(err) {
+			return nil, b.api.fail(ctx, err)
+		}
+		if time.Since(looked) < lookIf {
+			continue
+		}
+		looked = time.Now()
+		pod, err := b.api.get(ctx, podName(box.id))
+		if err != nil {
+			if missing(err) {
+				return nil, driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("pod %s was deleted by somebody while it started", podName(box.id)))
+			}
+			return nil, b.api.fail(ctx, err)
+		}
+		if err := b.cfg.startFailure(pod, time.Since(begun)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// late returns the cause of the end of ctx, and if that is a time limit, what the pod waits for.
+func (b *backend) late(ctx context.Context, box *sandbox) error {
+	cause := context.Cause(ctx)
+	lctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if !errors.Is(cause, context.DeadlineExceeded) {
+		return cause
+	}
+	if pod, err := b.api.get(lctx, podName(box.id)); err == nil {
+		return fmt.Errorf("%w: %s", cause, waitsFor(pod))
+	}
+	return cause
+}
+
+// opened starts an opener and waits for the word of the prelude that it has the streams.
+func (c *client) opened(ctx context.Context, pod string) (*stream, error) {
+	s, err := c.exec(ctx, pod, openerCommand())
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { s.Close() })
+	var first [1]byte
+	_, err = io.ReadFull(s, first[:])
+	if !stop() {
+		err = context.Cause(ctx)
+	}
+	if err == nil && first[0] != ready {
+		err = errProtocol
+	}
+	if err != nil {
+		s.Close()
+		if said := s.stderr(); said != "" {
+			err = fmt.Errorf("%w: %s", err, said)
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// notYet reports whether an error of an exec may mean that the container has not started yet. The
+// API server refuses a pod without a node, and the node one without a container, each in its own
+// words. What else it may be is seen in the status of the pod.
+func notYet(err error) bool {
+	var e *exitError
+	if errors.As(err, &e) {
+		return true
+	}
+	return apierrors.IsBadRequest(err) || apierrors.IsInternalError(err) || apierrors.IsConflict(err) || apierrors.IsServiceUnavailable(err) || errors.Is(err, io.EOF)
+}
+
+// startFailure returns why a pod will not start, in the words of the cluster, or nil if it may.
+func (c *Config) startFailure(pod *corev1.Pod, age time.Duration) error {
+	if pod.DeletionTimestamp != nil {
+		return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("pod %s is being deleted by somebody while it starts", pod.Name))
+	}
+	for _, s := range pod.Status.Conditions {
+		if s.Type == corev1.PodScheduled && s.Status == corev1.ConditionFalse && age > c.scheduleTimeout() {
+			return driver.Fail(executor.ErrExhausted, executor.RanNo,
+				fmt.Errorf("no node took pod %s within %v: %s: %s; see schedule_timeout, limits and requests", pod.Name, c.scheduleTimeout(), s.Reason, words(s.Message)))
+		}
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		if err := containerFailure(&s); err != nil {
+			return err
+		}
+	}
+	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("pod %s has ended while it started: %s", pod.Name, waitsFor(pod)))
+	}
+	return nil
+}
+
+// containerFailure is startFailure for a container.
+func containerFailure(s *corev1.ContainerStatus) error {
+	if w := s.State.Waiting; w != nil {
+		said := fmt.Errorf("image %s: %s: %s", words(s.Image), w.Reason, words(w.Message))
+		switch w.Reason {
+		case "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ErrImageNeverPull", "ImageInspectError", "SignatureValidationFailed":
+			return driver.Fail(executor.ErrUnavailable, executor.RanNo, said)
+		case "InvalidImageName":
+			return driver.Fail(executor.ErrInvalid, executor.RanNo, said)
+		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff":
+			return unsupported(fmt.Errorf("the node cannot make the container: %s: %s", w.Reason, words(w.Message)), "container")
+		}
+	}
+	t := s.State.Terminated
+	if t == nil {
+		return nil
+	}
+	switch {
+	case t.Reason == "OOMKilled":
+		return driver.Fail(executor.ErrExhausted, executor.RanNo, errors.New("the memory of the sandbox did not suffice for its interpreter"))
+	case t.Reason == "StartError" || t.Reason == "ContainerCannotRun":
+		return unsupported(fmt.Errorf("the image has no %s that can be executed: %s", python, words(t.Message)), python)
+	case t.ExitCode != 0:
+		return unsupported(fmt.Errorf("the sandbox was not prepared (exit code %d): %s %s; the log of the pod has more", t.ExitCode, t.Reason, words(t.Message)), python+">=3.9")
+	}
+	return nil
+}
+
+// waitsFor says in a line what the status of a pod is.
+func waitsFor(pod *corev1.Pod) string {
+	said := string(pod.Status.Phase)
+	add := func(reason, message string) {
+		if reason != "" || message != "" {
+			said += ", " + reason + ": " + message
+		}
+	}
+	add(pod.Status.Reason, pod.Status.Message)
+	for _, s := range pod.Status.Conditions {
+		if s.Status == corev1.ConditionFalse && s.Type == corev1.PodScheduled {
+			add(s.Reason, s.Message)
+		}
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		if w := s.State.Waiting; w != nil {
+			add(w.Reason, w.Message)
+		}
+		if t := s.State.Terminated; t != nil {
+			add(t.Reason, t.Message)
+		}
+	}
+	return words(said)
+}

@@ -1,0 +1,256 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	gorilla "github.com/gorilla/websocket"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/transport/websocket"
+)
+
+// stream is the standard input and output of a process in a pod, over a WebSocket with the protocol
+// v5.channel.k8s.io: the first byte of each message says which stream it is of. What the process
+// writes to its standard error is diagnosis; its end is kept.
+type stream struct {
+	conn *gorilla.Conn
+	r    io.Reader     // rest of a message of standard output; nil: none
+	done chan struct{} // closed by Close
+	over chan struct{} // closed when the process has ended
+	ping sync.WaitGroup
+
+	writing sync.Mutex // one writer at a time; held over I/O, which is what it is for
+
+	mu     sync.Mutex
+	err    []byte // end of standard error
+	status error  // how the process has ended; io.EOF if well. nil: not yet
+}
+
+// The protocol and its channels.
+const (
+	protocol      = "v5.channel.k8s.io"
+	channelIn     = 0
+	channelOut    = 1
+	channelErr    = 2
+	channelStatus = 3
+)
+
+const (
+	maxMessage = 32 << 10 // of what is sent
+	keepStderr = 4 << 10
+	maxStatus  = 64 << 10
+	pingEvery  = 15 * time.Second // balancers cut what is idle for a minute
+	pongWithin = 60 * time.Second
+	pingWrite  = 5 * time.Second
+)
+
+// errProtocol says that the other side does not keep to the protocol.
+var errProtocol = errors.New("the API server broke the protocol of exec")
+
+// exitError says that a process in a pod has ended with an error, or was not started.
+type exitError struct{ status metav1.Status }
+
+func (e *exitError) Error() string { return words(e.status.Message) }
+
+// notStarted reports whether the process was never there: the node did not know the container yet,
+// or no more. An exit code says that it was there.
+func (e *exitError) notStarted() bool { return e.status.Reason != "NonZeroExitCode" }
+
+// exec starts a process in the container of a pod. The API server may answer before it has asked
+// the node, so a process that cannot be started shows as the end of the stream.
+func (c *client) exec(ctx context.Context, pod string, command []string) (*stream, error) {
+	ctx, cancel := answer(ctx)
+	defer cancel()
+	u := c.execURL(pod, command)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	rt, holder, err := websocket.RoundTripperFor(c.cfg)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := websocket.Negotiate(rt, holder, req, protocol)
+	if err != nil {
+		return nil, cut(ctx, statusOf(err))
+	}
+	s := &stream{conn: conn, done: make(chan struct{}), over: make(chan struct{})}
+	conn.SetReadDeadline(time.Now().Add(pongWithin)) // fails on a closed connection, as the next read does
+	conn.SetPongHandler(func(string) error { return conn.SetReadDeadline(time.Now().Add(pongWithin)) })
+	s.ping.Go(s.keepAlive)
+	return s, nil
+}
+
+// statusOf finds in the error of a handshake what the API server has answered.
+func statusOf(err error) error {
+	var s *apierrors.StatusError
+	if errors.As(err, &s) {
+		return s
+	}
+	if u := errors.Unwrap(err); u != nil {
+		return fmt.Errorf("exec: %w", err)
+	}
+	return err
+}
+
+// keepAlive shows the other side, and what is in between, that the connection is in use.
+func (s *stream) keepAlive() {
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-s.over:
+			return
+		case <-tick.C:
+			if s.conn.WriteControl(gorilla.PingMessage, nil, time.Now().Add(pingWrite)) != nil {
+				return // the reader finds out as well
+			}
+		}
+	}
+}
+
+// Read implements io.Reader: what the process wrote to its standard output.
+func (s *stream) Read(p []byte) (int, error) {
+	for {
+		for s.r == nil {
+			if err := s.next(); err != nil {
+				return 0, err
+			}
+		}
+		n, err := s.r.Read(p)
+		if err == io.EOF {
+			s.r, err = nil, nil
+			if n == 0 {
+				continue
+			}
+		}
+		return n, err
+	}
+}
+
+// next reads messages until there is one of standard output.
+func (s *stream) next() error {
+	kind, r, err := s.conn.NextReader()
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.status != nil {
+			return s.status
+		}
+		return err
+	}
+	s.conn.SetReadDeadline(time.Now().Add(pongWithin)) // as above
+	var channel [1]byte
+	if _, err := io.ReadFull(r, channel[:]); err != nil || kind != gorilla.BinaryMessage {
+		return errProtocol
+	}
+	switch channel[0] {
+	case channelOut:
+		s.r = r
+	case channelErr:
+		return s.keep(r)
+	case channelStatus:
+		return s.ended(r)
+	default:
+		return errProtocol
+	}
+	return nil
+}
+
+// keep keeps the end of what was written to standard error.
+func (s *stream) keep(r io.Reader) error {
+	var piece [keepStderr]byte
+	for {
+		n, err := r.Read(piece[:])
+		s.mu.Lock()
+		s.err = append(s.err, piece[:n]...)
+		s.err = s.err[max(0, len(s.err)-keepStderr):]
+		s.mu.Unlock()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// ended reads how the process has ended. It is the last that is said.
+func (s *stream) ended(r io.Reader) error {
+	text, err := io.ReadAll(io.LimitReader(r, maxStatus))
+	if err != nil {
+		return err
+	}
+	e := &exitError{}
+	if json.Unmarshal(text, &e.status) != nil {
+		return errProtocol
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status != nil {
+		return errProtocol
+	}
+	if s.status = io.EOF; e.status.Status != metav1.StatusSuccess {
+		s.status = e
+	}
+	if s.status == io.EOF || !e.notStarted() {
+		close(s.over)
+	}
+	return s.status
+}
+
+// Write implements io.Writer: standard input of the process.
+func (s *stream) Write(p []byte) (n int, err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	for len(p) > 0 {
+		piece := p[:min(len(p), maxMessage)]
+		w, err := s.conn.NextWriter(gorilla.BinaryMessage)
+		if err != nil {
+			return n, err
+		}
+		if _, err = w.Write([]byte{channelIn}); err == nil {
+			_, err = w.Write(piece)
+		}
+		if cerr := w.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return n, err
+		}
+		n, p = n+len(piece), p[len(piece):]
+	}
+	return n, nil
+}
+
+// Close implements io.Closer. The process sees the end of its input.
+func (s *stream) Close() error {
+	s.mu.Lock()
+	select {
+	case <-s.done:
+		s.mu.Unlock()
+		return nil
+	default:
+		close(s.done)
+	}
+	s.mu.Unlock()
+	err := s.conn.Close()
+	s.ping.Wait()
+	return err
+}
+
+// stderr returns the end of what the process wrote to its standard error.
+func (s *stream) stderr() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return words(string(s.err))
+}
