@@ -77,6 +77,7 @@ func selector(owner string) string {
 // being deleted not at all.
 func (b *backend) Sessions(ctx context.Context, labels map[string]string) iter.Seq2[executor.SessionInfo, error] {
 	return func(yield func(executor.SessionInfo, error) bool) {
+		b.sweep()
 		err := b.api.list(ctx, selector(labels[driver.LabelOwner]), func(pod *corev1.Pod) bool {
 			if pod.DeletionTimestamp != nil {
 				return true
@@ -107,8 +108,8 @@ func carries(has, want map[string]string) bool {
 // program sweeps what its owner has left: pods that ended a while ago, and those that never got a
 // node.
 const (
-	sweepEvery = 10 * time.Minute
-	sweepAge   = 5 * time.Minute
+	sweepEvery = time.Minute
+	sweepAge   = 30 * time.Second
 )
 
 // sweep removes in the background what earlier programs of the owner have left, when it is time

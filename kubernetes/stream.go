@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/transport/websocket"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // stream is the standard input and output of a process in a pod, over a WebSocket with the protocol
@@ -90,14 +91,15 @@ func (c *client) exec(ctx context.Context, pod string, command []string) (*strea
 
 // statusOf finds in the error of a handshake what the API server has answered.
 func statusOf(err error) error {
+	var u *httpstream.UpgradeFailureError
+	if errors.As(err, &u) { // which does not unwrap
+		err = u.Cause
+	}
 	var s *apierrors.StatusError
 	if errors.As(err, &s) {
 		return s
 	}
-	if u := errors.Unwrap(err); u != nil {
-		return fmt.Errorf("exec: %w", err)
-	}
-	return err
+	return fmt.Errorf("exec: %w", err)
 }
 
 // keepAlive shows the other side, and what is in between, that the connection is in use.

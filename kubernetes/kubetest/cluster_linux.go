@@ -360,3 +360,21 @@ func (c *Cluster) Stop() error {
 	err := c.clean()
 	return errors.Join(err, c.lock.Close())
 }
+
+// Groups returns the control groups of pods.
+func (c *Cluster) Groups() (all []string, err error) {
+	tops, err := filepath.Glob(groups)
+	if err != nil {
+		return nil, err
+	}
+	for _, top := range tops {
+		werr := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() && strings.Contains(d.Name(), "pod") && d.Name() != "kubepods" {
+				all = append(all, path)
+			}
+			return ignoreMissing(err)
+		})
+		err = errors.Join(err, werr)
+	}
+	return all, err
+}
