@@ -71,7 +71,7 @@ type rule struct {
 	modules  []string // other modules
 }
 
-var adapters = []string{"bubblewrap", "pyodide/...", "docker/...", "e2b/...", "flymachines/..."}
+var adapters = []string{"bubblewrap", "pyodide/...", "docker/...", "e2b/...", "flymachines/...", "kubernetes"}
 
 // The arrows point one way only. A package that has no rule gets one together with the reason for
 // what it imports.
@@ -153,6 +153,10 @@ var rules = []rule{
 	// API with the adapter or with Fly's client.
 	{packages: []string{"flymachines/flytest"}, imports: []string{"internal/store"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "runner/...", "internal/store", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},
+	// It brings up a cluster of real programs, whose images an engine has.
+	{packages: []string{"kubernetes/kubetest/..."}, imports: []string{"docker/dockertest"}, modules: []string{"github.com/moby/moby/client"}},
+	// Of Kubernetes' client what has no generated clients: see docs/decisions/0046.
+	{packages: []string{"kubernetes"}, imports: []string{"executor", "executor/driver", "runner"}, modules: []string{"github.com/go-logr/logr", "github.com/gorilla/websocket", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/streaming"}},
 	// Configuration knows factories, not adapters; one package names them all.
 	{packages: []string{"backends"}, imports: []string{"backends/internal/ledger", "executor", "executor/compare", "executor/driver", "executor/rollout", "executor/router", "executor/pool", "executor/sessions/...", "executor/telemetry", "internal/requirement", "internal/settings"}, modules: []string{"github.com/sony/gobreaker/v2", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.yaml.in/yaml/v3"}},
 	// What the guard counts, by any store.
@@ -226,7 +230,7 @@ func TestDependencies(t *testing.T) {
 var forTests = []string{
 	"conformance/conformancetest", "docker/dockertest", "executor/sessions/storetest", "flymachines/flytest",
 	"internal/attempttest", "internal/ci/...", "internal/dbtest", "internal/fake", "internal/leaktest", "internal/npmtest",
-	"internal/packages/packagestest", "internal/sharetest", "runner/sshtest", "server/e2b/e2btest",
+	"internal/packages/packagestest", "kubernetes/kubetest/...", "internal/sharetest", "runner/sshtest", "server/e2b/e2btest",
 }
 
 // TestProductsStandApart: what a program of this module or of others links needs nothing of what is

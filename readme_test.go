@@ -205,6 +205,7 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/executor/telemetry"
 	"github.com/execbroker/execbroker/flymachines"
+	"github.com/execbroker/execbroker/kubernetes"
 	"github.com/execbroker/execbroker/pyodide"
 	"github.com/execbroker/execbroker/server"
 	"github.com/execbroker/execbroker/tool"
@@ -212,7 +213,7 @@ import (
 	"go.opentelemetry.io/otel"
 )
 
-var _ = []any{errors.As, otel.GetMeterProvider, telemetry.Hooks, json.Marshal, tool.Define, fmt.Print, io.Copy, os.Open, strings.NewReader, time.Second, backends.Parse, all.Registry, bubblewrap.Open, docker.Open, e2b.Open, flymachines.Open, pyodide.Open, driver.Fail, sessions.New, http.Handle, net.Dial, mcp.New, server.New}
+var _ = []any{errors.As, otel.GetMeterProvider, telemetry.Hooks, json.Marshal, tool.Define, fmt.Print, io.Copy, os.Open, strings.NewReader, time.Second, backends.Parse, all.Registry, bubblewrap.Open, docker.Open, e2b.Open, flymachines.Open, kubernetes.Open, pyodide.Open, driver.Fail, sessions.New, http.Handle, net.Dial, mcp.New, server.New}
 
 func _(ctx context.Context, box executor.Executor, broker *backends.Broker, s executor.Session, userID, code string, keys io.Reader, req executor.Request) error {
 `

@@ -110,7 +110,7 @@ it the routes of the file choose.`,
 		a.rolloutCommand(), a.experimentCommand(), a.shadowCommand(), a.configCommand(), a.doctorCommand(),
 		a.setupCommand(),
 		a.conformanceCommand(), a.parityCommand(),
-		a.serveCommand(), a.emulateCommand(), a.mcpCommand(),
+		a.serveCommand(), a.emulateCommand(), a.mcpCommand(), a.kubernetesCommand(),
 		a.versionCommand(),
 	)
 	a.completeFlags(root)

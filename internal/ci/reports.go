@@ -37,6 +37,7 @@ var subjects = []subject{
 	{"bubblewrap", "bubblewrap", "TestConformance"},
 	{"docker", "docker", "TestConformance"},
 	{"docker-gvisor", "docker", "TestConformanceOfGVisor"},
+	{"kubernetes", "kubernetes", "TestConformance"},
 	{"flymachines", "flymachines", "TestConformance"},
 	{"e2b", "e2b", "TestConformance"},
 	{"e2b-code-interpreter", "e2b", "TestConformanceOfCodeInterpreter"},

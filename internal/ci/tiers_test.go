@@ -34,6 +34,7 @@ var suites = []struct {
 	{"e2b", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"e2b", "TestConformanceOfCodeInterpreter", []executor.Language{executor.Python}},
 	{"flymachines", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
+	{"kubernetes", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"pyodide", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"examples/stateless", "TestConformance", []executor.Language{executor.Python}},
 	{"examples/thirdparty", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
