@@ -85,8 +85,8 @@ func (c *client) fail(ctx context.Context, err error) error {
 		explain(executor.ErrUnavailable, fmt.Sprintf("namespace %s of %s", c.namespace, c.from))
 	case apierrors.IsTooManyRequests(err):
 		explain(executor.ErrExhausted, "the API server is busy")
-	// Of admission there are only words: quotas, Pod Security and webhooks say Forbidden, as missing
-	// rights do.
+	// Of admission there are only words: quotas, Pod Security and webhooks say Forbidden, as
+	// missing rights do.
 	case apierrors.IsForbidden(err) && says("exceeded quota"):
 		explain(executor.ErrExhausted, "a quota of namespace "+c.namespace)
 	case apierrors.IsForbidden(err) && says("violates podsecurity"):

@@ -11,15 +11,15 @@ const python = "python3"
 // What the main process of a container writes is kept by the node, on its disk, and counts against
 // the pod. So the runner is not spoken to over that process's own streams. It begins as the
 // prelude, which waits for an opener: a process that exec starts, whose streams are those of the
-// connection. It takes them over, and becomes the runner. The opener stays for as long as the runner
-// has its standard error, because a node ends the streams of an exec with its process.
+// connection. It takes them over, and becomes the runner. The opener stays for as long as the
+// runner has its standard error, because a node ends the streams of an exec with its process.
 
 // prelude is the program of the main process, before it becomes the runner. What it does needs
 // rights that the runner gives up before there is code.
 //
 // It closes the file for termination messages, which everybody can write to without a bound. It
-// takes every interface down but loopback, with the flags of each as the kernel tells them. It gives
-// the writable directories their owners. Then it waits, and ends if nobody comes.
+// takes every interface down but loopback, with the flags of each as the kernel tells them. It
+// gives the writable directories their owners. Then it waits, and ends if nobody comes.
 const prelude = `import array, fcntl, os, socket, struct, sys
 uid, network, wait, runner = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:]
 try:

@@ -67,8 +67,8 @@ const (
 )
 
 // open connects to the prelude of a new pod. To ask the node for a process is quicker than to wait
-// for what the API server says of the pod, which is late by a third of a second. The pod's status is
-// read to find out why it does not start.
+// for what the API server says of the pod, which is late by a third of a second. The pod's status
+// is read to find out why it does not start.
 func (b *backend) open(ctx context.Context, box *sandbox) (*stream, error) {
 	begun, looked := time.Now(), time.Now()
 	for wait := firstAsk; ; wait = min(time.Duration(float64(wait)*askMore), lastAsk) {

@@ -43,7 +43,8 @@ func template(name pkix.Name) *x509.Certificate {
 	}
 }
 
-// issue makes a certificate for a server and client of a name, with the files NAME.crt and NAME.key.
+// issue makes a certificate for a server and client of a name, with the files NAME.crt and
+// NAME.key.
 func (a *authority) issue(file, name string, groups []string, at ...string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,11 +1,12 @@
 //go:build linux
 
-// Pause is the first process of a process namespace: it buries what loses its parent, until it is
-// told to end. The image of the cluster's sandboxes is this program alone.
+// Command pause is the first process of a process namespace: it buries what loses its parent, until
+// it is told to end. The image of the cluster's sandboxes is this program alone.
 //
 // With the argument "leash" it is the first process of a whole cluster. It gives the namespaces a
-// /proc and a /run of their own, hides the settings of the machine that a kubelet would change, says
-// so in a line, and ends with its standard input: the kernel then ends everything else in there.
+// /proc and a /run of their own, hides the settings of the machine that a kubelet would change,
+// says so in a line, and ends with its standard input: the kernel then ends everything else in
+// there.
 package main
 
 import (
