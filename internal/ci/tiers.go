@@ -211,11 +211,10 @@ var budgets = []struct {
 	minutes float64
 }{
 	{"pyodide", 6.9},
-	{"docker", 4.3},
+	{"docker", 4.2},
 	{"e2b", 2.5},
 	{"flymachines", 2.6},
 	{"bubblewrap", 1.3},
-	{"kubernetes", 0.1},
 	{"backends/all", 1.5},
 	{"conformance/conformancetest", 1.9},
 	{"cmd/execbroker", 1.9},
