@@ -27,7 +27,7 @@ import (
 
 // client speaks to the API server about the pods of one namespace. It has the REST client of
 // client-go with the few types that it needs, instead of the generated clients of all types: see
-// docs/decisions/0046.
+// docs/decisions/0048.
 type client struct {
 	cfg       *rest.Config
 	rest      *rest.RESTClient
