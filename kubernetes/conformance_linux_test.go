@@ -49,6 +49,7 @@ func untilOK(ctx context.Context, check func() error) error {
 const (
 	paramKubeconfig = "kubeconfig"
 	paramNamespace  = "namespace"
+	owner           = "conformance"
 )
 
 // must is what the backend has to declare with images for both languages.
@@ -73,9 +74,18 @@ func target(c *kubetest.Cluster) conformance.Target {
 			cfg.Ports, cfg.AllowClusterNetwork = true, true
 			cfg.Languages = []executor.Language{executor.Python, executor.JavaScript}
 			cfg.Templates = map[string]Template{"small": {Image: dockertest.Python, Limits: Limits{Memory: 128 << 20, Disk: 8 << 20}}}
-			return Open(ctx, driver.Env{Owner: "conformance" + params[conformance.ParamOwner]}, cfg)
+			return Open(ctx, driver.Env{Owner: owner + params[conformance.ParamOwner]}, cfg)
 		},
 		Leaks: func(ctx context.Context, params map[string]string) (left []string, err error) {
+			// Pods that have ended stay until a program of their owner comes along.
+			b, err := newBackend(driver.Env{Owner: owner}, testConfig(params[paramKubeconfig], params[paramNamespace]))
+			if err != nil {
+				return nil, err
+			}
+			defer b.Close()
+			if err := b.sweepNow(ctx, time.Now()); err != nil {
+				return nil, err
+			}
 			return leftAtNode(ctx, c)
 		},
 		Programs: []conformance.Programs{conformance.Python, conformance.JavaScript},

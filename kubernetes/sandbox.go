@@ -70,7 +70,7 @@ func (s *sandbox) Explain(_ context.Context, err error) error {
 
 // How long a node may take to say that a container has ended, and how often that is asked for.
 const (
-	endWithin = 10 * time.Second
+	endWithin = 5 * time.Second
 	endEvery  = 150 * time.Millisecond
 )
 
@@ -89,7 +89,7 @@ func (s *sandbox) Termination(ctx context.Context) (runner.Termination, error) {
 			}
 		}
 		if time.Since(begun) > endWithin {
-			return runner.Termination{Ended: true}, nil // it cannot be used, and nobody knows why
+			return runner.Termination{}, nil // its node does not answer, and may do so again
 		}
 		if err := pause(ctx, endEvery); err != nil {
 			return runner.Termination{}, err

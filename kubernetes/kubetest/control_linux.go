@@ -146,6 +146,9 @@ func (c *Cluster) StartKubelet(ctx context.Context) error {
 		if err == nil && !strings.Contains(string(node), `"reason":"KubeletReady"`) {
 			err = errors.New("the node is not ready")
 		}
+		if err == nil { // which may be what the last kubelet has said
+			_, err = c.Do(ctx, http.MethodGet, "/api/v1/nodes/"+NodeName+"/proxy/healthz", "")
+		}
 		return err
 	})
 }
