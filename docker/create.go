@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -111,7 +111,7 @@ func (b *backend) fullNetwork(ctx context.Context, fetches bool) (string, error)
 // is wrong with it.
 func (b *backend) launch(ctx context.Context, o client.ContainerCreateOptions, check func(ctx context.Context, id string) error) (id string, conn *stdio, err error) {
 	e := b.engine
-	lctx, cancel := linger(ctx)
+	lctx, cancel := driver.Linger(ctx)
 	defer cancel()
 	made, err := e.ContainerCreate(lctx, o)
 	switch {
@@ -144,19 +144,4 @@ func (b *backend) launch(ctx context.Context, o client.ContainerCreateOptions, c
 		return "", nil, e.fail(ctx, err)
 	}
 	return made.ID, conn, nil
-}
-
-// lingerTime is how long a request may take that the caller has given up.
-const lingerTime = 2 * time.Second
-
-// linger returns a context that outlives ctx by a moment. An engine goes on making a container
-// whose request is withdrawn, and as long as it does the container cannot be found and removed.
-// Waiting for the answer is quicker than looking for what becomes of it.
-func linger(ctx context.Context) (context.Context, context.CancelFunc) {
-	l, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		t := time.AfterFunc(lingerTime, func() { cancel(context.Cause(ctx)) })
-		context.AfterFunc(l, func() { t.Stop() })
-	})
-	return l, func() { stop(); cancel(nil) }
 }

@@ -150,9 +150,12 @@ func answer(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(silent(ctx), requestTimeout, errNoAnswer)
 }
 
-// create makes a pod. With dry it only asks whether the cluster would.
+// create makes a pod. With dry it only asks whether the cluster would. It may return a pod although
+// ctx has ended.
 func (c *client) create(ctx context.Context, pod *corev1.Pod, dry bool) (*corev1.Pod, error) {
-	ctx, cancel := answer(ctx)
+	lctx, stop := driver.Linger(ctx)
+	defer stop()
+	ctx, cancel := answer(lctx)
 	defer cancel()
 	r := c.rest.Post().Namespace(c.namespace).Resource("pods").Body(pod)
 	if dry {

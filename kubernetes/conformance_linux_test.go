@@ -83,10 +83,7 @@ func target(c *kubetest.Cluster) conformance.Target {
 				return nil, err
 			}
 			defer b.Close()
-			if err := b.sweepNow(ctx, time.Now()); err != nil {
-				return nil, err
-			}
-			return leftAtNode(ctx, c)
+			return leftAtNode(ctx, c, func(ctx context.Context) error { return b.sweepNow(ctx, time.Now()) })
 		},
 		Programs: []conformance.Programs{conformance.Python, conformance.JavaScript},
 		Must:     must,
@@ -94,20 +91,26 @@ func target(c *kubetest.Cluster) conformance.Target {
 	}
 }
 
-// leftAtNode returns the containers that the node has. Those of pods that were deleted go a moment
-// later.
-func leftAtNode(ctx context.Context, c *kubetest.Cluster) (left []string, err error) {
-	errLeft := errors.New("containers are left")
-	uerr := untilOK(ctx, func() error {
-		if left, err = c.Containers(); err != nil || len(left) > 0 {
-			return errLeft
+// leftWithin is how long what has ended may be there: a pod is swept when it is old, and a node
+// looks once a minute for containers whose pods are gone.
+const leftWithin = 3 * time.Minute
+
+// leftAtNode returns the containers that the node has, and their pods. Meanwhile it sweeps, as
+// programs do now and then.
+func leftAtNode(ctx context.Context, c *kubetest.Cluster, sweep func(context.Context) error) (left []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, leftWithin)
+	defer cancel()
+	for {
+		if err := sweep(ctx); err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	if err == nil && !errors.Is(uerr, errLeft) {
-		err = uerr
+		if left, err = c.Containers(); err != nil || len(left) == 0 {
+			return nil, err
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return left, nil
+		}
 	}
-	return left, err
 }
 
 // TestConformance runs the suite against a real cluster.

@@ -31,6 +31,7 @@ func TestCluster(t *testing.T) {
 		{"refusals", testRefusals},
 		{"rights", testRights},
 		{"doctor", testDoctor},
+		{"replicas", testReplicas},
 		{"deleted", testDeleted},
 		{"api-server", testAPIServer},
 		{"sweep", testSweep},
@@ -411,15 +412,8 @@ func testAPIServer(t *testing.T, c *kubetest.Cluster) {
 		t.Fatal(err)
 	}
 	// The new one does not know its pods yet, and says that they do not exist.
-	var after *executor.Result
-	if err := untilOK(t.Context(), func() (err error) {
-		after, err = s.Run(t.Context(), executor.Request{Language: executor.Python, Code: "print(kept + 1)"}, nil)
-		if err != nil && (!errors.Is(err, executor.ErrUnavailable) || !errors.As(err, &e) || e.Ran != executor.RanNo) {
-			t.Errorf("after the kubelet was killed: got %v", err)
-		}
-		return err
-	}); err != nil || string(after.Stdout) != "43\n" {
-		t.Errorf("after the kubelet was killed: got %+v, %v", after, err)
+	if got := run(t, s, "print(kept + 1)"); got != "43\n" {
+		t.Errorf("after the kubelet was killed: got %q", got)
 	}
 }
 
@@ -458,37 +452,38 @@ func testSweep(t *testing.T, c *kubetest.Cluster) {
 }
 
 // lives is how many sessions testLives makes, some at a time.
-const lives, atOnce = 32, 4
+const lives, atOnce = 500, 5
 
-// testLives makes and ends sessions, every third by the end of its holder: nothing is left at the
-// node.
+// testLives makes and ends sessions, every fifth by the end of its holder: nothing is left in the
+// API and at the node.
 func testLives(t *testing.T, c *kubetest.Cluster) {
 	before, err := c.Groups()
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg := testConfig(c.Kubeconfig, namespace(t, c))
 	t.Run("sessions", func(t *testing.T) {
-		x := open(t, testConfig(c.Kubeconfig, namespace(t, c)))
+		x := open(t, cfg)
 		for range atOnce {
 			t.Run("some", func(t *testing.T) {
 				t.Parallel()
 				for i := range lives / atOnce {
-					s, err := x.Create(t.Context(), executor.Spec{IdleTTL: 2 * time.Second})
-					if err != nil {
-						t.Fatal(err)
-					}
-					if got := run(t, s, fmt.Sprintf("print(%d)", i)); got != fmt.Sprintln(i) {
-						t.Errorf("got %q", got)
-					}
-					if err := s.Close(); err != nil {
-						t.Error(err)
-					}
+					live(t, x, i)
 				}
 			})
 		}
 	})
-	if left, err := leftAtNode(t.Context(), c); err != nil || len(left) > 0 {
+	b, err := newBackend(driver.Env{Owner: "tests"}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	left, err := leftAtNode(t.Context(), c, func(ctx context.Context) error { return b.sweepNow(ctx, time.Now()) })
+	if err != nil || len(left) > 0 {
 		t.Errorf("containers are left: %q, %v", left, err)
+	}
+	if left := pods(t, c, cfg.Namespace); len(left) > 0 {
+		t.Errorf("pods are left: %q", left)
 	}
 	if err := untilOK(t.Context(), func() error {
 		after, err := c.Groups()
@@ -498,5 +493,68 @@ func testLives(t *testing.T, c *kubetest.Cluster) {
 		return err
 	}); err != nil {
 		t.Error(err)
+	}
+}
+
+// live is one session of testLives.
+func live(t *testing.T, x executor.Executor, i int) {
+	t.Helper()
+	s, err := x.Create(t.Context(), executor.Spec{IdleTTL: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, s, fmt.Sprintf("print(%d)", i)); got != fmt.Sprintln(i) {
+		t.Errorf("got %q", got)
+	}
+	end := s.Close
+	if i%5 == 4 {
+		end = s.Detach
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// testReplicas shares sessions between two programs: each finds what the other has made, with its
+// state, and the one that has lost a session is told so.
+func testReplicas(t *testing.T, c *kubetest.Cluster) {
+	cfg := account(t, c, namespace(t, c))
+	one, two := open(t, cfg), open(t, cfg)
+	first := create(t, one, executor.Spec{})
+	run(t, first, "shared = [1]")
+	second, err := two.Attach(t.Context(), first.Info().Handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, second, "shared.append(2)\nprint(shared)"); got != "[1, 2]\n" {
+		t.Errorf("got %q", got)
+	}
+	if _, err := first.Run(t.Context(), executor.Request{Language: executor.Python, Code: "1"}, nil); !errors.Is(err, executor.ErrClosed) {
+		t.Errorf("who has lost it: got %v", err)
+	}
+	for _, x := range []executor.Executor{one, two} {
+		var listed []string
+		for info, err := range x.Sessions(t.Context(), nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			listed = append(listed, info.Handle.Session)
+		}
+		if !slices.Equal(listed, []string{first.Info().Handle.Session}) {
+			t.Errorf("got %q", listed)
+		}
+	}
+	again, err := one.Attach(t.Context(), second.Info().Handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, again, "print(shared)"); got != "[1, 2]\n" {
+		t.Errorf("got %q", got)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := two.Attach(t.Context(), first.Info().Handle); !errors.Is(err, executor.ErrNotFound) {
+		t.Errorf("once it is closed: got %v", err)
 	}
 }

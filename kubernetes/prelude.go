@@ -95,7 +95,14 @@ while True:
     os.write(2, b)
 `
 
-// ready is what the prelude writes when it has the streams. Then nothing that is sent gets lost.
+// announced is a program that becomes another one.
+const announced = `import os, sys
+os.write(1, b"+")
+os.execvp(sys.argv[1], sys.argv[1:])
+`
+
+// ready is what the prelude writes when it has the streams, and what announced writes. Then nothing
+// that is sent gets lost.
 const ready = '+'
 
 // preludeCommand returns the command line of the main process of a container.
@@ -105,6 +112,11 @@ func preludeCommand(uid int, network string, wait time.Duration, runner []string
 
 // openerCommand returns the command line of the first exec.
 func openerCommand() []string { return []string{python, "-I", "-S", "-c", opener} }
+
+// announcedCommand returns the command line of a further process that says when it is there.
+func announcedCommand(command []string) []string {
+	return append([]string{python, "-I", "-S", "-c", announced}, command...)
+}
 
 // nothingCommand returns the command line of a process that ends well at once: that it was started
 // says that the container runs.

@@ -47,16 +47,32 @@ func (s *sandbox) As(target any) bool {
 // of the image will do.
 func (s *sandbox) Base() string { return s.image }
 
+// connectWithin is how long a node may take to start a process in a pod that it runs: one whose
+// kubelet was restarted learns of its pods first.
+const connectWithin = 20 * time.Second
+
 // Connect implements runner.Sandbox, through a process of root in the container.
 func (s *sandbox) Connect(ctx context.Context, command []string) (io.ReadWriteCloser, error) {
-	conn, err := s.b.api.exec(ctx, podName(s.id), command)
+	wctx, cancel := context.WithTimeoutCause(ctx, connectWithin, errNoAnswer)
+	defer cancel()
+	var last error
+	conn, err := s.b.started(wctx, s, announcedCommand(command), 0, func(pod *corev1.Pod, err error) error {
+		var e *exitError
+		switch last = err; {
+		case errors.As(err, &e) && !e.notStarted(), errors.Is(err, io.EOF):
+			return err // it was started, and is no bridge
+		case pod != nil && (hasEnded(pod) || s.uid != "" && pod.UID != s.uid):
+			return notFound()
+		}
+		return nil
+	})
 	switch {
 	case err == nil:
 		return conn, nil
-	case missing(err), apierrors.IsBadRequest(err): // the API server refuses pods that have ended
-		return nil, notFound()
+	case ctx.Err() == nil && wctx.Err() != nil && last != nil:
+		return nil, last
 	}
-	return nil, s.b.api.fail(ctx, err)
+	return nil, err
 }
 
 // Explain implements runner.Explainer: an exec that was not started says why.
@@ -71,25 +87,20 @@ func (s *sandbox) Explain(_ context.Context, err error) error {
 // How long a node may take to say that a container has ended, and how often that is asked for.
 const (
 	endWithin = 5 * time.Second
-	endEvery  = 150 * time.Millisecond
+	endEvery  = 200 * time.Millisecond
 )
 
 // Termination implements runner.Sandbox. The API server learns of the end of a container a second
 // late. So a further process is started: if it can be, the container lives.
 func (s *sandbox) Termination(ctx context.Context) (runner.Termination, error) {
-	for begun, asked := time.Now(), false; ; asked = true {
+	for begun := time.Now(); ; {
 		end, err := s.status(ctx)
 		if err != nil || end.Ended {
 			return end, err
 		}
-		if !asked {
-			alive, err := s.alive(ctx)
-			if err != nil || alive {
-				return runner.Termination{}, err
-			}
-		}
-		if time.Since(begun) > endWithin {
-			return runner.Termination{}, nil // its node does not answer, and may do so again
+		alive, err := s.alive(ctx)
+		if err != nil || alive || time.Since(begun) > endWithin {
+			return runner.Termination{}, err // or its node does not answer, and may do so again
 		}
 		if err := pause(ctx, endEvery); err != nil {
 			return runner.Termination{}, err

@@ -70,37 +70,49 @@ const (
 // for what the API server says of the pod, which is late by a third of a second. The pod's status
 // is read to find out why it does not start.
 func (b *backend) open(ctx context.Context, box *sandbox) (*stream, error) {
-	begun, looked := time.Now(), time.Now()
-	for wait := firstAsk; ; wait = min(time.Duration(float64(wait)*askMore), lastAsk) {
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, b.late(ctx, box)
-		case <-timer.C:
+	begun := time.Now()
+	s, err := b.started(ctx, box, openerCommand(), firstAsk, func(pod *corev1.Pod, _ error) error {
+		if pod == nil {
+			return nil
 		}
-		s, err := b.api.opened(ctx, podName(box.id))
-		if err == nil {
+		return b.cfg.startFailure(pod, time.Since(begun))
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, b.late(ctx, box)
+	case errors.Is(err, executor.ErrNotFound):
+		return nil, driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("pod %s was deleted by somebody while it started", podName(box.id)))
+	}
+	return s, err
+}
+
+// started starts a process in a pod, again and again as long as its node says that it cannot yet.
+// It first waits for a while. failed says, given each refusal and now and then the pod, whether to
+// give up.
+func (b *backend) started(ctx context.Context, box *sandbox, command []string, wait time.Duration, failed func(*corev1.Pod, error) error) (*stream, error) {
+	looked := time.Now()
+	for ; ; wait = min(max(firstAsk, time.Duration(float64(wait)*askMore)), lastAsk) {
+		if err := pause(ctx, wait); err != nil {
+			return nil, err
+		}
+		s, err := b.api.opened(ctx, podName(box.id), command)
+		switch {
+		case err == nil:
 			return s, nil
-		}
-		if ctx.Err() != nil {
-			return nil, b.late(ctx, box)
-		}
-		if !notYet(err) {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case !notYet(err):
 			return nil, b.api.fail(ctx, err)
 		}
-		if time.Since(looked) < lookIf {
-			continue
-		}
-		looked = time.Now()
-		pod, err := b.api.get(ctx, podName(box.id))
-		if err != nil {
-			if missing(err) {
-				return nil, driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("pod %s was deleted by somebody while it started", podName(box.id)))
+		var pod *corev1.Pod
+		if time.Since(looked) >= lookIf {
+			looked = time.Now()
+			var perr error
+			if pod, perr = b.api.get(ctx, podName(box.id)); perr != nil {
+				return nil, b.api.fail(ctx, perr)
 			}
-			return nil, b.api.fail(ctx, err)
 		}
-		if err := b.cfg.startFailure(pod, time.Since(begun)); err != nil {
+		if err := failed(pod, err); err != nil {
 			return nil, err
 		}
 	}
@@ -120,9 +132,11 @@ func (b *backend) late(ctx context.Context, box *sandbox) error {
 	return cause
 }
 
-// opened starts an opener and waits for the word of the prelude that it has the streams.
-func (c *client) opened(ctx context.Context, pod string) (*stream, error) {
-	s, err := c.exec(ctx, pod, openerCommand())
+// opened starts a process that is ready for what it is sent when it says so, and waits for that. The
+// API server answers before it asks the node, and loses what was sent to a process that cannot be
+// started.
+func (c *client) opened(ctx context.Context, pod string, command []string) (*stream, error) {
+	s, err := c.exec(ctx, pod, command)
 	if err != nil {
 		return nil, err
 	}

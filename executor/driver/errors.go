@@ -25,3 +25,8 @@ func Leftover(err error, remove func(ctx context.Context) error) error {
 func StopContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return engine.StopContext(ctx)
 }
+
+// Linger returns a context that outlives ctx by a moment, for the request that makes a sandbox. A
+// provider goes on with a request that is withdrawn, and what it makes then cannot be found and
+// removed until it is there. Waiting for the answer is quicker than looking for what becomes of it.
+func Linger(ctx context.Context) (context.Context, context.CancelFunc) { return engine.Linger(ctx) }

@@ -94,11 +94,25 @@ func (c *Cluster) forget() error {
 	return nil
 }
 
-// Containers returns the IDs of the containers of the node, running or not, without those of the
-// cluster itself: there are none.
-func (c *Cluster) Containers() ([]string, error) {
+// Containers returns the containers of the node, running or not, each with its ID, its pod and what
+// it is there. The cluster itself has none.
+func (c *Cluster) Containers() (all []string, err error) {
 	out, err := c.ctr("containers", "ls", "-q").Output()
-	return strings.Fields(string(out)), err
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range strings.Fields(string(out)) {
+		info, err := c.ctr("containers", "info", id).Output()
+		if err != nil {
+			continue // it is gone by now
+		}
+		var what struct{ Labels map[string]string }
+		if err := json.Unmarshal(info, &what); err != nil {
+			return nil, err
+		}
+		all = append(all, fmt.Sprintf("%s: %s of pod %s", id, what.Labels["io.cri-containerd.kind"], what.Labels["io.kubernetes.pod.name"]))
+	}
+	return all, nil
 }
 
 // savePause writes the image of the program pause in the form of docker save.
