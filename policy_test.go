@@ -153,6 +153,8 @@ var rules = []rule{
 	// API with the adapter or with Fly's client.
 	{packages: []string{"flymachines/flytest"}, imports: []string{"internal/store"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "runner/...", "internal/store", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},
+	// Pods over an engine, in the types of Kubernetes; it knows nothing of the adapter.
+	{packages: []string{"kubernetes/podtest"}, modules: []string{"github.com/containerd/errdefs", "github.com/gorilla/websocket", "github.com/moby/moby/api", "github.com/moby/moby/client", "k8s.io/api", "k8s.io/apimachinery"}},
 	// It brings up a cluster of real programs, whose images an engine has.
 	{packages: []string{"kubernetes/kubetest/..."}, imports: []string{"docker/dockertest"}, modules: []string{"github.com/moby/moby/client"}},
 	// Of Kubernetes' client what has no generated clients: see docs/decisions/0048.
@@ -230,7 +232,7 @@ func TestDependencies(t *testing.T) {
 var forTests = []string{
 	"conformance/conformancetest", "docker/dockertest", "executor/sessions/storetest", "flymachines/flytest",
 	"internal/attempttest", "internal/ci/...", "internal/dbtest", "internal/fake", "internal/leaktest", "internal/npmtest",
-	"internal/packages/packagestest", "kubernetes/kubetest/...", "internal/sharetest", "runner/sshtest", "server/e2b/e2btest",
+	"internal/packages/packagestest", "internal/sharetest", "kubernetes/kubetest/...", "kubernetes/podtest", "runner/sshtest", "server/e2b/e2btest",
 }
 
 // TestProductsStandApart: what a program of this module or of others links needs nothing of what is

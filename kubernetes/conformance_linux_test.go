@@ -66,7 +66,7 @@ func target(c *kubetest.Cluster) conformance.Target {
 		Implementation: conformance.Implementation{Name: Type, Version: kubetest.Version},
 		Mode:           conformance.Live,
 		Setup: func(ctx context.Context) (map[string]string, func() error, error) {
-			ns, err := newNamespace(ctx, c)
+			ns, err := c.NewNamespace(ctx)
 			return map[string]string{paramKubeconfig: c.Kubeconfig, paramNamespace: ns}, nil, err
 		},
 		Open: func(ctx context.Context, params map[string]string) (executor.Executor, error) {
@@ -83,7 +83,7 @@ func target(c *kubetest.Cluster) conformance.Target {
 				return nil, err
 			}
 			defer b.Close()
-			return leftAtNode(ctx, c, func(ctx context.Context) error { return b.sweepNow(ctx, time.Now()) })
+			return leftAt(ctx, b, c.Containers)
 		},
 		Programs: []conformance.Programs{conformance.Python, conformance.JavaScript},
 		Must:     must,
@@ -95,19 +95,18 @@ func target(c *kubetest.Cluster) conformance.Target {
 // looks once a minute for containers whose pods are gone.
 const leftWithin = 3 * time.Minute
 
-// leftAtNode returns the containers that the node has, and their pods. Meanwhile it sweeps, as
-// programs do now and then.
-func leftAtNode(ctx context.Context, c *kubetest.Cluster, sweep func(context.Context) error) (left []string, err error) {
+// leftAt returns what is left of pods at nodes. Meanwhile it sweeps, as programs do now and then.
+func leftAt(ctx context.Context, b *backend, find func() ([]string, error)) (left []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, leftWithin)
 	defer cancel()
 	for {
-		if err := sweep(ctx); err != nil {
+		if err := b.sweepNow(ctx, time.Now()); err != nil {
 			return nil, err
 		}
-		if left, err = c.Containers(); err != nil || len(left) == 0 {
+		if left, err = find(); err != nil || len(left) == 0 {
 			return nil, err
 		}
-		if err := pause(ctx, time.Second); err != nil {
+		if pause(ctx, time.Second) != nil {
 			return left, nil
 		}
 	}

@@ -44,7 +44,7 @@ func TestCluster(t *testing.T) {
 // namespace makes a namespace for a test and checks at its end that no pod is left in it.
 func namespace(t *testing.T, c *kubetest.Cluster) string {
 	t.Helper()
-	name, err := newNamespace(t.Context(), c)
+	name, err := c.NewNamespace(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -478,7 +478,7 @@ func testLives(t *testing.T, c *kubetest.Cluster) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	left, err := leftAtNode(t.Context(), c, func(ctx context.Context) error { return b.sweepNow(ctx, time.Now()) })
+	left, err := leftAt(t.Context(), b, c.Containers)
 	if err != nil || len(left) > 0 {
 		t.Errorf("containers are left: %q, %v", left, err)
 	}
@@ -522,7 +522,9 @@ func testReplicas(t *testing.T, c *kubetest.Cluster) {
 	one, two := open(t, cfg), open(t, cfg)
 	first := create(t, one, executor.Spec{})
 	run(t, first, "shared = [1]")
-	second, err := two.Attach(t.Context(), first.Info().Handle)
+	handle := first.Info().Handle
+	handle.Fence++ // as a store of sessions counts holders
+	second, err := two.Attach(t.Context(), handle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -544,7 +546,8 @@ func testReplicas(t *testing.T, c *kubetest.Cluster) {
 			t.Errorf("got %q", listed)
 		}
 	}
-	again, err := one.Attach(t.Context(), second.Info().Handle)
+	handle.Fence++
+	again, err := one.Attach(t.Context(), handle)
 	if err != nil {
 		t.Fatal(err)
 	}

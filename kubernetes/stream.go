@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -67,9 +68,13 @@ func (e *exitError) notStarted() bool { return e.status.Reason != "NonZeroExitCo
 // exec starts a process in the container of a pod. The API server may answer before it has asked
 // the node, so a process that cannot be started shows as the end of the stream.
 func (c *client) exec(ctx context.Context, pod string, command []string) (*stream, error) {
+	return c.stream(ctx, c.execURL(pod, command))
+}
+
+// stream connects to the streams of a process.
+func (c *client) stream(ctx context.Context, u *url.URL) (*stream, error) {
 	ctx, cancel := answer(ctx)
 	defer cancel()
-	u := c.execURL(pod, command)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err

@@ -63,6 +63,8 @@ var exhaustive = append([]rule{
 	{"bubblewrap", "TestConformance/python/(" + stable + "|" + supervised + ")", 1.5, "Docker runs them over the same runner"},
 	{"kubernetes", "TestConformance", 25, "a cluster of real programs, which take long to build; make test runs the same runner over Docker"},
 	{"kubernetes", "TestCluster.*", 20, "likewise: faults, attacks and what is left at the node"},
+	{"backends/all", "TestKubernetes", 12, "it brings up a cluster; make test compares and moves between the other backends"},
+	{"examples/switch", "TestKubernetes", 1.5, "it brings up a cluster"},
 	{"kubernetes/kubetest", "TestCluster", 2, "it brings up a cluster; make test has no use for one"},
 	{"docker", "TestConformance/javascript/(" + mechanics + ")", 4, "make test runs them in Python; the supervisor is the same"},
 	{"pyodide", "TestConformance/javascript/(" + mechanics + ")", 2, "make test runs them in Python; the host program is the same"},

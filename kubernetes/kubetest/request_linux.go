@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -43,4 +44,20 @@ func (c *Cluster) Do(ctx context.Context, method, path, body string) ([]byte, er
 		err = fmt.Errorf("%s %s: %s: %s", method, path, res.Status, tail(text))
 	}
 	return text, err
+}
+
+// NewNamespace makes a namespace for sandboxes and returns its name.
+func (c *Cluster) NewNamespace(ctx context.Context) (string, error) {
+	name := "test-" + strings.ToLower(rand.Text()[:10])
+	_, err := c.Do(ctx, http.MethodPost, "/api/v1/namespaces", fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name))
+	if err == nil {
+		// Pods are refused until the namespace has its service account.
+		ctx, cancel := context.WithTimeout(ctx, startTimeout)
+		defer cancel()
+		err = until(ctx, func() error {
+			_, err := c.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+name+"/serviceaccounts/default", "")
+			return err
+		})
+	}
+	return name, err
 }

@@ -1,0 +1,155 @@
+// Package podtest is the part of the API of Kubernetes that is about pods, over a Docker engine: a
+// pod is a container. Tests of package kubernetes use it where a cluster would take too long.
+//
+//	s, err := podtest.Start(ctx, podtest.Config{Namespace: "sandboxes"})
+//	...
+//	file := s.Kubeconfig // of a client that may do everything
+//	...
+//	err = s.Close()      // removes every pod
+//
+// # What is the same as with a cluster
+//
+// Create, get, list with pages, watch and delete of pods, exec and attach over WebSockets with the
+// protocol v5.channel.k8s.io, and access reviews. Images are those of the engine. What a client has
+// to know of a cluster is so here, too:
+//
+//   - A pod is made before it is on a node. Its status is late by a third of a second.
+//   - An exec is answered with 101 before the node is asked. That a container is not there comes
+//     later, and what was sent until then is lost.
+//   - What a container writes before somebody is attached is not said again.
+//   - A pod that is deleted with a grace of zero is gone at once, and its code is not.
+//   - A pod that has ended stays until somebody deletes it.
+//   - A quota and Pod Security refuse with 403, as missing rights do, and only words tell which.
+//
+// package kubernetes runs the same tests against a real cluster, which is what checks this one.
+//
+// # What is not here
+//
+// Whatever is not about pods; volumes but memory; several containers; more than one node.
+package podtest
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/client"
+)
+
+// Config says what a Server is.
+type Config struct {
+	// Engine is the address of a Docker engine. Empty: that of the environment.
+	Engine string
+	// Namespace is the only one that is there.
+	Namespace string
+	// Pods is the quota of the namespace. Zero: none.
+	Pods int
+	// Baseline makes the namespace refuse what Pod Security does at the level of that name.
+	Baseline bool
+}
+
+// Server is an API server with a node.
+type Server struct {
+	Kubeconfig string // the path of a file
+
+	cfg    Config
+	engine *client.Client
+	http   *httptest.Server
+	dir    string
+	token  string
+	label  string // of its containers
+
+	life context.Context // until Close
+	end  context.CancelFunc
+	work sync.WaitGroup // of pods and streams
+
+	mu       sync.Mutex
+	pods     map[string]*pod // by name
+	version  int             // of the last change
+	watchers map[*watcher]bool
+}
+
+// labelServer marks the containers of a Server.
+const labelServer = "execbroker.podtest"
+
+// Start starts a Server on a free port of loopback. The caller closes it.
+func Start(ctx context.Context, cfg Config) (s *Server, err error) {
+	// No connection outlives its request: who counts what is left in a process of tests need not
+	// know about them.
+	t := &http.Transport{DisableKeepAlives: true, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}} // HTTP/1 only
+	opts := []client.Opt{client.WithHTTPClient(&http.Client{Transport: t}), client.FromEnv}
+	if cfg.Engine != "" {
+		opts[1] = client.WithHost(cfg.Engine)
+	}
+	engine, err := client.New(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	if _, err := engine.Ping(ctx, client.PingOptions{}); err != nil {
+		return nil, errors.Join(fmt.Errorf("engine: %w", err), engine.Close())
+	}
+	s = &Server{cfg: cfg, engine: engine, token: rand.Text(), label: rand.Text(), pods: map[string]*pod{}, watchers: map[*watcher]bool{}}
+	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	s.http = httptest.NewTLSServer(s.routes())
+	if s.dir, err = os.MkdirTemp("", "podtest-"); err == nil {
+		s.Kubeconfig = filepath.Join(s.dir, "config")
+		err = os.WriteFile(s.Kubeconfig, s.kubeconfig(), 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// kubeconfig is what a client needs to know.
+func (s *Server) kubeconfig() []byte {
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
+	return fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+clusters: [{name: podtest, cluster: {server: %q, certificate-authority-data: %s}}]
+users: [{name: client, user: {token: %s}}]
+contexts: [{name: podtest, context: {cluster: podtest, user: client}}]
+current-context: podtest
+`, s.http.URL, base64.StdEncoding.EncodeToString(ca), s.token)
+}
+
+// closeTimeout is how long an engine may take to remove what is left.
+const closeTimeout = 30 * time.Second
+
+// Close removes every pod and cuts connections.
+func (s *Server) Close() error {
+	s.end()
+	s.http.CloseClientConnections()
+	s.http.Close()
+	s.work.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	left, err := s.Containers(ctx)
+	for _, id := range left {
+		_, rerr := s.engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		err = errors.Join(err, rerr)
+	}
+	if s.dir != "" {
+		err = errors.Join(err, os.RemoveAll(s.dir))
+	}
+	return errors.Join(err, s.engine.Close())
+}
+
+// Containers returns the containers of pods, also of those that are no longer there.
+func (s *Server) Containers(ctx context.Context) (ids []string, err error) {
+	list, err := s.engine.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", labelServer+"="+s.label)})
+	for _, c := range list.Items {
+		ids = append(ids, c.ID)
+	}
+	return ids, err
+}
