@@ -33,7 +33,10 @@ func TestCluster(t *testing.T) {
 		{"doctor", testDoctor},
 		{"replicas", testReplicas},
 		{"deleted", testDeleted},
+		{"drained", testDrained},
+		{"taint", testTaint},
 		{"api-server", testAPIServer},
+		{"outage", testOutage},
 		{"sweep", testSweep},
 		{"lives", testLives},
 	} {

@@ -61,6 +61,10 @@ var exhaustive = append([]rule{
 	{"flymachines", "TestConformance/ports/(addresses|hostile|idle|many)", 1, "Docker runs them over the same runner"},
 	{"bubblewrap", "TestConformance/javascript", 2, "JavaScript takes the same way as Python, and Docker runs what is its own"},
 	{"bubblewrap", "TestConformance/python/(" + stable + "|" + supervised + ")", 1.5, "Docker runs them over the same runner"},
+	{"kubernetes", "TestConformanceEmulated/javascript", 4, "JavaScript takes the same way as Python, and Docker runs what is its own"},
+	{"kubernetes", "TestConformanceEmulated/python/(" + stable + "|" + supervised + ")", 4, "Docker runs them over the same runner"},
+	{"kubernetes", "TestConformanceEmulated/(aliases|commands|pty)", 0.3, "Docker runs them over the same runner"},
+	{"kubernetes", "TestConformanceEmulated/ports/(addresses|hostile|idle|many)", 1, "Docker runs them over the same runner"},
 	{"kubernetes", "TestConformance", 25, "a cluster of real programs, which take long to build; make test runs the same runner over Docker"},
 	{"kubernetes", "TestCluster.*", 20, "likewise: faults, attacks and what is left at the node"},
 	{"backends/all", "TestKubernetes", 12, "it brings up a cluster; make test compares and moves between the other backends"},
@@ -116,13 +120,14 @@ var exhaustive = append([]rule{
 	{"cmd/execbroker", "TestDrillForMinutes", 21, "TestDrill does the same for some seconds"},
 	{"backends", "TestThousandConversations", 0.5, "internal/ci/load has a hundred users over real sandboxes"},
 	{"pyodide", "TestScript(Errors|LikeNode|State)", 0.5, "make test runs the cases of the suite about the same; these compare more programs with plain Node"},
-}, insideOf("e2b", "flymachines")...)
+}, insideOf("e2b/TestConformance", "flymachines/TestConformance", "kubernetes/TestConformanceEmulated")...)
 
-// insideOf are the rules for the cases of inside.
-func insideOf(dirs ...string) (rules []rule) {
-	for _, dir := range dirs {
+// insideOf are the rules for the cases of inside, in tests that run the suite.
+func insideOf(suites ...string) (rules []rule) {
+	for _, suite := range suites {
+		dir, test, _ := strings.Cut(suite, "/")
 		for _, tests := range inside {
-			rules = append(rules, rule{dir, "TestConformance/python/" + tests, 0.3, "Docker runs them over the same runner"})
+			rules = append(rules, rule{dir, test + "/python/" + tests, 0.3, "Docker runs them over the same runner"})
 		}
 	}
 	return rules
@@ -147,6 +152,7 @@ var always = []rule{
 	{dir: "examples/stateless", tests: "TestConformance/leaks"},
 	{dir: "examples/thirdparty", tests: "TestConformance/leaks"},
 	{dir: "flymachines", tests: "TestConformance/leaks"},
+	{dir: "kubernetes", tests: "TestConformanceEmulated/leaks"},
 	{dir: "pyodide", tests: "TestConformance/leaks"},
 	{dir: "runner/sshtest", tests: "TestConformance/leaks"},
 }
@@ -212,10 +218,11 @@ var budgets = []struct {
 	dir     string
 	minutes float64
 }{
-	{"pyodide", 6.9},
-	{"docker", 4.2},
+	{"pyodide", 6.3},
+	{"docker", 3.8},
 	{"e2b", 2.5},
 	{"flymachines", 2.6},
+	{"kubernetes", 1.1},
 	{"bubblewrap", 1.3},
 	{"backends/all", 1.5},
 	{"conformance/conformancetest", 1.9},

@@ -35,6 +35,7 @@ var suites = []struct {
 	{"e2b", "TestConformanceOfCodeInterpreter", []executor.Language{executor.Python}},
 	{"flymachines", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"kubernetes", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
+	{"kubernetes", "TestConformanceEmulated", []executor.Language{executor.Python, executor.JavaScript}},
 	{"pyodide", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"examples/stateless", "TestConformance", []executor.Language{executor.Python}},
 	{"examples/thirdparty", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
