@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -43,6 +44,8 @@ var codecs = func() serializer.CodecFactory {
 	metav1.AddToGroupVersion(s, corev1.SchemeGroupVersion)
 	s.AddKnownTypes(authorizationv1.SchemeGroupVersion, &authorizationv1.SelfSubjectAccessReview{})
 	metav1.AddToGroupVersion(s, authorizationv1.SchemeGroupVersion)
+	s.AddKnownTypes(networkingv1.SchemeGroupVersion, &networkingv1.NetworkPolicy{})
+	metav1.AddToGroupVersion(s, networkingv1.SchemeGroupVersion)
 	return serializer.NewCodecFactory(s)
 }()
 

@@ -71,7 +71,10 @@ type Config struct {
 
 	// Network says what takes the network from a sandbox: "interface" (the default) takes every
 	// interface of the pod down but loopback before there is code. The pod has NET_ADMIN for that
-	// moment, which a namespace with the Pod Security level "baseline" refuses.
+	// moment, which a namespace with the Pod Security level "baseline" refuses. "policy" makes a
+	// NetworkPolicy instead, which the network of the cluster has to enforce: each pod proves before
+	// there is code that it reaches neither the API server nor its node, which takes a second, and is
+	// refused otherwise.
 	Network NetworkMode `json:"network,omitempty"`
 	// AllowClusterNetwork lets sessions ask for the full network. Their code then reaches whatever
 	// a pod of this namespace reaches: pods, services, nodes and the metadata service of the cloud,
@@ -130,7 +133,7 @@ type NetworkMode string
 // The network modes.
 const (
 	NetworkInterface NetworkMode = "interface" // interfaces are taken down in the pod
-	NetworkPolicy    NetworkMode = "policy"    // NetworkPolicies; not built yet, and refused
+	NetworkPolicy    NetworkMode = "policy"    // a NetworkPolicy of the cluster
 )
 
 // Template is an image by a logical name. Zero fields are those of Config.
@@ -199,6 +202,7 @@ func (c *Config) Validate() error {
 		at("namespace", fmt.Errorf("%q is no name of a namespace", c.Namespace))
 	}
 	c.checkCluster(at)
+	c.checkNetwork(at)
 	c.checkUnbuilt(at)
 	switch c.Pull {
 	case "", PullMissing, PullAlways, PullNever:
@@ -274,15 +278,17 @@ func (c *Config) checkCluster(at func(string, error)) {
 	}
 }
 
-// checkUnbuilt refuses by name what this version does not have.
-func (c *Config) checkUnbuilt(at func(string, error)) {
+// checkNetwork reports a mode that there is not.
+func (c *Config) checkNetwork(at func(string, error)) {
 	switch c.Network {
-	case "", NetworkInterface:
-	case NetworkPolicy:
-		at("network", errors.New("policy is not built yet; interface needs no policy engine"))
+	case "", NetworkInterface, NetworkPolicy:
 	default:
 		at("network", driver.Unknown("mode", string(c.Network), []string{string(NetworkInterface), string(NetworkPolicy)}))
 	}
+}
+
+// checkUnbuilt refuses by name what this version does not have.
+func (c *Config) checkUnbuilt(at func(string, error)) {
 	if len(c.Packages) > 0 {
 		at("packages", errors.New("not built yet for Kubernetes; put the packages into an image"))
 	}

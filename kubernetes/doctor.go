@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,6 +39,9 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	}
 	checks = append(checks, isolation)
 	network := driver.Check{Name: "network", OK: true, Detail: "none: interfaces are taken down in the pod"}
+	if cfg.Network == NetworkPolicy {
+		network.Detail = "none: a NetworkPolicy; each pod proves before there is code that the cluster enforces it"
+	}
 	if cfg.AllowClusterNetwork {
 		network.Detail += "; sessions may ask for the full network, whose code reaches pods, services and nodes unless policies of the cluster forbid it"
 	}
@@ -48,7 +52,7 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 func (b *backend) examineRights(ctx context.Context) driver.Check {
 	c := driver.Check{Name: "rights", OK: true, Detail: "pods, pods/exec and events of namespace " + b.api.namespace}
 	var lacks []string
-	for _, r := range rights {
+	for _, r := range rightsOf(b.cfg.Network) {
 		for _, a := range r.attributes() {
 			allowed, err := b.api.review(ctx, a)
 			if err != nil {
@@ -61,7 +65,7 @@ func (b *backend) examineRights(ctx context.Context) driver.Check {
 	}
 	if len(lacks) > 0 {
 		c.OK, c.Detail = false, "not allowed in namespace "+b.api.namespace+": "+strings.Join(lacks, ", ")
-		c.Fix = "execbroker kubernetes rbac --namespace " + b.api.namespace + " | kubectl apply -f -"
+		c.Fix = "execbroker kubernetes rbac --namespace " + b.api.namespace + " --network " + string(cmp.Or(b.cfg.Network, NetworkInterface)) + " | kubectl apply -f -"
 	}
 	return c
 }

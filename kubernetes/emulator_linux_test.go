@@ -217,6 +217,55 @@ func TestEmulatorRefuses(t *testing.T) {
 	}
 }
 
+// TestPolicy: where policies are enforced a sandbox has no network without the right to take it down;
+// where they are not, it is refused before there is code, and nothing is left.
+func TestPolicy(t *testing.T) {
+	for name, enforces := range map[string]bool{"enforced": true, "forgotten": false} {
+		t.Run(name, func(t *testing.T) {
+			s := emulator(t, podtest.Config{Baseline: true, Enforces: enforces})
+			cfg := testConfig(s.Kubeconfig, "sandboxes")
+			cfg.Network = NetworkPolicy
+			x, err := Open(t.Context(), driver.Env{Owner: "tests"}, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Close()
+			box, err := x.Create(t.Context(), executor.Spec{})
+			if !enforces {
+				var e *executor.Error
+				if !errors.Is(err, executor.ErrUnsupported) || !errors.As(err, &e) || e.Ran != executor.RanNo || !strings.Contains(err.Error(), "does not enforce") {
+					t.Errorf("got %v", err)
+				}
+				if left, err := s.Containers(t.Context()); err != nil || len(left) > 0 {
+					t.Errorf("containers are left: %q, %v", left, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer box.Close()
+			res, err := box.Run(t.Context(), executor.Request{Code: "import socket\ntry: socket.create_connection(('10.0.0.1', 80), 2)\nexcept OSError: print('cut off')"}, nil)
+			if err != nil || string(res.Stdout) != "cut off\n" {
+				t.Errorf("got %+v, %v", res, err)
+			}
+		})
+	}
+}
+
+// TestPolicyOfOthers: a policy of the same name that lets something through is no protection.
+func TestPolicyOfOthers(t *testing.T) {
+	b := emulated(t, emulator(t, podtest.Config{}))
+	other := denyAll()
+	other.Spec.PolicyTypes = other.Spec.PolicyTypes[:1]
+	if err := b.api.createPolicy(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ensurePolicy(t.Context()); !errors.Is(err, executor.ErrUnsupported) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // emulatedTarget is the adapter over the emulator.
 func emulatedTarget() conformance.Target {
 	o := target(nil)

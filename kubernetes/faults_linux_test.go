@@ -33,6 +33,7 @@ func TestCluster(t *testing.T) {
 		{"doctor", testDoctor},
 		{"replicas", testReplicas},
 		{"deleted", testDeleted},
+		{"policy", testPolicy},
 		{"drained", testDrained},
 		{"taint", testTaint},
 		{"api-server", testAPIServer},
@@ -249,9 +250,9 @@ func testRefusals(t *testing.T, c *kubetest.Cluster) {
 }
 
 // account makes what RBAC prints, and returns the configuration of a program that has it.
-func account(t *testing.T, c *kubetest.Cluster, namespace string) Config {
+func account(t *testing.T, c *kubetest.Cluster, namespace string, mode NetworkMode) Config {
 	t.Helper()
-	text, err := RBAC(namespace, "program")
+	text, err := RBAC(namespace, "program", mode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +291,7 @@ func withToken(t *testing.T, c *kubetest.Cluster, namespace, name string) Config
 // testRights runs a whole session with the rights that RBAC prints, and nothing without.
 func testRights(t *testing.T, c *kubetest.Cluster) {
 	ns := namespace(t, c)
-	cfg := account(t, c, ns)
+	cfg := account(t, c, ns, NetworkInterface)
 	x := open(t, cfg)
 	s := create(t, x, executor.Spec{})
 	if got := run(t, s, "print(6*7)"); got != "42\n" {
@@ -339,7 +340,7 @@ func testRights(t *testing.T, c *kubetest.Cluster) {
 // testDoctor examines a namespace that is right, and others.
 func testDoctor(t *testing.T, c *kubetest.Cluster) {
 	ns := namespace(t, c)
-	cfg := account(t, c, ns)
+	cfg := account(t, c, ns, NetworkInterface)
 	failed := func(cfg Config) (names []string) {
 		for _, check := range Doctor(t.Context(), driver.Env{Owner: "tests"}, cfg) {
 			if !check.OK {
@@ -521,7 +522,7 @@ func live(t *testing.T, x executor.Executor, i int) {
 // testReplicas shares sessions between two programs: each finds what the other has made, with its
 // state, and the one that has lost a session is told so.
 func testReplicas(t *testing.T, c *kubetest.Cluster) {
-	cfg := account(t, c, namespace(t, c))
+	cfg := account(t, c, namespace(t, c), NetworkInterface)
 	one, two := open(t, cfg), open(t, cfg)
 	first := create(t, one, executor.Spec{})
 	run(t, first, "shared = [1]")

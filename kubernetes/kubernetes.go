@@ -33,6 +33,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -67,6 +68,8 @@ type backend struct {
 	life     context.Context // until Close
 	end      context.CancelFunc
 	sweeping sync.WaitGroup
+
+	denied atomic.Bool // the NetworkPolicy is there
 
 	mu    sync.Mutex
 	swept time.Time // when the last sweep began

@@ -116,3 +116,28 @@ func testOutage(t *testing.T, c *kubetest.Cluster) {
 		})
 	}
 }
+
+// testPolicy asks for policies where nothing enforces them, with the rights of that mode in a
+// namespace of Pod Security's baseline: the pod is admitted, finds that out, and is refused.
+func testPolicy(t *testing.T, c *kubetest.Cluster) {
+	ns := namespace(t, c)
+	if _, err := c.Do(t.Context(), http.MethodPatch, "/api/v1/namespaces/"+ns, `{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}`); err != nil {
+		t.Fatal(err)
+	}
+	cfg := account(t, c, ns, NetworkPolicy)
+	cfg.Network = NetworkPolicy
+	for _, check := range Doctor(t.Context(), driver.Env{Owner: "tests"}, cfg) {
+		if !check.OK {
+			t.Errorf("%s: %s", check.Name, check.Detail)
+		}
+	}
+	s, err := open(t, cfg).Create(t.Context(), executor.Spec{})
+	if err == nil {
+		s.Close()
+		t.Fatal("created")
+	}
+	var e *executor.Error
+	if !errors.Is(err, executor.ErrUnsupported) || !errors.As(err, &e) || e.Ran != executor.RanNo || !strings.Contains(err.Error(), "does not enforce") {
+		t.Errorf("got %v", err)
+	}
+}

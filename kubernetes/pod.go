@@ -51,6 +51,7 @@ const (
 	manager        = "execbroker"
 	labelOwner     = "execbroker.owner" // hash
 	labelSession   = "execbroker.session"
+	labelNetwork   = "execbroker.network" // "none" or "full", for policies of the cluster
 	annotationNote = "execbroker.note"
 )
 
@@ -141,10 +142,27 @@ func (c *Config) userID(id string) int {
 // the supervisor's.
 func (b *box) capabilities() []corev1.Capability {
 	all := []corev1.Capability{"CHOWN", "KILL", "SETGID", "SETUID"}
-	if b.network == executor.NetworkNone {
+	if b.takes() == takesInterfaces {
 		all = append(all, "NET_ADMIN")
 	}
 	return all
+}
+
+// What takes the network from a sandbox, as the prelude knows it.
+const (
+	takesNothing    = "full"
+	takesInterfaces = "none"
+	takesPolicies   = "policy"
+)
+
+func (b *box) takes() string {
+	switch {
+	case b.network != executor.NetworkNone:
+		return takesNothing
+	case b.cfg.Network == NetworkPolicy:
+		return takesPolicies
+	}
+	return takesInterfaces
 }
 
 // resources are requests and limits. What a node has to have is a part of what is limited.
@@ -185,7 +203,7 @@ func (b *box) pod() *corev1.Pod {
 	no, yes, root, seconds := false, true, int64(0), int64(grace)
 	c := corev1.Container{
 		Name: containerName, Image: b.image, ImagePullPolicy: b.cfg.pull(),
-		Command:    preludeCommand(b.uid, string(b.network), b.cfg.timeout()+preludeMargin, b.command),
+		Command:    preludeCommand(b.uid, b.takes(), b.cfg.timeout()+preludeMargin, b.command),
 		WorkingDir: "/",
 		Env:        []corev1.EnvVar{{Name: "LD_PRELOAD"}, {Name: "LD_AUDIT"}}, // those of the image would get into root's processes
 		Resources:  b.resources(),
@@ -200,7 +218,7 @@ func (b *box) pod() *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        podName(b.id),
-			Labels:      map[string]string{labelManager: manager, labelOwner: ownerHash(b.labels[driver.LabelOwner]), labelSession: b.id},
+			Labels:      map[string]string{labelManager: manager, labelOwner: ownerHash(b.labels[driver.LabelOwner]), labelSession: b.id, labelNetwork: string(b.network)},
 			Annotations: map[string]string{annotationNote: b.note},
 		},
 		Spec: corev1.PodSpec{
@@ -217,6 +235,9 @@ func (b *box) pod() *corev1.Pod {
 			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: size},
 		}})
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: dir})
+	}
+	if b.takes() == takesPolicies {
+		c.Env = append(c.Env, corev1.EnvVar{Name: nodeVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.hostIP"}}})
 	}
 	p.Spec.Containers = []corev1.Container{c}
 	if b.life > 0 {

@@ -20,7 +20,10 @@ const python = "python3"
 // It closes the file for termination messages, which everybody can write to without a bound. It
 // takes every interface down but loopback, with the flags of each as the kernel tells them. It
 // gives the writable directories their owners. Then it waits, and ends if nobody comes.
-const prelude = `import array, fcntl, os, socket, struct, sys
+//
+// With policies of the cluster it proves instead that they are in force: neither the API server nor
+// the node may answer, not even with a refusal. Networks take a moment to learn of a new pod.
+const prelude = `import array, errno, fcntl, os, select, socket, struct, sys, time
 uid, network, wait, runner = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:]
 try:
     os.chmod("/dev/termination-log", 0o600)
@@ -37,6 +40,36 @@ if network == "none":
             if flags & 1:
                 sys.exit("execbroker: interface %s stays up" % name)
     s.close()
+def reached():
+    names, waits = [], select.poll()
+    tries = {}
+    for host, port in ((os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]), (os.environ["EXECBROKER_NODE"], 10250)):
+        s = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        s.setblocking(False)
+        e = s.connect_ex((host, int(port)))
+        if e in (0, errno.ECONNREFUSED):
+            names.append(host)
+        elif e == errno.EINPROGRESS:
+            tries[s.fileno()] = host, s
+            waits.register(s, select.POLLOUT)
+    end = time.monotonic() + 1
+    while tries and time.monotonic() < end:
+        for fd, _ in waits.poll(max(0, end - time.monotonic()) * 1000):
+            host, s = tries.pop(fd)
+            waits.unregister(fd)
+            if s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) in (0, errno.ECONNREFUSED):
+                names.append(host)
+    return names
+if network == "policy":
+    end = time.monotonic() + 10
+    while True:
+        names = reached()
+        if not names:
+            break
+        if time.monotonic() > end:
+            sys.stderr.write("execbroker: code would reach %s\n" % ", ".join(names))
+            sys.exit(79)
+        time.sleep(0.1)
 for path, mode, owner in (("/workspace", 0o755, uid), ("/tmp", 0o1777, 0), ("/dev/shm", 0o1777, 0), ("/run/nscd", 0o755, 0)):
     os.chmod(path, mode)
     if owner:
@@ -71,6 +104,12 @@ os.dup2(c.fileno(), 2)
 os.write(1, b"+")
 os.execvp(runner[0], runner)
 `
+
+// exitReaches is the exit code of a prelude that the network lets through.
+const exitReaches = 79 // in prelude, too
+
+// nodeVariable has the address of the node.
+const nodeVariable = "EXECBROKER_NODE" // in prelude, too
 
 // opener is the program of the first exec. It hands its streams to the prelude, which may not be
 // there yet, and passes on what the runner writes to standard error.

@@ -32,6 +32,11 @@ func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 	} else {
 		c.Rlimits["nproc"] = int64(x.want.Processes)
 	}
+	if x.takes() == takesPolicies {
+		if err := b.ensurePolicy(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
 	box := &sandbox{b: b, id: s.ID, image: x.image}
 	made, err := b.api.create(ctx, x.pod(), false)
 	switch {
@@ -214,6 +219,8 @@ func containerFailure(s *corev1.ContainerStatus) error {
 		return driver.Fail(executor.ErrExhausted, executor.RanNo, errors.New("the memory of the sandbox did not suffice for its interpreter"))
 	case t.Reason == "StartError" || t.Reason == "ContainerCannotRun":
 		return unsupported(fmt.Errorf("the image has no %s that can be executed: %s", python, words(t.Message)), python)
+	case t.ExitCode == exitReaches:
+		return unsupported(errors.New("a pod reaches the API server or its node, so the network of the cluster does not enforce NetworkPolicies; see network"), string(executor.FeatureNetworkNone))
 	case t.ExitCode != 0:
 		return unsupported(fmt.Errorf("the sandbox was not prepared (exit code %d): %s %s; the log of the pod has more", t.ExitCode, t.Reason, words(t.Message)), python+">=3.9")
 	}

@@ -34,7 +34,8 @@ func TestConfig(t *testing.T) {
 		`{"namespace":"A_b","image":"python","requests":2,"timeout":"-1s","pull":"often"}`: {
 			`namespace: "A_b" is no name`, `image: "python" has no registry`, "requests: want a part", `timeout: `, `pull: `,
 		},
-		`{"namespace":"a","network":"policy"}`:                                          {"network: policy is not built yet"},
+		`{"namespace":"a","network":"policy"}`:                                          nil,
+		`{"namespace":"a","network":"none"}`:                                            {"network: "},
 		`{"namespace":"a","packages":{"allow":{}},"claims":{},"service_port":1}`:        {"packages: not built yet", "claims: ", "service_port: "},
 		`{"namespace":"a","server":"http://x","ca":"/x"}`:                               {"server: want https://", "token: is required"},
 		`{"namespace":"a","token":{"env":"X"}}`:                                         {"token: needs server"},
@@ -74,6 +75,7 @@ func TestPod(t *testing.T) {
 			Namespace: "a", Image: "example.org/x:1", RuntimeClass: "kata", UserNamespaces: true, NodeSelector: map[string]string{"a": "b"}, PullSecrets: []string{"s"},
 			Tolerations: []Toleration{{Key: "k", Operator: "Exists"}}, PriorityClass: "p", Requests: 0.5, AllowClusterNetwork: true, AllowWeak: true, Ports: true,
 		},
+		"policy": {Namespace: "a", Network: NetworkPolicy},
 	} {
 		for _, network := range []executor.NetworkMode{executor.NetworkNone, executor.NetworkFull} {
 			p := testBox(cfg, network).pod()
@@ -90,8 +92,11 @@ func TestPod(t *testing.T) {
 				t.Errorf("%s: its deadline is %v", name, s.ActiveDeadlineSeconds)
 			}
 			want := []corev1.Capability{"CHOWN", "KILL", "SETGID", "SETUID"}
-			if network == executor.NetworkNone {
+			if network == executor.NetworkNone && name != "policy" {
 				want = append(want, "NET_ADMIN")
+			}
+			if got := p.Labels[labelNetwork]; got != string(network) {
+				t.Errorf("%s: policies find a pod of network %s by %q", name, network, got)
 			}
 			if !slices.Equal(x.Capabilities.Drop, []corev1.Capability{"ALL"}) || !slices.Equal(x.Capabilities.Add, want) {
 				t.Errorf("%s: got %+v", name, x.Capabilities)
@@ -189,7 +194,7 @@ func TestTerminationOf(t *testing.T) {
 
 // TestRBAC: the role that is printed has the rights that doctor asks for.
 func TestRBAC(t *testing.T) {
-	text, err := RBAC("boxes", "program")
+	text, err := RBAC("boxes", "program", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,9 +207,16 @@ func TestRBAC(t *testing.T) {
 		t.Errorf("a right of everything:\n%s", text)
 	}
 	for _, bad := range []string{"", "A", "a\nb: c"} {
-		if _, err := RBAC(bad, "program"); err == nil {
+		if _, err := RBAC(bad, "program", ""); err == nil {
 			t.Errorf("namespace %q was taken", bad)
 		}
+	}
+	policies, err := RBAC("boxes", "program", NetworkPolicy)
+	if err != nil || !strings.Contains(policies, `resources: ["networkpolicies"]`) || !strings.Contains(policies, "enforce: baseline") || strings.Contains(text, "networkpolicies") {
+		t.Errorf("got %v\n%s", err, policies)
+	}
+	if _, err := RBAC("boxes", "program", "no"); err == nil {
+		t.Error("a mode that there is not was taken")
 	}
 }
 

@@ -20,7 +20,7 @@ func (a *app) kubernetesCommand() *cobra.Command {
 }
 
 func (a *app) kubernetesRBACCommand() *cobra.Command {
-	namespace, account := "sandboxes", "execbroker"
+	namespace, account, network := "sandboxes", "execbroker", string(kubernetes.NetworkInterface)
 	c := &cobra.Command{
 		Use:   "rbac",
 		Short: "Print the namespace and the rights that the backend needs",
@@ -29,7 +29,7 @@ the kubernetes backend uses and no other. kubectl apply takes it.`,
 		Example: `  execbroker kubernetes rbac --namespace sandboxes | kubectl apply -f -`,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			text, err := kubernetes.RBAC(namespace, account)
+			text, err := kubernetes.RBAC(namespace, account, kubernetes.NetworkMode(network))
 			if err != nil {
 				return usage("%v", err)
 			}
@@ -39,5 +39,6 @@ the kubernetes backend uses and no other. kubectl apply takes it.`,
 	}
 	c.Flags().StringVar(&namespace, "namespace", namespace, "the `name` of the namespace")
 	c.Flags().StringVar(&account, "account", account, "the `name` of the service account and of its role")
+	c.Flags().StringVar(&network, "network", network, "the `mode` of the backend: interface or policy")
 	return c
 }

@@ -60,6 +60,9 @@ func (s *Server) routes() http.Handler {
 	on("DELETE "+pods+"/{name}", http.StatusOK, s.delete)
 	on("GET "+pods+"/{name}/exec", http.StatusOK, s.exec)
 	on("GET "+pods+"/{name}/attach", http.StatusOK, s.attach)
+	const policies = "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
+	on("POST "+policies, http.StatusCreated, s.createPolicy)
+	on("GET "+policies+"/{name}", http.StatusOK, s.getPolicy)
 	on("GET /api/v1/namespaces/{namespace}/events", http.StatusOK, func(http.ResponseWriter, *http.Request) (any, error) {
 		return &corev1.EventList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}}, nil
 	})

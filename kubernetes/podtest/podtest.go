@@ -25,7 +25,7 @@
 //
 // # What is not here
 //
-// Whatever is not about pods; volumes but memory; several containers; more than one node.
+// Whatever is not about pods; what policies let through; volumes but memory; several containers; more than one node.
 package podtest
 
 import (
@@ -44,6 +44,7 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
+	networkingv1 "k8s.io/api/networking/v1"
 )
 
 // Config says what a Server is.
@@ -56,6 +57,9 @@ type Config struct {
 	Pods int
 	// Baseline makes the namespace refuse what Pod Security does at the level of that name.
 	Baseline bool
+	// Enforces is whether the network enforces policies: a pod that one selects has no network.
+	// Otherwise they are taken and forgotten, as by a cluster without an engine for them.
+	Enforces bool
 }
 
 // Server is an API server with a node.
@@ -68,6 +72,7 @@ type Server struct {
 	dir    string
 	token  string
 	label  string // of its containers
+	node   string // the address of the node, and of the API server, as pods see them
 
 	life context.Context // until Close
 	end  context.CancelFunc
@@ -77,6 +82,7 @@ type Server struct {
 	pods     map[string]*pod // by name
 	version  int             // of the last change
 	watchers map[*watcher]bool
+	policies map[string]*networkingv1.NetworkPolicy
 }
 
 // labelServer marks the containers of a Server.
@@ -98,7 +104,10 @@ func Start(ctx context.Context, cfg Config) (s *Server, err error) {
 	if _, err := engine.Ping(ctx, client.PingOptions{}); err != nil {
 		return nil, errors.Join(fmt.Errorf("engine: %w", err), engine.Close())
 	}
-	s = &Server{cfg: cfg, engine: engine, token: rand.Text(), label: rand.Text(), pods: map[string]*pod{}, watchers: map[*watcher]bool{}}
+	s = &Server{cfg: cfg, engine: engine, token: rand.Text(), label: rand.Text(), pods: map[string]*pod{}, watchers: map[*watcher]bool{}, policies: map[string]*networkingv1.NetworkPolicy{}}
+	if s.node, err = s.gateway(ctx); err != nil {
+		return nil, errors.Join(err, engine.Close())
+	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.http = httptest.NewTLSServer(s.routes())
 	if s.dir, err = os.MkdirTemp("", "podtest-"); err == nil {
@@ -109,6 +118,22 @@ func Start(ctx context.Context, cfg Config) (s *Server, err error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// gateway returns the address of the engine's machine in the network of containers.
+func (s *Server) gateway(ctx context.Context) (string, error) {
+	n, err := s.engine.NetworkInspect(ctx, "bridge", client.NetworkInspectOptions{})
+	if err != nil {
+		return "", fmt.Errorf("engine: %w", err)
+	}
+	if len(n.Network.IPAM.Config) == 0 {
+		return "", errors.New("engine: the network bridge has no addresses")
+	}
+	at := n.Network.IPAM.Config[0].Gateway
+	if !at.IsValid() { // so it is until an engine is started for the second time
+		at = n.Network.IPAM.Config[0].Subnet.Masked().Addr().Next()
+	}
+	return at.String(), nil
 }
 
 // kubeconfig is what a client needs to know.

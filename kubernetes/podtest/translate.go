@@ -28,6 +28,9 @@ func (p *pod) options() (client.ContainerCreateOptions, error) {
 		LogConfig: container.LogConfig{Type: "none"}, // what is said to nobody is lost
 		Resources: container.Resources{Memory: memory, MemorySwap: memory, NanoCPUs: cpu * 1e6, PidsLimit: &pids},
 	}
+	if p.s.cutOff(p.object.Labels) {
+		host.NetworkMode = "none"
+	}
 	for _, a := range c.SecurityContext.Capabilities.Add {
 		host.CapAdd = append(host.CapAdd, string(a))
 	}
@@ -58,7 +61,11 @@ func (p *pod) options() (client.ContainerCreateOptions, error) {
 		Image: c.Image, User: "0:0", Hostname: spec.Hostname, Entrypoint: c.Command, Cmd: c.Args, WorkingDir: c.WorkingDir,
 		OpenStdin: c.Stdin, Labels: map[string]string{labelServer: p.s.label}, Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 	}
+	made.Env = []string{"KUBERNETES_SERVICE_HOST=" + p.s.node, "KUBERNETES_SERVICE_PORT=443"}
 	for _, e := range c.Env {
+		if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil && e.ValueFrom.FieldRef.FieldPath == "status.hostIP" {
+			e.Value = p.s.node
+		}
 		made.Env = append(made.Env, e.Name+"="+e.Value)
 	}
 	return client.ContainerCreateOptions{Name: "podtest-" + strings.ToLower(p.s.label[:8]) + "-" + p.object.Name, Config: made, HostConfig: host}, nil
