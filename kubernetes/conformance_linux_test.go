@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/execbroker/execbroker/conformance"
 	"github.com/execbroker/execbroker/conformance/conformancetest"
 	"github.com/execbroker/execbroker/docker/dockertest"
@@ -83,7 +85,18 @@ func target(c *kubetest.Cluster) conformance.Target {
 				return nil, err
 			}
 			defer b.Close()
-			return leftAt(ctx, b, c.Containers)
+			if err := b.sweepNow(ctx, time.Now()); err != nil {
+				return nil, err
+			}
+			running, err := c.Running()
+			if err != nil {
+				return nil, err
+			}
+			err = b.api.list(ctx, "", func(pod *corev1.Pod) bool {
+				left = append(left, "pod "+pod.Name+", "+waitsFor(pod))
+				return true
+			})
+			return append(left, running...), err // testLives counts what the node removes later
 		},
 		Programs: []conformance.Programs{conformance.Python, conformance.JavaScript},
 		Must:     must,

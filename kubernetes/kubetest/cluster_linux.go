@@ -151,7 +151,8 @@ func (c *Cluster) clean() error {
 		}
 	}
 	if _, err := net.InterfaceByName(link); err == nil {
-		if err := run(exec.Command("ip", "link", "del", link)); err != nil {
+		err := run(exec.Command("ip", "link", "del", link))
+		if _, there := net.InterfaceByName(link); err != nil && there == nil { // it may have gone with the namespace
 			return err
 		}
 	}

@@ -115,6 +115,21 @@ func (c *Cluster) Containers() (all []string, err error) {
 	return all, nil
 }
 
+// Running returns the IDs of the containers in which something runs. Those whose pods are gone and
+// that have ended are not among them: the kubelet removes these once a minute.
+func (c *Cluster) Running() (ids []string, err error) {
+	out, err := c.ctr("tasks", "ls").Output()
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] != "TASK" && f[2] != "STOPPED" {
+			ids = append(ids, f[0])
+		}
+	}
+	return ids, nil
+}
+
 // savePause writes the image of the program pause in the form of docker save.
 func savePause(file string, program []byte) error {
 	layer, err := archive("pause", program, 0o755)
