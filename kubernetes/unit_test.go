@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,7 +226,7 @@ func serve(t *testing.T, exec func(*websocket.Conn)) *client {
 	t.Helper()
 	up := websocket.Upgrader{Subprotocols: []string{protocol}}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/api/v1/namespaces/boxes/pods/pod/exec" {
+		if pod, ok := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/boxes/pods/"); !ok || pod != "pod/exec" && pod != podName("there")+"/exec" {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusNotFound)
 			json.NewEncoder(w).Encode(apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "x").Status())
@@ -348,6 +349,43 @@ func TestExecRefused(t *testing.T) {
 	}
 	if _, err := (&sandbox{b: &backend{api: c}, id: "another"}).Connect(t.Context(), nil); !errors.Is(err, executor.ErrNotFound) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestConnectAgain: a node that was restarted does not know its pods for a moment, and nothing is
+// sent to a process before it says that it is there. One that has failed is not started again.
+func TestConnectAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		first string
+		calls int
+		fails bool
+	}{
+		"unknown": {`{"status":"Failure","reason":"InternalError","message":"pod does not exist"}`, 2, false},
+		"failed":  {`{"status":"Failure","reason":"NonZeroExitCode","message":"exit code 1"}`, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int32
+			c := serve(t, func(conn *websocket.Conn) {
+				if calls.Add(1) == 1 {
+					conn.WriteMessage(websocket.BinaryMessage, append([]byte{channelStatus}, test.first...))
+					return
+				}
+				conn.WriteMessage(websocket.BinaryMessage, []byte{channelOut, ready, 'x'})
+				conn.ReadMessage()
+			})
+			conn, err := (&sandbox{b: &backend{api: c}, id: "there"}).Connect(t.Context(), []string{"bridge"})
+			if (err != nil) != test.fails || int(calls.Load()) != test.calls {
+				t.Fatalf("got %v after %d calls", err, calls.Load())
+			}
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			got := make([]byte, 1)
+			if _, err := io.ReadFull(conn, got); err != nil || got[0] != 'x' {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
 	}
 }
 
