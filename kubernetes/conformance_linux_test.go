@@ -100,7 +100,8 @@ func target(c *kubetest.Cluster) conformance.Target {
 		},
 		Programs: []conformance.Programs{conformance.Python, conformance.JavaScript},
 		Must:     must,
-		Parallel: 4,
+		Parallel: 2,                // each pod has a dozen processes of the cluster beside it
+		Grace:    15 * time.Second, // the machine may be busy
 	}
 }
 

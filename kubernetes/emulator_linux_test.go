@@ -271,6 +271,7 @@ func emulatedTarget() conformance.Target {
 	o := target(nil)
 	var server *podtest.Server
 	o.Implementation.Version, o.Mode = "podtest", conformance.Emulated
+	o.Parallel, o.Grace = 4, 0 // as for other containers
 	o.Setup = func(ctx context.Context) (map[string]string, func() error, error) {
 		host, err := dockertest.Host()
 		if err != nil {
