@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -207,7 +209,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	limit, err := strconv.Atoi(q.Get("limit"))
 	if err != nil || limit <= 0 {
-		limit = len(s.pods) + 1
+		limit = math.MaxInt
 	}
 	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 	s.mu.Lock()
@@ -304,13 +306,7 @@ func (w *watcher) add(kind string, object *corev1.Pod) {
 	if w.name != "" && w.name != object.Name {
 		return
 	}
-	raw, err := json.Marshal(object)
-	if err != nil {
-		panic(err) // of types of Kubernetes
-	}
-	e := metav1.WatchEvent{Type: kind}
-	e.Object.Raw = raw
-	w.queue = append(w.queue, e)
+	w.queue = append(w.queue, metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Object: object.DeepCopy()}})
 	select {
 	case w.wake <- struct{}{}:
 	default:
