@@ -70,11 +70,11 @@ type Config struct {
 	PriorityClass string            `json:"priority_class,omitempty"`
 
 	// Network says what takes the network from a sandbox: "interface" (the default) takes every
-	// interface of the pod down but loopback before there is code. The pod has NET_ADMIN for that
-	// moment, which a namespace with the Pod Security level "baseline" refuses. "policy" makes a
-	// NetworkPolicy instead, which the network of the cluster has to enforce: each pod proves before
-	// there is code that it reaches neither the API server nor its node, which takes a second, and is
-	// refused otherwise.
+	// interface of the pod down but loopback before there is code. The pod has NET_ADMIN for
+	// that moment, which a namespace with the Pod Security level "baseline" refuses. "policy"
+	// makes a NetworkPolicy instead, which the network of the cluster has to enforce: each pod
+	// proves before there is code that it reaches neither the API server nor its node, which
+	// takes a second, and is refused otherwise.
 	Network NetworkMode `json:"network,omitempty"`
 	// AllowClusterNetwork lets sessions ask for the full network. Their code then reaches whatever
 	// a pod of this namespace reaches: pods, services, nodes and the metadata service of the cloud,

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -68,8 +69,23 @@ func idle(t *testing.T, b *backend) *corev1.Pod {
 	return made
 }
 
-// TestEarlyAnswer: an exec is answered before the node is asked, and that the container is not there
-// comes later.
+// left waits until as many containers are there as should be: what has ended is removed a moment
+// after its session.
+func left(t *testing.T, s *podtest.Server, want int) {
+	t.Helper()
+	if err := untilOK(t.Context(), func() error {
+		ids, err := s.Containers(t.Context())
+		if err == nil && len(ids) != want {
+			err = fmt.Errorf("%d containers, want %d", len(ids), want)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEarlyAnswer: an exec is answered before the node is asked, and that the container is not
+// there comes later.
 func TestEarlyAnswer(t *testing.T) {
 	b := emulated(t, emulator(t, podtest.Config{}))
 	x := testBox(&b.cfg, executor.NetworkNone)
@@ -170,7 +186,8 @@ func TestLostOutput(t *testing.T) {
 	}
 }
 
-// TestEmulatorRefuses: what a namespace does not take is refused with its kind, and nothing is left.
+// TestEmulatorRefuses: what a namespace does not take is refused with its kind, and nothing is
+// left.
 func TestEmulatorRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg   podtest.Config
@@ -210,15 +227,13 @@ func TestEmulatorRefuses(t *testing.T) {
 			if !errors.Is(err, test.kind) || !strings.Contains(err.Error(), test.says) || !errors.As(err, &e) || e.Ran != executor.RanNo {
 				t.Errorf("got %v, want %v with %q", err, test.kind, test.says)
 			}
-			if left, err := s.Containers(t.Context()); err != nil || len(left) != test.taken {
-				t.Errorf("%d containers, want %d: %v", len(left), test.taken, err)
-			}
+			left(t, s, test.taken)
 		})
 	}
 }
 
-// TestPolicy: where policies are enforced a sandbox has no network without the right to take it down;
-// where they are not, it is refused before there is code, and nothing is left.
+// TestPolicy: where policies are enforced a sandbox has no network without the right to take it
+// down; where they are not, it is refused before there is code, and nothing is left.
 func TestPolicy(t *testing.T) {
 	for name, enforces := range map[string]bool{"enforced": true, "forgotten": false} {
 		t.Run(name, func(t *testing.T) {
@@ -236,9 +251,7 @@ func TestPolicy(t *testing.T) {
 				if !errors.Is(err, executor.ErrUnsupported) || !errors.As(err, &e) || e.Ran != executor.RanNo || !strings.Contains(err.Error(), "does not enforce") {
 					t.Errorf("got %v", err)
 				}
-				if left, err := s.Containers(t.Context()); err != nil || len(left) > 0 {
-					t.Errorf("containers are left: %q, %v", left, err)
-				}
+				left(t, s, 0)
 				return
 			}
 			if err != nil {

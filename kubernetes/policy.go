@@ -28,8 +28,8 @@ func denyAll() *networkingv1.NetworkPolicy {
 	}
 }
 
-// ensurePolicy makes the policy, once, or sees that the one that is there is not another one. Whether
-// the cluster enforces it each pod proves.
+// ensurePolicy makes the policy, once, or sees that the one that is there is not another one.
+// Whether the cluster enforces it each pod proves.
 func (b *backend) ensurePolicy(ctx context.Context) error {
 	if b.denied.Load() {
 		return nil

@@ -137,9 +137,9 @@ func (b *backend) late(ctx context.Context, box *sandbox) error {
 	return cause
 }
 
-// opened starts a process that is ready for what it is sent when it says so, and waits for that. The
-// API server answers before it asks the node, and loses what was sent to a process that cannot be
-// started.
+// opened starts a process that is ready for what it is sent when it says so, and waits for that.
+// The API server answers before it asks the node, and loses what was sent to a process that cannot
+// be started.
 func (c *client) opened(ctx context.Context, pod string, command []string) (*stream, error) {
 	s, err := c.exec(ctx, pod, command)
 	if err != nil {

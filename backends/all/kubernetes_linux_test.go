@@ -88,9 +88,9 @@ type talk struct {
 	old, new executor.Session // on Docker, and on the cluster
 }
 
-// clusterDrill moves conversations from Docker to the cluster by a change of the configuration, while
-// others talk: no turn fails, the sessions that there are go on where they are, and each new one is
-// on the cluster.
+// clusterDrill moves conversations from Docker to the cluster by a change of the configuration,
+// while others talk: no turn fails, the sessions that there are go on where they are, and each new
+// one is on the cluster.
 func clusterDrill(t *testing.T, settings map[string]string) {
 	const queue = ", broker: {queue: {max: 120, wait: 5m}}"
 	b, err := backends.Open(t.Context(), driver.Env{Owner: "cluster-drill"}, all.Registry(), twoBackends(t, settings, queue, 1, 0))

@@ -149,8 +149,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, start func(conte
 	return nil, nil
 }
 
-// join connects a client with a process until either ends. Its reader ends with the connection to the
-// client.
+// join connects a client with a process until either ends. Its reader ends with the connection to
+// the client.
 func (s *streams) join(ctx context.Context, process *client.HijackedResponse) error {
 	defer process.Close()
 	defer context.AfterFunc(ctx, process.Close)()

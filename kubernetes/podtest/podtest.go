@@ -25,7 +25,8 @@
 //
 // # What is not here
 //
-// Whatever is not about pods; what policies let through; volumes but memory; several containers; more than one node.
+// Whatever is not about pods; what policies let through; volumes but memory; several containers;
+// more than one node.
 package podtest
 
 import (
