@@ -1,6 +1,7 @@
 package podtest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +44,11 @@ func (s *streams) send(channel byte, p []byte) error {
 	return s.conn.WriteMessage(websocket.BinaryMessage, append([]byte{channel}, p...))
 }
 
+// notStarted is how an engine begins to say, as if the process had, that there is none.
+const notStarted = "OCI runtime exec failed"
+
+var errNotStarted = errors.New("the process was not started")
+
 // output is what a process writes.
 type output struct {
 	s       *streams
@@ -51,6 +57,9 @@ type output struct {
 
 // Write implements io.Writer.
 func (o output) Write(p []byte) (int, error) {
+	if bytes.HasPrefix(p, []byte(notStarted)) {
+		return 0, errNotStarted // a node says so in the status
+	}
 	if err := o.s.send(o.channel, p); err != nil {
 		return 0, err
 	}
