@@ -231,6 +231,9 @@ func because(why sessions.Loss) string {
 		sessions.LossGone:        ", because the earlier one has ended, as it does when it is not used for long or when it fails",
 		sessions.LossUnavailable: ", because the service that ran the earlier one does not answer",
 		sessions.LossAbandoned:   ", because the application has given up the earlier one",
+		sessions.LossEvicted:     ", because the earlier one was ended to make room",
+		sessions.LossMoved:       ", because the conversation has moved to another service",
+		sessions.LossForked:      ", because this conversation begins as a copy of another one",
 	}[why]
 }
 

@@ -76,7 +76,12 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 	old, held := e.Handle, l.session
 	*handle = old
 	s, fresh, why, err := m.open(lease.ctx, ctx, e, spec, existing, l)
-	if err == nil && fresh {
+	var left executor.Session // that the conversation has moved from
+	if err == nil && !fresh && !existing && m.opts.Move != nil && m.opts.Move(s.Info().Handle) {
+		if next, kept := m.move(ctx, e, spec, s); next != nil {
+			left, s, fresh, why, lease.Kept = s, next, true, LossMoved, kept
+		}
+	} else if err == nil && fresh {
 		if s, lease.Kept, err = m.restore(ctx, e, spec, s); err != nil && s != nil {
 			s.Close() // if this fails, the idle TTL removes it
 		}
@@ -101,11 +106,14 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 		lease.Lost, lease.Why, lease.ran, lease.behind = r.Lost, r.Why, r.Ran, r.Behind
 		r.Handle, r.Attach, r.Fencing = i.Handle, attachable(s), i.Capabilities.Has(executor.FeatureFencing)
 	})
-	if err == nil && why == LossUnavailable {
-		if held != nil {
+	if err == nil && (why == LossUnavailable || why == LossMoved) {
+		if held != nil && left == nil {
 			m.releaseLater(held)
 		}
 		err = m.abandon(ctx, "acquire", key, old, why)
+	}
+	if left != nil {
+		m.closeLater(left)
 	}
 	if err == nil && fresh && lease.Lost { // from now on the record says it
 		err = m.storeError(ctx, "acquire", m.unnoteLost(ctx, key))
@@ -173,7 +181,7 @@ func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, exi
 				Key: key, Subject: spec.Subject, Created: now,
 				Template: spec.Template, Languages: spec.Languages, Network: spec.Network,
 			}
-			if e.Lost, err = m.wasLost(ctx, key); err != nil {
+			if e.Lost, e.Why, err = m.wasLost(ctx, key); err != nil {
 				return nil, err
 			}
 			if e.Token, err = m.headToken(ctx, key); err != nil {
@@ -282,6 +290,11 @@ func (m *Manager) admit(ctx context.Context, e *entry) error {
 	}
 	if most := perSubject; most > 0 && e.Subject != "" {
 		n, err := m.countSubject(ctx, e.Subject, most)
+		for more := m.opts.Evict; err == nil && n > most && more; {
+			if more, err = m.makeRoom(ctx, e.Subject, e.Key); err == nil && more {
+				n, err = m.countSubject(ctx, e.Subject, most)
+			}
+		}
 		if err != nil {
 			return err
 		}

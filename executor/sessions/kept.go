@@ -188,25 +188,38 @@ func idleTTL(s executor.Session) time.Duration {
 	return cmp.Or(s.Info().Handle.IdleTTL, executor.DefaultIdleTTL)
 }
 
-// keep makes a checkpoint of a session and saves it under its key. It writes the pieces before the
-// head and removes old ones after it, so that the head is correct even after a crash in between.
+// keep makes a checkpoint of a session and saves it under its key.
 func (m *Manager) keep(ctx context.Context, r *Record, s executor.Session) error {
-	old, rev, err := m.loadHead(ctx, r.Key)
+	archive, err := m.archive(ctx, r, s)
 	if err != nil {
 		return err
 	}
-	if old.Token > r.Token {
-		return errLost
-	}
+	_, err = m.saveArchive(ctx, r, s, archive)
+	return err
+}
+
+// archive makes an archive of the session of a record.
+func (m *Manager) archive(ctx context.Context, r *Record, s executor.Session) ([]byte, error) {
 	var archive bytes.Buffer
 	opts := m.checkpointOptions(s)
 	opts.FilesOnly = !slices.Contains(r.Ran, executor.Python)
-	if _, err := checkpoint.Make(ctx, keeper{s}, &archive, opts); err != nil {
-		return err
-	}
-	sealed, err := m.opts.Checkpoint.seal(m.binding(r, s), archive.Bytes())
+	_, err := checkpoint.Make(ctx, keeper{s}, &archive, opts)
+	return archive.Bytes(), err
+}
+
+// saveArchive saves an archive of s under the key of a record. It writes the pieces before the head
+// and removes old ones after it, so that the head is correct even after a crash in between. It returns what the Store has now.
+func (m *Manager) saveArchive(ctx context.Context, r *Record, s executor.Session, archive []byte) (sealed []byte, err error) {
+	old, rev, err := m.loadHead(ctx, r.Key)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if old.Token > r.Token {
+		return nil, errLost
+	}
+	sealed, err = m.opts.Checkpoint.seal(m.binding(r, s), archive)
+	if err != nil {
+		return nil, err
 	}
 	now := time.Now()
 	next := head{Subject: r.Subject, ID: rand.Text(), Size: int64(len(sealed)), Made: now, Until: now.Add(idleTTL(s) + 2*forget), Token: r.Token}
@@ -215,9 +228,9 @@ func (m *Manager) keep(ctx context.Context, r *Record, s executor.Session) error
 		err = m.saveHead(ctx, r.Key, next, rev, next.Until)
 	}
 	if err != nil {
-		return errors.Join(err, m.dropPieces(context.WithoutCancel(ctx), r.Key, next))
+		return nil, errors.Join(err, m.dropPieces(context.WithoutCancel(ctx), r.Key, next))
 	}
-	return m.dropPieces(ctx, r.Key, old)
+	return sealed, m.dropPieces(ctx, r.Key, old)
 }
 
 // keepLast makes a checkpoint of a session that is going to be closed, if something has run since
@@ -328,12 +341,9 @@ func (m *Manager) restore(ctx context.Context, e *entry, spec executor.Spec, s e
 		kept.Refused = err.Error()
 		return s, kept, nil
 	}
-	opts := m.checkpointOptions(s)
-	opts.Known = true
-	made, err := checkpoint.Restore(ctx, keeper{s}, bytes.NewReader(archive), opts)
+	err = m.unpack(ctx, s, archive, kept)
 	switch {
 	case err == nil:
-		kept.Files, kept.Names, kept.Omitted = made.Files, made.Names(), made.Omitted
 		return s, kept, nil
 	case !unsuited(err):
 		return s, nil, err
@@ -342,6 +352,17 @@ func (m *Manager) restore(ctx context.Context, e *entry, spec executor.Spec, s e
 	s.Close() // if this fails, the idle TTL removes it
 	s, err = m.x.Create(ctx, spec)
 	return s, kept, err
+}
+
+// unpack restores an archive of a key into a session of it, and says in kept what that got.
+func (m *Manager) unpack(ctx context.Context, s executor.Session, archive []byte, kept *Kept) error {
+	opts := m.checkpointOptions(s)
+	opts.Known = true
+	made, err := checkpoint.Restore(ctx, keeper{s}, bytes.NewReader(archive), opts)
+	if err == nil {
+		kept.Files, kept.Names, kept.Omitted = made.Files, made.Names(), made.Omitted
+	}
+	return err
 }
 
 // unsuited reports whether a checkpoint failed because of what is in it, and not because of the

@@ -33,6 +33,10 @@ type Options struct {
 	// same moment may both be refused when there is room for one.
 	MaxPerSubject int
 	MaxTotal      int
+	// Evict lets a subject that has MaxPerSubject sessions have another one: the session that it
+	// has not used for the longest time is evicted, as by Manager.Evict. If all are leased, Acquire
+	// fails with ErrDenied as without Evict. It requires Checkpoint.
+	Evict bool
 	// Checkpoint keeps checkpoints of the sessions in the Store. A new sandbox of a key goes on
 	// from the last one: Acquire restores it before it returns. The zero value keeps nothing.
 	Checkpoint Checkpoints
@@ -40,6 +44,11 @@ type Options struct {
 	// replaces the session with a new one. Zero: at once; negative: never. Nil: DefaultReplace for
 	// all. A session is not replaced while a run may still go on in it within its wall time.
 	Replace func(executor.Handle) time.Duration
+	// Move reports whether a session is to go on in a new sandbox, because its backend is to be
+	// left. The next Acquire moves it: it makes a checkpoint, makes a sandbox from its Spec, and
+	// restores the checkpoint there. If one of these fails, the session stays where it is, and the
+	// Acquire after that tries again. Nil: none. It requires Checkpoint.
+	Move func(executor.Handle) bool
 	// Acquired is called after each Acquire, which waits for it, but not for an AcquireExisting
 	// that finds nothing. It may be nil.
 	Acquired func(Acquisition)
@@ -116,6 +125,9 @@ func New(x executor.Executor, store Store, opts Options) (*Manager, error) {
 	}
 	if opts.LeaseTTL < 0 || opts.MaxPerSubject < 0 || opts.MaxTotal < 0 {
 		errs = append(errs, errors.New("lease ttl, max per subject or max total: negative"))
+	}
+	if (opts.Evict || opts.Move != nil) && opts.Checkpoint.Every == 0 {
+		errs = append(errs, errors.New("evict, move: want checkpoints, or conversations would be lost"))
 	}
 	errs = append(errs, m.opts.Checkpoint.check())
 	if err := errors.Join(errs...); err != nil {
@@ -292,7 +304,7 @@ func (m *Manager) releaseSession(ctx context.Context, key string, l *local) erro
 		return errors.Join(unkept, err, cerr)
 	}
 	if !m.opts.Private {
-		if err := m.noteLost(ctx, &e.Record); err != nil {
+		if err := m.noteLost(ctx, &e.Record, ""); err != nil {
 			return errors.Join(unkept, m.storeError(ctx, "close", err))
 		}
 	}

@@ -60,6 +60,12 @@ func (w *world) start(instance string, edit ...func(*sessions.Options)) *process
 	if err != nil {
 		w.Fatal(err)
 	}
+	return w.over(x, instance, edit...)
+}
+
+// over is start over another Executor.
+func (w *world) over(x executor.Executor, instance string, edit ...func(*sessions.Options)) *process {
+	w.Helper()
 	o := sessions.Options{Instance: instance}
 	for _, e := range edit {
 		e(&o)

@@ -56,7 +56,7 @@ const (
 	subjectPrefix   = "subject/"
 	instancePrefix  = "instance/"
 	abandonedPrefix = "abandoned/" // sandboxes that no key uses any more: see Reap
-	lostPrefix      = "lost/"      // keys whose sandbox ended with its process, which also removed the record
+	lostPrefix      = "lost/"      // keys without a record that have had a sandbox, or begin as a copy of one
 )
 
 // maxKey bounds the keys of applications.
@@ -134,16 +134,21 @@ func (m *Manager) remove(ctx context.Context, e *entry) error {
 	return m.unnote(ctx, e.Subject, e.Key)
 }
 
-// wasLost reports whether the sandbox of a key without a record has ended with its process.
-func (m *Manager) wasLost(ctx context.Context, key string) (bool, error) {
+// wasLost reports whether the sandbox of a key without a record has ended, and why if that is known.
+func (m *Manager) wasLost(ctx context.Context, key string) (lost bool, why Loss, err error) {
 	e, err := m.store.Get(ctx, lostPrefix+key)
-	return e.Rev != "", m.storeError(ctx, "acquire", err)
+	switch why = Loss(e.Value); why {
+	case LossEvicted, LossForked:
+	default:
+		why = ""
+	}
+	return e.Rev != "", why, m.storeError(ctx, "acquire", err)
 }
 
-// noteLost stores for the next Acquire that the sandbox of r, whose record is removed, was lost
-// with its variables and files.
-func (m *Manager) noteLost(ctx context.Context, r *Record) error {
-	return m.mark(ctx, lostPrefix+r.Key, r.expires())
+// noteLost stores for the next Acquire of the key of r, which has no record, that the sandbox was
+// lost with its variables and files. An empty why says that it ended with its process.
+func (m *Manager) noteLost(ctx context.Context, r *Record, why Loss) error {
+	return m.mark(ctx, lostPrefix+r.Key, r.expires(), []byte(why)...)
 }
 
 // unnoteLost removes the note of noteLost, once a record says it or it is no longer true.
@@ -166,13 +171,13 @@ func (m *Manager) unnote(ctx context.Context, subject, key string) error {
 	return m.unmark(ctx, subjectKey(subject, key))
 }
 
-// mark stores an entry without a value, or renews it.
-func (m *Manager) mark(ctx context.Context, key string, expires time.Time) error {
+// mark stores an entry, or renews it.
+func (m *Manager) mark(ctx context.Context, key string, expires time.Time, value ...byte) error {
 	old, err := m.store.Get(ctx, key)
 	if err != nil {
 		return err
 	}
-	_, err = m.store.Put(ctx, key, Entry{Rev: old.Rev, Expires: expires})
+	_, err = m.store.Put(ctx, key, Entry{Value: value, Rev: old.Rev, Expires: expires})
 	return unlessConflict(err) // another process has just written the same
 }
 

@@ -18,6 +18,9 @@ const (
 	LossGone        Loss = "gone"        // it ended by its idle TTL, its maximum life or a crash, or it was destroyed
 	LossUnavailable Loss = "unavailable" // its backend did not answer for as long as Options.Replace says
 	LossAbandoned   Loss = "abandoned"   // Manager.Abandon was called
+	LossEvicted     Loss = "evicted"     // it was evicted, by Options.Evict or by Manager.Evict
+	LossMoved       Loss = "moved"       // Options.Move said so
+	LossForked      Loss = "forked"      // the key has had none, and begins as a copy of another one
 )
 
 // DefaultReplace is how long Acquire waits for an unavailable backend if Options.Replace is nil.

@@ -1,0 +1,262 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// move lets a conversation go on in a new sandbox made from spec, because Options.Move says so. If
+// that is not possible now, the conversation stays where it is, unchanged, and the next Acquire
+// tries again: then the session that is returned is nil. Nothing has changed s, and the caller ends
+// it.
+func (m *Manager) move(ctx context.Context, e *entry, spec executor.Spec, s executor.Session) (executor.Session, *Kept) {
+	stay := func(err error) (executor.Session, *Kept) {
+		if m.opts.Log != nil {
+			m.opts.Log.WarnContext(ctx, "a session stays on its backend for now", "key", e.Key, "backend", e.Handle.Backend, "error", err)
+		}
+		return nil, nil
+	}
+	if !m.keeps(s) || time.Now().Before(e.Running) {
+		return stay(errors.New("no checkpoint can be made of it, or a run may go on in it"))
+	}
+	archive, err := m.archive(ctx, &e.Record, s)
+	var sealed []byte
+	if err == nil {
+		sealed, err = m.saveArchive(ctx, &e.Record, s, archive)
+	}
+	if err != nil {
+		return stay(err)
+	}
+	next, err := m.x.Create(ctx, spec)
+	if err != nil {
+		return stay(err)
+	}
+	kept := &Kept{Made: time.Now()}
+	archive, err = m.opts.Checkpoint.open(m.binding(&e.Record, next), sealed)
+	if err == nil {
+		err = m.unpack(ctx, next, archive, kept)
+	}
+	if err != nil {
+		next.Close() // if this fails, the idle TTL removes it
+		return stay(err)
+	}
+	return next, kept
+}
+
+// closeLater destroys a sandbox whose conversation has moved. The caller has noted it as abandoned:
+// if this fails, Reap removes it.
+func (m *Manager) closeLater(s executor.Session) {
+	m.leaving.Go(func() { s.Close() })
+}
+
+// Evict makes a checkpoint of the session of key and destroys the sandbox, once no lease holds it.
+// The next Acquire goes on from the checkpoint in a new sandbox, and its lease says so. If the
+// checkpoint cannot be made or saved, the session stays as it is, and Evict returns the error. If
+// there is no session, that is not an error. If it lives in another process and cannot be reached
+// from here, the error is an ElsewhereError.
+func (m *Manager) Evict(ctx context.Context, key string) error {
+	if err := checkKey(key); err != nil {
+		return m.fail("evict", executor.ErrInvalid, err)
+	}
+	e, err := m.load(ctx, key)
+	if err != nil || e.Handle.Session == "" {
+		return err
+	}
+	le, err := m.AcquireExisting(ctx, key, executor.Spec{Subject: e.Subject})
+	if errors.Is(err, executor.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return le.evict(ctx)
+}
+
+// Drain evicts every session of a backend, one after the other, and yields its record, with the
+// error of Evict. New sessions go where the Spec of their Acquire leads: let it lead elsewhere
+// before.
+func (m *Manager) Drain(ctx context.Context, backend string) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for r, err := range m.Records(ctx, "") {
+			if err == nil && r.Handle.Backend != backend {
+				continue
+			}
+			if err == nil {
+				err = m.Evict(ctx, r.Key)
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// evict is Evict for the holder of the lease, which it ends.
+func (le *Lease) evict(ctx context.Context) error {
+	if err := le.Checkpoint(ctx); err != nil {
+		return errors.Join(err, le.Release())
+	}
+	le.once.Do(func() {
+		lost := le.stop()
+		le.m.setSession(le.l, nil)
+		if lost && attachable(le.session) {
+			le.session.Detach() // another process has it now
+			le.done()
+			return
+		}
+		err := le.session.Close()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish)
+		defer cancel()
+		if e := <-le.record; !lost {
+			err = errors.Join(err, le.m.storeError(ctx, "evict", le.m.noteLost(ctx, &e.Record, LossEvicted)))
+			if err == nil {
+				err = le.m.storeError(ctx, "evict", unlessConflict(le.m.remove(ctx, e)))
+			}
+		}
+		le.ended = err
+		le.done()
+	})
+	return le.ended
+}
+
+// Checkpoint makes a checkpoint of the session now, and saves it for the next sandbox of the key.
+// It is a run that is no turn: nothing else may run in the session meanwhile. It requires
+// Options.Checkpoint, and is ErrUnsupported without it. If it fails, the last checkpoint stays.
+func (le *Lease) Checkpoint(ctx context.Context) error {
+	_, err := during(ctx, le, "checkpoint", func(ctx context.Context) (struct{}, error) {
+		archive, r, err := le.archive(ctx)
+		if err == nil {
+			_, err = le.m.saveArchive(ctx, r, le.session, archive)
+		}
+		if err == nil {
+			le.mu.Lock()
+			le.behind, le.wrote = 0, false
+			le.mu.Unlock()
+			err = le.update(ctx, func(r *Record) { r.Tried = 0 })
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// Fork saves a checkpoint of the session under each of the keys, which must not have a session or a
+// checkpoint yet. The first Acquire of such a key, by the same subject and with a Spec of the same
+// network and isolation, goes on from there in a sandbox of its own: the conversations have the
+// same state, and are independent from then on. A fork that nobody acquires is forgotten like the
+// checkpoint of an idle session. Fork is a run that is no turn, as Checkpoint is. If it fails, some
+// of the keys may have been made: Discard removes them.
+func (le *Lease) Fork(ctx context.Context, keys ...string) error {
+	_, err := during(ctx, le, "fork", func(ctx context.Context) (struct{}, error) {
+		for i, key := range keys {
+			err := checkKey(key)
+			if err == nil && (key == le.Key || slices.Contains(keys[:i], key)) {
+				err = fmt.Errorf("key %.80q: is named twice", key)
+			}
+			if err != nil {
+				return struct{}{}, le.m.fail("fork", executor.ErrInvalid, err)
+			}
+			if err := le.m.unused(ctx, key); err != nil {
+				return struct{}{}, err
+			}
+		}
+		archive, r, err := le.archive(ctx)
+		for _, key := range keys {
+			if err != nil {
+				break
+			}
+			err = le.m.fork(ctx, r, key, le.session, archive)
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// archive makes an archive of the session, and returns the record to save it with.
+func (le *Lease) archive(ctx context.Context) ([]byte, *Record, error) {
+	e := <-le.record
+	r := e.Record
+	le.record <- e
+	le.mu.Lock()
+	r.Ran = le.ran
+	le.mu.Unlock()
+	if !le.m.keeps(le.session) {
+		return nil, nil, le.m.fail("checkpoint", executor.ErrUnsupported, errors.New("it needs a configuration of checkpoints, and a session with files and a language"))
+	}
+	archive, err := le.m.archive(ctx, &r, le.session)
+	return archive, &r, err
+}
+
+// unused fails unless a key is new.
+func (m *Manager) unused(ctx context.Context, key string) error {
+	e, err := m.load(ctx, key)
+	if err != nil {
+		return err
+	}
+	h, _, err := m.loadHead(ctx, key)
+	if err != nil {
+		return m.storeError(ctx, "fork", err)
+	}
+	if e.rev != "" || h.ID != "" {
+		return m.fail("fork", executor.ErrInvalid, fmt.Errorf("key %.80q: has a session or a checkpoint already; discard it first", key))
+	}
+	return nil
+}
+
+// fork saves an archive of the session of r under another key.
+func (m *Manager) fork(ctx context.Context, r *Record, key string, s executor.Session, archive []byte) error {
+	f := *r
+	f.Key = key
+	_, err := m.saveArchive(ctx, &f, s, archive)
+	if errors.Is(err, ErrConflict) {
+		return m.fail("fork", executor.ErrInvalid, fmt.Errorf("key %.80q: another call has just made it", key))
+	}
+	if err == nil {
+		err = m.noteLost(ctx, &f, LossForked)
+	}
+	return m.storeError(ctx, "fork", err)
+}
+
+// makeRoom evicts the least recently used session of a subject, so that it can have another one. It
+// reports whether it did. A session whose checkpoint cannot be made stays, and the next one goes.
+func (m *Manager) makeRoom(ctx context.Context, subject, key string) (bool, error) {
+	var found []Record
+	now := time.Now()
+	for k, err := range m.store.Keys(ctx, subjectDir(subject)) {
+		if err != nil {
+			return false, m.storeError(ctx, "acquire", err)
+		}
+		e, err := m.load(ctx, k[len(subjectDir(subject)):])
+		if err != nil {
+			return false, err
+		}
+		if e.rev != "" && e.Subject == subject && e.Key != key && !now.Before(e.Until) {
+			found = append(found, e.Record)
+		}
+	}
+	slices.SortFunc(found, func(a, b Record) int { return a.Used.Compare(b.Used) })
+	for _, r := range found {
+		err := m.evictIdle(ctx, r.Key)
+		switch {
+		case err == nil:
+			return true, nil
+		case ctx.Err() != nil:
+			return false, m.fail("acquire", ctx.Err(), context.Cause(ctx))
+		case m.opts.Log != nil:
+			m.opts.Log.WarnContext(ctx, "a session was not evicted", "key", r.Key, "error", err)
+		}
+	}
+	return false, nil
+}
+
+// evictIdle is Evict that does not wait for long: a session that has just been leased is in use.
+func (m *Manager) evictIdle(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*checkpointTime)
+	defer cancel()
+	return m.Evict(ctx, key)
+}
