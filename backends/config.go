@@ -62,7 +62,7 @@ func (c Config) Check(reg *Registry) error {
 			errs = append(errs, driver.At(path, b.check(reg)), driver.At(path+".broker", b.Broker.check()))
 		}
 	}
-	errs = append(errs, c.checkRoutes(), c.checkRollouts(), c.checkShadows(), driver.At("sessions", c.Sessions.check()), driver.At("guard", c.Guard.check()))
+	errs = append(errs, c.checkRoutes(), c.checkRollouts(), c.checkShadows(), driver.At("sessions", c.Sessions.check()), c.checkDrain(), driver.At("guard", c.Guard.check()))
 	return c.at.report(errors.Join(errs...))
 }
 

@@ -26,6 +26,14 @@ type Sessions struct {
 	LeaseTTL      driver.Duration `json:"lease_ttl,omitzero"`        // default 30 s
 	MaxPerSubject int             `json:"max_per_subject,omitempty"` // 0: no limit
 	MaxTotal      int             `json:"max_total,omitempty"`       // 0: no limit
+	// Evict lets a subject that has max_per_subject conversations have another one: the one that it
+	// has not used for the longest time is kept as a checkpoint, and its sandbox ends. It requires
+	// checkpoint and max_per_subject.
+	Evict bool `json:"evict,omitempty"`
+	// Drain names backends that conversations leave: each moves with its next message to where its
+	// route leads, with its variables and files. No route may lead to such a backend. It requires
+	// checkpoint.
+	Drain []string `json:"drain,omitempty"`
 	// Checkpoint keeps the variables and files of conversations in the store, encrypted.
 	Checkpoint Checkpoint `json:"checkpoint,omitzero"`
 	// ReplaceAfter is how long the backend of a conversation must have been unavailable to every
@@ -38,6 +46,12 @@ func (s Sessions) check() error {
 	var bad problems
 	s.checkStore(&bad)
 	s.Checkpoint.check(&bad)
+	if s.Evict && (s.Checkpoint.Every == 0 || s.MaxPerSubject == 0) {
+		bad.add("evict", "want checkpoint, or conversations would be lost, and max_per_subject")
+	}
+	if len(s.Drain) > 0 && s.Checkpoint.Every == 0 {
+		bad.add("drain", "want checkpoint, or conversations would be lost")
+	}
 	bad.negative("lease_ttl", int64(s.LeaseTTL))
 	bad.negative("replace_after", int64(s.ReplaceAfter))
 	bad.negative("max_per_subject", int64(s.MaxPerSubject))
@@ -57,9 +71,13 @@ func (b *Broker) openManager(ctx context.Context, cfg Sessions) error {
 			return err
 		}
 	}
+	leaves := b.leaves
+	if kept.Every == 0 {
+		leaves = nil
+	}
 	m, err := sessions.New(&managed{b}, store, sessions.Options{
 		Instance: b.env.Instance, LeaseTTL: time.Duration(cfg.LeaseTTL), MaxPerSubject: cfg.MaxPerSubject, MaxTotal: cfg.MaxTotal,
-		Checkpoint: kept, Replace: b.replaceAfter, Acquired: b.acquired, Private: b.opts.store == nil && !cfg.Shared(),
+		Checkpoint: kept, Evict: cfg.Evict, Move: leaves, Replace: b.replaceAfter, Acquired: b.acquired, Private: b.opts.store == nil && !cfg.Shared(),
 		Hooks: b.env.Hooks, Log: b.env.Log,
 	})
 	if err != nil {
@@ -225,6 +243,9 @@ func (s Sessions) changeable(next Sessions) error {
 	errs := []error{s.sameStore(next)}
 	if s.Checkpoint != next.Checkpoint {
 		errs = append(errs, driver.At("sessions.checkpoint", errors.New("cannot change while the program runs")))
+	}
+	if s.Evict != next.Evict {
+		errs = append(errs, driver.At("sessions.evict", errors.New("cannot change while the program runs")))
 	}
 	if s.LeaseTTL != next.LeaseTTL {
 		errs = append(errs, driver.At("sessions.lease_ttl", fmt.Errorf("cannot change while the program runs; it is %v", s.LeaseTTL)))

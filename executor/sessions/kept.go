@@ -207,8 +207,9 @@ func (m *Manager) archive(ctx context.Context, r *Record, s executor.Session) ([
 	return archive.Bytes(), err
 }
 
-// saveArchive saves an archive of s under the key of a record. It writes the pieces before the head
-// and removes old ones after it, so that the head is correct even after a crash in between. It returns what the Store has now.
+// saveArchive saves an archive of s under the key of a record, and returns what the Store has now.
+// It writes the pieces before the head and removes old ones after it, so that the head is correct
+// even after a crash in between.
 func (m *Manager) saveArchive(ctx context.Context, r *Record, s executor.Session, archive []byte) (sealed []byte, err error) {
 	old, rev, err := m.loadHead(ctx, r.Key)
 	if err != nil {

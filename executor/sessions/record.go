@@ -134,7 +134,7 @@ func (m *Manager) remove(ctx context.Context, e *entry) error {
 	return m.unnote(ctx, e.Subject, e.Key)
 }
 
-// wasLost reports whether the sandbox of a key without a record has ended, and why if that is known.
+// wasLost reports whether the sandbox of a key without a record has ended, and why, if it is known.
 func (m *Manager) wasLost(ctx context.Context, key string) (lost bool, why Loss, err error) {
 	e, err := m.store.Get(ctx, lostPrefix+key)
 	switch why = Loss(e.Value); why {
