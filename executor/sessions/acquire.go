@@ -58,7 +58,7 @@ func (m *Manager) acquired(ctx context.Context, key string, spec executor.Spec, 
 	if m.ctx.Err() != nil { // Close cannot have ended this lease
 		return nil, errors.Join(m.fail("acquire", executor.ErrClosed, nil), lease.Release())
 	}
-	done.Session, out.Session = lease.session, lease.session.Info().Handle.Session
+	done.Session, out.Session = lease.session(), lease.session().Info().Handle.Session
 	return lease, nil
 }
 
@@ -93,7 +93,7 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 	i := s.Info()
 	err = lease.update(ctx, func(r *Record) {
 		if fresh {
-			r.Created, r.Ran, r.Running, r.Behind, r.Tried = i.Created, nil, time.Time{}, 0, 0
+			r.Created, r.Ran, r.Running, r.Behind, r.Tried, r.On, r.Need = i.Created, nil, time.Time{}, 0, 0, e.On, ""
 			r.Lost = r.Lost || r.Handle.Session != "" || lease.Kept != nil
 			if lease.Kept != nil && len(lease.Kept.Names) > 0 {
 				r.Ran = []executor.Language{executor.Python}
@@ -103,7 +103,7 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 			}
 		}
 		r.Unavailable = time.Time{}
-		lease.Lost, lease.Why, lease.ran, lease.behind = r.Lost, r.Why, r.Ran, r.Behind
+		lease.Lost, lease.Why, lease.ran, lease.behind, lease.need = r.Lost, r.Why, r.Ran, r.Behind, r.Need
 		r.Handle, r.Attach, r.Fencing = i.Handle, attachable(s), i.Capabilities.Has(executor.FeatureFencing)
 	})
 	if err == nil && (why == LossUnavailable || why == LossMoved) {
@@ -121,7 +121,8 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 	m.mu.Lock()
 	l.session, l.lease = s, lease
 	m.mu.Unlock()
-	lease.session, lease.Fresh, lease.subject = s, fresh, spec.Subject
+	lease.Fresh = fresh
+	lease.begin(s, spec, existing)
 	if err != nil {
 		// It is not known whether the record names the sandbox, so the process must not go on
 		// without a record.
@@ -364,7 +365,7 @@ func (m *Manager) open(leased, caller context.Context, e *entry, spec executor.S
 	case existing:
 		return nil, false, "", m.fail("acquire", executor.ErrNotFound, errNone)
 	}
-	s, err = m.x.Create(ctx, spec)
+	s, err = m.sandbox(ctx, &e.Record, spec)
 	return s, err == nil, why, err
 }
 

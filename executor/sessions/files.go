@@ -20,7 +20,7 @@ func (f files) Read(ctx context.Context, name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := f.le.session.Files().Read(uctx, name)
+	r, err := f.le.session().Files().Read(uctx, name)
 	if err != nil {
 		return nil, end(err)
 	}
@@ -55,7 +55,7 @@ func (f files) List(ctx context.Context, dir string) iter.Seq2[executor.FileInfo
 			return
 		}
 		defer end(nil)
-		for i, err := range f.le.session.Files().List(ctx, dir) {
+		for i, err := range f.le.session().Files().List(ctx, dir) {
 			if !yield(i, err) {
 				return
 			}
@@ -80,7 +80,7 @@ func (f files) do(ctx context.Context, op string, call func(context.Context, exe
 	if err != nil {
 		return err
 	}
-	err = end(call(ctx, f.le.session.Files()))
+	err = end(call(ctx, f.le.session().Files()))
 	if err == nil && op != "files.stat" {
 		f.le.mu.Lock()
 		f.le.wrote = true

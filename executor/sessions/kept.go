@@ -351,7 +351,7 @@ func (m *Manager) restore(ctx context.Context, e *entry, spec executor.Spec, s e
 	}
 	kept.Refused = err.Error()
 	s.Close() // if this fails, the idle TTL removes it
-	s, err = m.x.Create(ctx, spec)
+	s, err = m.sandbox(ctx, &e.Record, spec)
 	return s, kept, err
 }
 

@@ -32,10 +32,9 @@ type Lease struct {
 
 	Kept *Kept // what a Fresh session got back from the last checkpoint; nil: there was none
 
-	m       *Manager
-	l       *local
-	session executor.Session
-	subject string
+	m    *Manager
+	l    *local
+	spec *executor.Spec // of Acquire; nil for AcquireExisting
 
 	inherited bool // the last lease was not released: its runs may go on
 
@@ -46,7 +45,11 @@ type Lease struct {
 	once    sync.Once
 	ended   error // result of Release or Discard
 
+	place sync.RWMutex // locked to read by each call that uses the session, and to write while the conversation moves
+
 	mu      sync.Mutex
+	at      executor.Session
+	need    Need                // see Record.Need
 	ran     []executor.Language // see Ran
 	behind  int                 // see Record.Behind
 	wrote   bool                // files have changed since the last run
@@ -71,6 +74,23 @@ func (m *Manager) newLease(e *entry, l *local) *Lease {
 	until := e.Until
 	le.renewal.Go(func() { le.renew(until) })
 	return le
+}
+
+// begin gives the lease its session.
+func (le *Lease) begin(s executor.Session, spec executor.Spec, existing bool) {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	le.at = s
+	if !existing {
+		le.spec = &spec
+	}
+}
+
+// session returns the session that the lease has now.
+func (le *Lease) session() executor.Session {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	return le.at
 }
 
 // renew renews the lease until it ends. The lease is lost if the record belongs to another holder.
@@ -126,7 +146,7 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 	if !le.first {
 		next.Lost, next.Why, next.Ran = false, "", le.ran
 	}
-	next.Behind = le.behind
+	next.Behind, next.Need = le.behind, le.need
 	le.mu.Unlock()
 	switch err := le.m.save(ctx, &next); {
 	case errors.Is(err, ErrConflict):
@@ -157,9 +177,9 @@ func (le *Lease) Release() error {
 	le.once.Do(func() {
 		lost := le.stop()
 		if lost {
-			if attachable(le.session) {
+			if attachable(le.session()) {
 				le.m.setSession(le.l, nil)
-				le.session.Detach()
+				le.session().Detach()
 			}
 		} else {
 			le.ended = le.keep()
@@ -193,9 +213,9 @@ func (le *Lease) keep() error {
 	}
 	e.Behind, e.Ran = le.behind, le.ran
 	le.mu.Unlock()
-	due, err := le.m.due(ctx, &e.Record, le.session)
+	due, err := le.m.due(ctx, &e.Record, le.session())
 	if err == nil && due {
-		err = le.m.keep(ctx, &e.Record, le.session)
+		err = le.m.keep(ctx, &e.Record, le.session())
 		if err == nil {
 			e.Behind, e.Tried = 0, 0
 		} else {
@@ -229,13 +249,13 @@ func (le *Lease) Discard() error {
 	le.once.Do(func() {
 		lost := le.stop()
 		le.m.setSession(le.l, nil)
-		if lost && attachable(le.session) {
-			le.session.Detach() // another process has it now
+		if lost && attachable(le.session()) {
+			le.session().Detach() // another process has it now
 			le.done()
 			return
 		}
 		var errs []error
-		errs = append(errs, le.session.Close())
+		errs = append(errs, le.session().Close())
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish) // separate from the time that the provider takes
 		defer cancel()
 		if e := <-le.record; !lost {
@@ -298,9 +318,12 @@ func (le *Lease) use(ctx context.Context, op string) (context.Context, func(erro
 		e := le.m.fail(op, executor.ErrClosed, context.Cause(le.ctx))
 		return nil, nil, e
 	}
+	le.place.RLock()
+	leave := sync.OnceFunc(le.place.RUnlock)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(le.ctx, func() { cancel(context.Cause(le.ctx)) })
 	return ctx, func(err error) error {
+		leave()
 		stop()
 		cancel(nil)
 		var e *executor.Error
@@ -324,28 +347,34 @@ func during[T any](ctx context.Context, le *Lease, op string, f func(context.Con
 }
 
 // Info implements executor.Session.
-func (le *Lease) Info() executor.SessionInfo { return le.session.Info() }
+func (le *Lease) Info() executor.SessionInfo { return le.session().Info() }
 
 // As passes backend-specific values through.
-func (le *Lease) As(target any) bool { return executor.As(le.session, target) }
+func (le *Lease) As(target any) bool { return executor.As(le.session(), target) }
 
 // Refresh implements executor.Session.
 func (le *Lease) Refresh(ctx context.Context) (executor.SessionInfo, error) {
-	return during(ctx, le, "refresh", le.session.Refresh)
+	return during(ctx, le, "refresh", func(ctx context.Context) (executor.SessionInfo, error) { return le.session().Refresh(ctx) })
 }
 
 // Run implements executor.Session.
 func (le *Lease) Run(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
+	before := le.escalate(ctx, req)
 	ctx, end, err := le.use(ctx, "run")
 	if err != nil {
 		return nil, err
 	}
 	which := le.resetTarget(req.Language, req.Context)
 	res, err := le.inTurn(ctx, which, emit, func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error) {
-		return le.session.Run(ctx, req, emit)
+		return le.session().Run(ctx, req, emit)
 	})
 	if res != nil {
 		le.note(req)
+		for _, notice := range []string{before, le.wants(res)} {
+			if notice != "" {
+				res.Notices = append(res.Notices, notice)
+			}
+		}
 	}
 	le.unknown(res, err, req.Limits.Or(le.Info().Run).WallTime)
 	return res, end(err)
@@ -364,11 +393,8 @@ func (le *Lease) unknown(res *executor.Result, err error, wall time.Duration) {
 
 // note stores for the record that something has run.
 func (le *Lease) note(req executor.Request) {
-	l, caps := req.Language, le.session.Info().Capabilities
-	if l == "" && len(caps.Languages) > 0 {
-		l = caps.Languages[0].Language
-	}
-	l = caps.Interpreter(l)
+	caps := le.Info().Capabilities
+	l := caps.Interpreter(languageOf(req, caps))
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	le.first, le.wrote = false, false
@@ -391,7 +417,7 @@ func (le *Lease) Ran(l executor.Language) bool {
 func (le *Lease) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (*executor.Result, error) {
 	return during(ctx, le, "install", func(ctx context.Context) (*executor.Result, error) {
 		return le.inTurn(ctx, le.resetTarget(p.Language, ""), emit, func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error) {
-			return le.session.Install(ctx, p, emit)
+			return le.session().Install(ctx, p, emit)
 		})
 	})
 }
@@ -402,7 +428,7 @@ func (le *Lease) Reset(ctx context.Context, which executor.Interpreter) error {
 	if err != nil {
 		return err
 	}
-	return end(le.session.Reset(ctx, which))
+	return end(le.session().Reset(ctx, which))
 }
 
 // Dial implements executor.Session. The connection ends with the lease.
@@ -411,7 +437,7 @@ func (le *Lease) Dial(ctx context.Context, port int) (executor.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := le.session.Dial(ctx, port)
+	c, err := le.session().Dial(ctx, port)
 	if err != nil {
 		return nil, end(err)
 	}
@@ -432,5 +458,5 @@ func (c *leased) Close() error {
 
 // KeepAlive implements executor.Session.
 func (le *Lease) KeepAlive(ctx context.Context, idle time.Duration) (time.Time, error) {
-	return during(ctx, le, "keep-alive", func(ctx context.Context) (time.Time, error) { return le.session.KeepAlive(ctx, idle) })
+	return during(ctx, le, "keep-alive", func(ctx context.Context) (time.Time, error) { return le.session().KeepAlive(ctx, idle) })
 }

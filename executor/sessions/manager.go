@@ -49,6 +49,8 @@ type Options struct {
 	// restores the checkpoint there. If one of these fails, the session stays where it is, and the
 	// Acquire after that tries again. Nil: none. It requires Checkpoint.
 	Move func(executor.Handle) bool
+	// Escalate lets conversations go on on a bigger backend. It requires Checkpoint.
+	Escalate Escalation
 	// Acquired is called after each Acquire, which waits for it, but not for an AcquireExisting
 	// that finds nothing. It may be nil.
 	Acquired func(Acquisition)
@@ -114,6 +116,11 @@ type local struct {
 	users   int // calls that have the lock or wait for it
 	session executor.Session
 	lease   *Lease
+
+	found struct { // only the caller that has locked the key uses it
+		session string
+		modules map[string]bool // that the interpreter of that session finds
+	}
 }
 
 // New makes a Manager. It owns neither x nor store.
@@ -126,8 +133,8 @@ func New(x executor.Executor, store Store, opts Options) (*Manager, error) {
 	if opts.LeaseTTL < 0 || opts.MaxPerSubject < 0 || opts.MaxTotal < 0 {
 		errs = append(errs, errors.New("lease ttl, max per subject or max total: negative"))
 	}
-	if (opts.Evict || opts.Move != nil) && opts.Checkpoint.Every == 0 {
-		errs = append(errs, errors.New("evict, move: want checkpoints, or conversations would be lost"))
+	if (opts.Evict || opts.Move != nil || opts.Escalate.To != nil) && opts.Checkpoint.Every == 0 {
+		errs = append(errs, errors.New("evict, move, escalate: want checkpoints, or conversations would be lost"))
 	}
 	errs = append(errs, m.opts.Checkpoint.check())
 	if err := errors.Join(errs...); err != nil {

@@ -13,40 +13,52 @@ import (
 
 // move lets a conversation go on in a new sandbox made from spec, because Options.Move says so. If
 // that is not possible now, the conversation stays where it is, unchanged, and the next Acquire
-// tries again: then the session that is returned is nil. Nothing has changed s, and the caller ends
-// it.
-func (m *Manager) move(ctx context.Context, e *entry, spec executor.Spec, s executor.Session) (executor.Session, *Kept) {
-	stay := func(err error) (executor.Session, *Kept) {
-		if m.opts.Log != nil {
-			m.opts.Log.WarnContext(ctx, "a session stays on its backend for now", "key", e.Key, "backend", e.Handle.Backend, "error", err)
-		}
+// tries again: then the session that is returned is nil. The caller ends s.
+func (m *Manager) move(ctx context.Context, e *entry, spec executor.Spec, s executor.Session) (next executor.Session, kept *Kept) {
+	var archive []byte
+	err := errors.New("no checkpoint can be made of it, or a run may go on in it")
+	if m.keeps(s) && !time.Now().Before(e.Running) {
+		archive, err = m.archive(ctx, &e.Record, s)
+	}
+	if err == nil {
+		next, kept, err = m.goOn(ctx, &e.Record, s, archive, func(ctx context.Context) (executor.Session, error) { return m.x.Create(ctx, spec) })
+	}
+	if err != nil {
+		m.stays(ctx, e.Key, e.Handle.Backend, err)
 		return nil, nil
 	}
-	if !m.keeps(s) || time.Now().Before(e.Running) {
-		return stay(errors.New("no checkpoint can be made of it, or a run may go on in it"))
+	e.On = ""
+	return next, kept
+}
+
+// stays logs that a conversation could not move.
+func (m *Manager) stays(ctx context.Context, key, backend string, err error) {
+	if m.opts.Log != nil {
+		m.opts.Log.WarnContext(ctx, "a session stays on its backend for now", "key", key, "backend", backend, "error", err)
 	}
-	archive, err := m.archive(ctx, &e.Record, s)
-	var sealed []byte
-	if err == nil {
-		sealed, err = m.saveArchive(ctx, &e.Record, s, archive)
-	}
+}
+
+// goOn saves an archive of the session of a record, and restores it into one that it creates. It
+// does nothing to s. If it fails, there is no other session.
+func (m *Manager) goOn(ctx context.Context, r *Record, s executor.Session, archive []byte, create func(context.Context) (executor.Session, error)) (executor.Session, *Kept, error) {
+	sealed, err := m.saveArchive(ctx, r, s, archive)
 	if err != nil {
-		return stay(err)
+		return nil, nil, err
 	}
-	next, err := m.x.Create(ctx, spec)
+	next, err := create(ctx)
 	if err != nil {
-		return stay(err)
+		return nil, nil, err
 	}
 	kept := &Kept{Made: time.Now()}
-	archive, err = m.opts.Checkpoint.open(m.binding(&e.Record, next), sealed)
+	archive, err = m.opts.Checkpoint.open(m.binding(r, next), sealed)
 	if err == nil {
 		err = m.unpack(ctx, next, archive, kept)
 	}
 	if err != nil {
 		next.Close() // if this fails, the idle TTL removes it
-		return stay(err)
+		return nil, nil, err
 	}
-	return next, kept
+	return next, kept, nil
 }
 
 // closeLater destroys a sandbox whose conversation has moved. The caller has noted it as abandoned:
@@ -105,12 +117,12 @@ func (le *Lease) evict(ctx context.Context) error {
 	le.once.Do(func() {
 		lost := le.stop()
 		le.m.setSession(le.l, nil)
-		if lost && attachable(le.session) {
-			le.session.Detach() // another process has it now
+		if lost && attachable(le.session()) {
+			le.session().Detach() // another process has it now
 			le.done()
 			return
 		}
-		err := le.session.Close()
+		err := le.session().Close()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish)
 		defer cancel()
 		if e := <-le.record; !lost {
@@ -132,7 +144,7 @@ func (le *Lease) Checkpoint(ctx context.Context) error {
 	_, err := during(ctx, le, "checkpoint", func(ctx context.Context) (struct{}, error) {
 		archive, r, err := le.archive(ctx)
 		if err == nil {
-			_, err = le.m.saveArchive(ctx, r, le.session, archive)
+			_, err = le.m.saveArchive(ctx, r, le.session(), archive)
 		}
 		if err == nil {
 			le.mu.Lock()
@@ -170,7 +182,7 @@ func (le *Lease) Fork(ctx context.Context, keys ...string) error {
 			if err != nil {
 				break
 			}
-			err = le.m.fork(ctx, r, key, le.session, archive)
+			err = le.m.fork(ctx, r, key, le.session(), archive)
 		}
 		return struct{}{}, err
 	})
@@ -185,10 +197,10 @@ func (le *Lease) archive(ctx context.Context) ([]byte, *Record, error) {
 	le.mu.Lock()
 	r.Ran = le.ran
 	le.mu.Unlock()
-	if !le.m.keeps(le.session) {
+	if !le.m.keeps(le.session()) {
 		return nil, nil, le.m.fail("checkpoint", executor.ErrUnsupported, errors.New("it needs a configuration of checkpoints, and a session with files and a language"))
 	}
-	archive, err := le.m.archive(ctx, &r, le.session)
+	archive, err := le.m.archive(ctx, &r, le.session())
 	return archive, &r, err
 }
 

@@ -43,6 +43,9 @@ type Record struct {
 	Behind int `json:"behind,omitempty"` // runs since the last checkpoint: see Kept.Behind
 	Tried  int `json:"tried,omitempty"`  // Behind at the last attempt that failed
 
+	On   string `json:"on,omitempty"`   // the backend that the conversation was escalated to
+	Need Need   `json:"need,omitempty"` // what its last run lacked: see Escalation
+
 	Lost bool                `json:"lost,omitempty"` // see Lease.Lost
 	Why  Loss                `json:"why,omitempty"`  // see Lease.Why
 	Ran  []executor.Language `json:"ran,omitempty"`  // see Lease.Ran

@@ -190,7 +190,7 @@ func (le *Lease) inTurn(ctx context.Context, which executor.Interpreter, emit fu
 			}
 			continue
 		}
-		if err := le.session.Reset(ctx, which); err != nil {
+		if err := le.session().Reset(ctx, which); err != nil {
 			return nil, err
 		}
 		return do(ctx, emit)
