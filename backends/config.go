@@ -29,7 +29,9 @@ type Config struct {
 	// Shadows repeat runs on another backend. The keys are the names of routes.
 	Shadows  map[string]Shadow `json:"shadows,omitempty"`
 	Sessions Sessions          `json:"sessions,omitzero"`
-	Guard    Guard             `json:"guard,omitzero"`
+	// Escalate lets conversations go on on a bigger backend when their code needs more.
+	Escalate []Escalation `json:"escalate,omitempty"`
+	Guard    Guard        `json:"guard,omitzero"`
 	// Fronts are what a server serves in the form of other services. The Broker does not use them.
 	Fronts []Front `json:"fronts,omitempty"`
 
@@ -62,7 +64,7 @@ func (c Config) Check(reg *Registry) error {
 			errs = append(errs, driver.At(path, b.check(reg)), driver.At(path+".broker", b.Broker.check()))
 		}
 	}
-	errs = append(errs, c.checkRoutes(), c.checkRollouts(), c.checkShadows(), driver.At("sessions", c.Sessions.check()), c.checkDrain(), driver.At("guard", c.Guard.check()))
+	errs = append(errs, c.checkRoutes(), c.checkRollouts(), c.checkShadows(), driver.At("sessions", c.Sessions.check()), c.checkDrain(), c.checkEscalations(), driver.At("guard", c.Guard.check()))
 	return c.at.report(errors.Join(errs...))
 }
 

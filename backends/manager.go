@@ -71,13 +71,14 @@ func (b *Broker) openManager(ctx context.Context, cfg Sessions) error {
 			return err
 		}
 	}
-	leaves := b.leaves
-	if kept.Every == 0 {
-		leaves = nil
+	var leaves func(executor.Handle) bool
+	var escalations sessions.Escalation
+	if kept.Every > 0 {
+		leaves, escalations = b.leaves, b.escalations()
 	}
 	m, err := sessions.New(&managed{b}, store, sessions.Options{
 		Instance: b.env.Instance, LeaseTTL: time.Duration(cfg.LeaseTTL), MaxPerSubject: cfg.MaxPerSubject, MaxTotal: cfg.MaxTotal,
-		Checkpoint: kept, Evict: cfg.Evict, Move: leaves, Replace: b.replaceAfter, Acquired: b.acquired, Private: b.opts.store == nil && !cfg.Shared(),
+		Checkpoint: kept, Evict: cfg.Evict, Move: leaves, Escalate: escalations, Replace: b.replaceAfter, Acquired: b.acquired, Private: b.opts.store == nil && !cfg.Shared(),
 		Hooks: b.env.Hooks, Log: b.env.Log,
 	})
 	if err != nil {
