@@ -38,10 +38,12 @@ func holdSessions(ctx context.Context, owner string) error {
 	out := json.NewEncoder(os.Stdout)
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // if one cannot begin, the others must not go on for their hour
 	for _, c := range []struct {
 		owner      string
 		idle, wall time.Duration
-	}{{owner, time.Hour, time.Hour}, {owner + "-other", time.Hour, time.Hour}, {owner, 5 * time.Second, 5 * time.Second}} {
+	}{{owner, time.Hour, time.Hour}, {owner + "-other", time.Hour, time.Hour}, {owner, 10 * time.Second, 10 * time.Second}} {
 		x, err := Open(ctx, driver.Env{Owner: c.owner}, Config{Host: host, Image: dockertest.Trixie, Pull: PullNever})
 		if err != nil {
 			return err

@@ -49,6 +49,13 @@ func fuzzPackage(ctx context.Context, w io.Writer, p testFunctions, d time.Durat
 	for _, name := range p.functions {
 		start := time.Now()
 		out, err := fuzzOne(ctx, p.Dir, bin, filepath.Join(tmp, name), name, d, processes)
+		for more := 4 * d; err == nil && executions(out) == none && more <= 64*d && ctx.Err() == nil; more *= 4 {
+			// A busy machine has only just started it.
+			out, err = fuzzOne(ctx, p.Dir, bin, filepath.Join(tmp, name), name, more, processes)
+		}
+		if err == nil && executions(out) == none {
+			err = errors.New("it was not run at all")
+		}
 		switch {
 		case ctx.Err() != nil:
 			return sum, ctx.Err()
@@ -90,12 +97,15 @@ var deadlineRace = regexp.MustCompile(`(?m)^--- FAIL: \w+ \([0-9.]+s\)\n    cont
 
 var execsLine = regexp.MustCompile(`execs: (\d+)`)
 
+// none is what executions returns if no input was tried.
+const none = "no executions"
+
 // executions returns the last count that the fuzzing engine printed.
 func executions(out string) string {
 	if all := execsLine.FindAllStringSubmatch(out, -1); all != nil {
 		return all[len(all)-1][1] + " executions"
 	}
-	return "no executions"
+	return none
 }
 
 // fuzzTargets finds the packages with fuzz targets, and nothing else of them.
