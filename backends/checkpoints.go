@@ -15,6 +15,9 @@ type Checkpoint struct {
 	Every Runs          `json:"every,omitzero"` // "5 runs"; required
 	Most  driver.Size   `json:"most,omitzero"`  // of an archive; default 10MiB, at most 64MiB
 	Key   driver.Secret `json:"key,omitzero"`   // at least 32 random bytes; required
+	// WeakerIsolation lets conversations go on where the isolation is weaker than it was, for
+	// example in a container after Pyodide. Those of escalate and drain do so without it.
+	WeakerIsolation bool `json:"weaker_isolation,omitempty"`
 }
 
 // Runs is a number of runs, written as "5 runs".
@@ -69,5 +72,5 @@ func (c Checkpoint) open(owner string) (o sessions.Checkpoints, err error) {
 	if err != nil {
 		return o, driver.At("sessions.checkpoint.key", err)
 	}
-	return sessions.Checkpoints{Every: int(c.Every), Most: int64(c.Most), Key: []byte(key), Owner: owner}, nil
+	return sessions.Checkpoints{Every: int(c.Every), Most: int64(c.Most), Key: []byte(key), Weaker: c.WeakerIsolation, Owner: owner}, nil
 }

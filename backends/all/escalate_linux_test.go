@@ -36,8 +36,8 @@ routes: [{name: all, split: [{backend: local, weight: 1}]}]`, host, dockertest.P
 	}{
 		{"subprocess", "import subprocess\nprint(subprocess.run(['echo', basket.items[0]], capture_output=True, text=True).stdout.strip())", "first", false},
 		{"threads", "import threading\nt = threading.Thread(target=lambda: basket.items.append('more')); t.start(); t.join()\nprint(len(basket.items))", "2", false},
-		{"package", "import sqlite3\nprint(sqlite3.connect(':memory:').execute('select 6 * 7').fetchone()[0])", "42", false},
-		{"package-in-a-function", "def f():\n    import sqlite3\n    return sqlite3.connect(':memory:').execute('select 6 * 7').fetchone()[0]\nopen('sent.txt', 'a').write('once\\n')\nprint(f())", "", true},
+		{"package", "import numpy\nprint(int(numpy.arange(4).sum()))", "6", false},
+		{"package-in-a-function", "def f():\n    import resource\n    return resource.RUSAGE_SELF\nopen('sent.txt', 'a').write('once\\n')\nprint(f())", "", true},
 		{"process-of-os", "import os\nopen('sent.txt', 'a').write('once\\n')\nif os.name: import subprocess\nprint(subprocess.run(['echo', 'x'], capture_output=True, text=True).stdout.strip())", "", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -13,10 +13,10 @@ import (
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/backends/all"
+	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/sessions"
-	"github.com/execbroker/execbroker/docker/dockertest"
 )
 
 // leavers is how many conversations move in TestMoveDrill.

@@ -160,7 +160,7 @@ func TestEscalationThatFails(t *testing.T) {
 			bubble(t, o, func(w *world) {
 				o.Capabilities.Isolation = c.isolation
 				p, box := w.escalating("one", o, sessions.NeedThreads)
-				l := p.acquire("k")
+				l := p.acquire("k", executor.Spec{MinIsolation: executor.IsolationContainer})
 				run(w, l, "x = [5]")
 				c.spoil(w.b, box.Backend)
 				r := run(w, l, "import threading")

@@ -28,6 +28,9 @@ type Checkpoints struct {
 	// Key is what archives are sealed and encrypted with, differently for each subject. Required
 	// with Every; at least MinKey random bytes. Archives of another Key are not restored.
 	Key []byte
+	// Weaker lets a conversation go on in a session with a weaker isolation than it had, for example
+	// in a container after WebAssembly. MinIsolation of the Spec holds in any case.
+	Weaker bool
 	// Owner is driver.Env.Owner of the backends. Archives of another Owner are not restored.
 	Owner string
 }
@@ -194,8 +197,7 @@ func (m *Manager) keep(ctx context.Context, r *Record, s executor.Session) error
 	if err != nil {
 		return err
 	}
-	_, err = m.saveArchive(ctx, r, s, archive)
-	return err
+	return m.saveArchive(ctx, r, s, archive)
 }
 
 // archive makes an archive of the session of a record.
@@ -207,20 +209,19 @@ func (m *Manager) archive(ctx context.Context, r *Record, s executor.Session) ([
 	return archive.Bytes(), err
 }
 
-// saveArchive saves an archive of s under the key of a record, and returns what the Store has now.
-// It writes the pieces before the head and removes old ones after it, so that the head is correct
-// even after a crash in between.
-func (m *Manager) saveArchive(ctx context.Context, r *Record, s executor.Session, archive []byte) (sealed []byte, err error) {
+// saveArchive saves an archive of s under the key of a record. It writes the pieces before the head
+// and removes old ones after it, so that the head is correct even after a crash in between.
+func (m *Manager) saveArchive(ctx context.Context, r *Record, s executor.Session, archive []byte) error {
 	old, rev, err := m.loadHead(ctx, r.Key)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if old.Token > r.Token {
-		return nil, errLost
+		return errLost
 	}
-	sealed, err = m.opts.Checkpoint.seal(m.binding(r, s), archive)
+	sealed, err := m.opts.Checkpoint.seal(m.binding(r, s), archive)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	now := time.Now()
 	next := head{Subject: r.Subject, ID: rand.Text(), Size: int64(len(sealed)), Made: now, Until: now.Add(idleTTL(s) + 2*forget), Token: r.Token}
@@ -229,9 +230,9 @@ func (m *Manager) saveArchive(ctx context.Context, r *Record, s executor.Session
 		err = m.saveHead(ctx, r.Key, next, rev, next.Until)
 	}
 	if err != nil {
-		return nil, errors.Join(err, m.dropPieces(context.WithoutCancel(ctx), r.Key, next))
+		return errors.Join(err, m.dropPieces(context.WithoutCancel(ctx), r.Key, next))
 	}
-	return sealed, m.dropPieces(ctx, r.Key, old)
+	return m.dropPieces(ctx, r.Key, old)
 }
 
 // keepLast makes a checkpoint of a session that is going to be closed, if something has run since
@@ -337,7 +338,11 @@ func (m *Manager) restore(ctx context.Context, e *entry, spec executor.Spec, s e
 	if err != nil {
 		return s, nil, m.storeError(ctx, "acquire", err)
 	}
-	archive, err := m.opts.Checkpoint.open(m.binding(&e.Record, s), sealed)
+	b := m.binding(&e.Record, s)
+	if e.On != "" || m.opts.Checkpoint.Weaker { // the application has said so
+		b.Isolation = executor.IsolationMicroVM // at least any other
+	}
+	archive, err := m.opts.Checkpoint.open(b, sealed)
 	if err != nil {
 		kept.Refused = err.Error()
 		return s, kept, nil

@@ -366,14 +366,16 @@ func TestOthersCheckpoint(t *testing.T) {
 		key       string
 		spec      executor.Spec
 		isolation executor.Isolation
+		weaker    bool
 		ok        bool
 	}{
-		"same":         {"k", executor.Spec{Subject: "u"}, executor.IsolationContainer, true},
-		"stronger":     {"k", executor.Spec{Subject: "u"}, executor.IsolationMicroVM, true},
-		"conversation": {"other", executor.Spec{Subject: "u"}, executor.IsolationContainer, false},
-		"subject":      {"k", executor.Spec{Subject: "v"}, executor.IsolationContainer, false},
-		"network":      {"k", executor.Spec{Subject: "u", Network: executor.NetworkPolicy{Mode: executor.NetworkFull}}, executor.IsolationContainer, false},
-		"isolation":    {"k", executor.Spec{Subject: "u"}, executor.IsolationProcess, false},
+		"same":         {"k", executor.Spec{Subject: "u"}, executor.IsolationContainer, false, true},
+		"stronger":     {"k", executor.Spec{Subject: "u"}, executor.IsolationMicroVM, false, true},
+		"conversation": {"other", executor.Spec{Subject: "u"}, executor.IsolationContainer, false, false},
+		"subject":      {"k", executor.Spec{Subject: "v"}, executor.IsolationContainer, false, false},
+		"network":      {"k", executor.Spec{Subject: "u", Network: executor.NetworkPolicy{Mode: executor.NetworkFull}}, executor.IsolationContainer, false, false},
+		"isolation":    {"k", executor.Spec{Subject: "u"}, executor.IsolationProcess, false, false},
+		"weaker":       {"k", executor.Spec{Subject: "u"}, executor.IsolationProcess, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := noAttach()
@@ -404,7 +406,7 @@ func TestOthersCheckpoint(t *testing.T) {
 				}
 				o.Capabilities.Isolation = c.isolation
 				w.b = fake.New(o)
-				p = w.start("two", keeping(1, 0))
+				p = w.start("two", keeping(1, 0), func(o *sessions.Options) { o.Checkpoint.Weaker = c.weaker })
 				l = p.acquire(c.key, c.spec)
 				if (l.Kept != nil && l.Kept.Refused == "") != c.ok || l.Kept == nil {
 					w.Errorf("got %+v", l.Kept)

@@ -21,7 +21,7 @@ func (m *Manager) move(ctx context.Context, e *entry, spec executor.Spec, s exec
 		archive, err = m.archive(ctx, &e.Record, s)
 	}
 	if err == nil {
-		next, kept, err = m.goOn(ctx, &e.Record, s, archive, func(ctx context.Context) (executor.Session, error) { return m.x.Create(ctx, spec) })
+		next, kept, err = m.goOn(ctx, &e.Record, archive, func(ctx context.Context) (executor.Session, error) { return m.x.Create(ctx, spec) })
 	}
 	if err != nil {
 		m.stays(ctx, e.Key, e.Handle.Backend, err)
@@ -38,21 +38,18 @@ func (m *Manager) stays(ctx context.Context, key, backend string, err error) {
 	}
 }
 
-// goOn saves an archive of the session of a record, and restores it into one that it creates. It
-// does nothing to s. If it fails, there is no other session.
-func (m *Manager) goOn(ctx context.Context, r *Record, s executor.Session, archive []byte, create func(context.Context) (executor.Session, error)) (executor.Session, *Kept, error) {
-	sealed, err := m.saveArchive(ctx, r, s, archive)
-	if err != nil {
-		return nil, nil, err
-	}
+// goOn restores an archive of the session of a record into one that it creates, and saves it as the
+// checkpoint of that. The options of the Manager have chosen its backend, so its isolation may be
+// weaker, within MinIsolation of the Spec. If goOn fails, there is no other session.
+func (m *Manager) goOn(ctx context.Context, r *Record, archive []byte, create func(context.Context) (executor.Session, error)) (executor.Session, *Kept, error) {
 	next, err := create(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	kept := &Kept{Made: time.Now()}
-	archive, err = m.opts.Checkpoint.open(m.binding(r, next), sealed)
+	err = m.unpack(ctx, next, archive, kept)
 	if err == nil {
-		err = m.unpack(ctx, next, archive, kept)
+		err = m.saveArchive(ctx, r, next, archive)
 	}
 	if err != nil {
 		next.Close() // if this fails, the idle TTL removes it
@@ -144,7 +141,7 @@ func (le *Lease) Checkpoint(ctx context.Context) error {
 	_, err := during(ctx, le, "checkpoint", func(ctx context.Context) (struct{}, error) {
 		archive, r, err := le.archive(ctx)
 		if err == nil {
-			_, err = le.m.saveArchive(ctx, r, le.session(), archive)
+			err = le.m.saveArchive(ctx, r, le.session(), archive)
 		}
 		if err == nil {
 			le.mu.Lock()
@@ -224,7 +221,7 @@ func (m *Manager) unused(ctx context.Context, key string) error {
 func (m *Manager) fork(ctx context.Context, r *Record, key string, s executor.Session, archive []byte) error {
 	f := *r
 	f.Key = key
-	_, err := m.saveArchive(ctx, &f, s, archive)
+	err := m.saveArchive(ctx, &f, s, archive)
 	if errors.Is(err, ErrConflict) {
 		return m.fail("fork", executor.ErrInvalid, fmt.Errorf("key %.80q: another call has just made it", key))
 	}

@@ -105,7 +105,8 @@ func TestMoveThatFails(t *testing.T) {
 				defer to.Close()
 				var from leaving
 				p := w.start("one", from.keep)
-				l := p.acquire("k")
+				of := executor.Spec{MinIsolation: executor.IsolationContainer}
+				l := p.acquire("k", of)
 				old := l.Info().Handle.Session
 				run(w, l, "x = 5")
 				release(w, l)
@@ -116,7 +117,7 @@ func TestMoveThatFails(t *testing.T) {
 				w.do(err)
 				p = w.over(&twins{Executor: x, to: to, target: target}, "two", from.keep)
 				c.spoil(w.b, target)
-				l = p.acquire("k")
+				l = p.acquire("k", of)
 				if l.Fresh || l.Lost || l.Info().Handle.Session != old || says(w, l, "print(x)") != "5" {
 					w.Errorf("got %+v", l)
 				}
@@ -124,7 +125,7 @@ func TestMoveThatFails(t *testing.T) {
 				if n := len(target.Sandboxes()); n != 0 {
 					w.Errorf("%d sandboxes are left at the target", n)
 				}
-				l = p.acquire("k")
+				l = p.acquire("k", of)
 				if moved := c.isolation == ""; l.Fresh != moved || says(w, l, "print(x)") != "5" {
 					w.Errorf("the next: got %+v, want moved %t", l, moved)
 				}
