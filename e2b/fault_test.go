@@ -299,7 +299,7 @@ func TestLettersAcrossPieces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const n = 6 << 20 // letters of three bytes: one line of 18 MB
-	s, err := w.x.Create(t.Context(), executor.Spec{Run: executor.RunLimits{OutputBytes: 64 << 20}})
+	s, err := w.x.Create(t.Context(), executor.Spec{Run: executor.RunLimits{OutputBytes: 64 << 20, WallTime: 5 * time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -198,7 +198,11 @@ func TestKernels(t *testing.T) {
 func TestLargeException(t *testing.T) {
 	t.Parallel()
 	w := interpreting(t)
-	s := w.session()
+	s, err := w.x.Create(t.Context(), executor.Spec{Run: executor.RunLimits{WallTime: 5 * time.Minute}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
 	const mark = "raise Exception"
 	for name, c := range map[string]struct {
 		event string
@@ -228,7 +232,7 @@ func TestLargeException(t *testing.T) {
 		res, err := s.Run(t.Context(), executor.Request{Code: mark}, nil)
 		w.hook.Store(nil)
 		if err != nil || !c.want(res) {
-			t.Errorf("%s: got status %v, reason %q, %v", name, res.Status, res.Reason, err)
+			t.Errorf("%s: got %+v, %v", name, res, err)
 		}
 	}
 	w.life(s)

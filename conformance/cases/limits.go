@@ -113,7 +113,7 @@ func limitCases() []Case {
 	}
 }
 
-// patient is the wall time of code that takes all memory that it can get: some machines give it
+// patient is the wall time of code that takes or writes as much as it can: some machines give it
 // slowly.
 const patient = 100 * time.Second
 

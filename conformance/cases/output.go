@@ -103,7 +103,7 @@ func outputCases() []Case {
 			Doc: "A single write of 24 MiB arrives whole, within a limit that allows it.",
 			Positive: func(t *T) {
 				const unit, count = "0123456789abcdef", 24 << 16
-				s := t.Session(writing(32 << 20))
+				s := t.Session(writing(32<<20), func(spec *executor.Spec) { spec.Run.WallTime = t.longest(patient) })
 				keepsEnds(t, s, keeping(t.Program("repeat", "text", unit, "count", count), 100), strings.Repeat(unit, count)+"\n")
 			},
 		},
