@@ -366,7 +366,7 @@ func TestReportOfState(t *testing.T) {
 		"behind":        {o: tool.Outcome{Lost: true, Kept: &sessions.Kept{Names: []string{"x"}, Behind: 3}, Result: ok(func(*executor.Result) {})}, want: "with the variables x. There were no files. The last calls, 3 of them, came after it"},
 		"not-kept":      {o: tool.Outcome{Lost: true, Kept: &sessions.Kept{Omitted: []checkpoint.Omission{{Name: "lock", Kind: "lock", Reason: "no\x1b"}}}, Result: ok(func(*executor.Result) {})}, want: "Not kept: lock (no"},
 		"refused":       {o: tool.Outcome{Lost: true, Kept: &sessions.Kept{Refused: "weaker"}, Result: ok(func(*executor.Result) {})}, want: "This is a new sandbox: variables and files of earlier calls are gone."},
-		"why-of-later":  {o: tool.Outcome{Lost: true, Why: "moved", Result: ok(func(*executor.Result) {})}, want: "This is a new sandbox: variables"},
+		"why-of-later":  {o: tool.Outcome{Lost: true, Why: "of-later", Result: ok(func(*executor.Result) {})}, want: "This is a new sandbox: variables"},
 		"nothing-lost":  {o: tool.Outcome{Why: sessions.LossGone, Result: ok(func(*executor.Result) {})}},
 		"restarted":     {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateFresh = true })}, want: began},
 		"bash":          {o: tool.Outcome{Result: ok(func(r *executor.Result) { r.StateFresh = true })}, l: tool.Bash},

@@ -123,7 +123,7 @@ func turn(ctx context.Context, b *backends.Broker, name, code, want string) (*se
 	}
 	res, err := l.Run(ctx, executor.Request{Code: code}, nil)
 	if err == nil && (res.Status != executor.StatusOK || !strings.HasSuffix(string(res.Stdout), want)) {
-		err = fmt.Errorf("got %q, %v, want %q", res.Stdout, res.Err(), want)
+		err = fmt.Errorf("got %q, %s, %+v, want %q", res.Stdout, res.Status, res.Exception, want)
 	}
 	return l, errors.Join(err, l.Release())
 }
