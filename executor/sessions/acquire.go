@@ -307,19 +307,24 @@ func (m *Manager) admit(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// countSubject counts the sessions of a subject. A crash can leave a note about a session that is
-// gone. Such notes are removed when the count reaches the limit.
-func (m *Manager) countSubject(ctx context.Context, subject string, most int) (int, error) {
+// keysOf returns the keys for which there is a note that the subject has a session.
+func (m *Manager) keysOf(ctx context.Context, subject string) (keys []string, err error) {
 	dir := subjectDir(subject)
-	var keys []string
 	for k, err := range m.store.Keys(ctx, dir) {
 		if err != nil {
-			return 0, m.storeError(ctx, "acquire", err)
+			return nil, m.storeError(ctx, "acquire", err)
 		}
 		keys = append(keys, k[len(dir):])
 	}
-	if len(keys) <= most {
-		return len(keys), nil
+	return keys, nil
+}
+
+// countSubject counts the sessions of a subject. A crash can leave a note about a session that is
+// gone. Such notes are removed when the count reaches the limit.
+func (m *Manager) countSubject(ctx context.Context, subject string, most int) (int, error) {
+	keys, err := m.keysOf(ctx, subject)
+	if err != nil || len(keys) <= most {
+		return len(keys), err
 	}
 	n := 0
 	for _, k := range keys {

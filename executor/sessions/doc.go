@@ -9,6 +9,10 @@
 // [Lease.Kept]. After [Lease.Release] the session stays attached for the next message, and any
 // process may take over.
 //
+// By the same means a conversation leaves its sandbox before that ends: for another backend
+// ([Options.Move], [Manager.Drain]), for a bigger one ([Options.Escalate]), to make room
+// ([Options.Evict], [Manager.Evict]), or as a copy ([Lease.Fork]).
+//
 // A lease has an owner, an expiry and a token. If a process dies, the key is blocked until the
 // lease expires. A process that was stopped and wakes up later is shut out by the token: always in
 // the Store, and in the sandbox if the backend has fencing. Otherwise its own clock shuts it out,

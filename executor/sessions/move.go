@@ -92,14 +92,17 @@ func (m *Manager) Evict(ctx context.Context, key string) error {
 // before.
 func (m *Manager) Drain(ctx context.Context, backend string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
+		var found []Record // a Store need not allow changes while it lists
 		for r, err := range m.Records(ctx, "") {
-			if err == nil && r.Handle.Backend != backend {
-				continue
+			if err != nil && !yield(r, err) {
+				return
 			}
-			if err == nil {
-				err = m.Evict(ctx, r.Key)
+			if err == nil && r.Handle.Backend == backend {
+				found = append(found, r)
 			}
-			if !yield(r, err) {
+		}
+		for _, r := range found {
+			if !yield(r, m.Evict(ctx, r.Key)) {
 				return
 			}
 		}
@@ -234,13 +237,14 @@ func (m *Manager) fork(ctx context.Context, r *Record, key string, s executor.Se
 // makeRoom evicts the least recently used session of a subject, so that it can have another one. It
 // reports whether it did. A session whose checkpoint cannot be made stays, and the next one goes.
 func (m *Manager) makeRoom(ctx context.Context, subject, key string) (bool, error) {
+	keys, err := m.keysOf(ctx, subject)
+	if err != nil {
+		return false, err
+	}
 	var found []Record
 	now := time.Now()
-	for k, err := range m.store.Keys(ctx, subjectDir(subject)) {
-		if err != nil {
-			return false, m.storeError(ctx, "acquire", err)
-		}
-		e, err := m.load(ctx, k[len(subjectDir(subject)):])
+	for _, k := range keys {
+		e, err := m.load(ctx, k)
 		if err != nil {
 			return false, err
 		}
