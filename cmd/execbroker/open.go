@@ -60,7 +60,7 @@ func (a *app) configuration() (backends.Config, error) {
 
 // withoutRoutes returns a configuration without routes, and without what needs them.
 func withoutRoutes(c backends.Config) backends.Config {
-	c.Routes, c.Rollouts, c.Shadows = nil, nil, nil
+	c.Routes, c.Rollouts, c.Shadows, c.Escalate, c.Sessions.Drain = nil, nil, nil, nil, nil
 	return c
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/backends/all"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 )
@@ -34,5 +35,24 @@ func TestOneShot(t *testing.T) {
 				t.Errorf("got exit code %d, one-shot %v, want %v", code, got, c.want)
 			}
 		})
+	}
+}
+
+// TestWithoutRoutes: what needs routes or another backend goes with them.
+func TestWithoutRoutes(t *testing.T) {
+	cfg, err := backends.Parse([]byte(`
+backends: {local: {type: pyodide}, box: {type: pyodide}}
+routes: [{name: all, split: [{backend: box, weight: 1}]}]
+escalate: [{from: local, to: box, on: [threads]}]
+sessions: {drain: [local], checkpoint: {every: 5 runs, key: {env: CHECKPOINT_KEY}}}`))
+	if err == nil {
+		err = cfg.Check(all.Registry())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(cfg.Backends, "box")
+	if err := withoutRoutes(cfg).Check(all.Registry()); err != nil {
+		t.Error(err)
 	}
 }
