@@ -82,6 +82,7 @@ var rules = []rule{
 	{packages: []string{"executor/driver"}, imports: []string{"executor", "internal/decimal", "internal/engine", "internal/settings"}},
 	// Prices and amounts of money are read alike, and exactly.
 	{packages: []string{"internal/decimal"}},
+	{packages: []string{"internal/pyimports"}},
 	// What runs a driver knows no type of package driver: see docs/decisions/0036.
 	{packages: []string{"internal/engine"}, imports: []string{"executor"}},
 	// Everything that has a configuration reports what is wrong in it alike.
@@ -97,7 +98,7 @@ var rules = []rule{
 	{packages: []string{"executor/sessions/redis"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"github.com/redis/go-redis/v9"}},
 	{packages: []string{"executor/sessions/sqlite"}, imports: []string{"executor", "executor/sessions"}, modules: []string{"golang.org/x/sync", "modernc.org/sqlite"}},
 	// A conversation goes on from its last checkpoint.
-	{packages: []string{"executor/sessions/..."}, imports: []string{"executor", "executor/checkpoint", "executor/sessions/..."}},
+	{packages: []string{"executor/sessions/..."}, imports: []string{"executor", "executor/checkpoint", "executor/sessions/...", "internal/pyimports"}},
 	{packages: []string{"executor/telemetry"}, imports: []string{"executor"}, modules: []string{"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"}},
 	// Calls of one conversation share a session. Tables come as HTML, and models read Markdown.
 	{packages: []string{"tool/..."}, imports: []string{"executor", "executor/checkpoint", "executor/sessions", "internal/drain", "internal/front", "tool/..."}, modules: []string{"github.com/modelcontextprotocol/go-sdk", "golang.org/x/net"}},

@@ -41,8 +41,8 @@ func Needs() []Need {
 // Result says either. A conversation that has moved keeps to the other backend.
 //
 // If the conversation cannot be moved, because no checkpoint can be made, the other backend does
-// not answer, or it has a weaker isolation than MinIsolation of the Spec, the code runs where it is,
-// and a notice says why.
+// not answer, or it has a weaker isolation than MinIsolation of the Spec, the code runs where it
+// is, and a notice says why.
 type Escalation struct {
 	// To returns where conversations of a backend go, and for which needs. An empty name: nowhere.
 	To func(backend string) (to string, on []Need)

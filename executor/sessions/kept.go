@@ -28,8 +28,8 @@ type Checkpoints struct {
 	// Key is what archives are sealed and encrypted with, differently for each subject. Required
 	// with Every; at least MinKey random bytes. Archives of another Key are not restored.
 	Key []byte
-	// Weaker lets a conversation go on in a session with a weaker isolation than it had, for example
-	// in a container after WebAssembly. MinIsolation of the Spec holds in any case.
+	// Weaker lets a conversation go on in a session with a weaker isolation than it had, for
+	// example in a container after WebAssembly. MinIsolation of the Spec holds in any case.
 	Weaker bool
 	// Owner is driver.Env.Owner of the backends. Archives of another Owner are not restored.
 	Owner string
