@@ -227,7 +227,7 @@ var budgets = []struct {
 	{"bubblewrap", 1.3},
 	{"backends/all", 1.5},
 	{"conformance/conformancetest", 1.9},
-	{"cmd/execbroker", 1.85},
+	{"cmd/execbroker", 1.75},
 	{"runner", 1.5},
 	{"docs/guides", 0.8},
 	{"examples/stateless", 0.4},
