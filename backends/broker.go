@@ -343,10 +343,7 @@ func (b *Broker) Backends() map[string]executor.Executor {
 	all := map[string]executor.Executor{}
 	for name := range t.members {
 		routes := t.routes
-		if len(routes) == 0 || slices.ContainsFunc(routes, func(r router.Route) bool {
-			weighted := slices.ContainsFunc(r.Split, func(s router.Share) bool { return s.Backend == name && s.Weight > 0 })
-			return weighted || slices.Contains(r.Fallback, name)
-		}) {
+		if len(routes) == 0 || slices.ContainsFunc(routes, func(r router.Route) bool { return r.Uses(name) }) {
 			all[name] = &direct{Broker: b, name: name, own: true}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
-	"github.com/execbroker/execbroker/executor/router"
 )
 
 // checkDrain checks Sessions.Drain: it names backends that no new session is made on.
@@ -25,7 +24,7 @@ func (c Config) checkDrain() error {
 			errs = append(errs, driver.At(path, errors.New("without routes, new sessions are made there; add routes that lead elsewhere")))
 		}
 		for _, r := range c.Routes {
-			if slices.Contains(r.Fallback, name) || slices.ContainsFunc(r.Split, func(s router.Share) bool { return s.Backend == name && s.Weight > 0 }) {
+			if r.Uses(name) {
 				errs = append(errs, driver.At(path, fmt.Errorf("route %q leads there; conversations would not get away from it", r.Name)))
 			}
 		}

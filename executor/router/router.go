@@ -53,10 +53,14 @@ func New(name string, backends map[string]executor.Executor, cfg Config, hooks e
 
 // uses reports whether a route can send a Spec to a backend.
 func (c Config) uses(name string) bool {
-	return slices.ContainsFunc(c.Routes, func(r Route) bool {
-		return slices.Contains(r.Fallback, name) ||
-			slices.ContainsFunc(r.Split, func(s Share) bool { return s.Backend == name && s.Weight > 0 })
-	})
+	return slices.ContainsFunc(c.Routes, func(r Route) bool { return r.Uses(name) })
+}
+
+// Uses reports whether the route can send a Spec to a backend: by a share with a weight, or as a
+// fallback.
+func (r *Route) Uses(backend string) bool {
+	return slices.Contains(r.Fallback, backend) ||
+		slices.ContainsFunc(r.Split, func(s Share) bool { return s.Backend == backend && s.Weight > 0 })
 }
 
 // fail returns an error of the router itself.
