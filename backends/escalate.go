@@ -16,7 +16,7 @@ import (
 // see sessions.Escalation. It requires sessions.checkpoint.
 type Escalation struct {
 	From string          `json:"from"`
-	To   string          `json:"to"` // neither a weaker isolation nor a wider network than From, or conversations stay
+	To   string          `json:"to"` // where MinIsolation of the Spec does not hold, conversations stay
 	On   []sessions.Need `json:"on"` // subprocess, threads, package, memory, disk, timeout
 }
 
@@ -34,9 +34,9 @@ func (c Config) checkEscalations() error {
 	for i, e := range c.Escalate {
 		path := index("escalate", i)
 		bad := func(field string, err error) { errs = append(errs, driver.At(path+"."+field, err)) }
-		for field, name := range map[string]string{"from": e.From, "to": e.To} {
-			if !slices.Contains(names, name) {
-				bad(field, driver.Unknown("backend", name, names))
+		for _, f := range []struct{ field, name string }{{"from", e.From}, {"to", e.To}} {
+			if !slices.Contains(names, f.name) {
+				bad(f.field, driver.Unknown("backend", f.name, names))
 			}
 		}
 		if slices.ContainsFunc(c.Escalate[:i], func(o Escalation) bool { return o.From == e.From }) {

@@ -172,8 +172,11 @@ func (le *Lease) wants(res *executor.Result) (notice string) {
 		return ""
 	}
 	need := wanted(res)
+	if need == "" {
+		return ""
+	}
 	to, on := x.To(le.Info().Handle.Backend)
-	if need == "" || to == "" || !slices.Contains(on, need) {
+	if to == "" || !slices.Contains(on, need) {
 		return ""
 	}
 	le.mu.Lock()
@@ -213,7 +216,7 @@ func wanted(res *executor.Result) Need {
 // lacks returns what code needs that the backend lacks, as far as its imports tell.
 func (le *Lease) lacks(ctx context.Context, req executor.Request, on []Need) Need {
 	caps := le.Info().Capabilities
-	if req.Command != nil || len(caps.Languages) == 0 || caps.Interpreter(languageOf(req, caps)) != executor.Python {
+	if req.Command != nil || len(caps.Languages) == 0 || caps.Interpreter(languageOf(req.Language, caps)) != executor.Python {
 		return ""
 	}
 	names := pyimports.Modules(req.Code)
@@ -271,10 +274,10 @@ func (le *Lease) uninstalled(ctx context.Context, names []string) bool {
 // mostModules bounds the modules of a sandbox that are remembered.
 const mostModules = 1000
 
-// languageOf returns the language of a request.
-func languageOf(req executor.Request, caps executor.Capabilities) executor.Language {
-	if req.Language == "" && len(caps.Languages) > 0 {
+// languageOf returns the language that a request means by l.
+func languageOf(l executor.Language, caps executor.Capabilities) executor.Language {
+	if l == "" && len(caps.Languages) > 0 {
 		return caps.Languages[0].Language
 	}
-	return req.Language
+	return l
 }

@@ -246,6 +246,14 @@ func (m *Manager) unkept(r *Record, err error) error {
 
 // Discard ends the lease, destroys the sandbox and forgets the key.
 func (le *Lease) Discard() error {
+	return le.destroy(func(ctx context.Context, e *entry, closed error) error {
+		return errors.Join(closed, le.m.storeError(ctx, "discard", unlessConflict(le.m.remove(ctx, e))), le.m.discardKept(ctx, le.Key))
+	})
+}
+
+// destroy ends the lease and destroys the sandbox. Unless the lease was lost, it then calls after
+// with the record and the error of that.
+func (le *Lease) destroy(after func(ctx context.Context, e *entry, closed error) error) error {
 	le.once.Do(func() {
 		lost := le.stop()
 		le.m.setSession(le.l, nil)
@@ -254,14 +262,12 @@ func (le *Lease) Discard() error {
 			le.done()
 			return
 		}
-		var errs []error
-		errs = append(errs, le.session().Close())
+		le.ended = le.session().Close()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish) // separate from the time that the provider takes
 		defer cancel()
 		if e := <-le.record; !lost {
-			errs = append(errs, le.m.storeError(ctx, "discard", unlessConflict(le.m.remove(ctx, e))), le.m.discardKept(ctx, le.Key))
+			le.ended = after(ctx, e, le.ended)
 		}
-		le.ended = errors.Join(errs...)
 		le.done()
 	})
 	return le.ended
@@ -394,7 +400,7 @@ func (le *Lease) unknown(res *executor.Result, err error, wall time.Duration) {
 // note stores for the record that something has run.
 func (le *Lease) note(req executor.Request) {
 	caps := le.Info().Capabilities
-	l := caps.Interpreter(languageOf(req, caps))
+	l := caps.Interpreter(languageOf(req.Language, caps))
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	le.first, le.wrote = false, false

@@ -310,12 +310,10 @@ func (m *Manager) releaseSession(ctx context.Context, key string, l *local) erro
 	if cerr := s.Close(); cerr != nil || !ours {
 		return errors.Join(unkept, err, cerr)
 	}
-	if !m.opts.Private {
-		if err := m.noteLost(ctx, &e.Record, ""); err != nil {
-			return errors.Join(unkept, m.storeError(ctx, "close", err))
-		}
+	if m.opts.Private {
+		return m.storeError(ctx, "close", unlessConflict(m.remove(ctx, &e)))
 	}
-	return errors.Join(unkept, m.storeError(ctx, "close", unlessConflict(m.remove(ctx, &e))))
+	return errors.Join(unkept, m.removeLost(ctx, "close", &e, ""))
 }
 
 // gone reports whether err says that the sandbox no longer exists, or that this holder no longer

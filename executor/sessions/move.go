@@ -114,47 +114,33 @@ func (le *Lease) evict(ctx context.Context) error {
 	if err := le.Checkpoint(ctx); err != nil {
 		return errors.Join(err, le.Release())
 	}
-	le.once.Do(func() {
-		lost := le.stop()
-		le.m.setSession(le.l, nil)
-		if lost && attachable(le.session()) {
-			le.session().Detach() // another process has it now
-			le.done()
-			return
+	return le.destroy(func(ctx context.Context, e *entry, closed error) error {
+		if closed != nil {
+			return closed // the sandbox may live, and the record names it
 		}
-		err := le.session().Close()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), finish)
-		defer cancel()
-		if e := <-le.record; !lost {
-			err = errors.Join(err, le.m.storeError(ctx, "evict", le.m.noteLost(ctx, &e.Record, LossEvicted)))
-			if err == nil {
-				err = le.m.storeError(ctx, "evict", unlessConflict(le.m.remove(ctx, e)))
-			}
-		}
-		le.ended = err
-		le.done()
+		return le.m.removeLost(ctx, "evict", e, LossEvicted)
 	})
-	return le.ended
 }
 
 // Checkpoint makes a checkpoint of the session now, and saves it for the next sandbox of the key.
 // It is a run that is no turn: nothing else may run in the session meanwhile. It requires
 // Options.Checkpoint, and is ErrUnsupported without it. If it fails, the last checkpoint stays.
 func (le *Lease) Checkpoint(ctx context.Context) error {
-	_, err := during(ctx, le, "checkpoint", func(ctx context.Context) (struct{}, error) {
-		archive, r, err := le.archive(ctx)
-		if err == nil {
-			err = le.m.saveArchive(ctx, r, le.session(), archive)
-		}
-		if err == nil {
-			le.mu.Lock()
-			le.behind, le.wrote = 0, false
-			le.mu.Unlock()
-			err = le.update(ctx, func(r *Record) { r.Tried = 0 })
-		}
-		return struct{}{}, err
-	})
-	return err
+	ctx, end, err := le.use(ctx, "checkpoint")
+	if err != nil {
+		return err
+	}
+	archive, r, err := le.archive(ctx)
+	if err == nil {
+		err = le.m.saveArchive(ctx, r, le.session(), archive)
+	}
+	if err != nil {
+		return end(err)
+	}
+	le.mu.Lock()
+	le.behind, le.wrote = 0, false
+	le.mu.Unlock()
+	return end(le.update(ctx, func(r *Record) { r.Tried = 0 }))
 }
 
 // Fork saves a checkpoint of the session under each of the keys, which must not have a session or a
@@ -164,29 +150,36 @@ func (le *Lease) Checkpoint(ctx context.Context) error {
 // checkpoint of an idle session. Fork is a run that is no turn, as Checkpoint is. If it fails, some
 // of the keys may have been made: Discard removes them.
 func (le *Lease) Fork(ctx context.Context, keys ...string) error {
-	_, err := during(ctx, le, "fork", func(ctx context.Context) (struct{}, error) {
-		for i, key := range keys {
-			err := checkKey(key)
-			if err == nil && (key == le.Key || slices.Contains(keys[:i], key)) {
-				err = fmt.Errorf("key %.80q: is named twice", key)
-			}
-			if err != nil {
-				return struct{}{}, le.m.fail("fork", executor.ErrInvalid, err)
-			}
-			if err := le.m.unused(ctx, key); err != nil {
-				return struct{}{}, err
-			}
+	ctx, end, err := le.use(ctx, "fork")
+	if err != nil {
+		return err
+	}
+	return end(le.fork(ctx, keys))
+}
+
+func (le *Lease) fork(ctx context.Context, keys []string) error {
+	for i, key := range keys {
+		err := checkKey(key)
+		if err == nil && (key == le.Key || slices.Contains(keys[:i], key)) {
+			err = fmt.Errorf("key %.80q: is named twice", key)
 		}
-		archive, r, err := le.archive(ctx)
-		for _, key := range keys {
-			if err != nil {
-				break
-			}
-			err = le.m.fork(ctx, r, key, le.session(), archive)
+		if err != nil {
+			return le.m.fail("fork", executor.ErrInvalid, err)
 		}
-		return struct{}{}, err
-	})
-	return err
+		if err := le.m.unused(ctx, key); err != nil {
+			return err
+		}
+	}
+	archive, r, err := le.archive(ctx)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if err := le.m.fork(ctx, r, key, le.session(), archive); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // archive makes an archive of the session, and returns the record to save it with.

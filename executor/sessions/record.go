@@ -154,6 +154,15 @@ func (m *Manager) noteLost(ctx context.Context, r *Record, why Loss) error {
 	return m.mark(ctx, lostPrefix+r.Key, r.expires(), []byte(why)...)
 }
 
+// removeLost removes the record of a sandbox that has ended, and notes that there was one.
+func (m *Manager) removeLost(ctx context.Context, op string, e *entry, why Loss) error {
+	err := m.noteLost(ctx, &e.Record, why)
+	if err == nil {
+		err = unlessConflict(m.remove(ctx, e))
+	}
+	return m.storeError(ctx, op, err)
+}
+
 // unnoteLost removes the note of noteLost, once a record says it or it is no longer true.
 func (m *Manager) unnoteLost(ctx context.Context, key string) error {
 	return m.unmark(ctx, lostPrefix+key)

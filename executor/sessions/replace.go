@@ -150,13 +150,10 @@ const takeoverWait = 10 * time.Second
 // resetTarget returns the interpreters that must be reset so that a job can begin.
 func (le *Lease) resetTarget(l executor.Language, context string) executor.Interpreter {
 	caps := le.Info().Capabilities
-	switch {
-	case !caps.Has(executor.FeatureParallelRuns):
+	if !caps.Has(executor.FeatureParallelRuns) {
 		return executor.Interpreter{} // everything that runs prevents it
-	case l == "" && len(caps.Languages) > 0:
-		l = caps.Languages[0].Language
 	}
-	return executor.Interpreter{Language: caps.Interpreter(l), Context: context}
+	return executor.Interpreter{Language: caps.Interpreter(languageOf(l, caps)), Context: context}
 }
 
 // A job is a run or an installation in a session.
