@@ -12,6 +12,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/runner"
 )
 
 func TestConfig(t *testing.T) {
@@ -229,7 +230,7 @@ func TestDeclarations(t *testing.T) {
 			if !slices.Equal(got, c.languages) {
 				t.Errorf("got %v, want %v", got, c.languages)
 			}
-			for _, f := range gvisorLacks {
+			for _, f := range runner.GVisorLacks() {
 				if got, want := slices.Contains(caps.Features, f), c.isolation != executor.IsolationGVisor; got != want {
 					t.Errorf("%s: got %v", f, got)
 				}

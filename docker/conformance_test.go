@@ -19,6 +19,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/leaktest"
 	"github.com/execbroker/execbroker/internal/packages/packagestest"
+	"github.com/execbroker/execbroker/runner"
 )
 
 func TestMain(m *testing.M) {
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 // must is what the backend has to declare with images for both languages.
 var must = func() conformance.Must {
 	m, _ := conformance.MustDeclare(Type)
-	m.Features = append(append(m.Features, executor.FeatureMixedLanguages, executor.FeaturePorts), gvisorLacks...)
+	m.Features = append(append(m.Features, executor.FeatureMixedLanguages, executor.FeaturePorts), runner.GVisorLacks()...)
 	m.Languages = map[executor.Language][]executor.Feature{
 		executor.Python:     append([]executor.Feature{executor.FeaturePackages}, m.EachLanguage...),
 		executor.JavaScript: append([]executor.Feature{executor.FeaturePackages}, m.EachLanguage...),
@@ -130,7 +131,7 @@ func testRuntime(t *testing.T, runtime string) {
 	x := target(f.info.ServerVersion, runtime)
 	if runtime == dockertest.GVisor {
 		x.Must.Isolation = executor.IsolationGVisor
-		x.Must.Features = slices.DeleteFunc(slices.Clone(x.Must.Features), func(f executor.Feature) bool { return slices.Contains(gvisorLacks, f) })
+		x.Must.Features = slices.DeleteFunc(slices.Clone(x.Must.Features), func(f executor.Feature) bool { return slices.Contains(runner.GVisorLacks(), f) })
 	}
 	conformancetest.Test(t, x)
 }

@@ -114,15 +114,6 @@ var features = []executor.Feature{
 	executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureAliases,
 }
 
-// gvisorLacks are the features that sessions under gVisor do not have. Its kernel is a process of
-// the host in the control group of the container, so that what goes beyond memory, or beyond a
-// number of tasks that a program does not see, ends the whole sandbox. Its clocks of processor time
-// do not know of the quota that the host enforces. Its terminals are no controlling ones for what a
-// shell starts, edit no lines and send no signals.
-var gvisorLacks = []executor.Feature{
-	executor.FeaturePTY, executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitProcesses,
-}
-
 // options say what the backend is.
 func (b *backend) options() runner.Options {
 	c := executor.Capabilities{
@@ -147,8 +138,7 @@ func (b *backend) options() runner.Options {
 		Capabilities: c, Python: python, Socket: socket, AnswerTimeout: b.engine.timeout, Packages: b.cfg.Packages.Packages,
 	}
 	if c.Isolation == executor.IsolationGVisor {
-		o.Without = gvisorLacks
-		o.Capabilities.Features = slices.DeleteFunc(c.Features, func(f executor.Feature) bool { return slices.Contains(gvisorLacks, f) })
+		return o.UnderGVisor()
 	}
 	return o
 }

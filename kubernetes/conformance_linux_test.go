@@ -17,6 +17,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/leaktest"
 	"github.com/execbroker/execbroker/kubernetes/kubetest"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // mainOf runs the tests, or the child that the suite has started.
@@ -57,7 +58,7 @@ const (
 // must is what the backend has to declare with images for both languages.
 var must = func() conformance.Must {
 	m, _ := conformance.MustDeclare(Type)
-	m.Features = append(append(m.Features, executor.FeatureMixedLanguages, executor.FeaturePorts, executor.FeatureNetworkFull), gvisorLacks...)
+	m.Features = append(append(m.Features, executor.FeatureMixedLanguages, executor.FeaturePorts, executor.FeatureNetworkFull), runner.GVisorLacks()...)
 	m.Languages = map[executor.Language][]executor.Feature{executor.Python: m.EachLanguage, executor.JavaScript: m.EachLanguage}
 	return m
 }()

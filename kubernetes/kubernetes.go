@@ -112,12 +112,6 @@ var features = []executor.Feature{
 	executor.FeatureNetworkNone,
 }
 
-// gvisorLacks are the features that sessions under gVisor do not have, for the reasons that package
-// docker tells: its kernel is a process of the node in the control group of the pod.
-var gvisorLacks = []executor.Feature{
-	executor.FeaturePTY, executor.FeatureLimitCPU, executor.FeatureLimitMemory, executor.FeatureLimitProcesses,
-}
-
 // options say what the backend is.
 func (b *backend) options() runner.Options {
 	c := executor.Capabilities{
@@ -143,8 +137,7 @@ func (b *backend) options() runner.Options {
 		Capabilities: c, Python: python, Attempts: 2,
 	}
 	if c.Isolation == executor.IsolationGVisor {
-		o.Without = gvisorLacks
-		o.Capabilities.Features = slices.DeleteFunc(c.Features, func(f executor.Feature) bool { return slices.Contains(gvisorLacks, f) })
+		return o.UnderGVisor()
 	}
 	return o
 }
