@@ -103,7 +103,8 @@ func (le *Lease) escalate(ctx context.Context, req executor.Request) (notice str
 	kept, err := le.moveTo(ctx, to)
 	if err != nil {
 		le.m.stays(ctx, le.Key, from, err)
-		return fmt.Sprintf("needs %s, but could not move from %s to %s: %v", need, from, to, err)
+		// A notice is for the user, and the text of an error may name hosts and images.
+		return fmt.Sprintf("needs %s, but could not move from %s to %s: %s", need, from, to, executor.KindName(err))
 	}
 	notice = fmt.Sprintf("moved from %s to %s: needs %s", from, to, need)
 	if n := len(kept.Omitted); n > 0 {

@@ -167,6 +167,9 @@ func TestEscalationThatFails(t *testing.T) {
 				if len(r.Notices) != 1 || !strings.Contains(r.Notices[0], "could not move") {
 					w.Errorf("got %q", r.Notices)
 				}
+				if strings.Contains(r.Notices[0], "down") { // of the provider
+					w.Errorf("the user is told %q", r.Notices[0])
+				}
 				if got := says(w, l, "print(x)"); got != "[5]" || len(box.Sandboxes()) != 0 {
 					w.Errorf("got %s, %q", got, box.Sandboxes())
 				}
