@@ -39,7 +39,7 @@ var claims = []claim{
 		"Arrivals s-p95", "Arrivals s-p95-raw", times, 1.5, false},
 	{"bubblewrap: from create to the first result", "`python3 -c` in the same sandbox", "bubblewrap",
 		"ColdStart session-ms", "ColdStart plain-ms", more, 40e-3, false},
-	{"The runner: from its start to the first result", "`python3 -c`", "runner",
+	{"The runner: from its start to the first result, in a sandbox that is not the first of its kind", "`python3 -c`", "runner",
 		"ColdStart/runner ns/op", "ColdStart/raw ns/op", more, 50e-3, false},
 	{"The runner: a run of Python", "a line to a loop of Python and its answer", "runner",
 		"WarmRun/python ns/op", "WarmRun/raw ns/op", more, 0.5e-3, false},
