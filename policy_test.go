@@ -122,7 +122,7 @@ var rules = []rule{
 	{packages: []string{"server/..."}, imports: []string{"executor", "executor/checkpoint", "executor/rollout", "executor/sessions", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults
 	// below it.
-	{packages: []string{"conformance/cases"}, imports: []string{"executor"}},
+	{packages: []string{"conformance/cases"}, imports: []string{"executor", "executor/checkpoint"}},
 	{packages: []string{"conformance"}, imports: []string{"conformance/cases", "executor"}},
 	// It counts what a run makes at the provider between the adapter and the service, so it knows
 	// of both by their words alone.

@@ -52,6 +52,7 @@ func All() []Case {
 		languageCases(),
 		typescriptCases(),
 		stateCases(),
+		checkpointCases(),
 		lingerCases(),
 		timeoutCases(),
 		cancelCases(),

@@ -86,6 +86,12 @@ var programs = []Program{
 	{"recall", `prints what the function of "remember" returns, or "absent" if there is none`},
 	{"count", "adds 1 to a variable that is 0 at first, and prints it"},
 
+	// Checkpoints, Python only.
+	{"carry", "makes variables of every kind that a checkpoint carries, with objects that several share and with cycles"},
+	{"carried", "prints what they hold, and whether what they share is shared; the words are the same after a checkpoint"},
+	{"carry-not", "makes the variables stream, lock, closure and generator, which no checkpoint can carry"},
+	{"carry-hang", "makes a variable whose pickling does not end"},
+
 	// Notebooks, Python only.
 	{"indented", `is indented as a whole; prints a text in triple quotes whose only line is "in a string" behind four blanks, and "indented"`},
 	{"not-notebook", `is plain Python; prints a text in triple quotes with the lines "%time" and "!echo", and the value of "5 %3", with the percent sign before the digit`},

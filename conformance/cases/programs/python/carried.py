@@ -1,0 +1,6 @@
+print("shared", first["it"] is shared, second[0] is shared, basket.items[0].tags is shared)
+print("cycles", ring[0] is ring, pair["other"]["back"] is pair)
+print("objects", basket.total(), type(basket) is Basket, Basket.kinds, basket.items[0], colour is Color.BLUE)
+print("functions", count([1], [2]), count.__defaults__, five())
+print("modules", maths.floor(maths.pi), collections.abc.Sized.__name__)
+print("plain", ascii(plain))

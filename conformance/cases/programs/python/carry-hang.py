@@ -1,0 +1,7 @@
+class Hang:
+    def __reduce__(self):
+        while True:
+            pass
+
+
+hang = Hang()
