@@ -40,6 +40,11 @@ func Needs() []Need {
 // run again: its result is as it is, and the next run goes to the other backend. A notice in the
 // Result says either. A conversation that has moved keeps to the other backend.
 //
+// A run with Request.Repeatable and without Stdin is the exception: a checkpoint is made before it,
+// and if it fails because it needs more, the conversation goes on from there on the other backend
+// and the code runs again. The Result is that of the second run, and the events of both follow each
+// other. If that checkpoint cannot be made, it is a run like any other.
+//
 // If the conversation cannot be moved, because no checkpoint can be made, the other backend does
 // not answer, or it has a weaker isolation than MinIsolation of the Spec, the code runs where it
 // is, and a notice says why.
@@ -100,32 +105,36 @@ func (le *Lease) escalate(ctx context.Context, req executor.Request) (notice str
 			return ""
 		}
 	}
-	kept, err := le.moveTo(ctx, to)
+	before, err := le.checkpoint(ctx)
+	var kept *Kept
+	if err == nil {
+		kept, err = le.moveTo(ctx, to, before)
+	}
 	if err != nil {
 		le.m.stays(ctx, le.Key, from, err)
 		// A notice is for the user, and the text of an error may name hosts and images.
 		return fmt.Sprintf("needs %s, but could not move from %s to %s: %s", need, from, to, executor.KindName(err))
 	}
-	notice = fmt.Sprintf("moved from %s to %s: needs %s", from, to, need)
+	return fmt.Sprintf("moved from %s to %s: needs %s", from, to, need) + notCarried(kept)
+}
+
+// notCarried names what a conversation has lost by moving, as the end of a notice.
+func notCarried(kept *Kept) (notice string) {
 	if n := len(kept.Omitted); n > 0 {
 		var names []string
 		for _, o := range kept.Omitted[:min(n, 10)] {
 			names = append(names, strconv.QuoteToASCII(o.Name))
 		}
-		notice += fmt.Sprintf("; %d things were not carried, among them %s", n, strings.Join(names, ", "))
+		notice = fmt.Sprintf("; %d things were not carried, among them %s", n, strings.Join(names, ", "))
 	}
 	return notice
 }
 
-// moveTo lets the conversation go on on another backend, for a caller that nothing else uses the
-// session with.
-func (le *Lease) moveTo(ctx context.Context, to string) (*Kept, error) {
-	archive, r, err := le.archive(ctx)
-	if err != nil {
-		return nil, err
-	}
+// moveTo lets the conversation go on on another backend from an archive of it, for a caller that
+// nothing else uses the session with.
+func (le *Lease) moveTo(ctx context.Context, to string, from *point) (*Kept, error) {
 	old := le.session()
-	next, kept, err := le.m.goOn(ctx, r, archive, func(ctx context.Context) (executor.Session, error) {
+	next, kept, err := le.m.goOn(ctx, &from.record, from.archive, func(ctx context.Context) (executor.Session, error) {
 		return le.m.opts.Escalate.Create(ctx, to, *le.spec)
 	})
 	if err != nil {
@@ -165,21 +174,24 @@ func (le *Lease) pending() Need {
 	return le.need
 }
 
-// wants notes that a run has failed because it needs more than its backend has, and returns a
-// notice about it.
-func (le *Lease) wants(res *executor.Result) (notice string) {
+// wants returns what a run has failed for that its backend lacks, and which backend has it.
+func (le *Lease) wants(res *executor.Result) (need Need, to string) {
 	x := le.m.opts.Escalate
-	if x.To == nil || le.spec == nil {
-		return ""
+	if x.To == nil || le.spec == nil || res == nil {
+		return "", ""
 	}
-	need := wanted(res)
-	if need == "" {
-		return ""
+	if need = wanted(res); need == "" {
+		return "", ""
 	}
 	to, on := x.To(le.Info().Handle.Backend)
 	if to == "" || !slices.Contains(on, need) {
-		return ""
+		return "", ""
 	}
+	return need, to
+}
+
+// later notes that the next run goes to another backend, and returns a notice about it.
+func (le *Lease) later(need Need, to string) (notice string) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	le.need = need

@@ -365,7 +365,29 @@ func (le *Lease) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 
 // Run implements executor.Session.
 func (le *Lease) Run(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
-	before := le.escalate(ctx, req)
+	notices := []string{le.escalate(ctx, req)}
+	var res *executor.Result
+	var err error
+	if before := le.repeatable(ctx, req); before != nil {
+		var notice string
+		res, notice, err = le.runTwice(ctx, req, emit, before)
+		notices = append(notices, notice)
+	} else {
+		res, err = le.run(ctx, req, emit)
+	}
+	if need, to := le.wants(res); need != "" {
+		notices = append(notices, le.later(need, to))
+	}
+	for _, notice := range notices {
+		if res != nil && notice != "" {
+			res.Notices = append(res.Notices, notice)
+		}
+	}
+	return res, err
+}
+
+// run is a run in the sandbox that the lease has now.
+func (le *Lease) run(ctx context.Context, req executor.Request, emit func(executor.Event) error) (*executor.Result, error) {
 	ctx, end, err := le.use(ctx, "run")
 	if err != nil {
 		return nil, err
@@ -376,11 +398,6 @@ func (le *Lease) Run(ctx context.Context, req executor.Request, emit func(execut
 	})
 	if res != nil {
 		le.note(req)
-		for _, notice := range []string{before, le.wants(res)} {
-			if notice != "" {
-				res.Notices = append(res.Notices, notice)
-			}
-		}
 	}
 	le.unknown(res, err, req.Limits.Or(le.Info().Run).WallTime)
 	return res, end(err)

@@ -130,9 +130,9 @@ func (le *Lease) Checkpoint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	archive, r, err := le.archive(ctx)
+	now, err := le.checkpoint(ctx)
 	if err == nil {
-		err = le.m.saveArchive(ctx, r, le.session(), archive)
+		err = le.m.saveArchive(ctx, &now.record, le.session(), now.archive)
 	}
 	if err != nil {
 		return end(err)
@@ -170,31 +170,38 @@ func (le *Lease) fork(ctx context.Context, keys []string) error {
 			return err
 		}
 	}
-	archive, r, err := le.archive(ctx)
+	now, err := le.checkpoint(ctx)
 	if err != nil {
 		return err
 	}
 	for _, key := range keys {
-		if err := le.m.fork(ctx, r, key, le.session(), archive); err != nil {
+		if err := le.m.fork(ctx, &now.record, key, le.session(), now.archive); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// archive makes an archive of the session, and returns the record to save it with.
-func (le *Lease) archive(ctx context.Context) ([]byte, *Record, error) {
+// A point is a conversation at one moment.
+type point struct {
+	archive []byte
+	record  Record // to save the archive with
+}
+
+// checkpoint makes an archive of the session.
+func (le *Lease) checkpoint(ctx context.Context) (*point, error) {
 	e := <-le.record
-	r := e.Record
+	now := &point{record: e.Record}
 	le.record <- e
 	le.mu.Lock()
-	r.Ran = le.ran
+	now.record.Ran = le.ran
 	le.mu.Unlock()
 	if !le.m.keeps(le.session()) {
-		return nil, nil, le.m.fail("checkpoint", executor.ErrUnsupported, errors.New("it needs a configuration of checkpoints, and a session with files and a language"))
+		return nil, le.m.fail("checkpoint", executor.ErrUnsupported, errors.New("it needs a configuration of checkpoints, and a session with files and a language"))
 	}
-	archive, err := le.m.archive(ctx, &r, le.session())
-	return archive, &r, err
+	var err error
+	now.archive, err = le.m.archive(ctx, &now.record, le.session())
+	return now, err
 }
 
 // unused fails unless a key is new.
