@@ -37,8 +37,8 @@ conformance: ## run the conformance suite against every backend and renew docs/r
 matrix: ## renew docs/matrix.md from docs/reports
 	go run ./internal/ci matrix
 
-parity: ## run programs on every backend and as scripts, and renew docs/reports/parity.md
-	go test -count 1 -timeout 4h -run '^TestParity$$' ./backends/all -update
+parity: ## run programs on every backend and move conversations between them; renew those reports
+	go test -count 1 -timeout 4h -run '^Test(Parity|Carried)$$' ./backends/all -update
 
 performance: ## measure against what is underneath, and renew docs/performance.md
 	go run ./internal/ci performance $(PKG)

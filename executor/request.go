@@ -72,9 +72,9 @@ type Request struct {
 	// Artifacts requests the files that the run creates or changes. It requires FeatureArtifacts.
 	Artifacts *ArtifactRequest
 
-	// Repeatable says that running the code twice does no harm, so that a conversation that escalates
-	// may run it again on the bigger backend (see package executor/sessions). The application says
-	// so, never the code or who wrote it. Backends ignore it.
+	// Repeatable says that running the code twice does no harm, so that a conversation that
+	// escalates may run it again on the bigger backend (see package executor/sessions). The
+	// application says so, never the code or who wrote it. Backends ignore it.
 	Repeatable bool
 
 	// Keep is how many bytes of stdout, and as many of stderr, the Result keeps: half from the

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,8 +20,8 @@ import (
 	"github.com/execbroker/execbroker/executor/checkpoint"
 )
 
-// TestCarried lets a hundred conversations of the corpus go on on the next backend, four times. Each
-// name must have the same value there, or be listed as one that was not carried.
+// TestCarried lets a hundred conversations of the corpus go on on the next backend, four times.
+// Each name must have the same value there, or be listed as one that was not carried.
 func TestCarried(t *testing.T) {
 	t.Parallel()
 	some := talks(t, 100)
@@ -40,10 +41,10 @@ func TestCarried(t *testing.T) {
 	}
 }
 
-// TestCarriedOfSample is TestCarried with five conversations.
+// TestCarriedOfSample is TestCarried with three conversations.
 func TestCarriedOfSample(t *testing.T) {
 	t.Parallel()
-	carried(t, byType(t, "pyodide", "docker", "flymachines", "e2b", "pyodide"), talks(t, 5))
+	carried(t, byType(t, "pyodide", "docker", "flymachines", "e2b", "pyodide"), talks(t, 3))
 }
 
 const (
@@ -173,7 +174,7 @@ func (j *journey) carry(t *testing.T, along []executor.Executor, p parity.Progra
 		if err != nil {
 			return cmp.Or(at.Close(), fmt.Errorf("arriving on %s: %w", x.Info().Type, err))
 		}
-		names := got.Names()
+		names := append([]string{}, got.Names()...)
 		want, err := described(t, origin, names)
 		if err != nil {
 			return err
@@ -218,6 +219,8 @@ func described(t *testing.T, s executor.Session, names []string) ([]string, erro
 //go:embed testdata/describe.py
 var describeSource string
 
+var address = regexp.MustCompile(` at 0x[0-9a-f]+`)
+
 // count adds a conversation to a hop.
 func (j *journey) count(i, names int, omitted []checkpoint.Omission) {
 	j.mu.Lock()
@@ -226,14 +229,14 @@ func (j *journey) count(i, names int, omitted []checkpoint.Omission) {
 	h.conversations++
 	h.names += names
 	for _, o := range omitted {
-		h.omitted[o.Kind+": "+o.Reason]++
+		h.omitted[address.ReplaceAllString(o.Kind+": "+o.Reason, "")]++
 	}
 }
 
 // markdown says what each hop kept.
 func (j *journey) markdown() string {
 	var b strings.Builder
-	b.WriteString("| From | To | Conversations | Names with the same value | Not carried so far |\n|---|---|---|---|---|\n")
+	b.WriteString("| From | To | Conversations | Names with the same value | Names that were not carried |\n|---|---|---|---|---|\n")
 	classes := map[string]bool{}
 	for _, h := range j.hops {
 		n := 0

@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	update = flag.Bool("update", false, "TestParity renews docs/reports/parity.md")
+	update = flag.Bool("update", false, "TestParity and TestCarried renew their reports")
 	seed   = flag.Uint64("seed", 14, "of the programs that TestParity generates")
 )
 

@@ -19,8 +19,8 @@ def f():
         throw("MemoryError", "full")
 f()`
 
-// TestRepeatable: only a run that may be repeated is, once, from the state before it, and its events
-// are those of one run.
+// TestRepeatable: only a run that may be repeated is, once, from the state before it, and its
+// events are those of one run.
 func TestRepeatable(t *testing.T) {
 	small := fake.Options{Capabilities: fake.Without(fake.All(), executor.FeatureRichOutput)}
 	for name, c := range map[string]struct {

@@ -111,6 +111,7 @@ var exhaustive = append([]rule{
 	{"server/e2b/e2btest", "TestHundredSandboxes", 1, "internal/ci/load has a hundred users, and docker as many sessions"},
 	{"backends/all", "TestRolloutDrill", 4, "backends decides over two replicas and backends in memory"},
 	{"backends/all", "TestShadowDrill", 4, "backends compares over two replicas and backends in memory"},
+	{"backends/all", "TestCarried", 5, "make test moves three of these conversations"},
 	{"backends/all", "TestMoveDrill", 4, "backends moves conversations between backends in memory; executor/checkpoint between these two"},
 	{"backends/all", "TestMigration", 2, "examples/switch and examples/abtest move between the same backends"},
 	{"cmd/execbroker", "TestInspector", 1, "tool/mcp speaks the protocol with the SDK's own client"},

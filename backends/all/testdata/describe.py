@@ -1,6 +1,7 @@
 # Prints a line of JSON for each name: what its value is, in words that are the same in every Python.
 # An object that was met before is its number, so that the words tell what is shared, also between names.
 import collections
+import enum
 import hashlib
 import json
 import re
@@ -31,7 +32,7 @@ def attributes(v):
 def of_class(c):
     data = sorted(
         (k, v) for k, v in vars(c).items()
-        if not (k.startswith("__") and k.endswith("__")) and not callable(v) and not isinstance(v, (classmethod, staticmethod, property))
+        if not k.startswith("_") and not callable(v) and not isinstance(v, (classmethod, staticmethod, property))
         and not hasattr(type(v), "__get__"))
     return ["class", c.__qualname__, [b.__name__ for b in c.__mro__], sorted(k for k, v in vars(c).items() if callable(v) and not k.startswith("__")), [[k, describe(v)] for k, v in data]]
 
@@ -49,9 +50,13 @@ def describe(v):
         return ["builtin", v.__qualname__]
     if isinstance(v, type) and v.__module__ not in ("__main__", "checkpoint"):
         return ["class", v.__module__, v.__qualname__]
+    if isinstance(v, types.FunctionType) and v.__module__ != "__main__":
+        return ["function", v.__module__, v.__qualname__]
     n = number(v)
     if n is not None:
         return n
+    if isinstance(v, enum.Enum):
+        return [t.__qualname__, v.name, describe(v.value)]
     if isinstance(v, type):
         return of_class(v)
     if isinstance(v, types.FunctionType):
