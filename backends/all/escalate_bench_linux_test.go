@@ -51,7 +51,7 @@ routes: [{name: all, split: [{backend: local, weight: 1}]}]`, host, dockertest.P
 	for i := 0; b.Loop(); i++ {
 		key := fmt.Sprint("chat-", i)
 		turn(key, fmt.Sprintf(state, "first"), "local")
-		for x.Stats().Backends["box"].Pools[0].Warm == 0 { // until the pool has another one
+		for x.Stats().Backends[0].Pools[0].Warm == 0 { // until the pool has another one
 			time.Sleep(10 * time.Millisecond)
 		}
 		moved, stayed = append(moved, turn(key, code, "box")), append(stayed, turn(key, code, "box"))
