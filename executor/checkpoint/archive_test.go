@@ -166,6 +166,7 @@ func TestManifests(t *testing.T) {
 		"less":          {step(map[string]any{"size": 4}), false},
 		"negative":      {step(map[string]any{"size": -5}), false},
 		"overflow":      {map[string]any{"steps": []any{map[string]any{"op": "value", "name": "x", "kind": "", "size": int64(1) << 62}, map[string]any{"op": "value", "name": "x", "kind": "", "size": int64(1) << 62}}}, false},
+		"packages":      {map[string]any{"steps": []any{}, "packages": []any{map[string]any{"language": "python", "names": []string{"six", "x\x1b"}}}}, false},
 		"op":            {step(map[string]any{"op": "exec"}), false},
 		"source":        {step(map[string]any{"source": "x"}), false},
 		"nameless":      {step(map[string]any{"name": ""}), false},

@@ -68,7 +68,7 @@ func Make(ctx context.Context, s executor.Session, w io.Writer, opts Options) (_
 	}
 	return &Report{
 		Manifest: made.manifest, Files: made.names(), Bytes: int64(len(raw)),
-		Omitted: omitted, Running: res.LeftRunning, Usage: res.Usage,
+		Omitted: omitted, Running: res.LeftRunning, Usage: res.Usage, Packages: made.manifest.Packages,
 	}, nil
 }
 
@@ -81,6 +81,9 @@ func (p *program) make(ctx context.Context) (made *archive, res *executor.Result
 		}
 	}
 	m := &made.manifest
+	if m.Packages = p.packages(); checkPackages(m.Packages) != nil {
+		return nil, nil, p.fail(executor.ErrInvalid, checkPackages(m.Packages))
+	}
 	if res.StateFresh {
 		m.omit("python", "interpreter", "it was restarted, and lost the variables of earlier runs")
 	}

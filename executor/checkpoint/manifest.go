@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -20,7 +21,8 @@ const Version = 1
 const (
 	maxManifest = 16 << 20 // bytes of JSON
 	maxNames    = 20_000   // imports and steps, and as many omissions
-	maxText     = 2000     // bytes of a name, a kind or a reason
+	maxPackages = 1000
+	maxText     = 2000 // bytes of a name, a kind or a reason
 )
 
 // A Manifest says what an archive contains. It comes from the sandbox, so its texts are untrusted.
@@ -36,6 +38,8 @@ type Manifest struct {
 	Imports        []Import   `json:"imports"`
 	Steps          []Step     `json:"steps"`   // in the order in which they are restored
 	Omitted        []Omission `json:"omitted"` // what was not carried
+	// Packages are Options.Packages, with their languages.
+	Packages []executor.Packages `json:"packages,omitempty"`
 }
 
 // An Import is a name that is bound to a module or, with Attr, to something in it. Without a name
@@ -121,7 +125,22 @@ func (m *Manifest) check(values int64) error {
 	if values != 0 {
 		return errors.New("the sizes of the values are not those of the steps")
 	}
+	if err := checkPackages(m.Packages); err != nil {
+		return err
+	}
 	return checkOmissions(m.Omitted)
+}
+
+// checkPackages bounds the names. What they may be, Session.Install says.
+func checkPackages(all []executor.Packages) error {
+	n := 0
+	for _, p := range all {
+		n += len(p.Names)
+		if n > maxPackages || len(p.Names) == 0 || !text(string(p.Language), false) || slices.ContainsFunc(p.Names, func(name string) bool { return !text(name, false) }) {
+			return fmt.Errorf("packages are not valid: want a language and names for each, at most %d in all", maxPackages)
+		}
+	}
+	return nil
 }
 
 func (s *Step) check(left int64) error {

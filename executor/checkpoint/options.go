@@ -32,6 +32,10 @@ type Options struct {
 	// has at least four bytes. If one would be in the archive nevertheless, in the source of a
 	// definition, Make fails with executor.ErrDenied. Only literal copies are found.
 	Spec *executor.Spec
+	// Packages are what was installed in the session besides those of its Spec. Make cannot see
+	// them, and only lists them in the archive. Restore ignores this field: it installs what the
+	// archive lists, by Session.Install, before anything else. At most a thousand names.
+	Packages []executor.Packages
 	// Known says that the archive is not a stranger's: this program has made it, or has opened its
 	// seal. Without it Restore needs a Spec that has no network and no Env.
 	Known bool
@@ -81,6 +85,8 @@ type Report struct {
 	// Running names what still runs in the session (Result.LeftRunning), which Make does not carry.
 	Running []string       `json:"running,omitempty"`
 	Usage   executor.Usage `json:"usage,omitzero"` // of the run in the sandbox
+	// Packages are those of the archive, without what Restore could not install.
+	Packages []executor.Packages `json:"packages,omitempty"`
 }
 
 // An OmittedError is in the chain of the error of an AllOrNothing call.

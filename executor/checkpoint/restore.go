@@ -26,12 +26,13 @@ type link struct {
 // Restore reads an archive into a fresh session. Its code runs there, so an archive of unknown
 // origin is executor.ErrDenied unless Options.Spec says that it can do no harm. Restore checks all
 // of the archive before it touches the session: what is not an archive of this version is
-// executor.ErrInvalid, and more than MaxBytes are executor.ErrTooLarge. Then it writes the files
-// and, in one run, restores links, imports, definitions and values. What cannot be restored,
-// because a module is missing or another Python refuses it, is in Report.Omitted, besides what Make
-// omitted. With AllOrNothing it fails instead, with executor.ErrUnsupported and an *OmittedError,
-// if anything of the archive cannot be restored. After an error the session has the names of
-// before, but it may have files of the archive: close it.
+// executor.ErrInvalid, and more than MaxBytes are executor.ErrTooLarge. Then it installs the
+// packages that the archive lists, writes the files and, in one run, restores links, imports,
+// definitions and values. What cannot be restored, because a package is refused, a module is
+// missing or another Python refuses it, is in Report.Omitted, besides what Make omitted. With
+// AllOrNothing it fails instead, with executor.ErrUnsupported and an *OmittedError, if anything of
+// the archive cannot be restored. After an error the session has the names of before, but it may
+// have packages and files of the archive: close it.
 func Restore(ctx context.Context, s executor.Session, r io.Reader, opts Options) (*Report, error) {
 	const op = "restore"
 	err := opts.check()
@@ -52,6 +53,10 @@ func Restore(ctx context.Context, s executor.Session, r io.Reader, opts Options)
 		return nil, err
 	}
 	p := newProgram(s, op, opts)
+	installed, unlisted, err := p.install(ctx, a.manifest.Packages)
+	if err != nil {
+		return nil, err
+	}
 	links, err := p.write(ctx, a)
 	if err != nil {
 		return nil, err
@@ -60,12 +65,13 @@ func Restore(ctx context.Context, s executor.Session, r io.Reader, opts Options)
 	if err != nil {
 		return nil, err
 	}
+	omitted = append(unlisted, omitted...)
 	if opts.AllOrNothing && len(omitted) > 0 {
 		return nil, p.fail(executor.ErrUnsupported, &OmittedError{omitted})
 	}
 	return &Report{
 		Manifest: a.manifest, Files: a.names(), Bytes: a.size,
-		Omitted: append(omitted, a.manifest.Omitted...), Running: res.LeftRunning, Usage: res.Usage,
+		Omitted: append(omitted, a.manifest.Omitted...), Running: res.LeftRunning, Usage: res.Usage, Packages: installed,
 	}, nil
 }
 

@@ -95,6 +95,10 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 		if fresh {
 			r.Created, r.Ran, r.Running, r.Behind, r.Tried, r.On, r.Need = i.Created, nil, time.Time{}, 0, 0, e.On, ""
 			r.Lost = r.Lost || r.Handle.Session != "" || lease.Kept != nil
+			r.Installed = nil
+			if lease.Kept != nil {
+				r.Installed = lease.Kept.Installed
+			}
 			if lease.Kept != nil && len(lease.Kept.Names) > 0 {
 				r.Ran = []executor.Language{executor.Python}
 			}
@@ -103,7 +107,7 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 			}
 		}
 		r.Unavailable = time.Time{}
-		lease.Lost, lease.Why, lease.ran, lease.behind, lease.need = r.Lost, r.Why, r.Ran, r.Behind, r.Need
+		lease.Lost, lease.Why, lease.ran, lease.behind, lease.need, lease.installed = r.Lost, r.Why, r.Ran, r.Behind, r.Need, r.Installed
 		r.Handle, r.Attach, r.Fencing = i.Handle, attachable(s), i.Capabilities.Has(executor.FeatureFencing)
 	})
 	if err == nil && (why == LossUnavailable || why == LossMoved) {

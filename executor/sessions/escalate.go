@@ -141,8 +141,8 @@ func (le *Lease) moveTo(ctx context.Context, to string, from *point) (*Kept, err
 		return nil, err
 	}
 	le.mu.Lock()
-	behind, ran, wrote := le.behind, le.ran, le.wrote
-	le.behind, le.ran, le.wrote, le.need = 0, nil, false, ""
+	behind, ran, wrote, installed := le.behind, le.ran, le.wrote, le.installed
+	le.behind, le.ran, le.wrote, le.need, le.installed = 0, nil, false, "", kept.Installed
 	if len(kept.Names) > 0 {
 		le.ran = []executor.Language{executor.Python}
 	}
@@ -155,7 +155,7 @@ func (le *Lease) moveTo(ctx context.Context, to string, from *point) (*Kept, err
 	if err != nil {
 		next.Close() // if this fails, the idle TTL removes it
 		le.mu.Lock()
-		le.behind, le.ran, le.wrote = behind, ran, wrote
+		le.behind, le.ran, le.wrote, le.installed = behind, ran, wrote, installed
 		le.mu.Unlock()
 		return nil, err
 	}

@@ -73,6 +73,8 @@ type Kept struct {
 	// Behind is how many runs came after the checkpoint, of which nothing was kept. If a process
 	// died, there may be more.
 	Behind int
+	// Installed are the packages that were installed again.
+	Installed []executor.Packages
 	// Refused says why nothing was restored although there was a checkpoint; empty: it was.
 	Refused string
 }
@@ -204,6 +206,7 @@ func (m *Manager) keep(ctx context.Context, r *Record, s executor.Session) error
 func (m *Manager) archive(ctx context.Context, r *Record, s executor.Session) ([]byte, error) {
 	var archive bytes.Buffer
 	opts := m.checkpointOptions(s)
+	opts.Packages = r.Installed
 	opts.FilesOnly = !slices.Contains(r.Ran, executor.Python)
 	_, err := checkpoint.Make(ctx, keeper{s}, &archive, opts)
 	return archive.Bytes(), err
@@ -366,7 +369,7 @@ func (m *Manager) unpack(ctx context.Context, s executor.Session, archive []byte
 	opts.Known = true
 	made, err := checkpoint.Restore(ctx, keeper{s}, bytes.NewReader(archive), opts)
 	if err == nil {
-		kept.Files, kept.Names, kept.Omitted = made.Files, made.Names(), made.Omitted
+		kept.Files, kept.Names, kept.Omitted, kept.Installed = made.Files, made.Names(), made.Omitted, made.Packages
 	}
 	return err
 }

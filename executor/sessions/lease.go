@@ -47,15 +47,16 @@ type Lease struct {
 
 	place sync.RWMutex // locked to read by each call that uses the session, and to write while the conversation moves
 
-	mu      sync.Mutex
-	at      executor.Session
-	need    Need                // see Record.Need
-	ran     []executor.Language // see Ran
-	behind  int                 // see Record.Behind
-	wrote   bool                // files have changed since the last run
-	running int                 // runs and installations in progress
-	maybe   time.Time           // until when a run may go on whose end is not known
-	first   bool                // nothing has run under this lease
+	mu        sync.Mutex
+	at        executor.Session
+	need      Need                // see Record.Need
+	ran       []executor.Language // see Ran
+	installed []executor.Packages // see Record.Installed
+	behind    int                 // see Record.Behind
+	wrote     bool                // files have changed since the last run
+	running   int                 // runs and installations in progress
+	maybe     time.Time           // until when a run may go on whose end is not known
+	first     bool                // nothing has run under this lease
 }
 
 var _ executor.Session = (*Lease)(nil)
@@ -67,7 +68,7 @@ var (
 
 // newLease starts the renewal of a lease that was just taken.
 func (m *Manager) newLease(e *entry, l *local) *Lease {
-	le := &Lease{Key: e.Key, Token: e.Token, m: m, l: l, record: make(chan *entry, 1), first: true, inherited: e.inherited, behind: e.Behind}
+	le := &Lease{Key: e.Key, Token: e.Token, m: m, l: l, record: make(chan *entry, 1), first: true, inherited: e.inherited, behind: e.Behind, need: e.Need, installed: e.Installed}
 	own := *e // the caller keeps its own copy
 	le.record <- &own
 	le.ctx, le.cancel = context.WithCancelCause(m.ctx)
@@ -146,7 +147,7 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 	if !le.first {
 		next.Lost, next.Why, next.Ran = false, "", le.ran
 	}
-	next.Behind, next.Need = le.behind, le.need
+	next.Behind, next.Need, next.Installed = le.behind, le.need, le.installed
 	le.mu.Unlock()
 	switch err := le.m.save(ctx, &next); {
 	case errors.Is(err, ErrConflict):
@@ -211,7 +212,7 @@ func (le *Lease) keep() error {
 	if le.wrote {
 		le.behind++
 	}
-	e.Behind, e.Ran = le.behind, le.ran
+	e.Behind, e.Ran, e.Installed = le.behind, le.ran, le.installed
 	le.mu.Unlock()
 	due, err := le.m.due(ctx, &e.Record, le.session())
 	if err == nil && due {
@@ -439,10 +440,28 @@ func (le *Lease) Ran(l executor.Language) bool {
 // Install implements executor.Session.
 func (le *Lease) Install(ctx context.Context, p executor.Packages, emit func(executor.Event) error) (*executor.Result, error) {
 	return during(ctx, le, "install", func(ctx context.Context) (*executor.Result, error) {
-		return le.inTurn(ctx, le.resetTarget(p.Language, ""), emit, func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error) {
+		res, err := le.inTurn(ctx, le.resetTarget(p.Language, ""), emit, func(ctx context.Context, emit func(executor.Event) error) (*executor.Result, error) {
 			return le.session().Install(ctx, p, emit)
 		})
+		if err == nil && res.Status == executor.StatusOK {
+			le.noteInstalled(p)
+		}
+		return res, err
 	})
+}
+
+// mostInstalled bounds the installations of a sandbox that are repeated in the next one.
+const mostInstalled = 100
+
+// noteInstalled stores for the record what the next sandbox has to install.
+func (le *Lease) noteInstalled(p executor.Packages) {
+	p.Language = languageOf(p.Language, le.Info().Capabilities)
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	le.wrote = true
+	if len(le.installed) < mostInstalled {
+		le.installed = append(slices.Clone(le.installed), p) // the record may share the old slice
+	}
 }
 
 // Reset implements executor.Session.

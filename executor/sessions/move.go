@@ -194,7 +194,7 @@ func (le *Lease) checkpoint(ctx context.Context) (*point, error) {
 	now := &point{record: e.Record}
 	le.record <- e
 	le.mu.Lock()
-	now.record.Ran = le.ran
+	now.record.Ran, now.record.Installed = le.ran, le.installed
 	le.mu.Unlock()
 	if !le.m.keeps(le.session()) {
 		return nil, le.m.fail("checkpoint", executor.ErrUnsupported, errors.New("it needs a configuration of checkpoints, and a session with files and a language"))

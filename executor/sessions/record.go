@@ -50,6 +50,8 @@ type Record struct {
 	Why  Loss                `json:"why,omitempty"`  // see Lease.Why
 	Ran  []executor.Language `json:"ran,omitempty"`  // see Lease.Ran
 
+	Installed []executor.Packages `json:"installed,omitempty"` // in this sandbox, besides those of its Spec
+
 	IDs []string `json:"ids,omitempty"` // see Lease.Once
 }
 
