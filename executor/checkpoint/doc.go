@@ -14,6 +14,7 @@
 //     cycles.
 //   - Regular files, directories and links below executor.Workdir, with the modes of files.
 //   - The current directory, if it is below Workdir.
+//   - Packages that Options.Packages lists: they are installed again.
 //
 // What cannot be carried is listed with its reason: open files, sockets, threads, generators,
 // locks, functions with closures, definitions whose source is not known. So are links that lead out
