@@ -11,7 +11,7 @@ import (
 
 // pythonOnly are the programs about what other languages do not have.
 var pythonOnly = []string{
-	"after-magic", "at-exit", "exit-text", "figure", "hard-exit", "hook", "indented", "leave-dead-ticker", "magic", "magic-unknown", "main", "not-notebook", "program",
+	"after-magic", "at-exit", "carry-hang", "exit-text", "figure", "hard-exit", "hook", "indented", "leave-dead-ticker", "magic", "magic-unknown", "main", "not-notebook", "program",
 	"raise-chained", "shell-line", "spawn-define", "spawn-use", "user", "zones",
 }
 

@@ -141,20 +141,28 @@ func checkpointCases() []Case {
 				t.says(next, t.Program("recall"), kept)
 			}),
 		{
-			ID: "checkpoint/language", Only: executor.JavaScript, Feature: executor.FeatureFiles, Negative: noCheckpoint,
-			Doc: "A checkpoint of a session without Python has its files, and says that variables are not carried.",
+			ID: "checkpoint/script", Only: executor.JavaScript, Feature: executor.FeatureFiles, Needs: []executor.Feature{executor.FeatureState},
+			Doc:      "Variables of JavaScript are the same after a checkpoint, with what they share and with cycles, and so are files; a function with variables of one around it is listed.",
+			Programs: []string{"carry", "carried", "carry-not"}, Negative: noCheckpoint,
 			Positive: fresh(func(t *T, s executor.Session) {
+				t.ok(s, t.Program("carry"))
 				t.put(s.Files(), "dir/a.txt", kept)
-				var archive bytes.Buffer
-				made, err := checkpoint.Make(t.Context(), s, &archive, checkpoint.Options{})
-				t.must(err, "checkpoint")
-				if len(made.Omitted) != 1 || made.Omitted[0].Name != string(executor.JavaScript) {
-					t.Errorf("omitted: got %+v, want the interpreter", made.Omitted)
+				want := t.stdout(s, t.Program("carried"))
+				if want == "" || strings.Contains(want, "false") {
+					t.Fatalf("before the checkpoint: got %s", excerpt(want))
 				}
-				next := t.Session()
-				_, err = checkpoint.Restore(t.Context(), next, &archive, checkpoint.Options{Known: true})
-				t.must(err, "restore")
+				next := t.moved(s)
+				t.says(next, t.Program("carried"), want)
+				t.says(s, t.Program("carried"), want)
 				t.holds(next.Files(), "dir/a.txt", kept)
+				t.ok(next, t.Program("carry-not"))
+				var archive bytes.Buffer
+				made, err := checkpoint.Make(t.Context(), next, &archive, checkpoint.Options{})
+				t.must(err, "checkpoint")
+				if !slices.ContainsFunc(made.Omitted, func(o checkpoint.Omission) bool { return o.Name == "closure" && o.Reason != "" }) {
+					t.Errorf("closure is not listed: %+v", made.Omitted)
+				}
+				t.noCheckpointFiles(next)
 			}),
 		},
 	}

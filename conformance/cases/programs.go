@@ -86,10 +86,10 @@ var programs = []Program{
 	{"recall", `prints what the function of "remember" returns, or "absent" if there is none`},
 	{"count", "adds 1 to a variable that is 0 at first, and prints it"},
 
-	// Checkpoints, Python only.
+	// Checkpoints. The last one is for Python only.
 	{"carry", "makes variables of every kind that a checkpoint carries, with objects that several share and with cycles"},
 	{"carried", "prints what they hold, and whether what they share is shared; the words are the same after a checkpoint"},
-	{"carry-not", "makes the variables stream, lock, closure and generator, which no checkpoint can carry"},
+	{"carry-not", "makes the variable closure, and in Python also stream, lock and generator, which no checkpoint can carry"},
 	{"carry-hang", "makes a variable whose pickling does not end"},
 
 	// Notebooks, Python only.

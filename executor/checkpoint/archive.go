@@ -17,6 +17,7 @@ import (
 const (
 	manifestName = "manifest.json"
 	valuesName   = "python/values"
+	graphName    = "javascript/values"
 	filesDir     = "files/"
 )
 
@@ -27,7 +28,8 @@ const block = 512
 // checks all of it before it changes anything.
 type archive struct {
 	manifest Manifest
-	values   []byte
+	values   []byte // of Python
+	graph    []byte // of JavaScript; empty: none
 	files    []entry
 	size     int64 // of the tar; set by parse
 }
@@ -56,7 +58,11 @@ func (a *archive) encode() ([]byte, error) {
 			_, err = w.Write(data)
 		}
 	}
-	for _, e := range []entry{{name: manifestName, data: manifest}, {name: valuesName, data: a.values}} {
+	first := []entry{{name: manifestName, data: manifest}, {name: valuesName, data: a.values}}
+	if len(a.graph) > 0 {
+		first = append(first, entry{name: graphName, data: a.graph})
+	}
+	for _, e := range first {
 		put(&tar.Header{Typeflag: tar.TypeReg, Name: e.name, Mode: 0o600, Size: int64(len(e.data))}, e.data)
 	}
 	for _, e := range a.files {
@@ -91,12 +97,15 @@ func parse(r io.Reader, limit int64) (*archive, error) {
 				return nil, errors.New("something follows the archive")
 			}
 			a.size = c.n
+			if (len(a.graph) > 0) != (len(a.manifest.JavaScript) > 0) {
+				return nil, errors.New("the variables of JavaScript are not those of the manifest")
+			}
 			return a, a.manifest.check(int64(len(a.values)))
 		}
 		if err != nil {
 			return nil, err
 		}
-		if n >= MaxFiles+2 {
+		if n >= MaxFiles+2+min(len(a.graph), 1) {
 			return nil, fmt.Errorf("more than %d entries", MaxFiles)
 		}
 		if err := known(h); err != nil {
@@ -123,6 +132,8 @@ func parse(r io.Reader, limit int64) (*archive, error) {
 				return nil, errors.New("it has no values")
 			}
 			a.values = data
+		case n == 2 && h.Name == graphName && h.Typeflag == tar.TypeReg && h.Size > 0:
+			a.graph = data
 		default:
 			e, err := file(h, seen)
 			if err != nil {

@@ -18,9 +18,11 @@ func sample(tb testing.TB) []byte {
 		manifest: Manifest{
 			Version: Version, Language: "python", Python: "3.13.1", Dir: "a",
 			Imports: []Import{{Name: "np", Module: "numpy"}}, Omitted: []Omission{{"f", "file", "open"}},
-			Steps: []Step{{Op: OpDefine, Name: "f", Source: "def f(): pass\n"}, {Op: OpValue, Name: "x", Kind: "int", Size: 5}},
+			Steps:      []Step{{Op: OpDefine, Name: "f", Source: "def f(): pass\n"}, {Op: OpValue, Name: "x", Kind: "int", Size: 5}},
+			JavaScript: []Variable{{"y", "Map"}},
 		},
 		values: []byte("12345"),
+		graph:  []byte("{}"),
 		files: []entry{
 			{name: "a", mode: fs.ModeDir},
 			{name: "a/x", mode: 0o640, data: []byte("content")},
@@ -102,6 +104,7 @@ func TestAttacks(t *testing.T) {
 	dir := func(name string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeDir} }
 	for name, files := range map[string][]tar.Header{
 		"outside":           {reg("x")},
+		"no-variables":      {{Name: graphName, Typeflag: tar.TypeReg}},
 		"absolute":          {reg("/etc/passwd")},
 		"absolute-below":    {reg("files//etc/passwd")},
 		"traversal":         {reg("files/../x")},

@@ -30,7 +30,7 @@ func local(tb testing.TB) executor.Executor {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		tb.Skip(err)
 	}
-	x, err := bubblewrap.Open(tb.Context(), driver.Env{Owner: "test-" + strings.ToLower(rand.Text())}, bubblewrap.Config{})
+	x, err := bubblewrap.Open(tb.Context(), driver.Env{Owner: "test-" + strings.ToLower(rand.Text())}, bubblewrap.Config{Languages: []executor.Language{executor.Python, executor.JavaScript}})
 	check(tb, err)
 	tb.Cleanup(func() { check(tb, x.Close()) })
 	return x
@@ -38,7 +38,9 @@ func local(tb testing.TB) executor.Executor {
 
 func create(tb testing.TB, x executor.Executor, spec executor.Spec) executor.Session {
 	tb.Helper()
-	spec.Languages = []executor.Language{executor.Python}
+	if spec.Languages == nil {
+		spec.Languages = []executor.Language{executor.Python}
+	}
 	s, err := x.Create(tb.Context(), spec)
 	check(tb, err)
 	tb.Cleanup(func() { check(tb, s.Close()) })

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -17,7 +18,10 @@ import (
 )
 
 //go:embed make.py
-var makeSource string
+var makePython string
+
+//go:embed make.js
+var makeJavaScript string
 
 // minSecret is how long a value of the environment has to be to be looked for. Shorter ones are in
 // everything.
@@ -45,7 +49,7 @@ func Make(ctx context.Context, s executor.Session, w io.Writer, opts Options) (_
 	if err != nil {
 		return nil, err
 	}
-	left := opts.MaxBytes - int64(len(made.values))
+	left := opts.MaxBytes - int64(len(made.values)+len(made.graph))
 	if err := p.collect(ctx, made, left); err != nil {
 		return nil, err
 	}
@@ -53,7 +57,7 @@ func Make(ctx context.Context, s executor.Session, w io.Writer, opts Options) (_
 	if opts.AllOrNothing && len(omitted) > 0 {
 		return nil, p.fail(executor.ErrUnsupported, &OmittedError{omitted})
 	}
-	if name := p.secretIn([]byte(made.definitions())); name != "" {
+	if name := cmp.Or(p.secretIn([]byte(made.definitions())), p.secretIn(made.graph)); name != "" {
 		return nil, p.fail(executor.ErrDenied, fmt.Errorf("a definition contains the value of %s", name))
 	}
 	raw, err := made.encode()
@@ -72,34 +76,46 @@ func Make(ctx context.Context, s executor.Session, w io.Writer, opts Options) (_
 	}, nil
 }
 
-// make has the variables pickled. Without Python there are none that can be carried.
+// wants reports whether the variables of a language are carried.
+func (p *program) wants(l executor.Language) bool {
+	return p.has(l) && (p.opts.Languages == nil || slices.Contains(p.opts.Languages, l))
+}
+
+// make has the variables written.
 func (p *program) make(ctx context.Context) (made *archive, res *executor.Result, err error) {
 	made, res = &archive{manifest: Manifest{Version: Version, Dir: "."}}, &executor.Result{}
-	if p.python() && !p.opts.FilesOnly {
+	if p.wants(executor.Python) {
 		if made, res, err = p.pickle(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
 	m := &made.manifest
+	if res.StateFresh {
+		m.omit("python", "interpreter", restarted)
+	}
+	if p.wants(executor.JavaScript) {
+		script, err := p.encode(ctx, made, p.opts.MaxBytes-reserve-int64(len(made.values)))
+		if err != nil {
+			return nil, nil, err
+		}
+		if script.StateFresh {
+			m.omit("javascript", "interpreter", restarted)
+		}
+		res.LeftRunning = append(res.LeftRunning, script.LeftRunning...)
+	}
 	if m.Packages = p.packages(); checkPackages(m.Packages) != nil {
 		return nil, nil, p.fail(executor.ErrInvalid, checkPackages(m.Packages))
 	}
-	if res.StateFresh {
-		m.omit("python", "interpreter", "it was restarted, and lost the variables of earlier runs")
-	}
-	for _, r := range p.session.Info().Capabilities.Languages {
-		if r.Language == executor.JavaScript || r.Language == executor.TypeScript {
-			m.omit(string(r.Language), "interpreter", "variables of this language are not carried")
-		}
-	}
 	return made, res, nil
 }
+
+const restarted = "it was restarted, and lost the variables of earlier runs"
 
 // pickle runs the program that pickles the variables of Python.
 func (p *program) pickle(ctx context.Context) (made *archive, res *executor.Result, err error) {
 	defer func() { err = errors.Join(err, p.remove(ctx, p.path)) }()
 	env := slices.AppendSeq([]string{}, maps.Keys(p.opts.env()))
-	res, err = p.run(ctx, makeSource, map[string]any{"limit": p.opts.MaxBytes - reserve, "env": env})
+	res, err = p.run(ctx, executor.Python, makePython, map[string]any{"limit": p.opts.MaxBytes - reserve, "env": env})
 	if err != nil {
 		return nil, nil, err
 	}

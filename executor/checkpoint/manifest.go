@@ -38,6 +38,8 @@ type Manifest struct {
 	Imports        []Import   `json:"imports"`
 	Steps          []Step     `json:"steps"`   // in the order in which they are restored
 	Omitted        []Omission `json:"omitted"` // what was not carried
+	// JavaScript lists what javascript/values has, if there is that entry.
+	JavaScript []Variable `json:"javascript,omitempty"`
 	// Packages are Options.Packages, with their languages.
 	Packages []executor.Packages `json:"packages,omitempty"`
 }
@@ -70,6 +72,12 @@ type Step struct {
 	Decorated bool   `json:"decorated,omitempty"` // Source has decorators, which run again
 }
 
+// A Variable is one of JavaScript.
+type Variable struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"` // type, or the name of the class
+}
+
 // An Omission is something that was not carried or not restored, and why. Its texts come from the
 // sandbox.
 type Omission struct {
@@ -100,7 +108,7 @@ func (m *Manifest) check(values int64) error {
 	if m.Language != executor.Python && (m.Language != "" || len(m.Imports)+len(m.Steps) > 0) {
 		return fmt.Errorf("language %.50q is not known", m.Language)
 	}
-	if len(m.Imports)+len(m.Steps) > maxNames || len(m.Omitted) > maxNames {
+	if len(m.Imports)+len(m.Steps)+len(m.JavaScript) > maxNames || len(m.Omitted) > maxNames {
 		return fmt.Errorf("more than %d names", maxNames)
 	}
 	if !fs.ValidPath(m.Dir) || len(m.Dir) > maxText {
@@ -114,6 +122,11 @@ func (m *Manifest) check(values int64) error {
 	for _, i := range m.Imports {
 		if !text(i.Name, true) || !text(i.Module, false) || !text(i.Attr, true) || i.Attr != "" && i.Name == "" {
 			return errors.New("an import is not valid")
+		}
+	}
+	for _, v := range m.JavaScript {
+		if !text(v.Name, false) || !text(v.Kind, true) {
+			return errors.New("a variable of JavaScript is not valid")
 		}
 	}
 	for _, s := range m.Steps {

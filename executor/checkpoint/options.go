@@ -14,11 +14,13 @@ const DefaultMaxBytes = 64 << 20
 // Options are for Make and Restore. The zero value means the default context, everything that can
 // be carried, and the default bounds.
 type Options struct {
-	// Context is the interpreter (see executor.Request). An archive has the variables of one.
+	// Context is the interpreter (see executor.Request). An archive has the variables of one in
+	// each language.
 	Context string
-	// FilesOnly carries no variables. It is for sessions of which the caller knows that Python has
-	// run nothing: Make then runs nothing either. Restore ignores it.
-	FilesOnly bool
+	// Languages are those whose variables Make carries. Nil means Python and JavaScript, as far as
+	// the session has them. In a language that is not listed Make runs nothing, so an empty list is
+	// for sessions of which the caller knows that nothing has run. Restore ignores it.
+	Languages []executor.Language
 	// AllOrNothing fails with an *OmittedError if anything cannot be carried or restored. What
 	// still runs (Report.Running) does not count.
 	AllOrNothing bool
@@ -127,7 +129,7 @@ func missing(s executor.Session, op string) error {
 	}
 }
 
-// Names returns the variables, functions, classes and imports that were carried or restored.
+// Names returns the variables, functions, classes and imports of all languages that were carried or restored.
 func (r *Report) Names() (names []string) {
 	lost := map[string]bool{}
 	for _, o := range r.Omitted {
@@ -136,6 +138,11 @@ func (r *Report) Names() (names []string) {
 	for _, i := range r.Manifest.Imports {
 		if i.Name != "" && !lost[i.Name] {
 			names = append(names, i.Name)
+		}
+	}
+	for _, v := range r.Manifest.JavaScript {
+		if !lost[v.Name] {
+			names = append(names, v.Name)
 		}
 	}
 	for _, s := range r.Manifest.Steps {

@@ -15,7 +15,10 @@ import (
 )
 
 //go:embed restore.py
-var restoreSource string
+var restorePython string
+
+//go:embed restore.js
+var restoreJavaScript string
 
 // A link is a symbolic link for restore.py: Files cannot make any.
 type link struct {
@@ -65,6 +68,11 @@ func Restore(ctx context.Context, s executor.Session, r io.Reader, opts Options)
 	if err != nil {
 		return nil, err
 	}
+	more, err := p.decode(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	omitted = append(omitted, more...)
 	omitted = append(unlisted, omitted...)
 	if opts.AllOrNothing && len(omitted) > 0 {
 		return nil, p.fail(executor.ErrUnsupported, &OmittedError{omitted})
@@ -116,7 +124,7 @@ func (a *archive) unrestorable(links []link) (omitted []Omission) {
 
 // restore restores the variables.
 func (p *program) restore(ctx context.Context, a *archive, links []link) (omitted []Omission, res *executor.Result, err error) {
-	if !p.python() {
+	if !p.has(executor.Python) {
 		return a.unrestorable(links), &executor.Result{}, nil
 	}
 	m := &a.manifest
@@ -133,17 +141,9 @@ func (p *program) restore(ctx context.Context, a *archive, links []link) (omitte
 	if err := p.session.Files().Write(ctx, p.path, content, 0o600); err != nil {
 		return nil, nil, err
 	}
-	if res, err = p.run(ctx, restoreSource, map[string]any{"all": p.opts.AllOrNothing}); err != nil {
+	if res, err = p.run(ctx, executor.Python, restorePython, map[string]any{"all": p.opts.AllOrNothing}); err != nil {
 		return nil, nil, err
 	}
-	var answer struct {
-		Omitted []Omission `json:"omitted"`
-	}
-	if _, err := p.answer(ctx, out, maxManifest, &answer); err != nil {
-		return nil, nil, err
-	}
-	if err := checkOmissions(answer.Omitted); err != nil {
-		return nil, nil, p.fail(executor.ErrInvalid, fmt.Errorf("the answer of the sandbox is not valid: %w", err))
-	}
-	return answer.Omitted, res, nil
+	omitted, err = p.omissions(ctx, out)
+	return omitted, res, err
 }

@@ -36,28 +36,29 @@ func newProgram(s executor.Session, op string, opts Options) *program {
 	return &program{s, op, opts, path.Join(executor.Workdir, part+"checkpoint-"+rand.Text()), executor.RanNo}
 }
 
-// python reports whether the session has variables that can be carried.
-func (p *program) python() bool {
+// has reports whether the session has an interpreter whose variables can be carried.
+func (p *program) has(l executor.Language) bool {
 	c := p.session.Info().Capabilities
-	_, ok := c.Runtime(executor.Python)
-	return ok && c.HasFor(executor.Python, executor.FeatureState)
+	_, ok := c.Runtime(l)
+	return ok && c.HasFor(l, executor.FeatureState)
 }
 
 // run executes source with args and returns its Result. It fails if the code did not end normally.
-func (p *program) run(ctx context.Context, source string, args map[string]any) (*executor.Result, error) {
+func (p *program) run(ctx context.Context, l executor.Language, source string, args map[string]any) (*executor.Result, error) {
 	args["path"] = p.path
 	raw, err := json.Marshal(args)
 	if err != nil {
 		return nil, err
 	}
-	// An expression without a value binds no name and is no result. The names that it uses are not
-	// those of the conversation.
-	code := fmt.Sprintf(`(lambda b: b.exec(b.compile(%s, "<checkpoint of execbroker>", "exec", 0, True), `+
-		`{"__name__": "checkpoint", "__builtins__": b.dict(b.vars(b)), "workdir": %s, "args": %s}))(__import__("builtins"))`,
-		strconv.QuoteToASCII(source), strconv.QuoteToASCII(executor.Workdir), strconv.QuoteToASCII(string(raw)))
+	code := python(source, raw)
+	if l == executor.JavaScript {
+		if code, err = javascript(source, raw); err != nil {
+			return nil, err
+		}
+	}
 	p.ran = executor.RanYes
 	res, err := p.session.Run(ctx, executor.Request{
-		Language: executor.Python, Context: p.opts.Context, Code: code,
+		Language: l, Context: p.opts.Context, Code: code,
 		Limits: p.opts.Limits, Linger: new(time.Duration), Keep: 4 << 10,
 	}, nil)
 	if err != nil {
@@ -70,6 +71,21 @@ func (p *program) run(ctx context.Context, source string, args map[string]any) (
 		return res, p.fail(executor.ErrInvalid, err)
 	}
 	return res, nil
+}
+
+// python returns the cell that executes source with args in names of its own.
+func python(source string, args []byte) string {
+	// An expression without a value binds no name and is no result. The names that it uses are not
+	// those of the conversation.
+	return fmt.Sprintf(`(lambda b: b.exec(b.compile(%s, "<checkpoint of execbroker>", "exec", 0, True), `+
+		`{"__name__": "checkpoint", "__builtins__": b.dict(b.vars(b)), "workdir": %s, "args": %s}))(__import__("builtins"))`,
+		strconv.QuoteToASCII(source), strconv.QuoteToASCII(executor.Workdir), strconv.QuoteToASCII(string(args)))
+}
+
+// javascript returns the cell that executes source with args in names of its own.
+func javascript(source string, args []byte) (string, error) {
+	text, err := json.Marshal(string(args)) // is a literal of JavaScript as well
+	return fmt.Sprintf("void ((args) => {\n%s\n})(JSON.parse(%s)) // <checkpoint of execbroker>", source, text), err
 }
 
 // answer reads a file that the program wrote: a line of JSON into v, and the rest.

@@ -97,10 +97,7 @@ func (m *Manager) acquire(ctx context.Context, key string, spec executor.Spec, e
 			r.Lost = r.Lost || r.Handle.Session != "" || lease.Kept != nil
 			r.Installed = nil
 			if lease.Kept != nil {
-				r.Installed = lease.Kept.Installed
-			}
-			if lease.Kept != nil && len(lease.Kept.Names) > 0 {
-				r.Ran = []executor.Language{executor.Python}
+				r.Installed, r.Ran = lease.Kept.Installed, lease.Kept.ran
 			}
 			if r.Handle.Session != "" || r.Lost && r.Why == "" {
 				r.Why = why

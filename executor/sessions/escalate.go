@@ -142,10 +142,7 @@ func (le *Lease) moveTo(ctx context.Context, to string, from *point) (*Kept, err
 	}
 	le.mu.Lock()
 	behind, ran, wrote, installed := le.behind, le.ran, le.wrote, le.installed
-	le.behind, le.ran, le.wrote, le.need, le.installed = 0, nil, false, "", kept.Installed
-	if len(kept.Names) > 0 {
-		le.ran = []executor.Language{executor.Python}
-	}
+	le.behind, le.ran, le.wrote, le.need, le.installed = 0, kept.ran, false, "", kept.Installed
 	le.mu.Unlock()
 	i, was := next.Info(), old.Info().Handle
 	err = le.update(ctx, func(r *Record) {

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -75,6 +74,8 @@ type Kept struct {
 	Behind int
 	// Installed are the packages that were installed again.
 	Installed []executor.Packages
+
+	ran []executor.Language // that it has variables of
 	// Refused says why nothing was restored although there was a checkpoint; empty: it was.
 	Refused string
 }
@@ -207,7 +208,7 @@ func (m *Manager) archive(ctx context.Context, r *Record, s executor.Session) ([
 	var archive bytes.Buffer
 	opts := m.checkpointOptions(s)
 	opts.Packages = r.Installed
-	opts.FilesOnly = !slices.Contains(r.Ran, executor.Python)
+	opts.Languages = append([]executor.Language{}, r.Ran...)
 	_, err := checkpoint.Make(ctx, keeper{s}, &archive, opts)
 	return archive.Bytes(), err
 }
@@ -370,6 +371,12 @@ func (m *Manager) unpack(ctx context.Context, s executor.Session, archive []byte
 	made, err := checkpoint.Restore(ctx, keeper{s}, bytes.NewReader(archive), opts)
 	if err == nil {
 		kept.Files, kept.Names, kept.Omitted, kept.Installed = made.Files, made.Names(), made.Omitted, made.Packages
+		if made.Manifest.Language == executor.Python {
+			kept.ran = append(kept.ran, executor.Python)
+		}
+		if len(made.Manifest.JavaScript) > 0 {
+			kept.ran = append(kept.ran, executor.JavaScript)
+		}
 	}
 	return err
 }

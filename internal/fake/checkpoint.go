@@ -15,12 +15,16 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// The program of package checkpoint is Python, of which Starlark has not enough. What follows keeps
-// to its protocol: variables that have a JSON form are carried, and functions are listed. A
-// function that is named reduce is called while a checkpoint is made, as Python calls __reduce__.
+// The programs of package checkpoint are Python and JavaScript, of which Starlark has not enough.
+// What follows keeps to their protocols: variables that have a JSON form are carried, and functions
+// are listed. A function that is named reduce is called while a checkpoint is made, as Python calls
+// __reduce__.
 
-// checkpointCell matches the cell of package checkpoint, and in it the arguments.
-var checkpointCell = regexp.MustCompile(`^\(lambda b: .*"<checkpoint of execbroker>".*"args": ("(?:[^"\\]|\\.)*")\}\)\)\(__import__\("builtins"\)\)$`)
+// These match the cells of package checkpoint, and in them the arguments.
+var (
+	checkpointCell = regexp.MustCompile(`^\(lambda b: .*"<checkpoint of execbroker>".*"args": ("(?:[^"\\]|\\.)*")\}\)\)\(__import__\("builtins"\)\)$`)
+	scriptCell     = regexp.MustCompile(`(?s)^void \(\(args\) => \{.*\}\)\(JSON\.parse\(("(?:[^"\\]|\\.)*")\)\) // <checkpoint of execbroker>$`)
+)
 
 // A carried variable is a step of a manifest, or, without a size, something that is omitted.
 type carried struct {
@@ -33,7 +37,10 @@ type carried struct {
 
 // checkpoint does what the cell of package checkpoint asks for, and reports whether src is one.
 func (e *execution) checkpoint(t *starlark.Thread, src string) bool {
-	m := checkpointCell.FindStringSubmatch(src)
+	m, script := checkpointCell.FindStringSubmatch(src), false
+	if m == nil {
+		m, script = scriptCell.FindStringSubmatch(src), true
+	}
 	if m == nil {
 		return false
 	}
@@ -46,16 +53,20 @@ func (e *execution) checkpoint(t *starlark.Thread, src string) bool {
 		err = json.Unmarshal([]byte(text), &args)
 	}
 	e.must(err)
-	if args.Limit != nil {
-		e.makeCheckpoint(t, args.Path, *args.Limit)
-	} else {
+	switch {
+	case args.Limit == nil && script:
+		e.restoreScript(t, args.Path)
+	case args.Limit == nil:
 		e.restoreCheckpoint(t, args.Path)
+	default:
+		e.makeCheckpoint(t, args.Path, *args.Limit, script)
 	}
 	return true
 }
 
-func (e *execution) makeCheckpoint(t *starlark.Thread, file string, limit int) {
+func (e *execution) makeCheckpoint(t *starlark.Thread, file string, limit int, script bool) {
 	var values []byte
+	graph := map[string]json.RawMessage{} // of JavaScript
 	steps, omitted := []carried{}, []carried{}
 	for _, name := range slices.Sorted(maps.Keys(e.in.vars)) {
 		v := e.in.vars[name]
@@ -80,8 +91,19 @@ func (e *execution) makeCheckpoint(t *starlark.Thread, file string, limit int) {
 			omitted = append(omitted, carried{Name: name, Kind: v.Type(), Reason: "it is larger than what is left of the bound of the archive"})
 		default:
 			steps = append(steps, carried{Op: "value", Name: name, Kind: v.Type(), Size: len(raw)})
-			values = append(values, raw...)
+			values, graph[name] = append(values, raw...), json.RawMessage(raw)
 		}
+	}
+	if script {
+		for i := range steps {
+			steps[i].Op, steps[i].Size = "", 0
+		}
+		header, err := json.Marshal(map[string]any{"names": steps, "omitted": omitted})
+		e.must(err)
+		raw, err := json.Marshal(graph)
+		e.must(err)
+		e.must(e.box.disk.write(file, slices.Concat(header, []byte("\n"), raw), 0, false))
+		return
 	}
 	header, err := json.Marshal(map[string]any{
 		"python": "0", "implementation": "starlark", "platform": "", "dir": ".", "imports": []string{}, "steps": steps, "omitted": omitted,
@@ -111,6 +133,22 @@ func (e *execution) restoreCheckpoint(t *starlark.Thread, file string) {
 			e.throw("ValueError", "%s: %v", s.Name, err)
 		}
 		e.in.vars[s.Name], values = v, values[s.Size:]
+	}
+	e.must(e.box.disk.write(file+".out", []byte(`{"omitted":[]}`+"\n"), 0, false))
+}
+
+func (e *execution) restoreScript(t *starlark.Thread, file string) {
+	raw, err := e.box.disk.read(file)
+	e.must(err)
+	_, values, _ := bytes.Cut(raw, []byte("\n"))
+	var graph map[string]json.RawMessage
+	e.must(json.Unmarshal(values, &graph))
+	for name, raw := range graph {
+		v, err := starlark.Call(t, starlarkjson.Module.Members["decode"], starlark.Tuple{starlark.String(raw)}, nil)
+		if err != nil {
+			e.throw("TypeError", "%s: %v", name, err)
+		}
+		e.in.vars[name] = v
 	}
 	e.must(e.box.disk.write(file+".out", []byte(`{"omitted":[]}`+"\n"), 0, false))
 }

@@ -60,7 +60,7 @@ func (e *execution) program(src string) starlark.Value {
 	}}
 	t.SetMaxExecutionSteps(checkedSteps)
 	t.SetLocal(running, e)
-	if e.req.Language == executor.Python && e.checkpoint(t, src) {
+	if e.checkpoint(t, src) {
 		return nil
 	}
 	v, err := evaluate(t, src, e.command() || e.has(executor.FeatureTopLevelAwait), e.in.vars)

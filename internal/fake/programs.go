@@ -24,7 +24,7 @@ func Programs(l executor.Language) map[string]string {
 		all[f.Name] = strings.TrimSuffix(string(f.Data), "\n")
 	}
 	if l == executor.JavaScript {
-		for _, name := range []string{"at-exit", "carried", "carry", "carry-hang", "carry-not", "exit-text", "figure", "hard-exit", "hook", "main", "program", "raise-chained", "spawn-define", "spawn-use", "user", "zones"} { // the suite has these only for Python
+		for _, name := range []string{"at-exit", "carry-hang", "exit-text", "figure", "hard-exit", "hook", "main", "program", "raise-chained", "spawn-define", "spawn-use", "user", "zones"} { // the suite has these only for Python
 			delete(all, name)
 		}
 	}

@@ -1,0 +1,4 @@
+const closure = (() => {
+  let n = 0;
+  return () => ++n;
+})();
