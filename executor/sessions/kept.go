@@ -66,7 +66,7 @@ func (c *Checkpoints) check() error {
 type Kept struct {
 	Made  time.Time // when the checkpoint was made
 	Files []string  // regular files and links, relative to executor.Workdir
-	Names []string  // variables, functions, classes and imports of Python
+	Names []string  // variables, functions, classes and imports
 	// Omitted is what the sandbox did not get back, with reasons. Its texts come from sandboxes.
 	Omitted []checkpoint.Omission
 	// Behind is how many runs came after the checkpoint, of which nothing was kept. If a process
