@@ -224,7 +224,7 @@ func (s *Server) converse(run execution) operation {
 			return 0, nil, err
 		}
 		status, v, err := run(w, r, c, b, req)
-		if err != nil && problem(err).Ran == executor.RanNo.String() {
+		if err != nil && ProblemOf(err).Ran == executor.RanNo.String() {
 			undo()
 		}
 		return status, v, err

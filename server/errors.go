@@ -72,8 +72,9 @@ var inWords = map[int]string{
 	499:                            "canceled",
 }
 
-// problem returns err in the form for clients, without causes that may name the host.
-func problem(err error) *Problem {
+// ProblemOf returns err in the form for clients, without causes that may name the host. If err is a
+// Problem, it returns that.
+func ProblemOf(err error) *Problem {
 	if p := (*Problem)(nil); errors.As(err, &p) {
 		return p
 	}
@@ -113,7 +114,7 @@ func problem(err error) *Problem {
 
 // answerError writes err, and logs what the client is not told.
 func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) {
-	p := *problem(err) // a copy, because Problems may be shared
+	p := *ProblemOf(err) // a copy, because Problems may be shared
 	p.Request = requestID(r)
 	if p.Status >= 500 {
 		s.cfg.Log.WarnContext(r.Context(), "request failed", "id", p.Request, "path", r.Pattern, "err", err)

@@ -50,7 +50,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c Client, x exec
 	}
 	begin()
 	if err != nil {
-		p := *problem(err)
+		p := *ProblemOf(err)
 		p.Request = requestID(r)
 		q.put("error", p, 0)
 	} else {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/complete"
 )
 
 func (a *app) replCommand() *cobra.Command {
@@ -131,7 +132,7 @@ func (r *repl) loop(ctx context.Context) error {
 			continue
 		}
 		r.lines = append(r.lines, t.text)
-		if !t.pasted && complete(r.language(), r.lines) {
+		if !t.pasted && complete.Statement(r.language(), r.lines) {
 			r.flush(ctx)
 		}
 	}

@@ -65,6 +65,14 @@ func (p Policy) Handler(next http.Handler, refuse func(w http.ResponseWriter, r 
 	})
 }
 
+// CrossOrigin reports whether a browser has sent r for a web page of another origin, whatever its
+// method: such a page may open a WebSocket, with a request that changes nothing by itself.
+func CrossOrigin(r *http.Request) bool {
+	q := r.Clone(r.Context())
+	q.Method = http.MethodPost
+	return http.NewCrossOriginProtection().Check(q) != nil
+}
+
 // allows reports whether a Host header names this server.
 func (p Policy) allows(host string) bool {
 	name := strings.ToLower(strings.TrimSuffix(withoutPort(host), "."))

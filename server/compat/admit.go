@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/execbroker/execbroker/internal/front"
 	"github.com/execbroker/execbroker/server"
 )
 
@@ -53,14 +54,8 @@ var errNoKey = errors.New("a key is required, as a bearer token or in " + string
 
 // admit returns whom a request is from.
 func (s *Server) admit(f Front, a *api, r *http.Request) (server.Client, error) {
-	if upgrades(r) {
-		// A page of another origin may open a WebSocket with a request that changes nothing by
-		// itself.
-		q := r.Clone(r.Context())
-		q.Method = http.MethodPost
-		if http.NewCrossOriginProtection().Check(q) != nil {
-			return server.Client{}, refusal{http.StatusForbidden, "the request is from a web page of another origin"}
-		}
+	if upgrades(r) && front.CrossOrigin(r) {
+		return server.Client{}, refusal{http.StatusForbidden, "the request is from a web page of another origin"}
 	}
 	key := keyOf(r)
 	if c, ok := s.cfg.Keys.Lookup(key); ok {

@@ -1,4 +1,4 @@
-package main
+package complete
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-func TestComplete(t *testing.T) {
+func TestStatement(t *testing.T) {
 	for _, c := range []struct {
 		l    executor.Language
 		src  string
@@ -63,16 +63,16 @@ func TestComplete(t *testing.T) {
 		{"r", "1", true},
 		{"r", `1 \`, false},
 	} {
-		if got := complete(c.l, strings.Split(c.src, "\n")); got != c.want {
+		if got := Statement(c.l, strings.Split(c.src, "\n")); got != c.want {
 			t.Errorf("%s %q: got %v", c.l, c.src, got)
 		}
 	}
 }
 
-func FuzzComplete(f *testing.F) {
+func FuzzStatement(f *testing.F) {
 	f.Add("def f():\n  '''x", "s = `a ${f({b: `c`})} d`")
 	f.Fuzz(func(t *testing.T, python, javascript string) {
-		complete(executor.Python, strings.Split(python, "\n"))
-		complete(executor.JavaScript, strings.Split(javascript, "\n"))
+		Statement(executor.Python, strings.Split(python, "\n"))
+		Statement(executor.JavaScript, strings.Split(javascript, "\n"))
 	})
 }

@@ -1,4 +1,4 @@
-package main
+package complete
 
 import (
 	"bytes"
@@ -7,11 +7,11 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// complete reports whether the lines that were typed are a complete piece of code. As at Python's
+// Statement reports whether lines that were typed are a complete piece of code. As at Python's
 // own prompt, code continues in brackets, in strings of several lines and after a backslash, and an
 // empty line ends the body of a def or a loop. Code with syntax errors counts as complete, because
 // the language has the better error message.
-func complete(l executor.Language, lines []string) bool {
+func Statement(l executor.Language, lines []string) bool {
 	switch l {
 	case executor.Python:
 		return completePython(lines)
