@@ -119,6 +119,11 @@ var rules = []rule{
 	{packages: []string{"server/nemo"}, imports: []string{"executor", "executor/sessions", "internal/drain", "internal/front", "server", "tool"}},
 	// WebSockets are a wire of Piston. What fails is told in the words for models.
 	{packages: []string{"server/compat"}, imports: []string{"executor", "internal/drain", "internal/front", "internal/stdin", "server", "tool"}, modules: []string{"golang.org/x/net"}},
+	// WebSockets carry its channels. The sandboxes of kernels may be replaced, as those of
+	// conversations are.
+	{packages: []string{"server/jupyter"}, imports: []string{"executor", "executor/sessions", "internal/complete", "internal/drain", "internal/front", "internal/stdin", "server", "tool"}, modules: []string{"golang.org/x/net"}},
+	// Code that people type is the same at a prompt and in a notebook.
+	{packages: []string{"internal/complete"}, imports: []string{"executor"}},
 	{packages: []string{"server/..."}, imports: []string{"executor", "executor/checkpoint", "executor/rollout", "executor/sessions", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults
 	// below it.
@@ -166,7 +171,7 @@ var rules = []rule{
 	{packages: []string{"backends/internal/ledger"}, imports: []string{"executor", "executor/sessions"}},
 	{packages: []string{"backends/all"}, imports: append([]string{"backends", "executor/driver"}, adapters...)},
 	// Programs.
-	{packages: []string{"cmd/..."}, imports: append([]string{"backends/...", "conformance/corpus", "conformance/live", "conformance/parity", "conformance", "executor/...", "internal/front", "server/...", "tool/...", "cmd/..."}, adapters...), modules: []string{"github.com/mattn/go-sixel", "github.com/pelletier/go-toml/v2", "github.com/prometheus/client_golang", "github.com/spf13/cobra", "go.opentelemetry.io/contrib/bridges/otelslog", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/log", "go.opentelemetry.io/otel/sdk/log", "go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp", "go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp", "go.opentelemetry.io/otel/exporters/prometheus", "go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/sdk/metric", "golang.org/x/image", "golang.org/x/sys", "golang.org/x/term"}},
+	{packages: []string{"cmd/..."}, imports: append([]string{"backends/...", "conformance/corpus", "conformance/live", "conformance/parity", "conformance", "executor/...", "internal/complete", "internal/front", "server/...", "tool/...", "cmd/..."}, adapters...), modules: []string{"github.com/mattn/go-sixel", "github.com/pelletier/go-toml/v2", "github.com/prometheus/client_golang", "github.com/spf13/cobra", "go.opentelemetry.io/contrib/bridges/otelslog", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/log", "go.opentelemetry.io/otel/sdk/log", "go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp", "go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp", "go.opentelemetry.io/otel/exporters/prometheus", "go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/sdk/metric", "golang.org/x/image", "golang.org/x/sys", "golang.org/x/term"}},
 	{packages: []string{"examples/stateless"}, imports: []string{"executor", "executor/driver"}},
 	{packages: []string{"examples/thirdparty"}, imports: []string{"executor", "executor/driver", "runner"}},
 	{packages: []string{"examples/..."}, imports: append([]string{"backends/...", "executor/...", "tool/...", "examples/..."}, adapters...)},

@@ -20,11 +20,12 @@ import (
 	"github.com/execbroker/execbroker/server"
 	"github.com/execbroker/execbroker/server/compat"
 	"github.com/execbroker/execbroker/server/e2b"
+	"github.com/execbroker/execbroker/server/jupyter"
 	"github.com/execbroker/execbroker/server/nemo"
 )
 
 // apis are the interfaces that serve supports.
-var apis = append([]string{"native", "nemo", "e2b", frontsAPI}, compat.Names()...)
+var apis = append([]string{"native", "nemo", "e2b", "jupyter", frontsAPI}, compat.Names()...)
 
 // portsOff is the default of --ports: clients cannot connect to sandboxes.
 const portsOff = "off"
@@ -54,6 +55,7 @@ func (a *app) serveCommand() *cobra.Command {
   native  run code, streams, sessions, files, packages; see /v1/openapi.json
   nemo    /execute of the NeMo Agent Toolkit's local sandbox
   e2b     E2B's interfaces, for programs with E2B's SDKs
+  jupyter kernels for JupyterLab and other programs that use a Jupyter server
   piston, terrarium, dify, librechat, judge0
           the interfaces of these services
   fronts  several of these, below the paths of "fronts" in the configuration
@@ -69,6 +71,7 @@ as long as --drain says. At the second it ends immediately.`,
 		Example: `  execbroker serve --config app.yaml
   execbroker serve --api nemo --listen 127.0.0.1:6000
   execbroker serve --api e2b --config app.yaml --backend box
+  execbroker serve --api jupyter --listen 127.0.0.1:8888
   execbroker serve --api piston --listen 127.0.0.1:2000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -243,6 +246,9 @@ func (a *app) front(f serveFlags) (func(*backends.Broker) (*apiServer, error), e
 	if err != nil {
 		return nil, err
 	}
+	if f.api == "jupyter" {
+		return a.frontJupyter(f, spec, keys, made), nil
+	}
 	cfg := server.Config{Keys: keys, Spec: spec, Hosts: f.domains, MaxTimeout: f.maxTimeout, MaxSessions: f.maxSandboxes, Log: a.log()}
 	return func(x *backends.Broker) (*apiServer, error) {
 		cfg.Conversations, cfg.Experiments = x.Manager(), x.Experiments
@@ -286,6 +292,18 @@ func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(*backends.Broker)
 		}
 		return &apiServer{Handler: s, made: made, close: s.Close}, nil
 	}, nil
+}
+
+func (a *app) frontJupyter(f serveFlags, spec executor.Spec, keys server.Keys, made string) func(*backends.Broker) (*apiServer, error) {
+	cfg := jupyter.Config{Keys: keys, Spec: spec, Hosts: f.domains, MaxTimeout: f.maxTimeout, MaxKernels: f.maxSandboxes, Log: a.log()}
+	return func(x *backends.Broker) (*apiServer, error) {
+		cfg.Sessions = x.Manager()
+		s, err := jupyter.New(x, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return &apiServer{Handler: s, made: made, drain: s.Drain, close: s.Close}, nil
+	}
 }
 
 // listen serves h until ctx ends. It calls ready with the address when clients can connect, and
@@ -335,10 +353,11 @@ func urlOf(l net.Addr) string {
 // announce prints how clients reach the server.
 func (a *app) announce(s serving) error {
 	text := map[string]string{
-		"native": "serving at %[1]s; see %[1]s/v1/openapi.json\n\n  curl -H 'Authorization: Bearer %[2]s' -d '{\"code\": \"print(6*7)\"}' %[1]s/v1/run\n",
-		"nemo":   "serving nemo at %[1]s; the URL of its sandbox is now\n\n  %[1]s/execute\n",
-		"e2b":    "serving e2b at %[1]s; programs need these environment variables:\n\n  E2B_API_URL=%[1]s\n  E2B_SANDBOX_URL=%[1]s\n  E2B_API_KEY=%[2]s\n",
-		"mcp":    "serving mcp at %[1]s; clients send the header\n\n  Authorization: Bearer %[2]s\n",
+		"native":  "serving at %[1]s; see %[1]s/v1/openapi.json\n\n  curl -H 'Authorization: Bearer %[2]s' -d '{\"code\": \"print(6*7)\"}' %[1]s/v1/run\n",
+		"nemo":    "serving nemo at %[1]s; the URL of its sandbox is now\n\n  %[1]s/execute\n",
+		"e2b":     "serving e2b at %[1]s; programs need these environment variables:\n\n  E2B_API_URL=%[1]s\n  E2B_SANDBOX_URL=%[1]s\n  E2B_API_KEY=%[2]s\n",
+		"jupyter": "serving jupyter at %[1]s; JupyterLab uses its kernels with\n\n  JUPYTER_GATEWAY_AUTH_TOKEN=%[2]s jupyter lab --gateway-url %[1]s\n",
+		"mcp":     "serving mcp at %[1]s; clients send the header\n\n  Authorization: Bearer %[2]s\n",
 	}[s.API]
 	if isCompat(s.API) {
 		return a.answer(s, true, func(w io.Writer) { fmt.Fprint(w, s.frontsText()) })
