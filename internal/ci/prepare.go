@@ -30,12 +30,13 @@ var steps = []step{
 	{"npm", command("npm", "npm")},                                        // the Pyodide runtime comes from the npm registry
 	{"python3", command("python3", "python3")},                            // cells, the runner and examples/stateless are Python
 	{"protoc", command("protoc", "protobuf-compiler", "libprotobuf-dev")}, // makes code from the messages of E2B's daemon
-	{"nbformat", nbformat},                                                // reads the notebooks that package tool writes
-	{"chromium", command("chromium", "chromium")},                         // shows the page of examples/chatbackend
-	{"bubblewrap", bubblewrap},                                            // confines the Pyodide process, and is a backend
-	{"postgresql", database("initdb", "postgresql")},                      // stores that replicas share
-	{"redis", database("redis-server", "redis-server")},                   // likewise
-	{"uidmap", uidmap},                                                    // the same for users who are not root
+	{"nbformat", modules("nbformat", "python3-nbformat")},                 // reads the notebooks that package tool writes
+	{"jupyter", modules("nbclient, jupyter_server, jupyter_kernel_test", "python3-nbclient", "python3-jupyter-server", "python3-jupyter-kernel-test")}, // clients of kernels
+	{"chromium", command("chromium", "chromium")},       // shows the page of examples/chatbackend
+	{"bubblewrap", bubblewrap},                          // confines the Pyodide process, and is a backend
+	{"postgresql", database("initdb", "postgresql")},    // stores that replicas share
+	{"redis", database("redis-server", "redis-server")}, // likewise
+	{"uidmap", uidmap},                                  // the same for users who are not root
 	{"pyodide runtime", pyodideRuntime},
 	{"debian roots", ensureRoots},         // other versions of Python and Node for the runner
 	{"gvisor", command("runsc", "runsc")}, // runtimes of the engine beside its own
@@ -118,18 +119,20 @@ func compiler(ctx context.Context) (string, error) {
 	return command(strings.Fields(cc)[0], "gcc", "libc6-dev")(ctx)
 }
 
-// nbformat is a module of Debian's own Python, which need not be the first in PATH.
-func nbformat(ctx context.Context) (string, error) {
-	const python, print = "/usr/bin/python3", "import nbformat; print('nbformat', nbformat.__version__)"
-	out, err := output(ctx, python, "-c", print)
-	if err == nil {
-		return strings.TrimSpace(out), nil
+// modules returns a step for modules of Debian's own Python, which need not be the first in PATH.
+func modules(names string, debian ...string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		versions := fmt.Sprintf("import %[1]s\nprint(*(m.__name__ + ' ' + m.__version__ for m in (%[1]s,)))", names)
+		out, err := output(ctx, "/usr/bin/python3", "-c", versions)
+		if err == nil {
+			return strings.TrimSpace(out), nil
+		}
+		if err := install(ctx, debian...); err != nil {
+			return "", err
+		}
+		out, err = output(ctx, "/usr/bin/python3", "-c", versions)
+		return "installed " + strings.TrimSpace(out), err
 	}
-	if err := install(ctx, "python3-nbformat"); err != nil {
-		return "", err
-	}
-	out, err = output(ctx, python, "-c", print)
-	return "installed " + strings.TrimSpace(out), err
 }
 
 // servicePolicy is what Debian's packages ask before they start a service of theirs.

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/execbroker/execbroker/executor"
 )
@@ -59,7 +61,7 @@ type Question struct {
 // Names asks which names continue the one that ends at a byte of a text. ok is false if no name
 // ends there, or if the language is not known.
 func Names(l executor.Language, text string, at int) (q Question, ok bool) {
-	name := nameBefore.FindString(lineBefore(text, at))
+	name := nameAt(lineBefore(text, at))
 	if name == "" {
 		return q, false
 	}
@@ -74,14 +76,14 @@ func Names(l executor.Language, text string, at int) (q Question, ok bool) {
 // are there. Names of the language's syntax are none. With more, the answer has the source.
 func Explain(l executor.Language, text string, at int, more bool) (q Question, ok bool) {
 	before := lineBefore(text, at)
-	name := nameBefore.FindString(before) + restOfName.FindString(text[at:])
+	name := nameAt(before) + restOfName.FindString(text[at:])
 	for depth, i := 0, len(before)-1; name == "" && i >= 0; i-- {
 		switch before[i] {
 		case ')':
 			depth++
 		case '(':
 			if depth--; depth < 0 {
-				name = nameBefore.FindString(before[:i])
+				name = nameAt(before[:i])
 				depth = len(before) // the innermost call only
 			}
 		}
@@ -100,6 +102,17 @@ func Explain(l executor.Language, text string, at int, more bool) (q Question, o
 func lineBefore(text string, at int) string {
 	before := text[:at]
 	return before[strings.LastIndexByte(before, '\n')+1:]
+}
+
+// nameAt is the dotted name at the end of a text. The attribute of something else than a name is
+// none, because to know it the code would have to run.
+func nameAt(before string) string {
+	name := nameBefore.FindString(before)
+	last, _ := utf8.DecodeLastRuneInString(before[:len(before)-len(name)])
+	if last == '.' || unicode.IsDigit(last) {
+		return ""
+	}
+	return name
 }
 
 func ask(l executor.Language, op, of, part string, start int) (Question, bool) {

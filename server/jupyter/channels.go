@@ -46,7 +46,7 @@ func (c *call) channels(k *kernel) (int, any, error) {
 	}
 	defer k.part(n)
 	websocket.Server{
-		Handshake: func(cfg *websocket.Config, _ *http.Request) error { // operations checks the origin
+		Handshake: func(cfg *websocket.Config, _ *http.Request) error { // handler has checked the origin
 			chosen := slices.Contains(cfg.Protocol, protocolV1)
 			if cfg.Protocol = nil; chosen {
 				n.frames, cfg.Protocol = framingV1, []string{protocolV1}
@@ -91,8 +91,9 @@ func (c *conn) serve(ctx context.Context, ws *websocket.Conn) {
 	next := c.frames.receiver(ws, c.k.s.cfg.MaxBody)
 	for {
 		q, err := next()
-		if err != nil {
-			return // a client that leaves out the form of a message is told by the end
+		if err != nil { // the client has gone, or does not keep to the protocol
+			c.k.s.cfg.Log.DebugContext(ctx, "a connection has ended", "id", front.RequestID(ctx), "kernel", c.k.id, "err", err)
+			return
 		}
 		c.hear(ctx, q)
 	}

@@ -53,3 +53,16 @@ func TestLab(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
+
+// nbclient and jupyter_kernel_test are Debian's, and so is the client of gateways below them.
+func TestGateway(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	python := exec.CommandContext(ctx, "/usr/bin/python3", "testdata/clients/gateway.py")
+	python.Env = append(os.Environ(), "JUPYTER_GATEWAY_URL="+real(t), "JUPYTER_GATEWAY_AUTH_TOKEN="+alice, "HOME="+t.TempDir())
+	out, err := python.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "\nOK") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}

@@ -30,10 +30,9 @@ type call struct {
 // operation answers a request. A status of zero means that it has written the answer itself.
 type operation func(*call) (status int, answer any, err error)
 
-// routes makes the handler. Everything but the version needs a key.
-func (s *Server) routes() http.Handler {
-	mux := http.NewServeMux()
-	for pattern, op := range map[string]operation{
+// operations are those that need a key, by the pattern of http.ServeMux.
+func (s *Server) operations() map[string]operation {
+	return map[string]operation{
 		"GET /api/me":                      (*call).me,
 		"GET /api/status":                  (*call).status,
 		"GET /api/kernelspecs":             (*call).listSpecs,
@@ -57,13 +56,19 @@ func (s *Server) routes() http.Handler {
 		"DELETE /api/contents/{path...}":   (*call).deleteContents,
 		"POST /api/contents/{path...}":     refused("this server makes no files without a name; save a file with PUT"),
 		"GET /api/terminals":               refused("this server has no terminals"),
-	} {
-		mux.Handle(pattern, s.operations(op))
+	}
+}
+
+// routes makes the handler. Everything but the version needs a key.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, op := range s.operations() {
+		mux.Handle(pattern, s.handler(op))
 	}
 	mux.HandleFunc("GET /api", func(w http.ResponseWriter, _ *http.Request) {
 		front.Answer(w, http.StatusOK, map[string]string{"version": version}, "{}")
 	})
-	mux.Handle("/", s.operations(func(c *call) (int, any, error) {
+	mux.Handle("/", s.handler(func(c *call) (int, any, error) {
 		return 0, nil, refuse(http.StatusNotFound, "%s %.200q: this server has no such operation", c.r.Method, c.r.URL.Path)
 	}))
 	return mux
@@ -96,8 +101,8 @@ func withoutToken(r *http.Request) *http.Request {
 	return r
 }
 
-// operations makes a handler of an operation.
-func (s *Server) operations(op operation) http.Handler {
+// handler makes a handler of an operation.
+func (s *Server) handler(op operation) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		client, ok := s.cfg.Keys.Lookup(strings.TrimSpace(key))

@@ -54,9 +54,11 @@ type message struct {
 	Buffers  []json.RawMessage `json:"buffers"` // always empty from this server
 }
 
-// request is a message of a client.
+// request is a message of a client. Of its header only the names count: clients write the rest as
+// they like.
 type request struct {
-	header
+	ID      string `json:"msg_id"`
+	Type    string `json:"msg_type"`
 	channel string
 	raw     json.RawMessage // the header, which is the parent of the answers
 	content json.RawMessage
@@ -90,7 +92,7 @@ type framing struct {
 }
 
 var (
-	framingJSON = framing{websocket.TextFrame, decoderJSON, func(m message) ([]byte, error) { return json.Marshal(m) }}
+	framingJSON = framing{websocket.TextFrame, decoderJSON, encodeJSON}
 	framingV1   = framing{websocket.BinaryFrame, decoderV1, encodeV1}
 )
 
@@ -105,7 +107,7 @@ func (f framing) receiver(r io.Reader, most int64) func() (request, error) {
 			return q, err
 		}
 		q = request{channel: m.Channel, raw: m.Header, content: m.Content}
-		if len(m.Header) > maxHead || json.Unmarshal(m.Header, &q.header) != nil {
+		if len(m.Header) > maxHead || json.Unmarshal(m.Header, &q) != nil {
 			return q, errors.New("the header of a message is not as the protocol has it")
 		}
 		for _, name := range []string{q.ID, q.Type, q.channel} {
@@ -123,6 +125,19 @@ func decoderJSON(r *limited) func() (message, error) {
 		err = d.Decode(&m) // messages with buffers are not JSON in this framing, and are refused by that
 		return m, err
 	}
+}
+
+// encodeJSON repeats the names of the message outside of its header, where old clients look.
+func encodeJSON(m message) ([]byte, error) {
+	var h header
+	if err := json.Unmarshal(m.Header, &h); err != nil {
+		return nil, err
+	}
+	return json.Marshal(struct {
+		message
+		ID   string `json:"msg_id"`
+		Type string `json:"msg_type"`
+	}{m, h.ID, h.Type})
 }
 
 // decoderV1 reads numbers of eight bytes, the little end first: how many offsets there are, and the

@@ -22,7 +22,7 @@ assert.equal((await kernel.info).language_info.name, "python");
 
 // run runs a cell, and returns its outputs and its answer. It calls heard with the text so far.
 async function run(code, input, heard = () => {}) {
-  const future = kernel.requestExecute({ code, allow_stdin: input !== undefined });
+  const future = kernel.requestExecute({ code, allow_stdin: input !== undefined, stop_on_error: true });
   const outputs = [];
   let text = "";
   future.onIOPub = ({ header, content }) => {
