@@ -47,6 +47,7 @@ var guides = map[string]struct {
 	"from-mvp-to-production": {prints: []string{"backend  same"}},
 	"http":                   {prints: []string{`"stdout":"42\n"`, `"conversation":{"fresh":false`, "HTTP/1.0 200 OK"}},
 	"judge0":                 {prints: []string{`"description":"Accepted"`}},
+	"jupyter":                {prints: []string{"executed: 42", `"execution_state":"idle"`}},
 	"librechat":              {prints: []string{`"name":"a.txt"`}},
 	"mcp":                    {prints: []string{`"protocolVersion"`}},
 	"nemo":                   {prints: []string{`"completed"`, "42"}},

@@ -48,7 +48,7 @@ func TestEveryRoute(t *testing.T) {
 				t.Errorf("%s with a wrong key in its URL: got %d", pattern, rec.Code)
 			}
 		}
-		rec := w.do(method, own, "{}", "Authorization", "token "+bob)
+		rec := w.do(method, own, `{"type": "directory"}`, "Authorization", "token "+bob)
 		for _, mine := range []string{"mine", id, session} {
 			if strings.Contains(rec.Body.String(), mine) && !strings.Contains(rec.Body.String(), "not exist") && !strings.Contains(rec.Body.String(), "not found") {
 				t.Errorf("%s: for another subject: got %s", pattern, rec.Body)

@@ -1,6 +1,7 @@
 package jupyter
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
@@ -106,13 +107,13 @@ func (f framing) receiver(r io.Reader, most int64) func() (request, error) {
 		if err != nil {
 			return q, err
 		}
-		q = request{channel: m.Channel, raw: m.Header, content: m.Content}
+		q = request{channel: cmp.Or(m.Channel, shell), raw: m.Header, content: m.Content} // some clients name no channel
 		if len(m.Header) > maxHead || json.Unmarshal(m.Header, &q) != nil {
 			return q, errors.New("the header of a message is not as the protocol has it")
 		}
 		for _, name := range []string{q.ID, q.Type, q.channel} {
 			if name == "" || len(name) > maxName {
-				return q, errors.New("a message has no msg_id, msg_type or channel, or a long one")
+				return q, errors.New("a message has no msg_id or msg_type, or a long one")
 			}
 		}
 		return q, nil
