@@ -78,4 +78,6 @@ class TestKernel(jupyter_kernel_test.KernelTests):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], "-v"])
+    ended = unittest.main(argv=[sys.argv[0], "-v"], exit=False).result
+    sys.stderr.flush()
+    os._exit(not ended.wasSuccessful())  # nbclient complains at the exit of each of its kernels
