@@ -127,7 +127,7 @@ func TestBounds(t *testing.T) {
 
 // A client that does not read is told what it has missed.
 func TestOutbox(t *testing.T) {
-	o := outbox{wake: make(chan struct{}, 1)}
+	o := newOutbox()
 	m, err := answer(iopub, "stream", "s", nil, stream{"stdout", strings.Repeat("x", maxUnread/2)})
 	if err != nil {
 		t.Fatal(err)

@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	maxConns  = 32               // connections of a kernel
-	maxUnread = 4 << 20          // bytes that wait for a client; more output is left out
+	maxConns  = 16               // connections of a kernel
+	maxUnread = 8 << 20          // bytes that wait for a client; more output is left out
 	patience  = 30 * time.Second // for a client to take a message
 )
 
 // conn is a connection of a client to the channels of a kernel.
 type conn struct {
-	k      *kernel
-	ws     *websocket.Conn
-	frames framing
-	out    outbox
+	k       *kernel
+	ws      *websocket.Conn
+	session string // by which the client is known when it connects again; empty: it is not
+	frames  framing
+	out     *outbox
 }
 
 // channels accepts the WebSocket of a kernel, and serves it until it or the kernel ends.
@@ -39,8 +40,7 @@ func (c *call) channels(k *kernel) (int, any, error) {
 		return 0, nil, errShutdown
 	}
 	defer leave()
-	n := &conn{k: k, frames: framingJSON}
-	n.out.wake = make(chan struct{}, 1)
+	n := &conn{k: k, frames: framingJSON, session: c.r.URL.Query().Get("session_id"), out: newOutbox()}
 	if err := k.join(n); err != nil {
 		return 0, nil, err
 	}
@@ -58,13 +58,18 @@ func (c *call) channels(k *kernel) (int, any, error) {
 	return 0, nil, nil
 }
 
-// join adds a connection.
+// join adds a connection. A client that was the last to leave gets what it has missed.
 func (k *kernel) join(c *conn) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.conns) >= maxConns {
 		return refuse(http.StatusTooManyRequests, "the kernel has %d connections; close one first", maxConns)
 	}
+	if k.away != nil && k.away.session == c.session {
+		c.out = k.away.out
+		c.out.reopen()
+	}
+	k.away = nil
 	k.conns[c] = true
 	return nil
 }
@@ -74,6 +79,9 @@ func (k *kernel) part(c *conn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.conns, c)
+	if len(k.conns) == 0 && c.session != "" && len(c.session) <= maxName {
+		k.away = c
+	}
 	if k.asking != nil && k.asking.conn == c {
 		k.asking.input.Close()
 	}
@@ -163,6 +171,8 @@ type outbox struct {
 	ended    bool
 }
 
+func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+
 // put queues a message. Output for which there is no room is only counted, and other messages
 // disconnect a client that has not taken four times as much.
 func (o *outbox) put(m message, kind string) {
@@ -187,6 +197,14 @@ func (o *outbox) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended = true
+	o.signal()
+}
+
+// reopen lets another connection take what is queued.
+func (o *outbox) reopen() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = false
 	o.signal()
 }
 

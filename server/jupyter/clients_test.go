@@ -20,8 +20,8 @@ import (
 	"github.com/execbroker/execbroker/server"
 )
 
-// real serves kernels of Pyodide, and returns the URL.
-func real(t *testing.T) string {
+// overPyodide serves kernels of Pyodide, and returns the URL.
+func overPyodide(t *testing.T) string {
 	t.Helper()
 	x, err := pyodide.Open(t.Context(), driver.Env{Owner: "jupyter"}, pyodide.Config{})
 	if err != nil {
@@ -63,11 +63,11 @@ func TestLab(t *testing.T) {
 	}
 	t.Run("direct", func(t *testing.T) {
 		t.Parallel()
-		lab(t, "SERVER_URL="+real(t), "SERVER_KEY="+alice)
+		lab(t, "SERVER_URL="+overPyodide(t), "SERVER_KEY="+alice)
 	})
 	t.Run("gateway", func(t *testing.T) {
 		t.Parallel()
-		lab(t, "GATEWAY=1", "SERVER_URL="+gateway(t, real(t)), "SERVER_KEY="+bob)
+		lab(t, "GATEWAY=1", "SERVER_URL="+gateway(t, overPyodide(t)), "SERVER_KEY="+bob)
 	})
 }
 
@@ -114,7 +114,7 @@ func TestGateway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	python := exec.CommandContext(ctx, "/usr/bin/python3", "testdata/clients/gateway.py")
-	python.Env = append(os.Environ(), "JUPYTER_GATEWAY_URL="+real(t), "JUPYTER_GATEWAY_AUTH_TOKEN="+alice, "HOME="+t.TempDir())
+	python.Env = append(os.Environ(), "JUPYTER_GATEWAY_URL="+overPyodide(t), "JUPYTER_GATEWAY_AUTH_TOKEN="+alice, "HOME="+t.TempDir())
 	out, err := python.CombinedOutput()
 	if err != nil || !strings.HasSuffix(string(out), "OK (skipped=2)\n") { // pagers, and clear_output, which kernels do not have
 		t.Fatalf("%v\n%s", err, out)

@@ -11,6 +11,7 @@ import (
 const (
 	maxPast      = 1000
 	maxPastBytes = 1 << 20
+	maxPattern   = 1000 // bytes of a pattern that a client searches for
 )
 
 // past are the last cells of a kernel.
@@ -47,8 +48,8 @@ func (k *kernel) history(_ context.Context, t *task) any {
 		Pattern string `json:"pattern"`
 		Unique  bool   `json:"unique"`
 	}
-	if err := json.Unmarshal(t.q.content, &q); err != nil {
-		return failed("ValueError", "the content is not that of a history_request")
+	if err := json.Unmarshal(t.q.content, &q); err != nil || len(q.Pattern) > maxPattern {
+		return failed("ValueError", "the content is not that of a history_request, or its pattern is too long")
 	}
 	pattern := regexp.MustCompile(`(?s)^` + strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(regexp.QuoteMeta(q.Pattern)) + `$`)
 	found, seen := [][]any{}, map[string]bool{}

@@ -33,8 +33,8 @@ const (
 // Config configures New. Keys are required.
 type Config struct {
 	Keys server.Keys
-	// Spec is the Spec of every sandbox. Subject and Attributes are those of the key, Languages that
-	// of the kernel. A zero IdleTTL is DefaultIdle, or less if the backend does not allow that.
+	// Spec is the Spec of every sandbox. Subject and Attributes are those of the key, and Languages
+	// that of the kernel. A zero IdleTTL is DefaultIdle, or less if the backend does not allow that.
 	Spec executor.Spec
 	// Sessions has the sandboxes of kernels. Its Executor is that of New. Nil: the Server has a
 	// Manager of its own. The caller closes it after the Server.

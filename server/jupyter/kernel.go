@@ -56,6 +56,7 @@ type kernel struct {
 	working  bool
 	cancel   context.CancelCauseFunc // of what it does now
 	conns    map[*conn]bool
+	away     *conn // that was the last, if there is none now
 	state    string
 	activity time.Time
 	asking   *asking // for input; nil: the code has not asked
@@ -101,7 +102,7 @@ func (k *kernel) put(t *task, first bool) error {
 	switch {
 	case k.ctx.Err() != nil:
 		return errEnded
-	case len(k.queue) >= maxQueued || k.bytes+len(t.q.content) > 4*int(k.s.cfg.MaxBody):
+	case len(k.queue) >= maxQueued || k.bytes > 0 && k.bytes+len(t.q.content) > int(k.s.cfg.MaxBody):
 		return refuse(http.StatusTooManyRequests, "too many requests wait for this kernel")
 	}
 	if !k.working {
@@ -279,9 +280,9 @@ func (k *kernel) publish(kind string, parent json.RawMessage, content any) {
 		return
 	}
 	k.mu.Lock()
-	all := make([]*conn, 0, len(k.conns))
-	for c := range k.conns {
-		all = append(all, c)
+	all := slices.Collect(maps.Keys(k.conns))
+	if k.away != nil {
+		all = append(all, k.away)
 	}
 	k.mu.Unlock()
 	for _, c := range all {

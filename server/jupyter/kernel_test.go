@@ -107,6 +107,34 @@ func TestRestart(t *testing.T) {
 	ask[any](w, 404, "GET", "/api/kernels/"+id, "")
 }
 
+// A client that connects again gets what it has missed, and another client does not.
+func TestAway(t *testing.T) {
+	w := newWorld(t, fake.Options{}, Config{})
+	id := w.start("python3")
+	path := "/api/kernels/" + id
+	for name, test := range map[string]struct{ session, first string }{"same": {"s", `iopub error {"ename":"KeyboardInterrupt"`}, "other": {"t", isBusy}} {
+		t.Run(name, func(t *testing.T) {
+			c := w.connect(id, framingV1)
+			c.send(shell, "execute_request", map[string]any{"code": "print(1)\nforever()"})
+			c.until("iopub stream")
+			c.ws.Close()
+			for ask[kernelModel](w, 200, "GET", path, "").Connections > 0 {
+			}
+			ask[any](w, 204, "POST", path+"/interrupt", "")
+			for ask[kernelModel](w, 200, "GET", path, "").State != idle {
+			}
+			c = w.connectAs(id, framingJSON, test.session)
+			again := c.send(shell, "kernel_info_request", struct{}{})
+			if all := c.ends(again); !strings.HasPrefix(all[0], test.first) {
+				t.Errorf("got %s", strings.Join(all, "\n"))
+			}
+			c.ws.Close()
+			for ask[kernelModel](w, 200, "GET", path, "").Connections > 0 {
+			}
+		})
+	}
+}
+
 // What happens to the sandbox is said, and the next cell runs.
 func TestLost(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{})

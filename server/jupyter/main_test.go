@@ -153,7 +153,12 @@ type client struct {
 // connect connects to a kernel with alice's key in the URL.
 func (w *world) connect(kernel string, f framing) *client {
 	w.Helper()
-	cfg, err := websocket.NewConfig("ws"+strings.TrimPrefix(w.h.URL, "http")+"/api/kernels/"+kernel+"/channels?session_id=s&token="+alice, w.h.URL)
+	return w.connectAs(kernel, f, "s")
+}
+
+func (w *world) connectAs(kernel string, f framing, session string) *client {
+	w.Helper()
+	cfg, err := websocket.NewConfig("ws"+strings.TrimPrefix(w.h.URL, "http")+"/api/kernels/"+kernel+"/channels?session_id="+session+"&token="+alice, w.h.URL)
 	if err != nil {
 		w.Fatal(err)
 	}
