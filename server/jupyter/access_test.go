@@ -2,6 +2,7 @@ package jupyter
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -165,7 +166,11 @@ func FuzzDecode(f *testing.F) {
 			f.Add(append(raw, raw[:len(raw)-3]...), fr.payload == framingV1.payload)
 		}
 	}
-	f.Add([]byte("\x06\x00\x00\x00\x00\x00\x00\x00\x38\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff"), true)
+	huge := binary.LittleEndian.AppendUint64(nil, 6)
+	for _, offset := range []uint64{56, 1 << 62, 1 << 62, 1 << 62, 1 << 62, 1 << 62} {
+		huge = binary.LittleEndian.AppendUint64(huge, offset)
+	}
+	f.Add(huge, true)
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff"), true)
 	f.Add([]byte(`{"channel": "shell", "header": {"msg_id": "1", "msg_type": "x"}, "buffers": [1]}`), false)
 	f.Fuzz(func(t *testing.T, raw []byte, v1 bool) {

@@ -34,7 +34,7 @@ const (
 type Config struct {
 	Keys server.Keys
 	// Spec is the Spec of every sandbox. Subject and Attributes are those of the key, and Languages
-	// that of the kernel. A zero IdleTTL is DefaultIdle, or less if the backend does not allow that.
+	// that of the kernel. A zero IdleTTL is DefaultIdle, or less if the backend allows only that.
 	Spec executor.Spec
 	// Sessions has the sandboxes of kernels. Its Executor is that of New. Nil: the Server has a
 	// Manager of its own. The caller closes it after the Server.
@@ -44,8 +44,8 @@ type Config struct {
 	MaxTimeout time.Duration
 	// MaxKernels limits the kernels of a subject. Zero: DefaultMaxKernels.
 	MaxKernels int
-	// MaxBody limits a request body, a message and a file, in bytes, and BodyTime how long a body
-	// may take to arrive. Zero: the defaults.
+	// MaxBody limits a request body, a message and a file in bytes, and BodyTime limits how long a
+	// body may take to arrive. Zero: the defaults.
 	MaxBody  int64
 	BodyTime time.Duration
 	// Hosts are the names and addresses, without ports, by which clients reach the server, in
