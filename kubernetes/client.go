@@ -28,7 +28,7 @@ import (
 
 // client speaks to the API server about the pods of one namespace. It has the REST client of
 // client-go with the few types that it needs, instead of the generated clients of all types: see
-// docs/decisions/0048.
+// docs/decisions/0050.
 type client struct {
 	cfg       *rest.Config
 	rest      *rest.RESTClient
@@ -206,11 +206,14 @@ func (c *client) list(ctx context.Context, selector string, each func(*corev1.Po
 	}
 }
 
-// watch tells what happens to a pod from now on, until ctx ends. The first events say what it is
-// now.
-func (c *client) watch(ctx context.Context, name string) (watch.Interface, error) {
-	return c.rest.Get().Namespace(c.namespace).Resource("pods").Param("watch", "1").
-		Param("fieldSelector", "metadata.name="+name).Watch(silent(ctx))
+// watch tells what happens to a pod after a version of it, until ctx ends. Without a version the
+// first events say what it is now.
+func (c *client) watch(ctx context.Context, name, version string) (watch.Interface, error) {
+	r := c.rest.Get().Namespace(c.namespace).Resource("pods").Param("watch", "1").Param("fieldSelector", "metadata.name="+name)
+	if version != "" {
+		r = r.Param("resourceVersion", version)
+	}
+	return r.Watch(silent(ctx))
 }
 
 // grace is how many seconds a pod that is deleted has. Without any, the object is gone at once, and

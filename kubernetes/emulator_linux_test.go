@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/kubernetes/podtest"
+	"github.com/execbroker/execbroker/runner"
 )
 
 // emulator starts an emulator for a test.
@@ -150,6 +152,44 @@ func TestGrace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRequests: create, run and close are six requests at most, also where pods start much later
+// than those before, and a warm run is none.
+func TestRequests(t *testing.T) {
+	s := emulator(t, podtest.Config{})
+	b := emulated(t, s)
+	x, err := runner.Open(b.env, b, b.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := create(t, x, executor.Spec{}).Close(); err != nil { // this one sweeps, too
+		t.Fatal(err)
+	}
+	for name, guess := range map[string]time.Duration{"learned": 0, "early": leastGuess} {
+		t.Run(name, func(t *testing.T) {
+			if guess > 0 {
+				b.starts.took = guess
+			}
+			before := s.Requests()
+			box := create(t, x, executor.Spec{})
+			run(t, box, "kept = 6")
+			warm := s.Requests()
+			if got := run(t, box, "print(7 * kept)"); got != "42\n" {
+				t.Errorf("got %q", got)
+			}
+			if n := s.Requests() - warm; n != 0 {
+				t.Errorf("a warm run takes %d requests", n)
+			}
+			if err := box.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if n := s.Requests() - before; n > 6 {
+				t.Errorf("create, run and close take %d requests", n)
+			}
+		})
+	}
+	left(t, s, 0)
 }
 
 // TestLostOutput: what a main process has said before somebody is attached is not said again.

@@ -70,6 +70,7 @@ type backend struct {
 	sweeping sync.WaitGroup
 
 	denied atomic.Bool // the NetworkPolicy is there
+	starts startTimes
 
 	mu    sync.Mutex
 	swept time.Time // when the last sweep began

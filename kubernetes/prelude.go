@@ -112,9 +112,9 @@ const exitReaches = 79 // in prelude, too
 const nodeVariable = "EXECBROKER_NODE" // in prelude, too
 
 // opener is the program of the first exec. It hands its streams to the prelude, which may not be
-// there yet, and passes on what the runner writes to standard error.
+// there yet or still tries what it reaches, and passes on what the runner writes to standard error.
 const opener = `import array, os, socket, sys, time
-end = time.monotonic() + 10
+end = time.monotonic() + 20
 while True:
     s = socket.socket(socket.AF_UNIX)
     try:

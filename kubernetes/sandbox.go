@@ -220,10 +220,16 @@ func (c *client) evicted(ctx context.Context, uid types.UID) bool {
 	return false
 }
 
+// removeWithin is how long a node may take to end a pod before the API server is asked.
+const removeWithin = (grace + 1) * time.Second
+
 // Remove implements runner.Sandbox. The object is gone a second later than the code, so the end of
 // the connection will do, too.
 func (s *sandbox) Remove(ctx context.Context) error {
 	name := podName(s.id)
+	if s.main != nil {
+		defer s.main.keep()()
+	}
 	err := s.b.api.delete(ctx, name, s.uid)
 	switch {
 	case err != nil && (missing(err) || apierrors.IsConflict(err)): // it is another one's by now
@@ -233,7 +239,9 @@ func (s *sandbox) Remove(ctx context.Context) error {
 	}
 	var over chan struct{}
 	if s.main != nil {
-		over = s.main.over
+		if over = s.main.over; s.main.ends(ctx, removeWithin) {
+			return nil
+		}
 	}
 	for {
 		gone, err := s.b.api.untilGone(ctx, name, s.uid, over)
@@ -248,7 +256,7 @@ func (s *sandbox) Remove(ctx context.Context) error {
 func (c *client) untilGone(ctx context.Context, name string, uid types.UID, over <-chan struct{}) (bool, error) {
 	ctx, cancel := answer(ctx)
 	defer cancel()
-	w, err := c.watch(ctx, name)
+	w, err := c.watch(ctx, name, "")
 	if err != nil {
 		return false, c.fail(ctx, cut(ctx, err))
 	}

@@ -1,14 +1,18 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
@@ -49,7 +53,7 @@ func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 	default:
 		return box, nil, b.api.fail(ctx, err) // it may have been
 	}
-	box.main, err = b.open(ctx, box)
+	box.main, err = b.open(ctx, box, made)
 	if err != nil {
 		return box, nil, err
 	}
@@ -62,8 +66,7 @@ func answered(err error) bool {
 	return errors.As(err, &s) && s.Status().Code < 500 && !apierrors.IsTimeout(err)
 }
 
-// How often a pod that is starting is asked whether it has started: soon at first, less often where
-// it takes long.
+// How often a pod whose node should know it is asked for a process.
 const (
 	firstAsk = 40 * time.Millisecond
 	lastAsk  = time.Second
@@ -71,17 +74,9 @@ const (
 	lookIf   = 250 * time.Millisecond // how often its status is read meanwhile
 )
 
-// open connects to the prelude of a new pod. To ask the node for a process is quicker than to wait
-// for what the API server says of the pod, which is late by a third of a second. The pod's status
-// is read to find out why it does not start.
-func (b *backend) open(ctx context.Context, box *sandbox) (*stream, error) {
-	begun := time.Now()
-	s, err := b.started(ctx, box, openerCommand(), firstAsk, func(pod *corev1.Pod, _ error) error {
-		if pod == nil {
-			return nil
-		}
-		return b.cfg.startFailure(pod, time.Since(begun))
-	})
+// open connects to the prelude of a new pod.
+func (b *backend) open(ctx context.Context, box *sandbox, pod *corev1.Pod) (*stream, error) {
+	s, err := b.openEarly(ctx, box, pod)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, b.late(ctx, box)
@@ -89,6 +84,117 @@ func (b *backend) open(ctx context.Context, box *sandbox) (*stream, error) {
 		return nil, driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("pod %s was deleted by somebody while it started", podName(box.id)))
 	}
 	return s, err
+}
+
+// early is how often a node is asked for a process before the API server says that the pod runs.
+const early = 2
+
+// openEarly watches a pod until it runs or will not. That it runs, the API server says late: a node
+// looks once a second for what has started. So the node is asked before, when pods have started
+// lately. However long a pod takes, that is four requests.
+func (b *backend) openEarly(ctx context.Context, box *sandbox, pod *corev1.Pod) (*stream, error) {
+	begun := time.Now()
+	failure := func(pod *corev1.Pod) error { return b.cfg.startFailure(pod, time.Since(begun)) }
+	w, err := b.api.watch(ctx, pod.Name, pod.ResourceVersion)
+	if err != nil {
+		return nil, b.api.fail(ctx, cut(ctx, err))
+	}
+	defer func() { w.Stop() }()
+	var ask <-chan time.Time
+	asked := -1 // times; negative until the pod has a node
+	for overdue := time.After(b.cfg.scheduleTimeout()); ; {
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-overdue: // it may have no node
+		case <-ask:
+			s, err := b.api.opened(ctx, pod.Name, openerCommand())
+			if asked == 0 {
+				b.starts.learn(err == nil)
+			}
+			switch {
+			case err == nil:
+				return s, nil
+			case ctx.Err() == nil && !notYet(err):
+				return nil, b.api.fail(ctx, err)
+			}
+			if asked++; asked < early {
+				ask = time.After(b.starts.guess() / 4)
+			}
+			continue
+		case e, ok := <-w.ResultChan():
+			now, is := e.Object.(*corev1.Pod)
+			switch {
+			case !ok, e.Type == watch.Error: // the API server ends what takes long
+				w.Stop()
+				if err := pause(ctx, lookIf); err != nil {
+					return nil, err
+				}
+				again, err := b.api.watch(ctx, pod.Name, "")
+				if err != nil {
+					return nil, b.api.fail(ctx, cut(ctx, err))
+				}
+				w = again
+				continue
+			case e.Type == watch.Deleted:
+				return nil, notFound()
+			case is:
+				pod = now
+			}
+		}
+		if err := failure(pod); err != nil {
+			return nil, err
+		}
+		if runs(pod) {
+			return b.started(ctx, box, openerCommand(), 0, func(pod *corev1.Pod, _ error) error {
+				if pod == nil {
+					return nil
+				}
+				return failure(pod)
+			})
+		}
+		if asked < 0 && pod.Spec.NodeName != "" {
+			asked, ask = 0, time.After(b.starts.guess())
+		}
+	}
+}
+
+// runs reports whether a node says that the container of a pod runs.
+func runs(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
+}
+
+// startTimes guesses how long a node takes to start a pod: as long as two of three have lately. The
+// zero value is ready.
+type startTimes struct {
+	mu   sync.Mutex
+	took time.Duration // zero: firstGuess
+}
+
+const (
+	firstGuess = 400 * time.Millisecond
+	leastGuess = 20 * time.Millisecond
+	mostGuess  = 5 * time.Second // then the API server knows as early
+	guessStep  = 24              // a part of the guess
+)
+
+func (s *startTimes) guess() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cmp.Or(s.took, firstGuess)
+}
+
+// learn is told whether a pod had started after as long as was guessed.
+func (s *startTimes) learn(had bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := cmp.Or(s.took, firstGuess)
+	if had {
+		g -= g / guessStep
+	} else {
+		g += 2 * g / guessStep
+	}
+	s.took = min(max(g, leastGuess), mostGuess)
 }
 
 // started starts a process in a pod, again and again as long as its node says that it cannot yet.

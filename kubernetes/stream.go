@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"sync"
@@ -23,14 +24,17 @@ import (
 // writes to its standard error is diagnosis; its end is kept.
 type stream struct {
 	conn *gorilla.Conn
-	r    io.Reader     // rest of a message of standard output; nil: none
 	done chan struct{} // closed by Close
 	over chan struct{} // closed when the process has ended
+	lost chan struct{} // closed when the connection has, without a word of that
 	ping sync.WaitGroup
 
 	writing sync.Mutex // one writer at a time; held over I/O, which is what it is for
+	reading sync.Mutex // likewise
+	r       io.Reader  // rest of a message of standard output; nil: none
 
 	mu     sync.Mutex
+	kept   int    // by keep
 	err    []byte // end of standard error
 	status error  // how the process has ended; io.EOF if well. nil: not yet
 }
@@ -87,7 +91,7 @@ func (c *client) stream(ctx context.Context, u *url.URL) (*stream, error) {
 	if err != nil {
 		return nil, cut(ctx, statusOf(err))
 	}
-	s := &stream{conn: conn, done: make(chan struct{}), over: make(chan struct{})}
+	s := &stream{conn: conn, done: make(chan struct{}), over: make(chan struct{}), lost: make(chan struct{})}
 	conn.SetReadDeadline(time.Now().Add(pongWithin)) // fails on a closed connection, as the next read does
 	conn.SetPongHandler(func(string) error { return conn.SetReadDeadline(time.Now().Add(pongWithin)) })
 	s.ping.Go(s.keepAlive)
@@ -127,7 +131,12 @@ func (s *stream) keepAlive() {
 
 // Read implements io.Reader: what the process wrote to its standard output.
 func (s *stream) Read(p []byte) (int, error) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	for {
+		if closed(s.done) {
+			return 0, net.ErrClosed
+		}
 		for s.r == nil {
 			if err := s.next(); err != nil {
 				return 0, err
@@ -153,6 +162,9 @@ func (s *stream) next() error {
 		if s.status != nil {
 			return s.status
 		}
+		if !closed(s.lost) {
+			close(s.lost)
+		}
 		return err
 	}
 	s.conn.SetReadDeadline(time.Now().Add(pongWithin)) // as above
@@ -164,7 +176,7 @@ func (s *stream) next() error {
 	case channelOut:
 		s.r = r
 	case channelErr:
-		return s.keep(r)
+		return s.keepError(r)
 	case channelStatus:
 		return s.ended(r)
 	default:
@@ -173,8 +185,8 @@ func (s *stream) next() error {
 	return nil
 }
 
-// keep keeps the end of what was written to standard error.
-func (s *stream) keep(r io.Reader) error {
+// keepError keeps the end of what was written to standard error.
+func (s *stream) keepError(r io.Reader) error {
 	var piece [keepStderr]byte
 	for {
 		n, err := r.Read(piece[:])
@@ -242,17 +254,72 @@ func (s *stream) Write(p []byte) (n int, err error) {
 // Close implements io.Closer. The process sees the end of its input.
 func (s *stream) Close() error {
 	s.mu.Lock()
-	select {
-	case <-s.done:
+	if closed(s.done) {
 		s.mu.Unlock()
 		return nil
-	default:
-		close(s.done)
 	}
+	close(s.done)
+	kept := s.kept > 0
 	s.mu.Unlock()
-	err := s.conn.Close()
+	var err error
+	if !kept {
+		err = s.conn.Close()
+	}
 	s.ping.Wait()
 	return err
+}
+
+// keep lets the connection stay when its reader closes it, until the returned function is called:
+// how the process has ended comes after the last word of the runner.
+func (s *stream) keep() (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept++
+	return func() {
+		s.mu.Lock()
+		s.kept--
+		drop := s.kept == 0 && closed(s.done)
+		s.mu.Unlock()
+		if drop {
+			s.conn.Close() // nobody is left to whom the error would say something
+		}
+	}
+}
+
+// closed reports whether a channel is.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// ends waits for the end of the process, and reports whether it has come. The caller keeps the
+// connection.
+func (s *stream) ends(ctx context.Context, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	select {
+	case <-s.over:
+		return true
+	case <-s.lost:
+		return false
+	case <-ctx.Done():
+		return false
+	case <-s.done:
+	}
+	defer context.AfterFunc(ctx, func() { s.conn.Close() })()
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	for !closed(s.over) && !closed(s.lost) {
+		s.r = nil
+		if s.next() != nil {
+			break
+		}
+	}
+	return closed(s.over)
 }
 
 // stderr returns the end of what the process wrote to its standard error.

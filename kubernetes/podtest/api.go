@@ -34,6 +34,7 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	on := func(pattern string, status int, do handler) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			s.requests.Add(1)
 			if r.Header.Get("Authorization") != "Bearer "+s.token {
 				write(w, apierrors.NewUnauthorized("Unauthorized"), 0)
 				return

@@ -42,6 +42,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moby/moby/client"
@@ -78,6 +79,8 @@ type Server struct {
 	life context.Context // until Close
 	end  context.CancelFunc
 	work sync.WaitGroup // of pods and streams
+
+	requests atomic.Int64
 
 	mu       sync.Mutex
 	pods     map[string]*pod // by name
@@ -170,6 +173,9 @@ func (s *Server) Close() error {
 	}
 	return errors.Join(err, s.engine.Close())
 }
+
+// Requests returns how many requests it has had so far.
+func (s *Server) Requests() int64 { return s.requests.Load() }
 
 // Containers returns the containers of pods, also of those that are no longer there.
 func (s *Server) Containers(ctx context.Context) (ids []string, err error) {
