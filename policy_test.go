@@ -164,7 +164,7 @@ var rules = []rule{
 	// It brings up a cluster of real programs, whose images an engine has.
 	{packages: []string{"kubernetes/kubetest/..."}, imports: []string{"docker/dockertest"}, modules: []string{"github.com/moby/moby/client"}},
 	// Of Kubernetes' client what has no generated clients: see docs/decisions/0050.
-	{packages: []string{"kubernetes"}, imports: []string{"executor", "executor/driver", "runner"}, modules: []string{"github.com/go-logr/logr", "github.com/gorilla/websocket", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/streaming"}},
+	{packages: []string{"kubernetes"}, imports: []string{"executor", "executor/driver", "internal/packages", "runner"}, modules: []string{"github.com/go-logr/logr", "github.com/gorilla/websocket", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/streaming"}},
 	// Configuration knows factories, not adapters; one package names them all.
 	{packages: []string{"backends"}, imports: []string{"backends/internal/ledger", "executor", "executor/compare", "executor/driver", "executor/rollout", "executor/router", "executor/pool", "executor/sessions/...", "executor/telemetry", "internal/requirement", "internal/settings"}, modules: []string{"github.com/sony/gobreaker/v2", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.yaml.in/yaml/v3"}},
 	// What the guard counts, by any store.

@@ -10,7 +10,7 @@ import (
 )
 
 // testCluster brings up a real cluster for a test, and ends it with it.
-func testCluster(t *testing.T) *kubetest.Cluster {
+func testCluster(t testing.TB) *kubetest.Cluster {
 	t.Helper()
 	c, err := kubetest.Open(t.Context(), dockertest.Python, dockertest.NoPython)
 	if errors.Is(err, kubetest.ErrMissing) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -110,9 +111,14 @@ type Config struct {
 	// are needed. Default: 30 seconds.
 	ScheduleTimeout driver.Duration `json:"schedule_timeout,omitzero"`
 
-	// Packages, Claims and ServicePort are not built yet. Each is refused, so that nobody relies on
-	// them.
-	Packages    json.RawMessage `json:"packages,omitempty"`
+	// Packages says what sessions may install without a network of their own, and where it comes
+	// from. The zero value: nothing but what templates have. A pod of the same image, without
+	// anything of a user, fetches wheels or packages of npm once, with the network of the cluster
+	// unless they are in a directory of wheels. In a session they are in memory, which grows by
+	// Size for each language that can have some.
+	Packages driver.Packages `json:"packages,omitzero"`
+
+	// Claims and ServicePort are not built yet. Each is refused, so that nobody relies on them.
 	Claims      json.RawMessage `json:"claims,omitempty"`
 	ServicePort json.RawMessage `json:"service_port,omitempty"`
 }
@@ -140,6 +146,9 @@ const (
 type Template struct {
 	Image  string `json:"image"`
 	Limits Limits `json:"limits,omitzero"`
+	// Packages are in its sessions from the beginning, whether or not Config.Packages allows to ask
+	// for them.
+	Packages map[executor.Language][]string `json:"packages,omitempty"`
 }
 
 // UnmarshalJSON takes the image alone, too.
@@ -218,6 +227,7 @@ func (c *Config) Validate() error {
 		at("templates."+name+".image", c.checkImage(t.Image))
 		at("templates."+name+".limits", t.Limits.Validate())
 		at("templates."+name+".limits", c.countable(t.Limits))
+		at("templates."+name+".packages", packages.CheckPreset(t.Packages))
 	}
 	at("languages", driver.Choices("language", c.Languages, runner.Languages))
 	for i, s := range c.PullSecrets {
@@ -247,6 +257,7 @@ func (c *Config) Validate() error {
 	if c.ScheduleTimeout < 0 {
 		at("schedule_timeout", errors.New("negative"))
 	}
+	errs = append(errs, c.checkPackages())
 	return errors.Join(errs...)
 }
 
@@ -289,9 +300,6 @@ func (c *Config) checkNetwork(at func(string, error)) {
 
 // checkUnbuilt refuses by name what this version does not have.
 func (c *Config) checkUnbuilt(at func(string, error)) {
-	if len(c.Packages) > 0 {
-		at("packages", errors.New("not built yet for Kubernetes; put the packages into an image"))
-	}
 	if len(c.Claims) > 0 {
 		at("claims", errors.New("claims of agent-sandbox are not built yet; the broker's pools keep pods ready"))
 	}

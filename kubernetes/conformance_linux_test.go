@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/internal/packages/packagestest"
 	"github.com/execbroker/execbroker/kubernetes/kubetest"
 	"github.com/execbroker/execbroker/runner"
 )
@@ -52,6 +55,8 @@ func untilOK(ctx context.Context, check func() error) error {
 const (
 	paramKubeconfig = "kubeconfig"
 	paramNamespace  = "namespace"
+	paramDir        = "dir" // with wheels and a cache
+	paramRegistry   = "registry"
 	owner           = "conformance"
 )
 
@@ -59,9 +64,19 @@ const (
 var must = func() conformance.Must {
 	m, _ := conformance.MustDeclare(Type)
 	m.Features = append(append(m.Features, executor.FeatureMixedLanguages, executor.FeaturePorts, executor.FeatureNetworkFull), runner.GVisorLacks()...)
-	m.Languages = map[executor.Language][]executor.Feature{executor.Python: m.EachLanguage, executor.JavaScript: m.EachLanguage}
+	each := append([]executor.Feature{executor.FeaturePackages}, m.EachLanguage...)
+	m.Languages = map[executor.Language][]executor.Feature{executor.Python: each, executor.JavaScript: each}
 	return m
 }()
+
+// setup is what a run of the suite has, with a source of packages that pods reach.
+func setup(ctx context.Context, kubeconfig, namespace string, listen func(context.Context) (net.Listener, error)) (map[string]string, func() error, error) {
+	from, err := packagestest.StartSuite(ctx, listen)
+	if err != nil {
+		return nil, nil, err
+	}
+	return map[string]string{paramKubeconfig: kubeconfig, paramNamespace: namespace, paramDir: from.Dir, paramRegistry: from.Registry}, from.Close, nil
+}
 
 // target is what the suite tests: the adapter with a cluster.
 func target(c *kubetest.Cluster) conformance.Target {
@@ -70,14 +85,18 @@ func target(c *kubetest.Cluster) conformance.Target {
 		Mode:           conformance.Live,
 		Setup: func(ctx context.Context) (map[string]string, func() error, error) {
 			ns, err := c.NewNamespace(ctx)
-			return map[string]string{paramKubeconfig: c.Kubeconfig, paramNamespace: ns}, nil, err
+			if err != nil {
+				return nil, nil, err
+			}
+			return setup(ctx, c.Kubeconfig, ns, c.Listen)
 		},
 		Open: func(ctx context.Context, params map[string]string) (executor.Executor, error) {
 			cfg := testConfig(params[paramKubeconfig], params[paramNamespace])
 			cfg.Ports, cfg.AllowClusterNetwork = true, true
 			cfg.Languages = []executor.Language{executor.Python, executor.JavaScript}
 			cfg.Templates = map[string]Template{"small": {Image: dockertest.Python, Limits: Limits{Memory: 128 << 20, Disk: 8 << 20}}}
-			return Open(ctx, driver.Env{Owner: owner + params[conformance.ParamOwner]}, cfg)
+			cfg.Packages = driver.Packages{Allow: packagestest.Allow(), Wheels: params[paramDir], Registry: params[paramRegistry], Insecure: true, Size: 4 << 20}
+			return Open(ctx, driver.Env{Owner: owner + params[conformance.ParamOwner], CacheDir: filepath.Join(params[paramDir], "cache")}, cfg)
 		},
 		Leaks: func(ctx context.Context, params map[string]string) (left []string, err error) {
 			// Pods that have ended stay until a program of their owner comes along.

@@ -45,7 +45,7 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	if cfg.AllowClusterNetwork {
 		network.Detail += "; sessions may ask for the full network, whose code reaches pods, services and nodes unless policies of the cluster forbid it"
 	}
-	return append(checks, network)
+	return append(append(checks, network), cfg.sources().Examine()...)
 }
 
 // examineRights asks for each right whether it is there.
@@ -75,6 +75,7 @@ func (b *backend) examineAdmission(ctx context.Context) driver.Check {
 	x := &box{
 		cfg: &b.cfg, id: strings.Repeat("a", 26), image: b.cfg.image(""), network: executor.NetworkNone, labels: map[string]string{driver.LabelOwner: b.env.Owner},
 		want: b.cfg.limits(&executor.Spec{}), life: b.cfg.MaxLife.Max(), uid: b.cfg.userID(""), command: []string{python},
+		installs: b.cfg.installs(),
 	}
 	_, err := b.api.create(ctx, x.pod(), true)
 	if err == nil {

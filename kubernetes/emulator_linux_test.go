@@ -157,6 +157,7 @@ func TestGrace(t *testing.T) {
 // TestRequests: create, run and close are six requests at most, also where pods start much later
 // than those before, and a warm run is none.
 func TestRequests(t *testing.T) {
+	t.Parallel()
 	s := emulator(t, podtest.Config{})
 	b := emulated(t, s)
 	x, err := runner.Open(b.env, b, b.options())
@@ -275,6 +276,7 @@ func TestEmulatorRefuses(t *testing.T) {
 // TestPolicy: where policies are enforced a sandbox has no network without the right to take it
 // down; where they are not, it is refused before there is code, and nothing is left.
 func TestPolicy(t *testing.T) {
+	t.Parallel()
 	for name, enforces := range map[string]bool{"enforced": true, "forgotten": false} {
 		t.Run(name, func(t *testing.T) {
 			s := emulator(t, podtest.Config{Baseline: true, Enforces: enforces})
@@ -333,7 +335,11 @@ func emulatedTarget() conformance.Target {
 		if server, err = podtest.Start(ctx, podtest.Config{Engine: host, Namespace: "sandboxes"}); err != nil {
 			return nil, nil, err
 		}
-		return map[string]string{paramKubeconfig: server.Kubeconfig, paramNamespace: "sandboxes"}, server.Close, nil
+		params, end, err := setup(ctx, server.Kubeconfig, "sandboxes", dockertest.Listen)
+		if err != nil {
+			return nil, nil, errors.Join(err, server.Close())
+		}
+		return params, func() error { return errors.Join(server.Close(), end()) }, nil
 	}
 	o.Leaks = func(ctx context.Context, params map[string]string) ([]string, error) {
 		b, err := newBackend(driver.Env{Owner: owner}, testConfig(params[paramKubeconfig], params[paramNamespace]))

@@ -46,7 +46,7 @@ func TestCluster(t *testing.T) {
 }
 
 // namespace makes a namespace for a test and checks at its end that no pod is left in it.
-func namespace(t *testing.T, c *kubetest.Cluster) string {
+func namespace(t testing.TB, c *kubetest.Cluster) string {
 	t.Helper()
 	name, err := c.NewNamespace(t.Context())
 	if err != nil {
@@ -68,7 +68,7 @@ func namespace(t *testing.T, c *kubetest.Cluster) string {
 }
 
 // pods returns the names of the pods in a namespace.
-func pods(t *testing.T, c *kubetest.Cluster, namespace string) (names []string) {
+func pods(t testing.TB, c *kubetest.Cluster, namespace string) (names []string) {
 	t.Helper()
 	raw, err := c.Do(context.Background(), http.MethodGet, "/api/v1/namespaces/"+namespace+"/pods", "")
 	if err != nil {
@@ -99,7 +99,7 @@ func apply(t *testing.T, c *kubetest.Cluster, path, object string) []byte {
 }
 
 // open opens a backend.
-func open(t *testing.T, cfg Config) executor.Executor {
+func open(t testing.TB, cfg Config) executor.Executor {
 	t.Helper()
 	x, err := Open(t.Context(), driver.Env{Owner: "tests"}, cfg)
 	if err != nil {
@@ -114,7 +114,7 @@ func open(t *testing.T, cfg Config) executor.Executor {
 }
 
 // create makes a session that ends with the test.
-func create(t *testing.T, x executor.Executor, spec executor.Spec) executor.Session {
+func create(t testing.TB, x executor.Executor, spec executor.Spec) executor.Session {
 	t.Helper()
 	s, err := x.Create(t.Context(), spec)
 	if err != nil {
@@ -125,7 +125,7 @@ func create(t *testing.T, x executor.Executor, spec executor.Spec) executor.Sess
 }
 
 // run runs Python and returns what it printed.
-func run(t *testing.T, s executor.Session, code string) string {
+func run(t testing.TB, s executor.Session, code string) string {
 	t.Helper()
 	res, err := s.Run(t.Context(), executor.Request{Language: executor.Python, Code: code}, nil)
 	if err != nil {

@@ -135,7 +135,7 @@ func (b *backend) options() runner.Options {
 		Options: driver.Options{
 			Type: Type, CreateTimeout: b.cfg.timeout(), StopTimeout: stopTimeout, Suspends: true, SuspendsRuns: true,
 		},
-		Capabilities: c, Python: python, Attempts: 2,
+		Capabilities: c, Python: python, Attempts: 2, Packages: b.cfg.Packages,
 	}
 	if c.Isolation == executor.IsolationGVisor {
 		return o.UnderGVisor()

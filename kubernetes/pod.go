@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/packages"
 )
 
 // The limits of sessions whose configuration has none.
@@ -51,9 +53,12 @@ const (
 	manager        = "execbroker"
 	labelOwner     = "execbroker.owner" // hash
 	labelSession   = "execbroker.session"
-	labelNetwork   = "execbroker.network" // "none" or "full", for policies of the cluster
+	labelNetwork   = "execbroker.network" // "none", "full" or fetches, for policies of the cluster
 	annotationNote = "execbroker.note"
 )
+
+// fetches is the value of labelNetwork of a pod that has a network to fetch packages.
+const fetches = "packages"
 
 // The directories of a sandbox that can be written to. They are tmpfs: a node enforces their sizes,
 // and nothing of them is left on its disk.
@@ -84,6 +89,9 @@ type box struct {
 	life    time.Duration   // zero: no bound
 	uid     int             // of the code
 	command []string        // of the runner
+	fetches bool            // packages, for others
+
+	installs []executor.Language // what it has room for packages of
 }
 
 // limits returns what a session gets: what it asks for, or else what the template or the
@@ -103,9 +111,17 @@ func (c *Config) limits(spec *executor.Spec) executor.Limits {
 // pages rounds up to whole pages of memory.
 func pages(n int64) int64 { return (n + pageSize - 1) / pageSize * pageSize }
 
-// mounts returns the sizes of the writable directories.
+// mounts returns the sizes of the directories that code can write to, and of that of names.
 func (b *box) mounts() map[string]int64 {
 	return map[string]int64{executor.Workdir: pages(b.want.DiskBytes), tempDir: scratch, shmDir: shared, namesDir: names}
+}
+
+// rooms returns the directories of packages, which only root can write to, and the size of each.
+func (b *box) rooms() (dirs []string, size int64) {
+	for _, l := range b.installs {
+		dirs = append(dirs, packages.Dirs[l])
+	}
+	return dirs, pages(b.cfg.sources().Bytes())
 }
 
 // limits returns what is in force once b.want has been rounded up. Files are memory, so the code
@@ -118,7 +134,8 @@ func (b *box) limits() executor.Limits {
 	for _, size := range b.mounts() {
 		l.DiskBytes += size
 	}
-	l.MemoryBytes = pages(max(b.want.MemoryBytes, minMemory)) + l.DiskBytes + supervisorMemory
+	dirs, size := b.rooms()
+	l.MemoryBytes = pages(max(b.want.MemoryBytes, minMemory)) + l.DiskBytes + size*int64(len(dirs)) + supervisorMemory
 	return l
 }
 
@@ -201,9 +218,14 @@ func (c *Config) pull() corev1.PullPolicy {
 // docs/security/kubernetes.md.
 func (b *box) pod() *corev1.Pod {
 	no, yes, root, seconds := false, true, int64(0), int64(grace)
+	network := string(b.network)
+	if b.fetches && b.network == executor.NetworkFull {
+		network = fetches
+	}
+	rooms, room := b.rooms()
 	c := corev1.Container{
 		Name: containerName, Image: b.image, ImagePullPolicy: b.cfg.pull(),
-		Command:    preludeCommand(b.uid, b.takes(), b.cfg.timeout()+preludeMargin, b.command),
+		Command:    preludeCommand(b.uid, b.takes(), b.cfg.timeout()+preludeMargin, rooms, b.command),
 		WorkingDir: "/",
 		Env:        []corev1.EnvVar{{Name: "LD_PRELOAD"}, {Name: "LD_AUDIT"}}, // those of the image would get into root's processes
 		Resources:  b.resources(),
@@ -218,7 +240,7 @@ func (b *box) pod() *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        podName(b.id),
-			Labels:      map[string]string{labelManager: manager, labelOwner: ownerHash(b.labels[driver.LabelOwner]), labelSession: b.id, labelNetwork: string(b.network)},
+			Labels:      map[string]string{labelManager: manager, labelOwner: ownerHash(b.labels[driver.LabelOwner]), labelSession: b.id, labelNetwork: network},
 			Annotations: map[string]string{annotationNote: b.note},
 		},
 		Spec: corev1.PodSpec{
@@ -228,9 +250,13 @@ func (b *box) pod() *corev1.Pod {
 			NodeSelector:    b.cfg.NodeSelector, PriorityClassName: b.cfg.PriorityClass,
 		},
 	}
-	for _, dir := range slices.Sorted(maps.Keys(b.mounts())) {
+	mounts := b.mounts()
+	for _, dir := range rooms {
+		mounts[dir] = room
+	}
+	for _, dir := range slices.Sorted(maps.Keys(mounts)) {
 		name := volumeName(dir)
-		size := resource.NewQuantity(b.mounts()[dir], resource.BinarySI)
+		size := resource.NewQuantity(mounts[dir], resource.BinarySI)
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: size},
 		}})
@@ -265,12 +291,4 @@ func (b *box) pod() *corev1.Pod {
 }
 
 // volumeName makes a name of a path.
-func volumeName(dir string) string {
-	name := []byte(dir[1:])
-	for i, c := range name {
-		if c == '/' {
-			name[i] = '-'
-		}
-	}
-	return string(name)
-}
+func volumeName(dir string) string { return strings.NewReplacer("/", "-", "_", "-").Replace(dir[1:]) }

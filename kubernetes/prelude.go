@@ -1,7 +1,9 @@
 package kubernetes
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -24,7 +26,7 @@ const python = "python3"
 // With policies of the cluster it proves instead that they are in force: neither the API server nor
 // the node may answer, not even with a refusal. Networks take a moment to learn of a new pod.
 const prelude = `import array, errno, fcntl, os, select, socket, struct, sys, time
-uid, network, wait, runner = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:]
+uid, network, wait, rooms, runner = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4].split(), sys.argv[5:]
 try:
     os.chmod("/dev/termination-log", 0o600)
 except FileNotFoundError:
@@ -70,7 +72,7 @@ if network == "policy":
             sys.stderr.write("execbroker: code would reach %s\n" % ", ".join(names))
             sys.exit(79)
         time.sleep(0.1)
-for path, mode, owner in (("/workspace", 0o755, uid), ("/tmp", 0o1777, 0), ("/dev/shm", 0o1777, 0), ("/run/nscd", 0o755, 0)):
+for path, mode, owner in (("/workspace", 0o755, uid), ("/tmp", 0o1777, 0), ("/dev/shm", 0o1777, 0), ("/run/nscd", 0o755, 0)) + tuple((r, 0o755, 0) for r in rooms):
     os.chmod(path, mode)
     if owner:
         os.chown(path, owner, owner)
@@ -144,9 +146,11 @@ os.execvp(sys.argv[1], sys.argv[1:])
 // that is sent gets lost.
 const ready = '+'
 
-// preludeCommand returns the command line of the main process of a container.
-func preludeCommand(uid int, network string, wait time.Duration, runner []string) []string {
-	return append([]string{python, "-I", "-S", "-c", prelude, strconv.Itoa(uid), network, strconv.Itoa(int(wait.Seconds()))}, runner...)
+// preludeCommand returns the command line of the main process of a container, with the directories
+// that only root may write to.
+func preludeCommand(uid int, network string, wait time.Duration, rooms, runner []string) []string {
+	args := []string{strconv.Itoa(uid), network, strconv.Itoa(int(wait.Seconds())), strings.Join(rooms, " ")}
+	return slices.Concat([]string{python, "-I", "-S", "-c", prelude}, args, runner)
 }
 
 // openerCommand returns the command line of the first exec.

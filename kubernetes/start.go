@@ -26,6 +26,11 @@ func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 		cfg: &b.cfg, id: s.ID, image: b.cfg.image(s.Spec.Template), labels: s.Labels, network: s.Spec.Network.Mode,
 		want: b.cfg.limits(&s.Spec), life: s.Spec.MaxLife, uid: b.cfg.userID(s.ID), command: s.Command,
 	}
+	if s.Base != "" {
+		x.image, x.fetches = s.Base, true
+	} else {
+		x.installs, s.Preinstall = b.cfg.installs(), b.cfg.Templates[s.Spec.Template].Packages
+	}
 	s.Info.Limits = x.limits()
 	x.note = s.Note()
 	c := &s.Config
@@ -91,22 +96,25 @@ const early = 2
 
 // openEarly watches a pod until it runs or will not. That it runs, the API server says late: a node
 // looks once a second for what has started. So the node is asked before, when pods have started
-// lately. However long a pod takes, that is four requests.
+// lately. That is four requests, and one more for each half minute without a word.
 func (b *backend) openEarly(ctx context.Context, box *sandbox, pod *corev1.Pod) (*stream, error) {
 	begun := time.Now()
 	failure := func(pod *corev1.Pod) error { return b.cfg.startFailure(pod, time.Since(begun)) }
 	w, err := b.api.watch(ctx, pod.Name, pod.ResourceVersion)
 	if err != nil {
-		return nil, b.api.fail(ctx, cut(ctx, err))
+		return nil, b.api.fail(ctx, err)
 	}
 	defer func() { w.Stop() }()
 	var ask <-chan time.Time
 	asked := -1 // times; negative until the pod has a node
 	for overdue := time.After(b.cfg.scheduleTimeout()); ; {
+		cut := false
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-overdue: // it may have no node
+		case <-time.After(requestTimeout):
+			cut = true // perhaps, without a word
 		case <-ask:
 			s, err := b.api.opened(ctx, pod.Name, openerCommand())
 			if asked == 0 {
@@ -126,21 +134,24 @@ func (b *backend) openEarly(ctx context.Context, box *sandbox, pod *corev1.Pod) 
 			now, is := e.Object.(*corev1.Pod)
 			switch {
 			case !ok, e.Type == watch.Error: // the API server ends what takes long
-				w.Stop()
-				if err := pause(ctx, lookIf); err != nil {
-					return nil, err
-				}
-				again, err := b.api.watch(ctx, pod.Name, "")
-				if err != nil {
-					return nil, b.api.fail(ctx, cut(ctx, err))
-				}
-				w = again
-				continue
+				cut = true
 			case e.Type == watch.Deleted:
 				return nil, notFound()
 			case is:
 				pod = now
 			}
+		}
+		if cut {
+			w.Stop()
+			if err := pause(ctx, lookIf); err != nil {
+				return nil, err
+			}
+			again, err := b.api.watch(ctx, pod.Name, "")
+			if err != nil {
+				return nil, b.api.fail(ctx, err)
+			}
+			w = again
+			continue
 		}
 		if err := failure(pod); err != nil {
 			return nil, err

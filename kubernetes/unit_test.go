@@ -35,18 +35,19 @@ func TestConfig(t *testing.T) {
 		`{"namespace":"A_b","image":"python","requests":2,"timeout":"-1s","pull":"often"}`: {
 			`namespace: "A_b" is no name`, `image: "python" has no registry`, "requests: want a part", `timeout: `, `pull: `,
 		},
-		`{"namespace":"a","network":"policy"}`:                                          nil,
-		`{"namespace":"a","network":"none"}`:                                            {"network: "},
-		`{"namespace":"a","packages":{"allow":{}},"claims":{},"service_port":1}`:        {"packages: not built yet", "claims: ", "service_port: "},
-		`{"namespace":"a","server":"http://x","ca":"/x"}`:                               {"server: want https://", "token: is required"},
-		`{"namespace":"a","token":{"env":"X"}}`:                                         {"token: needs server"},
-		`{"namespace":"a","in_cluster":true,"context":"x"}`:                             {"context: excludes in_cluster"},
-		`{"namespace":"a","tolerations":[{"operator":"Exists","value":"x"},{}]}`:        {"tolerations[0]: value", "tolerations[1]: key"},
-		`{"namespace":"a","runtime_class":"gvisor","limits":{"processes":3}}`:           {"limits: processes: gVisor"},
-		`{"namespace":"a","seccomp":"../x","pull_secrets":["A b"]}`:                     {"seccomp: want a path", `pull_secrets[0]: "A b"`},
-		`{"namespace":"a","templates":{"x":"short"},"languages":["cobol"]}`:             {`templates.x.image: "short"`, "languages[0]: "},
-		`{"namespace":"a","host_network":true}`:                                         {"host_network"},
-		`{"namespace":"a","image":"python","pull":"never","priority_class":"no class"}`: {"priority_class: "},
+		`{"namespace":"a","network":"policy"}`:                                           nil,
+		`{"namespace":"a","network":"none"}`:                                             {"network: "},
+		`{"namespace":"a","claims":{},"service_port":1}`:                                 {"claims: ", "service_port: "},
+		`{"namespace":"a","packages":{"allow":{"javascript":["ms"],"python":["-r x"]}}}`: {"packages: there are some of javascript", "packages.allow.python[0]: "},
+		`{"namespace":"a","server":"http://x","ca":"/x"}`:                                {"server: want https://", "token: is required"},
+		`{"namespace":"a","token":{"env":"X"}}`:                                          {"token: needs server"},
+		`{"namespace":"a","in_cluster":true,"context":"x"}`:                              {"context: excludes in_cluster"},
+		`{"namespace":"a","tolerations":[{"operator":"Exists","value":"x"},{}]}`:         {"tolerations[0]: value", "tolerations[1]: key"},
+		`{"namespace":"a","runtime_class":"gvisor","limits":{"processes":3}}`:            {"limits: processes: gVisor"},
+		`{"namespace":"a","seccomp":"../x","pull_secrets":["A b"]}`:                      {"seccomp: want a path", `pull_secrets[0]: "A b"`},
+		`{"namespace":"a","templates":{"x":"short"},"languages":["cobol"]}`:              {`templates.x.image: "short"`, "languages[0]: "},
+		`{"namespace":"a","host_network":true}`:                                          {"host_network"},
+		`{"namespace":"a","image":"python","pull":"never","priority_class":"no class"}`:  {"priority_class: "},
 	} {
 		err := Factory().Check([]byte(text))
 		if (err == nil) != (want == nil) {
@@ -190,6 +191,27 @@ func TestTerminationOf(t *testing.T) {
 	now := metav1.Now()
 	if got := terminationOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}}); got.Reason != executor.ReasonLifetime {
 		t.Errorf("deleted: got %+v", got)
+	}
+}
+
+// TestStartTimes: a node is asked when two of three pods have started, and neither at once nor
+// never, whatever it is that is learned.
+func TestStartTimes(t *testing.T) {
+	var s startTimes
+	for i := range 3000 { // from 300 to 900 ms
+		took := 300*time.Millisecond + time.Duration(i*7919%600)*time.Millisecond
+		s.learn(s.guess() >= took)
+	}
+	if g := s.guess(); g < 600*time.Millisecond || g > 800*time.Millisecond {
+		t.Errorf("got %v, want 700ms", g)
+	}
+	for _, had := range []bool{true, false} {
+		for range 1000 {
+			s.learn(had)
+		}
+		if g := s.guess(); g < leastGuess || g > mostGuess {
+			t.Errorf("got %v", g)
+		}
 	}
 }
 

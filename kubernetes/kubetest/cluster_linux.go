@@ -362,6 +362,11 @@ func (c *Cluster) Stop() error {
 	return errors.Join(err, c.lock.Close())
 }
 
+// Listen listens at the address of this machine for pods.
+func (c *Cluster) Listen(ctx context.Context) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(c.Address, "0"))
+}
+
 // Groups returns the control groups of pods.
 func (c *Cluster) Groups() (all []string, err error) {
 	tops, err := filepath.Glob(groups)

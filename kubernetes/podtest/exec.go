@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -45,7 +46,7 @@ func (s *streams) send(channel byte, p []byte) error {
 }
 
 // notStarted is how an engine begins to say, as if the process had, that there is none.
-const notStarted = "OCI runtime exec failed"
+var notStarted = []string{"OCI runtime exec failed", "cannot exec in a stopped state"}
 
 var errNotStarted = errors.New("the process was not started")
 
@@ -57,7 +58,7 @@ type output struct {
 
 // Write implements io.Writer.
 func (o output) Write(p []byte) (int, error) {
-	if bytes.HasPrefix(p, []byte(notStarted)) {
+	if slices.ContainsFunc(notStarted, func(begin string) bool { return bytes.HasPrefix(p, []byte(begin)) }) {
 		return 0, errNotStarted // a node says so in the status
 	}
 	if err := o.s.send(o.channel, p); err != nil {
