@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -74,9 +75,12 @@ type Config struct {
 	// interface of the pod down but loopback before there is code. The pod has NET_ADMIN for
 	// that moment, which a namespace with the Pod Security level "baseline" refuses. "policy"
 	// makes a NetworkPolicy instead, which the network of the cluster has to enforce: each pod
-	// proves before there is code that it reaches neither the API server nor its node, which
-	// takes a second, and is refused otherwise.
+	// proves before there is code that it reaches neither the API server nor its node nor
+	// PolicyTargets, which takes a second, and is refused otherwise.
 	Network NetworkMode `json:"network,omitempty"`
+	// PolicyTargets are further addresses that pods must not reach with Network "policy", IP:PORT:
+	// of a listener of yours, or of servers that code must never reach. At most 16.
+	PolicyTargets []string `json:"policy_targets,omitempty"`
 	// AllowClusterNetwork lets sessions ask for the full network. Their code then reaches whatever
 	// a pod of this namespace reaches: pods, services, nodes and the metadata service of the cloud,
 	// unless policies of the cluster forbid that. Default: they are refused.
@@ -289,8 +293,22 @@ func (c *Config) checkCluster(at func(string, error)) {
 	}
 }
 
-// checkNetwork reports a mode that there is not.
+// maxTargets bounds PolicyTargets.
+const maxTargets = 16
+
+// checkNetwork reports a mode that there is not, and targets that no pod would try.
 func (c *Config) checkNetwork(at func(string, error)) {
+	switch n := len(c.PolicyTargets); {
+	case n > 0 && c.Network != NetworkPolicy:
+		at("policy_targets", errors.New("needs network: policy; otherwise pods have no interface to reach anything by"))
+	case n > maxTargets:
+		at("policy_targets", fmt.Errorf("%d are more than %d", n, maxTargets))
+	}
+	for i, target := range c.PolicyTargets {
+		if a, err := netip.ParseAddrPort(target); err != nil || a.Port() == 0 || a.Addr().Zone() != "" {
+			at(fmt.Sprintf("policy_targets[%d]", i), errors.New("want IP:PORT: pods without network have no name server"))
+		}
+	}
 	switch c.Network {
 	case "", NetworkInterface, NetworkPolicy:
 	default:

@@ -308,6 +308,32 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
+// TestPolicyTargets: a network that cuts pods off from the API server and their node alone is found
+// out by a listener of ours.
+func TestPolicyTargets(t *testing.T) {
+	t.Parallel()
+	l, err := dockertest.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := emulator(t, podtest.Config{Hides: true})
+	for name, targets := range map[string][]string{"none": nil, "listener": {l.Addr().String()}} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig(s.Kubeconfig, "sandboxes")
+			cfg.Network, cfg.PolicyTargets = NetworkPolicy, targets
+			box, err := open(t, cfg).Create(t.Context(), executor.Spec{})
+			if err == nil {
+				defer box.Close()
+			}
+			if found := errors.Is(err, executor.ErrUnsupported); found != (targets != nil) || err != nil && !found {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	left(t, s, 0)
+}
+
 // TestPolicyOfOthers: a policy of the same name that lets something through is no protection.
 func TestPolicyOfOthers(t *testing.T) {
 	b := emulated(t, emulator(t, podtest.Config{}))

@@ -263,7 +263,8 @@ func (b *box) pod() *corev1.Pod {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: dir})
 	}
 	if b.takes() == takesPolicies {
-		c.Env = append(c.Env, corev1.EnvVar{Name: nodeVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.hostIP"}}})
+		c.Env = append(c.Env, corev1.EnvVar{Name: nodeVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.hostIP"}}},
+			corev1.EnvVar{Name: targetsVariable, Value: strings.Join(b.cfg.PolicyTargets, " ")})
 	}
 	p.Spec.Containers = []corev1.Container{c}
 	if b.life > 0 {

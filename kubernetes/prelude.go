@@ -24,7 +24,8 @@ const python = "python3"
 // gives the writable directories their owners. Then it waits, and ends if nobody comes.
 //
 // With policies of the cluster it proves instead that they are in force: neither the API server nor
-// the node may answer, not even with a refusal. Networks take a moment to learn of a new pod.
+// the node nor another target may answer, not even with a refusal. Networks take a moment to learn
+// of a new pod.
 const prelude = `import array, errno, fcntl, os, select, socket, struct, sys, time
 uid, network, wait, rooms, runner = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4].split(), sys.argv[5:]
 try:
@@ -42,10 +43,11 @@ if network == "none":
             if flags & 1:
                 sys.exit("execbroker: interface %s stays up" % name)
     s.close()
+targets = [(a.rpartition(":")[0].strip("[]"), a.rpartition(":")[2]) for a in os.environ.get("EXECBROKER_TARGETS", "").split()]
 def reached():
     names, waits = [], select.poll()
     tries = {}
-    for host, port in ((os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]), (os.environ["EXECBROKER_NODE"], 10250)):
+    for host, port in [(os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]), (os.environ["EXECBROKER_NODE"], 10250)] + targets:
         s = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         s.setblocking(False)
         e = s.connect_ex((host, int(port)))
@@ -110,8 +112,11 @@ os.execvp(runner[0], runner)
 // exitReaches is the exit code of a prelude that the network lets through.
 const exitReaches = 79 // in prelude, too
 
-// nodeVariable has the address of the node.
-const nodeVariable = "EXECBROKER_NODE" // in prelude, too
+// nodeVariable has the address of the node, and targetsVariable the addresses of PolicyTargets.
+const (
+	nodeVariable    = "EXECBROKER_NODE"    // in prelude, too
+	targetsVariable = "EXECBROKER_TARGETS" // likewise
+)
 
 // opener is the program of the first exec. It hands its streams to the prelude, which may not be
 // there yet or still tries what it reaches, and passes on what the runner writes to standard error.

@@ -337,7 +337,7 @@ func containerFailure(s *corev1.ContainerStatus) error {
 	case t.Reason == "StartError" || t.Reason == "ContainerCannotRun":
 		return unsupported(fmt.Errorf("the image has no %s that can be executed: %s", python, words(t.Message)), python)
 	case t.ExitCode == exitReaches:
-		return unsupported(errors.New("a pod reaches the API server or its node, so the network of the cluster does not enforce NetworkPolicies; see network"), string(executor.FeatureNetworkNone))
+		return unsupported(errors.New("a pod reaches the API server, its node or one of policy_targets, so the network of the cluster does not enforce NetworkPolicies; see network"), string(executor.FeatureNetworkNone))
 	case t.ExitCode != 0:
 		return unsupported(fmt.Errorf("the sandbox was not prepared (exit code %d): %s %s; the log of the pod has more", t.ExitCode, t.Reason, words(t.Message)), python+">=3.9")
 	}

@@ -36,6 +36,8 @@ func TestConfig(t *testing.T) {
 			`namespace: "A_b" is no name`, `image: "python" has no registry`, "requests: want a part", `timeout: `, `pull: `,
 		},
 		`{"namespace":"a","network":"policy"}`:                                           nil,
+		`{"namespace":"a","policy_targets":["10.0.0.1:443"]}`:                            {"policy_targets: needs network"},
+		`{"namespace":"a","network":"policy","policy_targets":["[::1]:1","host:443"]}`:   {"policy_targets[1]: want IP:PORT"},
 		`{"namespace":"a","network":"none"}`:                                             {"network: "},
 		`{"namespace":"a","claims":{},"service_port":1}`:                                 {"claims: ", "service_port: "},
 		`{"namespace":"a","packages":{"allow":{"javascript":["ms"],"python":["-r x"]}}}`: {"packages: there are some of javascript", "packages.allow.python[0]: "},

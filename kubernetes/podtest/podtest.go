@@ -34,11 +34,13 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -62,6 +64,9 @@ type Config struct {
 	// Enforces is whether the network enforces policies: a pod that one selects has no network.
 	// Otherwise they are taken and forgotten, as by a cluster without an engine for them.
 	Enforces bool
+	// Hides tells pods an address of the API server and of the node at which nobody answers, as if
+	// the network cut them off from these two, whatever else they reach.
+	Hides bool
 }
 
 // Server is an API server with a node.
@@ -124,7 +129,8 @@ func Start(ctx context.Context, cfg Config) (s *Server, err error) {
 	return s, nil
 }
 
-// gateway returns the address of the engine's machine in the network of containers.
+// gateway returns the address of the engine's machine in the network of containers, or one of
+// nobody.
 func (s *Server) gateway(ctx context.Context) (string, error) {
 	n, err := s.engine.NetworkInspect(ctx, "bridge", client.NetworkInspectOptions{})
 	if err != nil {
@@ -134,6 +140,11 @@ func (s *Server) gateway(ctx context.Context) (string, error) {
 		return "", errors.New("engine: the network bridge has no addresses")
 	}
 	at := n.Network.IPAM.Config[0].Gateway
+	if s.cfg.Hides { // containers get addresses from the other end
+		last := n.Network.IPAM.Config[0].Subnet.Masked().Addr().As4()
+		binary.BigEndian.PutUint32(last[:], binary.BigEndian.Uint32(last[:])|(1<<(32-n.Network.IPAM.Config[0].Subnet.Bits())-2))
+		return netip.AddrFrom4(last).String(), nil
+	}
 	if !at.IsValid() { // so it is until an engine is started for the second time
 		at = n.Network.IPAM.Config[0].Subnet.Masked().Addr().Next()
 	}
