@@ -409,7 +409,7 @@ func testAPIServer(t *testing.T, c *kubetest.Cluster) {
 	if !errors.As(err, &e) || e.Ran == executor.RanNo {
 		t.Errorf("got %+v, %v; want an error that says that it may have run", res, err)
 	}
-	// The code of the lost run goes on until it ends, which may be later than the API server is back.
+	// The code of the lost run goes on, maybe for longer than the API server is away.
 	if err := untilOK(t.Context(), func() error {
 		_, err := s.Run(t.Context(), executor.Request{Language: executor.Python, Code: "late"}, nil)
 		if err != nil && !errors.Is(err, executor.ErrBusy) {
