@@ -67,6 +67,7 @@ var exhaustive = append([]rule{
 	{"kubernetes", "TestConformanceEmulated/ports/(addresses|hostile|idle|many)", 1, "Docker runs them over the same runner"},
 	{"kubernetes", "TestConformance", 25, "a cluster of real programs, which take long to build; make test runs the same runner over Docker"},
 	{"kubernetes", "TestCluster.*", 20, "likewise: faults, attacks and what is left at the node"},
+	{"kubernetes", "TestPackages", 0.8, "Docker installs by the same code; TestBuilder says what fetches"},
 	{"backends/all", "TestKubernetes", 12, "it brings up a cluster; make test compares and moves between the other backends"},
 	{"examples/switch", "TestKubernetes", 1.5, "it brings up a cluster"},
 	{"kubernetes/kubetest", "TestCluster", 2, "it brings up a cluster; make test has no use for one"},
