@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -66,7 +65,6 @@ type figures struct {
 
 // entry is an arm in the store.
 type entry struct {
-	Version  int       `json:"v"`
 	Route    string    `json:"route"`
 	Assigned string    `json:"assigned"`
 	Backend  string    `json:"backend"`
@@ -81,8 +79,6 @@ type replicaMark struct {
 	Time    time.Time `json:"time"`
 	Pending int64     `json:"pending,omitempty"`
 }
-
-const entryVersion = 1
 
 // plus adds o, n times.
 func (f *figures) plus(o *figures, n int64) {
@@ -192,17 +188,13 @@ func (x *experiments) put(ctx context.Context, key string, k armKey, a *arm) err
 		return nil
 	}
 	token, tried := rand.Text()[:8], false
-	var unreadable error
 	_, err := update(ctx, x.store, key, func(e *entry, fresh bool) bool {
-		if unreadable = e.check(); unreadable != nil {
-			return false
-		}
 		if p.trying != nil && p.key == key && e.Replicas[x.life].Write == p.token {
 			p.figures = *p.trying
 		}
 		p.key, p.trying = key, nil
 		if fresh {
-			*e = entry{Version: entryVersion, Route: k.route, Assigned: k.assigned, Backend: k.backend, Since: time.Now()}
+			*e = entry{Route: k.route, Assigned: k.assigned, Backend: k.backend, Since: time.Now()}
 		}
 		e.plus(now.since(&p.figures), 1)
 		e.mark(x.life, replicaMark{token, time.Now(), pending})
@@ -210,8 +202,6 @@ func (x *experiments) put(ctx context.Context, key string, k armKey, a *arm) err
 		return true
 	})
 	switch {
-	case unreadable != nil:
-		return unreadable
 	case err == nil:
 		p.figures, p.pending = *now, pending
 	case tried:
@@ -249,14 +239,6 @@ func (e *entry) mark(life string, m replicaMark) {
 		}
 		delete(e.Replicas, oldest)
 	}
-}
-
-// check fails for an entry that this program does not understand.
-func (e *entry) check() error {
-	if e.Version > entryVersion {
-		return fmt.Errorf("experiment: the figures of the route %q were written by a later version of this program", e.Route)
-	}
-	return nil
 }
 
 // Experiments returns what the arms of each route with a split have done. If the store of the
@@ -334,9 +316,6 @@ func readEntries(ctx context.Context, store sessions.Store, prefix string) (all 
 			return nil, err
 		}
 		e, stored, err := read[entry](ctx, store, key)
-		if err == nil {
-			err = e.check()
-		}
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ const keptFor = 400 * 24 * time.Hour
 func read[S any](ctx context.Context, store sessions.Store, key string) (s S, e sessions.Entry, err error) {
 	e, err = store.Get(ctx, key)
 	if err == nil && e.Rev != "" {
-		err = json.Unmarshal(e.Value, &s)
+		err = e.Decode(&s)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", key, err)
@@ -36,7 +36,7 @@ func update[S any](ctx context.Context, store sessions.Store, key string, do fun
 		if err != nil || !do(&s, e.Rev == "") {
 			return s, err
 		}
-		if e.Value, err = json.Marshal(s); err != nil {
+		if err := e.Encode(s); err != nil {
 			return s, err
 		}
 		e.Expires = time.Now().Add(keptFor)

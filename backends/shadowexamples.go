@@ -137,7 +137,7 @@ func (r *repetition) put(ctx context.Context, class string, found []compare.Diff
 		}
 		if e.Rev != "" {
 			var other ShadowExample
-			if json.Unmarshal(e.Value, &other) == nil && other.Class == class {
+			if e.Decode(&other) == nil && other.Class == class {
 				if alike++; alike >= maxOfClass {
 					return nil
 				}
@@ -151,7 +151,7 @@ func (r *repetition) put(ctx context.Context, class string, found []compare.Diff
 		if x.Program == nil && x.Differences == nil {
 			return nil
 		}
-		if e.Value, err = json.Marshal(x); err != nil {
+		if err = e.Encode(x); err != nil {
 			return err
 		}
 		e.Expires = x.Time.Add(orDefault(sh.Keep.For, defaultKeep))

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -154,24 +153,29 @@ func (m *Manager) keeps(s executor.Session) bool {
 	return m.opts.Checkpoint.Every > 0 && c.Has(executor.FeatureFiles) && len(c.Languages) > 0
 }
 
-// loadHead reads the head of a key.
-func (m *Manager) loadHead(ctx context.Context, key string) (h head, rev string, err error) {
-	e, err := m.store.Get(ctx, headPrefix+key)
+// loadHead reads the head of a key, with its entry in the Store.
+func (m *Manager) loadHead(ctx context.Context, key string) (h head, e Entry, err error) {
+	e, err = m.store.Get(ctx, headPrefix+key)
 	if err != nil || e.Rev == "" {
-		return h, "", err
+		return h, Entry{}, err
 	}
-	if err := json.Unmarshal(e.Value, &h); err != nil || h.Size < 0 || h.Size > MaxCheckpoint+maxSealed {
-		return head{}, e.Rev, nil // this package did not write it
+	err = e.Decode(&h)
+	if later := (*SchemaError)(nil); errors.As(err, &later) {
+		return head{}, e, fmt.Errorf("the checkpoint of key %q: %w", key, later)
 	}
-	return h, e.Rev, nil
+	if err != nil || h.Size < 0 || h.Size > MaxCheckpoint+maxSealed {
+		return head{}, e, nil // this package did not write it
+	}
+	return h, e, nil
 }
 
-func (m *Manager) saveHead(ctx context.Context, key string, h head, rev string, expires time.Time) error {
-	raw, err := json.Marshal(h)
-	if err != nil {
+// saveHead replaces the head that was read with e.
+func (m *Manager) saveHead(ctx context.Context, key string, h head, e Entry, expires time.Time) error {
+	e.Expires = expires
+	if err := e.Encode(h); err != nil {
 		return err
 	}
-	if _, err := m.store.Put(ctx, headPrefix+key, Entry{Value: raw, Rev: rev, Expires: expires}); err != nil {
+	if _, err := m.store.Put(ctx, headPrefix+key, e); err != nil {
 		return err
 	}
 	return m.mark(ctx, ownedKey(h.Subject, key), expires)
@@ -216,7 +220,7 @@ func (m *Manager) archive(ctx context.Context, r *Record, s executor.Session) ([
 // saveArchive saves an archive of s under the key of a record. It writes the pieces before the head
 // and removes old ones after it, so that the head is correct even after a crash in between.
 func (m *Manager) saveArchive(ctx context.Context, r *Record, s executor.Session, archive []byte) error {
-	old, rev, err := m.loadHead(ctx, r.Key)
+	old, e, err := m.loadHead(ctx, r.Key)
 	if err != nil {
 		return err
 	}
@@ -231,7 +235,7 @@ func (m *Manager) saveArchive(ctx context.Context, r *Record, s executor.Session
 	next := head{Subject: r.Subject, ID: rand.Text(), Size: int64(len(sealed)), Made: now, Until: now.Add(idleTTL(s) + 2*forget), Token: r.Token}
 	err = m.putPieces(ctx, r.Key, next, sealed)
 	if err == nil {
-		err = m.saveHead(ctx, r.Key, next, rev, next.Until)
+		err = m.saveHead(ctx, r.Key, next, e, next.Until)
 	}
 	if err != nil {
 		return errors.Join(err, m.dropPieces(context.WithoutCancel(ctx), r.Key, next))
@@ -257,12 +261,12 @@ func (m *Manager) noteBehind(ctx context.Context, r *Record) error {
 	if m.opts.Checkpoint.Every == 0 || r.Behind == 0 {
 		return nil
 	}
-	h, rev, err := m.loadHead(ctx, r.Key)
+	h, e, err := m.loadHead(ctx, r.Key)
 	if err != nil || h.ID == "" || h.Token > r.Token {
 		return m.storeError(ctx, "keep", err)
 	}
 	h.Behind = r.Behind
-	return m.storeError(ctx, "keep", unlessConflict(m.saveHead(ctx, r.Key, h, rev, h.Until)))
+	return m.storeError(ctx, "keep", unlessConflict(m.saveHead(ctx, r.Key, h, e, h.Until)))
 }
 
 func (m *Manager) putPieces(ctx context.Context, key string, h head, sealed []byte) error {
@@ -302,7 +306,7 @@ func (m *Manager) fence(ctx context.Context, key, subject string, token int64) e
 		return nil
 	}
 	for {
-		h, rev, err := m.loadHead(ctx, key)
+		h, e, err := m.loadHead(ctx, key)
 		if err != nil || h.Token >= token {
 			return err
 		}
@@ -310,7 +314,7 @@ func (m *Manager) fence(ctx context.Context, key, subject string, token int64) e
 			h = head{Subject: subject} // as in restore
 		}
 		h.Token = token
-		err = m.saveHead(ctx, key, h, rev, later(h.Until, time.Now().Add(executor.DefaultIdleTTL+2*forget)))
+		err = m.saveHead(ctx, key, h, e, later(h.Until, time.Now().Add(executor.DefaultIdleTTL+2*forget)))
 		if !errors.Is(err, ErrConflict) {
 			return err
 		}
@@ -409,11 +413,11 @@ func (m *Manager) forgetKept(ctx context.Context, key string) error {
 	if err := m.unnoteLost(ctx, key); err != nil {
 		return err
 	}
-	h, rev, err := m.loadHead(ctx, key)
-	if rev == "" || err != nil {
+	h, e, err := m.loadHead(ctx, key)
+	if e.Rev == "" || err != nil {
 		return err
 	}
-	if err := unlessConflict(m.store.Delete(ctx, headPrefix+key, rev)); err != nil {
+	if err := unlessConflict(m.store.Delete(ctx, headPrefix+key, e.Rev)); err != nil {
 		return err
 	}
 	return errors.Join(m.dropPieces(ctx, key, h), m.unmark(ctx, ownedKey(h.Subject, key)))

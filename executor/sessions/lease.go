@@ -156,7 +156,7 @@ func (le *Lease) update(ctx context.Context, change func(*Record)) error {
 		if err != nil || now.Life != le.m.life || now.Token != le.Token {
 			return le.m.fail("lease", executor.ErrClosed, errLost)
 		}
-		next.rev = now.rev
+		next.rev, next.value = now.rev, now.value
 		if err := le.m.save(ctx, &next); err != nil {
 			return le.m.fail("lease", executor.ErrClosed, errLost)
 		}

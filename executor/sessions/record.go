@@ -1,12 +1,10 @@
 package sessions
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -87,7 +85,8 @@ func subjectDir(subject string) string {
 type entry struct {
 	Record
 	rev   string
-	other bool // another process had the last lease before ours
+	value []byte // as the Store has it, with fields that this program may not know
+	other bool   // another process had the last lease before ours
 
 	inherited bool // the last lease before ours was not released
 }
@@ -110,9 +109,12 @@ func (m *Manager) load(ctx context.Context, key string) (entry, error) {
 	if e.Rev == "" {
 		return entry{}, nil
 	}
-	out := entry{rev: e.Rev}
-	d := json.NewDecoder(bytes.NewReader(e.Value))
-	if err := d.Decode(&out.Record); err != nil || out.Key != key {
+	out := entry{rev: e.Rev, value: e.Value}
+	err = e.Decode(&out.Record)
+	if later := (*SchemaError)(nil); errors.As(err, &later) {
+		return entry{}, m.storeError(ctx, "acquire", fmt.Errorf("the record of key %q: %w", key, later)) // another replica may know it
+	}
+	if err != nil || out.Key != key {
 		return entry{}, m.fail("acquire", executor.ErrInternal, fmt.Errorf("the record of key %q cannot be read: %w", key, err))
 	}
 	return out, nil
@@ -120,13 +122,13 @@ func (m *Manager) load(ctx context.Context, key string) (entry, error) {
 
 // save writes a record if its revision is still the one that was read.
 func (m *Manager) save(ctx context.Context, e *entry) error {
-	raw, err := json.Marshal(e.Record)
-	if err != nil {
+	next := Entry{Value: e.value, Rev: e.rev, Expires: e.expires()}
+	if err := next.Encode(e.Record); err != nil {
 		return err
 	}
-	rev, err := m.store.Put(ctx, sessionPrefix+e.Key, Entry{Value: raw, Rev: e.rev, Expires: e.expires()})
+	rev, err := m.store.Put(ctx, sessionPrefix+e.Key, next)
 	if err == nil {
-		e.rev = rev
+		e.rev, e.value = rev, next.Value
 	}
 	return err
 }

@@ -477,6 +477,7 @@ func TestDays(t *testing.T) {
 
 // TestLaterVersion: an account of a later program is refused, and not overwritten.
 func TestLaterVersion(t *testing.T) {
+	const later = `{"v": 2, "name": "alice"}`
 	bubble(t, func(s *shop) {
 		s.take(s.process("a", 0), ledger.Limits{}, aRun)
 		synctest.Wait()
@@ -485,12 +486,17 @@ func TestLaterVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 			e, _ := s.store.Get(s.Context(), key)
-			if _, err := s.store.Put(s.Context(), key, sessions.Entry{Rev: e.Rev, Value: []byte(`{"v": 2, "name": "alice"}`)}); err != nil {
+			if _, err := s.store.Put(s.Context(), key, sessions.Entry{Rev: e.Rev, Value: []byte(later)}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, _, err := s.process("b", 0).Take(s.Context(), "alice", ledger.Limits{}, aRun); err == nil {
-			t.Error("got no error")
+		if _, _, err := s.process("b", 0).Take(s.Context(), "alice", ledger.Limits{}, aRun); err == nil || !errors.As(err, new(*sessions.SchemaError)) {
+			t.Errorf("got %v", err)
+		}
+		for key := range s.store.Keys(s.Context(), "account/") {
+			if e, _ := s.store.Get(s.Context(), key); string(e.Value) != later {
+				t.Errorf("got %s", e.Value)
+			}
 		}
 	})
 }

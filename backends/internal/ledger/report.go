@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,7 +23,6 @@ type Row struct {
 
 // archived is a day in the store.
 type archived struct {
-	Version int    `json:"v"`
 	Account string `json:"account"`
 	dayUse
 }
@@ -37,12 +35,12 @@ const dayForm = "2006-01-02"
 // archive stores a day. A day that is there already is the same.
 func (l *Ledger) archive(ctx context.Context, account string, u dayUse) error {
 	day := time.Unix(u.Day, 0).UTC()
-	raw, err := json.Marshal(archived{version, account, u})
-	if err != nil {
+	e := sessions.Entry{Expires: day.Add(keepUsage)}
+	if err := e.Encode(archived{account, u}); err != nil {
 		return err
 	}
 	name := usagePrefix + day.Format(dayForm) + "/" + strings.TrimPrefix(key(account), accountPrefix) + "/" + u.Holder
-	_, err = l.opts.Store.Put(ctx, name, sessions.Entry{Value: raw, Expires: day.Add(keepUsage)})
+	_, err := l.opts.Store.Put(ctx, name, e)
 	if errors.Is(err, sessions.ErrConflict) {
 		return nil
 	}
@@ -150,7 +148,7 @@ func (d days) scan(ctx context.Context, store sessions.Store, from, to time.Time
 	for day := Day.Begin(from); err == nil && !day.After(to); day = day.AddDate(0, 0, 1) {
 		err = each(usagePrefix+day.Format(dayForm)+"/", func(e sessions.Entry) error {
 			var u archived
-			err := json.Unmarshal(e.Value, &u)
+			err := e.Decode(&u)
 			d.add(u.Account, u.dayUse)
 			return err
 		})

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,13 +14,10 @@ import (
 
 // document is an account in the store.
 type document struct {
-	Version int              `json:"v"` // version
-	Name    string           `json:"name"`
-	Shares  map[string]share `json:"shares"` // by Instance
-	Gone    totals           `json:"gone,omitzero"`
+	Name   string           `json:"name"`
+	Shares map[string]share `json:"shares"` // by Instance
+	Gone   totals           `json:"gone,omitzero"`
 }
-
-const version = 1
 
 // keep is how long an account stays in the store after its last write. The longest period is a
 // month.
@@ -114,7 +110,7 @@ func (l *Ledger) round(ctx context.Context, a *account, ops []*op) error {
 		a.mu.Lock()
 		switch {
 		case err == nil:
-			a.rev, a.stored = rev, true
+			a.rev, a.value, a.stored = rev, e.Value, true
 			a.alone = share{}
 			a.finish(ops)
 			a.mu.Unlock()
@@ -164,13 +160,14 @@ func (a *account) finish(ops []*op) {
 // encode returns the entry of the account with own as the share of this process. The caller has
 // locked a.
 func (a *account) encode(own share, instance string, now time.Time) (sessions.Entry, error) {
-	d := document{Version: version, Name: a.name, Shares: maps.Clone(a.others), Gone: a.gone}
+	d := document{Name: a.name, Shares: maps.Clone(a.others), Gone: a.gone}
 	if d.Shares == nil {
 		d.Shares = map[string]share{}
 	}
 	d.Shares[instance] = own
-	raw, err := json.Marshal(d)
-	return sessions.Entry{Value: raw, Rev: a.rev, Expires: now.Add(keep)}, err
+	e := sessions.Entry{Value: a.value, Rev: a.rev, Expires: now.Add(keep)}
+	err := e.Encode(d)
+	return e, err
 }
 
 // load reads the account.
@@ -188,7 +185,7 @@ func (l *Ledger) load(ctx context.Context, a *account) error {
 	defer a.mu.Unlock()
 	mine, found := d.Shares[l.opts.Instance]
 	delete(d.Shares, l.opts.Instance)
-	a.others, a.gone, a.rev, a.read = d.Shares, d.Gone, e.Rev, true
+	a.others, a.gone, a.rev, a.value, a.read = d.Shares, d.Gone, e.Rev, e.Value, true
 	switch {
 	case found && mine.Life != l.opts.Life: // of the process whose place this one has taken
 		a.gone.absorb(mine, now)
@@ -247,11 +244,8 @@ func decode(e sessions.Entry) (d document, err error) {
 	if e.Rev == "" {
 		return document{Shares: map[string]share{}}, nil
 	}
-	if err := json.Unmarshal(e.Value, &d); err != nil {
-		return d, fmt.Errorf("an account cannot be read: %w", err)
-	}
-	if d.Version > version {
-		return d, fmt.Errorf("the account %q was written by a later version of this program (format %d; this one knows %d)", d.Name, d.Version, version)
+	if err := e.Decode(&d); err != nil {
+		return document{}, fmt.Errorf("an account cannot be read: %w", err)
 	}
 	if d.Shares == nil {
 		d.Shares = map[string]share{}

@@ -1,0 +1,118 @@
+package sessions
+
+import (
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Schema is the version of the records that this program writes to a Store, in the field "v" of
+// each. A record without that field has version 1.
+//
+// A new version is needed only if a program that ignores a new field, and writes it back as it was,
+// would misunderstand the record or make it wrong. All other fields are added without one.
+const Schema = 1
+
+// SchemaError says that a later program wrote a record. It is neither used nor changed.
+type SchemaError struct {
+	Schema int // of the record
+}
+
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf("a later version of this program wrote it: it has schema %d, and this program knows schemas up to %d; use that version, or wait until the record has expired",
+		e.Schema, Schema)
+}
+
+// Decode reads the record in e.Value, which is JSON, into a pointer to a struct. It fails with a
+// SchemaError if a later program wrote it.
+func (e Entry) Decode(record any) error {
+	var version struct {
+		V int `json:"v"`
+	}
+	err := json.Unmarshal(e.Value, &version)
+	if err == nil && version.V > Schema {
+		return &SchemaError{version.V}
+	}
+	return errors.Join(err, json.Unmarshal(e.Value, record))
+}
+
+// Encode replaces e.Value, which is empty or has an earlier state of the same record, by that of a
+// struct. Fields that the earlier state has and the struct does not know are kept, also in the
+// structs and maps in it, but not in slices.
+func (e *Entry) Encode(record any) error {
+	next, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	if len(e.Value) > 0 {
+		next = keepUnknown(reflect.TypeOf(record), e.Value, next)
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(next, &fields); err != nil {
+		return err
+	}
+	fields["v"] = fmt.Append(nil, Schema)
+	e.Value, err = json.Marshal(fields)
+	return err
+}
+
+var (
+	asJSON = reflect.TypeFor[json.Marshaler]()
+	asText = reflect.TypeFor[encoding.TextMarshaler]()
+)
+
+// keepUnknown adds to next, the JSON of a value of type t, the fields of old that t does not know.
+func keepUnknown(t reflect.Type, old, next json.RawMessage) json.RawMessage {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	known := func(string) (reflect.Type, bool) { return nil, false }
+	switch p := reflect.PointerTo(t); {
+	case p.Implements(asJSON) || p.Implements(asText):
+		return next
+	case t.Kind() == reflect.Struct:
+		known = func(name string) (reflect.Type, bool) { return field(t, name) }
+	case t.Kind() == reflect.Map: // one that is not in next has been removed
+		known = func(string) (reflect.Type, bool) { return t.Elem(), true }
+	default:
+		return next
+	}
+	var from, to map[string]json.RawMessage
+	if json.Unmarshal(old, &from) != nil || json.Unmarshal(next, &to) != nil || to == nil {
+		return next
+	}
+	for name, was := range from {
+		inner, is := known(name)
+		if !is {
+			to[name] = was
+		} else if now, there := to[name]; there {
+			to[name] = keepUnknown(inner, was, now)
+		}
+	}
+	merged, err := json.Marshal(to)
+	if err != nil { // cannot be: all of it was JSON
+		return next
+	}
+	return merged
+}
+
+// field returns the type of the field that package json stores under a name, in any case of its
+// letters.
+func field(t reflect.Type, name string) (reflect.Type, bool) {
+	for _, f := range reflect.VisibleFields(t) {
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || f.Anonymous && tag == "" || tag == "-" {
+			continue
+		}
+		if tag == "" {
+			tag = f.Name
+		}
+		if strings.EqualFold(tag, name) {
+			return f.Type, true
+		}
+	}
+	return nil, false
+}
