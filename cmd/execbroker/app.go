@@ -108,7 +108,7 @@ it the routes of the file choose.`,
 	root.AddCommand(
 		a.runCommand(), a.replCommand(), a.shellCommand(), a.sessionCommand(), a.usageCommand(),
 		a.rolloutCommand(), a.experimentCommand(), a.shadowCommand(), a.configCommand(), a.doctorCommand(),
-		a.setupCommand(),
+		a.initCommand(), a.setupCommand(),
 		a.conformanceCommand(), a.parityCommand(),
 		a.serveCommand(), a.emulateCommand(), a.mcpCommand(), a.kubernetesCommand(),
 		a.versionCommand(),

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +34,32 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("got %+v", all)
 	}
 	run(t, exitUsage, "doctor", "--backend", "nothing")
+}
+
+func TestInit(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "it's.yaml")
+	quoted := "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
+	contains(t, run(t, exitOK, "init", "--file", file).out.String(), "fake works\n", " is written. Try:\n",
+		"execbroker doctor --config "+quoted, "execbroker run --config "+quoted+" -c 'print(6*7)'", "execbroker serve --config "+quoted)
+	first := read(t, file)
+	contains(t, first, "    type: fake\n", "# What each user may use")
+	run(t, exitOK, "config", "check", "--config", file)
+
+	contains(t, run(t, exitUsage, "init", "--file", file).err.String(), "exists", "--force")
+	write(t, filepath.Dir(file), filepath.Base(file), "changed")
+	var done begun
+	decode(t, run(t, exitOK, "init", "--file", file, "--force", "--json", "--backend", "fake").out.Bytes(), &done)
+	if got := read(t, file); got != first || done.File != file || len(done.Backends) != 1 || !done.Backends[0].OK || len(done.Try) != 3 {
+		t.Errorf("got %+v and the file\n%s", done, got)
+	}
+	none := filepath.Join(t.TempDir(), "none.yaml")
+	for _, args := range [][]string{{"--backend", "fake,nothing"}, {"--backend", "fake,fake"}, {"--backend", "strict"}, {"--config", file}} {
+		run(t, exitUsage, append([]string{"init", "--file", none}, args...)...)
+	}
+	if _, err := os.Lstat(none); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file was written all the same: %v", err)
+	}
 }
 
 func TestSetup(t *testing.T) {
@@ -149,7 +177,7 @@ func TestCompletion(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][]string{
-		{"run"}, {"repl"}, {"doctor"}, {"setup"}, {"session", "ls"}, {"session", "kill"}, {"session", "reap"},
+		{"run"}, {"repl"}, {"doctor"}, {"init"}, {"setup"}, {"session", "ls"}, {"session", "kill"}, {"session", "reap"},
 		{"conformance"}, {"conformance", "diff"}, {"conformance", "render"}, {"serve"},
 	} {
 		got := run(t, exitOK, append(c, "--help")...).out.String()

@@ -67,8 +67,7 @@ func (a *app) doctor(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		_, need := needed[name]
 		need = need || name == backends.StoreCheck
-		e := examined{Backend: name, Type: cfg.Backends[name].Type, Needed: need, Checks: found[name]}
-		e.OK = !slices.ContainsFunc(e.Checks, func(c driver.Check) bool { return !c.OK })
+		e := examine(name, cfg.Backends[name].Type, need, found[name])
 		ok = ok && (e.OK || !need)
 		all = append(all, e)
 	}
@@ -76,6 +75,12 @@ func (a *app) doctor(ctx context.Context) error {
 		all = append(all, examined{Backend: frontsAPI, OK: true, Checks: []driver.Check{}, Warnings: warnings})
 	}
 	return a.answer(all, ok, func(w io.Writer) { printExamined(w, all) })
+}
+
+// examine says whether a backend works by what was found.
+func examine(name, typ string, need bool, found []driver.Check) examined {
+	ok := !slices.ContainsFunc(found, func(c driver.Check) bool { return !c.OK })
+	return examined{Backend: name, Type: typ, OK: ok, Needed: need, Checks: found}
 }
 
 func printExamined(w io.Writer, all []examined) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/execbroker/execbroker/backends/all"
 )
 
 // These tests run the real program with Pyodide, which is downloaded on first use.
@@ -190,4 +193,46 @@ func TestPyodideDoctorAndSetup(t *testing.T) {
 		t.Errorf("got exit code %d", got)
 	}
 	contains(t, p.out.String(), "pyodide works\n")
+}
+
+// The commands that init prints work as they are, and its file is right for every type.
+func TestPyodideInit(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "app.yaml")
+	written := ""
+	for _, types := range []string{strings.Join(all.Registry().Types(), ","), "pyodide"} {
+		for _, args := range [][]string{{"init", "--file", file, "--force", "--backend", types}, {"config", "check", "--config", file}} {
+			p := installed(t, args...)
+			if got := p.code(t, p.Run()); got != exitOK {
+				t.Fatalf("%q: got exit code %d: %s", args, got, p.err.String())
+			}
+			if args[0] == "init" {
+				written = p.out.String()
+			}
+		}
+	}
+	contains(t, written, "pyodide works\n")
+	_, after, _ := strings.Cut(written, "Try:\n\n")
+	lines := strings.Split(strings.TrimSpace(after), "\n")
+	if len(lines) != 3 {
+		t.Fatalf("got the commands %q", lines)
+	}
+	shell := func(line string) *process {
+		p := installed(t)
+		p.Env = append(p.Env, "PATH="+filepath.Dir(p.Path)+":"+os.Getenv("PATH"))
+		p.Path, p.Args = "/bin/sh", []string{"sh", "-c", "exec " + strings.TrimSpace(line)}
+		return p
+	}
+	for i, want := range []string{"pyodide works", "42\n"} {
+		p := shell(lines[i])
+		if got := p.code(t, p.Run()); got != exitOK || !strings.Contains(p.out.String(), want) {
+			t.Errorf("%s: got exit code %d and %q: %s", lines[i], got, p.out.String(), p.err.String())
+		}
+	}
+	p := shell(lines[2] + " --listen 127.0.0.1:0 --json")
+	s := announced[serving](t, p)
+	contains(t, ask(t, 200, "POST", s.URL+"/v1/run", `{"code": "print(6*7)"}`, "Authorization", "Bearer "+s.Key), `"stdout":"42\n"`)
+	if err := errors.Join(p.Process.Signal(syscall.SIGTERM), p.Wait()); err != nil {
+		t.Errorf("%v: %s", err, p.err.String())
+	}
 }

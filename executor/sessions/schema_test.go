@@ -110,7 +110,7 @@ func TestLaterSchema(t *testing.T) {
 					w.rewrite("session/chat", func(f map[string]json.RawMessage) { f["behind"] = json.RawMessage("9") })
 					l := p.acquire("chat", executor.Spec{Subject: "u"})
 					run(w, l, "x = 2")
-					release(w, l)
+					refused("release", l.Release())
 					refused("discard", p.m.Discard(w.Context(), "chat"))
 				}
 				if after, err := w.store.Get(w.Context(), name); err != nil || after.Rev != before.Rev {
