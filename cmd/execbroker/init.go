@@ -30,8 +30,8 @@ func (a *app) initCommand() *cobra.Command {
 		Short: "Write a configuration for this machine, with comments",
 		Long: `Look at the machine as "doctor" does, write a configuration for the backends that
 work there, and say which commands to try with it. --backend names other backends,
-by their types and in the order in which they are tried: also those that need
-an account, a cluster or something else that is missing yet.
+by their types and in the order in which they are tried: also those that need an
+account, or something else that "doctor" finds missing.
 
 A file that exists is not overwritten, unless --force is given.
 
@@ -72,6 +72,11 @@ func (a *app) init(ctx context.Context, f initFlags) error {
 	if err = errors.Join(err, cfg.Check(a.reg)); err != nil {
 		return usage("init knows no settings for these backends, so write the file yourself: %w", err)
 	}
+	b, err := backends.Open(ctx, a.env(), a.reg, a.shared(cfg), backends.WithoutPools())
+	if err != nil {
+		return usage("no file is written: correct this, or leave the backend out of --backend: %w", err)
+	}
+	a.closing(newProgress(a.err), "closing", b.Close)
 	if err := writeNew(f.file, text, f.force); err != nil {
 		return usage("--file: %w", err)
 	}

@@ -199,10 +199,13 @@ func TestPyodideDoctorAndSetup(t *testing.T) {
 func TestPyodideInit(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "app.yaml")
+	cluster := write(t, t.TempDir(), "kubeconfig", `{apiVersion: v1, kind: Config, current-context: c, users: [{name: u, user: {token: t}}],
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c, user: u}}]}`)
 	written := ""
 	for _, types := range []string{strings.Join(all.Registry().Types(), ","), "pyodide"} {
 		for _, args := range [][]string{{"init", "--file", file, "--force", "--backend", types}, {"config", "check", "--config", file}} {
 			p := installed(t, args...)
+			p.Env = append(p.Env, "KUBECONFIG="+cluster)
 			if got := p.code(t, p.Run()); got != exitOK {
 				t.Fatalf("%q: got exit code %d: %s", args, got, p.err.String())
 			}
