@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -235,7 +234,10 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{nam
 	p := shell(lines[2] + " --listen 127.0.0.1:0 --json")
 	s := announced[serving](t, p)
 	contains(t, ask(t, 200, "POST", s.URL+"/v1/run", `{"code": "print(6*7)"}`, "Authorization", "Bearer "+s.Key), `"stdout":"42\n"`)
-	if err := errors.Join(p.Process.Signal(syscall.SIGTERM), p.Wait()); err != nil {
-		t.Errorf("%v: %s", err, p.err.String())
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if got := p.code(t, p.Wait()); got != 128+int(syscall.SIGTERM) {
+		t.Errorf("serve: got exit code %d: %s", got, p.err.String())
 	}
 }

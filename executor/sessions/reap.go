@@ -76,7 +76,8 @@ func (m *Manager) destroy(ctx context.Context, e *entry) error {
 // Reap destroys sandboxes of this owner that no record names and that are older than grace, and
 // yields them. It spares a sandbox whose creator is alive according to the Store, unless the
 // sandbox was replaced or abandoned. With dryRun it yields the sandboxes without destroying them.
-// An error is about one sandbox or one backend.
+// An error is about one sandbox or one backend, or about a record that cannot be read: then nothing
+// is destroyed.
 func (m *Manager) Reap(ctx context.Context, grace time.Duration, dryRun bool) iter.Seq2[executor.SessionInfo, error] {
 	return func(yield func(executor.SessionInfo, error) bool) {
 		// List the sandboxes first and the records afterwards: a sandbox that is recorded in
