@@ -51,7 +51,7 @@ var guides = map[string]struct {
 	"librechat":              {prints: []string{`"name":"a.txt"`}},
 	"mcp":                    {prints: []string{`"protocolVersion"`}},
 	"nemo":                   {prints: []string{`"completed"`, "42"}},
-	"operations":             {prints: []string{"is right: 1 backend", "pyodide) works"}},
+	"operations":             {prints: []string{"is right: 2 backends", "box (docker) works", "local (pyodide) works"}},
 	"parity":                 {prints: []string{"explained: code cannot start threads (code 1)", "python.platform: linux -> emscripten", "they differ"}},
 	"piston":                 {prints: []string{`"output":"42\n"`}},
 	"quotas-and-costs":       {prints: []string{`"stdout":"42\n"`, "default  local     local    1     "}},
