@@ -33,6 +33,19 @@ type Conversation struct {
 	ID         string            // chosen by the application, not empty; calls with the same ID share variables and files
 	Subject    string            // see executor.Spec; the same in all calls of a conversation
 	Attributes map[string]string // see executor.Spec; nil: those of Options.Spec
+	Mirror     Mirror            // nil: files are only in the sandbox
+}
+
+// Mirror copies files between the sessions of a conversation and another place, such as a directory
+// of the user. A conversation has several sessions if the backend cannot mix languages, and gets a
+// new one after a loss. Calls for one session do not overlap.
+type Mirror interface {
+	// Enter is called with the session before each use of it. If it fails, the call is not made;
+	// an *InputError says to the model what to do.
+	Enter(ctx context.Context, s executor.Session) error
+	// Leave is called after each run with the files that it created or changed. It returns remarks
+	// for the model, one sentence each without the full stop.
+	Leave(ctx context.Context, s executor.Session, changed []executor.Artifact) (remarks []string)
 }
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -111,7 +124,13 @@ func (t *Tool) Run(ctx context.Context, c Conversation, in Input, emit func(exec
 	if missesFile(res) && ctx.Err() == nil {
 		r.There = list(ctx, lease)
 	}
-	return Report(r, info.Capabilities, t.o), err
+	out = Report(r, info.Capabilities, t.o)
+	if c.Mirror != nil {
+		for _, text := range c.Mirror.Leave(ctx, lease, res.Artifacts) {
+			out.note(text)
+		}
+	}
+	return out, err
 }
 
 // furnish writes the files of a call and installs its packages. If that fails, the Output says so.

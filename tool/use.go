@@ -76,6 +76,30 @@ func (t *Tool) Install(ctx context.Context, c Conversation, p executor.Packages)
 	return out, err
 }
 
+// ListPackages returns the version of a language (empty: the first of the tool) and its installed
+// packages with their versions, in the session of a conversation. Unknown versions are empty. For
+// errors see Explain.
+func (t *Tool) ListPackages(ctx context.Context, c Conversation, l executor.Language) (version string, packages map[string]string, err error) {
+	caps := t.Capabilities()
+	o := t.o.with(caps)
+	l = caps.Interpreter(t.language(l))
+	if l == Bash || !o.takes(caps, l) {
+		return "", nil, &InputError{[]string{fmt.Sprintf("There are no packages for the language %.40q. Use %s.", l, words(interpreters(o.Languages), "or"))}}
+	}
+	lease, err := t.acquire(ctx, c, l, caps)
+	if err != nil {
+		return "", nil, err
+	}
+	defer func() { err = errors.Join(err, lease.Release()) }()
+	if lease.Lost { // after a run the model would not be told of the loss; a new sandbox has what every sandbox has
+		err = t.Learn(ctx)
+		version, packages = t.Installed(l)
+		return version, packages, err
+	}
+	i, _, err := inspect(ctx, lease, l, min(learnTime, o.MaxTimeout))
+	return i.version, i.packages, err
+}
+
 // WriteFile writes a file to the working directory of a conversation, in its session for one of
 // FileLanguages (empty: the first). If the name is wrong, the error is an *InputError. For other
 // errors see Explain.
@@ -190,5 +214,12 @@ func (t *Tool) acquire(ctx context.Context, c Conversation, l executor.Language,
 		return nil, &executor.Error{Op: "tool", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: errors.New("conversation: empty ID")}
 	}
 	spec := t.spec(c, caps.Interpreter(l), caps)
-	return t.m.Acquire(ctx, key(c.ID, spec.Languages), spec)
+	lease, err := t.m.Acquire(ctx, key(c.ID, spec.Languages), spec)
+	if err != nil || c.Mirror == nil {
+		return lease, err
+	}
+	if err := c.Mirror.Enter(ctx, lease); err != nil {
+		return nil, errors.Join(err, lease.Release())
+	}
+	return lease, nil
 }

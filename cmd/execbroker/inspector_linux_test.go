@@ -55,7 +55,7 @@ func TestInspector(t *testing.T) {
 	stdio := func(args ...string) []string {
 		return append([]string{"--config", config, "--server", "sandbox", "--method"}, args...)
 	}
-	contains(t, inspector(false, stdio("tools/list")...), `"download_file"`, `"execute_code"`, `"inputSchema"`, `"outputSchema"`, `"get_capabilities"`, `"install_packages"`, `"list_files"`, `"reset_session"`, `"upload_file"`)
+	contains(t, inspector(false, stdio("tools/list")...), `"download_file"`, `"execute_code"`, `"inputSchema"`, `"outputSchema"`, `"get_capabilities"`, `"install_packages"`, `"list_files"`, `"list_packages"`, `"reset_session"`, `"upload_file"`)
 
 	// An image, a file, a value and output, in the forms of the protocol.
 	type result struct {
@@ -96,6 +96,11 @@ Picture()`
 	r = call(true, stdio(), "download_file", "--tool-arg", "name=../../etc/passwd")
 	contains(t, r.Content[0].Text, "is no name for a file")
 	contains(t, inspector(false, stdio("resources/templates/list")...), "sandbox:///workspace/{+name}")
+
+	r = call(false, stdio(), "list_packages")
+	if version, _ := r.StructuredContent["version"].(string); !strings.HasPrefix(version, "3.") {
+		t.Errorf("got %+v", r)
+	}
 
 	// The same over HTTP, with a key.
 	p := installed(t, "mcp", "--listen", "127.0.0.1:0", "--json")

@@ -21,6 +21,7 @@ type mcpFlags struct {
 	maxSessions int
 	perKey      int
 	idle        time.Duration
+	dir         string
 }
 
 func (a *app) mcpCommand() *cobra.Command {
@@ -29,18 +30,24 @@ func (a *app) mcpCommand() *cobra.Command {
 		Use:   "mcp",
 		Short: "Serve sandboxes to clients of the Model Context Protocol",
 		Long: `Serve the tools execute_code, install_packages, upload_file, download_file,
-list_files, get_capabilities and reset_session over the Model Context Protocol.
+list_files, list_packages, get_capabilities and reset_session over the Model Context
+Protocol.
 
 A client starts the program itself and uses its standard input and output. With
 --listen it serves the protocol's streamable HTTP instead, at /mcp, and clients send
 their key as a bearer token. Keys come from --keys or $` + keysVariable + `; without
 any, a key is generated and printed. Each client session has a separate sandbox.
 
+With --dir the sandbox gets copies of the files of a directory before each call, and the
+files that code makes are copied back. If a file has changed on both sides, both are
+kept, and the answer says so. Hidden files and symbolic links are not copied.
+
 At the first signal an HTTP server refuses new calls and waits for calls in progress, at
 most as long as --drain says. At the second it ends immediately. Over standard input and
 output the program ends with its client.`,
 		Example: `  {"mcpServers": {"sandbox": {"command": "execbroker", "args": ["mcp"]}}}
   execbroker mcp install cursor
+  execbroker mcp install claude-desktop --dir ~/reports
   execbroker mcp --config app.yaml --backend box
   execbroker mcp --listen 127.0.0.1:3001`,
 		Args: cobra.NoArgs,
@@ -52,6 +59,7 @@ output the program ends with its client.`,
 	c.AddCommand(a.mcpInstallCommand())
 	l := c.Flags()
 	l.StringVar(&f.listen, "listen", "", "serve HTTP at this `address` and port instead; port 0 means any free port")
+	l.StringVar(&f.dir, "dir", "", "copy the files of this `directory` into the sandbox, and results back")
 	l.StringVar(&f.keys, "keys", "", "the `file` with the API keys of clients over HTTP, in JSON")
 	f.names(c, "")
 	f.reach(c, "the network of the code")
@@ -62,6 +70,7 @@ output the program ends with its client.`,
 	l.DurationVar(&f.idle, "idle", mcp.DefaultIdle, "how long a session lives without a request, over HTTP")
 	l.DurationVar(&f.drain, "drain", 0, "how long to wait for calls at the first signal, over HTTP (default the longest call)")
 	must(c.MarkFlagFilename("keys", "json"))
+	must(c.MarkFlagDirname("dir"))
 	return c
 }
 
@@ -78,6 +87,18 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	if f.listen == "" && f.keys != "" {
 		return usage("--keys: only with --listen; a client that starts the program needs no key")
 	}
+	if f.listen != "" && f.dir != "" {
+		return usage("--dir: not with --listen; a directory belongs to one client")
+	}
+	mo := mcp.Options{Version: version(), Log: a.log()}
+	if f.dir != "" {
+		m, err := openMirror(f.dir)
+		if err != nil {
+			return err
+		}
+		defer m.close()
+		mo.Mirror = m
+	}
 	if f.listen == "" && isTerminal(a.in) {
 		if err := a.mcpHello(); err != nil {
 			return err
@@ -88,7 +109,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 		if err != nil {
 			return err
 		}
-		s := mcp.New(t, mcp.Options{Version: version(), Log: a.log()})
+		s := mcp.New(t, mo)
 		defer a.closing(p, "removing sandboxes", s.Close)
 		if f.listen == "" {
 			return s.Serve(ctx, interruptible(a.in), noClose{a.out})

@@ -78,6 +78,8 @@ func TestMCPUsageErrors(t *testing.T) {
 		"idle":      {"--idle", "0s"},
 		"keys":      {"--listen", "127.0.0.1:0", "--keys", keys},
 		"drain":     {"--listen", "127.0.0.1:0", "--drain", "-1s"},
+		"dir":       {"--dir", "absent"},
+		"shared":    {"--dir", ".", "--listen", "127.0.0.1:0"},
 		"no-listen": {"--keys", keys},
 		"arguments": {"more"},
 	} {

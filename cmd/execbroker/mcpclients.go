@@ -44,7 +44,10 @@ func plainEntry(e mcpEntry) any { return e }
 // mcpClients are the clients that mcp install supports, by the names that it uses.
 var mcpClients = map[string]mcpClient{
 	"claude-desktop": {"Claude Desktop", "mcpServers", func(p userDirs) string { return filepath.Join(p.config, "Claude", "claude_desktop_config.json") }, plainEntry},
+	"claude-code":    {"Claude Code", "mcpServers", func(p userDirs) string { return filepath.Join(p.home, ".claude.json") }, plainEntry},
 	"cursor":         {"Cursor", "mcpServers", func(p userDirs) string { return filepath.Join(p.home, ".cursor", "mcp.json") }, plainEntry},
+	"gemini-cli":     {"Gemini CLI", "mcpServers", func(p userDirs) string { return filepath.Join(p.home, ".gemini", "settings.json") }, plainEntry},
+	"lm-studio":      {"LM Studio", "mcpServers", func(p userDirs) string { return filepath.Join(p.home, ".lmstudio", "mcp.json") }, plainEntry},
 	"vscode": {"Visual Studio Code", "servers", func(p userDirs) string { return filepath.Join(p.config, "Code", "User", "mcp.json") }, func(e mcpEntry) any {
 		e.Type = "stdio"
 		return e
@@ -60,7 +63,7 @@ func newUserDirs() (userDirs, error) {
 }
 
 func (a *app) mcpInstallCommand() *cobra.Command {
-	var name string
+	var o mcpInstallation
 	names := slices.Sorted(maps.Keys(mcpClients))
 	c := &cobra.Command{
 		Use:   "install CLIENT",
@@ -68,24 +71,38 @@ func (a *app) mcpInstallCommand() *cobra.Command {
 		Long: `Add an entry for this program to the configuration of a client of the Model
 Context Protocol: ` + strings.Join(names, ", ") + `.
 
-The entry contains the flags --config and --backend. The rest of the file is kept. If
-there is a different entry with the same name, or the file is not JSON, the command
-fails and changes nothing. Restart the client afterwards.`,
+The entry contains the flags --config, --backend and --dir. The rest of the file is kept,
+and the file as it was is copied to FILE` + backupSuffix + `. If there is a different entry with
+the same name, or the file is not JSON, the command fails and changes nothing. With
+--dry-run it prints the file as it would be. Restart the client afterwards.`,
 		Example: `  execbroker mcp install cursor
   execbroker mcp install vscode --config app.yaml --name app`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return a.mcpInstall(args[0], name) },
+		RunE: func(_ *cobra.Command, args []string) error { return a.mcpInstall(args[0], o) },
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	c.Flags().StringVar(&name, "name", "sandbox", "the `name` of the server in the client")
+	c.Flags().StringVar(&o.name, "name", "sandbox", "the `name` of the server in the client")
+	c.Flags().StringVar(&o.dir, "dir", "", "copy the files of this `directory` into the sandbox, and results back")
+	c.Flags().BoolVar(&o.dry, "dry-run", false, "print the file as it would be, and change nothing")
+	must(c.MarkFlagDirname("dir"))
 	return c
 }
 
-// mcpEntry returns the command that starts this program with its current flags. Clients start
+// backupSuffix is the end of the name of a client's file as it was before.
+const backupSuffix = ".execbroker-backup"
+
+// mcpInstallation are the flags of mcp install.
+type mcpInstallation struct {
+	name, dir string
+	dry       bool
+}
+
+// mcpEntry returns the command that starts this program with its current flags, and with a directory
+// unless dir is empty. Clients start
 // programs in other directories and with another PATH, so file names are absolute.
-func (a *app) mcpEntry() (mcpEntry, error) {
+func (a *app) mcpEntry(dir string) (mcpEntry, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return mcpEntry{}, err
@@ -101,54 +118,74 @@ func (a *app) mcpEntry() (mcpEntry, error) {
 	if a.backend != "" {
 		e.Args = append(e.Args, "--backend", a.backend)
 	}
+	if dir != "" {
+		dir, err := filepath.Abs(dir)
+		if err != nil {
+			return e, usage("--dir: %w", err)
+		}
+		e.Args = append(e.Args, "--dir", dir)
+	}
 	return e, nil
 }
 
-func (a *app) mcpInstall(client, name string) error {
+func (a *app) mcpInstall(client string, o mcpInstallation) error {
 	c, ok := mcpClients[client]
 	if !ok {
 		return usage("%w", driver.Unknown("client", client, slices.Sorted(maps.Keys(mcpClients))))
 	}
-	if name == "" {
+	if o.name == "" {
 		return usage("--name: want a name")
 	}
 	if _, err := a.routed(); err != nil { // the client would not show this error
 		return err
 	}
+	if o.dir != "" {
+		m, err := openMirror(o.dir)
+		if err != nil {
+			return err
+		}
+		m.close()
+	}
 	p, err := newUserDirs()
 	if err != nil {
 		return err
 	}
-	e, err := a.mcpEntry()
+	e, err := a.mcpEntry(o.dir)
 	if err != nil {
 		return err
 	}
 	file := c.file(p)
-	changed, err := addServer(file, c.list, name, c.entry(e))
+	text, changed, err := addServer(file, c.list, o.name, c.entry(e), o.dry)
 	if err != nil {
 		return usage("%s: %w", plain(file), err)
+	}
+	if o.dry && !a.json {
+		_, err := fmt.Fprintf(a.out, "%s would be:\n%s", plain(file), plainText(string(text)))
+		return err
 	}
 	if a.json {
 		return a.printJSON(struct {
 			Client  string `json:"client"`
 			File    string `json:"file"`
 			Changed bool   `json:"changed"`
-		}{client, file, changed})
+			DryRun  bool   `json:"dry_run,omitempty"`
+		}{client, file, changed, o.dry})
 	}
 	verb := "is now"
 	if !changed {
 		verb = "was already"
 	}
-	_, err = fmt.Fprintf(a.out, "%s %s a server of %s, in %s; restart the client\n", plain(name), verb, c.title, plain(file))
+	_, err = fmt.Fprintf(a.out, "%s %s a server of %s, in %s; restart the client\n", plain(o.name), verb, c.title, plain(file))
 	return err
 }
 
-// addServer adds an entry to a JSON file. Everything else in the file stays, with its order and
-// spelling. Only whitespace changes.
-func addServer(file, list, name string, entry any) (changed bool, err error) {
+// addServer adds an entry to a JSON file and returns its new content. Everything else in the file
+// stays, with its order and spelling. Only whitespace changes. The file as it was is kept as a
+// backup. If dry is set, nothing is written.
+func addServer(file, list, name string, entry any, dry bool) (content []byte, changed bool, err error) {
 	text, err := json.Marshal(entry)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	doc, servers := &object{}, &object{}
 	mode := fs.FileMode(0o600)
@@ -156,54 +193,68 @@ func addServer(file, list, name string, entry any) (changed bool, err error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return false, err
+		return nil, false, err
 	default:
 		if info, err := os.Stat(file); err == nil {
 			mode = info.Mode().Perm()
 		}
 		if len(bytes.TrimSpace(data)) > 0 {
 			if err := doc.parse(data); err != nil {
-				return false, fmt.Errorf("not a JSON object, so the file was not changed: %w", err)
+				return nil, false, fmt.Errorf("not a JSON object, so the file was not changed: %w", err)
 			}
 		}
 	}
 	if old := doc.get(list); old != nil {
 		if err := servers.parse(old); err != nil {
-			return false, fmt.Errorf("%q is not a JSON object, so the file was not changed: %w", list, err)
+			return nil, false, fmt.Errorf("%q is not a JSON object, so the file was not changed: %w", list, err)
 		}
 	}
 	if old := servers.get(name); old != nil {
 		var was, is any
 		if json.Unmarshal(old, &was) == nil && json.Unmarshal(text, &is) == nil && fmt.Sprint(was) == fmt.Sprint(is) {
-			return false, nil
+			return data, false, nil
 		}
-		return false, fmt.Errorf("there is another server named %q; remove it or choose another --name", name)
+		return nil, false, fmt.Errorf("there is another server named %q; remove it or choose another --name", name)
 	}
 	servers.set(name, text)
 	doc.set(list, servers.bytes())
 	var out bytes.Buffer
 	if err := json.Indent(&out, doc.bytes(), "", "  "); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	out.WriteByte('\n')
+	if dry {
+		return out.Bytes(), true, nil
+	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	if target, err := filepath.EvalSymlinks(file); err == nil {
 		file = target // a symbolic link is kept
 	}
+	if data != nil {
+		if err := replaceFile(file+backupSuffix, data, mode); err != nil {
+			return nil, false, err
+		}
+	}
+	err = replaceFile(file, out.Bytes(), mode)
+	return out.Bytes(), err == nil, err
+}
+
+// replaceFile writes a file that appears complete or not at all.
+func replaceFile(file string, data []byte, mode fs.FileMode) error {
 	part, err := os.CreateTemp(filepath.Dir(file), ".execbroker-*")
 	if err != nil {
-		return false, err
+		return err
 	}
-	_, err = part.Write(out.Bytes())
+	_, err = part.Write(data)
 	if err = errors.Join(err, part.Chmod(mode), part.Close()); err == nil {
 		err = os.Rename(part.Name(), file)
 	}
 	if err != nil {
 		os.Remove(part.Name())
 	}
-	return err == nil, err
+	return err
 }
 
 func readBounded(file string) ([]byte, error) {
@@ -282,7 +333,7 @@ func (o *object) bytes() json.RawMessage {
 
 // mcpHello tells a person who has started mcp at a terminal what it is.
 func (a *app) mcpHello() error {
-	e, err := a.mcpEntry()
+	e, err := a.mcpEntry("")
 	if err != nil {
 		return err
 	}

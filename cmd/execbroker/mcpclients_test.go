@@ -25,17 +25,23 @@ func TestMCPInstall(t *testing.T) {
 				}
 				return p
 			}
+			contains(t, install(exitOK, "--dry-run").out.String(), "would be:", `"mcp"`)
+			if _, err := os.Stat(file); err == nil {
+				t.Error("a dry run has written the file")
+			}
 			contains(t, install(exitOK).out.String(), "sandbox is now a server of "+c.title)
 			contains(t, install(exitOK).out.String(), "sandbox was already")
 			contains(t, install(exitUsage, "--backend", "fake").err.String(), "another server named")
 			install(exitOK, "--backend", "fake", "--name", "second")
+			install(exitOK, "--dir", home, "--name", "third")
+			contains(t, install(exitUsage, "--dir", file+"-absent", "--name", "fourth").err.String(), "--dir: ")
 			var doc map[string]map[string]mcpEntry
 			data, err := os.ReadFile(file)
 			if err != nil || json.Unmarshal(data, &doc) != nil {
 				t.Fatalf("%v: %s", err, data)
 			}
 			first, second := doc[c.list]["sandbox"], doc[c.list]["second"]
-			if !filepath.IsAbs(first.Command) || strings.Join(first.Args, " ") != "mcp" || strings.Join(second.Args, " ") != "mcp --backend fake" {
+			if !filepath.IsAbs(first.Command) || strings.Join(first.Args, " ") != "mcp" || strings.Join(second.Args, " ") != "mcp --backend fake" || strings.Join(doc[c.list]["third"].Args, " ") != "mcp --dir "+home {
 				t.Errorf("got %s", data)
 			}
 		})
@@ -48,16 +54,23 @@ func TestAddServer(t *testing.T) {
 	dir := t.TempDir()
 	entry := mcpEntry{Command: "/bin/x", Args: []string{"mcp"}}
 	file := write(t, dir, "a.json", `{"z": 1.50, "servers": {"other": {"command": "y"}}, "a": "<é>"}`)
-	if changed, err := addServer(file, "servers", "sandbox", entry); err != nil || !changed {
+	if text, changed, err := addServer(file, "servers", "sandbox", entry, true); err != nil || !changed || !strings.Contains(string(text), "/bin/x") || strings.Contains(read(t, file), "/bin/x") {
+		t.Fatalf("dry run: got %s, %v, %v", text, changed, err)
+	}
+	before := read(t, file)
+	if _, changed, err := addServer(file, "servers", "sandbox", entry, false); err != nil || !changed {
 		t.Fatalf("got %v, %v", changed, err)
 	}
 	const want = "{\n  \"z\": 1.50,\n  \"servers\": {\n    \"other\": {\n      \"command\": \"y\"\n    },\n    \"sandbox\": {\n      \"command\": \"/bin/x\",\n      \"args\": [\n        \"mcp\"\n      ]\n    }\n  },\n  \"a\": \"<é>\"\n}\n"
 	if got, err := os.ReadFile(file); err != nil || string(got) != want {
 		t.Errorf("got %s, %v", got, err)
 	}
+	if got := read(t, file+backupSuffix); got != before {
+		t.Errorf("got the backup %s", got)
+	}
 	for name, text := range map[string]string{"comments": "{ // mine\n}", "list": "[]", "null": "null", "servers": `{"servers": []}`, "half": `{"servers": {`} {
 		file := write(t, dir, name+".json", text)
-		if _, err := addServer(file, "servers", "sandbox", entry); err == nil {
+		if _, _, err := addServer(file, "servers", "sandbox", entry, false); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
 		if got, err := os.ReadFile(file); err != nil || string(got) != text {

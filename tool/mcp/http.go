@@ -161,7 +161,7 @@ func (s *Server) caller(session *sdk.ServerSession, extra *sdk.RequestExtra) (*c
 		user = t.UserID
 		who, _ = t.Extra[""].(identity)
 	}
-	c := s.client(session, user, who.subject, who.attributes)
+	c := s.client(session, user, who.subject, who.attributes, nil)
 	if c == nil {
 		return nil, errClosed
 	}

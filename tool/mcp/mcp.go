@@ -3,11 +3,14 @@
 // the session.
 //
 // Tools: the tool of package tool by its name (execute_code), and install_packages, upload_file,
-// download_file, list_files, get_capabilities and reset_session, as far as the backend supports
-// them. Images that code displays are image content. Files are resources below
-// sandbox:///workspace/, which resources/read reads. If the client asks for progress, output is
-// sent as progress while the code runs. A call that the client cancels is stopped, and so are the
-// calls of a client that has disconnected.
+// download_file, list_files, list_packages, get_capabilities and reset_session, as far as the
+// backend supports them. Images that code displays are image content. Files are resources below
+// sandbox:///workspace/, which resources/list lists and resources/read reads. If the client asks
+// for progress, output is sent as progress while the code runs. If it sets a level of logs, it gets
+// steps and failures as logs. A call that the client cancels is stopped, and so are the calls of a
+// client that has disconnected.
+//
+// The version of the SDK has no tasks, so the server has none either.
 package mcp
 
 import (
@@ -18,6 +21,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -34,6 +38,9 @@ type Options struct {
 	// executor.Spec.
 	Subject    string
 	Attributes map[string]string
+	// Mirror copies files of the client over standard input and output: see tool.Conversation. It
+	// may ask the user with Confirm. Nil: files are only in the sandbox.
+	Mirror tool.Mirror
 	// Log gets what clients are not told. Nil: no log.
 	Log *slog.Logger
 }
@@ -66,6 +73,8 @@ type client struct {
 	life context.Context
 	end  context.CancelCauseFunc
 
+	used atomic.Bool // a call may have made a sandbox
+
 	// once removes the sandbox when the session ends. Only the first call does anything.
 	once func() error
 }
@@ -82,11 +91,11 @@ func New(t *tool.Tool, o Options) *Server {
 	s := &Server{t: t, o: o, clients: map[*sdk.ServerSession]*client{}}
 	s.sdk = sdk.NewServer(&sdk.Implementation{Name: o.Name, Version: o.Version}, &sdk.ServerOptions{
 		Instructions: "Runs code in an isolated sandbox that belongs to this session: variables and files stay until it ends or is reset.",
-		Capabilities: &sdk.ServerCapabilities{}, // without logging, which is not used
+		Capabilities: &sdk.ServerCapabilities{Logging: &sdk.LoggingCapabilities{}}, //nolint:staticcheck // deprecated in 2026-07-28, but today's clients show logs
 		Logger:       o.Log,
 	})
 	s.life, s.end = context.WithCancel(context.Background())
-	s.sdk.AddReceivingMiddleware(s.informed)
+	s.sdk.AddReceivingMiddleware(s.informed, s.withFiles)
 	s.addTools()
 	s.addResources()
 	return s
@@ -105,7 +114,7 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	if err != nil {
 		return err
 	}
-	c := s.client(session, "", s.o.Subject, s.o.Attributes)
+	c := s.client(session, "", s.o.Subject, s.o.Attributes, s.o.Mirror)
 	if c == nil {
 		return errors.Join(errClosed, session.Close())
 	}
@@ -141,7 +150,7 @@ func (w *watched) Read(p []byte) (int, error) {
 
 // client returns the client of a session and creates it if necessary. It returns nil if the server
 // is closed.
-func (s *Server) client(session *sdk.ServerSession, user, subject string, attributes map[string]string) *client {
+func (s *Server) client(session *sdk.ServerSession, user, subject string, attributes map[string]string, m tool.Mirror) *client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.clients[session]; c != nil || s.closed {
@@ -149,7 +158,7 @@ func (s *Server) client(session *sdk.ServerSession, user, subject string, attrib
 	}
 	// The ID must be a name that nobody can guess or repeat, so the client's own name of its
 	// session is not used.
-	c := &client{Conversation: tool.Conversation{ID: "mcp-" + rand.Text(), Subject: subject, Attributes: attributes}, user: user}
+	c := &client{Conversation: tool.Conversation{ID: "mcp-" + rand.Text(), Subject: subject, Attributes: attributes, Mirror: m}, user: user}
 	c.life, c.end = context.WithCancelCause(context.Background()) // for the session, which lives longer than a request
 	c.once = sync.OnceValue(func() error { return s.t.Reset(context.Background(), c.Conversation) })
 	s.clients[session] = c

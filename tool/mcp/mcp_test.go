@@ -156,7 +156,7 @@ func TestTools(t *testing.T) {
 			t.Errorf("%s: %+v", tl.Name, tl)
 		}
 	}
-	if want := []string{"download_file", "execute_code", "get_capabilities", "install_packages", "list_files", "reset_session", "upload_file"}; !slices.Equal(names, want) {
+	if want := []string{"download_file", "execute_code", "get_capabilities", "install_packages", "list_files", "list_packages", "reset_session", "upload_file"}; !slices.Equal(names, want) {
 		t.Errorf("got tools %q, want %q", names, want)
 	}
 
@@ -219,6 +219,10 @@ func TestTools(t *testing.T) {
 	has(t, string(data), `"language":"python"`, `"packages":["six"]`, `"network":"none"`, `"max_timeout_seconds":120`)
 	has(t, text(call(t, c, "get_capabilities", map[string]any{"x": 1})), `unknown field "x"`)
 
+	resources, err := c.ListResources(t.Context(), nil)
+	if err != nil || len(resources.Resources) != 2 || resources.Resources[0].URI != "sandbox:///workspace/b.bin" || resources.Resources[1].URI != "sandbox:///workspace/in/a.txt" {
+		t.Errorf("got %+v, %v", resources, err)
+	}
 	read, err := c.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "sandbox:///workspace/in/a.txt"})
 	if err != nil || len(read.Contents) != 1 || read.Contents[0].Text != "hello" {
 		t.Errorf("got %+v, %v", read, err)
@@ -383,3 +387,98 @@ func TestNonsense(t *testing.T) {
 type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
+
+// A list of resources creates no sandbox, and neither does it after a reset.
+func TestResourcesOfNothing(t *testing.T) {
+	s, b := newServer(t, fake.Options{}, tool.Options{}, sessions.Options{})
+	c, _ := connect(t, s, nil)
+	for range 2 {
+		if got, err := c.ListResources(t.Context(), nil); err != nil || got.Resources == nil || len(got.Resources) > 0 {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		call(t, c, "reset_session", nil)
+	}
+	if n := b.Calls(fake.OpCreate); n != 0 {
+		t.Errorf("%d sandboxes were made", n)
+	}
+}
+
+// A client that asks for logs is told of failures, without what is in them.
+func TestLogs(t *testing.T) {
+	s, b := newServer(t, fake.Options{}, tool.Options{}, sessions.Options{})
+	logs := make(chan string, 10)
+	c, _ := connect(t, s, &sdk.ClientOptions{LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) { //nolint:staticcheck // see mcp.New
+		logs <- fmt.Sprint(r.Params.Level, ": ", r.Params.Data)
+	}})
+	b.Fail(fake.OpCreate, 2, driver.Fail(executor.ErrUnavailable, executor.RanNo, errors.New("secret host")))
+	if res := call(t, c, "execute_code", map[string]any{"code": "print(1)"}); !res.IsError {
+		t.Errorf("got %+v", res)
+	}
+	if err := c.SetLoggingLevel(t.Context(), &sdk.SetLoggingLevelParams{Level: "warning"}); err != nil { //nolint:staticcheck // see mcp.New
+		t.Fatal(err)
+	}
+	call(t, c, "execute_code", map[string]any{"code": "print(1)"})
+	select {
+	case got := <-logs:
+		if has(t, got, "warning: execute_code: unavailable: "); strings.Contains(got, "secret") {
+			t.Errorf("got %q", got)
+		}
+	case <-time.After(patience):
+		t.Fatal("no log")
+	}
+	if len(logs) > 0 {
+		t.Errorf("got %q before the client had asked for it", <-logs)
+	}
+}
+
+// denied is a Mirror that refuses every call.
+type denied struct{}
+
+func (denied) Enter(context.Context, executor.Session) error {
+	return &tool.InputError{Problems: []string{"Not today."}}
+}
+func (denied) Leave(context.Context, executor.Session, []executor.Artifact) []string { return nil }
+
+// list_packages says what the sandbox has, and a Mirror that fails refuses every call.
+func TestListPackages(t *testing.T) {
+	b := fake.New(fake.Options{})
+	x, err := b.Open(driver.Env{Instance: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	m, err := sessions.New(described{x}, sessions.NewMemoryStore(), sessions.Options{Instance: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(context.WithoutCancel(t.Context()))
+	tl, err := tool.New(described{x}, m, tool.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := mcp.New(tl, mcp.Options{})
+	defer s.Close()
+	c, _ := connect(t, s, nil)
+	var doc struct {
+		Version  string
+		Packages []struct{ Name, Version string }
+	}
+	res := call(t, c, "list_packages", map[string]any{"language": "python"})
+	if structured(t, res, &doc); text(res) != "numpy 2.2.4\n" || doc.Version != "3.13.5" || len(doc.Packages) != 1 {
+		t.Errorf("got %q, %+v", text(res), doc)
+	}
+	has(t, text(call(t, c, "list_packages", map[string]any{"language": "cobol"})), "no packages for the language", "python or javascript")
+
+	s2 := mcp.New(tl, mcp.Options{Mirror: denied{}})
+	defer s2.Close()
+	c2, _ := connect(t, s2, nil)
+	for _, name := range []string{"execute_code", "list_files", "list_packages"} {
+		arguments := map[string]any{}
+		if name == "execute_code" {
+			arguments["code"] = "print(1)"
+		}
+		if res := call(t, c2, name, arguments); !res.IsError || text(res) == "" || !strings.Contains(text(res), "Not today.") {
+			t.Errorf("%s: got %q", name, text(res))
+		}
+	}
+}

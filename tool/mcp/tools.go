@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"path"
@@ -27,6 +28,7 @@ const (
 	toolUpload       = "upload_file"
 	toolDownload     = "download_file"
 	toolList         = "list_files"
+	toolPackages     = "list_packages"
 	toolCapabilities = "get_capabilities"
 	toolReset        = "reset_session"
 )
@@ -85,6 +87,14 @@ func (s *Server) addTools() {
 			InputSchema: object(with(map[string]*tool.Schema{"directory": {Type: "string", Description: "Name relative to the working directory; itself if not given."}})),
 		}, taking(s.list))
 	}
+	interpreted := language
+	interpreted.Enum = slices.DeleteFunc(slices.Clone(language.Enum), func(l string) bool { return l == string(tool.Bash) })
+	interpreted.Description = "The language of the packages; " + language.Enum[0] + " if not given."
+	s.add(&sdk.Tool{
+		Name: toolPackages, Title: "List packages", Annotations: hints(true, true),
+		Description: "Lists the packages that code in the sandbox can import, with their versions.",
+		InputSchema: object(map[string]*tool.Schema{"language": &interpreted}),
+	}, taking(s.packages))
 	s.add(&sdk.Tool{
 		Name: toolCapabilities, Title: "Capabilities", Annotations: hints(true, true),
 		Description: "Says what the sandbox can do: languages and their versions, limits, network, how packages are installed.",
@@ -129,8 +139,9 @@ func (s *Server) add(t *sdk.Tool, h handler) {
 		if req.Extra != nil {
 			ctx = front.WithRequestID(ctx, req.Extra.Header.Get(front.RequestIDHeader))
 		}
-		ctx, stop := front.Both(ctx, c.life)
+		ctx, stop := front.Both(asking(ctx, req.Session), c.life)
 		defer stop()
+		c.used.Store(true)
 		p := newProgress(ctx, req)
 		defer p.end()
 		return h(ctx, c, req.Params.Arguments, p), nil
@@ -276,6 +287,32 @@ func (s *Server) list(ctx context.Context, c *client, in listInput, _ *progress)
 	return document(b.String(), map[string]any{"files": all, "more": more})
 }
 
+// packagesOf has the arguments of list_packages.
+type packagesOf struct {
+	Language executor.Language `json:"language"`
+}
+
+func (s *Server) packages(ctx context.Context, c *client, in packagesOf, _ *progress) *sdk.CallToolResult {
+	version, packages, err := s.t.ListPackages(ctx, c.Conversation, in.Language)
+	if err != nil {
+		return s.failed(ctx, toolPackages, err)
+	}
+	type installed struct {
+		Name    string `json:"name"`
+		Version string `json:"version,omitempty"`
+	}
+	all := make([]installed, 0, len(packages))
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(packages)) {
+		all = append(all, installed{name, packages[name]})
+		b.WriteString(strings.TrimSpace(name+" "+packages[name]) + "\n")
+	}
+	if len(all) == 0 {
+		b.WriteString("No packages are installed.\n")
+	}
+	return document(b.String(), map[string]any{"version": version, "packages": all})
+}
+
 func (s *Server) capabilities(_ context.Context, _ *client, _ struct{}, _ *progress) *sdk.CallToolResult {
 	caps, o := s.t.Capabilities(), s.t.Options()
 	type language struct {
@@ -332,6 +369,7 @@ func (s *Server) reset(ctx context.Context, c *client, _ struct{}, _ *progress) 
 	if err := s.t.Reset(ctx, c.Conversation); err != nil {
 		return s.failed(ctx, toolReset, err)
 	}
+	c.used.Store(false)
 	return say("The sandbox is gone; the next call gets a new one.")
 }
 
@@ -358,9 +396,11 @@ func (s *Server) failed(ctx context.Context, op string, err error) *sdk.CallTool
 }
 
 func (s *Server) log(ctx context.Context, op string, err error) {
-	if err != nil {
-		s.o.Log.WarnContext(ctx, "call failed", "id", front.RequestID(ctx), "tool", op, "kind", executor.KindName(err), "err", err)
+	if err == nil {
+		return
 	}
+	s.o.Log.WarnContext(ctx, "call failed", "id", front.RequestID(ctx), "tool", op, "kind", executor.KindName(err), "err", err)
+	tell(ctx, "warning", fmt.Sprintf("%s: %s: %s", op, executor.KindName(err), tool.Explain(err)))
 }
 
 func refuse(text string) *sdk.CallToolResult {
