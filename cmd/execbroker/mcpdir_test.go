@@ -14,11 +14,12 @@ import (
 )
 
 // mcpWith starts execbroker mcp over standard input and output with the SDK's client.
-func mcpWith(t *testing.T, o *sdk.ClientOptions, args ...string) (call func(name string, arguments map[string]any) string, c *sdk.ClientSession) {
+// An empty version of the protocol means the latest.
+func mcpWith(t *testing.T, o *sdk.ClientOptions, version string, args ...string) (call func(name string, arguments map[string]any) string, c *sdk.ClientSession) {
 	t.Helper()
 	p := command(t, append([]string{"mcp"}, args...)...)
 	p.Stdout = nil
-	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), &sdk.CommandTransport{Command: p.Cmd}, nil)
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), &sdk.CommandTransport{Command: p.Cmd}, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatalf("%v: %s", err, p.err.String())
 	}
@@ -55,7 +56,7 @@ func TestMCPDir(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	call, c := mcpWith(t, nil, "--dir", dir)
+	call, c := mcpWith(t, nil, "", "--dir", dir)
 	defer c.Close()
 	code := func(src string) string {
 		t.Helper()
@@ -119,11 +120,12 @@ func TestMCPDir(t *testing.T) {
 func TestMCPDirConflict(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		action, want, kept string
+		version, action, want, kept string
 	}{
-		"accept":  {action: "accept", want: "code"},
-		"decline": {action: "decline", want: "user", kept: "code"},
-		"silent":  {want: "user", kept: "code"},
+		"accept":  {version: "2025-11-25", action: "accept", want: "code"},
+		"decline": {version: "2025-11-25", action: "decline", want: "user", kept: "code"},
+		"silent":  {version: "2025-11-25", want: "user", kept: "code"}, // it cannot ask
+		"latest":  {want: "user", kept: "code"},                        // a server cannot ask during a call
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -142,7 +144,7 @@ func TestMCPDirConflict(t *testing.T) {
 					steps <- r.Params.Message
 				}
 			}
-			_, s := mcpWith(t, o, "--dir", dir)
+			_, s := mcpWith(t, o, c.version, "--dir", dir)
 			defer s.Close()
 			answer := make(chan string, 1)
 			go func() {

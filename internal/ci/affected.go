@@ -19,7 +19,7 @@ var reads = map[string][]string{
 	".":                    {"."},
 	"internal/ci":          {"."},
 	"backends/all":         {"docs/reports"},
-	"cmd/execbroker":       {"docs/grafana", "docs/guides"},
+	"cmd/execbroker":       {"docs/grafana", "docs/guides", "server.json"},
 	"internal/attempttest": {"docs/security"},
 	"docker":               {"docs/security"},
 	"examples/thirdparty":  {"docs/guides/write-an-adapter.md"},

@@ -64,6 +64,12 @@ func newServer(t *testing.T, fo fake.Options, o tool.Options, so sessions.Option
 // connect makes a client over a pair of pipes. The result of Serve is sent to the channel.
 func connect(t *testing.T, s *mcp.Server, o *sdk.ClientOptions) (*sdk.ClientSession, chan error) {
 	t.Helper()
+	return connectAt(t, s, o, "")
+}
+
+// connectAt is connect with a version of the protocol; empty means the latest.
+func connectAt(t *testing.T, s *mcp.Server, o *sdk.ClientOptions, version string) (*sdk.ClientSession, chan error) {
+	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	served := make(chan error, 1)
@@ -73,7 +79,7 @@ func connect(t *testing.T, s *mcp.Server, o *sdk.ClientOptions) (*sdk.ClientSess
 		outW.Close()
 		served <- err
 	}()
-	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), &sdk.IOTransport{Reader: outR, Writer: inW}, nil)
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o).Connect(t.Context(), &sdk.IOTransport{Reader: outR, Writer: inW}, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,9 +413,9 @@ func TestResourcesOfNothing(t *testing.T) {
 func TestLogs(t *testing.T) {
 	s, b := newServer(t, fake.Options{}, tool.Options{}, sessions.Options{})
 	logs := make(chan string, 10)
-	c, _ := connect(t, s, &sdk.ClientOptions{LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) { //nolint:staticcheck // see mcp.New
+	c, _ := connectAt(t, s, &sdk.ClientOptions{LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) { //nolint:staticcheck // see mcp.New
 		logs <- fmt.Sprint(r.Params.Level, ": ", r.Params.Data)
-	}})
+	}}, "2025-11-25")
 	b.Fail(fake.OpCreate, 2, driver.Fail(executor.ErrUnavailable, executor.RanNo, errors.New("secret host")))
 	if res := call(t, c, "execute_code", map[string]any{"code": "print(1)"}); !res.IsError {
 		t.Errorf("got %+v", res)
