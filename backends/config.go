@@ -34,6 +34,8 @@ type Config struct {
 	Guard    Guard        `json:"guard,omitzero"`
 	// Fronts are what a server serves in the form of other services. The Broker does not use them.
 	Fronts []Front `json:"fronts,omitempty"`
+	// CORS lets web pages use the server of the native API. The Broker does not use it.
+	CORS CORS `json:"cors,omitzero"`
 
 	at positions // of what Parse has read
 }

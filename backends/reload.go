@@ -16,7 +16,8 @@ import (
 // type and settings stay, with their pools, breakers, queues and statistics; the settings under
 // their key "broker" are changed in place. Existing sessions stay where they are, and new ones
 // follow cfg. A removed backend gets no new session and is closed when its last session has ended.
-// In Sessions, only the limits on the number of sessions can change, and Fronts cannot change.
+// In Sessions, only the limits on the number of sessions can change, and Fronts and CORS
+// cannot change.
 func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 	if err := cfg.Check(b.reg); err != nil {
 		return err

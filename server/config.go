@@ -57,9 +57,14 @@ type Config struct {
 	// addition to loopback. Requests for other hosts are refused: a web page can send them after
 	// pointing its own name at this machine. "*" allows all.
 	Hosts []string
+	// Origins are the origins, such as https://app.example, whose web pages may use the server with
+	// a key. Nil: none.
+	Origins []string
 	// Log gets what clients are not told. Nil: no log.
 	Log *slog.Logger
 }
+
+func (c Config) policy() front.Policy { return front.Policy{Hosts: c.Hosts, Origins: c.Origins} }
 
 func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 	var errs []error
@@ -69,8 +74,8 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 	if min(c.MaxBody, c.MaxFile) < 0 || min(c.BodyTime, c.MaxTimeout, c.MaxIdle) < 0 || min(c.MaxSessions, c.MaxRuns, c.MaxRunsTotal, c.MaxTransfers) < 0 {
 		errs = append(errs, errors.New("limits: none may be negative"))
 	}
-	if err := (front.Policy{Hosts: c.Hosts}).Check(); err != nil {
-		errs = append(errs, fmt.Errorf("hosts: %w", err))
+	if err := c.policy().Check(); err != nil {
+		errs = append(errs, fmt.Errorf("hosts and origins: %w", err))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return c, &executor.Error{Op: "server", Kind: executor.ErrInvalid, Ran: executor.RanNo, Err: err}

@@ -65,7 +65,7 @@ func New(x executor.Executor, cfg Config) (*Server, error) {
 	}
 	s := &Server{x: x, cfg: cfg, started: time.Now(), sessions: map[string]*session{}, usage: map[keyID]*usage{}}
 	s.routes()
-	s.front = front.Policy{Hosts: cfg.Hosts}.Handler(s.mux, func(w http.ResponseWriter, r *http.Request, status int, message string) {
+	s.front = cfg.policy().Handler(s.mux, func(w http.ResponseWriter, r *http.Request, status int, message string) {
 		s.answerError(w, r, refuse(status, "origin", "%s", message))
 	})
 	return s, nil

@@ -470,3 +470,29 @@ func TestWhatIsWrong(t *testing.T) {
 	has(t, w.want(404, "GET", "/v1/nothing", ""), "no-such-operation")
 	has(t, w.want(501, "POST", "/v1/run", `{"code": "1", "stdin": "x"}`), "the backend lacks stdin:python", `"missing":["stdin:python"]`)
 }
+
+// A page of a listed origin needs a key as well, and pages of others get nothing.
+func TestOrigins(t *testing.T) {
+	const app = "https://app.example"
+	w := newWorld(t, fake.Options{}, Config{Origins: []string{app}})
+	for name, test := range map[string]struct {
+		key, origin string
+		status      int
+		allowed     string
+	}{
+		"listed":  {alice, app, 200, app},
+		"no-key":  {"", app, 401, app},
+		"foreign": {alice, "https://evil.example", 403, ""},
+	} {
+		res, body := w.do("POST", "/v1/run", `{"code": "print(1)"}`, "Authorization", "Bearer "+test.key, "Origin", test.origin, "Sec-Fetch-Site", "cross-site")
+		if got := res.Header.Get("Access-Control-Allow-Origin"); res.StatusCode != test.status || got != test.allowed {
+			t.Errorf("%s: got %d, allowed %q: %s", name, res.StatusCode, got, body)
+		}
+	}
+	if res, _ := w.do("OPTIONS", "/v1/run", "", "Authorization", "", "Origin", app, "Access-Control-Request-Method", "POST"); res.StatusCode != 204 || !strings.Contains(res.Header.Get("Access-Control-Allow-Headers"), "Authorization") {
+		t.Errorf("got %d %v", res.StatusCode, res.Header)
+	}
+	if _, err := New(w.s.x, Config{Keys: w.s.cfg.Keys, Origins: []string{"*"}}); err == nil {
+		t.Error("every origin is allowed")
+	}
+}

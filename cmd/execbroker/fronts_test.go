@@ -72,3 +72,37 @@ func TestServeSocket(t *testing.T) {
 	_ = p.Wait()
 	p.clean(t)
 }
+
+// A web page of an origin in the configuration can use the native API, and no other.
+func TestServeCORS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	config := write(t, dir, "app.yaml", "backends: {box: {type: fake}}\ncors: {origins: [https://app.example]}\n")
+	p := command(t, "serve", "--config", config, "--listen", "127.0.0.1:0", "--json")
+	s := announced[serving](t, p)
+	for origin, want := range map[string]string{"https://app.example": "https://app.example", "https://evil.example": ""} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, s.URL+"/v1/run", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Origin", origin)
+		r.Header.Set("Access-Control-Request-Method", "POST")
+		res, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if got := res.Header.Get("Access-Control-Allow-Origin"); got != want {
+			t.Errorf("%s: got %q", origin, got)
+		}
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.code(t, p.Wait())
+	p.clean(t)
+	contains(t, run(t, exitUsage, "serve", "--api", "nemo", "--config", config).err.String(), "cors: only with --api native")
+	config = write(t, dir, "star.yaml", "backends: {box: {type: fake}}\ncors: {origins: ['*']}\n")
+	contains(t, run(t, exitUsage, "serve", "--config", config, "--listen", "127.0.0.1:0").err.String(), `"*" is no origin`)
+}

@@ -74,9 +74,12 @@ func TestMCPDir(t *testing.T) {
 		}
 	}
 	code(`write("made.txt", "new")`)
-	code(`write("deep/er.txt", "new")`)
+	if err := os.RemoveAll(filepath.Join(dir, "sub")); err != nil {
+		t.Fatal(err)
+	}
+	code(`write("sub/er.txt", "new")`)
 	code(`write("a.txt", "two")`)
-	for name, want := range map[string]string{"made.txt": "new", "deep/er.txt": "new", "a.txt": "two"} {
+	for name, want := range map[string]string{"made.txt": "new", "sub/er.txt": "new", "a.txt": "two"} {
 		if got := read(t, filepath.Join(dir, name)); got != want {
 			t.Errorf("%s: got %q", name, got)
 		}
@@ -85,6 +88,9 @@ func TestMCPDir(t *testing.T) {
 	contains(t, code(`print(read("a.txt"))`), "three!")
 
 	// Names of the sandbox do not leave the directory, follow links, or make hidden files.
+	for _, name := range []string{"up/x", ".git/x"} {
+		call("upload_file", map[string]any{"name": name, "content": "x"})
+	}
 	contains(t, code(`write(".git/config", "x")`), "_.git/config")
 	contains(t, code(`write("out.txt", "x")`), "was not copied", "not a regular file")
 	contains(t, code(`write("up/outside.txt", "x")`), "was not copied")
@@ -103,7 +109,7 @@ func TestMCPDir(t *testing.T) {
 	for _, r := range listed.Resources {
 		uris = append(uris, r.URI)
 	}
-	contains(t, strings.Join(uris, "\n"), "sandbox:///workspace/a.txt", "sandbox:///workspace/deep/er.txt")
+	contains(t, strings.Join(uris, "\n"), "sandbox:///workspace/a.txt", "sandbox:///workspace/sub/er.txt")
 
 	// A new sandbox gets the files again.
 	call("reset_session", nil)

@@ -220,6 +220,10 @@ func (a *app) front(f serveFlags) (func(*backends.Broker) (*apiServer, error), e
 	if err := f.checkNames(); err != nil {
 		return nil, err
 	}
+	origins, err := a.origins(f.api)
+	if err != nil {
+		return nil, err
+	}
 	if f.api == "e2b" {
 		return a.frontE2B(f, spec)
 	}
@@ -249,7 +253,7 @@ func (a *app) front(f serveFlags) (func(*backends.Broker) (*apiServer, error), e
 	if f.api == "jupyter" {
 		return a.frontJupyter(f, spec, keys, made), nil
 	}
-	cfg := server.Config{Keys: keys, Spec: spec, Hosts: f.domains, MaxTimeout: f.maxTimeout, MaxSessions: f.maxSandboxes, Log: a.log()}
+	cfg := server.Config{Keys: keys, Spec: spec, Hosts: f.domains, Origins: origins, MaxTimeout: f.maxTimeout, MaxSessions: f.maxSandboxes, Log: a.log()}
 	return func(x *backends.Broker) (*apiServer, error) {
 		cfg.Conversations, cfg.Experiments = x.Manager(), x.Experiments
 		s, err := server.New(x, cfg)
@@ -258,6 +262,22 @@ func (a *app) front(f serveFlags) (func(*backends.Broker) (*apiServer, error), e
 		}
 		return &apiServer{Handler: s, made: made, drain: s.Drain, close: s.Close}, nil
 	}, nil
+}
+
+// origins returns the origins of the configuration whose web pages may use the server.
+func (a *app) origins(api string) ([]string, error) {
+	if a.config == "" {
+		return nil, nil
+	}
+	c, err := a.fileConfiguration()
+	switch origins := c.CORS.Origins; {
+	case err != nil:
+		return nil, err
+	case len(origins) > 0 && api != "native":
+		return nil, usage("%s: cors: only with --api native; remove it, or serve the native API", plain(a.config))
+	default:
+		return origins, nil
+	}
 }
 
 func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(*backends.Broker) (*apiServer, error), error) {

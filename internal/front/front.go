@@ -13,7 +13,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -26,13 +28,22 @@ type Policy struct {
 	// Below matches the labels that may precede one of Hosts, such as those of sandboxes. Nil:
 	// none.
 	Below *regexp.Regexp
+	// Origins are the origins, such as https://app.example, whose web pages may use the server with
+	// a key. Their requests are not refused, and their scripts can read the answers. Nil: none.
+	Origins []string
 }
 
-// Check returns an error if an entry of Hosts is neither a name nor an address.
+// Check returns an error if an entry of Hosts is neither a name nor an address, or one of Origins no
+// origin.
 func (p Policy) Check() error {
 	for _, h := range p.Hosts {
 		if _, err := netip.ParseAddr(h); err != nil && h != "*" && !hostForm.MatchString(h) {
 			return fmt.Errorf("%q is no host name or address; want one without scheme and port", h)
+		}
+	}
+	for _, o := range p.Origins {
+		if u, err := url.Parse(o); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Contains(u.Host, "*") || o != strings.ToLower(u.Scheme+"://"+u.Host) {
+			return fmt.Errorf("%q is no origin; want one such as https://app.example, in lower case and without a path", o)
 		}
 	}
 	return nil
@@ -46,6 +57,9 @@ var hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A
 // they answer.
 func (p Policy) Handler(next http.Handler, refuse func(w http.ResponseWriter, r *http.Request, status int, message string)) http.Handler {
 	cross := http.NewCrossOriginProtection()
+	for _, o := range p.Origins {
+		_ = cross.AddTrustedOrigin(o) // Check has checked it
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = named(w, r)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -56,6 +70,9 @@ func (p Policy) Handler(next http.Handler, refuse func(w http.ResponseWriter, r 
 			message = fmt.Sprintf("the host %.100q is not a name of this server; it answers to localhost and to the names in its configuration", r.Host)
 		case cross.Check(r) != nil:
 			status, message = http.StatusForbidden, "the request is from a web page of another origin"
+		case p.share(w, r):
+			w.WriteHeader(http.StatusNoContent)
+			return
 		default:
 			next.ServeHTTP(w, r)
 			return
@@ -71,6 +88,29 @@ func CrossOrigin(r *http.Request) bool {
 	q := r.Clone(r.Context())
 	q.Method = http.MethodPost
 	return http.NewCrossOriginProtection().Check(q) != nil
+}
+
+// share lets scripts of a listed origin read the answer. It reports whether the request is a
+// preflight, which only asks for permission. An origin is never repeated unless it is listed, and
+// cookies are never allowed: a key is what authorizes a request.
+func (p Policy) share(w http.ResponseWriter, r *http.Request) (preflight bool) {
+	if len(p.Origins) == 0 {
+		return false
+	}
+	h, origin := w.Header(), r.Header.Get("Origin")
+	h.Add("Vary", "Origin")
+	if !slices.Contains(p.Origins, origin) {
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Expose-Headers", RequestIDHeader+", Retry-After")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, X-API-Key, "+RequestIDHeader)
+	h.Set("Access-Control-Max-Age", "600")
+	return true
 }
 
 // allows reports whether a Host header names this server.

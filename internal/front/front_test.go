@@ -148,3 +148,73 @@ func TestNoBody(t *testing.T) {
 	}
 	res.Body.Close()
 }
+
+// Only listed origins get permission, and a listed one only for itself.
+func TestOrigins(t *testing.T) {
+	const app = "https://app.example"
+	reached := 0
+	handler := func(origins ...string) http.Handler {
+		return Policy{Origins: origins}.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reached++ }), func(w http.ResponseWriter, _ *http.Request, status int, _ string) {
+			w.WriteHeader(status)
+		})
+	}
+	listed := handler(app, "http://localhost:5173")
+	for name, test := range map[string]struct {
+		h                    http.Handler
+		method, host, origin string
+		status               int
+		allowed              bool
+		reaches              bool
+	}{
+		"post":             {listed, "POST", "", app, 200, true, true},
+		"get":              {listed, "GET", "", app, 200, true, true},
+		"second":           {listed, "POST", "", "http://localhost:5173", 200, true, true},
+		"preflight":        {listed, "OPTIONS", "", app, 204, true, false},
+		"foreign":          {listed, "POST", "", "https://evil.example", 403, false, false},
+		"foreign-get":      {listed, "GET", "", "https://evil.example", 200, false, true}, // its page cannot read the answer
+		"foreign-asks":     {listed, "OPTIONS", "", "https://evil.example", 200, false, true},
+		"null":             {listed, "POST", "", "null", 403, false, false},
+		"other-scheme":     {listed, "POST", "", "http://app.example", 403, false, false},
+		"other-port":       {listed, "POST", "", app + ":8443", 403, false, false},
+		"suffix":           {listed, "POST", "", app + ".evil.example", 403, false, false},
+		"other-host":       {listed, "POST", "evil.example", app, 421, false, false},
+		"other-host-asks":  {listed, "OPTIONS", "evil.example", app, 421, false, false},
+		"none-listed":      {handler(), "POST", "", app, 403, false, false},
+		"none-listed-asks": {handler(), "OPTIONS", "", app, 200, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := httptest.NewRequestWithContext(t.Context(), test.method, "http://localhost/v1/run", nil)
+			if test.host != "" {
+				r.Host = test.host
+			}
+			r.Header.Set("Origin", test.origin)
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+			if test.method == "OPTIONS" {
+				r.Header.Set("Access-Control-Request-Method", "POST")
+			}
+			reached = 0
+			rec := httptest.NewRecorder()
+			test.h.ServeHTTP(rec, r)
+			want := ""
+			if test.allowed {
+				want = test.origin
+			}
+			h := rec.Header()
+			if got := h.Get("Access-Control-Allow-Origin"); rec.Code != test.status || got != want || (reached == 1) != test.reaches {
+				t.Errorf("got %d, allowed %q, reached %d times", rec.Code, got, reached)
+			}
+			if h.Get("Access-Control-Allow-Credentials") != "" {
+				t.Error("credentials are allowed")
+			}
+		})
+	}
+	for origin, ok := range map[string]bool{
+		app: true, "http://127.0.0.1:8080": true, "http://[::1]:3000": true,
+		"*": false, "null": false, "": false, "https://*.example": false, "app.example": false, app + "/": false, app + "/page": false,
+		"https://App.example": false, "ftp://app.example": false, "https://user@app.example": false, "https://": false,
+	} {
+		if err := (Policy{Origins: []string{origin}}).Check(); (err == nil) != ok {
+			t.Errorf("%q: got %v", origin, err)
+		}
+	}
+}
