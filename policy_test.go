@@ -180,6 +180,7 @@ var rules = []rule{
 	{packages: []string{"internal/ci/mutate"}, modules: []string{"golang.org/x/sys"}},
 	{packages: []string{"internal/ci/performance", "internal/dbtest"}},
 	{packages: []string{"docs/guides"}}, // the test that follows them
+	{packages: []string{"clients/npm"}}, // the test that builds the package and runs it
 	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor", "internal/ci/mutate", "internal/ci/performance", "internal/dbtest"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 }
 

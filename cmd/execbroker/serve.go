@@ -56,14 +56,14 @@ func (a *app) serveCommand() *cobra.Command {
   nemo    /execute of the NeMo Agent Toolkit's local sandbox
   e2b     E2B's interfaces, for programs with E2B's SDKs
   jupyter kernels for JupyterLab and other programs that use a Jupyter server
-  piston, terrarium, dify, librechat, judge0
+  piston, terrarium, dify, librechat, judge0, onyx
           the interfaces of these services
   fronts  several of these, below the paths of "fronts" in the configuration
 
 The API keys of clients come from $` + keysVariable + `, separated by commas, or
 from --keys, a JSON file with a subject and attributes for each key. Each key has its own
-sessions. Without any, a key is generated and printed; nemo, piston and terrarium then
-require none, because their clients send none. The protocol is plain HTTP: for access
+sessions. Without any, a key is generated and printed; nemo, piston, terrarium and onyx
+then require none, because their clients send none. The protocol is plain HTTP: for access
 from other machines, put a TLS proxy in front of it.
 
 At the first signal the server refuses new runs and waits for current ones, at most

@@ -27,6 +27,9 @@ func (w *world) made(api string) map[string]string {
 	case "judge0":
 		a := w.ask(201, "POST", "/judge0/submissions?wait=true", `{"language_id": 71, "source_code": "print(1)"}`)
 		return map[string]string{"{token}": a["token"].(string)}
+	case "onyx":
+		a := w.ask(200, "POST", "/onyx/v1/execute", `{"code": "write(\"a.txt\", \"mine\")"}`)
+		return map[string]string{"{file}": a["files"].([]any)[0].(map[string]any)["file_id"].(string)}
 	}
 	return nil
 }
@@ -102,6 +105,9 @@ func TestEveryFront(t *testing.T) {
 		}
 		w.ask(404, "POST", "/librechat/exec", body, "Authorization", "Bearer "+bob)
 	}
+	body := fmt.Sprintf(`{"code": "print(read(\"b.txt\"))", "files": [{"path": "b.txt", "file_id": %q}]}`, w.made("onyx")["{file}"])
+	want(t, w.ask(200, "POST", "/onyx/v1/execute", body), map[string]any{"stdout": "mine\n"})
+	w.ask(404, "POST", "/onyx/v1/execute", body, "Authorization", "Bearer "+bob)
 	token := w.made("judge0")["{token}"]
 	want(t, w.ask(200, "GET", "/judge0/submissions/batch?tokens="+token, "", "Authorization", "Bearer "+bob), map[string]any{"submissions": []any{nil}})
 }
@@ -163,7 +169,7 @@ func TestConfiguration(t *testing.T) {
 		want string // empty: it is right
 	}{
 		"none":              {fronts(), "fronts: at least one is required"},
-		"unknown":           {fronts(Front{API: "pistol"}), `fronts[0].api: "pistol" is unknown; want one of piston, terrarium, dify, librechat, judge0`},
+		"unknown":           {fronts(Front{API: "pistol"}), `fronts[0].api: "pistol" is unknown; want one of piston, terrarium, dify, librechat, judge0, onyx`},
 		"path":              {fronts(Front{API: "piston", Path: "piston/"}), `fronts[0].path: "piston/" is not a path such as /piston`},
 		"same-path":         {fronts(Front{API: "piston", Path: "/a"}, Front{API: "dify", Path: "/a"}), `fronts[1].path: "/a" collides with "/a" of fronts[0]`},
 		"path-below":        {fronts(Front{API: "piston", Path: "/a/b"}, Front{API: "dify", Path: "/a"}), `fronts[1].path: "/a" collides with "/a/b" of fronts[0]`},
@@ -199,12 +205,12 @@ func TestBounds(t *testing.T) {
 	for _, a := range apis {
 		for pattern, rt := range a.routes {
 			method, path, _ := strings.Cut(pattern, " ")
-			if rt.open || method != "POST" || strings.HasSuffix(path, "/packages") || strings.Contains(path, "dependencies") || strings.HasSuffix(path, "programmatic") {
+			if rt.open || method != "POST" || strings.HasSuffix(path, "/packages") || strings.Contains(path, "dependencies") || strings.HasSuffix(path, "programmatic") || strings.Contains(path, "/sessions") {
 				continue // it reads no body
 			}
 			path = "/" + a.name + a.bases[0] + strings.TrimSuffix(path, "{$}")
 			contentType := "application/json"
-			if strings.Contains(path, "upload") {
+			if strings.Contains(path, "upload") || strings.HasSuffix(path, "/files") {
 				contentType = "multipart/form-data; boundary=x"
 			}
 			w.ask(413, method, path, `{"x": "`+strings.Repeat("x", 1000)+`"}`, "Content-Type", contentType)
@@ -256,6 +262,8 @@ func TestFailures(t *testing.T) {
 			{"/terrarium", `{"code": "1"}`, "error.message"},
 			{"/dify/v1/sandbox/run", `{"language": "python3", "code": "1"}`, "message"},
 			{"/librechat/exec", `{"lang": "py", "code": "1"}`, "error"},
+			{"/onyx/v1/execute", `{"code": "1"}`, "detail"},
+			{"/onyx/v1/execute/stream", `{"code": "1"}`, "detail"},
 		} {
 			rec := w.do("POST", test.path, test.body)
 			if rec.Code != status || strings.Contains(rec.Body.String(), "secret.sock") && kind != executor.ErrInvalid && kind != executor.ErrDenied {

@@ -92,6 +92,10 @@ func FuzzJudge0(f *testing.F) {
 	}, `{"language_id": 71, "source_code": "1", "cpu_time_limit": 1e-300, "wall_time_limit": 59.9, "memory_limit": 128000, "command_line_arguments": "a"}`, `{"language_id": 71, "source_code": "1", "memory_limit": 1e300}`)
 }
 
+func FuzzOnyx(f *testing.F) {
+	fuzzDecoder(f, &onyx, decodeOnyx, `{"code": "1", "stdin": "x", "timeout_ms": 1, "last_line_interactive": false, "files": [{"path": "a", "file_id": "b"}]}`, `{"code": "", "timeout_ms": 1e308}`)
+}
+
 // FuzzForm reads forms with files: what it accepts has names below the working directory.
 func FuzzForm(f *testing.F) {
 	f.Add("--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a/../b.txt\"\r\n\r\ndata\r\n--x--\r\n")

@@ -1,12 +1,8 @@
 package compat
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"mime"
-	"mime/multipart"
 	"net/http"
 	"path"
 	"strings"
@@ -41,12 +37,6 @@ type librechatFile struct {
 	Name    string `json:"name"`
 	Session string `json:"session_id"`
 	Storage string `json:"storage_session_id"`
-}
-
-// keptFile is a file that is kept, under "session/id".
-type keptFile struct {
-	name, mime string
-	data       []byte
 }
 
 // arguments are the arguments of a script: a list, or all in one string.
@@ -125,28 +115,12 @@ func (c *call) librechatKept(session, id string) (*keptFile, time.Time, error) {
 	return kept, i.added, nil
 }
 
-// keep keeps a file in a session and returns its ID.
-func (c *call) keep(session, name, media string, data []byte) (string, error) {
-	id := newID()
-	return id, c.kept.put(c.client.Subject, session+"/"+id, &keptFile{name, media, data}, int64(len(data)+len(name)))
-}
-
 func encodeLibrechat(c *call, _ job, o *outcome) any {
 	session := newID()
 	stdout, stderr, files := o.stdout(), o.stderr(), []map[string]string{}
-	for _, f := range o.Artifacts {
-		if int64(len(f.Data)) < f.Size {
-			stderr += tooLarge(f)
-			continue
-		}
-		id, err := c.keep(session, f.Name, f.MIME, f.Data)
-		if err != nil {
-			stderr += fmt.Sprintf("[%s is not kept: %v]\n", f.Name, err)
-			continue
-		}
-		files = append(files, map[string]string{"id": id, "name": f.Name, "session_id": session, "storage_session_id": session})
-	}
-	stderr += omitted(o)
+	stderr += c.keepMade(session, o, func(id, name string) {
+		files = append(files, map[string]string{"id": id, "name": name, "session_id": session, "storage_session_id": session})
+	})
 	a := map[string]any{"session_id": session, "stdout": stdout, "files": files, "wall_time": o.Duration.Milliseconds()}
 	if sig := o.signal(); sig != "" {
 		a["signal"], a["status"], a["message"] = sig, string(o.Status), o.Err().Error()
@@ -162,15 +136,7 @@ func encodeLibrechat(c *call, _ job, o *outcome) any {
 
 // librechatUpload keeps the files of a form in a new session.
 func librechatUpload(c *call) (int, any, error) {
-	_, params, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	if err != nil || params["boundary"] == "" {
-		return 0, nil, bad("want a form with files: multipart/form-data with a boundary")
-	}
-	body, err := c.body()
-	if err != nil {
-		return 0, nil, err
-	}
-	files, err := formFiles(body, params["boundary"])
+	files, err := c.form()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -188,35 +154,6 @@ func librechatUpload(c *call) (int, any, error) {
 	return http.StatusOK, map[string]any{
 		"message": "success", "session_id": session, "storage_session_id": session, "files": kept, "succeeded": len(kept), "failed": 0,
 	}, nil
-}
-
-// formFiles returns the files of a form.
-func formFiles(body []byte, boundary string) (files []file, err error) {
-	form := multipart.NewReader(bytes.NewReader(body), boundary)
-	for n := 0; ; n++ {
-		part, err := form.NextPart()
-		switch {
-		case err == io.EOF && len(files) > 0:
-			return files, nil
-		case err == io.EOF:
-			return nil, bad("No file uploaded")
-		case err != nil:
-			return nil, bad("the form: %v", err)
-		case n >= maxFiles:
-			return nil, refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the form has more than %d parts", maxFiles)}
-		case part.FileName() == "":
-			continue
-		}
-		data, err := io.ReadAll(part)
-		if err != nil {
-			return nil, bad("the form: %v", err)
-		}
-		f := file{path.Base(part.FileName()), data}
-		if err := (&call{}).check(job{files: []file{f}}); err != nil {
-			return nil, err
-		}
-		files = append(files, f)
-	}
 }
 
 func librechatList(c *call) (int, any, error) {
@@ -255,13 +192,7 @@ func librechatDownload(c *call) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	// What code has made must never run in a browser as if it came from this origin.
-	h := c.w.Header()
-	h.Set("Content-Type", "application/octet-stream")
-	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(f.name)}))
-	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(c.cfg.BodyTime)) // the ResponseWriter of a test has no deadline
-	_, _ = c.w.Write(f.data)                                                             // a client that has disconnected needs no answer
+	c.attach(f)
 	return 0, nil, nil
 }
 

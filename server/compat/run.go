@@ -75,6 +75,7 @@ type job struct {
 	timeout time.Duration // zero: the default
 	memory  int64
 	offline bool // without network, whatever the configuration
+	quiet   bool // the value of the last expression is not wanted
 	made    bool // the files that the run makes are wanted
 }
 

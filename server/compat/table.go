@@ -66,7 +66,7 @@ func bad(format string, args ...any) refusal {
 var apis []*api
 
 func init() { // not where it is declared: operations look into the table
-	apis = []*api{&piston, &terrarium, &dify, &librechat, &judge0}
+	apis = []*api{&piston, &terrarium, &dify, &librechat, &judge0, &onyx}
 }
 
 // Names returns the names of the interfaces.
