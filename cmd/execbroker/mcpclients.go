@@ -99,9 +99,9 @@ type mcpInstallation struct {
 	dry       bool
 }
 
-// mcpEntry returns the command that starts this program with its current flags, and with a directory
-// unless dir is empty. Clients start
-// programs in other directories and with another PATH, so file names are absolute.
+// mcpEntry returns the command that starts this program with its current flags, and with a
+// directory unless dir is empty. Clients start programs in other directories and with another PATH,
+// so file names are absolute.
 func (a *app) mcpEntry(dir string) (mcpEntry, error) {
 	exe, err := os.Executable()
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 )
 
 // mirror copies the files of a directory into the sessions of a client, and what code makes of them
-// back. The directory is never mounted. Hidden files, symbolic links and whatever else is no regular
-// file stay where they are.
+// back. The directory is never mounted. Hidden files, symbolic links and whatever else is no
+// regular file stay where they are.
 type mirror struct {
 	out     *outDir
 	confirm func(ctx context.Context, question string) bool

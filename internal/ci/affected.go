@@ -19,6 +19,7 @@ var reads = map[string][]string{
 	".":                    {"."},
 	"internal/ci":          {"."},
 	"backends/all":         {"docs/reports"},
+	"clients/npm":          {"LICENSE"},
 	"cmd/execbroker":       {"docs/grafana", "docs/guides", "server.json"},
 	"internal/attempttest": {"docs/security"},
 	"docker":               {"docs/security"},

@@ -33,8 +33,8 @@ type Policy struct {
 	Origins []string
 }
 
-// Check returns an error if an entry of Hosts is neither a name nor an address, or one of Origins no
-// origin.
+// Check returns an error if an entry of Hosts is neither a name nor an address, or an entry of
+// Origins is no origin.
 func (p Policy) Check() error {
 	for _, h := range p.Hosts {
 		if _, err := netip.ParseAddr(h); err != nil && h != "*" && !hostForm.MatchString(h) {
