@@ -27,7 +27,7 @@ const (
 // progress tells a client about the progress of its call, if the client has asked for that. Output
 // of the code waits in a bounded buffer, so that a client that does not read never blocks the code.
 type progress struct {
-	ctx    context.Context // of the call, for logs
+	log    func(text string) // to the client
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 	wake   chan struct{}
@@ -37,7 +37,7 @@ type progress struct {
 }
 
 func newProgress(ctx context.Context, req *sdk.CallToolRequest) *progress {
-	p := &progress{ctx: ctx, wake: make(chan struct{}, 1)}
+	p := &progress{log: func(text string) { tell(ctx, "info", text) }, wake: make(chan struct{}, 1)}
 	token := req.Params.GetProgressToken()
 	if token == nil {
 		return p
@@ -123,5 +123,5 @@ func (p *progress) event(e executor.Event) error {
 // step adds a step that is not output of the code.
 func (p *progress) step(s executor.Progress) {
 	p.put(s.What + "\n")
-	tell(p.ctx, "info", s.What)
+	p.log(s.What)
 }
