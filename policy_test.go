@@ -124,6 +124,8 @@ var rules = []rule{
 	{packages: []string{"server/jupyter"}, imports: []string{"executor", "executor/sessions", "internal/complete", "internal/drain", "internal/front", "internal/stdin", "server", "tool"}, modules: []string{"golang.org/x/net"}},
 	// Code that people type is the same at a prompt and in a notebook.
 	{packages: []string{"internal/complete"}, imports: []string{"executor"}},
+	// A page is files for whoever serves the API.
+	{packages: []string{"server/page"}},
 	{packages: []string{"server/..."}, imports: []string{"executor", "executor/checkpoint", "executor/rollout", "executor/sessions", "internal/drain", "internal/front", "internal/stdin", "server/..."}},
 	// The suite judges what users of the contract see. Only the part for go test plants faults
 	// below it.
@@ -135,7 +137,7 @@ var rules = []rule{
 	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor", "executor/compare"}, modules: []string{"golang.org/x/tools"}},
 	{packages: []string{"conformance/conformancetest"}, imports: []string{"conformance", "executor", "executor/driver"}},
 	// Adapters translate; none knows another.
-	{packages: []string{"internal/cell", "internal/seccomp", "internal/typescript", "internal/leaktest", "internal/npmtest", "internal/sharetest"}},
+	{packages: []string{"internal/cell", "internal/seccomp", "internal/typescript", "internal/leaktest", "internal/npmtest", "internal/browsertest", "internal/sharetest"}},
 	// What sandboxes say, in the types of the contract, for whoever speaks to them.
 	{packages: []string{"internal/wire"}, imports: []string{"executor", "executor/driver"}},
 	{packages: []string{"internal/store"}, imports: []string{"executor"}, modules: []string{"golang.org/x/sys"}},
@@ -238,7 +240,7 @@ func TestDependencies(t *testing.T) {
 // others test theirs. Products stand on none of them.
 var forTests = []string{
 	"conformance/conformancetest", "docker/dockertest", "executor/sessions/storetest", "flymachines/flytest",
-	"internal/attempttest", "internal/ci/...", "internal/dbtest", "internal/fake", "internal/leaktest", "internal/npmtest",
+	"internal/attempttest", "internal/browsertest", "internal/ci/...", "internal/dbtest", "internal/fake", "internal/leaktest", "internal/npmtest",
 	"internal/packages/packagestest", "internal/sharetest", "kubernetes/kubetest/...", "kubernetes/podtest", "runner/sshtest", "server/e2b/e2btest",
 }
 

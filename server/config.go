@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -41,6 +42,12 @@ type Config struct {
 	// Experiments returns what GET /v1/experiments answers to operators, such as the method of that
 	// name of a Broker. Nil: there are no experiments.
 	Experiments func(context.Context) ([]rollout.Experiment, error)
+	// Backends returns the backends that keys of operators may choose for a session, by their names.
+	// Nil: the Executor decides for all.
+	Backends func() map[string]executor.Executor
+	// Page answers GET / and what is below /page/, without a key, such as page.Handler. Nil: there
+	// is no page.
+	Page http.Handler
 	// MaxBody and MaxFile are the largest sizes of a JSON request and of a file in bytes. Zero: the
 	// defaults.
 	MaxBody, MaxFile int64

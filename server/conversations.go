@@ -158,6 +158,9 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request, c Client) (int, an
 
 // conversationSpec is spec without what only a session at one server can have.
 func (s *Server) conversationSpec(c Client, q SessionRequest) (executor.Spec, error) {
+	if q.Backend != "" {
+		return executor.Spec{}, refuse(http.StatusBadRequest, "invalid", "backend: the routes decide for conversations; choose one for a session")
+	}
 	if q.Ports {
 		return executor.Spec{}, refuse(http.StatusBadRequest, "invalid", "ports: only in /v1/sessions")
 	}

@@ -15,7 +15,7 @@ type ExperimentList struct {
 // experiments answers operators only: the figures are those of the users of all keys.
 func (s *Server) experiments(_ http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
 	if !c.Operator {
-		return 0, nil, &Problem{Status: http.StatusForbidden, Kind: executor.KindName(executor.ErrDenied), Ran: executor.RanNo.String(), Message: "the key is not that of an operator"}
+		return 0, nil, notOperator()
 	}
 	list := ExperimentList{Experiments: []rollout.Experiment{}}
 	if s.cfg.Experiments == nil {
@@ -27,4 +27,8 @@ func (s *Server) experiments(_ http.ResponseWriter, r *http.Request, c Client) (
 	}
 	list.Experiments = append(list.Experiments, all...)
 	return http.StatusOK, list, nil
+}
+
+func notOperator() *Problem {
+	return &Problem{Status: http.StatusForbidden, Kind: executor.KindName(executor.ErrDenied), Ran: executor.RanNo.String(), Message: "the key is not that of an operator"}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -21,14 +22,20 @@ type Capabilities struct {
 	MaxFileBytes      int64                  `json:"max_file_bytes"`
 	MaxSessions       int                    `json:"max_sessions"`
 	MaxRuns           int                    `json:"max_runs"`
+	Operator          bool                   `json:"operator,omitempty"` // the key is that of an operator
+	Backends          []string               `json:"backends,omitempty"` // which the key may choose for a session
 }
 
-func (s *Server) capabilities(http.ResponseWriter, *http.Request, Client) (int, any, error) {
+func (s *Server) capabilities(_ http.ResponseWriter, _ *http.Request, c Client) (int, any, error) {
 	i := s.x.Info()
 	v := Capabilities{
 		Backend: i.Name, Capabilities: capabilitiesOf(i.Capabilities), Network: s.cfg.Spec.Network, Limits: s.cfg.Spec.Limits,
 		MaxTimeoutSeconds: s.cfg.MaxTimeout.Seconds(), MaxIdleSeconds: s.cfg.MaxIdle.Seconds(),
 		MaxBodyBytes: s.cfg.MaxBody, MaxFileBytes: s.cfg.MaxFile, MaxSessions: s.cfg.MaxSessions, MaxRuns: s.cfg.MaxRuns,
+		Operator: c.Operator,
+	}
+	if c.Operator && s.cfg.Backends != nil {
+		v.Backends = slices.Sorted(maps.Keys(s.cfg.Backends()))
 	}
 	v.Network.Mode = cmp.Or(v.Network.Mode, executor.NetworkNone)
 	return http.StatusOK, v, nil

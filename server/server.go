@@ -109,6 +109,10 @@ func (s *Server) routes() {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(OpenAPI)
 	})
+	if s.cfg.Page != nil {
+		s.mux.Handle("GET /{$}", s.cfg.Page)
+		s.mux.Handle("GET /page/", s.cfg.Page)
+	}
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if allowed := s.methods(r); len(allowed) > 0 {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))

@@ -18,6 +18,7 @@ import (
 // SessionRequest is a request for a session. Zero fields mean those of Config.Spec.
 type SessionRequest struct {
 	Languages   []executor.Language `json:"languages,omitempty"` // the first is the default of runs; none: the first of the backend
+	Backend     string              `json:"backend,omitempty"`   // only with a key of an operator; none: the routes decide
 	Template    string              `json:"template,omitempty"`
 	Packages    []string            `json:"packages,omitempty"` // packages of the first language
 	Env         map[string]string   `json:"env,omitempty"`
@@ -102,6 +103,25 @@ func seconds(name string, v float64, most time.Duration) (time.Duration, error) 
 	return time.Duration(v * float64(time.Second)), nil
 }
 
+// backend returns what makes the session of a request. Only operators choose: the routes are theirs.
+func (s *Server) backend(c Client, name string) (executor.Executor, error) {
+	if name == "" {
+		return s.x, nil
+	}
+	if !c.Operator {
+		return nil, notOperator()
+	}
+	var all map[string]executor.Executor
+	if s.cfg.Backends != nil {
+		all = s.cfg.Backends()
+	}
+	x, ok := all[name]
+	if !ok {
+		return nil, refuse(http.StatusBadRequest, "invalid", "backend: there is no %.100q; want one of %q", name, slices.Sorted(maps.Keys(all)))
+	}
+	return x, nil
+}
+
 func (s *Server) create(w http.ResponseWriter, r *http.Request, c Client) (int, any, error) {
 	var q SessionRequest
 	if err := s.body(w, r, &q); err != nil {
@@ -111,11 +131,15 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, c Client) (int, 
 	if err != nil {
 		return 0, nil, err
 	}
+	over, err := s.backend(c, q.Backend)
+	if err != nil {
+		return 0, nil, err
+	}
 	free, err := s.use(c, func(u *usage) *int { return &u.sessions }, s.cfg.MaxSessions, "sessions", executor.RuleSessions)
 	if err != nil {
 		return 0, nil, err
 	}
-	x, err := s.x.Create(r.Context(), spec)
+	x, err := over.Create(r.Context(), spec)
 	if err != nil {
 		free()
 		return 0, nil, err

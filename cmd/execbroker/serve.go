@@ -22,6 +22,7 @@ import (
 	"github.com/execbroker/execbroker/server/e2b"
 	"github.com/execbroker/execbroker/server/jupyter"
 	"github.com/execbroker/execbroker/server/nemo"
+	"github.com/execbroker/execbroker/server/page"
 )
 
 // apis are the interfaces that serve supports.
@@ -43,6 +44,7 @@ type serveFlags struct {
 	onPause      string
 	ports        string
 	pausedTTL    time.Duration
+	page         bool
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -52,7 +54,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Short: "Let other programs use these backends over HTTP",
 		Long: `Serve an HTTP API over any backend:
 
-  native  run code, streams, sessions, files, packages; see /v1/openapi.json
+  native  run code, streams, sessions, files, packages; see /v1/openapi.json. With a
+          page for browsers at /
   nemo    /execute of the NeMo Agent Toolkit's local sandbox
   e2b     E2B's interfaces, for programs with E2B's SDKs
   jupyter kernels for JupyterLab and other programs that use a Jupyter server
@@ -90,6 +93,7 @@ as long as --drain says. At the second it ends immediately.`,
 	l.DurationVar(&f.maxTimeout, "max-timeout", server.DefaultMaxTimeout, "the longest run of a client; for e2b the longest life of a sandbox (default 24h)")
 	l.IntVar(&f.maxSandboxes, "max-sandboxes", e2b.DefaultMaxSandboxes, "the largest number of sessions of a key")
 	l.StringVar(&f.onPause, "on-pause", string(e2b.PauseKeep), "e2b: what happens to paused sandboxes on backends that cannot suspend them: keep, kill or refuse")
+	l.BoolVar(&f.page, "page", true, "native: answer / with a page for browsers")
 	l.StringVar(&f.ports, "ports", portsOff, "e2b: who can connect to servers in sandboxes: off (nobody), private (clients with a token) or public")
 	l.DurationVar(&f.pausedTTL, "paused-ttl", e2b.DefaultPausedTTL, "e2b: how long a paused sandbox is kept")
 	l.DurationVar(&f.drain, "drain", 0, "how long to wait for runs at the first signal (default the longest run; e2b: not at all)")
@@ -105,6 +109,7 @@ type serving struct {
 	API     string `json:"api"`
 	URL     string `json:"url"`
 	Key     string `json:"key,omitempty"`     // set if it was generated
+	Page    string `json:"page,omitempty"`    // the URL of the page for browsers
 	Metrics string `json:"metrics,omitempty"` // where Prometheus gets measurements
 
 	Fronts []compat.Front `json:"fronts,omitempty"` // below the URL
@@ -137,7 +142,11 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 			}
 		}
 		return a.listen(ctx, f.listen, s, drain, func(l net.Addr) error {
-			return a.announce(serving{API: f.api, URL: urlOf(l), Key: s.made, Metrics: a.scraped, Fronts: s.fronts})
+			said := serving{API: f.api, URL: urlOf(l), Key: s.made, Metrics: a.scraped, Fronts: s.fronts}
+			if f.api == "native" && f.page && l.Network() != "unix" {
+				said.Page = said.URL + "/"
+			}
+			return a.announce(said)
 		})
 	})
 }
@@ -211,6 +220,9 @@ func (a *app) front(f serveFlags) (func(*backends.Broker) (*apiServer, error), e
 	if f.api != "e2b" && f.given("ports") {
 		return nil, usage("--ports: only with --api e2b")
 	}
+	if f.api != "native" && f.given("page") {
+		return nil, usage("--page: only with --api native")
+	}
 	if !slices.Contains(ports, f.ports) {
 		return nil, usage("--ports: want one of %q", ports)
 	}
@@ -255,7 +267,10 @@ func (a *app) front(f serveFlags) (func(*backends.Broker) (*apiServer, error), e
 	}
 	cfg := server.Config{Keys: keys, Spec: spec, Hosts: f.domains, Origins: origins, MaxTimeout: f.maxTimeout, MaxSessions: f.maxSandboxes, Log: a.log()}
 	return func(x *backends.Broker) (*apiServer, error) {
-		cfg.Conversations, cfg.Experiments = x.Manager(), x.Experiments
+		cfg.Conversations, cfg.Experiments, cfg.Backends = x.Manager(), x.Experiments, func() map[string]executor.Executor { return chosen(x) }
+		if f.page {
+			cfg.Page = page.Handler()
+		}
 		s, err := server.New(x, cfg)
 		if err != nil {
 			return nil, err
@@ -278,6 +293,17 @@ func (a *app) origins(api string) ([]string, error) {
 	default:
 		return origins, nil
 	}
+}
+
+// chosen are the backends of x that an operator may choose for a session.
+func chosen(x *backends.Broker) map[string]executor.Executor {
+	all := map[string]executor.Executor{}
+	for _, b := range x.Stats().Backends {
+		if c, ok := x.Backend(b.Name); ok {
+			all[b.Name] = c
+		}
+	}
+	return all
 }
 
 func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(*backends.Broker) (*apiServer, error), error) {
@@ -382,5 +408,10 @@ func (a *app) announce(s serving) error {
 	if isCompat(s.API) {
 		return a.answer(s, true, func(w io.Writer) { fmt.Fprint(w, s.frontsText()) })
 	}
-	return a.answer(s, true, func(w io.Writer) { fmt.Fprintf(w, text, s.URL, cmp.Or(s.Key, "...")) })
+	return a.answer(s, true, func(w io.Writer) {
+		fmt.Fprintf(w, text, s.URL, cmp.Or(s.Key, "..."))
+		if s.Page != "" {
+			fmt.Fprintf(w, "\nin a browser, open %s\nand enter the key %s\n", s.Page, cmp.Or(s.Key, "..."))
+		}
+	})
 }

@@ -1,0 +1,146 @@
+// Package browsertest drives Chromium in tests of pages.
+package browsertest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Page is a page in Chromium, controlled over a pair of pipes with the protocol of its developer
+// tools.
+type Page struct {
+	testing.TB
+	in      *os.File
+	out     *bufio.Reader
+	id      int
+	session string // session of the page
+}
+
+// Open opens a page.
+func Open(t testing.TB, url string) *Page {
+	t.Helper()
+	file, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("needs Chromium; go run ./internal/ci prepare installs it")
+	}
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), file, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--proxy-server=direct://", "--remote-debugging-pipe",
+		"--user-data-dir="+filepath.Join(t.TempDir(), "profile"), "about:blank")
+	cmd.ExtraFiles = []*os.File{inR, outW} // descriptors 3 and 4, which Chromium expects
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	inR.Close()
+	outW.Close()
+	p := &Page{TB: t, in: inW, out: bufio.NewReaderSize(outR, 1<<20)}
+	if err := outR.SetReadDeadline(time.Now().Add(3 * time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		fmt.Fprintf(inW, `{"id":%d,"method":"Browser.close"}`+"\x00", p.id+1)
+		_ = cmd.Wait() // however it ends
+		inW.Close()
+		outR.Close()
+		if t.Failed() {
+			t.Log(stderr.String())
+		}
+	})
+	var target struct{ TargetID string }
+	p.Send("Target.createTarget", map[string]any{"url": url}, &target)
+	var attached struct{ SessionID string }
+	p.Send("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	p.session = attached.SessionID
+	return p
+}
+
+// Send sends a command and waits for its answer.
+func (p *Page) Send(method string, params, result any) {
+	p.Helper()
+	p.id++
+	m := map[string]any{"id": p.id, "method": method, "params": params}
+	if p.session != "" {
+		m["sessionId"] = p.session
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		p.Fatal(err)
+	}
+	if _, err := p.in.Write(append(data, 0)); err != nil {
+		p.Fatal(err)
+	}
+	for {
+		text, err := p.out.ReadBytes(0)
+		if err != nil {
+			p.Fatalf("%s: %v", method, err)
+		}
+		var answer struct {
+			ID     int
+			Result json.RawMessage
+			Error  json.RawMessage
+		}
+		if err := json.Unmarshal(text[:len(text)-1], &answer); err != nil {
+			p.Fatal(err)
+		}
+		if answer.ID != p.id {
+			continue // an event
+		}
+		if answer.Error != nil {
+			p.Fatalf("%s: %s", method, answer.Error)
+		}
+		if err := json.Unmarshal(answer.Result, result); err != nil {
+			p.Fatal(err)
+		}
+		return
+	}
+}
+
+// Eval returns the value of an expression as text.
+func (p *Page) Eval(expression string) string {
+	p.Helper()
+	var r struct {
+		Result           struct{ Value any }
+		ExceptionDetails json.RawMessage
+	}
+	p.Send("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
+	if r.ExceptionDetails != nil {
+		p.Fatalf("%s: %s", expression, r.ExceptionDetails)
+	}
+	return fmt.Sprint(r.Result.Value)
+}
+
+// Until waits until an expression is true.
+func (p *Page) Until(expression string) {
+	p.Helper()
+	for end := time.Now().Add(2 * time.Minute); p.Eval("Boolean("+expression+")") != "true"; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			p.Fatalf("it does not become true: %s\n%s", expression, p.Eval("document.documentElement.outerHTML"))
+		}
+	}
+}
+
+// Screenshot returns a picture of what is visible, in PNG.
+func (p *Page) Screenshot() []byte {
+	p.Helper()
+	var r struct{ Data []byte }
+	p.Send("Page.captureScreenshot", map[string]any{"format": "png"}, &r)
+	return r.Data
+}

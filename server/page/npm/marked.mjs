@@ -1,0 +1,2 @@
+// What the page uses of marked.
+export {parse} from "marked"

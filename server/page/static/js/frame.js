@@ -1,0 +1,54 @@
+// What a run has made in HTML, SVG or Markdown is shown in a frame that has no scripts, no origin
+// and no network: its sandbox allows nothing, and its policy loads nothing.
+import {h} from "./dom.js"
+
+const policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:"
+
+// The one place where text becomes HTML. It refuses what is not for a frame or for reading.
+const rule = trustedTypes.createPolicy("frame", {createHTML: text => text})
+
+// parsed returns HTML as a document that nothing is loaded for and that is never shown.
+export const parsed = text => new DOMParser().parseFromString(rule.createHTML(text), "text/html")
+
+// active are elements that a policy has no word for: a browser connects to servers that links name,
+// and a reader may follow others.
+const active = "script, link, meta, base, iframe, frame, frameset, object, embed, portal, fencedframe, template, form"
+
+// frame shows HTML. The height is an estimate in pixels, and the reader can change it.
+export function frame(html, title, height, look = "") {
+  const doc = parsed(html)
+  for (const e of doc.querySelectorAll(active)) e.remove()
+  for (const e of doc.querySelectorAll("a, area")) {
+    for (const name of ["href", "xlink:href", "ping", "target"]) e.removeAttribute(name)
+  }
+  const f = h("iframe", {title, loading: "eager", referrerPolicy: "no-referrer"})
+  f.setAttribute("sandbox", "")
+  f.srcdoc = rule.createHTML(`<!doctype html><meta http-equiv="Content-Security-Policy" content="${policy}">` +
+    `<meta name="color-scheme" content="${look === "text" ? "light dark" : "light"}"><style>` +
+    "body { font: 15px/1.55 system-ui, sans-serif; margin: 12px; overflow-wrap: anywhere } svg, img { max-width: 100%; height: auto }" +
+    "table { border-collapse: collapse } th, td { padding: 4px 10px; border-bottom: 1px solid #8884; text-align: left }" +
+    "pre, code { font: 13px/1.5 ui-monospace, monospace } pre { white-space: pre-wrap }</style>" + doc.head.innerHTML + doc.body.innerHTML)
+  const box = h("div", {class: "frame " + look}, f)
+  box.style.height = Math.min(Math.max(height, 60), 640) + "px"
+  return box
+}
+
+// svg shows a chart.
+export function svg(text) {
+  const root = parsed(text).querySelector("svg")
+  const size = name => parseFloat(root?.getAttribute(name)) || 0
+  const view = (root?.getAttribute("viewBox") || "").split(/[\s,]+/).map(Number)
+  const width = size("width") || view[2] || 600, height = size("height") || view[3] || 400
+  const room = Math.min(document.getElementById("main").clientWidth - 60, width)
+  return frame(text, "Chart", height * Math.min(1, room / width) + 32)
+}
+
+// markdown shows formatted text.
+export async function markdown(text) {
+  const {parse} = await import("../npm/marked.js")
+  const lines = text.split("\n").reduce((n, line) => n + Math.max(1, Math.ceil(line.length / 80)), 0)
+  return frame(parse(text.slice(0, 1 << 20)), "Text", 40 + lines * 24, "text")
+}
+
+// html shows a document.
+export const html = text => frame(text, "HTML of the run", 320)

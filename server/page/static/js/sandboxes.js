@@ -1,0 +1,48 @@
+// The sandboxes behind the cells: one for each language, or one for all if the backend can mix them.
+import {call} from "./api.js"
+
+// Sandboxes makes a sandbox when something needs it.
+export class Sandboxes {
+  constructor(backend, capabilities) {
+    this.backend = backend // empty: the routes decide
+    this.mixed = (capabilities.features || []).includes("mixed-languages")
+    this.languages = capabilities.languages.map(l => l.language)
+    this.made = new Map()
+    this.packages = new Map() // by language; a new sandbox gets them too
+  }
+
+  group(language) {
+    return this.mixed ? "" : language === "typescript" ? "javascript" : language
+  }
+
+  // peek returns the sandbox of a language if there is one.
+  peek(language) {
+    return this.made.get(this.group(language))?.then(s => s, () => undefined)
+  }
+
+  // get returns the sandbox of a language.
+  get(language) {
+    const group = this.group(language)
+    if (!this.made.has(group)) {
+      const languages = this.mixed ? this.languages.filter(l => l !== "typescript") : [group]
+      const body = {languages: [...new Set([group || languages[0], ...languages])].filter(Boolean)}
+      if (this.backend) body.backend = this.backend
+      const made = call("POST", "/v1/sessions", body)
+      this.made.set(group, made)
+      made.catch(() => this.made.delete(group))
+    }
+    return this.made.get(group)
+  }
+
+  // lost forgets a sandbox that has ended by itself.
+  lost(language) {
+    this.made.delete(this.group(language))
+  }
+
+  // end ends all of them.
+  async end() {
+    const all = [...this.made.values()]
+    this.made.clear()
+    await Promise.allSettled(all.map(async made => call("DELETE", "/v1/sessions/" + (await made).id)))
+  }
+}
