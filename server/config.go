@@ -45,6 +45,9 @@ type Config struct {
 	// Backends returns the backends that keys of operators may choose for a session, by their names.
 	// Nil: the Executor decides for all.
 	Backends func() map[string]executor.Executor
+	// Overview returns what GET /v1/overview answers to operators of backends: Backends, Arms and
+	// Used. Nil: these are empty.
+	Overview func(context.Context) (Overview, error)
 	// Page answers GET / and what is below /page/, without a key, such as page.Handler. Nil: there
 	// is no page.
 	Page http.Handler

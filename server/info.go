@@ -55,11 +55,16 @@ type Stats struct {
 func (s *Server) stats(_ http.ResponseWriter, _ *http.Request, c Client) (int, any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return http.StatusOK, s.statsOf(c), nil
+}
+
+// statsOf returns the statistics of a key. The caller holds mu.
+func (s *Server) statsOf(c Client) Stats {
 	u := s.usageOf(c)
-	return http.StatusOK, Stats{
+	return Stats{
 		Subject: c.Subject, UptimeSeconds: time.Since(s.started).Seconds(), Sessions: u.sessions, SessionsCreated: u.created,
 		Running: u.runs, Runs: maps.Clone(u.done), RunErrors: u.failed,
-	}, nil
+	}
 }
 
 // Health says whether the server accepts runs: "ok", or "draining" while it shuts down.

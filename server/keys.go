@@ -21,7 +21,8 @@ type Client struct {
 	Subject string `json:"subject,omitempty"`
 	// Attributes are the attributes of the sandboxes, which routes match.
 	Attributes map[string]string `json:"attributes,omitempty"`
-	// Operator lets the key read what concerns all keys: GET /v1/experiments.
+	// Operator lets the key read what concerns all keys, GET /v1/experiments and GET /v1/overview,
+	// and choose the backend of a session.
 	Operator bool `json:"operator,omitempty"`
 
 	id keyID // identifies the key; everything of a key is stored under it

@@ -137,6 +137,7 @@ func TestOpenAPI(t *testing.T) {
 		"get /v1/capabilities":                        {nil, Capabilities{}},
 		"get /v1/stats":                               {nil, Stats{}},
 		"get /v1/experiments":                         {nil, ExperimentList{}},
+		"get /v1/overview":                            {nil, Overview{}},
 		"post /v1/run":                                {OnceRequest{}, Result{}},
 		"post /v1/run/stream":                         {OnceRequest{}, nil},
 		"put /v1/conversations/{key}":                 {SessionRequest{}, Conversation{}},

@@ -39,6 +39,7 @@ type Server struct {
 	closed   bool
 	sessions map[string]*session
 	usage    map[keyID]*usage
+	failures []Failure // the newest last
 }
 
 // usage is what a key uses and has used.
@@ -84,6 +85,7 @@ func (s *Server) routes() {
 		"GET /v1/capabilities":                      s.capabilities,
 		"GET /v1/stats":                             s.stats,
 		"GET /v1/experiments":                       s.experiments,
+		"GET /v1/overview":                          s.overview,
 		"POST /v1/run":                              s.runOnce,
 		"POST /v1/run/stream":                       s.streamOnce,
 		"GET /v1/sessions":                          s.list,
@@ -158,6 +160,7 @@ func (s *Server) authenticated(f operation) http.Handler {
 		status, v, err := f(w, r, c)
 		switch {
 		case err != nil:
+			s.failed(r, c, err)
 			s.answerError(w, r, err)
 		case v != nil:
 			answer(w, status, v)

@@ -52,6 +52,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c Client, x exec
 	if err != nil {
 		p := *ProblemOf(err)
 		p.Request = requestID(r)
+		s.failed(r, c, err)
 		q.put("error", p, 0)
 	} else {
 		q.put("done", v, 0)

@@ -267,7 +267,9 @@ func (a *app) front(f serveFlags) (func(*backends.Broker) (*apiServer, error), e
 	}
 	cfg := server.Config{Keys: keys, Spec: spec, Hosts: f.domains, Origins: origins, MaxTimeout: f.maxTimeout, MaxSessions: f.maxSandboxes, Log: a.log()}
 	return func(x *backends.Broker) (*apiServer, error) {
-		cfg.Conversations, cfg.Experiments, cfg.Backends = x.Manager(), x.Experiments, func() map[string]executor.Executor { return chosen(x) }
+		cfg.Conversations, cfg.Experiments = x.Manager(), x.Experiments
+		cfg.Backends = func() map[string]executor.Executor { return chosen(x) }
+		cfg.Overview = func(ctx context.Context) (server.Overview, error) { return overview(ctx, x) }
 		if f.page {
 			cfg.Page = page.Handler()
 		}
@@ -293,17 +295,6 @@ func (a *app) origins(api string) ([]string, error) {
 	default:
 		return origins, nil
 	}
-}
-
-// chosen are the backends of x that an operator may choose for a session.
-func chosen(x *backends.Broker) map[string]executor.Executor {
-	all := map[string]executor.Executor{}
-	for _, b := range x.Stats().Backends {
-		if c, ok := x.Backend(b.Name); ok {
-			all[b.Name] = c
-		}
-	}
-	return all
 }
 
 func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(*backends.Broker) (*apiServer, error), error) {

@@ -40,6 +40,14 @@ async function begin() {
   server.kept = () => sessionStorage.getItem("execbroker-key") !== null
   const {Notebook} = await import("./notebook.js")
   const views = [["Notebook", () => new Notebook(server)]]
+  if (server.backends?.length > 1) {
+    const {Compare} = await import("./compare.js")
+    views.push(["Compare", () => new Compare(server)])
+  }
+  if (server.operator) {
+    const {Operators} = await import("./operators.js")
+    views.push(["Operators", () => new Operators()])
+  }
   open = []
   const tabs = views.map(([name, make], i) => h("button", {type: "button", role: "tab", id: "tab-" + i, "aria-controls": "view-" + i, onclick: () => choose(i)}, name))
   const panes = views.map((_, i) => h("div", {role: "tabpanel", id: "view-" + i, "aria-labelledby": "tab-" + i, hidden: true}))

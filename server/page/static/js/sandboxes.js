@@ -3,12 +3,13 @@ import {call} from "./api.js"
 
 // Sandboxes makes a sandbox when something needs it.
 export class Sandboxes {
-  constructor(backend, capabilities) {
-    this.backend = backend // empty: the routes decide
-    this.mixed = (capabilities.features || []).includes("mixed-languages")
+  // backend is one of the server's, or empty: then the routes decide. With only, each sandbox has just
+  // that language.
+  constructor(backend, capabilities, only) {
+    this.backend = backend
+    this.mixed = !only && (capabilities.features || []).includes("mixed-languages") && !(capabilities.varies || []).includes("mixed-languages")
     this.languages = capabilities.languages.map(l => l.language)
     this.made = new Map()
-    this.packages = new Map() // by language; a new sandbox gets them too
   }
 
   group(language) {
