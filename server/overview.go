@@ -15,7 +15,7 @@ type Overview struct {
 	UptimeSeconds float64         `json:"uptime_seconds"`
 	Sessions      []LiveSession   `json:"sessions"` // of all keys, the oldest first; at most 500
 	Keys          []Stats         `json:"keys"`     // of each key that has been used
-	Failures      []Failure       `json:"failures"` // the last requests that failed, the newest first
+	Failures      []FailedRequest `json:"failures"` // the last requests that failed, the newest first
 	Backends      []BackendStatus `json:"backends"`
 	Arms          []ArmStatus     `json:"arms"`
 	Used          []Used          `json:"used"` // on this day, in UTC: what is limited by a quota or has a price
@@ -31,8 +31,8 @@ type LiveSession struct {
 	Busy        bool                `json:"busy"`
 }
 
-// Failure is a request that failed. What the code of a run did is no failure.
-type Failure struct {
+// FailedRequest is a request that failed. What the code of a run did is no failure.
+type FailedRequest struct {
 	Time      time.Time `json:"time"`
 	Subject   string    `json:"subject"`
 	Operation string    `json:"operation"` // "POST /v1/run"
@@ -129,7 +129,7 @@ func listed[T any](s []T) []T { return append([]T{}, s...) }
 // failed remembers a request that failed.
 func (s *Server) failed(r *http.Request, c Client, err error) {
 	p := problem(err)
-	f := Failure{Time: time.Now(), Subject: c.Subject, Operation: r.Pattern, Status: p.Status, Kind: p.Kind, Message: p.Message, Request: requestID(r)}
+	f := FailedRequest{Time: time.Now(), Subject: c.Subject, Operation: r.Pattern, Status: p.Status, Kind: p.Kind, Message: p.Message, Request: requestID(r)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.failures) >= maxFailures {

@@ -39,7 +39,7 @@ type Server struct {
 	closed   bool
 	sessions map[string]*session
 	usage    map[keyID]*usage
-	failures []Failure // the newest last
+	failures []FailedRequest // the newest last
 }
 
 // usage is what a key uses and has used.

@@ -144,3 +144,56 @@ func (p *Page) Screenshot() []byte {
 	p.Send("Page.captureScreenshot", map[string]any{"format": "png"}, &r)
 	return r.Data
 }
+
+// The modifiers of Key.
+const (
+	Control = 2
+	Shift   = 8
+)
+
+// keys are the codes and the text of keys.
+var keys = map[string]struct {
+	code int
+	text string
+}{"Enter": {13, "\r"}, "Tab": {9, ""}, "Escape": {27, ""}, "ArrowRight": {39, ""}, "ArrowLeft": {37, ""}, "a": {65, ""}}
+
+// Key presses a key, with modifiers.
+func (p *Page) Key(name string, modifiers int) {
+	p.Helper()
+	k := keys[name]
+	e := map[string]any{"type": "keyDown", "key": name, "code": name, "windowsVirtualKeyCode": k.code, "modifiers": modifiers}
+	if k.text != "" {
+		e["text"] = k.text
+	}
+	p.Send("Input.dispatchKeyEvent", e, &struct{}{})
+	p.Send("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": name, "code": name, "windowsVirtualKeyCode": k.code, "modifiers": modifiers}, &struct{}{})
+}
+
+// Type inserts text where the focus is.
+func (p *Page) Type(text string) {
+	p.Helper()
+	p.Send("Input.insertText", map[string]any{"text": text}, &struct{}{})
+}
+
+// Click presses and releases the left button of the mouse, at a position in the window.
+func (p *Page) Click(x, y float64) {
+	p.Helper()
+	for _, kind := range []string{"mousePressed", "mouseReleased"} {
+		p.Send("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1}, &struct{}{})
+	}
+}
+
+// Look sets the size of the window and the scheme of colours, "light" or "dark".
+func (p *Page) Look(width, height int, scheme string) {
+	p.Helper()
+	p.Send("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, &struct{}{})
+	p.Send("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, &struct{}{})
+	p.Eval("new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn))).then(() => true)")
+}
+
+// Settle waits until what was begun before has had its time: what a page loads has begun to load.
+func (p *Page) Settle() {
+	p.Helper()
+	p.Until("document.readyState === 'complete'")
+	p.Eval("new Promise(rested => setTimeout(rested, 1000)).then(() => true)")
+}

@@ -25,7 +25,7 @@ export function frame(html, title, height, look = "") {
   f.setAttribute("sandbox", "")
   f.srcdoc = rule.createHTML(`<!doctype html><meta http-equiv="Content-Security-Policy" content="${policy}">` +
     `<meta name="color-scheme" content="${look === "text" ? "light dark" : "light"}"><style>` +
-    "body { font: 15px/1.55 system-ui, sans-serif; margin: 12px; overflow-wrap: anywhere } svg, img { max-width: 100%; height: auto }" +
+    "body { font: 15px/1.55 system-ui, sans-serif; margin: 12px; overflow-wrap: anywhere } svg, img { max-width: 100%; height: auto } body > svg { display: block }" +
     "table { border-collapse: collapse } th, td { padding: 4px 10px; border-bottom: 1px solid #8884; text-align: left }" +
     "pre, code { font: 13px/1.5 ui-monospace, monospace } pre { white-space: pre-wrap }</style>" + doc.head.innerHTML + doc.body.innerHTML)
   const box = h("div", {class: "frame " + look}, f)

@@ -7,16 +7,19 @@ import {Sandboxes} from "./sandboxes.js"
 const kept = "execbroker-cells"
 
 const first = `# A chart without a library: an SVG is text.
-from math import sin
+rain = [31, 24, 28, 42, 61, 58, 49, 66, 54, 47, 40, 36]
 
-points = " ".join(f"{x * 5},{60 - 45 * sin(x / 8):.1f}" for x in range(101))
 
 class Chart:
     def _repr_svg_(self):
-        return (f'<svg xmlns="http://www.w3.org/2000/svg" width="520" height="120" viewBox="0 0 520 120">'
-                f'<polyline points="{points}" fill="none" stroke="#3b6fd4" stroke-width="3"/></svg>')
+        bars = "".join(
+            f'<rect x="{45 * i}" y="{180 - 2 * mm}" width="34" height="{2 * mm}" rx="4" fill="#3b6fd4"><title>{mm} mm</title></rect>'
+            f'<text x="{45 * i + 17}" y="200" text-anchor="middle" font-size="13">{"JFMAMJJASOND"[i]}</text>'
+            for i, mm in enumerate(rain))
+        return f'<svg xmlns="http://www.w3.org/2000/svg" width="530" height="210" font-family="sans-serif">{bars}</svg>'
 
-print("Run this cell with Shift+Enter")
+
+print("Twelve months of rain")
 Chart()
 `
 

@@ -86,7 +86,7 @@ class Text {
       this.open = !this.open
       this.draw()
     }})
-    this.element = h("div", {class: "text " + stream}, this.pre, this.more)
+    this.element = h("div", {class: "text " + stream}, this.more, this.pre)
   }
 
   add(text) {
@@ -107,7 +107,7 @@ class Text {
     const long = lines.length > folded + 4
     this.pre.textContent = (this.cut || text !== this.all ? "…\n" : "") + (long && !this.open ? lines.slice(-folded).join("\n") : text.replace(/\n$/, ""))
     this.more.hidden = !long
-    this.more.textContent = this.open ? "Show less" : `Show all ${lines.length} lines`
+    this.more.textContent = this.open ? "Show the end only" : `Show ${lines.length - folded} earlier lines`
     this.more.setAttribute("aria-expanded", String(Boolean(this.open)))
   }
 }
