@@ -9,8 +9,8 @@ import (
 	"github.com/execbroker/execbroker/server"
 )
 
-// chosen are the backends of x that an operator may choose for a session.
-func chosen(x *backends.Broker) map[string]executor.Executor {
+// choices are the backends of x that an operator may choose for a session.
+func choices(x *backends.Broker) map[string]executor.Executor {
 	all := map[string]executor.Executor{}
 	for _, b := range x.Stats().Backends {
 		if c, ok := x.Backend(b.Name); ok {

@@ -268,7 +268,7 @@ func (a *app) front(f serveFlags) (func(*backends.Broker) (*apiServer, error), e
 	cfg := server.Config{Keys: keys, Spec: spec, Hosts: f.domains, Origins: origins, MaxTimeout: f.maxTimeout, MaxSessions: f.maxSandboxes, Log: a.log()}
 	return func(x *backends.Broker) (*apiServer, error) {
 		cfg.Conversations, cfg.Experiments = x.Manager(), x.Experiments
-		cfg.Backends = func() map[string]executor.Executor { return chosen(x) }
+		cfg.Backends = func() map[string]executor.Executor { return choices(x) }
 		cfg.Overview = func(ctx context.Context) (server.Overview, error) { return overview(ctx, x) }
 		if f.page {
 			cfg.Page = page.Handler()

@@ -65,10 +65,11 @@ func Open(t testing.TB, url string) *Page {
 		}
 	})
 	var target struct{ TargetID string }
-	p.Send("Target.createTarget", map[string]any{"url": url}, &target)
+	p.Send("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
 	var attached struct{ SessionID string }
 	p.Send("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
 	p.session = attached.SessionID
+	p.Send("Page.navigate", map[string]any{"url": url}, &struct{}{})
 	return p
 }
 

@@ -7,6 +7,8 @@ import {Output} from "./output.js"
 const names = {python: "Python", javascript: "JavaScript", typescript: "TypeScript"}
 const outcomes = {ok: "Done", failed: "Failed", timed_out: "Timed out", killed: "Stopped by a limit", canceled: "Stopped", lost: "Lost"}
 
+let cells = 0 // that were made
+
 export const languageName = l => names[l] || l
 
 // Cell runs code in a sandbox of book: see notebook.js.
@@ -27,7 +29,7 @@ export class Cell {
       book.changed()
     }}, book.languages.map(l => h("option", {value: l}, languageName(l))))
     choice.value = language
-    this.element = h("section", {class: "cell", "aria-label": "Cell"},
+    this.element = h("section", {class: "cell", "aria-label": "Cell " + ++cells},
       h("div", {class: "code"}, this.edit.element),
       h("div", {class: "bar"}, this.button, choice, this.meta,
         h("button", {type: "button", class: "quiet icon", title: "Remove this cell", "aria-label": "Remove this cell", onclick: () => book.remove(this)}, "×")),

@@ -87,7 +87,7 @@ export class Compare {
     }
     put(this.verdict, h("p", {class: "note warning"}, h("b", {}, "They differ: "), parts.map(p => p[0].toLowerCase()).join(", ") + ". " + times), parts.map(([name, x, y]) => h("figure", {},
       h("figcaption", {}, name), h("pre", {class: "diff", tabIndex: 0}, diff(x, y).map(([sign, line]) =>
-        h("span", {class: {"-": "old", "+": "new"}[sign] || ""}, sign + " " + line + "\n"))))))
+        h("span", {class: {"-": "old", "+": "new"}[sign] || ""}, sign + " " + line))))))
     say("The backends differ")
   }
 }

@@ -28,7 +28,7 @@ export function say(text) {
 
 // seconds formats a duration for people.
 export function seconds(s) {
-  if (s < 0.001) return "0 ms"
+  if (s < 0.001) return "under 1 ms"
   if (s < 1) return Math.round(s * 1000) + " ms"
   if (s < 60) return s.toFixed(s < 10 ? 2 : 1) + " s"
   return Math.floor(s / 60) + " min " + Math.round(s % 60) + " s"

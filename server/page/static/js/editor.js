@@ -45,7 +45,7 @@ export function editor({text, language, label, words, keys, changed}) {
     extensions: [
       lang.of(of(language)), data, cm.lineNumbers(), cm.history(), cm.drawSelection(), cm.indentOnInput(), cm.bracketMatching(), cm.closeBrackets(),
       cm.autocompletion(), cm.syntaxHighlighting(colours), theme,
-      cm.EditorView.contentAttributes.of({"aria-label": label, "aria-describedby": "leave", spellcheck: "false"}),
+      cm.EditorView.contentAttributes.of({"aria-label": label, "aria-describedby": "leave", spellcheck: "false", tabindex: "0"}),
       cm.EditorView.updateListener.of(u => u.docChanged && changed?.()),
       // Escape before Tab leaves the editor.
       cm.keymap.of([...Object.entries(keys).map(([key, run]) => ({key, run: () => (run(), true)})), ...cm.closeBracketsKeymap, ...cm.completionKeymap,

@@ -50,7 +50,7 @@ async function begin() {
   }
   open = []
   const tabs = views.map(([name, make], i) => h("button", {type: "button", role: "tab", id: "tab-" + i, "aria-controls": "view-" + i, onclick: () => choose(i)}, name))
-  const panes = views.map((_, i) => h("div", {role: "tabpanel", id: "view-" + i, "aria-labelledby": "tab-" + i, hidden: true}))
+  const panes = views.map(([name], i) => h("div", {role: "tabpanel", id: "view-" + i, "aria-labelledby": "tab-" + i, hidden: true}, h("h1", {class: "unseen"}, name)))
   const choose = i => {
     tabs.forEach((t, j) => {
       t.setAttribute("aria-selected", String(i === j))
