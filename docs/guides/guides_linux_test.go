@@ -54,6 +54,7 @@ var guides = map[string]struct {
 	"nemo":                   {prints: []string{`"completed"`, "42"}},
 	"operations":             {prints: []string{"is right: 2 backends", "box (docker) works", "local (pyodide) works"}},
 	"onyx":                   {prints: []string{`"stdout":"42\n"`, `"filename":"a.txt"`}},
+	"page":                   {prints: []string{"script-src 'self'"}},
 	"parity":                 {prints: []string{"explained: code cannot start threads (code 1)", "python.platform: linux -> emscripten", "they differ"}},
 	"piston":                 {prints: []string{`"output":"42\n"`}},
 	"quotas-and-costs":       {prints: []string{`"stdout":"42\n"`, "default  local     local    1     "}},

@@ -37,6 +37,12 @@ var steps = []step{
 	{"postgresql", database("initdb", "postgresql")},    // stores that replicas share
 	{"redis", database("redis-server", "redis-server")}, // likewise
 	{"uidmap", uidmap},                                  // the same for users who are not root
+	{"nbformat", nbformat},                                                // reads the notebooks that package tool writes
+	{"chromium", command("chromium", "chromium")},                         // shows pages
+	{"bubblewrap", bubblewrap},                                            // confines the Pyodide process, and is a backend
+	{"postgresql", database("initdb", "postgresql")},                      // stores that replicas share
+	{"redis", database("redis-server", "redis-server")},                   // likewise
+	{"uidmap", uidmap},                                                    // the same for users who are not root
 	{"pyodide runtime", pyodideRuntime},
 	{"debian roots", ensureRoots},         // other versions of Python and Node for the runner
 	{"gvisor", command("runsc", "runsc")}, // runtimes of the engine beside its own
