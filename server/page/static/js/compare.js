@@ -92,6 +92,6 @@ export class Compare {
   }
 }
 
-const text = b => b === undefined ? "" : typeof b === "string" ? b : b.base64
+const text = b => b === undefined ? "" : typeof b === "string" ? b.replace(/\n$/, "") : b.base64
 const values = r => (r.outputs || []).map(o => text(o.data["text/plain"]) || Object.keys(o.data).sort().join(", ")).join("\n")
 const end = r => r.exception ? r.exception.type + ": " + (r.exception.message || "") : r.status + (r.exit_code > 0 ? ", exit code " + r.exit_code : "")

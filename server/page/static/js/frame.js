@@ -33,14 +33,17 @@ export function frame(html, title, height, look = "") {
   return box
 }
 
-// svg shows a chart.
+// svg shows a chart. One without a view box gets one, so that it shrinks instead of being cut off.
 export function svg(text) {
   const root = parsed(text).querySelector("svg")
-  const size = name => parseFloat(root?.getAttribute(name)) || 0
+  const size = name => /%/.test(root?.getAttribute(name)) ? 0 : parseFloat(root?.getAttribute(name)) || 0
   const view = (root?.getAttribute("viewBox") || "").split(/[\s,]+/).map(Number)
   const width = size("width") || view[2] || 600, height = size("height") || view[3] || 400
+  if (root && view.length !== 4) root.setAttribute("viewBox", `0 0 ${width} ${height}`)
   const room = Math.min(document.getElementById("main").clientWidth - 60, width)
-  return frame(text, "Chart", height * Math.min(1, room / width) + 32)
+  const box = frame(root ? root.outerHTML : text, "Chart", height * Math.min(1, room / width) + 26)
+  box.style.maxWidth = width + 26 + "px"
+  return box
 }
 
 // markdown shows formatted text.

@@ -42,6 +42,7 @@ export class Notebook {
       h("div", {class: "column"}, this.toolbar(), this.list,
         h("button", {type: "button", class: "add", onclick: () => this.add(this.current?.language).edit.focus()}, "Add a cell")),
       h("aside", {class: "side", "aria-label": "Sandbox"}, this.files.element, this.packages()))
+    addEventListener("pagehide", () => this.sandboxes.leave())
     let cells = []
     try {
       cells = JSON.parse(sessionStorage.getItem(kept)) || []
@@ -127,7 +128,8 @@ export class Notebook {
 
   changed() {
     // With the key, the user has asked that this tab keeps what is in it.
-    if (this.server.kept()) sessionStorage.setItem(kept, JSON.stringify(this.cells.map(c => [c.language, c.edit.text])).slice(0, 1 << 20))
+    const text = this.server.kept() ? JSON.stringify(this.cells.map(c => [c.language, c.edit.text])) : ""
+    if (text && text.length < 1 << 20) sessionStorage.setItem(kept, text)
   }
 
   ran(c) {

@@ -1,5 +1,5 @@
 // The sandboxes behind the cells: one for each language, or one for all if the backend can mix them.
-import {call} from "./api.js"
+import {call, last} from "./api.js"
 
 // Sandboxes makes a sandbox when something needs it.
 export class Sandboxes {
@@ -9,7 +9,8 @@ export class Sandboxes {
     this.backend = backend
     this.mixed = !only && (capabilities.features || []).includes("mixed-languages") && !(capabilities.varies || []).includes("mixed-languages")
     this.languages = capabilities.languages.map(l => l.language)
-    this.made = new Map()
+    this.made = new Map() // promises of sessions, by group
+    this.ids = new Map() // of those that are there
   }
 
   group(language) {
@@ -30,7 +31,7 @@ export class Sandboxes {
       if (this.backend) body.backend = this.backend
       const made = call("POST", "/v1/sessions", body)
       this.made.set(group, made)
-      made.catch(() => this.made.delete(group))
+      made.then(s => this.ids.set(group, s.id), () => this.made.delete(group))
     }
     return this.made.get(group)
   }
@@ -38,12 +39,19 @@ export class Sandboxes {
   // lost forgets a sandbox that has ended by itself.
   lost(language) {
     this.made.delete(this.group(language))
+    this.ids.delete(this.group(language))
+  }
+
+  // leave ends all of them while the page goes away. Those that stay end when they are idle.
+  leave() {
+    for (const id of this.ids.values()) last("/v1/sessions/" + id)
   }
 
   // end ends all of them.
   async end() {
     const all = [...this.made.values()]
     this.made.clear()
+    this.ids.clear()
     await Promise.allSettled(all.map(async made => call("DELETE", "/v1/sessions/" + (await made).id)))
   }
 }
