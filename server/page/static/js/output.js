@@ -29,7 +29,11 @@ export class Output {
     this.last = null
     const place = h("div", {class: output.main ? "value" : "shown"})
     this.element.append(place)
-    put(place, await best(output.data))
+    try {
+      put(place, await best(output.data))
+    } catch {
+      put(place, h("p", {class: "note warning"}, "This value cannot be shown."))
+    }
   }
 
   // note adds a sentence of the page: "error", "warning" or "quiet".

@@ -6,14 +6,14 @@ const most = 1000 // rows that are shown
 
 // table returns a sortable table if HTML is one table and little else, and otherwise null.
 export function table(html) {
-  const doc = parsed(html)
+  const doc = parsed(html).content
   for (const e of doc.querySelectorAll("style, script, template")) e.remove()
   const all = doc.querySelectorAll("table")
   if (all.length !== 1) return null
   const rows = [...all[0].rows].map(row => [...row.cells].map(c => ({text: c.textContent.trim(), head: c.tagName === "TH", wide: c.colSpan > 1 || c.rowSpan > 1})))
   all[0].remove()
-  const rest = doc.body.textContent.trim()
-  if (rows.length < 2 || rest.length > 200 || doc.body.querySelector("img, svg, video, canvas") || rows.flat().some(c => c.wide)) return null
+  const rest = doc.textContent.trim()
+  if (rows.length < 2 || rest.length > 200 || doc.querySelector("img, svg, video, canvas") || rows.flat().some(c => c.wide)) return null
   const [names, ...body] = rows
   if (!names.every(c => c.head) || !body.every(row => row.length === names.length)) return null
   return view(names.map(c => c.text), body, rest)
