@@ -91,10 +91,9 @@ func TestHostile(t *testing.T) {
 	execute(p, "import json\nfrom IPython.display import display\nlist = json.loads("+string(quoted)+")\nprint('<img src="+l.url+"/text>')\nfor p in list:\n    display({p['MIME']: p['Text']}, raw=True)\n"+
 		"for name, kind in [('a.html', 'text/html'), ('b.svg', 'image/svg+xml'), ('c.md', 'text/markdown')]:\n    open(name, 'w').write('\\n'.join(p['Text'] for p in list if p['MIME'] == kind))\nopen('<img src=x onerror=alert(1)>', 'w').close()\n")
 	p.Until(fmt.Sprintf("document.querySelectorAll('.output .shown > *').length === %d", len(all)))
-	for i, name := range []string{"a.html", "b.svg", "c.md"} {
+	for _, name := range []string{"a.html", "b.svg", "c.md"} {
 		p.Eval(fmt.Sprintf("[...document.querySelectorAll('.files .name')].find(e => e.textContent === %q).click()", name))
 		p.Until(fmt.Sprintf("document.querySelector('.preview h3')?.textContent === %q && document.querySelector('.preview iframe')", name))
-		_ = i
 	}
 	// Every frame has loaded, is in sight, and is clicked.
 	var frames int

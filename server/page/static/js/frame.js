@@ -4,8 +4,8 @@ import {h} from "./dom.js"
 
 const policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:"
 
-// The one place where text becomes HTML. It refuses what is not for a frame or for reading.
-const rule = trustedTypes.createPolicy("frame", {createHTML: text => text})
+// The one place where text becomes HTML, in browsers that know such rules. Others have the sandbox.
+const rule = globalThis.trustedTypes?.createPolicy("frame", {createHTML: text => text}) || {createHTML: text => text}
 
 // parsed returns a template with HTML, which nothing is loaded for and which is never shown. Names of
 // elements cannot hide its properties, as they can those of a document.
