@@ -13,12 +13,13 @@ import (
 	"testing"
 
 	"github.com/execbroker/execbroker/backends"
-	"github.com/execbroker/execbroker/backends/all"
+	"github.com/execbroker/execbroker/bubblewrap"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/browsertest"
 	"github.com/execbroker/execbroker/internal/leaktest"
 	"github.com/execbroker/execbroker/internal/npmtest"
+	"github.com/execbroker/execbroker/pyodide"
 	"github.com/execbroker/execbroker/server"
 	"github.com/execbroker/execbroker/server/page"
 )
@@ -41,7 +42,7 @@ func serve(t *testing.T, config string, wrap func(http.Handler) http.Handler) st
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := backends.Open(t.Context(), driver.Env{Owner: "page-test"}, all.Registry(), cfg)
+	x, err := backends.Open(t.Context(), driver.Env{Owner: "page-test"}, backends.NewRegistry(bubblewrap.Factory(), pyodide.Factory()), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func is(t *testing.T, what, got, want string) {
 func TestNewcomer(t *testing.T) {
 	t.Parallel()
 	p := browsertest.Open(t, serve(t, "backends: {local: {type: pyodide}}", nil))
-	p.Until("document.activeElement.id === 'key'")
+	p.Until("document.activeElement?.id === 'key'")
 	p.Type("a-key-that-is-wrong")
 	p.Key("Enter", 0)
 	p.Until("document.querySelector('.note.error').textContent === 'The server does not know this key.'")
