@@ -5,7 +5,7 @@ import {editor} from "./editor.js"
 import {Output} from "./output.js"
 
 const names = {python: "Python", javascript: "JavaScript", typescript: "TypeScript"}
-const outcomes = {ok: "Done", failed: "Failed", timed_out: "Timed out", killed: "Stopped by a limit", canceled: "Stopped", lost: "Lost"}
+export const outcomes = {ok: "Done", failed: "Failed", timed_out: "Timed out", killed: "Stopped by a limit", canceled: "Stopped", lost: "Lost"}
 
 let cells = 0 // that were made
 

@@ -1,6 +1,6 @@
 // The same code on two backends, side by side, and what differs.
 import {stream} from "./api.js"
-import {languageName, told} from "./cell.js"
+import {languageName, outcomes, told} from "./cell.js"
 import {diff} from "./diff.js"
 import {h, put, say, seconds} from "./dom.js"
 import {editor} from "./editor.js"
@@ -67,7 +67,7 @@ export class Compare {
       }, signal)
       s.took = (performance.now() - began) / 1000
       if (s.result.exception) s.output.exception(s.result.exception)
-      put(s.meta, h("span", {class: "status " + s.result.status}, s.result.status), h("span", {}, seconds(s.result.duration_seconds)), Number(s.result.usage?.cost) ? h("span", {}, "cost " + s.result.usage.cost) : null)
+      put(s.meta, h("span", {class: "status " + s.result.status}, outcomes[s.result.status] || s.result.status), h("span", {}, seconds(s.result.duration_seconds)), Number(s.result.usage?.cost) ? h("span", {}, "cost " + s.result.usage.cost) : null)
     } catch (err) {
       put(s.meta, h("span", {class: "status failed"}, signal.aborted ? "Stopped" : "Not run"))
       if (!signal.aborted) s.output.note("error", told(err))

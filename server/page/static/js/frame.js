@@ -22,7 +22,8 @@ const active = "script, link, meta, base, iframe, frame, frameset, object, embed
 // frame shows HTML. The height is an estimate in pixels, and the reader can change it.
 export function frame(html, title, height, look = "") {
   const t = parsed(html)
-  for (const e of t.content.querySelectorAll(active)) e.remove()
+  // A field of a form that is named so would hide its own remove.
+  for (const e of t.content.querySelectorAll(active)) Element.prototype.remove.call(e)
   for (const e of t.content.querySelectorAll("a, area")) {
     for (const name of ["href", "xlink:href", "ping", "target"]) e.removeAttribute(name)
   }
