@@ -15,9 +15,9 @@ export function parsed(text) {
   return t
 }
 
-// active are elements that a policy has no word for: a browser connects to servers that links name,
-// and a reader may follow others.
-const active = "script, link, meta, base, iframe, frame, frameset, object, embed, portal, fencedframe, template, form"
+// active are elements that a policy has no word for: a browser connects to servers that links name
+// when they are pressed, and an animation can make a link of what was none.
+const active = "script, link, meta, base, iframe, frame, frameset, object, embed, portal, fencedframe, template, form, set, animate"
 
 // frame shows HTML. The height is an estimate in pixels, and the reader can change it.
 export function frame(html, title, height, look = "") {
