@@ -128,7 +128,7 @@ func listed[T any](s []T) []T { return append([]T{}, s...) }
 
 // failed remembers a request that failed.
 func (s *Server) failed(r *http.Request, c Client, err error) {
-	p := problem(err)
+	p := ProblemOf(err)
 	f := FailedRequest{Time: time.Now(), Subject: c.Subject, Operation: r.Pattern, Status: p.Status, Kind: p.Kind, Message: p.Message, Request: requestID(r)}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,17 +32,11 @@ var steps = []step{
 	{"protoc", command("protoc", "protobuf-compiler", "libprotobuf-dev")}, // makes code from the messages of E2B's daemon
 	{"nbformat", modules("nbformat", "python3-nbformat")},                 // reads the notebooks that package tool writes
 	{"jupyter", modules("nbclient, jupyter_server, jupyter_kernel_test", "python3-nbclient", "python3-jupyter-server", "python3-jupyter-kernel-test")}, // clients of kernels
-	{"chromium", command("chromium", "chromium")},       // shows the page of examples/chatbackend
+	{"chromium", command("chromium", "chromium")},       // shows pages
 	{"bubblewrap", bubblewrap},                          // confines the Pyodide process, and is a backend
 	{"postgresql", database("initdb", "postgresql")},    // stores that replicas share
 	{"redis", database("redis-server", "redis-server")}, // likewise
 	{"uidmap", uidmap},                                  // the same for users who are not root
-	{"nbformat", nbformat},                                                // reads the notebooks that package tool writes
-	{"chromium", command("chromium", "chromium")},                         // shows pages
-	{"bubblewrap", bubblewrap},                                            // confines the Pyodide process, and is a backend
-	{"postgresql", database("initdb", "postgresql")},                      // stores that replicas share
-	{"redis", database("redis-server", "redis-server")},                   // likewise
-	{"uidmap", uidmap},                                                    // the same for users who are not root
 	{"pyodide runtime", pyodideRuntime},
 	{"debian roots", ensureRoots},         // other versions of Python and Node for the runner
 	{"gvisor", command("runsc", "runsc")}, // runtimes of the engine beside its own

@@ -71,7 +71,7 @@ export class Cell {
       if (this.stopped) throw new DOMException("", "AbortError")
       this.id = "r" + crypto.randomUUID()
       const result = await stream(`/v1/sessions/${this.session}/run/stream`, {
-        id: this.id, language, code, input: this.book.can("stdin"), artifacts: this.book.can("artifacts") ? {max_files: 50} : undefined,
+        id: this.id, language, code, input: this.book.can("stdin", language), artifacts: this.book.can("artifacts", language) ? {max_files: 50} : undefined,
         timeout_seconds: this.book.timeout,
       }, (name, e) => {
         if (name === "started") {
@@ -79,7 +79,7 @@ export class Cell {
           const tick = () => put(this.meta, "Running, " + seconds((performance.now() - began) / 1000))
           timer = setInterval(tick, 500)
           tick()
-          this.asks = setTimeout(() => { this.input.hidden = !this.book.can("stdin") }, 700)
+          this.asks = setTimeout(() => { this.input.hidden = !this.book.can("stdin", language) }, 700)
         } else if (name === "stdout" || name === "stderr") output.text(name, e.data)
         else if (name === "output") output.value(e.output)
         else if (name === "dropped") output.note("warning", `${e.bytes} bytes of output were too fast for this page and are left out.`)

@@ -84,9 +84,10 @@ export class Notebook {
     return h("section", {class: "panel", "aria-label": "Packages"}, h("h2", {}, "Packages"), form, out)
   }
 
-  can(feature) {
-    const caps = this.server.capabilities
-    return caps.features.includes(feature) && !(caps.varies || []).includes(feature)
+  // can reports whether runs of a language have a feature, whichever backend serves them.
+  can(feature, language) {
+    const runtime = this.server.capabilities.languages.find(l => l.language === (language === "typescript" ? "javascript" : language))
+    return Boolean(runtime?.features?.includes(feature)) && !(runtime.varies || []).includes(feature)
   }
 
   add(language = this.languages[0], text = "", after) {
