@@ -192,6 +192,7 @@ func TestNotebook(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	execute(p, "for i in range(100): print('line', i)\nopen('notes.md', 'w').write('# Notes')\nprint(name)")
+	p.Until(last + ".innerText.includes('Ada')") // it is drawn a moment later
 	if got := p.Eval(last + ".querySelector('.output').innerText"); !strings.HasPrefix(got, "Show 77 earlier lines\nline 77\n") || !strings.Contains(got, "Ada") {
 		t.Errorf("got %q", got)
 	}

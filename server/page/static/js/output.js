@@ -100,12 +100,14 @@ class Text {
       this.all = this.all.slice(-shown)
     }
     if (this.waits) return
+    if (!this.drawn) return this.draw()
     this.waits = true // a flood is drawn once in a frame
     setTimeout(() => this.draw(), 16)
   }
 
   draw() {
     this.waits = false
+    this.drawn = true
     const text = this.all.length > shown ? this.all.slice(-shown) : this.all
     const lines = text.replace(/\n$/, "").split("\n")
     const long = lines.length > folded + 4
