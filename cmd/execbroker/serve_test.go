@@ -106,6 +106,8 @@ func TestServeNative(t *testing.T) {
 	key := []string{"Authorization", "Bearer " + s.Key}
 	contains(t, ask(t, 200, "POST", s.URL+"/v1/run", `{"code": "print(6 * 7)"}`, key...), `"stdout":"42\n"`)
 	contains(t, ask(t, 200, "GET", s.URL+"/v1/experiments", "", key...), `{"experiments":[]}`) // who has started the server is its operator
+	contains(t, ask(t, 200, "GET", s.URL+"/v1/overview", "", key...), `"runs":{"ok":1}`, `"backends":[{"name":"`, `"turns":1,"answered":1`)
+	contains(t, ask(t, 200, "GET", s.Page, ""), "<title>execbroker</title>")
 	answer := make(chan string, 1)
 	go func() {
 		defer close(answer)
@@ -260,6 +262,7 @@ func TestServeUsageErrors(t *testing.T) {
 		"domain":    {"--domain", "https://x.example"},
 		"domains":   {"--api", "nemo", "--domain", "*"},
 		"keys":      {"--keys", "absent.json"},
+		"page":      {"--api", "nemo", "--page=false"},
 		"e2b-keys":  {"--api", "e2b", "--keys", "x.json"},
 		"nemo":      {"--api", "nemo", "--listen", "0.0.0.0:0"},
 		"piston":    {"--api", "piston", "--listen", "0.0.0.0:0"},
