@@ -124,8 +124,8 @@ func is(t *testing.T, what, got, want string) {
 	}
 }
 
-// A newcomer enters the key, presses Shift and Enter, and sees a chart that Python has drawn without
-// a library.
+// A newcomer enters the key, presses Shift and Enter, and sees a chart that Python has drawn
+// without a library.
 func TestNewcomer(t *testing.T) {
 	t.Parallel()
 	p := browsertest.Open(t, serve(t, "backends: {local: {type: pyodide}}", nil))

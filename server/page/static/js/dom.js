@@ -1,7 +1,7 @@
 // Elements are made by functions, never of strings of HTML.
 
-// h makes an element. Properties that begin with "on" are listeners, "class" and what has a dash are
-// attributes, and all others are properties of the element.
+// h makes an element. Properties that begin with "on" are listeners, "class" and what has a dash
+// are attributes, and all others are properties of the element.
 export function h(name, properties = {}, ...children) {
   const e = document.createElement(name)
   for (const [key, value] of Object.entries(properties)) {

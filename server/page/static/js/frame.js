@@ -7,8 +7,8 @@ const policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; fo
 // The one place where text becomes HTML, in browsers that know such rules. Others have the sandbox.
 const rule = globalThis.trustedTypes?.createPolicy("frame", {createHTML: text => text}) || {createHTML: text => text}
 
-// parsed returns a template with HTML, which nothing is loaded for and which is never shown. Names of
-// elements cannot hide its properties, as they can those of a document.
+// parsed returns a template with HTML, which nothing is loaded for and which is never shown. Names
+// of elements cannot hide its properties, as they can those of a document.
 export function parsed(text) {
   const t = document.createElement("template")
   t.innerHTML = rule.createHTML(text)

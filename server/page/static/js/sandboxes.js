@@ -1,9 +1,9 @@
-// The sandboxes behind the cells: one for each language, or one for all if the backend can mix them.
+// The sandboxes behind the cells: one for each language, or one for all if the backend mixes them.
 import {call, last} from "./api.js"
 
 // Sandboxes makes a sandbox when something needs it.
 export class Sandboxes {
-  // backend is one of the server's, or empty: then the routes decide. With only, each sandbox has just
+  // backend is one of the server's, or empty: then the routes decide. With only, a sandbox has just
   // that language.
   constructor(backend, capabilities, only) {
     this.backend = backend
