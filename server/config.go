@@ -42,8 +42,8 @@ type Config struct {
 	// Experiments returns what GET /v1/experiments answers to operators, such as the method of that
 	// name of a Broker. Nil: there are no experiments.
 	Experiments func(context.Context) ([]rollout.Experiment, error)
-	// Backends returns the backends that keys of operators may choose for a session, by their names.
-	// Nil: the Executor decides for all.
+	// Backends returns the backends that keys of operators may choose for a session, by their
+	// names. Nil: the Executor decides for all.
 	Backends func() map[string]executor.Executor
 	// Overview returns what GET /v1/overview answers to operators of backends: Backends, Arms and
 	// Used. Nil: these are empty.

@@ -103,7 +103,8 @@ func seconds(name string, v float64, most time.Duration) (time.Duration, error) 
 	return time.Duration(v * float64(time.Second)), nil
 }
 
-// backend returns what makes the session of a request. Only operators choose: the routes are theirs.
+// backend returns what makes the session of a request. Only operators choose: the routes are
+// theirs.
 func (s *Server) backend(c Client, name string) (executor.Executor, error) {
 	if name == "" {
 		return s.x, nil
