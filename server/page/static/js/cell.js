@@ -69,9 +69,8 @@ export class Cell {
       const language = this.language
       this.session = (await this.book.sandboxes.get(language)).id
       if (this.stopped) throw new DOMException("", "AbortError")
-      this.id = "r" + crypto.randomUUID()
-      const result = await stream(`/v1/sessions/${this.session}/run/stream`, {
-        id: this.id, language, code, input: this.book.can("stdin", language), artifacts: this.book.can("artifacts", language) ? {max_files: 50} : undefined,
+      const result = await this.patient(() => stream(`/v1/sessions/${this.session}/run/stream`, {
+        id: this.id = "r" + crypto.randomUUID(), language, code, input: this.book.can("stdin", language), artifacts: this.book.can("artifacts", language) ? {max_files: 50} : undefined,
         timeout_seconds: this.book.timeout,
       }, (name, e) => {
         if (name === "started") {
@@ -83,7 +82,7 @@ export class Cell {
         } else if (name === "stdout" || name === "stderr") output.text(name, e.data)
         else if (name === "output") output.value(e.output)
         else if (name === "dropped") output.note("warning", `${e.bytes} bytes of output were too fast for this page and are left out.`)
-      }, this.running.signal)
+      }, this.running.signal))
       this.done(result)
     } catch (err) {
       this.failed(err)
@@ -100,9 +99,22 @@ export class Cell {
     }
   }
 
+  // patient calls run again while the sandbox is busy with the end of a run that was just stopped.
+  async patient(run) {
+    for (let tries = 0; ; tries++) {
+      try {
+        return await run()
+      } catch (err) {
+        if (err.kind !== "busy" || err.ran !== "no" || tries >= 25 || this.stopped || performance.now() - this.book.stoppedAt > 15000) throw err
+        await new Promise(resume => setTimeout(resume, 200))
+      }
+    }
+  }
+
   // stop stops the run. The server keeps the variables if the backend can interrupt.
   stop() {
     this.stopped = true
+    this.book.stoppedAt = performance.now()
     this.running.abort()
   }
 
