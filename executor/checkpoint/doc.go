@@ -37,10 +37,10 @@
 //
 // # What runs where
 //
-// Values are written and read by a program in the sandbox, never by this process. That program is an
-// ordinary cell: it takes a number (Result.Cell), its text is in the history of the interpreter, it
-// has the limits of a run, and hooks of a broker see it. It runs code of the conversation, such as
-// __reduce__, possibly more than once. Names, builtins, the environment, streams and the current
+// Values are written and read by a program in the sandbox, never by this process. That program is
+// an ordinary cell: it takes a number (Result.Cell), its text is in the history of the interpreter,
+// it has the limits of a run, and hooks of a broker see it. It runs code of the conversation, such
+// as __reduce__, possibly more than once. Names, builtins, the environment, streams and the current
 // directory are afterwards as before, but objects that such code changes stay changed, and code
 // that ends the interpreter ends it. So treat a failed Make like a failed cell. The caller must let
 // nothing else run in the session meanwhile.

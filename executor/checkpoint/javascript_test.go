@@ -61,8 +61,8 @@ func scripts(t *testing.T) (node, web executor.Executor) {
 	return local(t), near
 }
 
-// TestScripts carries a conversation in JavaScript twice, from Node.js to Node.js and to WebAssembly's
-// neighbour, and lists there and here what is not carried.
+// TestScripts carries a conversation in JavaScript between Node.js and Pyodide's interpreter, and
+// finds what is not carried listed.
 func TestScripts(t *testing.T) {
 	node, web := scripts(t)
 	spec := executor.Spec{Languages: []executor.Language{executor.JavaScript}}

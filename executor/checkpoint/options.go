@@ -129,7 +129,8 @@ func missing(s executor.Session, op string) error {
 	}
 }
 
-// Names returns the variables, functions, classes and imports of all languages that were carried or restored.
+// Names returns the variables, functions, classes and imports of all languages that were carried or
+// restored.
 func (r *Report) Names() (names []string) {
 	lost := map[string]bool{}
 	for _, o := range r.Omitted {

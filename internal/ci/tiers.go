@@ -221,7 +221,7 @@ var budgets = []struct {
 	dir     string
 	minutes float64
 }{
-	{"pyodide", 6.1},
+	{"pyodide", 6},
 	{"docker", 3.6},
 	{"e2b", 2.5},
 	{"flymachines", 2.6},
