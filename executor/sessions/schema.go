@@ -69,7 +69,7 @@ func keepUnknown(t reflect.Type, old, next json.RawMessage) json.RawMessage {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	known := func(string) (reflect.Type, bool) { return nil, false }
+	var known func(string) (reflect.Type, bool)
 	switch p := reflect.PointerTo(t); {
 	case p.Implements(asJSON) || p.Implements(asText):
 		return next

@@ -131,7 +131,7 @@ func (p *Page) Eval(expression string) string {
 // Until waits until an expression is true.
 func (p *Page) Until(expression string) {
 	p.Helper()
-	for end := time.Now().Add(2 * time.Minute); p.Eval("Boolean("+expression+")") != "true"; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); p.Eval("Boolean("+expression+")") != "true"; time.Sleep(20 * time.Millisecond) { // a poll
 		if time.Now().After(end) {
 			p.Fatalf("it does not become true: %s\n%s", expression, p.Eval("document.documentElement.outerHTML"))
 		}

@@ -71,9 +71,7 @@ var moves = []move{{"pyodide", "docker", map[string]string{
 	"capabilities.languages.python.features.packages":     "An engine fetches packages in a container that has a network; here they are those of the machine or of the root that the configuration names.",
 	"capabilities.languages.javascript.features.packages": "An engine fetches packages in a container that has a network; here they are those of the machine or of the root that the configuration names.",
 }}, {"docker", "kubernetes", map[string]string{
-	"capabilities.features.aliases":                       "An alias needs a directory above it that can be written to, and nobody looks yet whether it would hide something of the image; a Spec with aliases is refused.",
-	"capabilities.languages.python.features.packages":     "An engine fetches packages in a container that has a network; in a cluster they are those of the image.",
-	"capabilities.languages.javascript.features.packages": "An engine fetches packages in a container that has a network; in a cluster they are those of the image.",
+	"capabilities.features.aliases": "An alias needs a directory above it that can be written to, and nobody looks yet whether it would hide something of the image; a Spec with aliases is refused.",
 }}, {"docker", "docker-gvisor", map[string]string{
 	"capabilities.features.pty":             "gVisor has no /dev/tty, and its terminals neither edit lines nor send signals.",
 	"capabilities.isolation":                "gVisor is a kernel in a process: code calls it, and it calls the host's for a few things.",

@@ -221,7 +221,7 @@ var budgets = []struct {
 	dir     string
 	minutes float64
 }{
-	{"pyodide", 6},
+	{"pyodide", 5.9},
 	{"docker", 3.6},
 	{"e2b", 2.5},
 	{"flymachines", 2.6},
