@@ -9,23 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/execbroker/execbroker/docker"
-	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/checkpoint"
-	"github.com/execbroker/execbroker/executor/driver"
 )
 
 // BenchmarkMove measures a checkpoint of 10 MB of files and 1,000 variables on Docker and its
 // restoration in another sandbox, besides the start of that.
 func BenchmarkMove(b *testing.B) {
-	host, err := dockertest.Host()
-	if err != nil {
-		b.Skip(err)
-	}
-	x, err := docker.Open(b.Context(), driver.Env{Owner: "bench-" + strings.ToLower(rand.Text())}, docker.Config{Host: host, Image: dockertest.Trixie, Pull: docker.PullNever, Timeout: driver.Duration(time.Minute)})
-	check(b, err)
-	defer x.Close()
+	x := inDocker(b, "bench-"+strings.ToLower(rand.Text()))
 	from := talk{create(b, x, executor.Spec{}), ""}
 	for n := range 20 {
 		content := make([]byte, 500_000)
