@@ -176,6 +176,8 @@ var rules = []rule{
 	{packages: []string{"cmd/..."}, imports: append([]string{"backends/...", "conformance/corpus", "conformance/live", "conformance/parity", "conformance", "executor/...", "internal/complete", "internal/front", "server/...", "tool/...", "cmd/..."}, adapters...), modules: []string{"github.com/mattn/go-sixel", "github.com/pelletier/go-toml/v2", "github.com/prometheus/client_golang", "github.com/spf13/cobra", "go.opentelemetry.io/contrib/bridges/otelslog", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/log", "go.opentelemetry.io/otel/sdk/log", "go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp", "go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp", "go.opentelemetry.io/otel/exporters/prometheus", "go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/sdk/metric", "golang.org/x/image", "golang.org/x/sys", "golang.org/x/term"}},
 	{packages: []string{"examples/stateless"}, imports: []string{"executor", "executor/driver"}},
 	{packages: []string{"examples/thirdparty"}, imports: []string{"executor", "executor/driver", "runner"}},
+	// Its page is made of the parts of the page of the server.
+	{packages: []string{"examples/chatbackend"}, imports: append([]string{"backends/...", "executor/...", "server/page", "tool/..."}, adapters...)},
 	{packages: []string{"examples/..."}, imports: append([]string{"backends/...", "executor/...", "tool/...", "examples/..."}, adapters...)},
 	// It starts programs and speaks to them over the network; the stand-in names an engine.
 	{packages: []string{"internal/ci/load"}, imports: []string{"docker/dockertest"}},

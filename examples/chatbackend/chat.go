@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	_ "embed" // for the page
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,11 +16,14 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/server/page"
 	"github.com/execbroker/execbroker/tool"
 )
 
-//go:embed page.html
-var page []byte
+// own is what the page has besides the parts of the page of the server.
+//
+//go:embed page
+var own embed.FS
 
 // The limits of a conversation.
 const (
@@ -51,22 +54,21 @@ type talk struct {
 	used    time.Time // guarded by chat.mu
 }
 
-// event is sent to the page, one in each line.
+// event is sent to the page as a server-sent event with the name Kind.
 type event struct {
-	Kind   string       `json:"kind"`             // "text", "code", "output", "result", "error", "done"
-	Text   string       `json:"text,omitempty"`   // for text, code, output and error
-	Try    int          `json:"try,omitempty"`    // for code: 1, or more if it was corrected
-	Result *tool.Output `json:"result,omitempty"` // for result
+	Kind    string           `json:"-"`                 // "text", "code", "stdout", "stderr", "value", "result", "error", "done"
+	Text    string           `json:"text,omitempty"`    // for text and code
+	Try     int              `json:"try,omitempty"`     // for code: 1, or more if it was corrected
+	Data    executor.Bytes   `json:"data,omitempty"`    // for stdout and stderr
+	Output  *executor.Output `json:"output,omitempty"`  // for value
+	Error   string           `json:"error,omitempty"`   // for result: why the code failed
+	Files   []string         `json:"files,omitempty"`   // for result: which the code created or changed
+	Message string           `json:"message,omitempty"` // for error: why there is no answer
 }
 
 func newChat(t *tool.Tool, m model) *chat {
 	c := &chat{t: t, m: m, mux: http.NewServeMux(), talks: map[string]*talk{}}
-	c.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		// Charts are images, which run no scripts, even if the code has put some into them.
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; connect-src 'self'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'")
-		_, _ = w.Write(page)
-	})
+	c.mux.Handle("GET /", page.Of(own, "page"))
 	c.mux.HandleFunc("POST /chat/{id}", c.say)
 	c.mux.HandleFunc("PUT /chat/{id}/files/{name...}", c.upload)
 	c.mux.HandleFunc("GET /chat/{id}/files/{name...}", c.download)
@@ -88,7 +90,7 @@ var conversationID = regexp.MustCompile(`^[a-z0-9-]{16,64}$`)
 func (c *chat) conversation(w http.ResponseWriter, r *http.Request) (*talk, tool.Conversation, bool) {
 	id := r.PathValue("id")
 	if !conversationID.MatchString(id) {
-		http.Error(w, "no such conversation", http.StatusNotFound)
+		refuse(w, http.StatusNotFound, "no such conversation")
 		return nil, tool.Conversation{}, false
 	}
 	c.mu.Lock()
@@ -118,24 +120,27 @@ func (c *chat) say(w http.ResponseWriter, r *http.Request) {
 	}
 	var in struct{ Text string }
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&in); err != nil || strings.TrimSpace(in.Text) == "" {
-		http.Error(w, "want a text", http.StatusBadRequest)
+		refuse(w, http.StatusBadRequest, "want a text")
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.history) >= maxHistory {
-		http.Error(w, "the conversation is too long; begin another one", http.StatusConflict)
+		refuse(w, http.StatusConflict, "the conversation is too long; begin another one")
 		return
 	}
-	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	out := &stream{w: w, enc: json.NewEncoder(w)}
+	out := &stream{w}
 	before := len(t.history)
 	t.history = append(t.history, message{Role: "user", Content: in.Text})
 	if err := c.answer(r.Context(), t, who, out); err != nil {
-		log.Printf("conversation: %v", err)
+		if r.Context().Err() == nil { // the user has not pressed Stop
+			log.Printf("conversation: %v", err)
+		}
 		t.history = t.history[:before] // half an answer would confuse the model
-		out.send(event{Kind: "error", Text: "The answer could not be finished. Try again."})
+		out.send(event{Kind: "error", Message: "The answer could not be finished. Try again."})
+		return
 	}
 	out.send(event{Kind: "done"})
 }
@@ -235,7 +240,7 @@ func (c *chat) upload(w http.ResponseWriter, r *http.Request) {
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxFile))
 	if err != nil {
-		http.Error(w, fmt.Sprintf("files may have %d bytes", maxFile), http.StatusRequestEntityTooLarge)
+		refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("files may have %d bytes", maxFile))
 		return
 	}
 	if err := c.t.WriteFile(r.Context(), who, "", tool.InputFile{Name: r.PathValue("name"), Content: data}); err != nil {
@@ -263,22 +268,31 @@ func (c *chat) download(w http.ResponseWriter, r *http.Request) {
 
 func fileError(w http.ResponseWriter, err error) {
 	if bad := (*tool.InputError)(nil); errors.As(err, &bad) {
-		http.Error(w, bad.Error(), http.StatusBadRequest)
+		refuse(w, http.StatusBadRequest, bad.Error())
 		return
 	}
 	log.Printf("files: %v", err)
-	http.Error(w, tool.Explain(err), http.StatusServiceUnavailable)
+	refuse(w, http.StatusServiceUnavailable, tool.Explain(err))
+}
+
+// refuse answers a request with the reason, in the form that the page reads.
+func refuse(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(event{Message: text}) // the client may have left
 }
 
 // stream writes events to the page.
-type stream struct {
-	w   http.ResponseWriter
-	enc *json.Encoder
-}
+type stream struct{ w http.ResponseWriter }
 
 func (s *stream) send(e event) {
+	data, err := json.Marshal(e)
+	if err != nil {
+		log.Printf("event %s: %v", e.Kind, err)
+		return
+	}
 	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(30 * time.Second)) // the ResponseWriter of a test has no deadline
-	if s.enc.Encode(e) == nil {
+	if _, err := fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", e.Kind, data); err == nil {
 		_ = http.NewResponseController(s.w).Flush() // the context of the request ends if the client disconnects
 	}
 }
@@ -292,11 +306,23 @@ func (s *stream) code(t *tool.Tool, arguments string, try int) {
 	s.send(event{Kind: "code", Text: text, Try: try})
 }
 
+// output shows what the code prints, displays and returns.
 func (s *stream) output(e executor.Event) error {
-	if e.Kind == executor.EventStdout || e.Kind == executor.EventStderr {
-		s.send(event{Kind: "output", Text: e.Data.String()})
+	switch e.Kind {
+	case executor.EventStdout, executor.EventStderr:
+		s.send(event{Kind: string(e.Kind), Data: e.Data})
+	case executor.EventOutput:
+		s.send(event{Kind: "value", Output: e.Output})
+	default:
 	}
 	return nil
 }
 
-func (s *stream) result(o tool.Output) { s.send(event{Kind: "result", Result: &o}) }
+// result shows how the code ended. Its output has been shown.
+func (s *stream) result(o tool.Output) {
+	e := event{Kind: "result", Error: o.Error}
+	for _, f := range o.Files {
+		e.Files = append(e.Files, f.Name)
+	}
+	s.send(e)
+}

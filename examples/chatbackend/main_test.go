@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -171,20 +169,21 @@ func say(t *testing.T, url, text string) string {
 		t.Fatalf("got %d %s", status, body)
 	}
 	var b strings.Builder
-	for s := bufio.NewScanner(bytes.NewReader([]byte(body))); s.Scan(); {
+	for message := range strings.SplitSeq(strings.TrimSuffix(body, "\n\n"), "\n\n") {
 		var e event
-		if err := json.Unmarshal(s.Bytes(), &e); err != nil {
-			t.Fatal(err)
+		kind, data, ok := strings.Cut(strings.TrimPrefix(message, "event: "), "\ndata: ")
+		if err := json.Unmarshal([]byte(data), &e); err != nil || !ok {
+			t.Fatalf("%q: %v", message, err)
 		}
-		fmt.Fprintf(&b, "%s %s", e.Kind, strings.ReplaceAll(e.Text, "\n", "|"))
+		b.WriteString(kind + " " + strings.ReplaceAll(e.Text+e.Data.String()+e.Message, "\n", "|"))
 		if e.Try > 1 {
 			fmt.Fprintf(&b, " (try %d)", e.Try)
 		}
-		if r := e.Result; r != nil {
-			fmt.Fprintf(&b, "%v %d images", r.Success, len(r.Images))
-			for _, f := range r.Files {
-				b.WriteString(" " + f.Name)
-			}
+		if e.Output != nil {
+			b.WriteString(e.Output.Data["image/svg+xml"].String())
+		}
+		if kind == "result" {
+			fmt.Fprintf(&b, "%t %s", e.Error == "", strings.Join(e.Files, " "))
 		}
 		b.WriteByte('\n')
 	}
@@ -205,16 +204,17 @@ func converse(t *testing.T, cfg backends.Config) {
 text me 
 text add. 
 code total = sum(int(l) for l in open('in.csv'))|print('total', total)
-output total 6|
-result true 0 images
+stdout total 6|
+result true 
 text It 
 text is 
 text 6.
 done 
 code print(totl)
-result false 0 images
+result false 
 code open('out.txt', 'w').write('total ' + str(total))|` + strings.ReplaceAll(chart, "\n", "|") + ` (try 2)
-result true 1 images out.txt
+value <svg xmlns="http://www.w3.org/2000/svg" width="40" height="30"><rect width="40" height="6"/></svg>
+result true out.txt
 text Here 
 text it 
 text is.

@@ -57,12 +57,13 @@ type asset struct {
 	tag     string // changes with the content
 }
 
-// assets are the files by their paths on the server.
-var assets = load()
+// assets are the parts of the page by their paths on the server.
+var assets = load(files, "static", Prefix)
 
-func load() map[string]asset {
+// load returns the files below a directory by their paths on the server.
+func load(files embed.FS, dir, prefix string) map[string]asset {
 	all := map[string]asset{}
-	err := fs.WalkDir(files, "static", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(files, dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -75,21 +76,39 @@ func load() map[string]asset {
 			kind = mime.FormatMediaType(kind, map[string]string{"charset": "utf-8"})
 		}
 		sum := sha256.Sum256(b)
-		all[Prefix+strings.TrimPrefix(name, "static/")] = asset{string(b), kind, `"` + hex.EncodeToString(sum[:16]) + `"`}
+		all[prefix+strings.TrimPrefix(name, dir+"/")] = asset{string(b), kind, `"` + hex.EncodeToString(sum[:16]) + `"`}
 		return nil
 	})
 	if err != nil {
 		panic(err) // the files are part of the program
 	}
-	all["/"] = all[Prefix+"index.html"]
 	return all
 }
 
 // Handler returns a handler for GET / and for everything below [Prefix], as server.Config.Page. It
 // needs no key.
 func Handler() http.Handler {
+	return handler(map[string]asset{"/": assets[Prefix+"index.html"]})
+}
+
+// Of returns a handler for the page of another program, which is made of the parts of this one: its
+// styles and modules are below [Prefix], as in the directory static. own has the rest in the
+// directory dir: index.html, which is served at /, and files at their names. The same policy holds
+// for them, so scripts are files and markup is never made of strings. Of panics if dir is not in
+// own.
+func Of(own embed.FS, dir string) http.Handler {
+	all := load(own, dir, "/")
+	all["/"] = all["/index.html"]
+	return handler(all)
+}
+
+// handler serves the parts of the page and more files, by their paths.
+func handler(more map[string]asset) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, ok := assets[r.URL.Path]
+		if !ok {
+			a, ok = more[r.URL.Path]
+		}
 		if !ok {
 			http.NotFound(w, r)
 			return

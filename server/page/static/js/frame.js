@@ -55,7 +55,8 @@ export function svg(text) {
 // markdown shows formatted text.
 export async function markdown(text) {
   const {parse} = await import("../npm/marked.js")
-  const lines = text.split("\n").reduce((n, line) => n + Math.max(1, Math.ceil(line.length / 80)), 0)
+  const room = Math.min(80, (document.getElementById("main").clientWidth - 60) / 8) // characters
+  const lines = text.split("\n").reduce((n, line) => n + Math.max(1, Math.ceil(line.length / room)), 0)
   return frame(parse(text.slice(0, 1 << 20)), "Text", 40 + lines * 24, "text")
 }
 
