@@ -61,10 +61,10 @@ func TestPage(t *testing.T) {
 	is("chosen", "document.getElementById('chosen').textContent", "With in.csv")
 	say("How much is it?")
 	is("log", "document.getElementById('log').innerText.replace(/\\s+/g, ' ')",
-		"How much is it? With in.csv (6.0 B) Let me add. total = sum(int(l) for l in open('in.csv')) print('total', total) total 6 It is 6.")
+		"How much is it? With in.csv (6 B) Let me add. total = sum(int(l) for l in open('in.csv')) print('total', total) total 6 It is 6.")
 	say("And a chart?")
 	is("chart", "/<svg[^]*<rect/.test(document.querySelector('iframe[sandbox=\"\"]').srcdoc)", "true")
-	is("attempts", "[...document.querySelectorAll('.note.quiet')].map(e => e.textContent).join()", "With in.csv,Attempt 2")
+	is("attempts", "[...document.querySelectorAll('#log .note.quiet')].map(e => e.textContent).join()", "Attempt 2")
 	is("error", "document.querySelector('.exception').textContent.includes('NameError')", "true")
 	b.Eval("document.querySelector('.note.files button').click()")
 	b.Until("document.querySelector('#preview .file')?.textContent === 'total 6'")
@@ -77,6 +77,7 @@ func TestPage(t *testing.T) {
 	is("table", rows, "Bern 9|Rom 10")
 	b.Eval("document.querySelectorAll('thead button')[0].click(), document.querySelectorAll('thead button')[0].click()")
 	is("sorted", rows, "Rom 10|Bern 9")
+	b.Eval("document.querySelectorAll('thead button')[0].click()")
 	// What a model writes may look like HTML, but only a frame without scripts shows it as such.
 	is("Markdown", "/<h1>Rain<\\/h1>[^]*<strong>wet/.test(document.querySelectorAll('iframe')[1].srcdoc)", "true")
 	is("frames", "[...document.querySelectorAll('iframe')].filter(f => f.getAttribute('sandbox') !== '' || f.src).length", "0")

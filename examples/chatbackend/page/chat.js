@@ -43,7 +43,7 @@ const kinds = {
     log.append(h("p", {class: "user"}, e.text, e.files.length ? h("span", {class: "note"}, "\nWith " + e.files.join(", ")) : null))
     output = new Output()
     log.append(output.element)
-    follows = true
+    scrollTo(0, document.body.scrollHeight)
   },
   text(e) {
     answer += e.text
@@ -116,10 +116,13 @@ document.getElementById("fresh").addEventListener("click", () => {
 })
 addEventListener("pagehide", leave)
 
-// The newest message stays in sight, unless the user has scrolled away from it.
-let follows = true
-addEventListener("scroll", () => { follows = innerHeight + scrollY > document.documentElement.scrollHeight - 40 })
-new ResizeObserver(() => follows && scrollTo(0, document.documentElement.scrollHeight)).observe(log)
+// The end stays in sight, unless the user has scrolled away from it.
+let height = 0
+history.scrollRestoration = "manual"
+new ResizeObserver(() => {
+  if (innerHeight + scrollY > height - 40) scrollTo(0, document.body.scrollHeight)
+  height = document.body.scrollHeight
+}).observe(document.body)
 
 for (const [kind, e] of kept.events) show(kind, e)
 finish()
