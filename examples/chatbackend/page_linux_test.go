@@ -60,6 +60,7 @@ func TestPage(t *testing.T) {
 	}`)
 	is("chosen", "document.getElementById('chosen').textContent", "With in.csv")
 	say("How much is it?")
+	b.Until("document.getElementById('log').innerText.includes('is 6.')") // it is drawn a moment later
 	is("log", "document.getElementById('log').innerText.replace(/\\s+/g, ' ')",
 		"How much is it? With in.csv (6 B) Let me add. total = sum(int(l) for l in open('in.csv')) print('total', total) total 6 It is 6.")
 	say("And a chart?")
@@ -72,6 +73,7 @@ func TestPage(t *testing.T) {
 
 	say("And a table?")
 	b.Until("document.querySelectorAll('iframe').length === 2")
+	b.Until("[...document.querySelectorAll('.stdout')].at(-1).innerText.includes('line 99')")
 	is("folded", "[...document.querySelectorAll('.stdout')].at(-1).innerText.slice(0, 30)", "Show 76 earlier lines\nline 76\n")
 	rows := "[...document.querySelectorAll('tbody tr')].map(r => r.innerText.replace(/\\s+/g, ' ')).join('|')"
 	is("table", rows, "Bern 9|Rom 10")
@@ -106,7 +108,7 @@ func TestPage(t *testing.T) {
 	b.Until(newest)
 	is("reloaded", before, want)
 	say("Are you still there?")
-	is("answer", "[...document.querySelectorAll('.answer')].at(-1).innerText", "Yes.")
+	b.Until("[...document.querySelectorAll('.answer')].at(-1).innerText === 'Yes.'")
 
 	accessible(t, b)
 	b.Eval("window.old = true, document.getElementById('fresh').click()")
