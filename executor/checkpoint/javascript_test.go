@@ -47,6 +47,8 @@ var unable = []struct {
 	{"const u4 = Object.freeze([1])", "u4", "frozen", false},
 	{"const u5 = { get x() { return 1 } }", "u5", "computed", false},
 	{"class U6 { #p = 1 }\nconst u6 = new U6()", "u6", "private", true},
+	{"class U11 extends Map {}\nconst u11 = new U11([[1, 2]])", "u11", "extends", true},
+	{"const u12 = new Proxy({}, { ownKeys() { throw 1 } })", "u12", "proxy", true},
 	{"const u7 = [1].values()", "u7", "cannot be carried", false},
 	{"const u8 = 'x'.repeat(6 << 20)", "u8", "bound", false},
 	{"const u9 = { deep: [Symbol('own')] }", "u9", "symbol", false},

@@ -4,6 +4,7 @@
 const { Array, ArrayBuffer, BigInt, Boolean, DataView, Date, Error, Function, JSON, Map, Number, Object, Reflect, RegExp, Set, String, Symbol, globalThis: root } = globalThis;
 const typed = Object.getPrototypeOf(Uint8Array);
 const { Buffer } = require("buffer");
+const { types } = require("util");
 
 // What interpreters have themselves, besides functions of the language.
 const system = new Set(
@@ -70,7 +71,6 @@ function kind(v) {
 function encode(v) {
   switch (typeof v) {
     case "string":
-      return v.isWellFormed?.() ?? true ? v : ["w", Array.from({ length: v.length }, (_, i) => v.charCodeAt(i))];
     case "boolean":
       return v;
     case "undefined":
@@ -112,13 +112,16 @@ const bytes = (buffer) => Buffer.from(buffer).toString("base64");
 const numbered = (v) => Array.from({ length: v.length }, (_, i) => String(i));
 
 function node(v) {
+  if (types?.isProxy?.(v)) refuse("it is a proxy");
   if (typeof v === "function") return definition(v);
   const proto = Object.getPrototypeOf(v);
   if (proto === null || proto === Object.prototype) return { t: proto ? "Object" : "Bare", p: properties(v) };
   if (classes.has(proto)) {
-    const source = classes.get(proto);
-    if (/#[\p{ID_Start}$_]/u.test(String(source))) refuse(`${source.name} has private fields`);
-    return { t: "Instance", of: encode(source), p: properties(v) };
+    for (let p = proto; p !== Object.prototype; p = Object.getPrototypeOf(p)) {
+      const c = classes.get(p) ?? refuse(`${classes.get(proto).name} extends what the language has`);
+      if (/#[\p{ID_Start}$_]/u.test(Function.prototype.toString.call(c))) refuse(`${c.name} has private fields`);
+    }
+    return { t: "Instance", of: encode(classes.get(proto)), p: properties(v) };
   }
   switch (proto) {
     case Array.prototype:
@@ -178,7 +181,7 @@ const modules = new Set(post ? require("module").builtinModules : []);
 const names = [];
 const omitted = [];
 let size = 0;
-const values = {};
+const values = new Map();
 const read = (name) => {
   const d = lexical.includes(name) ? undefined : Object.getOwnPropertyDescriptor(root, name);
   if (d && !("value" in d)) refuse("it is computed");
@@ -189,13 +192,13 @@ for (const name of candidates()) {
     const v = read(name);
     if (native(v) && v.name === name) continue; // of the language
     if (modules.has(name) && require(name) === v) continue; // that interpreters declare for the user
-    values[name] = v;
+    values.set(name, v);
     if (typeof v === "function" && v.prototype && !native(v)) classes.set(v.prototype, v);
   } catch (e) {
     omitted.push({ name, kind: "variable", reason: e instanceof Refusal ? e.message : `it cannot be read: ${e?.name}` });
   }
 }
-for (const [name, v] of Object.entries(values)) {
+for (const [name, v] of values) {
   const mark = nodes.length;
   let why = "";
   let value;
@@ -213,6 +216,6 @@ for (const [name, v] of Object.entries(values)) {
     omitted.push({ name, kind: kind(v), reason: why });
   } else names.push({ name, kind: kind(v), value });
 }
-const clean = (s) => String(s).slice(0, 500).replace(/[\u0000-\u001f\u007f]/g, "?").toWellFormed?.() ?? "";
+const clean = (s) => String(s).slice(0, 500).replace(/[\u0000-\u001f\u007f]/g, "?");
 const head = { names: names.map(({ name, kind }) => ({ name, kind: clean(kind) })), omitted: omitted.map((o) => ({ name: clean(o.name) || "?", kind: clean(o.kind), reason: clean(o.reason) })) };
 require("fs").writeFileSync(args.path, `${JSON.stringify(head)}\n${JSON.stringify({ names: names.map((n) => [n.name, n.value]), nodes })}`);

@@ -1,6 +1,6 @@
 // Restores the variables that make.js has written: a line of JSON, and then the graph of values. It
 // writes which of them it could not restore. It is the body of a function of args.
-const { Array, ArrayBuffer, BigInt, DataView, Date, JSON, Map, Number, Object, Reflect, RegExp, Set, String, Symbol, globalThis: root } = globalThis;
+const { Array, ArrayBuffer, BigInt, DataView, Date, JSON, Map, Number, Object, Reflect, RegExp, Set, Symbol, globalThis: root } = globalThis;
 const { Buffer } = require("buffer");
 const fs = require("fs");
 
@@ -15,8 +15,6 @@ function decode(v) {
   switch (v[0]) {
     case "u":
       return undefined;
-    case "w":
-      return String.fromCharCode(...v[1]);
     case "n":
       return Number(v[1]);
     case "b":
