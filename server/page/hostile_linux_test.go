@@ -93,7 +93,9 @@ func TestHostile(t *testing.T) {
 		"for name, kind in [('a.html', 'text/html'), ('b.svg', 'image/svg+xml'), ('c.md', 'text/markdown')]:\n    open(name, 'w').write('\\n'.join(p['Text'] for p in list if p['MIME'] == kind))\nopen('<img src=x onerror=alert(1)>', 'w').close()\n")
 	p.Until(fmt.Sprintf("document.querySelectorAll('.output .shown > *').length === %d", len(all)))
 	for _, name := range []string{"a.html", "b.svg", "c.md"} {
-		p.Eval(fmt.Sprintf("[...document.querySelectorAll('.files .name')].find(e => e.textContent === %q).click()", name))
+		file := fmt.Sprintf("[...document.querySelectorAll('.files .name')].find(e => e.textContent === %q)", name)
+		p.Until(file) // the list comes after the values
+		p.Eval(file + ".click()")
 		p.Until(fmt.Sprintf("document.querySelector('.preview h3')?.textContent === %q && document.querySelector('.preview iframe')", name))
 	}
 	// Every frame has loaded, is in sight, and is clicked.
