@@ -12,7 +12,10 @@ const kept = JSON.parse(sessionStorage.getItem("chat") || "null") || {id: crypto
 const path = "/chat/" + kept.id
 const pathOf = name => path + "/files/" + name.split("/").map(encodeURIComponent).join("/")
 
+let ended = false
+
 function keep() {
+  if (ended) return // the user begins another conversation
   try {
     sessionStorage.setItem("chat", JSON.stringify(kept))
   } catch { // there is more than a browser keeps: forget the oldest quarter
@@ -109,8 +112,7 @@ form.addEventListener("submit", async event => {
 })
 file.addEventListener("change", () => put(chosen, file.files.length ? "With " + [...file.files].map(f => f.name).join(", ") : ""))
 document.getElementById("fresh").addEventListener("click", () => {
-  running?.abort()
-  removeEventListener("pagehide", leave)
+  ended = true // an answer that is stopped by the reload is not kept either
   sessionStorage.removeItem("chat")
   location.reload()
 })
