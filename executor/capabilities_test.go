@@ -52,13 +52,14 @@ func TestEveryFieldIsMappedOrExempt(t *testing.T) {
 		"Terminal":  {Command: []string{"ls"}, Terminal: new(executor.Terminal)},
 	}
 	exempt := map[string]string{
-		"Spec.Labels":     "every backend stores them",
-		"Spec.Attributes": "never sent to a backend",
-		"Spec.Subject":    "never sent to a backend",
-		"Request.Code":    "core",
-		"Request.ID":      "every backend names runs",
-		"Request.Keep":    "the driver package does it",
-		"Request.Limits":  "the bounds are the session's, not the backend's: SessionInfo.MaxRun",
+		"Spec.Labels":        "every backend stores them",
+		"Spec.Attributes":    "never sent to a backend",
+		"Spec.Subject":       "never sent to a backend",
+		"Request.Code":       "core",
+		"Request.ID":         "every backend names runs",
+		"Request.Keep":       "the driver package does it",
+		"Request.Repeatable": "backends ignore it: it is for package sessions",
+		"Request.Limits":     "the bounds are the session's, not the backend's: SessionInfo.MaxRun",
 	}
 	quiet := bare.MissingFor(executor.Spec{})
 	if want := []string{"network-none"}; !slices.Equal(quiet, want) {

@@ -128,10 +128,11 @@ func (p *Page) Eval(expression string) string {
 	return fmt.Sprint(r.Result.Value)
 }
 
-// Until waits until an expression is true.
+// Until waits until an expression is true. Elements that are not there yet are no error.
 func (p *Page) Until(expression string) {
 	p.Helper()
-	for end := time.Now().Add(2 * time.Minute); p.Eval("Boolean("+expression+")") != "true"; time.Sleep(20 * time.Millisecond) { // a poll
+	now := "(() => { try { return Boolean(" + expression + ") } catch (e) { if (e instanceof TypeError) return false; throw e } })()"
+	for end := time.Now().Add(2 * time.Minute); p.Eval(now) != "true"; time.Sleep(20 * time.Millisecond) { // a poll
 		if time.Now().After(end) {
 			p.Fatalf("it does not become true: %s\n%s", expression, p.Eval("document.documentElement.outerHTML"))
 		}

@@ -28,6 +28,25 @@ export type Arm = {
   warm: Times;
 };
 
+/** What one arm of a route has done since the server started. */
+export type ArmStatus = {
+  answered: number;
+  /** The backend that the split selected. */
+  assigned: string;
+  /** The backend that served. */
+  backend?: string;
+  /** Of the run and of the sandbox meanwhile, as a decimal number in the currency of the configured prices. */
+  cost?: string;
+  /** The other turns, by kind. */
+  errors?: Record<string, number>;
+  /** Of turns. */
+  p50_seconds: number;
+  p95_seconds: number;
+  /** Not given: the backend was used directly. */
+  route?: string;
+  turns: number;
+};
+
 /** A file that the run created or changed. */
 export type Artifact = {
   data?: Bytes;
@@ -70,6 +89,20 @@ export type BackendCapabilities = {
   varies?: string[];
 };
 
+/** What a backend has now. */
+export type BackendStatus = {
+  /** closed, open or trying. Not given: it has none. */
+  breaker?: string;
+  name: string;
+  pools?: PoolStatus[];
+  /** It is no longer configured, but has sessions. */
+  removed?: boolean;
+  /** With those that are warm. */
+  sessions: number;
+  /** Requests for a session in the queue. */
+  waiting: number;
+};
+
 /** Text, or bytes that are not text. */
 export type Bytes = string | {
   base64: string;
@@ -78,6 +111,8 @@ export type Bytes = string | {
 /** What the backend can do, and what the key may request. */
 export type Capabilities = {
   backend: string;
+  /** Which the key may choose for a session. */
+  backends?: string[];
   capabilities: BackendCapabilities;
   limits: Limits;
   /** Of a JSON request. */
@@ -92,6 +127,8 @@ export type Capabilities = {
   /** Of a run. */
   max_timeout_seconds: number;
   network: Network;
+  /** The key is that of an operator. */
+  operator?: boolean;
 };
 
 export type Conversation = {
@@ -202,6 +239,18 @@ export type ExperimentList = {
   experiments: Experiment[];
 };
 
+/** A request that failed. */
+export type FailedRequest = {
+  kind: string;
+  /** What the client was told. */
+  message: string;
+  operation: string;
+  request_id: string;
+  status: number;
+  subject: string;
+  time: string;
+};
+
 /** What an arm has done in a step, as far as its horizon has passed. */
 export type Figures = {
   bad: number;
@@ -287,6 +336,17 @@ export type Limits = {
   processes?: number;
 };
 
+/** A session of any key, without its ID. */
+export type LiveSession = {
+  backend: string;
+  busy: boolean;
+  created: string;
+  /** It ends this long after its last use. */
+  idle_seconds: number;
+  languages: string[];
+  subject: string;
+};
+
 /** A mean, with the interval of the normal approximation. */
 export type Mean = {
   count: number;
@@ -360,10 +420,36 @@ export type Output = {
   main?: boolean;
 };
 
+/** What happens at a server. */
+export type Overview = {
+  arms: ArmStatus[];
+  backends: BackendStatus[];
+  /** The last requests that failed, the newest first. */
+  failures: FailedRequest[];
+  /** Of each key that has been used. */
+  keys: Stats[];
+  /** The oldest first, at most 500. */
+  sessions: LiveSession[];
+  uptime_seconds: number;
+  /** On this day, in UTC: what is limited by a quota or has a price. */
+  used: Used[];
+};
+
 export type PackagesRequest = {
   /** Empty: the first of the session. */
   language?: string;
   names: string[];
+};
+
+/** A pool of warm sessions. */
+export type PoolStatus = {
+  /** Warm sessions that could not be created, or were dead. */
+  failed: number;
+  hits: number;
+  /** Sessions that were created cold. */
+  misses: number;
+  starting: number;
+  warm: number;
 };
 
 /** Why a request failed. */
@@ -540,6 +626,8 @@ export type SessionList = {
 export type SessionRequest = {
   /** Other names of the working directory, such as /mnt/data. */
   aliases?: string[];
+  /** One of the backends in the capabilities, for keys of operators. Not given: the routes decide. Not for conversations. */
+  backend?: string;
   /** Environment variables of every run. */
   env?: Record<string, string>;
   /** The session ends this long after its last use. Not given: the longest allowed time. */
@@ -605,6 +693,17 @@ export type Usage = {
   cpu_seconds?: number;
   /** In bytes. */
   peak_memory?: number;
+};
+
+/** What an account has used. */
+export type Used = {
+  /** subject=alice, or an attribute with a quota: plan=pro. */
+  account: string;
+  /** Of the run and of the sandbox meanwhile, as a decimal number in the currency of the configured prices. */
+  cost?: string;
+  runs: number;
+  /** Of runs. */
+  seconds: number;
 };
 
 /** What the rollout says of the new arm. */
