@@ -29,7 +29,11 @@ func (p *program) encode(ctx context.Context, made *archive, limit int64) (res *
 	if len(m.JavaScript) > 0 {
 		made.graph = graph
 	}
-	if err := m.check(int64(len(made.values))); err != nil || len(m.JavaScript) > 0 && len(graph) == 0 {
+	err = m.check(int64(len(made.values)))
+	if err == nil && len(m.JavaScript) > 0 && len(graph) == 0 {
+		err = errors.New("there are names and no values")
+	}
+	if err != nil {
 		return nil, p.fail(executor.ErrInvalid, fmt.Errorf("the answer of the sandbox is not valid: %w", err))
 	}
 	return res, nil

@@ -83,6 +83,10 @@ func (p *program) wants(l executor.Language) bool {
 
 // make has the variables written.
 func (p *program) make(ctx context.Context) (made *archive, res *executor.Result, err error) {
+	packages := p.packages()
+	if err := checkPackages(packages); err != nil {
+		return nil, nil, p.fail(executor.ErrInvalid, err)
+	}
 	made, res = &archive{manifest: Manifest{Version: Version, Dir: "."}}, &executor.Result{}
 	if p.wants(executor.Python) {
 		if made, res, err = p.pickle(ctx); err != nil {
@@ -90,6 +94,7 @@ func (p *program) make(ctx context.Context) (made *archive, res *executor.Result
 		}
 	}
 	m := &made.manifest
+	m.Packages = packages
 	if res.StateFresh {
 		m.omit("python", "interpreter", restarted)
 	}
@@ -102,9 +107,6 @@ func (p *program) make(ctx context.Context) (made *archive, res *executor.Result
 			m.omit("javascript", "interpreter", restarted)
 		}
 		res.LeftRunning = append(res.LeftRunning, script.LeftRunning...)
-	}
-	if m.Packages = p.packages(); checkPackages(m.Packages) != nil {
-		return nil, nil, p.fail(executor.ErrInvalid, checkPackages(m.Packages))
 	}
 	return made, res, nil
 }

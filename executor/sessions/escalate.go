@@ -91,9 +91,8 @@ func (le *Lease) escalate(ctx context.Context, req executor.Request) (notice str
 		return ""
 	}
 	defer le.place.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(le.ctx, cancel)()
+	ctx, end := le.within(ctx)
+	defer end()
 	from := le.Info().Handle.Backend
 	to, on := x.To(from)
 	if to == "" || le.ctx.Err() != nil {
@@ -116,6 +115,13 @@ func (le *Lease) escalate(ctx context.Context, req executor.Request) (notice str
 		return fmt.Sprintf("needs %s, but could not move from %s to %s: %s", need, from, to, executor.KindName(err))
 	}
 	return fmt.Sprintf("moved from %s to %s: needs %s", from, to, need) + notCarried(kept)
+}
+
+// within returns a context that also ends with the lease, and a function that releases it.
+func (le *Lease) within(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(le.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // notCarried names what a conversation has lost by moving, as the end of a notice.

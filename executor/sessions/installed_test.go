@@ -25,6 +25,7 @@ func TestInstalledAgain(t *testing.T) {
 		p := w.start("one", keeping(1, 0))
 		l := p.acquire("k")
 		w.install(l, "six")
+		w.install(l, "six")
 		release(w, l) // makes a checkpoint, although no code has run
 		w.b.Break(l.Info().Handle.Session)
 		l = p.acquire("k")

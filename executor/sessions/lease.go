@@ -450,7 +450,7 @@ func (le *Lease) Install(ctx context.Context, p executor.Packages, emit func(exe
 	})
 }
 
-// mostInstalled bounds the installations of a sandbox that are repeated in the next one.
+// mostInstalled bounds the different installations of a sandbox that are repeated in the next one.
 const mostInstalled = 100
 
 // noteInstalled stores for the record what the next sandbox has to install.
@@ -459,7 +459,8 @@ func (le *Lease) noteInstalled(p executor.Packages) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	le.wrote = true
-	if len(le.installed) < mostInstalled {
+	again := slices.ContainsFunc(le.installed, func(q executor.Packages) bool { return q.Language == p.Language && slices.Equal(q.Names, p.Names) })
+	if !again && len(le.installed) < mostInstalled {
 		le.installed = append(slices.Clone(le.installed), p) // the record may share the old slice
 	}
 }

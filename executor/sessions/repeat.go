@@ -40,10 +40,9 @@ func (le *Lease) runTwice(
 		return res, "", err
 	}
 	from := le.Info().Handle.Backend
-	moving, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(le.ctx, cancel)()
+	moving, end := le.within(ctx)
 	kept, failed := le.moveTo(moving, to, before)
+	end()
 	le.place.Unlock()
 	if failed != nil {
 		le.m.stays(ctx, le.Key, from, failed)
