@@ -390,6 +390,21 @@ func TestFileLength(t *testing.T) {
 	}
 }
 
+// A program that was built and committed by mistake stays in the history for ever, and in each
+// download of the module.
+func TestFileSize(t *testing.T) {
+	const most = 1 << 20
+	for _, name := range files(t) {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > most {
+			t.Errorf("%s: got %d bytes, want at most %d", name, info.Size(), most)
+		}
+	}
+}
+
 // forbidden is what no file says, in pieces so that this file does not say it either. The places
 // that packages come from are a matter of each machine's configuration, and paths of the machine of
 // an author mean nothing elsewhere. A file is searched by a pattern only if it has one of the
