@@ -222,9 +222,12 @@ func asUser(t *testing.T, how, ranges string) said {
 	check(t, os.Chmod(dir, 0o755))
 	file, binary := filepath.Join(dir, "ranges"), filepath.Join(dir, "program")
 	check(t, os.WriteFile(file, []byte(ranges), 0o644))
-	content, err := os.ReadFile("/proc/self/exe")
-	check(t, err)
-	check(t, os.WriteFile(binary, content, 0o755))
+	// Another process writes it: a child that a parallel test starts would inherit a file that this
+	// process has open for writing, and until it has ended nothing can execute the file.
+	if out, err := exec.CommandContext(t.Context(), "cp", "/proc/"+strconv.Itoa(os.Getpid())+"/exe", binary).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	check(t, os.Chmod(binary, 0o755))
 	users, err := os.ReadFile("/etc/passwd")
 	check(t, err)
 	accounts := filepath.Join(dir, "passwd")
