@@ -61,31 +61,31 @@ func Start(ctx context.Context, o Options) (c *Cluster, err error) {
 	if err := possible(); err != nil {
 		return nil, err
 	}
-	c = &Cluster{dir: filepath.Join(o.Cache, "state"), programs: o.Programs, running: map[string]*program{}, Address: hostIP}
-	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+	made := &Cluster{dir: filepath.Join(o.Cache, "state"), programs: o.Programs, running: map[string]*program{}, Address: hostIP}
+	if err := os.MkdirAll(made.dir, 0o755); err != nil {
 		return nil, err
 	}
-	if c.lock, err = lock(ctx, filepath.Join(o.Cache, "lock")); err != nil {
+	if made.lock, err = lock(ctx, filepath.Join(o.Cache, "lock")); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, c.Stop())
+			err = errors.Join(err, made.Stop())
 		}
 	}()
-	if err := c.clean(); err != nil {
+	if err := made.clean(); err != nil {
 		return nil, err
 	}
 	for _, step := range []func(context.Context) error{
-		c.files, c.namespaces, c.network,
-		func(ctx context.Context) error { return c.containerd(ctx, o.Images) },
-		c.control, c.node,
+		made.files, made.namespaces, made.network,
+		func(ctx context.Context) error { return made.containerd(ctx, o.Images) },
+		made.control, made.node,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return c, nil
+	return made, nil
 }
 
 // possible says what this machine lacks.
