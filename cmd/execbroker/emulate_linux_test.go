@@ -20,7 +20,7 @@ func emulator(t *testing.T, host string) (p *process, e emulating) {
 // emulated counts the containers of one Machine.
 func emulated(t *testing.T, host, machine string) int {
 	t.Helper()
-	names, err := dockertest.Containers(t.Context(), host, "execbroker.flytest.machine=sandboxes/"+machine)
+	names, err := dockertest.Containers(t.Context(), host, "execbroker.flytest.thing=sandboxes/"+machine)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moby/moby/client"
+	"github.com/execbroker/execbroker/internal/standin"
 )
 
 // Config configures an emulator. The zero value is usable: the engine of the docker command, one
@@ -109,8 +109,7 @@ func (c *Config) Check() error {
 // concurrent use.
 type Server struct {
 	cfg    Config
-	engine *client.Client
-	claim  *claim
+	engine *standin.Engine
 	routes *http.ServeMux
 	life   context.Context // of everything that works in the background
 	end    context.CancelCauseFunc
@@ -146,15 +145,11 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Images = maps.Clone(cfg.Images)
-	engine, err := connect(ctx, cfg.Engine)
+	engine, err := standin.Open(ctx, "flytest", cfg.Engine)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newClaim()
-	if err != nil {
-		return nil, errors.Join(err, engine.Close())
-	}
-	s := &Server{cfg: cfg, engine: engine, claim: c, limits: newLimiter(cfg.Rate), apps: map[string]*app{}, digests: map[string]string{}}
+	s := &Server{cfg: cfg, engine: engine, limits: newLimiter(cfg.Rate), apps: map[string]*app{}, digests: map[string]string{}}
 	s.life, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.hands, s.drop = context.WithCancel(context.WithoutCancel(ctx))
 	for _, t := range cfg.Tokens {
@@ -167,7 +162,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		s.apps[a.Name] = newApp(a)
 	}
 	s.routes = s.router()
-	if err := s.sweep(ctx); err != nil {
+	if err := engine.Sweep(ctx, cfg.Log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -187,11 +182,12 @@ func (s *Server) Close() error {
 	defer context.AfterFunc(ctx, s.drop)()
 	s.end(errClosed)
 	s.work.Wait()
-	if err := s.removeOwn(ctx); err != nil {
-		return err
-	}
-	return errors.Join(s.claim.release(), s.engine.Close())
+	return s.engine.Release(ctx)
 }
+
+// Containers returns the Machines, as "app/id", whose containers the engine has, dead ones too:
+// what is really there, whatever the emulator believes.
+func (s *Server) Containers(ctx context.Context) ([]string, error) { return s.engine.Things(ctx) }
 
 // closeTimeout bounds Close, whatever the engine does.
 const closeTimeout = time.Minute

@@ -5,12 +5,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/netip"
 	"path"
 	"slices"
@@ -22,31 +20,6 @@ import (
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 )
-
-// connect opens an engine and makes sure that it answers.
-func connect(ctx context.Context, host string) (*client.Client, error) {
-	// No connection outlives its request: who counts what is left in a process of tests need not
-	// know about them.
-	t := &http.Transport{DisableKeepAlives: true, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}} // HTTP/1 only
-	opts := []client.Opt{client.WithHTTPClient(&http.Client{Transport: t}), client.WithUserAgent("execbroker-flytest")}
-	if host != "" {
-		opts = append(opts, client.WithHost(host))
-	} else {
-		opts = append(opts, client.FromEnv)
-	}
-	c, err := client.New(opts...)
-	if err != nil {
-		return nil, fmt.Errorf("engine: %w", err)
-	}
-	p, err := c.Ping(ctx, client.PingOptions{})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("engine: %w", err), c.Close())
-	}
-	if p.OSType != "" && p.OSType != "linux" {
-		return nil, errors.Join(fmt.Errorf("engine: it runs %s containers; linux is needed", p.OSType), c.Close())
-	}
-	return c, nil
-}
 
 // guestCaps are what root of a guest can do that stays within its namespaces, or nearly: it is no
 // boundary, see the package comment. What would change the machine of the engine for everybody (its
@@ -186,7 +159,7 @@ func (m *machine) options(i *imageInfo, cpus int) (client.ContainerCreateOptions
 		Name: containerName(m.id, m.instance, m.restarts),
 		Config: &container.Config{
 			Image: i.id, Hostname: hostname, Env: m.env(), Entrypoint: entrypoint, Cmd: cmd, Tty: c.Init.TTY,
-			Labels:      map[string]string{labelHost: m.s.claim.host, labelLock: m.s.claim.path, labelMachine: m.app.Name + "/" + m.id},
+			Labels:      m.s.engine.Labels(m.app.Name + "/" + m.id),
 			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 		},
 		HostConfig: &container.HostConfig{

@@ -497,7 +497,7 @@ func (m *machine) discard(r *running) {
 	}
 	ctx, cancel := m.keeping()
 	defer cancel()
-	if err := m.s.removed(ctx, id); err != nil {
+	if err := m.s.engine.Removed(ctx, id); err != nil {
 		m.s.cfg.Log.Warn("machine: its container is left until the emulator ends", "id", m.id, "error", err)
 	}
 }

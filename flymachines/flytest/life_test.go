@@ -341,7 +341,7 @@ func TestClosedMeanwhile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			left, err := dockertest.Containers(t.Context(), host, labelLock+"="+f.claim.path)
+			left, err := dockertest.Containers(t.Context(), host, f.engine.Filter())
 			if err != nil || len(left) > 0 {
 				t.Errorf("left at the engine: %q, %v", left, err)
 			}

@@ -53,7 +53,7 @@ func begin(t *testing.T, edit ...func(*Config)) *emulator {
 			t.Error(err)
 		}
 		srv.Close()
-		left, err := dockertest.Containers(context.Background(), host, labelLock+"="+s.claim.path)
+		left, err := dockertest.Containers(context.Background(), host, s.engine.Filter())
 		if err != nil || len(left) > 0 {
 			t.Errorf("left at the engine: %q, %v", left, err)
 		}
