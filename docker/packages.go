@@ -26,12 +26,14 @@ type Packages struct {
 func (c *Config) sources() *packages.Sources { return (*packages.Sources)(&c.Packages.Packages) }
 
 // installs returns the languages of which anything can ever be installed.
-func (c *Config) installs() []executor.Language {
-	var presets []map[executor.Language][]string
+func (c *Config) installs() []executor.Language { return c.sources().Languages(c.presets()...) }
+
+// presets are the packages of the templates.
+func (c *Config) presets() (all []map[executor.Language][]string) {
 	for _, t := range c.Templates {
-		presets = append(presets, t.Packages)
+		all = append(all, t.Packages)
 	}
-	return c.sources().Languages(presets...)
+	return all
 }
 
 // packagesSize returns how much room a session has for the packages of a language that can be
@@ -41,7 +43,5 @@ func (c *Config) packagesSize() int64 { return pages(c.sources().Bytes()) }
 // checkPackages reports every mistake in what says that packages are installed, but those in the
 // file of requirements.
 func (c *Config) checkPackages() error {
-	s := c.sources()
-	errs := []error{s.CheckLanguages(c.installs(), c.languages()), driver.At("packages", s.Check())}
-	return errors.Join(append(errs, driver.At("packages.network", checkNetwork(c.Packages.Network)))...)
+	return errors.Join(c.sources().Validate(c.languages(), c.presets()...), driver.At("packages.network", checkNetwork(c.Packages.Network)))
 }

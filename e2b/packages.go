@@ -17,7 +17,7 @@ func (c *Config) sources() *packages.Sources { return (*packages.Sources)(&c.Pac
 func (c *Config) checkPackages() error {
 	s := c.sources()
 	used := s.Languages()
-	errs := []error{s.CheckLanguages(used, c.languages()), driver.At("packages", s.Check())}
+	errs := []error{s.Validate(c.languages())}
 	at := func(path, text string) { errs = append(errs, driver.At(path, errors.New(text))) }
 	if len(used) == 0 {
 		return errors.Join(errs...)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/remote"
 )
 
 // The actions, as their rates are counted.
@@ -133,7 +134,7 @@ func (a *api) repeat(ctx context.Context, action, target string, f func(context.
 			return err
 		}
 		known = e.Error()
-		if err := sleep(ctx, pause(n, e)); err != nil {
+		if err := remote.Pause(ctx, pause(n, e)); err != nil {
 			return after(err, known)
 		}
 	}

@@ -190,7 +190,7 @@ func (c *Config) Validate() error {
 		at("templates."+name+".guest", c.Templates[name].Guest.check())
 	}
 	at("languages", driver.Choices("language", c.Languages, runner.Languages))
-	errs = append(errs, c.checkPackages())
+	errs = append(errs, c.sources().Validate(c.languages()))
 	for i, r := range c.Regions {
 		if !region.MatchString(r) {
 			at(fmt.Sprintf("regions[%d]", i), fmt.Errorf("want a region such as fra, or any, not %.40q", r))

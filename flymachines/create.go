@@ -15,6 +15,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/remote"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -163,7 +164,7 @@ func (b *backend) makeIn(ctx context.Context, in fly.LaunchMachineInput, id stri
 		if n+1 >= attempts && e.class != classMissing || n+1 >= dials && e.class == classUnsent || e.tooLong() {
 			return nil, err
 		}
-		if err := sleep(ctx, pause(n, e)); err != nil {
+		if err := remote.Pause(ctx, pause(n, e)); err != nil {
 			return nil, after(err, known)
 		}
 	}
@@ -191,7 +192,7 @@ func (b *backend) adopt(ctx context.Context, taken *APIError, id string) (*fly.M
 		if errors.As(err, &e) && e.class != classMissing || time.Since(begin) > settle {
 			return nil, err
 		}
-		if err := sleep(ctx, pause(n, taken)); err != nil {
+		if err := remote.Pause(ctx, pause(n, taken)); err != nil {
 			return nil, err
 		}
 	}
@@ -269,7 +270,7 @@ func (b *backend) up(ctx context.Context, m *fly.Machine) (*fly.Machine, error) 
 		if e == nil {
 			e = &APIError{}
 		}
-		if err := sleep(ctx, pause(min(n, 2), e)); err != nil {
+		if err := remote.Pause(ctx, pause(min(n, 2), e)); err != nil {
 			return nil, after(err, progress(m, said))
 		}
 	}

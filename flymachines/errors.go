@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/remote"
 )
 
 // APIError is an error that the Machines API has answered, or a failed connection to it. errors.As
@@ -93,7 +94,7 @@ func classify(action string, a *attempt) *APIError {
 	} else {
 		e.Text = string(a.body) // text, or a page of something in between
 	}
-	e.Text, e.Code = printable(e.Text, 500), printable(e.Code, 60)
+	e.Text, e.Code = remote.Words(e.Text, 500), remote.Words(e.Code, 60)
 	says := func(s string) bool { return strings.Contains(e.Text, s) }
 	capacity := func(s Scope) { e.class, e.Scope = classCapacity, s }
 	var te *tokenError
@@ -156,17 +157,6 @@ func after(err error, known string) error {
 		return err
 	}
 	return fmt.Errorf("%w; last: %s", err, known)
-}
-
-// printable bounds what comes from elsewhere and is shown to people.
-func printable(s string, n int) string {
-	s = strings.ToValidUTF8(s[:min(len(s), n)], "")
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s))
 }
 
 // tokenError says that there is no token to send.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/remote"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -129,7 +129,7 @@ func (b *backend) Sessions(ctx context.Context, labels map[string]string) iter.S
 			if err != nil && errors.Is(err, executor.ErrNotFound) {
 				continue // it carries our metadata and is not ours
 			}
-			if err == nil && !carries(info.Labels, labels) {
+			if err == nil && !remote.Carries(info.Labels, labels) {
 				continue
 			}
 			if !yield(info, err) {
@@ -137,16 +137,6 @@ func (b *backend) Sessions(ctx context.Context, labels map[string]string) iter.S
 			}
 		}
 	}
-}
-
-// carries reports whether has has all of want.
-func carries(has, want map[string]string) bool {
-	for k, v := range maps.All(want) {
-		if got, ok := has[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
 }
 
 // abandonedAfter is the age at which a Machine that does not run is abandoned. One that is being

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/remote"
 	"github.com/execbroker/execbroker/internal/store"
 )
 
@@ -79,7 +80,7 @@ func (r *rates) wait(ctx context.Context, action, target string) error {
 	if pause <= 0 {
 		return ctx.Err()
 	}
-	return sleep(ctx, pause)
+	return remote.Pause(ctx, pause)
 }
 
 // take reserves a call and returns how long to wait for it.
@@ -140,7 +141,7 @@ func inFile(ctx context.Context, name string, f func(buckets)) error {
 		if !errors.Is(err, store.ErrLocked) {
 			return err
 		}
-		if err := sleep(ctx, lockPause); err != nil {
+		if err := remote.Pause(ctx, lockPause); err != nil {
 			return err
 		}
 	}

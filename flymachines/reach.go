@@ -19,6 +19,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/remote"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -85,7 +86,7 @@ func (b *backend) ready(ctx context.Context, m *fly.Machine, e runner.Endpoint) 
 				return gone
 			}
 		}
-		if hopeless(err) || time.Since(began) > apartPatience && silent(err) && b.apart(m) != "" || sleep(ctx, wait) != nil {
+		if hopeless(err) || time.Since(began) > apartPatience && silent(err) && b.apart(m) != "" || remote.Pause(ctx, wait) != nil {
 			return driver.Fail(executor.ErrUnavailable, executor.RanNo, b.unreached(m, e, err))
 		}
 		wait = min(wait*3/2, time.Second)

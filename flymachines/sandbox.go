@@ -16,6 +16,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/remote"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -203,7 +204,7 @@ func (b *backend) ending(ctx context.Context, id string, since int64) (end, erro
 		if !f.gone || f.known || time.Since(begin) > eventTime {
 			return f, nil
 		}
-		if err := sleep(ctx, pause(min(n, 1), &APIError{})); err != nil {
+		if err := remote.Pause(ctx, pause(min(n, 1), &APIError{})); err != nil {
 			return f, nil //nolint:nilerr // that it is gone is known
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/remote"
 )
 
 // suspendMB is the most memory that a Machine may have to be suspended.
@@ -92,7 +93,7 @@ func (b *backend) suspend(ctx context.Context, id string) error {
 		case slices.Contains(ended, m.State):
 			return driver.Fail(executor.ErrNotFound, executor.RanNo, &goneError{m.State})
 		}
-		err = sleep(ctx, pause(min(n, 2), &APIError{}))
+		err = remote.Pause(ctx, pause(min(n, 2), &APIError{}))
 	}
 	return err
 }

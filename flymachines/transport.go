@@ -176,15 +176,3 @@ func mend(v any) (changed bool) {
 	}
 	return changed
 }
-
-// sleep waits, or returns why ctx has ended.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

@@ -16,6 +16,7 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/handover"
 	"github.com/execbroker/execbroker/kubernetes/kubetest"
 )
 
@@ -159,7 +160,7 @@ func three(b *testing.B, c *kubetest.Cluster, limits executor.RunLimits, program
 		b.Fatal(err)
 	}
 	b.Cleanup(api.close)
-	s, err := api.opened(b.Context(), pod.Name, announcedCommand([]string{python, "-I", "-S", "-u", "-c", program}))
+	s, err := api.opened(b.Context(), pod.Name, handover.AnnouncedCommand(python, []string{python, "-I", "-S", "-u", "-c", program}))
 	if err != nil {
 		b.Fatal(err)
 	}

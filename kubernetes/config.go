@@ -261,7 +261,7 @@ func (c *Config) Validate() error {
 	if c.ScheduleTimeout < 0 {
 		at("schedule_timeout", errors.New("negative"))
 	}
-	errs = append(errs, c.checkPackages())
+	errs = append(errs, c.sources().Validate(c.languages(), c.presets()...))
 	return errors.Join(errs...)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/leaktest"
 	"github.com/execbroker/execbroker/internal/packages/packagestest"
+	"github.com/execbroker/execbroker/internal/remote"
 	"github.com/execbroker/execbroker/kubernetes/kubetest"
 	"github.com/execbroker/execbroker/runner"
 )
@@ -45,7 +46,7 @@ func untilOK(ctx context.Context, check func() error) error {
 		if err == nil {
 			return nil
 		}
-		if perr := pause(ctx, 50*time.Millisecond); perr != nil {
+		if perr := remote.Pause(ctx, 50*time.Millisecond); perr != nil {
 			return errors.Join(perr, err)
 		}
 	}
@@ -140,7 +141,7 @@ func leftAt(ctx context.Context, b *backend, find func() ([]string, error)) (lef
 		if left, err = find(); err != nil || len(left) == 0 {
 			return nil, err
 		}
-		if pause(ctx, time.Second) != nil {
+		if remote.Pause(ctx, time.Second) != nil {
 			return left, nil
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/remote"
 )
 
 // Doctor examines what the backend needs: the cluster, the rights, what the namespace admits, and
@@ -27,7 +28,7 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	if err != nil {
 		return []driver.Check{{Name: "cluster", Detail: b.api.fail(ctx, err).Error(), Fix: "make sure that the API server can be reached from here, with these credentials"}}
 	}
-	checks := []driver.Check{{Name: "cluster", OK: true, Detail: fmt.Sprintf("%s at %s (%s)", words(v.GitVersion), b.api.cfg.Host, b.api.from)}}
+	checks := []driver.Check{{Name: "cluster", OK: true, Detail: fmt.Sprintf("%s at %s (%s)", remote.Words(v.GitVersion, maxWords), b.api.cfg.Host, b.api.from)}}
 	rights := b.examineRights(ctx)
 	checks = append(checks, rights)
 	if rights.OK {

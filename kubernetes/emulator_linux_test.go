@@ -16,6 +16,7 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/handover"
 	"github.com/execbroker/execbroker/kubernetes/podtest"
 	"github.com/execbroker/execbroker/runner"
 )
@@ -97,7 +98,7 @@ func TestEarlyAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := untilOK(t.Context(), func() error {
-		s, err := b.api.exec(t.Context(), made.Name, nothingCommand())
+		s, err := b.api.exec(t.Context(), made.Name, handover.NothingCommand(python))
 		if err != nil {
 			return err // there is no node yet
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/remote"
 )
 
 var (
@@ -24,17 +25,6 @@ const podSecurity = "pod-security:privileged"
 
 // maxWords bounds what a cluster says and people are shown.
 const maxWords = 600
-
-// words bounds a text of the cluster.
-func words(s string) string {
-	s = strings.ToValidUTF8(s[:min(len(s), maxWords)], "")
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s))
-}
 
 // cut replaces what client-go makes of the end of a context by its cause.
 func cut(ctx context.Context, err error) error {
@@ -70,7 +60,7 @@ func (c *client) fail(ctx context.Context, err error) error {
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		out.RetryAfter = time.Duration(seconds) * time.Second
 	}
-	said := strings.ToLower(words(err.Error()))
+	said := strings.ToLower(remote.Words(err.Error(), maxWords))
 	says := func(s string) bool { return strings.Contains(said, s) }
 	switch {
 	case errors.Is(err, errNoAnswer):

@@ -11,6 +11,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/remote"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -27,7 +28,7 @@ func sessionInfo(pod *corev1.Pod) (executor.SessionInfo, error) {
 	if err != nil {
 		return info, err
 	}
-	if l := info.Labels; l[driver.LabelID] != id || ownerHash(l[driver.LabelOwner]) != pod.Labels[labelOwner] {
+	if l := info.Labels; l[driver.LabelID] != id || remote.OwnerHash(l[driver.LabelOwner]) != pod.Labels[labelOwner] {
 		return info, driver.Fail(executor.ErrNotFound, executor.RanNo, errors.New("the pod says different things about whose it is"))
 	}
 	if hasEnded(pod) {
@@ -68,7 +69,7 @@ func imageOf(pod *corev1.Pod) string {
 func selector(owner string) string {
 	s := labelManager + "=" + manager
 	if owner != "" {
-		s += "," + labelOwner + "=" + ownerHash(owner)
+		s += "," + labelOwner + "=" + remote.OwnerHash(owner)
 	}
 	return s
 }
@@ -83,7 +84,7 @@ func (b *backend) Sessions(ctx context.Context, labels map[string]string) iter.S
 				return true
 			}
 			info, err := sessionInfo(pod)
-			if errors.Is(err, executor.ErrNotFound) || err == nil && !carries(info.Labels, labels) {
+			if errors.Is(err, executor.ErrNotFound) || err == nil && !remote.Carries(info.Labels, labels) {
 				return true
 			}
 			return yield(info, err)
@@ -92,16 +93,6 @@ func (b *backend) Sessions(ctx context.Context, labels map[string]string) iter.S
 			yield(executor.SessionInfo{}, b.api.fail(ctx, err))
 		}
 	}
-}
-
-// carries reports whether has has all of want.
-func carries(has, want map[string]string) bool {
-	for k, v := range want {
-		if got, ok := has[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
 }
 
 // Nothing removes a pod that has ended by itself but its session, and that may have died. So every

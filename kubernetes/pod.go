@@ -2,8 +2,6 @@ package kubernetes
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"hash/fnv"
 	"maps"
 	"math"
@@ -18,6 +16,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/packages"
+	"github.com/execbroker/execbroker/internal/remote"
 )
 
 // The limits of sessions whose configuration has none.
@@ -70,12 +69,6 @@ const (
 
 // podName is the name of the pod of a session, and the key by which a repeated create finds it.
 func podName(id string) string { return podPrefix + id }
-
-// ownerHash is the value of labelOwner.
-func ownerHash(owner string) string {
-	sum := sha256.Sum256([]byte(owner))
-	return hex.EncodeToString(sum[:20])
-}
 
 // box is a pod to be made.
 type box struct {
@@ -240,7 +233,7 @@ func (b *box) pod() *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        podName(b.id),
-			Labels:      map[string]string{labelManager: manager, labelOwner: ownerHash(b.labels[driver.LabelOwner]), labelSession: b.id, labelNetwork: network},
+			Labels:      map[string]string{labelManager: manager, labelOwner: remote.OwnerHash(b.labels[driver.LabelOwner]), labelSession: b.id, labelNetwork: network},
 			Annotations: map[string]string{annotationNote: b.note},
 		},
 		Spec: corev1.PodSpec{

@@ -1,33 +1,31 @@
 package kubernetes
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/execbroker/execbroker/internal/handover"
 )
 
 // python runs the runner and the Python of sessions. The image says where it is.
 const python = "python3"
 
 // What the main process of a container writes is kept by the node, on its disk, and counts against
-// the pod. So the runner is not spoken to over that process's own streams. It begins as the
-// prelude, which waits for an opener: a process that exec starts, whose streams are those of the
-// connection. It takes them over, and becomes the runner. The opener stays for as long as the
-// runner has its standard error, because a node ends the streams of an exec with its process.
+// the pod. So the runner is not spoken to over that process's own streams: see package handover.
 
 // prelude is the program of the main process, before it becomes the runner. What it does needs
 // rights that the runner gives up before there is code.
 //
 // It closes the file for termination messages, which everybody can write to without a bound. It
 // takes every interface down but loopback, with the flags of each as the kernel tells them. It
-// gives the writable directories their owners. Then it waits, and ends if nobody comes.
+// gives the writable directories their owners.
 //
 // With policies of the cluster it proves instead that they are in force: neither the API server nor
 // the node nor another target may answer, not even with a refusal. Networks take a moment to learn
 // of a new pod.
 const prelude = `import array, errno, fcntl, os, select, socket, struct, sys, time
-uid, network, wait, rooms, runner = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4].split(), sys.argv[5:]
+uid, network, rooms = int(sys.argv.pop(1)), sys.argv.pop(1), sys.argv.pop(1).split()
 try:
     os.chmod("/dev/termination-log", 0o600)
 except FileNotFoundError:
@@ -78,35 +76,6 @@ for path, mode, owner in (("/workspace", 0o755, uid), ("/tmp", 0o1777, 0), ("/de
     os.chmod(path, mode)
     if owner:
         os.chown(path, owner, owner)
-l = socket.socket(socket.AF_UNIX)
-l.bind("\0execbroker-start")
-l.listen(1)
-l.settimeout(wait)
-while True:
-    try:
-        c = l.accept()[0]
-    except socket.timeout:
-        sys.exit(0)
-    c.settimeout(10)
-    try:
-        data, rights, _, _ = c.recvmsg(1, socket.CMSG_SPACE(8))
-    except OSError:
-        continue
-    fds = array.array("i")
-    for level, kind, b in rights:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            fds.frombytes(b[:len(b) - len(b) % fds.itemsize])
-    if data == b"x" and len(fds) == 2:
-        break
-    for fd in fds:
-        os.close(fd)
-l.close()
-c.setblocking(True)
-os.dup2(fds[0], 0)
-os.dup2(fds[1], 1)
-os.dup2(c.fileno(), 2)
-os.write(1, b"+")
-os.execvp(runner[0], runner)
 `
 
 // exitReaches is the exit code of a prelude that the network lets through.
@@ -118,54 +87,8 @@ const (
 	targetsVariable = "EXECBROKER_TARGETS" // likewise
 )
 
-// opener is the program of the first exec. It hands its streams to the prelude, which may not be
-// there yet or still tries what it reaches, and passes on what the runner writes to standard error.
-const opener = `import array, os, socket, sys, time
-end = time.monotonic() + 20
-while True:
-    s = socket.socket(socket.AF_UNIX)
-    try:
-        s.connect("\0execbroker-start")
-        break
-    except OSError as e:
-        s.close()
-        if time.monotonic() > end:
-            sys.exit("execbroker: the prelude does not listen: %s" % e.strerror)
-        time.sleep(0.005)
-s.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1]))])
-os.closerange(0, 2)
-while True:
-    b = s.recv(4096)
-    if not b:
-        break
-    os.write(2, b)
-`
-
-// announced is a program that becomes another one.
-const announced = `import os, sys
-os.write(1, b"+")
-os.execvp(sys.argv[1], sys.argv[1:])
-`
-
-// ready is what the prelude writes when it has the streams, and what announced writes. Then nothing
-// that is sent gets lost.
-const ready = '+'
-
 // preludeCommand returns the command line of the main process of a container, with the directories
 // that only root may write to.
 func preludeCommand(uid int, network string, wait time.Duration, rooms, runner []string) []string {
-	args := []string{strconv.Itoa(uid), network, strconv.Itoa(int(wait.Seconds())), strings.Join(rooms, " ")}
-	return slices.Concat([]string{python, "-I", "-S", "-c", prelude}, args, runner)
+	return handover.PreludeCommand(python, prelude, []string{strconv.Itoa(uid), network, strings.Join(rooms, " ")}, wait, runner)
 }
-
-// openerCommand returns the command line of the first exec.
-func openerCommand() []string { return []string{python, "-I", "-S", "-c", opener} }
-
-// announcedCommand returns the command line of a further process that says when it is there.
-func announcedCommand(command []string) []string {
-	return append([]string{python, "-I", "-S", "-c", announced}, command...)
-}
-
-// nothingCommand returns the command line of a process that ends well at once: that it was started
-// says that the container runs.
-func nothingCommand() []string { return []string{python, "-I", "-S", "-c", ""} }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/handover"
+	"github.com/execbroker/execbroker/internal/remote"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -56,7 +58,7 @@ func (s *sandbox) Connect(ctx context.Context, command []string) (io.ReadWriteCl
 	wctx, cancel := context.WithTimeoutCause(ctx, connectWithin, errNoAnswer)
 	defer cancel()
 	var last error
-	conn, err := s.b.started(wctx, s, announcedCommand(command), 0, func(pod *corev1.Pod, err error) error {
+	conn, err := s.b.started(wctx, s, handover.AnnouncedCommand(python, command), 0, func(pod *corev1.Pod, err error) error {
 		var e *exitError
 		switch last = err; {
 		case errors.As(err, &e) && !e.notStarted(), errors.Is(err, io.EOF):
@@ -102,27 +104,15 @@ func (s *sandbox) Termination(ctx context.Context) (runner.Termination, error) {
 		if err != nil || alive || time.Since(begun) > endWithin {
 			return runner.Termination{}, err // or its node does not answer, and may do so again
 		}
-		if err := pause(ctx, endEvery); err != nil {
+		if err := remote.Pause(ctx, endEvery); err != nil {
 			return runner.Termination{}, err
 		}
 	}
 }
 
-// pause waits.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
-}
-
 // alive reports whether a process can be started in the container.
 func (s *sandbox) alive(ctx context.Context) (bool, error) {
-	conn, err := s.b.api.exec(ctx, podName(s.id), nothingCommand())
+	conn, err := s.b.api.exec(ctx, podName(s.id), handover.NothingCommand(python))
 	if err == nil {
 		stop := context.AfterFunc(ctx, func() { conn.Close() })
 		_, err = io.Copy(io.Discard, conn)

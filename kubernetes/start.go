@@ -16,6 +16,8 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/handover"
+	"github.com/execbroker/execbroker/internal/remote"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -116,7 +118,7 @@ func (b *backend) openEarly(ctx context.Context, box *sandbox, pod *corev1.Pod) 
 		case <-time.After(requestTimeout):
 			cut = true // perhaps, without a word
 		case <-ask:
-			s, err := b.api.opened(ctx, pod.Name, openerCommand())
+			s, err := b.api.opened(ctx, pod.Name, handover.OpenerCommand(python))
 			if asked == 0 {
 				b.starts.learn(err == nil)
 			}
@@ -143,7 +145,7 @@ func (b *backend) openEarly(ctx context.Context, box *sandbox, pod *corev1.Pod) 
 		}
 		if cut {
 			w.Stop()
-			if err := pause(ctx, lookIf); err != nil {
+			if err := remote.Pause(ctx, lookIf); err != nil {
 				return nil, err
 			}
 			again, err := b.api.watch(ctx, pod.Name, "")
@@ -157,7 +159,7 @@ func (b *backend) openEarly(ctx context.Context, box *sandbox, pod *corev1.Pod) 
 			return nil, err
 		}
 		if runs(pod) {
-			return b.started(ctx, box, openerCommand(), 0, func(pod *corev1.Pod, _ error) error {
+			return b.started(ctx, box, handover.OpenerCommand(python), 0, func(pod *corev1.Pod, _ error) error {
 				if pod == nil {
 					return nil
 				}
@@ -214,7 +216,7 @@ func (s *startTimes) learn(had bool) {
 func (b *backend) started(ctx context.Context, box *sandbox, command []string, wait time.Duration, failed func(*corev1.Pod, error) error) (*stream, error) {
 	looked := time.Now()
 	for ; ; wait = min(max(firstAsk, time.Duration(float64(wait)*askMore)), lastAsk) {
-		if err := pause(ctx, wait); err != nil {
+		if err := remote.Pause(ctx, wait); err != nil {
 			return nil, err
 		}
 		s, err := b.api.opened(ctx, podName(box.id), command)
@@ -262,16 +264,7 @@ func (c *client) opened(ctx context.Context, pod string, command []string) (*str
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { s.Close() })
-	var first [1]byte
-	_, err = io.ReadFull(s, first[:])
-	if !stop() {
-		err = context.Cause(ctx)
-	}
-	if err == nil && first[0] != ready {
-		err = errProtocol
-	}
-	if err != nil {
+	if err := handover.Await(ctx, s); err != nil {
 		s.Close()
 		if said := s.stderr(); said != "" {
 			err = fmt.Errorf("%w: %s", err, said)
@@ -300,7 +293,7 @@ func (c *Config) startFailure(pod *corev1.Pod, age time.Duration) error {
 	for _, s := range pod.Status.Conditions {
 		if s.Type == corev1.PodScheduled && s.Status == corev1.ConditionFalse && age > c.scheduleTimeout() {
 			return driver.Fail(executor.ErrExhausted, executor.RanNo,
-				fmt.Errorf("no node took pod %s within %v: %s: %s; see schedule_timeout, limits and requests", pod.Name, c.scheduleTimeout(), s.Reason, words(s.Message)))
+				fmt.Errorf("no node took pod %s within %v: %s: %s; see schedule_timeout, limits and requests", pod.Name, c.scheduleTimeout(), s.Reason, remote.Words(s.Message, maxWords)))
 		}
 	}
 	for _, s := range pod.Status.ContainerStatuses {
@@ -317,14 +310,14 @@ func (c *Config) startFailure(pod *corev1.Pod, age time.Duration) error {
 // containerFailure is startFailure for a container.
 func containerFailure(s *corev1.ContainerStatus) error {
 	if w := s.State.Waiting; w != nil {
-		said := fmt.Errorf("image %s: %s: %s", words(s.Image), w.Reason, words(w.Message))
+		said := fmt.Errorf("image %s: %s: %s", remote.Words(s.Image, maxWords), w.Reason, remote.Words(w.Message, maxWords))
 		switch w.Reason {
 		case "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ErrImageNeverPull", "ImageInspectError", "SignatureValidationFailed":
 			return driver.Fail(executor.ErrUnavailable, executor.RanNo, said)
 		case "InvalidImageName":
 			return driver.Fail(executor.ErrInvalid, executor.RanNo, said)
 		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff":
-			return unsupported(fmt.Errorf("the node cannot make the container: %s: %s", w.Reason, words(w.Message)), "container")
+			return unsupported(fmt.Errorf("the node cannot make the container: %s: %s", w.Reason, remote.Words(w.Message, maxWords)), "container")
 		}
 	}
 	t := s.State.Terminated
@@ -335,11 +328,11 @@ func containerFailure(s *corev1.ContainerStatus) error {
 	case t.Reason == "OOMKilled":
 		return driver.Fail(executor.ErrExhausted, executor.RanNo, errors.New("the memory of the sandbox did not suffice for its interpreter"))
 	case t.Reason == "StartError" || t.Reason == "ContainerCannotRun":
-		return unsupported(fmt.Errorf("the image has no %s that can be executed: %s", python, words(t.Message)), python)
+		return unsupported(fmt.Errorf("the image has no %s that can be executed: %s", python, remote.Words(t.Message, maxWords)), python)
 	case t.ExitCode == exitReaches:
 		return unsupported(errors.New("a pod reaches the API server, its node or one of policy_targets, so the network of the cluster does not enforce NetworkPolicies; see network"), string(executor.FeatureNetworkNone))
 	case t.ExitCode != 0:
-		return unsupported(fmt.Errorf("the sandbox was not prepared (exit code %d): %s %s; the log of the pod has more", t.ExitCode, t.Reason, words(t.Message)), python+">=3.9")
+		return unsupported(fmt.Errorf("the sandbox was not prepared (exit code %d): %s %s; the log of the pod has more", t.ExitCode, t.Reason, remote.Words(t.Message, maxWords)), python+">=3.9")
 	}
 	return nil
 }
@@ -366,5 +359,5 @@ func waitsFor(pod *corev1.Pod) string {
 			add(t.Reason, t.Message)
 		}
 	}
-	return words(said)
+	return remote.Words(said, maxWords)
 }

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/transport/websocket"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/execbroker/execbroker/internal/remote"
 )
 
 // stream is the standard input and output of a process in a pod, over a WebSocket with the protocol
@@ -63,7 +65,7 @@ var errProtocol = errors.New("the API server broke the protocol of exec")
 // exitError says that a process in a pod has ended with an error, or was not started.
 type exitError struct{ status metav1.Status }
 
-func (e *exitError) Error() string { return words(e.status.Message) }
+func (e *exitError) Error() string { return remote.Words(e.status.Message, maxWords) }
 
 // notStarted reports whether the process was never there: the node did not know the container yet,
 // or no more. An exit code says that it was there.
@@ -326,5 +328,5 @@ func (s *stream) ends(ctx context.Context, within time.Duration) bool {
 func (s *stream) stderr() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return words(string(s.err))
+	return remote.Words(string(s.err), maxWords)
 }

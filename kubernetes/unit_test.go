@@ -24,6 +24,8 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/handover"
+	"github.com/execbroker/execbroker/internal/remote"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -394,7 +396,7 @@ func TestConnectAgain(t *testing.T) {
 					conn.WriteMessage(websocket.BinaryMessage, append([]byte{channelStatus}, test.first...))
 					return
 				}
-				conn.WriteMessage(websocket.BinaryMessage, []byte{channelOut, ready, 'x'})
+				conn.WriteMessage(websocket.BinaryMessage, []byte{channelOut, handover.Ready, 'x'})
 				conn.ReadMessage()
 			})
 			conn, err := (&sandbox{b: &backend{api: c}, id: "there"}).Connect(t.Context(), []string{"bridge"})
@@ -425,7 +427,7 @@ func TestSessionInfo(t *testing.T) {
 	}
 	for name, change := range map[string]func(*corev1.Pod){
 		"name":  func(p *corev1.Pod) { p.Name = "execbroker-other" },
-		"owner": func(p *corev1.Pod) { p.Labels[labelOwner] = ownerHash("you") },
+		"owner": func(p *corev1.Pod) { p.Labels[labelOwner] = remote.OwnerHash("you") },
 		"id":    func(p *corev1.Pod) { p.Labels[labelSession] = strings.Repeat("c", 26) },
 		"note":  func(p *corev1.Pod) { delete(p.Annotations, annotationNote) },
 	} {

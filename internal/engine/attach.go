@@ -9,6 +9,7 @@ import (
 	"maps"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/remote"
 )
 
 // Attach implements executor.Executor.
@@ -197,7 +198,7 @@ func (x *exec) list(c *call, labels map[string]string, yield func(executor.Sessi
 			err = x.fail(c.ctx, "sessions", "", true, err)
 			c.out.Err = err
 			info = executor.SessionInfo{}
-		case !carries(info.Labels, want) || info.Handle.Session == "":
+		case !remote.Carries(info.Labels, want) || info.Handle.Session == "":
 			continue
 		default:
 			info = x.listed(info)
@@ -207,15 +208,6 @@ func (x *exec) list(c *call, labels map[string]string, yield func(executor.Sessi
 		}
 	}
 	return nil
-}
-
-func carries(labels, want map[string]string) bool {
-	for k, v := range want {
-		if got, ok := labels[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
 }
 
 // letGo detaches from a sandbox after an Attach that has failed.

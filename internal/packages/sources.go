@@ -73,9 +73,14 @@ func (s *Sources) Languages(presets ...map[executor.Language][]string) []executo
 	return ls
 }
 
-// CheckLanguages returns an error for each used language that cannot have packages, with its path
-// below "packages".
-func (s *Sources) CheckLanguages(used, known []executor.Language) error {
+// Validate returns all errors in s and in its use, with their paths below "packages", except those
+// in the file of requirements. known are the languages of sandboxes, presets what templates have.
+func (s *Sources) Validate(known []executor.Language, presets ...map[executor.Language][]string) error {
+	return errors.Join(s.checkLanguages(s.Languages(presets...), known), driver.At("packages", s.Check()))
+}
+
+// checkLanguages returns an error for each used language that cannot have packages.
+func (s *Sources) checkLanguages(used, known []executor.Language) error {
 	var errs []error
 	for _, l := range used {
 		switch {
