@@ -64,18 +64,8 @@ var mustDeclare = map[string]func() Must{
 		}
 		return m
 	},
-	"flymachines": func() Must {
-		return Must{
-			Features: []executor.Feature{
-				executor.FeatureCode, executor.FeatureCommand, executor.FeaturePTY, executor.FeatureParallelRuns,
-				executor.FeatureAttach, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureLimitCPU, executor.FeatureLimitMemory,
-				executor.FeatureLimitProcesses, executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript,
-				executor.FeatureAliases,
-			},
-			EachLanguage: runnerLanguage,
-			Isolation:    executor.IsolationMicroVM,
-		}
-	},
+	"flymachines": machines,
+	"modal":       machines, // in virtual machines; under gVisor it has less
 	"docker": func() Must {
 		return Must{
 			Features: []executor.Feature{
@@ -124,4 +114,18 @@ var mustDeclare = map[string]func() Must{
 			Isolation: executor.IsolationMicroVM,
 		}
 	},
+}
+
+// machines is what backends promise whose sandboxes are virtual machines with the runner.
+func machines() Must {
+	return Must{
+		Features: []executor.Feature{
+			executor.FeatureCode, executor.FeatureCommand, executor.FeaturePTY, executor.FeatureParallelRuns,
+			executor.FeatureAttach, executor.FeatureList, executor.FeatureKeepAlive, executor.FeatureLimitCPU, executor.FeatureLimitMemory,
+			executor.FeatureLimitProcesses, executor.FeatureNetworkNone, executor.FeatureNetworkFull, executor.FeatureTypeScript,
+			executor.FeatureAliases,
+		},
+		EachLanguage: runnerLanguage,
+		Isolation:    executor.IsolationMicroVM,
+	}
 }

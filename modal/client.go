@@ -1,0 +1,156 @@
+package modal
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	sdk "github.com/modal-labs/modal-client/go"
+	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/remote"
+)
+
+// params returns how the SDK is opened, if nothing but the configuration says so.
+func (b *backend) params() (*sdk.ClientParams, error) {
+	id, err := b.cfg.TokenID.Value()
+	if err != nil {
+		return nil, driver.At("token_id", err)
+	}
+	secret, err := b.cfg.TokenSecret.Value()
+	if err != nil {
+		return nil, driver.At("token_secret", err)
+	}
+	if err := b.cfg.checkEnvironment(id, secret); err != nil {
+		return nil, err
+	}
+	wait := b.cfg.maxThrottleWait()
+	return &sdk.ClientParams{
+		TokenID: id, TokenSecret: secret, Environment: b.cfg.Environment, Logger: b.env.Logger(), MaxThrottleWait: &wait,
+		GRPCUnaryInterceptors:  []grpc.UnaryClientInterceptor{unary},
+		GRPCStreamInterceptors: []grpc.StreamClientInterceptor{builds(b.env.Logger())},
+	}, nil
+}
+
+// call is one call of the SDK, which may be several requests. It keeps what the SDK does not return
+// of the answers.
+type call struct {
+	caller <-chan struct{} // closed when who called does not wait any more
+
+	mu     sync.Mutex
+	made   string                       // the ID of the Sandbox
+	result *pb.GenericResult            // how a Sandbox has ended; nil: it has not
+	tags   map[string]map[string]string // of listed Sandboxes, by ID
+}
+
+type callKey struct{}
+
+// watched returns a context for one call of the SDK, and what is seen of it.
+func watched(ctx context.Context) (context.Context, *call) {
+	c := &call{caller: ctx.Done(), tags: map[string]map[string]string{}}
+	return context.WithValue(ctx, callKey{}, c), c
+}
+
+// see keeps what is known by an answer.
+func (c *call) see(reply any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch r := reply.(type) {
+	case *pb.SandboxCreateResponse:
+		c.made = r.GetSandboxId()
+	case *pb.SandboxCreateV2Response:
+		c.made = r.GetSandboxId()
+	case *pb.SandboxWaitResponse:
+		c.result = r.GetResult()
+	case *pb.SandboxListResponse:
+		for _, s := range r.GetSandboxes() {
+			tags := map[string]string{}
+			for _, t := range s.GetTags() {
+				tags[t.GetTagName()] = t.GetTagValue()
+			}
+			c.tags[s.GetId()] = tags
+		}
+	}
+}
+
+// lostError is an answer to a create that says nothing about what was done. It hides the error of
+// gRPC from the SDK, which would create again.
+type lostError struct{ err error }
+
+func (e *lostError) Error() string { return "the answer was lost: " + words(e.err) }
+
+// errLeft keeps the SDK from cleaning up for a caller who has left: the adapter does it.
+var errLeft = errors.New("the caller has left")
+
+// unary is between the SDK and the network, within what the SDK repeats. Requests that make nothing
+// may be repeated, and each attempt has a time limit. One that makes a Sandbox is not repeated,
+// unless Modal says that it has done nothing.
+func unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	c, _ := ctx.Value(callKey{}).(*call)
+	if c != nil && ctx.Err() == nil {
+		select {
+		case <-c.caller:
+			return errLeft
+		default:
+		}
+	}
+	creates := method == pb.ModalClient_SandboxCreate_FullMethodName || method == pb.ModalClient_SandboxCreateV2_FullMethodName
+	if !creates {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+	}
+	err := next(ctx, method, req, reply, cc, opts...)
+	switch {
+	case err == nil && c != nil:
+		c.see(reply)
+	case err != nil && creates && !refused(err):
+		return &lostError{err}
+	}
+	return err
+}
+
+// refused reports whether an error says that what was asked for was not done.
+func refused(err error) bool {
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied, codes.Unauthenticated,
+		codes.ResourceExhausted, codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented:
+		return true
+	}
+	return false
+}
+
+// builds returns an interceptor that logs what Modal says while it builds an image.
+func builds(log *slog.Logger) grpc.StreamClientInterceptor {
+	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		s, err := next(ctx, desc, cc, method, opts...)
+		if err == nil && method == pb.ModalClient_ImageJoinStreaming_FullMethodName {
+			s = &build{s, log}
+		}
+		return s, err
+	}
+}
+
+// build is the stream about the build of an image.
+type build struct {
+	grpc.ClientStream
+	log *slog.Logger
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (b *build) RecvMsg(m any) error {
+	err := b.ClientStream.RecvMsg(m)
+	if r, ok := m.(*pb.ImageJoinStreamingResponse); ok && err == nil {
+		for _, l := range r.GetTaskLogs() {
+			if text := remote.Words(l.GetData(), maxWords); text != "" {
+				b.log.Info("Modal builds an image", "said", text)
+			}
+		}
+	}
+	return err
+}

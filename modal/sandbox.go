@@ -1,0 +1,391 @@
+package modal
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	sdk "github.com/modal-labs/modal-client/go"
+	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
+
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/handover"
+	"github.com/execbroker/execbroker/internal/remote"
+	"github.com/execbroker/execbroker/runner"
+)
+
+// sandbox is the Sandbox of a session.
+type sandbox struct {
+	b     *backend
+	name  string
+	image string // as the configuration names it
+
+	mu   sync.Mutex
+	sb   *sdk.Sandbox // nil: nobody knows whether there is one
+	main *stream      // of the runner; nil in a process that has attached
+}
+
+var (
+	_ runner.Sandbox   = (*sandbox)(nil)
+	_ runner.Base      = (*sandbox)(nil)
+	_ runner.Explainer = (*sandbox)(nil)
+	_ driver.Aser      = (*sandbox)(nil)
+)
+
+// state is Handle.State: which Sandbox to ask for. What it is, its tags say.
+type state struct {
+	Sandbox string `json:"s"`
+}
+
+// prelude gives directories to the user of the code, before the runner gives up the right to.
+const prelude = `import os, sys
+uid = int(sys.argv.pop(1))
+os.makedirs("/workspace", exist_ok=True)
+os.chown("/workspace", uid, uid)
+for path in "/tmp", "/dev/shm":
+    os.makedirs(path, exist_ok=True)
+    os.chmod(path, 0o1777)
+`
+
+// Start implements runner.Transport.
+func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, io.ReadWriteCloser, error) {
+	template := b.cfg.Templates[s.Spec.Template]
+	x := &sandbox{b: b, name: sandboxName(s.ID, s.Attempt), image: cmp.Or(s.Base, b.cfg.image(s.Spec.Template))}
+	s.Info.Limits = b.cfg.limits(&s.Spec)
+	p := &sdk.SandboxCreateParams{
+		Name: x.name, Workdir: "/", Runtime: sdk.SandboxRuntime(cmp.Or(b.cfg.Runtime, GVisor)),
+		GPU: template.GPU, Regions: b.cfg.Regions, Cloud: b.cfg.Cloud, BlockNetwork: s.Spec.Network.Mode == executor.NetworkNone,
+		Timeout: lifetime(s.Spec.MaxLife, b.cfg.timeout()),
+		Command: handover.PreludeCommand(python, prelude, []string{strconv.Itoa(s.Config.UID)}, b.cfg.timeout()+time.Minute, s.Command),
+	}
+	b.cfg.size(s.Info.Limits, p)
+	if b.cfg.isolation() == executor.IsolationGVisor {
+		s.Info.Limits.MemoryBytes, s.Info.Limits.CPUs = int64(p.MemoryLimitMiB)*mib, p.CPULimit // of the Sandbox as a whole
+		delete(s.Config.Rlimits, "nproc")
+	} else {
+		s.Config.Rlimits["nproc"] = int64(s.Info.Limits.Processes)
+	}
+	if s.Base == "" {
+		s.Preinstall = template.Packages
+	}
+	s.Config.AllowWeak = b.cfg.AllowWeak
+	var err error
+	if p.Tags, err = tags(s); err != nil {
+		return nil, nil, err
+	}
+	if made, err := x.create(ctx, p); err != nil {
+		if !made {
+			return nil, nil, err
+		}
+		return x, nil, err
+	}
+	if s.Info.Handle.State, err = json.Marshal(state{x.sb.SandboxID}); err != nil {
+		return x, nil, err
+	}
+	main, err := x.exec(ctx, handover.OpenerCommand(python))
+	if err != nil {
+		return x, nil, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.main = main
+	return x, main, nil
+}
+
+// sandboxName is the name of the Sandbox of a session, which is unique in the app: by it a Sandbox
+// is found whose ID was lost.
+func sandboxName(id string, attempt int) string { return fmt.Sprintf("execbroker-%s-%d", id, attempt) }
+
+// lifetime returns when Modal ends a Sandbox, unless its runner has done so before.
+func lifetime(life, timeout time.Duration) time.Duration {
+	d := life + timeout + lifeMargin
+	if life <= 0 || d > maxLife {
+		return maxLife
+	}
+	return (d + time.Second - 1).Truncate(time.Second)
+}
+
+// create makes the Sandbox. It reports whether there may be one.
+func (x *sandbox) create(ctx context.Context, p *sdk.SandboxCreateParams) (made bool, err error) {
+	app, err := x.b.theApp(ctx, true)
+	if err != nil {
+		return false, err
+	}
+	image, err := x.b.build(ctx, app, x.image)
+	if err != nil {
+		return false, err
+	}
+	cctx, c := watched(ctx)
+	sb, err := x.b.sdk.Sandboxes.Create(cctx, app, image, p)
+	var lost *lostError
+	switch {
+	case err == nil:
+		x.sb = sb
+		return true, nil
+	case c.made != "": // and it was not scheduled
+		x.sb, _ = x.b.sdk.Sandboxes.FromID(ctx, c.made, nil) // it asks nobody
+		return true, fail(ctx, "Sandbox "+c.made+" has no machine yet", err)
+	case ctx.Err() != nil:
+		return true, context.Cause(ctx)
+	case errors.As(err, &lost), errors.As(err, new(sdk.AlreadyExistsError)):
+		if x.sb, err = x.b.named(ctx, x.name); err == nil {
+			return true, nil
+		}
+		if lost != nil && missing(err) {
+			err = lost.err
+		}
+		return true, fail(ctx, "Sandbox "+x.name, err)
+	}
+	return false, notThere(fail(ctx, "Sandbox "+x.name+" of image "+x.image, err))
+}
+
+// theApp returns the app. It is made if makes says so and it is not there.
+func (b *backend) theApp(ctx context.Context, makes bool) (*sdk.App, error) {
+	b.mu.Lock()
+	app := b.app
+	b.mu.Unlock()
+	if app != nil {
+		return app, nil
+	}
+	app, err := b.sdk.Apps.FromName(ctx, b.cfg.App, &sdk.AppFromNameParams{CreateIfMissing: makes})
+	if err != nil {
+		return nil, fail(ctx, "app "+b.cfg.App, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.app = app
+	return app, nil
+}
+
+// How often a build whose stream breaks is joined again.
+const (
+	joins     = 10
+	joinPause = 500 * time.Millisecond
+)
+
+// build returns an image of Modal, which is built if it is used for the first time. Asking for the
+// same one again joins its build.
+func (b *backend) build(ctx context.Context, app *sdk.App, name string) (*sdk.Image, error) {
+	b.mu.Lock()
+	image := b.images[name]
+	b.mu.Unlock()
+	if image != nil {
+		return image, nil
+	}
+	for n := 0; ; n++ {
+		var err error
+		if imageID.MatchString(name) {
+			image, err = b.sdk.Images.FromID(ctx, name, nil)
+		} else {
+			image, err = b.sdk.Images.FromRegistry(name, nil).Build(ctx, app, nil)
+		}
+		if err == nil {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.images[name] = image
+			return image, nil
+		}
+		failed := notThere(fail(ctx, "image "+name, err))
+		if ctx.Err() != nil || n == joins || !errors.Is(failed, executor.ErrUnavailable) || errors.As(err, new(sdk.RemoteError)) {
+			return nil, failed
+		}
+		if err := remote.Pause(ctx, joinPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// How long a Sandbox may not be known by its name, after it was asked for.
+const (
+	lookFor   = 5 * time.Second
+	lookPause = 250 * time.Millisecond
+)
+
+// named returns the Sandbox that has a name.
+func (b *backend) named(ctx context.Context, name string) (*sdk.Sandbox, error) {
+	for begun := time.Now(); ; {
+		sb, err := b.sdk.Sandboxes.FromName(ctx, b.cfg.App, name, nil)
+		if err == nil || !missing(err) || time.Since(begun) > lookFor {
+			return sb, err
+		}
+		if err := remote.Pause(ctx, lookPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// handle returns the Sandbox as the SDK has it. Nil: nobody knows whether there is one.
+func (x *sandbox) handle() (*sdk.Sandbox, *stream) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.sb, x.main
+}
+
+// exec starts a process in the Sandbox that says when it is there.
+func (x *sandbox) exec(ctx context.Context, command []string) (*stream, error) {
+	sb, _ := x.handle()
+	p, err := sb.Exec(ctx, command, &sdk.SandboxExecParams{Workdir: "/"})
+	if err != nil {
+		return nil, x.broken(ctx, err)
+	}
+	s := newStream(p, &x.b.sending)
+	if err := handover.Await(ctx, s); err != nil {
+		s.Close()
+		if said := s.stderr(ctx); said != "" {
+			err = fmt.Errorf("%w: %s", ended(err), said)
+		}
+		return nil, x.broken(ctx, ended(err))
+	}
+	return s, nil
+}
+
+// broken is the error about a process that does not start. The Sandbox may have ended.
+func (x *sandbox) broken(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return &runner.LostError{Err: err}
+}
+
+// As implements driver.Aser.
+func (x *sandbox) As(target any) bool {
+	p, ok := target.(**sdk.Sandbox)
+	if ok {
+		*p, _ = x.handle()
+	}
+	return ok
+}
+
+// Base implements runner.Base.
+func (x *sandbox) Base() string { return x.image }
+
+// Connect implements runner.Sandbox, through a process of root in the Sandbox.
+func (x *sandbox) Connect(ctx context.Context, command []string) (io.ReadWriteCloser, error) {
+	s, err := x.exec(ctx, handover.AnnouncedCommand(python, command))
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Explain implements runner.Explainer: of a Sandbox that lives, the error is that of the SDK.
+func (x *sandbox) Explain(ctx context.Context, err error) error {
+	var lost *runner.LostError
+	if errors.As(err, &lost) {
+		if sb, _ := x.handle(); sb != nil {
+			failed := fail(ctx, "Sandbox "+sb.SandboxID, lost.Err)
+			var e *executor.Error
+			if errors.As(failed, &e) {
+				e.Err = fmt.Errorf("%w (%w)", e.Err, err)
+			}
+			return failed
+		}
+	}
+	return err
+}
+
+// endWithin is how long Modal may take to say that a Sandbox has ended in which no process can be
+// started.
+const endWithin = 5 * time.Second
+
+// Termination implements runner.Sandbox. A connection ends earlier than Modal says that the Sandbox
+// has. So a further process is started: if it can be, the Sandbox lives.
+func (x *sandbox) Termination(ctx context.Context) (runner.Termination, error) {
+	sb, main := x.handle()
+	if sb == nil {
+		return runner.Termination{}, nil
+	}
+	r, gone, err := x.result(ctx, sb, false)
+	if err == nil && r == nil && !gone && !x.alive(ctx, sb) {
+		wctx, cancel := context.WithTimeout(ctx, endWithin)
+		defer cancel()
+		if r, gone, err = x.result(wctx, sb, true); err != nil && wctx.Err() != nil && ctx.Err() == nil {
+			err = nil // its machine does not answer, and may do so again
+		}
+	}
+	if err != nil {
+		return runner.Termination{}, fail(ctx, "Sandbox "+sb.SandboxID, err)
+	}
+	if gone {
+		return runner.Termination{Ended: true, Reason: executor.ReasonLifetime}, nil
+	}
+	if r == nil {
+		return runner.Termination{}, nil
+	}
+	end := terminationOf(r)
+	if end.Code != 0 {
+		if main != nil {
+			end.Stderr = main.stderr(ctx)
+		}
+		end.Stderr = cmp.Or(end.Stderr, remote.Words(r.GetException(), maxWords), "it said nothing")
+	}
+	return end, nil
+}
+
+// alive reports whether a process can be started in the Sandbox.
+func (x *sandbox) alive(ctx context.Context, sb *sdk.Sandbox) bool {
+	ctx, cancel := context.WithTimeout(ctx, endWithin)
+	defer cancel()
+	_, err := sb.Exec(ctx, handover.NothingCommand(python), &sdk.SandboxExecParams{Workdir: "/", Stdout: sdk.Ignore, Stderr: sdk.Ignore})
+	return err == nil
+}
+
+// result returns how the Sandbox has ended: nil if it has not, and gone if Modal does not know it.
+// It waits for the end if wait says so.
+func (x *sandbox) result(ctx context.Context, sb *sdk.Sandbox, wait bool) (r *pb.GenericResult, gone bool, err error) {
+	cctx, c := watched(ctx)
+	if wait {
+		_, err = sb.Wait(cctx, nil)
+	} else {
+		_, err = sb.Poll(cctx, nil)
+	}
+	if err != nil && missing(err) {
+		return nil, true, nil
+	}
+	return c.result, false, err
+}
+
+// terminationOf translates how a Sandbox has ended.
+func terminationOf(r *pb.GenericResult) runner.Termination {
+	end := runner.Termination{Ended: true}
+	switch r.GetStatus() {
+	case pb.GenericResult_GENERIC_STATUS_SUCCESS, pb.GenericResult_GENERIC_STATUS_TERMINATED,
+		pb.GenericResult_GENERIC_STATUS_TIMEOUT, pb.GenericResult_GENERIC_STATUS_IDLE_TIMEOUT:
+		end.Reason = executor.ReasonLifetime // by the runner's clocks or Modal's, or by somebody
+	case pb.GenericResult_GENERIC_STATUS_INTERNAL_FAILURE, pb.GenericResult_GENERIC_STATUS_MEMORY_MANAGER_EVICTION:
+		// Its machine has ended, or was needed for another: that says nothing about the code.
+	default:
+		end.Reason = executor.ReasonSandbox
+		if code := int(r.GetExitcode()); code > 0 && code < 128 {
+			end.Code = code
+		}
+	}
+	return end
+}
+
+// Remove implements runner.Sandbox.
+func (x *sandbox) Remove(ctx context.Context) error {
+	sb, _ := x.handle()
+	if sb == nil {
+		found, err := x.b.named(ctx, x.name)
+		switch {
+		case err != nil && missing(err): // one that comes later ends by itself: nobody connects to it
+			return nil
+		case err != nil:
+			return fail(ctx, "Sandbox "+x.name, err)
+		}
+		sb = found
+	}
+	_, err := sb.Terminate(ctx, &sdk.SandboxTerminateParams{Wait: true})
+	if err != nil && !missing(err) {
+		return fail(ctx, "Sandbox "+sb.SandboxID, err)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package modal
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	sdk "github.com/modal-labs/modal-client/go"
+
+	"github.com/execbroker/execbroker/internal/remote"
+)
+
+const (
+	maxPiece   = 256 << 10 // of one message to standard input
+	maxUnsent  = 1 << 20
+	keepStderr = 4 << 10
+	farewell   = 2 * time.Second // for what was written to be sent when a stream is closed
+)
+
+// stream is a process in a Sandbox: its standard input and output. The SDK sends what is written
+// one request at a time, each with its position, so that a repeated one changes nothing. Such a
+// request cannot be ended by who has made it. So Write only takes what it is given, and errors of
+// sending come with the next call.
+type stream struct {
+	p *sdk.ContainerProcess
+
+	mu     sync.Mutex
+	change *sync.Cond // of what mu guards
+	out    []byte     // written, and not sent
+	err    error      // of sending
+	closed bool
+	sent   chan struct{} // closed when nothing is sent any more
+}
+
+// newStream returns the streams of a process. sending counts what is being sent.
+func newStream(p *sdk.ContainerProcess, sending *sync.WaitGroup) *stream {
+	s := &stream{p: p, sent: make(chan struct{})}
+	s.change = sync.NewCond(&s.mu)
+	sending.Go(s.send)
+	return s
+}
+
+// send sends what is written until the stream is closed, and then the end of standard input.
+func (s *stream) send() {
+	defer close(s.sent)
+	for {
+		s.mu.Lock()
+		for len(s.out) == 0 && !s.closed {
+			s.change.Wait()
+		}
+		piece := s.out[:min(len(s.out), maxPiece)]
+		s.out = s.out[len(piece):]
+		s.change.Broadcast()
+		s.mu.Unlock()
+		var err error
+		if len(piece) > 0 {
+			_, err = s.p.Stdin.Write(piece)
+		} else {
+			err = s.p.Stdin.Close() // it is closed, and what reads it ends
+		}
+		if err != nil || len(piece) == 0 {
+			s.mu.Lock()
+			s.err = err
+			s.change.Broadcast()
+			s.mu.Unlock()
+			return
+		}
+	}
+}
+
+// Write implements io.Writer.
+func (s *stream) Write(p []byte) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		switch {
+		case s.closed:
+			return n, net.ErrClosed
+		case s.err != nil:
+			return n, s.err
+		case len(p) == 0:
+			return n, nil
+		case len(s.out) == maxUnsent:
+			s.change.Wait()
+			continue
+		}
+		some := p[:min(len(p), maxUnsent-len(s.out))]
+		s.out = append(s.out, some...)
+		n, p = n+len(some), p[len(some):]
+		s.change.Broadcast()
+	}
+}
+
+// Read implements io.Reader. The SDK opens the stream anew where it was cut, and fails when that
+// does not help.
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.p.Stdout.Read(p)
+	if err != nil && n == 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.closed {
+			err = net.ErrClosed
+		}
+	}
+	return n, err
+}
+
+// Close implements io.Closer. What was written is sent, and the process sees the end of its input.
+// Close does not wait for that where Modal does not answer.
+func (s *stream) Close() error {
+	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
+	s.change.Broadcast()
+	s.mu.Unlock()
+	if !first {
+		return nil
+	}
+	err := s.p.Stdout.Close()
+	select {
+	case <-s.sent:
+	case <-time.After(farewell):
+	}
+	return err
+}
+
+// stderr returns the end of what the process wrote to its standard error, if it has ended.
+func (s *stream) stderr(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { s.p.Stderr.Close() })()
+	var end []byte
+	piece := make([]byte, keepStderr)
+	for {
+		n, err := s.p.Stderr.Read(piece)
+		end = append(end, piece[:n]...)
+		end = end[max(0, len(end)-keepStderr):]
+		if err != nil {
+			break
+		}
+	}
+	return remote.Words(string(end), keepStderr)
+}
+
+// errEnded is the error about a process that has ended without a word.
+var errEnded = errors.New("the process has ended at once")
+
+// ended names the end of a connection that had not begun.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errEnded
+	}
+	return err
+}
