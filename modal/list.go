@@ -112,8 +112,8 @@ func (b *backend) found(ctx context.Context, session string, sb *sdk.Sandbox) (r
 	if err != nil {
 		return nil, info, err
 	}
-	x := &sandbox{b: b, sb: sb, image: b.cfg.image(info.Template)}
-	r, gone, err := x.result(ctx, sb, false)
+	x := &sandbox{b: b, id: sb.SandboxID, image: b.cfg.image(info.Template)}
+	r, gone, err := x.result(ctx, false)
 	switch {
 	case err != nil:
 		return nil, info, fail(ctx, "Sandbox "+sb.SandboxID, err)

@@ -24,12 +24,12 @@ import (
 // sandbox is the Sandbox of a session.
 type sandbox struct {
 	b     *backend
-	name  string
+	name  string // empty in a process that has attached
 	image string // as the configuration names it
+	id    string // of Modal; empty: nobody knows whether there is one
 
 	mu   sync.Mutex
-	sb   *sdk.Sandbox // nil: nobody knows whether there is one
-	main *stream      // of the runner; nil in a process that has attached
+	main *stream // of the runner; nil in a process that has attached
 }
 
 var (
@@ -80,16 +80,17 @@ func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 	if p.Tags, err = tags(s); err != nil {
 		return nil, nil, err
 	}
-	if made, err := x.create(ctx, p); err != nil {
-		if !made {
-			return nil, nil, err
-		}
+	sb, made, err := x.create(ctx, p)
+	switch {
+	case err != nil && made:
+		return x, nil, err
+	case err != nil:
+		return nil, nil, err
+	}
+	if s.Info.Handle.State, err = json.Marshal(state{x.id}); err != nil {
 		return x, nil, err
 	}
-	if s.Info.Handle.State, err = json.Marshal(state{x.sb.SandboxID}); err != nil {
-		return x, nil, err
-	}
-	main, err := x.exec(ctx, handover.OpenerCommand(python))
+	main, err := x.exec(ctx, sb, handover.OpenerCommand(python))
 	if err != nil {
 		return x, nil, err
 	}
@@ -112,38 +113,40 @@ func lifetime(life, timeout time.Duration) time.Duration {
 	return (d + time.Second - 1).Truncate(time.Second)
 }
 
-// create makes the Sandbox. It reports whether there may be one.
-func (x *sandbox) create(ctx context.Context, p *sdk.SandboxCreateParams) (made bool, err error) {
+// create makes the Sandbox, and returns it for the first process in it. It reports whether there may
+// be one.
+func (x *sandbox) create(ctx context.Context, p *sdk.SandboxCreateParams) (sb *sdk.Sandbox, made bool, err error) {
 	app, err := x.b.theApp(ctx, true)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	image, err := x.b.build(ctx, app, x.image)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	cctx, c := watched(ctx)
-	sb, err := x.b.sdk.Sandboxes.Create(cctx, app, image, p)
+	sb, err = x.b.sdk.Sandboxes.Create(cctx, app, image, p)
 	var lost *lostError
 	switch {
-	case err == nil:
-		x.sb = sb
-		return true, nil
-	case c.made != "": // and it was not scheduled
-		x.sb, _ = x.b.sdk.Sandboxes.FromID(ctx, c.made, nil) // it asks nobody
-		return true, fail(ctx, "Sandbox "+c.made+" has no machine yet", err)
+	case c.made != "":
+		x.id = c.made
+		if err != nil { // it was not scheduled
+			err = fail(ctx, "Sandbox "+c.made+" has no machine yet", err)
+		}
+		return sb, true, err
 	case ctx.Err() != nil:
-		return true, context.Cause(ctx)
+		return nil, true, context.Cause(ctx)
 	case errors.As(err, &lost), errors.As(err, new(sdk.AlreadyExistsError)):
-		if x.sb, err = x.b.named(ctx, x.name); err == nil {
-			return true, nil
+		if sb, err = x.b.named(ctx, x.name); err == nil {
+			x.id = sb.SandboxID
+			return sb, true, nil
 		}
 		if lost != nil && missing(err) {
 			err = lost.err
 		}
-		return true, fail(ctx, "Sandbox "+x.name, err)
+		return nil, true, fail(ctx, "Sandbox "+x.name, err)
 	}
-	return false, notThere(fail(ctx, "Sandbox "+x.name+" of image "+x.image, err))
+	return nil, false, notThere(fail(ctx, "Sandbox "+x.name+" of image "+x.image, err))
 }
 
 // theApp returns the app. It is made if makes says so and it is not there.
@@ -221,33 +224,32 @@ func (b *backend) named(ctx context.Context, name string) (*sdk.Sandbox, error) 
 	}
 }
 
-// handle returns the Sandbox as the SDK has it. Nil: nobody knows whether there is one.
-func (x *sandbox) handle() (*sdk.Sandbox, *stream) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.sb, x.main
+// handle returns the Sandbox as the SDK has it. Each connection has one of its own.
+func (x *sandbox) handle(ctx context.Context) *sdk.Sandbox {
+	sb, _ := x.b.sdk.Sandboxes.FromID(ctx, x.id, nil) // it asks nobody
+	return sb
 }
 
 // exec starts a process in the Sandbox that says when it is there.
-func (x *sandbox) exec(ctx context.Context, command []string) (*stream, error) {
-	sb, _ := x.handle()
+func (x *sandbox) exec(ctx context.Context, sb *sdk.Sandbox, command []string) (*stream, error) {
 	p, err := sb.Exec(ctx, command, &sdk.SandboxExecParams{Workdir: "/"})
 	if err != nil {
-		return nil, x.broken(ctx, err)
+		_ = sb.Detach() // it never fails
+		return nil, broken(ctx, err)
 	}
-	s := newStream(p, &x.b.sending)
+	s := newStream(sb, p, &x.b.sending)
 	if err := handover.Await(ctx, s); err != nil {
 		s.Close()
-		if said := s.stderr(ctx); said != "" {
+		if said := s.stderr(); said != "" {
 			err = fmt.Errorf("%w: %s", ended(err), said)
 		}
-		return nil, x.broken(ctx, ended(err))
+		return nil, broken(ctx, ended(err))
 	}
 	return s, nil
 }
 
 // broken is the error about a process that does not start. The Sandbox may have ended.
-func (x *sandbox) broken(ctx context.Context, err error) error {
+func broken(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -258,7 +260,7 @@ func (x *sandbox) broken(ctx context.Context, err error) error {
 func (x *sandbox) As(target any) bool {
 	p, ok := target.(**sdk.Sandbox)
 	if ok {
-		*p, _ = x.handle()
+		*p = x.handle(context.Background()) // it asks nobody
 	}
 	return ok
 }
@@ -268,7 +270,7 @@ func (x *sandbox) Base() string { return x.image }
 
 // Connect implements runner.Sandbox, through a process of root in the Sandbox.
 func (x *sandbox) Connect(ctx context.Context, command []string) (io.ReadWriteCloser, error) {
-	s, err := x.exec(ctx, handover.AnnouncedCommand(python, command))
+	s, err := x.exec(ctx, x.handle(ctx), handover.AnnouncedCommand(python, command))
 	if err != nil {
 		return nil, err
 	}
@@ -278,15 +280,8 @@ func (x *sandbox) Connect(ctx context.Context, command []string) (io.ReadWriteCl
 // Explain implements runner.Explainer: of a Sandbox that lives, the error is that of the SDK.
 func (x *sandbox) Explain(ctx context.Context, err error) error {
 	var lost *runner.LostError
-	if errors.As(err, &lost) {
-		if sb, _ := x.handle(); sb != nil {
-			failed := fail(ctx, "Sandbox "+sb.SandboxID, lost.Err)
-			var e *executor.Error
-			if errors.As(failed, &e) {
-				e.Err = fmt.Errorf("%w (%w)", e.Err, err)
-			}
-			return failed
-		}
+	if errors.As(err, &lost) && len(lost.Said) == 0 {
+		return fail(ctx, "Sandbox "+x.id, lost.Err)
 	}
 	return err
 }
@@ -298,20 +293,19 @@ const endWithin = 5 * time.Second
 // Termination implements runner.Sandbox. A connection ends earlier than Modal says that the Sandbox
 // has. So a further process is started: if it can be, the Sandbox lives.
 func (x *sandbox) Termination(ctx context.Context) (runner.Termination, error) {
-	sb, main := x.handle()
-	if sb == nil {
+	if x.id == "" {
 		return runner.Termination{}, nil
 	}
-	r, gone, err := x.result(ctx, sb, false)
-	if err == nil && r == nil && !gone && !x.alive(ctx, sb) {
+	r, gone, err := x.result(ctx, false)
+	if err == nil && r == nil && !gone && !x.alive(ctx) {
 		wctx, cancel := context.WithTimeout(ctx, endWithin)
 		defer cancel()
-		if r, gone, err = x.result(wctx, sb, true); err != nil && wctx.Err() != nil && ctx.Err() == nil {
+		if r, gone, err = x.result(wctx, true); err != nil && wctx.Err() != nil && ctx.Err() == nil {
 			err = nil // its machine does not answer, and may do so again
 		}
 	}
 	if err != nil {
-		return runner.Termination{}, fail(ctx, "Sandbox "+sb.SandboxID, err)
+		return runner.Termination{}, fail(ctx, "Sandbox "+x.id, err)
 	}
 	if gone {
 		return runner.Termination{Ended: true, Reason: executor.ReasonLifetime}, nil
@@ -321,8 +315,10 @@ func (x *sandbox) Termination(ctx context.Context) (runner.Termination, error) {
 	}
 	end := terminationOf(r)
 	if end.Code != 0 {
-		if main != nil {
-			end.Stderr = main.stderr(ctx)
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.main != nil {
+			end.Stderr = x.main.stderr()
 		}
 		end.Stderr = cmp.Or(end.Stderr, remote.Words(r.GetException(), maxWords), "it said nothing")
 	}
@@ -330,21 +326,23 @@ func (x *sandbox) Termination(ctx context.Context) (runner.Termination, error) {
 }
 
 // alive reports whether a process can be started in the Sandbox.
-func (x *sandbox) alive(ctx context.Context, sb *sdk.Sandbox) bool {
+func (x *sandbox) alive(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, endWithin)
 	defer cancel()
+	sb := x.handle(ctx)
+	defer sb.Detach()
 	_, err := sb.Exec(ctx, handover.NothingCommand(python), &sdk.SandboxExecParams{Workdir: "/", Stdout: sdk.Ignore, Stderr: sdk.Ignore})
 	return err == nil
 }
 
 // result returns how the Sandbox has ended: nil if it has not, and gone if Modal does not know it.
 // It waits for the end if wait says so.
-func (x *sandbox) result(ctx context.Context, sb *sdk.Sandbox, wait bool) (r *pb.GenericResult, gone bool, err error) {
+func (x *sandbox) result(ctx context.Context, wait bool) (r *pb.GenericResult, gone bool, err error) {
 	cctx, c := watched(ctx)
 	if wait {
-		_, err = sb.Wait(cctx, nil)
+		_, err = x.handle(ctx).Wait(cctx, nil)
 	} else {
-		_, err = sb.Poll(cctx, nil)
+		_, err = x.handle(ctx).Poll(cctx, nil)
 	}
 	if err != nil && missing(err) {
 		return nil, true, nil
@@ -372,20 +370,23 @@ func terminationOf(r *pb.GenericResult) runner.Termination {
 
 // Remove implements runner.Sandbox.
 func (x *sandbox) Remove(ctx context.Context) error {
-	sb, _ := x.handle()
-	if sb == nil {
-		found, err := x.b.named(ctx, x.name)
+	id := x.id
+	if id == "" {
+		sb, err := x.b.named(ctx, x.name)
 		switch {
 		case err != nil && missing(err): // one that comes later ends by itself: nobody connects to it
 			return nil
 		case err != nil:
 			return fail(ctx, "Sandbox "+x.name, err)
 		}
-		sb = found
+		id = sb.SandboxID
 	}
-	_, err := sb.Terminate(ctx, &sdk.SandboxTerminateParams{Wait: true})
+	sb, err := x.b.sdk.Sandboxes.FromID(ctx, id, nil)
+	if err == nil {
+		_, err = sb.Terminate(ctx, &sdk.SandboxTerminateParams{Wait: true})
+	}
 	if err != nil && !missing(err) {
-		return fail(ctx, "Sandbox "+sb.SandboxID, err)
+		return fail(ctx, "Sandbox "+id, err)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package modal
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -25,19 +24,21 @@ const (
 // request cannot be ended by who has made it. So Write only takes what it is given, and errors of
 // sending come with the next call.
 type stream struct {
-	p *sdk.ContainerProcess
+	sb *sdk.Sandbox // a handle for this stream alone: with it the connection to the Sandbox goes
+	p  *sdk.ContainerProcess
 
 	mu     sync.Mutex
 	change *sync.Cond // of what mu guards
 	out    []byte     // written, and not sent
 	err    error      // of sending
 	closed bool
+	said   string        // the end of standard error, when the process has ended
 	sent   chan struct{} // closed when nothing is sent any more
 }
 
 // newStream returns the streams of a process. sending counts what is being sent.
-func newStream(p *sdk.ContainerProcess, sending *sync.WaitGroup) *stream {
-	s := &stream{p: p, sent: make(chan struct{})}
+func newStream(sb *sdk.Sandbox, p *sdk.ContainerProcess, sending *sync.WaitGroup) *stream {
+	s := &stream{sb: sb, p: p, sent: make(chan struct{})}
 	s.change = sync.NewCond(&s.mu)
 	sending.Go(s.send)
 	return s
@@ -95,15 +96,23 @@ func (s *stream) Write(p []byte) (n int, err error) {
 }
 
 // Read implements io.Reader. The SDK opens the stream anew where it was cut, and fails when that
-// does not help.
+// does not help. At the end of the process it keeps what that has written to standard error.
 func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.p.Stdout.Read(p)
-	if err != nil && n == 0 {
+	if err == nil {
+		return n, nil
+	}
+	s.mu.Lock()
+	closed, known := s.closed, s.said != ""
+	s.mu.Unlock()
+	switch {
+	case closed:
+		err = net.ErrClosed
+	case errors.Is(err, io.EOF) && !known:
+		said := s.readStderr()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.closed {
-			err = net.ErrClosed
-		}
+		s.said = said
 	}
 	return n, err
 }
@@ -124,14 +133,19 @@ func (s *stream) Close() error {
 	case <-s.sent:
 	case <-time.After(farewell):
 	}
-	return err
+	return errors.Join(err, s.sb.Detach()) // which lets what is being sent come to its end
 }
 
 // stderr returns the end of what the process wrote to its standard error, if it has ended.
-func (s *stream) stderr(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, farewell)
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { s.p.Stderr.Close() })()
+func (s *stream) stderr() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.said
+}
+
+func (s *stream) readStderr() string {
+	late := time.AfterFunc(farewell, func() { s.p.Stderr.Close() })
+	defer late.Stop()
 	var end []byte
 	piece := make([]byte, keepStderr)
 	for {
