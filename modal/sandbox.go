@@ -52,7 +52,12 @@ os.chown("/workspace", uid, uid)
 for path in "/tmp", "/dev/shm":
     os.makedirs(path, exist_ok=True)
     os.chmod(path, 0o1777)
+os.makedirs("/run/nscd", exist_ok=True)
+os.chmod("/run/nscd", 0o755)
 `
+
+// names is where C libraries ask for names of users before they look into files.
+const names = "/run/nscd/socket" // in a directory of the prelude
 
 // Start implements runner.Transport.
 func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, io.ReadWriteCloser, error) {
@@ -66,8 +71,8 @@ func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 		Command: handover.PreludeCommand(python, prelude, []string{strconv.Itoa(s.Config.UID)}, b.cfg.timeout()+time.Minute, s.Command),
 	}
 	b.cfg.size(s.Info.Limits, p)
+	s.Info.Limits.MemoryBytes, s.Info.Limits.CPUs = int64(p.MemoryLimitMiB)*mib, p.CPULimit // of the Sandbox as a whole
 	if b.cfg.isolation() == executor.IsolationGVisor {
-		s.Info.Limits.MemoryBytes, s.Info.Limits.CPUs = int64(p.MemoryLimitMiB)*mib, p.CPULimit // of the Sandbox as a whole
 		delete(s.Config.Rlimits, "nproc")
 	} else {
 		s.Config.Rlimits["nproc"] = int64(s.Info.Limits.Processes)
@@ -75,7 +80,7 @@ func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 	if s.Base == "" {
 		s.Preinstall = template.Packages
 	}
-	s.Config.AllowWeak = b.cfg.AllowWeak
+	s.Config.AllowWeak, s.Config.Names = b.cfg.AllowWeak, names
 	var err error
 	if p.Tags, err = tags(s); err != nil {
 		return nil, nil, err
