@@ -10,31 +10,73 @@ import (
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/remote"
 )
 
+// named is the token as the SDK knows it. What the configuration names is put in its place in each
+// request: it may be renewed, and the SDK does not have it.
+const named = "named-by-the-configuration"
+
+// The headers with the token.
+const (
+	headerID     = "x-modal-token-id"
+	headerSecret = "x-modal-token-secret"
+)
+
 // params returns how the SDK is opened, if nothing but the configuration says so.
 func (b *backend) params() (*sdk.ClientParams, error) {
-	id, err := b.cfg.TokenID.Value()
-	if err != nil {
-		return nil, driver.At("token_id", err)
-	}
-	secret, err := b.cfg.TokenSecret.Value()
-	if err != nil {
-		return nil, driver.At("token_secret", err)
-	}
-	if err := b.cfg.checkEnvironment(id, secret); err != nil {
+	if err := b.cfg.checkEnvironment(); err != nil {
 		return nil, err
 	}
 	wait := b.cfg.maxThrottleWait()
 	return &sdk.ClientParams{
-		TokenID: id, TokenSecret: secret, Environment: b.cfg.Environment, Logger: b.env.Logger(), MaxThrottleWait: &wait,
-		GRPCUnaryInterceptors:  []grpc.UnaryClientInterceptor{unary},
-		GRPCStreamInterceptors: []grpc.StreamClientInterceptor{builds(b.env.Logger())},
+		TokenID: named, TokenSecret: named, Environment: b.cfg.Environment, Logger: b.env.Logger(), MaxThrottleWait: &wait,
+		GRPCUnaryInterceptors:  []grpc.UnaryClientInterceptor{b.authorize, unary},
+		GRPCStreamInterceptors: []grpc.StreamClientInterceptor{b.stream},
 	}, nil
+}
+
+// authorized returns a context with the token of the configuration for one request.
+func (c *Config) authorized(ctx context.Context) (context.Context, error) {
+	md, _ := metadata.FromOutgoingContext(ctx) // a copy
+	for _, s := range []struct {
+		path, header string
+		secret       driver.Secret
+	}{{"token_id", headerID, c.TokenID}, {"token_secret", headerSecret, c.TokenSecret}} {
+		value, err := s.secret.Value()
+		if err != nil {
+			return nil, status.Error(codes.Unauthenticated, driver.At(s.path, err).Error())
+		}
+		md.Set(s.header, value)
+	}
+	return metadata.NewOutgoingContext(ctx, md), nil
+}
+
+// authorize puts the token into a request.
+func (b *backend) authorize(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	ctx, err := b.cfg.authorized(ctx)
+	if err != nil {
+		return err
+	}
+	return next(ctx, method, req, reply, cc, opts...)
+}
+
+// stream puts the token into a request for a stream, and logs what Modal says while it builds an
+// image.
+func (b *backend) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	ctx, err := b.cfg.authorized(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := next(ctx, desc, cc, method, opts...)
+	if err == nil && method == pb.ModalClient_ImageJoinStreaming_FullMethodName {
+		s = &build{s, b.env.Logger()}
+	}
+	return s, err
 }
 
 // call is one call of the SDK, which may be several requests. It keeps what the SDK does not return
@@ -123,17 +165,6 @@ func refused(err error) bool {
 		return true
 	}
 	return false
-}
-
-// builds returns an interceptor that logs what Modal says while it builds an image.
-func builds(log *slog.Logger) grpc.StreamClientInterceptor {
-	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		s, err := next(ctx, desc, cc, method, opts...)
-		if err == nil && method == pb.ModalClient_ImageJoinStreaming_FullMethodName {
-			s = &build{s, log}
-		}
-		return s, err
-	}
 }
 
 // build is the stream about the build of an image.

@@ -27,8 +27,8 @@ type Config struct {
 	// App is the app of Modal that the Sandboxes belong to. It is made if it is not there, and
 	// should hold nothing else.
 	App string `json:"app"`
-	// TokenID and TokenSecret name the two parts of a token of Modal. They are read when the
-	// backend is opened, and go nowhere but to Modal.
+	// TokenID and TokenSecret name the two parts of a token of Modal. They are read for
+	// each request, and go nowhere but to Modal.
 	TokenID     driver.Secret `json:"token_id"`
 	TokenSecret driver.Secret `json:"token_secret"`
 	// Environment is the environment of Modal that the app is in. Default: that of the workspace.

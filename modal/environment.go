@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/execbroker/execbroker/executor/driver"
 )
 
 // Server is the address of Modal.
@@ -30,14 +32,20 @@ type setting struct {
 	instead       string                  // what to do
 }
 
-// settings are all that the SDK reads, of a configuration with this token.
-func (c *Config) settings(id, secret string) []setting {
+// settings are all that the SDK reads.
+func (c *Config) settings() []setting {
+	names := func(s driver.Secret) func(string) bool {
+		return func(v string) bool {
+			value, err := s.Value()
+			return err == nil && v == value
+		}
+	}
 	equal := func(want string) func(string) bool { return func(v string) bool { return v == want } }
 	never := func(string) bool { return false }
 	return []setting{
 		{"MODAL_SERVER_URL", "server_url", isServer, "the token would go there: unset it; only " + Server + " and a stand-in on loopback are taken"},
-		{"MODAL_TOKEN_ID", "token_id", equal(id), "make it the same as token_id, or unset it"},
-		{"MODAL_TOKEN_SECRET", "token_secret", equal(secret), "make it the same as token_secret, or unset it"},
+		{"MODAL_TOKEN_ID", "token_id", names(c.TokenID), "make it the same as token_id, or unset it"},
+		{"MODAL_TOKEN_SECRET", "token_secret", names(c.TokenSecret), "make it the same as token_secret, or unset it"},
 		{"MODAL_OAUTH_REFRESH_TOKEN", "oauth_refresh_token", never, "unset it: this backend has a token"},
 		{"MODAL_OAUTH_CLIENT_ID", "oauth_client_id", never, "unset it: this backend has a token"},
 		{"MODAL_OAUTH_CLIENT_SECRET", "oauth_client_secret", never, "unset it: this backend has a token"},
@@ -72,9 +80,9 @@ const maxFile = 1 << 20
 // checkEnvironment refuses what the SDK would take from its own environment, and the configuration
 // does not set to the same value: a Sandbox would be made with another account, elsewhere, or in
 // another way than the configuration says. It reads what the SDK reads, and changes nothing.
-func (c *Config) checkEnvironment(id, secret string) error {
+func (c *Config) checkEnvironment() error {
 	var errs []error
-	all := c.settings(id, secret)
+	all := c.settings()
 	generation := false
 	for _, s := range all {
 		v := os.Getenv(s.variable)

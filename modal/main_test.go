@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// What the SDK reads of this machine is none of these tests' business.
-	for _, s := range (&Config{}).settings("", "") {
+	for _, s := range (&Config{}).settings() {
 		if os.Getenv(hostProgram) == "" || s.variable != serverVariable {
 			os.Unsetenv(s.variable)
 		}

@@ -71,7 +71,7 @@ var (
 	_ driver.Lister    = (*backend)(nil)
 )
 
-// Open opens the backend. It reads the token, and does no remote I/O.
+// Open opens the backend. It does no remote I/O.
 func Open(_ context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
 	b, err := newBackend(env.WithInstance(), cfg) // of sessions, and of what fetches packages for them
 	if err != nil {

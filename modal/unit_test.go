@@ -15,6 +15,7 @@ import (
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/execbroker/execbroker/executor"
@@ -72,6 +73,8 @@ func TestConfig(t *testing.T) {
 // TestEnvironment: what the SDK reads by itself may say nothing else than the configuration.
 func TestEnvironment(t *testing.T) {
 	const id, secret = "ak-1", "as-1"
+	t.Setenv(idVariable, id)
+	t.Setenv(secretVariable, secret)
 	for name, c := range map[string]struct {
 		env  map[string]string
 		file string
@@ -129,7 +132,7 @@ func TestEnvironment(t *testing.T) {
 				c.edit(&cfg)
 			}
 			before := os.Environ()
-			err := cfg.checkEnvironment(id, secret)
+			err := cfg.checkEnvironment()
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -153,11 +156,32 @@ func TestOpenRefuses(t *testing.T) {
 	if box, err := Open(t.Context(), driver.Env{Owner: "me"}, valid()); err == nil || !strings.Contains(err.Error(), serverVariable) {
 		t.Errorf("got %v, %v, want that %s is refused", box, err, serverVariable)
 	}
-	t.Setenv(serverVariable, "")
+}
+
+// TestToken: what the configuration names is read for each request, and the SDK does not have it.
+func TestToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
 	c := valid()
-	c.TokenID = driver.Secret{Env: "EXECBROKER_NO_SUCH_VARIABLE"}
-	if box, err := Open(t.Context(), driver.Env{Owner: "me"}, c); err == nil || !strings.Contains(err.Error(), "token_id: ") {
-		t.Errorf("got %v, %v, want that there is no token", box, err)
+	c.TokenID, c.TokenSecret = driver.Secret{Env: idVariable}, driver.Secret{File: file}
+	t.Setenv(idVariable, "ak-1")
+	ctx := metadata.AppendToOutgoingContext(t.Context(), headerID, named, headerSecret, named, "other", "x")
+	if _, err := c.authorized(ctx); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "token_secret: ") {
+		t.Errorf("got %v, want that there is no secret", err)
+	}
+	for _, secret := range []string{"as-1", "as-2"} {
+		if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		with, err := c.authorized(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		md, _ := metadata.FromOutgoingContext(with)
+		for header, want := range map[string]string{headerID: "ak-1", headerSecret: secret, "other": "x"} {
+			if got := md.Get(header); !slices.Equal(got, []string{want}) {
+				t.Errorf("%s: got %q, want %q", header, got, want)
+			}
+		}
 	}
 }
 
