@@ -10,6 +10,7 @@ import (
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/flymachines/flytest"
+	"github.com/execbroker/execbroker/modal/modaltest"
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
@@ -103,6 +104,33 @@ func TestFly(t *testing.T) {
 	settings := cfg.Backends["code"].Settings
 	settings["api"], settings["proxy"] = json.RawMessage(strconv.Quote(fly.API)), json.RawMessage(strconv.Quote(fly.Edge))
 	check(t, cfg)
+}
+
+// TestModal runs against the stand-in, with the same file: the SDK takes the address of Modal from
+// its environment.
+func TestModal(t *testing.T) {
+	host, err := dockertest.Host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	modal, err := modaltest.New(t.Context(), modaltest.Config{
+		Engine: host, Images: map[string]string{"registry.example/my-sandboxes:sandbox": dockertest.Python},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := modal.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	id, secret := modal.Token()
+	for name, value := range map[string]string{
+		"MODAL_SERVER_URL": modal.URL(), "MODAL_TOKEN_ID": id, "MODAL_TOKEN_SECRET": secret, "MODAL_CONFIG_PATH": os.DevNull,
+	} {
+		t.Setenv(name, value)
+	}
+	check(t, parse(t, "modal.yaml"))
 }
 
 // use changes the configuration to the engine and an image of the tests.
