@@ -44,6 +44,9 @@ const Type = "modal"
 // python runs the runner and the Python of sessions. The image says where it is.
 const python = "python3"
 
+// socket is where bridges find the runner: each Sandbox has abstract names of its own.
+const socket = "@execbroker"
+
 // The time limits of the adapter.
 const (
 	createTimeout  = 10 * time.Minute // Modal builds an image when it is used for the first time
@@ -126,7 +129,7 @@ func (b *backend) options() runner.Options {
 	}
 	o := runner.Options{
 		Options:      driver.Options{Type: Type, CreateTimeout: b.cfg.timeout(), CleanupTimeout: cleanTimeout},
-		Capabilities: c, Python: python, Attempts: attempts, Packages: b.cfg.Packages,
+		Capabilities: c, Python: python, Attempts: attempts, Packages: b.cfg.Packages, Socket: socket,
 	}
 	if c.Isolation == executor.IsolationGVisor {
 		return o.UnderGVisor()
