@@ -330,13 +330,15 @@ func (x *sandbox) Termination(ctx context.Context) (runner.Termination, error) {
 	return end, nil
 }
 
-// alive reports whether a process can be started in the Sandbox.
+// alive reports whether a process can be started in the Sandbox. It has to say so: one that ends is
+// not always refused a process.
 func (x *sandbox) alive(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, endWithin)
 	defer cancel()
-	sb := x.handle(ctx)
-	defer sb.Detach()
-	_, err := sb.Exec(ctx, handover.NothingCommand(python), &sdk.SandboxExecParams{Workdir: "/", Stdout: sdk.Ignore, Stderr: sdk.Ignore})
+	s, err := x.exec(ctx, x.handle(ctx), handover.AnnouncedCommand(python, handover.NothingCommand(python)))
+	if err == nil {
+		s.Close()
+	}
 	return err == nil
 }
 
