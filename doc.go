@@ -2,7 +2,7 @@
 // interchangeable backends. It has no code of its own; import the packages below it.
 //
 //   - executor is what applications use: an Executor creates sessions, a Session runs code.
-//   - pyodide, bubblewrap, docker, kubernetes, e2b and flymachines are the backends; each has an
+//   - pyodide, bubblewrap, docker, kubernetes, e2b, flymachines and modal are the backends; each has an
 //     Open that returns an Executor.
 //   - backends makes one Executor of a configuration file.
 //   - conformance is the suite that says what every backend must do.

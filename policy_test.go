@@ -71,7 +71,7 @@ type rule struct {
 	modules  []string // other modules
 }
 
-var adapters = []string{"bubblewrap", "pyodide/...", "docker/...", "e2b/...", "flymachines/...", "kubernetes"}
+var adapters = []string{"bubblewrap", "pyodide/...", "docker/...", "e2b/...", "flymachines/...", "kubernetes", "modal"}
 
 // The arrows point one way only. A package that has no rule gets one together with the reason for
 // what it imports.
@@ -84,7 +84,7 @@ var rules = []rule{
 	{packages: []string{"internal/decimal"}},
 	{packages: []string{"internal/pyimports"}},
 	// What runs a driver knows no type of package driver: see docs/decisions/0036.
-	{packages: []string{"internal/engine"}, imports: []string{"executor"}},
+	{packages: []string{"internal/engine"}, imports: []string{"executor", "internal/remote"}},
 	// Everything that has a configuration reports what is wrong in it alike.
 	{packages: []string{"internal/settings"}, imports: []string{"executor"}},
 	// Ordinary users of the contract: what they need of a backend is declared.
@@ -159,14 +159,23 @@ var rules = []rule{
 	{packages: []string{"bubblewrap"}, imports: []string{"executor", "executor/driver", "internal/bwrap", "internal/seccomp", "runner"}, modules: []string{"golang.org/x/sys"}},
 	// Fly's stand-in starts containers where the adapter starts Machines. It shares no type of the
 	// API with the adapter or with Fly's client.
-	{packages: []string{"flymachines/flytest"}, imports: []string{"internal/store"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
-	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "runner/...", "internal/store", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},
+	{packages: []string{"flymachines/flytest"}, imports: []string{"internal/standin"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
+	// What stand-ins share: an engine, and containers on it that end with them.
+	{packages: []string{"internal/standin"}, imports: []string{"internal/store"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
+	// Modal's stand-in speaks Modal's messages, which its SDK has in a package of their own. It
+	// shares nothing with the adapter.
+	{packages: []string{"modal/modaltest"}, imports: []string{"internal/standin"}, modules: []string{"github.com/containerd/errdefs", "github.com/modal-labs/modal-client/go", "github.com/moby/moby/api", "github.com/moby/moby/client", "google.golang.org/grpc", "google.golang.org/protobuf"}},
+	// Of Modal's SDK also the messages, for what it does not return of them: see docs/decisions/0054.
+	{packages: []string{"modal"}, imports: []string{"executor", "executor/driver", "internal/handover", "internal/packages", "internal/remote", "runner"}, modules: []string{"github.com/modal-labs/modal-client/go", "github.com/pelletier/go-toml/v2", "google.golang.org/grpc"}},
+	// Few lines that adapters of providers share.
+	{packages: []string{"internal/handover", "internal/remote"}},
+	{packages: []string{"flymachines/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "internal/remote", "runner/...", "internal/store", "internal/wire", "flymachines/..."}, modules: []string{"github.com/superfly/fly-go"}},
 	// Pods over an engine, in the types of Kubernetes; it knows nothing of the adapter.
 	{packages: []string{"kubernetes/podtest"}, modules: []string{"github.com/containerd/errdefs", "github.com/gorilla/websocket", "github.com/moby/moby/api", "github.com/moby/moby/client", "k8s.io/api", "k8s.io/apimachinery"}},
 	// It brings up a cluster of real programs, whose images an engine has.
 	{packages: []string{"kubernetes/kubetest/..."}, imports: []string{"docker/dockertest"}, modules: []string{"github.com/moby/moby/client"}},
 	// Of Kubernetes' client what has no generated clients: see docs/decisions/0050.
-	{packages: []string{"kubernetes"}, imports: []string{"executor", "executor/driver", "internal/packages", "runner"}, modules: []string{"github.com/go-logr/logr", "github.com/gorilla/websocket", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/streaming"}},
+	{packages: []string{"kubernetes"}, imports: []string{"executor", "executor/driver", "internal/handover", "internal/packages", "internal/remote", "runner"}, modules: []string{"github.com/go-logr/logr", "github.com/gorilla/websocket", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/streaming"}},
 	// Configuration knows factories, not adapters; one package names them all.
 	{packages: []string{"backends"}, imports: []string{"backends/internal/ledger", "executor", "executor/compare", "executor/driver", "executor/rollout", "executor/router", "executor/pool", "executor/sessions/...", "executor/telemetry", "internal/requirement", "internal/settings"}, modules: []string{"github.com/sony/gobreaker/v2", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.yaml.in/yaml/v3"}},
 	// What the guard counts, by any store.
@@ -243,14 +252,16 @@ func TestDependencies(t *testing.T) {
 var forTests = []string{
 	"conformance/conformancetest", "docker/dockertest", "executor/sessions/storetest", "flymachines/flytest",
 	"internal/attempttest", "internal/browsertest", "internal/ci/...", "internal/dbtest", "internal/fake", "internal/leaktest", "internal/npmtest",
-	"internal/packages/packagestest", "internal/sharetest", "kubernetes/kubetest/...", "kubernetes/podtest", "runner/sshtest", "server/e2b/e2btest",
+	"internal/packages/packagestest", "internal/sharetest", "kubernetes/kubetest/...", "kubernetes/podtest", "modal/modaltest", "runner/sshtest", "server/e2b/e2btest",
 }
 
 // TestProductsStandApart: what a program of this module or of others links needs nothing of what is
-// for tests. The command line has a stand-in of Fly as a command of its own: execbroker emulate.
+// for tests. The command line has stand-ins as commands of their own: execbroker emulate.
 func TestProductsStandApart(t *testing.T) {
 	all := list(t)
-	emulates := func(from, to string) bool { return from == "cmd/execbroker" && to == "flymachines/flytest" }
+	emulates := func(from, to string) bool {
+		return from == "cmd/execbroker" && (to == "flymachines/flytest" || to == "modal/modaltest")
+	}
 	for _, p := range all {
 		if p.DepOnly {
 			continue

@@ -29,6 +29,7 @@ var reports = []reported{
 	{name: "docker", typ: "docker", settings: `{"ports": true, "languages": ["python", "javascript"], "templates": {"small": {"image": "example.org/small:1"}}, ` + withPackages + `}`},
 	{name: "kubernetes", typ: "kubernetes", settings: `{"namespace": "sandboxes", "server": "https://nobody.example", "token": {"env": "NOBODY"}, "ports": true, "allow_cluster_network": true, "languages": ["python", "javascript"], "templates": {"small": {"image": "example.org/small:1"}}, ` + withPackages + `}`},
 	{name: "flymachines", typ: "flymachines", settings: `{"ports": true, "app": "sandboxes", "token": {"env": "FLY_API_TOKEN"}, "languages": ["python", "javascript"], "templates": {"small": {"image": "example.org/small:1"}}, ` + withPackages + `}`},
+	{name: "modal", typ: "modal", settings: `{"ports": true, "runtime": "vm", "app": "sandboxes", "token_id": {"env": "MODAL_TEST_ID"}, "token_secret": {"env": "MODAL_TEST_SECRET"}, "languages": ["python", "javascript"], "templates": {"small": {"image": "example.org/small:1"}}, ` + withPackages + `}`},
 	{name: "e2b", typ: "e2b", settings: `{"ports": true, "languages": ["python", "javascript"], "networks": ["none", "full"], ` + withPackages + `}`},
 	{name: "e2b-code-interpreter", typ: "e2b", settings: `{"kernel": "code-interpreter", "networks": ["none", "full"]}`,
 		known: []string{"python/output/binary", "python/output/half-character", "python/values/json"}}, // docs/guides/e2b.md: output is text

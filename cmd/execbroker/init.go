@@ -167,6 +167,7 @@ var starters = map[string]starter{
 		`limits: {memory: 512MiB}`,
 	}},
 	"e2b":         {about: []string{"Sandboxes of E2B. The file names the key, and never contains it."}, account: true, keys: []string{`api_key: {env: E2B_API_KEY}`}},
+	"modal":       {about: []string{"Sandboxes of Modal, in an app of their own. The file names the token, and never contains it."}, account: true, keys: []string{`app: my-sandboxes`, `token_id: {env: MODAL_TOKEN_ID}`, `token_secret: {env: MODAL_TOKEN_SECRET}`}},
 	"flymachines": {about: []string{"Machines of Fly, in an app of their own."}, account: true, keys: []string{`app: my-sandboxes`, `token: {env: FLY_API_TOKEN}`}},
 }
 

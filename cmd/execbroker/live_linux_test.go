@@ -269,7 +269,7 @@ func TestLiveUsageErrors(t *testing.T) {
 	}{
 		"no-budget": {[]string{"--backend", "e2b"}, "is no budget"},
 		"no-kit":    {[]string{"--backend", "docker", "--budget", "1USD"}, "no live kit for backends of type docker"},
-		"modal":     {[]string{"--backend", "modal", "--budget", "1USD"}, `unknown backend "modal"`},
+		"unknown":   {[]string{"--backend", "nowhere", "--budget", "1USD"}, `unknown backend "nowhere"`},
 		"no-time":   {[]string{"--backend", "e2b", "--budget", "1USD", "--max-time", "0s"}, "--max-time"},
 	} {
 		t.Run(name, func(t *testing.T) {

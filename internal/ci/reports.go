@@ -39,6 +39,7 @@ var subjects = []subject{
 	{"docker-gvisor", "docker", "TestConformanceOfGVisor"},
 	{"kubernetes", "kubernetes", "TestConformance"},
 	{"flymachines", "flymachines", "TestConformance"},
+	{"modal", "modal", "TestConformance"},
 	{"e2b", "e2b", "TestConformance"},
 	{"e2b-code-interpreter", "e2b", "TestConformanceOfCodeInterpreter"},
 }

@@ -59,6 +59,12 @@ var exhaustive = append([]rule{
 	{"flymachines", "TestConformance/python/(" + stable + "|" + supervised + ")", 4, "Docker runs them over the same runner"},
 	{"flymachines", "TestConformance/(aliases|commands|pty)", 0.3, "Docker runs them over the same runner"},
 	{"flymachines", "TestConformance/ports/(addresses|hostile|idle|many)", 1, "Docker runs them over the same runner"},
+	{"modal", "TestConformance/javascript", 4, "JavaScript takes the same way as Python, and Docker runs what is its own"},
+	{"modal", "TestConformance/python/(" + stable + "|" + supervised + ")", 4, "Docker runs them over the same runner"},
+	{"modal", "TestConformance/(aliases|commands|pty)", 0.3, "Docker runs them over the same runner"},
+	{"modal", "TestConformance/ports/(addresses|hostile|idle|many)", 1, "Docker runs them over the same runner"},
+	{"modal", "Test(Cycles|Killed|Packages|Refuses|Recovers/([3-9]|1[0-9]|2[0-9])-.*)", 3, "make test counts what the suite leaves, loses answers to a create, and cuts a stream behind each message"},
+	{"modal", "TestAttempts", 0.3, "Docker makes the same attempts"},
 	{"bubblewrap", "TestConformance/javascript", 2, "JavaScript takes the same way as Python, and Docker runs what is its own"},
 	{"bubblewrap", "TestConformance/python/(" + stable + "|" + supervised + ")", 1.5, "Docker runs them over the same runner"},
 	{"kubernetes", "TestConformanceEmulated/javascript", 4, "JavaScript takes the same way as Python, and Docker runs what is its own"},
@@ -123,7 +129,7 @@ var exhaustive = append([]rule{
 	{"cmd/execbroker", "TestDrillForMinutes", 21, "TestDrill does the same for some seconds"},
 	{"backends", "TestThousandConversations", 0.5, "internal/ci/load has a hundred users over real sandboxes"},
 	{"pyodide", "TestScript(Errors|LikeNode|State)", 0.5, "make test runs the cases of the suite about the same; these compare more programs with plain Node"},
-}, insideOf("e2b/TestConformance", "flymachines/TestConformance", "kubernetes/TestConformanceEmulated")...)
+}, insideOf("e2b/TestConformance", "flymachines/TestConformance", "kubernetes/TestConformanceEmulated", "modal/TestConformance")...)
 
 // insideOf are the rules for the cases of inside, in tests that run the suite.
 func insideOf(suites ...string) (rules []rule) {
@@ -156,6 +162,7 @@ var always = []rule{
 	{dir: "examples/thirdparty", tests: "TestConformance/leaks"},
 	{dir: "flymachines", tests: "TestConformance/leaks"},
 	{dir: "kubernetes", tests: "TestConformanceEmulated/leaks"},
+	{dir: "modal", tests: "TestConformance/leaks"},
 	{dir: "pyodide", tests: "TestConformance/leaks"},
 	{dir: "runner/sshtest", tests: "TestConformance/leaks"},
 }

@@ -36,6 +36,7 @@ var suites = []struct {
 	{"flymachines", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"kubernetes", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"kubernetes", "TestConformanceEmulated", []executor.Language{executor.Python, executor.JavaScript}},
+	{"modal", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"pyodide", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
 	{"examples/stateless", "TestConformance", []executor.Language{executor.Python}},
 	{"examples/thirdparty", "TestConformance", []executor.Language{executor.Python, executor.JavaScript}},
