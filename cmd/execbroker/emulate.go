@@ -1,157 +1,43 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"io"
-	"math"
-	"net"
-	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/execbroker/execbroker/executor"
-	"github.com/execbroker/execbroker/flymachines/flytest"
 )
-
-// emulateFlags are the flags of emulate fly.
-type emulateFlags struct {
-	listen, proxy string
-	engine        string
-	apps          []string
-	images        map[string]string
-	publish       []int
-	pull          bool
-	rate          float64
-	maxMachines   int
-}
 
 func (a *app) emulateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "emulate",
 		Short: "Emulate a provider on this machine",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return usage("want a provider: fly") },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return usage("want a provider: fly or modal") },
 	}
-	c.AddCommand(a.emulateFlyCommand())
+	c.AddCommand(a.emulateFlyCommand(), a.emulateModalCommand())
 	return c
 }
 
-func (a *app) emulateFlyCommand() *cobra.Command {
-	var f emulateFlags
-	c := &cobra.Command{
-		Use:   "fly",
-		Short: "The Machines API of Fly.io, with containers as Machines",
-		Long: `Emulate the Machines API of Fly.io. Each Machine is a container of a Docker engine, so
-that a configuration for Fly can be tried without an account. At the start the command
-prints the environment variables that programs need. Machines end with the emulator. If
-it is killed, the next start removes what it has left.
-
-Tokens come from $` + keysVariable + `, separated by commas. Without it a token is generated
-and printed. Here a Machine is NOT a boundary against hostile code: its container
-has the rights of a guest's root. So only this machine may connect to the emulator.`,
-		Example: `  execbroker emulate fly --app sandboxes --pull
-  execbroker emulate fly --listen 127.0.0.1:4280 --image registry.fly.io/sandboxes:1=my-image:dev`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.emulateFly(cmd.Context(), f) },
+// emulatedHere refuses an address that other machines can connect to.
+func emulatedHere(flag, address string) error {
+	if loopback(address) {
+		return nil
 	}
-	l := c.Flags()
-	l.StringVar(&f.listen, "listen", "127.0.0.1:4280", "`address` and port of the Machines API; port 0 means any free port")
-	l.StringVar(&f.proxy, "proxy", "127.0.0.1:4281", "`address` and port of the emulated Fly Proxy; port 0 means any free port")
-	l.StringVar(&f.engine, "engine", "", "`address` of the Docker engine (default $DOCKER_HOST, or else the socket of the system)")
-	l.StringSliceVar(&f.apps, "app", []string{"sandboxes"}, "`name` of an app that exists from the start; may be repeated")
-	l.StringToStringVar(&f.images, "image", nil, "`name=other`: an image that the engine has under another name; may be repeated")
-	l.IntSliceVar(&f.publish, "publish", nil, "a further `port` of every Machine to publish on loopback, in addition to those of services; may be repeated")
-	l.BoolVar(&f.pull, "pull", false, "let the engine pull images that it does not have")
-	l.Float64Var(&f.rate, "rate", 1, "multiply Fly's rate limits by this; 0 means no limits")
-	l.IntVar(&f.maxMachines, "max-machines", 50, "the largest number of Machines at the same time")
-	return c
+	return usage("--%s: other machines can connect to %s, and clients of the emulator can become root on the engine's machine; use a loopback address", flag, address)
 }
 
-// emulating is what emulate prints when it is ready.
-type emulating struct {
-	API   string   `json:"api"`
-	URL   string   `json:"url"`
-	Proxy string   `json:"proxy"`
-	Token string   `json:"token,omitempty"` // set if it was generated
-	Apps  []string `json:"apps"`
-}
-
-func (a *app) emulateFly(ctx context.Context, f emulateFlags) error {
-	for flag, address := range map[string]string{"listen": f.listen, "proxy": f.proxy} {
-		if !loopback(address) {
-			return usage("--%s: other machines can connect to %s, and clients of the emulator can become root on the engine's machine; use a loopback address", flag, address)
-		}
-	}
-	if f.rate == 0 {
-		f.rate = math.Inf(1)
-	}
-	if f.maxMachines < 1 {
-		return usage("--max-machines: want at least 1")
-	}
-	cfg := flytest.Config{
-		Engine: f.engine, Tokens: a.keyList(), Images: f.images, Pull: f.pull, Publish: f.publish, Rate: f.rate, MaxMachines: f.maxMachines, Log: a.log(),
-	}
-	for _, name := range f.apps {
-		cfg.Apps = append(cfg.Apps, flytest.App{Name: name})
-	}
-	if err := cfg.Check(); err != nil {
-		return usage("%w", err)
-	}
+// runEmulator opens an emulator and serves it. cleanup says what its Close does, which is called at
+// the end.
+func runEmulator[S io.Closer](ctx context.Context, a *app, cleanup string, open func(context.Context) (S, error), serve func(S) error) error {
 	p := newProgress(a.err)
 	starting, end := p.begin(ctx, "looking for the engine")
-	s, err := flytest.New(starting, cfg)
+	s, err := open(starting)
 	end()
 	if err != nil {
 		return &executor.Error{Op: "emulate", Kind: executor.ErrUnavailable, Ran: executor.RanNo, Err: err}
 	}
-	defer a.closing(p, "removing Machines", s.Close)
-	e := emulating{API: "fly", Apps: f.apps}
-	if len(cfg.Tokens) == 0 {
-		e.Token = s.Token()
-	}
-	return a.listenBoth(ctx, f, s, e)
-}
-
-// listenBoth serves the API and the proxy until ctx ends or one of them fails.
-func (a *app) listenBoth(ctx context.Context, f emulateFlags, s *flytest.Server, e emulating) error {
-	both, stop := context.WithCancelCause(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer stop(nil)
-	proxy := make(chan net.Addr, 1)
-	wg.Go(func() {
-		stop(a.listen(both, f.proxy, s.Proxy(), func() {}, func(l net.Addr) error { proxy <- l; return nil }))
-	})
-	err := a.listen(both, f.listen, s, func() {}, func(l net.Addr) error {
-		select {
-		case at := <-proxy:
-			e.URL, e.Proxy = "http://"+l.String(), "http://"+at.String()
-			return a.announceEmulator(e)
-		case <-both.Done():
-			return context.Cause(both)
-		}
-	})
-	if ctx.Err() == nil && both.Err() != nil {
-		return context.Cause(both)
-	}
-	return err
-}
-
-// announceEmulator prints how clients reach the emulator.
-func (a *app) announceEmulator(e emulating) error {
-	return a.answer(e, true, func(w io.Writer) {
-		fmt.Fprintf(w, `emulating the Machines API at %s; programs need these environment variables:
-
-  FLY_API_BASE_URL=%s
-  FLY_FLAPS_BASE_URL=%s
-  FLY_API_HOSTNAME=%s
-  FLY_API_TOKEN=%s
-
-apps: %q. Services of Machines answer at %s, with the header
-fly-force-instance-id. Machines are containers with the rights of root:
-run nothing here that you would not run yourself.
-`, e.URL, e.URL, e.URL, e.URL, cmp.Or(e.Token, "..."), e.Apps, e.Proxy)
-	})
+	defer a.closing(p, cleanup, s.Close)
+	return serve(s)
 }

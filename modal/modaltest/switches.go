@@ -102,8 +102,8 @@ func (s *Server) count(what string) {
 }
 
 // Counts returns how often each method was called, and how often something was done: "sandboxes"
-// and "processes" that were made, "repeated" calls of TaskExecStart for one that is there, and bytes
-// of standard input that came "twice".
+// and "processes" that were made, "repeated" calls of TaskExecStart for one that is there, and
+// bytes of standard input that came "twice", and were written once.
 func (s *Server) Counts() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
