@@ -71,7 +71,7 @@ type rule struct {
 	modules  []string // other modules
 }
 
-var adapters = []string{"bubblewrap", "pyodide/...", "docker/...", "e2b/...", "flymachines/...", "kubernetes", "modal"}
+var adapters = []string{"bubblewrap", "pyodide/...", "docker/...", "e2b/...", "flymachines/...", "kubernetes", "modal/..."}
 
 // The arrows point one way only. A package that has no rule gets one together with the reason for
 // what it imports.
