@@ -165,7 +165,8 @@ var rules = []rule{
 	// Modal's stand-in speaks Modal's messages, which its SDK has in a package of their own. It
 	// shares nothing with the adapter.
 	{packages: []string{"modal/modaltest"}, imports: []string{"internal/standin"}, modules: []string{"github.com/containerd/errdefs", "github.com/modal-labs/modal-client/go", "github.com/moby/moby/api", "github.com/moby/moby/client", "google.golang.org/grpc", "google.golang.org/protobuf"}},
-	// Of Modal's SDK also the messages, for what it does not return of them: see docs/decisions/0054.
+	// Of Modal's SDK also the messages, for what it does not return of them: see
+	// docs/decisions/0054.
 	{packages: []string{"modal"}, imports: []string{"executor", "executor/driver", "internal/handover", "internal/packages", "internal/remote", "runner"}, modules: []string{"github.com/modal-labs/modal-client/go", "github.com/pelletier/go-toml/v2", "google.golang.org/grpc"}},
 	// Few lines that adapters of providers share.
 	{packages: []string{"internal/handover", "internal/remote"}},

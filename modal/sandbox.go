@@ -118,8 +118,8 @@ func lifetime(life, timeout time.Duration) time.Duration {
 	return (d + time.Second - 1).Truncate(time.Second)
 }
 
-// create makes the Sandbox, and returns it for the first process in it. It reports whether there may
-// be one.
+// create makes the Sandbox, and returns it for the first process in it. It reports whether there
+// may be one.
 func (x *sandbox) create(ctx context.Context, p *sdk.SandboxCreateParams) (sb *sdk.Sandbox, made bool, err error) {
 	app, err := x.b.theApp(ctx, true)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/execbroker/execbroker/pyodide"
 )
 
-// Registry returns a registry with the types bubblewrap, docker, e2b, flymachines, kubernetes, modal
-// and pyodide.
+// Registry returns a registry with the types bubblewrap, docker, e2b, flymachines, kubernetes,
+// modal and pyodide.
 func Registry() *backends.Registry {
 	return backends.NewRegistry(
 		bubblewrap.Factory(), docker.Factory(), e2b.Factory(), flymachines.Factory(), kubernetes.Factory(),
