@@ -111,7 +111,7 @@ it the routes of the file choose.`,
 		a.initCommand(), a.setupCommand(),
 		a.conformanceCommand(), a.parityCommand(),
 		a.serveCommand(), a.emulateCommand(), a.mcpCommand(), a.kubernetesCommand(),
-		a.versionCommand(),
+		a.versionCommand(), a.manCommand(),
 	)
 	a.completeFlags(root)
 	return root

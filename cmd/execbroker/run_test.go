@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -254,15 +253,4 @@ func TestProgressInLines(t *testing.T) {
 	if got, want := p.err.String(), "execbroker: starting a sandbox of slow\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-}
-
-func TestVersion(t *testing.T) {
-	t.Parallel()
-	contains(t, run(t, exitOK, "version").out.String(), "execbroker ", "go1.")
-	var v struct{ Types []string }
-	decode(t, run(t, exitOK, "version", "--json").out.Bytes(), &v)
-	if !slices.Equal(v.Types, []string{"docker", "fake", "strict"}) {
-		t.Errorf("got %+v", v)
-	}
-	contains(t, run(t, exitOK).out.String(), "Usage:", "run")
 }
