@@ -17,8 +17,10 @@ import (
 type Config struct {
 	// RuntimeDir is a directory in which Deno, Pyodide and acorn are installed in the pinned
 	// versions: one with a node_modules directory, made by `npm install deno@VERSION
-	// pyodide@VERSION acorn@VERSION`. Empty: they are installed into the cache directory on first
-	// use, with npm, which needs Node.js and the network once.
+	// pyodide@VERSION acorn@VERSION`. Empty: those that a package of the system has installed with
+	// the program, in lib/execbroker/pyodide next to the program's directory. If there are none,
+	// they are installed into the cache directory on first use, with npm, which needs Node.js and
+	// the network once.
 	RuntimeDir string `json:"runtime_dir,omitempty"`
 
 	// Memory is the memory of the interpreter of a session if its Spec sets none. Default 512 MiB.

@@ -95,6 +95,10 @@ func doctorRuntime(ctx context.Context, s store.Store, cfg Config) (in installat
 	if err != nil {
 		return in, "", err
 	}
+	if dir := packaged(name); dir != "" {
+		in, err = find(dir)
+		return in, "install the package of execbroker again", err
+	}
 	dir := filepath.Join(s.Dir, name)
 	if store.CheckSizes(dir) == nil {
 		in, err = find(dir)

@@ -1,6 +1,7 @@
 package pyodide
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -144,6 +145,9 @@ func installed(ctx context.Context, s store.Store, cfg Config) (in installation,
 		if err != nil {
 			return in, "", err
 		}
+		if packaged(name) != "" {
+			return installedIfThere(s, cfg)
+		}
 		_, err = s.Get(ctx, name, store.CheckSizes, func(ctx context.Context, dir string) error {
 			if err := install(ctx, dir); err != nil {
 				return err
@@ -168,7 +172,7 @@ func installedIfThere(s store.Store, cfg Config) (in installation, id string, er
 		if err != nil {
 			return in, "", err
 		}
-		in, err := find(filepath.Join(s.Dir, name))
+		in, err := find(cmp.Or(packaged(name), filepath.Join(s.Dir, name)))
 		return in, id, err
 	}
 	if in, err = find(cfg.RuntimeDir); err != nil {
@@ -188,6 +192,24 @@ func installedIfThere(s store.Store, cfg Config) (in installation, id string, er
 	}
 	return in, hex.EncodeToString(h.Sum(nil)), nil
 }
+
+// packaged returns the directory of an installation that came with the program, or "" if none did.
+// Packages of the system bring one below "lib", which is next to the directory of the program.
+var packaged = func(name string) string {
+	program, err := os.Executable()
+	if err == nil {
+		program, err = filepath.EvalSymlinks(program)
+	}
+	dir := filepath.Join(filepath.Dir(filepath.Dir(program)), packagedDir, name)
+	if err != nil || !exists(dir) {
+		return ""
+	}
+	return dir
+}
+
+// packagedDir is where packages of the system put installations, from the directory above that of
+// the program. Each has its runtimeName, so a program never takes one of other versions.
+const packagedDir = "lib/execbroker/pyodide"
 
 // runtimeName returns the name of the directory for Deno and Pyodide, and an ID of their contents.
 func runtimeName() (name, id string, err error) {

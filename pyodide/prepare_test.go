@@ -434,3 +434,50 @@ func TestDoctor(t *testing.T) {
 		})
 	}
 }
+
+// A package of the system brings the runtime: no npm is asked, and the cache has only what is made
+// of it. A runtime of other versions in the same place is not used.
+func TestPackagedRuntime(t *testing.T) {
+	name, _, err := runtimeName()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	before := packaged
+	t.Cleanup(func() { packaged = before })
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := filepath.Join(filepath.Dir(filepath.Dir(program)), packagedDir, name)
+	if got := before(name); got != "" || exists(place) {
+		t.Fatalf("got %q beside a program that no package has installed", got)
+	}
+	dir := realRuntime(t)
+	packaged = func(of string) string {
+		if of != name {
+			t.Errorf("got the name %q, want %q", of, name)
+		}
+		return dir
+	}
+	cache := filepath.Join(t.TempDir(), "cache")
+	in, _, err := installed(t.Context(), storeIn(cache), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(dir, "node_modules", "pyodide"); in.pyodide != want {
+		t.Errorf("got %s, want %s", in.pyodide, want)
+	}
+	if exists(cache) {
+		t.Error("something was put into the cache")
+	}
+	for _, c := range Doctor(t.Context(), driver.Env{CacheDir: t.TempDir()}, Config{}) {
+		if c.Name == "runtime" && (!c.OK || !strings.Contains(c.Detail, dir)) {
+			t.Errorf("got %+v, want the runtime in %s", c, dir)
+		}
+	}
+	packaged = func(string) string { return t.TempDir() } // whose files are gone
+	if _, _, err := installed(t.Context(), storeIn(cache), Config{}); err == nil {
+		t.Error("a damaged runtime of a package was accepted")
+	}
+}
