@@ -1,5 +1,5 @@
 # Each target is one command; what needs logic is Go, in internal/ci and in the tests.
-.PHONY: help test exhaustive check lint cover fuzz bench load soak conformance matrix parity performance
+.PHONY: help test exhaustive check lint cover fuzz bench load soak conformance matrix parity performance release
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -42,3 +42,6 @@ parity: ## run programs on every backend and move conversations between them; re
 
 performance: ## measure against what is underneath, and renew docs/performance.md
 	go run ./internal/ci performance $(PKG)
+
+release: ## programs, packages, an image, checksums and provenance, in OUT or dist; DIRTY=1 accepts changes that are not committed
+	go run ./internal/ci release $(if $(OUT),-out $(OUT)) $(if $(DIRTY),-dirty) $(if $(TARGETS),-targets $(TARGETS))

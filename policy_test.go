@@ -182,8 +182,8 @@ var rules = []rule{
 	// What the guard counts, by any store.
 	{packages: []string{"backends/internal/ledger"}, imports: []string{"executor", "executor/sessions"}},
 	{packages: []string{"backends/all"}, imports: append([]string{"backends", "executor/driver"}, adapters...)},
-	// Programs.
-	{packages: []string{"cmd/..."}, imports: append([]string{"backends/...", "conformance/corpus", "conformance/live", "conformance/parity", "conformance", "executor/...", "internal/complete", "internal/front", "server/...", "tool/...", "cmd/..."}, adapters...), modules: []string{"github.com/mattn/go-sixel", "github.com/pelletier/go-toml/v2", "github.com/prometheus/client_golang", "github.com/spf13/cobra", "go.opentelemetry.io/contrib/bridges/otelslog", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/log", "go.opentelemetry.io/otel/sdk/log", "go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp", "go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp", "go.opentelemetry.io/otel/exporters/prometheus", "go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/sdk/metric", "golang.org/x/image", "golang.org/x/sys", "golang.org/x/term"}},
+	// Programs. golang.org/x/mod reads the commit in a version.
+	{packages: []string{"cmd/..."}, imports: append([]string{"backends/...", "conformance/corpus", "conformance/live", "conformance/parity", "conformance", "executor/...", "internal/complete", "internal/front", "server/...", "tool/...", "cmd/..."}, adapters...), modules: []string{"github.com/mattn/go-sixel", "github.com/pelletier/go-toml/v2", "github.com/prometheus/client_golang", "github.com/spf13/cobra", "go.opentelemetry.io/contrib/bridges/otelslog", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/log", "go.opentelemetry.io/otel/sdk/log", "go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp", "go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp", "go.opentelemetry.io/otel/exporters/prometheus", "go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/sdk/metric", "golang.org/x/image", "golang.org/x/mod", "golang.org/x/sys", "golang.org/x/term"}},
 	{packages: []string{"examples/stateless"}, imports: []string{"executor", "executor/driver"}},
 	{packages: []string{"examples/thirdparty"}, imports: []string{"executor", "executor/driver", "runner"}},
 	// Its page is made of the parts of the page of the server.
@@ -193,9 +193,11 @@ var rules = []rule{
 	{packages: []string{"internal/ci/load"}, imports: []string{"docker/dockertest"}},
 	{packages: []string{"internal/ci/mutate"}, modules: []string{"golang.org/x/sys"}},
 	{packages: []string{"internal/ci/performance", "internal/dbtest"}},
+	// What is published has the runtime that the adapter says.
+	{packages: []string{"internal/ci/release"}, imports: []string{"pyodide"}, modules: []string{"github.com/in-toto/attestation", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec", "google.golang.org/protobuf"}},
 	{packages: []string{"docs/guides"}}, // the test that follows them
 	{packages: []string{"clients/npm"}}, // the test that builds the package and runs it
-	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor", "internal/ci/mutate", "internal/ci/performance", "internal/dbtest"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
+	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor", "internal/ci/mutate", "internal/ci/performance", "internal/ci/release", "internal/dbtest"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 }
 
 func matches(patterns []string, rel string) bool {

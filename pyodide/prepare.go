@@ -194,7 +194,7 @@ func installedIfThere(s store.Store, cfg Config) (in installation, id string, er
 }
 
 // packaged returns the directory of an installation that came with the program, or "" if none did.
-// Packages of the system bring one below "lib", which is next to the directory of the program.
+// See Packaging.
 var packaged = func(name string) string {
 	program, err := os.Executable()
 	if err == nil {
@@ -208,18 +208,39 @@ var packaged = func(name string) string {
 }
 
 // packagedDir is where packages of the system put installations, from the directory above that of
-// the program. Each has its runtimeName, so a program never takes one of other versions.
+// the program.
 const packagedDir = "lib/execbroker/pyodide"
 
-// runtimeName returns the name of the directory for Deno and Pyodide, and an ID of their contents.
-func runtimeName() (name, id string, err error) {
+// Packaging says how a package of the system, or an image, brings the runtime for a platform with a
+// program, which then needs neither npm nor a network: npm, which is the directory with package.json
+// and package-lock.json, installs it into dir, slash-separated and from the directory above that of
+// the program, such as lib/execbroker/pyodide/runtime-linux-amd64-2acd3ff23b8eb79f in /usr for the
+// program /usr/bin/execbroker. The name has a hash of the versions, so that a program never takes
+// those of another. It is an error if Pyodide does not run on the platform.
+func Packaging(goos, goarch string) (dir string, npm fs.FS, err error) {
+	if _, ok := denoPackages[goos+"/"+goarch]; !ok {
+		return "", nil, fmt.Errorf("there is no Deno for %s/%s", goos, goarch)
+	}
+	name, _, err := runtimeFor(goos, goarch)
+	if err != nil {
+		return "", nil, err
+	}
+	npm, err = fs.Sub(runtimeFiles, "runtime")
+	return packagedDir + "/" + name, npm, err
+}
+
+// runtimeName returns the name of the directory for Deno and Pyodide on this machine, and an ID of
+// their contents.
+func runtimeName() (name, id string, err error) { return runtimeFor(runtime.GOOS, runtime.GOARCH) }
+
+func runtimeFor(goos, goarch string) (name, id string, err error) {
 	lock, err := runtimeFiles.ReadFile("runtime/package-lock.json")
 	if err != nil {
 		return "", "", err
 	}
 	sum := sha256.Sum256(lock)
 	id = hex.EncodeToString(sum[:])
-	return fmt.Sprintf("runtime-%s-%s-%s", runtime.GOOS, runtime.GOARCH, id[:16]), id, nil
+	return fmt.Sprintf("runtime-%s-%s-%s", goos, goarch, id[:16]), id, nil
 }
 
 // key names the files that are made from an installation and this version of the host program.

@@ -23,14 +23,16 @@ import (
 
 // The images of the tests. internal/ci makes them from Debian's packages; they are never pulled.
 const (
-	Python   = "execbroker-test/python:trixie"   // Python 3.13 with pip, numpy, pandas and matplotlib; Node.js 20
-	Bullseye = "execbroker-test/plain:bullseye"  // Python 3.9 and nothing else
-	Bookworm = "execbroker-test/plain:bookworm"  // Python 3.11 and nothing else
-	Trixie   = "execbroker-test/plain:trixie"    // Python 3.13 and nothing else: no node, no pip
-	NoPython = "execbroker-test/plain:no-python" // Trixie without Python
-	NoCtypes = "execbroker-test/plain:no-ctypes" // Trixie without Python's ctypes
-	RootOnly = "execbroker-test/plain:root-only" // Trixie with no user and no group but root
-	Jupyter  = "execbroker-test/jupyter:trixie"  // Trixie with Jupyter's kernel of Python; only make exhaustive makes it
+	Python   = "execbroker-test/python:trixie"    // Python 3.13 with pip, numpy, pandas and matplotlib; Node.js 20
+	Bullseye = "execbroker-test/plain:bullseye"   // Python 3.9 and nothing else
+	Bookworm = "execbroker-test/plain:bookworm"   // Python 3.11 and nothing else
+	Trixie   = "execbroker-test/plain:trixie"     // Python 3.13 and nothing else: no node, no pip
+	NoPython = "execbroker-test/plain:no-python"  // Trixie without Python
+	NoCtypes = "execbroker-test/plain:no-ctypes"  // Trixie without Python's ctypes
+	RootOnly = "execbroker-test/plain:root-only"  // Trixie with no user and no group but root
+	Jupyter  = "execbroker-test/jupyter:trixie"   // Trixie with Jupyter's kernel of Python; only make exhaustive makes it
+	Bare     = "execbroker-test/bare:bookworm"    // the essential packages of Debian and nothing else; only make exhaustive makes it
+	Systemd  = "execbroker-test/systemd:bookworm" // Bare with systemd, bubblewrap, rpm and curl; only make exhaustive makes it
 )
 
 // The runtimes that the engine of internal/ci has besides its own.

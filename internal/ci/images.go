@@ -60,7 +60,11 @@ func recipes() ([]recipe, error) {
 
 // exhaustiveRecipes returns those of images that only exhaustive tests use.
 func exhaustiveRecipes() []recipe {
-	return []recipe{{Image: dockertest.Jupyter, Suite: "trixie", Packages: []string{"python3", "python3-ipykernel", "python3-jupyter-client"}}}
+	return []recipe{
+		{Image: dockertest.Jupyter, Suite: "trixie", Packages: []string{"python3", "python3-ipykernel", "python3-jupyter-client"}},
+		{Image: dockertest.Bare, Suite: "bookworm", Packages: []string{"base-files"}}, // which is essential
+		{Image: dockertest.Systemd, Suite: "bookworm", Packages: []string{"systemd-sysv", "bubblewrap", "rpm", "curl"}},
+	}
 }
 
 // exhaustiveImages is prepare for what only exhaustive needs.

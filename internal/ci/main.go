@@ -11,6 +11,7 @@
 //	go run ./internal/ci conformance the suite against every backend; renews docs/reports
 //	go run ./internal/ci matrix      renews the pages that are made from the reports
 //	go run ./internal/ci performance measures against what is underneath; renews docs/performance.md
+//	go run ./internal/ci release     makes what a version is published as; see package release
 //	go run ./internal/ci mutate      changes the code at random and says which test notices; see package mutate
 //
 // The last line of all but prepare has the form "12 passed, 0 failed, 0 skipped". With CI=true in
@@ -51,6 +52,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/internal/ci/mutate"
+	publish "github.com/execbroker/execbroker/internal/ci/release"
 )
 
 func main() {
@@ -114,10 +116,13 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	})
 	if len(args) == 0 {
-		return errors.New("want one of all, exhaustive, prepare, check, lint, test, fuzz, conformance, matrix, performance, mutate")
+		return errors.New("want one of all, exhaustive, prepare, check, lint, test, fuzz, conformance, matrix, performance, release, mutate")
 	}
-	if args[0] == "mutate" { // it has flags of its own
+	switch args[0] { // they have flags of their own
+	case "mutate":
 		return mutate.Run(ctx, args[1:])
+	case "release":
+		return publish.Run(ctx, args[1:], extract)
 	}
 	if err := set.Parse(args[1:]); err != nil {
 		return err

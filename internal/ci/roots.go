@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -94,4 +95,24 @@ func (r recipe) unpack(ctx context.Context, dir string, from source) (err error)
 func isThere(name string) bool {
 	_, err := os.Stat(name)
 	return err == nil
+}
+
+// extract unpacks packages of Debian of any architecture into dir, with what they depend on and
+// without running anything of them.
+func extract(ctx context.Context, arch, dir string, packages ...string) error {
+	from, err := debian(ctx)
+	if err != nil {
+		return err
+	}
+	cmd := recipe{Suite: "trixie", Packages: packages}.mmdebstrap(ctx, dir, from)
+	cmd.Args = slices.DeleteFunc(cmd.Args, func(arg string) bool { // licences are among the documents
+		return strings.HasPrefix(arg, "--variant=") || strings.HasPrefix(arg, "--dpkgopt=")
+	})
+	cmd.Args = slices.Insert(cmd.Args, 1, "--variant=extract", "--architectures="+arch)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("mmdebstrap: %w: %s", err, tail(stderr.String(), 500))
+	}
+	return nil
 }
