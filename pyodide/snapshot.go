@@ -22,7 +22,14 @@ const maxMade = 256 * mib
 func (p *prepared) make(ctx context.Context, mode, name string) (err error) {
 	modules := maps.Clone(sessionModules)
 	maps.Copy(modules, prepareModules)
-	h, err := startHost(ctx, p.program("", 512*mib, 256*mib), hostOptions{Mode: mode, Stdlib: p.stdlib, Modules: modules})
+	// Without a directory for its caches Deno looks for the home of its user, and does not start if
+	// the user has none, as those of services and of images.
+	caches, err := os.MkdirTemp("", "execbroker-deno-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(caches)) }()
+	h, err := startHost(ctx, p.program(caches, 512*mib, 256*mib), hostOptions{Mode: mode, Stdlib: p.stdlib, Modules: modules})
 	if err != nil {
 		return err
 	}

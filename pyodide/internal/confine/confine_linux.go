@@ -329,10 +329,16 @@ func interpreter(path string) (string, error) {
 }
 
 // anyLoader finds a dynamic loader: that of exe or, if exe is statically linked, that of the shell.
+// An image may have neither, and only the C library that Deno needs, in one of the usual places.
 func anyLoader(exe string) (string, error) {
 	for _, p := range []string{exe, "/bin/sh"} {
 		if l, err := interpreter(p); err == nil && l != "" {
 			return filepath.EvalSymlinks(l)
+		}
+	}
+	for _, p := range []string{"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"} {
+		if l, err := filepath.EvalSymlinks(p); err == nil {
+			return l, nil
 		}
 	}
 	return "", errors.New("no dynamic loader found")
