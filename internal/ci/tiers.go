@@ -128,6 +128,7 @@ var exhaustive = append([]rule{
 	{"executor/rollout", "TestTenThousand", 3, "TestSimulation makes some hundreds"},
 	{"cmd/execbroker", "TestDrillForMinutes", 21, "TestDrill does the same for some seconds"},
 	{"backends", "TestThousandConversations", 0.5, "internal/ci/load has a hundred users over real sandboxes"},
+	{"internal/ci/release", "TestRelease", 20, "it builds six programs and two tools, and starts systemd; make test tests the parts"},
 	{"pyodide", "TestScript(Errors|LikeNode|State)", 0.5, "make test runs the cases of the suite about the same; these compare more programs with plain Node"},
 }, insideOf("e2b/TestConformance", "flymachines/TestConformance", "kubernetes/TestConformanceEmulated", "modal/TestConformance")...)
 
