@@ -33,6 +33,7 @@ const (
 	Jupyter  = "execbroker-test/jupyter:trixie"   // Trixie with Jupyter's kernel of Python; only make exhaustive makes it
 	Bare     = "execbroker-test/bare:bookworm"    // the essential packages of Debian and nothing else; only make exhaustive makes it
 	Systemd  = "execbroker-test/systemd:bookworm" // Bare with systemd, bubblewrap, rpm and curl; only make exhaustive makes it
+	Npm      = "execbroker-test/plain:npm"        // npm and nothing else; likewise
 )
 
 // The runtimes that the engine of internal/ci has besides its own.

@@ -64,6 +64,7 @@ func exhaustiveRecipes() []recipe {
 		{Image: dockertest.Jupyter, Suite: "trixie", Packages: []string{"python3", "python3-ipykernel", "python3-jupyter-client"}},
 		{Image: dockertest.Bare, Suite: "bookworm", Packages: []string{"base-files"}}, // which is essential
 		{Image: dockertest.Systemd, Suite: "bookworm", Packages: []string{"systemd-sysv", "bubblewrap", "rpm", "curl"}},
+		{Image: dockertest.Npm, Suite: "trixie", Packages: []string{"ca-certificates", "npm"}},
 	}
 }
 

@@ -106,6 +106,8 @@ var exhaustive = append([]rule{
 	{"docker", "Test(Floods|Verdicts)", 1, "runner makes the same floods over the runner alone"},
 	{"docs/guides", "TestGuides/(chat|conformance|dify|e2b-sdks|fronts|javascript-client|judge0|jupyter|librechat|nemo|onyx|page|parity|piston|terrarium)", 1.5, "make test runs the same programs in their own tests"},
 	{".", "TestReadmeInFreshClone", 2, "it builds and prepares everything again; make test runs the same programs in the documents' own tests"},
+	{".", "TestInstallFromProxy", 5, "it builds every module again, as somebody who has none; make test says what each package links"},
+	{".", "TestReadmeOnBareDebian", 6, "likewise, in a container"},
 	{"pyodide", "TestAttemptsWork", 1.5, "it shows that attempts get out of hosts that lack a layer; make test makes them where all layers are"},
 	{"pyodide", "Test(ForgedFrames|HostileHost|Nonsense)", 2, "make test reads such frames in TestFrames and in the corpus of FuzzFrames"},
 	{"pyodide", "TestEscape/javascript/bubblewrap/(chain-of-promises|finalizers|memory-of-the-engine)", 2, "each fills the memory of an engine; make test does that from Python"},
