@@ -142,6 +142,16 @@ func (d *drill) ask(method, path, subject, body string, read func(*json.Decoder,
 	return resp.StatusCode, read(json.NewDecoder(resp.Body), resp.StatusCode)
 }
 
+// noProblem reads an answer without a body, or p.
+func noProblem(p *server.Problem) func(*json.Decoder, int) error {
+	return func(dec *json.Decoder, status int) error {
+		if status == http.StatusNoContent {
+			return nil
+		}
+		return dec.Decode(p)
+	}
+}
+
 // conversation counts in its session. Each message adds one and prints the sum, so the sums show
 // what ran: a message that was answered once, one of which nobody knows once or never. Such a
 // message is repeated under its ID, which a replica runs only if none has begun it.
@@ -340,12 +350,7 @@ func nothingLeft(t *testing.T, d *drill, all []*conversation, provider [2]*fake.
 	end := func(subject, key string) {
 		eventually(t, key, func() error {
 			var p server.Problem
-			status, err := d.ask(http.MethodDelete, "/v1/conversations/"+key, subject, "", func(dec *json.Decoder, status int) error {
-				if status == http.StatusNoContent {
-					return nil
-				}
-				return dec.Decode(&p)
-			})
+			status, err := d.ask(http.MethodDelete, "/v1/conversations/"+key, subject, "", noProblem(&p))
 			if err == nil && status != http.StatusNoContent {
 				err = &p
 			}
