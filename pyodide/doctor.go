@@ -35,16 +35,16 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 		{"platform", func() (string, string, error) {
 			platform := runtime.GOOS + "/" + runtime.GOARCH
 			if _, ok := denoPackages[platform]; !ok {
-				return "", "use another backend on this machine", fmt.Errorf("there is no Deno for %s", platform)
+				return "", "", noDeno()
 			}
 			return platform, "", nil
 		}},
 		{"confinement", func() (string, string, error) { return doctorLayer(ctx, cfg) }},
 		{"cache directory", func() (string, string, error) {
 			if cacheErr != nil {
-				return "", "set the directory for caches", cacheErr
+				return "", "", cacheErr
 			}
-			return cache, "make it writable, or choose another one", writable(cache)
+			return cache, "", writable(cache)
 		}},
 		{"runtime", func() (detail, fix string, err error) {
 			if in, fix, err = doctorRuntime(ctx, s, cfg); err == nil {
@@ -55,8 +55,13 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 		{"prepared", func() (string, string, error) { return doctorPrepared(s, cfg) }},
 	} {
 		detail, fix, err := step.do()
+		if m := (*missing)(nil); errors.As(err, &m) {
+			return append(checks, driver.Check{Name: m.name, Detail: strings.ReplaceAll(m.what.Error(), "\n", "; "), Fix: m.fix})
+		}
 		if err != nil {
-			return append(checks, driver.Check{Name: step.name, Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: fix})
+			return append(checks, driver.Check{
+				Name: step.name, Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: fix, Setup: errors.Is(err, errNotYet),
+			})
 		}
 		checks = append(checks, driver.Check{Name: step.name, OK: true, Detail: detail})
 	}
@@ -104,11 +109,21 @@ func doctorRuntime(ctx context.Context, s store.Store, cfg Config) (in installat
 		in, err = find(dir)
 		return in, setup, err
 	}
-	if _, err := findNPM(ctx); err != nil {
-		return in, "install Node.js (" + installNode() + "), then " + setup, err
+	if err := room(s.Dir, neededBytes); err != nil {
+		return in, "", err
 	}
-	return in, setup, fmt.Errorf("Deno %s and Pyodide %s are not installed yet", DenoVersion, PyodideVersion)
+	npm, err := findNPM(ctx)
+	if err == nil {
+		err = askRegistry(ctx, npm)
+	}
+	if err != nil {
+		return in, "", err
+	}
+	return in, setup, fmt.Errorf("%w: Deno %s and Pyodide %s", errNotYet, DenoVersion, PyodideVersion)
 }
+
+// errNotYet says that Prepare, and the first use, make what is not there.
+var errNotYet = errors.New("not there yet")
 
 // doctorPrepared checks whether sandboxes start fast.
 func doctorPrepared(s store.Store, cfg Config) (detail, fix string, err error) {
@@ -119,31 +134,7 @@ func doctorPrepared(s store.Store, cfg Config) (detail, fix string, err error) {
 	dir := filepath.Join(s.Dir, "host-"+key(id))
 	err = store.CheckHashes(dir)
 	if os.IsNotExist(err) {
-		err = errors.New("the standard library and the memory snapshot are not made yet")
+		err = fmt.Errorf("%w: the standard library and the memory snapshot", errNotYet)
 	}
 	return dir, setup, err
-}
-
-// writable reports whether files can be created in dir, or in the directory where it would be
-// created.
-func writable(dir string) error {
-	for {
-		st, err := os.Stat(dir)
-		if os.IsNotExist(err) && filepath.Dir(dir) != dir {
-			dir = filepath.Dir(dir)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if !st.IsDir() {
-			return fmt.Errorf("%s is not a directory", dir)
-		}
-		f, err := os.CreateTemp(dir, ".execbroker-")
-		if err != nil {
-			return err
-		}
-		f.Close()
-		return os.Remove(f.Name())
-	}
 }

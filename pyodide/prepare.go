@@ -68,8 +68,10 @@ func Prepare(ctx context.Context, env driver.Env, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	_, err := prepare(ctx, env, cfg.withDefaults())
-	return err
+	if _, err := prepare(ctx, env, cfg.withDefaults()); err != nil {
+		return unavailable(ctx, err)
+	}
+	return nil
 }
 
 // cacheDir returns the directory for files that can be made again.
@@ -78,7 +80,7 @@ func cacheDir(env driver.Env) (string, error) {
 	if dir == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
-			return "", err
+			return "", noCache(err)
 		}
 		dir = filepath.Join(user, "execbroker")
 	}
@@ -102,7 +104,7 @@ func prepare(ctx context.Context, env driver.Env, cfg Config) (*prepared, error)
 	s := storeIn(dir)
 	in, id, err := installed(ctx, s, cfg)
 	if err != nil {
-		return nil, err
+		return nil, explain(dir, err)
 	}
 	b := builder{in: in, log: env.Log}
 	name := "host-" + key(id)
@@ -112,7 +114,7 @@ func prepare(ctx context.Context, env driver.Env, cfg Config) (*prepared, error)
 		assets, err = s.Get(ctx, name+"-plain", store.CheckHashes, func(ctx context.Context, dir string) error { return b.build(ctx, dir, false) })
 	}
 	if err != nil {
-		return nil, err
+		return nil, explain(dir, err)
 	}
 	p := &prepared{deno: in.deno, assets: assets, stdlib: stockLibrary, layer: confine.None, log: env.Log}
 	if p.catalog, err = newCatalog(cfg.Packages, in.pyodide, dir); err != nil {

@@ -292,14 +292,18 @@ func TestFallBack(t *testing.T) {
 // The error of a failed installation says which command would help, and contains no secrets of
 // npm's configuration.
 func TestInstallErrors(t *testing.T) {
+	says := func(code string) string {
+		return `trap 'exit 1' EXIT; echo '{"error": {"code": "` + code + `", "summary": "404 Not Found - GET http://x/y"}}'`
+	}
 	for _, c := range []struct {
 		name, script string
 		want         []string
 	}{
-		{"old", "", []string{"npm 6.14.4 is too old", "npm install -g npm@"}},
-		{"refused", "echo 'npm error code ECONNREFUSED' >&2; exit 1", []string{"does not answer", "npm config get registry", "runtime_dir"}},
-		{"not-found", "echo 'npm error code E404' >&2; exit 1", []string{"does not have the packages"}},
-		{"integrity", "echo 'npm error code EINTEGRITY' >&2; exit 1", []string{"does not have the published checksum"}},
+		{"old", "", []string{"npm: version 6.14.4 is too old", "npm install -g npm@"}},
+		{"not-found", says("E404"), []string{"does not have the packages"}},
+		{"integrity", says("EINTEGRITY"), []string{"does not have the published checksum"}},
+		{"npm-8", says("E403") + " >&2", []string{"it refuses"}},
+		{"no-document", "echo 'npm is broken' >&2; exit 1", []string{"npm is broken", "npm ping"}},
 		{"no-binary", "mkdir node_modules; exit 0", []string{"package.json"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -327,7 +331,7 @@ func TestInstallErrors(t *testing.T) {
 		t.Setenv("npm_config_registry", "http://127.0.0.1:9/")
 		t.Setenv("npm_config_cache", t.TempDir())
 		err := Prepare(t.Context(), driver.Env{CacheDir: t.TempDir()}, Config{})
-		if err == nil || !strings.Contains(err.Error(), "does not answer") {
+		if err == nil || !strings.Contains(err.Error(), "nothing answers") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -416,7 +420,7 @@ func TestDoctor(t *testing.T) {
 	}{
 		{name: "ready", path: true},
 		{name: "nothing-prepared", env: driver.Env{CacheDir: t.TempDir()}, path: true, wrong: "runtime"},
-		{name: "no-npm", env: driver.Env{CacheDir: t.TempDir()}, wrong: "runtime"},
+		{name: "no-npm", env: driver.Env{CacheDir: t.TempDir()}, wrong: "npm"},
 		{name: "empty-runtime-dir", cfg: Config{RuntimeDir: t.TempDir()}, path: true, wrong: "runtime"},
 		{name: "no-cache-directory", env: driver.Env{CacheDir: "/dev/null/x"}, path: true, wrong: "cache directory"},
 		{name: "bad-settings", cfg: Config{Memory: 1}, path: true, wrong: "configuration"},

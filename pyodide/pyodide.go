@@ -158,7 +158,7 @@ func (d *Driver) prepared(ctx context.Context) (*prepared, string, error) {
 	}
 	dir, unlock, err := newRunDir(ctx, cache)
 	if err != nil {
-		return nil, "", err
+		return nil, "", explain(cache, err)
 	}
 	p.layer = d.layer
 	d.ready, d.runDir, d.unlock = p, dir, unlock

@@ -42,6 +42,11 @@ var denoPackages = map[string]string{
 	"windows/arm64": "@deno/win32-arm64",
 }
 
+// noDeno says that this package cannot work on this platform.
+func noDeno() error {
+	return &missing{"platform", fmt.Errorf("there is no Deno for %s/%s", runtime.GOOS, runtime.GOARCH), "use another backend on this machine"}
+}
+
 // pyodideFiles are the files of the Pyodide package that a sandbox needs.
 var pyodideFiles = []string{"pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"}
 
@@ -57,7 +62,7 @@ func find(dir string) (installation, error) {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	pkg, ok := denoPackages[platform]
 	if !ok {
-		return installation{}, fmt.Errorf("there is no Deno for %s", platform)
+		return installation{}, noDeno()
 	}
 	modules := filepath.Join(dir, "node_modules")
 	in := installation{
