@@ -1,0 +1,58 @@
+{{- define "execbroker.fullname" -}}
+{{- if contains "execbroker" .Release.Name }}{{ .Release.Name | trunc 52 | trimSuffix "-" }}{{ else }}{{ printf "%s-execbroker" .Release.Name | trunc 52 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "execbroker.selector" -}}
+app.kubernetes.io/name: execbroker
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "execbroker.labels" -}}
+{{ include "execbroker.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+{{- end }}
+
+{{- define "execbroker.account" -}}
+{{ default (include "execbroker.fullname" .) .Values.serviceAccount.name }}
+{{- end }}
+
+{{- define "execbroker.storePort" -}}
+{{- if .Values.networkPolicy.storePort }}{{ .Values.networkPolicy.storePort }}{{ else if hasPrefix "postgres" .Values.store.url }}5432{{ else }}6379{{ end }}
+{{- end }}
+
+{{- /* Whether there may be more than one replica at a time. */}}
+{{- define "execbroker.several" -}}
+{{- if or (gt (int .Values.replicas) 1) .Values.autoscaling.enabled }}yes{{ end }}
+{{- end }}
+
+{{- /* The configuration of serve: that of the values, the store, and a backend if there is none. */}}
+{{- define "execbroker.config" -}}
+{{- $c := deepCopy .Values.config }}
+{{- if not $c.backends }}
+{{- if not .Values.sandboxes.enabled }}{{ fail "config.backends: is required without sandboxes.enabled" }}{{ end }}
+{{- $_ := set $c "backends" (dict "cluster" (dict "type" "kubernetes" "in_cluster" true "namespace" .Values.sandboxes.namespace "network" .Values.sandboxes.network)) }}
+{{- end }}
+{{- if .Values.store.url }}
+{{- $s := default dict $c.sessions }}
+{{- $_ := set $s "store" .Values.store.url }}
+{{- if .Values.store.passwordSecret }}{{ $_ := set $s "store_password" (dict "env" "EXECBROKER_STORE_PASSWORD") }}{{ end }}
+{{- $_ := set $c "sessions" $s }}
+{{- end }}
+{{- toYaml $c }}
+{{- end }}
+
+{{- /* What values cannot be, checked once, before anything is rendered. */}}
+{{- define "execbroker.check" -}}
+{{- $bad := list }}
+{{- $v := .Values }}
+{{- if not $v.image.repository }}{{ $bad = append $bad "image.repository: is required" }}{{ end }}
+{{- if not $v.apiKeys.secret }}{{ $bad = append $bad "apiKeys.secret: is required: the name of a Secret with the API keys of clients" }}{{ end }}
+{{- if and (include "execbroker.several" .) (not $v.store.url) }}{{ $bad = append $bad "replicas: more than one needs store.url, because replicas share conversations, rates and quotas by it" }}{{ end }}
+{{- if and $v.config.sessions (or (hasKey $v.config.sessions "store") (hasKey $v.config.sessions "store_password")) }}{{ $bad = append $bad "config.sessions: the store is set by store.url and store.passwordSecret" }}{{ end }}
+{{- if and $v.serviceMonitor.enabled (not $v.metrics.enabled) }}{{ $bad = append $bad "serviceMonitor: needs metrics.enabled" }}{{ end }}
+{{- if lt (int $v.drainSeconds) (int $v.maxTimeoutSeconds) }}{{ $bad = append $bad "drainSeconds: want at least maxTimeoutSeconds, so that no upgrade cuts off a run" }}{{ end }}
+{{- if and $v.sandboxes.enabled (eq $v.sandboxes.namespace .Release.Namespace) }}{{ $bad = append $bad "sandboxes.namespace: want another namespace than that of the release, because sandboxes run untrusted code" }}{{ end }}
+{{- if $bad }}{{ fail (printf "\n%s" (join "\n" $bad)) }}{{ end }}
+{{- end }}
