@@ -1,5 +1,5 @@
 # Each target is one command; what needs logic is Go, in internal/ci and in the tests.
-.PHONY: help test exhaustive check lint cover fuzz bench load soak conformance matrix parity performance release
+.PHONY: help test exhaustive check lint cover fuzz bench load soak conformance matrix parity performance release site
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -45,3 +45,6 @@ performance: ## measure against what is underneath, and renew docs/performance.m
 
 release: ## programs, packages, an image, checksums and provenance, in OUT or dist; DIRTY=1 accepts changes that are not committed
 	go run ./internal/ci release $(if $(OUT),-out $(OUT)) $(if $(DIRTY),-dirty) $(if $(TARGETS),-targets $(TARGETS))
+
+site: ## the documentation as a static site, in ./site; VERSION=v0.1 for another version beside main
+	go run ./internal/ci/site $(if $(VERSION),-version $(VERSION)) $(if $(BASE),-base $(BASE))
