@@ -25,6 +25,8 @@ type router struct {
 type process struct {
 	conn     client.HijackedResponse
 	out, err *output
+	ready    chan struct{} // closed when conn is there, or failed is set
+	failed   error
 	over     chan struct{} // closed when code is known
 	code     int
 
@@ -56,12 +58,16 @@ func (r *router) TaskExecStart(ctx context.Context, q *pb.TaskExecStartRequest) 
 	for k, v := range q.GetEnv() {
 		env = append(env, k+"="+v)
 	}
-	p := &process{out: newOutput(), err: newOutput(), over: make(chan struct{}), writing: make(chan struct{}, 1)}
+	p := &process{out: newOutput(), err: newOutput(), ready: make(chan struct{}), over: make(chan struct{}), writing: make(chan struct{}, 1)}
 	x.mu.Lock()
 	switch {
 	case x.procs[q.GetExecId()] != nil:
+		first := x.procs[q.GetExecId()]
 		x.mu.Unlock()
 		r.count("repeated")
+		if err := first.wait(ctx); err != nil {
+			return nil, err
+		}
 		return &pb.TaskExecStartResponse{}, nil
 	case x.result != nil || x.why != pb.GenericResult_GENERIC_STATUS_UNSPECIFIED:
 		x.mu.Unlock()
@@ -83,10 +89,13 @@ func (r *router) TaskExecStart(ctx context.Context, q *pb.TaskExecStartRequest) 
 		x.mu.Unlock()
 		x.released()
 		if errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
-			return nil, fail(codes.FailedPrecondition, "the Sandbox has ended")
+			err = fail(codes.FailedPrecondition, "the Sandbox has ended")
 		}
+		p.failed = err
+		close(p.ready)
 		return nil, err
 	}
+	close(p.ready)
 	r.count("processes")
 	r.work.Go(func() { r.follow(x, p, id, time.Duration(q.GetTimeoutSecs())*time.Second) })
 	return &pb.TaskExecStartResponse{}, nil
@@ -107,12 +116,22 @@ func (r *router) process(ctx context.Context, task, id string) (*process, error)
 		return nil, err
 	}
 	x.mu.Lock()
-	defer x.mu.Unlock()
 	p := x.procs[id]
+	x.mu.Unlock()
 	if p == nil {
 		return nil, fail(codes.NotFound, "exec '%s' not found", id)
 	}
-	return p, nil
+	return p, p.wait(ctx)
+}
+
+// wait waits until a process that is being started has its streams, or was not started.
+func (p *process) wait(ctx context.Context) error {
+	select {
+	case <-p.ready:
+		return p.failed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // begin starts a process with its streams connected.
