@@ -16,6 +16,7 @@ import (
 
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/execbroker/execbroker/internal/standin"
 )
@@ -116,7 +117,10 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		sandboxes: map[string]*sandbox{}, names: map[string]bool{}, counts: map[string]int{},
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
-	s.rpc = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream))
+	// The SDK asks every 30 seconds whether its connection lives. A server of gRPC takes that for an
+	// attack, unless it is told, and closes the connection.
+	asked := keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}
+	s.rpc = grpc.NewServer(grpc.KeepaliveEnforcementPolicy(asked), grpc.MaxRecvMsgSize(maxMessage), grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream))
 	pb.RegisterModalClientServer(s.rpc, &control{Server: s})
 	pb.RegisterTaskCommandRouterServer(s.rpc, &router{Server: s})
 	if err := engine.Sweep(ctx, cfg.Log); err != nil {
