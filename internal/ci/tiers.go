@@ -232,7 +232,7 @@ var budgets = []struct {
 	dir     string
 	minutes float64
 }{
-	{"pyodide", 5.9},
+	{"pyodide", 5.7},
 	{"docker", 3.6},
 	{"e2b", 2.5},
 	{"flymachines", 2.6},
@@ -247,6 +247,7 @@ var budgets = []struct {
 	{"examples/thirdparty", 0.4},
 	{"runner/sshtest", 0.55},
 	{"flymachines/flytest", 0.5},
+	{"modal/modaltest", 0.2},
 	{"server/e2b", 0.5},
 	{"server", 0.1},
 	{"server/nemo", 0.2},
