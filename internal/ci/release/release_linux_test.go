@@ -195,12 +195,14 @@ echo; cat out/seattle.svg`)
 	})
 }
 
-// service starts the service of the Debian package under systemd, in a container that has one.
+// service starts the service of the Debian package under systemd, in a container that has one. Of
+// the machine's control groups it gets the hierarchy of systemd alone: with all of them it would make
+// directories at the machine, and leave it with that file system read-only.
 func service(t *testing.T, clone, dist string) {
 	id := strings.TrimSpace(in(t, clone, "docker", "run", "--detach", "--network", "none", "--env", "container=docker",
 		"--cap-add", "SYS_ADMIN", "--cap-add", "NET_ADMIN", "--cap-add", "SYS_PTRACE", "--cap-add", "SYS_NICE", "--cap-add", "IPC_LOCK", "--cap-add", "DAC_READ_SEARCH",
 		"--security-opt", "seccomp=unconfined", "--security-opt", "systempaths=unconfined", "--tmpfs", "/run:exec", "--tmpfs", "/run/lock", "--tmpfs", "/tmp",
-		"--volume", "/sys/fs/cgroup:/sys/fs/cgroup:rw", "--volume", dist+":/dist:ro", dockertest.Systemd, "/lib/systemd/systemd"))
+		"--tmpfs", "/sys/fs/cgroup:mode=755", "--volume", "/sys/fs/cgroup/systemd:/sys/fs/cgroup/systemd:rw", "--volume", dist+":/dist:ro", dockertest.Systemd, "/lib/systemd/systemd"))
 	t.Cleanup(func() { exec.Command("docker", "rm", "--force", "--volumes", id).Run() }) //nolint:errcheck,noctx // what is left is seen in the engine
 	const script = `
 until systemctl is-system-running --wait >/dev/null 2>&1; do systemctl is-system-running | grep -q degraded && break; done
