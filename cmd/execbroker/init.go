@@ -93,7 +93,11 @@ func (a *app) init(ctx context.Context, f initFlags) error {
 	}
 	return a.answer(done, true, func(w io.Writer) {
 		printExamined(w, done.Backends)
-		fmt.Fprintf(w, "\n%s is written. Try:\n\n", plain(f.file))
+		fmt.Fprintf(w, "\n%s is written. ", plain(f.file))
+		if !slices.ContainsFunc(done.Backends, ready) {
+			fmt.Fprint(w, "Nothing works here yet: do first what stands behind \"fix\". ")
+		}
+		fmt.Fprint(w, "Try:\n\n")
 		for _, line := range done.Try {
 			fmt.Fprintf(w, "  %s\n", plain(line))
 		}
@@ -133,7 +137,7 @@ func (a *app) choose(ctx context.Context) ([]string, map[string][]driver.Check, 
 	}
 	var works []string
 	for typ, checks := range found {
-		if examine(typ, typ, true, checks).OK {
+		if ready(examine(typ, typ, true, checks)) {
 			works = append(works, typ)
 		}
 	}
@@ -145,6 +149,11 @@ func (a *app) choose(ctx context.Context) ([]string, map[string][]driver.Check, 
 		works = slices.Insert(slices.Delete(works, i, i+1), 0, a.standard)
 	}
 	return works, found, nil
+}
+
+// ready reports whether a backend works, or does after the first run has set it up.
+func ready(e examined) bool {
+	return !slices.ContainsFunc(e.Checks, func(c driver.Check) bool { return !c.OK && !c.Setup })
 }
 
 // starter is what init writes about a type.
