@@ -123,6 +123,7 @@ var exhaustive = append([]rule{
 	{"backends/all", "TestCarried", 5, "make test moves three of these conversations"},
 	{"backends/all", "TestMoveDrill", 4, "backends moves conversations between backends in memory; executor/checkpoint between these two"},
 	{"backends/all", "TestMigration", 2, "examples/switch and examples/abtest move between the same backends"},
+	{"internal/ci/site", "TestSite", 5, "it builds the whole site twice; TestNavigation and TestText check what it is built from"},
 	{"cmd/execbroker", "TestInspector", 1, "tool/mcp speaks the protocol with the SDK's own client"},
 	{"cmd/execbroker", "TestNeMoToolkit", 0.3, "server/nemo answers the same requests over the backend in memory"},
 	{"pyodide", "TestEscape/(python|javascript)/(none|namespaces)", 3, "make test attacks the default layer, bubblewrap"},

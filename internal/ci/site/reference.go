@@ -133,20 +133,13 @@ func (p goPackage) markdown(known map[string]goPackage) (string, error) {
 		if !ok {
 			return "" // of the standard library, or of a package that nobody imports
 		}
-		name := l.Name
-		if l.Recv != "" {
-			name = l.Recv + "." + l.Name
-		}
-		if name != "" {
-			name = "#" + name
-		}
-		return "/" + to.page() + name
+		return "/" + to.page() + to.anchor(l.Recv, l.Name)
 	}
 	fmt.Fprintf(w, "# %s\n\n```go\nimport %q\n```\n\n", cmp.Or(p.dir, p.Name), p.ImportPath)
 	w.text(p.Doc)
 	w.examples(p.Examples)
 	if len(p.Consts)+len(p.Vars) > 0 {
-		w.WriteString("## Constants and variables\n\n")
+		w.WriteString("## Constants and variables ⟦#values⟧\n\n")
 		w.values(p.Consts)
 		w.values(p.Vars)
 	}
@@ -162,6 +155,35 @@ func (p goPackage) markdown(known map[string]goPackage) (string, error) {
 		w.funcs("###", t.Name+".", t.Methods)
 	}
 	return w.String(), w.err
+}
+
+// anchor is where the page explains a name: at its heading, or at that of what it is part of.
+func (p goPackage) anchor(receiver, name string) string {
+	for _, t := range p.Types {
+		if t.Name == cmp.Or(receiver, name) {
+			if receiver != "" && slices.ContainsFunc(t.Methods, func(f *doc.Func) bool { return f.Name == name }) {
+				return "#" + receiver + "." + name
+			}
+			return "#" + t.Name // or a field
+		}
+		if slices.ContainsFunc(t.Funcs, func(f *doc.Func) bool { return f.Name == name }) {
+			return "#" + name
+		}
+		for _, v := range slices.Concat(t.Consts, t.Vars) {
+			if slices.Contains(v.Names, name) {
+				return "#" + t.Name
+			}
+		}
+	}
+	if slices.ContainsFunc(p.Funcs, func(f *doc.Func) bool { return f.Name == name }) {
+		return "#" + name
+	}
+	for _, v := range slices.Concat(p.Consts, p.Vars) {
+		if slices.Contains(v.Names, name) {
+			return "#values"
+		}
+	}
+	return ""
 }
 
 // A writer writes the page of a package.

@@ -30,7 +30,9 @@ function markdown(md) {
   md.core.ruler.push('repository', state => {
     const page = state.env.relativePath
     const source = site.sources[page]
-    for (const block of state.tokens) {
+    state.tokens.forEach((block, i) => {
+      // The corner of a table names nothing.
+      if (block.type === 'th_open' && !state.tokens[i + 1].content) block.tag = state.tokens[i + 2].tag = 'td'
       // Code in comments of Go is indented.
       if (block.type === 'code_block') Object.assign(block, { type: 'fence', tag: 'code', info: 'go', markup: '```' })
       // A policy of content without styles in pages: the alignment of cells is a class.
@@ -46,12 +48,15 @@ function markdown(md) {
         if (local) token.attrSet(name, `/api/${local[1]}.md${local[2] ?? ''}`)
         else if (href && source && !/^([a-z]+:|#|\/)/.test(href)) token.attrSet(name, target(source, href, page))
       }
-    }
+    })
   })
   const text = md.renderer.rules.text
   md.renderer.rules.text = (...args) => text(...args).replaceAll('{{', '&#123;&#123;') // is no template
   // A wide table scrolls by itself, also by keyboard.
-  md.renderer.rules.table_open = () => '<div class="table" tabindex="0" role="region" aria-label="Table"><table>\n'
+  md.renderer.rules.table_open = (tokens, i) => {
+    const number = tokens.slice(0, i + 1).filter(token => token.type === 'table_open').length
+    return `<div class="table" tabindex="0" role="region" aria-label="Table ${number}"><table>\n`
+  }
   md.renderer.rules.table_close = () => '</table></div>\n'
 }
 
