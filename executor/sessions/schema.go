@@ -41,7 +41,7 @@ func (e Entry) Decode(record any) error {
 
 // Encode replaces e.Value, which is empty or has an earlier state of the same record, by that of a
 // struct. Fields that the earlier state has and the struct does not know are kept, also in the
-// structs and maps in it, but not in slices.
+// structs and maps in it. An element of a slice keeps them if nothing else of it has changed.
 func (e *Entry) Encode(record any) error {
 	next, err := json.Marshal(record)
 	if err != nil {
@@ -75,6 +75,8 @@ func keepUnknown(t reflect.Type, old, next json.RawMessage) json.RawMessage {
 		return next
 	case t.Kind() == reflect.Struct:
 		known = func(name string) (reflect.Type, bool) { return field(t, name) }
+	case t.Kind() == reflect.Slice || t.Kind() == reflect.Array:
+		return keepElements(t.Elem(), old, next)
 	case t.Kind() == reflect.Map: // one that is not in next has been removed
 		known = func(string) (reflect.Type, bool) { return t.Elem(), true }
 	default:
@@ -94,6 +96,35 @@ func keepUnknown(t reflect.Type, old, next json.RawMessage) json.RawMessage {
 	}
 	merged, err := json.Marshal(to)
 	if err != nil { // cannot be: all of it was JSON
+		return next
+	}
+	return merged
+}
+
+// keepElements does the same for lists of values of type t. Elements have no names, so one of old is
+// only that of next which says the same otherwise.
+func keepElements(t reflect.Type, old, next json.RawMessage) json.RawMessage {
+	var from, to []json.RawMessage
+	if json.Unmarshal(old, &from) != nil || json.Unmarshal(next, &to) != nil {
+		return next
+	}
+	was := map[string]json.RawMessage{}
+	for _, e := range from {
+		v := reflect.New(t)
+		if json.Unmarshal(e, v.Interface()) != nil {
+			continue
+		}
+		if known, err := json.Marshal(v.Interface()); err == nil {
+			was[string(known)] = e
+		}
+	}
+	for i, e := range to {
+		if before, there := was[string(e)]; there {
+			to[i] = keepUnknown(t, before, e)
+		}
+	}
+	merged, err := json.Marshal(to)
+	if err != nil || to == nil { // null stays null
 		return next
 	}
 	return merged

@@ -141,9 +141,14 @@ func TestEncode(t *testing.T) {
 	}{
 		{name: "new", want: `{"Bare":"","list":null,"map":null,"v":1}`},
 		{
-			name: "unknown fields", old: `{"a":7,"x":1,"map":{"k":{"y":2},"gone":{"y":3}},"ptr":{"z":3},"list":[{"y":4}],"at":"2026-11-01T00:00:00Z","bare":"was","v":1}`,
+			name: "unknown fields", old: `{"a":7,"x":1,"map":{"k":{"y":2},"gone":{"y":3}},"ptr":{"z":3},"list":[{"a":1,"y":4}],"at":"2026-11-01T00:00:00Z","bare":"was","v":1}`,
 			next: outer{Map: map[string]inner{"k": {A: 1}}, Ptr: &inner{}, List: []inner{{}}},
 			want: `{"Bare":"","list":[{}],"map":{"k":{"a":1,"y":2}},"ptr":{"z":3},"v":1,"x":1}`,
+		},
+		{
+			name: "elements of lists", old: `{"list":[{"a":1,"y":4},{"a":2,"y":5},{"a":3,"y":6}]}`,
+			next: outer{List: []inner{{A: 3}, {A: 7}, {A: 1}}},
+			want: `{"Bare":"","list":[{"a":3,"y":6},{"a":7},{"a":1,"y":4}],"map":null,"v":1}`,
 		},
 		{name: "what is removed", old: `{"map":{"k":{"y":2}},"ptr":{"z":3}}`, want: `{"Bare":"","list":null,"map":null,"v":1}`},
 		{name: "no record", old: `[1]`, want: `{"Bare":"","list":null,"map":null,"v":1}`},

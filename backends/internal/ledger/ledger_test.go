@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -490,7 +491,7 @@ func TestLaterVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, _, err := s.process("b", 0).Take(s.Context(), "alice", ledger.Limits{}, aRun); err == nil || !errors.As(err, new(*sessions.SchemaError)) {
+		if _, _, err := s.process("b", 0).Take(s.Context(), "alice", ledger.Limits{}, aRun); !errors.As(err, new(*sessions.SchemaError)) || !strings.Contains(err.Error(), `"alice"`) {
 			t.Errorf("got %v", err)
 		}
 		for key := range s.store.Keys(s.Context(), "account/") {

@@ -178,7 +178,7 @@ func (l *Ledger) load(ctx context.Context, a *account) error {
 	}
 	d, err := decode(e)
 	if err != nil {
-		return err
+		return fmt.Errorf("account %q: %w", a.name, err)
 	}
 	now := time.Now()
 	a.mu.Lock()
