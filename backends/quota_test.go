@@ -208,8 +208,8 @@ func TestCostLimit(t *testing.T) {
 	})
 }
 
-// TestCostsAgree: the costs of two hours of traffic over three processes, which do not die, are those
-// of an independent calculation, to the cent.
+// TestCostsAgree: the costs of two hours of traffic over three processes, which do not die, are
+// those of an independent calculation, to the cent.
 func TestCostsAgree(t *testing.T) {
 	bubble(t, fake.Options{}, func(w *world) {
 		store := backends.WithStore(sessions.NewMemoryStore())
