@@ -44,6 +44,35 @@ func TestClaimsAboutSecurity(t *testing.T) {
 	}
 }
 
+// What is said of this project beside others is shown by a page or by a test that exists.
+func TestClaimsBesideOthers(t *testing.T) {
+	const page = "docs/comparison.md"
+	shown := regexp.MustCompile("`([\\w/]+\\.Test\\w+)`|\\]\\(")
+	tests, claims, ours := newTests(), 0, false
+	for line := range strings.Lines(readFile(t, page)) {
+		row := strings.HasPrefix(line, "|")
+		if ours = row && (ours || strings.Contains(line, "| Shown by |")); !ours || strings.Contains(line, "| Shown by |") || strings.HasPrefix(line, "|---") {
+			continue
+		}
+		claims++
+		found := shown.FindAllStringSubmatch(line, -1)
+		if found == nil {
+			t.Errorf("%s: nothing shows %q", page, line)
+		}
+		for _, m := range found {
+			if m[1] == "" {
+				continue // a page
+			}
+			if err := tests.find(m[1]); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+	if claims < 10 {
+		t.Errorf("%s: only %d claims were found", page, claims)
+	}
+}
+
 // textBlock is a part of a page that may claim something.
 type textBlock struct {
 	line  int // of its beginning
