@@ -100,3 +100,29 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+// Every link of a page to a file of this repository finds it. TestSite, which takes minutes, checks
+// anchors, too.
+func TestLinkedFiles(t *testing.T) {
+	root := os.DirFS("../../..")
+	d, err := readDocs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file := range d.pages {
+		if path.Ext(file) != ".md" {
+			continue
+		}
+		text, err := fs.ReadFile(root, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllSubmatch(fence.ReplaceAll(text, nil), -1) {
+			if to := string(m[2]); !strings.Contains(to, ":") {
+				if _, err := fs.Stat(root, path.Join(path.Dir(file), to)); err != nil {
+					t.Errorf("%s: %v", file, err)
+				}
+			}
+		}
+	}
+}
