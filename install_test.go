@@ -24,7 +24,7 @@ var heavy = []string{
 }
 
 // TestLightPrograms: one module has all adapters, so it is the packages that keep what a program
-// links small. docs/decisions/0057 has the figures.
+// links small. docs/decisions/0056 has the figures.
 func TestLightPrograms(t *testing.T) {
 	all := list(t)
 	for _, c := range []struct {
@@ -199,7 +199,7 @@ func TestReadmeOnBareDebian(t *testing.T) {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
-	copies := [][2]string{{answer(t, "go", "env", "GOROOT"), "/usr/local/go"}, {clone, "/src"}}
+	copies := [][2]string{{answer(t, "go", "env", "GOROOT"), "/usr/local/go"}, {clone + "/.", "/src"}}
 	for _, c := range [][2]string{
 		{answer(t, "npm", "config", "get", "userconfig"), "/root/.npmrc"},
 		{"/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/certs/ca-certificates.crt"},

@@ -72,8 +72,8 @@ func existing(dir string) string {
 	}
 }
 
-// room returns an error if the disk of dir has fewer bytes left. A system that does not say how many
-// it has is not asked for them.
+// room returns an error if the disk of dir has fewer bytes left. A system that does not say how
+// many it has is not asked for them.
 func room(dir string, bytes uint64) error {
 	at := existing(dir)
 	free, err := freeBytes(at)

@@ -214,11 +214,11 @@ var packaged = func(name string) string {
 const packagedDir = "lib/execbroker/pyodide"
 
 // Packaging says how a package of the system, or an image, brings the runtime for a platform with a
-// program, which then needs neither npm nor a network: npm, which is the directory with package.json
-// and package-lock.json, installs it into dir, slash-separated and from the directory above that of
-// the program, such as lib/execbroker/pyodide/runtime-linux-amd64-2acd3ff23b8eb79f in /usr for the
-// program /usr/bin/execbroker. The name has a hash of the versions, so that a program never takes
-// those of another. It is an error if Pyodide does not run on the platform.
+// program, which then needs neither npm nor a network: npm, which is the directory with
+// package.json and package-lock.json, installs it into dir, slash-separated and from the directory
+// above that of the program, such as lib/execbroker/pyodide/runtime-linux-amd64-2acd3ff23b8eb79f in
+// /usr for the program /usr/bin/execbroker. The name has a hash of the versions, so that a program
+// never takes those of another. It is an error if Pyodide does not run on the platform.
 func Packaging(goos, goarch string) (dir string, npm fs.FS, err error) {
 	if _, ok := denoPackages[goos+"/"+goarch]; !ok {
 		return "", nil, fmt.Errorf("there is no Deno for %s/%s", goos, goarch)

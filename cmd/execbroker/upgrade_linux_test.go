@@ -80,8 +80,7 @@ func (u *upgrade) turn() {
 }
 
 // replace starts other replicas in the place of those that there are. With together, old and new
-// ones serve the same conversations for some turns. Those that leave get a signal in the middle of a
-// turn.
+// ones serve the same conversations for some turns. Those that leave are stopped by a signal.
 func (u *upgrade) replace(together bool, programs ...string) {
 	u.Helper()
 	old := u.replicas

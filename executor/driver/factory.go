@@ -102,7 +102,8 @@ type Check struct {
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail,omitempty"` // what was found
 	Fix    string `json:"fix,omitempty"`    // what to do about it
-	// Setup says that what is missing is made by the function of WithSetup, and by the first Create.
+	// Setup says that what is missing is made by the function of WithSetup, and by the first
+	// Create.
 	Setup bool `json:"setup,omitempty"`
 }
 

@@ -101,8 +101,8 @@ func keepUnknown(t reflect.Type, old, next json.RawMessage) json.RawMessage {
 	return merged
 }
 
-// keepElements does the same for lists of values of type t. Elements have no names, so one of old is
-// only that of next which says the same otherwise.
+// keepElements does the same for lists of values of type t. Elements have no names, so one of old
+// is only that of next which says the same otherwise.
 func keepElements(t reflect.Type, old, next json.RawMessage) json.RawMessage {
 	var from, to []json.RawMessage
 	if json.Unmarshal(old, &from) != nil || json.Unmarshal(next, &to) != nil {

@@ -117,8 +117,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		sandboxes: map[string]*sandbox{}, names: map[string]bool{}, counts: map[string]int{},
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
-	// The SDK asks every 30 seconds whether its connection lives. A server of gRPC takes that for an
-	// attack, unless it is told, and closes the connection.
+	// The SDK asks every 30 seconds whether its connection lives. A server of gRPC takes that for
+	// an attack, unless it is told, and closes the connection.
 	asked := keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}
 	s.rpc = grpc.NewServer(grpc.KeepaliveEnforcementPolicy(asked), grpc.MaxRecvMsgSize(maxMessage), grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream))
 	pb.RegisterModalClientServer(s.rpc, &control{Server: s})

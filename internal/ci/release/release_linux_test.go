@@ -172,7 +172,7 @@ echo; cat out/seattle.svg`)
 		image := imageName + ":" + imageTag(version)
 		in(t, dist, "docker", "load", "--quiet", "--input", "execbroker_"+version+"_linux_amd64.oci.tar")
 		t.Cleanup(func() { exec.Command("docker", "image", "rm", "--force", image).Run() }) //nolint:errcheck,noctx // what is left is seen in the engine
-		// A user whom the image does not know, without any right and with nothing to write to but memory.
+		// A user whom the image does not know, without any right, who can write to memory only.
 		args := []string{"run", "--rm", "--network", "none", "--read-only", "--user", "12345:12345", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
 			"--tmpfs", "/tmp:mode=1777", "--tmpfs", "/var/cache:mode=1777", "--volume", clone + ":/src:ro", "--workdir", "/src", image}
 		words := strings.Fields(strings.Replace(job, "--out out", "--out /tmp/out", 1))
@@ -196,8 +196,8 @@ echo; cat out/seattle.svg`)
 }
 
 // service starts the service of the Debian package under systemd, in a container that has one. Of
-// the machine's control groups it gets the hierarchy of systemd alone: with all of them it would make
-// directories at the machine, and leave it with that file system read-only.
+// the machine's control groups it gets the hierarchy of systemd alone: with all of them it would
+// make directories at the machine, and leave it with that file system read-only.
 func service(t *testing.T, clone, dist string) {
 	id := strings.TrimSpace(in(t, clone, "docker", "run", "--detach", "--network", "none", "--env", "container=docker",
 		"--cap-add", "SYS_ADMIN", "--cap-add", "NET_ADMIN", "--cap-add", "SYS_PTRACE", "--cap-add", "SYS_NICE", "--cap-add", "IPC_LOCK", "--cap-add", "DAC_READ_SEARCH",
