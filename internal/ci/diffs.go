@@ -144,19 +144,14 @@ var moves = []move{{"pyodide", "docker", map[string]string{
 }}, {"docker", "modal", map[string]string{
 	"mode":                             "The suite ran over a stand-in for Modal, whose Sandboxes are containers: what it says of Modal itself is only as good as that.",
 	"capabilities.features.limit-disk": "Modal has no limit of the disk of a Sandbox; a Spec that limits it is refused.",
-	"capabilities.features.suspend":    "Modal has memory snapshots as an experiment, and bills a Sandbox whose processes are stopped: nothing would be saved.",
 	"capabilities.isolation":           "With `runtime: vm` a Sandbox is a virtual machine, by the word of the service; containers share the kernel of the host.",
 }}, {"flymachines", "modal", map[string]string{
-	"capabilities.features.suspend": "Modal has memory snapshots as an experiment, and bills a Sandbox whose processes are stopped: nothing would be saved.",
-	"capabilities.max_limits.":      "Machines come in sizes, of which this is the largest; Modal has limits of its own, and max_limits in the configuration says less.",
-	"capabilities.templates.small":  "Templates are in the configuration on both.",
+	"capabilities.max_limits.": "Machines come in sizes, of which this is the largest; Modal has limits of its own, and max_limits in the configuration says less.",
 }}, {"e2b", "modal", map[string]string{
-	"capabilities.features.suspend":      "Modal has memory snapshots as an experiment, and bills a Sandbox whose processes are stopped: nothing would be saved.",
 	"capabilities.features.limit-cpu":    "At E2B processors are those of the template; a Spec chooses those of a Sandbox.",
 	"capabilities.features.limit-memory": "At E2B memory is that of the template; a Spec chooses that of a Sandbox.",
 	"capabilities.max_life":              "Plans of E2B bound the life of a sandbox: 1 hour or 24. Modal's bound is 24 hours.",
 	"capabilities.templates.small":       "Templates are in the configuration on both; the one that was tested on Modal has this one.",
-	"capabilities.max_limits.":           "At E2B nothing can be asked for but processes; a Sandbox may have what max_limits says.",
 }}, {"flymachines", "e2b", map[string]string{
 	"capabilities.features.limit-cpu":    "Machines come in sizes that a Spec chooses from; at E2B processors are those of the template.",
 	"capabilities.features.limit-memory": "Machines come in sizes that a Spec chooses from; at E2B memory is that of the template. Build one for each size, and name them as templates.",
