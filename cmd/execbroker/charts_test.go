@@ -225,8 +225,9 @@ func TestChartsWithoutTerminal(t *testing.T) {
 	if err := p.Run(); err != nil || !strings.Contains(p.out.String(), `"image/png"`) {
 		t.Errorf("got %v, %q", err, p.out.String())
 	}
-	if dirs, err := os.ReadDir(tmp); err != nil || len(dirs) > 0 {
-		t.Errorf("got %v, %v", dirs, err)
+	// What fly-go links makes a directory of its own there when a program begins.
+	if dirs, err := filepath.Glob(filepath.Join(tmp, "execbroker-*")); err != nil || len(dirs) > 0 {
+		t.Errorf("got %q, %v", dirs, err)
 	}
 }
 
