@@ -148,7 +148,7 @@ func (c *control) ImageJoinStreaming(r *pb.ImageJoinStreamingRequest, stream pb.
 }
 
 // ImageFromId implements pb.ModalClientServer.
-func (c *control) ImageFromId(_ context.Context, r *pb.ImageFromIdRequest) (*pb.ImageFromIdResponse, error) {
+func (c *control) ImageFromId(_ context.Context, r *pb.ImageFromIdRequest) (*pb.ImageFromIdResponse, error) { //nolint:staticcheck // the name is Modal's
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.images[r.GetImageId()] == nil {

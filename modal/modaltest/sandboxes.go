@@ -129,12 +129,12 @@ func (c *control) taskID(id string, v2 bool) (*pb.SandboxGetTaskIdResponse, erro
 }
 
 // SandboxGetTaskId implements pb.ModalClientServer.
-func (c *control) SandboxGetTaskId(_ context.Context, r *pb.SandboxGetTaskIdRequest) (*pb.SandboxGetTaskIdResponse, error) {
+func (c *control) SandboxGetTaskId(_ context.Context, r *pb.SandboxGetTaskIdRequest) (*pb.SandboxGetTaskIdResponse, error) { //nolint:staticcheck // the name is Modal's
 	return c.taskID(r.GetSandboxId(), false)
 }
 
 // SandboxGetTaskIdV2 implements pb.ModalClientServer.
-func (c *control) SandboxGetTaskIdV2(_ context.Context, r *pb.SandboxGetTaskIdRequest) (*pb.SandboxGetTaskIdResponse, error) {
+func (c *control) SandboxGetTaskIdV2(_ context.Context, r *pb.SandboxGetTaskIdRequest) (*pb.SandboxGetTaskIdResponse, error) { //nolint:staticcheck // the name is Modal's
 	return c.taskID(r.GetSandboxId(), true)
 }
 

@@ -65,8 +65,7 @@ func readDocs(fsys fs.FS) (*docs, error) {
 }
 
 var (
-	groupHeading = regexp.MustCompile(`^## (.+)`)
-	link         = regexp.MustCompile(`\[([^\]]+)\]\(([^)#]+)[^)]*\)`)
+	link = regexp.MustCompile(`\[([^\]]+)\]\(([^)#]+)[^)]*\)`)
 )
 
 // navigate makes the navigation of the index. A link to a directory becomes a group of all pages
