@@ -48,7 +48,6 @@ func (l *Ledger) write(a *account) {
 		ctx, cancel := context.WithTimeout(l.ctx, storeTime)
 		err := l.round(ctx, a, ops)
 		cancel()
-		l.observe(err)
 		if err == nil {
 			continue
 		}
@@ -72,7 +71,8 @@ func (a *account) answer(ops []*op, err error) {
 }
 
 // round grants ops, by one write if nobody else has written meanwhile, and stores the share of this
-// process.
+// process. How the store answered is noted before the callers go on, so that State agrees with what
+// they were told.
 func (l *Ledger) round(ctx context.Context, a *account, ops []*op) error {
 	fresh := false
 	for {
@@ -81,6 +81,7 @@ func (l *Ledger) round(ctx context.Context, a *account, ops []*op) error {
 		a.mu.Unlock()
 		if !read {
 			if err := l.load(ctx, a); err != nil {
+				l.observe(err)
 				a.answer(ops, err)
 				return err
 			}
@@ -96,6 +97,7 @@ func (l *Ledger) round(ctx context.Context, a *account, ops []*op) error {
 			continue
 		}
 		if granted == 0 && !a.dirty {
+			l.observe(nil)
 			a.finish(ops)
 			a.mu.Unlock()
 			return nil
@@ -112,6 +114,7 @@ func (l *Ledger) round(ctx context.Context, a *account, ops []*op) error {
 		case err == nil:
 			a.rev, a.value, a.stored = rev, e.Value, true
 			a.alone = share{}
+			l.observe(nil)
 			a.finish(ops)
 			a.mu.Unlock()
 			return nil
@@ -122,6 +125,7 @@ func (l *Ledger) round(ctx context.Context, a *account, ops []*op) error {
 		default: // it may have been written, so what is true is written again
 			a.read, a.dirty = false, true
 			a.mu.Unlock()
+			l.observe(err)
 			a.answer(ops, err)
 			return err
 		}
