@@ -120,7 +120,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	// The SDK asks every 30 seconds whether its connection lives. A server of gRPC takes that for
 	// an attack, unless it is told, and closes the connection.
 	asked := keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}
-	s.rpc = grpc.NewServer(grpc.KeepaliveEnforcementPolicy(asked), grpc.MaxRecvMsgSize(maxMessage), grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream))
+	s.rpc = grpc.NewServer(grpc.WaitForHandlers(true), grpc.KeepaliveEnforcementPolicy(asked), grpc.MaxRecvMsgSize(maxMessage), grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream))
 	pb.RegisterModalClientServer(s.rpc, &control{Server: s})
 	pb.RegisterTaskCommandRouterServer(s.rpc, &router{Server: s})
 	if err := engine.Sweep(ctx, cfg.Log); err != nil {
@@ -158,7 +158,7 @@ func (s *Server) Close() error {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), closeTimeout)
 	defer cancel()
-	s.rpc.Stop()
+	s.rpc.Stop() // waits for a Sandbox that is being made, too
 	s.serves.Wait()
 	s.end()
 	s.work.Wait()

@@ -28,7 +28,8 @@ type output struct {
 	seen    uint64 // offset of the furthest reader
 	over    bool
 	ignored bool // nothing is kept
-	gone    bool // nobody waits for a reader any more
+	gone    bool // nothing more is taken
+	last    bool // little more can come: Write does not wait for readers
 }
 
 func newOutput() *output { return &output{change: make(chan struct{})} }
@@ -54,6 +55,14 @@ func (o *output) drop() {
 	o.changed()
 }
 
+// hurry lets Write go on without readers: what wrote has ended.
+func (o *output) hurry() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = true
+	o.changed()
+}
+
 // finish says that nothing more is written.
 func (o *output) finish() {
 	o.mu.Lock()
@@ -69,7 +78,7 @@ func (o *output) Write(p []byte) (int, error) {
 	if o.ignored {
 		return len(p), nil
 	}
-	for o.start+uint64(len(o.data)) > o.seen+ahead {
+	for !o.last && o.start+uint64(len(o.data)) > o.seen+ahead {
 		if o.gone {
 			return 0, io.ErrClosedPipe
 		}

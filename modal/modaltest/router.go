@@ -161,17 +161,26 @@ func (r *router) follow(x *sandbox, p *process, id string, timeout time.Duration
 	gone := sync.OnceFunc(func() { p.conn.Close(); p.out.drop(); p.err.drop() })
 	var work sync.WaitGroup
 	done := make(chan struct{})
-	work.Go(func() { // what remains in the kernel is delivered when a Sandbox has ended; nobody can wait for more
+	work.Go(func() {
 		var late <-chan time.Time
 		if timeout > 0 {
 			late = time.After(timeout)
 		}
-		select {
-		case <-done:
-		case <-r.life.Done():
+		ended := x.ended
+		for {
+			select {
+			case <-done:
+				return
+			case <-ended: // what remains in the kernel is kept for readers
+				p.out.hurry()
+				p.err.hurry()
+				ended = nil
+				continue
+			case <-r.life.Done():
+			case <-late:
+			}
 			gone()
-		case <-late:
-			gone()
+			return
 		}
 	})
 	_, err := stdcopy.StdCopy(p.out, p.err, p.conn.Reader)

@@ -198,6 +198,46 @@ func TestStreamsAreCut(t *testing.T) {
 	}
 }
 
+// TestUnread: a process whose output nobody has read waits, and ends with its Sandbox. What it had
+// written can be read then.
+func TestUnread(t *testing.T) {
+	s := begin(t)
+	c := connect(t, s)
+	sb := must(c.create(t, true, nil))(t)
+	p := must(sb.Exec(t.Context(), []string{"head", "-c", "4000000", "/dev/zero"}, nil))(t)
+	must(sb.Terminate(t.Context(), &modal.SandboxTerminateParams{Wait: true}))(t)
+	if code := must(p.Wait(t.Context(), nil))(t); code == 0 {
+		t.Error("it ended by itself")
+	}
+	if n := len(must(io.ReadAll(p.Stdout))(t)); n >= 4000000 {
+		t.Errorf("got all of %d bytes", n)
+	}
+}
+
+// TestCloseWaits: a Sandbox that is being made when the server closes is not left.
+func TestCloseWaits(t *testing.T) {
+	s := begin(t) // looks for what is left at the end
+	c := connect(t, s)
+	image := must(c.Images.FromRegistry(testImage, nil).Build(t.Context(), c.app, nil))(t)
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		_, _ = c.Sandboxes.ExperimentalCreate(t.Context(), c.app, image, nil) // its server closes
+	}()
+	for s.Counts()["SandboxCreateV2"] == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	left, err := s.Containers(t.Context())
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
+	}
+	c.Close()
+	<-asked
+}
+
 // TestNames: a name is unique among the Sandboxes of an app that live.
 func TestNames(t *testing.T) {
 	generations(t, func(t *testing.T, s *Server, c sdk, v2 bool) {
