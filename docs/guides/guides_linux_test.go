@@ -51,6 +51,7 @@ var guides = map[string]struct {
 	"jupyter":                {prints: []string{"executed: 42", `"execution_state":"idle"`}},
 	"librechat":              {prints: []string{`"name":"a.txt"`}},
 	"mcp":                    {prints: []string{`"protocolVersion"`}},
+	"modal":                  {prints: []string{"cloud (modal) works", "\n42\n"}, host: true},
 	"nemo":                   {prints: []string{`"completed"`, "42"}},
 	"operations":             {prints: []string{"is right: 2 backends", "box (docker) works", "local (pyodide) works"}},
 	"onyx":                   {prints: []string{`"stdout":"42\n"`, `"filename":"a.txt"`}},
