@@ -149,7 +149,7 @@ func (x *sandbox) start(ctx context.Context, im *image, env []string) error {
 	o := client.ContainerCreateOptions{
 		Name: "modaltest-" + x.id,
 		Config: &container.Config{
-			Image: x.s.refOf(im.ref), Hostname: "modal", Env: env, Entrypoint: args, WorkingDir: x.def.GetWorkdir(), User: "0:0",
+			Image: x.s.refOf(im.ref), Hostname: "modal", Env: env, Entrypoint: args, WorkingDir: x.def.GetWorkdir(), User: "0:0", OpenStdin: true,
 			Labels: x.s.engine.Labels(x.id), Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 		},
 		HostConfig: &container.HostConfig{

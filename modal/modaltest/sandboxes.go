@@ -3,6 +3,7 @@ package modaltest
 import (
 	"context"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +68,12 @@ var definition = []string{
 	"cloud_provider_str", "scheduler_placement", "name", "runtime", "verbose",
 }
 
+// The clouds, and the form of the regions, that Modal's documentation names.
+var (
+	clouds = []string{"", "auto", "aws", "gcp", "oci"}
+	region = regexp.MustCompile(`^(us|eu|ap|uk|ca|me|sa|af|mx|jp|au)(-[a-z0-9-]+)?$`)
+)
+
 // check refuses a definition that is wrong, or more than the server does.
 func check(d *pb.Sandbox) error {
 	if err := only(d, definition...); err != nil {
@@ -84,6 +91,10 @@ func check(d *pb.Sandbox) error {
 		return unimplemented("network access " + n.GetNetworkAccessType().String())
 	case d.GetTimeoutSecs() < 1 || d.GetTimeoutSecs() > 24*60*60:
 		return fail(codes.InvalidArgument, "Sandbox timeout must be between 1 second and 24 hours")
+	case !slices.Contains(clouds, d.GetCloudProviderStr()):
+		return fail(codes.InvalidArgument, "invalid cloud '%s'", d.GetCloudProviderStr())
+	case slices.ContainsFunc(d.GetSchedulerPlacement().GetRegions(), func(r string) bool { return !region.MatchString(r) }):
+		return fail(codes.InvalidArgument, "invalid region among %q", d.GetSchedulerPlacement().GetRegions())
 	case len(d.GetName()) > 64:
 		return fail(codes.InvalidArgument, "Sandbox name is longer than 64 characters")
 	}

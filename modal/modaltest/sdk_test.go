@@ -311,6 +311,8 @@ func TestRefusals(t *testing.T) {
 		{"probe", modal.SandboxCreateParams{ReadinessProbe: probe}, codes.Unimplemented, "readiness_probe"},
 		{"snapshot", modal.SandboxCreateParams{ExperimentalEnableSnapshot: true}, codes.Unimplemented, "enable_snapshot"},
 		{"terminal", modal.SandboxCreateParams{PTY: true}, codes.Unimplemented, "pty_info"},
+		{"cloud", modal.SandboxCreateParams{Cloud: "none"}, codes.InvalidArgument, "invalid cloud"},
+		{"region", modal.SandboxCreateParams{Regions: []string{"us-east", "none"}}, codes.InvalidArgument, "invalid region"},
 		{"too-long", modal.SandboxCreateParams{Timeout: 48 * time.Hour}, codes.InvalidArgument, "24 hours"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
