@@ -1,10 +1,12 @@
 package modal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	sdk "github.com/modal-labs/modal-client/go"
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
@@ -165,6 +167,21 @@ func refused(err error) bool {
 		return true
 	}
 	return false
+}
+
+// throttlePause is how long a call waits that is refused for its rate, if Modal does not say.
+const throttlePause = time.Second
+
+// throttled makes a call of the command router anew that was refused for its rate, until patience
+// is used up. The SDK does so for the control plane only.
+func throttled[T any](ctx context.Context, patience time.Duration, call func() (T, error)) (T, error) {
+	for begun := time.Now(); ; {
+		v, err := call()
+		wait := cmp.Or(retryAfter(err), throttlePause)
+		if status.Code(err) != codes.ResourceExhausted || time.Since(begun)+wait > patience || remote.Pause(ctx, wait) != nil {
+			return v, err
+		}
+	}
 }
 
 // build is the stream about the build of an image.

@@ -61,6 +61,7 @@ func TestRecovers(t *testing.T) {
 	t.Parallel()
 	switches := []modaltest.Switch{
 		modaltest.Lost(creates).Times(1),
+		modaltest.Refused(codes.Unavailable, "try again", creates).Times(1),
 		modaltest.Throttled(100*time.Millisecond, creates).Times(2),
 		modaltest.Throttled(50 * time.Millisecond).Times(4),
 		modaltest.Refused(codes.Unavailable, "try again", "AppGetOrCreate", "ImageGetOrCreate", "EnvironmentGetOrCreate").Times(3),
@@ -72,6 +73,10 @@ func TestRecovers(t *testing.T) {
 		modaltest.Lost(writes).Times(3),
 		modaltest.Lost(writes).Skip(1).Times(3),
 		modaltest.Refused(codes.Unavailable, "try again", writes).Skip(2).Times(3),
+		modaltest.Throttled(50*time.Millisecond, starts).Times(2), // which the SDK does not repeat
+		modaltest.Throttled(50*time.Millisecond, writes).Skip(1).Times(1),
+		modaltest.Throttled(50*time.Millisecond, writes).Skip(2).Times(1),
+		modaltest.Throttled(50*time.Millisecond, writes).Skip(4).Times(1),
 		modaltest.Refused(codes.Unauthenticated, "expired", writes).Times(1),
 		modaltest.Refused(codes.Unauthenticated, "expired", reads).Times(1),
 		modaltest.Cut(0, "ImageJoinStreaming").Times(2),
@@ -291,13 +296,15 @@ func TestCycles(t *testing.T) {
 	for range 4 {
 		workers.Go(func() {
 			for begun.Add(1) <= n {
-				off := func() {}
+				off, fault := func() {}, "none"
 				if rand.IntN(3) > 0 {
-					off = w.Switch(faults[rand.IntN(len(faults))]().Times(1 + rand.IntN(2)))
+					sw := faults[rand.IntN(len(faults))]().Times(1 + rand.IntN(2))
+					off, fault = w.Switch(sw), sw.String()
 				}
 				s, err := box.Create(t.Context(), executor.Spec{})
 				if err != nil {
 					off()
+					t.Logf("with fault %s: %v", fault, err) // or with that of another worker
 					if !errors.Is(err, executor.ErrUnavailable) && !errors.Is(err, executor.ErrExhausted) {
 						t.Errorf("create: %v", err)
 					}

@@ -129,30 +129,39 @@ func (x *sandbox) create(ctx context.Context, p *sdk.SandboxCreateParams) (sb *s
 	if err != nil {
 		return nil, false, err
 	}
-	cctx, c := watched(ctx)
-	sb, err = x.b.sdk.Sandboxes.Create(cctx, app, image, p)
-	var lost *lostError
-	switch {
-	case c.made != "":
-		x.id = c.made
-		if err != nil { // it was not scheduled
-			err = fail(ctx, "Sandbox "+c.made+" has no machine yet", err)
+	for n := 1; ; n++ {
+		cctx, c := watched(ctx)
+		sb, err = x.b.sdk.Sandboxes.Create(cctx, app, image, p)
+		var lost *lostError
+		switch {
+		case c.made != "":
+			x.id = c.made
+			if err != nil { // it was not scheduled
+				err = fail(ctx, "Sandbox "+c.made+" has no machine yet", err)
+			}
+			return sb, true, err
+		case ctx.Err() != nil:
+			return nil, true, context.Cause(ctx)
+		case errors.As(err, &lost), errors.As(err, new(sdk.AlreadyExistsError)):
+			if sb, err = x.b.named(ctx, x.name); err == nil {
+				x.id = sb.SandboxID
+				return sb, true, nil
+			}
+			if lost == nil || !missing(err) {
+				return nil, true, fail(ctx, "Sandbox "+x.name, err)
+			}
+			if n == asks {
+				return nil, true, fail(ctx, "Sandbox "+x.name, lost.err)
+			}
+		default:
+			return nil, n > 1, notThere(fail(ctx, "Sandbox "+x.name+" of image "+x.image, err))
 		}
-		return sb, true, err
-	case ctx.Err() != nil:
-		return nil, true, context.Cause(ctx)
-	case errors.As(err, &lost), errors.As(err, new(sdk.AlreadyExistsError)):
-		if sb, err = x.b.named(ctx, x.name); err == nil {
-			x.id = sb.SandboxID
-			return sb, true, nil
-		}
-		if lost != nil && missing(err) {
-			err = lost.err
-		}
-		return nil, true, fail(ctx, "Sandbox "+x.name, err)
 	}
-	return nil, false, notThere(fail(ctx, "Sandbox "+x.name+" of image "+x.image, err))
 }
+
+// asks is how often a Sandbox is asked for whose answer was lost and that is not found by its name.
+// If it appears after all, Modal refuses a second one of the same name.
+const asks = 2
 
 // theApp returns the app. It is made if makes says so and it is not there.
 func (b *backend) theApp(ctx context.Context, makes bool) (*sdk.App, error) {
@@ -237,12 +246,15 @@ func (x *sandbox) handle(ctx context.Context) *sdk.Sandbox {
 
 // exec starts a process in the Sandbox that says when it is there.
 func (x *sandbox) exec(ctx context.Context, sb *sdk.Sandbox, command []string) (*stream, error) {
-	p, err := sb.Exec(ctx, command, &sdk.SandboxExecParams{Workdir: "/"})
+	patience := x.b.cfg.maxThrottleWait()
+	p, err := throttled(ctx, patience, func() (*sdk.ContainerProcess, error) {
+		return sb.Exec(ctx, command, &sdk.SandboxExecParams{Workdir: "/"})
+	})
 	if err != nil {
 		_ = sb.Detach() // it never fails
 		return nil, broken(ctx, err)
 	}
-	s := newStream(sb, p, &x.b.sending)
+	s := newStream(sb, p, patience, &x.b.sending)
 	if err := handover.Await(ctx, s); err != nil {
 		s.Close()
 		if said := s.stderr(); said != "" {

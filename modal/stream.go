@@ -1,6 +1,7 @@
 package modal
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -21,11 +22,14 @@ const (
 
 // stream is a process in a Sandbox: its standard input and output. The SDK sends what is written
 // one request at a time, each with its position, so that a repeated one changes nothing. Such a
-// request cannot be ended by who has made it. So Write only takes what it is given, and errors of
-// sending come with the next call.
+// request cannot be ended by who has made it. So Write only takes what it is given. An error of
+// sending ends the stream in both directions, because what is not sent has no answer.
 type stream struct {
-	sb *sdk.Sandbox // a handle for this stream alone: with it the connection to the Sandbox goes
-	p  *sdk.ContainerProcess
+	sb       *sdk.Sandbox // a handle for this stream alone: with it the connection to the Sandbox goes
+	p        *sdk.ContainerProcess
+	patience time.Duration   // with a router that asks to wait
+	life     context.Context // until Close
+	end      context.CancelFunc
 
 	mu     sync.Mutex
 	change *sync.Cond // of what mu guards
@@ -37,8 +41,9 @@ type stream struct {
 }
 
 // newStream returns the streams of a process. sending counts what is being sent.
-func newStream(sb *sdk.Sandbox, p *sdk.ContainerProcess, sending *sync.WaitGroup) *stream {
-	s := &stream{sb: sb, p: p, sent: make(chan struct{})}
+func newStream(sb *sdk.Sandbox, p *sdk.ContainerProcess, patience time.Duration, sending *sync.WaitGroup) *stream {
+	s := &stream{sb: sb, p: p, patience: patience, sent: make(chan struct{})}
+	s.life, s.end = context.WithCancel(context.Background())
 	s.change = sync.NewCond(&s.mu)
 	sending.Go(s.send)
 	return s
@@ -58,7 +63,7 @@ func (s *stream) send() {
 		s.mu.Unlock()
 		var err error
 		if len(piece) > 0 {
-			_, err = s.p.Stdin.Write(piece)
+			_, err = throttled(s.life, s.patience, func() (int, error) { return s.p.Stdin.Write(piece) })
 		} else {
 			err = s.p.Stdin.Close() // it is closed, and what reads it ends
 		}
@@ -67,6 +72,9 @@ func (s *stream) send() {
 			s.err = err
 			s.change.Broadcast()
 			s.mu.Unlock()
+			if err != nil {
+				_ = s.p.Stdout.Close() // a Read fails with the error above
+			}
 			return
 		}
 	}
@@ -103,11 +111,13 @@ func (s *stream) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	s.mu.Lock()
-	closed, known := s.closed, s.said != ""
+	closed, unsent, known := s.closed, s.err, s.said != ""
 	s.mu.Unlock()
 	switch {
 	case closed:
 		err = net.ErrClosed
+	case unsent != nil:
+		err = unsent
 	case errors.Is(err, io.EOF) && !known:
 		said := s.readStderr()
 		s.mu.Lock()
@@ -128,6 +138,7 @@ func (s *stream) Close() error {
 	if !first {
 		return nil
 	}
+	s.end()
 	err := s.p.Stdout.Close()
 	select {
 	case <-s.sent:
