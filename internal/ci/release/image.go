@@ -194,7 +194,7 @@ func (m *maker) base(ctx context.Context, arch string) (nodes, error) {
 		"proc":                 {mode: fs.ModeDir | 0o755},
 		"sys":                  {mode: fs.ModeDir | 0o755},
 		"var/lib/execbroker":   {mode: fs.ModeDir | 0o755, user: imageUser},
-		"var/cache/execbroker": {mode: fs.ModeDir | 0o755, user: imageUser},
+		"var/cache/execbroker": {mode: fs.ModeDir | fs.ModeSticky | 0o777, user: imageUser}, // for any user
 	}
 	var err error
 	t := triplets[arch]
