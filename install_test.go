@@ -41,6 +41,7 @@ func TestLightPrograms(t *testing.T) {
 		{rel: "e2b", most: 10},
 		{rel: "docker", most: 23, heavy: []string{"github.com/moby/", "go.opentelemetry.io/"}},
 		{rel: "kubernetes", most: 32, heavy: []string{"k8s.io/"}},
+		{rel: "modal", most: 19, heavy: []string{"github.com/modal-labs/", "google.golang.org/grpc"}},
 		{rel: "flymachines", most: 47, heavy: []string{"github.com/superfly/", "github.com/prometheus/", "go.opentelemetry.io/"}},
 	} {
 		t.Run(strings.ReplaceAll(c.rel, "/", "-"), func(t *testing.T) {
