@@ -85,6 +85,8 @@ var rules = []rule{
 	{packages: []string{"internal/pyimports"}},
 	// What runs a driver knows no type of package driver: see docs/decisions/0036.
 	{packages: []string{"internal/engine"}, imports: []string{"executor", "internal/remote"}},
+	// What a machine lacks is told alike in an error and by doctor.
+	{packages: []string{"internal/missing"}, imports: []string{"executor/driver"}},
 	// Everything that has a configuration reports what is wrong in it alike.
 	{packages: []string{"internal/settings"}, imports: []string{"executor"}},
 	// Ordinary users of the contract: what they need of a backend is declared.
@@ -151,12 +153,12 @@ var rules = []rule{
 	// What is tried from inside of sandboxes, for the tests of their adapters.
 	{packages: []string{"internal/attempttest"}, imports: []string{"executor"}},
 	{packages: []string{"internal/fake"}, imports: []string{"executor", "executor/driver"}, modules: []string{"go.starlark.net", "golang.org/x/tools"}},
-	{packages: []string{"pyodide/..."}, imports: []string{"executor", "executor/driver", "internal/bwrap", "internal/cell", "internal/requirement", "internal/store", "internal/typescript", "internal/wire", "pyodide/..."}, modules: []string{"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"}},
+	{packages: []string{"pyodide/..."}, imports: []string{"executor", "executor/driver", "internal/bwrap", "internal/cell", "internal/missing", "internal/requirement", "internal/store", "internal/typescript", "internal/wire", "pyodide/..."}, modules: []string{"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"}},
 	// It starts engines, each with a network of its own.
 	{packages: []string{"docker/dockertest"}, imports: []string{"internal/wire"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client", "golang.org/x/sys"}},
-	{packages: []string{"docker/..."}, imports: []string{"executor", "executor/driver", "internal/packages", "runner/...", "internal/seccomp", "internal/wire", "docker/..."}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
+	{packages: []string{"docker/..."}, imports: []string{"executor", "executor/driver", "internal/missing", "internal/packages", "runner/...", "internal/seccomp", "internal/wire", "docker/..."}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 	{packages: []string{"e2b/..."}, imports: []string{"executor", "executor/driver", "internal/envd/...", "internal/packages", "runner/...", "internal/wire", "e2b/..."}, modules: []string{"connectrpc.com/connect", "golang.org/x/sync", "google.golang.org/protobuf", "github.com/oapi-codegen/runtime"}},
-	{packages: []string{"bubblewrap"}, imports: []string{"executor", "executor/driver", "internal/bwrap", "internal/seccomp", "runner"}, modules: []string{"golang.org/x/sys"}},
+	{packages: []string{"bubblewrap"}, imports: []string{"executor", "executor/driver", "internal/bwrap", "internal/missing", "internal/seccomp", "runner"}, modules: []string{"golang.org/x/sys"}},
 	// Fly's stand-in starts containers where the adapter starts Machines. It shares no type of the
 	// API with the adapter or with Fly's client.
 	{packages: []string{"flymachines/flytest"}, imports: []string{"internal/standin"}, modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},

@@ -27,6 +27,9 @@ func NewRegistry(fs ...driver.Factory) *Registry {
 // Types returns the registered types in order.
 func (r *Registry) Types() []string { return slices.Sorted(maps.Keys(r.m)) }
 
+// HasSetup reports whether Setup does anything for a type.
+func (r *Registry) HasSetup(typ string) bool { return r.m[typ].HasSetup() }
+
 func (r *Registry) factory(typ string) (driver.Factory, error) {
 	f, ok := r.m[typ]
 	if !ok {

@@ -15,6 +15,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/bwrap"
+	"github.com/execbroker/execbroker/internal/missing"
 )
 
 // forbids are settings of the system that keep programs from making user namespaces, with the value
@@ -38,14 +39,17 @@ func forbidden() string {
 }
 
 // Doctor examines what the backend needs, and starts a sandbox for each root and language that says
-// its version.
+// its version. It starts none if it is known that none would start.
 func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	m, err := newMachine(env, cfg)
 	if err != nil {
-		return []driver.Check{{Name: "machine", Detail: err.Error(), Fix: "mount /proc"}}
+		return []driver.Check{missing.Check("machine", err, "mount /proc")}
 	}
 	checks := []driver.Check{bwrapCheck(ctx), usersCheck(cfg.AllowWeak), m.limitsCheck()}
 	checks = append(checks, driver.Check{Name: "isolation", OK: true, Detail: string(executor.IsolationContainer) + ": the kernel of this machine is shared"})
+	if !checks[0].OK || !checks[1].OK {
+		return checks
+	}
 	for _, name := range append([]string{""}, slices.Sorted(maps.Keys(cfg.Templates))...) {
 		for _, l := range cfg.languages() {
 			checks = append(checks, m.trial(ctx, name, l))
@@ -62,19 +66,22 @@ func bwrapCheck(ctx context.Context) driver.Check {
 		out, err = exec.CommandContext(ctx, path, "--version").Output()
 	}
 	if err != nil {
-		c.Detail, c.Fix = err.Error(), "install bubblewrap 0.8 or later"
-		return c
+		return missing.Check(c.Name, noBwrap(err), "")
 	}
 	c.OK, c.Detail = true, fmt.Sprintf("%s at %s", strings.TrimSpace(string(out)), path)
 	return c
+}
+
+// noBwrap says that the program bwrap cannot be used.
+func noBwrap(err error) error {
+	return missing.New("bwrap", err, "install bubblewrap 0.8 or later (for example `apt-get install bubblewrap`)")
 }
 
 func usersCheck(weak bool) driver.Check {
 	c := driver.Check{Name: "users"}
 	who, err := identify(weak)
 	if err != nil {
-		c.Detail, c.Fix = err.Error(), "install uidmap and add a range to /etc/subuid and /etc/subgid, or set allow_weak"
-		return c
+		return missing.Check(c.Name, err, "see /proc/self/uid_map and /etc/subuid")
 	}
 	c.OK, c.Detail = true, "sandboxes have "+who.how+forbidden()
 	if who.same {

@@ -54,7 +54,7 @@ func start(ctx context.Context, b *box, command []string) (p *process, conn io.R
 	}
 	program, err := bwrap.Find()
 	if err != nil {
-		return nil, nil, unsupported(fmt.Errorf("%w; install bubblewrap", err), "bwrap")
+		return nil, nil, unsupported(noBwrap(err), "bwrap")
 	}
 	var theirs, ours []*os.File // ends of pipes, and files
 	defer func() {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/execbroker/execbroker/internal/bwrap"
+	"github.com/execbroker/execbroker/internal/missing"
 )
 
 // The users of a sandbox, as it sees them. Groups from firstMark on mark what code has started: see
@@ -45,8 +46,13 @@ var (
 )
 
 // errOneUser is why sandboxes could only run as the user of this program.
-var errOneUser = errors.New("this program is not root and has no range of subordinate users, so code would have its user; " +
-	"install newuidmap (package uidmap) and add a range of 65536 to /etc/subuid and /etc/subgid, or set allow_weak")
+var errOneUser = errors.New("this program is not root and has no range of subordinate users, so code would have its user")
+
+// oneUser is errOneUser with what was not found, and what to do about it.
+func oneUser(format string, args ...any) error {
+	return missing.New("", fmt.Errorf("%w ("+format+")", append([]any{errOneUser}, args...)...),
+		"install newuidmap (package uidmap) and add a range of 65536 to /etc/subuid and /etc/subgid, or set allow_weak")
+}
 
 // identify finds out whom the users of a sandbox can be.
 func identify(weak bool) (identity, error) {
@@ -114,7 +120,7 @@ func mapped(path string) (found []span, err error) {
 func identifySubordinate() (identity, error) {
 	for _, name := range []string{"newuidmap", "newgidmap", "nsenter"} {
 		if _, err := exec.LookPath(name); err != nil {
-			return identity{}, fmt.Errorf("%w (%w)", errOneUser, err)
+			return identity{}, oneUser("%w", err)
 		}
 	}
 	uids, err := subordinate("/etc/subuid")
@@ -152,7 +158,7 @@ func subordinate(path string) (largest span, err error) {
 		}
 	}
 	if largest.size == 0 {
-		return span{}, fmt.Errorf("%w (%s has none for %s)", errOneUser, path, name)
+		return span{}, oneUser("%s has none for %s", path, name)
 	}
 	return largest, nil
 }
@@ -166,7 +172,7 @@ func init() { sandboxes.Store(rand.Uint32()) }
 // groups that all may share, because they are marks that count within a sandbox only.
 func (i *identity) divide(uids, gids span) error {
 	if uids.size < 2 || gids.size < marks+2 {
-		return fmt.Errorf("%w (a range of %d users and %d groups is too small)", errOneUser, uids.size, gids.size)
+		return oneUser("a range of %d users and %d groups is too small", uids.size, gids.size)
 	}
 	u := uids.first + 2*int(sandboxes.Add(1)%uint32(uids.size/2))
 	i.uids = []syscall.SysProcIDMap{{ContainerID: supervisorID, HostID: u, Size: 1}, {ContainerID: codeID, HostID: u + 1, Size: 1}}

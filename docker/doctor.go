@@ -11,6 +11,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/missing"
 )
 
 // Doctor examines what the backend needs: the engine, what it can enforce, the images. It changes
@@ -24,7 +25,7 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 	e := b.engine
 	f, err := e.facts(ctx)
 	if err != nil {
-		return []driver.Check{{Name: "engine", Detail: err.Error(), Fix: "start Docker, or say where it is with host or context"}}
+		return []driver.Check{missing.Check("engine", err, "start Docker, or say where it is with host or context")}
 	}
 	i := &f.info
 	checks := []driver.Check{{

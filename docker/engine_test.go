@@ -291,6 +291,8 @@ func TestNobodyAnswers(t *testing.T) {
 			checks := Doctor(t.Context(), driver.Env{Owner: "test"}, Config{Host: c.host, Timeout: driver.Duration(200 * time.Millisecond)})
 			if len(checks) != 1 || checks[0].OK || checks[0].Fix == "" {
 				t.Errorf("got %+v, want one finding", checks)
+			} else if strings.Contains(checks[0].Detail, checks[0].Fix) {
+				t.Errorf("got %+v, which says twice what to do", checks[0])
 			}
 		})
 	}

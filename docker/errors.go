@@ -14,6 +14,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/missing"
 )
 
 // fail classifies an error of the client. No user code runs in the calls that it is for, and those
@@ -56,11 +57,14 @@ func (e *engine) diagnose(ctx context.Context, err error) error {
 		c.Close()
 	case errors.Is(derr, fs.ErrPermission):
 		return driver.Fail(executor.ErrAuth, executor.RanNo,
-			fmt.Errorf("%s (%s): %w; let this user use the engine (group docker, which is as good as root) or use a rootless one", path, e.at.from, fs.ErrPermission))
+			missing.New("", fmt.Errorf("%s (%s): this user may not open the socket: %w", path, e.at.from, fs.ErrPermission),
+				"put the user into the group docker (`sudo usermod -aG docker $USER`, which is as good as root) and log in again, or use a rootless engine"))
 	case errors.Is(derr, fs.ErrNotExist):
-		err = fmt.Errorf("%w; install and start Docker, or say where it is with host, context or DOCKER_HOST", fs.ErrNotExist)
+		return driver.Fail(executor.ErrUnavailable, executor.RanNo, missing.New("", fmt.Errorf("%s (%s): %w", path, e.at.from, fs.ErrNotExist),
+			"install and start Docker, or say where it is with host, context or DOCKER_HOST"))
 	case errors.Is(derr, syscall.ECONNREFUSED):
-		err = fmt.Errorf("%w; the engine is not running", syscall.ECONNREFUSED)
+		return driver.Fail(executor.ErrUnavailable, executor.RanNo, missing.New("", fmt.Errorf("%s (%s): the engine is not running: %w", path, e.at.from, syscall.ECONNREFUSED),
+			"start it (`sudo systemctl start docker`), or say where another is with host, context or DOCKER_HOST"))
 	}
 	return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%s (%s): %w", path, e.at.from, err))
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/missing"
 	"github.com/execbroker/execbroker/internal/store"
 	"github.com/execbroker/execbroker/pyodide/internal/confine"
 )
@@ -55,13 +56,10 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 		{"prepared", func() (string, string, error) { return doctorPrepared(s, cfg) }},
 	} {
 		detail, fix, err := step.do()
-		if m := (*missing)(nil); errors.As(err, &m) {
-			return append(checks, driver.Check{Name: m.name, Detail: strings.ReplaceAll(m.what.Error(), "\n", "; "), Fix: m.fix})
-		}
 		if err != nil {
-			return append(checks, driver.Check{
-				Name: step.name, Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: fix, Setup: errors.Is(err, errNotYet),
-			})
+			c := missing.Check(step.name, err, fix)
+			c.Setup = errors.Is(err, errNotYet)
+			return append(checks, c)
 		}
 		checks = append(checks, driver.Check{Name: step.name, OK: true, Detail: detail})
 	}

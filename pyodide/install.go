@@ -16,7 +16,7 @@ import (
 // user's platform is an optional dependency, which some configurations leave out, so it is
 // requested explicitly.
 func install(ctx context.Context, dir string) error {
-	if err := room(dir, neededBytes); err != nil {
+	if err := room(filepath.Dir(dir), neededBytes); err != nil { // the name of dir is one of a moment
 		return err
 	}
 	npm, err := findNPM(ctx)

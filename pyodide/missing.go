@@ -7,21 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/execbroker/execbroker/internal/missing"
 )
-
-// missing is something that this machine lacks, and what to do about it. An error has all of it in
-// one line; a check of Doctor has the same words apart.
-type missing struct {
-	name string // of the check
-	what error
-	fix  string
-}
-
-// Error implements error.
-func (m *missing) Error() string { return fmt.Sprintf("%s: %v; %s", m.name, m.what, m.fix) }
-
-// Unwrap returns the cause.
-func (m *missing) Unwrap() error { return m.what }
 
 // The room on the disk that the installed packages and what is made from them take, with a margin,
 // and below which a failure is one of room whatever its text is.
@@ -43,7 +31,7 @@ func cacheVariable() string {
 
 // noCache says that the cache directory cannot be used.
 func noCache(what error) error {
-	return &missing{"cache directory", what, fmt.Sprintf("let this user write there, or set %s to a directory where it may", cacheVariable())}
+	return missing.New("cache directory", what, fmt.Sprintf("let this user write there, or set %s to a directory where it may", cacheVariable()))
 }
 
 // writable returns an error unless files can be made in dir, or in the directory in which it would
@@ -75,20 +63,19 @@ func existing(dir string) string {
 // room returns an error if the disk of dir has fewer bytes left. A system that does not say how
 // many it has is not asked for them.
 func room(dir string, bytes uint64) error {
-	at := existing(dir)
-	free, err := freeBytes(at)
+	free, err := freeBytes(existing(dir))
 	if err != nil || free >= bytes {
 		return nil
 	}
-	return &missing{
-		"disk space", fmt.Errorf("%s: %d MB are left, and %d MB are needed", at, free>>20, uint64(neededBytes)>>20),
+	return missing.New(
+		"disk space", fmt.Errorf("%s: %d MB are left, and %d MB are needed", dir, free>>20, uint64(neededBytes)>>20),
 		fmt.Sprintf("make room, or set %s to a directory on another disk", cacheVariable()),
-	}
+	)
 }
 
 // explain returns what is missing on the machine if that explains why cache could not be filled.
 func explain(cache string, err error) error {
-	if m := (*missing)(nil); errors.As(err, &m) {
+	if m := (*missing.Error)(nil); errors.As(err, &m) {
 		return err
 	}
 	if why := writable(cache); why != nil {

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/execbroker/execbroker/internal/missing"
 )
 
 // minNPM is the first npm version that reads lock files of this format. Node.js 16 contains it.
@@ -22,10 +24,10 @@ const minNPM = 7
 func findNPM(ctx context.Context) (string, error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		return "", &missing{
+		return "", missing.New(
 			"npm", errors.New("it is not installed, and is needed once, to install Deno and Pyodide"),
-			"install Node.js (" + installNode() + "), or set runtime_dir to a directory in which they are installed",
-		}
+			"install Node.js ("+installNode()+"), or set runtime_dir to a directory in which they are installed",
+		)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -33,15 +35,15 @@ func findNPM(ctx context.Context) (string, error) {
 	c.WaitDelay = time.Second
 	out, err := c.Output()
 	if err != nil {
-		return "", &missing{"npm", fmt.Errorf("`npm --version`: %w", withStderr(err)), "install Node.js again (" + installNode() + ")"}
+		return "", missing.New("npm", fmt.Errorf("`npm --version`: %w", withStderr(err)), "install Node.js again ("+installNode()+")")
 	}
 	v := strings.TrimSpace(string(out))
 	major, err := strconv.Atoi(v[:max(0, strings.IndexByte(v, '.'))])
 	if err != nil || major < minNPM {
-		return "", &missing{
+		return "", missing.New(
 			"npm", fmt.Errorf("version %s is too old, version %d or later is needed", v, minNPM),
 			fmt.Sprintf("run `npm install -g npm@%d`, or install a newer Node.js (%s)", minNPM+3, installNode()),
-		}
+		)
 	}
 	return npm, nil
 }
@@ -66,7 +68,7 @@ func askRegistry(ctx context.Context, npm string) error {
 	return runNPM(ctx, npm, "", "view", pkg+"@"+DenoVersion, "version", "--prefer-online", "--fetch-retries=0")
 }
 
-// runNPM executes npm in a directory. If npm fails, the error is a *missing.
+// runNPM executes npm in a directory. If npm fails, the error is a *missing.Error.
 func runNPM(ctx context.Context, npm, dir string, args ...string) error {
 	c := exec.CommandContext(ctx, npm, append(args, "--json", "--loglevel=error", "--logs-max=0", "--no-update-notifier")...)
 	c.Dir = dir
@@ -113,51 +115,65 @@ func failureOf(err error, stdout, stderr string) npmFailure {
 
 // missing says what a failure means, and what to do. It names the registry and the proxy, without
 // the passwords that their addresses may have.
-func (f npmFailure) missing(ctx context.Context, npm string) *missing {
+func (f npmFailure) missing(ctx context.Context, npm string) *missing.Error {
 	registry := "the registry"
 	if out, err := exec.CommandContext(ctx, npm, "config", "get", "registry").Output(); err == nil {
 		registry = bare(strings.TrimSpace(string(out)))
 	}
-	m := &missing{"npm's registry", fmt.Errorf("%s: %s", registry, f.text), ""}
+	m := missing.New("npm's registry", fmt.Errorf("%s: %s", registry, f.text), "")
 	addresses := "the registry (`npm config get registry`)"
-	for _, v := range []string{"https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "proxy", "PROXY"} {
-		if value := os.Getenv(v); value != "" {
-			addresses += " and the proxy (" + v + " is " + bare(value) + ")"
-			break
-		}
+	network := "connect this machine to a network, or set HTTPS_PROXY if its network has a proxy, or correct the address of "
+	if proxy := proxyOf(ctx, npm); proxy != "" {
+		addresses += " and the proxy (" + proxy + ")"
+		network = "connect this machine to a network, or correct the address of "
 	}
 	switch f.code {
 	case "ENOTFOUND", "EAI_AGAIN", "ENETUNREACH", "EHOSTUNREACH":
-		m.fix = "connect this machine to a network, or correct the address of " + addresses
+		m.Fix = network + addresses
 	case "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ERR_SOCKET_TIMEOUT":
-		m.fix = "nothing answers: correct the address of " + addresses
+		m.Fix = "nothing answers: correct the address of " + addresses
 	case "ERR_INVALID_URL":
-		m.fix = "it is not an address such as http://host:8080: correct that of " + addresses
+		m.Fix = "it is not an address such as http://host:8080: correct that of " + addresses
 	case "FETCH_ERROR", "EJSONPARSE":
-		m.fix = "what answers is not a registry: log in to the network if it asks for that, or correct the address of " + addresses
+		m.Fix = "what answers is not a registry: log in to the network if it asks for that, or correct the address of " + addresses
 	case "E401":
-		m.fix = "the registry requires a login: run `npm login`"
+		m.Fix = "the registry requires a login: run `npm login`"
 	case "E407":
-		m.fix = "the proxy requires a login: put the user and the password into its address"
+		m.Fix = "the proxy requires a login: put the user and the password into its address"
 	case "E404":
-		m.fix = "the registry does not have the packages: correct the address of " + addresses
+		m.Fix = "the registry does not have the packages: correct the address of " + addresses
 	case "EINTEGRITY":
-		m.fix = "the download does not have the published checksum: run `npm cache verify`, and correct the address of " + addresses
+		m.Fix = "the download does not have the published checksum: run `npm cache verify`, and correct the address of " + addresses
 	case "ENOSPC":
-		m.fix = "make room on the disk of npm's cache (`npm config get cache`) and on that of the cache directory"
+		m.Fix = "make room on the disk of npm's cache (`npm config get cache`) and on that of the cache directory"
 	case "EACCES", "EPERM", "EROFS":
-		m.name, m.fix = "npm's cache", "let this user write there, or set npm_config_cache to a directory where it may"
+		m.Name, m.Fix = "npm's cache", "let this user write there, or set npm_config_cache to a directory where it may"
 	default:
 		switch {
 		case strings.Contains(f.code, "CERT") || strings.HasPrefix(f.code, "UNABLE_TO_"):
-			m.fix = "the certificate is not trusted: put the file of its authority into `npm config set cafile`"
+			m.Fix = "the certificate is not trusted: put the file of its authority into `npm config set cafile`"
 		case strings.HasPrefix(f.code, "E4") || strings.HasPrefix(f.code, "E5"):
-			m.fix = "it refuses: correct the address of " + addresses
+			m.Fix = "it refuses: correct the address of " + addresses
 		default:
-			m.fix = "run `npm ping` to see whether npm works"
+			m.Fix = "run `npm ping` to see whether npm works"
 		}
 	}
 	return m
+}
+
+// proxyOf says which proxy npm uses, and what has named it; "" is none.
+func proxyOf(ctx context.Context, npm string) string {
+	if out, err := exec.CommandContext(ctx, npm, "config", "get", "https-proxy").Output(); err == nil {
+		if address := strings.TrimSpace(string(out)); address != "" && address != "null" {
+			return "`npm config get https-proxy` is " + bare(address)
+		}
+	}
+	for _, v := range []string{"https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "proxy", "PROXY"} {
+		if value := os.Getenv(v); value != "" {
+			return v + " is " + bare(value)
+		}
+	}
+	return ""
 }
 
 // bare returns an address without the user and the password in it.

@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/execbroker/execbroker/internal/missing"
 )
 
 // The versions that the adapter uses, as in runtime/package.json. Deno 2.9.6 is not complete for
@@ -44,7 +46,7 @@ var denoPackages = map[string]string{
 
 // noDeno says that this package cannot work on this platform.
 func noDeno() error {
-	return &missing{"platform", fmt.Errorf("there is no Deno for %s/%s", runtime.GOOS, runtime.GOARCH), "use another backend on this machine"}
+	return missing.New("platform", fmt.Errorf("there is no Deno for %s/%s", runtime.GOOS, runtime.GOARCH), "use another backend on this machine")
 }
 
 // pyodideFiles are the files of the Pyodide package that a sandbox needs.

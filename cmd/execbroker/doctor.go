@@ -74,7 +74,12 @@ func (a *app) doctor(ctx context.Context) error {
 	if warnings := openFronts(frontsOf(cfg)); len(warnings) > 0 {
 		all = append(all, examined{Backend: frontsAPI, OK: true, Checks: []driver.Check{}, Warnings: warnings})
 	}
-	return a.answer(all, ok, func(w io.Writer) { printExamined(w, all) })
+	return a.answer(all, ok, func(w io.Writer) {
+		printExamined(w, all)
+		if !ok {
+			fmt.Fprint(w, "\nThe guide docs/guides/first-hour.md explains the errors of the first hour.\n")
+		}
+	})
 }
 
 // examine says whether a backend works by what was found.

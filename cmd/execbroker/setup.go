@@ -45,7 +45,11 @@ func (a *app) setup(ctx context.Context) error {
 		return err
 	}
 	for _, name := range names {
-		if _, err := fmt.Fprintf(a.out, "%s is set up\n", plain(name)); err != nil {
+		words := "is set up"
+		if !a.reg.HasSetup(cfg.Backends[name].Type) {
+			words = "needs no setup; execbroker doctor says whether it works"
+		}
+		if _, err := fmt.Fprintf(a.out, "%s %s\n", plain(name), words); err != nil {
 			return err
 		}
 	}

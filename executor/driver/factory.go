@@ -96,6 +96,9 @@ func (f Factory) Setup(ctx context.Context, env Env, raw []byte) error {
 	return f.setup(ctx, env, raw)
 }
 
+// HasSetup reports whether Setup does anything.
+func (f Factory) HasSetup() bool { return f.setup != nil }
+
 // Check is a finding of Doctor.
 type Check struct {
 	Name   string `json:"name"`

@@ -13,6 +13,9 @@ func TestFactorySetup(t *testing.T) {
 		Image string `json:"image"`
 	}
 	plain := driver.NewFactory[config]("x", nil, nil)
+	if plain.HasSetup() {
+		t.Error("a factory without WithSetup has something to set up")
+	}
 	if err := plain.Setup(t.Context(), driver.Env{}, nil); err != nil {
 		t.Errorf("got %v of a type with nothing to set up", err)
 	}
@@ -31,7 +34,7 @@ func TestFactorySetup(t *testing.T) {
 	if len(got) != 1 || got[0] != "box y" {
 		t.Errorf("got %q", got)
 	}
-	if f.Type() != "x" || plain.Setup(t.Context(), driver.Env{}, nil) != nil {
+	if f.Type() != "x" || !f.HasSetup() || plain.Setup(t.Context(), driver.Env{}, nil) != nil {
 		t.Error("WithSetup changes what it should not")
 	}
 }
