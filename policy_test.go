@@ -151,7 +151,7 @@ var rules = []rule{
 	{packages: []string{"internal/packages"}, imports: []string{"executor", "executor/driver", "internal/npm", "internal/requirement", "internal/store"}},
 	{packages: []string{"internal/bwrap"}, modules: []string{"golang.org/x/sys"}},
 	// What is tried from inside of sandboxes, for the tests of their adapters.
-	{packages: []string{"internal/attempttest"}, imports: []string{"executor"}},
+	{packages: []string{"internal/attempttest"}, imports: []string{"executor"}, modules: []string{"golang.org/x/sys"}},
 	{packages: []string{"internal/fake"}, imports: []string{"executor", "executor/driver"}, modules: []string{"go.starlark.net", "golang.org/x/tools"}},
 	{packages: []string{"pyodide/..."}, imports: []string{"executor", "executor/driver", "internal/bwrap", "internal/cell", "internal/missing", "internal/requirement", "internal/store", "internal/typescript", "internal/wire", "pyodide/..."}, modules: []string{"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"}},
 	// It starts engines, each with a network of its own.

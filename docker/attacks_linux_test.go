@@ -40,7 +40,7 @@ func weaknesses(socketFile string) map[string]weakness {
 		return func(h map[string]any) { h[k] = v }
 	}
 	unlimited := func(h map[string]any) {
-		h["PidsLimit"], h["Memory"], h["MemorySwap"] = 1000, 2<<30, 2<<30
+		h["PidsLimit"], h["Memory"], h["MemorySwap"] = 1000, int64(2<<30), int64(2<<30)
 		h["Ulimits"] = []map[string]any{{"Name": "nofile", "Soft": descriptors + 2000, "Hard": descriptors + 2000}, {"Name": "memlock", "Soft": 4 << 20, "Hard": 4 << 20}, {"Name": "msgqueue", "Soft": 800_000, "Hard": 800_000}, {"Name": "core", "Soft": 4096, "Hard": 4096}}
 		delete(h, "NanoCpus")
 		h["Tmpfs"] = map[string]string{executor.Workdir: "rw,mode=1777,size=256m", tempDir: "rw,mode=1777,exec,size=256m", shmDir: "rw,mode=1777,size=256m", namesDir: "rw,mode=755"}

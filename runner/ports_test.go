@@ -105,13 +105,16 @@ func TestDialRefuses(t *testing.T) {
 	}
 	defer l.Close()
 	for name, c := range map[string]struct {
-		port int
+		port int64
 		want error
 	}{
-		"other-address": {other, executor.ErrNoServer}, "nobody": {freePort(t), executor.ErrNoServer},
+		"other-address": {int64(other), executor.ErrNoServer}, "nobody": {int64(freePort(t)), executor.ErrNoServer},
 		"zero": {0, executor.ErrInvalid}, "negative": {-1, executor.ErrInvalid}, "large": {1 << 16, executor.ErrInvalid}, "huge": {1<<32 + 80, executor.ErrInvalid},
 	} {
-		if c2, err := s.Dial(t.Context(), c.port); !errors.Is(err, c.want) {
+		if int64(int(c.port)) != c.port {
+			continue // int has 32 bits here
+		}
+		if c2, err := s.Dial(t.Context(), int(c.port)); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v %v, want %v", name, c2, err, c.want)
 		}
 	}

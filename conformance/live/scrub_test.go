@@ -44,7 +44,7 @@ func TestNoSecretIsWritten(t *testing.T) {
 	everything := func(text string) map[string]any {
 		return map[string]any{
 			"state": text, "message": "about " + text + " and `" + text + "`", "unknown": text, text: "value", "list": []any{text, map[string]any{"code": text}},
-			"organization": map[string]any{"slug": plantedOrg, "name": plantedOrg}, "envdAccessToken": plantedToken, "number": 123456789012,
+			"organization": map[string]any{"slug": plantedOrg, "name": plantedOrg}, "envdAccessToken": plantedToken, "number": int64(123456789012),
 			"error": "the token " + base64.StdEncoding.EncodeToString([]byte(text)) + " of " + plantedOrg + " with " + plantedToken + " is " + url.QueryEscape(text),
 		}
 	}

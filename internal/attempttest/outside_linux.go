@@ -10,8 +10,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/execbroker/execbroker/executor"
 )
@@ -85,11 +86,11 @@ func NewOutside(t *testing.T) *Outside {
 	t.Cleanup(func() { u.Close() })
 	o.Vars["UDP4"] = port(u.LocalAddr().String())
 	key := 0x45000000 | number<<16 | os.Getpid()&0xffff
-	id, _, errno := syscall.Syscall(syscall.SYS_SHMGET, uintptr(key), 4096, 0o1666) // IPC_CREAT
-	if errno != 0 {
-		t.Fatal(errno)
+	id, err := unix.SysvShmGet(key, 4096, unix.IPC_CREAT|0o666)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(func() { syscall.Syscall(syscall.SYS_SHMCTL, id, 0, 0) }) // IPC_RMID
+	t.Cleanup(func() { unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
 	o.Vars["SHM"] = key
 	o.Vars["PROCESS"] = hex.EncodeToString([]byte(os.Args[0])) // encoded, so that it is not in the command line of the attempt
 

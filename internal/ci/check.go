@@ -27,8 +27,8 @@ type probe struct {
 }
 
 // cross vets for a system that this machine need not be. Without cgo no compiler for it is needed.
-func cross(goos string) probe {
-	return probe{name: "vet " + goos, env: []string{"GOOS=" + goos, "GOARCH=amd64", "CGO_ENABLED=0"}, args: []string{"go", "vet", "./..."}}
+func cross(goos, goarch string) probe {
+	return probe{name: "vet " + goos + "/" + goarch, env: []string{"GOOS=" + goos, "GOARCH=" + goarch, "CGO_ENABLED=0"}, args: []string{"go", "vet", "./..."}}
 }
 
 var linters = probe{name: "golangci-lint", args: []string{"go", "run", golangci, "run"}}
@@ -46,10 +46,19 @@ func otherSystems(ctx context.Context, o options) (tally, error) {
 	var all []probe
 	for _, goos := range []string{"linux", "darwin", "windows"} {
 		if goos != runtime.GOOS && o.shard == 1 {
-			all = append(all, cross(goos))
+			all = append(all, cross(goos, "amd64"))
 		}
 	}
 	return probes(ctx, o.out, all)
+}
+
+// smallIntegers vets for a processor whose int has 32 bits. Everything is compiled for it, which
+// takes minutes the first time, so only exhaustive does it.
+func smallIntegers(ctx context.Context, o options) (tally, error) {
+	if o.shard != 1 {
+		return tally{}, nil
+	}
+	return probes(ctx, o.out, []probe{cross("linux", "386")})
 }
 
 func lint(ctx context.Context, o options) (tally, error) { return probes(ctx, o.out, []probe{linters}) }

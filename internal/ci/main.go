@@ -77,7 +77,7 @@ var commands = map[string][]stage{
 	"test":  {test},
 	"fuzz":  {fuzz},
 
-	"exhaustive":  {exhaustiveImages, otherSystems, everythingElse},
+	"exhaustive":  {exhaustiveImages, otherSystems, smallIntegers, everythingElse},
 	"conformance": {renew},
 	"matrix":      {matrix},
 	"performance": {measured},
