@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/execbroker/execbroker/backends/all"
 )
 
 // These tests run the real program with Pyodide, which is downloaded on first use.
@@ -192,52 +190,4 @@ func TestPyodideDoctorAndSetup(t *testing.T) {
 		t.Errorf("got exit code %d", got)
 	}
 	contains(t, p.out.String(), "pyodide works\n")
-}
-
-// The commands that init prints work as they are, and its file is right for every type.
-func TestPyodideInit(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "app.yaml")
-	cluster := write(t, t.TempDir(), "kubeconfig", `{apiVersion: v1, kind: Config, current-context: c, users: [{name: u, user: {token: t}}],
-clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c, user: u}}]}`)
-	written := ""
-	for _, types := range []string{strings.Join(all.Registry().Types(), ","), "pyodide"} {
-		for _, args := range [][]string{{"init", "--file", file, "--force", "--backend", types}, {"config", "check", "--config", file}} {
-			p := installed(t, args...)
-			p.Env = append(p.Env, "KUBECONFIG="+cluster)
-			if got := p.code(t, p.Run()); got != exitOK {
-				t.Fatalf("%q: got exit code %d: %s", args, got, p.err.String())
-			}
-			if args[0] == "init" {
-				written = p.out.String()
-			}
-		}
-	}
-	contains(t, written, "pyodide works\n")
-	_, after, _ := strings.Cut(written, "Try:\n\n")
-	lines := strings.Split(strings.TrimSpace(after), "\n")
-	if len(lines) != 3 {
-		t.Fatalf("got the commands %q", lines)
-	}
-	shell := func(line string) *process {
-		p := installed(t)
-		p.Env = append(p.Env, "PATH="+filepath.Dir(p.Path)+":"+os.Getenv("PATH"))
-		p.Path, p.Args = "/bin/sh", []string{"sh", "-c", "exec " + strings.TrimSpace(line)}
-		return p
-	}
-	for i, want := range []string{"pyodide works", "42\n"} {
-		p := shell(lines[i])
-		if got := p.code(t, p.Run()); got != exitOK || !strings.Contains(p.out.String(), want) {
-			t.Errorf("%s: got exit code %d and %q: %s", lines[i], got, p.out.String(), p.err.String())
-		}
-	}
-	p := shell(lines[2] + " --listen 127.0.0.1:0 --json")
-	s := announced[serving](t, p)
-	contains(t, ask(t, 200, "POST", s.URL+"/v1/run", `{"code": "print(6*7)"}`, "Authorization", "Bearer "+s.Key), `"stdout":"42\n"`)
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Error(err)
-	}
-	if got := p.code(t, p.Wait()); got != 128+int(syscall.SIGTERM) {
-		t.Errorf("serve: got exit code %d: %s", got, p.err.String())
-	}
 }

@@ -21,8 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/moby/moby/client"
-
 	"github.com/execbroker/execbroker/docker"
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/flymachines/flytest"
@@ -30,31 +28,15 @@ import (
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
-// stand gives an image of the tests a further name, which the guides use, unless there is an image
-// of that name. An engine that internal/ci has not started is somebody's own; it pulls what it
-// lacks.
+// stand gives an image of the tests a further name, which the guides use.
 func stand(t *testing.T, engine, image, name string) {
 	t.Helper()
-	if _, own, err := dockertest.Find(t.Context()); err != nil || !own {
-		return
-	}
-	c, err := client.New(client.WithHost(engine))
+	undo, err := dockertest.Name(t.Context(), engine, image, name)
 	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	ours, err := c.ImageInspect(t.Context(), image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if there, err := c.ImageInspect(t.Context(), name); err == nil && there.ID != ours.ID { // the same is left from a run that was killed
-		return
-	}
-	if _, err := c.ImageTag(t.Context(), client.ImageTagOptions{Source: image, Target: name}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if _, err := c.ImageRemove(context.WithoutCancel(t.Context()), name, client.ImageRemoveOptions{}); err != nil {
+		if err := undo(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})
