@@ -7,8 +7,8 @@ help: ## list the targets
 test: ## prepare this machine, then everything that has to pass: 20 minutes on two processors
 	go run ./internal/ci all
 
-exhaustive: ## all the tests that test leaves out; PKG=./pyodide/... or SINCE=main for some, SHARD=2/3 for a part
-	go run ./internal/ci exhaustive $(if $(SINCE),-since $(SINCE)) $(if $(SHARD),-shard $(SHARD)) $(PKG)
+exhaustive: ## all the tests that test leaves out; PKG=./pyodide/... or SINCE=main for some, SHARD=2/3 for a part; VULNDB=file:///srv/vulndb for govulncheck
+	go run ./internal/ci exhaustive $(if $(VULNDB),-vulnerabilities $(VULNDB)) $(if $(SINCE),-since $(SINCE)) $(if $(SHARD),-shard $(SHARD)) $(PKG)
 
 check: ## what takes minutes: formatting, linters and vet, go.mod, generated code, the tests that need no sandbox
 	go run ./internal/ci check

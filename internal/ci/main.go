@@ -31,9 +31,10 @@
 //
 // # Exhaustive
 //
-// The rules in tiers.go say which tests only exhaustive runs; it also fuzzes, and vets for other
-// systems. Patterns of packages
-// after the flags select, and so does -since REV: the packages that are affected by what has
+// The rules in tiers.go say which tests only exhaustive runs; it also fuzzes, vets for other
+// systems, and looks for known vulnerabilities with govulncheck, whose database has to be reached or
+// named by -vulnerabilities: otherwise it says that nobody has looked. Patterns of packages after the
+// flags select, and so does -since REV: the packages that are affected by what has
 // changed since this branch and REV parted. With -shard 2/3 it runs the second of three parts. What
 // has passed on this machine with the same inputs is not repeated: files below the user's cache
 // directory say so.
@@ -77,7 +78,7 @@ var commands = map[string][]stage{
 	"test":  {test},
 	"fuzz":  {fuzz},
 
-	"exhaustive":  {exhaustiveImages, otherSystems, smallIntegers, everythingElse},
+	"exhaustive":  {exhaustiveImages, otherSystems, smallIntegers, vulnerabilities, everythingElse},
 	"conformance": {renew},
 	"matrix":      {matrix},
 	"performance": {measured},
@@ -98,7 +99,9 @@ type options struct {
 	since    string // run what is affected by changes since this revision; empty: everything
 	shard    int    // of shards, from 1
 	shards   int
-	out      io.Writer
+	// vulnerable is the database of govulncheck; empty: Go's own.
+	vulnerable string
+	out        io.Writer
 }
 
 // everything is what the stages are about if no package is named.
@@ -109,6 +112,7 @@ func run(ctx context.Context, args []string) error {
 	set := flag.NewFlagSet("ci", flag.ContinueOnError)
 	set.DurationVar(&o.fuzzTime, "fuzztime", 30*time.Second, "how long each fuzz target runs")
 	set.StringVar(&o.since, "since", "", "run what is affected by changes since this `revision`")
+	set.StringVar(&o.vulnerable, "vulnerabilities", "", "the `address` of the database of govulncheck, such as file:///srv/vulndb (default Go's own)")
 	set.Func("shard", "run part `i/n` only, 1/n to n/n", func(s string) error {
 		if n, err := fmt.Sscanf(s, "%d/%d", &o.shard, &o.shards); n != 2 || err != nil || o.shard < 1 || o.shard > o.shards {
 			return fmt.Errorf("want i/n with 1 <= i <= n")
