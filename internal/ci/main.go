@@ -32,9 +32,9 @@
 // # Exhaustive
 //
 // The rules in tiers.go say which tests only exhaustive runs; it also fuzzes, vets for other
-// systems, and looks for known vulnerabilities with govulncheck, whose database has to be reached or
-// named by -vulnerabilities: otherwise it says that nobody has looked. Patterns of packages after the
-// flags select, and so does -since REV: the packages that are affected by what has
+// systems, and looks for known vulnerabilities with govulncheck, whose database has to be reached
+// or named by -vulnerabilities: otherwise it says that nobody has looked. Patterns of packages
+// after the flags select, and so does -since REV: the packages that are affected by what has
 // changed since this branch and REV parted. With -shard 2/3 it runs the second of three parts. What
 // has passed on this machine with the same inputs is not repeated: files below the user's cache
 // directory say so.
