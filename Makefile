@@ -1,5 +1,5 @@
 # Each target is one command; what needs logic is Go, in internal/ci and in the tests.
-.PHONY: help test exhaustive check lint cover fuzz bench load soak conformance matrix parity performance release site
+.PHONY: help test exhaustive check lint cover fuzz bench load soak conformance matrix outdated parity performance release site
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -36,6 +36,9 @@ conformance: ## run the conformance suite against every backend and renew docs/r
 
 matrix: ## renew docs/matrix.md from docs/reports
 	go run ./internal/ci matrix
+
+outdated: ## list direct dependencies, of Go and of npm, that have a later version, are deprecated or retracted
+	go run ./internal/ci outdated
 
 parity: ## run programs on every backend and move conversations between them; renew those reports
 	go test -count 1 -timeout 4h -run '^Test(Parity|Carried)$$' ./backends/all -update

@@ -10,6 +10,7 @@
 //	go run ./internal/ci fuzz        every fuzz target from the committed corpus
 //	go run ./internal/ci conformance the suite against every backend; renews docs/reports
 //	go run ./internal/ci matrix      renews the pages that are made from the reports
+//	go run ./internal/ci outdated    lists direct dependencies that have a later version
 //	go run ./internal/ci performance measures against what is underneath; renews docs/performance.md
 //	go run ./internal/ci release     makes what a version is published as; see package release
 //	go run ./internal/ci mutate      changes the code at random and says which test notices; see package mutate
@@ -81,6 +82,7 @@ var commands = map[string][]stage{
 	"exhaustive":  {exhaustiveImages, otherSystems, smallIntegers, vulnerabilities, everythingElse},
 	"conformance": {renew},
 	"matrix":      {matrix},
+	"outdated":    {outdated},
 	"performance": {measured},
 }
 
@@ -120,7 +122,7 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	})
 	if len(args) == 0 {
-		return errors.New("want one of all, exhaustive, prepare, check, lint, test, fuzz, conformance, matrix, performance, release, mutate")
+		return errors.New("want one of all, exhaustive, prepare, check, lint, test, fuzz, conformance, matrix, outdated, performance, release, mutate")
 	}
 	switch args[0] { // they have flags of their own
 	case "mutate":
@@ -161,7 +163,7 @@ func run(ctx context.Context, args []string) error {
 			fmt.Println("ci:", err)
 		}
 	}
-	if args[0] != "matrix" { // which counts nothing
+	if args[0] != "matrix" && args[0] != "outdated" { // which count nothing
 		fmt.Println(sum)
 	}
 	if sum.failed > 0 {

@@ -135,6 +135,7 @@ var exhaustive = append([]rule{
 	{"cmd/execbroker", "TestDrillForMinutes", 21, "TestDrill does the same for some seconds"},
 	{"cmd/execbroker", "TestUpgrade", 3, "it builds an earlier version; executor/sessions reads and writes records of other versions in TestOtherVersionsOfARecord"},
 	{"backends", "TestThousandConversations", 0.5, "internal/ci/load has a hundred users over real sandboxes"},
+	{"internal/ci", "TestOutdated", 0.3, "npm takes seconds for each question"},
 	{"internal/ci", "TestVulnerabilities", 0.5, "it builds govulncheck, which only make exhaustive runs"},
 	{"internal/ci/release", "TestRelease", 20, "it builds six programs and two tools, and starts systemd; make test tests the parts"},
 	{"pyodide", "TestScript(Errors|LikeNode|State)", 0.5, "make test runs the cases of the suite about the same; these compare more programs with plain Node"},
