@@ -163,10 +163,12 @@ func (f npmFailure) missing(ctx context.Context, npm string) *missing.Error {
 
 // proxyOf says which proxy npm uses, and what has named it; "" is none.
 func proxyOf(ctx context.Context, npm string) string {
-	if out, err := exec.CommandContext(ctx, npm, "config", "get", "https-proxy").Output(); err == nil {
-		if address := strings.TrimSpace(string(out)); address != "" && address != "null" {
-			return "`npm config get https-proxy` is " + bare(address)
-		}
+	out, err := exec.CommandContext(ctx, npm, "config", "get", "https-proxy").Output()
+	if address := strings.TrimSpace(string(out)); err == nil && address != "" && address != "null" {
+		return "`npm config get https-proxy` is " + bare(address)
+	}
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && bytes.Contains(exit.Stderr, []byte("protected")) {
+		return "npm's setting https-proxy, with a password" // which npm does not show
 	}
 	for _, v := range []string{"https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "proxy", "PROXY"} {
 		if value := os.Getenv(v); value != "" {

@@ -139,6 +139,28 @@ func testFirstHour(t *testing.T, machines map[string]broken) {
 	}
 }
 
+// TestFirstHourOfNPM names the proxy by a setting of npm. The message says so, and not the
+// password.
+func TestFirstHourOfNPM(t *testing.T) {
+	needsRoot(t)
+	doctor := []string{"doctor", "--backend", "pyodide"}
+	setting := func(login string) []string {
+		return []string{"npm_config_https_proxy=http://" + login + proxyAddress, "npm_config_proxy=http://" + login + proxyAddress}
+	}
+	m := broken{alone: true}
+	for login, want := range map[string]string{
+		"":           "and the proxy (`npm config get https-proxy` is http://" + proxyAddress + ")",
+		"me:hidden@": "and the proxy (npm's setting https-proxy, with a password)",
+	} {
+		if got := m.do(t, nil, append(setting(login), exampleRegistry), doctor); !strings.Contains(got, want) || strings.Contains(got, "hidden") {
+			t.Errorf("got\n%s\nwant %q and no password", got, want)
+		}
+	}
+	if got := m.do(t, &proxy{login: "me:hidden"}, setting("me:hidden@"), doctor); !strings.Contains(got, "fix: run `execbroker setup`") {
+		t.Errorf("with the proxy: got\n%s", got)
+	}
+}
+
 // TestBubblewrapIsMissing has machines without the program and without users for sandboxes. doctor
 // says either once, and nothing of what it could not try.
 func TestBubblewrapIsMissing(t *testing.T) {

@@ -126,7 +126,7 @@ var exhaustive = append([]rule{
 	{"backends/all", "TestMoveDrill", 4, "backends moves conversations between backends in memory; executor/checkpoint between these two"},
 	{"backends/all", "TestMigration", 2, "examples/switch and examples/abtest move between the same backends"},
 	{"internal/ci/site", "TestSite", 5, "it builds the whole site twice; TestNavigation and TestText check what it is built from"},
-	{"cmd/execbroker", "TestFirstHourOfNetworks", 1, "TestFirstHour breaks machines in the ways that take npm no time"},
+	{"cmd/execbroker", "TestFirstHourOf(Networks|NPM)", 1.2, "TestFirstHour breaks machines in the ways that take npm no time"},
 	{"cmd/execbroker", "TestInspector", 1, "tool/mcp speaks the protocol with the SDK's own client"},
 	{"cmd/execbroker", "TestNeMoToolkit", 0.3, "server/nemo answers the same requests over the backend in memory"},
 	{"pyodide", "TestEscape/(python|javascript)/(none|namespaces)", 3, "make test attacks the default layer, bubblewrap"},
