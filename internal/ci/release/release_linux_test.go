@@ -140,6 +140,7 @@ func TestRelease(t *testing.T) {
 
 	t.Run("bare-debian", func(t *testing.T) {
 		got := container(t, dockertest.Bare, `
+rm /etc/dpkg/dpkg.cfg.d/* # the image leaves out manual pages and documentation
 dpkg --install /dist/*_linux_amd64.deb >/dev/null
 ! command -v go node npm python3 bwrap >/dev/null
 cp -r /src/examples /tmp && cd /tmp
@@ -147,7 +148,7 @@ cp -r /src/examples /tmp && cd /tmp
 echo; cat out/seattle.svg
 test -f /usr/share/bash-completion/completions/execbroker
 zcat /usr/share/man/man1/execbroker-run.1.gz | grep -q '^.TH'
-dpkg --verify execbroker
+test -z "$(dpkg --verify execbroker)"
 dpkg --remove execbroker >/dev/null
 test ! -e /usr/lib/execbroker -a -e /etc/execbroker/execbroker.yaml
 `)
