@@ -41,6 +41,7 @@ type serveFlags struct {
 	serverFlags
 	api          string
 	maxSandboxes int
+	maxNetwork   reach
 	onPause      string
 	ports        string
 	pausedTTL    time.Duration
@@ -92,6 +93,8 @@ as long as --drain says. At the second it ends immediately.`,
 	f.warmth(c)
 	l.DurationVar(&f.maxTimeout, "max-timeout", server.DefaultMaxTimeout, "the longest run of a client; for e2b the longest life of a sandbox (default 24h)")
 	l.IntVar(&f.maxSandboxes, "max-sandboxes", e2b.DefaultMaxSandboxes, "the largest number of sessions of a key")
+	f.maxNetwork = reach(executor.NetworkFull)
+	f.maxNetwork.add(c, "max-network", "e2b: the most network that a client may ask for")
 	l.StringVar(&f.onPause, "on-pause", string(e2b.PauseKeep), "e2b: what happens to paused sandboxes on backends that cannot suspend them: keep, kill or refuse")
 	l.BoolVar(&f.page, "page", true, "native: answer / with a page for browsers")
 	l.StringVar(&f.ports, "ports", portsOff, "e2b: who can connect to servers in sandboxes: off (nobody), private (clients with a token) or public")
@@ -217,6 +220,9 @@ func (a *app) front(f serveFlags) (func(*backends.Broker) (*apiServer, error), e
 	if f.api != "e2b" && (f.given("on-pause") || f.given("paused-ttl")) {
 		return nil, usage("--on-pause and --paused-ttl: only with --api e2b")
 	}
+	if f.api != "e2b" && f.given("max-network") {
+		return nil, usage("--max-network: only with --api e2b; clients of the others cannot ask for more than --network")
+	}
 	if f.api != "e2b" && f.given("ports") {
 		return nil, usage("--ports: only with --api e2b")
 	}
@@ -303,7 +309,7 @@ func (a *app) frontE2B(f serveFlags, spec executor.Spec) (func(*backends.Broker)
 	}
 	cfg := e2b.Config{
 		Keys: a.keyList(), Spec: spec, Hosts: f.domains, MaxSandboxes: f.maxSandboxes,
-		OnPause: e2b.OnPause(f.onPause), PausedTTL: f.pausedTTL, Log: a.log(),
+		MaxNetwork: executor.NetworkMode(f.maxNetwork), OnPause: e2b.OnPause(f.onPause), PausedTTL: f.pausedTTL, Log: a.log(),
 	}
 	if f.ports != portsOff {
 		cfg.Ports = e2b.Ports(f.ports)

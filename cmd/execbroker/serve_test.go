@@ -256,6 +256,7 @@ func TestServeUsageErrors(t *testing.T) {
 		"sandboxes": {"--max-sandboxes", "0"},
 		"pause":     {"--api", "e2b", "--on-pause", "freeze"},
 		"paused":    {"--on-pause", "kill"}, // a flag of another interface
+		"most":      {"--max-network", "none"},
 		"ports":     {"--api", "e2b", "--ports", "open"},
 		"ports-of":  {"--ports", "private"}, // a flag of another interface
 		"drain":     {"--drain", "-1s"},

@@ -32,8 +32,7 @@ type serverFlags struct {
 // reach adds --network.
 func (f *serverFlags) reach(c *cobra.Command, usage string) {
 	f.network = reach(executor.NetworkNone)
-	c.Flags().Var(&f.network, "network", usage+": none or full")
-	must(c.RegisterFlagCompletionFunc("network", cobra.FixedCompletions([]cobra.Completion{"none", "full"}, cobra.ShellCompDirectiveNoFileComp)))
+	f.network.add(c, "network", usage)
 }
 
 // names adds --domain.
@@ -129,6 +128,12 @@ func (f *serverFlags) drainLimit() time.Duration {
 
 // reach is a flag for a network mode that needs no list.
 type reach executor.NetworkMode
+
+// add adds the flag to a command. Its value is the default.
+func (r *reach) add(c *cobra.Command, name, usage string) {
+	c.Flags().Var(r, name, usage+": none or full")
+	must(c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions([]cobra.Completion{"none", "full"}, cobra.ShellCompDirectiveNoFileComp)))
+}
 
 func (r *reach) String() string { return string(*r) }
 func (r *reach) Type() string   { return "string" }

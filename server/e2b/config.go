@@ -40,6 +40,10 @@ type Config struct {
 	// backend allows, because E2B's clients end runs themselves and read output as it comes.
 	// Network is for sandboxes that do not ask for one. IdleTTL is not used.
 	Spec executor.Spec
+	// MaxNetwork is the most that a client may ask for: executor.NetworkNone refuses sandboxes with
+	// a network, the allow-lists included, unless Spec.Network has one and they ask for nothing.
+	// Zero means executor.NetworkFull, as with E2B.
+	MaxNetwork executor.NetworkMode
 	// Templates maps E2B's names of templates to those of the backend. Other names are taken as
 	// those of the backend. "base" and "code-interpreter-v1", which the SDKs ask for by themselves,
 	// mean its default.
@@ -89,6 +93,10 @@ func (c Config) withDefaults(caps executor.Capabilities) (Config, error) {
 	}
 	if !slices.Contains([]Ports{PortsOff, PortsPrivate, PortsPublic}, c.Ports) {
 		return c, fmt.Errorf("e2b: ports: %q is neither %q nor %q", c.Ports, PortsPrivate, PortsPublic)
+	}
+	c.MaxNetwork = cmp.Or(c.MaxNetwork, executor.NetworkFull)
+	if c.MaxNetwork != executor.NetworkNone && c.MaxNetwork != executor.NetworkFull {
+		return c, fmt.Errorf("e2b: max_network: %q is neither %q nor %q", c.MaxNetwork, executor.NetworkNone, executor.NetworkFull)
 	}
 	c.Spec.Ports = c.Ports != PortsOff
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))

@@ -17,8 +17,10 @@ import (
 
 func TestCreate(t *testing.T) {
 	few := fake.Options{Capabilities: fake.Without(fake.All(), executor.FeatureNetworkFull, executor.FeatureEnv)}
+	bounded := Config{MaxNetwork: executor.NetworkNone, Spec: executor.Spec{Network: executor.NetworkPolicy{Mode: executor.NetworkFull}}}
 	for name, c := range map[string]struct {
 		options fake.Options
+		config  Config
 		path    string
 		body    string
 		status  int
@@ -45,11 +47,14 @@ func TestCreate(t *testing.T) {
 		"two-objects":      {path: "/v2/sandboxes", body: `{"templateID": "base"}{}`, status: 400},
 		"endless":          {path: "/v2/sandboxes", body: `{"templateID": "` + strings.Repeat("x", maxJSON) + `"}`, status: 413},
 		"missing-network":  {options: few, path: "/v2/sandboxes", body: `{"templateID": "base", "allow_internet_access": true}`, status: 501, message: "network-full"},
+		"no-more-network":  {config: bounded, path: "/v2/sandboxes", body: `{"templateID": "base", "allow_internet_access": true}`, status: 403, message: "gives no network"},
+		"no-more-hosts":    {config: bounded, path: "/v2/sandboxes", body: `{"templateID": "base", "network": {"denyOut": ["0.0.0.0/0"], "allowOut": ["example.org"]}}`, status: 403, message: "gives no network"},
+		"less-network":     {config: bounded, path: "/v2/sandboxes", body: `{"templateID": "base", "allow_internet_access": false}`, status: 201},
 		"missing-env":      {options: few, path: "/v2/sandboxes", body: `{"templateID": "base", "envVars": {"A": "1"}}`, status: 501, message: "env:python"},
 		"bad-env":          {path: "/v2/sandboxes", body: `{"templateID": "base", "envVars": {"A=": "1"}}`, status: 400},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, c.options, Config{})
+			w := newWorld(t, c.options, c.config)
 			rec := w.want(c.status, "POST", c.path, c.body)
 			if !strings.Contains(rec.Body.String(), strings.ReplaceAll(c.message, `"`, `\"`)) {
 				t.Errorf("got %s, want it to say %q", rec.Body, c.message)

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -174,6 +175,10 @@ func (s *Server) spec(n newSandbox, id string, timeout time.Duration) (executor.
 	var err error
 	if spec.Network, err = s.network(n); err != nil {
 		return spec, err
+	}
+	asked := n.AllowInternetAccess != nil || n.Network != nil
+	if none := executor.NetworkNone; asked && s.cfg.MaxNetwork == none && cmp.Or(spec.Network.Mode, none) != none {
+		return spec, refuse(http.StatusForbidden, "this server gives no network to sandboxes that ask for one: leave out allowInternetAccess and network")
 	}
 	spec.Env = merged(spec.Env, n.EnvVars)
 	spec.Labels = merged(spec.Labels, map[string]string{"e2b.sandbox": id})
