@@ -29,12 +29,12 @@ func in(t *testing.T, dir string, name string, args ...string) string {
 	return stdout.String()
 }
 
-// made makes a release of the commit in a clone of its own.
-func made(t *testing.T, list string) (clone, dist string) {
+// made makes a release of the commit of a repository in a clone of its own.
+func made(t *testing.T, repository, list string) (clone, dist string) {
 	t.Helper()
 	dir := t.TempDir()
 	clone, dist = filepath.Join(dir, "clone"), filepath.Join(dir, "dist")
-	in(t, "../../..", "git", "clone", "--quiet", "--no-hardlinks", ".", clone)
+	in(t, repository, "git", "clone", "--quiet", "--no-hardlinks", ".", clone)
 	t.Log(in(t, clone, "go", "run", "./internal/ci", "release", "-out", dist, "-targets", list))
 	return clone, dist
 }
@@ -48,7 +48,7 @@ func TestRelease(t *testing.T) {
 		t.Skip(err)
 	}
 	t.Setenv("DOCKER_HOST", host)
-	clone, dist := made(t, *only)
+	clone, dist := made(t, "../../..", *only)
 	entries, err := filepath.Glob(filepath.Join(dist, "*_linux_amd64.deb"))
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("got %q, %v", entries, err)
@@ -188,7 +188,7 @@ echo; cat out/seattle.svg`)
 	t.Run("service", func(t *testing.T) { service(t, clone, dist) })
 
 	t.Run("again", func(t *testing.T) {
-		_, second := made(t, "linux/amd64")
+		_, second := made(t, clone, "linux/amd64")
 		for _, suffix := range []string{".tar.gz", ".cdx.json", ".deb", ".rpm", ".oci.tar"} {
 			name := "execbroker_" + version + "_linux_amd64" + suffix
 			in(t, dist, "cmp", name, filepath.Join(second, name))
