@@ -199,6 +199,7 @@ var rules = []rule{
 	{packages: []string{"internal/ci/release"}, imports: []string{"pyodide"}, modules: []string{"github.com/in-toto/attestation", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec", "google.golang.org/protobuf"}},
 	{packages: []string{"internal/ci/site"}}, // the documentation, by a program of npm
 	{packages: []string{"docs/guides"}},      // the test that follows them
+	{packages: []string{"deploy/helm"}},      // the test that installs the chart
 	{packages: []string{"clients/npm"}},      // the test that builds the package and runs it
 	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor", "internal/ci/mutate", "internal/ci/performance", "internal/ci/release", "internal/dbtest"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 }

@@ -78,6 +78,7 @@ var exhaustive = append([]rule{
 	{"backends/all", "TestKubernetes", 12, "it brings up a cluster; make test compares and moves between the other backends"},
 	{"examples/switch", "TestKubernetes", 1.5, "it brings up a cluster"},
 	{"kubernetes/kubetest", "TestCluster", 2, "it brings up a cluster; make test has no use for one"},
+	{"deploy/helm", "Test(Chart|Refused)", 6, "they build Helm from its source; make test has no other use for it"},
 	{"docker", "TestConformance/javascript/(" + mechanics + ")", 4, "make test runs them in Python; the supervisor is the same"},
 	{"pyodide", "TestConformance/javascript/(" + mechanics + ")", 2, "make test runs them in Python; the host program is the same"},
 	{"backends/all", "TestParity", 15, "make test compares every two-hundredth program"},

@@ -32,7 +32,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- $c := deepCopy .Values.config }}
 {{- if not $c.backends }}
 {{- if not .Values.sandboxes.enabled }}{{ fail "config.backends: is required without sandboxes.enabled" }}{{ end }}
-{{- $_ := set $c "backends" (dict "cluster" (dict "type" "kubernetes" "in_cluster" true "namespace" .Values.sandboxes.namespace "network" .Values.sandboxes.network)) }}
+{{- $fixed := dict "type" "kubernetes" "in_cluster" true "namespace" .Values.sandboxes.namespace "network" .Values.sandboxes.network }}
+{{- $_ := set $c "backends" (dict "cluster" (mergeOverwrite (deepCopy .Values.sandboxes.backend) $fixed)) }}
 {{- end }}
 {{- if .Values.store.url }}
 {{- $s := default dict $c.sessions }}
@@ -54,5 +55,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- if and $v.serviceMonitor.enabled (not $v.metrics.enabled) }}{{ $bad = append $bad "serviceMonitor: needs metrics.enabled" }}{{ end }}
 {{- if lt (int $v.drainSeconds) (int $v.maxTimeoutSeconds) }}{{ $bad = append $bad "drainSeconds: want at least maxTimeoutSeconds, so that no upgrade cuts off a run" }}{{ end }}
 {{- if and $v.sandboxes.enabled (eq $v.sandboxes.namespace .Release.Namespace) }}{{ $bad = append $bad "sandboxes.namespace: want another namespace than that of the release, because sandboxes run untrusted code" }}{{ end }}
+{{- if and $v.sandboxes.backend (or $v.config.backends (not $v.sandboxes.enabled)) }}{{ $bad = append $bad "sandboxes.backend: needs sandboxes.enabled, and excludes config.backends" }}{{ end }}
+{{- range list "type" "in_cluster" "namespace" "network" }}
+{{- if hasKey $v.sandboxes.backend . }}{{ $bad = append $bad (printf "sandboxes.backend.%s: the chart sets it" .) }}{{ end }}
+{{- end }}
 {{- if $bad }}{{ fail (printf "\n%s" (join "\n" $bad)) }}{{ end }}
 {{- end }}
