@@ -224,6 +224,17 @@ func checkPod(t *testing.T, p *corev1.PodSpec) {
 	case c.StartupProbe == nil || c.ReadinessProbe == nil || c.LivenessProbe.TCPSocket == nil:
 		t.Error("want three probes, of which that for life asks for a connection only: health fails while the server drains")
 	}
+	for _, name := range []string{"HOME", "XDG_CACHE_HOME"} { // where programs and packages are kept
+		at := ""
+		for _, v := range c.Env {
+			if v.Name == name {
+				at = v.Value
+			}
+		}
+		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == at && !m.ReadOnly }) {
+			t.Errorf("%s is %q, which nobody can write", name, at)
+		}
+	}
 	drain := int64(0)
 	for _, a := range c.Args {
 		if s, ok := strings.CutPrefix(a, "--drain="); ok {
