@@ -181,7 +181,7 @@ func testHardening(t *testing.T, c *kubetest.Cluster) {
 	cfg := testConfig(c.Kubeconfig, namespace(t, c))
 	cfg.AllowClusterNetwork = true
 	x := open(t, cfg)
-	targets := fmt.Sprintf("[(%q, 6443), (%q, 443), (%q, 10250)]", "10.98.0.2", "10.96.0.1", "10.98.0.2")
+	targets := fmt.Sprintf("[(%q, 443), (%q, 443), (%q, 10250)]", "10.98.0.2", "10.96.0.1", "10.98.0.2")
 	code := strings.ReplaceAll(attempts, "TARGETS", targets)
 	if got := run(t, create(t, x, executor.Spec{}), code); got != "done\n" {
 		t.Errorf("without network code succeeds with:\n%s", got)
@@ -284,7 +284,7 @@ func withToken(t *testing.T, c *kubetest.Cluster, namespace, name string) Config
 		t.Fatal(err)
 	}
 	cfg := testConfig("", namespace)
-	cfg.Server, cfg.CA, cfg.Token = "https://10.98.0.2:6443", filepath.Join(filepath.Dir(c.Kubeconfig), "ca.crt"), driver.Secret{File: file}
+	cfg.Server, cfg.CA, cfg.Token = "https://10.98.0.2", filepath.Join(filepath.Dir(c.Kubeconfig), "ca.crt"), driver.Secret{File: file}
 	return cfg
 }
 

@@ -40,7 +40,7 @@ kubectl kubelet metrics mount-utils pod-security-admission sample-apiserver`)
 
 func sources() []source {
 	kube := source{module: kubernetesModule, version: Version, programs: map[string]string{}, more: []string{"require go.etcd.io/etcd/server/v3 " + etcdVersion}}
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"} {
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"} {
 		kube.programs[name] = kubernetesModule + "/cmd/" + name
 	}
 	kube.programs["etcd"] = "go.etcd.io/etcd/server/v3"

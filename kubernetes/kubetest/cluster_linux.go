@@ -245,6 +245,7 @@ func (c *Cluster) network(context.Context) error {
 		exec.Command("ip", "link", "set", link, "up"),
 		exec.Command("ip", "route", "replace", podRange, "via", nodeIP, "dev", link),
 		c.inside("ip", "link", "set", "lo", "up"),
+		c.inside("ip", "addr", "add", serviceIP+"/32", "dev", "lo"), // the service of the API server, without a kube-proxy
 		c.inside("ip", "addr", "add", nodeIP+linkBits, "dev", "eth0"),
 		c.inside("ip", "link", "set", "eth0", "up"),
 		c.inside("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"),

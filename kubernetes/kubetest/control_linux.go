@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// server is the address of the API server.
-const server = "https://" + nodeIP + ":6443"
+// server is the address of the API server. Its port is that of its service, so that it answers at
+// the address of the service, too.
+const server = "https://" + nodeIP + ":443"
 
 // files makes directories, keys and configurations.
 func (c *Cluster) files(context.Context) (err error) {
@@ -119,7 +120,7 @@ func (c *Cluster) control(ctx context.Context) error {
 
 // StartAPIServer starts the API server, again after Kill, and waits until it answers.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
-	err := c.start(APIServer, "--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", "--advertise-address="+nodeIP, "--secure-port=6443",
+	err := c.start(APIServer, "--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", "--advertise-address="+nodeIP, "--secure-port=443",
 		"--tls-cert-file="+c.key("apiserver.crt"), "--tls-private-key-file="+c.key("apiserver.key"), "--client-ca-file="+c.key("ca.crt"),
 		"--service-account-key-file="+c.key("accounts.pub"), "--service-account-signing-key-file="+c.key("accounts.key"),
 		"--service-account-issuer=https://kubetest", "--service-cluster-ip-range="+services, "--authorization-mode=Node,RBAC",

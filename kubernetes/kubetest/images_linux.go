@@ -1,11 +1,7 @@
 package kubetest
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 )
 
@@ -37,8 +32,7 @@ func (c *Cluster) containerd(ctx context.Context, images []Image) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(pause)
-	images = append([]Image{{Name: pauseImage, ID: hex.EncodeToString(sum[:]), Save: func(file string) error { return savePause(file, pause) }}}, images...)
+	images = append([]Image{ImageOf(pauseImage, "pause", pause)}, images...)
 	known := map[string]string{}
 	record := c.path("images.json")
 	if b, err := os.ReadFile(record); err == nil {
@@ -128,56 +122,6 @@ func (c *Cluster) Running() (ids []string, err error) {
 		}
 	}
 	return ids, nil
-}
-
-// savePause writes the image of the program pause in the form of docker save.
-func savePause(file string, program []byte) error {
-	layer, err := archive("pause", program, 0o755)
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256(layer)
-	config, cerr := json.Marshal(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux", "config": map[string]any{"Entrypoint": []string{"/pause"}},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(sum[:])}},
-	})
-	manifest, merr := json.Marshal([]map[string]any{{"Config": "config.json", "RepoTags": []string{pauseImage}, "Layers": []string{"layer.tar"}}})
-	if err := errors.Join(cerr, merr); err != nil {
-		return err
-	}
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, f := range []struct {
-		name string
-		text []byte
-	}{{"config.json", config}, {"manifest.json", manifest}, {"layer.tar", layer}} {
-		if err := add(w, f.name, f.text, 0o644); err != nil {
-			return err
-		}
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	return os.WriteFile(file, b.Bytes(), 0o644)
-}
-
-// archive returns a tar of one file.
-func archive(name string, text []byte, mode int64) ([]byte, error) {
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	if err := add(w, name, text, mode); err != nil {
-		return nil, err
-	}
-	err := w.Close()
-	return b.Bytes(), err
-}
-
-func add(w *tar.Writer, name string, text []byte, mode int64) error {
-	if err := w.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(text))}); err != nil {
-		return err
-	}
-	_, err := w.Write(text)
-	return err
 }
 
 func ignoreExisting(err error) error {

@@ -3,8 +3,9 @@
 //
 // The cluster is in network, mount and process namespaces of its own. Its network leads to this
 // machine and nowhere else, and it ends with the process that has started it, even by SIGKILL. Its
-// programs are built once, by [Build], and kept in the cache directory with its images. It has no
-// controller of network policies.
+// programs, of which kubectl is one, are built once, by [Build], and kept in the cache directory
+// with its images. It has no controller of network policies, no name server and no kube-proxy. Of
+// services only that of the API server answers, so that programs in pods find it.
 //
 // It needs Linux, root, and of the machine containerd, runc, ip (iproute2), nsenter and mount
 // (util-linux).
@@ -20,7 +21,7 @@ import (
 // ErrMissing says what a machine lacks that a cluster needs. Tests skip then.
 var ErrMissing = errors.New("kubetest: not possible here")
 
-// Image is one that the nodes of a cluster have. It comes from the Docker engine of tests.
+// Image is one that the nodes of a cluster have: of the Docker engine of tests, or of a program.
 type Image struct {
 	Name string // as pods name it
 	ID   string // of its contents
