@@ -27,6 +27,7 @@ const (
 type source struct {
 	module, version string
 	more            []string // further lines of its go.mod
+	set             string   // flags of the linker: what its own builds set
 	programs        map[string]string
 }
 
@@ -40,6 +41,9 @@ kubectl kubelet metrics mount-utils pod-security-admission sample-apiserver`)
 
 func sources() []source {
 	kube := source{module: kubernetesModule, version: Version, programs: map[string]string{}, more: []string{"require go.etcd.io/etcd/server/v3 " + etcdVersion}}
+	for _, at := range []string{"component-base/version", "client-go/pkg/version"} { // charts ask a cluster for its version
+		kube.set += fmt.Sprintf(" -X k8s.io/%s.gitVersion=%s", at, Version)
+	}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"} {
 		kube.programs[name] = kubernetesModule + "/cmd/" + name
 	}
@@ -63,7 +67,7 @@ func Build(ctx context.Context, cache string) (dir string, err error) {
 	all := sources()
 	h := sha256.New()
 	for _, s := range all {
-		fmt.Fprintln(h, s.module, s.version, s.more)
+		fmt.Fprintln(h, s.module, s.version, s.more, s.set)
 	}
 	dir = filepath.Join(cache, "programs-"+hex.EncodeToString(h.Sum(nil)[:6]))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -74,7 +78,7 @@ func Build(ctx context.Context, cache string) (dir string, err error) {
 			return "", err
 		}
 	}
-	return dir, run(goBuild(ctx, "", filepath.Join(dir, "pause"), pausePackage)) // it may have changed, and takes no time
+	return dir, run(goBuild(ctx, "", filepath.Join(dir, "pause"), pausePackage, "")) // it may have changed, and takes no time
 }
 
 // build builds those that are not there.
@@ -95,7 +99,7 @@ func (s source) build(ctx context.Context, dir string) error {
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := run(goBuild(ctx, work, at+".new", pkg)); err != nil {
+		if err := run(goBuild(ctx, work, at+".new", pkg, s.set)); err != nil {
 			return fmt.Errorf("build %s of %s %s: %w", name, s.module, s.version, err)
 		}
 		if err := os.Rename(at+".new", at); err != nil {
@@ -106,8 +110,8 @@ func (s source) build(ctx context.Context, dir string) error {
 }
 
 // goBuild returns a build of a static program, which leaves room for other work on the machine.
-func goBuild(ctx context.Context, work, to, pkg string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "nice", "-n", "10", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", to, pkg)
+func goBuild(ctx context.Context, work, to, pkg, set string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "nice", "-n", "10", "go", "build", "-trimpath", "-ldflags=-s -w"+set, "-o", to, pkg)
 	cmd.Dir, cmd.Env = work, append(os.Environ(), "CGO_ENABLED=0")
 	if work != "" {
 		cmd.Env = append(cmd.Env, "GOFLAGS=-mod=mod", "GOWORK=off")
