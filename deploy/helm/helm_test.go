@@ -1,4 +1,4 @@
-// Package helm has the chart, and tests that render it.
+// Package helm has the chart, and tests that render it and install it.
 package helm
 
 import (
@@ -60,6 +60,18 @@ func environment(t *testing.T, more ...string) (env []string) {
 		}
 	}
 	return append(append(env, "HOME="+t.TempDir()), more...)
+}
+
+// static builds execbroker as its image has it.
+func static(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "execbroker")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "../../cmd/execbroker")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
 }
 
 // output runs a command and returns what it wrote to standard output. The error has what it wrote
