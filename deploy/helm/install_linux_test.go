@@ -266,7 +266,8 @@ func (r *release) testDisruption(t *testing.T) {
 }
 
 // testUpgrade talks while replicas are replaced, and while others that cannot start should replace
-// them: no turn fails, and the conversation keeps what it has.
+// them: no turn fails, and the conversation keeps what it has. A run at a replica that is replaced
+// takes longer than the probe for life would bear if it failed meanwhile, and is answered.
 func (r *release) testUpgrade(t *testing.T, commands string) {
 	r = r.in(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -298,6 +299,30 @@ func (r *release) testUpgrade(t *testing.T, commands string) {
 		}
 	})
 	old := r.ready(2)
+	boxes := func() int {
+		var pods corev1.PodList
+		if err := r.get("/api/v1/namespaces/"+r.sandboxes+"/pods?fieldSelector=status.phase%3DRunning", &pods); err != nil {
+			t.Error(err)
+		}
+		return len(pods.Items)
+	}
+	before := boxes()
+	slow := make(chan error, 1)
+	talk.Go(func() {
+		got, err := r.turn(old[0], "slow", "slow", "import time\nfor _ in range(100): time.sleep(1)\nprint('done')")
+		if err == nil && got != "done\n" {
+			err = fmt.Errorf("got %q", got)
+		}
+		slow <- err
+	})
+	if err := r.until(func() error { // it begins, in a sandbox of its own
+		if n := boxes(); n <= before {
+			return fmt.Errorf("%d sandboxes run", n)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	r.run(commands)
 	now := r.ready(2)
 	for _, a := range now {
@@ -314,6 +339,9 @@ func (r *release) testUpgrade(t *testing.T, commands string) {
 	}
 	r.run("helm rollback execbroker -n execbroker --wait --timeout 2m")
 	stop()
+	if err := <-slow; err != nil {
+		t.Errorf("the run at a replica that was replaced: %v", err)
+	}
 	talk.Wait()
 	if turns < 10 || len(seen) < 4 {
 		t.Errorf("%d turns at %d replicas show little", turns, len(seen))

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"testing"
-	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
@@ -26,7 +25,7 @@ func (d *desk) release(name, namespace, sandboxes string) *release {
 	key := d.run("kubectl -n " + namespace + " get secret execbroker-keys -o jsonpath='{.data.api-keys}' | base64 -d")
 	transport := &http.Transport{DisableKeepAlives: true} // each request goes to whoever is ready then
 	d.Cleanup(transport.CloseIdleConnections)
-	return &release{desk: d, name: name, namespace: namespace, sandboxes: sandboxes, key: key, client: &http.Client{Transport: transport, Timeout: time.Minute}}
+	return &release{desk: d, name: name, namespace: namespace, sandboxes: sandboxes, key: key, client: &http.Client{Transport: transport, Timeout: patience}}
 }
 
 // in returns the same release for a subtest.
@@ -70,7 +69,7 @@ func (r *release) ready(n int) []string {
 
 // turn runs code in a conversation at one replica, by the name of the service.
 func (r *release) turn(address, conversation, id, code string) (string, error) {
-	body, err := json.Marshal(map[string]string{"id": id, "code": code})
+	body, err := json.Marshal(map[string]any{"id": id, "code": code, "timeout_seconds": 120})
 	if err != nil {
 		return "", err
 	}
