@@ -222,7 +222,7 @@ func checkPod(t *testing.T, p *corev1.PodSpec) {
 	case *own.AllowPrivilegeEscalation || !*own.ReadOnlyRootFilesystem || !slices.Equal(own.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(own.Capabilities.Add) > 0:
 		t.Errorf("got %+v", own)
 	case c.StartupProbe == nil || c.ReadinessProbe == nil || c.LivenessProbe.TCPSocket == nil:
-		t.Error("want three probes, of which that for life asks for a connection only: health fails while the server drains")
+		t.Error("want three probes, of which that for life asks for a connection only, because a restart ends runs")
 	}
 	for _, name := range []string{"HOME", "XDG_CACHE_HOME"} { // where programs and packages are kept
 		at := ""
