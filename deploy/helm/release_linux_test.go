@@ -88,9 +88,10 @@ func (r *release) turn(address, conversation, id, code string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var answer struct{ Stdout string }
-	if err := json.Unmarshal(raw, &answer); err != nil || res.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s: %s, %w", res.Status, raw, err)
+	if res.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s: %s", res.Status, raw)
 	}
-	return answer.Stdout, nil
+	var answer struct{ Stdout string }
+	err = json.Unmarshal(raw, &answer)
+	return answer.Stdout, err
 }
