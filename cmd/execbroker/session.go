@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -101,6 +102,10 @@ func (a *app) sessionListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the sandboxes of the owner",
+		Long: `List the sandboxes of the owner, oldest first. If the configuration has a session
+store that processes share, the list says which subject and which conversation
+has each. A sandbox without a conversation is of a session that only its
+program knows, or warm, or left behind: see "session reap".`,
 		Example: `  execbroker session ls --config app.yaml --owner shop-prod
   execbroker session ls --config app.yaml --label conversation=42 --json`,
 		Args: cobra.NoArgs,
@@ -113,8 +118,53 @@ func (a *app) sessionListCommand() *cobra.Command {
 func (a *app) sessionList(ctx context.Context, labels map[string]string) error {
 	return a.withFleet(ctx, func(f *fleet) error {
 		ls, err := f.list(ctx, labels)
-		return a.listed(ctx, ls, err)
+		if !f.sessions.Shared() {
+			return a.listed(ctx, ls, nil, err)
+		}
+		used, failed := f.holders(ctx)
+		return a.listed(ctx, ls, used, errors.Join(err, failed))
 	})
+}
+
+// holder is who has a sandbox, as the session store says.
+type holder struct {
+	Subject      string `json:"subject,omitempty"`
+	Conversation string `json:"conversation,omitempty"`
+}
+
+// place is where a sandbox is: the backend, and its name there.
+type place struct{ backend, session string }
+
+// holders returns who has which sandbox by the records of the session store, and the errors of
+// those that cannot be read.
+func (f *fleet) holders(ctx context.Context) (used map[place]holder, err error) {
+	used = map[place]holder{}
+	err = f.withRecords(ctx, func(m *sessions.Manager) error {
+		var errs []error
+		for r, err := range m.Records(ctx, "") {
+			errs = append(errs, err)
+			if r.Handle.Session != "" {
+				used[place{r.Handle.Backend, r.Handle.Session}] = holder{r.Subject, r.Key}
+			}
+		}
+		return errors.Join(errs...)
+	})
+	return used, err
+}
+
+// withRecords calls do with a manager over the session store of the configuration.
+func (f *fleet) withRecords(ctx context.Context, do func(*sessions.Manager) error) error {
+	store, closer, err := f.sessions.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+	m, err := sessions.New(f.Broker, store, sessions.Options{Instance: "cli." + strings.ToLower(rand.Text())})
+	if err != nil {
+		return err
+	}
+	defer m.Close(context.WithoutCancel(ctx))
+	return do(m)
 }
 
 // sessionsDocument is the JSON output of the commands about sessions.
@@ -129,24 +179,26 @@ type listedSession struct {
 	Backend    string  `json:"backend"`
 	Session    string  `json:"session"`
 	AgeSeconds float64 `json:"age_seconds"`
+	holder
 	executor.SessionInfo
 }
 
-func newListedSession(s executor.SessionInfo) listedSession {
-	return listedSession{s.Handle.Backend, s.Handle.Session, time.Since(s.Created).Round(time.Millisecond).Seconds(), s}
+func newListedSession(s executor.SessionInfo, of holder) listedSession {
+	return listedSession{s.Handle.Backend, s.Handle.Session, time.Since(s.Created).Round(time.Millisecond).Seconds(), of, s}
 }
 
-// listed prints sandboxes and returns the error of listing them.
-func (a *app) listed(ctx context.Context, ls []executor.SessionInfo, err error) error {
+// listed prints sandboxes and returns the error of listing them. used is nil if nothing is known of
+// conversations.
+func (a *app) listed(ctx context.Context, ls []executor.SessionInfo, used map[place]holder, err error) error {
 	if a.json {
 		doc := sessionsDocument{Sessions: []listedSession{}}
 		for _, s := range ls {
-			doc.Sessions = append(doc.Sessions, newListedSession(s))
+			doc.Sessions = append(doc.Sessions, newListedSession(s, used[placeOf(s)]))
 		}
 		return a.printDocument(ctx, &doc, &doc.Error, err)
 	}
 	if len(ls) > 0 {
-		return errors.Join(printSessions(a.out, ls), err)
+		return errors.Join(printSessions(a.out, ls, used), err)
 	}
 	if err == nil {
 		fmt.Fprintf(a.err, "execbroker: no sandboxes of %s\n", plain(a.env().Owner))
@@ -154,9 +206,15 @@ func (a *app) listed(ctx context.Context, ls []executor.SessionInfo, err error) 
 	return err
 }
 
-func printSessions(w io.Writer, ls []executor.SessionInfo) error {
+func placeOf(s executor.SessionInfo) place { return place{s.Handle.Backend, s.Handle.Session} }
+
+func printSessions(w io.Writer, ls []executor.SessionInfo, used map[place]holder) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "BACKEND\tSESSION\tSTATE\tAGE\tEXPIRES\tTEMPLATE\tLABELS")
+	head := "BACKEND\tSESSION\tSTATE\tAGE\tEXPIRES\t"
+	if used != nil {
+		head += "SUBJECT\tCONVERSATION\t"
+	}
+	fmt.Fprintln(t, head+"TEMPLATE\tLABELS")
 	for _, s := range ls {
 		expires := ""
 		if !s.Expires.IsZero() {
@@ -166,8 +224,13 @@ func printSessions(w io.Writer, ls []executor.SessionInfo) error {
 		for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
 			labels = append(labels, plain(k)+"="+plain(s.Labels[k]))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", plain(s.Handle.Backend), plain(s.Handle.Session), plain(string(s.State)),
-			round(time.Since(s.Created)), expires, plain(s.Template), strings.Join(labels, " "))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t", plain(s.Handle.Backend), plain(s.Handle.Session), plain(string(s.State)),
+			round(time.Since(s.Created)), expires)
+		if used != nil {
+			of := used[placeOf(s)]
+			fmt.Fprintf(t, "%s\t%s\t", cmp.Or(plain(of.Subject), "-"), cmp.Or(plain(of.Conversation), "-"))
+		}
+		fmt.Fprintf(t, "%s\t%s\n", plain(s.Template), strings.Join(labels, " "))
 	}
 	return t.Flush()
 }
@@ -344,8 +407,12 @@ func (a *app) sessionReap(ctx context.Context, age time.Duration, dry bool) erro
 
 // reap removes sandboxes, or lists them in a dry run. The error is that of looking for them.
 func (a *app) reap(ctx context.Context, f *fleet, ls []executor.SessionInfo, dry bool, err error) error {
+	if len(ls) == 0 && err == nil && !a.json {
+		fmt.Fprintln(a.err, "execbroker: nothing to remove")
+		return nil
+	}
 	if dry {
-		return a.listed(ctx, ls, err)
+		return a.listed(ctx, ls, nil, err)
 	}
 	handles := make([]executor.Handle, len(ls))
 	for i, s := range ls {
@@ -356,26 +423,19 @@ func (a *app) reap(ctx context.Context, f *fleet, ls []executor.SessionInfo, dry
 
 // sessionReapByStore removes sandboxes that the session store of the configuration does not name.
 func (a *app) sessionReapByStore(ctx context.Context, f *fleet, age time.Duration, dry bool) error {
-	store, closer, err := f.sessions.OpenStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer closer.Close()
-	m, err := sessions.New(f.Broker, store, sessions.Options{Instance: "cli." + strings.ToLower(rand.Text())})
-	if err != nil {
-		return err
-	}
-	defer m.Close(context.WithoutCancel(ctx))
 	var old []executor.SessionInfo
-	var errs []error
-	for i, err := range m.Reap(ctx, age, true) {
-		switch {
-		case errors.Is(err, executor.ErrUnsupported): // sandboxes of a backend that cannot list end with their program
-		case err != nil:
-			errs = append(errs, err)
-		default:
-			old = append(old, i)
+	err := f.withRecords(ctx, func(m *sessions.Manager) error {
+		var errs []error
+		for i, err := range m.Reap(ctx, age, true) {
+			switch {
+			case errors.Is(err, executor.ErrUnsupported): // sandboxes of a backend that cannot list end with their program
+			case err != nil:
+				errs = append(errs, err)
+			default:
+				old = append(old, i)
+			}
 		}
-	}
-	return a.reap(ctx, f, old, dry, errors.Join(errs...))
+		return errors.Join(errs...)
+	})
+	return a.reap(ctx, f, old, dry, err)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -109,8 +110,12 @@ func TestSessionReap(t *testing.T) {
 	leave(t, b, "other", executor.Spec{})
 	run(t, exitUsage, "session", "reap", "--config", config, "--owner", "shop")
 	run(t, exitUsage, "session", "reap", "--config", config, "--owner", "shop", "--older-than", "-1s")
-	if got := run(t, exitOK, "session", "reap", "--config", config, "--owner", "shop", "--older-than", "1h").out.String(); got != "" {
-		t.Errorf("got %q", got)
+	for _, dry := range []string{"--dry-run", "--dry-run=false"} {
+		p := run(t, exitOK, "session", "reap", "--config", config, "--owner", "shop", "--older-than", "1h", dry)
+		if p.out.String() != "" {
+			t.Errorf("%s: got %q", dry, &p.out)
+		}
+		contains(t, p.err.String(), "execbroker: nothing to remove\n")
 	}
 	contains(t, run(t, exitOK, "session", "reap", "--config", config, "--owner", "shop", "--older-than", "1ns", "--dry-run").out.String(), hs[0].Session)
 	if got := len(b.Sandboxes()); got != 2 {
@@ -141,7 +146,7 @@ func TestSessionReapSparesRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := m.Acquire(t.Context(), "chat", executor.Spec{})
+	lease, err := m.Acquire(t.Context(), "chat", executor.Spec{Subject: "ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +155,18 @@ func TestSessionReapSparesRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := run(t, exitOK, "session", "reap", "--config", config, "--owner", "shop", "--older-than", "1ns", "--dry-run").out.String()
+	got := run(t, exitOK, "session", "ls", "--config", config, "--owner", "shop").out.String()
+	for _, line := range [][]string{{"SUBJECT", "CONVERSATION"}, {hs[0].Session, "-", "-"}, {lease.Info().Handle.Session, "ann", "chat"}} {
+		if !regexp.MustCompile(strings.Join(line, " .* ")).MatchString(strings.ReplaceAll(got, "\n", " \n")) {
+			t.Errorf("got\n%s\nwant a line with %q", got, line)
+		}
+	}
+	var d sessionsDocument
+	decode(t, run(t, exitOK, "session", "ls", "--config", config, "--owner", "shop", "--json").out.Bytes(), &d)
+	if len(d.Sessions) != 2 || d.Sessions[0].holder != (holder{}) || d.Sessions[1].holder != (holder{"ann", "chat"}) {
+		t.Errorf("got %+v", d.Sessions)
+	}
+	got = run(t, exitOK, "session", "reap", "--config", config, "--owner", "shop", "--older-than", "1ns", "--dry-run").out.String()
 	if contains(t, got, hs[0].Session); strings.Contains(got, lease.Info().Handle.Session) {
 		t.Errorf("got %s, which has what the store names", got)
 	}
