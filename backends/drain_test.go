@@ -1,6 +1,7 @@
 package backends_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,6 +58,36 @@ routes: [{name: r, split: [{backend: local, weight: 1}]}]`
 		turn("two", "print(x)", "two\n")
 		if n, m := len(w.at["a"].Sandboxes()), len(w.at["b"].Sandboxes()); n != 1 || m != 1 {
 			w.Errorf("got %d and %d sandboxes", n, m)
+		}
+	})
+}
+
+// TestEvictByConfiguration: an operator whose engine is full lets subjects lose the conversation
+// that they have not used for the longest time, while the program runs.
+func TestEvictByConfiguration(t *testing.T) {
+	t.Setenv("CHECKPOINT_KEY", strings.Repeat("k", 32))
+	const before = `
+backends: {box: {type: fake, on: b}}
+sessions: {max_per_subject: 1, checkpoint: {every: 5 runs, key: {env: CHECKPOINT_KEY}}}`
+	after := strings.Replace(before, "sessions: {", "sessions: {evict: true, ", 1)
+	bubble(t, fake.Options{}, func(w *world) {
+		b := w.open(before)
+		defer w.close(b)
+		acquire := func(key string) error {
+			l, err := b.Manager().Acquire(w.Context(), key, executor.Spec{Subject: "u"})
+			if err != nil {
+				return err
+			}
+			return l.Release()
+		}
+		for _, c := range []struct {
+			file, key string
+			denied    bool
+		}{{before, "one", false}, {before, "two", true}, {after, "two", false}, {before, "three", true}} {
+			w.reload(b, c.file)
+			if err := acquire(c.key); errors.Is(err, executor.ErrDenied) != c.denied || err != nil && !c.denied {
+				w.Errorf("%s: got %v, want denied: %t", c.key, err, c.denied)
+			}
 		}
 	})
 }

@@ -245,9 +245,6 @@ func (s Sessions) changeable(next Sessions) error {
 	if s.Checkpoint != next.Checkpoint {
 		errs = append(errs, driver.At("sessions.checkpoint", errors.New("cannot change while the program runs")))
 	}
-	if s.Evict != next.Evict {
-		errs = append(errs, driver.At("sessions.evict", errors.New("cannot change while the program runs")))
-	}
 	if s.LeaseTTL != next.LeaseTTL {
 		errs = append(errs, driver.At("sessions.lease_ttl", fmt.Errorf("cannot change while the program runs; it is %v", s.LeaseTTL)))
 	}

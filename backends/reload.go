@@ -16,8 +16,8 @@ import (
 // type and settings stay, with their pools, breakers, queues and statistics; the settings under
 // their key "broker" are changed in place. Existing sessions stay where they are, and new ones
 // follow cfg. A removed backend gets no new session and is closed when its last session has ended.
-// In Sessions, only the limits on the number of sessions can change, and Fronts and CORS
-// cannot change.
+// In Sessions, only the limits on the number of sessions, Evict, Drain and ReplaceAfter can change,
+// and Fronts and CORS cannot change.
 func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 	if err := cfg.Check(b.reg); err != nil {
 		return err
@@ -43,6 +43,7 @@ func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 	b.rollouts.set(cfg)
 	b.guard.set(cfg.Guard)
 	b.manager.SetLimits(cfg.Sessions.MaxPerSubject, cfg.Sessions.MaxTotal)
+	b.manager.SetEvict(cfg.Sessions.Evict)
 	if err := b.experiments.publish(ctx); err != nil { // what was counted belongs to the experiments of before
 		b.env.Logger().Warn("reload: figures of experiments", "error", err)
 	}

@@ -115,7 +115,11 @@ func (s Sessions) doctor(ctx context.Context) []driver.Check {
 	scheme, _, _ := strings.Cut(s.Store, ":")
 	st, closer, err := s.OpenStore(ctx)
 	if err != nil {
-		return []driver.Check{{Name: scheme, Detail: err.Error(), Fix: "start the server, or correct sessions.store and sessions.store_password"}}
+		fix := "start the server, or correct sessions.store and sessions.store_password"
+		if scheme == sqliteScheme {
+			fix = "put a copy of the file in its place, or correct sessions.store"
+		}
+		return []driver.Check{{Name: scheme, Detail: err.Error(), Fix: fix}}
 	}
 	defer closer.Close()
 	found := []driver.Check{{Name: scheme, OK: true}}

@@ -292,7 +292,7 @@ func (m *Manager) admit(ctx context.Context, e *entry) error {
 	}
 	if most := perSubject; most > 0 && e.Subject != "" {
 		n, err := m.countSubject(ctx, e.Subject, most)
-		for more := m.opts.Evict; err == nil && n > most && more; {
+		for more := m.evicts(); err == nil && n > most && more; {
 			if more, err = m.makeRoom(ctx, e.Subject, e.Key); err == nil && more {
 				n, err = m.countSubject(ctx, e.Subject, most)
 			}

@@ -154,6 +154,20 @@ func (m *Manager) SetLimits(perSubject, total int) {
 	m.opts.MaxPerSubject, m.opts.MaxTotal = max(perSubject, 0), max(total, 0)
 }
 
+// SetEvict changes Options.Evict. Without checkpoints it changes nothing: conversations would be
+// lost.
+func (m *Manager) SetEvict(evict bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opts.Evict = evict && m.opts.Checkpoint.Every > 0
+}
+
+func (m *Manager) evicts() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.opts.Evict
+}
+
 // limits returns the values of SetLimits or, without it, of Options.
 func (m *Manager) limits() (perSubject, total int) {
 	m.mu.Lock()
