@@ -25,13 +25,17 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
-// guides says what a test knows of a guide besides what stands in it. One that is not here needs
-// nothing.
-var guides = map[string]struct {
+// guide is what a test knows of a guide besides what stands in it.
+type guide struct {
 	prints []string // among the output of its commands
 	host   bool     // it needs the network of the machine, not one of its own, in which its ports are free
 	cloud  bool     // it needs services of the Internet for which there are stand-ins
-}{
+	// happens is what happens at the places that the guide marks, by their names.
+	happens map[string]func(*scene)
+}
+
+// guides are those that need something.
+var guides = map[string]guide{
 	"ab-test":                {prints: []string{"1 % of new sessions go to next, paused since", "not known yet", "pause by ", "# Experiment chat"}},
 	"bubblewrap":             {prints: []string{"bubblewrap works", "42\n", " 42"}},
 	"chat":                   {prints: []string{"chat at http://127.0.0.1:8080", "chat at http://127.0.0.1:8081"}},
@@ -79,11 +83,7 @@ func TestGuides(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	program := filepath.Join(t.TempDir(), "execbroker")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", program, "../../cmd/execbroker")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin := program(t)
 	stand(t, engine, dockertest.Trixie, "docker.io/library/python:3.13-slim")
 	stand(t, engine, dockertest.Python, "example/execbroker:trixie")
 	var left []string
@@ -104,7 +104,7 @@ func TestGuides(t *testing.T) {
 		name := strings.TrimSuffix(file, ".md")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			follow(t, name, steps, filepath.Dir(program), engine)
+			follow(t, name, guides[name], steps, bin, engine)
 		})
 	}
 	t.Logf("not run:\n%s", strings.Join(left, "\n"))
@@ -113,16 +113,32 @@ func TestGuides(t *testing.T) {
 	}
 }
 
-// step is a block that a reader copies.
-type step struct {
-	line int
-	file string // that the text goes to; "" is the shell
-	text string
-	why  string // it is not run
+// program builds the program and returns its directory.
+func program(t *testing.T) (bin string) {
+	t.Helper()
+	bin = t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", filepath.Join(bin, "execbroker"), "../../cmd/execbroker")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return bin
 }
 
+// step is a block that a reader copies, or one of these.
+type step struct {
+	line  int
+	file  string // that the text goes to; "" is the shell
+	text  string
+	why   string // it is not run
+	sees  string // what the commands of the block before print
+	event string // what happens here, for which the guide has a comment
+}
+
+// runs reports whether s is a block of commands that is run.
+func (s step) runs() bool { return s.file == "" && s.why == "" && s.sees == "" && s.event == "" }
+
 var (
-	block   = regexp.MustCompile("(?m)^(?:<!-- not run: (.*) -->\n)?```(\\w+)\n((?s:.*?))^```$")
+	block   = regexp.MustCompile("(?m)^<!-- happens: (.*) -->$|^(?:<!-- not run: (.*) -->\n)?```(\\w+)\n((?s:.*?))^```$")
 	heading = regexp.MustCompile(`^(?:#|//) ([\w.-]+\.\w+)\n`)
 )
 
@@ -134,8 +150,16 @@ func parse(text string) (steps []step) {
 			}
 			return text[m[2*i]:m[2*i+1]]
 		}
-		s := step{line: 1 + strings.Count(text[:m[6]], "\n"), why: part(1), text: part(3)}
-		if part(2) != "sh" {
+		if part(1) != "" {
+			steps = append(steps, step{line: 1 + strings.Count(text[:m[0]], "\n"), event: part(1)})
+			continue
+		}
+		s := step{line: 1 + strings.Count(text[:m[8]], "\n"), why: part(2), text: part(4)}
+		switch language := part(3); {
+		case language == "sh":
+		case language == "txt":
+			s.sees, s.text = s.text, ""
+		default:
 			h := heading.FindStringSubmatch(s.text)
 			if h == nil {
 				continue
@@ -148,8 +172,9 @@ func parse(text string) (steps []step) {
 }
 
 func TestParse(t *testing.T) {
-	got := parse("a\n```sh\nx\ny &\n```\n```yaml\n# app.yaml\nb\n```\n```yaml\nno: file\n```\n<!-- not run: why -->\n```sh\nz\n```\n")
-	want := []step{{line: 3, text: "x\ny &\n"}, {line: 7, file: "app.yaml", text: "# app.yaml\nb\n"}, {line: 15, text: "z\n", why: "why"}}
+	got := parse("a\n```sh\nx\ny &\n```\n```yaml\n# app.yaml\nb\n```\n```yaml\nno: file\n```\n<!-- not run: why -->\n```sh\nz\n```\n" +
+		"<!-- happens: an end -->\n```txt\nok\n```\n")
+	want := []step{{line: 3, text: "x\ny &\n"}, {line: 7, file: "app.yaml", text: "# app.yaml\nb\n"}, {line: 15, text: "z\n", why: "why"}, {line: 17, event: "an end"}, {line: 19, sees: "ok\n"}}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -157,7 +182,7 @@ func TestParse(t *testing.T) {
 
 func hasCommands(steps []step) bool {
 	for _, s := range steps {
-		if s.file == "" && s.why == "" {
+		if s.runs() {
 			return true
 		}
 	}
@@ -165,35 +190,52 @@ func hasCommands(steps []step) bool {
 }
 
 // follow does what a reader of a guide does.
-func follow(t *testing.T, name string, steps []step, bin, engine string) {
+func follow(t *testing.T, name string, g guide, steps []step, bin, engine string) {
 	dir := t.TempDir()
 	clone, home := filepath.Join(dir, "clone"), filepath.Join(dir, "home")
 	copyRepository(t, clone)
 	if err := os.Mkdir(home, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// curl's exit code says nothing of HTTP by itself.
-	if err := os.WriteFile(filepath.Join(home, ".curlrc"), []byte("fail-with-body\nno-progress-meter\n"), 0o644); err != nil {
+	curl := "no-progress-meter\n"
+	if g.happens == nil {
+		curl += "fail-with-body\n" // its exit code says nothing of HTTP by itself; incidents show what it prints
+	}
+	if err := os.WriteFile(filepath.Join(home, ".curlrc"), []byte(curl), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	env := environment(t, home, bin, engine)
-	if guides[name].cloud {
+	if g.cloud {
 		env = append(env, clouds(t, engine)...)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Minute)
 	t.Cleanup(cancel)
-	sh := start(t, ctx, clone, env, steps, !guides[name].host)
+	sh := start(t, ctx, clone, env, steps, !g.host)
 	t.Cleanup(func() { sh.end(t) })
+	present, leave := context.WithCancel(ctx)
+	t.Cleanup(leave)
+	around := &scene{T: t, ctx: present, sh: sh, dir: clone}
+	before := 0 // the output before the last block
 	for _, s := range steps {
 		switch {
 		case s.why != "":
+		case s.event != "":
+			if g.happens[s.event] == nil {
+				t.Fatalf("%s.md:%d: no test makes that happen: %s", name, s.line, s.event)
+			}
+			g.happens[s.event](around)
+		case s.sees != "":
+			if err := sh.sees(ctx, before, s.sees); err != nil {
+				t.Fatalf("%s.md:%d: %v", name, s.line, err)
+			}
 		case s.file != "":
 			if err := os.WriteFile(filepath.Join(clone, s.file), []byte(s.text), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		default:
-			before := sh.out.len()
+			before = sh.out.len()
 			if err := sh.next(); err != nil {
+				leave()
 				sh.end(t) // all output is there then
 				t.Fatalf("%s.md:%d: %v\n%s\n%s", name, s.line, err, s.text, sh.out.from(before))
 			}
@@ -204,8 +246,9 @@ func follow(t *testing.T, name string, steps []step, bin, engine string) {
 			}
 		}
 	}
+	leave()
 	sh.end(t)
-	for _, want := range guides[name].prints {
+	for _, want := range g.prints {
 		if got := sh.out.from(0); !strings.Contains(got, want) {
 			t.Errorf("got\n%s\nwant %q in it", got, want)
 		}
@@ -273,6 +316,8 @@ type shell struct {
 	say  *os.File    // a line for each block that may begin
 	hear *os.File    // an empty line for each block that has ended
 	kept func() bool // ends the watch over its time
+
+	alone bool // it has a network of its own; who may not make one has that of the machine
 }
 
 // start starts a shell for steps, which stops when a command fails.
@@ -281,7 +326,7 @@ func start(t *testing.T, ctx context.Context, dir string, env []string, steps []
 	var script strings.Builder
 	script.WriteString("set -e\ntrap 'echo failed >&4' EXIT\n") // a server in the background keeps the pipe open
 	for _, s := range steps {
-		if s.file == "" && s.why == "" {
+		if s.runs() {
 			fmt.Fprintf(&script, "read -r _ <&3\n%secho >&4\n", s.text)
 		}
 	}
@@ -293,12 +338,12 @@ func start(t *testing.T, ctx context.Context, dir string, env []string, steps []
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shell{cmd: exec.Command("sh", "-c", script.String()), out: &output{more: make(chan struct{}, 1)}, say: say, hear: ours}
+	s := &shell{cmd: exec.Command("sh", "-c", script.String()), out: &output{more: make(chan struct{}, 1)}, say: say, hear: ours, alone: alone && os.Geteuid() == 0}
 	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = dir, env, s.out, s.out
 	s.cmd.ExtraFiles = []*os.File{told, theirs}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.cmd.WaitDelay = time.Minute
-	err = startIn(s.cmd, alone)
+	err = startIn(s.cmd, s.alone)
 	told.Close()
 	theirs.Close()
 	if err != nil {
@@ -308,10 +353,9 @@ func start(t *testing.T, ctx context.Context, dir string, env []string, steps []
 	return s
 }
 
-// startIn starts cmd, if alone with a network of its own that has nothing but loopback. Who may not
-// make one gets that of the machine.
+// startIn starts cmd, if alone with a network of its own that has nothing but loopback.
 func startIn(cmd *exec.Cmd, alone bool) error {
-	if !alone || os.Geteuid() != 0 {
+	if !alone {
 		return cmd.Start()
 	}
 	failed := make(chan error)

@@ -1,0 +1,216 @@
+package guides
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+
+	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/executor/sessions"
+	"github.com/execbroker/execbroker/server"
+)
+
+// TestIncidents follows the pages about incidents as TestGuides follows guides, with users who talk
+// to the server meanwhile. What a page marks happens where it marks it.
+func TestIncidents(t *testing.T) {
+	engine, err := dockertest.Host()
+	if err != nil {
+		t.Skip(err)
+	}
+	bin := program(t)
+	stand(t, engine, dockertest.Trixie, "docker.io/library/python:3.13-slim")
+	t.Run("provider-down", func(t *testing.T) { providerDown(t, bin, engine) })
+	t.Run("engine-full", func(t *testing.T) { engineFull(t, bin, engine) })
+	t.Run("leaks", func(t *testing.T) { leaks(t, bin, engine) })
+	t.Run("runaway-costs", func(t *testing.T) { runawayCosts(t, bin, engine) })
+	t.Run("restore", func(t *testing.T) { restore(t, bin, engine) })
+}
+
+// rehearse follows the page of an incident.
+func rehearse(t *testing.T, name, bin, engine string, happens map[string]func(*scene)) {
+	t.Helper()
+	text, err := os.ReadFile("incidents/" + name + ".md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := parse(string(text))
+	for _, s := range steps {
+		if s.why != "" {
+			t.Errorf("%s.md:%d: not run: %s", name, s.line, s.why)
+		}
+	}
+	follow(t, name, guide{happens: happens}, steps, bin, engine)
+}
+
+// owned removes the sandboxes of an owner after the test: conversations outlive their server.
+func owned(t *testing.T, engine, owner string) {
+	t.Helper()
+	remove := func() {
+		c, err := client.New(client.WithHost(engine))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		ctx := context.WithoutCancel(t.Context())
+		all, err := dockertest.List(ctx, engine, driver.LabelOwner+"="+owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range all {
+			if _, err := c.ContainerRemove(ctx, i.ID, client.ContainerRemoveOptions{Force: true}); err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) {
+				t.Error(err)
+			}
+		}
+	}
+	remove() // what a run has left that was killed
+	t.Cleanup(remove)
+}
+
+// containers returns the names of the sandboxes of an owner.
+func containers(s *scene, engine, owner string) []string {
+	names, err := dockertest.Containers(s.ctx, engine, driver.LabelOwner+"="+owner)
+	if err != nil {
+		s.Fatal(err)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// cable is a way to the engine that can be cut.
+func cable(t *testing.T, engine string) *dockertest.Cable {
+	t.Helper()
+	c, err := dockertest.NewCable(engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func providerDown(t *testing.T, bin, engine string) {
+	owned(t, engine, "shop-outage")
+	way := cable(t, engine)
+	rehearse(t, "provider-down", bin, way.Host, map[string]func(*scene){
+		"users talk":         talk,
+		"the engine is away": func(*scene) { way.Cut() },
+		"the users go on at the fallback": func(s *scene) {
+			s.users.until("goes on at the fallback", func(u *user) bool { return u.on["local"] > 0 })
+			s.users.each(func(u *user) {
+				if len(u.moves) != 1 || u.moves[0].Why != sessions.LossUnavailable || u.moves[0].Kept == nil || u.moves[0].Kept.Refused != "" {
+					s.Errorf("%s: got another sandbox %+v", u.subject, u.moves)
+				}
+			})
+		},
+		"the engine is back": func(*scene) { way.Mend() },
+		"the users go on":    func(s *scene) { s.users.goOn() },
+	})
+}
+
+func engineFull(t *testing.T, bin, engine string) {
+	owned(t, engine, "shop-full")
+	rehearse(t, "engine-full", bin, engine, map[string]func(*scene){
+		"users talk": talk,
+		"the users go on": func(s *scene) {
+			s.users.goOn()
+			s.users.same()
+		},
+	})
+}
+
+func leaks(t *testing.T, bin, engine string) {
+	owned(t, engine, "shop-leaks")
+	var used, all []string
+	rehearse(t, "leaks", bin, engine, map[string]func(*scene){
+		"users talk": func(s *scene) {
+			talk(s)
+			used = containers(s, engine, "shop-leaks")
+		},
+		"users have sessions without a conversation": func(s *scene) {
+			for _, u := range s.users.all {
+				s.users.open(u)
+			}
+			all = containers(s, engine, "shop-leaks")
+			if len(used) != 2 || len(all) != 4 {
+				s.Fatalf("got sandboxes %v, %v with sessions", used, all)
+			}
+		},
+		"the server is killed": func(s *scene) { s.kill() },
+		"only the sandboxes of conversations are left": func(s *scene) {
+			if left := containers(s, engine, "shop-leaks"); !slices.Equal(left, used) {
+				s.Errorf("got %v of %v, want those of conversations: %v", left, all, used)
+			}
+		},
+		"the users go on in the same sandboxes": func(s *scene) {
+			s.users.goOn()
+			s.users.same()
+		},
+	})
+}
+
+func runawayCosts(t *testing.T, bin, engine string) {
+	owned(t, engine, "shop-costs")
+	const eve = "key-of-the-user-eve"
+	var ended <-chan string
+	rehearse(t, "runaway-costs", bin, engine, map[string]func(*scene){
+		"users talk": talk,
+		"eve runs code without an end": func(s *scene) {
+			ctx, cancel := context.WithCancel(s.ctx)
+			s.Cleanup(cancel)
+			for range 3 {
+				if res, problem, err := s.users.run(ctx, eve, "/v1/run", server.RunRequest{Language: executor.Python, Code: "6*7"}); err != nil || problem.Kind != "" {
+					s.Fatalf("got %+v, %+v, %v", res, problem, err)
+				}
+			}
+			ended = s.users.endless(ctx, eve, "/v1/conversations/job/run/stream")
+		},
+		"the code of eve has ended": func(s *scene) {
+			select {
+			case last := <-ended:
+				if !strings.Contains(last, `"status":"killed"`) {
+					s.Errorf("got %s", last)
+				}
+			case <-time.After(time.Minute):
+				s.Fatal("the code of eve does not end")
+			}
+		},
+		"the users go on": func(s *scene) {
+			s.users.goOn()
+			s.users.same()
+		},
+	})
+}
+
+func restore(t *testing.T, bin, engine string) {
+	var copied map[string]int
+	rehearse(t, "restore", bin, engine, map[string]func(*scene){
+		"users talk": func(s *scene) {
+			talk(s)
+			copied = s.users.sums()
+		},
+		"the users go on": func(s *scene) { s.users.goOn() },
+		"the server is killed and the disk loses the store": func(s *scene) {
+			s.kill()
+			s.users.silent()
+			for _, name := range []string{"sessions.db", "sessions.db-wal", "sessions.db-shm"} {
+				if err := os.WriteFile(filepath.Join(s.dir, name), bytes.Repeat([]byte{0xff}, 1<<16), 0o600); err != nil {
+					s.Fatal(err)
+				}
+			}
+		},
+		"conversations go on from the copy": func(s *scene) { s.users.back(copied) },
+	})
+}
