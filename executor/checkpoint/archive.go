@@ -156,8 +156,8 @@ func (m *Manifest) read(raw []byte) error {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return err
 	}
-	if v.Version != Version {
-		return fmt.Errorf("version %d of the format is not known, only %d", v.Version, Version)
+	if err := checkVersion(v.Version); err != nil {
+		return err
 	}
 	return decode(raw, m)
 }

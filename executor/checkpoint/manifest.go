@@ -17,6 +17,28 @@ import (
 // Version is the version of the format that this package writes and reads.
 const Version = 1
 
+// VersionError says that a later version of this package has made or sealed an archive. It may have
+// what this version would lose, so it is not used.
+type VersionError struct {
+	Version int // of the format, or of the seal
+	Known   int // the latest version that this package reads
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("a later version of this program wrote it: it has version %d, and this program knows versions up to %d; update this program", e.Version, e.Known)
+}
+
+// checkVersion reports whether this package reads a version of the format.
+func checkVersion(v int) error {
+	switch {
+	case v > Version:
+		return &VersionError{v, Version}
+	case v != Version:
+		return fmt.Errorf("version %d of the format is not known, only %d", v, Version)
+	}
+	return nil
+}
+
 // Bounds of a manifest. They keep the work of a reader small, whatever an archive contains.
 const (
 	maxManifest = 16 << 20 // bytes of JSON
@@ -102,8 +124,8 @@ func decode(raw []byte, v any) error {
 // check reports whether a manifest is one that Make may have written with this many bytes of
 // values.
 func (m *Manifest) check(values int64) error {
-	if m.Version != Version {
-		return fmt.Errorf("version %d of the format is not known, only %d", m.Version, Version)
+	if err := checkVersion(m.Version); err != nil {
+		return err
 	}
 	if m.Language != executor.Python && (m.Language != "" || len(m.Imports)+len(m.Steps) > 0) {
 		return fmt.Errorf("language %.50q is not known", m.Language)

@@ -28,8 +28,9 @@ type link struct {
 
 // Restore reads an archive into a fresh session. Its code runs there, so an archive of unknown
 // origin is executor.ErrDenied unless Options.Spec says that it can do no harm. Restore checks all
-// of the archive before it touches the session: what is not an archive of this version is
-// executor.ErrInvalid, and more than MaxBytes are executor.ErrTooLarge. Then it installs the
+// of the archive before it touches the session: what is not an archive is executor.ErrInvalid, more
+// than MaxBytes are executor.ErrTooLarge, and an archive of a later version is
+// executor.ErrUnavailable with a *VersionError: keep it for that version. Then it installs the
 // packages that the archive lists, writes the files and, in one run, restores links, imports,
 // definitions and values. What cannot be restored, because a package is refused, a module is
 // missing or another Python refuses it, is in Report.Omitted, besides what Make omitted. With
@@ -48,6 +49,9 @@ func Restore(ctx context.Context, s executor.Session, r io.Reader, opts Options)
 	a, err := parse(r, opts.MaxBytes)
 	if errors.Is(err, errTooBig) {
 		return nil, failure(s, op, executor.ErrTooLarge, executor.RanNo, err)
+	}
+	if later := (*VersionError)(nil); errors.As(err, &later) {
+		return nil, failure(s, op, executor.ErrUnavailable, executor.RanNo, fmt.Errorf("archive: %w", err))
 	}
 	if err != nil {
 		return nil, failure(s, op, executor.ErrInvalid, executor.RanNo, fmt.Errorf("archive: %w", err))

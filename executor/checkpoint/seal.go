@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 
 	"github.com/execbroker/execbroker/executor"
 )
@@ -17,7 +19,14 @@ import (
 const MinKey = 32
 
 // sealMark begins sealed archives, so that the same key in another use authenticates nothing here.
-const sealMark = "execbroker checkpoint seal 1\n"
+// It has their version.
+const (
+	sealMark    = "execbroker checkpoint seal 1\n"
+	sealVersion = 1
+)
+
+// anyMark is how a sealed archive of any version begins.
+var anyMark = regexp.MustCompile(`^execbroker checkpoint seal (\d{1,6})\n`)
 
 // A Binding says to whom an archive belongs, and how well its code was enclosed. Empty fields are
 // values like others.
@@ -49,7 +58,8 @@ func Seal(key []byte, b Binding, archive []byte) ([]byte, error) {
 // fails with executor.ErrDenied if the archive was not sealed with key, was changed since, or
 // belongs to another owner, subject, conversation or language; if now has a wider network; and if
 // now has a weaker isolation, by executor.Isolation.AtLeast. Of an allow-list, each host has to be
-// in the sealed one, spelled alike.
+// in the sealed one, spelled alike. A seal of a later version is executor.ErrUnavailable with a
+// *VersionError.
 func Open(key []byte, now Binding, sealed []byte) (archive []byte, err error) {
 	deny := func(rule executor.Rule, why string) ([]byte, error) {
 		return nil, sealError(executor.ErrDenied, executor.Denial{Rule: rule}, errors.New(why))
@@ -57,6 +67,11 @@ func Open(key []byte, now Binding, sealed []byte) (archive []byte, err error) {
 	content := sealed[:max(len(sealed)-sha256.Size, 0)]
 	if len(key) < MinKey || !hmac.Equal(code(key, content), sealed[len(content):]) {
 		return deny("", "the archive was not sealed with this key, or was changed since")
+	}
+	if m := anyMark.FindSubmatch(content); m != nil {
+		if v, _ := strconv.Atoi(string(m[1])); v > sealVersion {
+			return nil, sealError(executor.ErrUnavailable, executor.Denial{}, &VersionError{v, sealVersion})
+		}
 	}
 	rest, ok := bytes.CutPrefix(content, []byte(sealMark))
 	if !ok || len(rest) < 4 || uint64(len(rest)-4) < uint64(binary.BigEndian.Uint32(rest)) {

@@ -1,6 +1,10 @@
 package sessions
 
 import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"errors"
 	"strings"
 )
@@ -29,4 +33,61 @@ func (m *Manager) Crash() {
 		le.cancel(errors.New("crashed"))
 		le.renewal.Wait()
 	}
+}
+
+// Rewrite replaces the archive of the last checkpoint of a conversation, as another version of the
+// program might have written it.
+func (m *Manager) Rewrite(ctx context.Context, l *Lease, change func(archive []byte) []byte) error {
+	e, err := m.load(ctx, l.Key)
+	if err != nil {
+		return err
+	}
+	h, _, err := m.loadHead(ctx, l.Key)
+	if err != nil {
+		return err
+	}
+	sealed, err := m.getPieces(ctx, l.Key, h)
+	if err != nil {
+		return err
+	}
+	archive, err := m.opts.Checkpoint.open(m.binding(&e.Record, l.session()), sealed)
+	if err != nil {
+		return err
+	}
+	return m.saveArchive(ctx, &e.Record, l.session(), change(archive))
+}
+
+// LaterSeal gives the last checkpoint of a conversation a seal of the next version.
+func (m *Manager) LaterSeal(ctx context.Context, l *Lease) error {
+	e, err := m.load(ctx, l.Key)
+	if err != nil {
+		return err
+	}
+	h, _, err := m.loadHead(ctx, l.Key)
+	if err != nil {
+		return err
+	}
+	stored, err := m.store.Get(ctx, piece(l.Key, h.ID, 0))
+	if err != nil {
+		return err
+	}
+	c := &m.opts.Checkpoint
+	a, err := c.aead(e.Subject)
+	if err != nil {
+		return err
+	}
+	sealed, err := a.Open(nil, nil, stored.Value, []byte(e.Key))
+	if err != nil {
+		return err
+	}
+	key, err := c.derived("seal", e.Subject)
+	if err != nil {
+		return err
+	}
+	content := bytes.Replace(sealed[:len(sealed)-sha256.Size], []byte("seal 1\n"), []byte("seal 2\n"), 1)
+	code := hmac.New(sha256.New, key)
+	code.Write(content)
+	stored.Value = a.Seal(nil, nil, code.Sum(content), []byte(e.Key))
+	_, err = m.store.Put(ctx, piece(l.Key, h.ID, 0), stored)
+	return err
 }

@@ -351,14 +351,20 @@ func (m *Manager) restore(ctx context.Context, e *entry, spec executor.Spec, s e
 		b.Isolation = executor.IsolationMicroVM // at least any other
 	}
 	archive, err := m.opts.Checkpoint.open(b, sealed)
+	if later := (*checkpoint.VersionError)(nil); errors.As(err, &later) {
+		return s, nil, m.later(e.Key, later)
+	}
 	if err != nil {
 		kept.Refused = err.Error()
 		return s, kept, nil
 	}
 	err = m.unpack(ctx, s, archive, kept)
+	later := (*checkpoint.VersionError)(nil)
 	switch {
 	case err == nil:
 		return s, kept, nil
+	case errors.As(err, &later):
+		return s, nil, m.later(e.Key, later)
 	case !unsuited(err):
 		return s, nil, err
 	}
@@ -366,6 +372,12 @@ func (m *Manager) restore(ctx context.Context, e *entry, spec executor.Spec, s e
 	s.Close() // if this fails, the idle TTL removes it
 	s, err = m.sandbox(ctx, &e.Record, spec)
 	return s, kept, err
+}
+
+// later returns the error of a key whose checkpoint a later program has made. The conversation does
+// not begin anew: its next checkpoint would replace that one.
+func (m *Manager) later(key string, err *checkpoint.VersionError) error {
+	return m.fail("acquire", executor.ErrUnavailable, fmt.Errorf("the checkpoint of key %q: %w", key, err))
 }
 
 // unpack restores an archive of a key into a session of it, and says in kept what that got.
