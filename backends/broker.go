@@ -44,7 +44,7 @@ type Broker struct {
 	rollouts    rollouts
 	experiments experiments
 	shadows     shadows
-	reloading   sync.Mutex // one Reload or Close at a time
+	reloading   chan struct{} // has one while a Reload, a reshare or a Close goes on
 	mu          sync.Mutex
 	table       *table
 	leaving     map[*member]bool // removed by Reload, not closed yet
@@ -65,7 +65,7 @@ func Open(ctx context.Context, env driver.Env, reg *Registry, cfg Config, opts .
 	}
 	env.Instance = cmp.Or(env.Instance, strings.ToLower(rand.Text())) // the same for all backends, because it names the process
 	env.Name = cmp.Or(env.Name, "broker")
-	b := &Broker{env: env, reg: reg, leaving: map[*member]bool{}}
+	b := &Broker{env: env, reg: reg, leaving: map[*member]bool{}, reloading: make(chan struct{}, 1)}
 	b.rollouts.b, b.rollouts.wake = b, make(chan struct{}, 1)
 	b.experiments.b, b.experiments.sent = b, map[armKey]*sent{}
 	b.shadows.b, b.shadows.members, b.shadows.followed = b, map[string]*member{}, map[*follower]bool{}

@@ -22,8 +22,8 @@ func (b *Broker) Reload(ctx context.Context, cfg Config) error {
 	if err := cfg.Check(b.reg); err != nil {
 		return err
 	}
-	b.reloading.Lock()
-	defer b.reloading.Unlock()
+	b.reloading <- struct{}{}
+	defer func() { <-b.reloading }()
 	old, err := b.use("reload")
 	if err != nil {
 		return err
@@ -153,8 +153,8 @@ const managerClose = 10 * time.Second
 // closes the backends at the same time, since each may take its cleanup timeout. An error says what
 // is left behind. Close may be called again; after an error, that tries again.
 func (b *Broker) Close() error {
-	b.reloading.Lock()
-	defer b.reloading.Unlock()
+	b.reloading <- struct{}{}
+	defer func() { <-b.reloading }()
 	ctx, cancel := context.WithTimeout(context.Background(), managerClose)
 	defer cancel()
 	conversations := b.manager.Close(ctx)

@@ -363,8 +363,12 @@ func change(ctx context.Context, store sessions.Store, route, id string, do func
 
 // reshare makes a table with the shares of now. Nothing is opened or closed.
 func (b *Broker) reshare() error {
-	b.reloading.Lock()
-	defer b.reloading.Unlock()
+	select {
+	case b.reloading <- struct{}{}:
+		defer func() { <-b.reloading }()
+	case <-b.ctx.Done(): // Close waits for this goroutine
+		return context.Cause(b.ctx)
+	}
 	old, err := b.use("rollout")
 	if err != nil {
 		return err
