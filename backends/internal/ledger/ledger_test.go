@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -472,6 +473,21 @@ func TestDays(t *testing.T) {
 			if want := int64(1); r.Arm == "" && r.Runs != 4 || r.Arm != "" && r.Runs != want || int64(r.Cost) != r.Runs*day {
 				t.Errorf("got %+v", r)
 			}
+		}
+		archived := 0
+		for name, err := range s.store.Keys(s.Context(), "usage/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := s.store.Get(s.Context(), name)
+			var record struct{ V int }
+			if err := errors.Join(err, json.Unmarshal(e.Value, &record)); err != nil || record.V != sessions.Schema {
+				t.Errorf("%s: got version %d, %v", name, record.V, err)
+			}
+			archived++
+		}
+		if archived == 0 {
+			t.Error("no day was archived")
 		}
 	})
 }
