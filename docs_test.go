@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,10 @@ var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 // a part of one.
 func TestConfigurationsInTheDocumentation(t *testing.T) {
 	guides, err := filepath.Glob("docs/guides/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	incidents, err := filepath.Glob("docs/guides/incidents/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +41,7 @@ func TestConfigurationsInTheDocumentation(t *testing.T) {
 			t.Errorf("%s: %v\n%s", file, err, text)
 		}
 	}
-	for _, file := range append(guides, "README.md") {
+	for _, file := range slices.Concat(guides, incidents, []string{"README.md"}) {
 		for _, m := range yamlBlock.FindAllStringSubmatch(text(t, file), -1) {
 			check(file, m[1])
 		}

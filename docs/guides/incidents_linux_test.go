@@ -3,6 +3,8 @@ package guides
 import (
 	"bytes"
 	"context"
+	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/sessions"
+	"github.com/execbroker/execbroker/internal/dbtest"
 	"github.com/execbroker/execbroker/server"
 )
 
@@ -34,22 +37,30 @@ func TestIncidents(t *testing.T) {
 	t.Run("leaks", func(t *testing.T) { leaks(t, bin, engine) })
 	t.Run("runaway-costs", func(t *testing.T) { runawayCosts(t, bin, engine) })
 	t.Run("restore", func(t *testing.T) { restore(t, bin, engine) })
+	t.Run("restore-redis", func(t *testing.T) { restoreRedis(t, bin, engine) })
+	t.Run("restore-postgresql", func(t *testing.T) { restorePostgreSQL(t, bin, engine) })
 }
 
 // rehearse follows the page of an incident.
 func rehearse(t *testing.T, name, bin, engine string, happens map[string]func(*scene)) {
 	t.Helper()
+	stage(t, name, bin, engine, guide{happens: happens}, strings.NewReplacer())
+}
+
+// stage follows a page with addresses of others than those of the page.
+func stage(t *testing.T, name, bin, engine string, g guide, addresses *strings.Replacer) {
+	t.Helper()
 	text, err := os.ReadFile("incidents/" + name + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps := parse(string(text))
+	steps := parse(addresses.Replace(string(text)))
 	for _, s := range steps {
 		if s.why != "" {
 			t.Errorf("%s.md:%d: not run: %s", name, s.line, s.why)
 		}
 	}
-	follow(t, name, guide{happens: happens}, steps, bin, engine)
+	follow(t, name, g, steps, bin, engine)
 }
 
 // owned removes the sandboxes of an owner after the test: conversations outlive their server.
@@ -194,23 +205,59 @@ func runawayCosts(t *testing.T, bin, engine string) {
 	})
 }
 
-func restore(t *testing.T, bin, engine string) {
+// lost are what happens around a store that is lost, and the copy that conversations go on from.
+func lost(what string, lose func(*scene)) map[string]func(*scene) {
 	var copied map[string]int
-	rehearse(t, "restore", bin, engine, map[string]func(*scene){
+	return map[string]func(*scene){
 		"users talk": func(s *scene) {
 			talk(s)
 			copied = s.users.sums()
 		},
 		"the users go on": func(s *scene) { s.users.goOn() },
-		"the server is killed and the disk loses the store": func(s *scene) {
+		"the server is killed and " + what: func(s *scene) {
 			s.kill()
 			s.users.silent()
-			for _, name := range []string{"sessions.db", "sessions.db-wal", "sessions.db-shm"} {
-				if err := os.WriteFile(filepath.Join(s.dir, name), bytes.Repeat([]byte{0xff}, 1<<16), 0o600); err != nil {
-					s.Fatal(err)
-				}
-			}
+			lose(s)
 		},
 		"conversations go on from the copy": func(s *scene) { s.users.back(copied) },
-	})
+	}
+}
+
+func restore(t *testing.T, bin, engine string) {
+	rehearse(t, "restore", bin, engine, lost("the disk loses the store", func(s *scene) {
+		for _, name := range []string{"sessions.db", "sessions.db-wal", "sessions.db-shm"} {
+			if err := os.WriteFile(filepath.Join(s.dir, name), bytes.Repeat([]byte{0xff}, 1<<16), 0o600); err != nil {
+				s.Fatal(err)
+			}
+		}
+	}))
+}
+
+func restoreRedis(t *testing.T, bin, engine string) {
+	rehearse(t, "restore-redis", bin, engine, lost("the disk loses the store", func(s *scene) {
+		c, err := s.sh.dial(s.ctx, "tcp", "127.0.0.1:6390")
+		if err != nil {
+			s.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte("SHUTDOWN NOSAVE\r\n")); err != nil {
+			s.Fatal(err)
+		}
+		if said, err := io.ReadAll(c); err != nil || len(said) > 0 {
+			s.Fatalf("got %q, %v, want the end of Redis", said, err)
+		}
+		if err := os.RemoveAll(filepath.Join(s.dir, "redis")); err != nil {
+			s.Fatal(err)
+		}
+	}))
+}
+
+func restorePostgreSQL(t *testing.T, bin, engine string) {
+	db := dbtest.Postgres(t)
+	at, err := url.Parse(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := guide{host: true, happens: lost("the database is empty", func(*scene) { db.Empty() })}
+	stage(t, "restore-postgresql", bin, engine, g, strings.NewReplacer("db.example:5432", at.Host, "the-password", db.Password))
 }
