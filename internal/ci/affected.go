@@ -21,6 +21,7 @@ var reads = map[string][]string{
 	"backends/all":         {"docs/reports"},
 	"clients/npm":          {"LICENSE"},
 	"cmd/execbroker":       {"docs/grafana", "docs/guides", "server.json"},
+	"deploy/helm":          {"docs/guides/helm.md"},
 	"internal/attempttest": {"docs/security"},
 	"docker":               {"docs/security"},
 	"examples/thirdparty":  {"docs/guides/write-an-adapter.md"},
