@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -48,7 +49,7 @@ func (e *Entry) Encode(record any) error {
 		return err
 	}
 	if len(e.Value) > 0 {
-		next = keepUnknown(reflect.TypeOf(record), e.Value, next)
+		next = merge(reflect.TypeOf(record), e.Value, next)
 	}
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(next, &fields); err != nil {
@@ -65,7 +66,18 @@ var (
 )
 
 // keepUnknown adds to next, the JSON of a value of type t, the fields of old that t does not know.
+// Few records have any, and to find that out takes much less than to look for them.
 func keepUnknown(t reflect.Type, old, next json.RawMessage) json.RawMessage {
+	d := json.NewDecoder(bytes.NewReader(old))
+	d.DisallowUnknownFields()
+	if d.Decode(reflect.New(t).Interface()) == nil {
+		return next
+	}
+	return merge(t, old, next)
+}
+
+// merge is keepUnknown for a value that may have such fields.
+func merge(t reflect.Type, old, next json.RawMessage) json.RawMessage {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
