@@ -2,12 +2,14 @@ package sessions
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 )
 
 // Schema is the version of the records that this program writes to a Store, in the field "v" of
@@ -68,6 +70,14 @@ var (
 // keepUnknown adds to next, the JSON of a value of type t, the fields of old that t does not know.
 // Few records have any, and to find that out takes much less than to look for them.
 func keepUnknown(t reflect.Type, old, next json.RawMessage) json.RawMessage {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map, reflect.Slice, reflect.Array:
+	default:
+		return next
+	}
 	d := json.NewDecoder(bytes.NewReader(old))
 	d.DisallowUnknownFields()
 	if d.Decode(reflect.New(t).Interface()) == nil {
@@ -142,20 +152,34 @@ func keepElements(t reflect.Type, old, next json.RawMessage) json.RawMessage {
 	return merged
 }
 
+// structs has the fields of struct types, by type.
+var structs sync.Map
+
 // field returns the type of the field that package json stores under a name, in any case of its
 // letters.
 func field(t reflect.Type, name string) (reflect.Type, bool) {
+	known, there := structs.Load(t)
+	if !there {
+		known, _ = structs.LoadOrStore(t, fieldsOf(t))
+	}
+	for _, f := range known.([]reflect.StructField) {
+		if strings.EqualFold(f.Name, name) {
+			return f.Type, true
+		}
+	}
+	return nil, false
+}
+
+// fieldsOf returns the fields of a struct that package json stores, with the names that it gives
+// them.
+func fieldsOf(t reflect.Type) (all []reflect.StructField) {
 	for _, f := range reflect.VisibleFields(t) {
 		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !f.IsExported() || f.Anonymous && tag == "" || tag == "-" {
 			continue
 		}
-		if tag == "" {
-			tag = f.Name
-		}
-		if strings.EqualFold(tag, name) {
-			return f.Type, true
-		}
+		f.Name = cmp.Or(tag, f.Name)
+		all = append(all, f)
 	}
-	return nil, false
+	return all
 }
