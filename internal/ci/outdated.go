@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -62,11 +61,11 @@ func modulesOf(ctx context.Context, dir string) ([]dependency, error) {
 			Indirect bool
 		}
 	}
-	text, err := in(ctx, dir, "go", "mod", "edit", "-json")
+	text, err := outputIn(ctx, dir, "go", "mod", "edit", "-json")
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(text, &mod); err != nil {
+	if err := json.Unmarshal([]byte(text), &mod); err != nil {
 		return nil, err
 	}
 	args := []string{"list", "-e", "-m", "-u", "-json"}
@@ -78,12 +77,12 @@ func modulesOf(ctx context.Context, dir string) ([]dependency, error) {
 	if len(args) == 5 {
 		return nil, nil
 	}
-	text, err = in(ctx, dir, "go", args...)
+	text, err = outputIn(ctx, dir, "go", args...)
 	if err != nil {
 		return nil, err
 	}
 	var all []dependency
-	for d := json.NewDecoder(bytes.NewReader(text)); ; {
+	for d := json.NewDecoder(strings.NewReader(text)); ; {
 		var m struct {
 			Path, Version, Deprecated string
 			Retracted                 []string
@@ -142,13 +141,13 @@ func packagesOf(ctx context.Context, root, dir string) ([]dependency, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	answer, failed := in(ctx, at, "npm", "outdated", "--json", "--fetch-retries=0", "--loglevel=error", "--logs-max=0", "--no-update-notifier")
+	answer, failed := outputIn(ctx, at, "npm", "outdated", "--json", "--fetch-retries=0", "--loglevel=error", "--logs-max=0", "--no-update-notifier")
 	if exit := (*exec.ExitError)(nil); failed != nil && !errors.As(failed, &exit) { // it also fails if something is outdated
 		return nil, failed
 	}
 	// Besides packages there may be an error, whose code is a text.
 	var found map[string]json.RawMessage
-	if err := json.Unmarshal(answer, &found); err != nil && len(bytes.TrimSpace(answer)) > 0 {
+	if err := json.Unmarshal([]byte(answer), &found); err != nil && strings.TrimSpace(answer) != "" {
 		return nil, fmt.Errorf("npm outdated in %s: %w: %s", dir, err, answer)
 	}
 	var why struct{ Code, Summary string }
@@ -203,18 +202,4 @@ func printOutdated(w io.Writer, all []dependency) error {
 func firstLine(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
 	return s
-}
-
-// in runs a program in a directory and returns its output. What it says on standard error is in the
-// error.
-func in(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
-	c := exec.CommandContext(ctx, name, args...)
-	c.Dir, c.WaitDelay = dir, 5*time.Second
-	var said bytes.Buffer
-	c.Stderr = &said
-	out, err := c.Output()
-	if err != nil {
-		err = fmt.Errorf("%s %s: %w: %s", name, args[0], cmp.Or(ctx.Err(), err), said.Bytes())
-	}
-	return out, err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -214,13 +215,18 @@ func install(ctx context.Context, packages ...string) error {
 // output runs a program without input and returns what it wrote to stdout; the error has the end of
 // its stderr.
 func output(ctx context.Context, name string, args ...string) (string, error) {
+	return outputIn(ctx, "", name, args...)
+}
+
+// outputIn is output in a directory.
+func outputIn(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, tail(stderr.String(), 500))
+		return stdout.String(), fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), cmp.Or(ctx.Err(), err), tail(stderr.String(), 500))
 	}
 	return stdout.String(), nil
 }
