@@ -140,6 +140,7 @@ var rules = []rule{
 	{packages: []string{"conformance/conformancetest"}, imports: []string{"conformance", "executor", "executor/driver"}},
 	// Adapters translate; none knows another.
 	{packages: []string{"internal/cell", "internal/seccomp", "internal/typescript", "internal/leaktest", "internal/npmtest", "internal/browsertest", "internal/sharetest"}},
+	{packages: []string{"internal/netnstest"}, modules: []string{"golang.org/x/sys"}},
 	// What sandboxes say, in the types of the contract, for whoever speaks to them.
 	{packages: []string{"internal/wire"}, imports: []string{"executor", "executor/driver"}},
 	{packages: []string{"internal/store"}, imports: []string{"executor"}, modules: []string{"golang.org/x/sys"}},
@@ -258,7 +259,7 @@ func TestDependencies(t *testing.T) {
 // others test theirs. Products stand on none of them.
 var forTests = []string{
 	"conformance/conformancetest", "docker/dockertest", "executor/sessions/storetest", "flymachines/flytest",
-	"internal/attempttest", "internal/browsertest", "internal/ci/...", "internal/dbtest", "internal/fake", "internal/leaktest", "internal/npmtest",
+	"internal/attempttest", "internal/browsertest", "internal/ci/...", "internal/dbtest", "internal/fake", "internal/leaktest", "internal/netnstest", "internal/npmtest",
 	"internal/packages/packagestest", "internal/sharetest", "kubernetes/kubetest/...", "kubernetes/podtest", "modal/modaltest", "runner/sshtest", "server/e2b/e2btest",
 }
 

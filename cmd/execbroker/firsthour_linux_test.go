@@ -6,15 +6,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/execbroker/execbroker/docker/dockertest"
+	"github.com/execbroker/execbroker/internal/netnstest"
 )
 
 // These tests break a machine in each of the ways of docs/guides/first-hour.md, and compare what
@@ -296,7 +294,7 @@ func (m broken) do(t *testing.T, proxy *proxy, env, args []string) string {
 	var out strings.Builder
 	c.Stdout, c.Stderr = &out, &out
 	if m.alone {
-		err = inNetwork(func() error {
+		err = netnstest.Alone(func() error {
 			if proxy != nil {
 				l, err := net.Listen("tcp", proxyAddress)
 				if err != nil {
@@ -323,32 +321,3 @@ var userConfig = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("npm", "config", "get", "userconfig").Output()
 	return strings.TrimSpace(string(out)), err
 })
-
-// inNetwork does something on a thread whose network has nothing but loopback. A process that
-// starts there, and a listener, have that network, too.
-func inNetwork(do func() error) error {
-	failed := make(chan error)
-	go func() {
-		runtime.LockOSThread() // the thread ends with this function
-		failed <- func() error {
-			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-				return err
-			}
-			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-			if err != nil {
-				return err
-			}
-			defer unix.Close(fd)
-			lo, err := unix.NewIfreq("lo")
-			if err != nil {
-				return err
-			}
-			lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-			if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
-				return err
-			}
-			return do()
-		}()
-	}()
-	return <-failed
-}

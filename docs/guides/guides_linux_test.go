@@ -10,17 +10,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/internal/netnstest"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
@@ -355,33 +353,10 @@ func start(t *testing.T, ctx context.Context, dir string, env []string, steps []
 
 // startIn starts cmd, if alone with a network of its own that has nothing but loopback.
 func startIn(cmd *exec.Cmd, alone bool) error {
-	if !alone {
-		return cmd.Start()
+	if alone {
+		return netnstest.Alone(cmd.Start)
 	}
-	failed := make(chan error)
-	go func() {
-		runtime.LockOSThread() // the thread ends with this function, since it is in another network then
-		failed <- func() error {
-			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-				return err
-			}
-			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-			if err != nil {
-				return err
-			}
-			defer unix.Close(fd)
-			lo, err := unix.NewIfreq("lo")
-			if err != nil {
-				return err
-			}
-			lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-			if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
-				return err
-			}
-			return cmd.Start()
-		}()
-	}()
-	return <-failed
+	return cmd.Start()
 }
 
 // next runs the next block.

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/netnstest"
 	"github.com/execbroker/execbroker/server"
 )
 
@@ -40,28 +40,12 @@ func (s *shell) dial(ctx context.Context, network, address string) (net.Conn, er
 	if !s.alone {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}
-	type dialed struct {
-		c   net.Conn
-		err error
-	}
-	done := make(chan dialed)
-	go func() {
-		runtime.LockOSThread() // the thread ends with this function, as in startIn
-		c, err := func() (net.Conn, error) {
-			fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", s.cmd.Process.Pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-			if err != nil {
-				return nil, err
-			}
-			defer unix.Close(fd)
-			if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
-				return nil, err
-			}
-			return new(net.Dialer).DialContext(ctx, network, address)
-		}()
-		done <- dialed{c, err}
-	}()
-	d := <-done
-	return d.c, d.err
+	var c net.Conn
+	err := netnstest.Of(s.cmd.Process.Pid, func() (err error) {
+		c, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return c, err
 }
 
 // url is where the last server of the guide serves.

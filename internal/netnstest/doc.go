@@ -1,0 +1,2 @@
+// Package netnstest does a part of a test in a network namespace. It needs Linux and root.
+package netnstest
