@@ -351,20 +351,19 @@ func (m *Manager) restore(ctx context.Context, e *entry, spec executor.Spec, s e
 		b.Isolation = executor.IsolationMicroVM // at least any other
 	}
 	archive, err := m.opts.Checkpoint.open(b, sealed)
-	if later := (*checkpoint.VersionError)(nil); errors.As(err, &later) {
-		return s, nil, m.later(e.Key, later)
+	opened := err == nil
+	if opened {
+		err = m.unpack(ctx, s, archive, kept)
 	}
-	if err != nil {
-		kept.Refused = err.Error()
-		return s, kept, nil
-	}
-	err = m.unpack(ctx, s, archive, kept)
 	later := (*checkpoint.VersionError)(nil)
 	switch {
 	case err == nil:
 		return s, kept, nil
 	case errors.As(err, &later):
 		return s, nil, m.later(e.Key, later)
+	case !opened:
+		kept.Refused = err.Error()
+		return s, kept, nil
 	case !unsuited(err):
 		return s, nil, err
 	}
