@@ -29,7 +29,7 @@ routes:
   - {name: rolled, split: [{backend: a, weight: 1}, {backend: b, weight: 0}]}
 rollouts: {rolled: {to: b, guard: {success: -1%}}}
 shadows:
-  shadowed: {to: b, share: 100%, when: {shadow: allowed}, most: 1000/min, budget: 5/day, control: 5%, keep: {code: true}}
+  shadowed: {to: b, share: 100%, when: {shadow: allowed}, most: 1000/min, budget: 5/day, control: 50%, keep: {code: true}}
 guard: {quotas: [{per: month, runs: 100000}]}
 sessions: {lease_ttl: 1s, checkpoint: {every: 1 run, key: {env: CHECKPOINT_KEY}}}`
 
@@ -246,14 +246,7 @@ func (r *recorded) everything() {
 			if err := l.Release(); err != nil {
 				return err
 			}
-			s, err := b.Create(r.Context(), executor.Spec{Subject: "v", Attributes: allowed})
-			if err != nil {
-				return err
-			}
-			_, err = s.Run(r.Context(), executor.Request{Code: "print('differs')"}, nil)
-			err = errors.Join(err, s.Close())
-			eventually(r.T, "the shadow has kept an example", func() bool { return len(r.all("shadow-example/")) > 0 })
-			return err
+			return r.shadowed(b)
 		})
 		if err != nil {
 			r.Fatal(err)
@@ -267,6 +260,29 @@ func (r *recorded) everything() {
 				r.Fatalf("there is no record %s among %q", k.prefix, names(r.all("")))
 			}
 			make()
+		}
+	}
+}
+
+// shadowed has conversations until an example of one is kept. Those for control keep none.
+func (r *recorded) shadowed(b *backends.Broker) error {
+	r.Helper()
+	kept := func() bool { return len(r.all("shadow-example/")) > 0 }
+	for {
+		before := len(r.repeatedOn("a"))
+		s, err := b.Create(r.Context(), executor.Spec{Subject: "v", Attributes: allowed})
+		if err != nil {
+			return err
+		}
+		_, err = s.Run(r.Context(), executor.Request{Code: "print('differs')"}, nil)
+		if err := errors.Join(err, s.Close()); err != nil {
+			return err
+		}
+		eventually(r.T, "an example is kept, or the conversation is for control", func() bool {
+			return kept() || len(r.repeatedOn("a")) > before
+		})
+		if kept() {
+			return nil
 		}
 	}
 }
