@@ -93,3 +93,38 @@ func TestLinger(t *testing.T) {
 		})
 	}
 }
+
+// An interrupt may hit the code that starts a timer. Whatever it hits, the timer is known to the
+// run or never fires: nothing of the code runs after its run unnoticed.
+func TestInterruptedTimer(t *testing.T) {
+	t.Parallel()
+	s := one(t, executor.Spec{})
+	got := output(t, s, `
+import asyncio, sys
+loop, fired, struck = asyncio.get_event_loop(), [], 0
+def interrupt(step):
+    def trace(frame, event, arg):
+        def line(frame, event, arg):
+            nonlocal step
+            if event == 'line' or frame.f_back.f_code.co_name == 'call_later': step -= 1
+            if step == 0: raise KeyboardInterrupt
+            return line
+        return line if frame.f_code.co_name == 'call_later' else None
+    return trace
+for n in range(1, 100):
+    sys.settrace(interrupt(n))
+    try:
+        loop.call_later(0.1, fired.append, n).cancel()
+        break
+    except KeyboardInterrupt:
+        struck += 1
+    finally:
+        sys.settrace(None)
+print(struck > 3, n < 99)`)
+	if got != "True True\n" {
+		t.Fatalf("the code was not interrupted at every step: got %q", got)
+	}
+	if got := output(t, s, "await asyncio.sleep(0.3)\nprint(fired)"); got != "[]\n" {
+		t.Errorf("timers fired after their run: got %q", got)
+	}
+}

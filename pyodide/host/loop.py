@@ -20,7 +20,28 @@ NESTED = "%s cannot be called from a running event loop"
 # The run to which code belongs. Code that is left running keeps its run.
 owner = contextvars.ContextVar("run", default=0)
 
-timers = {}  # timers of the code, with the run of each
+timers = set()  # those of the code that have neither fired nor been cancelled
+
+
+class Timer:
+    """A timer of the code. It is recorded before it is started and fires only while it is recorded:
+    an interrupt may hit between the two, and then nothing could cancel it."""
+
+    def __init__(self):
+        self.run, self.handle = owner.get(), None
+
+    def cancelled(self):
+        return self.handle is not None and self.handle.cancelled()
+
+    def cancel(self):
+        timers.discard(self)
+        if self.handle is not None:
+            self.handle.cancel()
+
+    def fires(self):
+        known = self in timers
+        timers.discard(self)
+        return known
 
 
 class Runner(asyncio.Runner):
@@ -101,12 +122,17 @@ def _mend(loop):
             return later(self, delay, callback, *args, context=context)
 
         def call(*args):
-            timers.pop(handle, None)
-            callback(*args)
+            if timer.fires():
+                callback(*args)
 
-        handle = later(self, delay, call, *args, context=context)
-        timers[handle] = owner.get()
-        return handle
+        timer = Timer()
+        try:
+            timers.add(timer)
+            timer.handle = later(self, delay, call, *args, context=context)
+            return timer.handle
+        except BaseException:
+            timer.cancel()
+            raise
 
     async def forever(self):
         future = self.create_future()

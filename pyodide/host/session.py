@@ -143,18 +143,17 @@ class _Session:
         """Lists the tasks and timers of the run in progress, without that of the cell."""
         mine = {self.task, _current_task()}
         tasks = [t for t in _all_tasks(asyncio.get_event_loop()) if t not in self.before and t not in mine and not t.done()]
-        return tasks + [h for h, run in _timers.items() if run == self.host.run and not h.cancelled()]
+        return tasks + [t for t in _timers if t.run == self.host.run and not t.cancelled()]
 
     def cancel_timers(self):
         """Cancels the timers of the run in progress."""
-        for h, run in list(_timers.items()):
-            if run == self.host.run:
-                h.cancel()
+        for t in list(_timers):
+            if t.run == self.host.run:
+                t.cancel()
 
     def names(self):
         """Names what still runs."""
-        for h in [h for h in _timers if h.cancelled()]:
-            del _timers[h]
+        _timers.difference_update([t for t in _timers if t.cancelled()])
         mine = {self.task, _current_task()}
         tasks = [t for t in _all_tasks(asyncio.get_event_loop()) if t not in mine and not t.done()]
         return (["task " + getattr(t.get_coro(), "__qualname__", "") for t in tasks] + ["timer"] * len(_timers))[:21]
