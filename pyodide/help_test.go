@@ -73,16 +73,16 @@ func within(d time.Duration) func(*executor.Request) {
 	return func(r *executor.Request) { r.Limits.WallTime = d }
 }
 
-// stubborn is code that no interrupt ends: the outer loop catches one that hits between two rounds
-// of the inner loop.
+// stubborn is code that no interrupt ends. One that hits between two rounds of a loop is caught by
+// the loop of the caller, and there are more callers than interrupts that could hit there in a row.
 const stubborn = `
-while True:
-    try:
-        while True:
-            try:
-                while True: pass
-            except BaseException: pass
-    except BaseException: pass
+def hold(depth):
+    while True:
+        try:
+            if depth: hold(depth - 1)
+            while True: pass
+        except BaseException: pass
+hold(50)
 `
 
 // output runs code that must succeed and returns what it prints.

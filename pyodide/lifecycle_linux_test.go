@@ -104,9 +104,7 @@ func TestEndedProcessesAreReaped(t *testing.T) {
 			return errors.Join(err, s.Close())
 		}},
 		{"stubborn", func(s executor.Session) error {
-			_, err := s.Run(t.Context(), executor.Request{
-				Code: "while True:\n    try:\n        while True: pass\n    except BaseException: pass", Limits: executor.RunLimits{WallTime: time.Second},
-			}, nil)
+			_, err := s.Run(t.Context(), executor.Request{Code: stubborn, Limits: executor.RunLimits{WallTime: time.Second}}, nil)
 			return errors.Join(err, s.Close())
 		}},
 	} {
