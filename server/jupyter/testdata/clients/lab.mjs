@@ -1,6 +1,7 @@
 // Drives kernels with JupyterLab's own client, as JupyterLab does.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
+import { setTimeout } from "node:timers/promises";
 import WebSocket from "ws";
 
 const require = createRequire(import.meta.url);
@@ -14,11 +15,26 @@ await kernelspecs.ready;
 assert.equal(kernelspecs.specs.default, "python3");
 assert.deepEqual(Object.keys(kernelspecs.specs.kernelspecs).sort(), ["javascript", "python3", "typescript"]);
 
+// infoOf returns what a kernel says of itself. Jupyter Server 1.23 as a gateway loses a message that
+// comes before it has begun to connect to the kernel. JupyterLab's client asks when it connects, and
+// then waits for ever: its user reconnects.
+async function infoOf(kernel) {
+  for (let tries = 0; process.env.GATEWAY && tries < 5; tries++) {
+    const answered = new AbortController();
+    const slow = setTimeout(5000, "slow", answered).catch(() => {});
+    const first = await Promise.race([kernel.info, slow]);
+    answered.abort();
+    if (first !== "slow") break;
+    await kernel.reconnect();
+  }
+  return kernel.info;
+}
+
 const kernels = new KernelManager({ serverSettings });
 const sessions = new SessionManager({ kernelManager: kernels, serverSettings });
 const session = await sessions.startNew({ name: "a.ipynb", path: "a.ipynb", type: "notebook", kernel: { name: "python3" } });
 const kernel = session.kernel;
-assert.equal((await kernel.info).language_info.name, "python");
+assert.equal((await infoOf(kernel)).language_info.name, "python");
 
 // run runs a cell, and returns its outputs and its answer. It calls heard with the text so far.
 async function run(code, input, heard = () => {}) {
@@ -103,7 +119,7 @@ got = await run("import os\nprint(os.path.exists('out.bin'))");
 assert.deepEqual([got.text, got.reply.execution_count], [process.env.GATEWAY ? "False\n" : "True\n", 2]);
 
 const other = await kernels.startNew({ name: "javascript" });
-assert.equal((await other.info).language_info.name, "javascript");
+assert.equal((await infoOf(other)).language_info.name, "javascript");
 const future = other.requestExecute({ code: "const shape = { area: () => 2 }; shape.area()" });
 const values = [];
 future.onIOPub = ({ header, content }) => header.msg_type === "execute_result" && values.push(content.data["text/plain"]);
