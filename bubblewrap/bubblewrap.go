@@ -60,7 +60,8 @@ func Open(_ context.Context, env driver.Env, cfg Config) (executor.Executor, err
 	if err != nil {
 		return nil, err
 	}
-	return runner.Open(env, m, cfg.options(m.limits()))
+	limited := m.limits() || env.Elsewhere && cfg.Cgroup != noCgroup
+	return runner.Open(env, m, cfg.options(limited))
 }
 
 // options are those of a machine with or without control groups.

@@ -41,7 +41,9 @@ var (
 
 func newMachine(env driver.Env, cfg Config) (*machine, error) {
 	m := &machine{cfg: cfg, env: env}
-	m.groups, m.noGroup = findGroups(cfg.Cgroup)
+	if !env.Elsewhere {
+		m.groups, m.noGroup = findGroups(cfg.Cgroup)
+	}
 	return m, nil
 }
 

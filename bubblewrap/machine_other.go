@@ -11,12 +11,21 @@ import (
 	"github.com/execbroker/execbroker/runner"
 )
 
-// machine is never made here.
-type machine struct{ runner.Transport }
+// machine starts nothing here.
+type machine struct {
+	runner.Transport
+	runner.Finder
+	driver.Lister
+}
 
 func (m *machine) limits() bool { return false }
 
-func newMachine(driver.Env, Config) (*machine, error) { return nil, errSystem() }
+func newMachine(env driver.Env, _ Config) (*machine, error) {
+	if env.Elsewhere {
+		return &machine{}, nil
+	}
+	return nil, errSystem()
+}
 
 func errSystem() error { return fmt.Errorf("bubblewrap needs Linux, and this is %s", runtime.GOOS) }
 

@@ -95,9 +95,12 @@ func newBackend(env driver.Env, cfg Config) (*backend, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	at, err := cfg.endpoint(processEnvironment())
-	if err != nil {
-		return nil, err
+	at := endpoint{host: client.DefaultDockerHost}
+	if !env.Elsewhere {
+		var err error
+		if at, err = cfg.endpoint(processEnvironment()); err != nil {
+			return nil, err
+		}
 	}
 	c, err := at.client()
 	if err != nil {

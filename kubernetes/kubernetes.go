@@ -29,6 +29,7 @@ package kubernetes
 import (
 	"context"
 	"maps"
+	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -98,9 +99,12 @@ func newBackend(env driver.Env, cfg Config) (*backend, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	api, err := newClient(&cfg)
-	if err != nil {
-		return nil, err
+	api := &client{transport: new(http.Transport)}
+	if !env.Elsewhere {
+		var err error
+		if api, err = newClient(&cfg); err != nil {
+			return nil, err
+		}
 	}
 	b := &backend{cfg: cfg, env: env, api: api}
 	b.life, b.end = context.WithCancel(context.Background())

@@ -101,6 +101,9 @@ func newBackend(env driver.Env, cfg Config) (*backend, error) {
 		return nil, err
 	}
 	b := &backend{cfg: cfg, env: env, images: map[string]*sdk.Image{}}
+	if env.Elsewhere {
+		return b, nil // the SDK reads variables and files
+	}
 	p, err := b.params()
 	if err != nil {
 		return nil, err
@@ -139,7 +142,9 @@ func (b *backend) options() runner.Options {
 
 // Close implements io.Closer.
 func (b *backend) Close() error {
-	b.sdk.Close()
+	if b.sdk != nil {
+		b.sdk.Close()
+	}
 	sent := make(chan struct{})
 	go func() { // until Modal answers, or the SDK gives up
 		b.sending.Wait()

@@ -70,7 +70,7 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 // is an error only if the configuration requires one. Otherwise the sandbox is weaker, and the
 // declared isolation says so.
 func doctorLayer(ctx context.Context, cfg Config) (detail, fix string, err error) {
-	m, skipped, err := chooseLayer(ctx, cfg.withDefaults().OSLayer)
+	m, skipped, err := chooseLayer(ctx, cfg.withDefaults().OSLayer, false)
 	if err != nil {
 		return "", "install bubblewrap, or set os_layer to another value", err
 	}

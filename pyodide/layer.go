@@ -15,8 +15,15 @@ const autoLayer = "auto"
 var layers = []string{autoLayer, string(confine.Bubblewrap), string(confine.Namespaces), string(confine.None)}
 
 // chooseLayer returns the layer that Config.OSLayer means on this machine. It tries the layer once
-// in the life of the program. skipped says why stronger layers cannot be used.
-func chooseLayer(ctx context.Context, want string) (m confine.Method, skipped []error, err error) {
+// in the life of the program. skipped says why stronger layers cannot be used. With elsewhere it is
+// what the configuration means at best on another machine, and nothing is tried.
+func chooseLayer(ctx context.Context, want string, elsewhere bool) (m confine.Method, skipped []error, err error) {
+	if elsewhere {
+		if want == autoLayer {
+			want = string(confine.Bubblewrap)
+		}
+		return confine.Method(want), nil, nil
+	}
 	if want != autoLayer {
 		m = confine.Method(want)
 		if err := confine.Probe(ctx, m); err != nil {

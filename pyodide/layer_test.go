@@ -95,7 +95,7 @@ func TestOtherSystems(t *testing.T) {
 
 // TestAutoIsTheStrongest: bwrap is installed on a prepared machine, so "auto" uses it.
 func TestAutoIsTheStrongest(t *testing.T) {
-	m, _, err := chooseLayer(t.Context(), autoLayer)
+	m, _, err := chooseLayer(t.Context(), autoLayer, false)
 	if err != nil || runtime.GOOS == "linux" && m != confine.Bubblewrap {
 		t.Errorf("got %s %v", m, err)
 	}

@@ -30,14 +30,14 @@ func Open(ctx context.Context, env driver.Env, cfg Config) (executor.Executor, e
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	layer, skipped, err := chooseLayer(ctx, cfg.OSLayer)
+	layer, skipped, err := chooseLayer(ctx, cfg.OSLayer, env.Elsewhere)
 	if err != nil {
 		return nil, err
 	}
 	if layer == confine.None && len(skipped) > 0 && env.Log != nil {
 		env.Log.Warn("pyodide: no layer of the operating system around the sandboxes", "error", errors.Join(skipped...))
 	}
-	if err := confine.Adjustable(layer); err != nil && env.Log != nil {
+	if err := confine.Adjustable(layer); err != nil && env.Log != nil && !env.Elsewhere {
 		env.Log.Warn("pyodide: no limit on the processor time of sandboxes besides the clocks", "error", err)
 	}
 	d := &Driver{env: env, cfg: cfg, layer: layer, patience: patience{start: 10 * time.Second, change: 30 * time.Second, spare: 3 * time.Second}, locked: make(chan struct{}, 1), starts: make(chan struct{}, startsAtOnce())}

@@ -34,6 +34,10 @@ func (a *app) configCheckCommand() *cobra.Command {
 		Long: `Report every error in a configuration, each with its position: all errors for which
 run, serve and mcp refuse it. It asks no provider and does not read their keys.
 
+The file may be for another machine, such as a pod. What this machine lacks for its
+backends is no error. It is listed as not checked here: execbroker doctor checks it
+where the backends will run.
+
 Then it lists the commands among these whose default options the backends cannot serve,
 and the pools that can never serve the tool for models or the server.
 
@@ -45,7 +49,7 @@ Exit codes: 0 no error, 2 errors.`,
 			if err != nil {
 				return err
 			}
-			b, err := a.openBroker(cmd.Context(), cfg, backends.WithoutPools())
+			b, unchecked, err := a.openForCheck(cmd.Context(), cfg)
 			if err == nil {
 				defer a.closing(newProgress(a.err), "closing", b.Close)
 			}
@@ -61,15 +65,23 @@ Exit codes: 0 no error, 2 errors.`,
 				Routes   []string  `json:"routes"`
 				Refusing []refusal `json:"refusing,omitempty"`
 				Pools    []misfit  `json:"pools,omitempty"`
-			}{slices.Sorted(maps.Keys(cfg.Backends)), routeNames(cfg), refused, unserved}
+				// Unchecked is what only the machine can say that the file is for.
+				Unchecked []fieldReport `json:"unchecked,omitempty"`
+			}{slices.Sorted(maps.Keys(cfg.Backends)), routeNames(cfg), refused, unserved, fieldReports(unchecked)}
 			return a.answer(doc, true, func(w io.Writer) {
+				printUnchecked(w, unchecked)
 				for _, r := range refused {
 					fmt.Fprintln(w, plain(r.String()))
 				}
 				for _, m := range unserved {
 					fmt.Fprintln(w, plain(m.String()))
 				}
-				fmt.Fprintf(w, "%s is right: %s, %s\n", plain(a.config), count(len(cfg.Backends), "backend"), count(len(cfg.Routes), "route"))
+				found := count(len(cfg.Backends), "backend") + ", " + count(len(cfg.Routes), "route")
+				if len(unchecked) > 0 {
+					fmt.Fprintf(w, "%s is right as far as this machine can say: %s; execbroker doctor checks the rest where the backends will run\n", plain(a.config), found)
+					return
+				}
+				fmt.Fprintf(w, "%s is right: %s\n", plain(a.config), found)
 			})
 		},
 	}
@@ -141,11 +153,12 @@ func (a *app) explain(ctx context.Context, spec executor.Spec) error {
 	if err != nil {
 		return err
 	}
-	b, err := a.openBroker(ctx, cfg, backends.WithoutPools())
+	b, unchecked, err := a.openForCheck(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer a.closing(newProgress(a.err), "closing", b.Close)
+	printUnchecked(a.err, unchecked)
 	d, err := b.Decide(spec)
 	if err != nil {
 		return err

@@ -172,6 +172,13 @@ type fieldReport struct {
 	Problem string `json:"problem"`
 }
 
+func fieldReports(errs []*executor.FieldError) (all []fieldReport) {
+	for _, e := range errs {
+		all = append(all, fieldReport{e.Path, e.Line, e.Column, e.Err.Error()})
+	}
+	return all
+}
+
 func newErrorReport(err error) *errorReport {
 	r := &errorReport{Message: err.Error(), Kind: "other"}
 	var (
@@ -182,9 +189,7 @@ func newErrorReport(err error) *errorReport {
 	switch {
 	case errors.As(err, &in):
 		r.Kind = "configuration"
-		for _, e := range executor.FieldErrors(in.err) {
-			r.Errors = append(r.Errors, fieldReport{e.Path, e.Line, e.Column, e.Err.Error()})
-		}
+		r.Errors = fieldReports(executor.FieldErrors(in.err))
 	case errors.As(err, &wrong):
 		r.Kind = "usage"
 	case errors.As(err, &e):

@@ -21,6 +21,11 @@ type Env struct {
 	Hooks    executor.Hooks
 	OneShot  bool                // the program makes few sandboxes and ends: nothing is started in advance
 	Wrap     func(Driver) Driver // if not nil, New uses what it returns; for fault injection in tests
+	// Elsewhere says that the configuration is for another machine, and only examined here. Open
+	// needs nothing of this machine or process then: no file, variable, engine or kernel. It
+	// declares what the backend has where all of that is there. The Executor has its Info and
+	// refuses everything else but Close.
+	Elsewhere bool
 }
 
 // Cache returns CacheDir or its default. It makes nothing.

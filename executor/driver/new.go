@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/engine"
@@ -21,7 +22,11 @@ func New(d Driver, env Env, opts Options) (executor.Executor, error) {
 		return nil, errors.New("no driver")
 	}
 	env = env.WithInstance()
-	return engine.New(backend(d), engine.Env{
+	b := backend(d)
+	if env.Elsewhere {
+		refuseAll(&b)
+	}
+	return engine.New(b, engine.Env{
 		Name: env.Name, Owner: env.Owner, Instance: env.Instance, Log: env.Logger(), Hooks: env.Hooks,
 	}, engine.Options(opts))
 }
@@ -45,6 +50,24 @@ func backend(d Driver) engine.Backend {
 		b.Sessions = l.Sessions
 	}
 	return b
+}
+
+// refuseAll makes the methods of a backend refuse that would need what Env.Elsewhere does not need.
+func refuseAll(b *engine.Backend) {
+	refused := Fail(executor.ErrUnavailable, executor.RanNo, errors.New("the backend was opened to examine its configuration; open it without Env.Elsewhere"))
+	b.Create = func(context.Context, *engine.Create) (*engine.Sandbox, error) { return nil, refused }
+	if b.Attach != nil {
+		b.Lookup = func(context.Context, executor.Handle) (executor.SessionInfo, error) {
+			return executor.SessionInfo{}, refused
+		}
+		b.Attach = func(context.Context, executor.Handle) (*engine.Sandbox, error) { return nil, refused }
+		b.Destroy = func(context.Context, executor.Handle) error { return refused }
+	}
+	if b.Sessions != nil {
+		b.Sessions = func(context.Context, map[string]string) iter.Seq2[executor.SessionInfo, error] {
+			return func(yield func(executor.SessionInfo, error) bool) { yield(executor.SessionInfo{}, refused) }
+		}
+	}
 }
 
 // sandbox returns the methods of a session as the engine calls them, those of optional interfaces
