@@ -46,7 +46,7 @@ parity: ## run programs on every backend and move conversations between them; re
 performance: ## measure against what is underneath, and renew docs/performance.md
 	go run ./internal/ci performance $(PKG)
 
-release: ## programs, packages, an image, checksums and provenance, in OUT or dist; DIRTY=1 accepts changes that are not committed
+release: ## programs, packages, an image, a chart, checksums and provenance, in OUT or dist; DIRTY=1 accepts changes that are not committed
 	go run ./internal/ci release $(if $(OUT),-out $(OUT)) $(if $(DIRTY),-dirty) $(if $(TARGETS),-targets $(TARGETS))
 
 site: ## the documentation as a static site, in ./site; VERSION=v0.1 for another version beside main

@@ -200,7 +200,7 @@ var rules = []rule{
 	{packages: []string{"internal/ci/release"}, imports: []string{"pyodide"}, modules: []string{"github.com/in-toto/attestation", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec", "google.golang.org/protobuf"}},
 	{packages: []string{"internal/ci/site"}}, // the documentation, by a program of npm
 	{packages: []string{"docs/guides"}},      // the test that follows them
-	{packages: []string{"deploy/helm"}},      // the test that installs the chart
+	{packages: []string{"deploy/helm/..."}},  // the test that installs the chart, and Helm for others
 	{packages: []string{"clients/npm"}},      // the test that builds the package and runs it
 	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor", "internal/ci/mutate", "internal/ci/performance", "internal/ci/release", "internal/dbtest"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 }
@@ -258,7 +258,7 @@ func TestDependencies(t *testing.T) {
 // forTests are the packages that only tests and builds of this module need, and those with which
 // others test theirs. Products stand on none of them.
 var forTests = []string{
-	"conformance/conformancetest", "docker/dockertest", "executor/sessions/storetest", "flymachines/flytest",
+	"conformance/conformancetest", "deploy/helm/helmtest", "docker/dockertest", "executor/sessions/storetest", "flymachines/flytest",
 	"internal/attempttest", "internal/browsertest", "internal/ci/...", "internal/dbtest", "internal/fake", "internal/leaktest", "internal/netnstest", "internal/npmtest",
 	"internal/packages/packagestest", "internal/sharetest", "kubernetes/kubetest/...", "kubernetes/podtest", "modal/modaltest", "runner/sshtest", "server/e2b/e2btest",
 }

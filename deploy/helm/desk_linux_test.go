@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/execbroker/execbroker/deploy/helm/helmtest"
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/kubernetes/kubetest"
 )
@@ -71,8 +72,8 @@ func newDesk(t *testing.T) *desk {
 	if err := os.Symlink(filepath.Join(root, "deploy"), filepath.Join(d.dir, "deploy")); err != nil {
 		t.Fatal(err)
 	}
-	path := strings.Join([]string{filepath.Dir(helm(t)), programs, os.Getenv("PATH")}, string(filepath.ListSeparator))
-	d.env = environment(t, "PATH="+path, "KUBECONFIG="+c.Kubeconfig)
+	path := strings.Join([]string{filepath.Dir(helmtest.Program(t)), programs, os.Getenv("PATH")}, string(filepath.ListSeparator))
+	d.env = helmtest.Environment(t, "PATH="+path, "KUBECONFIG="+c.Kubeconfig)
 	return d
 }
 
@@ -90,7 +91,7 @@ func (d *desk) try(commands string) (string, error) {
 	cmd.Dir, cmd.Env = d.dir, d.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	return output(cmd)
+	return helmtest.Output(cmd)
 }
 
 // run runs commands that have to succeed.

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/execbroker/execbroker/deploy/helm/helmtest"
 )
 
 // guide is docs/guides/helm.md.
@@ -70,7 +72,7 @@ func (g guide) file(name string) string {
 // TestGuide has values that the chart takes.
 func TestGuide(t *testing.T) {
 	g := readGuide(t)
-	if text, err := template(t, g.file("values.yaml")); err != nil {
+	if text, err := helmtest.Template(t, chart, g.file("values.yaml")); err != nil {
 		t.Errorf("%v%s", err, text)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/execbroker/execbroker/deploy/helm/helmtest"
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/internal/dbtest"
 	"github.com/execbroker/execbroker/kubernetes"
@@ -398,7 +399,7 @@ func serviceMonitors(t *testing.T) []byte {
 	const operator = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", operator)
 	cmd.Dir = t.TempDir()
-	out, err := output(cmd)
+	out, err := helmtest.Output(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,9 +2,6 @@ package helm
 
 import (
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -25,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 
 	"github.com/execbroker/execbroker/backends"
+	"github.com/execbroker/execbroker/deploy/helm/helmtest"
 	"github.com/execbroker/execbroker/e2b"
 	"github.com/execbroker/execbroker/kubernetes"
 )
@@ -108,18 +106,6 @@ func only[T runtime.Object](t *testing.T, all objects) (x T) {
 	return found[0]
 }
 
-// template renders the chart.
-func template(t *testing.T, values string, flags ...string) (string, error) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, []byte(values), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), helm(t), append([]string{"template", "shop", chart, "--namespace", "apps", "--values", file}, flags...)...)
-	cmd.Env = environment(t)
-	return output(cmd)
-}
-
 // required are the values that every release has.
 const required = `
 image: {repository: registry.example/execbroker}
@@ -161,6 +147,7 @@ var releases = map[string]string{
 	"redis":      required + `store: {url: "redis://redis.example:6379/0", passwordSecret: store}`,
 	"postgres":   required + `store: {url: "postgres://app@db.example:5432/execbroker"}` + "\nreplicas: 3",
 	"one":        required + "replicas: 1",
+	"loaded":     "apiKeys: {secret: keys}\nreplicas: 1",
 	"everything": everything,
 	"policy": required + `
 store: {url: "redis://redis.example:6379/0"}
@@ -184,26 +171,31 @@ networkPolicy: {enabled: false}
 func TestChart(t *testing.T) {
 	for name, values := range releases {
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "values.yaml")
-			if err := os.WriteFile(file, []byte(values), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			lint := exec.CommandContext(t.Context(), helm(t), "lint", "--strict", chart, "--namespace", "apps", "--values", file)
-			lint.Env = environment(t)
-			if out, err := output(lint); err != nil {
-				t.Errorf("%v%s", err, out)
-			}
-			text, err := template(t, values)
+			helmtest.Lint(t, chart, values)
+			text, err := helmtest.Template(t, chart, values)
 			if err != nil {
 				t.Fatal(err)
 			}
 			all := decode(t, text)
 			d := only[*appsv1.Deployment](t, all)
 			checkPod(t, &d.Spec.Template.Spec)
+			checkImage(t, &d.Spec.Template.Spec.Containers[0], name == "loaded")
 			checkReferences(t, all, d)
 			checkRights(t, all, d)
 			checkConfiguration(t, all, d)
 		})
+	}
+}
+
+// checkImage wants the image of the values, or that of a release, which no registry has.
+func checkImage(t *testing.T, c *corev1.Container, loaded bool) {
+	t.Helper()
+	repository, pull := "registry.example/execbroker:", corev1.PullIfNotPresent
+	if loaded {
+		repository, pull = "docker.io/library/execbroker:", corev1.PullNever
+	}
+	if !strings.HasPrefix(c.Image, repository) || c.ImagePullPolicy != pull {
+		t.Errorf("got the image %s, pulled %s, want %s and %s", c.Image, c.ImagePullPolicy, repository, pull)
 	}
 }
 
@@ -400,7 +392,7 @@ func TestRefused(t *testing.T) {
 	for name, test := range map[string]struct{ values, says string }{
 		"no-store":          {required, "store"},
 		"no-store-to-scale": {required + "replicas: 1\nautoscaling: {enabled: true}", "store"},
-		"no-image":          {"apiKeys: {secret: keys}\n" + store, "image.repository: is required"},
+		"pull-from-nowhere": {"apiKeys: {secret: keys}\nimage: {pullPolicy: Always}\n" + store, "image.pullPolicy: Always needs image.repository"},
 		"no-keys":           {"image: {repository: r.example/x}\n" + store, "apiKeys.secret: is required"},
 		"unknown":           {required + store + "replica: 3", "replica"},
 		"unknown-below":     {required + store + "sandboxes: {name: x}", "name"},
@@ -415,7 +407,7 @@ func TestRefused(t *testing.T) {
 		"namespace-twice":   {required + store + "sandboxes: {backend: {namespace: a}}", "sandboxes.backend.namespace: the chart sets it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, err := template(t, test.values)
+			text, err := helmtest.Template(t, chart, test.values)
 			if err == nil {
 				t.Fatalf("rendered:\n%s", text)
 			}

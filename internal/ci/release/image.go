@@ -23,8 +23,12 @@ import (
 	oci "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// imageName is the name that the image has in an engine that has loaded it.
-const imageName = "execbroker"
+// imageName is the name that the image has in an engine that has loaded it. Where names are written
+// in full, as on nodes of a cluster, it is fullImageName; the chart has that too.
+const (
+	imageName     = "execbroker"
+	fullImageName = "docker.io/library/" + imageName
+)
 
 // imageUser is who runs in the image. The number is that of "nonroot" in other images.
 const imageUser = 65532
@@ -106,7 +110,7 @@ func (m *maker) image(ctx context.Context, arch string) error {
 	}
 	tag := imageTag(m.version)
 	top.Platform = &image.Platform
-	top.Annotations = map[string]string{"io.containerd.image.name": "docker.io/library/" + imageName + ":" + tag, oci.AnnotationRefName: tag}
+	top.Annotations = map[string]string{"io.containerd.image.name": fullImageName + ":" + tag, oci.AnnotationRefName: tag}
 	index := oci.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: oci.MediaTypeImageIndex, Manifests: []oci.Descriptor{top}}
 	for name, value := range map[string]any{
 		oci.ImageLayoutFile: oci.ImageLayout{Version: oci.ImageLayoutVersion},

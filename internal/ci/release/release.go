@@ -8,6 +8,7 @@
 //	execbroker_VERSION_linux_ARCH.deb, .rpm   the same with the Pyodide runtime and a service
 //	execbroker_VERSION_linux_ARCH.oci.tar     an image, which engines load
 //	runtime_VERSION_linux_ARCH.cdx.json       what the Pyodide runtime consists of
+//	execbroker-VERSION.tgz                    the chart for Helm, which installs that image
 //	provenance.intoto.json                    what all of it was made from, in the form of SLSA
 //	SHA256SUMS                                of all files
 //
@@ -155,6 +156,9 @@ func (m *maker) make(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	if err := m.step("chart", m.chart); err != nil {
+		return err
 	}
 	if err := m.step("provenance", m.provenance); err != nil {
 		return err

@@ -3,6 +3,7 @@ package release
 import (
 	"bytes"
 	"debug/buildinfo"
+	"encoding/json"
 	"flag"
 	"os"
 	"os/exec"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	oci "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/execbroker/execbroker/deploy/helm/helmtest"
 	"github.com/execbroker/execbroker/docker/dockertest"
 )
 
@@ -187,13 +191,45 @@ echo; cat out/seattle.svg`)
 
 	t.Run("service", func(t *testing.T) { service(t, clone, dist) })
 
+	t.Run("chart", func(t *testing.T) {
+		pack := filepath.Join(dist, "execbroker-"+version+".tgz")
+		for name, c := range map[string]struct{ values, image string }{
+			"loaded":   {"", loadedName(t, filepath.Join(dist, "execbroker_"+version+"_linux_amd64.oci.tar"))},
+			"registry": {"image: {repository: registry.example/execbroker}\n", "registry.example/execbroker:" + imageTag(version)},
+		} {
+			values := c.values + "apiKeys: {secret: keys}\nstore: {url: \"redis://redis.example:6379/0\"}\n"
+			helmtest.Lint(t, pack, values)
+			text, err := helmtest.Template(t, pack, values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{"image: \"" + c.image + "\"\n", "app.kubernetes.io/version: \"" + version + "\"\n", "helm.sh/chart: \"execbroker-" + version + "\"\n"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s: want %q in\n%s", name, want, text)
+				}
+			}
+		}
+	})
+
 	t.Run("again", func(t *testing.T) {
 		_, second := made(t, clone, "linux/amd64")
 		for _, suffix := range []string{".tar.gz", ".cdx.json", ".deb", ".rpm", ".oci.tar"} {
 			name := "execbroker_" + version + "_linux_amd64" + suffix
 			in(t, dist, "cmp", name, filepath.Join(second, name))
 		}
+		chart := "execbroker-" + version + ".tgz"
+		in(t, dist, "cmp", chart, filepath.Join(second, chart))
 	})
+}
+
+// loadedName is the name that an image has at a node that has loaded it.
+func loadedName(t *testing.T, file string) string {
+	t.Helper()
+	var index oci.Index
+	if err := json.Unmarshal([]byte(in(t, ".", "tar", "-xOf", file, oci.ImageIndexFile)), &index); err != nil {
+		t.Fatal(err)
+	}
+	return index.Manifests[0].Annotations["io.containerd.image.name"]
 }
 
 // service starts the service of the Debian package under systemd, in a container that has one. Of

@@ -4,10 +4,12 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -192,6 +194,51 @@ func TestStatement(t *testing.T) {
 	}
 	if again, err := m.statement(digests); err != nil || !bytes.Equal(again, text) {
 		t.Errorf("the second statement differs: %v", err)
+	}
+}
+
+// The chart of a release says its version, and is the same each time.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	pack := func() map[string]string {
+		m := maker{root: "../../..", out: t.TempDir(), version: "1.2.3+dirty", source: source{date: date}}
+		if err := m.chart(); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(filepath.Join(m.out, "execbroker-1.2.3+dirty.tgz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]string{}
+		for r := tar.NewReader(z); ; {
+			h, err := r.Next()
+			if err == io.EOF {
+				return all
+			}
+			text, rerr := io.ReadAll(r)
+			if err := errors.Join(err, rerr); err != nil {
+				t.Fatal(err)
+			}
+			all[h.Name] = h.ModTime.UTC().String() + "\n" + string(text)
+		}
+	}
+	all := pack()
+	chart := all["execbroker/Chart.yaml"]
+	if !strings.Contains(chart, "\nname: execbroker\n") || !strings.Contains(chart, "\nversion: 1.2.3+dirty\nappVersion: 1.2.3+dirty\n") {
+		t.Errorf("got %s", chart)
+	}
+	for _, name := range []string{"values.yaml", "values.schema.json", "README.md", "templates/_helpers.tpl", "templates/deployment.yaml"} {
+		if all["execbroker/"+name] == "" {
+			t.Errorf("%s is not in the package", name)
+		}
+	}
+	if !maps.Equal(all, pack()) {
+		t.Error("two packages of the same chart differ")
 	}
 }
 

@@ -9,9 +9,15 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "execbroker.labels" -}}
 {{ include "execbroker.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | quote }}
+{{- end }}
+
+{{- /* Without a repository: the image of the release, by the name that it has where it was loaded. */}}
+{{- define "execbroker.image" -}}
+{{- $tag := default (.Chart.AppVersion | replace "+" "-") .Values.image.tag }}
+{{- printf "%s:%s" (default "docker.io/library/execbroker" .Values.image.repository) $tag }}
 {{- end }}
 
 {{- define "execbroker.account" -}}
@@ -48,7 +54,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- define "execbroker.check" -}}
 {{- $bad := list }}
 {{- $v := .Values }}
-{{- if not $v.image.repository }}{{ $bad = append $bad "image.repository: is required" }}{{ end }}
+{{- if and (not $v.image.repository) (eq $v.image.pullPolicy "Always") }}{{ $bad = append $bad "image.pullPolicy: Always needs image.repository; without one nodes have the image of the release already" }}{{ end }}
 {{- if not $v.apiKeys.secret }}{{ $bad = append $bad "apiKeys.secret: is required: the name of a Secret with the API keys of clients" }}{{ end }}
 {{- if and (include "execbroker.several" .) (not $v.store.url) }}{{ $bad = append $bad "replicas: more than one needs store.url, because replicas share conversations, rates and quotas by it" }}{{ end }}
 {{- if and $v.config.sessions (or (hasKey $v.config.sessions "store") (hasKey $v.config.sessions "store_password")) }}{{ $bad = append $bad "config.sessions: the store is set by store.url and store.passwordSecret" }}{{ end }}
