@@ -50,21 +50,22 @@ func (e *engine) diagnose(ctx context.Context, err error) error {
 	if !ok {
 		return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%s (%s): %w", e.at.host, e.at.from, err))
 	}
+	fail := func(kind error, problem string, cause error, fix string) error {
+		return driver.Fail(kind, executor.RanNo, missing.New("", fmt.Errorf("%s (%s): %s%w", path, e.at.from, problem, cause), fix))
+	}
 	var d net.Dialer
 	c, derr := d.DialContext(ctx, "unix", path)
 	switch {
 	case derr == nil:
 		c.Close()
 	case errors.Is(derr, fs.ErrPermission):
-		return driver.Fail(executor.ErrAuth, executor.RanNo,
-			missing.New("", fmt.Errorf("%s (%s): this user may not open the socket: %w", path, e.at.from, fs.ErrPermission),
-				"put the user into the group docker (`sudo usermod -aG docker $USER`, which is as good as root) and log in again, or use a rootless engine"))
+		return fail(executor.ErrAuth, "this user may not open the socket: ", fs.ErrPermission,
+			"put the user into the group docker (`sudo usermod -aG docker $USER`, which is as good as root) and log in again, or use a rootless engine")
 	case errors.Is(derr, fs.ErrNotExist):
-		return driver.Fail(executor.ErrUnavailable, executor.RanNo, missing.New("", fmt.Errorf("%s (%s): %w", path, e.at.from, fs.ErrNotExist),
-			"install and start Docker, or say where it is with host, context or DOCKER_HOST"))
+		return fail(executor.ErrUnavailable, "", fs.ErrNotExist, "install and start Docker, or say where it is with host, context or DOCKER_HOST")
 	case errors.Is(derr, syscall.ECONNREFUSED):
-		return driver.Fail(executor.ErrUnavailable, executor.RanNo, missing.New("", fmt.Errorf("%s (%s): the engine is not running: %w", path, e.at.from, syscall.ECONNREFUSED),
-			"start it (`sudo systemctl start docker`), or say where another is with host, context or DOCKER_HOST"))
+		return fail(executor.ErrUnavailable, "the engine is not running: ", syscall.ECONNREFUSED,
+			"start it (`sudo systemctl start docker`), or say where another is with host, context or DOCKER_HOST")
 	}
 	return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%s (%s): %w", path, e.at.from, err))
 }

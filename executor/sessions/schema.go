@@ -51,7 +51,7 @@ func (e *Entry) Encode(record any) error {
 		return err
 	}
 	if len(e.Value) > 0 {
-		next = merge(reflect.TypeOf(record), e.Value, next)
+		next = merge(reflect.Indirect(reflect.ValueOf(record)).Type(), e.Value, next)
 	}
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(next, &fields); err != nil {
@@ -86,11 +86,8 @@ func keepUnknown(t reflect.Type, old, next json.RawMessage) json.RawMessage {
 	return merge(t, old, next)
 }
 
-// merge is keepUnknown for a value that may have such fields.
+// merge is keepUnknown for a value that may have such fields. t is no pointer.
 func merge(t reflect.Type, old, next json.RawMessage) json.RawMessage {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
 	var known func(string) (reflect.Type, bool)
 	switch p := reflect.PointerTo(t); {
 	case p.Implements(asJSON) || p.Implements(asText):
