@@ -110,7 +110,8 @@ func (s Sessions) OpenStore(ctx context.Context) (sessions.Store, io.Closer, err
 	return st, st, nil
 }
 
-// doctor opens the store and asks it whether it keeps what it acknowledges, if it can say so.
+// doctor opens the store and asks it whether it keeps what it acknowledges and has room for more,
+// if it can say so.
 func (s Sessions) doctor(ctx context.Context) []driver.Check {
 	scheme, _, _ := strings.Cut(s.Store, ":")
 	st, closer, err := s.OpenStore(ctx)
@@ -125,9 +126,13 @@ func (s Sessions) doctor(ctx context.Context) []driver.Check {
 	found := []driver.Check{{Name: scheme, OK: true}}
 	if c, ok := st.(interface{ Check(context.Context) error }); ok {
 		err := c.Check(ctx)
-		check := driver.Check{Name: "durability", OK: err == nil}
+		name, fix := "durability", "configure the server so: the guide on sessions says why"
+		if scheme == sqliteScheme {
+			name, fix = "room on the disk", "make room there; the store keeps what it has meanwhile"
+		}
+		check := driver.Check{Name: name, OK: err == nil}
 		if err != nil {
-			check.Detail, check.Fix = strings.ReplaceAll(err.Error(), "\n", "; "), "configure the server so: the guide on sessions says why"
+			check.Detail, check.Fix = strings.ReplaceAll(err.Error(), "\n", "; "), fix
 		}
 		found = append(found, check)
 	}

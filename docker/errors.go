@@ -26,7 +26,8 @@ func (e *engine) fail(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		if cause == errNoAnswer {
 			e.forget()
-			return driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("%w within %v: %s (%s)", errNoAnswer, e.timeout, e.at.host, e.at.from))
+			return driver.Fail(executor.ErrUnavailable, executor.RanNo, missing.New("", fmt.Errorf("%w within %v: %s (%s)", errNoAnswer, e.timeout, e.at.host, e.at.from),
+				"restart it (`sudo systemctl restart docker`), or raise timeout if it is only slow"))
 		}
 		return cause // the caller's
 	}

@@ -281,9 +281,11 @@ func (s *session) Refresh(ctx context.Context) (executor.SessionInfo, error) {
 	if err != nil {
 		return info, err
 	}
-	st, err := c.Status(ctx)
+	actx, cancel := s.b.answer(ctx)
+	defer cancel()
+	st, err := c.Status(actx)
 	if err != nil {
-		return info, s.explain(ctx, err)
+		return info, s.explain(ctx, classified(ctx, err))
 	}
 	info.State, info.Expires = executor.SessionRunning, st.Expires
 	return info, nil

@@ -183,8 +183,8 @@ type Options struct {
 	// made of Handle.Session, which another process can find again.
 	Socket string
 
-	// AnswerTimeout is how long a runner may take to come up, and a bridge to reach it. Zero means
-	// one minute.
+	// AnswerTimeout is how long a runner may take to come up, a bridge to reach it, and both to say
+	// how a session is. Zero means one minute.
 	AnswerTimeout time.Duration
 
 	// Attempts is how many sandboxes may be made for one session when the connection to the first

@@ -51,7 +51,8 @@ type Cable struct {
 	cut   Cut
 	hit   bool // it was cut there
 	down  bool
-	ahead int // bytes of the program that goes to a container before the frames
+	hush  chan struct{} // nothing is carried until it is closed; nil: everything is
+	ahead int           // bytes of the program that goes to a container before the frames
 }
 
 var errCut = errors.New("cut")
@@ -92,7 +93,33 @@ func (c *Cable) Cut() {
 	c.sever(true)
 }
 
+// Hush makes the engine one that hangs: connections stay, new ones are taken, and nothing is
+// carried until Cut, Mend or Arm. What was said meanwhile is carried then.
+func (c *Cable) Hush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hush == nil {
+		c.hush = make(chan struct{})
+	}
+}
+
+// speak ends Hush.
+func (c *Cable) speak() {
+	if c.hush != nil {
+		close(c.hush)
+		c.hush = nil
+	}
+}
+
+// hushed returns what is closed when something is carried again, or nil.
+func (c *Cable) hushed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hush
+}
+
 func (c *Cable) sever(stays bool) {
+	c.speak()
 	c.down = stays
 	for conn := range c.open {
 		conn.Close()
@@ -107,6 +134,7 @@ func (c *Cable) Mend() { c.Arm(Cut{}) }
 func (c *Cable) Arm(at Cut) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.speak()
 	c.cut, c.hit, c.down, c.steps = at, false, false, nil
 	clear(c.count)
 }
@@ -138,6 +166,9 @@ func (c *Cable) step(what string) (Where, bool) {
 
 // pass sends a step on, or as much of it as gets through.
 func (c *Cable) pass(to io.Writer, what string, b []byte) error {
+	if until := c.hushed(); until != nil {
+		<-until
+	}
 	where, cut := c.step(what)
 	if !cut {
 		_, err := to.Write(b)

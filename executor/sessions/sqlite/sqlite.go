@@ -4,11 +4,15 @@ package sqlite
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -21,7 +25,8 @@ import (
 
 // Store is a sessions.Store. Open makes one.
 type Store struct {
-	db *sql.DB
+	path string
+	db   *sql.DB
 	// turn queues the writers. SQLite lets new writers overtake waiting ones, and so does
 	// database/sql: the renewal of a lease could wait behind hundreds of other writes, and the
 	// lease would be lost.
@@ -56,7 +61,7 @@ func Open(path string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sessions: %s: %w", path, err)
 	}
-	s := &Store{db: db, turn: semaphore.NewWeighted(1)}
+	s := &Store{path: path, db: db, turn: semaphore.NewWeighted(1)}
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
 	for end := time.Now().Add(patience); ; <-poll.C {
@@ -72,11 +77,35 @@ func Open(path string) (*Store, error) {
 	return s, nil
 }
 
+// The codes of SQLite for a database that another process has locked, and for a full disk.
+const (
+	codeBusy = 5
+	codeFull = 13
+)
+
 // busy reports whether another process has locked the database. SQLite does not wait by itself if
 // two processes change the journal mode of a new file at the same time.
 func busy(err error) bool {
 	var e *engine.Error
-	return errors.As(err, &e) && e.Code()&0xff == 5 // SQLITE_BUSY with any extended code
+	return errors.As(err, &e) && e.Code()&0xff == codeBusy // with any extended code
+}
+
+// logRoom is what SQLite's log of writes takes on the disk before the database gets what is in it.
+const logRoom = 4 << 20
+
+// Check reports whether there is room on the disk for what is written next. It makes a file of that
+// size beside the database for a moment.
+func (s *Store) Check(context.Context) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(s.path), ".execbroker-room-*")
+	if err != nil {
+		return fmt.Errorf("sessions: %s: %w", s.path, err)
+	}
+	defer os.Remove(f.Name())
+	_, err = io.CopyN(f, rand.Reader, logRoom) // file systems store what is alike in less
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("sessions: %s: %d MiB do not fit on its disk: %w", s.path, logRoom>>20, err)
+	}
+	return nil
 }
 
 // Close closes the database.
@@ -94,7 +123,7 @@ func (s *Store) Get(ctx context.Context, key string) (sessions.Entry, error) {
 		return sessions.Entry{}, nil
 	}
 	if err != nil {
-		return sessions.Entry{}, wrap(ctx, "get", err)
+		return sessions.Entry{}, s.wrap(ctx, "get", err)
 	}
 	e.Rev = strconv.FormatInt(rev, 10)
 	if expires != 0 {
@@ -167,18 +196,18 @@ func same(ctx context.Context, tx *sql.Tx, key, rev string, must bool) error {
 
 func (s *Store) write(ctx context.Context, op string, f func(*sql.Tx) error) error {
 	if err := s.turn.Acquire(ctx, 1); err != nil {
-		return wrap(ctx, op, err)
+		return s.wrap(ctx, op, err)
 	}
 	defer s.turn.Release(1)
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
-		return wrap(ctx, op, err)
+		return s.wrap(ctx, op, err)
 	}
 	defer tx.Rollback() // after Commit it does nothing
 	if err := f(tx); err != nil {
-		return wrap(ctx, op, err)
+		return s.wrap(ctx, op, err)
 	}
-	return wrap(ctx, op, tx.Commit())
+	return s.wrap(ctx, op, tx.Commit())
 }
 
 // Keys implements sessions.Store. It reads in pages, so that a slow loop does not block other
@@ -190,7 +219,7 @@ func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error
 		for {
 			keys, err := s.page(ctx, from, inclusive, prefix, page)
 			if err != nil {
-				yield("", wrap(ctx, "keys", err))
+				yield("", s.wrap(ctx, "keys", err))
 				return
 			}
 			for _, k := range keys {
@@ -229,12 +258,15 @@ func (s *Store) page(ctx context.Context, from string, inclusive bool, prefix st
 func now() int64 { return time.Now().UnixMicro() }
 
 // wrap says what failed. It returns the end of the caller's context and a conflict unchanged.
-func wrap(ctx context.Context, op string, err error) error {
+func (s *Store) wrap(ctx context.Context, op string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, sessions.ErrConflict):
 		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
+	}
+	if e := (*engine.Error)(nil); errors.As(err, &e) && e.Code() == codeFull {
+		return fmt.Errorf("sessions: %s: %w; make room on the disk of %s", op, err, s.path)
 	}
 	return fmt.Errorf("sessions: %s: %w", op, err)
 }
