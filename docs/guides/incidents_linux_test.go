@@ -3,6 +3,7 @@ package guides
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/url"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
@@ -33,9 +35,11 @@ func TestIncidents(t *testing.T) {
 	bin := program(t)
 	stand(t, engine, dockertest.Trixie, "docker.io/library/python:3.13-slim")
 	t.Run("provider-down", func(t *testing.T) { providerDown(t, bin, engine) })
+	t.Run("engine-silent", func(t *testing.T) { engineSilent(t, bin, engine) })
 	t.Run("engine-full", func(t *testing.T) { engineFull(t, bin, engine) })
 	t.Run("leaks", func(t *testing.T) { leaks(t, bin, engine) })
 	t.Run("runaway-costs", func(t *testing.T) { runawayCosts(t, bin, engine) })
+	t.Run("disk-full", func(t *testing.T) { diskFull(t, bin, engine) })
 	t.Run("restore", func(t *testing.T) { restore(t, bin, engine) })
 	t.Run("restore-redis", func(t *testing.T) { restoreRedis(t, bin, engine) })
 	t.Run("restore-postgresql", func(t *testing.T) { restorePostgreSQL(t, bin, engine) })
@@ -128,6 +132,82 @@ func providerDown(t *testing.T, bin, engine string) {
 		},
 		"the engine is back": func(*scene) { way.Mend() },
 		"the users go on":    func(s *scene) { s.users.goOn() },
+	})
+}
+
+func engineSilent(t *testing.T, bin, engine string) {
+	owned(t, engine, "shop-silent")
+	way := cable(t, engine)
+	rehearse(t, "engine-silent", bin, way.Host, map[string]func(*scene){
+		"users talk": func(s *scene) {
+			talk(s)
+			s.users.each(func(u *user) {
+				if u.on["box"] == 0 {
+					s.Fatalf("%s: got another backend from the beginning: %v", u.subject, u.on)
+				}
+			})
+		},
+		"the engine takes connections and does not answer": func(*scene) { way.Hush() },
+		"the users go on at the fallback": func(s *scene) {
+			s.users.until("goes on at the fallback", func(u *user) bool { return u.on["local"] > 0 })
+			s.users.each(func(u *user) {
+				if len(u.moves) != 1 || u.moves[0].Why != sessions.LossUnavailable || u.moves[0].Kept == nil || u.moves[0].Kept.Refused != "" {
+					s.Errorf("%s: got another sandbox %+v", u.subject, u.moves)
+				}
+			})
+		},
+		"the engine answers": func(*scene) { way.Mend() },
+		"the users go on":    func(s *scene) { s.users.goOn() },
+	})
+}
+
+// diskFull has a disk of some MiB for the store, and something else that fills it.
+func diskFull(t *testing.T, bin, engine string) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a disk")
+	}
+	var filler string
+	rehearse(t, "disk-full", bin, engine, map[string]func(*scene){
+		"data is a small disk": func(s *scene) {
+			data := filepath.Join(s.dir, "data")
+			if err := os.Mkdir(data, 0o755); err != nil {
+				s.Fatal(err)
+			}
+			if err := unix.Mount("tmpfs", data, "tmpfs", 0, "size=16m"); err != nil {
+				s.Skip(err)
+			}
+			s.Cleanup(func() {
+				s.sh.end(s.T)
+				if err := unix.Unmount(data, 0); err != nil {
+					s.Error(err)
+				}
+			})
+			filler = filepath.Join(data, "filler")
+		},
+		"users talk": talk,
+		"the disk is full": func(s *scene) {
+			f, err := os.Create(filler)
+			if err != nil {
+				s.Fatal(err)
+			}
+			defer f.Close()
+			for chunk := make([]byte, 4096); err == nil; {
+				_, err = f.Write(chunk)
+			}
+			if !errors.Is(err, unix.ENOSPC) {
+				s.Fatal(err)
+			}
+			s.users.until("is refused", func(u *user) bool { return u.kinds["unavailable"] > 0 })
+		},
+		"there is room again": func(s *scene) {
+			if err := os.Remove(filler); err != nil {
+				s.Fatal(err)
+			}
+		},
+		"the users go on in the same sandboxes": func(s *scene) {
+			s.users.goOn()
+			s.users.same()
+		},
 	})
 }
 

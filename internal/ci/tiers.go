@@ -109,7 +109,7 @@ var exhaustive = append([]rule{
 	{"docker", "Test(Wheels|Index)", 2, "make test installs from an index in TestRegistry and in the suite"},
 	{"docker", "Test(Floods|Verdicts)", 1, "runner makes the same floods over the runner alone"},
 	{"docs/guides", "TestGuides/(chat|conformance|dify|e2b-sdks|fronts|javascript-client|judge0|jupyter|librechat|nemo|onyx|page|parity|piston|terrarium)", 1.5, "make test runs the same programs in their own tests"},
-	{"docs/guides", "TestIncidents", 4, "make test runs what the pages rest on in the packages' own tests; these make incidents happen, and wait for leases, breakers and outages"},
+	{"docs/guides", "TestIncidents", 6, "make test runs what the pages rest on in the packages' own tests; these make incidents happen, and wait for leases, breakers and outages"},
 	{".", "TestReadmeInFreshClone", 2, "it builds and prepares everything again; make test runs the same programs in the documents' own tests"},
 	{".", "TestInstallFromProxy", 5, "it builds every module again, as somebody who has none; make test says what each package links"},
 	{".", "TestReadmeOnBareDebian", 6, "likewise, in a container"},
