@@ -23,7 +23,7 @@ routes:
 func TestConfigCheckElsewhere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	real := func(code int, args ...string) *process {
+	execbroker := func(code int, args ...string) *process {
 		t.Helper()
 		p := installed(t, args...)
 		p.Env = []string{"HOME=" + dir, "PATH=" + dir, "MODAL_ENVIRONMENT=other"}
@@ -33,7 +33,7 @@ func TestConfigCheckElsewhere(t *testing.T) {
 		return p
 	}
 	file := write(t, dir, "c.yaml", elsewhere)
-	out := real(exitOK, "config", "check", "--config", file).out.String()
+	out := execbroker(exitOK, "config", "check", "--config", file).out.String()
 	contains(t, out,
 		"not checked here: backends.cluster: in_cluster: ", " (line 3, column 3)\n",
 		"not checked here: backends.cloud: variable MODAL_ENVIRONMENT: ", " (line 4, column 3)\n",
@@ -42,17 +42,17 @@ func TestConfigCheckElsewhere(t *testing.T) {
 		"not checked here: backends.box.broker.pools[0]: not supported by this backend: unsupported operation: needs limit-processes", " (line 7, ",
 		file+" is right as far as this machine can say: 5 backends, 1 route; execbroker doctor checks the rest where the backends will run\n")
 	var doc struct{ Unchecked []fieldReport }
-	decode(t, real(exitOK, "config", "check", "--config", file, "--json").out.Bytes(), &doc)
+	decode(t, execbroker(exitOK, "config", "check", "--config", file, "--json").out.Bytes(), &doc)
 	if len(doc.Unchecked) != 5 || doc.Unchecked[0].Path != "backends.cluster" || doc.Unchecked[0].Line != 3 {
 		t.Errorf("got %+v", doc.Unchecked)
 	}
-	contains(t, real(exitOK, "config", "explain", "--config", file).out.String(), "tried     cluster, then engine, then cloud\n")
-	real(exitUsage, "run", "--config", file, "-c", "6*7")
+	contains(t, execbroker(exitOK, "config", "explain", "--config", file).out.String(), "tried     cluster, then engine, then cloud\n")
+	execbroker(exitUsage, "run", "--config", file, "-c", "6*7")
 
 	wrong := strings.NewReplacer("pools: [{size: 1}]", "pools: [{size: 1, ports: true}]", "context: remote", "context: remote, ports: true, pull: sometimes").Replace(elsewhere)
-	contains(t, real(exitUsage, "config", "check", "--config", write(t, dir, "wrong.yaml", wrong)).err.String(), "backends.engine.pull: ")
+	contains(t, execbroker(exitUsage, "config", "check", "--config", write(t, dir, "wrong.yaml", wrong)).err.String(), "backends.engine.pull: ")
 	wrong = strings.ReplaceAll(wrong, ", pull: sometimes", "")
-	got := real(exitUsage, "config", "check", "--config", write(t, dir, "pools.yaml", wrong)).err.String()
+	got := execbroker(exitUsage, "config", "check", "--config", write(t, dir, "pools.yaml", wrong)).err.String()
 	contains(t, got, "backends.cluster.broker.pools[0]: not supported by this backend: unsupported operation: needs ports (line 3, ")
 	if strings.Contains(got, "in_cluster: ") || strings.Contains(got, "backends.box") {
 		t.Errorf("what is right elsewhere is no mistake: %s", got)
