@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -98,14 +99,16 @@ func (c *Config) checkEnvironment() error {
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	for _, p := range profiles {
+	for _, name := range slices.Sorted(maps.Keys(profiles)) {
+		p := profiles[name]
+		values := p.values()
 		for _, s := range all {
-			v, set := p.values[s.key]
-			if s.key == "" || !set || os.Getenv(s.variable) != "" {
+			v := values[s.key]
+			if v == "" || os.Getenv(s.variable) != "" {
 				continue // a variable comes before the file
 			}
-			if text := fmt.Sprint(v); text != "" && !s.is(text) {
-				errs = append(errs, fmt.Errorf("%s: profile %s, key %s: the SDK of Modal would use it, and the configuration does not say the same; %s", file, p.name, s.key, s.instead))
+			if !s.is(v) {
+				errs = append(errs, fmt.Errorf("%s: profile %s, key %s: the SDK of Modal would use it, and the configuration does not say the same; %s", file, name, s.key, s.instead))
 			}
 			generation = generation || s.key == "sandbox_v2"
 		}
@@ -116,15 +119,40 @@ func (c *Config) checkEnvironment() error {
 	return errors.Join(errs...)
 }
 
-// profile is a part of the SDK's file.
+// profile is a part of the SDK's file, with the fields of the SDK's own type: the decoder finds them
+// by keys in upper and lower case, so the keys of the file cannot be looked up by name.
 type profile struct {
-	name   string
-	values map[string]any
+	ServerURL           string `toml:"server_url"`
+	TokenID             string `toml:"token_id"`
+	TokenSecret         string `toml:"token_secret"`
+	OAuthRefreshToken   string `toml:"oauth_refresh_token"`
+	OAuthClientID       string `toml:"oauth_client_id"`
+	OAuthClientSecret   string `toml:"oauth_client_secret"`
+	OAuthJWTKey         string `toml:"oauth_jwt_key"`
+	Environment         string `toml:"environment"`
+	ImageBuilderVersion string `toml:"image_builder_version"`
+	LogLevel            string `toml:"loglevel"`
+	SandboxV2           *bool  `toml:"sandbox_v2"`
+	Active              bool   `toml:"active"`
+}
+
+// values are what the SDK takes from a profile, by key. Empty: the profile does not set it.
+func (p *profile) values() map[string]string {
+	v := map[string]string{
+		"server_url": p.ServerURL, "token_id": p.TokenID, "token_secret": p.TokenSecret,
+		"oauth_refresh_token": p.OAuthRefreshToken, "oauth_client_id": p.OAuthClientID,
+		"oauth_client_secret": p.OAuthClientSecret, "oauth_jwt_key": p.OAuthJWTKey,
+		"environment": p.Environment, "image_builder_version": p.ImageBuilderVersion, "loglevel": p.LogLevel,
+	}
+	if p.SandboxV2 != nil {
+		v["sandbox_v2"] = strconv.FormatBool(*p.SandboxV2)
+	}
+	return v
 }
 
 // profiles returns the file that the SDK reads, and its profiles that the SDK may use: that of
 // MODAL_PROFILE, or else the active ones, of which it takes any.
-func profiles() (file string, found []profile, err error) {
+func profiles() (file string, found map[string]profile, err error) {
 	if file = os.Getenv("MODAL_CONFIG_PATH"); file == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
@@ -141,17 +169,11 @@ func profiles() (file string, found []profile, err error) {
 	case len(raw) > maxFile:
 		return file, nil, fmt.Errorf("%s: more than %d bytes", file, maxFile)
 	}
-	var all map[string]map[string]any
-	if err := toml.Unmarshal(raw, &all); err != nil {
+	if err := toml.Unmarshal(raw, &found); err != nil {
 		return file, nil, fmt.Errorf("%s: not the file of the SDK of Modal: %s", file, lineOf(err))
 	}
 	chosen := os.Getenv("MODAL_PROFILE")
-	for name, values := range all {
-		if active, _ := values["active"].(bool); chosen == name || chosen == "" && active {
-			found = append(found, profile{name, values})
-		}
-	}
-	slices.SortFunc(found, func(a, b profile) int { return strings.Compare(a.name, b.name) })
+	maps.DeleteFunc(found, func(name string, p profile) bool { return name != chosen && (chosen != "" || !p.Active) })
 	return file, found, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -108,6 +109,8 @@ func TestEnvironment(t *testing.T) {
 
 		"file":                  {file: "[work]\nactive = true\ntoken_id = \"ak-2\"\n", want: "profile work, key token_id"},
 		"file-same":             {file: "[work]\nactive = true\ntoken_id = \"ak-1\"\ntoken_secret = \"as-1\"\nsandbox_v2 = true\n"},
+		"file-in-capitals":      {file: "[work]\nActive = true\nSERVER_URL = \"https://evil.example\"\n", want: "profile work, key server_url"},
+		"file-chosen-capitals":  {env: map[string]string{"MODAL_PROFILE": "work"}, file: "[work]\nSandbox_V2 = false\n", want: "profile work, key sandbox_v2"},
 		"file-not-active":       {file: "[work]\ntoken_id = \"ak-2\"\n"},
 		"file-chosen":           {env: map[string]string{"MODAL_PROFILE": "work"}, file: "[work]\nserver_url = \"https://evil.example\"\n", want: "profile work, key server_url"},
 		"file-another-chosen":   {env: map[string]string{"MODAL_PROFILE": "home"}, file: "[work]\nactive = true\nserver_url = \"https://evil.example\"\n[home]\n"},
@@ -148,7 +151,30 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// The variables that are checked are those that the SDK reads: each changes how it is opened.
+// TestKeys: the keys of a profile that are checked are all that the SDK's own type has.
+func TestKeys(t *testing.T) {
+	var sdks, checked []string
+	raw := reflect.TypeOf(sdk.ClientParams{}.Config).Elem().Elem()
+	for f := range raw.Fields() {
+		sdks = append(sdks, f.Tag.Get("toml"))
+	}
+	var zero bool
+	p := profile{SandboxV2: &zero}
+	values := p.values()
+	for _, s := range (&Config{}).settings() {
+		if _, ok := values[s.key]; ok {
+			checked = append(checked, s.key)
+		}
+	}
+	checked = append(checked, "active") // which says which profile it is
+	slices.Sort(sdks)
+	slices.Sort(checked)
+	if !slices.Equal(sdks, checked) {
+		t.Errorf("checked are %q, the SDK has %q", checked, sdks)
+	}
+}
+
+// TestOpenRefuses: Open checks what the SDK would take from its environment.
 func TestOpenRefuses(t *testing.T) {
 	t.Setenv(idVariable, "ak-1")
 	t.Setenv(secretVariable, "as-1")
