@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -76,7 +77,7 @@ func (b *backend) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 	}
 	s, err := next(ctx, desc, cc, method, opts...)
 	if err == nil && method == pb.ModalClient_ImageJoinStreaming_FullMethodName {
-		s = &build{s, b.env.Logger()}
+		s = &build{s, ctx, b.env.Logger()}
 	}
 	return s, err
 }
@@ -120,6 +121,15 @@ func (c *call) see(reply any) {
 			c.tags[s.GetId()] = tags
 		}
 	}
+}
+
+// take returns the tags of a listed Sandbox, and forgets them: a list may be long.
+func (c *call) take(id string) map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.tags[id]
+	delete(c.tags, id)
+	return t
 }
 
 // lostError is an answer to a create that says nothing about what was done. It hides the error of
@@ -187,12 +197,17 @@ func throttled[T any](ctx context.Context, patience time.Duration, call func() (
 // build is the stream about the build of an image.
 type build struct {
 	grpc.ClientStream
-	log *slog.Logger
+	caller context.Context // that of the stream ends with it
+	log    *slog.Logger
 }
 
-// RecvMsg implements grpc.ClientStream.
+// RecvMsg implements grpc.ClientStream. The SDK joins a build at once whose stream has ended without
+// a result, as often as that happens. The end waits, so that it does not ask without a pause.
 func (b *build) RecvMsg(m any) error {
 	err := b.ClientStream.RecvMsg(m)
+	if errors.Is(err, io.EOF) {
+		return cmp.Or(remote.Pause(b.caller, joinPause), err)
+	}
 	if r, ok := m.(*pb.ImageJoinStreamingResponse); ok && err == nil {
 		for _, l := range r.GetTaskLogs() {
 			if text := remote.Words(l.GetData(), maxWords); text != "" {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	sdk "github.com/modal-labs/modal-client/go"
-
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 )
@@ -32,26 +30,16 @@ func Doctor(ctx context.Context, env driver.Env, cfg Config) []driver.Check {
 		}
 		return []driver.Check{c}
 	}
-	list, err := b.sdk.Sandboxes.List(ctx, &sdk.SandboxListParams{AppID: app.AppID})
 	ours, all := 0, 0
-	if err == nil {
-		for _, err = range list {
-			if err != nil {
-				break
-			}
-			all++
+	for x, err := range b.living(ctx, app, nil) {
+		if err != nil {
+			c.Detail, c.Fix = err.Error(), "make sure that the token may list the Sandboxes of the app"
+			return []driver.Check{c}
 		}
-	}
-	if err == nil {
-		for _, err = range b.sessions(ctx, "") {
-			if err == nil {
-				ours++
-			}
+		all++
+		if _, err := sessionInfo(x.id, x.tags); err == nil {
+			ours++
 		}
-	}
-	if err != nil {
-		c.Detail, c.Fix = fail(ctx, "app "+cfg.App, err).Error(), "make sure that the token may list the Sandboxes of the app"
-		return []driver.Check{c}
 	}
 	c.OK, c.Detail = true, fmt.Sprintf("%d Sandboxes", all)
 	alone := driver.Check{Name: "nothing else in the app", OK: ours == all, Detail: "only sessions"}

@@ -27,6 +27,12 @@ func words(err error) string {
 	return remote.Words(err.Error(), maxWords)
 }
 
+// What can be done where several errors of the SDK mean the same.
+const (
+	adviceGone    = "it has ended or was deleted, or is in another environment or workspace"
+	adviceInvalid = "Modal does not take it: correct what the configuration asks for"
+)
+
 // fail classifies an error of the SDK about a thing of Modal. No code of the user runs in the calls
 // that it is for.
 func fail(ctx context.Context, thing string, err error) error {
@@ -37,16 +43,16 @@ func fail(ctx context.Context, thing string, err error) error {
 		return fmt.Errorf("%s: %w", thing, cause)
 	}
 	out := &executor.Error{Kind: executor.ErrUnavailable, Ran: executor.RanNo, RetryAfter: retryAfter(err)}
-	advice := ""
+	advice := "try again; Modal may be down, or not be reached from here"
 	switch {
 	case errors.As(err, new(sdk.ResourceExhaustedError)):
 		out.Kind, advice = executor.ErrExhausted, "Modal has no room for it: try other regions, another cloud or a smaller size"
 	case errors.As(err, new(sdk.NotFoundError)):
-		out.Kind = executor.ErrNotFound
+		out.Kind, advice = executor.ErrNotFound, adviceGone
 	case errors.As(err, new(sdk.RemoteError)):
 		advice = "try the image with the modal command, and read what its build says"
 	case errors.As(err, new(sdk.InvalidError)), errors.As(err, new(sdk.AlreadyExistsError)):
-		out.Kind = executor.ErrInvalid
+		out.Kind, advice = executor.ErrInvalid, adviceInvalid
 	}
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied:
@@ -54,17 +60,14 @@ func fail(ctx context.Context, thing string, err error) error {
 	case codes.ResourceExhausted:
 		out.Kind, advice = executor.ErrExhausted, "a quota or a rate of the workspace: wait, or ask Modal for more"
 	case codes.NotFound:
-		out.Kind = executor.ErrNotFound
+		out.Kind, advice = executor.ErrNotFound, adviceGone
 	case codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange:
-		out.Kind, advice = executor.ErrInvalid, "Modal does not take what the configuration asks for"
+		out.Kind, advice = executor.ErrInvalid, adviceInvalid
 	case codes.Unimplemented:
 		out.Kind, out.Missing, advice = executor.ErrUnsupported, []string{"modal"}, "this workspace or this server does not have it"
 	}
 	// The text is bounded, so the error of the SDK is not wrapped.
-	out.Err = fmt.Errorf("%s: %s", thing, words(err))
-	if advice != "" {
-		out.Err = fmt.Errorf("%w; %s", out.Err, advice)
-	}
+	out.Err = fmt.Errorf("%s: %s; %s", thing, words(err), advice)
 	return out
 }
 

@@ -175,10 +175,10 @@ func TestRefuses(t *testing.T) {
 		{modaltest.BuildFails(), executor.ErrUnavailable, "the build has failed"},
 		{modaltest.Throttled(time.Hour, creates), executor.ErrExhausted, "Rate limit"},
 		{modaltest.Throttled(500*time.Millisecond, creates), executor.ErrExhausted, "Rate limit"},
-		{modaltest.Silent(creates), executor.ErrUnavailable, ""},
-		{modaltest.Silent(starts), executor.ErrUnavailable, ""},
-		{modaltest.Silent(reads), executor.ErrUnavailable, ""},
-		{modaltest.Silent("AppGetOrCreate"), executor.ErrUnavailable, ""},
+		{modaltest.Silent(creates), executor.ErrUnavailable, "Sandbox "},
+		{modaltest.Silent(starts), executor.ErrUnavailable, "Sandbox "},
+		{modaltest.Silent(reads), executor.ErrUnavailable, "Sandbox "},
+		{modaltest.Silent("AppGetOrCreate"), executor.ErrUnavailable, "app sandboxes"},
 	} {
 		t.Run(fmt.Sprintf("%d-%s", i, c.sw), func(t *testing.T) {
 			t.Parallel()
@@ -213,6 +213,47 @@ func TestRefuses(t *testing.T) {
 				t.Errorf("got %d Sandboxes, want at most %d", n, attempts)
 			}
 		})
+	}
+}
+
+// What somebody does to the app while the backend is open does not keep it from making sessions.
+func TestStoppedApp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	box := w.open(t, plain)
+	s := create(t, box, executor.Spec{})
+	w.StopApp(testApp)
+	w.empty(t)
+	mustRun(t, create(t, box, executor.Spec{}), "6 * 7", "42")
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server that never comes to an end is neither asked without a pause nor for ever.
+func TestEndless(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	off := w.Switch(modaltest.Ended("ImageJoinStreaming"))
+	if _, err := w.open(t, plain, func(c *Config) { c.Timeout = driver.Duration(2 * time.Second) }).Create(t.Context(), executor.Spec{}); !errors.Is(err, executor.ErrUnavailable) {
+		t.Errorf("create: got %v", err)
+	}
+	off()
+	if n := w.Counts()["ImageJoinStreaming"]; n < 2 || n > 10 {
+		t.Errorf("the build was joined %d times in two seconds", n)
+	}
+	create(t, w.open(t, plain), executor.Spec{})
+	w.Switch(modaltest.SamePage())
+	n := 0
+	var last error
+	for _, err := range w.backend(t).Sessions(t.Context(), nil) {
+		if last = err; err != nil || n == 100 {
+			break
+		}
+		n++
+	}
+	if n != 1 || !errors.Is(last, executor.ErrUnavailable) || !strings.Contains(last.Error(), "again and again") {
+		t.Errorf("list: got %d sessions, then %v", n, last)
 	}
 }
 

@@ -150,22 +150,52 @@ func (b *backend) sessions(ctx context.Context, owner string) iter.Seq2[executor
 			yield(executor.SessionInfo{}, err)
 			return
 		}
-		p := &sdk.SandboxListParams{AppID: app.AppID, Tags: map[string]string{tagManager: manager}}
+		with := map[string]string{tagManager: manager}
 		if owner != "" {
-			p.Tags[tagOwner] = remote.OwnerHash(owner)
+			with[tagOwner] = remote.OwnerHash(owner)
 		}
-		cctx, c := watched(ctx)
-		list, err := b.sdk.Sandboxes.List(cctx, p)
-		if err != nil {
-			yield(executor.SessionInfo{}, fail(ctx, "app "+b.cfg.App, err))
-			return
-		}
-		for sb, err := range list {
+		for x, err := range b.living(ctx, app, with) {
 			if err != nil {
-				yield(executor.SessionInfo{}, fail(ctx, "app "+b.cfg.App, err))
+				yield(executor.SessionInfo{}, err)
 				return
 			}
-			if !yield(sessionInfo(sb.SandboxID, c.tags[sb.SandboxID])) {
+			if !yield(sessionInfo(x.id, x.tags)) {
+				return
+			}
+		}
+	}
+}
+
+// listed is a Sandbox of a list.
+type listed struct {
+	id   string
+	tags map[string]string
+}
+
+// living lists the Sandboxes of an app that live and have all of the given tags. It ends at the
+// first error.
+func (b *backend) living(ctx context.Context, app *sdk.App, with map[string]string) iter.Seq2[listed, error] {
+	return func(yield func(listed, error) bool) {
+		cctx, c := watched(ctx)
+		list, err := b.sdk.Sandboxes.List(cctx, &sdk.SandboxListParams{AppID: app.AppID, Tags: with})
+		if err != nil {
+			yield(listed{}, fail(ctx, "app "+b.cfg.App, err))
+			return
+		}
+		seen := map[string]bool{}
+		for sb, err := range list {
+			switch {
+			case err != nil:
+				err = fail(ctx, "app "+b.cfg.App, err)
+			case seen[sb.SandboxID]: // the SDK would ask for the same page for ever
+				err = driver.Fail(executor.ErrUnavailable, executor.RanNo, fmt.Errorf("app %s: Modal lists Sandbox %s again and again; try later", b.cfg.App, sb.SandboxID))
+			}
+			if err != nil {
+				yield(listed{}, err)
+				return
+			}
+			seen[sb.SandboxID] = true
+			if !yield(listed{sb.SandboxID, c.take(sb.SandboxID)}, nil) {
 				return
 			}
 		}

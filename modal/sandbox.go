@@ -13,6 +13,8 @@ import (
 
 	sdk "github.com/modal-labs/modal-client/go"
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
@@ -121,15 +123,15 @@ func lifetime(life, timeout time.Duration) time.Duration {
 // create makes the Sandbox, and returns it for the first process in it. It reports whether there
 // may be one.
 func (x *sandbox) create(ctx context.Context, p *sdk.SandboxCreateParams) (sb *sdk.Sandbox, made bool, err error) {
-	app, err := x.b.theApp(ctx, true)
-	if err != nil {
-		return nil, false, err
-	}
-	image, err := x.b.build(ctx, app, x.image)
-	if err != nil {
-		return nil, false, err
-	}
 	for n := 1; ; n++ {
+		app, err := x.b.theApp(ctx, true)
+		if err != nil {
+			return nil, made, err
+		}
+		image, err := x.b.build(ctx, app, x.image)
+		if err != nil {
+			return nil, made, err
+		}
 		cctx, c := watched(ctx)
 		sb, err = x.b.sdk.Sandboxes.Create(cctx, app, image, p)
 		var lost *lostError
@@ -141,8 +143,9 @@ func (x *sandbox) create(ctx context.Context, p *sdk.SandboxCreateParams) (sb *s
 			}
 			return sb, true, err
 		case ctx.Err() != nil:
-			return nil, true, context.Cause(ctx)
+			return nil, true, fail(ctx, "Sandbox "+x.name, err)
 		case errors.As(err, &lost), errors.As(err, new(sdk.AlreadyExistsError)):
+			made = true
 			if sb, err = x.b.named(ctx, x.name); err == nil {
 				x.id = sb.SandboxID
 				return sb, true, nil
@@ -153,15 +156,37 @@ func (x *sandbox) create(ctx context.Context, p *sdk.SandboxCreateParams) (sb *s
 			if n == asks {
 				return nil, true, fail(ctx, "Sandbox "+x.name, lost.err)
 			}
+		case n < asks && outdated(err): // somebody may have stopped the app or deleted the image
+			x.b.forget(app, x.image)
 		default:
-			return nil, n > 1, notThere(fail(ctx, "Sandbox "+x.name+" of image "+x.image, err))
+			return nil, made, notThere(fail(ctx, "Sandbox "+x.name+" of image "+x.image, err))
 		}
 	}
 }
 
-// asks is how often a Sandbox is asked for whose answer was lost and that is not found by its name.
-// If it appears after all, Modal refuses a second one of the same name.
+// asks is how often a Sandbox is asked for: once more if the answer was lost and it is not found by
+// its name, or if its app or image may not be there any more. Modal refuses a second one of the same
+// name, if the first appears after all.
 const asks = 2
+
+// outdated reports whether an app or image that was there may be what Modal refuses.
+func outdated(err error) bool {
+	switch status.Code(err) {
+	case codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument:
+		return true
+	}
+	return false
+}
+
+// forget lets the app and an image be asked for anew.
+func (b *backend) forget(app *sdk.App, image string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.app == app { // nobody has asked for another one meanwhile
+		b.app = nil
+	}
+	delete(b.images, image)
+}
 
 // theApp returns the app. It is made if makes says so and it is not there.
 func (b *backend) theApp(ctx context.Context, makes bool) (*sdk.App, error) {
@@ -252,7 +277,7 @@ func (x *sandbox) exec(ctx context.Context, sb *sdk.Sandbox, command []string) (
 	})
 	if err != nil {
 		_ = sb.Detach() // it never fails
-		return nil, broken(ctx, err)
+		return nil, x.broken(ctx, err)
 	}
 	s := newStream(sb, p, patience, &x.b.sending)
 	if err := handover.Await(ctx, s); err != nil {
@@ -260,15 +285,15 @@ func (x *sandbox) exec(ctx context.Context, sb *sdk.Sandbox, command []string) (
 		if said := s.stderr(); said != "" {
 			err = fmt.Errorf("%w: %s", ended(err), said)
 		}
-		return nil, broken(ctx, ended(err))
+		return nil, x.broken(ctx, ended(err))
 	}
 	return s, nil
 }
 
 // broken is the error about a process that does not start. The Sandbox may have ended.
-func broken(ctx context.Context, err error) error {
+func (x *sandbox) broken(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
-		return cause
+		return fmt.Errorf("Sandbox %s: %w", x.id, cause)
 	}
 	return &runner.LostError{Err: err}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -271,5 +272,27 @@ func (s *Server) Preempt(ctx context.Context, id string) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// StopApp stops an app, as "modal app stop" does: its Sandboxes end, and whoever asks for an app of
+// that name gets another one.
+func (s *Server) StopApp(name string) {
+	s.mu.Lock()
+	var stopped []*sandbox
+	for key, id := range s.apps {
+		if !strings.HasSuffix(key, "/"+name) {
+			continue
+		}
+		delete(s.apps, key)
+		for _, x := range s.sandboxes {
+			if x.app == id {
+				stopped = append(stopped, x)
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, x := range stopped {
+		x.kill(pb.GenericResult_GENERIC_STATUS_TERMINATED)
 	}
 }

@@ -206,12 +206,16 @@ const pageSize = 20
 // list lists Sandboxes that live, the newest first: those that were made before the last of the
 // page before.
 func (c *control) list(r *pb.SandboxListRequest, both bool) (*pb.SandboxListResponse, error) {
+	before := r.GetBeforeTimestamp()
+	if c.on("same-page") {
+		before = 0
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var found []*sandbox
 	for _, x := range c.sandboxes {
 		switch {
-		case x.v2 && !both, r.GetAppId() != "" && x.app != r.GetAppId(), r.GetBeforeTimestamp() > 0 && x.created >= r.GetBeforeTimestamp(),
+		case x.v2 && !both, r.GetAppId() != "" && x.app != r.GetAppId(), before > 0 && x.created >= before,
 			!r.GetIncludeFinished() && x.ending() != nil, !x.tagged(r.GetTags()):
 		default:
 			found = append(found, x)

@@ -161,6 +161,14 @@ func Silent(methods ...string) Switch {
 	}}
 }
 
+// Ended ends streams without a message, as if all had been said.
+func Ended(methods ...string) Switch {
+	return answering("ended", func() error { return nil }, methods)
+}
+
+// SamePage lets every page of a list of Sandboxes be the first one.
+func SamePage() Switch { return Switch{name: "same-page"} }
+
 // SlowScheduling keeps new Sandboxes of V1 without a task until it is turned off.
 func SlowScheduling() Switch { return Switch{name: "slow-scheduling"} }
 
