@@ -1,7 +1,9 @@
 package helm
 
 import (
+	"cmp"
 	"maps"
+	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -146,6 +148,7 @@ priorityClassName: high
 var releases = map[string]string{
 	"redis":      required + `store: {url: "redis://redis.example:6379/0", passwordSecret: store}`,
 	"postgres":   required + `store: {url: "postgres://app@db.example:5432/execbroker"}` + "\nreplicas: 3",
+	"no-port":    required + `store: {url: "postgres://app@db.example/execbroker"}`,
 	"one":        required + "replicas: 1",
 	"loaded":     "apiKeys: {secret: keys}\nreplicas: 1",
 	"everything": everything,
@@ -183,6 +186,7 @@ func TestChart(t *testing.T) {
 			checkReferences(t, all, d)
 			checkRights(t, all, d)
 			checkConfiguration(t, all, d)
+			checkStore(t, all, d)
 		})
 	}
 }
@@ -196,6 +200,68 @@ func checkImage(t *testing.T, c *corev1.Container, loaded bool) {
 	}
 	if !strings.HasPrefix(c.Image, repository) || c.ImagePullPolicy != pull {
 		t.Errorf("got the image %s, pulled %s, want %s and %s", c.Image, c.ImagePullPolicy, repository, pull)
+	}
+}
+
+// checkStore wants replicas to reach the store at its port.
+func checkStore(t *testing.T, all objects, d *appsv1.Deployment) {
+	t.Helper()
+	_, at, found := strings.Cut(only[*corev1.ConfigMap](t, all).Data["app.yaml"], "store: ")
+	if !found {
+		return
+	}
+	at, _, _ = strings.Cut(at, "\n")
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := cmp.Or(u.Port(), map[string]string{"postgres": "5432", "redis": "6379", "rediss": "6379"}[u.Scheme])
+	for _, n := range of[*networkingv1.NetworkPolicy](all) {
+		if n.Namespace != d.Namespace {
+			continue
+		}
+		if p := n.Spec.Egress[1].Ports; len(p) != 1 || p[0].Port.String() != want { // behind that to name servers
+			t.Errorf("the store is at %s, and replicas may connect to %v", at, p)
+		}
+	}
+}
+
+// TestText gives values that YAML would read as something else than text. They arrive as they are.
+func TestText(t *testing.T) {
+	const owner = "a: b # c\n- --listen=evil"
+	text, err := helmtest.Template(t, chart, `
+image: {repository: registry.example/execbroker, pullSecrets: ["1"]}
+apiKeys: {secret: "2", key: "true"}
+store: {url: "redis://redis.example:6379/0", passwordSecret: "3", passwordKey: "4"}
+secrets: {E2B_API_KEY: {secret: "5", key: "null"}}
+owner: "a: b # c\n- --listen=evil"
+domains: ["x: y", "*"]
+sandboxes: {namespace: "6"}
+serviceAccount: {name: "7"}
+priorityClassName: "8"
+serviceMonitor: {enabled: true}
+autoscaling: {enabled: true}
+`, "--namespace", "123")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := decode(t, text)
+	d := only[*appsv1.Deployment](t, all)
+	c := d.Spec.Template.Spec.Containers[0]
+	for _, want := range []string{"--owner=" + owner, "--domain=x: y", "--domain=*"} {
+		if !slices.Contains(c.Args, want) {
+			t.Errorf("got %q, want %q", c.Args, want)
+		}
+	}
+	named := map[string]string{}
+	for _, v := range c.Env {
+		if f := v.ValueFrom; f != nil && f.SecretKeyRef != nil {
+			named[v.Name] = f.SecretKeyRef.Name + "/" + f.SecretKeyRef.Key
+		}
+	}
+	want := map[string]string{"EXECBROKER_API_KEYS": "2/true", "EXECBROKER_STORE_PASSWORD": "3/4", "E2B_API_KEY": "5/null"}
+	if p := d.Spec.Template.Spec; !maps.Equal(named, want) || p.ServiceAccountName != "7" || p.PriorityClassName != "8" || p.ImagePullSecrets[0].Name != "1" || d.Namespace != "123" {
+		t.Errorf("got secrets %v and %+v in %s", named, p, d.Namespace)
 	}
 }
 
@@ -404,6 +470,13 @@ func TestRefused(t *testing.T) {
 		"no-metrics":        {required + store + "metrics: {enabled: false}\nserviceMonitor: {enabled: true}", "serviceMonitor: needs metrics.enabled"},
 		"no-backend":        {required + store + "sandboxes: {enabled: false}", "config.backends: is required"},
 		"two-backends":      {required + store + "sandboxes: {backend: {image: a.example/b}}\nconfig: {backends: {a: {type: e2b}}}", "excludes config.backends"},
+		"password-alone":    {required + "replicas: 1\nstore: {passwordSecret: store}", "store.passwordSecret: needs store.url"},
+		"egress-of-none":    {required + store + "sandboxes: {enabled: false, fullEgress: [{}]}\nconfig: {backends: {a: {type: e2b}}}", "need sandboxes.enabled"},
+		"given-account":     {required + store + "serviceAccount: {name: x, annotations: {a: b}}", "serviceAccount.annotations"},
+		"least-of-most":     {required + store + "autoscaling: {enabled: true, minReplicas: 7}", "autoscaling.maxReplicas"},
+		"variable-twice":    {required + store + "secrets: {HOME: {secret: a, key: b}}", "secrets.HOME: the chart sets it"},
+		"label-twice":       {required + store + "podLabels: {app.kubernetes.io/name: x}", "podLabels: app.kubernetes.io/name"},
+		"annotation-twice":  {required + store + "podAnnotations: {checksum/config: x}", "podAnnotations: checksum/config"},
 		"namespace-twice":   {required + store + "sandboxes: {backend: {namespace: a}}", "sandboxes.backend.namespace: the chart sets it"},
 	} {
 		t.Run(name, func(t *testing.T) {

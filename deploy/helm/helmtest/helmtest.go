@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -67,10 +68,11 @@ func Output(cmd *exec.Cmd) (string, error) {
 	return stdout.String(), nil
 }
 
-// Template renders a chart, a directory or a package, for the release shop in the namespace apps.
-func Template(t testing.TB, chart, values string) (string, error) {
+// Template renders a chart, a directory or a package, for the release shop in the namespace apps,
+// unless further arguments of helm template say otherwise.
+func Template(t testing.TB, chart, values string, args ...string) (string, error) {
 	t.Helper()
-	return run(t, values, "template", "shop", chart)
+	return run(t, values, append([]string{"template", "shop", chart}, args...)...)
 }
 
 // Lint judges a chart with values.
@@ -88,7 +90,7 @@ func run(t testing.TB, values string, args ...string) (string, error) {
 	if err := os.WriteFile(file, []byte(values), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), Program(t), append(args, "--namespace", "apps", "--values", file)...)
+	cmd := exec.CommandContext(t.Context(), Program(t), slices.Insert(args, 1, "--namespace", "apps", "--values", file)...)
 	cmd.Env = Environment(t)
 	return Output(cmd)
 }

@@ -4,7 +4,7 @@
 
 {{- define "execbroker.selector" -}}
 app.kubernetes.io/name: execbroker
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "execbroker.labels" -}}
@@ -24,8 +24,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{ default (include "execbroker.fullname" .) .Values.serviceAccount.name }}
 {{- end }}
 
+{{- /* The port of the store: that of its URL, or else that of its kind. */}}
 {{- define "execbroker.storePort" -}}
-{{- if .Values.networkPolicy.storePort }}{{ .Values.networkPolicy.storePort }}{{ else if hasPrefix "postgres" .Values.store.url }}5432{{ else }}6379{{ end }}
+{{- $given := trimPrefix ":" (regexFind ":[0-9]+$" (urlParse .Values.store.url).host) }}
+{{- .Values.networkPolicy.storePort | default $given | default (ternary 5432 6379 (hasPrefix "postgres" .Values.store.url)) | int }}
 {{- end }}
 
 {{- /* Whether there may be more than one replica at a time. */}}
@@ -65,5 +67,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- range list "type" "in_cluster" "namespace" "network" }}
 {{- if hasKey $v.sandboxes.backend . }}{{ $bad = append $bad (printf "sandboxes.backend.%s: the chart sets it" .) }}{{ end }}
 {{- end }}
+{{- if and $v.store.passwordSecret (not $v.store.url) }}{{ $bad = append $bad "store.passwordSecret: needs store.url" }}{{ end }}
+{{- if and (not $v.sandboxes.enabled) (or $v.sandboxes.fullEgress $v.sandboxes.packagesEgress) }}{{ $bad = append $bad "sandboxes.fullEgress, sandboxes.packagesEgress: need sandboxes.enabled" }}{{ end }}
+{{- if and $v.serviceAccount.name $v.serviceAccount.annotations }}{{ $bad = append $bad "serviceAccount.annotations: the chart makes no account beside serviceAccount.name; annotate that one yourself" }}{{ end }}
+{{- if and $v.autoscaling.enabled (gt (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas)) }}{{ $bad = append $bad "autoscaling.maxReplicas: want at least minReplicas" }}{{ end }}
+{{- range list "POD_NAME" "HOME" "XDG_CACHE_HOME" "EXECBROKER_API_KEYS" "EXECBROKER_STORE_PASSWORD" }}
+{{- if hasKey $v.secrets . }}{{ $bad = append $bad (printf "secrets.%s: the chart sets it" .) }}{{ end }}
+{{- end }}
+{{- range list "app.kubernetes.io/name" "app.kubernetes.io/instance" }}
+{{- if hasKey $v.podLabels . }}{{ $bad = append $bad (printf "podLabels: %s is by what the chart selects its pods" .) }}{{ end }}
+{{- end }}
+{{- if hasKey $v.podAnnotations "checksum/config" }}{{ $bad = append $bad "podAnnotations: checksum/config lets a change of the configuration roll the replicas" }}{{ end }}
 {{- if $bad }}{{ fail (printf "\n%s" (join "\n" $bad)) }}{{ end }}
 {{- end }}
