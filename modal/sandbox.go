@@ -165,8 +165,8 @@ func (x *sandbox) create(ctx context.Context, p *sdk.SandboxCreateParams) (sb *s
 }
 
 // asks is how often a Sandbox is asked for: once more if the answer was lost and it is not found by
-// its name, or if its app or image may not be there any more. Modal refuses a second one of the same
-// name, if the first appears after all.
+// its name, or if its app or image may not be there any more. If the first one appears after all,
+// Modal refuses a second one of the same name.
 const asks = 2
 
 // outdated reports whether an app or image that was there may be what Modal refuses.
