@@ -201,8 +201,8 @@ type build struct {
 	log    *slog.Logger
 }
 
-// RecvMsg implements grpc.ClientStream. When a stream ends without a result, the SDK joins the build
-// again at once, as often as that happens. So the end of a stream comes after a pause.
+// RecvMsg implements grpc.ClientStream. When a stream ends without a result, the SDK joins the
+// build again at once, as often as that happens. So the end of a stream comes after a pause.
 func (b *build) RecvMsg(m any) error {
 	err := b.ClientStream.RecvMsg(m)
 	if errors.Is(err, io.EOF) {

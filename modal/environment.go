@@ -119,8 +119,8 @@ func (c *Config) checkEnvironment() error {
 	return errors.Join(errs...)
 }
 
-// profile is a part of the SDK's file, with the fields of the SDK's own type. The decoder takes their
-// keys in letters of any case, so a look-up by name would miss what the SDK finds.
+// profile is a part of the SDK's file, with the fields of the SDK's own type. The decoder takes
+// their keys in letters of any case, so a look-up by name would miss what the SDK finds.
 type profile struct {
 	ServerURL           string `toml:"server_url"`
 	TokenID             string `toml:"token_id"`
