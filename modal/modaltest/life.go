@@ -55,8 +55,12 @@ func (x *sandbox) tagged(want []*pb.SandboxTag) bool {
 	return true
 }
 
-// maxDead is how many Sandboxes that have ended are remembered.
-const maxDead = 1000
+// How many Sandboxes that have ended are remembered, and how many of these with what their processes
+// wrote, which may be much.
+const (
+	maxDead  = 1000
+	maxHeard = 20
+)
 
 // make makes a Sandbox. Who asked for it may have gone meanwhile: it is made nevertheless.
 func (s *Server) make(app string, def *pb.Sandbox, list []*pb.SandboxTag, env []string, v2 bool) (*sandbox, error) {
@@ -237,6 +241,12 @@ func (x *sandbox) finish(code int64, oom bool) {
 	if x.s.dead = append(x.s.dead, x.id); len(x.s.dead) > maxDead {
 		delete(x.s.sandboxes, x.s.dead[0])
 		x.s.dead = x.s.dead[1:]
+	}
+	if i := len(x.s.dead) - maxHeard - 1; i >= 0 {
+		old := x.s.sandboxes[x.s.dead[i]]
+		old.mu.Lock()
+		defer old.mu.Unlock()
+		old.procs = nil
 	}
 }
 

@@ -15,6 +15,9 @@ import (
 
 // SandboxCreate implements pb.ModalClientServer: V1, whose Sandboxes get a task a moment later.
 func (c *control) SandboxCreate(_ context.Context, r *pb.SandboxCreateRequest) (*pb.SandboxCreateResponse, error) {
+	if err := only(r, "app_id", "definition", "environment_name", "tags"); err != nil {
+		return nil, err
+	}
 	if len(r.GetDefinition().GetSecretIds()) > 0 {
 		return nil, unimplemented("a stored Secret")
 	}
