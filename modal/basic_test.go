@@ -44,6 +44,19 @@ func TestGenerations(t *testing.T) {
 	w.empty(t)
 }
 
+// The GPU of a template is asked for, of v1 whatever the generation. The stand-in has none.
+func TestGPU(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	box := w.open(t, plain, func(c *Config) { c.Templates = map[string]Template{"gpu": {Image: plainImage, GPU: "T4"}} })
+	if _, err := box.Create(t.Context(), executor.Spec{Template: "gpu"}); !errors.Is(err, executor.ErrUnsupported) || !strings.Contains(err.Error(), "a GPU is not there") {
+		t.Errorf("got %v", err)
+	}
+	if n := w.Counts(); n["SandboxCreate"] != 1 || n["SandboxCreateV2"] != 0 {
+		t.Errorf("got %v, want a Sandbox of v1", n)
+	}
+}
+
 // In an image without ctypes nothing narrows what sockets code can make. The network is shut all
 // the same.
 func TestWithoutCtypes(t *testing.T) {
