@@ -257,6 +257,31 @@ func TestEndless(t *testing.T) {
 	}
 }
 
+// A create that gets no answer ends with its caller's time, and what it made is removed after that.
+func TestUnansweredCreate(t *testing.T) {
+	t.Parallel()
+	for _, sw := range []modaltest.Switch{modaltest.Silent(creates), modaltest.Unanswered(creates)} {
+		t.Run(sw.String(), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			box := w.open(t, plain)
+			off := w.Switch(sw)
+			defer off()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			begun := time.Now()
+			_, err := box.Create(ctx, executor.Spec{})
+			if took := time.Since(begun); !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second+lookFor/2 {
+				t.Errorf("got %v after %v", err, took)
+			}
+			w.empty(t)
+			if n := w.Counts()["sandboxes"]; (n == 1) != (sw.String() == "unanswered") {
+				t.Errorf("got %d Sandboxes", n)
+			}
+		})
+	}
+}
+
 // A Sandbox of v1 that gets no machine is no session, and not left.
 func TestSlowScheduling(t *testing.T) {
 	w := newWorld(t)

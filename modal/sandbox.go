@@ -89,6 +89,9 @@ func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 	}
 	sb, made, err := x.create(ctx, p)
 	switch {
+	case err != nil && made && x.id == "" && ctx.Err() != nil:
+		// To look for it by its name takes longer than the caller, whose time is over, should wait.
+		return nil, nil, driver.Leftover(err, x.Remove)
 	case err != nil && made:
 		return x, nil, err
 	case err != nil:

@@ -65,7 +65,7 @@ var exhaustive = append([]rule{
 	{"modal", "TestConformance/ports/(addresses|hostile|idle|many)", 1, "Docker runs them over the same runner"},
 	{"modal", "Test(Cycles|Killed|Packages)", 2, "make test counts what the suite leaves, and installs on Docker by the same code"},
 	{"modal", "TestRecovers", 1.5, "make test connects again, cuts streams behind each message, refuses, preempts and schedules late"},
-	{"modal", "Test(Endless|StoppedApp)", 0.2, "make test refuses what a provider says and recovers from it; these are the rarest cases"},
+	{"modal", "Test(Endless|StoppedApp|UnansweredCreate)", 0.2, "make test refuses what a provider says and recovers from it; these are the rarest cases"},
 	{"modal", "TestAttempts", 0.3, "Docker makes the same attempts"},
 	{"bubblewrap", "TestConformance/javascript", 2, "JavaScript takes the same way as Python, and Docker runs what is its own"},
 	{"bubblewrap", "TestConformance/python/(" + stable + "|" + supervised + ")", 1.5, "Docker runs them over the same runner"},

@@ -169,6 +169,13 @@ func Ended(methods ...string) Switch {
 // SamePage lets every page of a list of Sandboxes be the first one.
 func SamePage() Switch { return Switch{name: "same-page"} }
 
+// Unanswered does what calls ask for, and is silent then.
+func Unanswered(methods ...string) Switch {
+	sw := Silent(methods...)
+	sw.name, sw.after = "unanswered", true
+	return sw
+}
+
 // SlowScheduling keeps new Sandboxes of V1 without a task until it is turned off.
 func SlowScheduling() Switch { return Switch{name: "slow-scheduling"} }
 
