@@ -74,7 +74,8 @@ var (
 	_ driver.Lister    = (*backend)(nil)
 )
 
-// Open opens the backend. It does no remote I/O.
+// Open opens the backend. It does no remote I/O. An error names what is wrong in cfg, or the
+// variable or the key of the SDK's file that says something else than cfg.
 func Open(_ context.Context, env driver.Env, cfg Config) (executor.Executor, error) {
 	b, err := newBackend(env.WithInstance(), cfg) // of sessions, and of what fetches packages for them
 	if err != nil {
