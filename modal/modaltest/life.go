@@ -55,8 +55,8 @@ func (x *sandbox) tagged(want []*pb.SandboxTag) bool {
 	return true
 }
 
-// How many Sandboxes that have ended are remembered, and how many of these with what their processes
-// wrote, which may be much.
+// How many Sandboxes that have ended are remembered, and how many of these with what their
+// processes wrote, which may be much.
 const (
 	maxDead  = 1000
 	maxHeard = 20
