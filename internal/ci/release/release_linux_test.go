@@ -241,22 +241,32 @@ func service(t *testing.T, clone, dist string) {
 		"--security-opt", "seccomp=unconfined", "--security-opt", "systempaths=unconfined", "--tmpfs", "/run:exec", "--tmpfs", "/run/lock", "--tmpfs", "/tmp",
 		"--tmpfs", "/sys/fs/cgroup:mode=755", "--volume", "/sys/fs/cgroup/systemd:/sys/fs/cgroup/systemd:rw", "--volume", dist+":/dist:ro", dockertest.Systemd, "/lib/systemd/systemd"))
 	t.Cleanup(func() { exec.Command("docker", "rm", "--force", "--volumes", id).Run() }) //nolint:errcheck,noctx // what is left is seen in the engine
-	const script = `
+	guide, err := os.ReadFile(filepath.Join(clone, "docs/guides/install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, key, found := strings.Cut(string(guide), "$ sed -i \"s|^EXECBROKER_API_KEYS=")
+	if key, _, _ = strings.Cut(key, "\n"); !found {
+		t.Fatal("install.md does not say how the service gets its key")
+	}
+	script := `
 until systemctl is-system-running --wait >/dev/null 2>&1; do systemctl is-system-running | grep -q degraded && break; done
 dpkg --install /dist/*_linux_amd64.deb >/dev/null
 systemd-analyze verify --man=no /usr/lib/systemd/system/execbroker.service
 systemd-analyze security --threshold=25 execbroker >/dev/null
 ! systemctl start execbroker 2>/dev/null
 journalctl --unit execbroker | grep -q 'set EXECBROKER_API_KEYS in /etc/execbroker/execbroker.env'
-sed -i 's/^EXECBROKER_API_KEYS=.*/EXECBROKER_API_KEYS=key-of-the-test-0123456789/; s/^EXECBROKER_FLAGS=.*/EXECBROKER_FLAGS=--warm/' /etc/execbroker/execbroker.env
+sed -i "s|^EXECBROKER_API_KEYS=` + key + `
+sed -i 's/^EXECBROKER_FLAGS=.*/EXECBROKER_FLAGS=--warm/' /etc/execbroker/execbroker.env
+key=$(sed -n 's/^EXECBROKER_API_KEYS=//p' /etc/execbroker/execbroker.env)
 systemctl reset-failed execbroker && systemctl start execbroker
 until journalctl --unit execbroker | grep -q 'serving at'; do systemctl is-active --quiet execbroker || { journalctl --unit execbroker; exit 1; }; sleep 1; done
-curl -sS -H 'Authorization: Bearer key-of-the-test-0123456789' -d '{"code": "print(6*7)"}' http://127.0.0.1:3000/v1/run; echo
+curl -sS -H "Authorization: Bearer $key" -d '{"code": "print(6*7)"}' http://127.0.0.1:3000/v1/run; echo
 systemctl reload execbroker && systemctl is-active execbroker
 echo "user $(stat -c %u /proc/$(systemctl show --property MainPID --value execbroker))"
 pgrep bwrap >/dev/null 2>&1 || ls /proc/*/exe -l 2>/dev/null | grep -q bwrap && echo confined
 systemctl stop execbroker; systemctl is-active execbroker || true
-journalctl --unit execbroker | grep -c key-of-the-test || true`
+journalctl --unit execbroker | grep -cF "$key" || true`
 	got := in(t, clone, "docker", "exec", id, "sh", "-ec", script)
 	for _, want := range []string{`"stdout":"42\n"`, "\nactive\n", "\nconfined\n", "\ninactive\n0\n"} {
 		if !strings.Contains(got, want) {
