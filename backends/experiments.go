@@ -112,9 +112,9 @@ func sum[K comparable](to, from map[K]int64, n int64) map[K]int64 {
 
 // figures returns copies of the figures of now, and the number of sessions that are not settled.
 func (a *arm) figures() (f *figures, pending int64) {
-	s := a.snapshot()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	s := a.counts()
 	cold, warm := a.cold, a.warm
 	return &figures{
 		Sessions: s.Sessions, Settled: s.Settled, Bad: s.Bad, Turns: s.Turns, Outcomes: s.Outcomes, Errors: s.TurnErrors,
@@ -184,7 +184,7 @@ func (x *experiments) put(ctx context.Context, key string, k armKey, a *arm) err
 		x.sent[k] = p
 	}
 	now, pending := a.figures()
-	if p.key == key && p.trying == nil && pending == p.pending && now.since(&p.figures).empty() {
+	if p.key == key && p.trying == nil && pending == p.pending && now.same(&p.figures) {
 		return nil
 	}
 	token, tried := rand.Text()[:8], false
@@ -218,9 +218,9 @@ func (f *figures) since(o *figures) *figures {
 	return change
 }
 
-// empty reports whether nothing has changed.
-func (f *figures) empty() bool {
-	return f.Sessions == 0 && f.Settled == 0 && f.Turns == 0 && f.Cost == 0 && f.Costs.Count == 0
+// same reports whether nothing has been added to o.
+func (f *figures) same(o *figures) bool {
+	return f.Sessions == o.Sessions && f.Settled == o.Settled && f.Turns == o.Turns && f.Cost == o.Cost && f.Costs.Count == o.Costs.Count
 }
 
 // mark notes the last write of a process, and forgets those that have not written for long.

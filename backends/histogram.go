@@ -59,14 +59,16 @@ func (h *histogram) latency() Latency {
 // plus adds the counts of o, n times.
 func (h *histogram) plus(o *histogram, n int64) {
 	h.n += n * o.n
-	for i, k := range o.buckets {
-		h.buckets[i] += n * k
+	for i, k := range &o.buckets {
+		if k != 0 {
+			h.buckets[i] += n * k
+		}
 	}
 }
 
 // at returns the bucket of the value with a rank, from 1.
 func (h *histogram) at(rank int64) (i int) {
-	for i, n := range h.buckets {
+	for i, n := range &h.buckets {
 		if rank -= n; rank <= 0 {
 			return i
 		}
@@ -96,7 +98,7 @@ func (h *histogram) times() rollout.Times {
 // MarshalJSON writes pairs: how many empty buckets come first, and the count of the next one.
 func (h *histogram) MarshalJSON() ([]byte, error) {
 	pairs, skipped := []int64{}, int64(0)
-	for _, n := range h.buckets {
+	for _, n := range &h.buckets {
 		if n == 0 {
 			skipped++
 			continue

@@ -15,12 +15,12 @@ import (
 // keptFor is how long a record is kept that nobody changes.
 const keptFor = 400 * 24 * time.Hour
 
-// read returns a record of the store, which is written as JSON, with its entry. The entry of one
-// that is not there has no Rev.
+// read returns a record of the store, which is written as JSON, with its entry, for Encode. The
+// entry of one that is not there has no Rev.
 func read[S any](ctx context.Context, store sessions.Store, key string) (s S, e sessions.Entry, err error) {
 	e, err = store.Get(ctx, key)
 	if err == nil && e.Rev != "" {
-		err = e.Decode(&s)
+		err = e.DecodeForUpdate(&s)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", key, err)

@@ -227,12 +227,18 @@ func (f *collector) stats() []ArmStats {
 func (a *arm) snapshot() ArmStats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	s := a.counts()
+	s.Cold, s.Warm = a.cold.latency(), a.warm.latency()
+	s.Turn, s.Queue, s.Create, s.Run = a.turns.latency(), a.queue.latency(), a.create.latency(), a.run.latency()
+	return s
+}
+
+// counts returns the statistics without the latencies. The caller has locked a.
+func (a *arm) counts() ArmStats {
 	pending := a.settle(time.Now())
 	s := a.s
 	s.Pending, s.Outcomes = pending, maps.Clone(s.Outcomes)
-	s.Cold, s.Warm = a.cold.latency(), a.warm.latency()
 	s.TurnErrors, s.CreateErrors, s.Runs, s.RunErrors = maps.Clone(s.TurnErrors), maps.Clone(s.CreateErrors), maps.Clone(s.Runs), maps.Clone(s.RunErrors)
-	s.Turn, s.Queue, s.Create, s.Run = a.turns.latency(), a.queue.latency(), a.create.latency(), a.run.latency()
 	for l := range a.live {
 		s.SandboxTime += driver.Duration(time.Since(l.born))
 		s.Cost += l.meter.unbilled()

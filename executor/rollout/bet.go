@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // stakes are the parts of the largest possible stake that are bet, each with an equal part of the
@@ -29,8 +30,28 @@ func (b Bet) MarshalJSON() ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (b *Bet) UnmarshalJSON(p []byte) error { return json.Unmarshal(p, &b.Log) }
+// UnmarshalJSON implements json.Unmarshaler. A State has some hundred bets, so what MarshalJSON
+// writes is read without package json.
+func (b *Bet) UnmarshalJSON(p []byte) error {
+	read, rest := Bet{}, strings.TrimPrefix(string(p), "[")
+	for i := range read.Log {
+		end := ","
+		if i == len(read.Log)-1 {
+			end = "]"
+		}
+		number, after, _ := strings.Cut(rest, end)
+		l, err := strconv.ParseFloat(number, 64)
+		if err != nil {
+			return json.Unmarshal(p, &b.Log)
+		}
+		read.Log[i], rest = l, after
+	}
+	if rest != "" {
+		return json.Unmarshal(p, &b.Log)
+	}
+	*b = read
+	return nil
+}
 
 // add bets on one number.
 func (b *Bet) add(x, margin float64, up bool) {

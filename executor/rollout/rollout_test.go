@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -35,6 +36,38 @@ func TestBetsAreFair(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestBetInJSON: a bet is read like any list of numbers, and what is written is read exactly.
+func TestBetInJSON(t *testing.T) {
+	for text, ok := range map[string]bool{
+		`[0,-1.5,1e-7,2.25,30,-0]`: true, `[ 0, -1.5, 1e-7, 2.25, 30, 7 ]`: true, `[1,2]`: true, `[]`: true, `[1,2,3,4,5,6,7]`: true, `null`: true,
+		`[1,2,3,4,5,"6"]`: false, `[1,2,3,4,5,[6]]`: false, `{}`: false, `"x"`: false, `[1,2,3,4,5,1e999]`: false,
+	} {
+		var want [len(stakes)]float64
+		got := Bet{}
+		if err := json.Unmarshal([]byte(text), &want); (err == nil) != ok {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if err := json.Unmarshal([]byte(text), &got); (err == nil) != ok || ok && got.Log != want {
+			t.Errorf("%s: got %v, %v, want %v", text, got, err, want)
+		}
+	}
+	var b Bet
+	for range 100 {
+		b.add(rand.Float64(), .3, true)
+	}
+	text, err := json.Marshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := Bet{}
+	if err := json.Unmarshal(text, &again); err != nil {
+		t.Fatal(err)
+	}
+	if twice, err := json.Marshal(again); err != nil || string(twice) != string(text) {
+		t.Errorf("got %s, %v, want %s", twice, err, text)
 	}
 }
 

@@ -159,7 +159,7 @@ func (m *Manager) loadHead(ctx context.Context, key string) (h head, e Entry, er
 	if err != nil || e.Rev == "" {
 		return h, Entry{}, err
 	}
-	err = e.Decode(&h)
+	err = e.DecodeForUpdate(&h)
 	if later := (*SchemaError)(nil); errors.As(err, &later) {
 		return head{}, e, fmt.Errorf("the checkpoint of key %q: %w", key, later)
 	}

@@ -85,7 +85,7 @@ func subjectDir(subject string) string {
 type entry struct {
 	Record
 	rev   string
-	value []byte // as the Store has it, with fields that this program may not know
+	value []byte // as the Store has it, if there are fields that this program does not know
 	other bool   // another process had the last lease before ours
 
 	inherited bool // the last lease before ours was not released
@@ -109,8 +109,9 @@ func (m *Manager) load(ctx context.Context, key string) (entry, error) {
 	if e.Rev == "" {
 		return entry{}, nil
 	}
-	out := entry{rev: e.Rev, value: e.Value}
-	err = e.Decode(&out.Record)
+	out := entry{rev: e.Rev}
+	err = e.DecodeForUpdate(&out.Record)
+	out.value = e.Value
 	if later := (*SchemaError)(nil); errors.As(err, &later) {
 		return entry{}, m.storeError(ctx, "acquire", fmt.Errorf("the record of key %q: %w", key, later)) // another replica may know it
 	}
@@ -127,10 +128,13 @@ func (m *Manager) save(ctx context.Context, e *entry) error {
 		return err
 	}
 	rev, err := m.store.Put(ctx, sessionPrefix+e.Key, next)
-	if err == nil {
-		e.rev, e.value = rev, next.Value
+	if err != nil {
+		return err
 	}
-	return err
+	if e.rev = rev; len(e.value) > 0 {
+		e.value = next.Value
+	}
+	return nil
 }
 
 // remove deletes a record and the note about its subject.

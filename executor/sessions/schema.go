@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -31,7 +33,20 @@ func (e *SchemaError) Error() string {
 
 // Decode reads the record in e.Value, which is JSON, into a pointer to a struct. It fails with a
 // SchemaError if a later program wrote it.
-func (e Entry) Decode(record any) error {
+func (e Entry) Decode(record any) error { return e.DecodeForUpdate(record) }
+
+// DecodeForUpdate is Decode for a record that will be written again. It empties e.Value unless the
+// record has fields that the struct does not know: Encode then has none to look for, which takes
+// longer than all the rest.
+func (e *Entry) DecodeForUpdate(record any) error {
+	if fields, ok := bytes.CutPrefix(e.Value, versioned); ok && bytes.HasPrefix(fields, []byte(`"`)) {
+		d := json.NewDecoder(io.MultiReader(strings.NewReader("{"), bytes.NewReader(fields)))
+		d.DisallowUnknownFields()
+		if d.Decode(record) == nil && d.InputOffset() == int64(len("{")+len(fields)) {
+			e.Value = nil
+			return nil
+		}
+	}
 	var version struct {
 		V int `json:"v"`
 	}
@@ -41,6 +56,9 @@ func (e Entry) Decode(record any) error {
 	}
 	return errors.Join(err, json.Unmarshal(e.Value, record))
 }
+
+// versioned is how a record of this program begins, if it has fields.
+var versioned = fmt.Appendf(nil, `{"v":%d,`, Schema)
 
 // Encode replaces e.Value, which is empty or has an earlier state of the same record, by that of a
 // struct. Fields that the earlier state has and the struct does not know are kept, also in the
@@ -52,14 +70,24 @@ func (e *Entry) Encode(record any) error {
 	}
 	if len(e.Value) > 0 {
 		next = merge(reflect.Indirect(reflect.ValueOf(record)).Type(), e.Value, next)
+		fields := map[string]json.RawMessage{}
+		if err := json.Unmarshal(next, &fields); err != nil {
+			return err
+		}
+		delete(fields, "v")
+		if next, err = json.Marshal(fields); err != nil {
+			return err
+		}
 	}
-	fields := map[string]json.RawMessage{}
-	if err := json.Unmarshal(next, &fields); err != nil {
-		return err
+	fields, ok := bytes.CutPrefix(next, []byte("{"))
+	if !ok {
+		return fmt.Errorf("a record is a struct, and not %.20s", next)
 	}
-	fields["v"] = fmt.Append(nil, Schema)
-	e.Value, err = json.Marshal(fields)
-	return err
+	e.Value = append(slices.Clone(versioned), fields...)
+	if bytes.Equal(fields, []byte("}")) {
+		e.Value = fmt.Appendf(nil, `{"v":%d}`, Schema)
+	}
+	return nil
 }
 
 var (

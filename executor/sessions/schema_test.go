@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -139,19 +140,19 @@ func TestEncode(t *testing.T) {
 		name, old, want string
 		next            outer
 	}{
-		{name: "new", want: `{"Bare":"","list":null,"map":null,"v":1}`},
+		{name: "new", want: `{"v":1,"map":null,"list":null,"Bare":""}`},
 		{
 			name: "unknown fields", old: `{"a":7,"x":1,"map":{"k":{"y":2},"gone":{"y":3}},"ptr":{"z":3},"list":[{"a":1,"y":4}],"at":"2026-11-01T00:00:00Z","bare":"was","v":1}`,
 			next: outer{Map: map[string]inner{"k": {A: 1}}, Ptr: &inner{}, List: []inner{{}}},
-			want: `{"Bare":"","list":[{}],"map":{"k":{"a":1,"y":2}},"ptr":{"z":3},"v":1,"x":1}`,
+			want: `{"v":1,"Bare":"","list":[{}],"map":{"k":{"a":1,"y":2}},"ptr":{"z":3},"x":1}`,
 		},
 		{
 			name: "elements of lists", old: `{"list":[{"a":1,"y":4},{"a":2,"y":5},{"a":3,"y":6}]}`,
 			next: outer{List: []inner{{A: 3}, {A: 7}, {A: 1}}},
-			want: `{"Bare":"","list":[{"a":3,"y":6},{"a":7},{"a":1,"y":4}],"map":null,"v":1}`,
+			want: `{"v":1,"Bare":"","list":[{"a":3,"y":6},{"a":7},{"a":1,"y":4}],"map":null}`,
 		},
-		{name: "what is removed", old: `{"map":{"k":{"y":2}},"ptr":{"z":3}}`, want: `{"Bare":"","list":null,"map":null,"v":1}`},
-		{name: "no record", old: `[1]`, want: `{"Bare":"","list":null,"map":null,"v":1}`},
+		{name: "what is removed", old: `{"map":{"k":{"y":2}},"ptr":{"z":3}}`, want: `{"v":1,"Bare":"","list":null,"map":null}`},
+		{name: "no record", old: `[1]`, want: `{"v":1,"Bare":"","list":null,"map":null}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := sessions.Entry{Value: []byte(c.old)}
@@ -162,5 +163,47 @@ func TestEncode(t *testing.T) {
 	}
 	if err := (sessions.Entry{Value: []byte(`{"v": 2, "map": 1}`)}).Decode(&outer{}); !errors.As(err, new(*sessions.SchemaError)) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestDecodeForUpdate: an entry keeps its value if there are fields in it which the struct does not
+// know, and is read in the same way otherwise.
+func TestDecodeForUpdate(t *testing.T) {
+	for _, c := range []struct {
+		name, old string
+		want      string // after an update that sets Bare
+	}{
+		{"nothing", `{"v":1}`, `{"v":1,"Bare":"new","list":null,"map":null}`},
+		{"all known", `{"v":1,"map":{"k":{"a":1}},"list":[{"a":2}],"bare":"was"}`, `{"v":1,"map":{"k":{"a":1}},"list":[{"a":2}],"Bare":"new"}`},
+		{"unknown", `{"v":1,"x":1}`, `{"v":1,"Bare":"new","list":null,"map":null,"x":1}`},
+		{"unknown within", `{"v":1,"ptr":{"z":3}}`, `{"v":1,"Bare":"new","list":null,"map":null,"ptr":{"z":3}}`},
+		{"unknown element", `{"v":1,"list":[{"y":4}]}`, `{"v":1,"Bare":"new","list":[{"y":4}],"map":null}`},
+		{"another order", `{"Bare":"was","list":[{"a":2}],"map":null,"v":1}`, `{"v":1,"Bare":"new","list":[{"a":2}],"map":null}`},
+		{"no version", `{"list":[{"a":2}]}`, `{"v":1,"Bare":"new","list":[{"a":2}],"map":null}`},
+		{"spaces", ` {"v":1, "list":[{"a":2}] } `, `{"v":1,"Bare":"new","list":[{"a":2}],"map":null}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, plain, read := sessions.Entry{Value: []byte(c.old)}, outer{}, outer{}
+			if err := e.Decode(&plain); err != nil || string(e.Value) != c.old {
+				t.Fatalf("got %v, and the value is %s", err, e.Value)
+			}
+			if err := e.DecodeForUpdate(&read); err != nil || !reflect.DeepEqual(read, plain) {
+				t.Fatalf("got %+v, %v, want %+v", read, err, plain)
+			}
+			read.Bare = "new"
+			if err := e.Encode(read); err != nil || string(e.Value) != c.want {
+				t.Errorf("got  %s %v\nwant %s", e.Value, err, c.want)
+			}
+		})
+	}
+	for _, text := range []string{"", "{", `{"v":1`, `{"v":1,`, `{"v":1,}`, `{"v":1}{}`, `{"v":1,"list":1}`, `{"v":1,"x":1,"list":1}`, `{"v":1,"list":[]}}`, `{"v":10}`, `{"v":1,"v":2}`, "[1]"} {
+		e := sessions.Entry{Value: []byte(text)}
+		if err := e.DecodeForUpdate(&outer{}); err == nil || string(e.Value) != text {
+			t.Errorf("%s: got %v, and the value is %s", text, err, e.Value)
+		}
+	}
+	e := sessions.Entry{}
+	if err := e.Encode([]int{1}); err == nil {
+		t.Errorf("a list became the record %s", e.Value)
 	}
 }

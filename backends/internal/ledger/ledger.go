@@ -101,7 +101,7 @@ type account struct {
 	others    map[string]share // by Instance, as last read
 	gone      totals           // of processes that are gone
 	rev       string           // of the entry in the store
-	value     []byte           // of that entry, with fields that this program may not know
+	value     []byte           // of that entry, if it has fields that this program does not know
 	read      bool             // others, gone and rev are known, and no write has failed since
 	stored    bool             // own is in the store
 	dirty     bool             // own has changed since it was stored

@@ -138,7 +138,7 @@ func (d days) scan(ctx context.Context, store sessions.Store, from, to time.Time
 		return nil
 	}
 	err := each(accountPrefix, func(e sessions.Entry) error {
-		doc, err := decode(e)
+		doc, err := decode(&e)
 		d.addTotals(doc.Name, doc.Gone)
 		for _, s := range doc.Shares {
 			d.addTotals(doc.Name, s.totals)

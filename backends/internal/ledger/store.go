@@ -112,7 +112,10 @@ func (l *Ledger) round(ctx context.Context, a *account, ops []*op) error {
 		a.mu.Lock()
 		switch {
 		case err == nil:
-			a.rev, a.value, a.stored = rev, e.Value, true
+			a.rev, a.stored = rev, true
+			if len(a.value) > 0 {
+				a.value = e.Value
+			}
 			a.alone = share{}
 			l.observe(nil)
 			a.finish(ops)
@@ -180,7 +183,7 @@ func (l *Ledger) load(ctx context.Context, a *account) error {
 	if err != nil {
 		return err
 	}
-	d, err := decode(e)
+	d, err := decode(&e)
 	if err != nil {
 		return fmt.Errorf("account %q: %w", a.name, err)
 	}
@@ -244,11 +247,12 @@ func (a *account) buried() {
 	a.dirty = true
 }
 
-func decode(e sessions.Entry) (d document, err error) {
+// decode returns the account of an entry, and leaves in it what Encode needs.
+func decode(e *sessions.Entry) (d document, err error) {
 	if e.Rev == "" {
 		return document{Shares: map[string]share{}}, nil
 	}
-	if err := e.Decode(&d); err != nil {
+	if err := e.DecodeForUpdate(&d); err != nil {
 		return document{}, fmt.Errorf("an account cannot be read: %w", err)
 	}
 	if d.Shares == nil {
