@@ -37,8 +37,9 @@ func (a arm) draw(r *rand.Rand) (o Observation) {
 			o.Bad++
 		}
 	}
-	for range min(o.Sessions*3, MaxRuns) {
-		o.Turns = append(o.Turns, a.turn*math.Exp(a.sigma*r.NormFloat64()))
+	o.Turns = make([]float64, min(o.Sessions*3, MaxRuns))
+	for i := range o.Turns {
+		o.Turns[i] = a.turn * math.Exp(a.sigma*r.NormFloat64())
 	}
 	o.Cost = a.cost * r.ExpFloat64() * float64(o.Sessions)
 	return o
@@ -174,8 +175,9 @@ var (
 )
 
 // kinds are the simulated rollouts, in the order of the table. most is the number of sessions of
-// the new arm after which an arm without a difference is given up.
-func kinds(most int) []experiment {
+// the new arm after which an arm without a difference is given up, and mostSteps that of the plan
+// with the default steps, in which there are a hundred subjects for each session of the new arm.
+func kinds(most, mostSteps int) []experiment {
 	halfThree, standard := half, Plan{To: "new", Guard: three}
 	halfThree.Guard = three
 	good := arm{success: .99, turn: .2, sigma: .5, cost: 1000}
@@ -193,7 +195,7 @@ func kinds(most int) []experiment {
 		{"equal90", "none, at a success of 90 %, three guards", halfThree, ninety, ninety, most},
 		{"clusters", "none, subjects with 1 to 500 sessions that are alike", halfThree, clustered, clustered, 2 * most},
 		{"margin", "99 % to 98 %, which the guard just allows", half, good, with(func(a *arm) { a.success = .98 }), most},
-		{"default", "none, default steps, three guards", standard, good, good, 5 * most},
+		{"default", "none, default steps, three guards", standard, good, good, mostSteps},
 		{"95", "99 % to 95 %, one guard", half, good, with(func(a *arm) { a.success = .95 }), long},
 		{"95of3", "99 % to 95 %, three guards", halfThree, good, with(func(a *arm) { a.success = .95 }), long},
 		{"95default", "99 % to 95 %, default steps, three guards", standard, good, with(func(a *arm) { a.success = .95 }), long},
@@ -243,11 +245,11 @@ func table(all []outcome) string {
 }
 
 // simulate makes n experiments of each kind, and as many without a difference as same.
-func simulate(t *testing.T, n, same, most int) {
+func simulate(t *testing.T, n, same, most, mostSteps int) {
 	t.Helper()
 	all := map[string]outcome{}
 	var rows []outcome
-	for _, e := range kinds(most) {
+	for _, e := range kinds(most, mostSteps) {
 		times := n
 		switch {
 		case e.id == "default": // it takes long
@@ -264,7 +266,7 @@ func simulate(t *testing.T, n, same, most int) {
 
 // TestSimulation: arms that are no worse are not rolled back, and worse ones are, soon. Every State
 // is looked at after every subject.
-func TestSimulation(t *testing.T) { simulate(t, 40, 200, 400) }
+func TestSimulation(t *testing.T) { simulate(t, 40, 200, 400, 800) }
 
 // TestTenThousand is TestSimulation for the table of the guide.
-func TestTenThousand(t *testing.T) { simulate(t, 500, 2000, 2000) }
+func TestTenThousand(t *testing.T) { simulate(t, 500, 2000, 2000, 10_000) }

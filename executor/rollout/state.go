@@ -233,8 +233,8 @@ func (p Plan) Next(s *State, now time.Time) (Decision, bool) {
 	if s.Status != Running {
 		return Decision{}, false
 	}
-	for _, e := range s.Evidence {
-		if e.Harm {
+	for i := range s.Evidence { // which are large
+		if e := &s.Evidence[i]; e.Harm {
 			s.Status = RolledBack
 			return s.note(p, now, "roll back", e.Guard+": the new arm is worse than the guard allows", ""), true
 		}
@@ -245,8 +245,10 @@ func (p Plan) Next(s *State, now time.Time) (Decision, bool) {
 	why := string(NoHarmSeen)
 	if p.Advance == NoWorse {
 		why = string(NoWorse)
-		if slices.ContainsFunc(s.Evidence, func(e Evidence) bool { return !e.Shown }) {
-			return Decision{}, false
+		for i := range s.Evidence {
+			if !s.Evidence[i].Shown {
+				return Decision{}, false
+			}
 		}
 	}
 	d := s.advance(p, now, "advance", why, "")
@@ -276,7 +278,7 @@ func (s *State) finding(p Plan, now time.Time, what, why, by string) Decision {
 // Findings returns what is known of each guard in the current step.
 func (p Plan) Findings(s State) (all []Finding) {
 	for i, g := range p.guards() {
-		e := s.Evidence[i]
+		e := &s.Evidence[i]
 		f := Finding{Guard: e.Guard, Pairs: e.Pairs, Margin: g.margin, Harm: e.Harm, Shown: e.Shown}
 		if e.Pairs > 0 {
 			f.Old, f.New = e.Old/float64(e.Pairs), e.New/float64(e.Pairs)

@@ -181,10 +181,11 @@ var always = []rule{
 	{dir: "runner/sshtest", tests: "TestConformance/leaks"},
 }
 
-// plain are the tests of make test that run without the race detector: each is the suite over the
-// backend in memory, a hundred times, which TestConformance of the package runs with it.
+// plain are the tests of make test that run without the race detector, which has nothing to find in
+// them and makes them take five times as long.
 var plain = []rule{
-	{dir: "conformance/conformancetest", tests: "TestFaults"},
+	{dir: "conformance/conformancetest", tests: "TestFaults", why: "each is the suite over the backend in memory, a hundred times, which TestConformance runs with it"},
+	{dir: "executor/rollout", tests: "Test(Simulation|Ranks)", why: "millions of calls of functions that share nothing"},
 }
 
 // alone is the pattern of the tests that measure clocks or memory. They run when nothing else does.
