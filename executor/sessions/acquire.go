@@ -154,8 +154,9 @@ const poll = 200 * time.Millisecond
 // claim takes the lease of a key in the Store and makes the record if there is none. It waits while
 // another process has the lease.
 func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, existing bool, l *local) (*entry, error) {
+	var leased entry // to another process, as last seen
 	for {
-		e, err := m.load(ctx, key)
+		e, err := m.loadAgain(ctx, key, leased)
 		if err != nil {
 			return nil, err
 		}
@@ -173,6 +174,7 @@ func (m *Manager) claim(ctx context.Context, key string, spec executor.Spec, exi
 			if wait, err := m.leasedElsewhere(ctx, &e.Record, l, now); err != nil {
 				return nil, err
 			} else if wait {
+				leased = e
 				if err := m.pause(ctx, poll); err != nil {
 					return nil, err
 				}

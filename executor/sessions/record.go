@@ -102,12 +102,21 @@ func (r *Record) expires() time.Time {
 
 // load reads the record of a key. If there is none, the revision is "".
 func (m *Manager) load(ctx context.Context, key string) (entry, error) {
+	return m.loadAgain(ctx, key, entry{})
+}
+
+// loadAgain is load for a caller that has loaded the same key before. It reads the record only if
+// it has changed.
+func (m *Manager) loadAgain(ctx context.Context, key string, before entry) (entry, error) {
 	e, err := m.store.Get(ctx, sessionPrefix+key)
 	if err != nil {
 		return entry{}, m.storeError(ctx, "acquire", err)
 	}
-	if e.Rev == "" {
+	switch e.Rev {
+	case "":
 		return entry{}, nil
+	case before.rev:
+		return before, nil
 	}
 	out := entry{rev: e.Rev}
 	err = e.DecodeForUpdate(&out.Record)
