@@ -111,7 +111,9 @@ func (r *rolling) split() (parts [2]float64) {
 
 // TestRolloutPromotes: a backend that is no worse gets all, in steps, at all replicas.
 func TestRolloutPromotes(t *testing.T) {
-	roll(t, 0, strings.Replace(rolloutFile, "steps: [50, 100]", "steps: [20, 60, 100]", 1), func(r *rolling) {
+	// The wider guard is shown by a fifth of the pairs.
+	file := strings.NewReplacer("steps: [50, 100]", "steps: [20, 60, 100]", "success: -1%", "success: -5%").Replace(rolloutFile)
+	roll(t, 0, file, func(r *rolling) {
 		if got := r.split(); got[0] != got[1] || got[0] < .15 || got[0] > .25 {
 			r.Errorf("got %v, want 0.2 at both", got)
 		}
@@ -183,7 +185,7 @@ func TestRolloutRollsBack(t *testing.T) {
 				if got := r.split(); got != [2]float64{} {
 					r.Errorf("got %v, want nothing", got)
 				}
-				r.traffic(600, c.code) // it does not come back
+				r.traffic(310, c.code) // for longer than a step takes: it does not come back
 				if got := r.report(); got.Status != rollout.RolledBack {
 					r.Errorf("got %s", got.Status)
 				}
@@ -223,7 +225,7 @@ func TestRolloutOfASlowOne(t *testing.T) {
 
 // TestRolloutByHand: what people decide holds at all replicas, and who they are is on record.
 func TestRolloutByHand(t *testing.T) {
-	roll(t, 0, rolloutFile, func(r *rolling) {
+	roll(t, 0, strings.Replace(rolloutFile, "success: -1%", "success: -5%", 1), func(r *rolling) {
 		do := func(c backends.RolloutChange, want rollout.Status, share int) {
 			r.Helper()
 			if err := r.replicas[1].ChangeRollout(r.Context(), "r", c, "ann"); err != nil {
@@ -240,8 +242,9 @@ func TestRolloutByHand(t *testing.T) {
 			}
 		}
 		do(backends.RolloutPause, rollout.Paused, 50)
-		r.traffic(700, "1")
-		if got := r.report(); got.Status != rollout.Paused || got.Arms[1].Sessions < 200 {
+		r.traffic(400, "1") // after which it would advance
+		shown := func(f rollout.Finding) bool { return f.Shown }
+		if got := r.report(); got.Status != rollout.Paused || got.Arms[1].Sessions < 100 || len(got.Guards) != 2 || !shown(got.Guards[0]) || !shown(got.Guards[1]) {
 			r.Errorf("got %+v", got)
 		}
 		if err := r.replicas[0].ChangeRollout(r.Context(), "r", backends.RolloutPause, ""); !errors.Is(err, executor.ErrInvalid) || !strings.Contains(err.Error(), "paused") {

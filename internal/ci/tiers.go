@@ -138,6 +138,7 @@ var exhaustive = append([]rule{
 	{"executor/rollout", "TestTenThousand", 3, "TestSimulation makes some hundreds"},
 	{"cmd/execbroker", "TestDrillForMinutes", 21, "TestDrill does the same for some seconds"},
 	{"cmd/execbroker", "TestUpgrade", 3, "it builds an earlier version; executor/sessions reads and writes records of other versions in TestOtherVersionsOfARecord"},
+	{"backends", "TestBrokerIsAnExecutorForJavaScript", 0.3, "what the broker adds does not depend on the language; make test runs the suite in Python"},
 	{"backends", "TestThousandConversations", 0.5, "internal/ci/load has a hundred users over real sandboxes"},
 	{"internal/ci", "TestOutdated", 0.3, "npm takes seconds for each question"},
 	{"internal/ci", "TestVulnerabilities", 0.5, "it builds govulncheck, which only make exhaustive runs"},
