@@ -127,3 +127,33 @@ func TestReaper(t *testing.T) {
 		killed.Close() // an error about sessions that are gone is fine
 	})
 }
+
+// TestDiscardEndsTheSession: a session that is discarded while no lease has it costs nothing from
+// then on, does not count for its subject, and is not held.
+func TestDiscardEndsTheSession(t *testing.T) {
+	bubble(t, fake.Options{}, func(w *world) {
+		b := w.open(`
+backends: {a: {type: fake, on: a, broker: {prices: {second: 0.01}}}}
+guard: {sessions_per_subject: 1}`)
+		defer w.close(b)
+		spec := executor.Spec{Subject: "u"}
+		for _, key := range []string{"one", "two"} {
+			l, err := b.Manager().Acquire(w.Context(), key, spec)
+			if err != nil {
+				w.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			if err := l.Release(); err != nil {
+				w.Error(err)
+			}
+			if err := b.Manager().Discard(w.Context(), key); err != nil {
+				w.Error(err)
+			}
+			synctest.Wait()
+		}
+		time.Sleep(15 * time.Second)
+		if a := b.Stats().Arms[0]; time.Duration(a.SandboxTime) != 2*time.Second || a.Cost != 20_000 {
+			w.Errorf("got %v for %v", a.Cost, time.Duration(a.SandboxTime))
+		}
+	})
+}

@@ -46,7 +46,8 @@ func (m *Manager) discardKept(ctx context.Context, key string) error {
 func (m *Manager) destroy(ctx context.Context, e *entry) error {
 	m.mu.Lock()
 	var s executor.Session
-	if l := m.keys[e.Key]; l != nil {
+	l := m.keys[e.Key]
+	if l != nil {
 		if l.lease != nil {
 			l.lease.cancel(errLost)
 		}
@@ -59,9 +60,18 @@ func (m *Manager) destroy(ctx context.Context, e *entry) error {
 	case e.Handle.Session == "":
 		return nil // not created yet; its creator will find that the record is gone
 	case e.Attach:
-		return m.x.Destroy(ctx, e.Handle) // also for a sandbox that this process holds, perhaps with a lower token
+		err := m.x.Destroy(ctx, e.Handle) // also for a sandbox that this process holds, perhaps with a lower token
+		if err == nil && s != nil {
+			m.releaseLater(s)
+			m.drop(e.Key, l, s)
+		}
+		return err
 	case s != nil:
-		return s.Close()
+		err := s.Close()
+		if err == nil {
+			m.drop(e.Key, l, s)
+		}
+		return err
 	}
 	until, err := m.aliveUntil(ctx, e.Instance)
 	if err != nil {
@@ -71,6 +81,19 @@ func (m *Manager) destroy(ctx context.Context, e *entry) error {
 		return m.fail("discard", executor.ErrUnsupported, &ElsewhereError{Instance: e.Instance, Until: until})
 	}
 	return nil // the sandbox died with its process
+}
+
+// drop forgets a session that has ended, unless its key is in use: then the next sweep does.
+func (m *Manager) drop(key string, l *local, s executor.Session) {
+	select {
+	case <-l.unlocked:
+		if l.session == s {
+			m.setSession(l, nil)
+		}
+		l.unlocked <- struct{}{}
+		m.tidy(key, l)
+	default:
+	}
 }
 
 // Reap destroys sandboxes of this owner that no record names and that are older than grace, and
