@@ -31,21 +31,17 @@ func (s *slowStore) Put(ctx context.Context, key string, e sessions.Entry) (stri
 
 // TestCloseWhileARolloutMoves: a share that changes while the broker closes does not keep it.
 func TestCloseWhileARolloutMoves(t *testing.T) {
-	w := newWorld(t, fake.Options{})
-	store := &slowStore{Store: sessions.NewMemoryStore(), writes: make(chan struct{}, 1)}
-	b := w.openAs("one", rolloutFile, backends.WithStore(store))
-	<-store.writes
-	closed := make(chan error, 1)
-	go func() { closed <- b.Close() }()
-	select {
-	case err := <-closed:
-		if err != nil {
-			t.Error(err)
+	bubble(t, fake.Options{}, func(w *world) {
+		store := &slowStore{Store: sessions.NewMemoryStore(), writes: make(chan struct{}, 1)}
+		b := w.openAs("one", rolloutFile, backends.WithStore(store))
+		<-store.writes
+		began := time.Now()
+		w.close(b)
+		if took := time.Since(began); took > 20*time.Second {
+			w.Errorf("closing took %v", took)
 		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("it does not close")
-	}
-	if _, err := b.Create(t.Context(), executor.Spec{}); executor.KindName(err) != "closed" {
-		t.Errorf("got %v", err)
-	}
+		if _, err := b.Create(w.Context(), executor.Spec{}); executor.KindName(err) != "closed" {
+			w.Errorf("got %v", err)
+		}
+	})
 }

@@ -730,7 +730,7 @@ func TestShadowUnsupported(t *testing.T) {
 		w.at["b"] = fake.New(fake.Options{Capabilities: fake.Without(fake.All(), executor.FeatureStdin, executor.FeatureAliases)})
 		m := watchShadows(w, sessions.NewMemoryStore())
 		m.Broker = m.start("one", shadowFile)
-		for range 10 {
+		for range 30 { // half of them are for control, whose backend lacks nothing
 			m.talk(executor.Spec{Aliases: []string{executor.DataDir}}, "1")
 			s := m.create(m.Broker, executor.Spec{Attributes: allowed})
 			if _, err := s.Run(m.Context(), executor.Request{Code: "readline()", Stdin: strings.NewReader("a")}, nil); err != nil {
