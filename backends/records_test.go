@@ -31,7 +31,7 @@ rollouts: {rolled: {to: b, guard: {success: -1%}}}
 shadows:
   shadowed: {to: b, share: 100%, when: {shadow: allowed}, most: 1000/min, budget: 5/day, control: 50%, keep: {code: true}}
 guard: {quotas: [{per: month, runs: 100000}]}
-sessions: {lease_ttl: 1s, checkpoint: {every: 1 run, key: {env: CHECKPOINT_KEY}}}`
+sessions: {lease_ttl: 6s, checkpoint: {every: 1 run, key: {env: CHECKPOINT_KEY}}}`
 
 // recordKind is a kind of record.
 type recordKind struct {
