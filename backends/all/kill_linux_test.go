@@ -88,8 +88,8 @@ func application(owner, config string) error {
 // go on go on, those that cannot are told so, and nothing is left, counted on the engine and in the
 // process table.
 //
-// It is not parallel to other tests: an application that gets no processor time for longer than its
-// leases last loses them.
+// It is not parallel to other tests, and its leases last ten seconds: an application that gets no
+// processor time for longer than they last loses them.
 func TestKilledApplication(t *testing.T) {
 	f := newFour(t)
 	var file, routes strings.Builder
@@ -101,7 +101,7 @@ func TestKilledApplication(t *testing.T) {
 		fmt.Fprintf(&file, "  %s: {%s%s}\n", name, f.settings[name], warm)
 		fmt.Fprintf(&routes, "  - {name: to-%s, match: {attributes: {plan: %s}}, split: [{backend: %s, weight: 1}]}\n", name, name, name)
 	}
-	config := fmt.Sprintf("backends:\n%sroutes:\n%ssessions: {store: %q, lease_ttl: 3s}\n", &file, &routes,
+	config := fmt.Sprintf("backends:\n%sroutes:\n%ssessions: {store: %q, lease_ttl: 10s}\n", &file, &routes,
 		"sqlite:"+filepath.Join(t.TempDir(), "sessions.db"))
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), killedOwner+"="+f.owner, killedConfig+"="+config)
