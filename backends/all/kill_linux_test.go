@@ -89,7 +89,7 @@ func application(owner, config string) error {
 // process table.
 //
 // It is not parallel to other tests, and its leases last ten seconds: an application that gets no
-// processor time for longer than they last loses them.
+// processor time for as long as a lease lasts loses it.
 func TestKilledApplication(t *testing.T) {
 	f := newFour(t)
 	var file, routes strings.Builder
