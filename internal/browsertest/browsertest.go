@@ -76,6 +76,14 @@ func Open(t testing.TB, url string) *Page {
 // Send sends a command and waits for its answer.
 func (p *Page) Send(method string, params, result any) {
 	p.Helper()
+	if refused := p.send(method, params, result); refused != nil {
+		p.Fatalf("%s: %s", method, refused)
+	}
+}
+
+// send is Send that returns the error which the browser answers.
+func (p *Page) send(method string, params, result any) (refused json.RawMessage) {
+	p.Helper()
 	p.id++
 	m := map[string]any{"id": p.id, "method": method, "params": params}
 	if p.session != "" {
@@ -105,34 +113,48 @@ func (p *Page) Send(method string, params, result any) {
 			continue // an event
 		}
 		if answer.Error != nil {
-			p.Fatalf("%s: %s", method, answer.Error)
+			return answer.Error
 		}
 		if err := json.Unmarshal(answer.Result, result); err != nil {
 			p.Fatal(err)
 		}
-		return
+		return nil
 	}
 }
 
 // Eval returns the value of an expression as text.
 func (p *Page) Eval(expression string) string {
 	p.Helper()
+	value, refused := p.eval(expression)
+	if refused != nil {
+		p.Fatalf("%s: %s", expression, refused)
+	}
+	return value
+}
+
+func (p *Page) eval(expression string) (value string, refused json.RawMessage) {
+	p.Helper()
 	var r struct {
 		Result           struct{ Value any }
 		ExceptionDetails json.RawMessage
 	}
-	p.Send("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
+	refused = p.send("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
 	if r.ExceptionDetails != nil {
 		p.Fatalf("%s: %s", expression, r.ExceptionDetails)
 	}
-	return fmt.Sprint(r.Result.Value)
+	return fmt.Sprint(r.Result.Value), refused
 }
 
-// Until waits until an expression is true. Elements that are not there yet are no error.
+// Until waits until an expression is true. Elements that are not there yet are no error, and
+// neither is a page that is being left: the browser refuses to look at it.
 func (p *Page) Until(expression string) {
 	p.Helper()
 	now := "(() => { try { return Boolean(" + expression + ") } catch (e) { if (e instanceof TypeError) return false; throw e } })()"
-	for end := time.Now().Add(2 * time.Minute); p.Eval(now) != "true"; time.Sleep(20 * time.Millisecond) { // a poll
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) { // a poll
+		value, refused := p.eval(now)
+		if refused == nil && value == "true" {
+			return
+		}
 		if time.Now().After(end) {
 			p.Fatalf("it does not become true: %s\n%s", expression, p.Eval("document.documentElement.outerHTML"))
 		}

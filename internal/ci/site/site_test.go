@@ -58,7 +58,8 @@ func TestSite(t *testing.T) {
 		p := open(t, site+"main/guides/docker.html")
 		choose := func(version string) {
 			p.Until("document.querySelectorAll('.versions.in-bar option').length === 2")
-			p.Eval(fmt.Sprintf("{const s = document.querySelector('.versions.in-bar'); s.value = %q; s.dispatchEvent(new Event('change'))}", version))
+			// Later, so that the page is not left before the browser has answered.
+			p.Eval(fmt.Sprintf("setTimeout(() => { const s = document.querySelector('.versions.in-bar'); s.value = %q; s.dispatchEvent(new Event('change')) }, 0)", version))
 			p.Until(fmt.Sprintf("location.pathname === '/docs/%s/guides/docker.html'", version))
 		}
 		choose("v0.1")
