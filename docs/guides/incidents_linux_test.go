@@ -120,18 +120,21 @@ func providerDown(t *testing.T, bin, engine string) {
 	owned(t, engine, "shop-outage")
 	way := cable(t, engine)
 	rehearse(t, "provider-down", bin, way.Host, map[string]func(*scene){
-		"users talk":         talk,
-		"the engine is away": func(*scene) { way.Cut() },
-		"the users go on at the fallback": func(s *scene) {
-			s.users.until("goes on at the fallback", func(u *user) bool { return u.on["local"] > 0 })
-			s.users.each(func(u *user) {
-				if len(u.moves) != 1 || u.moves[0].Why != sessions.LossUnavailable || u.moves[0].Kept == nil || u.moves[0].Kept.Refused != "" {
-					s.Errorf("%s: got another sandbox %+v", u.subject, u.moves)
-				}
-			})
-		},
-		"the engine is back": func(*scene) { way.Mend() },
-		"the users go on":    func(s *scene) { s.users.goOn() },
+		"users talk":                      talk,
+		"the engine is away":              func(*scene) { way.Cut() },
+		"the users go on at the fallback": atTheFallback,
+		"the engine is back":              func(*scene) { way.Mend() },
+		"the users go on":                 func(s *scene) { s.users.goOn() },
+	})
+}
+
+// atTheFallback waits until each user goes on at the fallback, from a checkpoint.
+func atTheFallback(s *scene) {
+	s.users.until("goes on at the fallback", func(u *user) bool { return u.on["local"] > 0 })
+	s.users.each(func(u *user) {
+		if len(u.moves) != 1 || u.moves[0].Why != sessions.LossUnavailable || u.moves[0].Kept == nil || u.moves[0].Kept.Refused != "" {
+			s.Errorf("%s: got another sandbox %+v", u.subject, u.moves)
+		}
 	})
 }
 
@@ -148,16 +151,9 @@ func engineSilent(t *testing.T, bin, engine string) {
 			})
 		},
 		"the engine takes connections and does not answer": func(*scene) { way.Hush() },
-		"the users go on at the fallback": func(s *scene) {
-			s.users.until("goes on at the fallback", func(u *user) bool { return u.on["local"] > 0 })
-			s.users.each(func(u *user) {
-				if len(u.moves) != 1 || u.moves[0].Why != sessions.LossUnavailable || u.moves[0].Kept == nil || u.moves[0].Kept.Refused != "" {
-					s.Errorf("%s: got another sandbox %+v", u.subject, u.moves)
-				}
-			})
-		},
-		"the engine answers": func(*scene) { way.Mend() },
-		"the users go on":    func(s *scene) { s.users.goOn() },
+		"the users go on at the fallback":                  atTheFallback,
+		"the engine answers":                               func(*scene) { way.Mend() },
+		"the users go on":                                  func(s *scene) { s.users.goOn() },
 	})
 }
 
