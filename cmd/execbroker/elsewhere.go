@@ -27,7 +27,7 @@ func (a *app) openForCheck(ctx context.Context, c backends.Config) (b *backends.
 	}
 	for _, e := range executor.FieldErrors(here) {
 		if e.Path == "" { // no part of the file is concerned
-			return nil, nil, errors.Join(here, b.Close())
+			return nil, nil, a.inFile(errors.Join(here, b.Close()))
 		}
 		unchecked = append(unchecked, e)
 	}
