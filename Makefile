@@ -1,14 +1,20 @@
 # Each target is one command; what needs logic is Go, in internal/ci and in the tests.
-.PHONY: help test exhaustive check lint cover fuzz bench load soak conformance matrix outdated parity performance release site
+.PHONY: help test test-busy exhaustive vulnerable check lint cover fuzz bench load soak conformance matrix outdated parity performance release site
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
-test: ## prepare this machine, then everything that has to pass: 20 minutes on two processors
+test: ## prepare this machine, then everything that has to pass: 12 minutes on two processors
 	go run ./internal/ci all
 
-exhaustive: ## all the tests that test leaves out; PKG=./pyodide/... or SINCE=main for some, SHARD=2/3 for a part; VULNDB=file:///srv/vulndb for govulncheck
+test-busy: ## the same beside two busy loops for each processor; nothing is retried
+	go run ./internal/ci all -busy
+
+exhaustive: ## all the tests that test leaves out; PKG=./pyodide/... or SINCE=main for some, SHARD=2/20 for a part
 	go run ./internal/ci exhaustive $(if $(VULNDB),-vulnerabilities $(VULNDB)) $(if $(SINCE),-since $(SINCE)) $(if $(SHARD),-shard $(SHARD)) $(PKG)
+
+vulnerable: ## known vulnerabilities, by govulncheck; VULNDB=file:///srv/vulndb for a copy of its database
+	go run ./internal/ci vulnerable $(if $(VULNDB),-vulnerabilities $(VULNDB))
 
 check: ## what takes minutes: formatting, linters and vet, go.mod, generated code, the tests that need no sandbox
 	go run ./internal/ci check
@@ -43,8 +49,8 @@ outdated: ## list direct dependencies, of Go and of npm, that have a later versi
 parity: ## run programs on every backend and move conversations between them; renew those reports
 	go test -count 1 -timeout 4h -run '^Test(Parity|Carried)$$' ./backends/all -update
 
-performance: ## measure against what is underneath, and renew docs/performance.md
-	go run ./internal/ci performance $(PKG)
+performance: ## measure against what is underneath, and renew docs/performance.md; PAGE=1 only marks the lines whose claim has changed
+	go run ./internal/ci performance $(if $(PAGE),-page) $(PKG)
 
 release: ## programs, packages, an image, a chart, checksums and provenance, in OUT or dist; DIRTY=1 accepts changes that are not committed
 	go run ./internal/ci release $(if $(OUT),-out $(OUT)) $(if $(DIRTY),-dirty) $(if $(TARGETS),-targets $(TARGETS))

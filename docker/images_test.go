@@ -10,22 +10,37 @@ import (
 	"github.com/execbroker/execbroker/executor"
 )
 
-// What the versions of Python and the oddities of images make of a session.
-func TestImagesOfAllKinds(t *testing.T) {
+// imageKind is what is to be found in an image.
+type imageKind struct {
+	version string
+	missing string // of Create for Python
+	js      string // of Create for JavaScript
+}
+
+// Images of older Debians have older versions of Python.
+func TestOldImages(t *testing.T) {
 	t.Parallel()
-	for image, c := range map[string]struct {
-		version string
-		missing string // of Create for Python
-		js      string // of Create for JavaScript
-	}{
+	testImages(t, map[string]imageKind{
 		dockertest.Bullseye: {"3.9", "", "language:javascript"},
 		dockertest.Bookworm: {"3.11", "", "language:javascript"},
+	})
+}
+
+// What the oddities of images make of a session.
+func TestImagesOfAllKinds(t *testing.T) {
+	t.Parallel()
+	testImages(t, map[string]imageKind{
 		dockertest.Trixie:   {"3.13", "", "language:javascript"},
 		dockertest.NoCtypes: {"3.13", "", "language:javascript"},
 		dockertest.RootOnly: {"3.13", "", "language:javascript"},
 		dockertest.Python:   {"3.13", "", ""},
 		dockertest.NoPython: {"", "python3", "python3"},
-	} {
+	})
+}
+
+func testImages(t *testing.T, images map[string]imageKind) {
+	t.Helper()
+	for image, c := range images {
 		t.Run(strings.ReplaceAll(image[strings.IndexByte(image, '/')+1:], ":", "-"), func(t *testing.T) {
 			t.Parallel()
 			x := open(t, func(c *Config) { c.Image = image })
@@ -52,18 +67,18 @@ func TestImagesOfAllKinds(t *testing.T) {
 func TestTemplatesAndLimits(t *testing.T) {
 	t.Parallel()
 	x := open(t, func(c *Config) {
-		c.Templates = map[string]Template{"old": {Image: dockertest.Bullseye, Limits: Limits{Memory: 100 << 20, Processes: 10}}}
+		c.Templates = map[string]Template{"lean": {Image: dockertest.Trixie, Limits: Limits{Memory: 100 << 20, Processes: 10}}}
 		c.Limits = Limits{CPUs: 0.5, Disk: 1 << 20}
 		c.MaxLimits = Limits{Memory: 1 << 30}
 	})
-	s := create(t, x, executor.Spec{Template: "old", Languages: []executor.Language{executor.Python}})
-	says(t, s, "import sys; print(sys.version_info[1])", "9")
+	s := create(t, x, executor.Spec{Template: "lean", Languages: []executor.Language{executor.Python}})
+	says(t, s, "import shutil; print(shutil.which('node'))", "None")
 	disk := int64(1<<20 + scratch + shared)
 	if got, want := s.Info().Limits, (executor.Limits{CPUs: 0.5, MemoryBytes: 100<<20 + disk + supervisorMemory, DiskBytes: disk, Processes: 10}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	for info, err := range x.Sessions(t.Context(), nil) {
-		if err != nil || info.Template != "old" || info.Limits != s.Info().Limits || !info.Created.Equal(s.Info().Created) {
+		if err != nil || info.Template != "lean" || info.Limits != s.Info().Limits || !info.Created.Equal(s.Info().Created) {
 			t.Errorf("listed: got %+v, %v", info, err)
 		}
 	}

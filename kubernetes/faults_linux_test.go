@@ -19,14 +19,23 @@ import (
 	"github.com/execbroker/execbroker/kubernetes/kubetest"
 )
 
-// TestCluster is what only a real cluster shows: what code finds in a pod, faults, rights, and what
-// is left at the node. Its tests share a cluster and take turns.
-func TestCluster(t *testing.T) {
+// clusterTest is a test on a cluster that it shares with others. They take turns.
+type clusterTest struct {
+	name string
+	do   func(*testing.T, *kubetest.Cluster)
+}
+
+func onCluster(t *testing.T, tests []clusterTest) {
+	t.Helper()
 	c := testCluster(t)
-	for _, test := range []struct {
-		name string
-		do   func(*testing.T, *kubetest.Cluster)
-	}{
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { test.do(t, c) })
+	}
+}
+
+// TestCluster is what only a real cluster shows: what code finds in a pod, rights and policies.
+func TestCluster(t *testing.T) {
+	onCluster(t, []clusterTest{
 		{"hardening", testHardening},
 		{"refusals", testRefusals},
 		{"rights", testRights},
@@ -34,15 +43,19 @@ func TestCluster(t *testing.T) {
 		{"replicas", testReplicas},
 		{"deleted", testDeleted},
 		{"policy", testPolicy},
+	})
+}
+
+// TestClusterFaults is the same for faults, and what is left at the node.
+func TestClusterFaults(t *testing.T) {
+	onCluster(t, []clusterTest{
 		{"drained", testDrained},
 		{"taint", testTaint},
 		{"api-server", testAPIServer},
 		{"outage", testOutage},
 		{"sweep", testSweep},
 		{"lives", testLives},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.do(t, c) })
-	}
+	})
 }
 
 // namespace makes a namespace for a test and checks at its end that no pod is left in it.

@@ -24,11 +24,14 @@ type probe struct {
 	env    []string
 	args   []string
 	silent bool
+	// minutes are expected of it, for shares of equal size.
+	minutes float64
 }
 
 // cross vets for a system that this machine need not be. Without cgo no compiler for it is needed.
+// Everything is compiled for that system.
 func cross(goos, goarch string) probe {
-	return probe{name: "vet " + goos + "/" + goarch, env: []string{"GOOS=" + goos, "GOARCH=" + goarch, "CGO_ENABLED=0"}, args: []string{"go", "vet", "./..."}}
+	return probe{name: "vet " + goos + "/" + goarch, minutes: 3, env: []string{"GOOS=" + goos, "GOARCH=" + goarch, "CGO_ENABLED=0"}, args: []string{"go", "vet", "./..."}}
 }
 
 var linters = probe{name: "golangci-lint", args: []string{"go", "run", golangci, "run"}}
@@ -41,24 +44,20 @@ func check(ctx context.Context, o options) (tally, error) {
 	})
 }
 
-// otherSystems vets for the systems that this machine is not. Of shards the first one does it.
-func otherSystems(ctx context.Context, o options) (tally, error) {
-	var all []probe
+// otherSystems vets for the systems that this machine is not, and for a processor whose int has 32
+// bits.
+func otherSystems() (all []probe) {
 	for _, goos := range []string{"linux", "darwin", "windows"} {
-		if goos != runtime.GOOS && o.shard == 1 {
+		if goos != runtime.GOOS {
 			all = append(all, cross(goos, "amd64"))
 		}
 	}
-	return probes(ctx, o.out, all)
+	return append(all, cross("linux", "386"))
 }
 
-// smallIntegers vets for a processor whose int has 32 bits. Everything is compiled for it, which
-// takes minutes the first time, so only exhaustive does it.
-func smallIntegers(ctx context.Context, o options) (tally, error) {
-	if o.shard != 1 {
-		return tally{}, nil
-	}
-	return probes(ctx, o.out, []probe{cross("linux", "386")})
+// vetOthers is a stage that vets for other systems.
+func vetOthers(ctx context.Context, o options) (tally, error) {
+	return probes(ctx, o.out, otherSystems())
 }
 
 func lint(ctx context.Context, o options) (tally, error) { return probes(ctx, o.out, []probe{linters}) }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"runtime"
 	"time"
 
@@ -25,8 +24,17 @@ var (
 	using io.Closer
 )
 
-// ensureEngine finds a Docker engine, or installs and starts one that disturbs no other: everything
-// of it is below one directory.
+// enginePrograms finds the programs of an engine, which a machine whose engine answers does not
+// need.
+func enginePrograms(ctx context.Context) (string, error) {
+	if host, _, err := dockertest.Find(ctx); err == nil {
+		return "an engine answers at " + host, nil
+	}
+	return command("dockerd")(ctx)
+}
+
+// ensureEngine finds a Docker engine, or starts one that disturbs no other: everything of it is
+// below one directory.
 func ensureEngine(ctx context.Context) (string, error) {
 	dir, err := dockertest.Dir()
 	if err != nil {
@@ -45,15 +53,6 @@ func ensureEngine(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("start Docker: %w", err)
 	}
 	did := "started"
-	if _, missing := exec.LookPath("dockerd"); missing != nil {
-		if err := install(ctx, enginePackages...); err != nil {
-			return "", fmt.Errorf("no Docker engine answers: %w", err)
-		}
-		if host, _, err = dockertest.Find(ctx); err == nil {
-			return describeEngine(ctx, "installed", host) // and the system has started it
-		}
-		did = "installed and started"
-	}
 	e, err := dockertest.Start(ctx, dockertest.Options{Dir: dir, Bridge: true, Detach: true})
 	if err != nil {
 		return "", err

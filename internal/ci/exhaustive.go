@@ -14,26 +14,32 @@ import (
 	"time"
 )
 
-// unit is a part of the exhaustive tier that runs, or is known to have passed, as a whole.
+// unit is a part of the exhaustive tier that runs, or is known to have passed, as a whole: tests of
+// a rule, the fuzz targets of a package, or a check of the source.
 type unit struct {
 	name    string // what a person reads
 	p       *testPackage
-	run     string         // pattern of tests; empty: fuzzing
+	rule    string         // directory and tests of the rule
+	run     string         // pattern of the tests
 	targets *testFunctions // of fuzzing
-	minutes float64        // expected
-	key     string         // of its inputs
+	probe   *probe
+	minutes float64 // expected
+	key     string  // of its inputs; empty: it always runs
 }
 
 // shardTime bounds one shard.
 const shardTime = 90 * time.Minute
 
-// everythingElse runs what make test leaves out: the tests of the rules and the fuzz targets.
-func everythingElse(ctx context.Context, o options) (sum tally, err error) {
-	headline("exhaustive")
+// prepareAndRunTheRest prepares the machine for the units that the options select, and runs them.
+func prepareAndRunTheRest(ctx context.Context, o options) (sum tally, err error) {
 	units, err := planUnits(ctx, o)
 	if err != nil {
 		return sum, err
 	}
+	if err := prepareFor(ctx, o, units); err != nil {
+		return sum, err
+	}
+	headline("exhaustive, part %d of %d", o.shard, o.shards)
 	cache, err := passedDir()
 	if err != nil {
 		return sum, err
@@ -43,7 +49,7 @@ func everythingElse(ctx context.Context, o options) (sum tally, err error) {
 	res := newResults(o.out, ".", o.ci)
 	var jobs []job
 	for _, u := range units {
-		if before, err := recall(cache, u.key); err == nil {
+		if before, err := recall(cache, u.key); u.key != "" && err == nil {
 			sum.passed += before.Passed
 			fmt.Fprintf(res.w, "same  %s: %d passed on %s with the same inputs\n", u.name, before.Passed, before.When.Format(time.DateOnly))
 			continue
@@ -51,14 +57,14 @@ func everythingElse(ctx context.Context, o options) (sum tally, err error) {
 		jobs = append(jobs, job{u.lane(), u.minutes, func(ctx context.Context) error {
 			start := time.Now()
 			t, err := u.do(ctx, res, o.fuzzTime)
-			if u.run == "" { // the others are counted in res
+			if u.run == "" { // tests are counted in res
 				sum.add(t)
 			}
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(res.w, "done  %s: %v in %.1f minutes\n", u.name, t, time.Since(start).Minutes())
-			if t.failed > 0 || t.skipped > 0 {
+			if t.failed > 0 || t.skipped > 0 || u.key == "" {
 				return nil
 			}
 			return remember(cache, u.key, pass{t.passed, time.Now()})
@@ -69,8 +75,14 @@ func everythingElse(ctx context.Context, o options) (sum tally, err error) {
 	return sum, err
 }
 
-// planUnits lists the units that the options ask for.
+// planUnits lists the units of the part that the options ask for.
 func planUnits(ctx context.Context, o options) ([]unit, error) {
+	all, err := allUnits(ctx, o)
+	return shard(all, o.shard, o.shards), err
+}
+
+// allUnits lists the units that the options ask for, of all parts.
+func allUnits(ctx context.Context, o options) ([]unit, error) {
 	packages, err := testPackages(ctx, o.packages)
 	if err != nil {
 		return nil, err
@@ -101,7 +113,7 @@ func planUnits(ctx context.Context, o options) ([]unit, error) {
 		for _, r := range exhaustive {
 			if r.dir == p.dir {
 				run := selected(r)
-				units = append(units, unit{name: r.dir + " " + shorten(r.tests), p: p, run: run, minutes: r.minutes, key: inputs(p, files, dirs, machine, run)})
+				units = append(units, unit{name: r.dir + " " + shorten(r.tests), p: p, rule: r.dir + " " + r.tests, run: run, minutes: r.minutes, key: inputs(p, files, dirs, machine, run)})
 			}
 		}
 	}
@@ -123,7 +135,10 @@ func planUnits(ctx context.Context, o options) ([]unit, error) {
 			})
 		}
 	}
-	return shard(units, o.shard, o.shards), nil
+	for _, c := range otherSystems() {
+		units = append(units, unit{name: c.name, probe: &c, minutes: c.minutes})
+	}
+	return units, nil
 }
 
 // shorten makes a pattern fit into a line.
@@ -135,26 +150,44 @@ func shorten(s string) string {
 }
 
 // shard returns the units of shard i of n, of 1 to n. Each unit is in exactly one, which depends on
-// nothing but the units: the longest is given first, each to the shard that has least.
+// nothing but the units: the longest is given first, each to the shard that would be done first
+// with it.
 func shard(units []unit, i, n int) []unit {
 	slices.SortStableFunc(units, func(a, b unit) int {
 		return cmp.Or(cmp.Compare(b.minutes, a.minutes), strings.Compare(a.name, b.name))
 	})
-	shards, minutes := make([][]unit, n), make([]float64, n)
+	shards := make([][]unit, n)
 	for _, u := range units {
-		least, most := 0, math.Inf(1)
-		for j, m := range minutes {
-			if m < most {
-				least, most = j, m
+		best, least := 0, math.Inf(1)
+		for j, s := range shards {
+			// Of shards that would be done at the same time the one with the least work.
+			if m := wallMinutes(append(slices.Clip(s), u)) + workMinutes(s)/1000; m < least {
+				best, least = j, m
 			}
 		}
-		shards[least] = append(shards[least], u)
-		minutes[least] += u.minutes
+		shards[best] = append(shards[best], u)
 	}
 	return shards[i-1]
 }
 
-// lane returns where a unit runs. Fuzzing needs no engine, whatever its package does.
+// workMinutes are the expected minutes of units one after the other.
+func workMinutes(units []unit) (sum float64) {
+	for _, u := range units {
+		sum += u.minutes
+	}
+	return sum
+}
+
+// wallMinutes are the expected minutes of units in their lanes, two of which run at a time.
+func wallMinutes(units []unit) float64 {
+	lanes := map[string]float64{}
+	for _, u := range units {
+		lanes[u.lane()] += u.minutes
+	}
+	return max(lanes[engineLane], lanes[pyodideLane], workMinutes(units)/2, slices.MaxFunc(units, func(a, b unit) int { return cmp.Compare(a.minutes, b.minutes) }).minutes)
+}
+
+// lane returns where a unit runs. Fuzzing and checks need no engine.
 func (u unit) lane() string {
 	if u.run == "" {
 		return anyLane
@@ -164,7 +197,10 @@ func (u unit) lane() string {
 
 // do runs a unit.
 func (u unit) do(ctx context.Context, res *results, fuzzTime time.Duration) (tally, error) {
-	if u.run == "" {
+	switch {
+	case u.probe != nil:
+		return probes(ctx, res.w, []probe{*u.probe})
+	case u.targets != nil:
 		return fuzzPackage(ctx, res.w, *u.targets, fuzzTime, 1)
 	}
 	return res.run(ctx, append(testArgs(), "-run="+u.run), u.p.path)

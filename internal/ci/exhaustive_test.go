@@ -147,22 +147,25 @@ func TestShards(t *testing.T) {
 	for i, minutes := range []float64{9, 7, 5, 3, 3, 1, 1, 0.5} {
 		units = append(units, unit{name: string(rune('a' + i)), minutes: minutes})
 	}
+	packages := map[string]*testPackage{"d": {dir: "d", deps: map[string]bool{modulePath + "/docker/dockertest": true}}}
+	for i := range units[:3] { // they take turns at the engine
+		units[i].run, units[i].p = "TestA", packages["d"]
+	}
 	seen, turned := "", slices.Clone(units)
 	slices.Reverse(turned)
 	for i := 1; i <= 3; i++ {
-		sum := 0.0
 		var names [2]string
 		for j, all := range [][]unit{units, turned} {
-			for _, u := range shard(slices.Clone(all), i, 3) {
+			mine := shard(slices.Clone(all), i, 3)
+			for _, u := range mine {
 				names[j] += u.name
-				sum += u.minutes / 2
+			}
+			if wall := wallMinutes(mine); wall < 5 || wall > 9 {
+				t.Errorf("shard %d takes %.1f minutes, of 29.5 in two lanes", i, wall)
 			}
 		}
 		if names[0] != names[1] {
 			t.Errorf("shard %d is %s, and %s in another order", i, names[0], names[1])
-		}
-		if sum < 8 || sum > 11 {
-			t.Errorf("shard %d has %.1f of 29.5 minutes", i, sum)
 		}
 		seen += names[0]
 	}
@@ -201,5 +204,27 @@ func TestInputs(t *testing.T) {
 	}
 	if got, err := recall(dir, key); err != nil || got.Passed != 3 {
 		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// The twenty parts of continuous integration are of about equal length, and short enough.
+func TestParts(t *testing.T) {
+	t.Chdir("../..")
+	const parts, longest = 20, 15.0 // beside three minutes of preparation
+	units, err := allUnits(t.Context(), options{packages: everything, fuzzTime: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walls []float64
+	sum := 0.0
+	for k := range parts {
+		walls = append(walls, wallMinutes(shard(units, k+1, parts)))
+		sum += walls[k]
+	}
+	t.Logf("minutes: %.1f", walls)
+	for k, wall := range walls {
+		if wall > longest || wall > 1.3*sum/parts {
+			t.Errorf("part %d takes %.1f minutes, and all of them %.1f", k+1, wall, sum)
+		}
 	}
 }

@@ -35,7 +35,9 @@ func goTest(ctx context.Context, w io.Writer, dir string, ci bool, args []string
 type results struct {
 	w   io.Writer // of one line or block at a time
 	dir string
-	ci  bool // a skipped test counts as failed
+	ci  bool // a skipped test counts as failed, and an unsteady one
+
+	final bool // nothing is retried
 
 	mu       sync.Mutex
 	packages map[string]*total

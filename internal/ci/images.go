@@ -40,46 +40,36 @@ const recipeLabel = "execbroker-test.recipe"
 // packageList is shared with docker/image/Dockerfile.
 const packageList = "docker/image/packages.txt"
 
-// recipes returns the recipes in the order in which they need each other.
+// recipes returns those of make test, in the order in which they need each other.
 func recipes() ([]recipe, error) {
 	list, err := os.ReadFile(packageList)
 	if err != nil {
 		return nil, err
 	}
-	python := []string{"python3"}
 	return []recipe{
 		{Image: dockertest.Python, Suite: "trixie", Packages: section(list, "base")},
-		{Image: dockertest.Trixie, Suite: "trixie", Packages: python},
-		{Image: dockertest.Bookworm, Suite: "bookworm", Packages: python},
-		{Image: dockertest.Bullseye, Suite: "bullseye", Packages: python},
+		{Image: dockertest.Trixie, Suite: "trixie", Packages: []string{"python3"}},
 		{Image: dockertest.NoPython, Base: dockertest.Trixie, Command: "rm /usr/bin/python3*"},
 		{Image: dockertest.NoCtypes, Base: dockertest.Trixie, Command: "rm -r /usr/lib/python3*/ctypes /usr/lib/python3*/lib-dynload/_ctypes.*"},
 		{Image: dockertest.RootOnly, Base: dockertest.Trixie, Command: "cd /etc && for f in passwd group shadow gshadow; do sed -i /^root:/!d $f; done"},
 	}, nil
 }
 
-// exhaustiveRecipes returns those of images that only exhaustive tests use.
-func exhaustiveRecipes() []recipe {
-	return []recipe{
-		{Image: dockertest.Jupyter, Suite: "trixie", Packages: []string{"python3", "python3-ipykernel", "python3-jupyter-client"}},
-		{Image: dockertest.Bare, Suite: "bookworm", Packages: []string{"base-files"}}, // which is essential
-		{Image: dockertest.Systemd, Suite: "bookworm", Packages: []string{"systemd-sysv", "bubblewrap", "rpm", "curl"}},
-		{Image: dockertest.Npm, Suite: "trixie", Packages: []string{"ca-certificates", "npm"}},
+// The images that only exhaustive tests use.
+var (
+	oldRecipes = []recipe{
+		{Image: dockertest.Bookworm, Suite: "bookworm", Packages: []string{"python3"}},
+		{Image: dockertest.Bullseye, Suite: "bullseye", Packages: []string{"python3"}},
 	}
-}
+	jupyterRecipes = []recipe{{Image: dockertest.Jupyter, Suite: "trixie", Packages: []string{"python3", "python3-ipykernel", "python3-jupyter-client"}}}
+	bareRecipes    = []recipe{{Image: dockertest.Bare, Suite: "bookworm", Packages: []string{"base-files"}}} // which is essential
+	systemdRecipes = []recipe{{Image: dockertest.Systemd, Suite: "bookworm", Packages: []string{"systemd-sysv", "bubblewrap", "rpm", "curl"}}}
+	npmRecipes     = []recipe{{Image: dockertest.Npm, Suite: "trixie", Packages: []string{"ca-certificates", "npm"}}}
+)
 
-// exhaustiveImages is prepare for what only exhaustive needs.
-func exhaustiveImages(ctx context.Context, o options) (tally, error) {
-	did, err := makeImages(ctx, exhaustiveRecipes())
-	switch {
-	case err == nil:
-		fmt.Printf("ok       more images      %s\n", did)
-	case o.ci || ctx.Err() != nil:
-		return tally{}, fmt.Errorf("images: %w", err)
-	default:
-		fmt.Printf("missing  more images      %v\n", err)
-	}
-	return tally{}, nil
+// imagesStep returns a step that makes images.
+func imagesStep(all []recipe) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) { return makeImages(ctx, all) }
 }
 
 // section returns the packages below a line "# name" of a list, up to an empty line.
@@ -179,8 +169,8 @@ type source struct {
 	options []string
 }
 
-// debian returns the source that this machine has, and sees to it that mmdebstrap is there to use
-// it.
+// debian returns the source that this machine has. make release, which prepares nothing, gets
+// mmdebstrap here.
 func debian(ctx context.Context) (s source, err error) {
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
 		if err := install(ctx, "mmdebstrap"); err != nil {

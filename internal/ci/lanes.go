@@ -166,6 +166,7 @@ func testBeside(ctx context.Context, o options, others ...stage) (sum tally, err
 	// are linked when they are tested: go test does not keep them.
 	output(ctx, "go", append([]string{"list", "-e", "-race", "-test", "-export", "-f="}, o.packages...)...)
 	res := newResults(o.out, ".", o.ci)
+	res.final = o.busy
 	o.out = res.w
 	jobs, err := res.jobs(ctx, o, packages)
 	if err != nil {

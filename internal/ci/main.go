@@ -11,7 +11,9 @@
 //	go run ./internal/ci conformance the suite against every backend; renews docs/reports
 //	go run ./internal/ci matrix      renews the pages that are made from the reports
 //	go run ./internal/ci outdated    lists direct dependencies that have a later version
-//	go run ./internal/ci performance measures against what is underneath; renews docs/performance.md
+//	go run ./internal/ci performance measures against what is underneath; renews docs/performance.md, and with -page only its text
+//	go run ./internal/ci vulnerable  looks for known vulnerabilities with govulncheck
+//	go run ./internal/ci part 20     prints which of twenty parts of exhaustive belongs to this commit
 //	go run ./internal/ci release     makes what a version is published as; see package release
 //	go run ./internal/ci mutate      changes the code at random and says which test notices; see package mutate
 //
@@ -28,17 +30,22 @@
 // has taken more than its budget, which is in tiers.go.
 //
 // Up to three failed tests are retried; each must then pass three times. It is listed as UNSTEADY
-// at the end and in the file unsteady.txt.
+// at the end and in the file unsteady.txt. In CI it counts as failed, unless testdata/unsteady.txt
+// lists it. With -busy two busy loops for each processor run beside the tests, and nothing is
+// retried.
 //
 // # Exhaustive
 //
-// The rules in tiers.go say which tests only exhaustive runs; it also fuzzes, vets for other
-// systems, and looks for known vulnerabilities with govulncheck, whose database has to be reached
-// or named by -vulnerabilities: otherwise it says that nobody has looked. Patterns of packages
-// after the flags select, and so does -since REV: the packages that are affected by what has
-// changed since this branch and REV parted. With -shard 2/3 it runs the second of three parts. What
-// has passed on this machine with the same inputs is not repeated: files below the user's cache
-// directory say so.
+// The rules in tiers.go say which tests only exhaustive runs; it also fuzzes and vets for other
+// systems. It prepares only what the selected tests need. Patterns of packages after the flags
+// select, and so does -since REV: the packages that are affected by what has changed since this
+// branch and REV parted. With -shard 2/3 it runs the second of three parts. A test that has passed
+// on this machine with the same inputs is not repeated: files below the user's cache directory keep
+// the results.
+//
+// Without -shard it also looks for known vulnerabilities with govulncheck, whose database has to be
+// reached or named by -vulnerabilities. If it cannot be reached, the output says that nobody has
+// looked.
 package main
 
 import (
@@ -74,20 +81,22 @@ var errNotPassed = errors.New("not everything passed")
 // commands are the stages that each command goes through.
 var commands = map[string][]stage{
 	"all":   {checkAndTest},
-	"check": {check, otherSystems, generate, short},
+	"check": {check, vetOthers, generate, short},
 	"lint":  {lint},
 	"test":  {test},
 	"fuzz":  {fuzz},
 
-	"exhaustive":  {exhaustiveImages, otherSystems, smallIntegers, vulnerabilities, everythingElse},
+	"exhaustive":  {prepareAndRunTheRest, vulnerabilities},
+	"vulnerable":  {vulnerabilities},
 	"conformance": {renew},
 	"matrix":      {matrix},
 	"outdated":    {outdated},
 	"performance": {measured},
 }
 
-// prepared are the commands that begin with prepare and end what that has started.
-var prepared = map[string]bool{"all": true, "exhaustive": true, "conformance": true, "performance": true}
+// prepared are the commands that begin with prepare. The others that need a prepared machine say
+// for what.
+var prepared = map[string]bool{"all": true, "conformance": true}
 
 // A stage does its part of the checking and prints what it finds as it goes. An error means that it
 // could not find out.
@@ -101,6 +110,8 @@ type options struct {
 	since    string // run what is affected by changes since this revision; empty: everything
 	shard    int    // of shards, from 1
 	shards   int
+	busy     bool // beside busy loops, and nothing is retried
+	page     bool // performance rewrites its page without measuring
 	// vulnerable is the database of govulncheck; empty: Go's own.
 	vulnerable string
 	out        io.Writer
@@ -115,6 +126,8 @@ func run(ctx context.Context, args []string) error {
 	set.DurationVar(&o.fuzzTime, "fuzztime", 30*time.Second, "how long each fuzz target runs")
 	set.StringVar(&o.since, "since", "", "run what is affected by changes since this `revision`")
 	set.StringVar(&o.vulnerable, "vulnerabilities", "", "the `address` of the database of govulncheck, such as file:///srv/vulndb (default Go's own)")
+	set.BoolVar(&o.busy, "busy", false, "run the tests beside two busy loops for each processor, and retry none")
+	set.BoolVar(&o.page, "page", false, "rewrite docs/performance.md without measuring; rows whose claim has changed are marked")
 	set.Func("shard", "run part `i/n` only, 1/n to n/n", func(s string) error {
 		if n, err := fmt.Sscanf(s, "%d/%d", &o.shard, &o.shards); n != 2 || err != nil || o.shard < 1 || o.shard > o.shards {
 			return fmt.Errorf("want i/n with 1 <= i <= n")
@@ -122,13 +135,15 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	})
 	if len(args) == 0 {
-		return errors.New("want one of all, exhaustive, prepare, check, lint, test, fuzz, conformance, matrix, outdated, performance, release, mutate")
+		return errors.New("want one of all, exhaustive, prepare, check, lint, test, fuzz, conformance, matrix, outdated, performance, vulnerable, part, release, mutate")
 	}
 	switch args[0] { // they have flags of their own
 	case "mutate":
 		return mutate.Run(ctx, args[1:])
 	case "release":
 		return publish.Run(ctx, args[1:], extract)
+	case "part":
+		return printPart(ctx, args[1:])
 	}
 	if err := set.Parse(args[1:]); err != nil {
 		return err
@@ -150,11 +165,19 @@ func run(ctx context.Context, args []string) error {
 			return errors.Join(err, release(ctx))
 		}
 	}
+	quiet := func() {}
+	if o.busy {
+		var err error
+		if quiet, err = beBusy(ctx); err != nil {
+			return errors.Join(err, release(ctx))
+		}
+	}
 	for _, s := range stages {
 		t, err := s(ctx, o)
 		sum.add(t)
 		errs = append(errs, err)
 	}
+	quiet()
 	errs = append(errs, release(ctx))
 	// The errors come before the closing line, which readers look for at the very end.
 	for _, err := range errs {

@@ -31,6 +31,12 @@ const stable = "await|cell-names|cells|code|dir|exceptions|hostile|isolation|lan
 // ends.
 const supervised = "aliases|artifacts|contexts|env|errors|events|exit|interrupt|linger|packages|parallel|runs|state"
 
+// transported are the other areas of the suite in a language: those that a transport can break.
+const transported = "attach|cancel|checkpoint|close|create|files|lifecycle|limits|network|output|ports|refresh|stdin|streaming|timeouts|ttl"
+
+// unspoken are the areas of the suite that are in no language.
+const unspoken = "aliases|attach|close|commands|create|declares|fencing|info|keep-alive|leaks|list|mixed|network|ports|pty"
+
 // inside are cases of the areas that can fail by transport whose work the runner does inside of the
 // sandbox nevertheless: the others of their areas bring as much over the transport, or more.
 var inside = []string{
@@ -73,8 +79,12 @@ var exhaustive = append([]rule{
 	{"kubernetes", "TestConformanceEmulated/python/(" + stable + "|" + supervised + ")", 4, "Docker runs them over the same runner"},
 	{"kubernetes", "TestConformanceEmulated/(aliases|commands|pty)", 0.3, "Docker runs them over the same runner"},
 	{"kubernetes", "TestConformanceEmulated/ports/(addresses|hostile|idle|many)", 1, "Docker runs them over the same runner"},
-	{"kubernetes", "TestConformance", 25, "a cluster of real programs, which take long to build; make test runs the same runner over Docker"},
-	{"kubernetes", "TestCluster.*", 20, "likewise: faults, attacks and what is left at the node"},
+	{"kubernetes", "TestConformance/javascript", 11, "a cluster of real programs, which take long to build; make test runs the same runner over Docker"},
+	{"kubernetes", "TestConformance/python/(" + stable + "|" + supervised + ")", 8, "likewise"},
+	{"kubernetes", "TestConformance/python/(" + transported + ")", 8, "likewise"},
+	{"kubernetes", "TestConformance/(" + unspoken + ")", 5, "likewise"},
+	{"kubernetes", "TestCluster", 9, "likewise: attacks, rights and policies"},
+	{"kubernetes", "TestClusterFaults", 12, "likewise: faults, and what is left at the node"},
 	{"kubernetes", "TestPackages", 0.8, "Docker installs by the same code; TestBuilder says what fetches"},
 	{"backends/all", "TestKubernetes", 12, "it brings up a cluster; make test compares and moves between the other backends"},
 	{"examples/switch", "TestKubernetes", 1.5, "it brings up a cluster"},
@@ -99,6 +109,8 @@ var exhaustive = append([]rule{
 	{"runner/sshtest", "TestConformance/python/(" + stable + "|" + supervised + "|cancel|timeouts|ttl)", 3, "Docker runs them over the same runner"},
 	{"runner/sshtest", "TestConformance/(commands|pty|keep-alive)", 0.3, "Docker runs them over the same runner"},
 	{"docker", "TestConformanceOf(GVisor|Crun)", 8, "the suite over other runtimes than the engine's own"},
+	{"docker", "TestPodman", 0.3, "Podman is refused before it is asked for a sandbox, and nothing else needs it"},
+	{"docker", "TestOldImages", 0.3, "other tests of make test need no image of an older Debian"},
 	{"flymachines", "Test(Cycles|Killed)", 2, "make test counts what the suite leaves; these make a hundred Machines, and wait for those of a program that was killed"},
 	{"e2b", "TestAttempts", 0.3, "Docker makes the same attempts, of which its containers are also the stand-in's"},
 	{"flymachines", "TestAttempts", 0.3, "Docker makes the same attempts"},
@@ -136,13 +148,14 @@ var exhaustive = append([]rule{
 	{"pyodide", "TestEscape/(python|javascript)/(none|namespaces)", 3, "make test attacks the default layer, bubblewrap"},
 	{"executor/checkpoint", "TestPyodideToDocker", 0.3, "TestValues carries the same over the Python of the machine"},
 	{"executor/rollout", "TestTenThousand", 3, "TestSimulation makes some hundreds"},
-	{"cmd/execbroker", "TestDrillForMinutes", 21, "TestDrill does the same for some seconds"},
+	{"cmd/execbroker", "TestDrillForMinutes", 10.5, "TestDrill does the same for some seconds"},
+	{"cmd/execbroker", "TestDrillForMinutesOverRedis", 10.5, "TestDrill does the same for some seconds"},
 	{"cmd/execbroker", "TestUpgrade", 3, "it builds an earlier version; executor/sessions reads and writes records of other versions in TestOtherVersionsOfARecord"},
 	{"backends", "TestBrokerIsAnExecutorForJavaScript", 0.3, "what the broker adds does not depend on the language; make test runs the suite in Python"},
 	{"backends", "TestThousandConversations", 0.5, "internal/ci/load has a hundred users over real sandboxes"},
 	{"internal/ci", "TestOutdated", 0.3, "npm takes seconds for each question"},
 	{"internal/ci", "TestVulnerabilities", 0.5, "it builds govulncheck, which only make exhaustive runs"},
-	{"internal/ci/release", "TestRelease", 20, "it builds six programs and two tools, and starts systemd; make test tests the parts"},
+	{"internal/ci/release", "TestRelease", 10, "it builds six programs and two tools, and starts systemd; make test tests the parts"},
 	{"pyodide", "TestScript(Errors|LikeNode|State)", 0.5, "make test runs the cases of the suite about the same; these compare more programs with plain Node"},
 }, insideOf("e2b/TestConformance", "flymachines/TestConformance", "kubernetes/TestConformanceEmulated", "modal/TestConformance")...)
 
@@ -167,9 +180,10 @@ func manyFaults() (names []string) {
 	return names
 }
 
-// always are added to the tests of a rule, so that they run in both tiers: they count what the
-// others have left.
+// always are added to the tests of a rule: they count what the others have left. Those that no rule
+// selects run in both tiers.
 var always = []rule{
+	{dir: "kubernetes", tests: "TestConformance/leaks"},
 	{dir: "bubblewrap", tests: "TestConformance/leaks"},
 	{dir: "docker", tests: "TestConformance/leaks"},
 	{dir: "e2b", tests: "TestConformance/leaks"},

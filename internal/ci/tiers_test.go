@@ -183,10 +183,10 @@ func attempts(t *testing.T, file string) (names []string) {
 func (p proof) tier() string {
 	selects := func(r rule) bool { return r.dir == p.dir && r.selects(p.name) }
 	switch {
-	case slices.ContainsFunc(always, selects), strings.HasPrefix(p.name, "Fuzz"): // its corpus runs in make test
-		return "both"
 	case slices.ContainsFunc(exhaustive, selects):
 		return "exhaustive"
+	case slices.ContainsFunc(always, selects), strings.HasPrefix(p.name, "Fuzz"): // its corpus runs in make test
+		return "both"
 	}
 	return "test"
 }

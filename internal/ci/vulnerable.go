@@ -23,10 +23,11 @@ const found = 3
 // away is what govulncheck says without its database.
 var away = regexp.MustCompile(`(?m)^govulncheck: (?:fetching vulnerabilities|creating client): |^(?:fetching vulnerabilities|creating client): `)
 
-// vulnerabilities looks for known vulnerabilities in what is compiled. Of shards the first one does
-// it.
+// vulnerabilities looks for known vulnerabilities in what is compiled. It needs a database that no
+// registry has, so it is no part of a shard: make exhaustive runs it as a whole, and make vulnerable
+// alone.
 func vulnerabilities(ctx context.Context, o options) (tally, error) {
-	if o.shard != 1 {
+	if o.shards != 1 {
 		return tally{}, nil
 	}
 	headline("govulncheck")

@@ -22,9 +22,7 @@ var programs = [][]string{
 // machine says what the figures were measured on, a line each. What does not answer has none.
 func machine(ctx context.Context) []string {
 	lines := []string{fmt.Sprintf("%s, %d processors, %s", field("/proc/cpuinfo", "model name"), runtime.NumCPU(), memory())}
-	if out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=10").Output(); err == nil {
-		lines = append(lines, "commit "+strings.TrimSpace(string(out))+", "+runtime.Version())
-	}
+	lines = append(lines, "commit "+commit(ctx)+", "+runtime.Version())
 	for _, p := range programs {
 		if out, err := exec.CommandContext(ctx, p[0], p[1:]...).Output(); err == nil {
 			line, _, _ := bytes.Cut(out, []byte("\n"))
@@ -32,6 +30,15 @@ func machine(ctx context.Context) []string {
 		}
 	}
 	return lines
+}
+
+// commit returns the name of the commit that is checked out, or "unknown".
+func commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=10").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // memory says how much the machine has.

@@ -1,7 +1,9 @@
 package performance
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -77,9 +79,17 @@ func (c claim) compared(v float64) string {
 	}
 }
 
+// bound is the cell of a claim that says what is wanted.
+func (c claim) bound() string {
+	if c.least {
+		return "at least " + c.compared(c.want)
+	}
+	return "at most " + c.compared(c.want)
+}
+
 // row is the line of the table.
 func (h finding) row() string {
-	under, bound, verdict := "–", "at most ", "**missed**"
+	under, verdict := "–", "**missed**"
 	if h.under != "" {
 		under = h.show(h.raw) + ": " + h.under
 	}
@@ -87,13 +97,61 @@ func (h finding) row() string {
 	if h.want == 0 { // a peer
 		return row
 	}
-	if h.least {
-		bound = "at least "
-	}
 	if h.met() {
 		verdict = "met"
 	}
-	return row + fmt.Sprintf(" %s%s | %s |", bound, h.compared(h.want), verdict)
+	return row + fmt.Sprintf(" %s | %s |", h.bound(), verdict)
+}
+
+// pending is the line of a claim that was not measured since it changed in a commit.
+func (c claim) pending(commit string) string {
+	row := fmt.Sprintf("| %s | – | %s |", c.what, cmp.Or(c.under, "–"))
+	mark := "not measured since " + commit + " changed this line |"
+	if c.want == 0 {
+		return row + " " + mark
+	}
+	return row + fmt.Sprintf(" – | %s | %s", c.bound(), mark)
+}
+
+// describes reports whether a line of the page is about c as it is now, measured or not.
+func (c claim) describes(row string) bool {
+	cells := strings.Split(strings.Trim(row, "| \n"), " | ")
+	if len(cells) < 4 || cells[0] != c.what || c.want != 0 && (len(cells) != 6 || cells[4] != c.bound()) {
+		return false
+	}
+	_, under, measured := strings.Cut(cells[2], ": ")
+	if !measured {
+		under = cells[2]
+	}
+	return under == cmp.Or(c.under, "–")
+}
+
+// rewrite returns the text of the page with a line for each claim of today. A line whose claim is
+// as it was keeps its figures; another has none, and a mark with the commit.
+func rewrite(text, commit string, tables ...[]claim) (string, error) {
+	var b strings.Builder
+	for i, table := range tables {
+		head, rest, ok := strings.Cut(text, "\n| What |")
+		if !ok {
+			return "", fmt.Errorf("%s has %d tables, want %d: run make performance", Page, i, len(tables))
+		}
+		body, after, ok := strings.Cut("\n| What |"+rest, "\n\n")
+		if !ok {
+			return "", fmt.Errorf("%s ends in a table: run make performance", Page)
+		}
+		rows := strings.Split(body, "\n")[1:]
+		fmt.Fprintf(&b, "%s\n%s\n", head, strings.Join(rows[:2], "\n"))
+		for _, c := range table {
+			row := c.pending(commit)
+			if at := slices.IndexFunc(rows, c.describes); at >= 0 {
+				row = rows[at]
+			}
+			fmt.Fprintln(&b, row)
+		}
+		text = "\n" + after
+	}
+	b.WriteString(text)
+	return b.String(), nil
 }
 
 const head = `# How fast it is

@@ -56,3 +56,18 @@ func Measure(ctx context.Context, w io.Writer, packages []string) (met, missed i
 	}
 	return met, missed, os.WriteFile(Page, []byte(page(time.Now(), machine(ctx), found, beside)), 0o644)
 }
+
+// Rewrite renews the lines of the page without measuring anything, as after a change of a claim on
+// a machine that is not quiet. Lines whose claim has changed are marked with the commit that is
+// checked out.
+func Rewrite(ctx context.Context) error {
+	text, err := os.ReadFile(Page)
+	if err != nil {
+		return err
+	}
+	renewed, err := rewrite(string(text), commit(ctx), claims, peers)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(Page, []byte(renewed), 0o644)
+}
