@@ -202,7 +202,7 @@ var rules = []rule{
 	{packages: []string{"docs/guides"}},      // the test that follows them
 	{packages: []string{"deploy/helm/..."}},  // the test that installs the chart, and Helm for others
 	{packages: []string{"clients/npm"}},      // the test that builds the package and runs it
-	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor", "internal/ci/mutate", "internal/ci/performance", "internal/ci/release", "internal/dbtest"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
+	{packages: []string{"internal/ci"}, imports: append([]string{"conformance", "conformance/conformancetest", "executor", "executor/driver", "internal/ci/mutate", "internal/ci/performance", "internal/ci/release", "internal/dbtest"}, adapters...), modules: []string{"github.com/containerd/errdefs", "github.com/moby/moby/api", "github.com/moby/moby/client"}},
 }
 
 func matches(patterns []string, rel string) bool {

@@ -49,8 +49,8 @@ func pattern(test string) string {
 	return strings.Join(parts, "/")
 }
 
-// tolerated is the list of unsteady tests that CI lets pass: a line has the package's directory, the
-// test, the date and the reason.
+// tolerated is the list of unsteady tests that CI lets pass. A line has the directory of the
+// package, the test, the date and the reason.
 const tolerated = "internal/ci/testdata/unsteady.txt"
 
 // maxTolerated is the largest number of lines of that list.

@@ -24,8 +24,7 @@ const found = 3
 var away = regexp.MustCompile(`(?m)^govulncheck: (?:fetching vulnerabilities|creating client): |^(?:fetching vulnerabilities|creating client): `)
 
 // vulnerabilities looks for known vulnerabilities in what is compiled. It needs a database that no
-// registry has, so it is no part of a shard: make exhaustive runs it as a whole, and make vulnerable
-// alone.
+// registry has, so no shard runs it, but make exhaustive without shards does, and make vulnerable.
 func vulnerabilities(ctx context.Context, o options) (tally, error) {
 	if o.shards != 1 {
 		return tally{}, nil
