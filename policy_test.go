@@ -139,7 +139,7 @@ var rules = []rule{
 	{packages: []string{"conformance/parity", "conformance/corpus"}, imports: []string{"executor", "executor/compare"}, modules: []string{"golang.org/x/tools"}},
 	{packages: []string{"conformance/conformancetest"}, imports: []string{"conformance", "executor", "executor/driver"}},
 	// Adapters translate; none knows another.
-	{packages: []string{"internal/cell", "internal/seccomp", "internal/typescript", "internal/leaktest", "internal/npmtest", "internal/browsertest", "internal/sharetest"}},
+	{packages: []string{"internal/cell", "internal/seccomp", "internal/typescript", "internal/leaktest", "internal/npmtest", "internal/browsertest", "internal/sharetest", "internal/waittest"}},
 	{packages: []string{"internal/netnstest"}, modules: []string{"golang.org/x/sys"}},
 	// What sandboxes say, in the types of the contract, for whoever speaks to them.
 	{packages: []string{"internal/wire"}, imports: []string{"executor", "executor/driver"}},
@@ -260,7 +260,7 @@ func TestDependencies(t *testing.T) {
 var forTests = []string{
 	"conformance/conformancetest", "deploy/helm/helmtest", "docker/dockertest", "executor/sessions/storetest", "flymachines/flytest",
 	"internal/attempttest", "internal/browsertest", "internal/ci/...", "internal/dbtest", "internal/fake", "internal/leaktest", "internal/netnstest", "internal/npmtest",
-	"internal/packages/packagestest", "internal/sharetest", "kubernetes/kubetest/...", "kubernetes/podtest", "modal/modaltest", "runner/sshtest", "server/e2b/e2btest",
+	"internal/packages/packagestest", "internal/sharetest", "internal/waittest", "kubernetes/kubetest/...", "kubernetes/podtest", "modal/modaltest", "runner/sshtest", "server/e2b/e2btest",
 }
 
 // TestProductsStandApart: what a program of this module or of others links needs nothing of what is
