@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/moby/moby/client"
 
@@ -173,7 +172,7 @@ func (a *arena) make(t *testing.T, made []attempttest.Attempt, how func(command 
 // run makes an attempt the usual way and returns the word that it ends with.
 func run(t *testing.T, s executor.Session, command []string) string {
 	t.Helper()
-	r, err := s.Run(t.Context(), executor.Request{Command: command, Limits: executor.RunLimits{WallTime: 20 * time.Second}}, nil)
+	r, err := s.Run(t.Context(), executor.Request{Command: command}, nil)
 	switch {
 	case err != nil:
 		return err.Error()

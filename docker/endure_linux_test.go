@@ -19,6 +19,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // endurance makes sessions in great number on an engine of its own, which it restarts and kills now
@@ -44,7 +45,7 @@ type life struct {
 // ends returns a life of one run that ends in a known way.
 func ends(name, code string, want func(*executor.Result) bool, edit ...func(*executor.Request)) life {
 	return life{name, func(t *testing.T, _ *endurance, s executor.Session, _ *rand.Rand) error {
-		req := executor.Request{Code: code, Limits: executor.RunLimits{WallTime: 30 * time.Second}}
+		req := executor.Request{Code: code}
 		for _, f := range edit {
 			f(&req)
 		}
@@ -269,7 +270,7 @@ func endure(t *testing.T, rounds, sessions, workers int) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	n := &endurance{engine: ownEngine(t), owner: owner(t)}
-	x, err := Open(t.Context(), driver.Env{Owner: n.owner}, Config{Host: n.engine.Host, Image: dockertest.Trixie, Pull: PullNever, Timeout: driver.Duration(20 * time.Second)})
+	x, err := Open(t.Context(), driver.Env{Owner: n.owner}, Config{Host: n.engine.Host, Image: dockertest.Trixie, Pull: PullNever, Timeout: driver.Duration(time.Minute)})
 	check(t, err)
 	n.x = x
 	var first usage
@@ -293,9 +294,7 @@ func endure(t *testing.T, rounds, sessions, workers int) {
 			n.breaks(t, rand.New(rand.NewPCG(seed, 1<<40+uint64(round))))
 		})
 		wg.Wait()
-		if left := n.left(t); left > 0 {
-			t.Errorf("round %d: %d containers are left", round, left)
-		}
+		n.empty(t)
 		now := measure(t)
 		if round == 0 {
 			first = now
@@ -309,19 +308,15 @@ func endure(t *testing.T, rounds, sessions, workers int) {
 	n.kinds.Range(func(k, v any) bool { t.Logf("%-22s %d", k, v.(*atomic.Int64).Load()); return true })
 }
 
-// left counts what is left at the engine, after what a program of the same owner removes when it
-// starts.
-func (n *endurance) left(t *testing.T) int {
+// empty waits until nothing is left at the engine.
+func (n *endurance) empty(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) { // removal after a Create that failed goes on behind it
-		left := containers(t, n.engine.Host, n.owner)
-		if len(left) == 0 || time.Now().After(end) {
-			for _, name := range left {
-				t.Logf("left: %s", name)
-			}
-			return len(left)
+	waittest.Until(t, "nothing is left", func() error { // removal after a Create that failed goes on behind it
+		if left := containers(t, n.engine.Host, n.owner); len(left) > 0 {
+			return fmt.Errorf("got %q", left)
 		}
-	}
+		return nil
+	})
 }
 
 // TestEndure is the short form of TestSoakSessions.

@@ -112,7 +112,7 @@ func scripted(t *testing.T, routes map[string]http.HandlerFunc) *engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return newEngine(c, endpoint{host: host, from: "test"}, 500*time.Millisecond)
+	return newEngine(c, endpoint{host: host, from: "test"}, engineTimeout)
 }
 
 // answer writes JSON with a status.
@@ -146,7 +146,6 @@ func TestRemovals(t *testing.T) {
 		}
 		w.WriteHeader(204)
 	}})
-	e.timeout = time.Minute
 	g, ctx := errgroup.WithContext(t.Context())
 	for i := range many {
 		g.Go(func() error { return e.destroy(ctx, strconv.Itoa(i)) })
@@ -236,6 +235,9 @@ func TestImages(t *testing.T) {
 			var got []executor.Progress
 			ctx := executor.WithProgress(t.Context(), func(p executor.Progress) { got = append(got, p) })
 			f := able()
+			if testName == "silent" || testName == "stalled" {
+				e.timeout = 2 * time.Second
+			}
 			img, err := e.image(ctx, name, c.policy, &f)
 			if pulled != (c.pull != nil) {
 				t.Errorf("got pulled %v", pulled)
@@ -275,7 +277,11 @@ func TestNobodyAnswers(t *testing.T) {
 		"no-route": {"tcp://127.0.0.1:1", executor.ErrUnavailable, "tcp://127.0.0.1:1 (host)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x, err := Open(t.Context(), driver.Env{Owner: "test"}, Config{Host: c.host, Timeout: driver.Duration(200 * time.Millisecond)})
+			cfg := Config{Host: c.host}
+			if name == "frozen" { // the others have to answer in time
+				cfg.Timeout = driver.Duration(200 * time.Millisecond)
+			}
+			x, err := Open(t.Context(), driver.Env{Owner: "test"}, cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -288,7 +294,7 @@ func TestNobodyAnswers(t *testing.T) {
 			if !executor.Retryable(err) {
 				t.Errorf("%v is not retryable", err)
 			}
-			checks := Doctor(t.Context(), driver.Env{Owner: "test"}, Config{Host: c.host, Timeout: driver.Duration(200 * time.Millisecond)})
+			checks := Doctor(t.Context(), driver.Env{Owner: "test"}, cfg)
 			if len(checks) != 1 || checks[0].OK || checks[0].Fix == "" {
 				t.Errorf("got %+v, want one finding", checks)
 			} else if strings.Contains(checks[0].Detail, checks[0].Fix) {

@@ -22,6 +22,7 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // hostProgram makes the test binary a program that holds sessions, until it is killed. Its value is
@@ -43,12 +44,12 @@ func holdSessions(ctx context.Context, owner string) error {
 	for _, c := range []struct {
 		owner      string
 		idle, wall time.Duration
-	}{{owner, time.Hour, time.Hour}, {owner + "-other", time.Hour, time.Hour}, {owner, 10 * time.Second, 10 * time.Second}} {
+	}{{owner, time.Hour, time.Hour}, {owner + "-other", time.Hour, time.Hour}, {owner, 3 * time.Second, 10 * time.Second}} {
 		x, err := Open(ctx, driver.Env{Owner: c.owner}, Config{Host: host, Image: dockertest.Trixie, Pull: PullNever})
 		if err != nil {
 			return err
 		}
-		s, err := x.Create(ctx, executor.Spec{IdleTTL: c.idle, Run: executor.RunLimits{WallTime: c.wall}})
+		s, err := x.Create(ctx, executor.Spec{Run: executor.RunLimits{WallTime: c.wall}})
 		if err != nil {
 			return err
 		}
@@ -65,6 +66,9 @@ func holdSessions(ctx context.Context, owner string) error {
 		select {
 		case <-ready:
 		case err := <-ended: // before it was ready
+			return err
+		}
+		if _, err := s.KeepAlive(ctx, c.idle); err != nil { // not sooner: the run has to begin
 			return err
 		}
 		if err := out.Encode(s.Info().Handle); err != nil {
@@ -105,19 +109,12 @@ func TestKilledHost(t *testing.T) {
 		t.FailNow()
 	}
 	late, other, soon := containerName(handles[0].Session), containerName(handles[1].Session), containerName(handles[2].Session)
-	for {
-		left := containers(t, e.at.host, owner)
-		if !slices.Contains(left, soon) {
-			if !slices.Equal(left, []string{late}) {
-				t.Errorf("after the end of one: got %q, want %q", left, late)
-			}
-			break
+	waittest.Until(t, "one ends, and only this one", func() error {
+		if left := containers(t, e.at.host, owner); !slices.Equal(left, []string{late}) {
+			return fmt.Errorf("got %q, want %q without %q", left, late, soon)
 		}
-		if err := t.Context().Err(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return nil
+	})
 	for _, o := range []string{owner, owner + "-other"} {
 		if got := containers(t, e.at.host, owner+"-other"); !slices.Equal(got, []string{other}) {
 			t.Errorf("of the other owner: got %q, want %q", got, other)
@@ -240,12 +237,12 @@ func TestSweep(t *testing.T) {
 	other := make(owner(t)+"-other", true)
 	x := open(t, func(c *Config) { c.Image = dockertest.Trixie })
 	s := create(t, x, executor.Spec{})
-	for slices.Contains(containers(t, e.at.host, owner(t)), exited) {
-		if err := t.Context().Err(); err != nil {
-			t.Fatal(err)
+	waittest.Until(t, "what has exited is removed", func() error {
+		if left := containers(t, e.at.host, owner(t)); slices.Contains(left, exited) {
+			return fmt.Errorf("got %q, with %q", left, exited)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return nil
+	})
 	check(t, s.Close())
 	if got := containers(t, e.at.host, owner(t)); !slices.Equal(got, []string{young}) {
 		t.Errorf("got %q, want %q, which may be about to start", got, young)

@@ -92,7 +92,7 @@ func TestPaths(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for i, s := range []executor.Session{a.whole, open} {
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				err := c.do(ctx, s)
 				want := [][]error{c.want, c.then}[i]
 				ok := want == nil && err != nil

@@ -3,6 +3,7 @@ package docker
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // userStates returns the states of all threads of user code in a container, seen by root within it.
@@ -106,7 +108,7 @@ func TestSuspend(t *testing.T) {
 func TestSuspendedEnds(t *testing.T) {
 	t.Parallel()
 	x := open(t)
-	s := create(t, x, executor.Spec{IdleTTL: 2 * time.Second})
+	s := create(t, x, executor.Spec{})
 	began := make(chan struct{})
 	ended := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -125,6 +127,9 @@ func TestSuspendedEnds(t *testing.T) {
 	if !executor.As(s, &sus) {
 		t.Fatal("the backend suspends nothing")
 	}
+	if _, err := s.KeepAlive(t.Context(), 2*time.Second); err != nil { // not sooner: the run has to begin
+		t.Fatal(err)
+	}
 	if err := sus.Suspend(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -133,9 +138,10 @@ func TestSuspendedEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); len(containers(t, host, owner(t))) > 0; time.Sleep(20 * time.Millisecond) { // a poll
-		if time.Now().After(end) {
-			t.Fatal("the container of a suspended session does not end")
+	waittest.Until(t, "a suspended session ends", func() error {
+		if left := containers(t, host, owner(t)); len(left) > 0 {
+			return fmt.Errorf("got containers %q", left)
 		}
-	}
+		return nil
+	})
 }
