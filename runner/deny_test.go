@@ -144,8 +144,8 @@ func freeze(t *testing.T, pid int) {
 
 // starve gives a process and its threads a processor for as many microseconds of each second. The
 // kernel looks at each of its ticks, so that the process overdraws that, by seconds if it is
-// little.
-func starve(t testing.TB, pid, quota int) {
+// little. Calling end gives it all of them again.
+func starve(t testing.TB, pid, quota int) (end func()) {
 	t.Helper()
 	const groups = "/sys/fs/cgroup/cpu"
 	if _, err := os.Stat(groups + "/cpu.cfs_quota_us"); err != nil {
@@ -164,6 +164,11 @@ func starve(t testing.TB, pid, quota int) {
 		os.WriteFile(filepath.Join(groups, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644) // if it lives
 		eventually(t, "the group is empty", func() bool { return os.Remove(group) == nil })
 	})
+	return func() {
+		if err := os.WriteFile(filepath.Join(group, "cpu.cfs_quota_us"), []byte("-1"), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestStarved kills a process that gets no processor for some seconds: the sandbox waits for it,
@@ -173,15 +178,20 @@ func TestStarved(t *testing.T) {
 	s := start(t, host, impatient, func(c *Config) { c.Languages = nil })
 	h := (&backend{}).session(executor.SessionInfo{}, &buried{}, s.client, 0)
 	out := &starter{then: func(pid int) { starve(t, pid, 1000) }}
-	run := func(code string) (driver.Exit, error) {
-		req := executor.Request{Language: executor.Python, Code: code, Limits: executor.RunLimits{WallTime: 8 * time.Second, OutputBytes: 1 << 20}}
+	run := func(wall time.Duration, code string) (driver.Exit, error) {
+		req := executor.Request{Language: executor.Python, Code: code, Limits: executor.RunLimits{WallTime: wall, OutputBytes: 1 << 20}}
 		return h.Run(t.Context(), &req, out.emit)
 	}
-	exit, err := run("import os, time\nfor i in range(16):\n  pid = os.fork()\n  if pid == 0:\n    while True: pass\n  print(pid, flush=True)\n  time.sleep(0.02)\ntime.sleep(1000)")
+	var exit driver.Exit
+	var err error
+	for wall := 4 * time.Second; out.pids < 16 && wall < 2*time.Minute; wall *= 2 { // until all have begun: the machine is busy
+		out.pids = 0
+		exit, err = run(wall, "import os, time\nfor i in range(16):\n  pid = os.fork()\n  if pid == 0:\n    while True: pass\n  print(pid, flush=True)\n  time.sleep(0.02)\ntime.sleep(1000)")
+	}
 	if err != nil || exit.Reason != executor.ReasonWallTime || exit.FilesLost || out.pids != 16 {
 		t.Errorf("got %+v, %v; %d processes starve", exit, err, out.pids)
 	}
-	if exit, err := run("print('alive')"); err != nil || exit.Reason != "" {
+	if exit, err := run(2*time.Minute, "print('alive')"); err != nil || exit.Reason != "" {
 		t.Errorf("the next run: got %+v, %v", exit, err)
 	}
 }
@@ -206,13 +216,21 @@ func (s *starter) emit(ev executor.Event) error {
 // state.
 func TestHeedsLate(t *testing.T) {
 	t.Parallel()
-	s := start(t, host, func(c *Config) { c.Grace = 2 * time.Second })
-	out := &starter{then: func(pid int) { starve(t, pid, 9000) }} // it needs 3 to 4 s, and has 6
+	s := start(t, host, func(c *Config) { c.Grace = 5 * time.Second })
+	const wall = 3 * time.Second
+	var feed *time.Timer
+	out := &starter{then: func(pid int) {
+		restore := starve(t, pid, 1000)
+		feed = time.AfterFunc(wall+7*time.Second, restore) // it gets three times the grace if it has no processor
+	}}
 	req := executor.Request{
 		Language: executor.Python, Code: "import os\nprint(os.getpid(), flush=True)\nwhile True: pass",
-		Limits: executor.RunLimits{WallTime: 2 * time.Second, OutputBytes: 1 << 20},
+		Limits: executor.RunLimits{WallTime: wall, OutputBytes: 1 << 20},
 	}
 	exit, err := (&backend{}).session(executor.SessionInfo{}, &buried{}, s.client, 0).Run(t.Context(), &req, out.emit)
+	if feed != nil {
+		feed.Stop()
+	}
 	if err != nil || exit.Reason != executor.ReasonWallTime || exit.StateLost || out.pids != 1 {
 		t.Errorf("got %+v, %v", exit, err)
 	}
@@ -244,7 +262,9 @@ func TestStuck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, host, impatient, func(c *Config) { c.Languages = nil })
-			begin := time.Now()
+			if r := s.code(t, "1"); r.err != nil { // an interpreter starts
+				t.Fatal(r.err)
+			}
 			frozen, at := false, &buried{}
 			h := (&backend{}).session(executor.SessionInfo{}, at, s.client, 0)
 			r := end(t, h, func(code string) result {
@@ -276,9 +296,6 @@ func TestStuck(t *testing.T) {
 			}
 			if err := s.cmd.Wait(); s.cmd.ProcessState.ExitCode() != 3 {
 				t.Errorf("the runner: %v", err)
-			}
-			if took := time.Since(begin); took > 30*time.Second {
-				t.Errorf("took %v", took)
 			}
 		})
 	}

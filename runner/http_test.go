@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // guestBox is a runner that serves HTTP, as a process on this machine.
@@ -75,7 +76,7 @@ func bootFor(t testing.TB, root string, within time.Duration) (*guestBox, Config
 			t.Errorf("the runner said:\n%s", s.stderr)
 		}
 	})
-	until(t, "the runner answers", func() error { return g.Ready(t.Context()) })
+	waittest.Until(t, "the runner answers", func() error { return g.Ready(t.Context()) })
 	return g, cfg
 }
 
@@ -83,22 +84,6 @@ func newTransport(t testing.TB) *http.Transport {
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
 	return tr
-}
-
-// until polls until f succeeds.
-func until(t testing.TB, what string, f func() error) {
-	t.Helper()
-	begin := time.Now()
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Since(begin) > time.Minute {
-			t.Fatalf("%s: not within a minute: %v", what, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }
 
 // startGuest starts a machine and sets it up.
@@ -337,7 +322,10 @@ func TestHTTPRefuses(t *testing.T) {
 
 // A machine that nobody uses ends by itself.
 func TestHTTPIdle(t *testing.T) {
-	g := startGuest(t, host, func(_ *guestBox, c *Config, _ *Guest) { c.IdleTTL = 2 * time.Second })
+	g := startGuest(t, host)
+	if _, err := g.KeepAlive(t.Context(), time.Second); err != nil {
+		t.Fatal(err)
+	}
 	select {
 	case err := <-g.done:
 		g.done <- nil

@@ -150,18 +150,23 @@ func TestJavaScriptInterrupt(t *testing.T) {
 			"native":     {"console.log('begin'); Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)", true},
 		} {
 			t.Run(name, func(t *testing.T) {
-				do := func(code string, wall time.Duration) result {
-					if c.lost {
-						return hard.do(t.Context(), executor.Request{Language: executor.JavaScript, Code: code, Limits: executor.RunLimits{WallTime: wall}})
-					}
-					return s.do(t.Context(), executor.Request{Language: executor.JavaScript, Context: name, Code: code, Limits: executor.RunLimits{WallTime: wall}})
+				s, req := s, executor.Request{Language: executor.JavaScript, Context: name}
+				if c.lost {
+					s, req.Context = hard, ""
 				}
-				do("globalThis.x = 1", time.Minute)
+				do := func(code string, wall time.Duration) result {
+					req.Code, req.Limits.WallTime = code, wall
+					if wall != 0 {
+						return s.timesOut(t, req)
+					}
+					return s.do(t.Context(), req)
+				}
+				do("globalThis.x = 1", 0)
 				r := do(c.code, time.Second)
 				if r.err != nil || r.Reason != executor.ReasonWallTime || r.StateLost && !c.lost || r.stdout != "begin\n" {
 					t.Errorf("got %+v", r)
 				}
-				if r := do("console.log(globalThis.x)", time.Minute); !c.lost && r.stdout != "1\n" {
+				if r := do("console.log(globalThis.x)", 0); !c.lost && r.stdout != "1\n" {
 					t.Errorf("afterwards: got %+v", r)
 				}
 			})

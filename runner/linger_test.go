@@ -152,6 +152,7 @@ func TestLingerEnds(t *testing.T) {
 					}
 					return r
 				}
+				run("1", nil, 0) // an interpreter starts
 				if r := run(c.code, nil, 4*time.Second); r.Reason != executor.ReasonWallTime {
 					t.Errorf("got %+v, want a timeout", r)
 				}
@@ -163,7 +164,7 @@ func TestLingerEnds(t *testing.T) {
 				if r := run(c.code, &bound, 0); r.Reason != "" || len(r.LeftRunning) == 0 {
 					t.Errorf("with a bound got %+v", r)
 				}
-				if r := run("1", nil, 20*time.Second); r.Reason != "" || len(r.LeftRunning) == 0 {
+				if r := run("1", nil, 0); r.Reason != "" || len(r.LeftRunning) == 0 {
 					t.Errorf("after it got %+v, want it not to be waited for, and named", r)
 				}
 				bound = 0
@@ -189,9 +190,9 @@ func TestLingerOldRequests(t *testing.T) {
 	if r.Reason != executor.ReasonWallTime || r.StateLost {
 		t.Errorf("got %+v, want a timeout", r)
 	}
-	start := time.Now()
-	if r := s.js(t, "setTimeout(() => console.log('late'), 300); 1"); r.Reason != "" || r.stdout != "late\n" || time.Since(start) > 10*time.Second {
-		t.Errorf("got %+v after %v", r, time.Since(start))
+	// Waiting for the request, it would have no end but that of its wall time.
+	if r := s.js(t, "setTimeout(() => console.log('late'), 300); 1"); r.Reason != "" || r.stdout != "late\n" {
+		t.Errorf("got %+v", r)
 	}
 }
 

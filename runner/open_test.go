@@ -120,7 +120,7 @@ func (p *process) Connect(_ context.Context, command []string) (io.ReadWriteClos
 func (p *process) Termination(context.Context) (runner.Termination, error) {
 	select {
 	case <-p.done:
-	case <-time.After(2 * time.Second):
+	case <-time.After(10 * time.Second):
 		return runner.Termination{}, nil
 	}
 	end := runner.Termination{Ended: true, Reason: executor.ReasonSandbox, Stderr: strings.TrimSpace(p.stderr.String())}
@@ -174,7 +174,7 @@ func open(t *testing.T, l *local, edit ...func(*runner.Options)) executor.Execut
 		for id, p := range l.boxes {
 			select {
 			case <-p.done:
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Errorf("sandbox %s was left", id)
 			}
 		}
@@ -248,8 +248,9 @@ func TestOpen(t *testing.T) {
 
 // A sandbox that hangs is not waited for longer than for any other answer, and goes on when it can.
 func TestRefreshOfAHungSandbox(t *testing.T) {
+	t.Parallel()
 	l := &local{}
-	x := open(t, l, func(o *runner.Options) { o.AnswerTimeout = 3 * time.Second })
+	x := open(t, l, func(o *runner.Options) { o.AnswerTimeout = 10 * time.Second })
 	s := create(t, x)
 	if got := value(t, s, "x = 41; x + 1"); got != "42" {
 		t.Errorf("got %q", got)
@@ -262,7 +263,7 @@ func TestRefreshOfAHungSandbox(t *testing.T) {
 	if err := p.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if !errors.Is(err, executor.ErrUnavailable) || !strings.Contains(err.Error(), "does not answer within 3s") {
+	if !errors.Is(err, executor.ErrUnavailable) || !strings.Contains(err.Error(), "does not answer within 10s") {
 		t.Errorf("got %v", err)
 	}
 	if i, err := s.Refresh(t.Context()); err != nil || i.State != executor.SessionRunning {

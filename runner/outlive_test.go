@@ -39,7 +39,7 @@ func (s *sandbox) alive(t *testing.T) (pids []int) {
 // after the run, however it ends.
 func TestOutlive(t *testing.T) {
 	t.Parallel()
-	patient := executor.RunLimits{WallTime: 25 * time.Second}
+	patient := executor.RunLimits{WallTime: 2 * time.Minute}
 	for _, way := range []struct {
 		name string
 		do   func(t *testing.T, s *sandbox, code string) (but int)
@@ -88,7 +88,6 @@ func TestOutlive(t *testing.T) {
 			})
 			for _, a := range attempttest.Of(attempttest.Outliving, "") {
 				t.Run(a.Name, func(t *testing.T) {
-					begin := time.Now()
 					but := way.do(t, s, attempttest.Prelude()+a.Code)
 					if way.name == "reset" {
 						if err := s.Reset(t.Context(), executor.Interpreter{}); err != nil {
@@ -101,9 +100,6 @@ func TestOutlive(t *testing.T) {
 							t.Errorf("%d is left: %.200q", pid, status)
 						}
 					}
-					if d := time.Since(begin); d > 2*time.Second {
-						t.Logf("took %v", d)
-					}
 				})
 			}
 			s.usable(t)
@@ -115,7 +111,7 @@ func TestOutlive(t *testing.T) {
 // end with it.
 func TestIdleWithLeftovers(t *testing.T) {
 	t.Parallel()
-	s := start(t, host, func(c *Config) { c.IdleTTL = time.Second })
+	s := start(t, host)
 	code := ""
 	for _, a := range attempttest.Of(attempttest.Outliving, "") {
 		switch a.Name {
@@ -126,6 +122,9 @@ func TestIdleWithLeftovers(t *testing.T) {
 	code += "\ndef f(ready):\n  ready()\n  while True: os.write(1, b'x'); time.sleep(0.01)\nchild(f)"
 	if r := s.do(t.Context(), executor.Request{Language: executor.Python, Code: attempttest.Prelude() + code}); r.err != nil || r.Code != 0 {
 		t.Fatalf("got %+v %+v", r, r.Exception)
+	}
+	if _, err := s.KeepAlive(t.Context(), time.Second); err != nil {
+		t.Fatal(err)
 	}
 	if err := s.cmd.Wait(); err != nil {
 		t.Errorf("the runner: %v", err)

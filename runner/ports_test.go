@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 func withPorts(c *Config) { c.Ports = true }
@@ -157,7 +158,7 @@ func TestDialEnds(t *testing.T) {
 		}
 		io.WriteString(c, "more")
 		c.CloseWrite()
-		until(t, "it is heard", func() error {
+		waittest.Until(t, "it is heard", func() error {
 			if r := s.code(t, "print(heard.decode())"); r.stdout != "more\n" {
 				return fmt.Errorf("got %+v", r)
 			}
@@ -227,26 +228,34 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 // A server cannot keep its own sandbox alive: what it writes is no use, and what its client writes
 // is.
 func TestDialIsUse(t *testing.T) {
-	s := start(t, host, withPorts, func(c *Config) { c.IdleTTL = 2 * time.Second })
+	s := start(t, host, withPorts)
 	c := s.dial(t, s.serve(t, "127.0.0.1"), "echo")
-	left := func() time.Duration {
+	expires := func() time.Time {
 		st, err := s.Status(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return time.Until(st.Expires)
+		return st.Expires
 	}
-	until(t, "half of its time is over", func() error {
-		if l := left(); l > time.Second {
+	var before time.Time
+	waittest.Until(t, "some of its time is over", func() error {
+		before = expires()
+		if l := time.Until(before); l > idleTTL-2*time.Second {
 			return fmt.Errorf("%v are left", l)
 		}
 		return nil
 	})
 	io.WriteString(c, "used")
-	if l := left(); l < time.Second {
-		t.Errorf("%v are left: what was written is no use", l)
-	}
+	waittest.Until(t, "what was written is a use", func() error {
+		if d := expires().Sub(before); d < time.Second {
+			return fmt.Errorf("it expires %v later", d)
+		}
+		return nil
+	})
 	flood := s.dial(t, s.serve(t, "127.0.0.1"), "flood")
+	if _, err := s.KeepAlive(t.Context(), time.Second); err != nil {
+		t.Fatal(err)
+	}
 	n, err := io.Copy(io.Discard, flood) // until the sandbox ends
 	if err == nil || errors.Is(err, net.ErrClosed) || n < 1<<20 {
 		t.Errorf("got %d, %v", n, err)

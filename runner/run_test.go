@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // outcome is what a test expects of a run. Zero fields are checked as well.
@@ -152,12 +153,12 @@ func TestWallTime(t *testing.T) {
 				}
 				c.req.Limits.WallTime = wall
 				begin := time.Now()
-				r := s.do(t.Context(), c.req)
+				r := s.timesOut(t, c.req)
 				if r.err != nil || r.Reason != executor.ReasonWallTime || r.StateLost != c.lost || r.stdout != "begin\n" {
 					t.Errorf("got %+v", r)
 				}
-				if d := time.Since(begin); d < wall || d > 20*time.Second {
-					t.Errorf("took %v", d)
+				if d := time.Since(begin); d < wall {
+					t.Errorf("took %v, less than its wall time", d)
 				}
 				if c.req.Command == nil {
 					r := s.do(t.Context(), executor.Request{Language: executor.Python, Context: name, Code: "globals().get('x')"})
@@ -210,16 +211,15 @@ func (s *sandbox) gone(t *testing.T, argv ...string) {
 	}
 }
 
-// eventually polls until what ok checks holds.
+// eventually waits until a condition holds.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 20 s", what)
+	waittest.Until(t, what, func() error {
+		if !ok() {
+			return errors.New("it does not hold")
 		}
-		time.Sleep(5 * time.Millisecond) // a poll
-	}
+		return nil
+	})
 }
 
 func TestCancel(t *testing.T) {
@@ -600,11 +600,13 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	s := start(t, host)
 	burn := "import time\nt = time.process_time()\nwhile time.process_time() - t < 0.3: pass"
-	if r := s.code(t, burn); r.Usage.CPU < 250*time.Millisecond || r.Usage.CPU > 3*time.Second {
-		t.Errorf("got %v", r.Usage)
+	s.code(t, "1") // an interpreter starts
+	burnt := s.code(t, burn)
+	if burnt.Usage.CPU < 250*time.Millisecond || burnt.Usage.CPU > 3*time.Second {
+		t.Errorf("got %v", burnt.Usage)
 	}
-	if r := s.code(t, "1"); r.Usage.CPU > 200*time.Millisecond {
-		t.Errorf("got %v for nothing", r.Usage)
+	if r := s.code(t, "1"); r.Usage.CPU > burnt.Usage.CPU/2 {
+		t.Errorf("got %v for nothing, and %v for %s", r.Usage, burnt.Usage, burn)
 	}
 	r := s.do(t.Context(), executor.Request{Command: []string{"python3", "-c", burn + "\nx = b'x' * 50000000"}})
 	if r.Usage.CPU < 250*time.Millisecond || r.Usage.PeakMemory < 50e6 || r.Usage.PeakMemory > 500e6 {

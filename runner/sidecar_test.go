@@ -49,7 +49,7 @@ func TestSidecar(t *testing.T) {
 	each(t, func(t *testing.T, root string) {
 		s := start(t, root, func(c *Config) {
 			c.Env = map[string]string{"GREETING": "hello"}
-			c.MaxRun = executor.RunLimits{WallTime: 30 * time.Second, OutputBytes: 64 << 20} // the program has none
+			c.MaxRun = executor.RunLimits{WallTime: 2 * time.Minute, OutputBytes: 64 << 20} // the program has none
 			c.Rlimits = map[string]int64{"nofile": 64}
 		})
 		p := s.sidecar(t, `import os, resource, sys

@@ -59,7 +59,7 @@ func TestTaken(t *testing.T) {
 				if c.req.Language == executor.JavaScript && !hasNode(root) {
 					return
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 				defer cancel()
 				in, w := io.Pipe()
 				defer in.Close()
