@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/execbroker/execbroker/internal/fake"
 	"github.com/execbroker/execbroker/internal/front"
 	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
@@ -24,7 +26,7 @@ const (
 )
 
 // forever is longer than anything takes that must happen.
-const forever = 30 * time.Second
+const forever = 2 * time.Minute
 
 // world is a server over a backend in memory.
 type world struct {
@@ -131,11 +133,12 @@ func (w world) session(body string, headers ...string) string {
 // until waits for a condition.
 func (w world) until(what string, is func() bool) {
 	w.Helper()
-	for end := time.Now().Add(forever); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			w.Fatalf("it does not happen: %s", what)
+	waittest.Until(w, what, func() error {
+		if !is() {
+			return errors.New("it does not happen")
 		}
-	}
+		return nil
+	})
 }
 
 func has(t testing.TB, got string, wants ...string) {

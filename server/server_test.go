@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestRun(t *testing.T) {
 		"code":      {`{"code": "print(6 * 7)"}`, []string{`"status":"ok"`, `"stdout":"42\n"`, `"cell":1`, `"duration_seconds":0.`, `"origin":{"backend":"box"}`}},
 		"value":     {`{"code": "6 * 7", "language": "javascript"}`, []string{`"main":true`, `42`}},
 		"exception": {`{"code": "throw(\"ValueError\", \"bad\")"}`, []string{`"status":"failed"`, `"type":"ValueError"`}},
-		"timeout":   {`{"code": "print(1)\nforever()", "timeout_seconds": 0.2}`, []string{`"status":"timed_out"`, `"stdout":"1\n"`}},
+		"timeout":   {`{"code": "print(1)\nforever()", "timeout_seconds": 1}`, []string{`"status":"timed_out"`, `"stdout":"1\n"`}},
 		"linger":    {`{"code": "later(50, \"late\")"}`, []string{`"stdout":"late\n"`}},
 		"at-once":   {`{"code": "later(60000, \"late\")", "linger_seconds": 0}`, []string{`"left_running":["timer"]`}},
 		"stdin":     {`{"code": "print(readline())", "stdin": "hello\n"}`, []string{`hello`}},
@@ -387,12 +388,16 @@ func TestWebPages(t *testing.T) {
 }
 
 func TestSlowBodies(t *testing.T) {
-	w := newWorld(t, fake.Options{}, Config{BodyTime: 50 * time.Millisecond})
+	w := newWorld(t, fake.Options{}, Config{BodyTime: time.Second}) // for those that do arrive
 	s := w.session(`{}`)
 	w.want(201, "PUT", s+"/files/a.txt", "mine")
+	var slow sync.WaitGroup
 	for _, line := range []string{"POST /v1/run", "PUT " + s + "/files/a.txt"} {
-		has(t, w.raw(line+" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+alice+"\r\nContent-Length: 1000\r\n\r\n{"), "HTTP/1.1 408", "did not arrive")
+		slow.Go(func() {
+			has(t, w.raw(line+" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+alice+"\r\nContent-Length: 1000\r\n\r\n{"), "HTTP/1.1 408", "did not arrive")
+		})
 	}
+	slow.Wait()
 	if got := w.want(200, "GET", s+"/files/a.txt", ""); got != "mine" {
 		t.Errorf("got %q", got)
 	}

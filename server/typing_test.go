@@ -70,7 +70,7 @@ func (b *begun) wait(text string) (res Result) {
 
 // Input arrives while the code runs, until the client closes it.
 func TestInput(t *testing.T) {
-	w := newWorld(t, fake.Options{}, Config{BodyTime: 2 * time.Second})
+	w := newWorld(t, fake.Options{}, Config{BodyTime: forever})
 	session := w.session("{}")
 	run := w.begin(session, RunRequest{ID: "r", Language: executor.Python, Input: true, Code: "print(\"ready\")\nprint(readline())\nprint(readline())\nprint(readline())"})
 	run.wait("ready")
@@ -89,7 +89,7 @@ func TestInput(t *testing.T) {
 
 // Input that is not allowed or does not fit is refused and changes nothing.
 func TestInputRefused(t *testing.T) {
-	w := newWorld(t, fake.Options{}, Config{BodyTime: 300 * time.Millisecond})
+	w := newWorld(t, fake.Options{}, Config{BodyTime: 2 * time.Second})
 	session := w.session("{}")
 	for _, bad := range []string{`{"input": true, "code": "1"}`, `{"id": "x", "input": true, "stdin": "y", "code": "1"}`} {
 		w.want(http.StatusBadRequest, "POST", session+"/run", bad)

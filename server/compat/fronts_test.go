@@ -3,6 +3,7 @@ package compat
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/waittest"
 	"github.com/execbroker/execbroker/server"
 )
 
@@ -233,11 +235,12 @@ func TestBounds(t *testing.T) {
 	release := w.b.Hold("create")
 	done := make(chan *httptest.ResponseRecorder, 1)
 	go func() { done <- w.do("POST", "/terrarium", `{"code": "print(1)"}`) }()
-	for end := time.Now().Add(30 * time.Second); w.b.Calls("create") == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the run does not start")
+	waittest.Until(t, "the run starts", func() error {
+		if w.b.Calls("create") == 0 {
+			return errors.New("nothing is created")
 		}
-	}
+		return nil
+	})
 	want(t, w.ask(503, "POST", "/dify/v1/sandbox/run", `{"language": "python3", "code": "1"}`), map[string]any{"code": -503, "data": nil})
 	drained := make(chan error, 1)
 	go func() { drained <- w.s.Drain(t.Context()) }()

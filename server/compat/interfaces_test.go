@@ -12,6 +12,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // The exchanges are those of Terrarium's README and of its Python client.
@@ -96,7 +97,7 @@ func TestDify(t *testing.T) {
 	if rec := w.do("GET", "/dify/health", "", "Authorization", ""); strings.TrimSpace(rec.Body.String()) != `"ok"` {
 		t.Errorf("got %s", rec.Body)
 	}
-	short := newWorld(t, fake.Options{}, Config{MaxTimeout: 50 * time.Millisecond})
+	short := newWorld(t, fake.Options{}, Config{MaxTimeout: time.Second})
 	want(t, short.ask(200, "POST", "/dify/v1/sandbox/run", run("python3", "print(1)\nforever()"), key...), map[string]any{"data.stdout": "1\n", "data.exit_code": -1, "data.error": "process exited with code -1\nerror: timeout\n"})
 }
 
@@ -188,7 +189,7 @@ func TestLibrechat(t *testing.T) {
 func TestLibrechatEnds(t *testing.T) {
 	w := newWorld(t, fake.Options{}, Config{MaxKept: 100})
 	exec := func(code string, more ...string) string {
-		return text(t, map[string]any{"lang": "py", "code": code, "timeout": 200})
+		return text(t, map[string]any{"lang": "py", "code": code, "timeout": 1000})
 	}
 	want(t, w.ask(200, "POST", "/librechat/exec", exec("print(1)\nforever()")), map[string]any{"stdout": "1\n", "stderr": "Time limit exceeded\n", "signal": "SIGKILL", "status": "timed_out", "code": "(absent)"})
 	want(t, w.ask(200, "POST", "/librechat/exec", exec("exit(3)")), map[string]any{"code": 3, "files": []any{}})
@@ -264,15 +265,16 @@ func TestJudge0(t *testing.T) {
 // judged waits until a submission has ended.
 func (w *world) judged(token string) (a map[string]any) {
 	w.t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	waittest.Until(w.t, "the submission ends", func() error {
 		a = w.ask(200, "GET", "/judge0/submissions/"+token+"?fields=status_id,stdout,finished_at", "")
-		if a["status_id"].(float64) > 2 {
-			return a
-		}
-		if a["finished_at"] != nil || time.Now().After(end) {
+		if ended := a["status_id"].(float64) > 2; ended {
+			return nil
+		} else if a["finished_at"] != nil {
 			w.t.Fatalf("got %v", a)
 		}
-	}
+		return fmt.Errorf("got %v", a)
+	})
+	return a
 }
 
 func TestJudge0InTheBackground(t *testing.T) {

@@ -117,7 +117,7 @@ func TestPistonPackages(t *testing.T) {
 
 // A connection that says nothing, or too much, ends, and so does one at the end of the server.
 func TestPistonConnections(t *testing.T) {
-	w := newWorld(t, fake.Options{}, Config{Fronts: []Front{{API: "piston"}}, Local: true, BodyTime: 50 * time.Millisecond, MaxBody: 1000})
+	w := newWorld(t, fake.Options{}, Config{Fronts: []Front{{API: "piston"}}, Local: true, BodyTime: time.Second, MaxBody: 1000})
 	srv := httptest.NewServer(w.s)
 	defer srv.Close()
 	dial := func(first string) *websocket.Conn {
@@ -127,7 +127,7 @@ func TestPistonConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { ws.Close() })
-		if err := ws.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		if err := ws.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		if first != "" {

@@ -35,7 +35,7 @@ func TestCLI(t *testing.T) {
 	}()
 	home := t.TempDir()
 	cli := func(input string, args ...string) (string, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		line := "stty cols 80 rows 24 -echo; exec node " + program + " sandbox " + strings.Join(args, " ")
 		cmd := exec.CommandContext(ctx, "script", "-qec", line, "/dev/null")

@@ -629,7 +629,7 @@ func TestSignalsAndDeadlines(t *testing.T) {
 		wantCode(t, "input to a process that has ended", err, connect.CodeNotFound)
 		s.Close()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, s := d.start(ctx, "print(1)\nforever()", nil)
 	if _, end := follow(s, ""); end != nil {
@@ -672,7 +672,7 @@ func TestEndIsLast(t *testing.T) {
 	unlock := sync.OnceFunc(p.out.mu.Unlock)
 	defer unlock()
 	p.stop(killed)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for {
 		l, err := d.procs.List(ctx, connect.NewRequest(&pb.ListRequest{}))

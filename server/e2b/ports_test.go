@@ -3,6 +3,7 @@ package e2b
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,11 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // hosted is a server with sandboxes below a domain, and a sandbox in which a server listens.
@@ -216,9 +217,12 @@ func TestPortsHostile(t *testing.T) {
 				}
 				ended <- err
 			}()
-			for h.b.Calls(fake.OpDial) == 0 {
-				time.Sleep(time.Millisecond)
-			}
+			waittest.Until(t, "the request arrives", func() error {
+				if h.b.Calls(fake.OpDial) == 0 {
+					return errors.New("nothing is dialled")
+				}
+				return nil
+			})
 			end(h)
 			if err := <-ended; err != nil {
 				t.Error(err)

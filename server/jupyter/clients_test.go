@@ -53,7 +53,7 @@ func TestLab(t *testing.T) {
 	program := filepath.Join(npmtest.Install(t, "testdata/clients"), "lab.mjs")
 	lab := func(t *testing.T, env ...string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		node := exec.CommandContext(ctx, "node", program)
 		node.Env = append(os.Environ(), env...)
@@ -111,7 +111,7 @@ func gateway(t *testing.T, url string) string {
 // nbclient and jupyter_kernel_test are Debian's, and so is the client of gateways below them.
 func TestGateway(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	python := exec.CommandContext(ctx, "/usr/bin/python3", "testdata/clients/gateway.py")
 	python.Env = append(os.Environ(), "JUPYTER_GATEWAY_URL="+overPyodide(t), "JUPYTER_GATEWAY_AUTH_TOKEN="+alice, "HOME="+t.TempDir())

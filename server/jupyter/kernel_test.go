@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // The messages of a cell, in both framings.
@@ -102,8 +102,12 @@ func TestRestart(t *testing.T) {
 	}
 	c.send(control, "shutdown_request", map[string]bool{"restart": false})
 	c.until("control shutdown_reply")
-	for deadline := time.Now().Add(10 * time.Second); w.do("GET", "/api/kernels/"+id, "").Code != 404 && time.Now().Before(deadline); {
-	}
+	waittest.Until(t, "the kernel is gone", func() error {
+		if got := w.do("GET", "/api/kernels/"+id, "").Code; got != 404 {
+			return fmt.Errorf("got %d", got)
+		}
+		return nil
+	})
 	ask[any](w, 404, "GET", "/api/kernels/"+id, "")
 }
 

@@ -171,7 +171,7 @@ func (w *world) connectAs(kernel string, f framing, session string) *client {
 	}
 	w.Cleanup(func() { ws.Close() })
 	ws.PayloadType = f.payload
-	if err := ws.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := ws.SetDeadline(time.Now().Add(3 * time.Minute)); err != nil {
 		w.Fatal(err)
 	}
 	return &client{T: w.T, ws: ws, f: f, next: f.decoder(&limited{ws, 1 << 40})}

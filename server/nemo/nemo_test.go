@@ -18,6 +18,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/fake"
 	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/internal/waittest"
 	"github.com/execbroker/execbroker/pyodide"
 	"github.com/execbroker/execbroker/server"
 	"github.com/execbroker/execbroker/server/nemo"
@@ -255,11 +256,12 @@ func TestDrain(t *testing.T) {
 		_, a := do(t, s, call(t, "print(\"whole\")", 60))
 		answers <- a
 	}()
-	for end := time.Now().Add(30 * time.Second); b.Calls("create") == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the run does not start")
+	waittest.Until(t, "the run starts", func() error {
+		if b.Calls("create") == 0 {
+			return errors.New("nothing is created")
 		}
-	}
+		return nil
+	})
 	if status, _ := do(t, s, call(t, "print(1)", 5)); status != http.StatusBadGateway {
 		t.Errorf("got %d for one run too many", status)
 	}
@@ -286,7 +288,7 @@ func TestSlowBody(t *testing.T) {
 	}
 	defer c.Close()
 	fmt.Fprintf(c, "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
-	if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)

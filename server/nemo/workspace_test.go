@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/waittest"
 	"github.com/execbroker/execbroker/server"
 	"github.com/execbroker/execbroker/server/nemo"
 )
@@ -89,15 +89,12 @@ func TestSideBySide(t *testing.T) {
 		r.Header.Set("Content-Type", "application/json")
 		s.ServeHTTP(httptest.NewRecorder(), r)
 	}()
-	for end := time.Now().Add(30 * time.Second); ; {
-		_, a := do(t, s, call(t, `print(exists("begun"))`, 10))
-		if a.Stdout == "true\n" {
-			break
+	waittest.Until(t, "the call begins", func() error {
+		if _, a := do(t, s, call(t, `print(exists("begun"))`, 10)); a.Stdout != "true\n" {
+			return fmt.Errorf("got %+v", a)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("got %+v", a)
-		}
-	}
+		return nil
+	})
 	cancel() // a client that disconnects stops its code
 	<-done
 	if _, a := do(t, s, call(t, `print("on")`, 10)); a.Stdout != "on\n" || len(b.Sandboxes()) != 1 {

@@ -3,6 +3,7 @@ package e2btest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 	pb "github.com/execbroker/execbroker/internal/envd/processpb"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/waittest"
 	"github.com/execbroker/execbroker/server/e2b"
 )
 
@@ -227,9 +229,10 @@ func byPID(pid uint32) *pb.ProcessSelector {
 // until waits for a condition.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within a minute", what)
+	waittest.Until(t, what, func() error {
+		if !ok() {
+			return errors.New("it does not hold")
 		}
-	}
+		return nil
+	})
 }

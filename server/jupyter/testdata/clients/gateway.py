@@ -20,7 +20,7 @@ websocket.create_connection = functools.partial(websocket.create_connection, hea
 
 def execute(*cells):
     nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
-    return NotebookClient(nb, kernel_name="python3", kernel_manager_class=GatewayKernelManager, timeout=60).execute()
+    return NotebookClient(nb, kernel_name="python3", kernel_manager_class=GatewayKernelManager, timeout=240).execute()
 
 
 class TestNotebook(unittest.TestCase):

@@ -19,9 +19,9 @@ assert.deepEqual(Object.keys(kernelspecs.specs.kernelspecs).sort(), ["javascript
 // comes before it has begun to connect to the kernel. JupyterLab's client asks when it connects, and
 // then waits for ever: its user reconnects.
 async function infoOf(kernel) {
-  for (let tries = 0; process.env.GATEWAY && tries < 5; tries++) {
+  for (let wait = 5000; process.env.GATEWAY; wait += 5000) { // longer each time: the machine may be busy
     const answered = new AbortController();
-    const slow = setTimeout(5000, "slow", answered).catch(() => {});
+    const slow = setTimeout(wait, "slow", answered).catch(() => {});
     const first = await Promise.race([kernel.info, slow]);
     answered.abort();
     if (first !== "slow") break;
