@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/execbroker/execbroker/conformance/live"
 	"github.com/execbroker/execbroker/docker"
@@ -16,6 +16,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/flymachines"
 	"github.com/execbroker/execbroker/flymachines/flytest"
+	"github.com/execbroker/execbroker/internal/waittest"
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
@@ -97,12 +98,12 @@ func containersOf(t *testing.T, host, label string) int {
 // none waits until no sandbox is left: stand-ins remove those of killed programs.
 func (r rehearsal) none(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); r.count(t) > 0; {
-		if time.Now().After(deadline) {
-			t.Fatalf("got %d sandboxes", r.count(t))
+	waittest.Until(t, "no sandbox is left", func() error {
+		if n := r.count(t); n > 0 {
+			return fmt.Errorf("got %d", n)
 		}
-		time.Sleep(50 * time.Millisecond) // a poll
-	}
+		return nil
+	})
 }
 
 // live prepares a run of the kit.
@@ -184,12 +185,12 @@ func TestLiveEnds(t *testing.T) {
 	r := rehearseE2B(t)
 	begun := func(t *testing.T, p *process) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !r.listed(t); {
-			if time.Now().After(deadline) {
-				t.Fatalf("no sandbox: %s", p.err.String())
+		waittest.Until(t, "there is a sandbox", func() error {
+			if !r.listed(t) {
+				return errors.New("none is listed")
 			}
-			time.Sleep(50 * time.Millisecond) // a poll
-		}
+			return nil
+		})
 	}
 	for name, c := range map[string]struct {
 		args []string

@@ -33,7 +33,7 @@ func TestPyodideRun(t *testing.T) {
 		"script":    {args: []string{"--file", data, "--out", filepath.Join(dir, "out"), script}, out: []string{"2\n[{'a': '1', 'b': '2'}]\n"}, err: []string{"saved ", "out.txt (text/plain, 4 bytes)"}},
 		"exception": {args: []string{"-c", "x = 1\n1/0"}, code: exitFailed, err: []string{`File "<cell 1>", line 2`, "ZeroDivisionError: division by zero"}},
 		"exit":      {args: []string{"-c", "import sys; sys.exit(3)"}, code: exitFailed, err: []string{"exit code 3"}},
-		"timeout":   {args: []string{"--timeout", "1s", "-c", "print('before')\nwhile True: pass"}, code: exitTimeout, out: []string{"before\n"}, err: []string{"the time limit"}},
+		"timeout":   {args: []string{"--timeout", "5s", "-c", "print('before')\nwhile True: pass"}, code: exitTimeout, out: []string{"before\n"}, err: []string{"the time limit"}},
 		"input":     {args: []string{"-c", "print('hello ' + input())"}, in: "world\n", out: []string{"hello world\n"}},
 		"network":   {args: []string{"-c", "import urllib.request as r\nr.urlopen('http://127.0.0.1:9')"}, code: exitFailed, err: []string{"Error"}},
 		"refused":   {args: []string{"--language", "r", "-c", "1"}, code: exitUsage, err: []string{"language:r"}},
@@ -83,7 +83,7 @@ func TestPyodideLeavesNothing(t *testing.T) {
 			if code, _ := ended(t, p, r); code != c.want {
 				t.Errorf("got exit code %d, want %d\n%s", code, c.want, p.err.String())
 			}
-			late := time.NewTimer(20 * time.Second)
+			late := time.NewTimer(2 * time.Minute)
 			defer late.Stop()
 			look := time.NewTicker(10 * time.Millisecond)
 			defer look.Stop()

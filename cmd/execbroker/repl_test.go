@@ -28,7 +28,7 @@ func TestReplScript(t *testing.T) {
 		"brackets":     {in: []string{"print(1,", "2)", "3"}, out: []string{"1 2\n3\n"}},
 		"javascript":   {args: []string{"--language", "javascript"}, in: []string{"for i in {0: None,", "1: None}: print(i)"}, out: []string{"0\n1\n"}},
 		"exception":    {in: []string{`throw("ValueError", "x")`, "6 * 7"}, code: exitFailed, out: []string{"42\n"}, err: []string{"ValueError: x\n"}},
-		"timeout":      {args: []string{"--timeout", "100ms"}, in: []string{"kept = 1", "forever()", "kept"}, code: exitFailed, out: []string{"1\n"}, err: []string{"the time limit"}},
+		"timeout":      {args: []string{"--timeout", "1s"}, in: []string{"kept = 1", "forever()", "kept"}, code: exitFailed, out: []string{"1\n"}, err: []string{"the time limit"}},
 		"help":         {in: []string{"%help"}, out: []string{"%help", "%files [DIR]", "%quit"}},
 		"files":        {args: []string{"--file", data}, in: []string{"%files", "%put '" + data + "' sub/x.csv", "%files sub", "%remove sub", "%files"}, out: []string{"data.csv  4 bytes\n", "x.csv  4 bytes\n", "data.csv  4 bytes\n"}},
 		"get":          {in: []string{`write("made.txt", "made")`, "%get made.txt '" + filepath.Join(dir, "got.txt") + "'", "%get made.txt '" + filepath.Join(dir, "got.txt") + "'"}, code: exitFailed, err: []string{"saved ", "got.txt (4 bytes)", "exists"}},

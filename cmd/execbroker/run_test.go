@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 		"network":        {args: []string{"run", "--network", "full", "-c", `print("online")`}, out: "online\n"},
 		"network-word":   {args: []string{"run", "--network", "some", "-c", "1"}, code: exitUsage},
 		"exit":           {args: []string{"run", "-c", "exit(3)"}, code: exitFailed, err: "execbroker: the code ended with exit code 3\n"},
-		"timeout":        {args: []string{"run", "--timeout", "200ms", "-c", "print(1)\nforever()"}, code: exitTimeout, out: "1\n", err: "execbroker: stopped at the time limit, 200ms\n"},
+		"timeout":        {args: []string{"run", "--timeout", "1s", "-c", "print(1)\nforever()"}, code: exitTimeout, out: "1\n", err: "execbroker: stopped at the time limit, 1s\n"},
 		"no-limit":       {args: []string{"run", "--timeout", "0", "-c", "1"}, out: "1\n"},
 		"killed":         {args: []string{"run", "-c", `die("SIGSEGV")`}, code: exitFailed},
 		"unavailable":    {args: []string{"run", "--config", config, "--backend", "down", "-c", "1"}, code: exitInfrastructure},

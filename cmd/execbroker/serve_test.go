@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -11,9 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // ask sends a request to a server of this interface and returns the answer.
@@ -111,13 +113,14 @@ func TestServeNative(t *testing.T) {
 	answer := make(chan string, 1)
 	go func() {
 		defer close(answer)
-		answer <- ask(t, 200, "POST", s.URL+"/v1/run", `{"code": "sleep(1000)\nprint(\"whole\")"}`, key...)
+		answer <- ask(t, 200, "POST", s.URL+"/v1/run", `{"code": "sleep(3000)\nprint(\"whole\")"}`, key...)
 	}()
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(ask(t, 200, "GET", s.URL+"/v1/stats", "", key...), `"running":1`); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the run does not start")
+	waittest.Until(t, "the run starts", func() error {
+		if got := ask(t, 200, "GET", s.URL+"/v1/stats", "", key...); !strings.Contains(got, `"running":1`) {
+			return errors.New(got)
 		}
-	}
+		return nil
+	})
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -164,11 +167,12 @@ func TestServeWatches(t *testing.T) {
 	contains(t, ask(t, 403, "POST", s.URL+"/v1/run", code, key...), `"rule":"code-size","limit":10`)
 	until := func(what string, is func() bool) {
 		t.Helper()
-		for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s: %s", what, read(t, log.Name()))
+		waittest.Until(t, what, func() error {
+			if !is() {
+				return errors.New(read(t, log.Name()))
 			}
-		}
+			return nil
+		})
 	}
 	said := func(n int, text string) func() bool {
 		return func() bool { return strings.Count(read(t, log.Name()), text) == n }

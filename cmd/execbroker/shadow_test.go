@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/conformance/parity"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // TestShadow: what a program has found by repeating conversations is there for people, and what it
@@ -96,16 +96,14 @@ func converse(t *testing.T, text string) {
 			t.Error(err)
 		}
 	}
-	deadline := time.Now().Add(time.Minute)
-	for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
+	waittest.Until(t, "all are repeated", func() error {
 		all, err := b.Shadows(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if left := all[0].Left; left["differed"]+left["ended"]+left["at_once"] == n {
-			return
-		} else if time.Now().After(deadline) {
-			t.Fatalf("not all are repeated: %v", left)
+		if left := all[0].Left; left["differed"]+left["ended"]+left["at_once"] != n {
+			return fmt.Errorf("got %v", left)
 		}
-	}
+		return nil
+	})
 }
