@@ -93,7 +93,7 @@ func TestKernels(t *testing.T) {
 		timedOut := func(t *testing.T, s executor.Session) (res *executor.Result) {
 			t.Helper()
 			started := 0
-			res, err := s.Run(t.Context(), executor.Request{Language: l, Code: code.spin, Limits: executor.RunLimits{WallTime: 300 * time.Millisecond}}, func(e executor.Event) error {
+			res, err := s.Run(t.Context(), executor.Request{Language: l, Code: code.spin, Limits: executor.RunLimits{WallTime: time.Second}}, func(e executor.Event) error {
 				if e.Kind == executor.EventStarted {
 					started++
 				}

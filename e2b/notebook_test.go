@@ -225,7 +225,7 @@ func TestCodeInterpreterSwitches(t *testing.T) {
 			s := w.session()
 			w.run(s, "n = 0")
 			w.SetFaults(c.f)
-			res, err := s.Run(t.Context(), executor.Request{Code: "print('begun', flush=True)\nwhile True: pass", Limits: executor.RunLimits{WallTime: 300 * time.Millisecond}}, nil)
+			res, err := s.Run(t.Context(), executor.Request{Code: "print('begun', flush=True)\nwhile True: pass", Limits: executor.RunLimits{WallTime: 2 * time.Second}}, nil)
 			if err != nil || res.Status != executor.StatusTimedOut || string(res.Stdout) != "begun\n" {
 				t.Fatalf("got %+v, %v", res, err)
 			}
@@ -252,9 +252,12 @@ func TestCodeInterpreterSwitches(t *testing.T) {
 func TestSlowContexts(t *testing.T) {
 	t.Parallel()
 	w := interpreting(t)
-	w.SetFaults(e2btest.Faults{SlowContexts: 2500 * time.Millisecond})
-	s, err := w.x.Create(t.Context(), executor.Spec{IdleTTL: time.Second})
+	w.SetFaults(e2btest.Faults{SlowContexts: 4 * time.Second})
+	s, err := w.x.Create(t.Context(), executor.Spec{IdleTTL: 2 * time.Second})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.KeepAlive(t.Context(), time.Hour); err != nil { // what follows takes its time on a busy machine
 		t.Fatal(err)
 	}
 	w.run(s, "print(1)")

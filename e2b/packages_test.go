@@ -2,19 +2,20 @@ package e2b
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/internal/packages/packagestest"
+	"github.com/execbroker/execbroker/internal/waittest"
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
@@ -50,8 +51,7 @@ func (w *world) says(s executor.Session, code, want string) {
 // alone waits until there is no sandbox but that of a session.
 func (w *world) alone(s executor.Session) {
 	w.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
+	waittest.Until(w, "no other sandbox is left", func() error {
 		var left []string
 		for i, err := range w.x.Sessions(w.Context(), nil) {
 			if err != nil {
@@ -61,14 +61,11 @@ func (w *world) alone(s executor.Session) {
 				left = append(left, i.Handle.Session)
 			}
 		}
-		if len(left) == 0 {
-			return
+		if len(left) > 0 {
+			return fmt.Errorf("got %q", left)
 		}
-		if time.Now().After(deadline) {
-			w.Fatalf("left: %q", left)
-		}
-		time.Sleep(50 * time.Millisecond) // a poll
-	}
+		return nil
+	})
 }
 
 // entries returns what the cache has of packages.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/waittest"
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
@@ -75,21 +77,13 @@ func newWorldOver(t *testing.T, containers docker.Config, edit ...func(*Config))
 			t.Fatal(err)
 		}
 		// The stand-in removes what was killed; what nobody has killed is there until it closes.
-		deadline := time.Now().Add(30 * time.Second)
-		for {
+		waittest.Until(t, "no container is left", func() error {
 			left, err := dockertest.Containers(context.Background(), host, driver.LabelOwner+"="+w.owner)
-			if err != nil {
-				t.Error(err)
+			if err == nil && len(left) > 0 {
+				err = fmt.Errorf("got %q", left)
 			}
-			if len(left) == 0 {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Errorf("left: %q", left)
-				break
-			}
-			time.Sleep(50 * time.Millisecond) // a poll
-		}
+			return err
+		})
 		if err := w.Server.Close(); err != nil {
 			t.Error(err)
 		}
@@ -127,7 +121,7 @@ type outcome struct {
 
 func (w *world) run(s executor.Session, code string) (o outcome) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.Context(), 3*time.Minute)
 	defer cancel()
 	o.res, o.err = s.Run(ctx, executor.Request{Code: code}, func(e executor.Event) error {
 		o.started = o.started || e.Kind == executor.EventStarted
@@ -137,19 +131,19 @@ func (w *world) run(s executor.Session, code string) (o outcome) {
 }
 
 // count returns what the interpreter has counted, when it is done with what it was doing.
-func (w *world) count(s executor.Session) string {
+func (w *world) count(s executor.Session) (n string) {
 	w.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
+	waittest.Until(w, "the interpreter is free", func() error {
 		o := w.run(s, "print(n)")
 		switch {
-		case o.err == nil && o.res.Status == executor.StatusOK:
-			return strings.TrimSpace(string(o.res.Stdout))
-		case o.err == nil || time.Now().After(deadline):
-			w.Fatalf("got %+v, %v", o.res, o.err)
+		case o.err == nil && o.res.Status != executor.StatusOK:
+			w.Fatalf("got %+v", o.res)
+		case o.err == nil:
+			n = strings.TrimSpace(string(o.res.Stdout))
 		case !errors.Is(o.err, executor.ErrBusy) && !executor.Retryable(o.err):
 			w.Fatal(o.err)
 		}
-		time.Sleep(20 * time.Millisecond) // a poll
-	}
+		return o.err
+	})
+	return n
 }
