@@ -176,7 +176,7 @@ func TestLeaksWaitForTheEmulator(t *testing.T) {
 	if err := create(t, w.open(t), executor.Spec{}).Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if left, err := target().Leaks(ctx, params); err != nil || len(left) != 1 {
 		t.Errorf("got %q, %v, want the Machine that is being destroyed", left, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/flymachines/flytest"
 	"github.com/execbroker/execbroker/internal/sharetest"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // sole fails the test unless the Machine of s is the only one, by the word of the API and of the
@@ -41,7 +42,7 @@ func (w *world) sole(t *testing.T, s executor.Session) {
 // empty waits until no Machine is left, whatever the API says of it.
 func (w *world) empty(t testing.TB) {
 	t.Helper()
-	until(t, "no Machine is left", func() error {
+	waittest.Until(t, "no Machine is left", func() error {
 		at, err := w.Containers(t.Context())
 		if left := w.Machines(testApp); err != nil || len(left)+len(at) > 0 {
 			return fmt.Errorf("got Machines %q, containers %q, %w", left, at, err)

@@ -21,7 +21,7 @@ import (
 // the emulator, the owner, the address of an index, and a directory for its cache.
 const hostProgram = "EXECBROKER_TEST_FLY_HOST"
 
-// holdSession creates a session with a short idle TTL, runs something in it for ever, and says so.
+// holdSession creates a session, runs something in it for ever with a short idle TTL, and says so.
 // Meanwhile it waits for packages.
 func holdSession(ctx context.Context) error {
 	at := strings.Fields(os.Getenv(hostProgram))
@@ -32,7 +32,7 @@ func holdSession(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := box.Create(ctx, executor.Spec{IdleTTL: 3 * time.Second})
+	s, err := box.Create(ctx, executor.Spec{})
 	if err != nil {
 		return err
 	}
@@ -43,9 +43,10 @@ func holdSession(ctx context.Context) error {
 	}
 	fmt.Println("ran")
 	go s.Install(ctx, executor.Packages{Names: []string{"six"}}, nil) //nolint:errcheck // nobody answers
-	_, err = s.Run(ctx, executor.Request{Language: executor.Python, Code: "import time\ntime.sleep(20)"}, func(ev executor.Event) error {
+	_, err = s.Run(ctx, executor.Request{Language: executor.Python, Code: "import time\ntime.sleep(600)"}, func(ev executor.Event) error {
+		_, err := s.KeepAlive(ctx, 3*time.Second) // not sooner: the run has to begin
 		fmt.Println("runs")
-		return nil
+		return err
 	})
 	return errors.Join(err, errors.New("it was not killed"))
 }
@@ -56,7 +57,7 @@ func TestNobodyComes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	cfg := w.config()
-	cfg.Image, cfg.Languages, cfg.Timeout = plainImage, nil, driver.Duration(2*time.Second)
+	cfg.Image, cfg.Languages, cfg.Timeout = plainImage, nil, driver.Duration(6*time.Second)
 	b, err := newBackend(t.Context(), driverEnv(w), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +104,7 @@ func TestKilled(t *testing.T) {
 	}
 	select {
 	case <-asked:
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("nothing fetches packages")
 	}
 	if n := len(w.machines(t)); n != 2 {

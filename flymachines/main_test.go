@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/execbroker/execbroker/conformance"
 	"github.com/execbroker/execbroker/docker/dockertest"
@@ -16,6 +15,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/flymachines/flytest"
 	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 func TestMain(m *testing.M) {
@@ -160,28 +160,12 @@ func (w *world) machines(t testing.TB) []string {
 // none waits until no Machine is left.
 func (w *world) none(t testing.TB) {
 	t.Helper()
-	until(t, "no Machine is left", func() error {
+	waittest.Until(t, "no Machine is left", func() error {
 		if left := w.machines(t); len(left) > 0 {
 			return fmt.Errorf("got %q", left)
 		}
 		return nil
 	})
-}
-
-// until polls until f succeeds.
-func until(t testing.TB, what string, f func() error) {
-	t.Helper()
-	begin := time.Now()
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Since(begin) > 2*time.Minute {
-			t.Fatalf("%s: not within two minutes: %v", what, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }
 
 func driverEnv(w *world) driver.Env { return driver.Env{Owner: w.owner} }

@@ -12,6 +12,7 @@ import (
 	"github.com/execbroker/execbroker/flymachines/flytest"
 	"github.com/execbroker/execbroker/internal/packages"
 	"github.com/execbroker/execbroker/internal/packages/packagestest"
+	"github.com/execbroker/execbroker/internal/waittest"
 	"github.com/execbroker/execbroker/runner"
 )
 
@@ -58,7 +59,7 @@ func newPackagesWorld(t *testing.T, allow ...string) *packagesWorld {
 // alone waits until there is no Machine but those of so many sessions.
 func (w *packagesWorld) alone(t *testing.T, sessions int) {
 	t.Helper()
-	until(t, "only sessions are left", func() error {
+	waittest.Until(t, "only sessions are left", func() error {
 		if left := w.machines(t); len(left) != sessions {
 			return fmt.Errorf("got %q", left)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/execbroker/execbroker/executor/pool"
 	"github.com/execbroker/execbroker/flymachines/flytest"
 	"github.com/execbroker/execbroker/internal/sharetest"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // filled makes a pool of one Machine and waits until it is in a state. Nothing is left of it by
@@ -38,7 +39,7 @@ func filled(t *testing.T, w *world, box executor.Executor, state string, o pool.
 // full waits until the pool has its Machine, and that is in a state.
 func full(t *testing.T, w *world, p *pool.Pool, state string) {
 	t.Helper()
-	until(t, "a warm Machine that is "+state, func() error {
+	waittest.Until(t, "a warm Machine that is "+state, func() error {
 		if st := p.Stats(); st.Warm != 1 || !strings.HasSuffix(strings.Join(w.machines(t), "\n"), " "+state) {
 			return fmt.Errorf("got %+v, %q", st, w.machines(t))
 		}

@@ -411,7 +411,7 @@ func TestRatesOfProcesses(t *testing.T) {
 	begin = time.Now()
 	call(dir) // a clock that was set back keeps nobody waiting
 	got, err := os.ReadFile(file)
-	if took := time.Since(begin); err != nil || took > 5*time.Second || strings.Contains(string(got), "gone") {
+	if took := time.Since(begin); err != nil || took > time.Minute || strings.Contains(string(got), "gone") {
 		t.Errorf("got %s, %v after %v", got, err, took)
 	}
 }

@@ -98,7 +98,7 @@ func TestFlysClient(t *testing.T) {
 	}
 	waitFor := func(states ...string) {
 		t.Helper()
-		check(t, "Wait for "+strings.Join(states, ","), c.Wait(ctx, "made", m.ID, flaps.WithWaitStates(states...), flaps.WithWaitTimeout(30*time.Second)))
+		check(t, "Wait for "+strings.Join(states, ","), c.Wait(ctx, "made", m.ID, flaps.WithWaitStates(states...), flaps.WithWaitTimeout(time.Minute)))
 	}
 	waitFor("started")
 	m, err = c.Get(ctx, "made", m.ID)
@@ -177,7 +177,7 @@ func TestFlysClient(t *testing.T) {
 	if updated.InstanceID == m.InstanceID || updated.Config.Env["A"] != "c" {
 		t.Errorf("got %+v", updated)
 	}
-	check(t, "Wait for version", c.Wait(ctx, "made", m.ID, flaps.WithWaitVersion(updated.InstanceID), flaps.WithWaitTimeout(30*time.Second)))
+	check(t, "Wait for version", c.Wait(ctx, "made", m.ID, flaps.WithWaitVersion(updated.InstanceID), flaps.WithWaitTimeout(time.Minute)))
 	check(t, "Stop", c.Stop(ctx, "made", fly.StopMachineInput{ID: m.ID, Signal: "SIGTERM", Timeout: fly.Duration{Duration: 20 * time.Second}}, nonce))
 	waitFor("stopped")
 	m, err = c.Get(ctx, "made", m.ID)

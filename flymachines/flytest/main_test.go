@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -12,12 +14,12 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/moby/moby/client"
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
@@ -130,7 +132,7 @@ func (f *emulator) machine(cfg map[string]any) machineJSON {
 // until waits for a state.
 func (f *emulator) until(id string, states ...string) {
 	f.t.Helper()
-	f.ask(200, "GET", "/machines/"+id+"/wait?timeout=30&state="+strings.Join(states, "&state="), nil, nil)
+	f.ask(200, "GET", "/machines/"+id+"/wait?timeout=60&state="+strings.Join(states, "&state="), nil, nil)
 }
 
 func (f *emulator) see(id string) (m machineJSON) {
@@ -142,19 +144,18 @@ func (f *emulator) see(id string) (m machineJSON) {
 // logs polls what a Machine has printed until it contains want.
 func (f *emulator) logs(id, want string) {
 	f.t.Helper()
-	var got string
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	waittest.Until(f.t, id, func() error {
 		f.mu.Lock()
 		c := f.apps[testApp].machines[id].container
 		f.mu.Unlock()
 		if c == "" {
-			continue
+			return errors.New("it has no container")
 		}
-		if got = f.tail(f.t.Context(), c, false); strings.Contains(got, want) {
-			return
+		if got := f.tail(f.t.Context(), c, false); !strings.Contains(got, want) {
+			return fmt.Errorf("got output %q, want %q", got, want)
 		}
-	}
-	f.t.Fatalf("%s: got output %q, want %q", id, got, want)
+		return nil
+	})
 }
 
 // container returns what the engine says of a Machine.
