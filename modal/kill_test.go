@@ -16,7 +16,7 @@ import (
 // hostProgram is set for a program that creates a session and is killed: the owner of that.
 const hostProgram = "EXECBROKER_TEST_MODAL_HOST"
 
-// holdSession creates a session with a short idle TTL, runs something in it for ever, and says so.
+// holdSession creates a session, runs something in it for ever with a short idle TTL, and says so.
 func holdSession(ctx context.Context) error {
 	box, err := Open(ctx, driver.Env{Owner: os.Getenv(hostProgram)}, Config{
 		App: testApp, TokenID: driver.Secret{Env: idVariable}, TokenSecret: driver.Secret{Env: secretVariable}, Image: plainImage,
@@ -24,13 +24,17 @@ func holdSession(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := box.Create(ctx, executor.Spec{IdleTTL: 3 * time.Second})
+	s, err := box.Create(ctx, executor.Spec{})
 	if err != nil {
 		return err
 	}
-	_, err = s.Run(ctx, executor.Request{Code: "print('on', flush=True)\nimport time\ntime.sleep(600)"}, func(executor.Event) error {
+	_, err = s.Run(ctx, executor.Request{Code: "print('on', flush=True)\nimport time\ntime.sleep(600)"}, func(ev executor.Event) error {
+		if ev.Kind != executor.EventStdout {
+			return nil
+		}
+		_, err := s.KeepAlive(ctx, 3*time.Second) // not sooner: the run has to begin
 		fmt.Println("runs")
-		return nil
+		return err
 	})
 	return errors.Join(err, errors.New("it was not killed"))
 }

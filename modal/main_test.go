@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	sdk "github.com/modal-labs/modal-client/go"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/internal/waittest"
 	"github.com/execbroker/execbroker/modal/modaltest"
 )
 
@@ -222,29 +222,13 @@ func (w *world) empty(t testing.TB) {
 // left waits until the engine has so many.
 func (w *world) left(t testing.TB, n int) {
 	t.Helper()
-	until(t, fmt.Sprintf("%d containers are left", n), func() error {
+	waittest.Until(t, fmt.Sprintf("%d containers are left", n), func() error {
 		at, err := w.Containers(t.Context())
 		if err == nil && len(at) != n {
 			err = fmt.Errorf("got containers %q", at)
 		}
 		return err
 	})
-}
-
-// until polls until f succeeds.
-func until(t testing.TB, what string, f func() error) {
-	t.Helper()
-	begin := time.Now()
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Since(begin) > 2*time.Minute {
-			t.Fatalf("%s: not within two minutes: %v", what, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }
 
 // plain is for tests that need nothing but Python.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
@@ -224,9 +225,12 @@ func TestCloseWaits(t *testing.T) {
 		defer close(asked)
 		_, _ = c.Sandboxes.ExperimentalCreate(t.Context(), c.app, image, nil) // its server closes
 	}()
-	for s.Counts()["SandboxCreateV2"] == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	waittest.Until(t, "a Sandbox is asked for", func() error {
+		if s.Counts()["SandboxCreateV2"] == 0 {
+			return errors.New("the server has not been asked")
+		}
+		return nil
+	})
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
