@@ -2,16 +2,17 @@ package bubblewrap
 
 import (
 	"crypto/rand"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 func check(tb testing.TB, err error) {
@@ -71,13 +72,12 @@ func pid(tb testing.TB, s executor.Session) int {
 // eventually waits for a condition.
 func eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(time.Minute); !holds(); <-tick.C {
-		if time.Now().After(end) {
-			tb.Fatalf("not %s within a minute", what)
+	waittest.Until(tb, what, func() error {
+		if !holds() {
+			return errors.New("it does not hold")
 		}
-	}
+		return nil
+	})
 }
 
 func lastLine(text string) string {

@@ -55,11 +55,14 @@ func program(ctx context.Context, how, owner string) error {
 			return err
 		}
 		for _, idle := range []time.Duration{time.Hour, time.Second} {
-			session, err := x.Create(ctx, executor.Spec{IdleTTL: idle})
+			session, err := x.Create(ctx, executor.Spec{})
 			if err != nil {
 				return err
 			}
 			if _, err := session.Run(ctx, executor.Request{Code: "import subprocess; subprocess.Popen(['sleep', '1000']); x = 41"}, nil); err != nil {
+				return err
+			}
+			if _, err := session.KeepAlive(ctx, idle); err != nil {
 				return err
 			}
 			s.Handles = append(s.Handles, session.Info().Handle)

@@ -39,7 +39,7 @@ func mainOf(m *testing.M) int {
 
 // untilOK polls until a check does not fail.
 func untilOK(ctx context.Context, check func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	for {
 		err := check()

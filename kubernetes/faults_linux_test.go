@@ -526,7 +526,7 @@ func testLives(t *testing.T, c *kubetest.Cluster) {
 // live is one session of testLives.
 func live(t *testing.T, x executor.Executor, i int) {
 	t.Helper()
-	s, err := x.Create(t.Context(), executor.Spec{IdleTTL: 2 * time.Second})
+	s, err := x.Create(t.Context(), executor.Spec{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -536,6 +536,9 @@ func live(t *testing.T, x executor.Executor, i int) {
 	end := s.Close
 	if i%5 == 4 {
 		end = s.Detach
+		if _, err := s.KeepAlive(t.Context(), 2*time.Second); err != nil {
+			t.Error(err)
+		}
 	}
 	if err := end(); err != nil {
 		t.Error(err)

@@ -32,6 +32,7 @@ func testTaint(t *testing.T, c *kubetest.Cluster) {
 	if !errors.Is(err, executor.ErrExhausted) || !strings.Contains(err.Error(), "taint") {
 		t.Errorf("got %v", err)
 	}
+	cfg.ScheduleTimeout = 0 // what can be scheduled has the time that it needs
 	cfg.Tolerations = []Toleration{{Key: "others", Value: "only", Effect: "NoSchedule"}}
 	s = create(t, open(t, cfg), executor.Spec{})
 	if got := run(t, s, "print(1)"); got != "1\n" {
