@@ -3,15 +3,18 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // TestLeaks plants one leak at a time: its case fails, and no other.
@@ -54,7 +57,7 @@ func TestLeaks(t *testing.T) {
 		"backend":   {want: "left at the backend: a volume", leak: func(*testing.T, *T) {}},
 		"sessions":  {want: "sandbox s1 of case a is left, running", leak: func(*testing.T, *T) {}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		inBubble := func(t *testing.T) { // where a moment is enough for a goroutine to end
 			s := stub{caps: executor.Capabilities{
 				Features:  []executor.Feature{executor.FeatureList, executor.FeatureAttach},
 				Languages: []executor.Runtime{{Language: executor.Python}},
@@ -94,7 +97,8 @@ func TestLeaks(t *testing.T) {
 			if name == "sessions" && (len(destroyed) != 1 || destroyed[0] != "s1") {
 				t.Errorf("got %q destroyed, want what was left", destroyed)
 			}
-		})
+		}
+		t.Run(name, func(t *testing.T) { synctest.Test(t, inBubble) })
 	}
 }
 
@@ -151,9 +155,12 @@ func TestOrphansAreSeen(t *testing.T) {
 		os.WriteFile(end, nil, 0o600)
 		// It is a process below this one until it has seen that, and would count for the test after
 		// this one.
-		for deadline := time.Now().Add(10 * time.Second); len(processes(nil)) > 0 && time.Now().Before(deadline); {
-			time.Sleep(10 * time.Millisecond)
-		}
+		waittest.Until(t, "the orphan ends", func() error {
+			if left := processes(nil); len(left) > 0 {
+				return fmt.Errorf("%q live", left)
+			}
+			return nil
+		})
 	}()
 	r, err := runDefs(t.Context(), target, append(leakCases(), caseDef{ID: "a", Positive: func(t *T) {
 		script := `(while [ ! -e "$1" ]; do sleep 0.05; done) >/dev/null 2>&1 & :`

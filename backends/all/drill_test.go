@@ -10,12 +10,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/backends/all"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // migration is the configuration of the drill with the given weights.
@@ -119,11 +119,15 @@ func (c *load) conversation(spec executor.Spec) (backend string, err error) {
 func (c *load) until(backend string, more int64) {
 	c.t.Helper()
 	from := c.count(backend)
-	for end := time.Now().Add(2 * time.Minute); c.count(backend) < from+more; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) || c.t.Failed() {
-			c.t.Fatalf("only %d more conversations on %s\n%s", c.count(backend)-from, backend, c.box.Stats())
+	waittest.Until(c.t, "more conversations on "+backend, func() error {
+		if c.t.Failed() {
+			c.t.FailNow()
 		}
-	}
+		if n := c.count(backend) - from; n < more {
+			return fmt.Errorf("only %d\n%s", n, c.box.Stats())
+		}
+		return nil
+	})
 }
 
 // ended waits until all current conversations have ended.
@@ -132,18 +136,19 @@ func (c *load) ended() {
 	c.mu.Lock()
 	old := maps.Clone(c.talking)
 	c.mu.Unlock()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) { // a poll
+	waittest.Until(c.t, "conversations end", func() error {
+		if c.t.Failed() {
+			c.t.FailNow()
+		}
 		c.mu.Lock()
 		maps.DeleteFunc(old, func(subject string, _ bool) bool { return !c.talking[subject] })
 		n := len(old)
 		c.mu.Unlock()
-		if n == 0 {
-			return
+		if n > 0 {
+			return fmt.Errorf("%d go on\n%s", n, c.box.Stats())
 		}
-		if time.Now().After(end) || c.t.Failed() {
-			c.t.Fatalf("%d conversations do not end\n%s", n, c.box.Stats())
-		}
-	}
+		return nil
+	})
 }
 
 // TestMigration moves traffic under load from backend to backend by changing only the

@@ -11,6 +11,7 @@ import (
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // BenchmarkEscalation measures a run that moves its conversation from Pyodide to a pool on Docker,
@@ -51,9 +52,12 @@ routes: [{name: all, split: [{backend: local, weight: 1}]}]`, host, dockertest.P
 	for i := 0; b.Loop(); i++ {
 		key := fmt.Sprint("chat-", i)
 		turn(key, fmt.Sprintf(state, "first"), "local")
-		for x.Stats().Backends[0].Pools[0].Warm == 0 { // until the pool has another one
-			time.Sleep(10 * time.Millisecond)
-		}
+		waittest.Until(b, "the pool has another one", func() error {
+			if pool := x.Stats().Backends[0].Pools[0]; pool.Warm == 0 {
+				return fmt.Errorf("got %+v", pool)
+			}
+			return nil
+		})
 		moved, stayed = append(moved, turn(key, code, "box")), append(stayed, turn(key, code, "box"))
 		if err := x.Manager().Discard(b.Context(), key); err != nil {
 			b.Fatal(err)

@@ -8,11 +8,11 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/flymachines/flytest"
+	"github.com/execbroker/execbroker/internal/waittest"
 	"github.com/execbroker/execbroker/server/e2b/e2btest"
 )
 
@@ -104,19 +104,16 @@ func (f *four) nothingLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) { // a poll
+	waittest.Until(t, "nothing is left", func() error {
 		left, err := dockertest.Containers(context.Background(), engine, driver.LabelOwner+"="+f.owner)
 		if err != nil {
 			t.Fatal(err)
 		}
-		left = append(left, f.fly.Machines("sandboxes")...)
-		if len(left) == 0 {
-			return
+		if left = append(left, f.fly.Machines("sandboxes")...); len(left) > 0 {
+			return fmt.Errorf("%q are", left)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("left: %q", left)
-		}
-	}
+		return nil
+	})
 }
 
 // links is a set of links that are cut together.

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/execbroker/execbroker/backends"
 	"github.com/execbroker/execbroker/backends/all"
 	"github.com/execbroker/execbroker/docker/dockertest"
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
+	"github.com/execbroker/execbroker/internal/waittest"
 	"github.com/execbroker/execbroker/kubernetes/kubetest"
 )
 
@@ -40,17 +40,14 @@ func TestKubernetes(t *testing.T) {
 	t.Run("parity", func(t *testing.T) { clusterParity(t, settings) })
 	t.Run("drill", func(t *testing.T) { clusterDrill(t, settings) })
 	// What a closed session leaves is there for a moment.
-	var left []string
-	for end := time.Now().Add(2 * time.Minute); ; pause(t.Context(), time.Second) {
-		left, err = c.Containers()
+	waittest.Until(t, "nothing is left at the node", func() error {
+		left, err := c.Containers()
 		check(t, err)
-		if len(left) == 0 || time.Now().After(end) {
-			break
+		if len(left) > 0 {
+			return fmt.Errorf("%q are", left)
 		}
-	}
-	if len(left) > 0 {
-		t.Errorf("left at the node: %q", left)
-	}
+		return nil
+	})
 }
 
 // twoBackends is the configuration of Docker and the cluster, with the weights of new sessions.

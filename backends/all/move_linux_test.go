@@ -17,6 +17,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/sessions"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // leavers is how many conversations move in TestMoveDrill.
@@ -100,14 +101,13 @@ routes: [{name: all, split: [{backend: %s, weight: 1}]}]`, host, dockertest.Pyth
 	if moved != leavers {
 		t.Errorf("%d of %d have moved", moved, leavers)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	waittest.Until(t, "no session is left on Pyodide", func() error {
 		i := slices.IndexFunc(b.Stats().Backends, func(s backends.BackendStats) bool { return s.Name == "local" })
-		if n := b.Stats().Backends[i].Sessions; n == 0 {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("%d sessions are left on Pyodide", n)
+		if n := b.Stats().Backends[i].Sessions; n > 0 {
+			return fmt.Errorf("%d are", n)
 		}
-	}
+		return nil
+	})
 	half := func(all []time.Duration) time.Duration { return all[len(all)/2].Round(time.Millisecond) }
 	t.Logf("medians of a turn: the first %v, one on Pyodide %v, the one that moves %v, one on Docker %v", half(first), half(stay), half(move), half(after))
 	for i := range leavers {

@@ -27,12 +27,12 @@ func probing(t *testing.T, kind string, f func(p *probe)) {
 // send dials an address, sends text and returns the beginning of the answer.
 func send(t *testing.T, kind, address, text string) string {
 	t.Helper()
-	c, err := net.DialTimeout(kind, address, 5*time.Second)
+	c, err := net.DialTimeout(kind, address, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(time.Minute))
 	fmt.Fprint(c, text)
 	buf := make([]byte, 100)
 	n, _ := c.Read(buf)

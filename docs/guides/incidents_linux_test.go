@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
@@ -265,13 +264,8 @@ func runawayCosts(t *testing.T, bin, engine string) {
 			ended = s.users.endless(ctx, eve, "/v1/conversations/job/run/stream")
 		},
 		"the code of eve has ended": func(s *scene) {
-			select {
-			case last := <-ended:
-				if !strings.Contains(last, `"status":"killed"`) {
-					s.Errorf("got %s", last)
-				}
-			case <-time.After(time.Minute):
-				s.Fatal("the code of eve does not end")
+			if last := <-ended; !strings.Contains(last, `"status":"killed"`) {
+				s.Errorf("got %s", last)
 			}
 		},
 		"the users go on": func(s *scene) {

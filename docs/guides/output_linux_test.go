@@ -11,7 +11,7 @@ import (
 
 // sees waits until the output from an offset on has the lines of a guide.
 func (s *shell) sees(ctx context.Context, from int, lines string) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // the commands have ended; what they wrote may be on its way
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // the commands have ended; what they wrote may be on its way
 	defer cancel()
 	for {
 		missing := lack(s.out.from(from), lines)

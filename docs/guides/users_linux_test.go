@@ -23,6 +23,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/netnstest"
+	"github.com/execbroker/execbroker/internal/waittest"
 	"github.com/execbroker/execbroker/server"
 )
 
@@ -141,24 +142,16 @@ func (us *users) silent() {
 // until waits until something is true of each user.
 func (us *users) until(what string, is func(*user) bool) {
 	us.s.Helper()
-	poll := time.NewTicker(50 * time.Millisecond)
-	defer poll.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-poll.C {
+	waittest.Until(us.s, "every user "+what, func() error {
 		us.mu.Lock()
+		defer us.mu.Unlock()
 		i := slices.IndexFunc(us.all, func(u *user) bool { return !is(u) })
-		var state string
-		if i >= 0 {
-			u := us.all[i]
-			state = fmt.Sprintf("%s: sum %d, backends %v, problems %v, last %+v", u.subject, u.sum, u.on, u.kinds, u.problem)
+		if i < 0 {
+			return nil
 		}
-		us.mu.Unlock()
-		switch {
-		case i < 0:
-			return
-		case time.Now().After(deadline):
-			us.s.Fatalf("not every user %s: %s\n%s", what, state, us.s.sh.out.from(0))
-		}
-	}
+		u := us.all[i]
+		return fmt.Errorf("%s: sum %d, backends %v, problems %v, last %+v\n%s", u.subject, u.sum, u.on, u.kinds, u.problem, us.s.sh.out.from(0))
+	})
 }
 
 // sums returns the sum of each user.
@@ -331,17 +324,13 @@ func (s *scene) kill() {
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		s.Fatal(err)
 	}
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-poll.C {
+	waittest.Until(s, "the server ends", func() error {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(stat), ") Z ") {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			s.Fatalf("the server does not end: %s", stat)
-		}
-	}
+		return fmt.Errorf("it is %s", stat)
+	})
 }
 
 // server returns the process of the guide that serves.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/execbroker/execbroker/executor/pool"
 	"github.com/execbroker/execbroker/internal/fake"
 	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
@@ -471,9 +473,12 @@ func BenchmarkHit(b *testing.B) {
 	defer p.Close()
 	var took []time.Duration
 	for b.Loop() {
-		for p.Stats().Warm == 0 {
-			time.Sleep(100 * time.Microsecond)
-		}
+		waittest.Until(b, "a session is warm", func() error {
+			if st := p.Stats(); st.Warm == 0 {
+				return fmt.Errorf("got %+v", st)
+			}
+			return nil
+		})
 		begin := time.Now()
 		s, err := p.Create(b.Context(), executor.Spec{})
 		took = append(took, time.Since(begin))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/waittest"
 	"github.com/execbroker/execbroker/tool"
 	"github.com/execbroker/execbroker/tool/mcp"
 )
@@ -82,11 +83,7 @@ func TestHTTP(t *testing.T) {
 	if err := one.Close(); err != nil {
 		t.Error(err)
 	}
-	for end := time.Now().Add(patience); len(b.Sandboxes()) > 2; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the sandbox outlives its session")
-		}
-	}
+	only(t, b, 2, "the sandbox of a session ends with it")
 }
 
 func TestHTTPCancel(t *testing.T) {
@@ -116,11 +113,7 @@ func TestHTTPSessionEndsInTheMiddle(t *testing.T) {
 	if got := send(t, srv.URL, request{method: http.MethodDelete, session: c.ID(), key: alice}); got.status != http.StatusNoContent {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
-	for end := time.Now().Add(patience); len(b.Sandboxes()) > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the sandbox outlives its session")
-		}
-	}
+	only(t, b, 0, "the sandbox of a session ends with it")
 	c.Close()
 	<-done
 }
@@ -227,6 +220,31 @@ func begin(t *testing.T, url, key string) (status int, session string) {
 	return got.status, got.session
 }
 
+// begins begins a session as soon as it can: another one has its answer before it is idle and gives
+// way.
+func begins(t *testing.T, url, key string) (session string) {
+	t.Helper()
+	waittest.Until(t, "a session begins", func() error {
+		status, id := begin(t, url, key)
+		if session = id; status != http.StatusOK {
+			return fmt.Errorf("got %d", status)
+		}
+		return nil
+	})
+	return session
+}
+
+// only waits until no more than n sandboxes are there.
+func only(t *testing.T, b *fake.Backend, n int, what string) {
+	t.Helper()
+	waittest.Until(t, what, func() error {
+		if all := b.Sandboxes(); len(all) > n {
+			return fmt.Errorf("got %q, want %d", all, n)
+		}
+		return nil
+	})
+}
+
 // Clients that never end their sessions do not block others: the least recently used session of the
 // key is ended, or one of the key with the most sessions. A session in use is never ended.
 func TestHTTPSessionsGiveWay(t *testing.T) {
@@ -237,29 +255,17 @@ func TestHTTPSessionsGiveWay(t *testing.T) {
 	done := begun(t, ctx, busy, started)
 	first := dial(t, srv.URL, alice, nil)
 	code(t, first, `x = 1`)
-	status, second := begin(t, srv.URL, alice)
-	for end := time.Now().Add(patience); status != http.StatusOK; status, second = begin(t, srv.URL, alice) { // the first session has its answer before it is idle
-		if time.Now().After(end) {
-			t.Fatalf("the second session of a key: got %d", status)
-		}
-	}
+	second := begins(t, srv.URL, alice)
 	if got := send(t, srv.URL, request{key: alice, session: first.ID(), body: list}); got.status != http.StatusNotFound {
 		t.Errorf("the session that gave way: got %d %s", got.status, got.body)
 	}
-	for end := time.Now().Add(patience); len(b.Sandboxes()) > 1; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the sandbox of a session that gave way lives on")
-		}
-	}
+	only(t, b, 1, "the sandbox of a session that gave way ends")
 	if got := send(t, srv.URL, request{key: alice, session: second, body: list}); got.status != http.StatusOK {
 		t.Errorf("the new session: got %d %s", got.status, got.body)
 	}
-	status, third := begin(t, srv.URL, alice)
-	for end := time.Now().Add(patience); status != http.StatusOK && time.Now().Before(end); {
-		status, third = begin(t, srv.URL, alice)
-	}
-	if got := send(t, srv.URL, request{key: alice, session: third, body: list}); status != http.StatusOK || got.status != http.StatusOK {
-		t.Errorf("a third session of a key: got %d, %d %s", status, got.status, got.body)
+	third := begins(t, srv.URL, alice)
+	if got := send(t, srv.URL, request{key: alice, session: third, body: list}); got.status != http.StatusOK {
+		t.Errorf("a third session of a key: got %d %s", got.status, got.body)
 	}
 	// All clients together can have three sessions. bob gets one of them, and a second one only
 	// from a key that has more than he.
