@@ -19,6 +19,7 @@ import (
 	"github.com/execbroker/execbroker/executor/sessions/sqlite"
 	"github.com/execbroker/execbroker/internal/dbtest"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // recordsFile has whatever writes records.
@@ -31,7 +32,7 @@ rollouts: {rolled: {to: b, guard: {success: -1%}}}
 shadows:
   shadowed: {to: b, share: 100%, when: {shadow: allowed}, most: 1000/min, budget: 5/day, control: 50%, keep: {code: true}}
 guard: {quotas: [{per: month, runs: 100000}]}
-sessions: {lease_ttl: 6s, checkpoint: {every: 1 run, key: {env: CHECKPOINT_KEY}}}`
+sessions: {lease_ttl: 5m, checkpoint: {every: 1 run, key: {env: CHECKPOINT_KEY}}}`
 
 // recordKind is a kind of record.
 type recordKind struct {
@@ -278,8 +279,11 @@ func (r *recorded) shadowed(b *backends.Broker) error {
 		if err := errors.Join(err, s.Close()); err != nil {
 			return err
 		}
-		eventually(r.T, "an example is kept, or the conversation is for control", func() bool {
-			return kept() || len(r.repeatedOn("a")) > before
+		waittest.Until(r.T, "an example is kept, or the conversation is for control", func() error {
+			if kept() || len(r.repeatedOn("a")) > before {
+				return nil
+			}
+			return errors.New("it is neither")
 		})
 		if kept() {
 			return nil

@@ -3,6 +3,7 @@ package backends_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/internal/dbtest"
 	"github.com/execbroker/execbroker/internal/fake"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // testStore is a store that several brokers share.
@@ -85,9 +87,12 @@ func TestStoreIsEmptied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := sharedStores[name](t)
 			w := newWorld(t, fake.Options{})
-			// The second lease has to be renewed in time, also on a busy machine.
-			file := "{backends: {a: {type: fake, on: a}}, sessions: " + strings.TrimSuffix(store.config, "}") + ", lease_ttl: 6s}}"
-			one, two := w.openAs("one", file), w.openAs("two", file)
+			open := func(instance, ttl string) *backends.Broker {
+				return w.openAs(instance, "{backends: {a: {type: fake, on: a}}, sessions: "+strings.TrimSuffix(store.config, "}")+", lease_ttl: "+ttl+"}}")
+			}
+			// The first lease has to be lost, and soon. The second one has to be renewed in time, also
+			// on a busy machine.
+			one, two := open("one", "3s"), open("two", "5m")
 			first, err := one.Manager().Acquire(t.Context(), "chat", executor.Spec{})
 			if err != nil {
 				t.Fatal(err)
@@ -100,9 +105,11 @@ func TestStoreIsEmptied(t *testing.T) {
 			if !second.Fresh || second.Token <= first.Token || second.Info().Handle.Session == first.Info().Handle.Session {
 				t.Errorf("got token %d after %d, fresh %v", second.Token, first.Token, second.Fresh)
 			}
-			eventually(t, "the first lease is lost", func() bool {
-				_, err := first.Run(t.Context(), executor.Request{Code: "x = 1"}, nil)
-				return errors.Is(err, executor.ErrClosed)
+			waittest.Until(t, "the first lease is lost", func() error {
+				if _, err := first.Run(t.Context(), executor.Request{Code: "x = 1"}, nil); !errors.Is(err, executor.ErrClosed) {
+					return fmt.Errorf("got %v, want %v", err, executor.ErrClosed)
+				}
+				return nil
 			})
 			w.says(second, "print(1)", "1\n")
 			if err := errors.Join(first.Release(), second.Discard()); err != nil {

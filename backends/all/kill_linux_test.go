@@ -21,6 +21,7 @@ import (
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/executor/driver"
 	"github.com/execbroker/execbroker/executor/sessions"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // The environment variables that make the test binary an application that runs until it is killed.
@@ -88,8 +89,8 @@ func application(owner, config string) error {
 // go on go on, those that cannot are told so, and nothing is left, counted on the engine and in the
 // process table.
 //
-// It is not parallel to other tests, and its leases last ten seconds: an application that gets no
-// processor time for as long as a lease lasts loses it.
+// Its leases last for longer than the test, since an application that gets no processor time for as
+// long as a lease lasts loses it. After it was killed, the test ends them.
 func TestKilledApplication(t *testing.T) {
 	f := newFour(t)
 	var file, routes strings.Builder
@@ -101,7 +102,7 @@ func TestKilledApplication(t *testing.T) {
 		fmt.Fprintf(&file, "  %s: {%s%s}\n", name, f.settings[name], warm)
 		fmt.Fprintf(&routes, "  - {name: to-%s, match: {attributes: {plan: %s}}, split: [{backend: %s, weight: 1}]}\n", name, name, name)
 	}
-	config := fmt.Sprintf("backends:\n%sroutes:\n%ssessions: {store: %q, lease_ttl: 10s}\n", &file, &routes,
+	config := fmt.Sprintf("backends:\n%sroutes:\n%ssessions: {store: %q, lease_ttl: 1h}\n", &file, &routes,
 		"sqlite:"+filepath.Join(t.TempDir(), "sessions.db"))
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), killedOwner+"="+f.owner, killedConfig+"="+config)
@@ -141,28 +142,30 @@ func TestKilledApplication(t *testing.T) {
 		}
 	}
 	cmd.Wait()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		var alive []string
+	waittest.Until(t, "its processes end with the application", func() error {
 		for pid, start := range children {
 			if s, ok := started(pid); ok && s == start {
-				alive = append(alive, pid)
+				return fmt.Errorf("%s lives", pid)
 			}
 		}
-		if len(alive) == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("processes %q outlive the application", alive)
-		}
-	}
+		return nil
+	})
 
 	b, err := openFile(t.Context(), f.owner, "next", config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
+	var e *sessions.ElsewhereError
+	if _, err := b.Manager().Acquire(t.Context(), "p1", specOf(local)); !errors.As(err, &e) || e.Instance != "killed" {
+		t.Errorf("got %v before the lease has ended, want that the conversation is elsewhere", err)
+	}
+	endLeases(t, config)
 	for _, c := range conversations {
-		lease := acquire(t, b, c.key, specOf(c.plan))
+		lease, err := b.Manager().Acquire(t.Context(), c.key, specOf(c.plan))
+		if err != nil {
+			t.Fatalf("%s: %v", c.key, err)
+		}
 		res, err := lease.Run(t.Context(), executor.Request{Code: "print(n)"}, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", c.key, err)
@@ -194,21 +197,28 @@ func TestKilledApplication(t *testing.T) {
 	f.nothingLeft(t)
 }
 
-// acquire waits until the ended process is considered dead, as a front end would.
-func acquire(t *testing.T, box *backends.Broker, key string, spec executor.Spec) *sessions.Lease {
+// endLeases ends the leases and the heartbeat of the killed application in the store of a
+// configuration, as time would.
+func endLeases(t *testing.T, config string) {
 	t.Helper()
-	for {
-		lease, err := box.Manager().Acquire(t.Context(), key, spec)
-		var e *sessions.ElsewhereError
-		if errors.As(err, &e) && e.Instance == "killed" {
-			time.Sleep(time.Until(e.Until))
-			continue
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", key, err)
-		}
-		return lease
+	cfg, err := backends.Parse([]byte(config))
+	check(t, err)
+	store, closer, err := cfg.Sessions.OpenStore(t.Context())
+	check(t, err)
+	defer closer.Close()
+	for _, c := range conversations {
+		e, err := store.Get(t.Context(), "session/"+c.key)
+		check(t, err)
+		var r sessions.Record
+		check(t, e.DecodeForUpdate(&r))
+		r.Until = time.Now()
+		check(t, e.Encode(r))
+		_, err = store.Put(t.Context(), "session/"+c.key, e)
+		check(t, err)
 	}
+	e, err := store.Get(t.Context(), "instance/killed")
+	check(t, err)
+	check(t, store.Delete(t.Context(), "instance/killed", e.Rev))
 }
 
 // started returns when a process was started, in clock ticks. The PID alone may belong to another

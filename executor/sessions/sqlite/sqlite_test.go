@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -10,12 +11,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/execbroker/execbroker/executor/sessions"
 	"github.com/execbroker/execbroker/executor/sessions/sqlite"
 	"github.com/execbroker/execbroker/executor/sessions/storetest"
 	"github.com/execbroker/execbroker/internal/leaktest"
+	"github.com/execbroker/execbroker/internal/waittest"
 )
 
 // childEnv names the database in the child process that runs this test program.
@@ -106,40 +107,64 @@ func TestProcesses(t *testing.T) {
 // A lease is lost if its renewal waits for too long. SQLite lets any writer overtake waiting ones,
 // so the Store queues writers.
 func TestWritersTakeTurns(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "sessions.db"))
-	const writers, writes = 12, 600
+	path := filepath.Join(t.TempDir(), "sessions.db")
+	s := open(t, path)
+	unlock := lock(t, path)
+	const writers = 8
 	var (
 		wg   sync.WaitGroup
-		mu   sync.Mutex
-		last [writers]int // the number of its last write
-		all  int
+		revs [writers]string
 	)
 	for w := range writers {
 		wg.Go(func() {
-			for {
-				_, err := s.Put(t.Context(), fmt.Sprintf("%d/%d", w, time.Now().UnixNano()), sessions.Entry{Value: []byte("v")})
-				mu.Lock()
-				all++
-				waited := all - last[w]
-				last[w] = all
-				end := all >= writes || err != nil
-				mu.Unlock()
-				if err != nil {
-					t.Error(err)
-				}
-				if waited > 3*writers {
-					t.Errorf("writer %d waited for %d writes of %d others", w, waited, writers-1)
-				}
-				if end {
-					return
-				}
+			var err error
+			if revs[w], err = s.Put(t.Context(), fmt.Sprint(w), sessions.Entry{Value: []byte("v")}); err != nil {
+				t.Error(err)
 			}
 		})
+		waittest.Until(t, "a writer waits behind the others", func() error {
+			first, queued := 0, 0
+			for _, stack := range leaktest.Others() {
+				switch {
+				case strings.Contains(stack, "sql.(*DB).BeginTx("):
+					first++
+				case strings.Contains(stack, "semaphore.(*Weighted).Acquire(") && strings.Contains(stack, "[select"):
+					queued++
+				}
+			}
+			if first != 1 || queued != w {
+				return fmt.Errorf("%d at the lock and %d in the queue, want 1 and %d", first, queued, w)
+			}
+			return nil
+		})
 	}
+	unlock()
 	wg.Wait()
-	for w, n := range last {
-		if n < writes-3*writers {
-			t.Errorf("writer %d came last at %d of %d writes", w, n, writes)
+	for w, rev := range revs {
+		if want := fmt.Sprint(w + 1); rev != want {
+			t.Errorf("writer %d made revision %s, want %s", w, rev, want)
+		}
+	}
+}
+
+// lock keeps writers out of a database, as another process does, until unlock is called.
+func lock(t *testing.T, path string) (unlock func()) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	do := func(statement string) {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Error(err)
+		}
+	}
+	do("BEGIN IMMEDIATE")
+	return func() {
+		do("ROLLBACK")
+		if err := db.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

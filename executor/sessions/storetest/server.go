@@ -76,7 +76,7 @@ func until(t *testing.T, what string, f func() error) {
 	t.Helper()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for err := f(); err != nil; err = f() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: %v", what, err)
