@@ -96,7 +96,7 @@ func runGroups(t *testing.T, python string, groups ...[]step) [][]outcome {
 		t.Fatal(err)
 	}
 	// A cell that hangs fails only its own case.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, "-I", "testdata/host.py", sourceFile(t), t.TempDir())
 	cmd.Stdin = bytes.NewReader(in)

@@ -13,7 +13,7 @@ import (
 )
 
 // probeTimeout is how long a probe waits for an answer.
-const probeTimeout = time.Second
+const probeTimeout = 5 * time.Second
 
 // connect sends a line to a TCP address, if the policy of the sandbox allows that, and reports
 // whether there was an answer. The connection is real.

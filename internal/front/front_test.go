@@ -138,7 +138,7 @@ func TestNoBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1000\r\n\r\n{")

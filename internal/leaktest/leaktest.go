@@ -18,7 +18,7 @@ func Main(m *testing.M) int {
 	if code := m.Run(); code != 0 {
 		return code
 	}
-	const patience = 10 * time.Second
+	const patience = time.Minute
 	var left []string
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if left = Others(); len(left) == 0 {
