@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -142,7 +143,7 @@ func attachCases() []Case {
 			})),
 		attachCase("dead", "A sandbox that ended by its TTL is destroyed without an error, and then no longer listed.",
 			nil, func(t *T) {
-				s := t.Session(idleFor(time.Second))
+				s, _ := t.sessionFor(time.Second, idleFor)
 				h := s.Info().Handle
 				t.Eventually(4*time.Second, "the idle sandbox ends", func() bool { return t.gone(s) })
 				t.isNo("attach to a dead sandbox", errorOf(t.Open(nil).Attach(t.Context(), h)), executor.ErrNotFound)
@@ -172,15 +173,19 @@ func attachCases() []Case {
 		attachCase("two-holders", "Runs of two holders in one interpreter wait for each other or are ErrBusy; they never mix, and waiting is not a timeout.",
 			[]string{"nap", "print", "count"}, fresh(func(t *T, s executor.Session) {
 				other := t.attaches(t.Open(nil), s.Info().Handle)
-				run := t.begin(s, limited(t.Program("nap", "ms", 1500), 10*time.Second))
-				res, err := other.Run(t.Context(), limited(t.Program("print", "text", "second"), time.Second), nil)
-				switch {
-				case err != nil:
-					t.isNo("the run of the second holder", err, executor.ErrBusy)
-				case res.Status != executor.StatusOK || string(res.Stdout) != "second\n":
-					t.Errorf("the run of the second holder: got %s and %q, want ok and its own output", describe(res), res.Stdout)
-				}
-				t.printed(run.ends("the run of the first holder", 10*time.Second, executor.StatusOK, ""), "begin\nend\n")
+				t.inTime(time.Second, func(wall time.Duration) error {
+					nap := wall * 3 / 2 // the second run waits for longer than it may take
+					run := t.begin(s, limited(t.Program("nap", "ms", nap.Milliseconds()), nap+20*time.Second))
+					res, err := other.Run(t.Context(), limited(t.Program("print", "text", "second"), wall), nil)
+					t.printed(run.ends("the run of the first holder", nap+10*time.Second, executor.StatusOK, ""), "begin\nend\n")
+					switch {
+					case err != nil:
+						t.isNo("the run of the second holder", err, executor.ErrBusy)
+					case res.Status != executor.StatusOK || string(res.Stdout) != "second\n":
+						return fmt.Errorf("the run of the second holder: got %s and %q, want ok and its own output", describe(res), res.Stdout)
+					}
+					return nil
+				})
 				if !t.Has(executor.FeatureState) {
 					return
 				}
@@ -276,7 +281,7 @@ func (t *T) orphan(child string) executor.Handle {
 // a moment to be noticed.
 func (t *T) eventuallyFree(s executor.Session, req executor.Request) {
 	t.Eventually(10*time.Second, "the interpreter is free", func() bool {
-		res, err := s.Run(t.Context(), limited(req, 5*time.Second), nil)
+		res, err := s.Run(t.Context(), limited(req, 20*time.Second), nil)
 		if errors.Is(err, executor.ErrBusy) {
 			return false
 		}
@@ -400,7 +405,7 @@ func attachChildren() map[string]Child {
 			return nil
 		},
 		"create-and-wait": func(t *T, _ []byte) []byte {
-			s := t.Session(idleFor(4 * time.Second))
+			s, _ := t.sessionFor(4*time.Second, idleFor)
 			t.Send([]byte(s.Info().Handle.String()))
 			t.Receive()
 			return nil

@@ -54,6 +54,33 @@ func (t *T) timesOutWithin(most time.Duration, s executor.Session, req executor.
 	return res
 }
 
+// inTime calls try with a time that is enough for its code where a processor is free, and if it
+// fails with four times as much, twice at most: a busy machine is not a wrong backend. The last
+// error fails the case. What no time can change fails it in try.
+func (t *T) inTime(enough time.Duration, try func(enough time.Duration) error) {
+	for tries := 1; ; tries++ {
+		err := try(enough)
+		if err == nil {
+			return
+		}
+		if tries == 3 {
+			t.Fatalf("%v, also with %v", err, enough)
+		}
+		enough *= 4
+	}
+}
+
+// stoppedAfter runs code that prints want and does not end, and checks that it is stopped at its
+// wall time, and within soon and Grace after it, with that output.
+func (t *T) stoppedAfter(want string, s executor.Session, req executor.Request, wall, soon time.Duration) {
+	t.inTime(wall, func(wall time.Duration) error {
+		if got := string(t.timesOutWithin(wall+soon, s, limited(req, wall)).Stdout); got != want {
+			return fmt.Errorf("stdout: got %q, want %q", got, want)
+		}
+		return nil
+	})
+}
+
 // raises runs req in s, whose code has to fail with an exception, and returns that.
 func (t *T) raises(s executor.Session, req executor.Request) *executor.Exception {
 	return failed(t, t.Run(s, req))
@@ -294,9 +321,23 @@ func (r *background) awaitStart() {
 	case <-r.begun:
 	case <-long:
 	case <-r.done:
-		r.t.Fatalf("the run ended before anything was done to it: %s", r.outcome())
+		select {
+		case <-r.begun: // and whoever waits for it was late
+		default:
+			r.t.Fatalf("the run ended before anything was done to it: %s", r.outcome())
+		}
 	case <-r.t.Context().Done():
 		r.t.Fatalf("the code did not begin to run")
+	}
+}
+
+// over reports whether the run has ended.
+func (r *background) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -85,7 +85,7 @@ func commandCases() []Case {
 			}),
 		commandCase("timeout", "A command is stopped at its wall time with all of its process group; what it had written is kept.",
 			[]string{"command-sleep", "command-background"}, fresh(func(t *T, s executor.Session) {
-				t.printed(t.timesOutWithin(3*time.Second, s, limited(t.command("command-sleep"), time.Second)), "ready\n")
+				t.stoppedAfter("ready\n", s, t.command("command-sleep"), time.Second, 2*time.Second)
 				t.timesOut(s, limited(t.command("command-background", "name", "ticks", "then", "sleep 3600"), time.Second))
 				stillTicks(t, s)
 			})),

@@ -3,6 +3,7 @@ package cases
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"time"
@@ -195,21 +196,23 @@ func eventCases() []Case {
 			ID: "streaming/steps", Feature: executor.FeatureStreaming, Programs: []string{"nap"},
 			Doc: "What code has written arrives before it goes on to wait.",
 			Positive: func(t *T) {
-				const wait = 1000
-				var begin, end time.Time
-				_, err := t.Shared().Run(t.Context(), t.Program("nap", "ms", wait), func(ev executor.Event) error {
-					switch {
-					case strings.Contains(string(ev.Data), "begin"):
-						begin = time.Now()
-					case strings.Contains(string(ev.Data), "end"):
-						end = time.Now()
+				t.inTime(time.Second, func(wait time.Duration) error {
+					var begin, end time.Time
+					_, err := t.Shared().Run(t.Context(), t.Program("nap", "ms", wait.Milliseconds()), func(ev executor.Event) error {
+						switch {
+						case strings.Contains(string(ev.Data), "begin"):
+							begin = time.Now()
+						case strings.Contains(string(ev.Data), "end"):
+							end = time.Now()
+						}
+						return nil
+					})
+					t.must(err, "run")
+					if gap := end.Sub(begin); begin.IsZero() || gap < wait/2 {
+						return fmt.Errorf("the line before a wait of %v arrived %v before the one after it", wait, gap)
 					}
 					return nil
 				})
-				t.must(err, "run")
-				if gap := end.Sub(begin); begin.IsZero() || gap < wait*time.Millisecond/2 {
-					t.Errorf("the line before a wait of %d ms arrived %v before the one after it", wait, gap)
-				}
 			},
 		},
 	}

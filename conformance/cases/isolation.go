@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -92,14 +93,20 @@ func isolationCases() []Case {
 			ID: "parallel/busy", PerLanguage: true, Programs: []string{"spin", "print"},
 			Doc: "A second run in a busy interpreter fails at once with ErrBusy and RanNo, and does not disturb the first.",
 			Positive: fresh(func(t *T, s executor.Session) {
-				run := t.begin(s, limited(t.Program("spin", "text", "ready"), 1500*time.Millisecond))
-				start := time.Now()
-				res, err := s.Run(t.Context(), t.Program("print", "text", "second"), nil)
-				t.prompt("the refusal", start, time.Second)
-				t.isNo("a second run", err, executor.ErrBusy)
-				t.noResult("the run", res)
-				t.notRetryable(err)
-				t.printed(run.ends("the first run", 5*time.Second, executor.StatusTimedOut, executor.ReasonWallTime), "ready\n")
+				t.inTime(1500*time.Millisecond, func(wall time.Duration) error {
+					run := t.begin(s, limited(t.Program("spin", "text", "ready"), wall))
+					start := time.Now()
+					res, err := s.Run(t.Context(), t.Program("print", "text", "second"), nil)
+					if err == nil && run.over() {
+						return errors.New("a second run was not refused before the first one had ended")
+					}
+					t.prompt("the refusal", start, time.Second)
+					t.isNo("a second run", err, executor.ErrBusy)
+					t.noResult("the run", res)
+					t.notRetryable(err)
+					t.printed(run.ends("the first run", wall+5*time.Second, executor.StatusTimedOut, executor.ReasonWallTime), "ready\n")
+					return nil
+				})
 				t.says(s, t.Program("print", "text", "third"), "third")
 			}),
 		},

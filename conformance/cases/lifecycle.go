@@ -213,7 +213,7 @@ func lifecycleChildren() map[string]Child {
 		// spin creates a session with a short idle TTL, runs code in it that does not end, says so,
 		// and waits to be killed.
 		"spin": func(t *T, _ []byte) []byte {
-			s := t.Session(idleFor(2 * time.Second))
+			s, _ := t.sessionFor(2*time.Second, idleFor)
 			t.begin(s, limited(t.Program("spin", "text", "ready"), 2*time.Second))
 			t.Send([]byte(s.Info().Handle.Session))
 			t.Receive()

@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -68,8 +69,14 @@ func lingerCases() []Case {
 			ID: "linger/wall-time", PerLanguage: true, Needs: []executor.Feature{linger}, Programs: []string{"linger-ticker", "print", "remember", "recall"},
 			Doc: "When the wall time ends the wait the run is a timeout, what it waited for is stopped, and the state is kept where interrupts keep it.",
 			Positive: remembering(func(t *T, s executor.Session) {
-				res := t.timesOut(s, limited(t.Program("linger-ticker", "name", "ticks"), 2*time.Second))
-				t.printed(res, "left\n")
+				var res *executor.Result
+				t.inTime(time.Second, func(wall time.Duration) error {
+					res = t.timesOut(s, limited(t.Program("linger-ticker", "name", "ticks"), wall))
+					if got := string(res.Stdout); got != "left\n" {
+						return fmt.Errorf("stdout: got %q, want that the code has ended", got)
+					}
+					return nil
+				})
 				if t.Has(executor.FeatureFiles) {
 					t.still(s, "ticks")
 				}

@@ -2,6 +2,7 @@ package cases
 
 import (
 	"bytes"
+	"errors"
 	"runtime"
 	"slices"
 	"strconv"
@@ -284,22 +285,29 @@ func slowReader(t *T) {
 		spare  = 32 << 20 // that the heap may grow by: buffers, and what the garbage collector has not taken yet
 		paused = time.Second
 	)
-	// Short, because a backend that holds everything back until the end does so for that long.
-	req := keeping(bounded(limited(t.Program("flood"), 3*time.Second), limit), 1)
 	s := t.Session(writing(limit))
 	before := heap()
 	var most uint64
-	res, err := s.Run(t.Context(), req, func(ev executor.Event) error {
-		if ev.Kind != executor.EventStdout || most > 0 {
-			return nil
+	var res *executor.Result
+	// Short, because a backend that holds everything back until the end does so for that long.
+	t.inTime(3*time.Second, func(wall time.Duration) (err error) {
+		req := keeping(bounded(limited(t.Program("flood"), wall), limit), 1)
+		res, err = s.Run(t.Context(), req, func(ev executor.Event) error {
+			if ev.Kind != executor.EventStdout || most > 0 {
+				return nil
+			}
+			// Not a sleep for effect: the point is what happens while this takes its time.
+			for end := time.Now().Add(paused); time.Now().Before(end); time.Sleep(paused / 20) {
+				most = max(most, heap())
+			}
+			return errStop
+		})
+		if err == nil && most == 0 {
+			return errors.New("no output has come")
 		}
-		// Not a sleep for effect: the point is what happens while this takes its time.
-		for end := time.Now().Add(paused); time.Now().Before(end); time.Sleep(paused / 20) {
-			most = max(most, heap())
-		}
-		return errStop
+		t.stopped(err)
+		return nil
 	})
-	t.stopped(err)
 	if res != nil {
 		t.Logf("stopped with %s", describe(res))
 	}

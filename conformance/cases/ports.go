@@ -186,19 +186,19 @@ func portCases() []Case {
 			Doc: "What a server sends does not keep its sandbox alive, and what it is sent does not beyond the maximum life.",
 			Positive: func(t *T) {
 				used := t.Session(withPorts, func(spec *executor.Spec) {
-					spec.MaxLife = 15 * time.Second
+					spec.MaxLife = 20 * time.Second                            // enough to dial it on a busy machine
 					if t.Executor().Info().Capabilities.MaxRun.WallTime == 0 { // else it has to fit into what is left
 						spec.Run.WallTime = executor.NoLimit
 					}
 				})
 				half := t.dials(used, t.serves(used, "127.0.0.1"), "half")
-				idle := t.Session(withPorts, idleFor(3*time.Second))
+				idle := t.Session(withPorts, idleFor(6*time.Second))
 				flood := t.dials(idle, t.serves(idle, "127.0.0.1"), "flood")
 				// A little at a time, so that the bound of bytes is not what ends them.
 				piece := make([]byte, 1<<10)
 				fed, heard := t.often(func() error { _, err := half.Write([]byte("x")); return err }), t.often(func() error { _, err := flood.Read(piece); return err })
-				t.Eventually(6*time.Second, "the sandbox that is only written by its server ends", func() bool { return t.gone(idle) })
-				t.Eventually(20*time.Second, "the sandbox that is used ends at its maximum life", func() bool { return t.gone(used) })
+				t.Eventually(9*time.Second, "the sandbox that is only written by its server ends", func() bool { return t.gone(idle) })
+				t.Eventually(25*time.Second, "the sandbox that is used ends at its maximum life", func() bool { return t.gone(used) })
 				<-fed
 				<-heard
 			},

@@ -111,7 +111,7 @@ func (p *probe) answerConnections(l *net.TCPListener) {
 		}
 		wg.Go(func() {
 			defer c.Close()
-			c.SetDeadline(time.Now().Add(2 * time.Second))
+			c.SetDeadline(time.Now().Add(10 * time.Second))
 			to := c.LocalAddr().(*net.TCPAddr).AddrPort()
 			var data []byte
 			buf := make([]byte, maxCall)
@@ -184,12 +184,12 @@ func (p *probe) by(token string) (at []netip.Addr) {
 // reached reports whether this process reaches a listener: the control without which silence would
 // prove nothing.
 func (p *probe) reached(a netip.AddrPort) bool {
-	c, err := net.DialTimeout(p.kind, a.String(), time.Second)
+	c, err := net.DialTimeout(p.kind, a.String(), 5*time.Second)
 	if err != nil {
 		return false
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(time.Second))
+	c.SetDeadline(time.Now().Add(5 * time.Second))
 	if _, err := c.Write([]byte("control\n")); err != nil {
 		return false
 	}

@@ -70,16 +70,19 @@ func ptyCases() []Case {
 			}),
 		ptyCase("open", "The end of Request.Stdin, and that there is none, leave a terminal open.",
 			[]string{"command-cat"}, func(t *T) {
-				for _, in := range []io.Reader{nil, strings.NewReader("typed\r")} {
-					res := t.timesOut(t.Shared(), withStdin(limited(atTerminal(t.command("command-cat"), executor.TerminalSize{}), time.Second), in))
-					if got := string(res.Stdout); in != nil && got != "typed\r\ntyped\r\n" {
-						t.Errorf("got %q, want what was typed and its copy", got)
+				req := atTerminal(t.command("command-cat"), executor.TerminalSize{})
+				t.timesOut(t.Shared(), limited(req, time.Second))
+				t.inTime(time.Second, func(wall time.Duration) error {
+					res := t.timesOut(t.Shared(), withStdin(limited(req, wall), strings.NewReader("typed\r")))
+					if got := string(res.Stdout); got != "typed\r\ntyped\r\n" {
+						return fmt.Errorf("got %q, want what was typed and its copy", got)
 					}
-				}
+					return nil
+				})
 			}),
 		ptyCase("timeout", "A command that ignores hang-ups and requests to end is stopped at its wall time.",
 			[]string{"terminal-deaf"}, fresh(func(t *T, s executor.Session) {
-				t.printed(t.timesOutWithin(4*time.Second, s, limited(atTerminal(t.command("terminal-deaf"), executor.TerminalSize{}), 500*time.Millisecond)), "ready\r\n")
+				t.stoppedAfter("ready\r\n", s, atTerminal(t.command("terminal-deaf"), executor.TerminalSize{}), 500*time.Millisecond, 3500*time.Millisecond)
 			})),
 		ptyCase("group", "When a command at a terminal ends, what it has left in the background is gone.",
 			[]string{"command-background"}, fresh(func(t *T, s executor.Session) {

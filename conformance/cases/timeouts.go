@@ -3,6 +3,7 @@ package cases
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -74,10 +75,13 @@ func timeoutCases() []Case {
 			Doc: "What code wrote before it was stopped at its wall time is kept, also if it had to be killed.",
 			Positive: fresh(func(t *T, s executor.Session) {
 				for _, program := range []string{"spin", "swallow"} {
-					res, events := t.events(s, limited(t.Program(program, "text", "before"), 700*time.Millisecond))
-					if string(res.Stdout) != "before\n" || text(events, executor.EventStdout) != "before\n" {
-						t.Errorf("%s: stdout: got %q, and %q in the events, want what was printed before", program, res.Stdout, text(events, executor.EventStdout))
-					}
+					t.inTime(700*time.Millisecond, func(wall time.Duration) error {
+						res, events := t.events(s, limited(t.Program(program, "text", "before"), wall))
+						if string(res.Stdout) != "before\n" || text(events, executor.EventStdout) != "before\n" {
+							return fmt.Errorf("%s: stdout: got %q, and %q in the events, want what was printed before", program, res.Stdout, text(events, executor.EventStdout))
+						}
+						return nil
+					})
 				}
 			}),
 		},
@@ -112,20 +116,24 @@ func timeoutCases() []Case {
 			ID: "timeouts/not-early", PerLanguage: true, Programs: []string{"nap"},
 			Doc: "Code that ends within its wall time is not stopped.",
 			Positive: func(t *T) {
-				t.says(t.Session(), limited(t.Program("nap", "ms", 600), 1200*time.Millisecond), "begin\nend")
+				t.inTime(1200*time.Millisecond, func(wall time.Duration) error { return t.naps(t.Session(), wall/2, wall) })
 			},
 		},
 		{
 			ID: "timeouts/request", PerLanguage: true, Programs: []string{"spin", "nap"},
 			Doc: "Request.Limits counts for its run only; other runs have the default of the session.",
 			Positive: func(t *T) {
-				s := t.Session(func(spec *executor.Spec) {
-					spec.Run.WallTime, spec.MaxRun.WallTime = 800*time.Millisecond, 20*time.Second
+				t.inTime(800*time.Millisecond, func(wall time.Duration) error {
+					s := t.Session(func(spec *executor.Spec) {
+						spec.Run.WallTime, spec.MaxRun.WallTime = wall, 40*time.Second
+					})
+					t.timesOut(s, limited(t.Program("spin", "text", "x"), wall/4))
+					if err := t.naps(s, wall*3/8, 0); err != nil {
+						return err
+					}
+					t.timesOut(s, t.Program("spin", "text", "x"))
+					return t.naps(s, wall*5/4, 40*time.Second)
 				})
-				t.timesOut(s, limited(t.Program("spin", "text", "x"), 200*time.Millisecond))
-				t.says(s, t.Program("nap", "ms", 300), "begin\nend")
-				t.timesOut(s, t.Program("spin", "text", "x"))
-				t.says(s, limited(t.Program("nap", "ms", 1000), 10*time.Second), "begin\nend")
 			},
 		},
 		{
@@ -191,6 +199,15 @@ func timeoutCases() []Case {
 			}),
 		},
 	}
+}
+
+// naps runs code that waits for a while and ends, with a wall time; zero is that of the session.
+func (t *T) naps(s executor.Session, nap, wall time.Duration) error {
+	res := t.Run(s, limited(t.Program("nap", "ms", nap.Milliseconds()), wall))
+	if res.Status != executor.StatusOK || string(res.Stdout) != "begin\nend\n" {
+		return fmt.Errorf("got %s and %q, want that code which takes %v ends by itself", describe(res), res.Stdout, nap)
+	}
+	return nil
 }
 
 // cancelCases are about the caller's context.
@@ -262,11 +279,17 @@ func cancels(kind error) func(*T) {
 		req := limited(t.Program("spin", "text", "ready"), 25*time.Second)
 		if errors.Is(kind, context.DeadlineExceeded) {
 			// Long enough for the code to start, since before that there would be no result.
-			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-			defer cancel()
-			start := time.Now()
-			res, err = s.Run(ctx, req, nil)
-			t.prompt("stopping the code", start, 7*time.Second)
+			t.inTime(1500*time.Millisecond, func(enough time.Duration) error {
+				ctx, cancel := context.WithTimeout(t.Context(), enough)
+				defer cancel()
+				start := time.Now()
+				res, err = s.Run(ctx, req, nil)
+				t.prompt("stopping the code", start, enough+6*time.Second)
+				if e := (*executor.Error)(nil); errors.As(err, &e) && e.Ran == executor.RanNo {
+					return fmt.Errorf("the code did not start before the deadline: %w", err)
+				}
+				return nil
+			})
 		} else {
 			run := t.begin(s, req)
 			run.cancel()

@@ -2,6 +2,7 @@ package cases
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/execbroker/execbroker/executor"
@@ -13,19 +14,27 @@ func ttlCases() []Case {
 	none := func(t *T) {
 		t.Refused("keep-alive", errorOf(t.Session().KeepAlive(t.Context(), time.Minute)), executor.FeatureKeepAlive)
 	}
-	short := idleFor(idle)
 	return []Case{
 		{
 			ID: "ttl/idle", PerLanguage: true, Programs: []string{"print"},
 			Doc: "A sandbox ends when it was not used for its idle TTL, and looking at it is not use.",
 			Positive: func(t *T) {
-				s := t.Session(short)
-				start := time.Now()
-				t.says(s, t.Program("print", "text", "x"), "x")
-				t.Eventually(idle+3*time.Second, "the idle sandbox ends", func() bool { return t.gone(s) })
-				if lived := time.Since(start); lived < idle {
-					t.Errorf("the sandbox ended after %v, before its idle TTL of %v", lived, idle)
-				}
+				var s executor.Session
+				t.inTime(idle, func(idle time.Duration) error {
+					created := time.Now()
+					s, idle = t.sessionFor(idle, idleFor)
+					start := time.Now()
+					if res, err := s.Run(t.Context(), t.Program("print", "text", "x"), nil); errors.Is(err, executor.ErrNotFound) && time.Since(created) >= idle {
+						return fmt.Errorf("the sandbox has ended before its first run: %w", err)
+					} else if err != nil || string(res.Stdout) != "x\n" {
+						t.Fatalf("got %v, %v, want an ordinary run", res, err)
+					}
+					t.Eventually(idle+3*time.Second, "the idle sandbox ends", func() bool { return t.gone(s) })
+					if lived := time.Since(start); lived < idle {
+						t.Errorf("the sandbox ended after %v, before its idle TTL of %v", lived, idle)
+					}
+					return nil
+				})
 				res, err := s.Run(t.Context(), t.Program("print", "text", "x"), nil)
 				t.isNo("a run in a sandbox that ended", err, executor.ErrNotFound)
 				t.noResult("the run", res)
@@ -36,9 +45,25 @@ func ttlCases() []Case {
 			ID: "ttl/run-is-use", PerLanguage: true, Programs: []string{"nap", "print"},
 			Doc: "A run in progress is use, and the idle TTL counts anew after it.",
 			Positive: func(t *T) {
-				s := t.Session(short)
-				t.says(s, limited(t.Program("nap", "ms", 3500), 10*time.Second), "begin\nend")
-				t.says(s, t.Program("print", "text", "alive"), "alive")
+				t.inTime(idle, func(idle time.Duration) error {
+					used := time.Now()
+					s, idle := t.sessionFor(idle, idleFor)
+					says := func(req executor.Request, want string) error {
+						res, err := s.Run(t.Context(), req, nil)
+						if e := (*executor.Error)(nil); errors.As(err, &e) && e.Kind == executor.ErrNotFound && e.Ran == executor.RanNo && time.Since(used) >= idle {
+							return fmt.Errorf("the sandbox has ended before a run: %w", err)
+						}
+						t.must(err, "run")
+						t.printed(res, want)
+						return nil
+					}
+					nap, began := idle*7/4, time.Now()
+					if err := says(limited(t.Program("nap", "ms", nap.Milliseconds()), nap+20*time.Second), "begin\nend\n"); err != nil {
+						return err
+					}
+					used = began.Add(nap) // at the earliest; this process may have been told later
+					return says(t.Program("print", "text", "alive"), "alive\n")
+				})
 			},
 		},
 		{
@@ -46,26 +71,16 @@ func ttlCases() []Case {
 			Doc: "A sandbox ends at its maximum life although it is in use: the run is killed with ReasonLifetime.",
 			Positive: func(t *T) {
 				noLimit := t.Executor().Info().Capabilities.MaxRun.WallTime == 0
-				var (
-					life  = 3 * time.Second
-					start time.Time
-					s     executor.Session
-					err   error
-				)
-				for ; ; life *= 2 {
+				var start time.Time
+				s, life := t.sessionFor(3*time.Second, func(life time.Duration) func(*executor.Spec) {
 					start = time.Now()
-					s, err = t.Executor().Create(t.Context(), t.Spec(func(spec *executor.Spec) {
+					return func(spec *executor.Spec) {
 						spec.MaxLife = life
 						if noLimit {
 							spec.Run.WallTime = executor.NoLimit
 						}
-					}))
-					// A busy machine may take longer to start it than it may live.
-					if !errors.Is(err, executor.ErrNotFound) && !errors.Is(err, executor.ErrUnavailable) || life >= 24*time.Second {
-						break
 					}
-				}
-				s = t.Created(s, err)
+				})
 				if noLimit { // else no run fits into so short a life
 					run := t.start(s, t.Program("spin", "text", "ready"), nil)
 					res, err := run.wait(life + 5*time.Second)
@@ -80,7 +95,7 @@ func ttlCases() []Case {
 				if lived := time.Since(start); lived < life*9/10 {
 					t.Errorf("the sandbox ended after %v, before its maximum life of %v", lived, life)
 				}
-				_, err = s.Run(t.Context(), limited(t.Program("spin", "text", "x"), time.Second), nil)
+				_, err := s.Run(t.Context(), limited(t.Program("spin", "text", "x"), time.Second), nil)
 				if !errors.Is(err, executor.ErrNotFound) && !errors.Is(err, executor.ErrInvalid) {
 					t.Errorf("a run after the end: got %v, want ErrNotFound, or ErrInvalid since it cannot fit", err)
 				}
@@ -107,22 +122,30 @@ func ttlCases() []Case {
 			ID: "keep-alive/extend", Feature: executor.FeatureKeepAlive, Programs: []string{"print"},
 			Doc: "KeepAlive sets the idle TTL, counts it from now and tells when the sandbox will end, longer and shorter.",
 			Positive: func(t *T) {
-				s := t.Session(short)
-				for _, ttl := range []time.Duration{20 * time.Second, idle} {
-					start := time.Now()
-					end, err := s.KeepAlive(t.Context(), ttl)
-					t.must(err, "keep-alive")
-					if d := end.Sub(start.Add(ttl)).Abs(); d > t.Grace() {
-						t.Errorf("got the end %v, want %v after the call at %v", end, ttl, start)
+				var s executor.Session
+				t.inTime(idle, func(idle time.Duration) error {
+					created := time.Now()
+					s, idle = t.sessionFor(idle, idleFor)
+					for _, ttl := range []time.Duration{idle + 18*time.Second, idle} {
+						start := time.Now()
+						end, err := s.KeepAlive(t.Context(), ttl)
+						if ttl > idle && errors.Is(err, executor.ErrNotFound) && time.Since(created) >= idle {
+							return fmt.Errorf("the sandbox has ended before its TTL was set: %w", err)
+						}
+						t.must(err, "keep-alive")
+						if d := end.Sub(start.Add(ttl)).Abs(); d > t.Grace() {
+							t.Errorf("got the end %v, want %v after the call at %v", end, ttl, start)
+						}
+						if ttl > idle {
+							// Not a sleep for effect: that it still lives can be seen only when its
+							// first TTL is over.
+							time.Sleep(idle + 2*time.Second)
+							t.says(s, t.Program("print", "text", "alive"), "alive")
+						}
 					}
-					if ttl > idle {
-						// Not a sleep for effect: that it still lives can be seen only when its
-						// first TTL is over.
-						time.Sleep(2 * idle)
-						t.says(s, t.Program("print", "text", "alive"), "alive")
-					}
-				}
-				t.Eventually(idle+3*time.Second, "the sandbox ends by its shorter TTL", func() bool { return t.gone(s) })
+					t.Eventually(idle+3*time.Second, "the sandbox ends by its shorter TTL", func() bool { return t.gone(s) })
+					return nil
+				})
 				t.isNo("keep-alive of a sandbox that ended", errorOf(s.KeepAlive(t.Context(), time.Minute)), executor.ErrNotFound)
 			},
 			Negative: none,
@@ -137,6 +160,17 @@ func ttlCases() []Case {
 			}),
 			Negative: none,
 		},
+	}
+}
+
+// sessionFor creates a session that lives, or is idle, for a short time, and returns it with that
+// time: longer where a busy machine takes longer to start it than it may live.
+func (t *T) sessionFor(short time.Duration, edit func(time.Duration) func(*executor.Spec)) (executor.Session, time.Duration) {
+	for longest := 8 * short; ; short *= 2 {
+		s, err := t.Executor().Create(t.Context(), t.Spec(edit(short)))
+		if !errors.Is(err, executor.ErrNotFound) && !errors.Is(err, executor.ErrUnavailable) || short >= longest {
+			return t.Created(s, err), short
+		}
 	}
 }
 

@@ -63,7 +63,7 @@ func runFaults() []Fault {
 			}),
 		},
 		{
-			Name: "timeout-output-lost", Doc: "The output of a run of at most two seconds comes when it ends, and never if it is stopped.",
+			Name: "timeout-output-lost", Doc: "The output of a run of less than twenty seconds comes when it ends, and never if it is stopped.",
 			Plant: plant(tamper{run: lostWhenStopped}),
 		},
 		{
@@ -164,7 +164,7 @@ func runFaults() []Fault {
 			Plant: plant(tamper{run: countedLate}),
 		},
 		{
-			Name: "clock-in-the-queue", Doc: "The first run of a session has to wait, and its clock runs and is said to run meanwhile.",
+			Name: "clock-in-the-queue", Doc: "The first run of a session has to wait, and its clock runs and is said to run meanwhile: more than half of a short time.",
 			Plant: plant(tamper{run: clockInTheQueue}),
 		},
 		{
@@ -209,7 +209,7 @@ func runFaults() []Fault {
 
 // lostWhenStopped keeps back the output of short runs, and drops it if they are stopped.
 func lostWhenStopped(_ *faultySession, ctx context.Context, req *executor.Request, emit emitFunc, next runFunc) (driver.Exit, error) {
-	if w := req.Limits.WallTime; w == executor.NoLimit || w > 2*time.Second {
+	if w := req.Limits.WallTime; w == executor.NoLimit || w >= 20*time.Second {
 		return next(ctx, req, emit)
 	}
 	var kept []executor.Event
@@ -298,8 +298,13 @@ func countedLate(s *faultySession, ctx context.Context, req *executor.Request, e
 	return exit, err
 }
 
-// queueTime is how long clockInTheQueue lets a session wait.
-const queueTime = 700 * time.Millisecond
+// queueTime is how long clockInTheQueue lets a session wait whose run has a wall time.
+func queueTime(wall time.Duration) time.Duration {
+	if wall == executor.NoLimit || wall > 20*time.Second {
+		return 700 * time.Millisecond
+	}
+	return wall * 7 / 12
+}
 
 func clockInTheQueue(s *faultySession, ctx context.Context, req *executor.Request, emit emitFunc, next runFunc) (driver.Exit, error) {
 	if s.note("used", "yes") == "yes" {
@@ -308,13 +313,14 @@ func clockInTheQueue(s *faultySession, ctx context.Context, req *executor.Reques
 	if err := emit(executor.Event{Kind: executor.EventStarted, Cell: 1}); err != nil {
 		return driver.Exit{}, err
 	}
+	wait := queueTime(req.Limits.WallTime)
 	select {
-	case <-time.After(queueTime):
+	case <-time.After(wait):
 	case <-ctx.Done():
 	}
 	rest := *req
 	if w := req.Limits.WallTime; w != executor.NoLimit {
-		rest.Limits.WallTime = max(w-queueTime, time.Millisecond)
+		rest.Limits.WallTime = max(w-wait, time.Millisecond)
 	}
 	return next(ctx, &rest, func(ev executor.Event) error {
 		if ev.Kind == executor.EventStarted {
