@@ -171,6 +171,9 @@ func (t Target) Selects(id string) bool {
 // matches reports whether a pattern of Target.Only selects a case. Other than in path.Match a "*"
 // may stand for several elements.
 func matches(pattern, id string) (bool, error) {
+	if !strings.ContainsAny(pattern, `*?[\`) { // most name a case, and every case is compared with each
+		return pattern == id, nil
+	}
 	flat := strings.NewReplacer("/", "\x01")
 	return path.Match(flat.Replace(pattern), flat.Replace(id))
 }
