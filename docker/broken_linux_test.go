@@ -75,16 +75,20 @@ func TestBrokenEngine(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := len(leaktest.Others())
-			x := openAt(t, e.Host, func(cfg *Config) {
-				if cfg.Image = dockertest.Trixie; c.name == "hangs" { // only here a time has to be over
-					cfg.Timeout = driver.Duration(10 * time.Second)
-				}
-			})
+			x := openAt(t, e.Host, func(cfg *Config) { cfg.Image = dockertest.Trixie })
 			s := create(t, x, executor.Spec{MaxRun: executor.RunLimits{WallTime: time.Hour}})
 			says(t, s, "print('ready')", "ready")
-			req := executor.Request{Code: "import time\nprint('on', flush=True)\nwhile True: time.sleep(1)", Limits: executor.RunLimits{WallTime: time.Hour}}
+			// Only an engine that hangs has to be given up, and not while it works, however slowly.
+			hasty, req := x, executor.Request{Code: "import time\nprint('on', flush=True)\nwhile True: time.sleep(1)", Limits: executor.RunLimits{WallTime: time.Hour}}
 			if c.name == "hangs" {
-				req.Limits.WallTime = 5 * time.Second // the supervisor's last word is not heard
+				hasty = openAt(t, e.Host, func(cfg *Config) { cfg.Image, cfg.Timeout = dockertest.Trixie, driver.Duration(2*time.Second) })
+				h := s.Info().Handle
+				check(t, s.Detach())
+				waittest.Until(t, "the session is attached", func() (err error) {
+					s, err = hasty.Attach(t.Context(), h)
+					return err
+				})
+				req.Limits.WallTime = 4 * time.Second // the supervisor's last word is not heard
 			}
 			res, err := s.Run(t.Context(), req, func(ev executor.Event) error {
 				if ev.Kind == executor.EventStdout {
@@ -100,7 +104,7 @@ func TestBrokenEngine(t *testing.T) {
 				t.Errorf("got %+v, want lost, with what was printed", res)
 			}
 			if c.name != "restarts" {
-				if _, err := x.Create(t.Context(), executor.Spec{}); !errors.Is(err, executor.ErrUnavailable) || !executor.Retryable(err) {
+				if _, err := hasty.Create(t.Context(), executor.Spec{}); !errors.Is(err, executor.ErrUnavailable) || !executor.Retryable(err) {
 					t.Errorf("create meanwhile: got %v, want ErrUnavailable", err)
 				}
 			}
@@ -108,7 +112,8 @@ func TestBrokenEngine(t *testing.T) {
 			n := create(t, x, executor.Spec{})
 			says(t, n, "print(6*7)", "42")
 			check(t, n.Close())
-			check(t, s.Close())
+			waittest.Until(t, "the session is closed", s.Close)
+			check(t, hasty.Close())
 			check(t, x.Close())
 			waittest.Until(t, "no goroutine is left", func() error {
 				if n := len(leaktest.Others()); n > before {

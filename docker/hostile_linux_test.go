@@ -104,8 +104,9 @@ print([k for k in os.environ if k.startswith(("LD_", "PYTHONS", "PYTHONPATH", "P
 
 // TestHostilePython uses images whose python3 is something else. The session does not come up,
 // Create says so in time and without memory, and nothing is left, for which open looks.
+//
+// It is not parallel to other tests, whose memory would count as well.
 func TestHostilePython(t *testing.T) {
-	t.Parallel()
 	e := testEngine(t)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
