@@ -343,7 +343,7 @@ func TestHTTPIdle(t *testing.T) {
 // A machine that nobody sets up ends by itself, even if somebody sees that it is there.
 func TestHTTPUnclaimed(t *testing.T) {
 	t.Parallel()
-	g, _ := bootFor(t, host, 5*time.Second)
+	g, _ := bootFor(t, host, 10*time.Second) // somebody has to look before that
 	if _, err := join(t.Context(), g.Dial(), 0); !errors.Is(err, executor.ErrUnavailable) {
 		t.Errorf("got %v for a machine that is not set up", err)
 	}
