@@ -145,7 +145,8 @@ func TestConversationWaits(t *testing.T) {
 	wg.Wait()
 	has(t, all[0].want(200, "POST", c+"/run", `{"code": "print(n)"}`), `"8\n"`)
 	all[1].s.cfg.MaxRuns = 1
-	wg.Go(func() { run(all[1], "sleep(1000)") })
+	release := all[1].b.Hold(fake.OpRun)
+	wg.Go(func() { run(all[1], "1") })
 	client, _ := all[1].s.cfg.Keys.Lookup(alice)
 	all[1].until("the run begins", func() bool {
 		all[1].s.mu.Lock()
@@ -153,6 +154,7 @@ func TestConversationWaits(t *testing.T) {
 		return all[1].s.usageOf(client).turns == 1
 	})
 	has(t, all[1].want(429, "GET", c, ""), `"rule":"runs-at-once"`)
+	release()
 	wg.Wait()
 	all[0].want(204, "DELETE", c, "")
 }

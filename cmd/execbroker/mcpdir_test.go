@@ -154,7 +154,7 @@ func TestMCPDirConflict(t *testing.T) {
 			defer s.Close()
 			answer := make(chan string, 1)
 			go func() {
-				p := &sdk.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "print(\"here\")\nsleep(1500)\nwrite(\"a.txt\", \"code\")"}}
+				p := &sdk.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "print(\"here\")\nsleep(4000)\nwrite(\"a.txt\", \"code\")"}}
 				p.SetProgressToken("p")
 				res, err := s.CallTool(t.Context(), p)
 				if err != nil {

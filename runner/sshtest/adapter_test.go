@@ -128,7 +128,7 @@ func (s sandbox) Connect(_ context.Context, command []string) (io.ReadWriteClose
 
 // Termination implements runner.Sandbox.
 func (s sandbox) Termination(ctx context.Context) (runner.Termination, error) {
-	said, err := s.ask(ctx, `for i in 1 2 3 4 5 6 7 8 9; do test -e $1/end && break; sleep 0.1; done; `+find, s.dir)
+	said, err := s.ask(ctx, `for i in $(seq 30); do test -e $1/end && break; sleep 0.1; done; `+find, s.dir)
 	parts := strings.SplitN(said, "\n", 3)
 	if err != nil || said != "" && parts[1] == "" {
 		return runner.Termination{}, err
