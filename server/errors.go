@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,9 +88,9 @@ func ProblemOf(err error) *Problem {
 		return p
 	}
 	p := &Problem{Status: http.StatusInternalServerError, Kind: executor.KindName(err), Ran: executor.RanMaybe.String()}
-	kind, cause := err, error(nil)
+	kind, cause, op := err, error(nil), "create"
 	if e := (*executor.Error)(nil); errors.As(err, &e) {
-		kind, cause = e.Kind, e.Err
+		kind, cause, op = e.Kind, e.Err, cmp.Or(e.Op, op)
 		p.Ran, p.Missing, p.Denied, p.retry = e.Ran.String(), e.Missing, e.Denied, e.RetryAfter
 	}
 	for _, s := range statuses {
@@ -100,6 +101,9 @@ func ProblemOf(err error) *Problem {
 	}
 	if words, ok := inWords[p.Status]; ok {
 		p.Message = words
+		if errors.Is(kind, executor.ErrExhausted) && op != "create" {
+			p.Message = "the session has as many processes, terminals or requests as it may have at once"
+		}
 	} else {
 		p.Message = fmt.Sprint(kind)
 		if cause != nil {

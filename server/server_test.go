@@ -503,3 +503,13 @@ func TestOrigins(t *testing.T) {
 		t.Error("every origin is allowed")
 	}
 }
+
+// A session at a limit is told apart from a server without a free sandbox.
+func TestLimitOfASession(t *testing.T) {
+	for op, want := range map[string]string{"create": "no sandbox is free", "run": "the session has as many processes", "": "no sandbox is free"} {
+		p := ProblemOf(&executor.Error{Op: op, Kind: executor.ErrExhausted, Err: errors.New("no terminal")})
+		if p.Status != http.StatusTooManyRequests || !strings.Contains(p.Message, want) {
+			t.Errorf("%s: got %d, %q", op, p.Status, p.Message)
+		}
+	}
+}
