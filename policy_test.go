@@ -147,7 +147,7 @@ var rules = []rule{
 	{packages: []string{"internal/npm"}},
 	{packages: []string{"internal/requirement"}, modules: []string{"github.com/aquasecurity/go-pep440-version"}},
 	// What the adapters of processes and machines share.
-	{packages: []string{"runner/..."}, imports: []string{"executor", "executor/driver", "internal/cell", "internal/packages", "internal/typescript", "internal/wire", "runner/..."}},
+	{packages: []string{"runner/..."}, imports: []string{"executor", "executor/driver", "internal/cell", "internal/packages", "internal/seccomp", "internal/typescript", "internal/wire", "runner/..."}},
 	{packages: []string{"internal/packages/packagestest"}, imports: []string{"executor"}},
 	{packages: []string{"internal/packages"}, imports: []string{"executor", "executor/driver", "internal/npm", "internal/requirement", "internal/store"}},
 	{packages: []string{"internal/bwrap"}, modules: []string{"golang.org/x/sys"}},

@@ -64,7 +64,7 @@ var shownEtc = []string{
 // container engines mask it.
 var (
 	maskedFiles = strings.Fields("kcore keys latency_stats timer_list timer_stats sched_debug")
-	maskedDirs  = strings.Fields("acpi asound scsi")
+	maskedDirs  = strings.Fields("acpi asound pressure scsi")
 )
 
 // limits returns what a session gets: what it asks for, or else what the template or the
@@ -89,13 +89,14 @@ func pages(n int64) int64 { return (n + pageSize - 1) / pageSize * pageSize }
 
 // box is a sandbox to be made.
 type box struct {
-	root    string // "": /usr of this machine
-	want    executor.Limits
-	limited bool // there is a control group
-	aliases []string
-	who     identity
-	group   *group // nil: none
-	note    string // for whom looks for sandboxes
+	root        string // "": /usr of this machine
+	want        executor.Limits
+	limited     bool // there is a control group
+	aliases     []string
+	codeFilters bool // code may install filters of system calls
+	who         identity
+	group       *group // nil: none
+	note        string // for whom looks for sandboxes
 }
 
 // limits returns what is in force once b.want has been rounded up. Files are memory, so the code

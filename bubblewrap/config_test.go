@@ -15,7 +15,7 @@ func TestConfig(t *testing.T) {
 		"nothing": {settings: `{}`},
 		"all": {settings: `{"root": "/srv/sandbox", "templates": {"data": "/srv/data", "small": {"limits": {"memory": "64MiB"}}},
 			"languages": ["python", "javascript"], "ports": true, "limits": {"cpus": 2, "disk": "1GiB"}, "max_limits": {"memory": "4GiB"},
-			"cgroup": "/sys/fs/cgroup/sandboxes", "allow_weak": true, "max_life": "1h"}`},
+			"cgroup": "/sys/fs/cgroup/sandboxes", "allow_weak": true, "allow_code_filters": true, "max_life": "1h"}`},
 		"no-limits":      {settings: `{"cgroup": "none", "limits": {"disk": "1GiB"}}`},
 		"unknown":        {settings: `{"rot": "/x"}`, errors: []string{`rot`, `"root"`}},
 		"relative":       {settings: `{"root": "sandbox"}`, errors: []string{"root: want an absolute path"}},

@@ -82,7 +82,7 @@ func (m *machine) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 	b.note = string(text)
 	c := &s.Config
 	c.UID, c.GID, c.SameUser, c.OwnWorkdir = codeID, codeID, b.who.same, !b.who.same
-	c.Rlimits, c.Filtered = b.rlimits(), true
+	c.Rlimits, c.Filtered, c.CodeFilters = b.rlimits(), true, b.codeFilters
 	p, conn, err := start(ctx, b, s.Command)
 	if err != nil && b.group != nil {
 		err = errors.Join(err, b.group.remove())
@@ -109,7 +109,7 @@ func (m *machine) box(s *runner.Start) (*box, error) {
 			return nil, unsupported(errors.New("aliases need a user of their own for the code"), string(executor.FeatureAliases))
 		}
 	}
-	b := &box{root: m.cfg.root(s.Spec.Template), want: m.cfg.limits(&s.Spec, limited, cpus), limited: limited, aliases: s.Spec.Aliases, who: who}
+	b := &box{root: m.cfg.root(s.Spec.Template), want: m.cfg.limits(&s.Spec, limited, cpus), limited: limited, aliases: s.Spec.Aliases, codeFilters: m.cfg.AllowCodeFilters, who: who}
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ const noteName = "EXECBROKER_SANDBOX"
 // start starts a sandbox that executes a command, whose standard input and output are the
 // connection. If it fails it leaves nothing running.
 func start(ctx context.Context, b *box, command []string) (p *process, conn io.ReadWriteCloser, err error) {
-	filter, err := seccomp.Filter(runtime.GOARCH)
+	filter, err := seccomp.Profile{CodeFilters: b.codeFilters}.Filter(runtime.GOARCH)
 	if err != nil {
 		return nil, nil, unsupported(err)
 	}

@@ -45,7 +45,7 @@ func newRaw(ctx context.Context, tb testing.TB, e *engine, program string) *raw 
 	}
 	cfg := Config{}
 	id := strings.ToLower(rand.Text())
-	b := &box{id: id, image: img, command: []string{"python3", "-I", "-S", "-u", "-c", program}, network: "none", want: cfg.limits(&executor.Spec{}, f), uid: f.userID(id)}
+	b := &box{id: id, image: img, command: []string{"python3", "-I", "-S", "-u", "-c", program}, network: "none", want: cfg.limits(&executor.Spec{}, f), seccomp: cfg.profile(), uid: f.userID(id)}
 	made, err := e.ContainerCreate(ctx, b.options(f))
 	if err != nil {
 		tb.Fatal(err)

@@ -89,8 +89,9 @@ type box struct {
 	packages int64           // bytes for installed packages of each language of installs
 	installs []executor.Language
 	aliases  []string
-	uid      int  // of the code
-	mapped   bool // the engine has few uids
+	seccomp  string // the profile
+	uid      int    // of the code
+	mapped   bool   // the engine has few uids
 }
 
 // gvisor reports whether the processes of the code are those of gVisor's kernel, which does not
@@ -129,6 +130,12 @@ func (b *box) parents() (dirs []string) {
 	}
 	return dirs
 }
+
+// masked is what /proc and /sys tell of the machine and not of the container: what engines mask by
+// themselves, and the triggers of /proc/pressure, which everybody could set and which are threads
+// and memory of the kernel.
+var masked = strings.Fields(`/proc/acpi /proc/asound /proc/interrupts /proc/kcore /proc/keys /proc/latency_stats /proc/pressure
+	/proc/sched_debug /proc/scsi /proc/timer_list /proc/timer_stats /sys/devices/virtual/powercap /sys/firmware`)
 
 // pages rounds up to whole pages of memory.
 func pages(n int64) int64 { return (n + pageSize - 1) / pageSize * pageSize }
@@ -211,7 +218,8 @@ func (b *box) options(f *facts) client.ContainerCreateOptions {
 		NetworkMode:    container.NetworkMode(b.network),
 		CapDrop:        []string{"ALL"},
 		CapAdd:         []string{"SETUID", "SETGID", "KILL"}, // the supervisor's; code has none
-		SecurityOpt:    []string{"no-new-privileges", "seccomp=" + seccompProfile()},
+		SecurityOpt:    []string{"no-new-privileges", "seccomp=" + b.seccomp},
+		MaskedPaths:    masked,
 		ReadonlyRootfs: true,
 		Tmpfs:          tmpfs,
 		IpcMode:        "none", // with a /dev/shm of our own size instead of the engine's

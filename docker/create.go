@@ -40,7 +40,7 @@ func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 	}
 	x := &box{
 		id: s.ID, image: img, command: s.Command, runtime: b.cfg.Runtime, network: string(executor.NetworkNone),
-		want: b.cfg.limits(&s.Spec, f), aliases: s.Spec.Aliases, uid: f.userID(s.ID), mapped: f.mapped(),
+		want: b.cfg.limits(&s.Spec, f), aliases: s.Spec.Aliases, seccomp: b.cfg.profile(), uid: f.userID(s.ID), mapped: f.mapped(),
 	}
 	if s.Base == "" {
 		x.packages, x.installs, s.Preinstall = b.cfg.packagesSize(), b.cfg.installs(), b.cfg.Templates[s.Spec.Template].Packages
@@ -59,6 +59,7 @@ func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 	c := &s.Config
 	c.UID, c.GID, c.Rlimits, c.OOMScore = x.uid, x.uid, x.rlimits(), codeOOMScore
 	c.Names, c.Filtered, c.AllowWeak = namesDir+"/socket", true, b.cfg.AllowWeak
+	c.CodeFilters = b.cfg.AllowCodeFilters || isolationOf(b.cfg.Runtime) != executor.IsolationContainer
 	release, err := b.admit(ctx, f)
 	if err != nil {
 		return nil, nil, err

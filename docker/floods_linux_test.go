@@ -124,6 +124,10 @@ func TestVerdicts(t *testing.T) {
 		{"endless-frames", "import os\nwhile True: os.write(3, b'\\x0a\\1\\0\\0\\0\\0\\0\\1\\0\\0\\xff\\xff' + b'x' * 65535)", reason(executor.ReasonOutput)},
 		{"closes-descriptors", "import os\nos.closerange(0, 4096)\nos._exit(0)", func(r *executor.Result) bool { return r.Status != executor.StatusLost }},
 		{"breaks-interpreter", "import builtins, sys, ctypes\nbuiltins.print = None\nsys.stdout = None\nsys.modules.clear()\nctypes.string_at(0)", func(r *executor.Result) bool { return r.Signal == "SIGSEGV" || r.Exception != nil }},
+		{"bricks-directory", "import os\nos.chmod('/workspace', 0)", fine},
+		{"bricks-directory-and-dies", "import os\nos.chmod('/workspace', 0)\nos.kill(os.getpid(), 9)", func(r *executor.Result) bool { return r.Signal == "SIGKILL" }},
+		{"long-names-of-threads", "import threading, time\nfor _ in range(21): threading.Thread(target=time.sleep, args=(1000,), daemon=True, name='x' * 60000).start()", fine},
+		{"terminal-bomb", "import os, time\nkeep = [os.openpty() for _ in range(200)]\ntime.sleep(60)", reason(executor.ReasonProcesses)},
 		{"plants-modules", "import os\nfor d in ('.', '/tmp/home', '/tmp'):\n  for m in ('json', 'socket', 'sitecustomize', 'usercustomize'): open(d + '/' + m + '.py', 'w').write('raise SystemExit(9)')\nos.environ['PYTHONSTARTUP'] = 'json.py'", fine},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func inBox(t *testing.T, e *engine, image string, program string) []byte {
 	}
 	id := strings.ToLower(fmt.Sprintf("%026.26s", strings.ReplaceAll(t.Name(), "/", "")))
 	cfg := Config{}
-	b := &box{id: id, image: img, command: []string{"python3", "-I", "-c", program}, network: "none", want: cfg.limits(&executor.Spec{}, f), uid: f.userID(id)}
+	b := &box{id: id, image: img, command: []string{"python3", "-I", "-c", program}, network: "none", want: cfg.limits(&executor.Spec{}, f), seccomp: cfg.profile(), uid: f.userID(id)}
 	made, err := e.ContainerCreate(t.Context(), b.options(f))
 	if err != nil {
 		t.Fatal(err)

@@ -158,7 +158,7 @@ func TestReap(t *testing.T) {
 	}
 	dead := strings.ToLower(rand.Text())
 	labels := map[string]string{driver.LabelOwner: owner, driver.LabelID: dead, labelSpec: `{"labels":["execbroker.owner","execbroker.id"]}`}
-	if _, err := e.ContainerCreate(t.Context(), (&box{id: dead, image: img, labels: labels, command: []string{python}, network: "none"}).options(f)); err != nil {
+	if _, err := e.ContainerCreate(t.Context(), (&box{id: dead, image: img, labels: labels, command: []string{python}, seccomp: strictProfile(), network: "none"}).options(f)); err != nil {
 		t.Fatal(err)
 	}
 	other, err := Open(t.Context(), driver.Env{Owner: otherOwner}, Config{Host: e.at.host, Image: dockertest.Python, Pull: PullNever})
@@ -209,7 +209,7 @@ func TestSweep(t *testing.T) {
 	make := func(owner string, start bool) string {
 		id := strings.ToLower(rand.Text())
 		labels := map[string]string{driver.LabelOwner: owner, driver.LabelID: id, labelSpec: `{}`}
-		opts := (&box{id: id, image: img, labels: labels, command: []string{"/bin/true"}, network: "none"}).options(f)
+		opts := (&box{id: id, image: img, labels: labels, command: []string{"/bin/true"}, seccomp: strictProfile(), network: "none"}).options(f)
 		opts.HostConfig.AutoRemove = false // the engine has died before it came to that
 		made, err := e.ContainerCreate(t.Context(), opts)
 		if err != nil {

@@ -84,7 +84,7 @@ func TestPodman(t *testing.T) {
 		"size":    {tmpfs("rw,size=8388608,mode=755"), ""},
 		"owner":   {tmpfs("rw,size=8388608,uid=1000"), `unknown mount option "uid=1000"`},
 		"files":   {tmpfs("rw,size=8388608,nr_inodes=2048"), `unknown mount option "nr_inodes=2048"`},
-		"seccomp": {container.HostConfig{SecurityOpt: []string{"seccomp=" + seccompProfile()}}, "opening seccomp profile failed"},
+		"seccomp": {container.HostConfig{SecurityOpt: []string{"seccomp=" + strictProfile()}}, "opening seccomp profile failed"},
 	}
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
 		t.Run(name, func(t *testing.T) {

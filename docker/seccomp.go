@@ -2,6 +2,7 @@ package docker
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 
@@ -24,7 +25,7 @@ type profileArch struct {
 	SubArchitectures []string `json:"subArchitectures"`
 }
 
-// profileRule holds if all Args do.
+// profileRule applies if all Args hold.
 type profileRule struct {
 	Names    []string       `json:"names"`
 	Action   string         `json:"action"`
@@ -43,34 +44,59 @@ type profileArg struct {
 }
 
 // seccompProfile returns the filter as the engine's API takes it.
-var seccompProfile = sync.OnceValue(func() string {
+func seccompProfile(of seccomp.Profile) string {
 	p := profile{DefaultAction: "SCMP_ACT_ERRNO"}
 	for _, a := range strings.Fields("X86_64 AARCH64 ARM PPC64LE RISCV64 S390X") {
 		p.ArchMap = append(p.ArchMap, profileArch{"SCMP_ARCH_" + a, []string{}})
 	}
-	allow := func(names []string, args ...profileArg) *profileRule {
-		p.Syscalls = append(p.Syscalls, profileRule{Names: names, Action: "SCMP_ACT_ALLOW", Args: args})
+	add := func(names []string, errno uint, args ...profileArg) *profileRule {
+		action := "SCMP_ACT_ALLOW"
+		if errno != 0 {
+			action = "SCMP_ACT_ERRNO"
+		}
+		p.Syscalls = append(p.Syscalls, profileRule{Names: names, Action: action, ErrnoRet: errno, Args: args})
 		return &p.Syscalls[len(p.Syscalls)-1]
 	}
-	masked := func(index uint, mask, value uint64) profileArg {
-		return profileArg{index, mask, value, "SCMP_CMP_MASKED_EQ"}
+	add(of.Calls(), 0)
+	add(of.Unknown(), seccomp.ENOSYS)
+	for _, r := range of.Rules() {
+		var args []profileArg
+		for _, a := range r.Args {
+			args = append(args, profileArg{a.Index, a.Mask, a.Value, "SCMP_CMP_MASKED_EQ"})
+		}
+		// On one architecture the flags of clone are its second argument, and those of mmap are in
+		// memory, which no filter sees.
+		other := map[string]any{"arches": []string{"s390x"}}
+		switch {
+		case slices.Contains(r.Calls, "clone"):
+			add(r.Calls, r.Errno, args...).Excludes = other
+			args = slices.Clone(args)
+			args[0].Index = 1
+			add(r.Calls, r.Errno, args...).Includes = other
+		case slices.Contains(r.Calls, "mmap"):
+			add(r.Calls, r.Errno, args...).Excludes = other
+			add(r.Calls, r.Errno).Includes = other
+		default:
+			add(r.Calls, r.Errno, args...)
+		}
 	}
-	allow(seccomp.Calls())
-	// The flags of clone are its first argument, and on one architecture the second.
-	second := map[string]any{"arches": []string{"s390x"}}
-	allow([]string{"clone"}, masked(0, seccomp.AnyNamespace, 0)).Excludes = second
-	allow([]string{"clone"}, masked(1, seccomp.AnyNamespace, 0)).Includes = second
-	for _, family := range seccomp.Families {
-		allow([]string{"socket", "socketpair"}, masked(0, seccomp.LowWord, family))
-	}
-	allow([]string{"socket", "socketpair"}, masked(0, seccomp.LowWord, seccomp.Netlink), masked(2, seccomp.LowWord, 0))
-	for _, execution := range seccomp.Personalities {
-		allow([]string{"personality"}, masked(0, seccomp.LowWord, execution))
-	}
-	p.Syscalls = append(p.Syscalls, profileRule{Names: seccomp.Unknown, Action: "SCMP_ACT_ERRNO", ErrnoRet: seccomp.ENOSYS})
 	text, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // it is a constant
+		panic(err) // it has neither cycles nor functions
 	}
 	return string(text)
-})
+}
+
+// The profiles of all containers.
+var (
+	strictProfile   = sync.OnceValue(func() string { return seccompProfile(seccomp.Profile{}) })
+	filteredProfile = sync.OnceValue(func() string { return seccompProfile(seccomp.Profile{CodeFilters: true}) })
+)
+
+// profile returns what containers get.
+func (c *Config) profile() string {
+	if c.AllowCodeFilters {
+		return filteredProfile()
+	}
+	return strictProfile()
+}

@@ -3,6 +3,7 @@ package docker
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,11 +17,20 @@ import (
 // conditions.
 func TestProfile(t *testing.T) {
 	t.Parallel()
-	var p profile
-	check(t, json.Unmarshal([]byte(seccompProfile()), &p))
+	for _, allow := range []bool{false, true} {
+		t.Run(fmt.Sprintf("code-filters-%v", allow), func(t *testing.T) {
+			var p profile
+			check(t, json.Unmarshal([]byte((&Config{AllowCodeFilters: allow}).profile()), &p))
+			checkProfile(t, p, allow)
+		})
+	}
+}
+
+func checkProfile(t *testing.T, p profile, codeFilters bool) {
 	free, asked := []string{}, []string{}
 	for _, r := range p.Syscalls {
 		switch {
+		case len(r.Includes) > 0: // of one architecture
 		case r.Action == "SCMP_ACT_ALLOW" && len(r.Args) == 0:
 			free = append(free, r.Names...)
 		case r.Action == "SCMP_ACT_ALLOW":
@@ -38,10 +48,18 @@ func TestProfile(t *testing.T) {
 	}
 	for _, name := range strings.Fields(`add_key bpf clone3 fanotify_init fsopen io_setup io_uring_setup io_uring_enter ioperm iopl ipc kcmp
 		kexec_load keyctl memfd_secret modify_ldt mount move_mount open_by_handle_at open_tree perf_event_open pidfd_getfd pivot_root
-		process_vm_readv process_vm_writev request_key setns socketcall umount2 unshare userfaultfd`) {
+		process_vm_readv process_vm_writev request_key setns socketcall sync syncfs umount2 unshare userfaultfd`) {
 		if slices.Contains(free, name) || slices.Contains(asked, name) {
 			t.Errorf("%s is allowed", name)
 		}
+	}
+	for _, name := range []string{"mmap", "memfd_create", "setsockopt", "shmget", "socket"} {
+		if !slices.Contains(asked, name) {
+			t.Errorf("%s is not allowed with any arguments", name)
+		}
+	}
+	if slices.Contains(asked, "seccomp") != codeFilters || slices.Contains(free, "prctl") != codeFilters {
+		t.Errorf("filters of code: got %v and %v, want %v", slices.Contains(asked, "seccomp"), slices.Contains(free, "prctl"), codeFilters)
 	}
 }
 

@@ -27,7 +27,7 @@ type Reason string
 const (
 	ReasonWallTime  Reason = "wall-time"
 	ReasonMemory    Reason = "memory"
-	ReasonProcesses Reason = "processes"
+	ReasonProcesses Reason = "processes" // more of them than it may have, or of the terminals that they make
 	ReasonDisk      Reason = "disk"
 	ReasonOutput    Reason = "output"   // RunLimits.OutputBytes
 	ReasonSignal    Reason = "signal"   // Result.Signal, which the code caused itself

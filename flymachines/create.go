@@ -75,7 +75,7 @@ func (b *backend) Start(ctx context.Context, c *runner.Start) (runner.Sandbox, i
 	}
 	c.Config.Rlimits["nproc"] = int64(c.Info.Limits.Processes)
 	c.Config.Guest = &runner.Guest{Network: string(c.Spec.Network.Mode), Hide: []string{flyDir}}
-	c.Config.AllowWeak = b.cfg.AllowWeak
+	c.Config.AllowWeak, c.Config.CodeFilters = b.cfg.AllowWeak, true // the kernel is that of the Machine
 	return s, to.Dial(), nil
 }
 

@@ -38,6 +38,7 @@ func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 	c := &s.Config
 	c.UID, c.GID, c.Names, c.AllowWeak = x.uid, x.uid, namesDir+"/socket", b.cfg.AllowWeak
 	c.Rlimits["memlock"], c.Rlimits["msgqueue"] = locked, 0 // which would be memory of the kernel beside the sized directories
+	c.CodeFilters = b.cfg.AllowCodeFilters || isolationOf(b.cfg.RuntimeClass) != executor.IsolationContainer
 	if isolationOf(b.cfg.RuntimeClass) == executor.IsolationGVisor {
 		delete(c.Rlimits, "nproc")
 	} else {

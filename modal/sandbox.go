@@ -83,6 +83,7 @@ func (b *backend) Start(ctx context.Context, s *runner.Start) (runner.Sandbox, i
 		s.Preinstall = template.Packages
 	}
 	s.Config.AllowWeak, s.Config.Names = b.cfg.AllowWeak, names
+	s.Config.CodeFilters = true // the kernel is that of the Sandbox
 	var err error
 	if p.Tags, err = tags(s); err != nil {
 		return nil, nil, err

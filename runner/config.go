@@ -5,6 +5,7 @@ import (
 
 	"github.com/execbroker/execbroker/executor"
 	"github.com/execbroker/execbroker/internal/packages"
+	"github.com/execbroker/execbroker/internal/seccomp"
 	"github.com/execbroker/execbroker/internal/wire"
 )
 
@@ -49,11 +50,14 @@ type Config struct {
 	MaxLife time.Duration      // the runner ends when it is so old; zero: never
 	Grace   time.Duration      // from interrupt to kill, three times that for code that gets no processor; zero means 2 s
 
-	// Filtered says that the creator has given the sandbox a filter of system calls that lets code
-	// make sockets of the families that the runner allows, and has neither io_uring nor calls of
-	// another architecture. The runner installs the same filter itself where its Python can. Zero:
-	// only that counts.
+	// Filtered says that the creator has given the sandbox the profile of package seccomp. Where
+	// that does not take effect, the runner installs the part of it that narrows what code can take
+	// from the machine, if its Python can. Zero: only that counts.
 	Filtered bool
+	// CodeFilters lets code install filters of system calls. For a sandbox that has its kernel for
+	// itself, or where somebody has accepted that such filters are memory of the whole machine.
+	// Zero: code finds a kernel without them.
+	CodeFilters bool
 	// AllowWeak lets the sandbox start where neither filter is in force. Info.Degraded says so
 	// then. Zero: it is refused with ErrUnsupported.
 	AllowWeak bool
@@ -114,6 +118,11 @@ func (c Config) encode() wire.Map {
 	number("max_output", c.MaxRun.OutputBytes)
 	number("grace", int64(c.Grace))
 	number("oom_score", int64(c.OOMScore))
+	filters := wire.Map{}
+	for machine, program := range narrow(c.CodeFilters) {
+		filters[machine] = program
+	}
+	m["filters"] = filters
 	if g := c.Guest; g != nil {
 		m["parts"], m["network"], m["hide"] = guestParts(), g.Network, wire.List(g.Hide)
 		delete(m, "socket")
@@ -131,6 +140,16 @@ func (c Config) encode() wire.Map {
 	}
 	m["rlimits"], m["paths"], m["languages"] = rlimits, paths, languages
 	return m
+}
+
+// narrow returns the filters that the supervisor installs, by the name that uname has for an
+// architecture.
+func narrow(codeFilters bool) map[string][]byte {
+	programs, err := seccomp.Profile{CodeFilters: codeFilters}.Narrow()
+	if err != nil {
+		panic(err) // its numbers are constants
+	}
+	return programs
 }
 
 // hello is what a runner says of itself.

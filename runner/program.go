@@ -23,11 +23,11 @@ var sources embed.FS
 
 // supervisor lists the files that make the program of the supervisor. They are joined, so that it
 // is one program to compile.
-var supervisor = []string{"protocol.py", "parts.py", "system.py", "peers.py", "runs.py", "processes.py", "interpreters.py", "supervisor.py"}
+var supervisor = []string{"protocol.py", "parts.py", "system.py", "peers.py", "runs.py", "processes.py", "terminals.py", "sockets.py", "interpreters.py", "supervisor.py"}
 
 // working lists what of the supervisor does nothing before it is set up. A machine has not got it
 // in its file, but as another part, which need not be compiled in each.
-var working = []string{"runs.py", "processes.py", "interpreters.py"}
+var working = []string{"runs.py", "processes.py", "terminals.py", "sockets.py", "interpreters.py"}
 
 // others lists the parts that the supervisor gets when it is set up, by name, with their files. It
 // loads them when it needs them, most in other processes.

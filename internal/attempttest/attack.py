@@ -24,11 +24,12 @@ NUMBERS = {
         "clock_settime": 227, "clone": 56, "delete_module": 176, "fanotify_init": 300,
         "finit_module": 313, "get_mempolicy": 239, "init_module": 175, "io_setup": 206,
         "ioprio_set": 251, "kcmp": 312, "kexec_load": 246, "keyctl": 250, "mbind": 237,
-        "memfd_create": 319, "migrate_pages": 256, "modify_ldt": 154, "move_pages": 279,
+        "memfd_create": 319, "migrate_pages": 256, "mmap": 9, "modify_ldt": 154, "move_pages": 279,
         "name_to_handle_at": 303, "open_by_handle_at": 304, "perf_event_open": 298,
-        "personality": 135, "pivot_root": 155, "process_vm_readv": 310, "process_vm_writev": 311,
+        "personality": 135, "pivot_root": 155, "prctl": 157, "process_vm_readv": 310, "process_vm_writev": 311,
         "ptrace": 101, "quotactl": 179, "reboot": 169, "remap_file_pages": 216, "request_key": 249,
-        "set_mempolicy": 238, "setdomainname": 171, "sethostname": 170, "setns": 308,
+        "seccomp": 317, "set_mempolicy": 238, "setdomainname": 171, "sethostname": 170, "setns": 308,
+        "setsockopt": 54, "sync": 162, "syncfs": 306,
         "settimeofday": 164, "shmget": 29, "socket": 41, "swapoff": 168, "swapon": 167,
         "sysfs": 139, "syslog": 103, "umount2": 166, "unshare": 272, "userfaultfd": 323,
         "vhangup": 153, "vmsplice": 278,
@@ -38,11 +39,11 @@ NUMBERS = {
         "clock_settime": 112, "clone": 220, "delete_module": 106, "fanotify_init": 262,
         "finit_module": 273, "get_mempolicy": 236, "init_module": 105, "io_setup": 0,
         "ioprio_set": 30, "kcmp": 272, "kexec_load": 104, "keyctl": 219, "mbind": 235,
-        "memfd_create": 279, "migrate_pages": 238, "modify_ldt": -1, "move_pages": 239,
+        "memfd_create": 279, "migrate_pages": 238, "mmap": 222, "modify_ldt": -1, "move_pages": 239,
         "name_to_handle_at": 264, "open_by_handle_at": 265, "perf_event_open": 241,
-        "personality": 92, "pivot_root": 41, "process_vm_readv": 270, "process_vm_writev": 271,
+        "personality": 92, "pivot_root": 41, "prctl": 167, "process_vm_readv": 270, "process_vm_writev": 271,
         "ptrace": 117, "quotactl": 60, "reboot": 142, "remap_file_pages": 234, "request_key": 218,
-        "set_mempolicy": 237, "setdomainname": 162, "sethostname": 161, "setns": 268,
+        "seccomp": 277, "set_mempolicy": 237, "setsockopt": 208, "sync": 81, "syncfs": 267, "setdomainname": 162, "sethostname": 161, "setns": 268,
         "settimeofday": 170, "shmget": 194, "socket": 198, "swapoff": 225, "swapon": 224,
         "sysfs": -1, "syslog": 116, "umount2": 39, "unshare": 97, "userfaultfd": 282, "vhangup": 58,
         "vmsplice": 75,
@@ -68,6 +69,16 @@ def checked(result):
 
 def mount(source, target, kind, flags=0, data=None):
     checked(libc.mount(source, target, kind, flags, data))
+
+
+def program():
+    """Returns what a filter is attached by: one that allows everything."""
+    one = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7FFF0000))
+    keep.append(one)
+    return struct.pack("HP", 1, ctypes.addressof(one))
+
+
+keep = []
 
 
 class Said(Exception):

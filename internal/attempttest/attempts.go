@@ -108,6 +108,19 @@ func Command(python string, attempts []Attempt, vars map[string]any) []string {
 	return []string{python, "-I", "-S", "-c", fmt.Sprintf("%s\nattempts(%s, {%s})", prelude, text, where.String())}
 }
 
+// own returns the results of attempts that take from a kernel which the sandbox has for itself.
+func own(more map[string]string) map[string]string {
+	for _, name := range []string{"", "-of-all-threads", "-by-prctl", "-by-a-wide-number"} {
+		more["kernel/call-filter"+name] = "ok"
+	}
+	for _, name := range []string{"cpu", "memory", "disk"} {
+		more["kernel/pressure-trigger-"+name] = "ok|EOPNOTSUPP|ENOENT"
+	}
+	more["kernel/call-filter-kept-by-a-listener"] = "EPERM"
+	more["kernel/write-proc-and-sys"] = "True|False"
+	return more
+}
+
 // elsewhere has, for each backend, the attempts that end with other results there.
 var elsewhere = map[string]map[string]string{
 	// A user namespace has no other users, masked files cannot be opened at all, and there is no
@@ -121,7 +134,8 @@ var elsewhere = map[string]map[string]string{
 	},
 	// A Machine has a separate kernel. What that kernel allows to everybody it also allows to code:
 	// there is no engine with a list of system calls.
-	"flymachines": {
+	"e2b": own(map[string]string{}),
+	"flymachines": own(map[string]string{
 		"kernel/aio":                        "ok",
 		"kernel/clone-user":                 "ok",
 		"kernel/clone-user-mount":           "ok",
@@ -152,5 +166,5 @@ var elsewhere = map[string]map[string]string{
 		"kernel/vm-write-itself":            "ok",
 		"kernel/vmsplice":                   "ok",
 		"supervisor/socket":                 "ECONNREFUSED", // there is no such socket
-	},
+	}),
 }

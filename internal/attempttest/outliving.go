@@ -49,8 +49,6 @@ def clone_of_libc(flags):
     sleep = ctypes.cast(libc.sleep, ctypes.c_void_p)
     return checked(libc.clone(sleep, ctypes.c_void_p(top), flags, ctypes.c_void_p(100000)))
 
-keep = []
-
 def leave():
     """Ends the first thread of the process, and only that one."""
     libc.syscall(ctypes.c_long({"x86_64": 60, "aarch64": 93}[platform.machine()]), ctypes.c_long(0))

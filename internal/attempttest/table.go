@@ -142,8 +142,52 @@ say("ENOSYS" if status == 11 else status == 256)  # SIGSEGV: the machine has no 
 	{"addresses-of-memory", `say(any(int(l.split("-")[0], 16) for l in open("/proc/iomem")))`, "False|EACCES", "masks", "True"},
 	{"addresses-of-the-kernel", `say(any(int(l.split()[0], 16) for l in open("/proc/kallsyms")))`, "False|EACCES|ENOENT", "masks", "True|ENOENT"},
 	{"page-counts", `os.open("/proc/kpagecount", os.O_RDONLY)`, "EACCES|ENOENT", "masks", "ok|EPERM|ENOENT"},
+	{"pressure-trigger-cpu", `os.open("/proc/pressure/cpu", os.O_RDWR)`, "EACCES|ENOENT|EROFS", "masks", "ok|EOPNOTSUPP|ENOENT"},
+	{"pressure-trigger-memory", `os.open("/proc/pressure/memory", os.O_RDWR)`, "EACCES|ENOENT|EROFS", "masks", "ok|EOPNOTSUPP|ENOENT"},
+	{"pressure-trigger-disk", `os.open("/proc/pressure/io", os.O_RDWR)`, "EACCES|ENOENT|EROFS", "masks", "ok|EOPNOTSUPP|ENOENT"},
 	{"slabs", `os.open("/proc/slabinfo", os.O_RDONLY)`, "EACCES|ENOENT", "masks", "ok|ENOENT"},
 	{"kernel-allocations", `os.open("/proc/vmallocinfo", os.O_RDONLY)`, "EACCES|ENOENT", "masks", "ok|ENOENT"},
+
+	// Filters that the kernel compiles into memory of the whole machine. A handful is attached.
+	{"socket-filter", `for s in [*socket.socketpair(), socket.socket(), socket.socket(type=socket.SOCK_DGRAM)]: s.setsockopt(socket.SOL_SOCKET, 26, program())`, "EPERM", "seccomp", "ok"},
+	{"socket-filter-by-wide-numbers", `s = socket.socket(); system("setsockopt", s.fileno(), 1 | 1 << 32, 26 | 1 << 32, program(), 16 | 1 << 32)`, "EPERM", "seccomp", "ok"},
+	{"socket-program", `socket.socket().setsockopt(socket.SOL_SOCKET, 50, -1)`, "EPERM", "seccomp", "EBADF"},
+	{"port-filter", `s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1); s.setsockopt(socket.SOL_SOCKET, 51, program())`, "EPERM", "seccomp", "ok"},
+	{"port-program", `s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1); s.setsockopt(socket.SOL_SOCKET, 52, -1)`, "EPERM", "seccomp", "EBADF"},
+	{"call-filter", `system("seccomp", 1, 0, program())`, "ENOSYS", "seccomp", "ok"},
+	{"call-filter-of-all-threads", `system("seccomp", 1, 1, program())`, "ENOSYS", "seccomp", "ok"},
+	{"call-filter-by-prctl", `system("prctl", 22, 2, program(), 0, 0)`, "EINVAL", "seccomp", "ok"},
+	{"call-filter-by-a-wide-number", `system("prctl", 22 | 1 << 32, 2, program(), 0, 0)`, "EINVAL", "seccomp", "ok"},
+	{"call-filter-kept-by-a-listener", `system("seccomp", 1, 8, program())`, "ENOSYS", "seccomp", "ok"},
+	{"call-filter-strict", `pid = os.fork()
+if pid == 0:
+    libc.prctl(22, 1, 0, 0, 0)
+    os._exit(0)  # which is not among the four calls of the strict mode
+say(os.waitpid(pid, 0)[1])`, "0", "seccomp", "9"},
+
+	// Huge pages, which no limit counts, and the disks of the machine.
+	{"huge-pages", `system("mmap", 0, 2 << 20, 3, 0x40022, -1, 0)`, "EPERM", "seccomp", "ENOMEM|ok"},
+	{"huge-pages-by-a-wide-number", `system("mmap", 0, 2 << 20, 3, 0x40022 | 1 << 40, -1, 0)`, "EPERM", "seccomp", "ENOMEM|ok"},
+	{"huge-pages-of-a-gigabyte", `system("mmap", 0, 1 << 30, 3, 0x40022 | 30 << 26, -1, 0)`, "EPERM", "seccomp", "ENOMEM|EINVAL|ok"},
+	{"huge-pages-of-a-file", `os.memfd_create("x", 4)`, "EPERM", "seccomp", "ok|ENOSYS"},
+	{"huge-shared-memory", `system("shmget", 0, 2 << 20, 0o5600)`, "EPERM", "seccomp and capabilities", "ENOMEM|ENOSYS|ok"},
+	{"flush-of-all-disks", `system("sync")`, "EPERM", "seccomp", "ok"},
+	{"flush-of-a-file-system", `system("syncfs", os.open("/tmp", os.O_RDONLY))`, "EPERM", "seccomp", "ok"},
+
+	{"write-proc-and-sys", `
+import stat
+def writable():
+    for top in ("/proc", "/proc/1", "/proc/self/net", "/sys"):
+        for directory, names, files in os.walk(top):
+            if top == "/proc": names[:] = [n for n in names if not n.isdigit()]
+            for name in files:
+                name = os.path.join(directory, name)
+                try:
+                    if not stat.S_ISREG(os.stat(name).st_mode): continue
+                    os.close(os.open(name, os.O_WRONLY | os.O_NONBLOCK))
+                except OSError: continue
+                return name
+say(writable() is not None)`, "False", "masks", "True"},
 
 	// More devices.
 	{"mknod-memory", `os.mknod("/dev/memory-of-mine", 0o20666, os.makedev(1, 1))`, "EACCES|EPERM", "devices", "ok"},
@@ -273,6 +317,7 @@ for _ in range(150):
         os.closerange(0, 3)
         time.sleep(20)
         os._exit(0)`, "EAGAIN", "limits", "ok"},
+	{"terminals", `keep += [os.openpty() for _ in range(200)]; time.sleep(20)`, "processes", "limits", "ok"},
 	{"threads", `for _ in range(150): threading.Thread(target=time.sleep, args=(20,), daemon=True).start()`, "RuntimeError: can't start new thread", "limits", "ok"},
 	{"memory", `b"x" * (400 << 20)`, "memory", "limits", "ok"},
 	{"memory-of-a-file", `f = os.memfd_create("x")
@@ -290,6 +335,15 @@ while sent < 400 << 20:
         try:
             while True: sent += s.send(b"x" * 65536)
         except BlockingIOError: pass`, "memory", "limits", "ok"},
+	{"memory-of-netlink", `
+held = 0
+while held < 400 << 20:  # of answers that repeat a refused request, and that nobody reads
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF): s.setsockopt(socket.SOL_SOCKET, option, 1 << 20)
+    size = min(s.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) - 1000, 1 << 20)
+    for _ in range(2): held += s.send(struct.pack("IHHII", size, 0x7fff, 5, 1, 0) + bytes(size - 16))
+    keep.append(s)
+time.sleep(20)`, "memory", "limits", "ok"},
 	{"disk", `
 try:
     with open("/workspace/big", "wb") as f:

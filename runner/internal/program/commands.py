@@ -19,14 +19,15 @@ class Command(Process):
         super().__init__(sup)
         self.argv = argv
         self.run, run.process = run, self
-        self.feed, self.terminal = None, -1  # what the program has as its terminal stays open here, so that it is never hung up by itself
+        self.feed = None
         config, system, mark = sup.config, sup.system, self.mark
         env, cwd = dict(sup.env, **run.env), run.cwd or config["workdir"]
         if run.own:
             env = {"PATH": os.environ.get("PATH") or os.defpath, "LANG": "C.UTF-8"}  # nothing that is meant for user code
         elif run.size is not None:
             env.setdefault("TERM", "xterm-256color")
-            self.outs[STDOUT], self.terminal = open_terminal(config)
+            # What the program has as its terminal stays open here, so that it is never hung up by itself.
+            self.outs[STDOUT], self.terminal = as_user(config, open_terminal)
             self.resize(run.size)
             stdin, self.feed = self.terminal, Keyboard(sup, os.dup(self.outs[STDOUT]), run)
         if self.terminal < 0 and run.has_input:
@@ -144,10 +145,8 @@ class Keyboard(Input):
             self.paid(sum(worth for worth, _ in queue))
 
 
-def open_terminal(config):
+def open_terminal():
     """Returns both ends of a new terminal. It belongs to the user, who opens it by its name."""
-    if not config["same_user"]:
-        os.setresuid(-1, config["uid"], -1)  # whom user code could signal is the real user
     flags, ours = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC, -1
     try:
         ours = os.open("/dev/ptmx", flags)
@@ -156,9 +155,6 @@ def open_terminal(config):
     except OSError as e:
         close(ours)
         raise Refused("exhausted", "no terminal: " + e.strerror) from None
-    finally:
-        if not config["same_user"]:
-            os.setresuid(-1, 0, -1)
     modes = bytearray(fcntl.ioctl(theirs, TCGETS, bytes(64)))
     modes[1] |= 0x40  # IUTF8: what erases a character erases all of its bytes
     fcntl.ioctl(theirs, TCSETS, bytes(modes))

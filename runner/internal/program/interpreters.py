@@ -44,6 +44,7 @@ class Interpreter(Process):
         self.asked = 0  # answers that it waits for
         self.known = set()  # processes that it has not left running
         self.exits = False  # code has registered something to be called at its end
+        self.starved = False  # it was killed because it did not start, and had only waited for a processor
         mine, theirs = socketpair()
         try:
             self.launch(theirs)
@@ -78,7 +79,11 @@ class Interpreter(Process):
             "code": code, "cell": self.cells, "dir": run.cwd, "env": run.env, "stdin": run.has_input,
             "paths": self.sup.config["paths"].get(self.language, []), "linger": run.linger, "typescript": run.typescript,
         })  # fmt: skip
-        self.timer = self.sup.after(FIRST_SECONDS if self.cells == 1 else ANSWER_SECONDS, self.kill)
+        self.timer = self.sup.after(FIRST_SECONDS if self.cells == 1 else ANSWER_SECONDS, self.overdue)
+
+    def overdue(self):
+        self.starved = b"R" in states(self.pid)
+        self.kill()
 
     def answer(self):
         """Tells the interpreter that its value is passed on, so that what it writes from now on comes after it."""
@@ -89,6 +94,7 @@ class Interpreter(Process):
         if kind == STARTED and run is not None and not run.started:
             self.sup.cancel(self.timer)
             self.request = None
+            self.sup.served.add(self.language)
             run.start(self.cells, self.cells == 1)
             if run.has_input:
                 run.connect(self.feed)
@@ -209,12 +215,18 @@ class Interpreter(Process):
         elif not run.started:
             said = os.read(self.outs[STDERR], 4096) if pending(self.outs[STDERR]) else b""
             self.close_outputs()
-            if run.reason:
+            fields = self.outcome(code)
+            how = fields.get("signal") or fields.get("reason") or "exit code %d" % fields["exit"]
+            how = "the interpreter did not start: %s\n%s" % (how, said.decode("utf-8", "replace"))
+            if run.reason and run.reason not in ("processes", "memory"):
                 run.fail("canceled", "stopped before it was started")
-            else:
-                how = self.outcome(code)
-                how = how.get("signal") or how.get("reason") or "exit code %d" % how["exit"]
-                run.fail("unavailable", "the interpreter did not start: %s\n%s" % (how, said.decode("utf-8", "replace")))
+            elif self.starved or self.language not in self.sup.served:
+                run.fail("unavailable", how)
+            else:  # others did, before code has changed what it could
+                run.start(self.cells, True)
+                run.rest()
+                run.put(DATA, os.fsencode(how), 0, STDERR)
+                run.end({"reason": "code", **fields, "exit": -1, "lost": True, "fresh": True})
         else:
             fields = dict(self.outcome(code), lost=True, fresh=self.cells == 1)
             self.turns = deque(t for t in self.turns if t.data)  # it may have said how the code ended, and died

@@ -7,6 +7,7 @@ import time
 PAUSES = 0.001, 0.02  # s between two looks at what is waited for, first and last
 STOPS = 0.2  # s that it has to end when it is told to
 MAX_LEFT = 21  # names
+MAX_NAME = 200  # characters
 _sleep, _clock = time.sleep, time.monotonic
 
 
@@ -144,7 +145,7 @@ class Left:
         names += ["thread %d" % i for i in list(self.origin.threads) if i not in known]
         names += ["task " + getattr(t.get_coro(), "__qualname__", "") for t in quiet(self.tasks)]
         names += ["timer" for _ in quiet(self.timers)] + ["server " + s for s in quiet(self.servers)]
-        return "\n".join(names[:MAX_LEFT])
+        return "\n".join(name[:MAX_NAME] for name in names[:MAX_LEFT])
 
 
 def quiet(look):

@@ -31,6 +31,7 @@ class Process:
     def __init__(self, sup):
         self.sup, self.run, self.pid, self.run_began = sup, None, 0, 0
         self.killed = self.over = False
+        self.terminal = -1  # the end of the program's, of one that has one
         self.drained = False  # what is not there to be read now will not come any more
         self.mark = sup.new_mark()
         self.outs = {}  # descriptors by channel

@@ -110,6 +110,7 @@ class Run(Task):
 
     def start(self, cell, fresh):
         self.started = True
+        self.sup.sockets.look()
         if self.reason:
             self.process.interrupt()
         elif self.wall >= 0:

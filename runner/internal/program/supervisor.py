@@ -69,6 +69,7 @@ class Supervisor:
         self.nofile = more_descriptors()
         self.operations = None
         self.fence, self.listener, self.server, self.quit = 0, None, None, None
+        self.served = set()  # languages of which an interpreter has started
         self.wake, wake = os.pipe()
         os.set_blocking(self.wake, False)
         os.set_blocking(wake, False)
@@ -361,8 +362,9 @@ class Supervisor:
         s.prctl(s.NO_NEW_PRIVS, 1)
         if status("self").get(b"NoNewPrivs") != [b"1"]:
             self.degraded.append("no-new-privileges is off: user code may execute set-uid programs")
-        if not ((s.filter() or get(m, "filtered", bool, False)) and s.filtered()):
-            weak = "sockets of every family can be made, by way of io_uring or another architecture too"
+        program = get(get(m, "filters", dict, {}), os.uname().machine, bytes, b"")
+        if not ((s.filter(program) or get(m, "filtered", bool, False)) and s.filtered()):
+            weak = "sockets of every family can be made and filters attached to them, by way of io_uring or another architecture too"
             if not get(m, "allow_weak", bool, False):
                 raise Refused("unsupported", weak + ": Python needs ctypes to prevent that; or set allow_weak")
             self.degraded.append(weak)
@@ -378,11 +380,12 @@ class Supervisor:
         names = [c["node"]] if c["node"] else [os.path.join(d, n) for d in self.env["PATH"].split(":") for n in ("node", "nodejs")]
         self.node = next((n for n in names if os.path.isfile(n) and os.access(n, os.X_OK)), "")
         self.directories(c)
+        self.config = c
+        self.terminals, self.sockets = Terminals(self), Sockets(self)
         if get(m, "ports", bool, False):
             self.forward = self.late("ports.py", "forwards")(self)
         if c["socket"]:
             self.listen(c["socket"])
-        self.config = c
         self.born = self.used_at = time.monotonic(), time.time()
         self.idle = c["idle"]
 
@@ -417,6 +420,16 @@ class Supervisor:
             if not c["same_user"]:
                 os.setresuid(0, 0, 0)
                 os.setresgid(0, 0, 0)
+
+    def repair(self):
+        """Gives the user his rights to the working directory back, which code may have taken."""
+        name, all_rights = self.config["workdir"], stat.S_IRWXU
+        try:
+            mode = os.stat(name).st_mode
+            if mode & all_rights != all_rights:
+                as_user(self.config, os.chmod, name, stat.S_IMODE(mode) | all_rights)
+        except OSError:
+            pass  # it is not the user's: what runs there will say so
 
     # Life.
 
@@ -464,6 +477,14 @@ class Supervisor:
         if self.server is not None:
             self.after(5, lambda: os._exit(code))
 
+    def end_code(self, reason):
+        """Ends all processes of the user, for taking more than they may have of what no kernel limits for a sandbox alone."""
+        for process in list(self.processes.values()):
+            if isinstance(process, Process) and not (process.run is not None and process.run.own):
+                if process.run is not None and not process.run.reason:
+                    process.run.reason = reason
+                process.kill()
+
     def suspend(self, task):
         """Stops all processes of the user until the sandbox is used again. Its idle time begins, whatever runs."""
         if self.suspended is not None:
@@ -494,6 +515,7 @@ class Supervisor:
             self.suspend(Task(holder, stream))
             return
         self.wake_up()
+        self.repair()
         if op == "run":
             self.run(holder, stream, m)
         elif op == "leave":

@@ -16,9 +16,7 @@ import _socket
 FIONREAD = 0x541B
 F_SETPIPE_SZ = 1031
 NETLINK = 16
-
-# What the kernel calls an architecture, and its numbers of the calls socket and socketpair. All are little-endian.
-NATIVE = {"x86_64": (0xC000003E, 41, 53), "aarch64": (0xC00000B7, 198, 199), "riscv64": (0xC00000F3, 198, 199)}
+ATTACH_FILTER = 26
 
 
 class Library:
@@ -52,56 +50,35 @@ class System:
     def prctl(self, option, value):
         return self.libc is not None and self.libc.prctl(option, value, 0, 0, 0) == 0
 
-    def filter(self):
-        """Narrows what this process and all that it starts may ask of the kernel. It needs no-new-privileges.
-
-        Sockets are of the families UNIX, INET, INET6 and NETLINK, and of the last only those that tell of routes: other families are not
-        divided by network namespaces, as VSOCK, or are ways into parts of the kernel that nobody needs. What goes through io_uring is
-        filtered by nobody, and calls with the numbers of another architecture would be other calls, so there are neither.
-        """
-        native = NATIVE.get(os.uname().machine)
-        if self.libc is None or native is None:
+    def filter(self, program):
+        """Narrows what this process and all that it starts may ask of the kernel, by a program for it. It needs no-new-privileges."""
+        if self.libc is None or not program:
             return False
-        arch, socket, pair = native
-        filters = struct.pack(
-            "HBBI" * 18,
-            0x20, 0, 0, 4,  # load the architecture
-            0x15, 0, 14, arch,  # another: unknown
-            0x20, 0, 0, 0,  # load the number
-            0x35, 12, 0, 0x40000000,  # the x32 mode of one architecture: unknown
-            0x35, 1, 0, 428,
-            0x35, 10, 0, 425,  # io_uring, 425 to 427 everywhere: unknown
-            0x15, 1, 0, socket,
-            0x15, 0, 7, pair,  # any other: allowed
-            0x20, 0, 0, 16,  # load the family
-            0x15, 5, 0, 1,  # UNIX
-            0x15, 4, 0, 2,  # INET
-            0x15, 3, 0, 10,  # INET6
-            0x15, 0, 4, NETLINK,
-            0x20, 0, 0, 32,  # load the protocol
-            0x15, 0, 2, 0,  # ROUTE
-            0x06, 0, 0, 0x7FFF0000,
-            0x06, 0, 0, 0x50000 | errno.ENOSYS,
-            0x06, 0, 0, 0x50000 | errno.EAFNOSUPPORT,
-        )  # fmt: skip
-        words = (self.libc.word * (len(filters) // 4)).from_buffer_copy(filters)
-        program = struct.pack("HP", 18, self.libc.address(words))
-        return self.libc.prctl(self.SECCOMP, 2, program, 0, 0) == 0
+        words = (self.libc.word * (len(program) // 4)).from_buffer_copy(program)
+        return self.libc.prctl(self.SECCOMP, 2, struct.pack("HP", len(program) // 8, self.libc.address(words)), 0, 0) == 0
 
     @staticmethod
     def filtered():
-        """Reports whether there is a filter that narrows sockets, whoever has installed it."""
+        """Reports whether there is a filter that narrows what code can do with sockets, whoever has installed it."""
+        refused = errno.EAFNOSUPPORT, errno.EPERM, errno.EACCES
         for make in (_socket.socket, _socket.socketpair):
             try:
                 made = make(NETLINK, _socket.SOCK_RAW, 15)  # events of devices, which every kernel has
             except OSError as e:
-                if e.errno not in (errno.EAFNOSUPPORT, errno.EPERM, errno.EACCES):
+                if e.errno not in refused:
                     return False
             else:
                 for s in made if type(made) is tuple else (made,):
                     s.close()
                 return False
-        return True
+        s = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            s.setsockopt(_socket.SOL_SOCKET, ATTACH_FILTER, bytes(16))  # no program: the kernel would call it invalid
+        except OSError as e:
+            return e.errno in refused
+        finally:
+            s.close()
+        return False
 
     def reduce(self):
         """Gives up the capabilities that a supervisor does not need, and with them all that its process could do to the machine."""
@@ -377,6 +354,17 @@ def become_helper(config, system, control):
     system.prctl(system.DUMPABLE, 0)
     os.umask(0o022)
     os.chdir("/")
+
+
+def as_user(config, call, *args):
+    """Calls call with the user's rights to files. Whom user code could signal is the real user, which stays."""
+    if config["same_user"]:
+        return call(*args)
+    os.setresuid(-1, config["uid"], -1)
+    try:
+        return call(*args)
+    finally:
+        os.setresuid(-1, 0, -1)
 
 
 def default_signals():
