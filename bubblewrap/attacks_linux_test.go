@@ -62,3 +62,10 @@ func TestFloods(t *testing.T) {
 		t.Errorf("its neighbour: got %q", got)
 	}
 }
+
+// TestOthersAreMade: what one sandbox takes of the kernel stops no other from being made.
+func TestOthersAreMade(t *testing.T) {
+	t.Parallel()
+	x, _ := open(t, func(*Config) {})
+	attempttest.Beside(t, x)
+}

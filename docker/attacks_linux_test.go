@@ -264,3 +264,9 @@ func TestAttacks(t *testing.T) {
 		t.Run(g, func(t *testing.T) { a.table(t, g) })
 	}
 }
+
+// TestOthersAreMade: what one sandbox takes of the kernel stops no other from being made.
+func TestOthersAreMade(t *testing.T) {
+	t.Parallel()
+	attempttest.Beside(t, open(t))
+}

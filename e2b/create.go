@@ -99,7 +99,7 @@ func (b *backend) begin(ctx context.Context, box *sandbox, s *runner.Start) (*pr
 		c.UID, c.GID, c.SameUser = rights(uid, gid, b.cfg.user())
 	}
 	c.OwnWorkdir, c.IdleTTL, c.AllowWeak = !c.SameUser, 0, b.cfg.AllowWeak // E2B's timeout is the idle TTL
-	c.CodeFilters = true // the kernel is that of the sandbox
+	c.CodeFilters = true                                                   // the kernel is that of the sandbox
 	if s.Info.Limits.Processes > 0 {
 		c.Rlimits["nproc"] = int64(s.Info.Limits.Processes)
 	}

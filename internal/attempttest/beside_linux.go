@@ -1,0 +1,105 @@
+package attempttest
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/execbroker/execbroker/executor"
+)
+
+// taking has code for each thing that a kernel counts by machine. It takes what it can get of that,
+// which is at most a small part of what there is, and keeps it.
+var taking = map[string]string{
+	"compiled filters": `
+for _ in range(200):
+    s = socket.socket(socket.AF_UNIX)
+    keep.append(s)
+    attempt_to(lambda: s.setsockopt(socket.SOL_SOCKET, 26, program()))
+for flags in (0, 1, 8):
+    for _ in range(20): attempt_to(lambda: keep.append(system("seccomp", 1, flags, program())))
+for _ in range(20): attempt_to(lambda: system("prctl", 22, 2, program(), 0, 0))`,
+	"terminals":  `for _ in range(60): attempt_to(lambda: keep.append(os.openpty()))`,
+	"huge pages": `for _ in range(20): attempt_to(lambda: keep.append(os.memfd_create("x", 4))); attempt_to(lambda: system("mmap", 0, 2 << 20, 3, 0x48022, -1, 0))`,
+	"netlink": `
+for _ in range(40):
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    keep.append(s)
+    for _ in range(4): attempt_to(lambda: s.send(struct.pack("IHHII", 100000, 0x7fff, 5, 1, 0) + bytes(100000 - 16)))`,
+	"keys": `for n in range(100): attempt_to(lambda: system("add_key", b"user", b"execbroker-%d" % n, b"x", 1, -2))`,
+	"queues": `
+for _ in range(100):
+    attempt_to(lambda: libc.msgget(0, 0o1600))
+    attempt_to(lambda: libc.semget(0, 1, 0o1600))
+    attempt_to(lambda: libc.shmget(0, 4096, 0o1600))`,
+	"watches":    `for _ in range(200): attempt_to(lambda: keep.append(checked(libc.inotify_init1(0))) or libc.inotify_add_watch(keep[-1], b"/tmp", 2))`,
+	"pipes":      `for _ in range(100): attempt_to(lambda: (keep.append(os.pipe()), fcntl.fcntl(keep[-1][1], 1031, 1 << 20)))`,
+	"files":      `for _ in range(3000): attempt_to(lambda: keep.append(os.open("/dev/null", os.O_RDONLY)))`,
+	"namespaces": `for _ in range(50): attempt_to(lambda: system("unshare", 0x10000000))`,
+	"pressure":   `for _ in range(50): attempt_to(lambda: (keep.append(open("/proc/pressure/cpu", "r+b", 0)), keep[-1].write(b"some 500000 2000000\0")))`,
+	"flushes":    `for _ in range(3): attempt_to(lambda: system("syncfs", os.open("/tmp", os.O_RDONLY)))`,
+}
+
+// held is the code around what takes: it says that it has taken, and keeps that until it is told to
+// end.
+const held = `
+def attempt_to(do):
+    try: do()
+    except (OSError, ValueError): pass
+%s
+print("held", flush=True)
+sys.stdin.read()`
+
+// Beside takes with one session all that it can get of what the kernel counts by machine, one thing
+// after the other. Meanwhile another session is made, which has to run code, get a terminal and end.
+func Beside(t *testing.T, x executor.Executor) {
+	t.Helper()
+	s, err := x.Create(t.Context(), executor.Spec{})
+	must(t, err)
+	defer s.Close()
+	for name, code := range taking {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			stdin, tell := io.Pipe()
+			defer tell.Close()
+			taken, done := make(chan struct{}), make(chan error, 1)
+			go func() { // the test waits for it
+				text := prelude + strings.Replace(held, "%s", code, 1)
+				_, err := s.Run(t.Context(), executor.Request{Command: []string{"python3", "-I", "-S", "-c", text}, Stdin: stdin}, func(ev executor.Event) error {
+					if strings.Contains(string(ev.Data), "held") {
+						close(taken)
+					}
+					return nil
+				})
+				done <- err
+			}()
+			select {
+			case <-taken:
+			case err := <-done:
+				t.Fatalf("nothing is held: %v", err)
+			}
+			beside(t, x)
+			tell.Close()
+			must(t, <-done)
+		})
+	}
+}
+
+// beside makes a session and uses it.
+func beside(t *testing.T, x executor.Executor) {
+	t.Helper()
+	s, err := x.Create(t.Context(), executor.Spec{})
+	if err != nil {
+		t.Errorf("another session is not made: %v", err)
+		return
+	}
+	if r, err := s.Run(t.Context(), executor.Request{Code: "print(6 * 7)"}, nil); err != nil || r.Stdout.String() != "42\n" {
+		t.Errorf("code in another session: got %+v, %v", r, err)
+	}
+	r, err := s.Run(t.Context(), executor.Request{Command: []string{"tty"}, Terminal: new(executor.Terminal)}, nil)
+	if err != nil || !strings.HasPrefix(r.Stdout.String(), "/dev/pts/") {
+		t.Errorf("a terminal in another session: got %+v, %v", r, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("the end of another session: %v", err)
+	}
+}
