@@ -44,7 +44,7 @@ func TestInterpreterDoesNotStartAgain(t *testing.T) {
 	t.Parallel()
 	s := start(t, host, func(c *Config) {
 		c.Languages = []executor.Language{executor.JavaScript}
-		c.Node = filepath.Join(c.Temp, "node")
+		c.Node = filepath.Join(filepath.Dir(c.Workdir), "node")
 		program := fmt.Sprintf("#!/bin/sh\ntest -e %s/broken && { echo broken here >&2; exit 3; }\nexec node \"$@\"\n", c.Workdir)
 		if err := os.WriteFile(c.Node, []byte(program), 0o755); err != nil {
 			t.Fatal(err)
