@@ -46,6 +46,7 @@ type order struct {
 	Params   map[string]string
 	Budget   int
 	Bound    time.Duration
+	Grace    time.Duration
 }
 
 // message is a line that a child writes.
@@ -122,7 +123,7 @@ func (t *T) StartChild(name string, in []byte) *Child {
 	deadline, _ := t.ctx.Deadline()
 	c.write(order{
 		Name: name, In: in, Case: t.c.ID, Language: t.c.Language, Run: t.s.run, Params: t.s.params, Budget: t.s.budget(),
-		Bound: time.Until(deadline),
+		Bound: time.Until(deadline), Grace: t.s.target.Grace,
 	})
 	return c
 }
@@ -305,7 +306,7 @@ func runChild(ctx context.Context, target Target, nonce string, in io.Reader, ou
 	ctx, cancel := context.WithTimeout(ctx, o.Bound)
 	defer cancel()
 	go end.listen(ctx, lines) // it ends with the process
-	target.MaxSessions = o.Budget
+	target.MaxSessions, target.Grace = o.Budget, o.Grace
 	s := &suite{target: target, params: o.Params, run: o.Run}
 	t := &T{s: s, c: Case{ID: o.Case, Language: o.Language}, ctx: ctx, child: end}
 	x, err := target.Open(ctx, o.Params)
